@@ -1,0 +1,157 @@
+"""The command line. Whatever is slow to import is imported where it is used."""
+
+import sys
+from typing import Any
+
+import click
+
+from ddptui import __version__
+
+USAGE_ERROR = 2
+FORMATS = ("table", "markdown", "csv", "json")
+VERIFIED_BY = "workers.verify"
+PROBED_BY = "workers.probe"
+
+
+class Refusal(click.ClickException):
+    """Bad input: one line, and nothing was started."""
+
+    exit_code = USAGE_ERROR
+
+
+@click.group(invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--preset", "preset", metavar="NAME_OR_FILE", help="The preset to run.")
+@click.option("--no-ui", is_flag=True, help="Headless: progress on stderr, the comparison on stdout.")
+@click.option("--set", "assignments", metavar="KEY=VALUE", multiple=True, help="Override a field of every trial.")
+@click.option("--repeats", type=click.IntRange(1, 1000), help="Launches of each trial.")
+@click.option("--runs", metavar="DIR", help="Where runs are kept (else DDPTUI_RUNS, or your data folder).")
+@click.option("--json", "as_json", is_flag=True, help="results.json on stdout instead of the table.")
+@click.version_option(__version__, prog_name="ddptui")
+@click.pass_context
+def main(
+    context: click.Context,
+    preset: str | None,
+    no_ui: bool,
+    assignments: tuple[str, ...],
+    repeats: int | None,
+    runs: str | None,
+    as_json: bool,
+) -> None:
+    """A lab console for distributed data-parallel training."""
+    context.obj = {"runs": runs, "assignments": assignments}
+    if context.invoked_subcommand:
+        return
+    headless = no_ui or as_json or not sys.stdout.isatty()
+    if not headless:
+        raise Refusal("the console is not built yet: run headless, with --no-ui")
+    if preset is None:
+        raise Refusal("which preset? `ddptui presets` lists them; then `ddptui --preset NAME --no-ui`")
+    sys.exit(_run(preset, assignments, repeats, runs, as_json))
+
+
+def _run(name: str, assignments: tuple[str, ...], repeats: int | None, runs: str | None, as_json: bool) -> int:
+    import signal
+
+    from ddptui import headless
+    from ddptui.record import RunError, runs_folder
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, interrupt)  # even where a script started us with SIGINT ignored
+    try:
+        return headless.run(_load(name, assignments, repeats), runs_folder(runs), as_json=as_json)
+    except RunError as error:
+        raise Refusal(str(error)) from None
+    except KeyboardInterrupt:
+        return headless.EXIT_CODES["interrupted"]
+
+
+def _load(name: str, assignments: tuple[str, ...], repeats: int | None) -> Any:
+    """The preset as it would run here. Raises Refusal."""
+    import msgspec
+
+    from ddptui.preflight import settle
+    from ddptui.preset import TrialError, parse_assignment
+    from ddptui.preset_file import PresetError, load
+
+    try:
+        preset = load(name, dict(parse_assignment(text) for text in assignments))
+        return settle(msgspec.structs.replace(preset, repeats=repeats or preset.repeats))
+    except TrialError as error:
+        raise Refusal(f"--set {error}") from None
+    except PresetError as error:
+        raise Refusal(str(error)) from None
+
+
+@main.command()
+@click.argument("name", required=False)
+@click.option("--set", "assignments", metavar="KEY=VALUE", multiple=True, help="Override a field of every trial.")
+@click.pass_obj
+def presets(obj: dict[str, Any], name: str | None, assignments: tuple[str, ...]) -> None:
+    """List the presets; with a NAME, its trials and the exact commands. Nothing is started."""
+    from ddptui import listing
+    from ddptui.preset_file import PresetError
+
+    try:
+        shown = listing.one(_load(name, obj["assignments"] + assignments, None)) if name else listing.every_preset()
+    except PresetError as error:
+        raise Refusal(str(error)) from None
+    click.echo(shown, nl=False)
+
+
+@main.command()
+@click.option("--runs", metavar="DIR", help="Where runs are kept.")
+@click.pass_obj
+def runs(obj: dict[str, Any], runs: str | None) -> None:
+    """List the runs, newest first."""
+    from ddptui import listing
+    from ddptui.record import all_runs, runs_folder
+
+    click.echo(listing.every_run(all_runs(runs_folder(runs or obj["runs"]))), nl=False)
+
+
+@main.command()
+@click.argument("run")
+@click.option("--format", "format", type=click.Choice(FORMATS), default="table", show_default=True)
+@click.option("--runs", metavar="DIR", help="Where runs are kept.")
+@click.pass_obj
+def show(obj: dict[str, Any], run: str, format: str, runs: str | None) -> None:
+    """The table of a RUN (its name, the start of it, its folder, or `last`) again, from what is on disk."""
+    import shutil
+
+    from ddptui import report
+    from ddptui.headless import PIPED_WIDTH
+    from ddptui.record import RunError, find_run, runs_folder
+    from ddptui.replay import results_of
+
+    try:
+        found = find_run(runs_folder(runs or obj["runs"]), run)
+        preset = found.preset()
+    except RunError as error:
+        raise Refusal(str(error)) from None
+    results = results_of(found, preset)
+    if format == "table":
+        width = shutil.get_terminal_size((PIPED_WIDTH, 24)).columns
+        click.echo(report.text(results, preset, width), nl=False)
+    else:
+        click.echo(report.FORMATS[format](results, preset), nl=False)
+
+
+@main.command()
+@click.argument("a", type=click.Path(exists=True, dir_okay=False))
+@click.argument("b", type=click.Path(exists=True, dir_okay=False))
+def verify(a: str, b: str) -> None:
+    """Compare two checkpoints: which tensors differ, parameters and buffers apart. Exit 1 if any does."""
+    from ddptui.rank_side import run_module
+
+    sys.exit(run_module(VERIFIED_BY, a, b))
+
+
+@main.command()
+def doctor() -> None:
+    """What this machine can do, what is missing, and the command that mends it."""
+    from ddptui.doctor import examine
+
+    sys.exit(examine())

@@ -1,0 +1,46 @@
+"""What a run was made on: for environment.json, so that figures can be read later. torch is not imported for it."""
+
+import os
+import platform
+import sys
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from ddptui import __version__
+from ddptui.launch.local import cores
+
+PACKAGES = ("torch", "torchvision", "numpy", "pyzmq", "msgspec", "psutil")
+
+
+def describe() -> dict[str, Any]:
+    """This host, this Python, and the packages that matter."""
+    return {
+        "ddptui": __version__,
+        "python": platform.python_version(),
+        "executable": sys.executable,
+        "packages": {name: installed(name) for name in PACKAGES},
+        "platform": platform.platform(),
+        "host": platform.node(),
+        "cpu": cpu_model(),
+        "cores": cores(),
+        "memory_bytes": psutil.virtual_memory().total,
+        "load_before": os.getloadavg()[0],
+    }
+
+
+def installed(package: str) -> str | None:
+    """The version of a package; None where it is missing."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def cpu_model() -> str:
+    cpuinfo = Path("/proc/cpuinfo")
+    lines = cpuinfo.read_text(encoding="utf-8").splitlines() if cpuinfo.exists() else []
+    named = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return named[0] if named else platform.processor()

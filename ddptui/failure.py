@@ -1,0 +1,79 @@
+"""Why a launch failed, in one line and the log's end: which rank went first, and how. Pure."""
+
+import re
+import signal
+from collections.abc import Mapping, Sequence
+
+from ddptui.wire import Failed
+
+LAST_LINES = 8
+WIDEST_LINE = 300
+
+# What a rank says whose peer is gone: it is a victim, not the cause.
+PEER_IS_GONE = re.compile(r"(closed|reset) by (remote )?peer|peer closed|Broken pipe|Socket closed", re.IGNORECASE)
+# What the launchers say of the first rank to fail: ours, then torchrun's.
+OUR_LAUNCHERS = re.compile(r"^rank (\d+) ended with exit code (-?\d+)", re.MULTILINE)
+TORCHRUN = re.compile(r"Root Cause.*?rank\s*:\s*(\d+).*?exitcode\s*:\s*(-?\d+)", re.DOTALL)
+
+
+def explain(
+    *,
+    exit_code: int | None,
+    launcher_log: str,
+    rank_logs: Mapping[int, str],
+    failed: Sequence[Failed],
+    silent: Sequence[int],
+    missing: Sequence[int],
+) -> str:
+    """The failure of a launch.
+
+    exit_code     the launcher's; None: it had to be stopped
+    failed        last words of ranks; silent: ranks that died without any; missing: ranks that never said Hello
+    """
+    if exit_code is not None and exit_code < 0 and not failed:
+        return with_log(f"the launcher was {ending(exit_code)}", launcher_log)
+    rank, how = _first_to_go(launcher_log, failed, silent)
+    if rank is None:
+        who = f"rank {missing[0]} never started" if missing else "the ranks ended without a result"
+        return with_log(f"{who}: the launcher {ending(exit_code)}", launcher_log)
+    own_words = [words.error for words in failed if words.rank == rank]
+    log = rank_logs.get(rank, "")
+    return with_log(f"rank {rank} {own_words[0] if own_words else ending(how)}", log or launcher_log)
+
+
+def _first_to_go(launcher_log: str, failed: Sequence[Failed], silent: Sequence[int]) -> tuple[int | None, int | None]:
+    """The rank that failed first and its exit code: the launcher has seen it; else what the ranks said tells."""
+    for pattern in (OUR_LAUNCHERS, TORCHRUN):
+        if found := pattern.search(launcher_log):
+            return int(found[1]), int(found[2])
+    causes = [words for words in failed if not PEER_IS_GONE.search(words.error)]
+    if causes:
+        return min(causes, key=lambda words: words.at_ns).rank, None
+    if silent:
+        return silent[0], None
+    return (min(failed, key=lambda words: words.at_ns).rank, None) if failed else (None, None)
+
+
+def ending(exit_code: int | None) -> str:
+    """How a process ended, as words that follow its name."""
+    match exit_code:
+        case None:
+            return "died without a word"
+        case code if code < 0:
+            try:
+                return f"killed by {signal.Signals(-code).name}"
+            except ValueError:
+                return f"killed by signal {-code}"
+        case code:
+            return f"ended with exit code {code}"
+
+
+def with_log(headline: str, log: str) -> str:
+    """The headline, and under it the last lines of a log, made safe for a terminal."""
+    lines = [printable(line)[:WIDEST_LINE].rstrip() for line in log.splitlines()]
+    return "\n".join([printable(headline), *[line for line in lines if line][-LAST_LINES:]])
+
+
+def printable(text: str) -> str:
+    """Text from a rank, its control characters spelled out."""
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)

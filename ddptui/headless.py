@@ -1,0 +1,119 @@
+"""--no-ui: run a preset, say on stderr how it goes, and put the comparison on stdout."""
+
+import shutil
+import sys
+import time
+from pathlib import Path
+from typing import TextIO
+
+from ddptui import lab, report
+from ddptui.compare import Outcome, compare, outcome
+from ddptui.environment import describe
+from ddptui.launch import LABELS
+from ddptui.live import Live, fold
+from ddptui.preset import Preset
+from ddptui.record import Run
+from ddptui.results import Results
+from ddptui.wire import Ended, Launched, Message
+
+REDRAW_EVERY_S = 0.25
+PIPED_WIDTH = 80
+CLEAR_LINE = "\r\x1b[2K"
+EXIT_CODES = {"ok": 0, "failed": 1, "interrupted": 130}
+
+
+def run(preset: Preset, runs: Path, *, as_json: bool) -> int:
+    """Run, print, and return the exit code. What is finished is in the run's folder, and printed, in any case."""
+    run = Run.create(runs, preset, describe())
+    print(f"{preset.title}: {_count(len(preset.trials), 'trial')}, {_count(preset.repeats, 'repeat')}", file=sys.stderr)
+    results = _follow(preset, run, Narrator(preset, sys.stderr))
+    width = shutil.get_terminal_size((PIPED_WIDTH, 24)).columns
+    print(report.as_json(results, preset) if as_json else report.text(results, preset, width), end="")
+    print(f"kept in {run.folder}", file=sys.stderr)
+    return EXIT_CODES[results.status]
+
+
+def _follow(preset: Preset, run: Run, narrator: "Narrator") -> Results:
+    """Read the stream to its end, or to an interrupt; rewrite the results after every repeat."""
+    outcomes: dict[tuple[str, int], Outcome] = {}
+    messages: list[Message] = []
+    environment = run.environment()
+    results = compare(preset, run.name, environment, outcomes)
+    stream = lab.run_preset(preset, run)
+    try:
+        for message in stream:
+            narrator.hear(message)
+            messages.append(message)
+            if isinstance(message, Ended) and (found := outcome(messages)):
+                outcomes[found.trial, found.repeat] = found
+                results = compare(preset, run.name, environment, outcomes)
+                run.write_results(results)
+                messages = []
+    except KeyboardInterrupt:
+        narrator.say("interrupted; the ranks are stopped")
+    finally:
+        stream.close()
+    return results
+
+
+class Narrator:
+    """Tells a reader of stderr how the run goes: a line that redraws itself on a terminal, else a line a launch."""
+
+    def __init__(self, preset: Preset, output: TextIO) -> None:
+        self._preset = preset
+        self._output = output
+        self._redraws = output.isatty()
+        self._live = Live()
+        self._began = self._drawn = time.monotonic()
+        self._launches = len(preset.trials) * preset.repeats
+        self._launch_modes = {trial.name: trial.launch for trial in preset.trials}
+
+    def hear(self, message: Message) -> None:
+        fold(self._live, [message])
+        if isinstance(message, Launched) and not self._redraws:
+            self.say(f"{self._where()}  {LABELS[self._launch_modes[message.trial]]}")
+        if isinstance(message, Ended):
+            self.say(f"{self._where(self._live.finished)}  {self._how_it_ended()}")
+        elif self._redraws and time.monotonic() - self._drawn > REDRAW_EVERY_S:
+            self._drawn = time.monotonic()
+            line = f"{self._where()}  {self._how_it_goes()}"[: shutil.get_terminal_size().columns - 1]
+            self._output.write(CLEAR_LINE + line)
+            self._output.flush()
+
+    def say(self, line: str) -> None:
+        self._output.write(f"{CLEAR_LINE if self._redraws else ''}{line}\n")
+        self._output.flush()
+
+    def _where(self, launch: int | None = None) -> str:
+        of_repeats = f"  repeat {self._live.repeat} of {self._preset.repeats}" if self._preset.repeats > 1 else ""
+        return f"[{launch or self._live.finished + 1}/{self._launches}] {self._live.trial}{of_repeats}"
+
+    def _how_it_goes(self) -> str:
+        live = self._live
+        if not live.step:
+            here = len(live.ranks)
+            return f"starting, {_count(here, 'rank')} here" if here else "starting"
+        figures = [f"step {live.step} of {live.steps}"]
+        figures += [f"loss {live.loss:.3f}"] if live.loss is not None else []
+        figures += [f"{live.samples_per_s:.0f} samples/s"] if live.samples_per_s is not None else []
+        return "  ".join([*figures, self._time_left()])
+
+    def _how_it_ended(self) -> str:
+        live = self._live
+        if live.status != "ok":
+            return f"{live.status}: {(live.error or '').splitlines()[0] if live.error else 'stopped'}"
+        loss = f"loss {live.loss:.3f}  " if live.loss is not None else ""
+        return f"{_count(live.step, 'step')}  {loss}{self._time_left()}".rstrip()
+
+    def _time_left(self) -> str:
+        """A launch takes what launches so far took on average; of the running one, its steps tell."""
+        begun = self._live.step / self._live.steps if self._live.steps and self._live.status == "running" else 0.0
+        share = (self._live.finished + begun) / self._launches
+        if not 0 < share < 1:
+            return ""
+        left = (time.monotonic() - self._began) * (1 - share) / share
+        return f"about {int(left) // 60}:{int(left) % 60:02d} left"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -1,0 +1,116 @@
+"""Runs a preset, trial after trial and repeat after repeat, and yields the one stream of messages.
+
+The repeats of different trials are interleaved (A B A B), so that a slow minute of the machine hits all trials alike.
+"""
+
+import os
+import time
+from collections.abc import Iterator
+
+from ddptui import failure, launch
+from ddptui.hub import Hub
+from ddptui.launch.local import LAUNCHER_LOG, Launcher, cores
+from ddptui.preset import Preset, Trial
+from ddptui.record import Repeat, Run
+from ddptui.wire import CONSOLE_PID, HUB, LOGS, TOKEN, Done, Ended, Failed, Hello, Launched, Message, RankMessage
+
+POLL_MS = 100
+VERDICT_S = 2.0  # after the first sign of failure, how long the launcher may take to say which rank it was
+FAREWELL_S = 20.0  # after the last rank is done, how long the launcher may take to end
+
+
+def run_preset(preset: Preset, run: Run) -> Iterator[Message]:
+    """Everything that happens, as it happens; each message is in the run's folder before it is yielded.
+
+    A trial that fails is not repeated; the others go on. Closing the iterator, or an interrupt, stops the ranks.
+    """
+    failed: set[str] = set()
+    for number in range(1, preset.repeats + 1):
+        for trial in preset.trials:
+            if trial.name not in failed:
+                with run.begin(trial.name, number) as repeat:
+                    for message in _launch(trial, repeat):
+                        repeat.write(message)
+                        if isinstance(message, Ended) and message.status == "failed":
+                            failed.add(trial.name)
+                        yield message
+
+
+def _launch(trial: Trial, repeat: Repeat) -> Iterator[Message]:
+    """One launch, from its command line to its end."""
+    command = launch.command(trial)
+    alone = launch.environment(trial, cores())
+    repeat.write_command(command, alone)
+    with Hub(trial.world_size) as hub:
+        environment = alone | {
+            HUB: hub.endpoint,
+            TOKEN: hub.token,
+            LOGS: str(repeat.folder),
+            CONSOLE_PID: str(os.getpid()),
+        }
+        yield Launched(trial=trial.name, repeat=repeat.number, at_ns=time.monotonic_ns(), command=tuple(command))
+        launcher = Launcher(command, environment, repeat.folder)
+        try:
+            watch = _Watch(trial, hub, launcher)
+            while not watch.is_over():
+                yield from watch.receive(POLL_MS)
+        finally:
+            launcher.stop()
+        yield from watch.receive(0)  # what the ranks said last
+        yield watch.ended(repeat)
+
+
+class _Watch:
+    """Follows one launch until every rank is done and the launcher has ended, or until it has failed."""
+
+    def __init__(self, trial: Trial, hub: Hub, launcher: Launcher) -> None:
+        self._ranks = range(trial.world_size)
+        self._hub = hub
+        self._launcher = launcher
+        self._done: set[int] = set()
+        self._failed: list[Failed] = []
+        self._silent: list[int] = []  # ranks that died without a word, in the order seen
+        self._deadline: float | None = None
+        self._exit_code: int | None = None
+
+    def receive(self, timeout_ms: int) -> list[RankMessage]:
+        messages = self._hub.receive(timeout_ms)
+        for message in messages:
+            match message:
+                case Hello():
+                    self._launcher.knows(message.pid)
+                case Done():
+                    self._done.add(message.rank)
+                case Failed():
+                    self._failed.append(message)
+        return messages
+
+    def is_over(self) -> bool:
+        if self._launcher.exit_code is not None:
+            self._exit_code = self._launcher.exit_code
+            return True
+        self._look_for_the_dead()
+        all_done = len(self._done) == len(self._ranks)
+        if self._deadline is None and (all_done or self._failed or self._silent):
+            self._deadline = time.monotonic() + (FAREWELL_S if all_done else VERDICT_S)
+        return self._deadline is not None and time.monotonic() > self._deadline
+
+    def ended(self, repeat: Repeat) -> Ended:
+        now = time.monotonic_ns()
+        if len(self._done) == len(self._ranks) and not self._exit_code:
+            return Ended(at_ns=now, status="ok")
+        error = failure.explain(
+            exit_code=self._exit_code,
+            launcher_log=repeat.log(LAUNCHER_LOG),
+            rank_logs={rank: repeat.log(f"rank-{rank}.log") for rank in self._ranks},
+            failed=self._failed,
+            silent=self._silent,
+            missing=[rank for rank in self._ranks if rank not in self._hub.hellos],
+        )
+        return Ended(at_ns=now, status="failed", error=error)
+
+    def _look_for_the_dead(self) -> None:
+        spoken = self._done | {words.rank for words in self._failed} | set(self._silent)
+        for rank, hello in self._hub.hellos.items():
+            if rank not in spoken and not self._launcher.is_alive(hello.pid):
+                self._silent.append(rank)

@@ -1,0 +1,35 @@
+"""How ranks are started: a file a launch mode renders the command, local.py runs it on this host."""
+
+import sys
+from collections.abc import Callable
+
+from ddptui.lab_root import lab_root
+from ddptui.launch import dp, launch, process, single, spawn
+from ddptui.preset import Trial
+
+MODES: dict[str, Callable[[str, Trial], list[str]]] = {
+    "single": single.command,
+    "dp": dp.command,
+    "process": process.command,
+    "launch": launch.command,
+    "spawn": spawn.command,
+}
+
+LABELS = {
+    "single": "one process, no group",
+    "dp": "nn.DataParallel; without GPUs: threads, CPU stand-in",
+    "process": "mp.Process",
+    "launch": launch.module(),
+    "spawn": "mp.spawn",
+}
+
+
+def command(trial: Trial, python: str = sys.executable) -> list[str]:
+    """The exact command line that starts a trial; `environment` has what it needs besides."""
+    return MODES[trial.launch](python, trial)
+
+
+def environment(trial: Trial, cores: int) -> dict[str, str]:
+    """What a rank needs in its environment to run by itself: the lab's modules, and its part of the cores."""
+    threads = trial.threads or max(1, cores // trial.world_size)
+    return {"PYTHONPATH": str(lab_root()), "OMP_NUM_THREADS": str(threads)}

@@ -1,0 +1,74 @@
+"""What `ddptui presets` and `ddptui runs` print."""
+
+import shlex
+from collections.abc import Sequence
+from itertools import groupby
+
+from ddptui import launch
+from ddptui.launch.local import cores
+from ddptui.preset import Preset
+from ddptui.preset_file import PresetError, load, shipped_and_own
+from ddptui.record import Run
+from ddptui.report import describe_bottleneck
+
+FIRST_GROUPS = ("start here", "launch modes", "collectives", "bottlenecks")
+
+
+def every_preset() -> str:
+    """Name, question and size of each preset, group by group; one that cannot be read says why."""
+    presets: list[Preset] = []
+    broken: list[str] = []
+    for path in shipped_and_own().values():
+        try:
+            presets.append(load(str(path)))
+        except PresetError as error:
+            broken.append(str(error))
+    width = max((len(preset.name) for preset in presets), default=0)
+    lines: list[str] = []
+    for group, members in groupby(sorted(presets, key=_order), key=lambda preset: preset.group):
+        lines += ["", group]
+        lines += [f"  {preset.name:{width}}  {preset.title}  ({_size(preset)})" for preset in members]
+    return "\n".join([*lines[1:], *broken]) + "\n"
+
+
+def one(preset: Preset) -> str:
+    """A preset's text, its trials, and for each the command that starts it."""
+    lines = [preset.title, "", *preset.about.strip().splitlines(), ""]
+    for trial in preset.trials:
+        mark = "  (baseline)" if trial.name == preset.baseline and len(preset.trials) > 1 else ""
+        ranks = f"{trial.world_size} rank{'s' if trial.world_size > 1 else ''}"
+        what = [launch.LABELS[trial.launch], ranks, trial.strategy, trial.model, trial.dataset]
+        lines += [f"{trial.name}{mark}", "  " + ", ".join(word for word in what if word)]
+        if trial.bottleneck:
+            lines.append(f"  bottleneck: {describe_bottleneck(trial.bottleneck)}")
+        variables = launch.environment(trial, cores()).items()
+        lines += [f"  {name}={shlex.quote(value)} \\" for name, value in variables]
+        lines += [f"  {shlex.join(launch.command(trial))}", f"  ranks meet at: {_rendezvous(trial.launch)}", ""]
+    repeats = f"{preset.repeats} repeat{'s' if preset.repeats > 1 else ''}"
+    return "\n".join([*lines, f"{len(preset.trials)} trials, {repeats} of each, in turn"]) + "\n"
+
+
+def every_run(runs: Sequence[Run]) -> str:
+    """Name and outcome of each run."""
+    if not runs:
+        return "no runs yet: `ddptui --preset quickstart --no-ui`\n"
+    width = max(len(run.name) for run in runs)
+    return "".join(f"{run.name:{width}}  {run.status()}\n" for run in runs)
+
+
+def _rendezvous(mode: str) -> str:
+    if mode in ("single", "dp"):
+        return "nowhere, there is only one process"
+    if mode == "launch":
+        return "127.0.0.1, at a free port that the launcher takes; MASTER_ADDR and MASTER_PORT tell the ranks"
+    return "127.0.0.1, at a free port that the first process takes and hands to the ranks"
+
+
+def _order(preset: Preset) -> tuple[int, str, str]:
+    group = preset.group.lower()
+    return (FIRST_GROUPS.index(group) if group in FIRST_GROUPS else len(FIRST_GROUPS), group, preset.name)
+
+
+def _size(preset: Preset) -> str:
+    launches = len(preset.trials) * preset.repeats
+    return f"{len(preset.trials)} trial{'s' if len(preset.trials) > 1 else ''}, {launches} launch{'es' if launches > 1 else ''}"

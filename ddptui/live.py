@@ -1,0 +1,110 @@
+"""The state of a run right now: a fold of its messages. No I/O, no clock: replaying a journal gives the same state."""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from ddptui.wire import Done, Ended, Failed, Heartbeat, Hello, Launched, Message, Ready, Step
+
+RATE_OVER = 20  # steps
+
+
+class RankState(msgspec.Struct):
+    """What is known of one rank of the current launch."""
+
+    rank: int
+    pid: int
+    device: str
+    state: str = "starting"  # starting, running, done, failed
+    step: int = 0  # finished steps
+    steps: int | None = None
+    loss: float | None = None
+    samples: int = 0  # of the last step
+    phases_ns: tuple[int, ...] = ()
+    ends_ns: list[int] = msgspec.field(default_factory=list)  # of the last steps
+    cpu_percent: float | None = None
+    rss_bytes: int | None = None
+    gpu_bytes: int | None = None
+    dropped: int = 0
+    error: str | None = None
+
+    @property
+    def steps_per_s(self) -> float | None:
+        if len(self.ends_ns) < 2 or self.ends_ns[-1] == self.ends_ns[0]:
+            return None
+        return (len(self.ends_ns) - 1) / (self.ends_ns[-1] - self.ends_ns[0]) * 1e9
+
+
+class Live(msgspec.Struct):
+    """The state of a run. `finished` counts the launches that have ended."""
+
+    trial: str | None = None
+    repeat: int = 0
+    status: str = "idle"  # idle, running, ok, failed, interrupted
+    error: str | None = None
+    finished: int = 0
+    ranks: dict[int, RankState] = msgspec.field(default_factory=dict)
+
+    @property
+    def step(self) -> int:
+        """Steps that all ranks have finished."""
+        return min((rank.step for rank in self.ranks.values()), default=0)
+
+    @property
+    def steps(self) -> int | None:
+        return next((rank.steps for rank in self.ranks.values() if rank.steps), None)
+
+    @property
+    def loss(self) -> float | None:
+        """Of the last steps, the mean over ranks by sample."""
+        told = [rank for rank in self.ranks.values() if rank.loss is not None and rank.samples]
+        samples = sum(rank.samples for rank in told)
+        return sum((rank.loss or 0.0) * rank.samples for rank in told) / samples if samples else None
+
+    @property
+    def samples_per_s(self) -> float | None:
+        rates = [rate * rank.samples for rank in self.ranks.values() if (rate := rank.steps_per_s) is not None]
+        return sum(rates) if rates else None
+
+
+def fold(live: Live, messages: Iterable[Message]) -> Live:
+    """Apply messages to the state, in order, in place; returns it."""
+    for message in messages:
+        _apply(live, message)
+    return live
+
+
+def _apply(live: Live, message: Message) -> None:
+    match message:
+        case Step():
+            rank = live.ranks[message.rank]
+            rank.state = "running"
+            rank.step = message.step + 1
+            rank.loss = message.loss
+            rank.samples = message.samples
+            rank.phases_ns = message.phases_ns
+            rank.ends_ns.append(message.end_ns)
+            del rank.ends_ns[:-RATE_OVER]
+        case Heartbeat():
+            rank = live.ranks[message.rank]
+            rank.cpu_percent = message.cpu_percent
+            rank.rss_bytes = message.rss_bytes
+            rank.gpu_bytes = message.gpu_bytes
+            rank.dropped = message.dropped
+        case Launched():
+            live.trial, live.repeat = message.trial, message.repeat
+            live.status, live.error = "running", None
+            live.ranks = {}
+        case Hello():
+            live.ranks[message.rank] = RankState(rank=message.rank, pid=message.pid, device=message.device)
+        case Ready():
+            live.ranks[message.rank].steps = message.steps
+        case Done():
+            live.ranks[message.rank].state = "done"
+            live.ranks[message.rank].dropped = message.dropped
+        case Failed():
+            live.ranks[message.rank].state = "failed"
+            live.ranks[message.rank].error = message.error
+        case Ended():
+            live.status, live.error = message.status, message.error
+            live.finished += 1

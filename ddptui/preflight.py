@@ -1,0 +1,67 @@
+"""What can be checked before anything is started: is the data there, does the model exist, is torch installed?"""
+
+import os
+import re
+from collections.abc import Iterator
+from difflib import get_close_matches
+from importlib.util import find_spec
+from pathlib import Path
+
+import msgspec
+import platformdirs
+
+from ddptui.preset import Preset, Trial
+from ddptui.preset_file import PresetError
+
+OUR_MODELS = ("net", "mlp", "linears")
+DATA_VARIABLE = "DDPTUI_DATA"
+FILES = {  # below the data folder, as torchvision lays them out
+    "mnist": [
+        f"MNIST/raw/{name}"
+        for name in ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
+    ],
+    "cifar10": [f"cifar-10-batches-py/{name}" for name in ("data_batch_1", "test_batch", "batches.meta")],
+}
+FILES["fashion_mnist"] = [name.replace("MNIST/", "FashionMNIST/") for name in FILES["mnist"]]
+
+
+def settle(preset: Preset) -> Preset:
+    """The preset with every trial's data folder made absolute. Raises PresetError for what cannot run here."""
+    for package in ("torch", "torchvision"):
+        if find_spec(package) is None:
+            raise PresetError(f"{package} is not installed: `pip install {package}`")
+    return msgspec.structs.replace(preset, trials=tuple(_settle(trial) for trial in preset.trials))
+
+
+def _settle(trial: Trial) -> Trial:
+    if trial.model not in OUR_MODELS and trial.model not in (known := set(_torchvision_models())):
+        close = get_close_matches(trial.model, [*OUR_MODELS, *known], n=1)
+        suggestion = f"; did you mean {close[0]!r}?" if close else ""
+        raise PresetError(f"trial {trial.name}: model: no model {trial.model!r}{suggestion}")
+    if trial.dataset not in FILES:
+        return trial
+    folder = data_folder(trial)
+    missing = [name for name in FILES[trial.dataset] if not (folder / name).is_file()]
+    if missing and not trial.download:
+        raise PresetError(
+            f"trial {trial.name}: dataset {trial.dataset} is not in {folder} ({missing[0]} is missing): "
+            f"let torchvision fetch it with `--set download=true`, or put the files there yourself "
+            f"(another folder: `--set data_dir=FOLDER`, or {DATA_VARIABLE})"
+        )
+    return msgspec.structs.replace(trial, data_dir=str(folder))
+
+
+def data_folder(trial: Trial) -> Path:
+    """Where a trial's dataset is: as it says, or DDPTUI_DATA, or the user's data folder."""
+    chosen = trial.data_dir or os.environ.get(DATA_VARIABLE)
+    return Path(chosen).expanduser().absolute() if chosen else platformdirs.user_data_path("ddptui") / "data"
+
+
+def _torchvision_models() -> Iterator[str]:
+    """The classification models that torchvision registers, read from its source: importing it would import torch."""
+    torchvision = find_spec("torchvision")
+    if torchvision is None or torchvision.origin is None:
+        return
+    registered = re.compile(r"^@register_model\(.*?\)\n(?:@.*\n)*def (\w+)\(", re.MULTILINE)
+    for path in sorted((Path(torchvision.origin).parent / "models").glob("*.py")):
+        yield from registered.findall(path.read_text(encoding="utf-8"))

@@ -1,0 +1,245 @@
+"""What a trial is: frozen structs, the rules that they keep, and their spelling as command-line arguments.
+
+Both sides read this file: the console to check a preset before anything starts, a rank to know what to do.
+"""
+
+import math
+import tomllib
+from typing import Annotated, Any, Literal, get_args
+
+import msgspec
+from msgspec import Meta
+
+Site = Literal["start", "data", "forward", "backward", "aggregate"]
+LaunchMode = Literal["single", "dp", "process", "launch", "spawn"]
+StartMethod = Literal["spawn", "forkserver", "fork"]
+StrategyName = Literal["none", "all_reduce", "reduce_broadcast", "flat", "ddp"]
+DatasetName = Literal["digits", "mnist", "fashion_mnist", "cifar10", "random"]
+
+Count = Annotated[int, Meta(ge=0)]
+Positive = Annotated[int, Meta(ge=1)]
+NotNegative = Annotated[float, Meta(ge=0)]
+
+# A field that a launch mode has no use for. Such a field is refused in a [[trial]] or [matrix], and passed over
+# in [defaults] and --set, which speak to all trials at once.
+MEANINGLESS: dict[str, dict[str, str]] = {
+    "single": {
+        "strategy": "one process has nobody to agree with",
+        "world_size": "one process is one rank",
+        "start_method": "the process is started directly",
+        "backend": "one process has no group",
+    },
+    "dp": {
+        "strategy": "the gather on the output device is the aggregation",
+        "start_method": "the replicas are threads of one process",
+        "backend": "one process has no group",
+    },
+    "launch": {"start_method": "torch.distributed.launch starts the ranks itself"},
+    "process": {},
+    "spawn": {},
+}
+
+
+class TrialError(ValueError):
+    """A trial that cannot be. `key` is the field's path within the trial, `why` one sentence."""
+
+    def __init__(self, key: str, why: str) -> None:
+        super().__init__(f"{key}: {why}" if key else why)
+        self.key = key
+        self.why = why
+
+
+class Bottleneck(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A delay put in on purpose.
+
+    at        where: when the rank starts, while it fetches data, after forward, after backward, or before a collective
+    ranks     which ranks are delayed
+    sleep_ms  how long, in ms; with jitter, the mean
+    per       for `aggregate`: before the first collective of a step, or before every one ("call")
+    every     only every so many steps; from_step, to_step bound them (to_step is the last one, none: no end)
+    jitter    none; uniform on 0 to 2 × sleep_ms; or exponential with mean sleep_ms
+    """
+
+    at: Site
+    ranks: tuple[Count, ...]
+    sleep_ms: NotNegative
+    per: Literal["step", "call"] = "step"
+    every: Positive = 1
+    from_step: Count = 0
+    to_step: Count | None = None
+    jitter: Literal["none", "uniform", "exponential"] = "none"
+
+
+class Trial(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One configuration, launched once a repeat."""
+
+    name: str = ""
+    launch: LaunchMode = "spawn"
+    start_method: StartMethod = "spawn"
+    world_size: Annotated[int, Meta(ge=1, le=1024)] = 2
+    strategy: StrategyName | None = "all_reduce"
+    backend: Literal["auto", "gloo", "nccl"] = "auto"
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    threads: Positive | None = None  # a rank's, for compute; none: the cores of this host shared out
+    model: str = "net"  # net, mlp, linears, or a torchvision model
+    width: Positive = 128  # mlp: units a hidden layer
+    depth: Positive = 2  # mlp: hidden layers
+    dtype: Literal["float32", "float64"] = "float32"
+    dataset: DatasetName = "digits"
+    data_dir: str | None = None
+    download: bool = False
+    shape: tuple[Positive, ...] | None = None  # random: of one sample; none: what the model wants
+    samples: Positive = 1024  # random: how many to train on
+    classes: Annotated[int, Meta(ge=2)] = 10  # random
+    batch_size: Positive = 64  # global: shared out among the ranks
+    epochs: Positive = 3
+    steps: Positive | None = None  # instead of epochs
+    warmup_steps: Count = 3  # run and shown, but in no figure
+    optimizer: Literal["sgd", "adam"] = "sgd"
+    lr: NotNegative = 0.01
+    momentum: NotNegative = 0.5
+    weight_decay: NotNegative = 0.0
+    seed: Count = 0
+    save: bool = False
+    bottleneck: tuple[Bottleneck, ...] = ()
+
+
+class Reference(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A published figure for one of the trials, with its source."""
+
+    trial: str
+    train_time_s: Annotated[float, Meta(gt=0)]
+    source: str = ""
+
+
+class Preset(msgspec.Struct, frozen=True, kw_only=True):
+    """One question, answered by a few trials; `overrides` tell what --set changed."""
+
+    name: str
+    title: str
+    group: str
+    about: str
+    baseline: str
+    repeats: int
+    trials: tuple[Trial, ...]
+    references: tuple[Reference, ...] = ()
+    source: str = ""  # the text that it was read from, overrides applied
+
+
+TRIAL_FIELDS = {field.name: field for field in msgspec.structs.fields(Trial)}
+
+
+def make_trial(values: dict[str, Any]) -> Trial:
+    """Build a trial from plain values. Raises TrialError when it cannot be."""
+    launch = values.get("launch", "spawn")
+    fixed: dict[str, Any] = {}
+    if launch in ("single", "dp"):
+        fixed["strategy"] = None
+    if launch == "single":
+        fixed["world_size"] = 1
+    try:
+        trial = msgspec.convert(fixed | values, Trial)
+    except msgspec.ValidationError as error:
+        raise _readable(error) from None
+    _check(trial)
+    return trial
+
+
+def choices(key: str) -> tuple[str, ...]:
+    """The values that the field `key` of a trial or a bottleneck may take; empty where they cannot be listed."""
+    for struct in (Trial, Bottleneck):
+        for field in msgspec.structs.fields(struct):
+            if field.name == key:
+                options = [field.type, *get_args(field.type)]
+                return next((get_args(option) for option in options if _is_literal(option)), ())
+    return ()
+
+
+def to_arguments(trial: Trial) -> list[str]:
+    """`key=value` for every field that is not at its default: what a rank's entry point takes."""
+    differing = [
+        (name, value)
+        for name, field in TRIAL_FIELDS.items()
+        if (value := getattr(trial, name)) != field.default and value is not None and name != "name"
+    ]
+    return [f"{name}={_literal(msgspec.to_builtins(value), bare=True)}" for name, value in differing]
+
+
+def from_arguments(arguments: list[str]) -> Trial:
+    """The inverse of to_arguments. Raises TrialError."""
+    return make_trial(dict(parse_assignment(argument) for argument in arguments))
+
+
+def parse_assignment(text: str) -> tuple[str, Any]:
+    """Read `key=value`; the value as TOML has it, or else as a bare string. Raises TrialError without a `=`."""
+    key, equals, value = text.partition("=")
+    if not equals:
+        raise TrialError(text, "expected KEY=VALUE")
+    try:
+        table = tomllib.loads(f"value = {value}")
+    except tomllib.TOMLDecodeError:
+        return key.strip(), value.strip()
+    return key.strip(), table["value"] if len(table) == 1 else value.strip()
+
+
+def _literal(value: Any, *, bare: bool = False) -> str:
+    """Spell a plain value as TOML does, inline; a string at the top may stay bare."""
+    match value:
+        case str():
+            spelled = msgspec.json.encode(value).decode()
+            return value if bare and parse_assignment(f"_={value}")[1] == value else spelled
+        case bool():
+            return str(value).lower()
+        case dict():
+            return "{" + ", ".join(f"{key} = {_literal(item)}" for key, item in value.items()) + "}"
+        case list() | tuple():
+            return "[" + ", ".join(_literal(item) for item in value) + "]"
+        case _:
+            return str(value)
+
+
+def _is_literal(annotation: Any) -> bool:
+    return bool(get_args(annotation)) and all(isinstance(option, str) for option in get_args(annotation))
+
+
+def _readable(error: msgspec.ValidationError) -> TrialError:
+    """msgspec says «Expected `int`, got `str` - at `$.world_size`»: turn it round, key first."""
+    what, _, place = str(error).partition(" - at `$")
+    return TrialError(place.rstrip("`").lstrip("."), what[:1].lower() + what[1:].replace("`", ""))
+
+
+def _check(trial: Trial) -> None:
+    """The rules that no single field can keep."""
+    if not all(math.isfinite(getattr(trial, key)) for key in ("lr", "momentum", "weight_decay")):
+        raise TrialError("lr", "lr, momentum and weight_decay must be finite numbers")
+    if trial.launch in ("single", "dp") and trial.strategy is not None:
+        raise TrialError("strategy", f"launch = {trial.launch!r} takes none: {MEANINGLESS[trial.launch]['strategy']}")
+    if trial.launch == "single" and trial.world_size != 1:
+        raise TrialError("world_size", "launch = 'single' is one rank; choose another launch mode for more")
+    if trial.steps is not None and trial.steps <= trial.warmup_steps:
+        raise TrialError("steps", f"{trial.steps} steps leave none after {trial.warmup_steps} warm-up steps")
+    if trial.batch_size < trial.world_size:
+        raise TrialError("batch_size", f"a global batch of {trial.batch_size} cannot feed {trial.world_size} ranks")
+    if trial.shape is not None and trial.dataset != "random":
+        raise TrialError("shape", "only dataset = 'random' can take any shape")
+    for index, bottleneck in enumerate(trial.bottleneck):
+        check_bottleneck(trial, bottleneck, f"bottleneck[{index}]")
+
+
+def check_bottleneck(trial: Trial, bottleneck: Bottleneck, path: str) -> None:
+    """Refuse a delay that could never happen in this trial. Raises TrialError."""
+    if not math.isfinite(bottleneck.sleep_ms):
+        raise TrialError(f"{path}.sleep_ms", "must be a finite number of milliseconds")
+    if not bottleneck.ranks:
+        raise TrialError(f"{path}.ranks", "names no rank")
+    for rank in bottleneck.ranks:
+        if rank >= trial.world_size:
+            raise TrialError(f"{path}.ranks", f"rank {rank} of {trial.world_size}: ranks count from 0")
+    if bottleneck.to_step is not None and bottleneck.to_step < bottleneck.from_step:
+        raise TrialError(f"{path}.to_step", f"ends at {bottleneck.to_step}, before from_step = {bottleneck.from_step}")
+    if bottleneck.per == "call" and (bottleneck.at != "aggregate" or trial.launch == "dp"):
+        raise TrialError(f"{path}.per", "'call' goes with at = 'aggregate' and a process group")
+    if bottleneck.at == "aggregate" and trial.launch != "dp" and trial.strategy in (None, "none"):
+        raise TrialError(f"{path}.at", "this trial aggregates nothing, so the delay would never happen")
+    if bottleneck.at == "backward" and trial.launch == "dp":
+        raise TrialError(f"{path}.at", "dp has one backward for all replicas: use 'forward' or 'aggregate'")

@@ -1,0 +1,228 @@
+"""From a TOML file to a Preset: find it, read it, expand the matrix, and say precisely what is wrong with it."""
+
+import itertools
+import re
+import tomllib
+from collections.abc import Iterable
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import platformdirs
+import tomli_w
+
+from ddptui.lab_root import lab_root
+from ddptui.preset import MEANINGLESS, TRIAL_FIELDS, Bottleneck, Preset, Reference, Trial, TrialError, choices, make_trial
+
+TOP_LEVEL = {"title": str, "group": str, "about": str, "baseline": str, "repeats": int}
+TABLES = {"defaults": dict, "matrix": dict, "trial": list, "reference": list}
+BOTTLENECK_FIELDS = {field.name for field in msgspec.structs.fields(Bottleneck)}
+TRIAL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,63}")  # it names a folder
+
+
+class PresetError(ValueError):
+    """One line: the file, the key's path, what is wrong, and the nearest valid spelling."""
+
+
+def folders() -> list[Path]:
+    """Where presets are looked for, in this order."""
+    return [Path("presets"), platformdirs.user_config_path("ddptui") / "presets", lab_root() / "presets"]
+
+
+def shipped_and_own() -> dict[str, Path]:
+    """Every preset that can be named, by name; the first folder wins."""
+    found: dict[str, Path] = {}
+    for folder in folders():
+        for path in sorted(folder.glob("*.toml")):
+            found.setdefault(path.stem, path)
+    return found
+
+
+def find(name_or_file: str) -> Path:
+    """The file of a preset. Raises PresetError."""
+    path = Path(name_or_file)
+    if path.suffix == ".toml" or len(path.parts) > 1:
+        if path.is_file():
+            return path
+        raise PresetError(f"{path}: {'is a folder, not a preset' if path.is_dir() else 'no such file'}")
+    known = shipped_and_own()
+    if name_or_file not in known:
+        raise PresetError(f"no preset {name_or_file!r}{_nearest(name_or_file, known)}; `ddptui presets` lists them")
+    return known[name_or_file]
+
+
+def load(name_or_file: str, overrides: dict[str, Any] | None = None) -> Preset:
+    """Read a preset, with `overrides` (--set) laid over every trial. Raises PresetError."""
+    path = find(name_or_file)
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise PresetError(f"{path}: cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise PresetError(f"{path}: is not UTF-8 text (byte {error.start})") from None
+    except tomllib.TOMLDecodeError as error:
+        raise PresetError(f"{path}: is not valid TOML: {error}") from None
+    try:
+        return parse(path.stem, table, overrides or {})
+    except TrialError as error:
+        raise PresetError(f"{path}: {error}") from None
+
+
+def parse(name: str, table: dict[str, Any], overrides: dict[str, Any]) -> Preset:
+    """Build a preset from the tables of its file. Raises TrialError."""
+    _check_shape(table)
+    table = _override(table, overrides)
+    trials = tuple(_expand(table))
+    names = [trial.name for trial in trials]
+    if not trials:
+        raise TrialError("", "has no trial: give it a [matrix] or a [[trial]]")
+    for trial in names:
+        if names.count(trial) > 1:
+            raise TrialError("trial", f"two trials are called {trial!r}; give them names")
+    return Preset(
+        name=name,
+        title=table.get("title", name),
+        group=table.get("group", "other"),
+        about=table.get("about", ""),
+        baseline=_baseline(table, names, bool(overrides)),
+        repeats=_at_least_one(table.get("repeats", 1)),
+        trials=trials,
+        references=tuple(_references(table, names, bool(overrides))),
+        source=tomli_w.dumps(table, multiline_strings=True),
+    )
+
+
+def _check_shape(table: dict[str, Any]) -> None:
+    """Every key known, every table of its kind."""
+    known = TOP_LEVEL | TABLES
+    for key, value in table.items():
+        if key not in known:
+            raise TrialError(key, f"unknown key{_nearest(key, known)}")
+        if not isinstance(value, known[key]) or (known[key] is int and isinstance(value, bool)):
+            raise TrialError(key, f"expected {_kind(known[key])}, got {_kind(type(value))}")
+    for key in ("defaults", "matrix"):
+        _check_fields(table.get(key, {}), key)
+    for index, trial in enumerate(table.get("trial", ())):
+        _check_fields(trial, f"trial[{index}]")
+    for key, values in table.get("matrix", {}).items():
+        if not isinstance(values, list) or not values:
+            raise TrialError(f"matrix.{key}", "expected a list of values to try")
+
+
+def _check_fields(fields: Any, path: str) -> None:
+    if not isinstance(fields, dict):
+        raise TrialError(path, f"expected a table, got {_kind(type(fields))}")
+    for key in fields:
+        if key not in TRIAL_FIELDS:
+            raise TrialError(f"{path}.{key}", f"unknown key{_nearest(key, TRIAL_FIELDS)}")
+    bottlenecks = fields.get("bottleneck", ())
+    for index, bottleneck in enumerate(bottlenecks if isinstance(bottlenecks, list) else ()):
+        for key in bottleneck if isinstance(bottleneck, dict) else ():
+            if key not in BOTTLENECK_FIELDS:
+                raise TrialError(
+                    f"{path}.bottleneck[{index}].{key}", f"unknown key{_nearest(key, BOTTLENECK_FIELDS)}"
+                )
+
+
+def _override(table: dict[str, Any], overrides: dict[str, Any]) -> dict[str, Any]:
+    """Lay --set over the defaults, and over whatever else names the same field."""
+    for key in overrides:
+        if key not in TRIAL_FIELDS or key == "name":
+            raise TrialError(f"--set {key}", f"no such field of a trial{_nearest(key, TRIAL_FIELDS)}")
+    matrix = {key: [overrides[key]] if key in overrides else tried for key, tried in table.get("matrix", {}).items()}
+    trials = [
+        trial | {key: value for key, value in overrides.items() if key in trial} for trial in table.get("trial", ())
+    ]
+    laid_over = table | {"defaults": table.get("defaults", {}) | overrides, "matrix": matrix, "trial": trials}
+    return {key: value for key, value in laid_over.items() if value}
+
+
+def _expand(table: dict[str, Any]) -> Iterable[Trial]:
+    """The product of the matrix, then the trials given one by one."""
+    defaults = table.get("defaults", {})
+    matrix = table.get("matrix", {})
+    if matrix:
+        for values in itertools.product(*matrix.values()):
+            point = dict(zip(matrix, values, strict=True))
+            name = "-".join(_short(value) for value in point.values())
+            yield _make({"name": name} | point, "matrix", defaults)
+    for index, trial in enumerate(table.get("trial", ())):
+        yield _make({"name": str(index + 1)} | trial, f"trial[{index}]", defaults)
+
+
+def _make(own: dict[str, Any], path: str, defaults: dict[str, Any]) -> Trial:
+    """A trial from its own fields over the defaults that mean something in its launch mode."""
+    launch = own.get("launch", defaults.get("launch", "spawn"))
+    meaningless = MEANINGLESS.get(launch, {}) if isinstance(launch, str) else {}
+    values = {key: value for key, value in defaults.items() if key not in meaningless} | own
+    for key in own:
+        if key in meaningless:
+            raise TrialError(f"{path}.{key}", f"means nothing with launch = {launch!r}: {meaningless[key]}")
+    try:
+        trial = make_trial(values)
+    except TrialError as error:
+        key = re.split(r"[.\[]", error.key)[0]
+        where = path if key in own else "defaults"
+        raise TrialError(f"{where}.{error.key}", error.why + _nearest_choice(key, error.key, values)) from None
+    if not TRIAL_NAME.fullmatch(trial.name):
+        raise TrialError(f"{path}.name", f"{trial.name!r} cannot name a folder: letters, digits and . _ + - only")
+    return trial
+
+
+def _nearest_choice(key: str, path: str, values: dict[str, Any]) -> str:
+    """What a field that has a list of choices might have meant."""
+    last = path.rpartition(".")[2]
+    value = values.get(key)
+    if key == "bottleneck" and (found := re.match(r"bottleneck\[(\d+)\]", path)) and isinstance(value, list):
+        value = value[int(found[1])].get(last)
+    options = choices(last)
+    return f"; one of {', '.join(options)}{_nearest(value, options)}" if options and value not in options else ""
+
+
+def _baseline(table: dict[str, Any], names: list[str], overridden: bool) -> str:
+    """The trial that ratios are taken to: as named, or the first; --set may have renamed it away."""
+    baseline: str = table.get("baseline", names[0])
+    if baseline in names:
+        return baseline
+    if overridden:
+        return names[0]
+    raise TrialError("baseline", f"no trial {baseline!r}{_nearest(baseline, names)}")
+
+
+def _references(table: dict[str, Any], names: list[str], overridden: bool) -> Iterable[Reference]:
+    for index, fields in enumerate(table.get("reference", ())):
+        try:
+            reference = msgspec.convert(fields, Reference)
+        except msgspec.ValidationError as error:
+            raise TrialError(f"reference[{index}]", str(error).replace("`", "").replace(" - at $.", " at ")) from None
+        if reference.trial in names:
+            yield reference
+        elif not overridden:
+            raise TrialError(f"reference[{index}].trial", f"no trial {reference.trial!r}{_nearest(reference.trial, names)}")
+
+
+def _at_least_one(repeats: int) -> int:
+    if not 1 <= repeats <= 1000:
+        raise TrialError("repeats", f"expected 1 to 1000, got {repeats}")
+    return repeats
+
+
+def _short(value: Any) -> str:
+    """A matrix value as a part of its trial's name."""
+    if isinstance(value, list):
+        return "+".join(_short(item) for item in value) or "none"
+    if isinstance(value, dict):
+        return "_".join(_short(item) for item in value.values())
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _nearest(word: Any, known: Iterable[str]) -> str:
+    close = get_close_matches(str(word), list(known), n=1)
+    return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def _kind(kind: type) -> str:
+    return {dict: "a table", list: "a list", str: "text", int: "a whole number", bool: "true or false"}.get(
+        kind, kind.__name__
+    )

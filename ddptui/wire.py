@@ -1,0 +1,139 @@
+"""Every message between a rank and the console, and every line of a run's journal.
+
+A frame on the wire is a MessagePack list of tagged structs. It is decoded by type, strictly, and never unpickled.
+Times are nanoseconds of the sender's `time.monotonic_ns()`, one clock for all processes of a host.
+"""
+
+from typing import Literal
+
+import msgspec
+
+from ddptui.preset import Bottleneck
+
+VERSION = 1
+PHASES = ("data", "forward", "backward", "aggregate", "optimizer")
+MOST_BYTES_A_FRAME = 16 * 2**20
+
+# What the console tells a rank about itself, in its environment.
+HUB = "DDPTUI_HUB"  # the endpoint to connect to
+TOKEN = "DDPTUI_TOKEN"  # proves that a rank belongs to this launch
+LOGS = "DDPTUI_LOGS"  # the folder for rank-R.log
+CONSOLE_PID = "DDPTUI_CONSOLE_PID"  # the process whose death ends the rank
+
+
+class _Message(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
+    pass
+
+
+class Hello(_Message, kw_only=True):
+    """A rank exists. The first message of every rank, or replica."""
+
+    version: int
+    token: str
+    rank: int
+    world_size: int
+    at_ns: int
+    host: str
+    pid: int
+    device: str
+    threads: int
+    torch: str
+    backend: str | None = None
+    backend_why: str = ""
+
+
+class Ready(_Message, kw_only=True):
+    """A rank has its model and its data, and knows how many steps it will make."""
+
+    rank: int
+    at_ns: int
+    steps: int
+    parameters: int
+
+
+class Step(_Message, kw_only=True):
+    """One finished step. `phases_ns` follows PHASES; in `dp` the aggregation comes before backward."""
+
+    rank: int
+    step: int
+    epoch: int
+    warmup: bool
+    begin_ns: int
+    end_ns: int
+    phases_ns: tuple[int, int, int, int, int]
+    samples: int
+    loss: float | None  # mean over this rank's own samples; None: not a finite number (JSON has no NaN)
+
+
+class Heartbeat(_Message, kw_only=True):
+    """Once a second. `cpu_percent` is of one core, `dropped` counts messages that found a full queue."""
+
+    rank: int
+    at_ns: int
+    cpu_percent: float
+    rss_bytes: int
+    gpu_bytes: int | None = None
+    dropped: int = 0
+
+
+class Done(_Message, kw_only=True):
+    """A rank has trained and evaluated. Hashes are of each tensor's bytes, by its name in the bare model."""
+
+    rank: int
+    at_ns: int
+    correct: int
+    evaluated: int
+    parameters: dict[str, str]
+    buffers: dict[str, str]
+    bottleneck_fired: int
+    bottleneck_ns: int
+    sub_batch: int | None = None  # dp: the most samples that this replica saw in a step
+    peak_gpu_bytes: int | None = None
+    checkpoint: str | None = None
+    dropped: int = 0
+
+
+class Failed(_Message, kw_only=True):
+    """A rank's own last words. A killed rank has none."""
+
+    rank: int
+    at_ns: int
+    error: str
+
+
+RankMessage = Hello | Ready | Step | Heartbeat | Done | Failed
+
+
+class Stop(_Message, kw_only=True):
+    """To a rank: end now."""
+
+    why: str
+
+
+class SetBottleneck(_Message, kw_only=True):
+    """To a rank: from the next step on, these delays and no others."""
+
+    bottleneck: tuple[Bottleneck, ...]
+
+
+ConsoleMessage = Stop | SetBottleneck
+
+
+class Launched(_Message, kw_only=True):
+    """The lab has started a repeat of a trial. The first line of its journal."""
+
+    trial: str
+    repeat: int
+    at_ns: int
+    command: tuple[str, ...]
+
+
+class Ended(_Message, kw_only=True):
+    """The lab has seen the end of a repeat. The last line of its journal."""
+
+    at_ns: int
+    status: Literal["ok", "failed", "interrupted"]
+    error: str | None = None
+
+
+Message = RankMessage | Launched | Ended

@@ -1,0 +1,78 @@
+"""Where the delays go in. A delay is data: site, ranks, length, steps. It sleeps, as a slow disk or a busy host would."""
+
+import random
+import time
+
+from ddptui.preset import Bottleneck, Site
+
+
+class Delays:
+    """The delays of one rank. Counts what it really did, from after the warm-up on (a delay at `start` always)."""
+
+    def __init__(self, bottlenecks: tuple[Bottleneck, ...], rank: int, *, seed: int, warmup_steps: int) -> None:
+        self.fired = 0
+        self.slept_ns = 0
+        self._rank = rank
+        self._random = random.Random(f"{seed} {rank}")
+        self._warmup_steps = warmup_steps
+        self._step: int | None = None  # none: outside the steps
+        self._collectives = 0
+        self.set(bottlenecks)
+
+    def set(self, bottlenecks: tuple[Bottleneck, ...]) -> None:
+        """From now on these delays and no others."""
+        self._mine = [bottleneck for bottleneck in bottlenecks if self._rank in bottleneck.ranks]
+
+    def start(self) -> None:
+        """The rank starts; it has not met the others yet."""
+        for bottleneck in self._mine:
+            if bottleneck.at == "start":
+                self._sleep(bottleneck)
+
+    def begin(self, step: int) -> None:
+        self._step = step
+        self._collectives = 0
+
+    def end(self) -> None:
+        """The last step is over: what follows is not delayed."""
+        self._step = None
+
+    def at(self, site: Site) -> None:
+        """The rank is at `site` of the current step."""
+        for bottleneck in self._mine:
+            if bottleneck.at == site and self._due(bottleneck):
+                self._sleep(bottleneck)
+
+    def before_collective(self) -> None:
+        """The rank is about to call a collective. Outside the steps (the first broadcast) nothing is delayed."""
+        if self._step is None:
+            return
+        self._collectives += 1
+        for bottleneck in self._mine:
+            called_for = bottleneck.per == "call" or self._collectives == 1
+            if bottleneck.at == "aggregate" and called_for and self._due(bottleneck):
+                self._sleep(bottleneck)
+
+    def _due(self, bottleneck: Bottleneck) -> bool:
+        if self._step is None or self._step < bottleneck.from_step:
+            return False
+        if bottleneck.to_step is not None and self._step > bottleneck.to_step:
+            return False
+        return (self._step - bottleneck.from_step) % bottleneck.every == 0
+
+    def _sleep(self, bottleneck: Bottleneck) -> None:
+        begin = time.monotonic_ns()
+        time.sleep(self._length_s(bottleneck))
+        if self._step is None or self._step >= self._warmup_steps:
+            self.fired += 1
+            self.slept_ns += time.monotonic_ns() - begin
+
+    def _length_s(self, bottleneck: Bottleneck) -> float:
+        mean = bottleneck.sleep_ms / 1000
+        match bottleneck.jitter:
+            case "uniform":
+                return self._random.uniform(0, 2 * mean)
+            case "exponential":
+                return self._random.expovariate(1 / mean) if mean else 0.0
+            case _:
+                return mean

@@ -1,0 +1,57 @@
+"""nn.DataParallel: one process cuts each batch into parts, runs a replica of the model on each device, and gathers the
+outputs on the first one, where the loss is. Without GPUs, a stand-in with the same meaning: threads on the CPU.
+
+    python -m workers.dp world_size=2 epochs=3
+"""
+
+import sys
+
+from torch import nn
+
+from ddptui.preset import Trial
+from workers.bottleneck import Delays
+from workers.rank import Rank, hello, pin_threads, rank_process, read_trial
+from workers.replicas import Replica, ReplicaDelays, ReplicaProgress, ThreadedDataParallel, Watch
+from workers.reporter import Reporter
+from workers.train import train
+
+
+class DataParallel:
+    """The strategy of this launch mode: the gather is the aggregation."""
+
+    def __init__(self, trial: Trial, watches: list[Watch]) -> None:
+        self._trial = trial
+        self._watches = watches
+
+    def prepare(self, model: nn.Module) -> nn.Module:
+        if next(model.parameters()).is_cuda:
+            return nn.DataParallel(Replica(model, self._watches), list(range(self._trial.world_size)))
+        return ThreadedDataParallel(model, self._watches, pin_threads(self._trial))
+
+    def average(self, model: nn.Module) -> None:
+        """Done already: the one backward went through all replicas, and their gradients added up."""
+
+
+def main() -> None:
+    trial = read_trial(["launch=dp", *sys.argv[1:]])
+    with rank_process(trial, 0, has_parent=False) as me:
+        watches = [watch_replica(me, rank) for rank in range(trial.world_size)]
+        process = Rank(trial, 0, 1, me.device, me.reporter, ReplicaDelays(watches))
+        train(process, DataParallel(trial, watches), ReplicaProgress(watches, trial.warmup_steps, me.device))
+        for watch in watches:
+            watch.reporter.close()
+
+
+def watch_replica(me: Rank, rank: int) -> Watch:
+    """Replica 0 is the process itself; the others introduce themselves here, each over a wire of its own."""
+    if rank == 0:
+        return Watch(me.reporter, me.delays)
+    reporter = Reporter(rank)
+    reporter.say(hello(me.trial, rank, me.device, pin_threads(me.trial), backend=False))
+    delays = Delays(me.trial.bottleneck, rank, seed=me.trial.seed, warmup_steps=me.trial.warmup_steps)
+    delays.start()
+    return Watch(reporter, delays)
+
+
+if __name__ == "__main__":
+    main()

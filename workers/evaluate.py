@@ -1,0 +1,60 @@
+"""After the last step: how good is the model, and is it the same on every rank?"""
+
+import hashlib
+import os
+import time
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor, nn
+
+from ddptui.wire import LOGS, Done
+from workers.data import Samples
+from workers.rank import Rank
+
+AT_ONCE = 512  # samples
+
+
+def evaluate(me: Rank, model: nn.Module, test: Samples) -> Done:
+    """Evaluate this rank's share of the held-out samples, hash the model, and save it if asked."""
+    correct, evaluated = accuracy(model, test, range(me.rank, len(test), me.world_size), me.device)
+    return Done(
+        rank=me.rank,
+        at_ns=time.monotonic_ns(),
+        correct=correct,
+        evaluated=evaluated,
+        parameters=hashes(model.named_parameters()),
+        buffers=hashes(model.named_buffers()),
+        bottleneck_fired=me.delays.fired,
+        bottleneck_ns=me.delays.slept_ns,
+        peak_gpu_bytes=torch.cuda.max_memory_allocated(me.device) if me.device.type == "cuda" else None,
+        checkpoint=save(model, me.rank) if me.trial.save else None,
+        dropped=me.reporter.dropped,
+    )
+
+
+def accuracy(model: nn.Module, test: Samples, indices: range, device: torch.device) -> tuple[int, int]:
+    """How many of these samples the model gets right, and how many there are."""
+    model.eval()
+    correct = 0
+    with torch.no_grad():
+        for start in range(0, len(indices), AT_ONCE):
+            inputs, labels = test[list(indices[start : start + AT_ONCE])]
+            correct += int((model(inputs.to(device)).argmax(1) == labels.to(device)).sum())
+    return correct, len(indices)
+
+
+def hashes(tensors: Iterable[tuple[str, Tensor]]) -> dict[str, str]:
+    """A short hash of each tensor's bytes: equal hashes mean equal to the last bit."""
+    return {name: hashlib.blake2b(_bytes(tensor), digest_size=8).hexdigest() for name, tensor in tensors}
+
+
+def _bytes(tensor: Tensor) -> bytes:
+    return tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
+
+
+def save(model: nn.Module, rank: int) -> str:
+    """Write the bare model's state: it loads without torch.distributed, as any other."""
+    path = os.path.join(os.environ.get(LOGS, "."), f"model-rank-{rank}.pth")
+    torch.save(model.state_dict(), path)
+    return path

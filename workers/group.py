@@ -1,0 +1,27 @@
+"""How ranks meet: all connect to one address and port, and leave their own addresses there."""
+
+import torch.distributed as dist
+
+from workers.rank import GROUP_TIMEOUT, Rank, choose_backend
+
+ADDRESS = "127.0.0.1"
+
+
+def host_store() -> dist.TCPStore:
+    """Open the meeting place in the process that starts the ranks. Port 0: one that is free, so that two labs can run
+    at once; the store holds it from now on, so that nobody takes it before the ranks are there."""
+    return dist.TCPStore(ADDRESS, 0, is_master=True, wait_for_workers=False)
+
+
+def join_group(me: Rank, port: int | None) -> None:
+    """Become a member of the group. Without a port, the environment says where the others are (env://)."""
+    backend, _ = choose_backend(me.trial, me.device)
+    store = dist.TCPStore(ADDRESS, port, is_master=False) if port is not None else None
+    dist.init_process_group(
+        backend,
+        store=store,
+        init_method="env://" if store is None else None,
+        rank=me.rank,
+        world_size=me.world_size,
+        timeout=GROUP_TIMEOUT,
+    )

@@ -1,0 +1,80 @@
+"""The models: the MNIST net of the tutorials, a plain MLP, a toy of three small layers, and torchvision's."""
+
+import math
+from difflib import get_close_matches
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torchvision import models as torchvision_models
+
+from ddptui.preset import Trial
+
+WANTED: dict[str, tuple[int, ...] | None] = {"net": (1, 28, 28), "mlp": None, "linears": (3,)}
+WANTED_BY_TORCHVISION = (3, 32, 32)
+
+
+class Net(nn.Module):
+    """Two convolutions and two linear layers, with dropout: 21,840 parameters."""
+
+    def __init__(self, classes: int) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(1, 10, kernel_size=5)
+        self.conv2 = nn.Conv2d(10, 20, kernel_size=5)
+        self.conv2_drop = nn.Dropout2d()
+        self.fc1 = nn.Linear(320, 50)
+        self.fc2 = nn.Linear(50, classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = F.relu(F.max_pool2d(self.conv1(x), 2))
+        x = F.relu(F.max_pool2d(self.conv2_drop(self.conv2(x)), 2))
+        x = F.relu(self.fc1(x.flatten(1)))
+        x = F.dropout(x, training=self.training)
+        return F.log_softmax(self.fc2(x), dim=1)  # cross_entropy of log-probabilities is nll_loss
+
+
+class Linears(nn.Module):
+    """Three bias-free layers of 3 by 3, for looking at how a batch is shared out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linears = nn.ModuleList([nn.Linear(3, 3, bias=False) for _ in range(3)])
+
+    def forward(self, x: Tensor) -> Tensor:
+        for linear in self.linears:
+            x = linear(x)
+        return x
+
+
+def mlp(shape: tuple[int, ...], width: int, depth: int, classes: int) -> nn.Module:
+    """`depth` hidden layers of `width` units with ReLU."""
+    widths = [math.prod(shape), *[width] * depth]
+    hidden = [layer for pair in zip(widths, widths[1:], strict=False) for layer in (nn.Linear(*pair), nn.ReLU())]
+    return nn.Sequential(nn.Flatten(), *hidden, nn.Linear(widths[-1], classes))
+
+
+def wanted_shape(trial: Trial) -> tuple[int, ...] | None:
+    """The shape of a sample that the trial's model wants; None where it takes any."""
+    return WANTED.get(trial.model, WANTED_BY_TORCHVISION)
+
+
+def build(trial: Trial, shape: tuple[int, ...], classes: int) -> nn.Module:
+    """The trial's model. Raises ValueError for a name that nobody knows."""
+    match trial.model:
+        case "net":
+            return Net(classes)
+        case "mlp":
+            return mlp(shape, trial.width, trial.depth, classes)
+        case "linears":
+            return Linears()
+        case name if name in torchvision_models.list_models(torchvision_models):
+            model: nn.Module = torchvision_models.get_model(name, weights=None, num_classes=classes)
+            return model
+        case name:
+            close = get_close_matches(name, [*WANTED, *torchvision_models.list_models(torchvision_models)], n=1)
+            raise ValueError(f"no model {name!r}" + (f"; did you mean {close[0]!r}?" if close else ""))
+
+
+def set_dtype(trial: Trial) -> None:
+    """Make everything that follows in this process float32 or float64."""
+    torch.set_default_dtype(getattr(torch, trial.dtype))

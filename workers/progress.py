@@ -1,0 +1,82 @@
+"""What a rank tells of its training: that it is ready, every step once the device has made it, and that it is done."""
+
+import math
+import time
+from collections import deque
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from torch import Tensor
+
+from ddptui.wire import Done, Ready, Step
+from workers.clock import Clock
+from workers.reporter import Reporter
+
+LOG_EVERY = 20  # steps
+
+
+class Mark(NamedTuple):
+    """A step as the loop leaves it: six moments around its five phases, and the loss where the device has it."""
+
+    step: int
+    epoch: int
+    moments: Sequence[Any]
+    samples: int
+    loss: Tensor
+
+
+class Progress:
+    """The progress of one rank."""
+
+    def __init__(self, rank: int, warmup_steps: int, reporter: Reporter) -> None:
+        self.rank = rank
+        self._warmup_steps = warmup_steps
+        self._reporter = reporter
+        self._pending: deque[Mark] = deque()
+
+    def ready(self, steps: int, parameters: int) -> None:
+        self._reporter.say(Ready(rank=self.rank, at_ns=time.monotonic_ns(), steps=steps, parameters=parameters))
+
+    def step(self, mark: Mark, clock: Clock) -> None:
+        self._pending.append(mark)
+        self._say_what_is_over(clock)
+
+    def finish(self, clock: Clock) -> None:
+        """Wait for the device, once, after the last step."""
+        while self._pending:
+            self._say_what_is_over(clock)
+
+    def done(self, done: Done) -> None:
+        self._reporter.say(done)
+
+    def _say_what_is_over(self, clock: Clock) -> None:
+        while self._pending and (times := clock.resolve(self._pending[0].moments)):
+            mark = self._pending.popleft()
+            step = self._message(mark, times)
+            self.say_step(step)
+            if mark.step % LOG_EVERY == 0:
+                print(f"rank {self.rank}  epoch {mark.epoch}  step {mark.step}  loss {mark.loss.item():.4f}", flush=True)
+
+    def say_step(self, step: Step) -> None:
+        self._reporter.say(step)
+
+    def _message(self, mark: Mark, times: list[int]) -> Step:
+        loss = mark.loss.item()
+        began, fetched, computed, differentiated, averaged, stepped = times
+        return Step(
+            rank=self.rank,
+            step=mark.step,
+            epoch=mark.epoch,
+            warmup=mark.step < self._warmup_steps,
+            begin_ns=began,
+            end_ns=stepped,
+            phases_ns=(
+                fetched - began,
+                computed - fetched,
+                differentiated - computed,
+                averaged - differentiated,
+                stepped - averaged,
+            ),
+            samples=mark.samples,
+            loss=loss if math.isfinite(loss) else None,
+        )

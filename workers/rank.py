@@ -1,0 +1,128 @@
+"""What every rank has, however it was launched: its number, its device, its end of the wire, its log."""
+
+import os
+import socket
+import sys
+import time
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+import torch
+
+from ddptui.preset import Trial, TrialError, from_arguments
+from ddptui.wire import HUB, LOGS, TOKEN, VERSION, Failed, Hello
+from workers import guard
+from workers.bottleneck import Delays
+from workers.reporter import Reporter
+
+GROUP_TIMEOUT = timedelta(minutes=5)  # what torch waits for a missing rank; its own default is 30
+
+
+@dataclass
+class Rank:
+    trial: Trial
+    rank: int
+    world_size: int  # of the process group; 1 where there is none
+    device: torch.device
+    reporter: Reporter
+    delays: Delays
+
+
+def read_trial(arguments: list[str]) -> Trial:
+    """The trial that the command line spells. Ends the process with one line when it is wrong."""
+    try:
+        return from_arguments(arguments)
+    except TrialError as error:
+        sys.exit(f"{Path(sys.argv[0]).stem}: {error}")
+
+
+def choose_backend(trial: Trial, device: torch.device) -> tuple[str, str]:
+    """The process group's backend, and why."""
+    if trial.backend != "auto":
+        return trial.backend, "the trial says so"
+    return ("nccl", "the ranks are on GPUs") if device.type == "cuda" else ("gloo", "the ranks are on the CPU")
+
+
+def choose_device(trial: Trial, local_rank: int) -> torch.device:
+    """A GPU of its own for each rank of this host, or else the CPU. Raises RuntimeError if GPUs are asked for in vain."""
+    gpus = torch.cuda.device_count() if trial.device != "cpu" else 0
+    if gpus >= trial.world_size:
+        device = torch.device("cuda", local_rank)
+        torch.cuda.set_device(device)
+        return device
+    if trial.device == "cuda":
+        raise RuntimeError(f"device = 'cuda' needs a GPU a rank: {trial.world_size} ranks, {gpus} GPUs")
+    return torch.device("cpu")
+
+
+def pin_threads(trial: Trial) -> int:
+    """Give this rank its part of the host's cores, whatever the launcher would have given it."""
+    threads = trial.threads or max(1, available_cores() // trial.world_size)
+    torch.set_num_threads(threads)
+    return threads
+
+
+def available_cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@contextmanager
+def rank_process(trial: Trial, rank: int, *, has_parent: bool = True) -> Iterator[Rank]:
+    """The frame around a rank's life: guarded, logged, announced; delayed at the start if the trial says so.
+
+    `has_parent`: a launcher started this rank and it must not outlive it.
+    """
+    if has_parent:
+        guard.die_with_parent()
+    guard.die_with_console()  # once more, since threads do not survive a fork
+    log_to_file(rank)
+    threads = pin_threads(trial)
+    reporter = Reporter(rank)
+    try:
+        device = choose_device(trial, local_rank=rank)
+        reporter.say(hello(trial, rank, device, threads, backend=trial.launch != "single"))
+        delays = Delays(trial.bottleneck, rank, seed=trial.seed, warmup_steps=trial.warmup_steps)
+        delays.start()
+        yield Rank(trial, rank, trial.world_size, device, reporter, delays)
+    except BaseException as error:
+        traceback.print_exc()
+        reporter.say(Failed(rank=rank, at_ns=time.monotonic_ns(), error=f"{type(error).__name__}: {error}"))
+        raise
+    finally:
+        reporter.close()
+        sys.stdout.flush()
+        sys.stderr.flush()
+
+
+def hello(trial: Trial, rank: int, device: torch.device, threads: int, *, backend: bool) -> Hello:
+    name, why = choose_backend(trial, device) if backend else (None, "")
+    return Hello(
+        version=VERSION,
+        token=os.environ.get(TOKEN, ""),
+        rank=rank,
+        world_size=trial.world_size,
+        at_ns=time.monotonic_ns(),
+        host=socket.gethostname(),
+        pid=os.getpid(),
+        device=str(device),
+        threads=threads,
+        torch=str(torch.__version__),
+        backend=name,
+        backend_why=why,
+    )
+
+
+def log_to_file(rank: int) -> None:
+    """Send this process's output, that of native code too, to rank-R.log in the folder that the console named."""
+    if HUB not in os.environ:
+        return
+    sys.stdout.flush()
+    sys.stderr.flush()
+    log = os.open(Path(os.environ[LOGS]) / f"rank-{rank}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    os.close(log)

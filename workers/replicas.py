@@ -1,0 +1,147 @@
+"""Replicas of a model in one process, each watched as if it were a rank of its own; and, for a machine without GPUs,
+a stand-in for nn.DataParallel that runs them in threads."""
+
+import copy
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from time import monotonic_ns
+
+import msgspec
+import torch
+from torch import Tensor, nn
+
+from ddptui.preset import Bottleneck, Site
+from ddptui.wire import Done, Step
+from workers.bottleneck import Delays
+from workers.progress import Progress
+from workers.reporter import Reporter
+
+
+class Watch:
+    """What is seen of one replica: how many samples it got, and when it was through with its part of a step."""
+
+    def __init__(self, reporter: Reporter, delays: Delays) -> None:
+        self.reporter = reporter
+        self.delays = delays
+        self.samples = 0
+        self.sub_batch = 0  # the most samples in a step
+        self.fetched_ns = 0
+        self.computed_ns = 0
+
+
+class Replica(nn.Module):
+    """A replica under watch. On GPUs nn.DataParallel copies it, so it is told apart by the device that it runs on."""
+
+    def __init__(self, module: nn.Module, watches: Sequence[Watch], index: int = 0) -> None:
+        super().__init__()
+        self.module = module
+        self._watches = watches
+        self._index = index
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        watch = self._watches[inputs.device.index if inputs.device.type == "cuda" else self._index]
+        watch.delays.at("data")
+        watch.fetched_ns = monotonic_ns()
+        outputs: Tensor = self.module(inputs)
+        watch.delays.at("forward")
+        watch.computed_ns = monotonic_ns()
+        watch.samples = len(inputs)
+        watch.sub_batch = max(watch.sub_batch, len(inputs))
+        watch.delays.before_collective()
+        return outputs
+
+
+class ThreadedDataParallel(nn.Module):
+    """What nn.DataParallel does, with a thread for a device: scatter the batch, run a replica on each part, gather the
+    outputs; one backward then goes through all replicas. Equals the big batch (BatchNorm apart, as in the original).
+
+    The replicas share the model's parameters, so that their gradients add up there. Their buffers are copies, made
+    afresh at every forward; replica 0's are the model's own.
+    """
+
+    def __init__(self, model: nn.Module, watches: Sequence[Watch], threads: int) -> None:
+        super().__init__()
+        shared = {id(parameter): parameter for parameter in model.parameters()}
+        copies = [copy.deepcopy(model, dict(shared)) for _ in watches[1:]]
+        self.replicas = nn.ModuleList(
+            Replica(module, watches, index) for index, module in enumerate([model, *copies])
+        )
+        self._pool = ThreadPoolExecutor(len(watches), "replica", torch.set_num_threads, (threads,))
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        self._copy_buffers()
+        parts = inputs.chunk(len(self.replicas))
+        outputs = self._pool.map(lambda replica, part: replica(part), self.replicas, parts)
+        return torch.cat(list(outputs))
+
+    @torch.no_grad()
+    def _copy_buffers(self) -> None:
+        first, *others = self.replicas
+        for other in others:
+            for own, source in zip(other.buffers(), first.buffers(), strict=True):
+                own.copy_(source)
+
+
+class ReplicaDelays(Delays):
+    """The delays of all replicas: each takes its own in its thread, none happens in the loop that serves all."""
+
+    def __init__(self, watches: Sequence[Watch]) -> None:
+        super().__init__((), 0, seed=0, warmup_steps=0)
+        self._watches = watches
+
+    def set(self, bottlenecks: tuple[Bottleneck, ...]) -> None:
+        for watch in getattr(self, "_watches", ()):
+            watch.delays.set(bottlenecks)
+
+    def begin(self, step: int) -> None:
+        for watch in self._watches:
+            watch.samples = 0
+            watch.delays.begin(step)
+
+    def end(self) -> None:
+        for watch in self._watches:
+            watch.delays.end()
+
+    def at(self, site: Site) -> None:
+        """Nothing: a replica is delayed where it runs."""
+
+
+class ReplicaProgress(Progress):
+    """Each replica reports as a rank: its own sub-batch and forward, then the gather, which comes before the one
+    backward that all share. On GPUs a replica's forward ends on its device, unseen by the host: the gather counts as
+    forward there."""
+
+    def __init__(self, watches: Sequence[Watch], warmup_steps: int, device: torch.device) -> None:
+        super().__init__(0, warmup_steps, watches[0].reporter)
+        self._watches = watches
+        self._on_host = device.type == "cpu"
+
+    def ready(self, steps: int, parameters: int) -> None:
+        for rank, watch in enumerate(self._watches):
+            Progress(rank, 0, watch.reporter).ready(steps, parameters)
+
+    def say_step(self, step: Step) -> None:
+        data, forward, backward, average, optimizer = step.phases_ns
+        began, gathered = step.begin_ns, step.begin_ns + data + forward
+        for rank, watch in enumerate(self._watches):
+            phases = step.phases_ns
+            if self._on_host and watch.samples:
+                own_data, own_forward = watch.fetched_ns - began, watch.computed_ns - watch.fetched_ns
+                phases = (own_data, own_forward, backward, average + gathered - watch.computed_ns, optimizer)
+            samples = watch.samples
+            watch.reporter.say(msgspec.structs.replace(step, rank=rank, phases_ns=phases, samples=samples))
+
+    def done(self, done: Done) -> None:
+        """Replica 0 speaks for the model, which there is only once."""
+        for rank, watch in enumerate(self._watches):
+            own = msgspec.structs.replace(
+                done,
+                rank=rank,
+                bottleneck_fired=watch.delays.fired,
+                bottleneck_ns=watch.delays.slept_ns,
+                sub_batch=watch.sub_batch,
+                dropped=watch.reporter.dropped,
+            )
+            if rank > 0:
+                own = msgspec.structs.replace(own, correct=0, evaluated=0, parameters={}, buffers={}, checkpoint=None)
+            watch.reporter.say(own)

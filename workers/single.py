@@ -1,0 +1,20 @@
+"""One process, no group: the baseline that everything else is compared with.
+
+    python -m workers.single epochs=3
+"""
+
+import sys
+
+from workers.aggregate import STRATEGIES
+from workers.rank import rank_process, read_trial
+from workers.train import train
+
+
+def main() -> None:
+    trial = read_trial(["launch=single", *sys.argv[1:]])
+    with rank_process(trial, 0, has_parent=False) as me:
+        train(me, STRATEGIES["none"]())
+
+
+if __name__ == "__main__":
+    main()

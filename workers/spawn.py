@@ -1,0 +1,41 @@
+"""mp.spawn: torch starts the ranks, waits for all of them, and ends the rest when one fails.
+
+    python -m workers.spawn world_size=2 strategy=all_reduce epochs=3
+"""
+
+import sys
+
+import torch.distributed as dist
+import torch.multiprocessing as mp
+
+from ddptui.preset import Trial
+from workers.group import host_store, join_group
+from workers.rank import rank_process, read_trial
+
+
+def run_rank(rank: int, trial: Trial, port: int) -> None:
+    from workers.aggregate import STRATEGIES  # not at the top: the parent trains nothing, and starts sooner without
+    from workers.train import train
+
+    with rank_process(trial, rank) as me:
+        join_group(me, port)
+        train(me, STRATEGIES[trial.strategy or "none"]())
+        dist.destroy_process_group()
+
+
+def main() -> None:
+    trial = read_trial(["launch=spawn", *sys.argv[1:]])
+    store = host_store()
+    if trial.start_method == "forkserver":
+        mp.set_forkserver_preload(["workers.train"])
+    # mp.spawn is start_processes with start_method="spawn"
+    try:
+        mp.start_processes(run_rank, (trial, store.port), nprocs=trial.world_size, start_method=trial.start_method)
+    except mp.ProcessExitedException as failure:
+        sys.exit(f"rank {failure.error_index} ended with exit code {failure.exit_code}")
+    except mp.ProcessRaisedException as failure:
+        sys.exit(f"rank {failure.error_index} ended with exit code 1")
+
+
+if __name__ == "__main__":
+    main()
