@@ -1,5 +1,6 @@
 """The command line. Whatever is slow to import is imported where it is used."""
 
+import os
 import sys
 from typing import Any
 
@@ -9,8 +10,6 @@ from ddptui import __version__
 
 USAGE_ERROR = 2
 FORMATS = ("table", "markdown", "csv", "json")
-VERIFIED_BY = "workers.verify"
-PROBED_BY = "workers.probe"
 
 
 class Refusal(click.ClickException):
@@ -146,7 +145,7 @@ def verify(a: str, b: str) -> None:
     """Compare two checkpoints: which tensors differ, parameters and buffers apart. Exit 1 if any does."""
     from ddptui.rank_side import run_module
 
-    sys.exit(run_module(VERIFIED_BY, a, b))
+    sys.exit(run_module("workers.verify", os.path.abspath(a), os.path.abspath(b)).returncode)
 
 
 @main.command()

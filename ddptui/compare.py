@@ -87,7 +87,7 @@ def compare(
     baseline = {found.repeat: found.result for found in of_trial[preset.baseline] if found.result}
     trials = [_trial(trial, of_trial[trial.name], baseline) for trial in preset.trials]
     statuses = {trial.status for trial in trials}
-    complete = all(len(of_trial[trial.name]) == preset.repeats for trial in preset.trials if not _failed(of_trial[trial.name]))
+    complete = all(_failed(found) or len(found) == preset.repeats for found in of_trial.values())
     interrupted = not complete or any(found.status == "interrupted" for found in outcomes.values())
     return Results(
         run=run,
@@ -120,7 +120,8 @@ def _failed(outcomes: Iterable[Outcome]) -> Outcome | None:
 def _summary(repeats: Mapping[int, RepeatResult], baseline: Mapping[int, RepeatResult]) -> Summary:
     times = [repeat.train_time_s for repeat in repeats.values()]
     rate = median(repeat.samples_per_s for repeat in repeats.values())
-    ratios = [repeat.train_time_s / baseline[number].train_time_s for number, repeat in repeats.items() if number in baseline]
+    pairs = [(repeat, baseline[number]) for number, repeat in repeats.items() if number in baseline]
+    ratios = [repeat.train_time_s / base.train_time_s for repeat, base in pairs]
     base_rate = median(repeat.samples_per_s for repeat in baseline.values()) if baseline else None
     return Summary(
         train_time_s=Spread(median=median(times), min=min(times), max=max(times)),

@@ -13,6 +13,7 @@ from ddptui.launch import LABELS
 from ddptui.live import Live, fold
 from ddptui.preset import Preset
 from ddptui.record import Run
+from ddptui.report import count
 from ddptui.results import Results
 from ddptui.wire import Ended, Launched, Message
 
@@ -25,7 +26,7 @@ EXIT_CODES = {"ok": 0, "failed": 1, "interrupted": 130}
 def run(preset: Preset, runs: Path, *, as_json: bool) -> int:
     """Run, print, and return the exit code. What is finished is in the run's folder, and printed, in any case."""
     run = Run.create(runs, preset, describe())
-    print(f"{preset.title}: {_count(len(preset.trials), 'trial')}, {_count(preset.repeats, 'repeat')}", file=sys.stderr)
+    print(f"{preset.title}: {count(len(preset.trials), 'trial')}, {count(preset.repeats, 'repeat')}", file=sys.stderr)
     results = _follow(preset, run, Narrator(preset, sys.stderr))
     width = shutil.get_terminal_size((PIPED_WIDTH, 24)).columns
     print(report.as_json(results, preset) if as_json else report.text(results, preset, width), end="")
@@ -92,7 +93,7 @@ class Narrator:
         live = self._live
         if not live.step:
             here = len(live.ranks)
-            return f"starting, {_count(here, 'rank')} here" if here else "starting"
+            return f"starting, {count(here, 'rank')} here" if here else "starting"
         figures = [f"step {live.step} of {live.steps}"]
         figures += [f"loss {live.loss:.3f}"] if live.loss is not None else []
         figures += [f"{live.samples_per_s:.0f} samples/s"] if live.samples_per_s is not None else []
@@ -103,7 +104,7 @@ class Narrator:
         if live.status != "ok":
             return f"{live.status}: {(live.error or '').splitlines()[0] if live.error else 'stopped'}"
         loss = f"loss {live.loss:.3f}  " if live.loss is not None else ""
-        return f"{_count(live.step, 'step')}  {loss}{self._time_left()}".rstrip()
+        return f"{count(live.step, 'step')}  {loss}{self._time_left()}".rstrip()
 
     def _time_left(self) -> str:
         """A launch takes what launches so far took on average; of the running one, its steps tell."""
@@ -113,7 +114,3 @@ class Narrator:
             return ""
         left = (time.monotonic() - self._began) * (1 - share) / share
         return f"about {int(left) // 60}:{int(left) % 60:02d} left"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -5,7 +5,7 @@ The repeats of different trials are interleaved (A B A B), so that a slow minute
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 from ddptui import failure, launch
 from ddptui.hub import Hub
@@ -19,7 +19,7 @@ VERDICT_S = 2.0  # after the first sign of failure, how long the launcher may ta
 FAREWELL_S = 20.0  # after the last rank is done, how long the launcher may take to end
 
 
-def run_preset(preset: Preset, run: Run) -> Iterator[Message]:
+def run_preset(preset: Preset, run: Run) -> Generator[Message]:
     """Everything that happens, as it happens; each message is in the run's folder before it is yielded.
 
     A trial that fails is not repeated; the others go on. Closing the iterator, or an interrupt, stops the ranks.

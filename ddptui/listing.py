@@ -9,7 +9,7 @@ from ddptui.launch.local import cores
 from ddptui.preset import Preset
 from ddptui.preset_file import PresetError, load, shipped_and_own
 from ddptui.record import Run
-from ddptui.report import describe_bottleneck
+from ddptui.report import count, describe_bottleneck
 
 FIRST_GROUPS = ("start here", "launch modes", "collectives", "bottlenecks")
 
@@ -36,16 +36,21 @@ def one(preset: Preset) -> str:
     lines = [preset.title, "", *preset.about.strip().splitlines(), ""]
     for trial in preset.trials:
         mark = "  (baseline)" if trial.name == preset.baseline and len(preset.trials) > 1 else ""
-        ranks = f"{trial.world_size} rank{'s' if trial.world_size > 1 else ''}"
-        what = [launch.LABELS[trial.launch], ranks, trial.strategy, trial.model, trial.dataset]
+        what = [
+            launch.LABELS[trial.launch],
+            count(trial.world_size, "rank"),
+            trial.strategy,
+            trial.model,
+            trial.dataset,
+        ]
         lines += [f"{trial.name}{mark}", "  " + ", ".join(word for word in what if word)]
         if trial.bottleneck:
             lines.append(f"  bottleneck: {describe_bottleneck(trial.bottleneck)}")
         variables = launch.environment(trial, cores()).items()
         lines += [f"  {name}={shlex.quote(value)} \\" for name, value in variables]
         lines += [f"  {shlex.join(launch.command(trial))}", f"  ranks meet at: {_rendezvous(trial.launch)}", ""]
-    repeats = f"{preset.repeats} repeat{'s' if preset.repeats > 1 else ''}"
-    return "\n".join([*lines, f"{len(preset.trials)} trials, {repeats} of each, in turn"]) + "\n"
+    size = f"{_size(preset)} of each, in turn"
+    return "\n".join([*lines, size]) + "\n"
 
 
 def every_run(runs: Sequence[Run]) -> str:
@@ -70,5 +75,4 @@ def _order(preset: Preset) -> tuple[int, str, str]:
 
 
 def _size(preset: Preset) -> str:
-    launches = len(preset.trials) * preset.repeats
-    return f"{len(preset.trials)} trial{'s' if len(preset.trials) > 1 else ''}, {launches} launch{'es' if launches > 1 else ''}"
+    return f"{count(len(preset.trials), 'trial')}, {count(preset.repeats, 'repeat')}"

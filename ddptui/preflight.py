@@ -15,14 +15,12 @@ from ddptui.preset_file import PresetError
 
 OUR_MODELS = ("net", "mlp", "linears")
 DATA_VARIABLE = "DDPTUI_DATA"
+IDX = [f"{part}-{what}-ubyte" for part in ("train", "t10k") for what in ("images-idx3", "labels-idx1")]
 FILES = {  # below the data folder, as torchvision lays them out
-    "mnist": [
-        f"MNIST/raw/{name}"
-        for name in ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
-    ],
+    "mnist": [f"MNIST/raw/{name}" for name in IDX],
+    "fashion_mnist": [f"FashionMNIST/raw/{name}" for name in IDX],
     "cifar10": [f"cifar-10-batches-py/{name}" for name in ("data_batch_1", "test_batch", "batches.meta")],
 }
-FILES["fashion_mnist"] = [name.replace("MNIST/", "FashionMNIST/") for name in FILES["mnist"]]
 
 
 def settle(preset: Preset) -> Preset:

@@ -81,6 +81,7 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     backend: Literal["auto", "gloo", "nccl"] = "auto"
     device: Literal["auto", "cpu", "cuda"] = "auto"
     threads: Positive | None = None  # a rank's, for compute; none: the cores of this host shared out
+    sched_batch: bool = False  # Linux: ranks in SCHED_BATCH, where a woken rank does not wait for the scheduler's tick
     model: str = "net"  # net, mlp, linears, or a torchvision model
     width: Positive = 128  # mlp: units a hidden layer
     depth: Positive = 2  # mlp: hidden layers

@@ -13,7 +13,17 @@ import platformdirs
 import tomli_w
 
 from ddptui.lab_root import lab_root
-from ddptui.preset import MEANINGLESS, TRIAL_FIELDS, Bottleneck, Preset, Reference, Trial, TrialError, choices, make_trial
+from ddptui.preset import (
+    MEANINGLESS,
+    TRIAL_FIELDS,
+    Bottleneck,
+    Preset,
+    Reference,
+    Trial,
+    TrialError,
+    choices,
+    make_trial,
+)
 
 TOP_LEVEL = {"title": str, "group": str, "about": str, "baseline": str, "repeats": int}
 TABLES = {"defaults": dict, "matrix": dict, "trial": list, "reference": list}
@@ -120,9 +130,7 @@ def _check_fields(fields: Any, path: str) -> None:
     for index, bottleneck in enumerate(bottlenecks if isinstance(bottlenecks, list) else ()):
         for key in bottleneck if isinstance(bottleneck, dict) else ():
             if key not in BOTTLENECK_FIELDS:
-                raise TrialError(
-                    f"{path}.bottleneck[{index}].{key}", f"unknown key{_nearest(key, BOTTLENECK_FIELDS)}"
-                )
+                raise TrialError(f"{path}.bottleneck[{index}].{key}", f"unknown key{_nearest(key, BOTTLENECK_FIELDS)}")
 
 
 def _override(table: dict[str, Any], overrides: dict[str, Any]) -> dict[str, Any]:
@@ -199,7 +207,8 @@ def _references(table: dict[str, Any], names: list[str], overridden: bool) -> It
         if reference.trial in names:
             yield reference
         elif not overridden:
-            raise TrialError(f"reference[{index}].trial", f"no trial {reference.trial!r}{_nearest(reference.trial, names)}")
+            why = f"no trial {reference.trial!r}{_nearest(reference.trial, names)}"
+            raise TrialError(f"reference[{index}].trial", why)
 
 
 def _at_least_one(repeats: int) -> int:

@@ -3,7 +3,7 @@
 import csv
 import io
 from collections.abc import Callable, Sequence
-from statistics import fmean, median
+from statistics import median
 from typing import NamedTuple
 
 import msgspec
@@ -23,7 +23,6 @@ class Row(NamedTuple):
     result: TrialResult
     trial: Trial
     published: float | None
-    is_baseline: bool
 
 
 class Column(NamedTuple):
@@ -86,12 +85,14 @@ FORMATS: dict[str, Callable[[Results, Preset], str]] = {"markdown": markdown, "c
 
 def notes(results: Results, preset: Preset) -> list[str]:
     """What the table cannot say in a cell, a line each (a failure brings the end of its log)."""
-    found = [f"× {preset.baseline} is the baseline of ratio and speed-up"] if len(preset.trials) > 1 else []
+    found = [f"ratio, speed-up: against {preset.baseline}"] if len(preset.trials) > 1 else []
     modes = {row.trial.launch: row for row in _rows(results, preset) if row.result.repeats}
     if "dp" in modes and modes["dp"].result.repeats[0].ranks[0].device == "cpu":
         found.append("¹ threads, CPU stand-in for nn.DataParallel: there is no GPU here")
     if "launch" in modes:
         found.append(f"launch: {LABELS['launch']}")
+    if any(row.trial.strategy == "ddp" for row in _rows(results, preset)):
+        found.append("² ddp aggregates while backward runs: its time is within that phase")
     for trial in results.trials:
         found += [
             f"{trial.name}: the ranks differ in {_some(repeat.in_sync.differing)}"
@@ -105,6 +106,10 @@ def notes(results: Results, preset: Preset) -> list[str]:
     if results.status == "interrupted":
         found.append("interrupted: the table shows what was finished")
     return found
+
+
+def count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def describe_bottleneck(bottlenecks: Sequence[Bottleneck]) -> str:
@@ -127,7 +132,6 @@ def _rows(results: Results, preset: Preset) -> list[Row]:
             result,
             trials[result.name],
             published[result.name] / base if base and result.name in published else None,
-            result.name == preset.baseline,
         )
         for result in results.trials
     ]
@@ -163,7 +167,7 @@ def _spread(row: Row) -> str:
 
 def _ratio(row: Row) -> str:
     ratio = row.result.summary.ratio if row.result.summary else None
-    return f"{ratio.median:.2f}{'×' if row.is_baseline else ' '}" if ratio else NOTHING
+    return f"{ratio.median:.2f}" if ratio else NOTHING
 
 
 def _speedup(row: Row) -> str:
@@ -176,12 +180,17 @@ def _slept(row: Row) -> str:
     if not row.trial.bottleneck or not row.result.repeats:
         return NOTHING
     fired = median(sum(rank.bottleneck_fired for rank in repeat.ranks) for repeat in row.result.repeats)
-    slept = median(fmean_or_0([sum(rank.bottleneck_s for rank in repeat.ranks)]) for repeat in row.result.repeats)
+    slept = median(sum(rank.bottleneck_s for rank in repeat.ranks) for repeat in row.result.repeats)
     return f"{fired:g}× {slept:.3g}s"
 
 
-def fmean_or_0(values: Sequence[float]) -> float:
-    return fmean(values) if values else 0.0
+def _aggregate(row: Row) -> str:
+    """The aggregation's own time, where it has one."""
+    if row.trial.strategy == "ddp":
+        return "²"
+    if row.trial.strategy == "none" or row.trial.launch == "single":
+        return NOTHING
+    return _of_repeats(row, lambda repeat: repeat.phases_ms.aggregate, ".2f")
 
 
 def _in_sync(row: Row) -> str:
@@ -211,7 +220,7 @@ COLUMNS = (
     Column("startup", "start s", lambda row: _of_repeats(row, lambda r: r.startup_s, ".1f"), 35),
     Column("samples", "samples/s", lambda row: _of_repeats(row, lambda r: r.samples_per_s, ".0f"), 65),
     Column("step", "step ms", lambda row: _of_repeats(row, lambda r: r.step_ms.median, ".2f"), 70),
-    Column("aggregate", "aggr. ms", lambda row: _of_repeats(row, lambda r: r.phases_ms.aggregate, ".2f"), 90),
+    Column("aggregate", "aggr. ms", _aggregate, 90),
     Column("loss", "loss", lambda row: _of_repeats(row, lambda r: r.loss.last, ".3f"), 68),
     Column("accuracy", "acc. %", lambda row: _of_repeats(row, lambda r: r.accuracy and 100 * r.accuracy, ".1f"), 75),
     Column("sync", "in sync", _in_sync, 80),

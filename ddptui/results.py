@@ -14,7 +14,7 @@ class _Part(msgspec.Struct, frozen=True):
     pass
 
 
-class StepMs(_Part, kw_only=True):
+class StepMs(_Part, frozen=True, kw_only=True):
     """Over all measured steps of all ranks."""
 
     median: float
@@ -22,7 +22,7 @@ class StepMs(_Part, kw_only=True):
     p90: float
 
 
-class PhasesMs(_Part, kw_only=True):
+class PhasesMs(_Part, frozen=True, kw_only=True):
     """Medians per step, mean over ranks."""
 
     data: float
@@ -32,14 +32,14 @@ class PhasesMs(_Part, kw_only=True):
     optimizer: float
 
 
-class Loss(_Part, kw_only=True):
+class Loss(_Part, frozen=True, kw_only=True):
     """Mean over the first and the last tenth of the measured steps, by sample. None: it was no finite number."""
 
     first: float | None
     last: float | None
 
 
-class InSync(_Part, kw_only=True):
+class InSync(_Part, frozen=True, kw_only=True):
     """Whether all ranks ended with the same bits; None with one copy of the model. `differing`: the tensors' names."""
 
     parameters: bool | None
@@ -47,7 +47,7 @@ class InSync(_Part, kw_only=True):
     differing: list[str]
 
 
-class RankResult(_Part, kw_only=True):
+class RankResult(_Part, frozen=True, kw_only=True):
     """One rank. What the collectives tell (wait_s to bytes) is None until it is measured."""
 
     rank: int
@@ -65,7 +65,7 @@ class RankResult(_Part, kw_only=True):
     sub_batch: int | None = None  # dp: the most samples that this replica saw in a step
 
 
-class RepeatResult(_Part, kw_only=True):
+class RepeatResult(_Part, frozen=True, kw_only=True):
     """One launch. train_time_s: from the first measured step to the last optimizer step, of the slowest rank;
     startup_s: from the launch to the first step, of the slowest rank; steps: those measured."""
 
@@ -83,13 +83,13 @@ class RepeatResult(_Part, kw_only=True):
     ranks: list[RankResult]
 
 
-class Spread(_Part, kw_only=True):
+class Spread(_Part, frozen=True, kw_only=True):
     median: float
     min: float
     max: float
 
 
-class Ratio(_Part, kw_only=True):
+class Ratio(_Part, frozen=True, kw_only=True):
     """Train time over the baseline's, repeat by repeat."""
 
     median: float
@@ -97,7 +97,7 @@ class Ratio(_Part, kw_only=True):
     high: float
 
 
-class Summary(_Part, kw_only=True):
+class Summary(_Part, frozen=True, kw_only=True):
     """Over a trial's repeats. speedup: samples/s over the baseline's."""
 
     train_time_s: Spread
@@ -109,7 +109,7 @@ class Summary(_Part, kw_only=True):
     what_if_s: None = None
 
 
-class TrialResult(_Part, kw_only=True):
+class TrialResult(_Part, frozen=True, kw_only=True):
     name: str
     status: Literal["ok", "failed", "skipped"]
     error: str | None
@@ -119,7 +119,7 @@ class TrialResult(_Part, kw_only=True):
     summary: Summary | None
 
 
-class Results(_Part, kw_only=True):
+class Results(_Part, frozen=True, kw_only=True):
     schema: int = SCHEMA
     run: str
     preset: str

@@ -25,7 +25,7 @@ class _Message(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True
     pass
 
 
-class Hello(_Message, kw_only=True):
+class Hello(_Message, frozen=True, kw_only=True):
     """A rank exists. The first message of every rank, or replica."""
 
     version: int
@@ -42,7 +42,7 @@ class Hello(_Message, kw_only=True):
     backend_why: str = ""
 
 
-class Ready(_Message, kw_only=True):
+class Ready(_Message, frozen=True, kw_only=True):
     """A rank has its model and its data, and knows how many steps it will make."""
 
     rank: int
@@ -51,7 +51,7 @@ class Ready(_Message, kw_only=True):
     parameters: int
 
 
-class Step(_Message, kw_only=True):
+class Step(_Message, frozen=True, kw_only=True):
     """One finished step. `phases_ns` follows PHASES; in `dp` the aggregation comes before backward."""
 
     rank: int
@@ -65,7 +65,7 @@ class Step(_Message, kw_only=True):
     loss: float | None  # mean over this rank's own samples; None: not a finite number (JSON has no NaN)
 
 
-class Heartbeat(_Message, kw_only=True):
+class Heartbeat(_Message, frozen=True, kw_only=True):
     """Once a second. `cpu_percent` is of one core, `dropped` counts messages that found a full queue."""
 
     rank: int
@@ -76,7 +76,7 @@ class Heartbeat(_Message, kw_only=True):
     dropped: int = 0
 
 
-class Done(_Message, kw_only=True):
+class Done(_Message, frozen=True, kw_only=True):
     """A rank has trained and evaluated. Hashes are of each tensor's bytes, by its name in the bare model."""
 
     rank: int
@@ -93,7 +93,7 @@ class Done(_Message, kw_only=True):
     dropped: int = 0
 
 
-class Failed(_Message, kw_only=True):
+class Failed(_Message, frozen=True, kw_only=True):
     """A rank's own last words. A killed rank has none."""
 
     rank: int
@@ -104,13 +104,13 @@ class Failed(_Message, kw_only=True):
 RankMessage = Hello | Ready | Step | Heartbeat | Done | Failed
 
 
-class Stop(_Message, kw_only=True):
+class Stop(_Message, frozen=True, kw_only=True):
     """To a rank: end now."""
 
     why: str
 
 
-class SetBottleneck(_Message, kw_only=True):
+class SetBottleneck(_Message, frozen=True, kw_only=True):
     """To a rank: from the next step on, these delays and no others."""
 
     bottleneck: tuple[Bottleneck, ...]
@@ -119,7 +119,7 @@ class SetBottleneck(_Message, kw_only=True):
 ConsoleMessage = Stop | SetBottleneck
 
 
-class Launched(_Message, kw_only=True):
+class Launched(_Message, frozen=True, kw_only=True):
     """The lab has started a repeat of a trial. The first line of its journal."""
 
     trial: str
@@ -128,7 +128,7 @@ class Launched(_Message, kw_only=True):
     command: tuple[str, ...]
 
 
-class Ended(_Message, kw_only=True):
+class Ended(_Message, frozen=True, kw_only=True):
     """The lab has seen the end of a repeat. The last line of its journal."""
 
     at_ns: int

@@ -1,4 +1,4 @@
-"""Where the delays go in. A delay is data: site, ranks, length, steps. It sleeps, as a slow disk or a busy host would."""
+"""Where the delays go in. A delay is data: site, ranks, length, steps. It sleeps, as if the host were busy."""
 
 import random
 import time

@@ -60,7 +60,7 @@ class Share(DistributedSampler[list[int]]):
     """
 
     def __init__(self, dataset: Samples, *, batch_size: int, rank: int, world_size: int, seed: int) -> None:
-        super().__init__(dataset, num_replicas=world_size, rank=rank, seed=seed)  # type: ignore[arg-type]
+        super().__init__(dataset, num_replicas=world_size, rank=rank, seed=seed)
         self._samples = len(dataset)
         self._batch_size = batch_size
 

@@ -2,6 +2,7 @@
 
 import math
 from difflib import get_close_matches
+from itertools import pairwise
 
 import torch
 import torch.nn.functional as F
@@ -49,7 +50,7 @@ class Linears(nn.Module):
 def mlp(shape: tuple[int, ...], width: int, depth: int, classes: int) -> nn.Module:
     """`depth` hidden layers of `width` units with ReLU."""
     widths = [math.prod(shape), *[width] * depth]
-    hidden = [layer for pair in zip(widths, widths[1:], strict=False) for layer in (nn.Linear(*pair), nn.ReLU())]
+    hidden = [layer for pair in pairwise(widths) for layer in (nn.Linear(*pair), nn.ReLU())]
     return nn.Sequential(nn.Flatten(), *hidden, nn.Linear(widths[-1], classes))
 
 

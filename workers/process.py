@@ -1,11 +1,12 @@
 """mp.Process: start each rank yourself, wait for each, and end the rest yourself when one fails.
 
-    python -m workers.process world_size=2 strategy=all_reduce epochs=3
+python -m workers.process world_size=2 strategy=all_reduce epochs=3
 """
 
 import sys
 from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
+from typing import Any
 
 import torch.distributed as dist
 import torch.multiprocessing as mp
@@ -28,7 +29,7 @@ def run_rank(rank: int, trial: Trial, port: int) -> None:
 def main() -> None:
     trial = read_trial(["launch=process", *sys.argv[1:]])
     store = host_store()
-    context = mp.get_context(trial.start_method)
+    context: Any = mp.get_context(trial.start_method)
     if trial.start_method == "forkserver":
         context.set_forkserver_preload(["workers.train"])
     ranks = [context.Process(target=run_rank, args=(rank, trial, store.port)) for rank in range(trial.world_size)]
@@ -40,9 +41,9 @@ def main() -> None:
 
 def wait_for_all(ranks: list[BaseProcess]) -> None:
     """Join every rank. When one fails, the others are of no use: they may sit in a collective that never ends."""
-    running = {process.sentinel: process for process in ranks}
+    running: dict[object, BaseProcess] = {process.sentinel: process for process in ranks}
     while running:
-        for sentinel in wait(list(running)):
+        for sentinel in wait([process.sentinel for process in running.values()]):
             ended = running.pop(sentinel)
             ended.join()
             if ended.exitcode:

@@ -55,7 +55,8 @@ class Progress:
             step = self._message(mark, times)
             self.say_step(step)
             if mark.step % LOG_EVERY == 0:
-                print(f"rank {self.rank}  epoch {mark.epoch}  step {mark.step}  loss {mark.loss.item():.4f}", flush=True)
+                loss = mark.loss.item()
+                print(f"rank {self.rank}  epoch {mark.epoch}  step {mark.step}  loss {loss:.4f}", flush=True)
 
     def say_step(self, step: Step) -> None:
         self._reporter.say(step)

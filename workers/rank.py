@@ -48,7 +48,7 @@ def choose_backend(trial: Trial, device: torch.device) -> tuple[str, str]:
 
 
 def choose_device(trial: Trial, local_rank: int) -> torch.device:
-    """A GPU of its own for each rank of this host, or else the CPU. Raises RuntimeError if GPUs are asked for in vain."""
+    """A GPU of its own for each rank of this host, or else the CPU. Raises RuntimeError for GPUs that are not there."""
     gpus = torch.cuda.device_count() if trial.device != "cpu" else 0
     if gpus >= trial.world_size:
         device = torch.device("cuda", local_rank)
@@ -80,6 +80,8 @@ def rank_process(trial: Trial, rank: int, *, has_parent: bool = True) -> Iterato
         guard.die_with_parent()
     guard.die_with_console()  # once more, since threads do not survive a fork
     log_to_file(rank)
+    if trial.sched_batch:
+        os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))  # now, so that gloo's threads inherit it
     threads = pin_threads(trial)
     reporter = Reporter(rank)
     try:

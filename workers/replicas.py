@@ -63,9 +63,7 @@ class ThreadedDataParallel(nn.Module):
         super().__init__()
         shared = {id(parameter): parameter for parameter in model.parameters()}
         copies = [copy.deepcopy(model, dict(shared)) for _ in watches[1:]]
-        self.replicas = nn.ModuleList(
-            Replica(module, watches, index) for index, module in enumerate([model, *copies])
-        )
+        self.replicas = nn.ModuleList(Replica(module, watches, index) for index, module in enumerate([model, *copies]))
         self._pool = ThreadPoolExecutor(len(watches), "replica", torch.set_num_threads, (threads,))
 
     def forward(self, inputs: Tensor) -> Tensor:

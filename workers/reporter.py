@@ -14,7 +14,7 @@ import zmq
 from ddptui.preset import Bottleneck
 from ddptui.wire import HUB, MOST_BYTES_A_FRAME, ConsoleMessage, Heartbeat, RankMessage, SetBottleneck, Stop
 
-SEND_EVERY_S = 0.05
+SEND_EVERY_MS = 50
 BEAT_EVERY_S = 1.0
 MOST_QUEUED = 20_000  # messages; beyond that new ones are dropped, and counted
 MOST_A_FRAME = 1_000  # messages
@@ -59,7 +59,7 @@ class Reporter:
         process.cpu_percent()  # the first call only sets the mark
         next_beat = time.monotonic() + BEAT_EVERY_S
         while not self._closing.is_set():
-            if socket.poll(SEND_EVERY_S * 1000):
+            if socket.poll(SEND_EVERY_MS):
                 self._obey(socket.recv())
             if time.monotonic() >= next_beat:
                 next_beat += BEAT_EVERY_S

@@ -1,6 +1,6 @@
 """One process, no group: the baseline that everything else is compared with.
 
-    python -m workers.single epochs=3
+python -m workers.single epochs=3
 """
 
 import sys

@@ -1,6 +1,6 @@
 """mp.spawn: torch starts the ranks, waits for all of them, and ends the rest when one fails.
 
-    python -m workers.spawn world_size=2 strategy=all_reduce epochs=3
+python -m workers.spawn world_size=2 strategy=all_reduce epochs=3
 """
 
 import sys

@@ -59,4 +59,3 @@ def _wrap_the_functions(call: Callable[[], None], network: nn.Module) -> Callabl
             setattr(dist, name, function)
 
     return undo
-

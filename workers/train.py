@@ -11,8 +11,8 @@ from workers.clock import clock_of
 from workers.data import Share, load
 from workers.evaluate import evaluate
 from workers.models import build, set_dtype, wanted_shape
-from workers.rank import Rank
 from workers.progress import Mark, Progress
+from workers.rank import Rank
 from workers.tap import before_each_collective
 
 
@@ -80,9 +80,7 @@ def train(me: Rank, strategy: Strategy, progress: Progress | None = None) -> nn.
 def make_optimizer(trial: Trial, model: nn.Module) -> torch.optim.Optimizer:
     if trial.optimizer == "adam":
         return torch.optim.Adam(model.parameters(), lr=trial.lr, weight_decay=trial.weight_decay)
-    return torch.optim.SGD(
-        model.parameters(), lr=trial.lr, momentum=trial.momentum, weight_decay=trial.weight_decay
-    )
+    return torch.optim.SGD(model.parameters(), lr=trial.lr, momentum=trial.momentum, weight_decay=trial.weight_decay)
 
 
 def mean_of_share(total: Tensor, labels: Tensor) -> Tensor:

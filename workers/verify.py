@@ -1,0 +1,72 @@
+"""Compares two checkpoints, tensor by tensor, bit by bit.
+
+    python -m workers.verify A.pth B.pth
+
+Exit code 0: equal; 1: they differ; 2: one of them cannot be read. Files are loaded weights-only: they run no code.
+"""
+
+import re
+import sys
+from pickle import UnpicklingError
+
+import torch
+from torch import Tensor
+
+# state_dict does not say which of its tensors are buffers; these are how torch's own modules call theirs.
+BUFFERS = re.compile(r"(^|\.)(running_mean|running_var|num_batches_tracked)$")
+
+
+def load(path: str) -> dict[str, Tensor]:
+    """A checkpoint's tensors by name. Ends the process with one line when it is none."""
+    try:
+        state = torch.load(path, map_location="cpu", weights_only=True)
+    except OSError as error:
+        sys.exit(_refuse(f"{path}: cannot be read: {error.strerror}"))
+    except (UnpicklingError, RuntimeError, EOFError, ValueError, LookupError):
+        sys.exit(_refuse(f"{path}: is no checkpoint of plain tensors, as torch.save writes one of a state_dict"))
+    if not isinstance(state, dict) or not all(isinstance(tensor, Tensor) for tensor in state.values()):
+        sys.exit(_refuse(f"{path}: is no state_dict (tensors by name)"))
+    return state
+
+
+def _refuse(reason: str) -> int:
+    print(reason, file=sys.stderr)
+    return 2
+
+
+def difference(a: Tensor | None, b: Tensor | None) -> str | None:
+    """How two tensors differ, in words; None if they are equal to the last bit (NaN equals NaN)."""
+    if a is None or b is None:
+        return "is only in the " + ("second" if a is None else "first")
+    if a.shape != b.shape or a.dtype != b.dtype:
+        return f"{_kind(a)} against {_kind(b)}"
+    if torch.equal(_bits(a), _bits(b)):
+        return None
+    apart = (a.double() - b.double()).abs()
+    count = int((_bits(a) != _bits(b)).any(-1).sum())
+    return f"{count} of {a.numel()} elements, at most {apart.max().item():.3g} apart"
+
+
+def _bits(tensor: Tensor) -> Tensor:
+    """The tensor's bytes, a row an element."""
+    return tensor.detach().contiguous().reshape(-1, 1).view(torch.uint8)
+
+
+def _kind(tensor: Tensor) -> str:
+    return f"{tensor.dtype} {list(tensor.shape)}".replace("torch.", "")
+
+
+def main() -> None:
+    a, b = load(sys.argv[1]), load(sys.argv[2])
+    differing = {name: words for name in dict.fromkeys([*a, *b]) if (words := difference(a.get(name), b.get(name)))}
+    for kind, belongs in (("parameters", False), ("buffers", True)):
+        names = [name for name in dict.fromkeys([*a, *b]) if bool(BUFFERS.search(name)) is belongs]
+        apart = [name for name in names if name in differing]
+        print(f"{kind}: {len(apart)} of {len(names)} differ" if apart else f"{kind}: all {len(names)} equal")
+        for name in apart:
+            print(f"  {name}: {differing[name]}")
+    sys.exit(1 if differing else 0)
+
+
+if __name__ == "__main__":
+    main()
