@@ -118,10 +118,7 @@ def runs(obj: dict[str, Any], runs: str | None) -> None:
 @click.pass_obj
 def show(obj: dict[str, Any], run: str, format: str, runs: str | None) -> None:
     """The table of a RUN (its name, the start of it, its folder, or `last`) again, from what is on disk."""
-    import shutil
-
-    from ddptui import report
-    from ddptui.headless import PIPED_WIDTH
+    from ddptui import headless, report
     from ddptui.record import RunError, find_run, runs_folder
     from ddptui.replay import results_of
 
@@ -131,11 +128,8 @@ def show(obj: dict[str, Any], run: str, format: str, runs: str | None) -> None:
     except RunError as error:
         raise Refusal(str(error)) from None
     results = results_of(found, preset)
-    if format == "table":
-        width = shutil.get_terminal_size((PIPED_WIDTH, 24)).columns
-        click.echo(report.text(results, preset, width), nl=False)
-    else:
-        click.echo(report.FORMATS[format](results, preset), nl=False)
+    shown = headless.as_table(results, preset) if format == "table" else report.FORMATS[format](results, preset)
+    click.echo(shown, nl=False)
 
 
 @main.command()

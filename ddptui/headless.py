@@ -1,5 +1,6 @@
 """--no-ui: run a preset, say on stderr how it goes, and put the comparison on stdout."""
 
+import os
 import shutil
 import sys
 import time
@@ -7,13 +8,13 @@ from pathlib import Path
 from typing import TextIO
 
 from ddptui import lab, report
+from ddptui.columns import count
 from ddptui.compare import Outcome, compare, outcome
 from ddptui.environment import describe
 from ddptui.launch import LABELS
 from ddptui.live import Live, fold
 from ddptui.preset import Preset
 from ddptui.record import Run
-from ddptui.report import count
 from ddptui.results import Results
 from ddptui.wire import Ended, Launched, Message
 
@@ -28,10 +29,15 @@ def run(preset: Preset, runs: Path, *, as_json: bool) -> int:
     run = Run.create(runs, preset, describe())
     print(f"{preset.title}: {count(len(preset.trials), 'trial')}, {count(preset.repeats, 'repeat')}", file=sys.stderr)
     results = _follow(preset, run, Narrator(preset, sys.stderr))
-    width = shutil.get_terminal_size((PIPED_WIDTH, 24)).columns
-    print(report.as_json(results, preset) if as_json else report.text(results, preset, width), end="")
+    print(report.as_json(results, preset) if as_json else as_table(results, preset), end="")
     print(f"kept in {run.folder}", file=sys.stderr)
     return EXIT_CODES[results.status]
+
+
+def as_table(results: Results, preset: Preset) -> str:
+    """The table as stdout wants it: as wide as the terminal, in color if that is one (NO_COLOR says no)."""
+    width = shutil.get_terminal_size((PIPED_WIDTH, 24)).columns
+    return report.text(results, preset, width, color=sys.stdout.isatty() and not os.environ.get("NO_COLOR"))
 
 
 def _follow(preset: Preset, run: Run, narrator: "Narrator") -> Results:

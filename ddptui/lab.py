@@ -78,7 +78,7 @@ class _Watch:
         for message in messages:
             match message:
                 case Hello():
-                    self._launcher.knows(message.pid)
+                    self._launcher.meet(message.pid)
                 case Done():
                     self._done.add(message.rank)
                 case Failed():

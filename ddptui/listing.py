@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from itertools import groupby
 
 from ddptui import launch
+from ddptui.columns import count, describe_bottleneck
 from ddptui.launch.local import cores
 from ddptui.preset import Preset
 from ddptui.preset_file import PresetError, load, shipped_and_own
 from ddptui.record import Run
-from ddptui.report import count, describe_bottleneck
 
 FIRST_GROUPS = ("start here", "launch modes", "collectives", "bottlenecks")
 

@@ -3,54 +3,41 @@
 import csv
 import io
 from collections.abc import Callable, Sequence
-from statistics import median
-from typing import NamedTuple
 
 import msgspec
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
 
+from ddptui.columns import COLUMNS, LEFT, NOTHING, Row, describe_bottleneck, rows_of
 from ddptui.launch import LABELS
-from ddptui.preset import Bottleneck, Preset, Trial
-from ddptui.results import RepeatResult, Results, TrialResult
+from ddptui.preset import Preset
+from ddptui.results import RepeatResult, Results
 
-NOTHING = "–"
-GAP = 2  # columns between columns
-NARROWEST_NAME = 12
-
-
-class Row(NamedTuple):
-    """A trial's results beside its configuration, and what was published about it (train time over the baseline's)."""
-
-    result: TrialResult
-    trial: Trial
-    published: float | None
+GAP = 2  # between two columns: a pad, and the box's own
+STYLES = {"failed": "red", "skipped": "dim", "ok": ""}
 
 
-class Column(NamedTuple):
-    key: str
-    header: str
-    cell: Callable[[Row], str]
-    worth: int  # where space is short, the least goes first
-
-
-def text(results: Results, preset: Preset, width: int) -> str:
+def text(results: Results, preset: Preset, width: int, *, color: bool = False) -> str:
     """The table and its notes, no line of the table wider than `width`: columns are left out, lines never broken."""
-    rows = _rows(results, preset)
+    rows = rows_of(results, preset)
     cells = {column.key: [column.header, *(column.cell(row) for row in rows)] for column in COLUMNS}
-    columns = _fitting(cells, width)
-    widths = {key: max(map(len, cells[key])) for key in columns}
-    if (excess := _total(widths) - width) > 0:
-        widths["trial"] = max(NARROWEST_NAME, widths["trial"] - excess)
-    lines = [
-        (" " * GAP).join(_align(cells[key][line], widths[key], left=key in LEFT) for key in columns).rstrip()
-        for line in range(len(rows) + 1)
-    ]
-    rule = "─" * min(width, _total(widths))
-    return "\n".join([preset.title, "", lines[0], rule, *lines[1:], rule, *notes(results, preset)]) + "\n"
+    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, GAP - 1, 0, 0), header_style="bold")
+    keys = _fitting(cells, width)
+    for key in keys:
+        table.add_column(cells[key][0], justify="left" if key in LEFT else "right", no_wrap=True, overflow="ellipsis")
+    for line, row in enumerate(rows, start=1):
+        table.add_row(*(cells[key][line] for key in keys), style=STYLES[row.result.status])
+    console = Console(width=width, file=io.StringIO(), force_terminal=color, color_system="standard" if color else None)
+    with console.capture() as captured:
+        console.print(table, markup=False)
+    lines = [line.rstrip() for line in captured.get().splitlines()]
+    return "\n".join([preset.title, "", *lines, "", *notes(results, preset)]) + "\n"
 
 
 def markdown(results: Results, preset: Preset) -> str:
     """All columns that say something, as a Markdown table with its notes."""
-    rows = _rows(results, preset)
+    rows = rows_of(results, preset)
     columns = _telling({column.key: [column.cell(row) for row in rows] for column in COLUMNS})
     chosen = [column for column in COLUMNS if column.key in columns]
     lines = [
@@ -67,7 +54,7 @@ def as_csv(results: Results, preset: Preset) -> str:
     output = io.StringIO()
     writer = csv.DictWriter(output, CSV_COLUMNS, lineterminator="\n")
     writer.writeheader()
-    for row in _rows(results, preset):
+    for row in rows_of(results, preset):
         for number, repeat in enumerate(row.result.repeats, start=1):
             writer.writerow(_csv_row(row, number, repeat))
         if not row.result.repeats:
@@ -86,12 +73,12 @@ FORMATS: dict[str, Callable[[Results, Preset], str]] = {"markdown": markdown, "c
 def notes(results: Results, preset: Preset) -> list[str]:
     """What the table cannot say in a cell, a line each (a failure brings the end of its log)."""
     found = [f"ratio, speed-up: against {preset.baseline}"] if len(preset.trials) > 1 else []
-    modes = {row.trial.launch: row for row in _rows(results, preset) if row.result.repeats}
+    modes = {row.trial.launch: row for row in rows_of(results, preset) if row.result.repeats}
     if "dp" in modes and modes["dp"].result.repeats[0].ranks[0].device == "cpu":
         found.append("¹ threads, CPU stand-in for nn.DataParallel: there is no GPU here")
     if "launch" in modes:
         found.append(f"launch: {LABELS['launch']}")
-    if any(row.trial.strategy == "ddp" for row in _rows(results, preset)):
+    if any(row.trial.strategy == "ddp" for row in rows_of(results, preset)):
         found.append("² ddp aggregates while backward runs: its time is within that phase")
     for trial in results.trials:
         found += [
@@ -107,125 +94,6 @@ def notes(results: Results, preset: Preset) -> list[str]:
         found.append("interrupted: the table shows what was finished")
     return found
 
-
-def count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
-
-
-def describe_bottleneck(bottlenecks: Sequence[Bottleneck]) -> str:
-    return ", ".join(_describe(bottleneck) for bottleneck in bottlenecks) or NOTHING
-
-
-def _describe(bottleneck: Bottleneck) -> str:
-    ranks = ",".join(map(str, bottleneck.ranks))
-    each = "/call" if bottleneck.per == "call" else f"/{bottleneck.every} steps" if bottleneck.every > 1 else ""
-    mean = "~" if bottleneck.jitter != "none" else ""
-    return f"{bottleneck.at} {mean}{bottleneck.sleep_ms:g} ms{each} on {ranks}"
-
-
-def _rows(results: Results, preset: Preset) -> list[Row]:
-    published = {reference.trial: reference.train_time_s for reference in preset.references}
-    base = published.get(preset.baseline)
-    trials = {trial.name: trial for trial in preset.trials}
-    return [
-        Row(
-            result,
-            trials[result.name],
-            published[result.name] / base if base and result.name in published else None,
-        )
-        for result in results.trials
-    ]
-
-
-def _of_repeats(row: Row, figure: Callable[[RepeatResult], float | None], form: str) -> str:
-    """The median of a figure over the repeats; a dash where there is none."""
-    values = [value for repeat in row.result.repeats if (value := figure(repeat)) is not None]
-    return format(median(values), form) if values else NOTHING
-
-
-def _name(row: Row) -> str:
-    return row.result.name
-
-
-def _launch(row: Row) -> str:
-    on_cpu = row.result.repeats and row.result.repeats[0].ranks[0].device == "cpu"
-    return "dp ¹" if row.trial.launch == "dp" and on_cpu else row.trial.launch
-
-
-def _train_time(row: Row) -> str:
-    if row.result.summary is None:
-        return row.result.status
-    return f"{row.result.summary.train_time_s.median:.2f}"
-
-
-def _spread(row: Row) -> str:
-    if row.result.summary is None or len(row.result.repeats) < 2:
-        return NOTHING
-    spread = row.result.summary.train_time_s
-    return f"{spread.min:.2f}…{spread.max:.2f}"
-
-
-def _ratio(row: Row) -> str:
-    ratio = row.result.summary.ratio if row.result.summary else None
-    return f"{ratio.median:.2f}" if ratio else NOTHING
-
-
-def _speedup(row: Row) -> str:
-    speedup = row.result.summary.speedup if row.result.summary else None
-    return f"{speedup:.2f}" if speedup is not None else NOTHING
-
-
-def _slept(row: Row) -> str:
-    """How often the delays of a repeat fired, and how long they really took."""
-    if not row.trial.bottleneck or not row.result.repeats:
-        return NOTHING
-    fired = median(sum(rank.bottleneck_fired for rank in repeat.ranks) for repeat in row.result.repeats)
-    slept = median(sum(rank.bottleneck_s for rank in repeat.ranks) for repeat in row.result.repeats)
-    return f"{fired:g}× {slept:.3g}s"
-
-
-def _aggregate(row: Row) -> str:
-    """The aggregation's own time, where it has one."""
-    if row.trial.strategy == "ddp":
-        return "²"
-    if row.trial.strategy == "none" or row.trial.launch == "single":
-        return NOTHING
-    return _of_repeats(row, lambda repeat: repeat.phases_ms.aggregate, ".2f")
-
-
-def _in_sync(row: Row) -> str:
-    """Of the last repeat: yes, no, or buffers (parameters agree, running statistics do not)."""
-    if not row.result.repeats or row.result.repeats[-1].in_sync.parameters is None:
-        return NOTHING
-    in_sync = row.result.repeats[-1].in_sync
-    return "no" if not in_sync.parameters else "yes" if in_sync.buffers else "buffers differ"
-
-
-def _published(row: Row) -> str:
-    return f"{row.published:.2f}" if row.published is not None else NOTHING
-
-
-COLUMNS = (
-    Column("trial", "trial", _name, 100),
-    Column("launch", "launch", _launch, 40),
-    Column("ranks", "ranks", lambda row: str(row.trial.world_size), 55),
-    Column("strategy", "strategy", lambda row: row.trial.strategy or NOTHING, 45),
-    Column("bottleneck", "bottleneck", lambda row: describe_bottleneck(row.trial.bottleneck), 30),
-    Column("slept", "slept", _slept, 62),
-    Column("train", "train s", _train_time, 99),
-    Column("spread", "min…max", _spread, 60),
-    Column("ratio", "ratio", _ratio, 95),
-    Column("published", "publ.", _published, 94),
-    Column("speedup", "speed-up", _speedup, 50),
-    Column("startup", "start s", lambda row: _of_repeats(row, lambda r: r.startup_s, ".1f"), 35),
-    Column("samples", "samples/s", lambda row: _of_repeats(row, lambda r: r.samples_per_s, ".0f"), 65),
-    Column("step", "step ms", lambda row: _of_repeats(row, lambda r: r.step_ms.median, ".2f"), 70),
-    Column("aggregate", "aggr. ms", _aggregate, 90),
-    Column("loss", "loss", lambda row: _of_repeats(row, lambda r: r.loss.last, ".3f"), 68),
-    Column("accuracy", "acc. %", lambda row: _of_repeats(row, lambda r: r.accuracy and 100 * r.accuracy, ".1f"), 75),
-    Column("sync", "in sync", _in_sync, 80),
-)
-LEFT = {"trial", "launch", "strategy", "bottleneck", "sync"}
 
 CSV_COLUMNS = (
     "trial", "repeat", "status", "error", "launch", "ranks", "strategy", "bottleneck", "bottleneck_fired",
@@ -289,11 +157,6 @@ def _fitting(cells: dict[str, list[str]], width: int) -> list[str]:
 
 def _total(widths: dict[str, int]) -> int:
     return sum(widths.values()) + GAP * (len(widths) - 1)
-
-
-def _align(cell: str, width: int, *, left: bool) -> str:
-    cell = cell if len(cell) <= width else cell[: width - 1] + "…"
-    return cell.ljust(width) if left else cell.rjust(width)
 
 
 def _some(names: Sequence[str]) -> str:

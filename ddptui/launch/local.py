@@ -2,13 +2,15 @@
 
 import os
 import subprocess
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
 
 LAUNCHER_LOG = "launcher.log"
 POLITE_S = 3.0  # from SIGTERM to SIGKILL
+ALONE_S = 0.5  # from the launcher's own end to SIGKILL for those whom it left
 
 
 class Launcher:
@@ -26,20 +28,21 @@ class Launcher:
                 start_new_session=True,
             )
         self._family: dict[int, psutil.Process] = {}
-        self.knows(self._process.pid)
 
     @property
     def exit_code(self) -> int | None:
         """None while the launcher runs; negative: the signal that killed it."""
         return self._process.poll()
 
-    def knows(self, pid: int) -> None:
-        """Count this process among those to be ended. psutil keeps its start time, so a reused number is no danger."""
+    def meet(self, pid: int) -> None:
+        """Count a rank among those to be ended, and whoever the launcher has started by now: when it is gone, its
+        helpers (a forkserver, a resource tracker) could no longer be found. psutil keeps each one's start time, so
+        that a number used again is no danger."""
+        for process in _children(self._process.pid):
+            self._family.setdefault(process.pid, process)
         if pid not in self._family:
-            try:
+            with suppress(psutil.NoSuchProcess):
                 self._family[pid] = psutil.Process(pid)
-            except psutil.NoSuchProcess:
-                return
 
     def is_alive(self, pid: int) -> bool:
         process = self._family.get(pid)
@@ -50,24 +53,26 @@ class Launcher:
 
     def stop(self) -> None:
         """End the launcher, its ranks and their helpers; return when none is left."""
-        for process in list(self._family.values()):
-            for child in _children(process):
-                self.knows(child.pid)
+        for process in _children(self._process.pid):
+            self._family.setdefault(process.pid, process)
         if self._process.poll() is None:
             self._process.terminate()
-        _, left = psutil.wait_procs(self._others(), timeout=POLITE_S if self._process.poll() is None else 0.5)
-        for process in left:
-            _signal(process, "kill")
+            patience_s = POLITE_S
+        else:
+            patience_s = ALONE_S
         try:
-            self._process.wait(POLITE_S)
+            self._process.wait(patience_s)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-        for process in self._others():
-            _signal(process, "kill")
+        _, left = psutil.wait_procs(self._alive(), timeout=patience_s)
+        for process in left:
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
+        psutil.wait_procs(self._alive(), timeout=POLITE_S)
 
-    def _others(self) -> list[psutil.Process]:
-        return [process for pid, process in self._family.items() if pid != self._process.pid and self.is_alive(pid)]
+    def _alive(self) -> list[psutil.Process]:
+        return [process for pid, process in self._family.items() if self.is_alive(pid)]
 
 
 def cores() -> int:
@@ -75,15 +80,8 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _children(process: psutil.Process) -> Iterable[psutil.Process]:
+def _children(pid: int) -> list[psutil.Process]:
     try:
-        return process.children(recursive=True)
+        return psutil.Process(pid).children(recursive=True)
     except psutil.NoSuchProcess:
-        return ()
-
-
-def _signal(process: psutil.Process, how: str) -> None:
-    try:
-        getattr(process, how)()
-    except psutil.NoSuchProcess:
-        return
+        return []

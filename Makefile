@@ -1,0 +1,31 @@
+# Both commands set up what they need: a .venv with the project and its dependencies (torch is large: some minutes).
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: demo test lint bench clean
+
+demo: .venv/installed
+	$(BIN)/ddptui --preset quickstart --no-ui
+
+test: lint
+	$(BIN)/python -m pytest
+
+lint: .venv/installed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: .venv/installed
+	$(BIN)/python benchmarks/console_start.py
+	$(BIN)/python benchmarks/first_step.py
+	$(BIN)/python benchmarks/hub_load.py
+
+clean:
+	rm -rf .venv build dist
+
+.venv/installed: pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "ddptui needs Python 3.11 or newer")'
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet --editable . --group dev
+	touch $@

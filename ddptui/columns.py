@@ -1,0 +1,145 @@
+"""The columns of the comparison: what each one says of a trial, and how much it is worth where space is short. Pure."""
+
+from collections.abc import Callable, Sequence
+from statistics import median
+from typing import NamedTuple
+
+from ddptui.preset import Bottleneck, Preset, Trial
+from ddptui.results import RepeatResult, Results, TrialResult
+
+NOTHING = "–"
+
+
+class Row(NamedTuple):
+    """A trial's results beside its configuration, and what was published about it (train time over the baseline's)."""
+
+    result: TrialResult
+    trial: Trial
+    published: float | None
+
+
+class Column(NamedTuple):
+    key: str
+    header: str
+    cell: Callable[[Row], str]
+    worth: int  # where space is short, the least goes first
+
+
+def rows_of(results: Results, preset: Preset) -> list[Row]:
+    published = {reference.trial: reference.train_time_s for reference in preset.references}
+    base = published.get(preset.baseline)
+    trials = {trial.name: trial for trial in preset.trials}
+    return [
+        Row(
+            result,
+            trials[result.name],
+            published[result.name] / base if base and result.name in published else None,
+        )
+        for result in results.trials
+    ]
+
+
+def _of_repeats(row: Row, figure: Callable[[RepeatResult], float | None], form: str) -> str:
+    """The median of a figure over the repeats; a dash where there is none."""
+    values = [value for repeat in row.result.repeats if (value := figure(repeat)) is not None]
+    return format(median(values), form) if values else NOTHING
+
+
+def _name(row: Row) -> str:
+    return row.result.name
+
+
+def _launch(row: Row) -> str:
+    on_cpu = row.result.repeats and row.result.repeats[0].ranks[0].device == "cpu"
+    return "dp ¹" if row.trial.launch == "dp" and on_cpu else row.trial.launch
+
+
+def _train_time(row: Row) -> str:
+    if row.result.summary is None:
+        return row.result.status
+    return f"{row.result.summary.train_time_s.median:.2f}"
+
+
+def _spread(row: Row) -> str:
+    if row.result.summary is None or len(row.result.repeats) < 2:
+        return NOTHING
+    spread = row.result.summary.train_time_s
+    return f"{spread.min:.2f}…{spread.max:.2f}"
+
+
+def _ratio(row: Row) -> str:
+    ratio = row.result.summary.ratio if row.result.summary else None
+    return f"{ratio.median:.2f}" if ratio else NOTHING
+
+
+def _speedup(row: Row) -> str:
+    speedup = row.result.summary.speedup if row.result.summary else None
+    return f"{speedup:.2f}" if speedup is not None else NOTHING
+
+
+def _slept(row: Row) -> str:
+    """How often the delays of a repeat fired, and how long they really took."""
+    if not row.trial.bottleneck or not row.result.repeats:
+        return NOTHING
+    fired = median(sum(rank.bottleneck_fired for rank in repeat.ranks) for repeat in row.result.repeats)
+    slept = median(sum(rank.bottleneck_s for rank in repeat.ranks) for repeat in row.result.repeats)
+    return f"{fired:g}× {slept:.3g} s"
+
+
+def _aggregate(row: Row) -> str:
+    """The aggregation's own time, where it has one."""
+    if row.trial.strategy == "ddp":
+        return "²"
+    if row.trial.strategy == "none" or row.trial.launch == "single":
+        return NOTHING
+    return _of_repeats(row, lambda repeat: repeat.phases_ms.aggregate, ".2f")
+
+
+def _in_sync(row: Row) -> str:
+    """Of the last repeat: yes, no, or buffers (parameters agree, running statistics do not)."""
+    if not row.result.repeats or row.result.repeats[-1].in_sync.parameters is None:
+        return NOTHING
+    in_sync = row.result.repeats[-1].in_sync
+    return "no" if not in_sync.parameters else "yes" if in_sync.buffers else "buffers differ"
+
+
+def _published(row: Row) -> str:
+    return f"{row.published:.2f}" if row.published is not None else NOTHING
+
+
+COLUMNS = (
+    Column("trial", "trial", _name, 100),
+    Column("launch", "launch", _launch, 40),
+    Column("ranks", "ranks", lambda row: str(row.trial.world_size), 55),
+    Column("strategy", "strategy", lambda row: row.trial.strategy or NOTHING, 45),
+    Column("bottleneck", "bottleneck", lambda row: describe_bottleneck(row.trial.bottleneck), 30),
+    Column("slept", "slept", _slept, 93),
+    Column("train", "train s", _train_time, 99),
+    Column("spread", "min…max", _spread, 60),
+    Column("ratio", "ratio", _ratio, 95),
+    Column("published", "publ.", _published, 94),
+    Column("speedup", "speed-up", _speedup, 50),
+    Column("startup", "start s", lambda row: _of_repeats(row, lambda r: r.startup_s, ".1f"), 35),
+    Column("samples", "samples/s", lambda row: _of_repeats(row, lambda r: r.samples_per_s, ".0f"), 65),
+    Column("step", "step ms", lambda row: _of_repeats(row, lambda r: r.step_ms.median, ".2f"), 70),
+    Column("aggregate", "aggr. ms", _aggregate, 90),
+    Column("loss", "loss", lambda row: _of_repeats(row, lambda r: r.loss.last, ".3f"), 68),
+    Column("accuracy", "acc. %", lambda row: _of_repeats(row, lambda r: r.accuracy and 100 * r.accuracy, ".1f"), 75),
+    Column("sync", "in sync", _in_sync, 80),
+)
+LEFT = {"trial", "launch", "strategy", "bottleneck", "sync"}
+
+
+def count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def describe_bottleneck(bottlenecks: Sequence[Bottleneck]) -> str:
+    return ", ".join(_describe(bottleneck) for bottleneck in bottlenecks) or NOTHING
+
+
+def _describe(bottleneck: Bottleneck) -> str:
+    ranks = ",".join(map(str, bottleneck.ranks))
+    each = "/call" if bottleneck.per == "call" else f"/{bottleneck.every} steps" if bottleneck.every > 1 else ""
+    mean = "~" if bottleneck.jitter != "none" else ""
+    return f"{bottleneck.at} {mean}{bottleneck.sleep_ms:g} ms{each} on {ranks}"

@@ -1,0 +1,34 @@
+"""What every test is held to: no process, thread or environment variable may outlive the test that made it."""
+
+import os
+import threading
+from collections.abc import Iterator
+
+import psutil
+import pytest
+
+GRACE_S = 10  # for processes that are on their way out
+
+
+@pytest.fixture(autouse=True)
+def leaves_nothing_behind() -> Iterator[None]:
+    environment = dict(os.environ)
+    threads = set(threading.enumerate())
+    yield
+    changed = {key for key in {*environment, *os.environ} if environment.get(key) != os.environ.get(key)}
+    changed -= {"PYTEST_CURRENT_TEST"}
+    assert not changed, f"environment variables leaked: {changed}"
+    for thread in set(threading.enumerate()) - threads:
+        thread.join(GRACE_S)
+        assert not thread.is_alive(), f"a thread leaked: {thread.name}"
+    left = [process for process in psutil.Process().children(recursive=True) if not _is_pythons_own(process)]
+    _, alive = psutil.wait_procs(left, timeout=GRACE_S)
+    assert not alive, f"processes leaked: {alive}"
+
+
+def _is_pythons_own(process: psutil.Process) -> bool:
+    """multiprocessing's resource tracker stays with the process that first needed it."""
+    try:
+        return "resource_tracker" in " ".join(process.cmdline())
+    except psutil.NoSuchProcess:
+        return True

@@ -1,0 +1,170 @@
+"""Messages, journals, presets and runs made by hand. Times are given in ms, as a reader counts them."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ddptui.compare import Outcome, compare, outcome
+from ddptui.preset import Bottleneck, Preset
+from ddptui.preset_file import parse
+from ddptui.record import Run
+from ddptui.results import Results
+from ddptui.wire import Done, Ended, Failed, Heartbeat, Hello, Launched, Message, Ready, SetBottleneck, Step, Stop
+
+MS = 1_000_000  # ns
+LAUNCHED_MS = 1_000
+FIRST_STEP_MS = 3_000
+EQUAL_PHASES_MS = (1, 2, 3, 4, 5)
+
+
+def launched(trial: str = "a", repeat: int = 1, at_ms: int = LAUNCHED_MS) -> Launched:
+    return Launched(trial=trial, repeat=repeat, at_ns=at_ms * MS, command=("python", "-m", "workers.spawn"))
+
+
+def hello(rank: int = 0, **changes: Any) -> Hello:
+    words = Hello(
+        version=1,
+        token="token",
+        rank=rank,
+        world_size=2,
+        at_ns=2_000 * MS,
+        host="here",
+        pid=100 + rank,
+        device="cpu",
+        threads=1,
+        torch="2.15.0",
+        backend="gloo",
+    )
+    return msgspec.structs.replace(words, **changes)
+
+
+def ready(rank: int = 0, steps: int = 4) -> Ready:
+    return Ready(rank=rank, at_ns=2_500 * MS, steps=steps, parameters=1_000)
+
+
+def step(
+    rank: int = 0,
+    number: int = 0,
+    *,
+    begin_ms: float = FIRST_STEP_MS,
+    end_ms: float = FIRST_STEP_MS + 10,
+    phases_ms: tuple[float, ...] = EQUAL_PHASES_MS,
+    samples: int = 8,
+    loss: float | None = 1.0,
+    warmup: bool = False,
+) -> Step:
+    data, forward, backward, aggregate, optimizer = (round(phase * MS) for phase in phases_ms)
+    return Step(
+        rank=rank,
+        step=number,
+        epoch=0,
+        warmup=warmup,
+        begin_ns=round(begin_ms * MS),
+        end_ns=round(end_ms * MS),
+        phases_ns=(data, forward, backward, aggregate, optimizer),
+        samples=samples,
+        loss=loss,
+    )
+
+
+def heartbeat(rank: int = 0, *, cpu_percent: float = 99.5, dropped: int = 0) -> Heartbeat:
+    return Heartbeat(rank=rank, at_ns=2_900 * MS, cpu_percent=cpu_percent, rss_bytes=5_000, dropped=dropped)
+
+
+def done(rank: int = 0, **changes: Any) -> Done:
+    words = Done(
+        rank=rank,
+        at_ns=9_000 * MS,
+        correct=30,
+        evaluated=40,
+        parameters={"weight": "abc", "bias": "def"},
+        buffers={"running_mean": "123"},
+        bottleneck_fired=0,
+        bottleneck_ns=0,
+    )
+    return msgspec.structs.replace(words, **changes)
+
+
+def failed(rank: int = 0, error: str = "ValueError: no", at_ms: int = 8_000) -> Failed:
+    return Failed(rank=rank, at_ns=at_ms * MS, error=error)
+
+
+def ended(status: str = "ok", error: str | None = None) -> Ended:
+    return msgspec.convert({"type": "Ended", "at_ns": 9_500 * MS, "status": status, "error": error}, Ended)
+
+
+def one_of_each() -> list[Message]:
+    """Every kind of message that a journal can hold."""
+    return [launched(), hello(), ready(), step(), step(loss=None), heartbeat(), done(), failed(), ended("failed", "no")]
+
+
+def one_of_each_to_a_rank() -> list[Stop | SetBottleneck]:
+    late = Bottleneck(at="aggregate", ranks=(0, 1), sleep_ms=2.5, per="call", to_step=9, jitter="uniform")
+    return [Stop(why="enough"), SetBottleneck(bottleneck=(late,)), SetBottleneck(bottleneck=())]
+
+
+def journal(
+    trial: str = "a",
+    repeat: int = 1,
+    *,
+    ranks: int = 2,
+    step_ms: float = 10,
+    launched_ms: int = LAUNCHED_MS,
+    device: str = "cpu",
+) -> list[Message]:
+    """One repeat that ended well: a warm-up step of 100 ms, then three steps of `step_ms`, 8 samples a rank each."""
+    messages: list[Message] = [launched(trial, repeat, launched_ms)]
+    messages += [hello(rank, world_size=ranks, device=device) for rank in range(ranks)]
+    messages += [ready(rank) for rank in range(ranks)]
+    messages += [step(rank, 0, end_ms=FIRST_STEP_MS + 100, warmup=True, loss=9.0) for rank in range(ranks)]
+    for number in (1, 2, 3):
+        begin_ms = FIRST_STEP_MS + 100 + (number - 1) * step_ms
+        messages += [
+            step(rank, number, begin_ms=begin_ms, end_ms=begin_ms + step_ms, loss=2.0 / number) for rank in range(ranks)
+        ]
+    messages += [done(rank) for rank in range(ranks)]
+    return [*messages, ended()]
+
+
+def failure(trial: str, repeat: int = 1, error: str = "rank 1 killed by SIGKILL\nthe log's end") -> list[Message]:
+    return [launched(trial, repeat), hello(0), hello(1), ended("failed", error)]
+
+
+def preset_of(table: Mapping[str, Any], **overrides: Any) -> Preset:
+    return parse("made", dict(table), overrides)
+
+
+def two_trials(**fields: Any) -> Preset:
+    """Trials `a` (the baseline) and `b`, two repeats each."""
+    return preset_of({"title": "A or b?", "repeats": 2, "trial": [{"name": "a"}, {"name": "b"}], **fields})
+
+
+def outcomes_of(*journals: list[Message]) -> dict[tuple[str, int], Outcome]:
+    read = [found for messages in journals if (found := outcome(messages))]
+    return {(found.trial, found.repeat): found for found in read}
+
+
+def results_for(preset: Preset, *journals: list[Message]) -> Results:
+    return compare(preset, "the-run", {"host": "here"}, outcomes_of(*journals))
+
+
+def write_run(runs: Path, preset: Preset, *journals: list[Message]) -> Run:
+    """The folder that a run with these journals leaves behind."""
+    run = Run.create(runs, preset, {"host": "here"})
+    for messages in journals:
+        first = messages[0]
+        assert isinstance(first, Launched)
+        with run.begin(first.trial, first.repeat) as repeat:
+            for message in messages:
+                repeat.write(message)
+    run.write_results(compare(preset, run.name, run.environment(), outcomes_of(*journals)))
+    return run
+
+
+def write_preset(folder: Path, text: str | bytes, name: str = "mine.toml") -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / name
+    path.write_bytes(text.encode() if isinstance(text, str) else text)
+    return path

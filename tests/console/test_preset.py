@@ -1,0 +1,214 @@
+"""A trial's rules, and its spelling as command-line arguments."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ddptui.preset import Bottleneck, Trial, TrialError, choices, from_arguments, make_trial, parse_assignment
+from ddptui.preset import to_arguments as spelled
+
+LATE = {"at": "aggregate", "ranks": [1], "sleep_ms": 10}
+
+
+def test_a_trial_with_no_values_is_two_spawned_ranks_that_all_reduce() -> None:
+    trial = make_trial({})
+    assert (trial.launch, trial.world_size, trial.strategy) == ("spawn", 2, "all_reduce")
+
+
+def test_single_is_one_rank_without_a_strategy() -> None:
+    trial = make_trial({"launch": "single"})
+    assert (trial.world_size, trial.strategy) == (1, None)
+
+
+def test_dp_has_replicas_but_no_strategy() -> None:
+    trial = make_trial({"launch": "dp", "world_size": 3})
+    assert (trial.world_size, trial.strategy) == (3, None)
+
+
+@pytest.mark.parametrize(
+    ("values", "key", "why"),
+    [
+        ({"launch": "mpi"}, "launch", "invalid enum value"),
+        ({"world_size": 0}, "world_size", "expected int >= 1"),
+        ({"world_size": 2000}, "world_size", "expected int <= 1024"),
+        ({"world_size": "2"}, "world_size", "expected int, got str"),
+        ({"world_size": True}, "world_size", "expected int, got bool"),
+        ({"lr": float("nan")}, "lr", "expected float >= 0.0"),
+        ({"lr": float("inf")}, "lr", "finite"),
+        ({"epochs": 0}, "epochs", "expected int >= 1"),
+        ({"launch": "single", "strategy": "ddp"}, "strategy", "nobody to agree with"),
+        ({"launch": "dp", "strategy": "ddp"}, "strategy", "the gather on the output device"),
+        ({"launch": "single", "world_size": 2}, "world_size", "one rank"),
+        ({"steps": 3, "warmup_steps": 3}, "steps", "3 steps leave none after 3 warm-up steps"),
+        ({"batch_size": 2, "world_size": 3}, "batch_size", "cannot feed 3 ranks"),
+        ({"shape": [1, 8, 8]}, "shape", "only dataset = 'random'"),
+        ({"bottleneck": [LATE | {"ranks": [5]}]}, "bottleneck[0].ranks", "rank 5 of 2: ranks count from 0"),
+        ({"bottleneck": [LATE, LATE | {"ranks": [2]}]}, "bottleneck[1].ranks", "rank 2 of 2"),
+        ({"bottleneck": [LATE | {"ranks": []}]}, "bottleneck[0].ranks", "names no rank"),
+        ({"bottleneck": [LATE | {"ranks": [-1]}]}, "bottleneck[0].ranks[0]", "expected int >= 0"),
+        ({"bottleneck": [LATE | {"sleep_ms": -1}]}, "bottleneck[0].sleep_ms", "expected float >= 0.0"),
+        ({"bottleneck": [LATE | {"sleep_ms": float("inf")}]}, "bottleneck[0].sleep_ms", "finite"),
+        ({"bottleneck": [LATE | {"from_step": 5, "to_step": 4}]}, "bottleneck[0].to_step", "ends at 4, before"),
+        ({"bottleneck": [LATE | {"at": "forward", "per": "call"}]}, "bottleneck[0].per", "goes with at = 'aggregate'"),
+        ({"launch": "dp", "bottleneck": [LATE | {"per": "call"}]}, "bottleneck[0].per", "and a process group"),
+        ({"launch": "dp", "bottleneck": [LATE | {"at": "backward"}]}, "bottleneck[0].at", "one backward for all"),
+        ({"strategy": "none", "bottleneck": [LATE]}, "bottleneck[0].at", "aggregates nothing"),
+        ({"launch": "single", "bottleneck": [LATE | {"ranks": [0]}]}, "bottleneck[0].at", "aggregates nothing"),
+        ({"bottleneck": [{"at": "start", "ranks": [0]}]}, "bottleneck[0]", "missing required field sleep_ms"),
+    ],
+)
+def test_a_trial_that_cannot_be_is_refused_by_its_key(values: dict[str, Any], key: str, why: str) -> None:
+    with pytest.raises(TrialError) as refusal:
+        make_trial(values)
+    assert refusal.value.key == key
+    assert why in refusal.value.why
+    assert str(refusal.value) == f"{key}: {refusal.value.why}"
+
+
+def test_a_delay_before_every_collective_fits_where_there_are_collectives() -> None:
+    assert make_trial({"bottleneck": [LATE | {"per": "call"}]}).bottleneck[0].per == "call"
+
+
+def test_dp_can_be_delayed_at_its_aggregation() -> None:
+    assert make_trial({"launch": "dp", "bottleneck": [LATE]}).bottleneck[0].at == "aggregate"
+
+
+def test_the_choices_of_a_field_can_be_listed() -> None:
+    assert choices("launch") == ("single", "dp", "process", "launch", "spawn")
+    assert choices("strategy") == ("none", "all_reduce", "reduce_broadcast", "flat", "ddp")
+    assert choices("at") == ("start", "data", "forward", "backward", "aggregate")
+    assert choices("world_size") == choices("model") == choices("no_such_field") == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("key=1", 1),
+        ("key=0.5", 0.5),
+        ("key=true", True),
+        ("key=[1, 2]", [1, 2]),
+        ('key=[{at = "start", ranks = [0], sleep_ms = 1}]', [{"at": "start", "ranks": [0], "sleep_ms": 1}]),
+        ("key=net", "net"),
+        ('key="1"', "1"),
+        (" key = net ", "net"),
+        ("key=", ""),
+        ("key=/data/a=b", "/data/a=b"),
+        ("key=1\nother = 2", "1\nother = 2"),
+    ],
+)
+def test_an_assignment_is_read_as_toml_or_else_as_a_bare_string(text: str, value: object) -> None:
+    assert parse_assignment(text) == ("key", value)
+
+
+def test_an_assignment_without_an_equals_sign_is_refused() -> None:
+    with pytest.raises(TrialError, match="expected KEY=VALUE"):
+        parse_assignment("epochs")
+
+
+def test_arguments_name_only_what_is_off_its_default() -> None:
+    assert spelled(make_trial({})) == []
+    assert spelled(make_trial({"name": "a", "epochs": 1, "lr": 0.5})) == ["epochs=1", "lr=0.5"]
+
+
+def test_arguments_leave_the_defaults_of_a_bottleneck_out() -> None:
+    assert spelled(make_trial({"bottleneck": [LATE]})) == [
+        'bottleneck=[{at = "aggregate", ranks = [1], sleep_ms = 10.0}]'
+    ]
+
+
+def test_a_string_that_could_be_taken_for_something_else_is_quoted() -> None:
+    assert spelled(make_trial({"data_dir": "1"})) == ['data_dir="1"']
+    assert spelled(make_trial({"data_dir": "/data"})) == ["data_dir=/data"]
+
+
+def test_arguments_that_make_no_trial_are_refused() -> None:
+    with pytest.raises(TrialError, match="expected int, got str"):
+        from_arguments(["world_size=many"])
+    with pytest.raises(TrialError, match="unknown field"):
+        from_arguments(["wurld_size=2"])
+
+
+MODES = st.sampled_from(choices("launch"))
+FINITE = st.floats(0, allow_nan=False, allow_infinity=False)
+# What an argument can hold: no NUL, no half of a surrogate pair; DEL has a test of its own.
+TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0\x7f"), max_size=20)
+OWN_FIELDS: dict[str, st.SearchStrategy[Any]] = {
+    "threads": st.integers(1, 64),
+    "sched_batch": st.booleans(),
+    "model": TEXTS,
+    "width": st.integers(1, 4096),
+    "dtype": st.sampled_from(choices("dtype")),
+    "data_dir": TEXTS,
+    "download": st.booleans(),
+    "epochs": st.integers(1, 10**9),
+    "lr": FINITE,
+    "momentum": FINITE,
+    "weight_decay": FINITE,
+    "optimizer": st.sampled_from(choices("optimizer")),
+    "seed": st.integers(0, 2**64 - 1),
+    "save": st.booleans(),
+    "device": st.sampled_from(choices("device")),
+}
+
+
+@st.composite
+def bottlenecks(draw: st.DrawFn, launch: str, world_size: int, strategy: str | None) -> dict[str, Any]:
+    agrees = launch == "dp" or strategy not in (None, "none")
+    sites = [site for site in choices("at") if site != "aggregate" or agrees]
+    at = draw(st.sampled_from([site for site in sites if launch != "dp" or site != "backward"]))
+    from_step = draw(st.integers(0, 100))
+    bounded = {"to_step": draw(st.integers(from_step, 200))} if draw(st.booleans()) else {}
+    return bounded | {
+        "at": at,
+        "ranks": draw(st.lists(st.integers(0, world_size - 1), min_size=1, max_size=4)),
+        "sleep_ms": draw(FINITE),
+        "per": draw(st.sampled_from(["step", "call"] if at == "aggregate" and launch != "dp" else ["step"])),
+        "every": draw(st.integers(1, 10)),
+        "from_step": from_step,
+        "jitter": draw(st.sampled_from(choices("jitter"))),
+    }
+
+
+@st.composite
+def trials(draw: st.DrawFn) -> Trial:
+    launch = draw(MODES)
+    values: dict[str, Any] = draw(st.fixed_dictionaries({}, optional=OWN_FIELDS))
+    values |= {"launch": launch, "batch_size": draw(st.integers(64, 1024))}
+    world_size, strategy = 1, None
+    if launch != "single":
+        world_size = values["world_size"] = draw(st.integers(1, 64))
+    if launch not in ("single", "dp"):
+        strategy = values["strategy"] = draw(st.sampled_from(choices("strategy")))
+    if draw(st.booleans()):
+        shape = draw(st.lists(st.integers(1, 64), min_size=1, max_size=3))
+        values |= {"dataset": "random", "shape": shape, "classes": draw(st.integers(2, 100))}
+    if draw(st.booleans()):
+        values |= {"steps": draw(st.integers(5, 99)), "warmup_steps": draw(st.integers(0, 4))}
+    values["bottleneck"] = draw(st.lists(bottlenecks(launch, world_size, strategy), max_size=3))
+    return make_trial(values)
+
+
+@given(trials())
+def test_a_trial_survives_its_spelling_as_arguments(trial: Trial) -> None:
+    assert from_arguments(spelled(trial)) == trial
+
+
+def test_a_string_with_a_delete_character_survives_its_spelling() -> None:
+    trial = make_trial({"data_dir": "\x7f "})
+    assert from_arguments(spelled(trial)) == trial
+
+
+@pytest.mark.parametrize("launch", ["process", "launch", "spawn"])
+def test_ranks_of_a_group_have_a_strategy_even_if_it_is_called_none(launch: str) -> None:
+    """Either None is refused where there is a group, or it survives its spelling: it must not turn into all_reduce."""
+    try:
+        trial = make_trial({"launch": launch, "strategy": None})
+    except TrialError:
+        return
+    assert from_arguments(spelled(trial)) == trial
+
+
+def test_a_bottleneck_is_compared_by_value() -> None:
+    assert make_trial({"bottleneck": [LATE]}).bottleneck == (Bottleneck(at="aggregate", ranks=(1,), sleep_ms=10.0),)

@@ -1,0 +1,105 @@
+"""Messages survive their encodings, and what is no message is refused as such."""
+
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ddptui.wire import PHASES, ConsoleMessage, Message, RankMessage
+from tests.console.builders import hello, one_of_each, one_of_each_to_a_rank, ready, step
+
+FRAME = msgspec.msgpack.Decoder(list[RankMessage])
+LINE = msgspec.json.Decoder(Message)
+TO_RANK = msgspec.msgpack.Decoder(ConsoleMessage)
+
+
+@pytest.mark.parametrize("message", one_of_each(), ids=lambda message: type(message).__name__)
+def test_every_message_survives_the_journal(message: Message) -> None:
+    assert LINE.decode(msgspec.json.encode(message)) == message
+
+
+@pytest.mark.parametrize("message", one_of_each(), ids=lambda message: type(message).__name__)
+def test_every_message_survives_messagepack(message: Message) -> None:
+    assert msgspec.msgpack.decode(msgspec.msgpack.encode(message), type=Message) == message
+
+
+def test_a_frame_is_a_list_of_messages() -> None:
+    batch = [hello(), ready(), step(), step(number=1, loss=None)]
+    assert FRAME.decode(msgspec.msgpack.encode(batch)) == batch
+
+
+@pytest.mark.parametrize("message", one_of_each_to_a_rank(), ids=lambda message: type(message).__name__)
+def test_what_the_console_says_survives_messagepack(message: ConsoleMessage) -> None:
+    assert TO_RANK.decode(msgspec.msgpack.encode(message)) == message
+
+
+def test_a_message_is_one_line_of_the_journal() -> None:
+    assert b"\n" not in msgspec.json.encode(hello(device="two\nlines"))
+
+
+def test_a_step_has_a_time_for_each_phase() -> None:
+    assert len(step().phases_ns) == len(PHASES)
+
+
+READY: dict[str, Any] = {"type": "Ready", "rank": 0, "at_ns": 1, "steps": 2, "parameters": 3}
+STEP: dict[str, Any] = msgspec.to_builtins(step())
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        READY | {"extra": 1},
+        READY | {"rank": "0"},
+        READY | {"rank": True},
+        READY | {"rank": 0.0},
+        READY | {"type": "Reddy"},
+        READY | {"type": "Launched"},  # only the lab says this
+        {key: value for key, value in READY.items() if key != "steps"},
+        {key: value for key, value in READY.items() if key != "type"},
+        STEP | {"phases_ns": [1, 2, 3, 4]},
+        STEP | {"loss": "low"},
+        [],
+        "Ready",
+        None,
+    ],
+    ids=repr,
+)
+def test_decoding_is_strict(raw: object) -> None:
+    with pytest.raises(msgspec.ValidationError):
+        FRAME.decode(msgspec.msgpack.encode([raw]))
+
+
+def test_a_rank_cannot_speak_for_the_lab() -> None:
+    for message in one_of_each():
+        if type(message).__name__ in ("Launched", "Ended"):
+            with pytest.raises(msgspec.ValidationError):
+                FRAME.decode(msgspec.msgpack.encode([message]))
+
+
+REFUSALS = (msgspec.DecodeError, UnicodeDecodeError, ValueError)
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_are_decoded_or_refused(data: bytes) -> None:
+    for decoder in (FRAME, TO_RANK, LINE):
+        with suppress(*REFUSALS):
+            decoder.decode(data)
+
+
+@given(
+    st.sampled_from([msgspec.msgpack.encode([message]) for message in one_of_each()]), st.integers(0), st.binary(min_size=1, max_size=4)
+)
+def test_a_damaged_frame_is_decoded_or_refused(frame: bytes, place: int, damage: bytes) -> None:
+    place %= len(frame)
+    for broken in (frame[:place], frame[:place] + damage + frame[place:], frame[:place] + damage + frame[place + 1 :]):
+        with suppress(*REFUSALS):
+            FRAME.decode(broken)
+
+
+@given(st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st.text(), st.lists, max_leaves=20))
+def test_any_value_of_another_shape_is_refused(value: object) -> None:
+    with pytest.raises(REFUSALS):
+        LINE.decode(msgspec.json.encode(value))

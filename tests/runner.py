@@ -1,0 +1,58 @@
+"""Runs the real console as a user does, in a process of its own."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+ENOUGH_S = 180
+QUICK = 'model = "mlp"\nwidth = 16\ndepth = 1\nsteps = 8\nwarmup_steps = 2\nthreads = 1\n'
+
+
+def arguments(*words: str) -> list[str]:
+    return [sys.executable, "-m", "ddptui", *words]
+
+
+def environment(runs: Path) -> dict[str, str]:
+    return {**os.environ, "DDPTUI_RUNS": str(runs), "OMP_NUM_THREADS": "1"}
+
+
+def ddptui(runs: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end."""
+    return subprocess.run(
+        arguments(*words), env=environment(runs), capture_output=True, text=True, timeout=ENOUGH_S, check=False
+    )
+
+
+def start(runs: Path, *words: str) -> "subprocess.Popen[str]":
+    """Start a command; its stderr can be read line by line."""
+    return subprocess.Popen(
+        arguments(*words), env=environment(runs), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+def run_json(runs: Path, preset: Path, *words: str) -> tuple[dict[str, Any], int]:
+    done = ddptui(runs, "--preset", str(preset), "--json", *words)
+    assert done.stdout, done.stderr
+    return json.loads(done.stdout), done.returncode
+
+
+def write_preset(folder: Path, text: str) -> Path:
+    path = folder / "preset.toml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def family(pid: int) -> list[psutil.Process]:
+    """A process's descendants; those of torchrun are in sessions of their own, so parents tell, not groups."""
+    return psutil.Process(pid).children(recursive=True)
+
+
+def survivors(processes: list[psutil.Process], timeout_s: float) -> list[psutil.Process]:
+    """Who is still there after `timeout_s`. Orphans are nobody's to wait for, so zombies count as gone."""
+    _, alive = psutil.wait_procs(processes, timeout=timeout_s)
+    return [process for process in alive if process.is_running() and process.status() != psutil.STATUS_ZOMBIE]

@@ -1,0 +1,44 @@
+"""The models take what they want and give a score a class."""
+
+import pytest
+import torch
+
+from ddptui.preset import Trial
+from workers.models import build, wanted_shape
+
+
+@pytest.mark.parametrize(
+    ("trial", "shape"),
+    [
+        (Trial(model="net"), (1, 28, 28)),
+        (Trial(model="mlp", width=7, depth=3), (1, 8, 8)),
+        (Trial(model="resnet18"), (3, 32, 32)),
+        (Trial(model="squeezenet1_1"), (3, 32, 32)),
+    ],
+)
+def test_a_model_gives_a_score_a_class(trial: Trial, shape: tuple[int, ...]) -> None:
+    assert wanted_shape(trial) in (shape, None)
+    model = build(trial, shape, 10).eval()
+    assert model(torch.zeros(2, *shape)).shape == (2, 10)
+
+
+def test_net_is_the_net_of_the_tutorials() -> None:
+    model = build(Trial(model="net"), (1, 28, 28), 10).eval()
+    assert sum(parameter.numel() for parameter in model.parameters()) == 21_840
+    assert torch.allclose(model(torch.rand(3, 1, 28, 28)).exp().sum(1), torch.ones(3))
+
+
+def test_linears_are_three_layers_of_nine_weights_and_no_bias() -> None:
+    model = build(Trial(model="linears", dataset="random", classes=3), (3,), 3)
+    assert [tuple(parameter.shape) for parameter in model.parameters()] == [(3, 3)] * 3
+
+
+def test_the_width_and_depth_of_an_mlp_are_fields() -> None:
+    model = build(Trial(model="mlp", width=7, depth=3), (2, 3), 5)
+    shapes = [tuple(parameter.shape) for parameter in model.parameters() if parameter.dim() == 2]
+    assert shapes == [(7, 6), (7, 7), (7, 7), (5, 7)]
+
+
+def test_an_unknown_model_names_its_neighbour() -> None:
+    with pytest.raises(ValueError, match="did you mean 'resnet18'"):
+        build(Trial(model="resnet81"), (3, 32, 32), 10)

@@ -1,0 +1,73 @@
+"""A rank's end of the wire, against a real hub."""
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from ddptui.hub import Hub
+from ddptui.preset import Bottleneck
+from ddptui.wire import HUB, VERSION, Failed, Hello, Message, SetBottleneck
+from workers import reporter as module
+from workers.reporter import Reporter
+
+
+@pytest.fixture
+def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
+    with Hub(1) as hub:
+        monkeypatch.setenv(HUB, hub.endpoint)
+        yield hub
+
+
+def hello(hub: Hub) -> Hello:
+    return Hello(
+        version=VERSION, token=hub.token, rank=0, world_size=1, at_ns=0, host="h", pid=os.getpid(), device="cpu",
+        threads=1, torch="2",
+    )  # fmt: skip
+
+
+def receive(hub: Hub, count: int) -> list[Message]:
+    messages: list[Message] = []
+    while len(messages) < count:
+        new = hub.receive(5000)
+        assert new, f"only {len(messages)} of {count} messages came"
+        messages += new
+    return messages
+
+
+def test_everything_said_arrives_in_order_the_last_words_too(hub: Hub) -> None:
+    reporter = Reporter(0)
+    said = [hello(hub), *(Failed(rank=0, at_ns=number, error="x" * 50) for number in range(5000))]
+    for message in said:
+        reporter.say(message)
+    reporter.close()
+    assert receive(hub, len(said)) == said
+    assert reporter.dropped == 0
+
+
+def test_a_full_queue_is_counted_never_waited_for(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST_QUEUED", 10)
+    reporter = Reporter(0)
+    for _ in range(2000):
+        reporter.say(hello(hub))
+    assert reporter.dropped > 0
+    reporter.close()
+
+
+def test_new_delays_from_the_console_reach_the_rank(hub: Hub) -> None:
+    reporter = Reporter(0)
+    reporter.say(hello(hub))
+    receive(hub, 1)
+    bottleneck = (Bottleneck(at="data", ranks=(0,), sleep_ms=1),)
+    hub.send(SetBottleneck(bottleneck=bottleneck))
+    while reporter.bottleneck is None:
+        hub.receive(10)
+    assert reporter.bottleneck == bottleneck
+    reporter.close()
+
+
+def test_without_a_console_it_says_nothing_and_starts_nothing() -> None:
+    reporter = Reporter(0)
+    reporter.say(Failed(rank=0, at_ns=0, error=""))
+    assert reporter._thread is None
+    reporter.close()

@@ -1,0 +1,61 @@
+"""Two checkpoints, compared bit by bit; hostile ones are refused unrun."""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from workers.verify import difference
+
+
+def verify(a: Path, b: Path) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-m", "workers.verify", str(a), str(b)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+
+
+class Hostile:
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (Path.touch, (self.path,))
+
+
+def test_parameters_and_buffers_are_told_apart(tmp_path: Path) -> None:
+    model = torch.nn.BatchNorm1d(3)
+    torch.save(model.state_dict(), tmp_path / "a.pth")
+    model(torch.randn(4, 3))
+    torch.save(model.state_dict(), tmp_path / "b.pth")
+    done = verify(tmp_path / "a.pth", tmp_path / "b.pth")
+    assert done.returncode == 1
+    assert "parameters: all 2 equal" in done.stdout
+    assert "buffers: 3 of 3 differ" in done.stdout
+    assert "running_mean: 3 of 3 elements" in done.stdout
+
+
+def test_a_file_that_would_run_code_is_refused_unrun(tmp_path: Path) -> None:
+    torch.save({"weight": Hostile(tmp_path / "run")}, tmp_path / "hostile.pth")
+    done = verify(tmp_path / "hostile.pth", tmp_path / "hostile.pth")
+    assert done.returncode == 2
+    assert "is no checkpoint of plain tensors" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "words"),
+    [
+        (torch.ones(2), torch.ones(2), None),
+        (torch.tensor([float("nan")]), torch.tensor([float("nan")]), None),
+        (torch.ones(2), None, "is only in the first"),
+        (torch.ones(2), torch.ones(3), "float32 [2] against float32 [3]"),
+        (torch.ones(2), torch.ones(2).double(), "float32 [2] against float64 [2]"),
+        (torch.tensor([1.0, 2.0]), torch.tensor([1.0, 2.5]), "1 of 2 elements, at most 0.5 apart"),
+        (torch.tensor([0.0]), torch.tensor([-0.0]), "1 of 1 elements, at most 0 apart"),
+    ],
+)
+def test_differences_in_words(a: torch.Tensor | None, b: torch.Tensor | None, words: str | None) -> None:
+    assert difference(a, b) == words
