@@ -50,8 +50,12 @@ def _name(row: Row) -> str:
 
 
 def _launch(row: Row) -> str:
-    on_cpu = row.result.repeats and row.result.repeats[0].ranks[0].device == "cpu"
-    return "dp ¹" if row.trial.launch == "dp" and on_cpu else row.trial.launch
+    return "dp ¹" if is_stand_in(row) else row.trial.launch
+
+
+def is_stand_in(row: Row) -> bool:
+    """Whether the trial's replicas were threads on the CPU, in place of nn.DataParallel's on GPUs."""
+    return row.trial.launch == "dp" and any("stand-in" in repeat.ranks[0].device for repeat in row.result.repeats)
 
 
 def _train_time(row: Row) -> str:

@@ -60,6 +60,7 @@ def _follow(preset: Preset, run: Run, narrator: "Narrator") -> Results:
         narrator.say("interrupted; the ranks are stopped")
     finally:
         stream.close()
+        run.write_results(results)
     return results
 
 
@@ -81,7 +82,7 @@ class Narrator:
             self.say(f"{self._where()}  {LABELS[self._launch_modes[message.trial]]}")
         if isinstance(message, Ended):
             self.say(f"{self._where(self._live.finished)}  {self._how_it_ended()}")
-        elif self._redraws and time.monotonic() - self._drawn > REDRAW_EVERY_S:
+        elif self._redraws and (isinstance(message, Launched) or time.monotonic() - self._drawn > REDRAW_EVERY_S):
             self._drawn = time.monotonic()
             line = f"{self._where()}  {self._how_it_goes()}"[: shutil.get_terminal_size().columns - 1]
             self._output.write(CLEAR_LINE + line)

@@ -9,7 +9,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from ddptui.columns import COLUMNS, LEFT, NOTHING, Row, describe_bottleneck, rows_of
+from ddptui.columns import COLUMNS, LEFT, NOTHING, Row, describe_bottleneck, is_stand_in, rows_of
 from ddptui.launch import LABELS
 from ddptui.preset import Preset
 from ddptui.results import RepeatResult, Results
@@ -74,7 +74,7 @@ def notes(results: Results, preset: Preset) -> list[str]:
     """What the table cannot say in a cell, a line each (a failure brings the end of its log)."""
     found = [f"ratio, speed-up: against {preset.baseline}"] if len(preset.trials) > 1 else []
     modes = {row.trial.launch: row for row in rows_of(results, preset) if row.result.repeats}
-    if "dp" in modes and modes["dp"].result.repeats[0].ranks[0].device == "cpu":
+    if "dp" in modes and is_stand_in(modes["dp"]):
         found.append("¹ threads, CPU stand-in for nn.DataParallel: there is no GPU here")
     if "launch" in modes:
         found.append(f"launch: {LABELS['launch']}")
@@ -111,7 +111,7 @@ def _csv_row(row: Row, number: int, repeat: RepeatResult) -> dict[str, object]:
         "repeat": number,
         "status": row.result.status,
         "error": row.result.error,
-        "launch": row.trial.launch,
+        "launch": "dp (threads, CPU stand-in)" if is_stand_in(row) else row.trial.launch,
         "ranks": row.trial.world_size,
         "strategy": row.trial.strategy,
         "bottleneck": describe_bottleneck(row.trial.bottleneck),

@@ -16,7 +16,7 @@ class Delays:
         self._random = random.Random(f"{seed} {rank}")
         self._warmup_steps = warmup_steps
         self._step: int | None = None  # none: outside the steps
-        self._collectives = 0
+        self._collectives: int | None = None  # of this step's aggregation; none: it cannot have begun
         self.set(bottlenecks)
 
     def set(self, bottlenecks: tuple[Bottleneck, ...]) -> None:
@@ -31,21 +31,24 @@ class Delays:
 
     def begin(self, step: int) -> None:
         self._step = step
-        self._collectives = 0
+        self._collectives = None
 
     def end(self) -> None:
         """The last step is over: what follows is not delayed."""
         self._step = None
 
     def at(self, site: Site) -> None:
-        """The rank is at `site` of the current step."""
+        """The rank is at `site` of the current step. Once it has been forward, its collectives are the aggregation;
+        before (DDP broadcasts buffers, and once the layout of its buckets) they are not."""
+        if site == "forward":
+            self._collectives = 0
         for bottleneck in self._mine:
             if bottleneck.at == site and self._due(bottleneck):
                 self._sleep(bottleneck)
 
     def before_collective(self) -> None:
-        """The rank is about to call a collective. Outside the steps (the first broadcast) nothing is delayed."""
-        if self._step is None:
+        """The rank is about to call a collective. What is no aggregation (the first broadcast) is not delayed."""
+        if self._step is None or self._collectives is None:
             return
         self._collectives += 1
         for bottleneck in self._mine:

@@ -102,6 +102,7 @@ def rank_process(trial: Trial, rank: int, *, has_parent: bool = True) -> Iterato
 
 def hello(trial: Trial, rank: int, device: torch.device, threads: int, *, backend: bool) -> Hello:
     name, why = choose_backend(trial, device) if backend else (None, "")
+    stand_in = trial.launch == "dp" and device.type == "cpu"
     return Hello(
         version=VERSION,
         token=os.environ.get(TOKEN, ""),
@@ -110,7 +111,7 @@ def hello(trial: Trial, rank: int, device: torch.device, threads: int, *, backen
         at_ns=time.monotonic_ns(),
         host=socket.gethostname(),
         pid=os.getpid(),
-        device=str(device),
+        device=f"{device} (thread, CPU stand-in)" if stand_in else str(device),
         threads=threads,
         torch=str(torch.__version__),
         backend=name,

@@ -54,6 +54,16 @@ def test_outside_the_steps_no_collective_is_delayed() -> None:
     assert late.fired == 1
 
 
+def test_collectives_of_forward_are_no_aggregation() -> None:
+    late = delays(at="aggregate", per="call")
+    late.begin(0)
+    late.before_collective()
+    assert late.fired == 0
+    late.at("forward")
+    late.before_collective()
+    assert late.fired == 1
+
+
 def test_warm_up_steps_are_delayed_but_not_counted() -> None:
     late = delays(warmup_steps=2)
     assert walk(late, 5) == [2, 3, 4]
