@@ -208,4 +208,5 @@ def _rank(hello: Hello, done: Done) -> RankResult:
         bottleneck_fired=done.bottleneck_fired,
         bottleneck_s=done.bottleneck_ns / S,
         sub_batch=done.sub_batch,
+        dropped=done.dropped,
     )

@@ -9,7 +9,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from ddptui.columns import COLUMNS, LEFT, NOTHING, Row, describe_bottleneck, is_stand_in, rows_of
+from ddptui.columns import COLUMNS, LEFT, NOTHING, Row, count, describe_bottleneck, is_stand_in, rows_of
 from ddptui.launch import LABELS
 from ddptui.preset import Preset
 from ddptui.results import RepeatResult, Results
@@ -86,6 +86,8 @@ def notes(results: Results, preset: Preset) -> list[str]:
             for repeat in trial.repeats[-1:]
             if repeat.in_sync.differing
         ]
+        if dropped := sum(rank.dropped for repeat in trial.repeats for rank in repeat.ranks):
+            found.append(f"{trial.name}: {count(dropped, 'message')} lost to a full queue: its figures lack them")
         if trial.error:
             found.append(f"{trial.name} failed: {trial.error}")
     sources = dict.fromkeys(reference.source for reference in preset.references if reference.source)

@@ -63,6 +63,7 @@ class RankResult(_Part, frozen=True, kw_only=True):
     bottleneck_fired: int
     bottleneck_s: float
     sub_batch: int | None = None  # dp: the most samples that this replica saw in a step
+    dropped: int = 0  # messages that found the rank's queue full: figures lack what they said
 
 
 class RepeatResult(_Part, frozen=True, kw_only=True):

@@ -1,0 +1,63 @@
+"""What cannot run is refused in one line, with what to do about it, before a process is started."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.runner import ddptui, write_preset
+
+
+def refusal(tmp_path: Path, *words: str) -> str:
+    """The one line that a refused run says."""
+    done = ddptui(tmp_path / "runs", *words)
+    assert done.returncode == 2, done
+    assert done.stdout == ""
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "runs").exists()
+    [line] = done.stderr.splitlines()
+    return line
+
+
+@pytest.mark.parametrize("dataset", ["mnist", "fashion_mnist", "cifar10"])
+def test_missing_data_says_both_ways_to_get_it(tmp_path: Path, dataset: str) -> None:
+    line = refusal(tmp_path, "--preset", "quickstart", "--no-ui", "--set", f"dataset={dataset}", "--set",
+                   f"data_dir={tmp_path}")  # fmt: skip
+    assert f"dataset {dataset} is not in {tmp_path}" in line
+    assert "--set download=true" in line
+    assert "put the files there yourself" in line
+
+
+def test_an_unknown_model_names_its_neighbour(tmp_path: Path) -> None:
+    line = refusal(tmp_path, "--preset", "quickstart", "--no-ui", "--set", "model=resnet81")
+    assert "no model 'resnet81'; did you mean 'resnet18'?" in line
+
+
+def test_a_bad_preset_names_file_key_and_nearest_spelling(tmp_path: Path) -> None:
+    preset = write_preset(tmp_path, '[[trial]]\nlaunch = "spwan"\n')
+    line = refusal(tmp_path, "--preset", str(preset), "--no-ui")
+    assert f"{preset}: trial[0].launch" in line
+    assert "did you mean 'spawn'?" in line
+
+
+def test_runs_that_cannot_be_kept_are_not_begun(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    done = ddptui(tmp_path / "file", "--preset", "quickstart", "--no-ui")
+    assert done.returncode == 2
+    assert "cannot keep runs here" in done.stderr
+    assert "--runs" in done.stderr
+
+
+def test_presets_shows_the_exact_commands_and_starts_nothing(tmp_path: Path) -> None:
+    done = ddptui(tmp_path / "runs", "presets", "launch-modes")
+    assert done.returncode == 0
+    assert "-m torch.distributed.launch --standalone --nproc_per_node=2 -m workers.launch" in done.stdout
+    assert "-m workers.spawn strategy=ddp" in done.stdout
+    assert "threads, CPU stand-in" in done.stdout
+    assert not (tmp_path / "runs").exists()
+
+
+def test_doctor_looks_at_torch_by_running_it(tmp_path: Path) -> None:
+    done = ddptui(tmp_path / "runs", "doctor")
+    assert done.returncode == 0, done
+    for word in ("torch ", "backends", "gloo", "cores", "interfaces", str(tmp_path / "runs")):
+        assert word in done.stdout
