@@ -125,9 +125,9 @@ def show(obj: dict[str, Any], run: str, format: str, runs: str | None) -> None:
     try:
         found = find_run(runs_folder(runs or obj["runs"]), run)
         preset = found.preset()
+        results = results_of(found, preset)
     except RunError as error:
         raise Refusal(str(error)) from None
-    results = results_of(found, preset)
     shown = headless.as_table(results, preset) if format == "table" else report.FORMATS[format](results, preset)
     click.echo(shown, nl=False)
 

@@ -196,7 +196,8 @@ def in_sync(done: Sequence[Done]) -> InSync:
 
 
 def _differing(copies: Sequence[Mapping[str, str]]) -> list[str]:
-    return [name for name in copies[0] if len({copy.get(name) for copy in copies}) > 1]
+    names = dict.fromkeys(name for copy in copies for name in copy)
+    return [name for name in names if len({copy.get(name) for copy in copies}) > 1]
 
 
 def _rank(hello: Hello, done: Done) -> RankResult:

@@ -37,7 +37,12 @@ def run(preset: Preset, runs: Path, *, as_json: bool) -> int:
 def as_table(results: Results, preset: Preset) -> str:
     """The table as stdout wants it: as wide as the terminal, in color if that is one (NO_COLOR says no)."""
     width = shutil.get_terminal_size((PIPED_WIDTH, 24)).columns
-    return report.text(results, preset, width, color=sys.stdout.isatty() and not os.environ.get("NO_COLOR"))
+    return report.text(results, preset, width, color=takes_color(sys.stdout))
+
+
+def takes_color(output: TextIO) -> bool:
+    """Whether it is a terminal that shows color, and nobody has said no."""
+    return output.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def _follow(preset: Preset, run: Run, narrator: "Narrator") -> Results:
@@ -82,6 +87,8 @@ class Narrator:
             self.say(f"{self._where()}  {LABELS[self._launch_modes[message.trial]]}")
         if isinstance(message, Ended):
             self.say(f"{self._where(self._live.finished)}  {self._how_it_ended()}")
+            if message.status == "failed":  # its other repeats are spared
+                self._launches -= self._preset.repeats - self._live.repeat
         elif self._redraws and (isinstance(message, Launched) or time.monotonic() - self._drawn > REDRAW_EVERY_S):
             self._drawn = time.monotonic()
             line = f"{self._where()}  {self._how_it_goes()}"[: shutil.get_terminal_size().columns - 1]

@@ -81,12 +81,15 @@ class Hub:
         try:
             [frame] = frames
             messages = self._decoder.decode(frame)
-        except (msgspec.DecodeError, UnicodeDecodeError, ValueError):
+        except (ValueError, RecursionError):  # msgspec.DecodeError is a ValueError
             self.refused += 1
             return []
-        if identity not in self._rank_of and not self._welcome(identity, messages):
+        newcomer = identity not in self._rank_of
+        if newcomer and not self._welcome(identity, messages):
             return []
-        own = [message for message in messages if message.rank == self._rank_of[identity]]
+        rank = self._rank_of[identity]
+        own: list[RankMessage] = messages[:1] if newcomer else []
+        own += [m for m in messages[len(own) :] if m.rank == rank and not isinstance(m, Hello)]  # Hello is said once
         self.refused += len(messages) - len(own)
         return own
 

@@ -114,7 +114,7 @@ class Reference(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class Preset(msgspec.Struct, frozen=True, kw_only=True):
-    """One question, answered by a few trials; `overrides` tell what --set changed."""
+    """One question, answered by a few trials."""
 
     name: str
     title: str
@@ -124,7 +124,6 @@ class Preset(msgspec.Struct, frozen=True, kw_only=True):
     repeats: int
     trials: tuple[Trial, ...]
     references: tuple[Reference, ...] = ()
-    source: str = ""  # the text that it was read from, overrides applied
 
 
 TRIAL_FIELDS = {field.name: field for field in msgspec.structs.fields(Trial)}
@@ -178,7 +177,7 @@ def parse_assignment(text: str) -> tuple[str, Any]:
         raise TrialError(text, "expected KEY=VALUE")
     try:
         table = tomllib.loads(f"value = {value}")
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):
         return key.strip(), value.strip()
     return key.strip(), table["value"] if len(table) == 1 else value.strip()
 
@@ -187,7 +186,7 @@ def _literal(value: Any, *, bare: bool = False) -> str:
     """Spell a plain value as TOML does, inline; a string at the top may stay bare."""
     match value:
         case str():
-            spelled = msgspec.json.encode(value).decode()
+            spelled = msgspec.json.encode(value).decode().replace("\x7f", "\\u007f")  # which TOML wants escaped
             return value if bare and parse_assignment(f"_={value}")[1] == value else spelled
         case bool():
             return str(value).lower()
@@ -211,10 +210,16 @@ def _readable(error: msgspec.ValidationError) -> TrialError:
 
 def _check(trial: Trial) -> None:
     """The rules that no single field can keep."""
-    if not all(math.isfinite(getattr(trial, key)) for key in ("lr", "momentum", "weight_decay")):
-        raise TrialError("lr", "lr, momentum and weight_decay must be finite numbers")
+    for key in TRIAL_FIELDS:
+        value = getattr(trial, key)
+        if isinstance(value, float) and not math.isfinite(value):
+            raise TrialError(key, "must be a finite number")
+        if isinstance(value, str) and value.encode("utf-8", "replace").decode() != value:
+            raise TrialError(key, "is no text: it cannot be written as UTF-8")
     if trial.launch in ("single", "dp") and trial.strategy is not None:
         raise TrialError("strategy", f"launch = {trial.launch!r} takes none: {MEANINGLESS[trial.launch]['strategy']}")
+    if trial.launch not in ("single", "dp") and trial.strategy is None:
+        raise TrialError("strategy", f"launch = {trial.launch!r} needs one; `none` aggregates nothing")
     if trial.launch == "single" and trial.world_size != 1:
         raise TrialError("world_size", "launch = 'single' is one rank; choose another launch mode for more")
     if trial.steps is not None and trial.steps <= trial.warmup_steps:

@@ -10,7 +10,6 @@ from typing import Any
 
 import msgspec
 import platformdirs
-import tomli_w
 
 from ddptui.lab_root import lab_root
 from ddptui.preset import (
@@ -28,6 +27,7 @@ from ddptui.preset import (
 TOP_LEVEL = {"title": str, "group": str, "about": str, "baseline": str, "repeats": int}
 TABLES = {"defaults": dict, "matrix": dict, "trial": list, "reference": list}
 BOTTLENECK_FIELDS = {field.name for field in msgspec.structs.fields(Bottleneck)}
+REFERENCE_FIELDS = {field.name for field in msgspec.structs.fields(Reference)}
 TRIAL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,63}")  # it names a folder
 
 
@@ -71,7 +71,7 @@ def load(name_or_file: str, overrides: dict[str, Any] | None = None) -> Preset:
         raise PresetError(f"{path}: cannot be read: {error.strerror}") from None
     except UnicodeDecodeError as error:
         raise PresetError(f"{path}: is not UTF-8 text (byte {error.start})") from None
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # TOMLDecodeError, and what absurd numbers and nests raise
         raise PresetError(f"{path}: is not valid TOML: {error}") from None
     try:
         return parse(path.stem, table, overrides or {})
@@ -99,7 +99,6 @@ def parse(name: str, table: dict[str, Any], overrides: dict[str, Any]) -> Preset
         repeats=_at_least_one(table.get("repeats", 1)),
         trials=trials,
         references=tuple(_references(table, names, bool(overrides))),
-        source=tomli_w.dumps(table, multiline_strings=True),
     )
 
 
@@ -111,26 +110,34 @@ def _check_shape(table: dict[str, Any]) -> None:
             raise TrialError(key, f"unknown key{_nearest(key, known)}")
         if not isinstance(value, known[key]) or (known[key] is int and isinstance(value, bool)):
             raise TrialError(key, f"expected {_kind(known[key])}, got {_kind(type(value))}")
-    for key in ("defaults", "matrix"):
-        _check_fields(table.get(key, {}), key)
+    _check_fields(table.get("defaults", {}), "defaults")
+    if "name" in table.get("defaults", {}):
+        raise TrialError("defaults.name", "every trial has a name of its own")
     for index, trial in enumerate(table.get("trial", ())):
         _check_fields(trial, f"trial[{index}]")
     for key, values in table.get("matrix", {}).items():
         if not isinstance(values, list) or not values:
             raise TrialError(f"matrix.{key}", "expected a list of values to try")
+        for value in values:
+            _check_fields({key: value}, "matrix")
+    for index, reference in enumerate(table.get("reference", ())):
+        _check_keys(reference, REFERENCE_FIELDS, f"reference[{index}]")
 
 
 def _check_fields(fields: Any, path: str) -> None:
-    if not isinstance(fields, dict):
-        raise TrialError(path, f"expected a table, got {_kind(type(fields))}")
-    for key in fields:
-        if key not in TRIAL_FIELDS:
-            raise TrialError(f"{path}.{key}", f"unknown key{_nearest(key, TRIAL_FIELDS)}")
+    """A trial's fields, those of its bottlenecks too."""
+    _check_keys(fields, TRIAL_FIELDS, path)
     bottlenecks = fields.get("bottleneck", ())
     for index, bottleneck in enumerate(bottlenecks if isinstance(bottlenecks, list) else ()):
-        for key in bottleneck if isinstance(bottleneck, dict) else ():
-            if key not in BOTTLENECK_FIELDS:
-                raise TrialError(f"{path}.bottleneck[{index}].{key}", f"unknown key{_nearest(key, BOTTLENECK_FIELDS)}")
+        _check_keys(bottleneck, BOTTLENECK_FIELDS, f"{path}.bottleneck[{index}]")
+
+
+def _check_keys(table: Any, known: Iterable[str], path: str) -> None:
+    if not isinstance(table, dict):
+        raise TrialError(path, f"expected a table, got {_kind(type(table))}")
+    for key in table:
+        if key not in known:
+            raise TrialError(f"{path}.{key}", f"unknown key{_nearest(key, known)}")
 
 
 def _override(table: dict[str, Any], overrides: dict[str, Any]) -> dict[str, Any]:
@@ -143,7 +150,7 @@ def _override(table: dict[str, Any], overrides: dict[str, Any]) -> dict[str, Any
         trial | {key: value for key, value in overrides.items() if key in trial} for trial in table.get("trial", ())
     ]
     laid_over = table | {"defaults": table.get("defaults", {}) | overrides, "matrix": matrix, "trial": trials}
-    return {key: value for key, value in laid_over.items() if value}
+    return {key: value for key, value in laid_over.items() if value not in ({}, [])}
 
 
 def _expand(table: dict[str, Any]) -> Iterable[Trial]:
@@ -171,7 +178,7 @@ def _make(own: dict[str, Any], path: str, defaults: dict[str, Any]) -> Trial:
         trial = make_trial(values)
     except TrialError as error:
         key = re.split(r"[.\[]", error.key)[0]
-        where = path if key in own else "defaults"
+        where = "defaults" if key in defaults and key not in own else path
         raise TrialError(f"{where}.{error.key}", error.why + _nearest_choice(key, error.key, values)) from None
     if not TRIAL_NAME.fullmatch(trial.name):
         raise TrialError(f"{path}.name", f"{trial.name!r} cannot name a folder: letters, digits and . _ + - only")

@@ -14,6 +14,7 @@ import platformdirs
 
 from ddptui.preset import Preset
 from ddptui.preset_file import PresetError, load
+from ddptui.preset_text import as_toml
 from ddptui.results import Results
 from ddptui.wire import Ended, Launched, Message
 
@@ -30,6 +31,12 @@ def runs_folder(given: str | None) -> Path:
     """Where runs are kept: as given, or DDPTUI_RUNS, or the user's data folder."""
     chosen = given or os.environ.get(RUNS_VARIABLE)
     return Path(chosen).expanduser().absolute() if chosen else platformdirs.user_data_path("ddptui") / "runs"
+
+
+class _Status(msgspec.Struct):
+    """As much of results.json as a list of runs wants."""
+
+    status: str
 
 
 class Repeat:
@@ -83,7 +90,7 @@ class Run:
         try:
             runs.mkdir(parents=True, exist_ok=True)
             folder = _new_folder(runs, f"{stamp}-{preset.name}")
-            (folder / "preset.toml").write_text(preset.source, encoding="utf-8")
+            (folder / "preset.toml").write_text(as_toml(preset), encoding="utf-8")
             about = {"preset": preset.name, "started": datetime.now().astimezone().isoformat("T", "seconds")}
             (folder / "environment.json").write_bytes(_pretty(about | environment))
         except OSError as error:
@@ -116,13 +123,24 @@ class Run:
         return msgspec.structs.replace(preset, name=self.environment().get("preset", preset.name))
 
     def environment(self) -> dict[str, Any]:
+        """What the run was made on. Raises RunError."""
         path = self.folder / "environment.json"
-        return msgspec.json.decode(path.read_bytes(), type=dict[str, Any]) if path.is_file() else {}
+        try:
+            return msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
+        except FileNotFoundError:
+            return {}
+        except (OSError, ValueError) as error:
+            raise RunError(f"{path}: cannot be read: {error}") from None
 
     def status(self) -> str:
         """What results.json says; a run that has none was interrupted before its first repeat was over."""
         path = self.folder / "results.json"
-        return str(msgspec.json.decode(path.read_bytes())["status"]) if path.is_file() else "interrupted"
+        try:
+            return msgspec.json.decode(path.read_bytes(), type=_Status).status
+        except FileNotFoundError:
+            return "interrupted"
+        except (OSError, ValueError):
+            return "results.json cannot be read"
 
     def messages(self, trial: str, number: int) -> Iterator[Message]:
         """A repeat's journal. A last line cut short (the console was killed) is left out."""
@@ -133,7 +151,7 @@ class Run:
         for line in path.read_bytes().split(b"\n"):
             try:
                 yield decoder.decode(line)
-            except msgspec.DecodeError:
+            except ValueError:
                 return
 
     def replay(self, preset: Preset) -> Iterator[Message]:

@@ -3,6 +3,7 @@
 import csv
 import io
 from collections.abc import Callable, Sequence
+from typing import Literal
 
 import msgspec
 from rich.box import SIMPLE_HEAD
@@ -24,11 +25,21 @@ def text(results: Results, preset: Preset, width: int, *, color: bool = False) -
     cells = {column.key: [column.header, *(column.cell(row) for row in rows)] for column in COLUMNS}
     table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, GAP - 1, 0, 0), header_style="bold")
     keys = _fitting(cells, width)
+    widths = {key: max(map(len, cells[key])) for key in keys}
+    widths["trial"] -= max(0, _total(widths) - width)  # a name may be cut, a figure never
     for key in keys:
-        table.add_column(cells[key][0], justify="left" if key in LEFT else "right", no_wrap=True, overflow="ellipsis")
+        justify: Literal["left", "right"] = "left" if key in LEFT else "right"
+        table.add_column(cells[key][0], justify=justify, width=widths[key], no_wrap=True, overflow="ellipsis")
     for line, row in enumerate(rows, start=1):
         table.add_row(*(cells[key][line] for key in keys), style=STYLES[row.result.status])
-    console = Console(width=width, file=io.StringIO(), force_terminal=color, color_system="standard" if color else None)
+    console = Console(
+        file=io.StringIO(),
+        width=width,
+        height=len(rows) + 2,  # with both given, and no environment, rich asks nothing of the terminal
+        _environ={},
+        force_terminal=color,
+        color_system="standard" if color else None,
+    )
     with console.capture() as captured:
         console.print(table, markup=False)
     lines = [line.rstrip() for line in captured.get().splitlines()]

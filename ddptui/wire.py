@@ -70,7 +70,7 @@ class Heartbeat(_Message, frozen=True, kw_only=True):
 
     rank: int
     at_ns: int
-    cpu_percent: float
+    cpu_percent: float | None  # None: not a number
     rss_bytes: int
     gpu_bytes: int | None = None
     dropped: int = 0

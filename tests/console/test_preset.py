@@ -200,11 +200,10 @@ def test_a_string_with_a_delete_character_survives_its_spelling() -> None:
     assert from_arguments(spelled(trial)) == trial
 
 
-@pytest.mark.parametrize("launch", ["process", "launch", "spawn"])
-def test_ranks_of_a_group_have_a_strategy_even_if_it_is_called_none(launch: str) -> None:
+def test_ranks_of_a_group_have_a_strategy_even_if_it_is_called_none() -> None:
     """Either None is refused where there is a group, or it survives its spelling: it must not turn into all_reduce."""
     try:
-        trial = make_trial({"launch": launch, "strategy": None})
+        trial = make_trial({"launch": "spawn", "strategy": None})
     except TrialError:
         return
     assert from_arguments(spelled(trial)) == trial

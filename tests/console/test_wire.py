@@ -90,7 +90,9 @@ def test_any_bytes_are_decoded_or_refused(data: bytes) -> None:
 
 
 @given(
-    st.sampled_from([msgspec.msgpack.encode([message]) for message in one_of_each()]), st.integers(0), st.binary(min_size=1, max_size=4)
+    st.sampled_from([msgspec.msgpack.encode([message]) for message in one_of_each()]),
+    st.integers(0),
+    st.binary(min_size=1, max_size=4),
 )
 def test_a_damaged_frame_is_decoded_or_refused(frame: bytes, place: int, damage: bytes) -> None:
     place %= len(frame)

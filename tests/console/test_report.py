@@ -1,0 +1,335 @@
+"""The table and its exports: what they say, and that no line is wider than it may be."""
+
+import csv
+import io
+import json
+import re
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ddptui import report
+from ddptui.preset import Bottleneck, Preset
+from ddptui.report import as_csv, as_json, describe_bottleneck, markdown, notes, text
+from ddptui.results import Results
+from tests.console.builders import done, failure, journal, preset_of, results_for, two_trials
+
+LATE = {"at": "aggregate", "ranks": [1], "sleep_ms": 10, "per": "call"}
+ANSI = re.compile(r"\x1b\[[\d;]*m")
+NOTHING = "–"
+
+
+def table_of(shown: str) -> list[str]:
+    """The lines between the title and the notes."""
+    _, table, *_ = shown.split("\n\n")
+    return table.splitlines()
+
+
+def header_of(shown: str) -> list[str]:
+    return re.split(r"\s{2,}", table_of(shown)[0].strip())
+
+
+def cells_of(shown: str, trial: str) -> dict[str, str]:
+    """A trial's line of the Markdown table, by header."""
+    rows = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in shown.splitlines() if "|" in line]
+    [row] = [row for row in rows if row[0] == trial]
+    return dict(zip(rows[0], row, strict=True))
+
+
+def ran(**fields: Any) -> tuple[Results, Preset]:
+    """Trial `a` took 0.03 s twice, `b` 0.06 and 0.09 s."""
+    preset = two_trials(**fields)
+    b = [journal("b", 1, step_ms=20), journal("b", 2, step_ms=30)]
+    return results_for(preset, journal("a", 1), journal("a", 2), *b), preset
+
+
+def everything() -> tuple[Results, Preset]:
+    """Every column has something to say; names are as long as they may be."""
+    long = "a-trial-with-the-longest-name-that-a-folder-may-have-by-the-rules"[:64]
+    table = {
+        "title": "?",
+        "repeats": 2,
+        "trial": [
+            {"name": long, "bottleneck": [LATE, LATE]},
+            {"name": "dp", "launch": "dp"},
+            {"name": "c"},
+            {"name": "d"},
+        ],
+        "reference": [{"trial": long, "train_time_s": 2}, {"trial": "dp", "train_time_s": 3, "source": "a book"}],
+    }
+    preset = preset_of(table)
+    journals = [journal(name, repeat) for name in (long, "dp") for repeat in (1, 2)]
+    return results_for(preset, *journals, failure("c")), preset
+
+
+# The table
+
+
+@given(st.integers(60, 200), st.booleans())
+def test_no_line_of_the_table_is_wider_than_it_may_be(width: int, color: bool) -> None:
+    for results, preset in (everything(), ran()):
+        table = table_of(text(results, preset, width, color=color))
+        assert len(table) == 2 + len(preset.trials)
+        assert max(len(ANSI.sub("", line)) for line in table) <= width
+
+
+@pytest.mark.parametrize("term", ["dumb", "xterm-256color", ""])
+@pytest.mark.parametrize("width", [60, 120, 200])
+def test_the_width_is_the_one_given_whatever_the_terminal(
+    term: str, width: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("TERM", raising=False)
+    expected = text(*everything(), width)
+    monkeypatch.setenv("TERM", term)
+    monkeypatch.setenv("COLUMNS", "40")
+    colored = ANSI.sub("", text(*everything(), width, color=True))
+    assert [line.rstrip() for line in colored.splitlines()] == expected.splitlines()
+
+
+def test_a_wide_terminal_shows_every_column() -> None:
+    assert header_of(text(*everything(), 400)) == [
+        "trial", "launch", "ranks", "strategy", "bottleneck", "slept", "train s", "min…max", "ratio", "publ.",
+        "speed-up", "start s", "samples/s", "step ms", "aggr. ms", "loss", "acc. %", "in sync",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("width", range(60, 201, 20))
+def test_the_trial_and_its_time_are_always_there(width: int) -> None:
+    assert {"trial", "train s", "ratio"} <= set(header_of(text(*ran(), width)))
+    assert {"trial", "train s"} <= set(header_of(text(*everything(), width)))
+
+
+def test_where_space_is_short_the_least_telling_columns_go_first() -> None:
+    results, preset = ran()
+    shown = {width: set(header_of(text(results, preset, width))) for width in range(40, 201)}
+    fewest = {column: min(width for width in shown if column in shown[width]) for column in shown[200]}
+    order = ["train s", "aggr. ms", "in sync", "acc. %", "samples/s", "speed-up", "strategy"]
+    assert sorted(order, key=lambda column: fewest[column]) == order
+
+
+def test_a_column_in_which_nobody_has_anything_to_say_is_left_out() -> None:
+    shown = set(header_of(text(*ran(), 400)))
+    assert not shown & {"bottleneck", "slept", "publ."}
+
+
+def test_a_name_that_is_too_long_is_cut_and_never_a_figure() -> None:
+    _, preset = everything()
+    slow = results_for(preset, journal(preset.trials[0].name, step_ms=400_000))
+    lines = table_of(text(slow, preset, 60))
+    assert re.fullmatch(r"a-trial-with\S*…\s+1200\.00.*", lines[2])
+
+
+def test_without_color_there_are_no_escapes_and_with_it_a_failure_stands_out() -> None:
+    results, preset = everything()
+    assert "\x1b" not in text(results, preset, 120)
+    assert "\x1b[31m" in text(results, preset, 120, color=True)
+
+
+def test_the_table_stands_between_the_title_and_the_notes() -> None:
+    shown = text(*ran(title="Which one?"), 120)
+    assert shown.startswith("Which one?\n\ntrial ")
+    assert shown.endswith("\n\nratio, speed-up: against a\n")
+    assert [line.split()[0] for line in table_of(shown)[2:]] == ["a", "b"]
+
+
+# What the cells say
+
+
+def test_the_cells_are_the_medians_over_repeats() -> None:
+    b = cells_of(markdown(*ran()), "b")
+    assert b["train s"] == "0.07"  # of 0.06 and 0.09: 0.075, a hair below in binary
+    assert b["min…max"] == "0.06…0.09"
+    assert b["ratio"] == "2.50"  # of 2 and 3
+    assert b["speed-up"] == "0.42"  # of 1/2 and 1/3
+    assert (b["start s"], b["samples/s"], b["step ms"], b["aggr. ms"]) == ("2.0", "667", "25.00", "4.00")
+    assert (b["loss"], b["acc. %"], b["in sync"]) == ("0.667", "75.0", "yes")
+    assert (b["launch"], b["ranks"], b["strategy"]) == ("spawn", "2", "all_reduce")
+
+
+def test_one_repeat_has_no_spread() -> None:
+    results, preset = ran(repeats=1)
+    assert "min…max" not in markdown(results, preset)
+
+
+def test_a_trial_without_figures_says_why_in_place_of_its_time() -> None:
+    shown = markdown(*everything())
+    assert cells_of(shown, "c")["train s"] == "failed"
+    assert cells_of(shown, "d")["train s"] == "skipped"
+    assert cells_of(shown, "d")["ratio"] == NOTHING
+
+
+def test_published_times_are_shown_as_ratios_to_the_published_baseline() -> None:
+    shown = markdown(*everything())
+    [long] = [line.split(" | ")[0].strip("| ") for line in shown.splitlines() if line.startswith("| a-trial")]
+    assert cells_of(shown, long)["publ."] == "1.00"
+    assert cells_of(shown, "dp")["publ."] == "1.50"
+    assert cells_of(shown, "c")["publ."] == NOTHING
+    assert "- published: a book" in shown.splitlines()
+
+
+def test_without_a_published_baseline_there_is_no_published_ratio() -> None:
+    assert "publ." not in markdown(*ran(reference=[{"trial": "b", "train_time_s": 3}]))
+
+
+def test_a_delay_says_how_often_it_fired_and_what_it_came_to() -> None:
+    late = preset_of({"trial": [{"name": "a", "bottleneck": [LATE]}]})
+    slept = [*journal("a")[:-2], done(1, bottleneck_fired=6, bottleneck_ns=61_000_000), journal("a")[-1]]
+    cells = cells_of(markdown(results_for(late, slept), late), "a")
+    assert cells["bottleneck"] == "aggregate 10 ms/call on 1"
+    assert re.fullmatch(r"6× 0\.061 ?s", cells["slept"])
+
+
+def with_last_words(**changes: Any) -> tuple[Results, Preset]:
+    """One trial whose second rank ends with other hashes than the first."""
+    preset = preset_of({"trial": [{"name": "a"}]})
+    messages = journal("a")
+    return results_for(preset, [*messages[:-2], done(1, **changes), messages[-1]]), preset
+
+
+def test_ranks_that_do_not_agree_are_shown_and_the_tensors_named() -> None:
+    results, preset = with_last_words(parameters={"weight": "x", "bias": "y"})
+    assert cells_of(markdown(results, preset), "a")["in sync"] == "no"
+    assert "a: the ranks differ in weight, bias" in notes(results, preset)
+
+
+def test_buffers_that_do_not_agree_are_told_apart() -> None:
+    results, preset = with_last_words(buffers={"running_mean": "x"})
+    assert cells_of(markdown(results, preset), "a")["in sync"] == "buffers differ"
+
+
+def test_of_many_tensors_that_differ_three_are_named() -> None:
+    preset = preset_of({"trial": [{"name": "a"}]})
+    copies = [done(rank, parameters={f"p{n}": f"{rank}" for n in range(5)}) for rank in (0, 1)]
+    results = results_for(preset, [*journal("a")[:-3], *copies, journal("a")[-1]])
+    assert "a: the ranks differ in p0, p1, p2 and 2 more tensors" in notes(results, preset)
+
+
+# The notes
+
+
+@pytest.mark.parametrize(("device", "marked"), [("cpu (thread, CPU stand-in)", True), ("cuda:0", False)])
+def test_dp_without_a_gpu_is_marked_as_a_stand_in(device: str, marked: bool) -> None:
+    preset = preset_of({"trial": [{"name": "a", "launch": "dp"}]})
+    results = results_for(preset, journal("a", device=device))
+    footnote = "¹ threads, CPU stand-in for nn.DataParallel: there is no GPU here"
+    assert (footnote in notes(results, preset)) is marked
+    assert ("dp ¹" in text(results, preset, 120)) is marked
+
+
+def test_ddp_has_no_aggregation_of_its_own() -> None:
+    preset = preset_of({"trial": [{"name": "a", "strategy": "ddp"}, {"name": "b"}]})
+    results = results_for(preset, journal("a"), journal("b"))
+    assert cells_of(markdown(results, preset), "a")["aggr. ms"] == "²"
+    assert any(note.startswith("² ddp aggregates while backward runs") for note in notes(results, preset))
+
+
+def test_a_failure_is_told_with_the_end_of_its_log() -> None:
+    preset = two_trials(repeats=1)
+    results = results_for(preset, journal("a"), failure("b", error="rank 1 killed by SIGKILL\nlast words"))
+    shown = text(results, preset, 120)
+    assert "b failed: rank 1 killed by SIGKILL\nlast words" in shown
+    assert "b failed: rank 1 killed by SIGKILL" in markdown(results, preset)
+
+
+def test_an_interrupted_run_says_that_it_is_not_whole() -> None:
+    preset = two_trials()
+    whole, cut = ran()[0], results_for(preset, journal("a"))
+    note = "interrupted: the table shows what was finished"
+    assert note in notes(cut, preset)
+    assert note not in notes(whole, preset)
+
+
+def test_one_trial_is_compared_with_nobody() -> None:
+    preset = preset_of({"trial": [{"name": "a"}]})
+    assert notes(results_for(preset, journal("a")), preset) == []
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"at": "start", "ranks": (1,), "sleep_ms": 1}, "start 1 ms on 1"),
+        ({"at": "forward", "ranks": (0, 2), "sleep_ms": 2.5, "every": 10}, "forward 2.5 ms/10 steps on 0,2"),
+        ({"at": "aggregate", "ranks": (1,), "sleep_ms": 10, "per": "call"}, "aggregate 10 ms/call on 1"),
+        ({"at": "data", "ranks": (1,), "sleep_ms": 10, "jitter": "uniform"}, "data ~10 ms on 1"),
+    ],
+)
+def test_a_bottleneck_is_described_in_a_few_words(fields: dict[str, Any], words: str) -> None:
+    bottleneck = msgspec.convert(fields, Bottleneck)
+    assert describe_bottleneck([bottleneck]) == words
+    assert describe_bottleneck([bottleneck, bottleneck]) == f"{words}, {words}"
+
+
+def test_no_bottleneck_is_a_dash() -> None:
+    assert describe_bottleneck([]) == NOTHING
+
+
+# The exports
+
+
+def test_markdown_is_a_table_whose_rows_are_all_as_long() -> None:
+    results, preset = everything()
+    lines = [line for line in markdown(results, preset).splitlines() if line.startswith("|")]
+    assert len(lines) == 2 + 4
+    assert {line.count("|") for line in lines} == {18 + 1}
+    assert re.fullmatch(r"(\| (:--|--:) )+\|", lines[1])
+    assert markdown(results, preset).startswith("## ?\n\n| trial |")
+
+
+def test_csv_has_a_line_for_each_repeat_with_figures_in_full() -> None:
+    rows = list(csv.DictReader(io.StringIO(as_csv(*ran()))))
+    assert [(row["trial"], row["repeat"]) for row in rows] == [("a", "1"), ("a", "2"), ("b", "1"), ("b", "2")]
+    last = rows[-1]
+    assert float(last["train_time_s"]) == pytest.approx(0.09, rel=1e-12)
+    assert float(last["loss_last"]) == pytest.approx(2 / 3, rel=1e-12)
+    assert (last["status"], last["ranks"], last["steps"], last["error"]) == ("ok", "2", "3", "")
+    phases = [float(last[f"{phase}_ms"]) for phase in ("data", "forward", "backward", "aggregate", "optimizer")]
+    assert phases == [1, 2, 3, 4, 5]
+    assert None not in last
+    assert None not in last.values()
+
+
+def test_csv_has_a_line_for_a_trial_without_figures() -> None:
+    rows = list(csv.DictReader(io.StringIO(as_csv(*everything()))))
+    c, d = rows[-2:]
+    assert (c["trial"], c["status"], c["repeat"]) == ("c", "failed", "")
+    assert c["error"] == "rank 1 killed by SIGKILL\nthe log's end"
+    assert (d["trial"], d["status"], d["train_time_s"]) == ("d", "skipped", "")
+
+
+def test_json_reads_back_as_the_same_results() -> None:
+    for results, preset in (everything(), ran()):
+        read = msgspec.json.decode(as_json(results, preset), type=Results)
+        assert as_json(read, preset) == as_json(results, preset)
+        assert read.trials[0].repeats == results.trials[0].repeats
+
+
+def test_json_has_the_promised_keys() -> None:
+    whole = json.loads(as_json(*ran()))
+    assert set(whole) >= {"schema", "run", "preset", "baseline", "environment", "status", "trials"}
+    trial = whole["trials"][1]
+    assert set(trial) >= {"name", "status", "error", "config", "command", "repeats", "summary"}
+    assert set(trial["repeats"][0]) >= {
+        "train_time_s", "startup_s", "steps", "samples_per_s", "step_ms", "phases_ms", "wait_ms", "transfer_ms",
+        "loss", "accuracy", "in_sync", "ranks",
+    }  # fmt: skip
+    assert set(trial["repeats"][0]["step_ms"]) == {"median", "p10", "p90"}
+    assert set(trial["repeats"][0]["phases_ms"]) == {"data", "forward", "backward", "aggregate", "optimizer"}
+    assert set(trial["repeats"][0]["loss"]) == {"first", "last"}
+    assert set(trial["repeats"][0]["in_sync"]) == {"parameters", "buffers", "differing"}
+    assert set(trial["repeats"][0]["ranks"][0]) >= {
+        "rank", "host", "pid", "device", "wait_s", "transfer_s", "exposed_s", "last_arrivals", "collectives", "bytes",
+        "bottleneck_fired", "bottleneck_s",
+    }  # fmt: skip
+    assert set(trial["summary"]) >= {
+        "train_time_s", "samples_per_s", "speedup", "ratio", "verdict", "culprit", "what_if_s",
+    }  # fmt: skip
+    assert set(trial["summary"]["train_time_s"]) == {"median", "min", "max"}
+    assert set(trial["summary"]["ratio"]) == {"median", "low", "high"}
+    assert whole["schema"] == 1
+
+
+def test_every_format_on_offer_has_its_writer() -> None:
+    assert dict(report.FORMATS) == {"markdown": markdown, "csv": as_csv, "json": as_json}
