@@ -1,3 +1,3 @@
-from ddptui.cli import main
+from ddptui.cli import start
 
-main()
+start()

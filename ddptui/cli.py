@@ -1,6 +1,7 @@
 """The command line. Whatever is slow to import is imported where it is used."""
 
 import os
+import signal
 import sys
 from typing import Any
 
@@ -9,6 +10,7 @@ import click
 from ddptui import __version__
 
 USAGE_ERROR = 2
+INTERRUPTED = 130
 FORMATS = ("table", "markdown", "csv", "json")
 
 
@@ -16,6 +18,15 @@ class Refusal(click.ClickException):
     """Bad input: one line, and nothing was started."""
 
     exit_code = USAGE_ERROR
+
+    def __init__(self, message: str) -> None:
+        super().__init__(" ".join(message.splitlines()))
+
+
+def start() -> None:
+    """The program's entry: an interrupt ends it with 130 from the first moment on."""
+    signal.signal(signal.SIGINT, lambda *_: sys.exit(INTERRUPTED))
+    main()
 
 
 @click.group(invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
@@ -39,6 +50,8 @@ def main(
     """A lab console for distributed data-parallel training."""
     context.obj = {"runs": runs, "assignments": assignments}
     if context.invoked_subcommand:
+        if preset or no_ui or repeats or as_json:
+            raise Refusal("--preset, --no-ui, --repeats and --json run a preset; they mean nothing to a command")
         return
     headless = no_ui or as_json or not sys.stdout.isatty()
     if not headless:
@@ -49,8 +62,6 @@ def main(
 
 
 def _run(name: str, assignments: tuple[str, ...], repeats: int | None, runs: str | None, as_json: bool) -> int:
-    import signal
-
     from ddptui import headless
     from ddptui.record import RunError, runs_folder
 
@@ -64,7 +75,7 @@ def _run(name: str, assignments: tuple[str, ...], repeats: int | None, runs: str
     except RunError as error:
         raise Refusal(str(error)) from None
     except KeyboardInterrupt:
-        return headless.EXIT_CODES["interrupted"]
+        return INTERRUPTED
 
 
 def _load(name: str, assignments: tuple[str, ...], repeats: int | None) -> Any:

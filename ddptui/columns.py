@@ -46,11 +46,11 @@ def _of_repeats(row: Row, figure: Callable[[RepeatResult], float | None], form: 
 
 
 def _name(row: Row) -> str:
-    return row.result.name
+    return f"{row.result.name} ¹" if is_stand_in(row) else row.result.name
 
 
 def _launch(row: Row) -> str:
-    return "dp ¹" if is_stand_in(row) else row.trial.launch
+    return row.trial.launch
 
 
 def is_stand_in(row: Row) -> bool:
@@ -92,7 +92,7 @@ def _slept(row: Row) -> str:
 
 def _aggregate(row: Row) -> str:
     """The aggregation's own time, where it has one."""
-    if row.trial.strategy == "ddp":
+    if row.trial.strategy == "ddp" and row.result.repeats:
         return "²"
     if row.trial.strategy == "none" or row.trial.launch == "single":
         return NOTHING

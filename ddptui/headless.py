@@ -27,11 +27,20 @@ EXIT_CODES = {"ok": 0, "failed": 1, "interrupted": 130}
 def run(preset: Preset, runs: Path, *, as_json: bool) -> int:
     """Run, print, and return the exit code. What is finished is in the run's folder, and printed, in any case."""
     run = Run.create(runs, preset, describe())
-    print(f"{preset.title}: {count(len(preset.trials), 'trial')}, {count(preset.repeats, 'repeat')}", file=sys.stderr)
-    results = _follow(preset, run, Narrator(preset, sys.stderr))
-    print(report.as_json(results, preset) if as_json else as_table(results, preset), end="")
-    print(f"kept in {run.folder}", file=sys.stderr)
-    return EXIT_CODES[results.status]
+    narrator = Narrator(preset, sys.stderr)
+    narrator.say(f"{preset.title}: {count(len(preset.trials), 'trial')}, {count(preset.repeats, 'repeat')}")
+    results, code = _follow(preset, run, narrator)
+    narrator.say(f"kept in {run.folder}")
+    show(report.as_json(results, preset) if as_json else as_table(results, preset))
+    return code
+
+
+def show(text: str) -> None:
+    """Put results on stdout; if nobody reads them there any more, they are still in the run's folder."""
+    try:
+        print(text, end="", flush=True)
+    except OSError:
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115  (or Python complains once more when it ends)
 
 
 def as_table(results: Results, preset: Preset) -> str:
@@ -42,11 +51,12 @@ def as_table(results: Results, preset: Preset) -> str:
 
 def takes_color(output: TextIO) -> bool:
     """Whether it is a terminal that shows color, and nobody has said no."""
-    return output.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    return bool(output) and output.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
-def _follow(preset: Preset, run: Run, narrator: "Narrator") -> Results:
-    """Read the stream to its end, or to an interrupt; rewrite the results after every repeat."""
+def _follow(preset: Preset, run: Run, narrator: "Narrator") -> tuple[Results, int]:
+    """Read the stream to its end, or to an interrupt; rewrite the results after every repeat. The results, and the
+    exit code."""
     outcomes: dict[tuple[str, int], Outcome] = {}
     messages: list[Message] = []
     environment = run.environment()
@@ -61,21 +71,24 @@ def _follow(preset: Preset, run: Run, narrator: "Narrator") -> Results:
                 results = compare(preset, run.name, environment, outcomes)
                 run.write_results(results)
                 messages = []
-    except KeyboardInterrupt:
-        narrator.say("interrupted; the ranks are stopped")
-    finally:
-        stream.close()
         run.write_results(results)
-    return results
+    except KeyboardInterrupt:
+        stream.close()
+        narrator.say("interrupted; the ranks are stopped")
+    except OSError as error:
+        stream.close()
+        narrator.say(f"stopped: the run can no longer be kept in {run.folder}: {error.strerror}")
+        return results, EXIT_CODES["failed"]
+    return results, EXIT_CODES[results.status]
 
 
 class Narrator:
     """Tells a reader of stderr how the run goes: a line that redraws itself on a terminal, else a line a launch."""
 
-    def __init__(self, preset: Preset, output: TextIO) -> None:
+    def __init__(self, preset: Preset, output: TextIO | None) -> None:
         self._preset = preset
         self._output = output
-        self._redraws = output.isatty()
+        self._redraws = output is not None and output.isatty()
         self._live = Live()
         self._began = self._drawn = time.monotonic()
         self._launches = len(preset.trials) * preset.repeats
@@ -92,12 +105,19 @@ class Narrator:
         elif self._redraws and (isinstance(message, Launched) or time.monotonic() - self._drawn > REDRAW_EVERY_S):
             self._drawn = time.monotonic()
             line = f"{self._where()}  {self._how_it_goes()}"[: shutil.get_terminal_size().columns - 1]
-            self._output.write(CLEAR_LINE + line)
-            self._output.flush()
+            self._write(CLEAR_LINE + line)
 
     def say(self, line: str) -> None:
-        self._output.write(f"{CLEAR_LINE if self._redraws else ''}{line}\n")
-        self._output.flush()
+        self._write(f"{CLEAR_LINE if self._redraws else ''}{line}\n")
+
+    def _write(self, text: str) -> None:
+        """A run goes on though nobody reads how (stderr closed, or a pipe whose reader has gone)."""
+        if self._output is not None:
+            try:
+                self._output.write(text)
+                self._output.flush()
+            except OSError:
+                self._output = None
 
     def _where(self, launch: int | None = None) -> str:
         of_repeats = f"  repeat {self._live.repeat} of {self._preset.repeats}" if self._preset.repeats > 1 else ""

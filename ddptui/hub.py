@@ -14,27 +14,28 @@ from pathlib import Path
 from typing import Self
 
 import msgspec
+import psutil
 import zmq
 
 from ddptui.wire import MOST_BYTES_A_FRAME, VERSION, ConsoleMessage, Hello, RankMessage, Stop
 
-LONGEST_SOCKET_PATH = 100  # bytes; the kernel takes 107
+LONGEST_FOLDER_PATH = 45  # bytes; sockets below it, a forkserver's too, may have 107 in all
 MOST_FRAMES_AT_ONCE = 256  # so that a flood cannot keep the caller from its other work
 
 
 class Hub:
-    """Receives what the ranks of one launch say, and sends them what the console wants."""
+    """Receives what the ranks of one launch say, and sends them what the console wants.
+
+    `folder` is the launch's own: whatever is put there goes when the hub is closed.
+    """
 
     def __init__(self, world_size: int) -> None:
         self.world_size = world_size
         self.token = secrets.token_hex(16)
         self.hellos: dict[int, Hello] = {}
         self.refused = 0
-        self._folder = Path(tempfile.mkdtemp(prefix="ddptui-"))  # mode 0700
-        if len(os.fsencode(self._folder)) > LONGEST_SOCKET_PATH - len("/hub"):
-            self._folder.rmdir()
-            self._folder = Path(tempfile.mkdtemp(prefix="ddptui-", dir="/tmp"))
-        self.endpoint = f"ipc://{self._folder}/hub"
+        self.folder = _new_folder()
+        self.endpoint = f"ipc://{self.folder}/hub"
         self._rank_of: dict[bytes, int] = {}
         self._decoder = msgspec.msgpack.Decoder(list[RankMessage])
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
@@ -52,7 +53,7 @@ class Hub:
     def close(self) -> None:
         self._socket.close()
         self._context.term()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        shutil.rmtree(self.folder, ignore_errors=True)
 
     def receive(self, timeout_ms: int) -> list[RankMessage]:
         """What has come in, waiting at most `timeout_ms` for the first of it."""
@@ -113,3 +114,15 @@ class Hub:
         if hello.world_size != self.world_size or not 0 <= hello.rank < self.world_size:
             return f"rank {hello.rank} of {hello.world_size} in a world of {self.world_size}"
         return f"rank {hello.rank} is here already" if hello.rank in self.hellos else ""
+
+
+def _new_folder() -> Path:
+    """A folder of mode 0700, its path short enough for a socket. Takes away those that a killed console has left."""
+    where = Path(tempfile.gettempdir())
+    if len(os.fsencode(where)) > LONGEST_FOLDER_PATH:
+        where = Path("/tmp")
+    for left in where.glob("ddptui-hub-*-*"):
+        pid = left.name.split("-")[2]
+        if pid.isdecimal() and not psutil.pid_exists(int(pid)) and left.stat().st_uid == os.getuid():
+            shutil.rmtree(left, ignore_errors=True)
+    return Path(tempfile.mkdtemp(prefix=f"ddptui-hub-{os.getpid()}-", dir=where))

@@ -12,7 +12,7 @@ from ddptui.hub import Hub
 from ddptui.launch.local import LAUNCHER_LOG, Launcher, cores
 from ddptui.preset import Preset, Trial
 from ddptui.record import Repeat, Run
-from ddptui.wire import CONSOLE_PID, HUB, LOGS, TOKEN, Done, Ended, Failed, Hello, Launched, Message, RankMessage
+from ddptui.wire import CONSOLE_PID, HUB, LOGS, TOKEN, Done, Ended, Failed, Hello, Launched, Message, RankMessage, Ready
 
 POLL_MS = 100
 VERDICT_S = 2.0  # after the first sign of failure, how long the launcher may take to say which rank it was
@@ -46,6 +46,7 @@ def _launch(trial: Trial, repeat: Repeat) -> Iterator[Message]:
             HUB: hub.endpoint,
             TOKEN: hub.token,
             LOGS: str(repeat.folder),
+            "TMPDIR": str(hub.folder),  # launchers leave things behind
             CONSOLE_PID: str(os.getpid()),
         }
         yield Launched(trial=trial.name, repeat=repeat.number, at_ns=time.monotonic_ns(), command=tuple(command))
@@ -65,11 +66,13 @@ class _Watch:
 
     def __init__(self, trial: Trial, hub: Hub, launcher: Launcher) -> None:
         self._ranks = range(trial.world_size)
+        self._warmup_steps = trial.warmup_steps
         self._hub = hub
         self._launcher = launcher
         self._done: set[int] = set()
         self._failed: list[Failed] = []
         self._silent: list[int] = []  # ranks that died without a word, in the order seen
+        self._too_short: str | None = None
         self._deadline: float | None = None
         self._exit_code: int | None = None
 
@@ -79,6 +82,8 @@ class _Watch:
             match message:
                 case Hello():
                     self._launcher.meet(message.pid)
+                case Ready() if message.steps <= self._warmup_steps:
+                    self._too_short = f"all of its {message.steps} steps are warm-up steps: nothing was measured"
                 case Done():
                     self._done.add(message.rank)
                 case Failed():
@@ -98,7 +103,7 @@ class _Watch:
     def ended(self, repeat: Repeat) -> Ended:
         now = time.monotonic_ns()
         if len(self._done) == len(self._ranks) and not self._exit_code:
-            return Ended(at_ns=now, status="ok")
+            return Ended(at_ns=now, status="failed" if self._too_short else "ok", error=self._too_short)
         error = failure.explain(
             exit_code=self._exit_code,
             launcher_log=repeat.log(LAUNCHER_LOG),

@@ -28,21 +28,21 @@ def settle(preset: Preset) -> Preset:
     for package in ("torch", "torchvision"):
         if find_spec(package) is None:
             raise PresetError(f"{package} is not installed: `pip install {package}`")
-    return msgspec.structs.replace(preset, trials=tuple(_settle(trial) for trial in preset.trials))
+    return msgspec.structs.replace(preset, trials=tuple(_settle(preset.name, trial) for trial in preset.trials))
 
 
-def _settle(trial: Trial) -> Trial:
+def _settle(preset: str, trial: Trial) -> Trial:
     if trial.model not in OUR_MODELS and trial.model not in (known := set(_torchvision_models())):
         close = get_close_matches(trial.model, [*OUR_MODELS, *known], n=1)
         suggestion = f"; did you mean {close[0]!r}?" if close else ""
-        raise PresetError(f"trial {trial.name}: model: no model {trial.model!r}{suggestion}")
+        raise PresetError(f"{preset}, trial {trial.name}: model: no model {trial.model!r}{suggestion}")
     if trial.dataset not in FILES:
         return trial
     folder = data_folder(trial)
     missing = [name for name in FILES[trial.dataset] if not (folder / name).is_file()]
     if missing and not trial.download:
         raise PresetError(
-            f"trial {trial.name}: dataset {trial.dataset} is not in {folder} ({missing[0]} is missing): "
+            f"{preset}, trial {trial.name}: dataset {trial.dataset} is not in {folder} ({missing[0]} is missing): "
             f"let torchvision fetch it with `--set download=true`, or put the files there yourself "
             f"(another folder: `--set data_dir=FOLDER`, or {DATA_VARIABLE})"
         )
@@ -52,7 +52,7 @@ def _settle(trial: Trial) -> Trial:
 def data_folder(trial: Trial) -> Path:
     """Where a trial's dataset is: as it says, or DDPTUI_DATA, or the user's data folder."""
     chosen = trial.data_dir or os.environ.get(DATA_VARIABLE)
-    return Path(chosen).expanduser().absolute() if chosen else platformdirs.user_data_path("ddptui") / "data"
+    return Path(os.path.expanduser(chosen)).absolute() if chosen else platformdirs.user_data_path("ddptui") / "data"
 
 
 def _torchvision_models() -> Iterator[str]:

@@ -19,6 +19,10 @@ DatasetName = Literal["digits", "mnist", "fashion_mnist", "cifar10", "random"]
 Count = Annotated[int, Meta(ge=0)]
 Positive = Annotated[int, Meta(ge=1)]
 NotNegative = Annotated[float, Meta(ge=0)]
+Threads = Annotated[int, Meta(ge=1, le=1024)]
+Seed = Annotated[int, Meta(ge=0, le=2**62)]  # torch takes 64 bits, and ranks add a little
+A_DAY_MS = 86_400_000
+SHAPES = {"net": (1, 28, 28), "linears": (3,)}  # of a sample, for the models that take one alone
 
 # A field that a launch mode has no use for. Such a field is refused in a [[trial]] or [matrix], and passed over
 # in [defaults] and --set, which speak to all trials at once.
@@ -62,7 +66,7 @@ class Bottleneck(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     at: Site
     ranks: tuple[Count, ...]
-    sleep_ms: NotNegative
+    sleep_ms: Annotated[float, Meta(ge=0, le=A_DAY_MS)]
     per: Literal["step", "call"] = "step"
     every: Positive = 1
     from_step: Count = 0
@@ -80,7 +84,7 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     strategy: StrategyName | None = "all_reduce"
     backend: Literal["auto", "gloo", "nccl"] = "auto"
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    threads: Positive | None = None  # a rank's, for compute; none: the cores of this host shared out
+    threads: Threads | None = None  # a rank's, for compute; none: the cores of this host shared out
     sched_batch: bool = False  # Linux: ranks in SCHED_BATCH, where a woken rank does not wait for the scheduler's tick
     model: str = "net"  # net, mlp, linears, or a torchvision model
     width: Positive = 128  # mlp: units a hidden layer
@@ -100,7 +104,7 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     lr: NotNegative = 0.01
     momentum: NotNegative = 0.5
     weight_decay: NotNegative = 0.0
-    seed: Count = 0
+    seed: Seed = 0
     save: bool = False
     bottleneck: tuple[Bottleneck, ...] = ()
 
@@ -109,7 +113,7 @@ class Reference(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """A published figure for one of the trials, with its source."""
 
     trial: str
-    train_time_s: Annotated[float, Meta(gt=0)]
+    train_time_s: Annotated[float, Meta(gt=0, lt=1e9)]
     source: str = ""
 
 
@@ -205,7 +209,9 @@ def _is_literal(annotation: Any) -> bool:
 def _readable(error: msgspec.ValidationError) -> TrialError:
     """msgspec says «Expected `int`, got `str` - at `$.world_size`»: turn it round, key first."""
     what, _, place = str(error).partition(" - at `$")
-    return TrialError(place.rstrip("`").lstrip("."), what[:1].lower() + what[1:].replace("`", ""))
+    return TrialError(
+        place.rstrip("`").lstrip("."), what[:1].lower() + what[1:].replace("`", "").replace(" | null", "")
+    )
 
 
 def _check(trial: Trial) -> None:
@@ -228,16 +234,35 @@ def _check(trial: Trial) -> None:
         raise TrialError("batch_size", f"a global batch of {trial.batch_size} cannot feed {trial.world_size} ranks")
     if trial.shape is not None and trial.dataset != "random":
         raise TrialError("shape", "only dataset = 'random' can take any shape")
+    if trial.model == "linears" and (trial.dataset, trial.classes) != ("random", 3):
+        raise TrialError("model", "linears has 3 inputs and 3 outputs: it goes with dataset = 'random', classes = 3")
+    if trial.shape is not None and not _takes(trial.model, trial.shape):
+        raise TrialError("shape", f"the model {trial.model} cannot take samples of shape {list(trial.shape)}")
+    if trial.backend == "nccl" and trial.device == "cpu":
+        raise TrialError("backend", "nccl needs GPUs: with device = 'cpu' it is gloo")
     for index, bottleneck in enumerate(trial.bottleneck):
         check_bottleneck(trial, bottleneck, f"bottleneck[{index}]")
+
+
+def _takes(model: str, shape: tuple[int, ...]) -> bool:
+    """Whether a model takes samples of this shape: the mlp any, torchvision's images of three channels."""
+    if model == "mlp":
+        return True
+    return shape == SHAPES[model] if model in SHAPES else len(shape) == 3 and shape[0] == 3
 
 
 def check_bottleneck(trial: Trial, bottleneck: Bottleneck, path: str) -> None:
     """Refuse a delay that could never happen in this trial. Raises TrialError."""
     if not math.isfinite(bottleneck.sleep_ms):
         raise TrialError(f"{path}.sleep_ms", "must be a finite number of milliseconds")
-    if not bottleneck.ranks:
-        raise TrialError(f"{path}.ranks", "names no rank")
+    if not bottleneck.ranks or len(set(bottleneck.ranks)) < len(bottleneck.ranks):
+        raise TrialError(f"{path}.ranks", "names a rank twice" if bottleneck.ranks else "names no rank")
+    if bottleneck.at == "start" and (bottleneck.every, bottleneck.from_step, bottleneck.to_step) != (1, 0, None):
+        raise TrialError(
+            f"{path}.at", "a rank starts once, before its steps: every, from_step and to_step mean nothing"
+        )
+    if trial.steps is not None and bottleneck.from_step >= trial.steps:
+        raise TrialError(f"{path}.from_step", f"step {bottleneck.from_step} of {trial.steps}: it would never happen")
     for rank in bottleneck.ranks:
         if rank >= trial.world_size:
             raise TrialError(f"{path}.ranks", f"rank {rank} of {trial.world_size}: ranks count from 0")

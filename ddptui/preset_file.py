@@ -1,8 +1,11 @@
 """From a TOML file to a Preset: find it, read it, expand the matrix, and say precisely what is wrong with it."""
 
 import itertools
+import math
 import re
+import stat
 import tomllib
+from collections import Counter
 from collections.abc import Iterable
 from difflib import get_close_matches
 from pathlib import Path
@@ -28,6 +31,8 @@ TOP_LEVEL = {"title": str, "group": str, "about": str, "baseline": str, "repeats
 TABLES = {"defaults": dict, "matrix": dict, "trial": list, "reference": list}
 BOTTLENECK_FIELDS = {field.name for field in msgspec.structs.fields(Bottleneck)}
 REFERENCE_FIELDS = {field.name for field in msgspec.structs.fields(Reference)}
+MOST_TRIALS = 1000
+LONGEST_QUOTE = 200  # characters of a name that nobody can have meant
 TRIAL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,63}")  # it names a folder
 
 
@@ -53,9 +58,15 @@ def find(name_or_file: str) -> Path:
     """The file of a preset. Raises PresetError."""
     path = Path(name_or_file)
     if path.suffix == ".toml" or len(path.parts) > 1:
-        if path.is_file():
-            return path
-        raise PresetError(f"{path}: {'is a folder, not a preset' if path.is_dir() else 'no such file'}")
+        try:
+            found = stat.S_IFMT(path.stat().st_mode)
+        except OSError as error:
+            raise PresetError(
+                f"{name_or_file[:LONGEST_QUOTE]}: {(error.strerror or 'cannot be found').lower()}"
+            ) from None
+        if found == stat.S_IFDIR:
+            raise PresetError(f"{path}: is a folder, not a preset")
+        return path
     known = shipped_and_own()
     if name_or_file not in known:
         raise PresetError(f"no preset {name_or_file!r}{_nearest(name_or_file, known)}; `ddptui presets` lists them")
@@ -83,13 +94,13 @@ def parse(name: str, table: dict[str, Any], overrides: dict[str, Any]) -> Preset
     """Build a preset from the tables of its file. Raises TrialError."""
     _check_shape(table)
     table = _override(table, overrides)
-    trials = tuple(_expand(table))
+    trials = tuple(_expand(table, set(overrides)))
     names = [trial.name for trial in trials]
     if not trials:
         raise TrialError("", "has no trial: give it a [matrix] or a [[trial]]")
-    for trial in names:
-        if names.count(trial) > 1:
-            raise TrialError("trial", f"two trials are called {trial!r}; give them names")
+    for name_in_any_case, times in Counter(map(str.lower, names)).items():
+        if times > 1:  # they name folders, and some file systems do not tell cases apart
+            raise TrialError("trial", f"{times} trials are called {name_in_any_case!r}; give them names of their own")
     return Preset(
         name=name,
         title=table.get("title", name),
@@ -129,7 +140,7 @@ def _check_fields(fields: Any, path: str) -> None:
     _check_keys(fields, TRIAL_FIELDS, path)
     bottlenecks = fields.get("bottleneck", ())
     for index, bottleneck in enumerate(bottlenecks if isinstance(bottlenecks, list) else ()):
-        _check_keys(bottleneck, BOTTLENECK_FIELDS, f"{path}.bottleneck[{index}]")
+        _check_keys(bottleneck, BOTTLENECK_FIELDS, f"{path}{'' if path.endswith(' ') else '.'}bottleneck[{index}]")
 
 
 def _check_keys(table: Any, known: Iterable[str], path: str) -> None:
@@ -137,14 +148,14 @@ def _check_keys(table: Any, known: Iterable[str], path: str) -> None:
         raise TrialError(path, f"expected a table, got {_kind(type(table))}")
     for key in table:
         if key not in known:
-            raise TrialError(f"{path}.{key}", f"unknown key{_nearest(key, known)}")
+            raise TrialError(f"{path}{'' if path.endswith(' ') else '.'}{key}", f"unknown key{_nearest(key, known)}")
 
 
 def _override(table: dict[str, Any], overrides: dict[str, Any]) -> dict[str, Any]:
     """Lay --set over the defaults, and over whatever else names the same field."""
-    for key in overrides:
-        if key not in TRIAL_FIELDS or key == "name":
-            raise TrialError(f"--set {key}", f"no such field of a trial{_nearest(key, TRIAL_FIELDS)}")
+    if "name" in overrides:
+        raise TrialError("--set name", "every trial has a name of its own")
+    _check_fields(overrides, "--set ")
     matrix = {key: [overrides[key]] if key in overrides else tried for key, tried in table.get("matrix", {}).items()}
     trials = [
         trial | {key: value for key, value in overrides.items() if key in trial} for trial in table.get("trial", ())
@@ -153,20 +164,22 @@ def _override(table: dict[str, Any], overrides: dict[str, Any]) -> dict[str, Any
     return {key: value for key, value in laid_over.items() if value not in ({}, [])}
 
 
-def _expand(table: dict[str, Any]) -> Iterable[Trial]:
+def _expand(table: dict[str, Any], overridden: set[str]) -> Iterable[Trial]:
     """The product of the matrix, then the trials given one by one."""
     defaults = table.get("defaults", {})
     matrix = table.get("matrix", {})
+    if (size := math.prod(map(len, matrix.values()))) > MOST_TRIALS:
+        raise TrialError("matrix", f"makes {size} trials; {MOST_TRIALS} are the most")
     if matrix:
         for values in itertools.product(*matrix.values()):
             point = dict(zip(matrix, values, strict=True))
             name = "-".join(_short(value) for value in point.values())
-            yield _make({"name": name} | point, "matrix", defaults)
+            yield _make({"name": name} | point, "matrix", defaults, overridden)
     for index, trial in enumerate(table.get("trial", ())):
-        yield _make({"name": str(index + 1)} | trial, f"trial[{index}]", defaults)
+        yield _make({"name": str(index + 1)} | trial, f"trial[{index}]", defaults, overridden)
 
 
-def _make(own: dict[str, Any], path: str, defaults: dict[str, Any]) -> Trial:
+def _make(own: dict[str, Any], path: str, defaults: dict[str, Any], overridden: set[str]) -> Trial:
     """A trial from its own fields over the defaults that mean something in its launch mode."""
     launch = own.get("launch", defaults.get("launch", "spawn"))
     meaningless = MEANINGLESS.get(launch, {}) if isinstance(launch, str) else {}
@@ -178,8 +191,8 @@ def _make(own: dict[str, Any], path: str, defaults: dict[str, Any]) -> Trial:
         trial = make_trial(values)
     except TrialError as error:
         key = re.split(r"[.\[]", error.key)[0]
-        where = "defaults" if key in defaults and key not in own else path
-        raise TrialError(f"{where}.{error.key}", error.why + _nearest_choice(key, error.key, values)) from None
+        where = "--set " if key in overridden else "defaults." if key in defaults and key not in own else f"{path}."
+        raise TrialError(where + error.key, error.why + _nearest_choice(key, error.key, values)) from None
     if not TRIAL_NAME.fullmatch(trial.name):
         raise TrialError(f"{path}.name", f"{trial.name!r} cannot name a folder: letters, digits and . _ + - only")
     return trial

@@ -30,7 +30,7 @@ class RunError(ValueError):
 def runs_folder(given: str | None) -> Path:
     """Where runs are kept: as given, or DDPTUI_RUNS, or the user's data folder."""
     chosen = given or os.environ.get(RUNS_VARIABLE)
-    return Path(chosen).expanduser().absolute() if chosen else platformdirs.user_data_path("ddptui") / "runs"
+    return Path(os.path.expanduser(chosen)).absolute() if chosen else platformdirs.user_data_path("ddptui") / "runs"
 
 
 class _Status(msgspec.Struct):

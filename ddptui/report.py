@@ -88,8 +88,8 @@ def notes(results: Results, preset: Preset) -> list[str]:
     if "dp" in modes and is_stand_in(modes["dp"]):
         found.append("¹ threads, CPU stand-in for nn.DataParallel: there is no GPU here")
     if "launch" in modes:
-        found.append(f"launch: {LABELS['launch']}")
-    if any(row.trial.strategy == "ddp" for row in rows_of(results, preset)):
+        found.append(f"{modes['launch'].result.name}: started by {LABELS['launch']}")
+    if any(row.trial.strategy == "ddp" and row.result.repeats for row in rows_of(results, preset)):
         found.append("² ddp aggregates while backward runs: its time is within that phase")
     for trial in results.trials:
         found += [

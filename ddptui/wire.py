@@ -62,7 +62,7 @@ class Step(_Message, frozen=True, kw_only=True):
     end_ns: int
     phases_ns: tuple[int, int, int, int, int]
     samples: int
-    loss: float | None  # mean over this rank's own samples; None: not a finite number (JSON has no NaN)
+    loss: float | None  # mean over its own samples (dp: over the batch, on the output device); None: not finite
 
 
 class Heartbeat(_Message, frozen=True, kw_only=True):

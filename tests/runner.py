@@ -21,10 +21,15 @@ def environment(runs: Path) -> dict[str, str]:
     return {**os.environ, "DDPTUI_RUNS": str(runs), "OMP_NUM_THREADS": "1"}
 
 
-def ddptui(runs: Path, *words: str) -> subprocess.CompletedProcess[str]:
+def ddptui(runs: Path, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
     """Run a command to its end."""
     return subprocess.run(
-        arguments(*words), env=environment(runs), capture_output=True, text=True, timeout=ENOUGH_S, check=False
+        arguments(*words),
+        env=environment(runs) | variables,
+        capture_output=True,
+        text=True,
+        timeout=ENOUGH_S,
+        check=False,
     )
 
 
@@ -35,8 +40,8 @@ def start(runs: Path, *words: str) -> "subprocess.Popen[str]":
     )
 
 
-def run_json(runs: Path, preset: Path, *words: str) -> tuple[dict[str, Any], int]:
-    done = ddptui(runs, "--preset", str(preset), "--json", *words)
+def run_json(runs: Path, preset: Path, *words: str, **variables: str) -> tuple[dict[str, Any], int]:
+    done = ddptui(runs, "--preset", str(preset), "--json", *words, **variables)
     assert done.stdout, done.stderr
     return json.loads(done.stdout), done.returncode
 

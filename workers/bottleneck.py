@@ -1,4 +1,4 @@
-"""Where the delays go in. A delay is data: site, ranks, length, steps. It sleeps, as if the host were busy."""
+"""Where the delays go in. A delay is data: site, ranks, length, steps. The rank sleeps."""
 
 import random
 import time

@@ -56,7 +56,8 @@ class Progress:
             self.say_step(step)
             if mark.step % LOG_EVERY == 0:
                 loss = mark.loss.item()
-                print(f"rank {self.rank}  epoch {mark.epoch}  step {mark.step}  loss {loss:.4f}", flush=True)
+                line = f"rank {self.rank}  epoch {mark.epoch}  step {mark.step}  loss {loss:.4f}\n"
+                print(line, end="", flush=True)  # in one piece: without a console, all ranks write to one terminal
 
     def say_step(self, step: Step) -> None:
         self._reporter.say(step)

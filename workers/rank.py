@@ -86,7 +86,7 @@ def rank_process(trial: Trial, rank: int, *, has_parent: bool = True) -> Iterato
     reporter = Reporter(rank)
     try:
         device = choose_device(trial, local_rank=rank)
-        reporter.say(hello(trial, rank, device, threads, backend=trial.launch != "single"))
+        reporter.say(hello(trial, rank, device, threads, backend=trial.launch not in ("single", "dp")))
         delays = Delays(trial.bottleneck, rank, seed=trial.seed, warmup_steps=trial.warmup_steps)
         delays.start()
         yield Rank(trial, rank, trial.world_size, device, reporter, delays)

@@ -56,7 +56,8 @@ class ThreadedDataParallel(nn.Module):
     outputs; one backward then goes through all replicas. Equals the big batch (BatchNorm apart, as in the original).
 
     The replicas share the model's parameters, so that their gradients add up there. Their buffers are copies, made
-    afresh at every forward; replica 0's are the model's own.
+    afresh at every forward; replica 0's are the model's own. All threads draw from one random generator, in whatever
+    order they come: with dropout, two runs of the same seed differ.
     """
 
     def __init__(self, model: nn.Module, watches: Sequence[Watch], threads: int) -> None:

@@ -55,11 +55,12 @@ class Launcher:
         """End the launcher, its ranks and their helpers; return when none is left."""
         for process in _children(self._process.pid):
             self._family.setdefault(process.pid, process)
-        if self._process.poll() is None:
+        patience_s = ALONE_S if self._process.poll() is not None else POLITE_S
+        if patience_s == POLITE_S:
             self._process.terminate()
-            patience_s = POLITE_S
-        else:
-            patience_s = ALONE_S
+            for process in self._alive():
+                with suppress(psutil.NoSuchProcess):
+                    process.terminate()
         try:
             self._process.wait(patience_s)
         except subprocess.TimeoutExpired:

@@ -49,7 +49,7 @@ def test_dp_has_replicas_but_no_strategy() -> None:
         ({"bottleneck": [LATE | {"ranks": []}]}, "bottleneck[0].ranks", "names no rank"),
         ({"bottleneck": [LATE | {"ranks": [-1]}]}, "bottleneck[0].ranks[0]", "expected int >= 0"),
         ({"bottleneck": [LATE | {"sleep_ms": -1}]}, "bottleneck[0].sleep_ms", "expected float >= 0.0"),
-        ({"bottleneck": [LATE | {"sleep_ms": float("inf")}]}, "bottleneck[0].sleep_ms", "finite"),
+        ({"bottleneck": [LATE | {"sleep_ms": float("inf")}]}, "bottleneck[0].sleep_ms", "<= 86400000"),
         ({"bottleneck": [LATE | {"from_step": 5, "to_step": 4}]}, "bottleneck[0].to_step", "ends at 4, before"),
         ({"bottleneck": [LATE | {"at": "forward", "per": "call"}]}, "bottleneck[0].per", "goes with at = 'aggregate'"),
         ({"launch": "dp", "bottleneck": [LATE | {"per": "call"}]}, "bottleneck[0].per", "and a process group"),
@@ -131,7 +131,7 @@ def test_arguments_that_make_no_trial_are_refused() -> None:
 
 
 MODES = st.sampled_from(choices("launch"))
-FINITE = st.floats(0, allow_nan=False, allow_infinity=False)
+FINITE = st.floats(0, 1e6)
 # What an argument can hold: no NUL, no half of a surrogate pair; DEL has a test of its own.
 TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0\x7f"), max_size=20)
 OWN_FIELDS: dict[str, st.SearchStrategy[Any]] = {
@@ -147,7 +147,7 @@ OWN_FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "momentum": FINITE,
     "weight_decay": FINITE,
     "optimizer": st.sampled_from(choices("optimizer")),
-    "seed": st.integers(0, 2**64 - 1),
+    "seed": st.integers(0, 2**62),
     "save": st.booleans(),
     "device": st.sampled_from(choices("device")),
 }
@@ -158,14 +158,14 @@ def bottlenecks(draw: st.DrawFn, launch: str, world_size: int, strategy: str | N
     agrees = launch == "dp" or strategy not in (None, "none")
     sites = [site for site in choices("at") if site != "aggregate" or agrees]
     at = draw(st.sampled_from([site for site in sites if launch != "dp" or site != "backward"]))
-    from_step = draw(st.integers(0, 100))
-    bounded = {"to_step": draw(st.integers(from_step, 200))} if draw(st.booleans()) else {}
+    from_step = draw(st.integers(0, 100)) if at != "start" else 0
+    bounded = {"to_step": draw(st.integers(from_step, 200))} if at != "start" and draw(st.booleans()) else {}
     return bounded | {
         "at": at,
-        "ranks": draw(st.lists(st.integers(0, world_size - 1), min_size=1, max_size=4)),
+        "ranks": draw(st.lists(st.integers(0, world_size - 1), min_size=1, max_size=4, unique=True)),
         "sleep_ms": draw(FINITE),
         "per": draw(st.sampled_from(["step", "call"] if at == "aggregate" and launch != "dp" else ["step"])),
-        "every": draw(st.integers(1, 10)),
+        "every": draw(st.integers(1, 10)) if at != "start" else 1,
         "from_step": from_step,
         "jitter": draw(st.sampled_from(choices("jitter"))),
     }
@@ -183,9 +183,9 @@ def trials(draw: st.DrawFn) -> Trial:
         strategy = values["strategy"] = draw(st.sampled_from(choices("strategy")))
     if draw(st.booleans()):
         shape = draw(st.lists(st.integers(1, 64), min_size=1, max_size=3))
-        values |= {"dataset": "random", "shape": shape, "classes": draw(st.integers(2, 100))}
+        values |= {"dataset": "random", "model": "mlp", "shape": shape, "classes": draw(st.integers(2, 100))}
     if draw(st.booleans()):
-        values |= {"steps": draw(st.integers(5, 99)), "warmup_steps": draw(st.integers(0, 4))}
+        values |= {"steps": draw(st.integers(101, 199)), "warmup_steps": draw(st.integers(0, 4))}
     values["bottleneck"] = draw(st.lists(bottlenecks(launch, world_size, strategy), max_size=3))
     return make_trial(values)
 

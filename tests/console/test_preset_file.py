@@ -106,7 +106,8 @@ def test_an_override_that_is_false_or_zero_still_counts() -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "hint"), [("epoch", "did you mean 'epochs'?"), ("name", "no such field"), ("zzz", "no such field")]
+    ("key", "hint"),
+    [("epoch", "did you mean 'epochs'?"), ("name", "a name of its own"), ("zzz", "--set zzz: unknown key")],
 )
 def test_an_override_of_no_field_is_refused(tmp_path: Path, key: str, hint: str) -> None:
     path = write_preset(tmp_path, MINE)
@@ -252,7 +253,31 @@ BAD: dict[str, tuple[str | bytes, list[str]]] = {
         "[defaults]\nlaunch = 'launch'\n[matrix]\nstart_method = ['fork']",
         ["matrix.start_method: means nothing with launch = 'launch'"],
     ),
-    "two of one name": ("[[trial]]\nname = 'a'\n[[trial]]\nname = 'a'", ["trial: two trials are called 'a'"]),
+    "two of one name in two cases": ("[[trial]]\nname = 'a'\n[[trial]]\nname = 'A'", ["2 trials are called 'a'"]),
+    "a matrix without end": (
+        f"[matrix]\nseed = {list(range(100))}\nepochs = {list(range(1, 90))}",
+        ["makes 8900 trials"],
+    ),
+    "linears on images": ("[[trial]]\nmodel = 'linears'", ["trial[0].model: linears has 3 inputs and 3 outputs"]),
+    "a shape that the model cannot take": (
+        "[[trial]]\ndataset = 'random'\nshape = [1, 5, 5]",
+        ["trial[0].shape: the model net cannot take samples of shape [1, 5, 5]"],
+    ),
+    "a seed that torch cannot take": (f"[[trial]]\nseed = {10**25}", ["trial[0].seed: "]),
+    "nccl on the CPU": ("[[trial]]\nbackend = 'nccl'\ndevice = 'cpu'", ["trial[0].backend: nccl needs GPUs"]),
+    "a start that comes again": (
+        "[[trial]]\nbottleneck = [{at = 'start', ranks = [0], sleep_ms = 1, every = 2}]",
+        ["trial[0].bottleneck[0].at: a rank starts once"],
+    ),
+    "a delay after the end": (
+        "[[trial]]\nsteps = 9\nbottleneck = [{at = 'data', ranks = [0], sleep_ms = 1, from_step = 9}]",
+        ["trial[0].bottleneck[0].from_step: step 9 of 9"],
+    ),
+    "a rank named twice": (
+        "[[trial]]\nbottleneck = [{at = 'data', ranks = [1, 1], sleep_ms = 1}]",
+        ["trial[0].bottleneck[0].ranks: names a rank twice"],
+    ),
+    "two of one name": ("[[trial]]\nname = 'a'\n[[trial]]\nname = 'a'", ["trial: 2 trials are called 'a'"]),
     "a name for no folder": ("[[trial]]\nname = '../a'", ["trial[0].name: '../a' cannot name a folder"]),
     "an empty name": ("[[trial]]\nname = ''", ["trial[0].name: '' cannot name a folder"]),
     "a matrix that names no folder": ("[matrix]\ndata_dir = ['/a']", ["matrix.name: '/a' cannot name a folder"]),

@@ -216,7 +216,7 @@ def test_dp_without_a_gpu_is_marked_as_a_stand_in(device: str, marked: bool) -> 
     results = results_for(preset, journal("a", device=device))
     footnote = "¹ threads, CPU stand-in for nn.DataParallel: there is no GPU here"
     assert (footnote in notes(results, preset)) is marked
-    assert ("dp ¹" in text(results, preset, 120)) is marked
+    assert ("a ¹" in text(results, preset, 60)) is marked
 
 
 def test_ddp_has_no_aggregation_of_its_own() -> None:

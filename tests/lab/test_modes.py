@@ -54,7 +54,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def results(folder: Path) -> dict[str, Any]:
-    results, code = run_json(folder / "runs", write_preset(folder, PRESET))
+    (folder / "tmp").mkdir()
+    results, code = run_json(folder / "runs", write_preset(folder, PRESET), TMPDIR=str(folder / "tmp"))
     assert code == 0, results
     return results
 
@@ -63,6 +64,11 @@ def checkpoint(folder: Path, results: dict[str, Any], trial: str, rank: int) -> 
     path = folder / "runs" / results["run"] / f"trial-{trial}" / "repeat-1" / f"model-rank-{rank}.pth"
     state: dict[str, torch.Tensor] = torch.load(path, weights_only=True)
     return state
+
+
+def test_nothing_is_left_in_the_folder_for_temporary_files(folder: Path, results: dict[str, Any]) -> None:
+    assert results["status"] == "ok"
+    assert list((folder / "tmp").iterdir()) == []
 
 
 def test_results_follow_the_schema(results: dict[str, Any]) -> None:

@@ -72,6 +72,25 @@ def test_a_rank_that_fails_is_named_with_its_log_and_the_next_trial_goes_on(tmp_
     assert broken["repeats"] == []
 
 
+ALL_WARM_UP = """
+repeats = 2
+[[trial]]
+name = "short"
+launch = "single"
+model = "mlp"
+batch_size = 1437
+epochs = 2
+"""
+
+
+def test_a_trial_of_warm_up_steps_alone_fails_at_once_and_is_not_repeated(tmp_path: Path) -> None:
+    done = ddptui(tmp_path / "runs", "--preset", str(write_preset(tmp_path, ALL_WARM_UP)), "--no-ui")
+    assert done.returncode == 1
+    assert "[1/2] short  repeat 1 of 2  failed: all of its 2 steps are warm-up steps" in done.stderr
+    assert "repeat 2" not in done.stderr
+    assert "short failed: all of its 2 steps are warm-up steps" in done.stdout
+
+
 def test_two_consoles_at_once_do_not_meet(tmp_path: Path) -> None:
     preset = write_preset(tmp_path, f"[[trial]]\nname = 'a'\n{QUICK}")
     consoles = [start(tmp_path / "runs", "--preset", str(preset), "--json") for _ in range(2)]

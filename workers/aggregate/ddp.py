@@ -1,6 +1,7 @@
 """torch's DistributedDataParallel, untouched: it broadcasts at construction, and averages while backward still runs.
 
 Gradients are collected into buckets as backward fills them; a full bucket is all_reduced while the next one fills.
+At each forward it also broadcasts rank 0's buffers; the forward then changes them, so at the end they differ again.
 """
 
 from torch import nn

@@ -1,6 +1,6 @@
 """Reduce to rank 0, take the mean there, broadcast it: an all_reduce in two halves through one rank.
 
-Two collectives a parameter where all_reduce needs one, and rank 0 is in every one of them.
+Two collectives a parameter where all_reduce needs one, and rank 0 is the root of every one.
 """
 
 import torch.distributed as dist
