@@ -2,8 +2,26 @@
 
 import random
 import time
+from typing import Protocol
 
 from ddptui.preset import Bottleneck, Site
+
+
+class Sites(Protocol):
+    """What the loop calls where a delay may go in."""
+
+    fired: int
+    slept_ns: int
+
+    def set(self, bottlenecks: tuple[Bottleneck, ...]) -> None: ...
+
+    def begin(self, step: int) -> None: ...
+
+    def end(self) -> None: ...
+
+    def at(self, site: Site) -> None: ...
+
+    def before_collective(self) -> None: ...
 
 
 class Delays:

@@ -16,7 +16,7 @@ import torch
 from ddptui.preset import Trial, TrialError, from_arguments
 from ddptui.wire import HUB, LOGS, TOKEN, VERSION, Failed, Hello
 from workers import guard
-from workers.bottleneck import Delays
+from workers.bottleneck import Delays, Sites
 from workers.reporter import Reporter
 
 GROUP_TIMEOUT = timedelta(minutes=5)  # what torch waits for a missing rank; its own default is 30
@@ -29,7 +29,7 @@ class Rank:
     world_size: int  # of the process group; 1 where there is none
     device: torch.device
     reporter: Reporter
-    delays: Delays
+    delays: Sites
 
 
 def read_trial(arguments: list[str]) -> Trial:

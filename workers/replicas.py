@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from ddptui.preset import Bottleneck, Site
 from ddptui.wire import Done, Step
-from workers.bottleneck import Delays
+from workers.bottleneck import Sites
 from workers.progress import Progress
 from workers.reporter import Reporter
 
@@ -20,7 +20,7 @@ from workers.reporter import Reporter
 class Watch:
     """What is seen of one replica: how many samples it got, and when it was through with its part of a step."""
 
-    def __init__(self, reporter: Reporter, delays: Delays) -> None:
+    def __init__(self, reporter: Reporter, delays: Sites) -> None:
         self.reporter = reporter
         self.delays = delays
         self.samples = 0
@@ -81,15 +81,17 @@ class ThreadedDataParallel(nn.Module):
                 own.copy_(source)
 
 
-class ReplicaDelays(Delays):
+class ReplicaDelays:
     """The delays of all replicas: each takes its own in its thread, none happens in the loop that serves all."""
 
+    fired = 0
+    slept_ns = 0
+
     def __init__(self, watches: Sequence[Watch]) -> None:
-        super().__init__((), 0, seed=0, warmup_steps=0)
         self._watches = watches
 
     def set(self, bottlenecks: tuple[Bottleneck, ...]) -> None:
-        for watch in getattr(self, "_watches", ()):
+        for watch in self._watches:
             watch.delays.set(bottlenecks)
 
     def begin(self, step: int) -> None:
@@ -103,6 +105,9 @@ class ReplicaDelays(Delays):
 
     def at(self, site: Site) -> None:
         """Nothing: a replica is delayed where it runs."""
+
+    def before_collective(self) -> None:
+        """Nothing: there is no group."""
 
 
 class ReplicaProgress(Progress):
