@@ -49,10 +49,6 @@ def _name(row: Row) -> str:
     return f"{row.result.name} ¹" if is_stand_in(row) else row.result.name
 
 
-def _launch(row: Row) -> str:
-    return row.trial.launch
-
-
 def is_stand_in(row: Row) -> bool:
     """Whether the trial's replicas were threads on the CPU, in place of nn.DataParallel's on GPUs."""
     return row.trial.launch == "dp" and any("stand-in" in repeat.ranks[0].device for repeat in row.result.repeats)
@@ -113,7 +109,7 @@ def _published(row: Row) -> str:
 
 COLUMNS = (
     Column("trial", "trial", _name, 100),
-    Column("launch", "launch", _launch, 40),
+    Column("launch", "launch", lambda row: row.trial.launch, 40),
     Column("ranks", "ranks", lambda row: str(row.trial.world_size), 55),
     Column("strategy", "strategy", lambda row: row.trial.strategy or NOTHING, 45),
     Column("bottleneck", "bottleneck", lambda row: describe_bottleneck(row.trial.bottleneck), 30),

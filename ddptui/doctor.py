@@ -13,9 +13,8 @@ import psutil
 
 from ddptui import launch
 from ddptui.environment import cpu_model
-from ddptui.launch.local import cores
 from ddptui.preflight import DATA_VARIABLE, FILES, data_folder
-from ddptui.preset import Trial
+from ddptui.preset import Trial, available_cores
 from ddptui.rank_side import run_module
 from ddptui.record import runs_folder
 
@@ -49,8 +48,8 @@ def _machine() -> Iterator[Finding]:
     yield Finding("python", f"{sys.version.split()[0]}, {sys.executable}")
     yield Finding(
         "cores",
-        f"{cores()}, {cpu_model()}",
-        "ranks will share one core: times mean little" if cores() < 2 else "",
+        f"{available_cores()}, {cpu_model()}",
+        "ranks will share one core: times mean little" if available_cores() < 2 else "",
     )
     yield Finding("memory", f"{free:.1f} GB free", "two ranks want 2 GB" if free < ENOUGH_MEMORY_GB else "")
     addresses = {

@@ -10,7 +10,7 @@ from typing import Any
 import psutil
 
 from ddptui import __version__
-from ddptui.launch.local import cores
+from ddptui.preset import available_cores
 
 PACKAGES = ("torch", "torchvision", "numpy", "pyzmq", "msgspec", "psutil")
 
@@ -25,7 +25,7 @@ def describe() -> dict[str, Any]:
         "platform": platform.platform(),
         "host": platform.node(),
         "cpu": cpu_model(),
-        "cores": cores(),
+        "cores": available_cores(),
         "memory_bytes": psutil.virtual_memory().total,
         "load_before": os.getloadavg()[0],
     }

@@ -4,6 +4,7 @@ import os
 import shutil
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import TextIO
 
@@ -61,22 +62,19 @@ def _follow(preset: Preset, run: Run, narrator: "Narrator") -> tuple[Results, in
     messages: list[Message] = []
     environment = run.environment()
     results = compare(preset, run.name, environment, outcomes)
-    stream = lab.run_preset(preset, run)
     try:
-        for message in stream:
-            narrator.hear(message)
-            messages.append(message)
-            if isinstance(message, Ended) and (found := outcome(messages)):
-                outcomes[found.trial, found.repeat] = found
-                results = compare(preset, run.name, environment, outcomes)
-                run.write_results(results)
-                messages = []
-        run.write_results(results)
+        with closing(lab.run_preset(preset, run)) as stream:
+            for message in stream:
+                narrator.hear(message)
+                messages.append(message)
+                if isinstance(message, Ended) and (found := outcome(messages)):
+                    outcomes[found.trial, found.repeat] = found
+                    results = compare(preset, run.name, environment, outcomes)
+                    run.write_results(results)
+                    messages = []
     except KeyboardInterrupt:
-        stream.close()
         narrator.say("interrupted; the ranks are stopped")
     except OSError as error:
-        stream.close()
         narrator.say(f"stopped: the run can no longer be kept in {run.folder}: {error.strerror}")
         return results, EXIT_CODES["failed"]
     return results, EXIT_CODES[results.status]

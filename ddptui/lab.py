@@ -9,12 +9,13 @@ from collections.abc import Generator, Iterator
 
 from ddptui import failure, launch
 from ddptui.hub import Hub
-from ddptui.launch.local import LAUNCHER_LOG, Launcher, cores
-from ddptui.preset import Preset, Trial
+from ddptui.launch.local import LAUNCHER_LOG, Launcher
+from ddptui.preset import Preset, Trial, available_cores
 from ddptui.record import Repeat, Run
 from ddptui.wire import CONSOLE_PID, HUB, LOGS, TOKEN, Done, Ended, Failed, Hello, Launched, Message, RankMessage, Ready
 
 POLL_MS = 100
+LOOK_EVERY_S = 0.25  # for dead ranks: it reads files of each, so not at every message
 VERDICT_S = 2.0  # after the first sign of failure, how long the launcher may take to say which rank it was
 FAREWELL_S = 20.0  # after the last rank is done, how long the launcher may take to end
 
@@ -39,7 +40,7 @@ def run_preset(preset: Preset, run: Run) -> Generator[Message]:
 def _launch(trial: Trial, repeat: Repeat) -> Iterator[Message]:
     """One launch, from its command line to its end."""
     command = launch.command(trial)
-    alone = launch.environment(trial, cores())
+    alone = launch.environment(trial, available_cores())
     repeat.write_command(command, alone)
     with Hub(trial.world_size) as hub:
         environment = alone | {
@@ -73,6 +74,7 @@ class _Watch:
         self._failed: list[Failed] = []
         self._silent: list[int] = []  # ranks that died without a word, in the order seen
         self._too_short: str | None = None
+        self._looked = 0.0
         self._deadline: float | None = None
         self._exit_code: int | None = None
 
@@ -115,6 +117,9 @@ class _Watch:
         return Ended(at_ns=now, status="failed", error=error)
 
     def _look_for_the_dead(self) -> None:
+        if time.monotonic() - self._looked < LOOK_EVERY_S:
+            return
+        self._looked = time.monotonic()
         spoken = self._done | {words.rank for words in self._failed} | set(self._silent)
         for rank, hello in self._hub.hellos.items():
             if rank not in spoken and not self._launcher.is_alive(hello.pid):

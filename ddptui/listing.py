@@ -6,8 +6,7 @@ from itertools import groupby
 
 from ddptui import launch
 from ddptui.columns import count, describe_bottleneck
-from ddptui.launch.local import cores
-from ddptui.preset import Preset
+from ddptui.preset import Preset, available_cores
 from ddptui.preset_file import PresetError, load, shipped_and_own
 from ddptui.record import Run
 
@@ -46,7 +45,7 @@ def one(preset: Preset) -> str:
         lines += [f"{trial.name}{mark}", "  " + ", ".join(word for word in what if word)]
         if trial.bottleneck:
             lines.append(f"  bottleneck: {describe_bottleneck(trial.bottleneck)}")
-        variables = launch.environment(trial, cores()).items()
+        variables = launch.environment(trial, available_cores()).items()
         lines += [f"  {name}={shlex.quote(value)} \\" for name, value in variables]
         lines += [f"  {shlex.join(launch.command(trial))}", f"  ranks meet at: {_rendezvous(trial.launch)}", ""]
     size = f"{_size(preset)} of each, in turn"

@@ -4,6 +4,7 @@ Both sides read this file: the console to check a preset before anything starts,
 """
 
 import math
+import os
 import tomllib
 from typing import Annotated, Any, Literal, get_args
 
@@ -147,6 +148,16 @@ def make_trial(values: dict[str, Any]) -> Trial:
         raise _readable(error) from None
     _check(trial)
     return trial
+
+
+def available_cores() -> int:
+    """How many cores this process, and so its ranks, may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def threads_a_rank(trial: Trial, cores: int) -> int:
+    """What a rank computes with, in every launch mode: as the trial says, or its part of the host's cores."""
+    return trial.threads or max(1, cores // trial.world_size)
 
 
 def choices(key: str) -> tuple[str, ...]:

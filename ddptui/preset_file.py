@@ -121,34 +121,34 @@ def _check_shape(table: dict[str, Any]) -> None:
             raise TrialError(key, f"unknown key{_nearest(key, known)}")
         if not isinstance(value, known[key]) or (known[key] is int and isinstance(value, bool)):
             raise TrialError(key, f"expected {_kind(known[key])}, got {_kind(type(value))}")
-    _check_fields(table.get("defaults", {}), "defaults")
+    _check_fields(table.get("defaults", {}), "defaults.")
     if "name" in table.get("defaults", {}):
         raise TrialError("defaults.name", "every trial has a name of its own")
     for index, trial in enumerate(table.get("trial", ())):
-        _check_fields(trial, f"trial[{index}]")
+        _check_fields(trial, f"trial[{index}].")
     for key, values in table.get("matrix", {}).items():
         if not isinstance(values, list) or not values:
             raise TrialError(f"matrix.{key}", "expected a list of values to try")
         for value in values:
-            _check_fields({key: value}, "matrix")
+            _check_fields({key: value}, "matrix.")
     for index, reference in enumerate(table.get("reference", ())):
-        _check_keys(reference, REFERENCE_FIELDS, f"reference[{index}]")
+        _check_keys(reference, REFERENCE_FIELDS, f"reference[{index}].")
 
 
-def _check_fields(fields: Any, path: str) -> None:
-    """A trial's fields, those of its bottlenecks too."""
-    _check_keys(fields, TRIAL_FIELDS, path)
+def _check_fields(fields: Any, before: str) -> None:
+    """A trial's fields, those of its bottlenecks too; `before` is what a key's path begins with."""
+    _check_keys(fields, TRIAL_FIELDS, before)
     bottlenecks = fields.get("bottleneck", ())
     for index, bottleneck in enumerate(bottlenecks if isinstance(bottlenecks, list) else ()):
-        _check_keys(bottleneck, BOTTLENECK_FIELDS, f"{path}{'' if path.endswith(' ') else '.'}bottleneck[{index}]")
+        _check_keys(bottleneck, BOTTLENECK_FIELDS, f"{before}bottleneck[{index}].")
 
 
-def _check_keys(table: Any, known: Iterable[str], path: str) -> None:
+def _check_keys(table: Any, known: Iterable[str], before: str) -> None:
     if not isinstance(table, dict):
-        raise TrialError(path, f"expected a table, got {_kind(type(table))}")
+        raise TrialError(before.rstrip("."), f"expected a table, got {_kind(type(table))}")
     for key in table:
         if key not in known:
-            raise TrialError(f"{path}{'' if path.endswith(' ') else '.'}{key}", f"unknown key{_nearest(key, known)}")
+            raise TrialError(f"{before}{key}", f"unknown key{_nearest(key, known)}")
 
 
 def _override(table: dict[str, Any], overrides: dict[str, Any]) -> dict[str, Any]:

@@ -1,5 +1,5 @@
-"""Runs a module of the rank side to its end, for questions that only torch can answer. The console asks; it does not
-import torch, so that a crash in native code cannot take the terminal with it."""
+"""Runs a module of the rank side to its end, for questions that only torch can answer. The console asks
+and never imports it, so that a crash in native code cannot take the terminal with it."""
 
 import os
 import subprocess

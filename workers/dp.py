@@ -47,7 +47,7 @@ def watch_replica(me: Rank, rank: int) -> Watch:
     if rank == 0:
         return Watch(me.reporter, me.delays)
     reporter = Reporter(rank)
-    reporter.say(hello(me.trial, rank, me.device, pin_threads(me.trial), backend=False))
+    reporter.say(hello(me.trial, rank, me.device, pin_threads(me.trial)))
     delays = Delays(me.trial.bottleneck, rank, seed=me.trial.seed, warmup_steps=me.trial.warmup_steps)
     delays.start()
     return Watch(reporter, delays)

@@ -8,7 +8,7 @@ import sys
 
 import torch.distributed as dist
 
-from workers.aggregate import STRATEGIES
+from workers.aggregate import strategy_of
 from workers.group import join_group
 from workers.rank import rank_process, read_trial
 from workers.train import train
@@ -20,7 +20,7 @@ def main() -> None:
     trial = read_trial(["launch=launch", *fields, f"world_size={world_size}"])
     with rank_process(trial, int(os.environ["RANK"])) as me:
         join_group(me, None)  # MASTER_ADDR and MASTER_PORT say where
-        train(me, STRATEGIES[trial.strategy or "none"]())
+        train(me, strategy_of(trial))
         dist.destroy_process_group()
 
 

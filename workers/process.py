@@ -17,12 +17,12 @@ from workers.rank import rank_process, read_trial
 
 
 def run_rank(rank: int, trial: Trial, port: int) -> None:
-    from workers.aggregate import STRATEGIES  # not at the top: the parent trains nothing, and starts sooner without
+    from workers.aggregate import strategy_of  # not at the top: the parent trains nothing, and starts sooner without
     from workers.train import train
 
     with rank_process(trial, rank) as me:
         join_group(me, port)
-        train(me, STRATEGIES[trial.strategy or "none"]())
+        train(me, strategy_of(trial))
         dist.destroy_process_group()
 
 

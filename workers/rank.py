@@ -13,7 +13,7 @@ from pathlib import Path
 
 import torch
 
-from ddptui.preset import Trial, TrialError, from_arguments
+from ddptui.preset import Trial, TrialError, available_cores, from_arguments, threads_a_rank
 from ddptui.wire import HUB, LOGS, TOKEN, VERSION, Failed, Hello
 from workers import guard
 from workers.bottleneck import Delays, Sites
@@ -61,13 +61,9 @@ def choose_device(trial: Trial, local_rank: int) -> torch.device:
 
 def pin_threads(trial: Trial) -> int:
     """Give this rank its part of the host's cores, whatever the launcher would have given it."""
-    threads = trial.threads or max(1, available_cores() // trial.world_size)
+    threads = threads_a_rank(trial, available_cores())
     torch.set_num_threads(threads)
     return threads
-
-
-def available_cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @contextmanager
@@ -86,7 +82,7 @@ def rank_process(trial: Trial, rank: int, *, has_parent: bool = True) -> Iterato
     reporter = Reporter(rank)
     try:
         device = choose_device(trial, local_rank=rank)
-        reporter.say(hello(trial, rank, device, threads, backend=trial.launch not in ("single", "dp")))
+        reporter.say(hello(trial, rank, device, threads))
         delays = Delays(trial.bottleneck, rank, seed=trial.seed, warmup_steps=trial.warmup_steps)
         delays.start()
         yield Rank(trial, rank, trial.world_size, device, reporter, delays)
@@ -100,8 +96,9 @@ def rank_process(trial: Trial, rank: int, *, has_parent: bool = True) -> Iterato
         sys.stderr.flush()
 
 
-def hello(trial: Trial, rank: int, device: torch.device, threads: int, *, backend: bool) -> Hello:
-    name, why = choose_backend(trial, device) if backend else (None, "")
+def hello(trial: Trial, rank: int, device: torch.device, threads: int) -> Hello:
+    has_group = trial.launch not in ("single", "dp")
+    name, why = choose_backend(trial, device) if has_group else (None, "")
     stand_in = trial.launch == "dp" and device.type == "cpu"
     return Hello(
         version=VERSION,

@@ -5,7 +5,7 @@ python -m workers.single epochs=3
 
 import sys
 
-from workers.aggregate import STRATEGIES
+from workers.aggregate import strategy_of
 from workers.rank import rank_process, read_trial
 from workers.train import train
 
@@ -13,7 +13,7 @@ from workers.train import train
 def main() -> None:
     trial = read_trial(["launch=single", *sys.argv[1:]])
     with rank_process(trial, 0, has_parent=False) as me:
-        train(me, STRATEGIES["none"]())
+        train(me, strategy_of(trial))
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from ddptui.lab_root import lab_root
 from ddptui.launch import dp, launch, process, single, spawn
-from ddptui.preset import Trial
+from ddptui.preset import Trial, threads_a_rank
 
 MODES: dict[str, Callable[[str, Trial], list[str]]] = {
     "single": single.command,
@@ -31,5 +31,4 @@ def command(trial: Trial, python: str = sys.executable) -> list[str]:
 
 def environment(trial: Trial, cores: int) -> dict[str, str]:
     """What a rank needs in its environment to run by itself: the lab's modules, and its part of the cores."""
-    threads = trial.threads or max(1, cores // trial.world_size)
-    return {"PYTHONPATH": str(lab_root()), "OMP_NUM_THREADS": str(threads)}
+    return {"PYTHONPATH": str(lab_root()), "OMP_NUM_THREADS": str(threads_a_rank(trial, cores))}

@@ -76,11 +76,6 @@ class Launcher:
         return [process for pid, process in self._family.items() if self.is_alive(pid)]
 
 
-def cores() -> int:
-    """How many cores this process, and so its ranks, may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def _children(pid: int) -> list[psutil.Process]:
     try:
         return psutil.Process(pid).children(recursive=True)

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from torch import nn
 
+from ddptui.preset import Trial
 from workers.aggregate.all_reduce import AllReduce
 from workers.aggregate.ddp import DDP
 from workers.aggregate.flat import Flat
@@ -28,3 +29,8 @@ STRATEGIES: dict[str, type[Strategy]] = {
     "flat": Flat,
     "ddp": DDP,
 }
+
+
+def strategy_of(trial: Trial) -> Strategy:
+    """The trial's strategy. One process alone has nobody to agree with."""
+    return STRATEGIES[trial.strategy or "none"]()
