@@ -4,6 +4,8 @@ from collections.abc import Callable, Sequence
 from statistics import median
 from typing import NamedTuple
 
+from ddptui import strategies
+from ddptui.lights import is_multiple, is_own
 from ddptui.preset import Bottleneck, Preset, Trial
 from ddptui.results import RepeatResult, Results, TrialResult
 
@@ -54,6 +56,11 @@ def is_stand_in(row: Row) -> bool:
     return row.trial.launch == "dp" and any("stand-in" in repeat.ranks[0].device for repeat in row.result.repeats)
 
 
+def is_ddp(row: Row) -> bool:
+    """Whether torch DDP averages, while backward runs."""
+    return row.trial.strategy is not None and strategies.STRATEGIES[row.trial.strategy].is_ddp
+
+
 def _train_time(row: Row) -> str:
     if row.result.summary is None:
         return row.result.status
@@ -88,7 +95,7 @@ def _slept(row: Row) -> str:
 
 def _aggregate(row: Row) -> str:
     """The aggregation's own time, where it has one."""
-    if row.trial.strategy == "ddp" and row.result.repeats:
+    if is_ddp(row) and row.trial.mistake is None and row.result.repeats:
         return "²"
     if row.trial.strategy == "none" or row.trial.launch == "single":
         return NOTHING
@@ -103,6 +110,35 @@ def _in_sync(row: Row) -> str:
     return "no" if not in_sync.parameters else "yes" if in_sync.buffers else "buffers differ"
 
 
+def _mean(row: Row) -> str:
+    """Of the last repeat: what the strategy leaves, against the true mean."""
+    found = row.result.repeats[-1].averaging if row.result.repeats else None
+    if found is None:
+        return NOTHING
+    if found.error is None:
+        return "not finite"
+    if found.right:
+        lossy = row.trial.strategy and strategies.STRATEGIES[row.trial.strategy].rounding
+        return f"± {found.error:.1g}" if lossy else "yes"
+    if found.right is None:
+        return f"off {found.error:.0%}"
+    if is_own(found):
+        return "own"
+    return f"× {found.scale:.3g}" if is_multiple(found) else f"off {found.error:.2%}"
+
+
+def _order(row: Row) -> str:
+    """Said only if it is wrong: every epoch had the order of the one before."""
+    return "same" if row.result.repeats and row.result.repeats[-1].reshuffled is False else NOTHING
+
+
+def _how_often(row: Row) -> str:
+    """What is averaged every how many steps, where it is not the gradients of each."""
+    if row.trial.average == "gradients" and row.trial.every == 1:
+        return NOTHING
+    return f"{row.trial.average}/{row.trial.every}" if row.trial.every > 1 else row.trial.average
+
+
 def _published(row: Row) -> str:
     return f"{row.published:.2f}" if row.published is not None else NOTHING
 
@@ -112,6 +148,8 @@ COLUMNS = (
     Column("launch", "launch", lambda row: row.trial.launch, 40),
     Column("ranks", "ranks", lambda row: str(row.trial.world_size), 55),
     Column("strategy", "strategy", lambda row: row.trial.strategy or NOTHING, 45),
+    Column("average", "average", _how_often, 46),
+    Column("mistake", "mistake", lambda row: row.trial.mistake or NOTHING, 20),
     Column("bottleneck", "bottleneck", lambda row: describe_bottleneck(row.trial.bottleneck), 30),
     Column("slept", "slept", _slept, 93),
     Column("train", "train s", _train_time, 99),
@@ -126,8 +164,10 @@ COLUMNS = (
     Column("loss", "loss", lambda row: _of_repeats(row, lambda r: r.loss.last, ".3f"), 68),
     Column("accuracy", "acc. %", lambda row: _of_repeats(row, lambda r: r.accuracy and 100 * r.accuracy, ".1f"), 75),
     Column("sync", "in sync", _in_sync, 80),
+    Column("mean", "mean", _mean, 79),
+    Column("order", "order", _order, 78),
 )
-LEFT = {"trial", "launch", "strategy", "bottleneck", "sync"}
+LEFT = {"trial", "launch", "strategy", "average", "mistake", "bottleneck", "sync", "mean", "order"}
 
 
 def count(number: int, noun: str) -> str:

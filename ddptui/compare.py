@@ -1,13 +1,18 @@
 """From messages to results: what one repeat shows, and how the trials compare. Pure: no I/O, no clock."""
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 from statistics import fmean, median, quantiles
 from typing import Any, Literal
 
 import msgspec
 
+from ddptui import lights
 from ddptui.preset import Preset, Trial
 from ddptui.results import (
+    Averaging,
+    Check,
     InSync,
     Loss,
     PhasesMs,
@@ -20,7 +25,7 @@ from ddptui.results import (
     Summary,
     TrialResult,
 )
-from ddptui.wire import PHASES, Done, Ended, Hello, Launched, Message, Step
+from ddptui.wire import PHASES, Done, Ended, Fingerprint, Hello, Launched, Message, Step
 
 MS = 1e6  # ns
 S = 1e9  # ns
@@ -45,10 +50,13 @@ def outcome(messages: Iterable[Message]) -> Outcome | None:
     hellos: dict[int, Hello] = {}
     steps: dict[int, list[Step]] = {}
     done: dict[int, Done] = {}
+    prints: dict[int, list[Fingerprint]] = {}
     for message in messages:
         match message:
             case Step():
                 steps.setdefault(message.rank, []).append(message)
+            case Fingerprint():
+                prints.setdefault(message.step, []).append(message)
             case Hello():
                 hellos[message.rank] = message
             case Done():
@@ -63,7 +71,7 @@ def outcome(messages: Iterable[Message]) -> Outcome | None:
     error = ended.error if ended else None
     result = None
     if status == "ok":
-        result = _repeat(launched, hellos, steps, done)
+        result = _repeat(launched, hellos, steps, done, prints)
         if result is None:
             status, error = "failed", "no step was measured: all of them were warm-up steps"
     return Outcome(
@@ -102,15 +110,23 @@ def compare(
 def _trial(trial: Trial, outcomes: Sequence[Outcome], baseline: Mapping[int, RepeatResult]) -> TrialResult:
     repeats = {found.repeat: found.result for found in outcomes if found.result}
     failed = _failed(outcomes)
+    judged = [_judged(repeat, trial) for repeat in repeats.values()]
     return TrialResult(
         name=trial.name,
         status="failed" if failed else "ok" if repeats else "skipped",
         error=failed.error if failed else None,
         config=msgspec.to_builtins(trial),
         command=list(outcomes[0].command) if outcomes else [],
-        repeats=list(repeats.values()),
+        repeats=judged,
         summary=_summary(repeats, baseline) if repeats else None,
     )
+
+
+def _judged(repeat: RepeatResult, trial: Trial) -> RepeatResult:
+    """With a verdict on the strategy's work, which depends on what the trial may expect of it."""
+    if repeat.averaging is None:
+        return repeat
+    return msgspec.structs.replace(repeat, averaging=lights.judged(repeat.averaging, trial))
 
 
 def _failed(outcomes: Iterable[Outcome]) -> Outcome | None:
@@ -132,7 +148,11 @@ def _summary(repeats: Mapping[int, RepeatResult], baseline: Mapping[int, RepeatR
 
 
 def _repeat(
-    launched: Launched, hellos: Mapping[int, Hello], steps: Mapping[int, list[Step]], done: Mapping[int, Done]
+    launched: Launched,
+    hellos: Mapping[int, Hello],
+    steps: Mapping[int, list[Step]],
+    done: Mapping[int, Done],
+    prints: Mapping[int, list[Fingerprint]],
 ) -> RepeatResult | None:
     """The figures of a repeat that ended well. None when nothing is left after the warm-up."""
     measured = {rank: [step for step in steps.get(rank, ()) if not step.warmup] for rank in sorted(hellos)}
@@ -150,6 +170,9 @@ def _repeat(
         loss=_loss(measured.values()),
         accuracy=sum(words.correct for words in done.values()) / evaluated if evaluated else None,
         in_sync=in_sync([done[rank] for rank in sorted(done)]),
+        sync_checks=sync_checks(prints, len(hellos)),
+        averaging=averaging(done.values()),
+        reshuffled=reshuffled(done.values()),
         ranks=[_rank(hellos[rank], done[rank]) for rank in measured],
     )
 
@@ -186,18 +209,49 @@ def weighted_loss(steps: Sequence[Step]) -> float | None:
 
 
 def in_sync(done: Sequence[Done]) -> InSync:
-    """Compare the hashes of all copies of the model."""
+    """Compare the hashes of all copies of the model at the end."""
     copies = [words for words in done if words.parameters]
     if len(copies) < 2:
         return InSync(parameters=None, buffers=None, differing=[])
-    parameters = _differing([copy.parameters for copy in copies])
-    buffers = _differing([copy.buffers for copy in copies])
+    parameters, buffers = _differing(copies)
     return InSync(parameters=not parameters, buffers=not buffers, differing=parameters + buffers)
 
 
-def _differing(copies: Sequence[Mapping[str, str]]) -> list[str]:
+def sync_checks(prints: Mapping[int, Sequence[Fingerprint]], ranks: int) -> list[Check]:
+    """The same at the steps for which it was asked, and of which every rank has told."""
+    found = {step: _differing(copies) for step, copies in sorted(prints.items()) if len(copies) == ranks}
+    return [
+        Check(step=step, parameters=not parameters, buffers=not buffers, differing=parameters + buffers)
+        for step, (parameters, buffers) in found.items()
+    ]
+
+
+def _differing(copies: Sequence[Done | Fingerprint]) -> tuple[list[str], list[str]]:
+    """The names of the parameters, and of the buffers, that are not the same in all copies."""
+    return (
+        _unequal([copy.parameters for copy in copies]),
+        _unequal([copy.buffers for copy in copies]),
+    )
+
+
+def _unequal(copies: Sequence[Mapping[str, str]]) -> list[str]:
     names = dict.fromkeys(name for copy in copies for name in copy)
     return [name for name in names if len({copy.get(name) for copy in copies}) > 1]
+
+
+def averaging(done: Iterable[Done]) -> Averaging | None:
+    """The audit of the rank that is farthest from the mean; of one that is not finite, if there is one."""
+    audits = [words.audit for words in done if words.audit]
+    if not audits:
+        return None
+    farthest = max(audits, key=lambda audit: math.inf if audit.error is None else audit.error)
+    return Averaging(**msgspec.structs.asdict(farthest))
+
+
+def reshuffled(done: Iterable[Done]) -> bool | None:
+    """Whether no epoch had the order of the one before it, on any rank. None if there was one epoch."""
+    orders = [words.orders for words in done if len(words.orders) > 1]
+    return all(a != b for order in orders for a, b in pairwise(order)) if orders else None
 
 
 def _rank(hello: Hello, done: Done) -> RankResult:

@@ -11,33 +11,51 @@ from typing import Annotated, Any, Literal, get_args
 import msgspec
 from msgspec import Meta
 
+from ddptui import strategies
+
 Site = Literal["start", "data", "forward", "backward", "aggregate"]
 LaunchMode = Literal["single", "dp", "process", "launch", "spawn"]
 StartMethod = Literal["spawn", "forkserver", "fork"]
-StrategyName = Literal["none", "all_reduce", "reduce_broadcast", "flat", "ddp"]
+StrategyName = Literal[
+    "none", "all_reduce", "all_reduce_async", "reduce_broadcast", "gather_scatter", "all_gather",
+    "reduce_scatter_all_gather", "ring", "flat", "bucketed", "ddp", "ddp_fp16", "ddp_bf16", "ddp_powersgd",
+]  # fmt: skip
+MistakeName = Literal[
+    "group_of_one", "divide_twice", "no_division", "no_first_broadcast", "average_again", "no_set_epoch"
+]
 DatasetName = Literal["digits", "mnist", "fashion_mnist", "cifar10", "random"]
 
 Count = Annotated[int, Meta(ge=0)]
 Positive = Annotated[int, Meta(ge=1)]
 NotNegative = Annotated[float, Meta(ge=0)]
 Threads = Annotated[int, Meta(ge=1, le=1024)]
+Megabytes = Annotated[float, Meta(gt=0, le=65536)]
 Seed = Annotated[int, Meta(ge=0, le=2**62)]  # torch takes 64 bits, and ranks add a little
 A_DAY_MS = 86_400_000
 SHAPES = {"net": (1, 28, 28), "linears": (3,)}  # of a sample, for the models that take one alone
 
-# A field that a launch mode has no use for. Such a field is refused in a [[trial]] or [matrix], and passed over
-# in [defaults] and --set, which speak to all trials at once.
-MEANINGLESS: dict[str, dict[str, str]] = {
+NO_GROUP = {
+    "backend": "one process has no group",
+    "average": "one process has nobody to average with",
+    "reduction": "one process has nobody to average with",
+    "bucket_mb": "one process sends no gradients",
+    "gradient_as_bucket_view": "one process has no buckets",
+    "static_graph": "it is an option of torch DDP",
+    "powersgd_rank": "one process sends no gradients",
+    "sync_batchnorm": "one process has nobody to share statistics with",
+    "hash_every": "there is one copy of the model",
+}
+MEANINGLESS_IN_MODE: dict[str, dict[str, str]] = {
     "single": {
         "strategy": "one process has nobody to agree with",
         "world_size": "one process is one rank",
         "start_method": "the process is started directly",
-        "backend": "one process has no group",
+        **NO_GROUP,
     },
     "dp": {
         "strategy": "the gather on the output device is the aggregation",
         "start_method": "the replicas are threads of one process",
-        "backend": "one process has no group",
+        **NO_GROUP,
     },
     "launch": {"start_method": "torch.distributed.launch starts the ranks itself"},
     "process": {},
@@ -83,6 +101,16 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     start_method: StartMethod = "spawn"
     world_size: Annotated[int, Meta(ge=1, le=1024)] = 2
     strategy: StrategyName | None = "all_reduce"
+    average: Literal["gradients", "parameters"] = "gradients"
+    every: Positive = 1  # steps an average: gradients add up until then, parameters drift apart
+    reduction: Literal["sum", "avg"] = "sum"  # sum, then divide; or the collective takes the mean (ReduceOp.AVG)
+    bucket_mb: Megabytes | None = None  # bucketed, ddp…: when a bucket is full; none: 25 (torch DDP: its first 1)
+    gradient_as_bucket_view: bool = False  # ddp…: gradients lie in the buckets, not beside them
+    static_graph: bool = False  # ddp…: the same parameters take part in every step
+    powersgd_rank: Annotated[int, Meta(ge=1, le=1024)] = 1  # ddp_powersgd: of the matrices that are sent
+    sync_batchnorm: bool = False  # GPUs: BatchNorm over the global batch
+    mistake: MistakeName | None = None  # made on purpose, in place of what the strategy should do
+    hash_every: Positive | None = None  # compare the ranks' tensors every so many steps, too (that costs time)
     backend: Literal["auto", "gloo", "nccl"] = "auto"
     device: Literal["auto", "cpu", "cuda"] = "auto"
     threads: Threads | None = None  # a rank's, for compute; none: the cores of this host shared out
@@ -90,6 +118,7 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     model: str = "net"  # net, mlp, linears, or a torchvision model
     width: Positive = 128  # mlp: units a hidden layer
     depth: Positive = 2  # mlp: hidden layers
+    batch_norm: bool = False  # mlp: BatchNorm in every hidden layer
     dtype: Literal["float32", "float64"] = "float32"
     dataset: DatasetName = "digits"
     data_dir: str | None = None
@@ -97,7 +126,7 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     shape: tuple[Positive, ...] | None = None  # random: of one sample; none: what the model wants
     samples: Positive = 1024  # random: how many to train on
     classes: Annotated[int, Meta(ge=2)] = 10  # random
-    batch_size: Positive = 64  # global: shared out among the ranks
+    batch_size: Positive = 64  # of a step, global: shared out among the ranks
     epochs: Positive = 3
     steps: Positive | None = None  # instead of epochs
     warmup_steps: Count = 3  # run and shown, but in no figure
@@ -148,6 +177,15 @@ def make_trial(values: dict[str, Any]) -> Trial:
         raise _readable(error) from None
     _check(trial)
     return trial
+
+
+def meaningless(launch: str, strategy: str | None) -> dict[str, str]:
+    """The fields that a launch mode or a strategy has no use for, and why. Such a field is refused in a [[trial]] or
+    [matrix], and passed over in [defaults] and --set, which speak to all trials at once."""
+    of_strategy = strategies.meaningless(strategy) if strategy else {}
+    fields = {field: f"strategy = {strategy!r}: {why}" for field, why in of_strategy.items()}
+    of_mode = MEANINGLESS_IN_MODE.get(launch, {})
+    return fields | {field: f"launch = {launch!r}: {why}" for field, why in of_mode.items()}
 
 
 def available_cores() -> int:
@@ -233,10 +271,13 @@ def _check(trial: Trial) -> None:
             raise TrialError(key, "must be a finite number")
         if isinstance(value, str) and value.encode("utf-8", "replace").decode() != value:
             raise TrialError(key, "is no text: it cannot be written as UTF-8")
-    if trial.launch in ("single", "dp") and trial.strategy is not None:
-        raise TrialError("strategy", f"launch = {trial.launch!r} takes none: {MEANINGLESS[trial.launch]['strategy']}")
     if trial.launch not in ("single", "dp") and trial.strategy is None:
         raise TrialError("strategy", f"launch = {trial.launch!r} needs one; `none` aggregates nothing")
+    for key, why in meaningless(trial.launch, trial.strategy).items():
+        unset = None if key == "strategy" else TRIAL_FIELDS[key].default
+        if key != "world_size" and getattr(trial, key) != unset:
+            raise TrialError(key, f"means nothing with {why}")
+    _check_agreement(trial)
     if trial.launch == "single" and trial.world_size != 1:
         raise TrialError("world_size", "launch = 'single' is one rank; choose another launch mode for more")
     if trial.steps is not None and trial.steps <= trial.warmup_steps:
@@ -253,6 +294,28 @@ def _check(trial: Trial) -> None:
         raise TrialError("backend", "nccl needs GPUs: with device = 'cpu' it is gloo")
     for index, bottleneck in enumerate(trial.bottleneck):
         check_bottleneck(trial, bottleneck, f"bottleneck[{index}]")
+
+
+def _check_agreement(trial: Trial) -> None:
+    """What is averaged, when, and with which mistake."""
+    facts = strategies.STRATEGIES[trial.strategy or "none"]
+    if trial.average == "parameters" and trial.strategy == "none":
+        raise TrialError("average", "strategy = 'none' averages nothing")
+    if trial.average == "parameters" and facts.overlaps:
+        why = "averages gradients as backward brings them; parameters change only after it"
+        raise TrialError("average", f"strategy = {trial.strategy!r} {why}")
+    if trial.static_graph and trial.every > 1:
+        raise TrialError("static_graph", "with every > 1 the graph is not static: torch DDP sends in some steps only")
+    if trial.sync_batchnorm and "cpu" in (trial.device, {"gloo": "cpu"}.get(trial.backend)):
+        raise TrialError("sync_batchnorm", "torch's SyncBatchNorm runs on GPUs only")
+    if trial.mistake is None:
+        return
+    possible = strategies.MISTAKES[trial.mistake]
+    if possible and trial.strategy not in possible:
+        with_which = " or ".join(repr(name) for name in possible)
+        raise TrialError("mistake", f"{trial.mistake!r} is made with strategy = {with_which}")
+    if trial.mistake == "no_set_epoch" and trial.steps is None and trial.epochs == 1:
+        raise TrialError("mistake", "'no_set_epoch' shows in the second epoch, and there is only one")
 
 
 def _takes(model: str, shape: tuple[int, ...]) -> bool:

@@ -16,7 +16,6 @@ import platformdirs
 
 from ddptui.lab_root import lab_root
 from ddptui.preset import (
-    MEANINGLESS,
     TRIAL_FIELDS,
     Bottleneck,
     Preset,
@@ -25,6 +24,7 @@ from ddptui.preset import (
     TrialError,
     choices,
     make_trial,
+    meaningless,
 )
 
 TOP_LEVEL = {"title": str, "group": str, "about": str, "baseline": str, "repeats": int}
@@ -180,13 +180,13 @@ def _expand(table: dict[str, Any], overridden: set[str]) -> Iterable[Trial]:
 
 
 def _make(own: dict[str, Any], path: str, defaults: dict[str, Any], overridden: set[str]) -> Trial:
-    """A trial from its own fields over the defaults that mean something in its launch mode."""
-    launch = own.get("launch", defaults.get("launch", "spawn"))
-    meaningless = MEANINGLESS.get(launch, {}) if isinstance(launch, str) else {}
-    values = {key: value for key, value in defaults.items() if key not in meaningless} | own
+    """A trial from its own fields over the defaults that mean something in its launch mode, with its strategy."""
+    launch, strategy = (str((defaults | own).get(key, TRIAL_FIELDS[key].default)) for key in ("launch", "strategy"))
+    useless = meaningless(launch, strategy)
+    values = {key: value for key, value in defaults.items() if key not in useless} | own
     for key in own:
-        if key in meaningless:
-            raise TrialError(f"{path}.{key}", f"means nothing with launch = {launch!r}: {meaningless[key]}")
+        if key in useless:
+            raise TrialError(f"{path}.{key}", f"means nothing with {useless[key]}")
     try:
         trial = make_trial(values)
     except TrialError as error:

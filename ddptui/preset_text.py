@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import tomli_w
 
-from ddptui.preset import MEANINGLESS, TRIAL_FIELDS, Preset, Trial
+from ddptui.preset import TRIAL_FIELDS, Preset, Trial, meaningless
 
 
 def as_toml(preset: Preset) -> str:
@@ -26,8 +26,9 @@ def as_toml(preset: Preset) -> str:
 def _fields(trial: Trial) -> dict[str, Any]:
     """What a [[trial]] says: the fields off their defaults that mean something in its launch mode."""
     values = msgspec.to_builtins(trial)
+    useless = meaningless(trial.launch, trial.strategy)
     return {
         name: values[name]
         for name, field in TRIAL_FIELDS.items()
-        if getattr(trial, name) != field.default and values[name] is not None and name not in MEANINGLESS[trial.launch]
+        if getattr(trial, name) != field.default and values[name] is not None and name not in useless
     }

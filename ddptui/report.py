@@ -2,7 +2,7 @@
 
 import csv
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Literal
 
 import msgspec
@@ -10,8 +10,9 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from ddptui.columns import COLUMNS, LEFT, NOTHING, Row, count, describe_bottleneck, is_stand_in, rows_of
+from ddptui.columns import COLUMNS, LEFT, NOTHING, Row, count, describe_bottleneck, is_ddp, is_stand_in, rows_of
 from ddptui.launch import LABELS
+from ddptui.lights import red
 from ddptui.preset import Preset
 from ddptui.results import RepeatResult, Results
 
@@ -89,14 +90,11 @@ def notes(results: Results, preset: Preset) -> list[str]:
         found.append("¹ threads, CPU stand-in for nn.DataParallel: there is no GPU here")
     if "launch" in modes:
         found.append(f"{modes['launch'].result.name}: started by {LABELS['launch']}")
-    if any(row.trial.strategy == "ddp" and row.result.repeats for row in rows_of(results, preset)):
-        found.append("² ddp aggregates while backward runs: its time is within that phase")
-    for trial in results.trials:
-        found += [
-            f"{trial.name}: the ranks differ in {_some(repeat.in_sync.differing)}"
-            for repeat in trial.repeats[-1:]
-            if repeat.in_sync.differing
-        ]
+    if any(is_ddp(row) and row.result.repeats for row in rows_of(results, preset)):
+        found.append("² torch DDP aggregates while backward runs: its time is within that phase")
+    for row in rows_of(results, preset):
+        trial = row.result
+        found += [f"{trial.name}: {words}" for repeat in trial.repeats[-1:] for words in red(row.trial, repeat)]
         if dropped := sum(rank.dropped for repeat in trial.repeats for rank in repeat.ranks):
             found.append(f"{trial.name}: {count(dropped, 'message')} lost to a full queue: its figures lack them")
         if trial.error:
@@ -112,7 +110,8 @@ CSV_COLUMNS = (
     "trial", "repeat", "status", "error", "launch", "ranks", "strategy", "bottleneck", "bottleneck_fired",
     "bottleneck_s", "train_time_s", "startup_s", "steps", "samples_per_s", "step_ms", "step_ms_p10", "step_ms_p90",
     "data_ms", "forward_ms", "backward_ms", "aggregate_ms", "optimizer_ms", "wait_ms", "transfer_ms", "loss_first",
-    "loss_last", "accuracy", "parameters_in_sync", "buffers_in_sync", "ratio", "speedup", "published_ratio",
+    "loss_last", "accuracy", "parameters_in_sync", "buffers_in_sync", "averaging_right", "averaging_error",
+    "averaging_scale", "reshuffled", "ratio", "speedup", "published_ratio",
 )  # fmt: skip
 
 
@@ -145,6 +144,10 @@ def _csv_row(row: Row, number: int, repeat: RepeatResult) -> dict[str, object]:
         "accuracy": repeat.accuracy,
         "parameters_in_sync": repeat.in_sync.parameters,
         "buffers_in_sync": repeat.in_sync.buffers,
+        "averaging_right": repeat.averaging and repeat.averaging.right,
+        "averaging_error": repeat.averaging and repeat.averaging.error,
+        "averaging_scale": repeat.averaging and repeat.averaging.scale,
+        "reshuffled": repeat.reshuffled,
         "ratio": summary.ratio.median if summary and summary.ratio else None,
         "speedup": summary.speedup if summary else None,
         "published_ratio": row.published,
@@ -170,7 +173,3 @@ def _fitting(cells: dict[str, list[str]], width: int) -> list[str]:
 
 def _total(widths: dict[str, int]) -> int:
     return sum(widths.values()) + GAP * (len(widths) - 1)
-
-
-def _some(names: Sequence[str]) -> str:
-    return ", ".join(names[:3]) + (f" and {len(names) - 3} more tensors" if len(names) > 3 else "")

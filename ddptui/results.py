@@ -39,12 +39,38 @@ class Loss(_Part, frozen=True, kw_only=True):
     last: float | None
 
 
+class Check(_Part, frozen=True, kw_only=True):
+    """Whether all ranks had the same bits after a step (`hash_every` asks for it)."""
+
+    step: int
+    parameters: bool
+    buffers: bool
+    differing: list[str]
+
+
 class InSync(_Part, frozen=True, kw_only=True):
     """Whether all ranks ended with the same bits; None with one copy of the model. `differing`: the tensors' names."""
 
     parameters: bool | None
     buffers: bool | None
     differing: list[str]
+
+
+class Averaging(_Part, frozen=True, kw_only=True):
+    """What the strategy leaves, against the true mean over the ranks, on the rank where it is farthest from it.
+
+    From `error` on as in wire.Audit; None: something was not finite.
+    """
+
+    of: Literal["gradients", "parameters"]
+    right: bool | None = None  # None: no bound is known
+    why: str | None = None  # it is not
+    error: float | None
+    scale: float | None
+    scaled_error: float | None
+    own_scale: float | None
+    own_error: float | None
+    worst: str
 
 
 class RankResult(_Part, frozen=True, kw_only=True):
@@ -81,6 +107,9 @@ class RepeatResult(_Part, frozen=True, kw_only=True):
     loss: Loss
     accuracy: float | None
     in_sync: InSync
+    sync_checks: list[Check] = []
+    averaging: Averaging | None = None  # None: there is no group
+    reshuffled: bool | None = None  # every epoch had an order of its own; None: there was only one
     ranks: list[RankResult]
 
 

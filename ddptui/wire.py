@@ -76,6 +76,37 @@ class Heartbeat(_Message, frozen=True, kw_only=True):
     dropped: int = 0
 
 
+class Fingerprint(_Message, frozen=True, kw_only=True):
+    """What a rank's copy of the model is after a step: hashes as in Done."""
+
+    rank: int
+    step: int
+    parameters: dict[str, str]
+    buffers: dict[str, str]
+
+
+class Audit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What the strategy leaves on a rank, against the true mean over the ranks, which was worked out another way.
+
+    of            what was averaged
+    error         the distance to the mean
+    scale         the multiple of the mean that comes nearest to it, and scaled_error the distance to that
+    own_scale     the multiple of the rank's own tensors that comes nearest, and own_error the distance to that
+    worst         the tensor that is farthest from its mean
+
+    Distances are Euclidean, over all tensors together, in units of the root mean square over the ranks of the length of
+    their own tensors. None where a tensor was not finite.
+    """
+
+    of: Literal["gradients", "parameters"]
+    error: float | None
+    scale: float | None
+    scaled_error: float | None
+    own_scale: float | None
+    own_error: float | None
+    worst: str
+
+
 class Done(_Message, frozen=True, kw_only=True):
     """A rank has trained and evaluated. Hashes are of each tensor's bytes, by its name in the bare model."""
 
@@ -85,6 +116,8 @@ class Done(_Message, frozen=True, kw_only=True):
     evaluated: int
     parameters: dict[str, str]
     buffers: dict[str, str]
+    audit: Audit | None = None  # none: there is no group
+    orders: tuple[str, ...] = ()  # a short hash of the order of the samples, epoch by epoch
     bottleneck_fired: int
     bottleneck_ns: int
     sub_batch: int | None = None  # dp: the most samples that this replica saw in a step
@@ -101,7 +134,7 @@ class Failed(_Message, frozen=True, kw_only=True):
     error: str
 
 
-RankMessage = Hello | Ready | Step | Heartbeat | Done | Failed
+RankMessage = Hello | Ready | Step | Heartbeat | Fingerprint | Done | Failed
 
 
 class Stop(_Message, frozen=True, kw_only=True):

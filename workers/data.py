@@ -1,5 +1,6 @@
 """What the ranks train on: the samples, and which of them are a rank's own."""
 
+import hashlib
 import math
 from collections.abc import Iterator
 from pathlib import Path
@@ -63,13 +64,16 @@ class Share(DistributedSampler[list[int]]):
         super().__init__(dataset, num_replicas=world_size, rank=rank, seed=seed)
         self._samples = len(dataset)
         self._batch_size = batch_size
+        self.orders: list[str] = []  # a short hash of the order of each epoch so far
 
     def __len__(self) -> int:
         return math.ceil(self._samples / self._batch_size)
 
     def __iter__(self) -> Iterator[list[int]]:
         generator = torch.Generator().manual_seed(self.seed + self.epoch)
-        order = torch.randperm(self._samples, generator=generator).tolist()
+        permutation = torch.randperm(self._samples, generator=generator)
+        self.orders.append(hashlib.blake2b(permutation.numpy().tobytes(), digest_size=8).hexdigest())
+        order = permutation.tolist()
         for start in range(0, self._samples, self._batch_size):
             yield order[start : start + self._batch_size][self.rank :: self.num_replicas]
 

@@ -9,6 +9,7 @@ import sys
 from torch import nn
 
 from ddptui.preset import Trial
+from workers.aggregate.none import NoAggregation
 from workers.bottleneck import Delays
 from workers.rank import Rank, hello, pin_threads, rank_process, read_trial
 from workers.replicas import Replica, ReplicaDelays, ReplicaProgress, ThreadedDataParallel, Watch
@@ -16,20 +17,17 @@ from workers.reporter import Reporter
 from workers.train import train
 
 
-class DataParallel:
-    """The strategy of this launch mode: the gather is the aggregation."""
+class DataParallel(NoAggregation):
+    """The strategy of this launch mode: the gather is the aggregation, and one backward goes through all replicas."""
 
     def __init__(self, trial: Trial, watches: list[Watch]) -> None:
-        self._trial = trial
+        super().__init__(trial)
         self._watches = watches
 
     def prepare(self, model: nn.Module) -> nn.Module:
         if next(model.parameters()).is_cuda:
-            return nn.DataParallel(Replica(model, self._watches), list(range(self._trial.world_size)))
-        return ThreadedDataParallel(model, self._watches, pin_threads(self._trial))
-
-    def average(self, model: nn.Module) -> None:
-        """Done already: the one backward went through all replicas, and their gradients added up."""
+            return nn.DataParallel(Replica(model, self._watches), list(range(self.trial.world_size)))
+        return ThreadedDataParallel(model, self._watches, pin_threads(self.trial))
 
 
 def main() -> None:

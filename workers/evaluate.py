@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor, nn
 
-from ddptui.wire import LOGS, Done
+from ddptui.wire import LOGS, Done, Fingerprint
 from workers.data import Samples
 from workers.rank import Rank
 
@@ -30,6 +30,13 @@ def evaluate(me: Rank, model: nn.Module, test: Samples) -> Done:
         peak_gpu_bytes=torch.cuda.max_memory_allocated(me.device) if me.device.type == "cuda" else None,
         checkpoint=save(model, me.rank) if me.trial.save else None,
         dropped=me.reporter.dropped,
+    )
+
+
+def fingerprint(model: nn.Module, rank: int, step: int) -> Fingerprint:
+    """What this rank's copy of the model is after a step, in the midst of the training."""
+    return Fingerprint(
+        rank=rank, step=step, parameters=hashes(model.named_parameters()), buffers=hashes(model.named_buffers())
     )
 
 

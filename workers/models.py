@@ -47,11 +47,12 @@ class Linears(nn.Module):
         return x
 
 
-def mlp(shape: tuple[int, ...], width: int, depth: int, classes: int) -> nn.Module:
-    """`depth` hidden layers of `width` units with ReLU."""
-    widths = [math.prod(shape), *[width] * depth]
-    hidden = [layer for pair in pairwise(widths) for layer in (nn.Linear(*pair), nn.ReLU())]
-    return nn.Sequential(nn.Flatten(), *hidden, nn.Linear(widths[-1], classes))
+def mlp(shape: tuple[int, ...], width: int, depth: int, classes: int, *, batch_norm: bool = False) -> nn.Module:
+    """`depth` hidden layers of `width` units with ReLU, each with BatchNorm before it if wanted."""
+    layers: list[nn.Module] = [nn.Flatten()]
+    for before, after in pairwise([math.prod(shape), *[width] * depth]):
+        layers += [nn.Linear(before, after), *([nn.BatchNorm1d(after)] if batch_norm else []), nn.ReLU()]
+    return nn.Sequential(*layers, nn.Linear(width, classes))
 
 
 def wanted_shape(trial: Trial) -> tuple[int, ...] | None:
@@ -65,7 +66,7 @@ def build(trial: Trial, shape: tuple[int, ...], classes: int) -> nn.Module:
         case "net":
             return Net(classes)
         case "mlp":
-            return mlp(shape, trial.width, trial.depth, classes)
+            return mlp(shape, trial.width, trial.depth, classes, batch_norm=trial.batch_norm)
         case "linears":
             return Linears()
         case name if name in torchvision_models.list_models(torchvision_models):
@@ -74,6 +75,14 @@ def build(trial: Trial, shape: tuple[int, ...], classes: int) -> nn.Module:
         case name:
             close = get_close_matches(name, [*WANTED, *torchvision_models.list_models(torchvision_models)], n=1)
             raise ValueError(f"no model {name!r}" + (f"; did you mean {close[0]!r}?" if close else ""))
+
+
+def synchronised(model: nn.Module) -> nn.Module:
+    """The model with every BatchNorm made a SyncBatchNorm: statistics over the global batch, the same on all ranks."""
+    if any(parameter.device.type == "cpu" for parameter in model.parameters()):
+        raise RuntimeError("sync_batchnorm: torch's SyncBatchNorm runs on GPUs only, and this rank is on the CPU")
+    synced: nn.Module = nn.SyncBatchNorm.convert_sync_batchnorm(model)
+    return synced
 
 
 def set_dtype(trial: Trial) -> None:

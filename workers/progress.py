@@ -3,24 +3,37 @@
 import math
 import time
 from collections import deque
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from itertools import pairwise
+from typing import NamedTuple
 
 from torch import Tensor
 
-from ddptui.wire import Done, Ready, Step
+from ddptui.wire import PHASES, Done, Fingerprint, Ready, Step
 from workers.clock import Clock
 from workers.reporter import Reporter
 
 LOG_EVERY = 20  # steps
 
 
+class Laps:
+    """When the phases of one step ended, in the order in which they did."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self.phases: list[str] = []
+        self.moments = [clock.now()]
+
+    def end(self, phase: str) -> None:
+        self.phases.append(phase)
+        self.moments.append(self._clock.now())
+
+
 class Mark(NamedTuple):
-    """A step as the loop leaves it: six moments around its five phases, and the loss where the device has it."""
+    """A step as the loop leaves it, its loss where the device has it."""
 
     step: int
     epoch: int
-    moments: Sequence[Any]
+    laps: Laps
     samples: int
     loss: Tensor
 
@@ -46,11 +59,14 @@ class Progress:
         while self._pending:
             self._say_what_is_over(clock)
 
+    def fingerprint(self, fingerprint: Fingerprint) -> None:
+        self._reporter.say(fingerprint)
+
     def done(self, done: Done) -> None:
         self._reporter.say(done)
 
     def _say_what_is_over(self, clock: Clock) -> None:
-        while self._pending and (times := clock.resolve(self._pending[0].moments)):
+        while self._pending and (times := clock.resolve(self._pending[0].laps.moments)):
             mark = self._pending.popleft()
             step = self._message(mark, times)
             self.say_step(step)
@@ -64,21 +80,16 @@ class Progress:
 
     def _message(self, mark: Mark, times: list[int]) -> Step:
         loss = mark.loss.item()
-        began, fetched, computed, differentiated, averaged, stepped = times
+        lengths = {phase: end - begin for phase, (begin, end) in zip(mark.laps.phases, pairwise(times), strict=True)}
+        data, forward, backward, aggregate, optimizer = (lengths.get(phase, 0) for phase in PHASES)
         return Step(
             rank=self.rank,
             step=mark.step,
             epoch=mark.epoch,
             warmup=mark.step < self._warmup_steps,
-            begin_ns=began,
-            end_ns=stepped,
-            phases_ns=(
-                fetched - began,
-                computed - fetched,
-                differentiated - computed,
-                averaged - differentiated,
-                stepped - averaged,
-            ),
+            begin_ns=times[0],
+            end_ns=times[-1],
+            phases_ns=(data, forward, backward, aggregate, optimizer),
             samples=mark.samples,
             loss=loss if math.isfinite(loss) else None,
         )

@@ -5,6 +5,7 @@ Elsewhere the public functions are wrapped, and DDP is given a communication hoo
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial, wraps
 from typing import Any
 
@@ -51,8 +52,10 @@ def _wrap_the_functions(call: Callable[[], None], network: nn.Module) -> Callabl
     for name, function in plain.items():
         setattr(dist, name, wrapped(function))
     if isinstance(network, DistributedDataParallel):
-        # DDP's own all_reduce is made in C++, unseen; this hook does the same through the function just wrapped.
-        network.register_comm_hook(None, default_hooks.allreduce_hook)
+        # DDP's own all_reduce is made in C++, unseen; this hook does the same through the function just wrapped. A DDP
+        # that has a hook already takes no second one, and calls the wrapped function from its own.
+        with suppress(RuntimeError):
+            network.register_comm_hook(None, default_hooks.allreduce_hook)
 
     def undo() -> None:
         for name, function in plain.items():

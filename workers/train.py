@@ -1,17 +1,21 @@
 """The loop that every rank runs: data, forward, backward, aggregate, optimizer."""
 
+from contextlib import nullcontext
+
+import msgspec
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
 from ddptui.preset import Trial
-from workers.aggregate import Strategy
+from workers.aggregate.strategy import Strategy
+from workers.audit import audit
 from workers.clock import clock_of
 from workers.data import Share, load
-from workers.evaluate import evaluate
-from workers.models import build, set_dtype, wanted_shape
-from workers.progress import Mark, Progress
+from workers.evaluate import evaluate, fingerprint
+from workers.models import build, set_dtype, synchronised, wanted_shape
+from workers.progress import Laps, Mark, Progress
 from workers.rank import Rank
 from workers.tap import before_each_collective
 
@@ -24,6 +28,8 @@ def train(me: Rank, strategy: Strategy, progress: Progress | None = None) -> nn.
     torch.manual_seed(trial.seed)  # the same on every rank, so that all start from the same parameters
     data = load(trial, wanted_shape(trial), device)
     model = build(trial, data.shape, data.classes).to(device)
+    if trial.sync_batchnorm:
+        model = synchronised(model)
     network = strategy.prepare(model)
     torch.manual_seed(trial.seed + 1 + me.rank)  # from here on another one each, or all would drop out alike
 
@@ -40,41 +46,70 @@ def train(me: Rank, strategy: Strategy, progress: Progress | None = None) -> nn.
     for step in range(steps):
         epoch, batch = divmod(step, len(share))
         if batch == 0:
-            share.set_epoch(epoch)  # another order each epoch, the same on all ranks
+            if trial.mistake != "no_set_epoch":
+                share.set_epoch(epoch)  # another order each epoch, the same on all ranks
             batches = iter(loader)
+        together = round_of(step, trial.every, len(share), steps)
         take_new_delays(me)
         delays.begin(step)
-        moments = [clock.now()]
+        laps = Laps(clock)
 
         inputs, labels = (tensor.to(device) for tensor in next(batches))
         delays.at("data")
-        moments.append(clock.now())
+        laps.end("data")
 
-        total = F.cross_entropy(network(inputs), labels, reduction="sum")
-        # Divided by the mean share of a rank, not by this rank's own: the mean over ranks is then the mean over the
-        # global batch, even where the shares differ by a sample.
-        loss = total * me.world_size / share.samples_in(batch)
-        delays.at("forward")
-        moments.append(clock.now())
+        with nullcontext() if step == together[-1] else strategy.no_sync():
+            if step == together[0]:
+                strategy.share_buffers(model)
+            total = F.cross_entropy(network(inputs), labels, reduction="sum")
+            # Divided by the mean share of a rank, not by this rank's own: the mean over ranks is then the mean over
+            # the global batch, even where the shares differ by a sample.
+            loss = total * me.world_size / samples_behind(step, together, share, trial)
+            delays.at("forward")
+            laps.end("forward")
 
-        loss.backward()
-        delays.at("backward")
-        moments.append(clock.now())
+            loss.backward()
+            delays.at("backward")
+            laps.end("backward")
 
-        strategy.average(model)
-        moments.append(clock.now())
+        if trial.average == "gradients" and step == together[-1]:
+            strategy.average([parameter.grad for parameter in model.parameters() if parameter.grad is not None])
+            laps.end("aggregate")
 
-        optimizer.step()
-        optimizer.zero_grad()
-        moments.append(clock.now())
+        if trial.average == "parameters" or step == together[-1]:
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=not strategy.keeps_gradients)
+            laps.end("optimizer")
 
-        progress.step(Mark(step, epoch, moments, len(labels), mean_of_share(total, labels)), clock)
+        if trial.average == "parameters" and step == together[-1]:
+            with torch.no_grad():
+                strategy.average(list(model.parameters()))
+            laps.end("aggregate")
+
+        progress.step(Mark(step, epoch, laps, len(labels), mean_of_share(total, labels)), clock)
+        if trial.hash_every and (step + 1) % trial.hash_every == 0:
+            progress.fingerprint(fingerprint(model, me.rank, step))
 
     delays.end()
     untap()
     progress.finish(clock)
-    progress.done(evaluate(me, model, data.test))
+    done = evaluate(me, model, data.test)
+    found = audit(me, strategy, network, model, data.train)
+    progress.done(msgspec.structs.replace(done, orders=tuple(share.orders), audit=found))
     return model
+
+
+def round_of(step: int, every: int, batches: int, steps: int) -> range:
+    """The steps that share an average, `step` among them: `every` of them, fewer at the end of an epoch or of all."""
+    epoch, batch = divmod(step, batches)
+    first = step - batch % every
+    return range(first, min(first + every, (epoch + 1) * batches, steps))
+
+
+def samples_behind(step: int, together: range, share: Share, trial: Trial) -> int:
+    """How many samples of all ranks the optimizer's next step is made of: gradients add up until they are averaged."""
+    steps = together if trial.average == "gradients" else [step]
+    return sum(share.samples_in(each % len(share)) for each in steps)
 
 
 def make_optimizer(trial: Trial, model: nn.Module) -> torch.optim.Optimizer:

@@ -223,7 +223,7 @@ def test_ddp_has_no_aggregation_of_its_own() -> None:
     preset = preset_of({"trial": [{"name": "a", "strategy": "ddp"}, {"name": "b"}]})
     results = results_for(preset, journal("a"), journal("b"))
     assert cells_of(markdown(results, preset), "a")["aggr. ms"] == "²"
-    assert any(note.startswith("² ddp aggregates while backward runs") for note in notes(results, preset))
+    assert any(note.startswith("² torch DDP aggregates while backward runs") for note in notes(results, preset))
 
 
 def test_a_failure_is_told_with_the_end_of_its_log() -> None:

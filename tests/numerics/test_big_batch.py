@@ -5,106 +5,198 @@ Worlds of 2 would hide mistakes in the order of a sum (a + b = b + a), float32 m
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
-from torch import Tensor, nn
+from torch import Tensor
 
 from ddptui.preset import Trial
-from workers.aggregate import STRATEGIES, Strategy
-from workers.aggregate.all_reduce import AllReduce
-from workers.bottleneck import Delays
-from workers.rank import Rank
-from workers.reporter import Reporter
-from workers.train import train
+from ddptui.strategies import STRATEGIES
+from tests.numerics.learning import Said, learn
+from workers.aggregate import strategy_of
 
-EXACT = ("all_reduce", "reduce_broadcast", "flat", "ddp")
+EXACT = [name for name, facts in STRATEGIES.items() if name not in ("none", "ddp_powersgd") and not facts.rounding]
+REDUCING = [name for name in EXACT if STRATEGIES[name].reduces]
+AFTER_THE_STEP = [name for name in EXACT if not STRATEGIES[name].overlaps]
 # 11 samples a batch, 102 samples: no share is even in worlds of 3 and 4, and the last batch of an epoch has 3 samples,
-# so that in a world of 4 one rank has none.
+# so that in a world of 4 one rank has none. 10 batches an epoch: rounds of 4 steps are cut short at its end.
 TRIAL = Trial(
     model="mlp", width=12, depth=2, dataset="random", shape=(5,), samples=102, classes=4, batch_size=11, steps=30,
     dtype="float64", momentum=0.9, weight_decay=0.01, lr=0.1, world_size=1, warmup_steps=0,
 )  # fmt: skip
+SMALL_BUCKETS = 0.0005  # MB: some of the model's six tensors each
 
 
-class ForgetsToDivide(AllReduce):
-    """A mistake that people make: the sum for the mean."""
-
-    def average(self, model: nn.Module) -> None:
-        for parameter in model.parameters():
-            dist.all_reduce(parameter.grad)
-
-
-class OnlyItself(AllReduce):
-    """A mistake that the seeds of this lab make: a group of one."""
-
-    def average(self, model: nn.Module) -> None:
-        """Averages over a group that has only this rank in it: does nothing."""
+def variants() -> dict[str, dict[str, Any]]:
+    """Every way to average that must be right, by a name of its own, as fields of a trial."""
+    found: dict[str, dict[str, Any]] = {name: {"strategy": name} for name in EXACT}
+    found |= {f"{name}-avg": {"strategy": name, "reduction": "avg"} for name in REDUCING}
+    found |= {f"{name}-buckets": {"strategy": name, "bucket_mb": SMALL_BUCKETS} for name in ("bucketed", "ddp")}
+    found["ddp-views"] = {"strategy": "ddp", "gradient_as_bucket_view": True}
+    found["ddp-static"] = {"strategy": "ddp", "static_graph": True}
+    found["ddp-average_again"] = {"strategy": "ddp", "mistake": "average_again"}
+    return found
 
 
-WRONG: dict[str, type[Strategy]] = {"forgets_to_divide": ForgetsToDivide, "only_itself": OnlyItself}
+def of_parameters() -> dict[str, dict[str, Any]]:
+    return {f"{name}-parameters": {"strategy": name, "average": "parameters"} for name in AFTER_THE_STEP}
 
 
-def learn(rank: int, world_size: int, strategy: Strategy) -> dict[str, Tensor]:
-    """One rank's training; the model's tensors at its end."""
-    reporter = Reporter(rank)
-    delays = Delays((), rank, seed=0, warmup_steps=0)
-    me = Rank(TRIAL, rank, world_size, torch.device("cpu"), reporter, delays)
-    return {name: tensor.clone() for name, tensor in train(me, strategy).state_dict().items()}
+def accumulating() -> dict[str, dict[str, Any]]:
+    """Gradients of 4 steps of 11 samples each add up: 44 samples an average, and one process has them at once."""
+    return {f"{name}-every": fields | {"every": 4} for name, fields in variants().items() if name != "ddp-static"}
 
 
+WRONG: dict[str, dict[str, Any]] = {
+    "none": {"strategy": "none"},
+    "group_of_one": {"strategy": "all_reduce", "mistake": "group_of_one"},
+    "group_of_one-ddp": {"strategy": "ddp", "mistake": "group_of_one"},
+    "divide_twice": {"strategy": "all_reduce", "mistake": "divide_twice"},
+    "no_division": {"strategy": "all_reduce", "mistake": "no_division"},
+    "no_first_broadcast": {"strategy": "all_reduce", "mistake": "no_first_broadcast"},
+    "no_set_epoch": {"strategy": "all_reduce", "mistake": "no_set_epoch"},
+}
+ALL = variants() | of_parameters() | accumulating() | WRONG
+
+
+def trial_of(name: str, world_size: int) -> Trial:
+    return msgspec.structs.replace(TRIAL, world_size=world_size, **ALL[name])
+
+
+@pytest.mark.filterwarnings("ignore:Running all_reduce on global rank")
 def run_rank(rank: int, world_size: int, folder: str) -> None:
-    """Learn with every strategy in turn, in one process."""
+    """Learn in every way in turn, in one process."""
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=world_size)
-    learned = {name: learn(rank, world_size, strategy()) for name, strategy in {**STRATEGIES, **WRONG}.items()}
+    learned, said = {}, {}
+    for name in ALL:
+        trial = trial_of(name, world_size)
+        learned[name], said[name] = learn(rank, trial, strategy_of(trial))
     torch.save(learned, Path(folder) / f"rank-{rank}.pth")
+    (Path(folder) / f"rank-{rank}.json").write_bytes(msgspec.json.encode(said))
     dist.destroy_process_group()
 
 
 Learned = list[dict[str, dict[str, Tensor]]]
 
 
-@pytest.fixture(scope="module")
-def alone() -> dict[str, Tensor]:
+class World(msgspec.Struct):
+    size: int
+    learned: Learned
+    said: list[dict[str, Said]]
+
+
+@pytest.fixture(scope="module", params=[3, 4])
+def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> World:
+    folder = tmp_path_factory.mktemp(f"world-{request.param}")
+    start: Callable[..., object] = mp.start_processes
+    start(run_rank, (request.param, str(folder)), nprocs=request.param, start_method="spawn")
+    ranks = range(request.param)
+    return World(
+        size=request.param,
+        learned=[torch.load(folder / f"rank-{rank}.pth", weights_only=True) for rank in ranks],
+        said=[msgspec.json.decode((folder / f"rank-{rank}.json").read_bytes(), type=dict[str, Said]) for rank in ranks],
+    )
+
+
+def alone(**fields: Any) -> dict[str, Tensor]:
+    """What one process learns."""
     dtype, threads = torch.get_default_dtype(), torch.get_num_threads()
+    trial = msgspec.structs.replace(TRIAL, launch="single", strategy=None, **fields)
     try:
-        return learn(0, 1, STRATEGIES["none"]())
+        return learn(0, trial, strategy_of(trial))[0]
     finally:
         torch.set_default_dtype(dtype)
         torch.set_num_threads(threads)
 
 
-@pytest.fixture(scope="module", params=[3, 4])
-def learned(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Learned:
-    folder = tmp_path_factory.mktemp(f"world-{request.param}")
-    start: Callable[..., object] = mp.start_processes
-    start(run_rank, (request.param, str(folder)), nprocs=request.param, start_method="spawn")
-    return [torch.load(folder / f"rank-{rank}.pth", weights_only=True) for rank in range(request.param)]
+@pytest.fixture(scope="module")
+def big_batch() -> dict[str, Tensor]:
+    return alone()
+
+
+@pytest.fixture(scope="module")
+def bigger_batch() -> dict[str, Tensor]:
+    """Four times the batch; 10 steps of 11 samples an epoch are 3 of 44."""
+    return alone(batch_size=44, steps=9)
 
 
 def apart(a: dict[str, Tensor], b: dict[str, Tensor]) -> float:
     return max((a[name] - b[name]).abs().max().item() for name in a)
 
 
-@pytest.mark.parametrize("strategy", EXACT)
-def test_equals_one_process_with_the_big_batch(strategy: str, learned: Learned, alone: dict[str, Tensor]) -> None:
-    assert all(apart(rank[strategy], alone) <= 1e-12 for rank in learned)
+@pytest.mark.parametrize("name", [*variants(), *of_parameters()])
+def test_equals_one_process_with_the_big_batch(name: str, world: World, big_batch: dict[str, Tensor]) -> None:
+    assert all(apart(rank[name], big_batch) <= 1e-12 for rank in world.learned)
 
 
-@pytest.mark.parametrize("strategy", EXACT)
-def test_ends_with_the_same_bits_on_all_ranks(strategy: str, learned: Learned) -> None:
-    for rank in learned[1:]:
-        assert all(torch.equal(rank[strategy][name], learned[0][strategy][name]) for name in rank[strategy])
+@pytest.mark.parametrize("name", accumulating())
+def test_accumulating_equals_one_process_with_the_bigger_batch(
+    name: str, world: World, bigger_batch: dict[str, Tensor]
+) -> None:
+    assert all(apart(rank[name], bigger_batch) <= 1e-12 for rank in world.learned)
 
 
-@pytest.mark.parametrize("strategy", ["none", *WRONG])
-def test_a_wrong_strategy_turns_the_light_red(strategy: str, learned: Learned, alone: dict[str, Tensor]) -> None:
-    assert all(apart(rank[strategy], alone) > 1e-3 for rank in learned)
+@pytest.mark.parametrize("name", [*variants(), *of_parameters(), *accumulating()])
+def test_ends_with_the_same_bits_on_all_ranks(name: str, world: World) -> None:
+    for rank in world.learned[1:]:
+        assert all(torch.equal(rank[name][tensor], world.learned[0][name][tensor]) for tensor in rank[name])
 
 
-@pytest.mark.parametrize("strategy", ["none", "only_itself"])
-def test_without_an_agreement_the_ranks_drift_apart(strategy: str, learned: Learned) -> None:
-    assert apart(learned[0][strategy], learned[1][strategy]) > 1e-3
+@pytest.mark.parametrize("name", WRONG)
+def test_a_mistake_does_not_equal_it(name: str, world: World, big_batch: dict[str, Tensor]) -> None:
+    assert all(apart(rank[name], big_batch) > 1e-3 for rank in world.learned)
+
+
+@pytest.mark.parametrize("name", ["none", "group_of_one", "no_first_broadcast"])
+def test_without_an_agreement_the_ranks_drift_apart(name: str, world: World) -> None:
+    assert apart(world.learned[0][name], world.learned[1][name]) > 1e-3
+
+
+@pytest.mark.parametrize("name", ["group_of_one-ddp", "divide_twice", "no_division", "no_set_epoch"])
+def test_the_ranks_may_agree_on_what_is_wrong(name: str, world: World) -> None:
+    assert apart(world.learned[0][name], world.learned[1][name]) == 0
+
+
+@pytest.mark.parametrize("name", [*variants(), *of_parameters(), *accumulating()])
+def test_the_audit_finds_the_mean(name: str, world: World) -> None:
+    for said in world.said:
+        audit = said[name].audit
+        assert audit is not None
+        assert audit.error is not None
+        assert audit.error <= 1e-15 * world.size
+        assert audit.scale == pytest.approx(1, abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("name", "scale"), [("group_of_one-ddp", -1), ("divide_twice", -1), ("no_division", 1), ("no_first_broadcast", 0)]
+)
+def test_the_audit_finds_the_factor(name: str, scale: int, world: World) -> None:
+    """The world's size to this power."""
+    for said in world.said:
+        audit = said[name].audit
+        assert audit is not None
+        assert audit.scale == pytest.approx(float(world.size) ** scale, rel=1e-12)
+        assert audit.scaled_error == pytest.approx(0, abs=1e-6)
+
+
+@pytest.mark.parametrize(("name", "power"), [("none", 0), ("group_of_one", -1)])
+def test_the_audit_finds_that_each_kept_its_own(name: str, power: int, world: World) -> None:
+    for said in world.said:
+        audit = said[name].audit
+        assert audit is not None
+        assert audit.own_scale == pytest.approx(float(world.size) ** power, rel=1e-12)
+        assert audit.own_error == pytest.approx(0, abs=1e-6)
+        assert audit.error is not None
+        assert audit.error > 0.1
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_only_the_one_who_forgets_set_epoch_has_the_same_order_each_epoch(name: str, world: World) -> None:
+    for said in world.said:
+        assert len(said[name].orders) == 3
+        assert len(set(said[name].orders)) == (1 if name == "no_set_epoch" else 3)

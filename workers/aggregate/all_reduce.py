@@ -1,22 +1,16 @@
-"""One all_reduce a parameter: sum every gradient over the ranks, then divide by their number.
+"""One all_reduce a tensor: sum each over the ranks, then divide by their number.
 
 The way it is first taught. Each call pays the latency of a collective, so a model of many small tensors is slow.
 """
 
 import torch.distributed as dist
-from torch import nn
+from torch import Tensor
 
-from workers.aggregate.initial import broadcast_from_rank_0
+from workers.aggregate.strategy import Strategy
 
 
-class AllReduce:
-    def prepare(self, model: nn.Module) -> nn.Module:
-        broadcast_from_rank_0(model)
-        return model
-
-    def average(self, model: nn.Module) -> None:
-        ranks = dist.get_world_size()
-        for parameter in model.parameters():
-            if parameter.grad is not None:
-                dist.all_reduce(parameter.grad, op=dist.ReduceOp.SUM)
-                parameter.grad /= ranks
+class AllReduce(Strategy):
+    def average(self, tensors: list[Tensor]) -> None:
+        for tensor in tensors:
+            dist.all_reduce(tensor, op=self.op)
+            self.divide(tensor)

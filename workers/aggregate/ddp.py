@@ -4,14 +4,31 @@ Gradients are collected into buckets as backward fills them; a full bucket is al
 At each forward it also broadcasts rank 0's buffers; the forward then changes them, so at the end they differ again.
 """
 
-from torch import nn
+from contextlib import AbstractContextManager
+
+from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from workers.aggregate.strategy import Strategy
 
-class DDP:
+
+class DDP(Strategy):
     def prepare(self, model: nn.Module) -> nn.Module:
         device = next(model.parameters()).device
-        return DistributedDataParallel(model, device_ids=[device.index] if device.type == "cuda" else None)
+        self.network = DistributedDataParallel(
+            model,
+            device_ids=[device.index] if device.type == "cuda" else None,
+            bucket_cap_mb=self.trial.bucket_mb,
+            gradient_as_bucket_view=self.trial.gradient_as_bucket_view,
+            static_graph=self.trial.static_graph,
+        )
+        return self.network
 
-    def average(self, model: nn.Module) -> None:
+    def share_buffers(self, model: nn.Module) -> None:
+        """DDP's forward does."""
+
+    def no_sync(self) -> AbstractContextManager[None]:
+        return self.network.no_sync()
+
+    def average(self, tensors: list[Tensor]) -> None:
         """Done already: when backward returns, every gradient is the mean."""

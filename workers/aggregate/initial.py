@@ -1,10 +1,24 @@
-"""The first agreement, before any step: every rank takes rank 0's parameters and buffers."""
+"""Every rank takes rank 0's tensors: once before the first step, and for buffers again and again."""
 
+import torch
 import torch.distributed as dist
-from torch import nn
+from torch import Tensor, nn
+
+from workers.aggregate.buffer import by_dtype
 
 
+@torch.no_grad()
 def broadcast_from_rank_0(model: nn.Module) -> None:
     """Without it, ranks that start apart stay apart: averaged gradients move them all by the same amount."""
-    for tensor in model.state_dict().values():
+    for tensor in [*model.parameters(), *model.buffers()]:
         dist.broadcast(tensor, src=0)
+
+
+@torch.no_grad()
+def broadcast_together(tensors: list[Tensor]) -> None:
+    """One broadcast a dtype: BatchNorm has three small buffers a layer, and each broadcast has its latency."""
+    for alike in by_dtype(tensors):
+        together = torch.cat([tensor.flatten() for tensor in alike])
+        dist.broadcast(together, src=0)
+        for tensor, part in zip(alike, together.split([tensor.numel() for tensor in alike]), strict=True):
+            tensor.copy_(part.view_as(tensor))

@@ -1,16 +1,17 @@
 """No aggregation: the ranks start equal, and every one goes its own way. A control: its replicas drift apart."""
 
 import torch.distributed as dist
-from torch import nn
+from torch import Tensor, nn
 
-from workers.aggregate.initial import broadcast_from_rank_0
+from workers.aggregate.strategy import Strategy
 
 
-class NoAggregation:
+class NoAggregation(Strategy):
     def prepare(self, model: nn.Module) -> nn.Module:
-        if dist.is_initialized():
-            broadcast_from_rank_0(model)
-        return model
+        return super().prepare(model) if dist.is_initialized() else model
 
-    def average(self, model: nn.Module) -> None:
+    def share_buffers(self, model: nn.Module) -> None:
+        """Nobody asks the others."""
+
+    def average(self, tensors: list[Tensor]) -> None:
         """Nobody asks the others."""

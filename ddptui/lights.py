@@ -1,0 +1,90 @@
+"""Is it right? What a repeat shows of the strategy's work, judged, and said in words where it is wrong. Pure."""
+
+from collections.abc import Iterator
+
+import msgspec
+
+from ddptui import strategies
+from ddptui.preset import Trial
+from ddptui.results import Averaging, RepeatResult
+
+# What is left of an exact mean by rounding alone, the local gradients being computed twice: in units of their length.
+EXACT = {"float32": 1e-5, "float64": 1e-12}
+LOOKS_LIKE = 1e-3  # as near must a multiple be to be called by its name
+MOST_NAMES = 3
+
+
+def band(trial: Trial) -> float | None:
+    """How far from the true mean a strategy may leave its tensors, in the units of wire.Audit. None: no bound is known.
+
+    A lossy type with unit roundoff u rounds a number when it is cast, when it is divided, and in each of the n - 1
+    additions over n ranks; every rounding is at most u times the sum of the absolute values so far, divided by n. The
+    root mean square over the ranks bounds the mean of absolute values, hence (n + 1) u. PowerSGD has no such bound:
+    what a matrix of low rank leaves out depends on the gradient.
+    """
+    facts = strategies.STRATEGIES[trial.strategy or "none"]
+    if trial.strategy == "ddp_powersgd":
+        return None
+    return (trial.world_size + 1) * facts.rounding or EXACT[trial.dtype]
+
+
+def judged(averaging: Averaging, trial: Trial) -> Averaging:
+    """With the verdict: right, wrong and why, or neither where no bound is known."""
+    why = why_wrong(averaging, trial)
+    right = None if why is None and band(trial) is None else why is None
+    return msgspec.structs.replace(averaging, right=right, why=why)
+
+
+def why_wrong(found: Averaging, trial: Trial) -> str | None:
+    """What the strategy has left in place of the mean; None if it is the mean, or as near as it can be."""
+    if found.error is None or found.scale is None or found.own_scale is None:
+        return f"{found.of} are not finite: there is nothing to compare"
+    limit = band(trial)
+    if limit is None or found.error <= limit:
+        return None
+    if is_own(found):
+        multiple = "" if _near(found.own_scale, 1) else f", times {found.own_scale:.3g}"
+        return f"each rank kept its own {found.of}{multiple}: nothing was averaged"
+    if is_multiple(found):
+        return f"{found.of} are {found.scale:.3g} times the mean{_hint(found.scale, trial.world_size)}"
+    return f"{found.of} are {found.error:.2%} of their length away from the mean, most of all {found.worst}"
+
+
+def is_own(found: Averaging) -> bool:
+    """Whether the strategy has left nothing but a multiple of the rank's own tensors."""
+    return found.own_error is not None and found.own_error <= LOOKS_LIKE * abs(found.own_scale or 0.0)
+
+
+def is_multiple(found: Averaging) -> bool:
+    """Whether the strategy has left nothing but a multiple of the mean."""
+    return found.scaled_error is not None and found.scaled_error <= LOOKS_LIKE * abs(found.scale or 0.0)
+
+
+def _hint(scale: float, ranks: int) -> str:
+    if _near(scale, ranks):
+        return ": it is the sum, the division is missing"
+    return ": it was divided once too often" if _near(scale, 1 / ranks) else ""
+
+
+def red(trial: Trial, repeat: RepeatResult) -> Iterator[str]:
+    """Every light that is red after a repeat, and why, a sentence each."""
+    in_sync = repeat.in_sync
+    if in_sync.parameters is False:
+        first = next((check.step for check in repeat.sync_checks if not check.parameters), None)
+        since = f", first seen after step {first}" if first is not None else ""
+        yield f"the ranks differ in {some(in_sync.differing)}{since}"
+    elif in_sync.buffers is False:
+        yield f"parameters agree, but the ranks differ in their buffers: {some(in_sync.differing)}"
+    if repeat.averaging and repeat.averaging.why:
+        yield repeat.averaging.why
+    if repeat.reshuffled is False:
+        yield "the samples came in the same order in every epoch: set_epoch was not called"
+
+
+def some(names: list[str]) -> str:
+    more = len(names) - MOST_NAMES
+    return ", ".join(names[:MOST_NAMES]) + (f" and {more} more tensor{'s' if more > 1 else ''}" if more > 0 else "")
+
+
+def _near(number: float, wanted: float) -> bool:
+    return abs(number - wanted) <= LOOKS_LIKE * wanted

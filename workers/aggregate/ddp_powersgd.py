@@ -1,0 +1,26 @@
+"""torch DDP, each weight's gradient sent as the product of two thin matrices of rank `powersgd_rank`.
+
+A matrix of n × m then costs (n + m) × rank numbers. What the approximation leaves out is kept, and added to the next
+step's gradient: nothing is lost, much comes late. Biases are sent whole, and so is everything in the first two steps,
+before which DDP's buckets are not final. (Vogels, Karimireddy and Jaggi, "PowerSGD", 2019.)
+"""
+
+from torch import nn
+from torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook import PowerSGDState, powerSGD_hook
+
+from workers.aggregate.ddp import DDP
+
+WHOLE_STEPS = 2
+
+
+class DDPPowerSGD(DDP):
+    def prepare(self, model: nn.Module) -> nn.Module:
+        super().prepare(model)
+        self.state = PowerSGDState(
+            process_group=None,
+            matrix_approximation_rank=self.trial.powersgd_rank,
+            start_powerSGD_iter=WHOLE_STEPS,
+            random_seed=self.trial.seed,
+        )
+        self.network.register_comm_hook(self.state, powerSGD_hook)
+        return self.network

@@ -1,0 +1,42 @@
+"""What the training loop asks of every strategy."""
+
+from contextlib import AbstractContextManager, nullcontext
+
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from ddptui.preset import Trial
+from workers.aggregate.initial import broadcast_from_rank_0, broadcast_together
+
+
+class Strategy:
+    """How ranks agree. A strategy of one's own says how to `average`; the rest is the same for most."""
+
+    keeps_gradients = False  # True: gradients lie where the strategy has put them, and are zeroed there
+
+    def __init__(self, trial: Trial) -> None:
+        self.trial = trial
+        self.op = dist.ReduceOp.AVG if trial.reduction == "avg" else dist.ReduceOp.SUM
+
+    def prepare(self, model: nn.Module) -> nn.Module:
+        """Before the first step: make the ranks equal. Returns the network to call."""
+        broadcast_from_rank_0(model)
+        return model
+
+    def share_buffers(self, model: nn.Module) -> None:
+        """Before the first forward of a round: every rank takes rank 0's buffers, as under torch DDP. The forward then
+        changes them again, on each rank in its own way."""
+        broadcast_together(list(model.buffers()))
+
+    def no_sync(self) -> AbstractContextManager[None]:
+        """Around a forward and backward that shall only add to the gradients: nothing is sent."""
+        return nullcontext()
+
+    def average(self, tensors: list[Tensor]) -> None:
+        """Leave in these tensors (the model's gradients or its parameters, in its order) their mean over the ranks."""
+        raise NotImplementedError
+
+    def divide(self, tensor: Tensor) -> None:
+        """From the sum over the ranks to the mean, unless the collective took the mean itself (ReduceOp.AVG)."""
+        if self.op == dist.ReduceOp.SUM:
+            tensor /= dist.get_world_size()

@@ -1,0 +1,126 @@
+"""Does the strategy leave the mean? Asked once, after the training, of the real strategy with real gradients.
+
+The answer is worked out another way: a copy of the model, which no strategy has touched, computes each rank's own
+gradient of the same batch; all ranks gather all of these and take the mean in float64.
+"""
+
+import copy
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Literal
+
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ddptui.wire import Audit
+from workers.aggregate.strategy import Strategy
+from workers.data import Samples
+from workers.rank import Rank
+
+Batch = tuple[Tensor, Tensor]
+Tensors = dict[str, Tensor]  # of a model, by the parameter's name
+
+
+def audit(me: Rank, strategy: Strategy, network: nn.Module, model: nn.Module, train: Samples) -> Audit | None:
+    """One more round, with one batch of the training set, and what came of it. The model is left as it was.
+
+    None without a group. All ranks must call it.
+    """
+    if not dist.is_initialized():
+        return None
+    with restored(model):
+        if me.trial.average == "parameters":
+            return compare("parameters", *average_parameters(strategy, model))
+        share = range(me.rank, min(me.trial.batch_size, len(train)), me.world_size)
+        inputs, labels = train[list(share)]
+        batch = inputs.to(me.device), labels.to(me.device)
+        return compare("gradients", *average_gradients(strategy, network, model, batch))
+
+
+def average_gradients(
+    strategy: Strategy, network: nn.Module, model: nn.Module, batch: Batch
+) -> tuple[Tensors, Tensors]:
+    """The gradients that the strategy leaves on this rank, and this rank's own."""
+    alone = copy.deepcopy(model)
+    for one in (network, alone):
+        one.train()
+        one.zero_grad(set_to_none=not strategy.keeps_gradients)
+        with torch.random.fork_rng():  # the same dropout in both
+            backward(one, batch)
+    strategy.average([parameter.grad for parameter in model.parameters() if parameter.grad is not None])
+    return gradients(model), gradients(alone)
+
+
+def average_parameters(strategy: Strategy, model: nn.Module) -> tuple[Tensors, Tensors]:
+    """The parameters that the strategy leaves on this rank, and this rank's own: noise, so that ranks are far apart."""
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.normal_()
+        own = {name: parameter.clone() for name, parameter in model.named_parameters()}
+        strategy.average(list(model.parameters()))
+        return {name: parameter.detach() for name, parameter in model.named_parameters()}, own
+
+
+def compare(of: Literal["gradients", "parameters"], left: Tensors, own: Tensors) -> Audit:
+    """How far what was left is from the true mean; and what else it might be. See wire.Audit."""
+    ranks = dist.get_world_size()
+    differences: dict[str, float] = {}
+    size = left_mean = mean_mean = left_own = own_own = left_left = 0.0
+    for name, mine in own.items():
+        everybodys = [torch.empty_like(mine) for _ in range(ranks)]
+        dist.all_gather(everybodys, mine)
+        parts = torch.stack([part.double() for part in everybodys])
+        mean, here = parts.mean(0), left[name].double()
+        differences[name] = square(here - mean)
+        size += square(parts) / ranks
+        left_mean += float((here * mean).sum())
+        mean_mean += square(mean)
+        left_own += float((here * mine.double()).sum())
+        own_own += square(mine.double())
+        left_left += square(here)
+    scale, own_scale = ratio(left_mean, mean_mean), ratio(left_own, own_own)
+    return Audit(
+        of=of,
+        error=finite(ratio(sum(differences.values()), size) ** 0.5),
+        scale=finite(scale),
+        scaled_error=finite(ratio(max(0.0, left_left - scale * left_mean), size) ** 0.5),
+        own_scale=finite(own_scale),
+        own_error=finite(ratio(max(0.0, left_left - own_scale * left_own), size) ** 0.5),
+        worst=max(differences, key=lambda name: differences[name]),
+    )
+
+
+def backward(network: nn.Module, batch: Batch) -> None:
+    inputs, labels = batch
+    F.cross_entropy(network(inputs), labels, reduction="sum").backward()
+
+
+def gradients(model: nn.Module) -> Tensors:
+    """Of all parameters; zeros for those that got none."""
+    return {
+        name: torch.zeros_like(parameter) if parameter.grad is None else parameter.grad.detach()
+        for name, parameter in model.named_parameters()
+    }
+
+
+def square(tensor: Tensor) -> float:
+    return float(tensor.square().sum())
+
+
+def ratio(part: float, whole: float) -> float:
+    return part / whole if whole else 0.0
+
+
+def finite(number: float) -> float | None:
+    return number if math.isfinite(number) else None
+
+
+@contextmanager
+def restored(model: nn.Module) -> Iterator[None]:
+    """Put the model's parameters and buffers back afterwards."""
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    yield
+    model.load_state_dict(before)
