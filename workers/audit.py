@@ -47,7 +47,7 @@ def average_gradients(
     alone = copy.deepcopy(model)
     for one in (network, alone):
         one.train()
-        one.zero_grad(set_to_none=not strategy.keeps_gradients)
+        one.zero_grad()
         with torch.random.fork_rng():  # the same dropout in both
             backward(one, batch)
     strategy.average([parameter.grad for parameter in model.parameters() if parameter.grad is not None])

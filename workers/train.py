@@ -78,7 +78,7 @@ def train(me: Rank, strategy: Strategy, progress: Progress | None = None) -> nn.
 
         if trial.average == "parameters" or step == together[-1]:
             optimizer.step()
-            optimizer.zero_grad(set_to_none=not strategy.keeps_gradients)
+            optimizer.zero_grad()
             laps.end("optimizer")
 
         if trial.average == "parameters" and step == together[-1]:

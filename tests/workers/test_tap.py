@@ -46,7 +46,7 @@ def test_sees_the_collectives_of_every_strategy(
     seen: list[int] = []
     untap = tap.before_each_collective(lambda: seen.append(1), network)
     for step in range(3):
-        network.zero_grad(set_to_none=not ours.keeps_gradients)
+        network.zero_grad()
         loss = network(torch.ones(5, 3)).sum()
         seen.clear()  # DDP broadcasts the layout of its buckets in its second forward: no aggregation
         loss.backward()

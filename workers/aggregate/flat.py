@@ -1,28 +1,26 @@
-"""One all_reduce a step: all tensors lie in one flat buffer, and that is summed and divided.
+"""One all_reduce a step: all tensors are moved into one flat buffer, and that is summed and divided.
 
-The latency of a collective is paid once. Nothing is copied either: the gradients are laid out once, as views of the
-buffer, and backward adds to them where they lie. Nothing overlaps: the all_reduce starts when backward is over.
+The latency of a collective is paid once. Nothing is copied back: from then on the gradients are views of the buffer.
+Nothing overlaps either: the all_reduce starts when backward is over.
 """
 
+import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from ddptui.preset import Trial
 from workers.aggregate.buffer import by_dtype, lay_out
 from workers.aggregate.strategy import Strategy
 
 
 class Flat(Strategy):
-    keeps_gradients = True
-    tensors: list[Tensor] = []  # noqa: RUF012  those that lie in the buffers
-    buffers: list[Tensor] = []  # noqa: RUF012  one a dtype
+    def __init__(self, trial: Trial) -> None:
+        super().__init__(trial)
+        self.buffers: dict[torch.dtype, Tensor] = {}  # kept from step to step
 
     def average(self, tensors: list[Tensor]) -> None:
-        if not same(tensors, self.tensors):  # in the first step, and whenever other parameters take part
-            self.tensors, self.buffers = tensors, [lay_out(alike) for alike in by_dtype(tensors)]
-        for buffer in self.buffers:
+        for alike in by_dtype(tensors):
+            dtype = alike[0].dtype
+            buffer = self.buffers[dtype] = lay_out(alike, self.buffers.get(dtype))
             dist.all_reduce(buffer, op=self.op)
             self.divide(buffer)
-
-
-def same(some: list[Tensor], others: list[Tensor]) -> bool:
-    return len(some) == len(others) and all(one is other for one, other in zip(some, others, strict=True))

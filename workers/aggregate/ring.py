@@ -6,48 +6,64 @@ does more than the others. (Patarasuk and Yuan, "Bandwidth optimal all-reduce al
 2009.)
 """
 
+import math
+
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
 from workers.aggregate.strategy import Strategy
 
+BLOCK = 8 * 2**20  # bytes that travel at a time: what has been received is added up while the caches still have it
+
 
 class Ring(Strategy):
+    room: Tensor | None = None  # for what is received; kept, since fresh memory costs more than what is done with it
+
     def average(self, tensors: list[Tensor]) -> None:
         for tensor in tensors:
-            ring_all_reduce(tensor)
+            if self.room is None or self.room.dtype != tensor.dtype:
+                self.room = room_for(tensor)
+            ring_all_reduce(tensor, self.room)
             self.divide(tensor)
 
 
-def ring_all_reduce(tensor: Tensor) -> None:
+def room_for(tensor: Tensor) -> Tensor:
+    """Room for a chunk of a block."""
+    elements = BLOCK // tensor.element_size()
+    return torch.empty(math.ceil(elements / dist.get_world_size()), dtype=tensor.dtype, device=tensor.device)
+
+
+def ring_all_reduce(tensor: Tensor, room: Tensor) -> None:
     """Sum a tensor over all ranks, in place. The same bits come out on all: each chunk is summed once, in one order."""
+    for block in tensor.view(-1).split(BLOCK // tensor.element_size()):
+        sum_block(block, room)
+
+
+def sum_block(block: Tensor, room: Tensor) -> None:
     rank, ranks = dist.get_rank(), dist.get_world_size()
-    chunks = tensor.view(-1).tensor_split(ranks)
-    received = torch.empty_like(chunks[0])  # as long as the longest
+    chunks = block.tensor_split(ranks)
 
     # Reduce-scatter: pass on what has been summed up so far, and add one's own to what comes in.
     # Afterwards rank r has the whole sum of chunk r + 1.
     for step in range(ranks - 1):
         chunk = chunks[(rank - step - 1) % ranks]
-        exchange(chunks[(rank - step) % ranks], received[: len(chunk)])
-        chunk += received[: len(chunk)]
+        incoming = room[: len(chunk)]
+        exchange(chunks[(rank - step) % ranks], incoming, rank, ranks)
+        chunk += incoming
 
     # All-gather: pass on the sums.
     for step in range(ranks - 1):
-        exchange(chunks[(rank - step + 1) % ranks], chunks[(rank - step) % ranks])
+        exchange(chunks[(rank - step + 1) % ranks], chunks[(rank - step) % ranks], rank, ranks)
 
 
-def exchange(outgoing: Tensor, incoming: Tensor) -> None:
-    """Send to the right while receiving from the left. A tensor with fewer elements than ranks has empty chunks."""
-    rank, ranks = dist.get_rank(), dist.get_world_size()
-    works = []
-    # Every second rank receives first: where a send lasts until somebody receives, they would all wait for each other.
-    for sends in (True, False) if rank % 2 == 0 else (False, True):
-        if sends and len(outgoing):
-            works.append(dist.isend(outgoing, (rank + 1) % ranks))
-        if not sends and len(incoming):
-            works.append(dist.irecv(incoming, (rank - 1) % ranks))
+def exchange(outgoing: Tensor, incoming: Tensor, rank: int, ranks: int) -> None:
+    """Send to the right while receiving from the left."""
+    left, right = (rank - 1) % ranks, (rank + 1) % ranks
+    if rank % 2 == 0:
+        works = [dist.isend(outgoing, right), dist.irecv(incoming, left)]
+    else:  # Every second one receives first: where a send lasts until it is received, all would wait for all.
+        works = [dist.irecv(incoming, left), dist.isend(outgoing, right)]
     for work in works:
-        if work is not None:  # which it is for a rank outside the group only
-            work.wait()
+        assert work is not None  # as it would be for a rank outside the group
+        work.wait()

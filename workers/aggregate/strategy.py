@@ -12,8 +12,6 @@ from workers.aggregate.initial import broadcast_from_rank_0, broadcast_together
 class Strategy:
     """How ranks agree. A strategy of one's own says how to `average`; the rest is the same for most."""
 
-    keeps_gradients = False  # True: gradients lie where the strategy has put them, and are zeroed there
-
     def __init__(self, trial: Trial) -> None:
         self.trial = trial
         self.op = dist.ReduceOp.AVG if trial.reduction == "avg" else dist.ReduceOp.SUM
