@@ -1,7 +1,7 @@
 """The ring in workers/aggregate/ring.py against gloo's own all_reduce, at 1, 16 and 64 MB: 2 ranks in SCHED_BATCH.
 
-Goal: at most 1.10 times. The two in turn, medians of the rounds' ratios; a turn carries 16 MB at least (16 calls of 1 MB,
-since one hardly lasts longer than the ranks are apart when they begin), and takes as long as on the slower rank.
+Goal: at most 1.10 times. The two in turn, medians of the rounds' ratios. A turn carries 16 MB at least (16 calls of
+1 MB: a single one hardly lasts longer than the ranks are apart when they begin); it ends on the slower rank.
 
     python benchmarks/ring.py [ROUNDS] [RANKS]
 """

@@ -144,13 +144,26 @@ def show(obj: dict[str, Any], run: str, format: str, runs: str | None) -> None:
 
 
 @main.command()
-@click.argument("a", type=click.Path(exists=True, dir_okay=False))
-@click.argument("b", type=click.Path(exists=True, dir_okay=False))
-def verify(a: str, b: str) -> None:
-    """Compare two checkpoints: which tensors differ, parameters and buffers apart. Exit 1 if any does."""
-    from ddptui.rank_side import run_module
+@click.argument("a", metavar="A|RUN")
+@click.argument("b", metavar="[B]", required=False)
+@click.option("--runs", metavar="DIR", help="Where runs are kept.")
+@click.pass_obj
+def verify(obj: dict[str, Any], a: str, b: str | None, runs: str | None) -> None:
+    """Compare two checkpoints A and B, or the ranks of every trial of a RUN: which tensors differ, parameters and
+    buffers apart. Exit 1 if any does."""
+    from ddptui import verify
+    from ddptui.record import RunError, find_run, runs_folder
 
-    sys.exit(run_module("workers.verify", os.path.abspath(a), os.path.abspath(b)).returncode)
+    try:
+        if b is None:
+            sys.exit(verify.ranks_of(find_run(runs_folder(runs or obj["runs"]), a)))
+    except RunError as error:
+        hint = "; to compare two checkpoints, name both" if os.path.isfile(a) else ""
+        raise Refusal(f"{error}{hint}") from None
+    for path in (a, b):
+        if not os.path.isfile(path):
+            raise Refusal(f"{path}: {'is a folder, not a checkpoint' if os.path.isdir(path) else 'no such file'}")
+    sys.exit(verify.checkpoints(a, b))
 
 
 @main.command()

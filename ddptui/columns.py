@@ -56,9 +56,9 @@ def is_stand_in(row: Row) -> bool:
     return row.trial.launch == "dp" and any("stand-in" in repeat.ranks[0].device for repeat in row.result.repeats)
 
 
-def is_ddp(row: Row) -> bool:
-    """Whether torch DDP averages, while backward runs."""
-    return row.trial.strategy is not None and strategies.STRATEGIES[row.trial.strategy].is_ddp
+def hides_aggregation(row: Row) -> bool:
+    """Whether torch DDP averages, within backward, and nobody does after it."""
+    return strategies.STRATEGIES[row.trial.strategy or "none"].is_ddp and row.trial.mistake is None
 
 
 def _train_time(row: Row) -> str:
@@ -84,6 +84,12 @@ def _speedup(row: Row) -> str:
     return f"{speedup:.2f}" if speedup is not None else NOTHING
 
 
+def _split(row: Row) -> str:
+    """dp: the most samples that each replica saw in a step."""
+    ranks = row.result.repeats[-1].ranks if row.result.repeats else []
+    return "+".join(str(rank.sub_batch) for rank in ranks if rank.sub_batch is not None) or NOTHING
+
+
 def _slept(row: Row) -> str:
     """How often the delays of a repeat fired, and how long they really took."""
     if not row.trial.bottleneck or not row.result.repeats:
@@ -95,7 +101,7 @@ def _slept(row: Row) -> str:
 
 def _aggregate(row: Row) -> str:
     """The aggregation's own time, where it has one."""
-    if is_ddp(row) and row.trial.mistake is None and row.result.repeats:
+    if hides_aggregation(row) and row.result.repeats:
         return "²"
     if row.trial.strategy == "none" or row.trial.launch == "single":
         return NOTHING
@@ -150,6 +156,7 @@ COLUMNS = (
     Column("strategy", "strategy", lambda row: row.trial.strategy or NOTHING, 45),
     Column("average", "average", _how_often, 46),
     Column("mistake", "mistake", lambda row: row.trial.mistake or NOTHING, 20),
+    Column("split", "sub-batch", _split, 92),
     Column("bottleneck", "bottleneck", lambda row: describe_bottleneck(row.trial.bottleneck), 30),
     Column("slept", "slept", _slept, 93),
     Column("train", "train s", _train_time, 99),

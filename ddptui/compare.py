@@ -229,12 +229,13 @@ def sync_checks(prints: Mapping[int, Sequence[Fingerprint]], ranks: int) -> list
 def _differing(copies: Sequence[Done | Fingerprint]) -> tuple[list[str], list[str]]:
     """The names of the parameters, and of the buffers, that are not the same in all copies."""
     return (
-        _unequal([copy.parameters for copy in copies]),
-        _unequal([copy.buffers for copy in copies]),
+        unequal([copy.parameters for copy in copies]),
+        unequal([copy.buffers for copy in copies]),
     )
 
 
-def _unequal(copies: Sequence[Mapping[str, str]]) -> list[str]:
+def unequal(copies: Sequence[Mapping[str, str]]) -> list[str]:
+    """The names under which the copies hold different hashes."""
     names = dict.fromkeys(name for copy in copies for name in copy)
     return [name for name in names if len({copy.get(name) for copy in copies}) > 1]
 

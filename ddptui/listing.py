@@ -10,7 +10,7 @@ from ddptui.preset import Preset, available_cores
 from ddptui.preset_file import PresetError, load, shipped_and_own
 from ddptui.record import Run
 
-FIRST_GROUPS = ("start here", "launch modes", "collectives", "bottlenecks")
+FIRST_GROUPS = ("start here", "launch modes", "collectives", "strategies", "bottlenecks", "mistakes")
 
 
 def every_preset() -> str:

@@ -2,8 +2,10 @@
 
 import os
 import re
+import sys
 from collections.abc import Iterator
 from difflib import get_close_matches
+from glob import glob
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -23,6 +25,9 @@ FILES = {  # below the data folder, as torchvision lays them out
 }
 
 
+GPU_DEVICES = ("/dev/nvidia[0-9]*", "/dev/dxg", "/dev/kfd")  # NVIDIA's, through WSL, AMD's
+
+
 def settle(preset: Preset) -> Preset:
     """The preset with every trial's data folder made absolute. Raises PresetError for what cannot run here."""
     for package in ("torch", "torchvision"):
@@ -36,6 +41,11 @@ def _settle(preset: str, trial: Trial) -> Trial:
         close = get_close_matches(trial.model, [*OUR_MODELS, *known], n=1)
         suggestion = f"; did you mean {close[0]!r}?" if close else ""
         raise PresetError(f"{preset}, trial {trial.name}: model: no model {trial.model!r}{suggestion}")
+    if trial.sync_batchnorm and surely_no_gpu():
+        raise PresetError(
+            f"{preset}, trial {trial.name}: sync_batchnorm: torch's SyncBatchNorm runs on GPUs only, and this machine "
+            "has none; leave it out here"
+        )
     if trial.dataset not in FILES:
         return trial
     folder = data_folder(trial)
@@ -47,6 +57,11 @@ def _settle(preset: str, trial: Trial) -> Trial:
             f"(another folder: `--set data_dir=FOLDER`, or {DATA_VARIABLE})"
         )
     return msgspec.structs.replace(trial, data_dir=str(folder))
+
+
+def surely_no_gpu() -> bool:
+    """Whether there is no device file of any GPU. Elsewhere than on Linux we cannot tell without torch."""
+    return sys.platform == "linux" and not any(glob(pattern) for pattern in GPU_DEVICES)
 
 
 def data_folder(trial: Trial) -> Path:

@@ -154,6 +154,11 @@ class Run:
             except ValueError:
                 return
 
+    def checkpoints(self, trial: str, number: int) -> list[Path]:
+        """What the ranks of a repeat have saved, by rank."""
+        found = self._repeat_folder(trial, number).glob("model-rank-*.pth")
+        return sorted(found, key=lambda path: int(path.stem.rpartition("-")[2]))
+
     def replay(self, preset: Preset) -> Iterator[Message]:
         """All journals, in the order in which they were written."""
         journals = [

@@ -10,7 +10,17 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from ddptui.columns import COLUMNS, LEFT, NOTHING, Row, count, describe_bottleneck, is_ddp, is_stand_in, rows_of
+from ddptui.columns import (
+    COLUMNS,
+    LEFT,
+    NOTHING,
+    Row,
+    count,
+    describe_bottleneck,
+    hides_aggregation,
+    is_stand_in,
+    rows_of,
+)
 from ddptui.launch import LABELS
 from ddptui.lights import red
 from ddptui.preset import Preset
@@ -90,7 +100,7 @@ def notes(results: Results, preset: Preset) -> list[str]:
         found.append("¹ threads, CPU stand-in for nn.DataParallel: there is no GPU here")
     if "launch" in modes:
         found.append(f"{modes['launch'].result.name}: started by {LABELS['launch']}")
-    if any(is_ddp(row) and row.result.repeats for row in rows_of(results, preset)):
+    if any(row.result.repeats and hides_aggregation(row) for row in rows_of(results, preset)):
         found.append("² torch DDP aggregates while backward runs: its time is within that phase")
     for row in rows_of(results, preset):
         trial = row.result

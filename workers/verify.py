@@ -62,7 +62,8 @@ def main() -> None:
     for kind, belongs in (("parameters", False), ("buffers", True)):
         names = [name for name in dict.fromkeys([*a, *b]) if bool(BUFFERS.search(name)) is belongs]
         apart = [name for name in names if name in differing]
-        print(f"{kind}: {len(apart)} of {len(names)} differ" if apart else f"{kind}: all {len(names)} equal")
+        equal = f"all {len(names)} equal" if names else "none"
+        print(f"{kind}: {len(apart)} of {len(names)} differ" if apart else f"{kind}: {equal}")
         for name in apart:
             print(f"  {name}: {differing[name]}")
     sys.exit(1 if differing else 0)

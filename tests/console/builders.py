@@ -11,7 +11,21 @@ from ddptui.preset import Bottleneck, Preset
 from ddptui.preset_file import parse
 from ddptui.record import Run
 from ddptui.results import Results
-from ddptui.wire import Done, Ended, Failed, Heartbeat, Hello, Launched, Message, Ready, SetBottleneck, Step, Stop
+from ddptui.wire import (
+    Audit,
+    Done,
+    Ended,
+    Failed,
+    Fingerprint,
+    Heartbeat,
+    Hello,
+    Launched,
+    Message,
+    Ready,
+    SetBottleneck,
+    Step,
+    Stop,
+)
 
 MS = 1_000_000  # ns
 LAUNCHED_MS = 1_000
@@ -87,6 +101,27 @@ def done(rank: int = 0, **changes: Any) -> Done:
     return msgspec.structs.replace(words, **changes)
 
 
+def fingerprint(rank: int = 0, number: int = 1, **changes: Any) -> Fingerprint:
+    """As `done` has it, after step `number`."""
+    words = Fingerprint(
+        rank=rank, step=number, parameters={"weight": "abc", "bias": "def"}, buffers={"running_mean": "123"}
+    )
+    return msgspec.structs.replace(words, **changes)
+
+
+def audit(**changes: Any) -> Audit:
+    """Of a rank on which exactly the mean was left, its own gradients being at right angles to the other rank's."""
+    words = Audit(
+        of="gradients", error=0.0, scale=1.0, scaled_error=0.0, own_scale=0.5, own_error=0.5, worst="weight"
+    )
+    return msgspec.structs.replace(words, **changes)
+
+
+def audit_without_numbers() -> Audit:
+    """What a rank says when its tensors were not finite."""
+    return audit(error=None, scale=None, scaled_error=None, own_scale=None, own_error=None)
+
+
 def failed(rank: int = 0, error: str = "ValueError: no", at_ms: int = 8_000) -> Failed:
     return Failed(rank=rank, at_ns=at_ms * MS, error=error)
 
@@ -97,7 +132,9 @@ def ended(status: str = "ok", error: str | None = None) -> Ended:
 
 def one_of_each() -> list[Message]:
     """Every kind of message that a journal can hold."""
-    return [launched(), hello(), ready(), step(), step(loss=None), heartbeat(), done(), failed(), ended("failed", "no")]
+    told = [done(), done(audit=audit(), orders=("12", "34")), done(audit=audit_without_numbers())]
+    steps = [step(), step(loss=None), fingerprint()]
+    return [launched(), hello(), ready(), *steps, heartbeat(), *told, failed(), ended("failed", "no")]
 
 
 def one_of_each_to_a_rank() -> list[Stop | SetBottleneck]:
@@ -126,6 +163,12 @@ def journal(
         ]
     messages += [done(rank) for rank in range(ranks)]
     return [*messages, ended()]
+
+
+def with_done(messages: list[Message], *told: Done) -> list[Message]:
+    """A journal in which these are the last words of their ranks."""
+    others = {words.rank: words for words in told}
+    return [others.get(message.rank, message) if isinstance(message, Done) else message for message in messages]
 
 
 def failure(trial: str, repeat: int = 1, error: str = "rank 1 killed by SIGKILL\nthe log's end") -> list[Message]:

@@ -1,13 +1,27 @@
-"""A trial's rules, and its spelling as command-line arguments."""
+"""A trial's rules, and its spelling as command-line arguments and as TOML."""
 
+import tomllib
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ddptui.preset import Bottleneck, Trial, TrialError, choices, from_arguments, make_trial, parse_assignment
+from ddptui.preset import (
+    Bottleneck,
+    Preset,
+    Trial,
+    TrialError,
+    choices,
+    from_arguments,
+    make_trial,
+    meaningless,
+    parse_assignment,
+)
 from ddptui.preset import to_arguments as spelled
+from ddptui.preset_file import parse
+from ddptui.preset_text import as_toml
 
 LATE = {"at": "aggregate", "ranks": [1], "sleep_ms": 10}
 
@@ -57,6 +71,48 @@ def test_dp_has_replicas_but_no_strategy() -> None:
         ({"strategy": "none", "bottleneck": [LATE]}, "bottleneck[0].at", "aggregates nothing"),
         ({"launch": "single", "bottleneck": [LATE | {"ranks": [0]}]}, "bottleneck[0].at", "aggregates nothing"),
         ({"bottleneck": [{"at": "start", "ranks": [0]}]}, "bottleneck[0]", "missing required field sleep_ms"),
+        ({"average": "buffers"}, "average", "invalid enum value"),
+        ({"reduction": "max"}, "reduction", "invalid enum value"),
+        ({"mistake": "typo"}, "mistake", "invalid enum value"),
+        ({"every": 0}, "every", "expected int >= 1"),
+        ({"hash_every": 0}, "hash_every", "expected int >= 1"),
+        ({"strategy": "ddp", "bucket_mb": 0}, "bucket_mb", "expected float > 0.0"),
+        ({"strategy": "ddp", "bucket_mb": 65537}, "bucket_mb", "expected float <= 65536.0"),
+        ({"strategy": "ddp_powersgd", "powersgd_rank": 0}, "powersgd_rank", "expected int >= 1"),
+        ({"strategy": "none", "average": "parameters"}, "average", "strategy = 'none' averages nothing"),
+        *(
+            (
+                {"strategy": strategy, "average": "parameters"},
+                "average",
+                f"strategy = '{strategy}' averages gradients as backward brings them; parameters change only after it",
+            )
+            for strategy in ("bucketed", "ddp", "ddp_fp16", "ddp_bf16", "ddp_powersgd")
+        ),
+        ({"strategy": "ddp", "static_graph": True, "every": 2}, "static_graph", "with every > 1 the graph is not"),
+        ({"sync_batchnorm": True, "device": "cpu"}, "sync_batchnorm", "SyncBatchNorm runs on GPUs only"),
+        ({"sync_batchnorm": True, "backend": "gloo"}, "sync_batchnorm", "SyncBatchNorm runs on GPUs only"),
+        (
+            {"strategy": "ring", "mistake": "group_of_one"},
+            "mistake",
+            "'group_of_one' is made with strategy = 'all_reduce' or 'ddp'",
+        ),
+        *(
+            (
+                {"strategy": strategy, "mistake": mistake},
+                "mistake",
+                f"'{mistake}' is made with strategy = '{with_which}'",
+            )
+            for strategy, mistake, with_which in (
+                ("ddp", "divide_twice", "all_reduce"),
+                ("flat", "no_division", "all_reduce"),
+                ("none", "no_first_broadcast", "all_reduce"),
+                ("all_reduce", "average_again", "ddp"),
+                ("ddp_fp16", "average_again", "ddp"),
+            )
+        ),
+        ({"launch": "single", "mistake": "divide_twice"}, "mistake", "is made with strategy = 'all_reduce'"),
+        ({"launch": "dp", "mistake": "average_again"}, "mistake", "is made with strategy = 'ddp'"),
+        ({"mistake": "no_set_epoch", "epochs": 1}, "mistake", "shows in the second epoch, and there is only one"),
     ],
 )
 def test_a_trial_that_cannot_be_is_refused_by_its_key(values: dict[str, Any], key: str, why: str) -> None:
@@ -65,6 +121,115 @@ def test_a_trial_that_cannot_be_is_refused_by_its_key(values: dict[str, Any], ke
     assert refusal.value.key == key
     assert why in refusal.value.why
     assert str(refusal.value) == f"{key}: {refusal.value.why}"
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"average": "parameters", "every": 8},
+        {"strategy": "ddp", "static_graph": True},
+        {"strategy": "ddp", "every": 2},
+        {"sync_batchnorm": True},
+        {"sync_batchnorm": True, "device": "cuda", "backend": "nccl"},
+        {"mistake": "no_set_epoch", "epochs": 2},
+        {"mistake": "no_set_epoch", "epochs": 1, "steps": 9},
+        {"mistake": "no_set_epoch", "strategy": "ring"},
+        {"mistake": "no_set_epoch", "launch": "single"},
+        {"mistake": "group_of_one"},
+        {"mistake": "group_of_one", "strategy": "ddp"},
+        {"mistake": "average_again", "strategy": "ddp"},
+        {"launch": "single", "every": 2},
+    ],
+)
+def test_a_trial_next_to_one_that_cannot_be_is_let_in(values: dict[str, Any]) -> None:
+    trial = make_trial(values)
+    assert {key: getattr(trial, key) for key in values} == values
+
+
+# What means nothing
+
+DDPS = {"ddp", "ddp_fp16", "ddp_bf16", "ddp_powersgd"}
+REDUCING = {"all_reduce", "all_reduce_async", "reduce_broadcast", "reduce_scatter_all_gather", "flat", "bucketed"}
+# The fields that only some strategies have a use for.
+MEANT_FOR: dict[str, set[str]] = {
+    "reduction": REDUCING,
+    "bucket_mb": DDPS | {"bucketed"},
+    "gradient_as_bucket_view": DDPS,
+    "static_graph": DDPS,
+    "powersgd_rank": {"ddp_powersgd"},
+}
+# Off their defaults.
+OF_A_GROUP: dict[str, Any] = {
+    "reduction": "avg",
+    "bucket_mb": 5,
+    "gradient_as_bucket_view": True,
+    "static_graph": True,
+    "powersgd_rank": 2,
+    "backend": "gloo",
+    "average": "parameters",
+    "sync_batchnorm": True,
+    "hash_every": 5,
+}
+
+
+@pytest.mark.parametrize("strategy", choices("strategy"))
+@pytest.mark.parametrize("launch", ["process", "launch", "spawn"])
+def test_a_strategy_has_a_use_for_its_own_fields_and_for_no_others(launch: str, strategy: str) -> None:
+    useless = {field for field, strategies in MEANT_FOR.items() if strategy not in strategies}
+    assert set(meaningless(launch, strategy)) - {"start_method"} == useless
+    for field in MEANT_FOR.keys() - useless:
+        values = {"launch": launch, "strategy": strategy, field: OF_A_GROUP[field]}
+        assert getattr(make_trial(values), field) == OF_A_GROUP[field]
+
+
+@pytest.mark.parametrize(
+    ("field", "strategy", "why"),
+    [
+        ("reduction", "none", "it averages nothing"),
+        ("reduction", "ring", "no collective of it adds anything up"),
+        ("reduction", "gather_scatter", "no collective of it adds anything up"),
+        ("reduction", "all_gather", "no collective of it adds anything up"),
+        *(("reduction", strategy, "torch DDP takes the mean itself") for strategy in sorted(DDPS)),
+        *(("bucket_mb", strategy, "it has no buckets") for strategy in ("none", "all_reduce", "flat", "ring")),
+        *(
+            (field, strategy, "it is an option of torch DDP")
+            for field in ("gradient_as_bucket_view", "static_graph")
+            for strategy in ("none", "all_reduce", "bucketed")
+        ),
+        *(("powersgd_rank", strategy, "it approximates no matrix") for strategy in ("none", "bucketed", "ddp_fp16")),
+    ],
+)
+def test_a_field_that_means_nothing_with_a_strategy_is_refused_with_the_reason(
+    field: str, strategy: str, why: str
+) -> None:
+    with pytest.raises(TrialError) as refusal:
+        make_trial({"strategy": strategy, field: OF_A_GROUP[field]})
+    assert str(refusal.value) == f"{field}: means nothing with strategy = '{strategy}': {why}"
+
+
+@pytest.mark.parametrize("launch", ["single", "dp"])
+@pytest.mark.parametrize(
+    ("field", "why"),
+    [
+        ("backend", "one process has no group"),
+        ("average", "one process has nobody to average with"),
+        ("reduction", "one process has nobody to average with"),
+        ("bucket_mb", "one process sends no gradients"),
+        ("gradient_as_bucket_view", "one process has no buckets"),
+        ("static_graph", "it is an option of torch DDP"),
+        ("powersgd_rank", "one process sends no gradients"),
+        ("sync_batchnorm", "one process has nobody to share statistics with"),
+        ("hash_every", "there is one copy of the model"),
+    ],
+)
+def test_a_field_of_a_group_means_nothing_in_one_process(launch: str, field: str, why: str) -> None:
+    assert field in OF_A_GROUP
+    with pytest.raises(TrialError) as refusal:
+        make_trial({"launch": launch, field: OF_A_GROUP[field]})
+    assert str(refusal.value) == f"{field}: means nothing with launch = '{launch}': {why}"
+
+
+# Bottlenecks, choices and spellings
 
 
 def test_a_delay_before_every_collective_fits_where_there_are_collectives() -> None:
@@ -79,6 +244,9 @@ def test_the_choices_of_a_field_can_be_listed() -> None:
     assert choices("launch") == ("single", "dp", "process", "launch", "spawn")
     assert choices("strategy")[:3] == ("none", "all_reduce", "all_reduce_async")
     assert choices("at") == ("start", "data", "forward", "backward", "aggregate")
+    assert choices("mistake")[:2] == ("group_of_one", "divide_twice")
+    assert choices("average") == ("gradients", "parameters")
+    assert choices("reduction") == ("sum", "avg")
     assert choices("world_size") == choices("model") == choices("no_such_field") == ()
 
 
@@ -139,10 +307,14 @@ OWN_FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "sched_batch": st.booleans(),
     "model": TEXTS,
     "width": st.integers(1, 4096),
+    "depth": st.integers(1, 99),
+    "samples": st.integers(1, 10**9),
     "dtype": st.sampled_from(choices("dtype")),
     "data_dir": TEXTS,
     "download": st.booleans(),
-    "epochs": st.integers(1, 10**9),
+    "batch_norm": st.booleans(),
+    "every": st.integers(1, 10**6),
+    "epochs": st.integers(2, 10**9),  # one is too few for no_set_epoch
     "lr": FINITE,
     "momentum": FINITE,
     "weight_decay": FINITE,
@@ -150,6 +322,27 @@ OWN_FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "seed": st.integers(0, 2**62),
     "save": st.booleans(),
     "device": st.sampled_from(choices("device")),
+}
+# What means something with any strategy; and with some, as MEANT_FOR has it.
+GROUP_FIELDS: dict[str, st.SearchStrategy[Any]] = {
+    "backend": st.sampled_from(["auto", "gloo"]),
+    "hash_every": st.integers(1, 10**6),
+}
+STRATEGY_FIELDS: dict[str, st.SearchStrategy[Any]] = {
+    "reduction": st.sampled_from(choices("reduction")),
+    "bucket_mb": st.floats(1e-6, 65536),
+    "gradient_as_bucket_view": st.booleans(),
+    "static_graph": st.booleans(),
+    "powersgd_rank": st.integers(1, 1024),
+}
+# Drawn where the trials are, for what they may be depends on the others.
+FIELDS_WITH_RULES = {
+    "launch", "start_method", "world_size", "strategy", "average", "sync_batchnorm", "mistake", "batch_size",
+    "dataset", "shape", "classes", "steps", "warmup_steps", "bottleneck",
+}  # fmt: skip
+MADE_WITH = {
+    "all_reduce": ["group_of_one", "divide_twice", "no_division", "no_first_broadcast"],
+    "ddp": ["group_of_one", "average_again"],
 }
 
 
@@ -172,6 +365,20 @@ def bottlenecks(draw: st.DrawFn, launch: str, world_size: int, strategy: str | N
 
 
 @st.composite
+def agreements(draw: st.DrawFn, strategy: str, values: dict[str, Any]) -> dict[str, Any]:
+    """What a group is told besides its strategy. A static graph sends in each step; SyncBatchNorm needs GPUs."""
+    own = {field: drawn for field, drawn in STRATEGY_FIELDS.items() if strategy in MEANT_FOR[field]}
+    if values.get("every", 1) > 1:
+        own.pop("static_graph", None)
+    if strategy not in {"none", "bucketed", *DDPS}:
+        own["average"] = st.sampled_from(choices("average"))
+    chosen: dict[str, Any] = draw(st.fixed_dictionaries({}, optional=GROUP_FIELDS | own))
+    if values.get("device") != "cpu" and chosen.get("backend") != "gloo":
+        chosen["sync_batchnorm"] = draw(st.booleans())
+    return chosen
+
+
+@st.composite
 def trials(draw: st.DrawFn) -> Trial:
     launch = draw(MODES)
     values: dict[str, Any] = draw(st.fixed_dictionaries({}, optional=OWN_FIELDS))
@@ -181,6 +388,11 @@ def trials(draw: st.DrawFn) -> Trial:
         world_size = values["world_size"] = draw(st.integers(1, 64))
     if launch not in ("single", "dp"):
         strategy = values["strategy"] = draw(st.sampled_from(choices("strategy")))
+        values |= draw(agreements(strategy, values))
+    if launch in ("process", "spawn"):
+        values["start_method"] = draw(st.sampled_from(choices("start_method")))
+    if draw(st.booleans()):
+        values["mistake"] = draw(st.sampled_from([*MADE_WITH.get(strategy or "", []), "no_set_epoch"]))
     if draw(st.booleans()):
         shape = draw(st.lists(st.integers(1, 64), min_size=1, max_size=3))
         values |= {"dataset": "random", "model": "mlp", "shape": shape, "classes": draw(st.integers(2, 100))}
@@ -193,6 +405,19 @@ def trials(draw: st.DrawFn) -> Trial:
 @given(trials())
 def test_a_trial_survives_its_spelling_as_arguments(trial: Trial) -> None:
     assert from_arguments(spelled(trial)) == trial
+
+
+@given(trials())
+def test_a_trial_survives_being_kept_as_toml(trial: Trial) -> None:
+    named = msgspec.structs.replace(trial, name="a")
+    preset = Preset(name="made", title="?", group="", about="", baseline="a", repeats=1, trials=(named,))
+    assert parse("made", tomllib.loads(as_toml(preset)), {}) == preset
+
+
+def test_every_field_of_a_trial_is_spelled() -> None:
+    """A new field is to be drawn above, or its spelling is not tried."""
+    drawn = {*OWN_FIELDS, *GROUP_FIELDS, *STRATEGY_FIELDS, *FIELDS_WITH_RULES, "name"}
+    assert drawn == {field.name for field in msgspec.structs.fields(Trial)}
 
 
 def test_a_string_with_a_delete_character_survives_its_spelling() -> None:

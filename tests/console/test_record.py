@@ -14,7 +14,11 @@ from ddptui.record import Run, RunError, all_runs, find_run, runs_folder
 from ddptui.replay import results_of
 from ddptui.wire import Ended, Message
 from tests.console.builders import (
+    audit,
+    audit_without_numbers,
+    done,
     failure,
+    fingerprint,
     heartbeat,
     hello,
     journal,
@@ -23,6 +27,7 @@ from tests.console.builders import (
     results_for,
     step,
     two_trials,
+    with_done,
     write_run,
 )
 
@@ -64,6 +69,21 @@ def test_a_journal_reads_back_as_it_was_written(tmp_path: Path) -> None:
     assert list(run.messages("b", 2)) == JOURNALS[3]
     assert list(run.messages("b", 3)) == []
     assert len(journal_of(run).read_text().splitlines()) == len(JOURNALS[0])
+
+
+def test_fingerprints_and_audits_read_back_as_they_were_written_and_judge_the_same(tmp_path: Path) -> None:
+    preset = preset_of({"trial": [{"name": "a"}]})
+    not_finite = done(0, audit=audit_without_numbers(), orders=("1", "2"))
+    messages = with_done(journal("a"), not_finite, done(1, audit=audit(error=0.25), orders=("1", "1")))
+    messages[-3:-3] = [fingerprint(rank, parameters={"weight": f"{rank}"}) for rank in (0, 1)]
+    run = write_run(tmp_path, preset, messages)
+    assert list(run.messages("a", 1)) == messages
+    [repeat] = results_of(run, preset).trials[0].repeats
+    [live] = results_for(preset, messages).trials[0].repeats
+    assert repeat == live
+    assert [check.differing for check in repeat.sync_checks] == [["weight"]]
+    assert repeat.averaging is not None
+    assert (repeat.averaging.right, repeat.averaging.error, repeat.reshuffled) == (False, None, False)
 
 
 def test_replaying_gives_all_messages_in_the_order_in_which_they_came(tmp_path: Path) -> None:

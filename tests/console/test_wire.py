@@ -1,7 +1,7 @@
 """Messages survive their encodings, and what is no message is refused as such."""
 
 from contextlib import suppress
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 import pytest
@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ddptui.wire import PHASES, ConsoleMessage, Message, RankMessage
-from tests.console.builders import hello, one_of_each, one_of_each_to_a_rank, ready, step
+from tests.console.builders import audit, done, fingerprint, hello, one_of_each, one_of_each_to_a_rank, ready, step
 
 FRAME = msgspec.msgpack.Decoder(list[RankMessage])
 LINE = msgspec.json.Decoder(Message)
@@ -46,6 +46,9 @@ def test_a_step_has_a_time_for_each_phase() -> None:
 
 READY: dict[str, Any] = {"type": "Ready", "rank": 0, "at_ns": 1, "steps": 2, "parameters": 3}
 STEP: dict[str, Any] = msgspec.to_builtins(step())
+PRINT: dict[str, Any] = msgspec.to_builtins(fingerprint())
+AUDIT: dict[str, Any] = msgspec.to_builtins(audit())
+DONE: dict[str, Any] = msgspec.to_builtins(done())
 
 
 @pytest.mark.parametrize(
@@ -61,6 +64,16 @@ STEP: dict[str, Any] = msgspec.to_builtins(step())
         {key: value for key, value in READY.items() if key != "type"},
         STEP | {"phases_ns": [1, 2, 3, 4]},
         STEP | {"loss": "low"},
+        PRINT | {"extra": 1},
+        PRINT | {"parameters": {"weight": 1}},
+        {key: value for key, value in PRINT.items() if key != "buffers"},
+        DONE | {"extra": 1},
+        DONE | {"orders": [1]},
+        DONE | {"audit": AUDIT | {"extra": 1}},
+        DONE | {"audit": AUDIT | {"of": "buffers"}},
+        DONE | {"audit": AUDIT | {"error": "small"}},
+        DONE | {"audit": AUDIT | {"worst": None}},
+        DONE | {"audit": {key: value for key, value in AUDIT.items() if key != "own_error"}},
         [],
         "Ready",
         None,
@@ -70,6 +83,16 @@ STEP: dict[str, Any] = msgspec.to_builtins(step())
 def test_decoding_is_strict(raw: object) -> None:
     with pytest.raises(msgspec.ValidationError):
         FRAME.decode(msgspec.msgpack.encode([raw]))
+
+
+@pytest.mark.parametrize("raw", [READY, STEP, PRINT, DONE, DONE | {"audit": AUDIT}], ids=lambda raw: raw["type"])
+def test_what_is_spoilt_above_was_sound(raw: dict[str, Any]) -> None:
+    assert len(FRAME.decode(msgspec.msgpack.encode([raw]))) == 1
+
+
+def test_every_kind_of_message_is_among_the_examples() -> None:
+    assert {type(message) for message in one_of_each()} == set(get_args(Message))
+    assert {type(message) for message in one_of_each_to_a_rank()} == set(get_args(ConsoleMessage))
 
 
 def test_a_rank_cannot_speak_for_the_lab() -> None:

@@ -1,0 +1,204 @@
+"""What is not the big batch, and how far it is from it: averaging less often, averaging parameters under Adam, lossy
+gradients; and what BatchNorm's buffers become."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+from torch import Tensor
+
+from ddptui.lights import band
+from ddptui.preset import Trial
+from tests.numerics.learning import Said, learn
+from workers.aggregate import strategy_of
+from workers.aggregate.ddp_powersgd import WHOLE_STEPS, DDPPowerSGD
+
+RANKS = 3
+STEPS = 24
+TRIAL = Trial(
+    model="mlp", width=12, depth=2, dataset="random", shape=(5,), samples=96, classes=4, batch_size=12, steps=STEPS,
+    dtype="float64", momentum=0.9, lr=0.1, world_size=RANKS, warmup_steps=0,
+)  # fmt: skip
+ADAM = {"optimizer": "adam", "lr": 0.01}
+BATCH_NORM = {"batch_norm": True, "hash_every": 1}
+CASES: dict[str, dict[str, Any]] = {
+    "gradients": {},
+    "gradients-adam": ADAM,
+    "parameters-adam": {"average": "parameters", **ADAM},
+    "parameters-every-1": {"average": "parameters", "hash_every": 1},
+    "parameters-every-2": {"average": "parameters", "every": 2, "hash_every": 1},
+    "parameters-every-5": {"average": "parameters", "every": 5, "hash_every": 1},
+    "gradients-every-5": {"every": 5, "hash_every": 1},
+    "none": {"strategy": "none", "hash_every": 1},
+    "ddp_fp16": {"strategy": "ddp_fp16"},
+    "ddp_bf16": {"strategy": "ddp_bf16"},
+    "ddp_powersgd": {"strategy": "ddp_powersgd"},
+    "norm-all_reduce": {"strategy": "all_reduce", **BATCH_NORM},
+    "norm-all_reduce-every": {"strategy": "all_reduce", "every": 2, **BATCH_NORM},
+    "norm-ddp": {"strategy": "ddp", **BATCH_NORM},
+    "norm-ddp-every": {"strategy": "ddp", "every": 2, **BATCH_NORM},
+    "norm-none": {"strategy": "none", **BATCH_NORM},
+}
+
+
+def trial_of(name: str) -> Trial:
+    return msgspec.structs.replace(TRIAL, **CASES[name])
+
+
+def telescope(rank: int) -> tuple[float, float]:
+    """PowerSGD by itself, on gradients that we choose: how far the sum of all that it gave out is from the sum of all
+    true means; and how far, if what it still keeps is counted, too."""
+    torch.set_default_dtype(torch.float64)
+    torch.manual_seed(0)
+    model = torch.nn.Linear(8, 8, bias=False)
+    strategy = DDPPowerSGD(msgspec.structs.replace(TRIAL, strategy="ddp_powersgd"))
+    network = strategy.prepare(model)
+    given, true = torch.zeros(8, 8), torch.zeros(8, 8)
+    torch.manual_seed(1 + rank)
+    for _ in range(WHOLE_STEPS + 10):
+        model.zero_grad()
+        inputs = torch.randn(4, 8)
+        network(inputs).square().sum().backward()
+        [own] = torch.autograd.grad(model(inputs).square().sum(), [model.weight])
+        dist.all_reduce(own)
+        assert model.weight.grad is not None
+        given += model.weight.grad
+        true += own / RANKS
+    [kept] = strategy.state.error_dict.values()
+    dist.all_reduce(kept)
+    return (given - true).norm().item(), (given + kept.view(8, 8) / RANKS - true).norm().item()
+
+
+def run_rank(rank: int, folder: str) -> None:
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=RANKS)
+    learned, said = {}, {}
+    for name in CASES:
+        learned[name], said[name] = learn(rank, trial_of(name), strategy_of(trial_of(name)))
+    torch.save(learned, Path(folder) / f"rank-{rank}.pth")
+    (Path(folder) / f"rank-{rank}.json").write_bytes(msgspec.json.encode([said, telescope(rank)]))
+    dist.destroy_process_group()
+
+
+Heard = msgspec.json.Decoder(tuple[dict[str, Said], tuple[float, float]])
+
+
+class World(msgspec.Struct):
+    learned: list[dict[str, dict[str, Tensor]]]
+    said: list[dict[str, Said]]
+    telescopes: list[tuple[float, float]]
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> World:
+    folder = tmp_path_factory.mktemp("world")
+    start: Callable[..., object] = mp.start_processes
+    start(run_rank, (str(folder),), nprocs=RANKS, start_method="spawn")
+    heard = [Heard.decode((folder / f"rank-{rank}.json").read_bytes()) for rank in range(RANKS)]
+    learned = [torch.load(folder / f"rank-{rank}.pth", weights_only=True) for rank in range(RANKS)]
+    return World(learned, [said for said, _ in heard], [found for _, found in heard])
+
+
+def apart(a: dict[str, Tensor], b: dict[str, Tensor]) -> float:
+    return max((a[name] - b[name]).abs().max().item() for name in a)
+
+
+def agreed(world: World, name: str, what: str = "parameters") -> list[bool]:
+    """Step by step: whether all ranks held the same bits."""
+    steps = zip(*(said[name].fingerprints for said in world.said), strict=True)
+    return [all(getattr(found, what) == getattr(step[0], what) for found in step) for step in steps]
+
+
+def test_averaging_parameters_is_averaging_gradients_under_sgd_and_is_not_under_adam(world: World) -> None:
+    for rank in world.learned:
+        assert apart(rank["parameters-every-1"], rank["gradients"]) <= 1e-12
+        assert apart(rank["parameters-adam"], rank["gradients-adam"]) > 1e-3
+    assert apart(world.learned[0]["parameters-adam"], world.learned[1]["parameters-adam"]) == 0
+
+
+@pytest.mark.parametrize("every", [1, 2, 5])
+def test_parameters_drift_apart_and_meet_at_every_average(world: World, every: int) -> None:
+    """8 batches an epoch: with every = 5, the average at the end of an epoch comes after 3 steps."""
+    met = agreed(world, f"parameters-every-{every}")
+    ends = [(step % 8 + 1) % every == 0 or step % 8 == 7 for step in range(STEPS)]
+    assert met == ends
+
+
+def test_while_gradients_add_up_nothing_drifts(world: World) -> None:
+    assert agreed(world, "gradients-every-5") == [True] * STEPS
+
+
+def test_without_an_average_they_never_meet(world: World) -> None:
+    assert agreed(world, "none") == [False] * STEPS
+
+
+@pytest.mark.parametrize("every", [2, 5])
+def test_averaging_less_often_is_something_else(world: World, every: int) -> None:
+    assert apart(world.learned[0][f"parameters-every-{every}"], world.learned[0]["gradients"]) > 1e-4
+
+
+@pytest.mark.parametrize("name", ["ddp_fp16", "ddp_bf16"])
+def test_rounding_stays_within_its_band_and_is_seen(world: World, name: str) -> None:
+    """The band is (n + 1) u, see ddptui.lights.band. Less than a hundredth of it: then nothing would be rounded."""
+    limit = band(trial_of(name))
+    assert limit is not None
+    for said in world.said:
+        audit = said[name].audit
+        assert audit is not None
+        assert audit.error is not None
+        assert limit / 100 < audit.error < limit
+    assert apart(world.learned[0][name], world.learned[1][name]) == 0
+
+
+def test_bfloat16_has_three_bits_less_than_float16(world: World) -> None:
+    half, brain = (world.said[0][name].audit for name in ("ddp_fp16", "ddp_bf16"))
+    assert half is not None
+    assert brain is not None
+    assert brain.error / half.error == pytest.approx(8, rel=0.5)
+
+
+@pytest.mark.parametrize(("name", "bits"), [("ddp_fp16", 11), ("ddp_bf16", 8)])
+def test_what_is_learned_from_rounded_gradients_stays_near(world: World, name: str, bits: int) -> None:
+    """Each step's gradient is off by (n + 1) u times its length at most, and momentum makes ten times as much of it.
+    Gradients are shorter than 2 here. To first order, a step is then off by less than lr × 10 × 2 × (n + 1) u."""
+    error = apart(world.learned[0][name], world.learned[0]["gradients"])
+    assert 0 < error < STEPS * 0.1 * 10 * 2 * (RANKS + 1) * 2.0**-bits
+
+
+def test_powersgd_leaves_much_out_and_loses_nothing(world: World) -> None:
+    for without, counted in world.telescopes:
+        assert without > 0.1
+        assert counted < 1e-12
+
+
+def test_powersgd_agrees_on_all_ranks_and_the_audit_says_how_far_it_is(world: World) -> None:
+    assert apart(world.learned[0]["ddp_powersgd"], world.learned[1]["ddp_powersgd"]) == 0
+    audit = world.said[0]["ddp_powersgd"].audit
+    assert audit is not None
+    assert audit.error is not None
+    assert audit.error > 0.01
+
+
+@pytest.mark.parametrize("rounds", ["", "-every"])
+def test_buffers_are_treated_as_torch_ddp_treats_them(world: World, rounds: str) -> None:
+    """Bit by bit what DDP makes of them on every rank; and so, at the end, different on each."""
+    for rank in world.learned:
+        by_hand, by_ddp = rank[f"norm-all_reduce{rounds}"], rank[f"norm-ddp{rounds}"]
+        names = [name for name in by_hand if "running" in name]
+        assert names
+        assert all(torch.allclose(by_hand[name], by_ddp[name], rtol=0, atol=1e-12) for name in names)
+    assert not any(agreed(world, f"norm-all_reduce{rounds}", "buffers"))
+    assert not any(agreed(world, f"norm-ddp{rounds}", "buffers"))
+    assert all(agreed(world, f"norm-all_reduce{rounds}"))
+
+
+def test_buffers_that_nobody_shares_go_farther_apart(world: World) -> None:
+    def spread(name: str) -> float:
+        return apart(*({key: rank[name][key] for key in rank[name] if "mean" in key} for rank in world.learned[:2]))
+
+    assert spread("norm-none") > spread("norm-all_reduce") > 0
