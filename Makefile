@@ -19,6 +19,8 @@ bench: .venv/installed
 	$(BIN)/python benchmarks/console_start.py
 	$(BIN)/python benchmarks/first_step.py
 	$(BIN)/python benchmarks/hub_load.py
+	$(BIN)/python benchmarks/strategies.py
+	$(BIN)/python benchmarks/ring.py
 
 clean:
 	rm -rf .venv build dist

@@ -10,6 +10,7 @@ from ddptui.preset import Bottleneck, Preset, Trial
 from ddptui.results import RepeatResult, Results, TrialResult
 
 NOTHING = "–"
+IN_BACKWARD, IN_SOME_STEPS = "²", "³"
 
 
 class Row(NamedTuple):
@@ -56,11 +57,6 @@ def is_stand_in(row: Row) -> bool:
     return row.trial.launch == "dp" and any("stand-in" in repeat.ranks[0].device for repeat in row.result.repeats)
 
 
-def hides_aggregation(row: Row) -> bool:
-    """Whether torch DDP averages, within backward, and nobody does after it."""
-    return strategies.STRATEGIES[row.trial.strategy or "none"].is_ddp and row.trial.mistake is None
-
-
 def _train_time(row: Row) -> str:
     if row.result.summary is None:
         return row.result.status
@@ -99,12 +95,14 @@ def _slept(row: Row) -> str:
     return f"{fired:g}× {slept:.3g} s"
 
 
-def _aggregate(row: Row) -> str:
-    """The aggregation's own time, where it has one."""
-    if hides_aggregation(row) and row.result.repeats:
-        return "²"
-    if row.trial.strategy == "none" or row.trial.launch == "single":
+def aggregation(row: Row) -> str:
+    """The aggregation's own time, or the mark of a note where the median step has none."""
+    if row.trial.strategy == "none" or row.trial.launch == "single" or not row.result.repeats:
         return NOTHING
+    if strategies.STRATEGIES[row.trial.strategy or "none"].is_ddp and row.trial.mistake is None:
+        return IN_BACKWARD
+    if row.trial.every > 1:
+        return IN_SOME_STEPS
     return _of_repeats(row, lambda repeat: repeat.phases_ms.aggregate, ".2f")
 
 
@@ -167,7 +165,7 @@ COLUMNS = (
     Column("startup", "start s", lambda row: _of_repeats(row, lambda r: r.startup_s, ".1f"), 35),
     Column("samples", "samples/s", lambda row: _of_repeats(row, lambda r: r.samples_per_s, ".0f"), 65),
     Column("step", "step ms", lambda row: _of_repeats(row, lambda r: r.step_ms.median, ".2f"), 70),
-    Column("aggregate", "aggr. ms", _aggregate, 90),
+    Column("aggregate", "aggr. ms", aggregation, 90),
     Column("loss", "loss", lambda row: _of_repeats(row, lambda r: r.loss.last, ".3f"), 68),
     Column("accuracy", "acc. %", lambda row: _of_repeats(row, lambda r: r.accuracy and 100 * r.accuracy, ".1f"), 75),
     Column("sync", "in sync", _in_sync, 80),

@@ -104,7 +104,7 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     average: Literal["gradients", "parameters"] = "gradients"
     every: Positive = 1  # steps an average: gradients add up until then, parameters drift apart
     reduction: Literal["sum", "avg"] = "sum"  # sum, then divide; or the collective takes the mean (ReduceOp.AVG)
-    bucket_mb: Megabytes | None = None  # bucketed, ddp…: when a bucket is full; none: 25 (torch DDP: its first 1)
+    bucket_mb: Megabytes | None = None  # bucketed, ddp, fp16, bf16: a full bucket; none: 25 (torch: its first 1)
     gradient_as_bucket_view: bool = False  # ddp…: gradients lie in the buckets, not beside them
     static_graph: bool = False  # ddp…: the same parameters take part in every step
     powersgd_rank: Annotated[int, Meta(ge=1, le=1024)] = 1  # ddp_powersgd: of the matrices that are sent
@@ -305,7 +305,7 @@ def _check_agreement(trial: Trial) -> None:
         why = "averages gradients as backward brings them; parameters change only after it"
         raise TrialError("average", f"strategy = {trial.strategy!r} {why}")
     if trial.static_graph and trial.every > 1:
-        raise TrialError("static_graph", "with every > 1 the graph is not static: torch DDP sends in some steps only")
+        raise TrialError("static_graph", "with every > 1: torch DDP fails with it in no_sync, where gradients add up")
     if trial.sync_batchnorm and "cpu" in (trial.device, {"gloo": "cpu"}.get(trial.backend)):
         raise TrialError("sync_batchnorm", "torch's SyncBatchNorm runs on GPUs only")
     if trial.mistake is None:

@@ -12,12 +12,14 @@ from rich.table import Table
 
 from ddptui.columns import (
     COLUMNS,
+    IN_BACKWARD,
+    IN_SOME_STEPS,
     LEFT,
     NOTHING,
     Row,
+    aggregation,
     count,
     describe_bottleneck,
-    hides_aggregation,
     is_stand_in,
     rows_of,
 )
@@ -100,8 +102,11 @@ def notes(results: Results, preset: Preset) -> list[str]:
         found.append("¹ threads, CPU stand-in for nn.DataParallel: there is no GPU here")
     if "launch" in modes:
         found.append(f"{modes['launch'].result.name}: started by {LABELS['launch']}")
-    if any(row.result.repeats and hides_aggregation(row) for row in rows_of(results, preset)):
-        found.append("² torch DDP aggregates while backward runs: its time is within that phase")
+    aggregations = {aggregation(row) for row in rows_of(results, preset)}
+    if IN_BACKWARD in aggregations:
+        found.append(f"{IN_BACKWARD} torch DDP aggregates while backward runs: its time is within that phase")
+    if IN_SOME_STEPS in aggregations:
+        found.append(f"{IN_SOME_STEPS} averages in some steps only: the median step has no aggregation")
     for row in rows_of(results, preset):
         trial = row.result
         found += [f"{trial.name}: {words}" for repeat in trial.repeats[-1:] for words in red(row.trial, repeat)]

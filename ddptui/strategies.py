@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 class Facts(NamedTuple):
     """reduces   adds up inside a collective, so that a reduction operator can be chosen
-    buckets   sends gradients in buckets
+    buckets   sends gradients in buckets, whose size can be chosen
     overlaps  averages while backward runs: gradients only, and hardly any time of its own
     is_ddp    is torch's DistributedDataParallel
     rounding  lossy: half the distance of 1 to the next number of the type that gradients are sent in
@@ -36,7 +36,7 @@ STRATEGIES = {
     "ddp": TORCH_DDP,
     "ddp_fp16": TORCH_DDP._replace(rounding=2.0**-11),
     "ddp_bf16": TORCH_DDP._replace(rounding=2.0**-8),
-    "ddp_powersgd": TORCH_DDP,
+    "ddp_powersgd": TORCH_DDP._replace(buckets=False),
 }
 
 # With which strategies a mistake can be made; none named: with any.
@@ -58,7 +58,7 @@ def meaningless(strategy: str) -> dict[str, str]:
         does = "torch DDP takes the mean itself" if facts.is_ddp else "no collective of it adds anything up"
         fields["reduction"] = does if strategy != "none" else "it averages nothing"
     if not facts.buckets:
-        fields["bucket_mb"] = "it has no buckets"
+        fields["bucket_mb"] = "it sends everything in one bucket" if facts.is_ddp else "it has no buckets"
     if not facts.is_ddp:
         fields["gradient_as_bucket_view"] = fields["static_graph"] = "it is an option of torch DDP"
     if strategy != "ddp_powersgd":

@@ -22,6 +22,7 @@ from workers.rank import Rank
 
 Batch = tuple[Tensor, Tensor]
 Tensors = dict[str, Tensor]  # of a model, by the parameter's name
+PIECE = 2**18  # numbers
 
 
 def audit(me: Rank, strategy: Strategy, network: nn.Module, model: nn.Module, train: Samples) -> Audit | None:
@@ -67,20 +68,21 @@ def average_parameters(strategy: Strategy, model: nn.Module) -> tuple[Tensors, T
 def compare(of: Literal["gradients", "parameters"], left: Tensors, own: Tensors) -> Audit:
     """How far what was left is from the true mean; and what else it might be. See wire.Audit."""
     ranks = dist.get_world_size()
-    differences: dict[str, float] = {}
+    differences = dict.fromkeys(own, 0.0)
     size = left_mean = mean_mean = left_own = own_own = left_left = 0.0
-    for name, mine in own.items():
-        everybodys = [torch.empty_like(mine) for _ in range(ranks)]
-        dist.all_gather(everybodys, mine)
-        parts = torch.stack([part.double() for part in everybodys])
-        mean, here = parts.mean(0), left[name].double()
-        differences[name] = square(here - mean)
-        size += square(parts) / ranks
-        left_mean += float((here * mean).sum())
-        mean_mean += square(mean)
-        left_own += float((here * mine.double()).sum())
-        own_own += square(mine.double())
-        left_left += square(here)
+    for name in own:
+        for mine, here in zip(pieces(own[name]), pieces(left[name]), strict=True):
+            everybodys = [torch.empty_like(mine) for _ in range(ranks)]
+            dist.all_gather(everybodys, mine)
+            parts = torch.stack(everybodys).double()
+            mean, mine, here = parts.mean(0), mine.double(), here.double()
+            differences[name] += square(here - mean)
+            size += square(parts) / ranks
+            left_mean += float(here @ mean)
+            mean_mean += square(mean)
+            left_own += float(here @ mine)
+            own_own += square(mine)
+            left_left += square(here)
     scale, own_scale = ratio(left_mean, mean_mean), ratio(left_own, own_own)
     return Audit(
         of=of,
@@ -106,8 +108,14 @@ def gradients(model: nn.Module) -> Tensors:
     }
 
 
+def pieces(tensor: Tensor) -> tuple[Tensor, ...]:
+    """Cut where it no longer fits into the caches: ten passes in float64 are made over each piece."""
+    cut: tuple[Tensor, ...] = tensor.reshape(-1).split(PIECE)
+    return cut
+
+
 def square(tensor: Tensor) -> float:
-    return float(tensor.square().sum())
+    return float(tensor.reshape(-1) @ tensor.reshape(-1))
 
 
 def ratio(part: float, whole: float) -> float:

@@ -103,7 +103,7 @@ def test_bad_arguments_are_refused_in_one_line(arguments: tuple[str, ...], fragm
         (("no-such-command",), "No such command"),
         (("show",), "Missing argument"),
         (("show", "last", "--format", "xml"), "--format"),
-        (("verify", "a.pth", "b.pth"), "a.pth"),
+        (("verify",), "Missing argument"),
     ],
 )
 def test_bad_usage_is_refused_with_a_hint(arguments: tuple[str, ...], fragment: str) -> None:
@@ -113,6 +113,16 @@ def test_bad_usage_is_refused_with_a_hint(arguments: tuple[str, ...], fragment: 
     assert result.stdout == ""
     assert result.stderr.startswith("Usage: ")
     assert fragment in result.stderr.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("checkpoints", "fragment"),
+    [(("a.pth", "b.pth"), "a.pth: no such file"), ((".", "b.pth"), ".: is a folder, not a checkpoint")],
+)
+def test_a_checkpoint_that_is_none_is_refused_before_torch_is_asked(
+    checkpoints: tuple[str, ...], fragment: str
+) -> None:
+    assert_refused(ddptui("verify", *checkpoints), fragment)
 
 
 def test_runs_cannot_be_kept_in_a_file(tmp_path: Path) -> None:
@@ -140,7 +150,8 @@ def test_the_presets_are_listed_group_by_group() -> None:
     result = ddptui("presets")
     assert (result.exit_code, result.stderr) == (0, "")
     groups = [line for line in result.stdout.splitlines() if line and not line.startswith(" ")]
-    assert groups == ["Start here", "Launch modes", "Collectives", "Bottlenecks"]
+    in_front = ["Start here", "Launch modes", "Collectives", "Strategies", "Bottlenecks", "Mistakes"]
+    assert groups == [*in_front, *sorted(set(groups) - set(in_front))]
     assert "  quickstart " in result.stdout
     assert "One process, or two that agree?  (3 trials, 1 repeat)" in result.stdout
 

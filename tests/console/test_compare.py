@@ -2,15 +2,19 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
-from ddptui.compare import compare, in_sync, outcome, weighted_loss
-from ddptui.results import Loss, PhasesMs, StepMs
-from ddptui.wire import Message
+from ddptui.compare import averaging, compare, in_sync, outcome, reshuffled, sync_checks, weighted_loss
+from ddptui.results import Averaging, Check, Loss, PhasesMs, StepMs
+from ddptui.wire import Audit, Fingerprint, Message
 from tests.console.builders import (
+    audit,
+    audit_without_numbers,
     done,
     ended,
     failure,
+    fingerprint,
     hello,
     journal,
     launched,
@@ -20,6 +24,7 @@ from tests.console.builders import (
     results_for,
     step,
     two_trials,
+    with_done,
 )
 
 WARM = {"warmup": True, "samples": 500, "loss": 99.0, "phases_ms": (900, 900, 900, 900, 900)}
@@ -195,6 +200,116 @@ def test_one_copy_agrees_with_nobody() -> None:
     assert (alone.parameters, alone.buffers, alone.differing) == (None, None, [])
     replicas = in_sync([done(0), done(1, parameters={}, buffers={})])  # dp: only one of them holds the model
     assert (replicas.parameters, replicas.buffers, replicas.differing) == (None, None, [])
+
+
+def test_a_check_says_after_which_step_and_what_differs_parameters_and_buffers_apart() -> None:
+    prints = {
+        4: [fingerprint(0), fingerprint(1)],
+        9: [fingerprint(0), fingerprint(1, parameters={"weight": "abc", "bias": "other"})],
+        14: [fingerprint(0), fingerprint(1, buffers={"running_mean": "other"})],
+        19: [fingerprint(0, parameters={"weight": "x"}, buffers={}), fingerprint(1)],
+    }
+    assert sync_checks(prints, 2) == [
+        Check(step=4, parameters=True, buffers=True, differing=[]),
+        Check(step=9, parameters=False, buffers=True, differing=["bias"]),
+        Check(step=14, parameters=True, buffers=False, differing=["running_mean"]),
+        Check(step=19, parameters=False, buffers=False, differing=["weight", "bias", "running_mean"]),
+    ]
+
+
+def test_a_check_counts_if_every_rank_has_told_and_checks_come_in_the_order_of_steps() -> None:
+    told: dict[int, list[Fingerprint]] = {
+        20: [fingerprint(0), fingerprint(1), fingerprint(2)],
+        10: [fingerprint(2), fingerprint(0)],
+        0: [fingerprint(1), fingerprint(2), fingerprint(0)],
+    }
+    assert [check.step for check in sync_checks(told, 3)] == [0, 20]
+    assert sync_checks({}, 3) == []
+
+
+def test_the_checks_of_a_repeat_are_of_what_its_ranks_told_in_any_order() -> None:
+    late = [fingerprint(1, 2), fingerprint(0, 2), fingerprint(0, 3), fingerprint(1, 1), fingerprint(0, 1)]
+    messages = [*BY_HAND[:3], *late, *BY_HAND[3:]]
+    found, without = outcome(messages), outcome(BY_HAND)
+    assert found is not None
+    assert found.result is not None
+    assert [(check.step, check.parameters) for check in found.result.sync_checks] == [(1, True), (2, True)]
+    assert without is not None
+    assert msgspec.structs.replace(found.result, sync_checks=[]) == without.result
+
+
+# Whether the mean is left, and the order is another one in each epoch
+
+
+@pytest.mark.parametrize(
+    ("audits", "worst"),
+    [
+        ([audit(error=0.1), audit(error=0.3, worst="bias"), audit(error=0.2)], 1),
+        ([audit(error=0.3, of="parameters"), None, audit(error=0.2)], 0),
+        ([None, audit(error=0.0)], 1),
+        ([audit(error=1e300), audit_without_numbers()], 1),
+        ([audit_without_numbers(), audit(error=1e300)], 0),
+    ],
+)
+def test_the_audit_is_of_the_rank_that_is_farthest_from_the_mean_or_not_finite(
+    audits: list[Audit | None], worst: int
+) -> None:
+    farthest = audits[worst]
+    assert farthest is not None
+    found = averaging([done(rank, audit=told) for rank, told in enumerate(audits)])
+    assert found == Averaging(**msgspec.structs.asdict(farthest))
+    assert (found.right, found.why) == (None, None)
+
+
+def test_without_an_audit_nothing_is_said_of_the_mean() -> None:
+    assert averaging([]) is None
+    assert averaging([done(0), done(1)]) is None
+
+
+@pytest.mark.parametrize(
+    ("orders", "verdict"),
+    [
+        ([], None),
+        ([()], None),
+        ([("1",), ("1",)], None),
+        ([("1", "2"), ("1", "2")], True),
+        ([("1", "2", "1")], True),  # only the epoch before counts
+        ([("1", "1")], False),
+        ([("1", "2", "2", "3")], False),
+        ([("1", "2"), ("3", "3")], False),
+        ([("3", "3"), ("1", "2")], False),
+        ([(), ("1", "2")], True),
+        ([("1",), ("1", "1")], False),
+    ],
+)
+def test_an_order_is_new_if_no_rank_has_had_it_in_the_epoch_before(
+    orders: list[tuple[str, ...]], verdict: bool | None
+) -> None:
+    assert reshuffled(done(rank, orders=order) for rank, order in enumerate(orders)) is verdict
+
+
+@pytest.mark.parametrize(
+    ("fields", "error", "right", "why"),
+    [
+        ({}, 0.0, True, None),
+        ({}, 0.3, False, "gradients are 30.00% of their length away from the mean, most of all weight"),
+        ({"strategy": "ddp_bf16"}, 0.01, True, None),
+        ({"strategy": "ddp_powersgd"}, 0.3, None, None),
+    ],
+)
+def test_the_comparison_judges_what_was_left_by_what_the_trial_may_expect(
+    fields: dict[str, Any], error: float, right: bool | None, why: str | None
+) -> None:
+    off = audit(error=error, scaled_error=error)
+    messages = with_done(journal("a"), done(0, audit=audit()), done(1, audit=off))
+    results = results_for(preset_of({"trial": [{"name": "a"} | fields]}), messages)
+    [repeat] = results.trials[0].repeats
+    assert repeat.averaging == Averaging(**msgspec.structs.asdict(off), right=right, why=why)
+
+
+def test_a_repeat_without_audit_orders_or_checks_says_nothing_of_them() -> None:
+    [repeat] = results_for(preset_of({"trial": [{"name": "a"}]}), journal("a")).trials[0].repeats
+    assert (repeat.averaging, repeat.reshuffled, repeat.sync_checks) == (None, None, [])
 
 
 # Side by side. A journal's train time is 3 × step_ms, and 3 × 8 samples a rank pass in it.

@@ -1,6 +1,7 @@
 """Presets: found, expanded, and refused in one line that names the file, the key and the nearest spelling."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,6 +12,39 @@ from ddptui.preset_text import as_toml
 from tests.console.builders import preset_of, write_preset
 
 MINE = '[[trial]]\nname = "mine"\n'
+
+# What some strategies and launch modes have a use for, and what it is where they have none.
+FOR_SOME: dict[str, Any] = {
+    "reduction": "avg",
+    "bucket_mb": 5,
+    "gradient_as_bucket_view": True,
+    "static_graph": True,
+    "powersgd_rank": 4,
+    "sync_batchnorm": True,
+    "hash_every": 9,
+}
+FOR_NONE: dict[str, Any] = {
+    "reduction": "sum",
+    "bucket_mb": None,
+    "gradient_as_bucket_view": False,
+    "static_graph": False,
+    "powersgd_rank": 1,
+    "sync_batchnorm": False,
+    "hash_every": None,
+}
+KEPT = [
+    ({"launch": "single"}, []),
+    ({"launch": "dp"}, []),
+    ({"strategy": "none"}, ["sync_batchnorm", "hash_every"]),
+    ({"strategy": "all_reduce"}, ["reduction", "sync_batchnorm", "hash_every"]),
+    ({"strategy": "ring"}, ["sync_batchnorm", "hash_every"]),
+    ({"strategy": "bucketed"}, ["reduction", "bucket_mb", "sync_batchnorm", "hash_every"]),
+    (
+        {"strategy": "ddp", "launch": "launch"},
+        ["bucket_mb", "gradient_as_bucket_view", "static_graph", "sync_batchnorm", "hash_every"],
+    ),
+    ({"strategy": "ddp_powersgd"}, [field for field in FOR_SOME if field not in ("reduction", "bucket_mb")]),
+]
 
 
 def names(preset: Preset) -> list[str]:
@@ -58,6 +92,25 @@ def test_defaults_that_mean_nothing_in_a_launch_mode_are_passed_over() -> None:
     assert (spawn.strategy, spawn.world_size, spawn.start_method, spawn.backend) == ("ddp", 3, "fork", "gloo")
 
 
+@pytest.mark.parametrize(("trial", "kept"), KEPT)
+def test_defaults_that_mean_nothing_with_a_strategy_are_passed_over(trial: dict[str, Any], kept: list[str]) -> None:
+    [made] = preset_of({"defaults": FOR_SOME, "trial": [trial]}).trials
+    assert {key: getattr(made, key) for key in FOR_SOME} == FOR_NONE | {key: FOR_SOME[key] for key in kept}
+
+
+def test_a_default_is_passed_over_by_the_strategy_of_the_defaults_or_the_matrix_too() -> None:
+    matrix = preset_of({"defaults": {"reduction": "avg"}, "matrix": {"strategy": ["ddp", "flat"]}})
+    assert [trial.reduction for trial in matrix.trials] == ["sum", "avg"]
+    defaults = preset_of({"defaults": {"strategy": "ddp", "reduction": "avg"}, "trial": [{}, {"strategy": "flat"}]})
+    assert [trial.reduction for trial in defaults.trials] == ["sum", "avg"]
+
+
+def test_parameters_are_averaged_by_default_wherever_there_is_a_group() -> None:
+    trials = [{}, {"launch": "single"}, {"launch": "dp"}]
+    preset = preset_of({"defaults": {"average": "parameters"}, "trial": trials})
+    assert [trial.average for trial in preset.trials] == ["parameters", "gradients", "gradients"]
+
+
 def test_what_is_not_said_has_a_default() -> None:
     preset = preset_of({"trial": [{"name": "a"}, {"name": "b"}]})
     assert (preset.title, preset.group, preset.about) == ("made", "other", "")
@@ -88,6 +141,12 @@ def test_an_override_that_means_nothing_in_a_launch_mode_is_passed_over() -> Non
         {"trial": [{"name": "a", "launch": "single"}, {"name": "b", "strategy": "flat"}]}, strategy="ddp", world_size=3
     )
     assert [(trial.strategy, trial.world_size) for trial in preset.trials] == [(None, 1), ("ddp", 3)]
+
+
+@pytest.mark.parametrize(("trial", "kept"), KEPT)
+def test_an_override_that_means_nothing_with_a_strategy_is_passed_over(trial: dict[str, Any], kept: list[str]) -> None:
+    [made] = preset_of({"trial": [trial]}, **FOR_SOME).trials
+    assert {key: getattr(made, key) for key in FOR_SOME} == FOR_NONE | {key: FOR_SOME[key] for key in kept}
 
 
 def test_an_override_may_rename_the_baseline_and_drop_published_figures() -> None:
@@ -252,6 +311,42 @@ BAD: dict[str, tuple[str | bytes, list[str]]] = {
     "a start method for launch, in the matrix": (
         "[defaults]\nlaunch = 'launch'\n[matrix]\nstart_method = ['fork']",
         ["matrix.start_method: means nothing with launch = 'launch'"],
+    ),
+    "a reduction for ddp": (
+        "[[trial]]\n[[trial]]\nstrategy = 'ddp'\nreduction = 'avg'",
+        ["trial[1].reduction: means nothing with strategy = 'ddp': torch DDP takes the mean itself"],
+    ),
+    "a reduction for ddp, at its default": (
+        "[[trial]]\nstrategy = 'ddp'\nreduction = 'sum'",
+        ["trial[0].reduction: means nothing with strategy = 'ddp'"],
+    ),
+    "buckets for the strategy of the defaults": (
+        "[defaults]\nstrategy = 'ring'\n[[trial]]\nbucket_mb = 5",
+        ["trial[0].bucket_mb: means nothing with strategy = 'ring': it has no buckets"],
+    ),
+    "a rank for no matrix, in the matrix": (
+        "[matrix]\nstrategy = ['ddp_powersgd', 'ddp_fp16']\npowersgd_rank = [1, 2]",
+        ["matrix.powersgd_rank: means nothing with strategy = 'ddp_fp16': it approximates no matrix"],
+    ),
+    "an option of ddp, in the matrix": (
+        "[matrix]\nstatic_graph = [false]",
+        ["matrix.static_graph: means nothing with strategy = 'all_reduce': it is an option of torch DDP"],
+    ),
+    "checks of one copy": (
+        "[[trial]]\nlaunch = 'single'\nhash_every = 5",
+        ["trial[0].hash_every: means nothing with launch = 'single': there is one copy of the model"],
+    ),
+    "parameters averaged during backward": (
+        "[defaults]\naverage = 'parameters'\n[[trial]]\nstrategy = 'bucketed'",
+        ["defaults.average: strategy = 'bucketed' averages gradients"],
+    ),
+    "a mistake with the wrong strategy": (
+        "[[trial]]\nstrategy = 'flat'\nmistake = 'divide_twice'",
+        ["trial[0].mistake: 'divide_twice' is made with strategy = 'all_reduce'"],
+    ),
+    "a mistake that nobody makes": (
+        "[[trial]]\nmistake = 'divide_thrice'",
+        ["trial[0].mistake", "group_of_one, divide_twice", "did you mean 'divide_twice'?"],
     ),
     "two of one name in two cases": ("[[trial]]\nname = 'a'\n[[trial]]\nname = 'A'", ["2 trials are called 'a'"]),
     "a matrix without end": (

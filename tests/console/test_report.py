@@ -15,7 +15,19 @@ from ddptui import report
 from ddptui.preset import Bottleneck, Preset
 from ddptui.report import as_csv, as_json, describe_bottleneck, markdown, notes, text
 from ddptui.results import Results
-from tests.console.builders import done, failure, journal, preset_of, results_for, two_trials
+from ddptui.wire import Audit, Done
+from tests.console.builders import (
+    audit,
+    audit_without_numbers,
+    done,
+    failure,
+    fingerprint,
+    journal,
+    preset_of,
+    results_for,
+    two_trials,
+    with_done,
+)
 
 LATE = {"at": "aggregate", "ranks": [1], "sleep_ms": 10, "per": "call"}
 ANSI = re.compile(r"\x1b\[[\d;]*m")
@@ -53,7 +65,13 @@ def everything() -> tuple[Results, Preset]:
         "title": "?",
         "repeats": 2,
         "trial": [
-            {"name": long, "bottleneck": [LATE, LATE]},
+            {
+                "name": long,
+                "bottleneck": [LATE, LATE],
+                "average": "parameters",
+                "every": 100,
+                "mistake": "no_set_epoch",
+            },
             {"name": "dp", "launch": "dp"},
             {"name": "c"},
             {"name": "d"},
@@ -61,7 +79,10 @@ def everything() -> tuple[Results, Preset]:
         "reference": [{"trial": long, "train_time_s": 2}, {"trial": "dp", "train_time_s": 3, "source": "a book"}],
     }
     preset = preset_of(table)
-    journals = [journal(name, repeat) for name in (long, "dp") for repeat in (1, 2)]
+    told = done(1, audit=audit(error=0.123456, scaled_error=0.1), orders=("1", "1"))
+    journals = [with_done(journal(long, repeat), told) for repeat in (1, 2)]
+    parts = done(0, sub_batch=9), done(1, sub_batch=7)
+    journals += [with_done(journal("dp", repeat), *parts) for repeat in (1, 2)]
     return results_for(preset, *journals, failure("c")), preset
 
 
@@ -91,8 +112,9 @@ def test_the_width_is_the_one_given_whatever_the_terminal(
 
 def test_a_wide_terminal_shows_every_column() -> None:
     assert header_of(text(*everything(), 400)) == [
-        "trial", "launch", "ranks", "strategy", "bottleneck", "slept", "train s", "min…max", "ratio", "publ.",
-        "speed-up", "start s", "samples/s", "step ms", "aggr. ms", "loss", "acc. %", "in sync",
+        "trial", "launch", "ranks", "strategy", "average", "mistake", "sub-batch", "bottleneck", "slept", "train s",
+        "min…max", "ratio", "publ.", "speed-up", "start s", "samples/s", "step ms", "aggr. ms", "loss", "acc. %",
+        "in sync", "mean", "order",
     ]  # fmt: skip
 
 
@@ -110,9 +132,16 @@ def test_where_space_is_short_the_least_telling_columns_go_first() -> None:
     assert sorted(order, key=lambda column: fewest[column]) == order
 
 
+def test_where_space_is_short_what_is_wrong_is_told_before_how_fast_it_was() -> None:
+    results, preset = with_last_words(audit=audit(error=0.1), orders=("1", "1"), mistake="no_set_epoch")
+    for width in range(40, 201):
+        shown = set(header_of(text(results, preset, width)))
+        assert shown >= {"in sync", "mean", "order"} or not shown & {"acc. %", "step ms", "launch", "mistake"}
+
+
 def test_a_column_in_which_nobody_has_anything_to_say_is_left_out() -> None:
     shown = set(header_of(text(*ran(), 400)))
-    assert not shown & {"bottleneck", "slept", "publ."}
+    assert not shown & {"bottleneck", "slept", "publ.", "average", "mistake", "sub-batch", "mean", "order"}
 
 
 def test_a_name_that_is_too_long_is_cut_and_never_a_figure() -> None:
@@ -182,11 +211,18 @@ def test_a_delay_says_how_often_it_fired_and_what_it_came_to() -> None:
     assert re.fullmatch(r"6× 0\.061 ?s", cells["slept"])
 
 
+def one_trial(**fields: Any) -> Preset:
+    return preset_of({"trial": [{"name": "a"} | fields]})
+
+
+LAST_WORDS = {field.name for field in msgspec.structs.fields(Done)}
+
+
 def with_last_words(**changes: Any) -> tuple[Results, Preset]:
-    """One trial whose second rank ends with other hashes than the first."""
-    preset = preset_of({"trial": [{"name": "a"}]})
-    messages = journal("a")
-    return results_for(preset, [*messages[:-2], done(1, **changes), messages[-1]]), preset
+    """One trial whose second rank ends with other words than the first. What is no word of it is the trial's."""
+    words = {key: value for key, value in changes.items() if key in LAST_WORDS}
+    preset = one_trial(**{key: value for key, value in changes.items() if key not in LAST_WORDS})
+    return results_for(preset, with_done(journal("a"), done(1, **words))), preset
 
 
 def test_ranks_that_do_not_agree_are_shown_and_the_tensors_named() -> None:
@@ -198,6 +234,120 @@ def test_ranks_that_do_not_agree_are_shown_and_the_tensors_named() -> None:
 def test_buffers_that_do_not_agree_are_told_apart() -> None:
     results, preset = with_last_words(buffers={"running_mean": "x"})
     assert cells_of(markdown(results, preset), "a")["in sync"] == "buffers differ"
+
+
+@pytest.mark.parametrize(
+    ("fields", "cell"),
+    [
+        ({"average": "parameters"}, "parameters"),
+        ({"average": "parameters", "every": 8}, "parameters/8"),
+        ({"every": 4}, "gradients/4"),
+    ],
+)
+def test_what_is_averaged_is_said_where_it_is_not_the_gradients_of_each_step(fields: dict[str, Any], cell: str) -> None:
+    preset = preset_of({"trial": [{"name": "a"} | fields, {"name": "b"}]})
+    shown = markdown(results_for(preset, journal("a"), journal("b")), preset)
+    assert (cells_of(shown, "a")["average"], cells_of(shown, "b")["average"]) == (cell, NOTHING)
+
+
+def test_replicas_say_how_many_samples_each_has_seen() -> None:
+    shown = markdown(*everything())
+    assert (cells_of(shown, "dp")["sub-batch"], cells_of(shown, "d")["sub-batch"]) == ("9+7", NOTHING)
+
+
+def test_a_mistake_is_named() -> None:
+    preset = preset_of({"trial": [{"name": "a", "mistake": "divide_twice"}, {"name": "b"}]})
+    shown = markdown(results_for(preset, journal("a"), journal("b")), preset)
+    assert (cells_of(shown, "a")["mistake"], cells_of(shown, "b")["mistake"]) == ("divide_twice", NOTHING)
+
+
+OFF = audit(error=0.1234, scaled_error=0.1, own_error=0.1)
+
+
+@pytest.mark.parametrize(
+    ("fields", "told", "cell", "why"),
+    [
+        ({}, audit(), "yes", None),
+        ({}, audit(error=9e-6), "yes", None),
+        ({"strategy": "ddp"}, audit(), "yes", None),
+        ({"strategy": "ddp_fp16"}, audit(error=0.000321), "± 0.0003", None),
+        ({"strategy": "ddp_bf16"}, audit(error=0.0049), "± 0.005", None),
+        ({"strategy": "ddp_powersgd"}, OFF, "off 12%", None),
+        ({"strategy": "ddp_powersgd"}, audit_without_numbers(), "not finite", "gradients are not finite"),
+        ({}, audit_without_numbers(), "not finite", "gradients are not finite"),
+        ({}, OFF, "off 12.34%", "gradients are 12.34% of their length away from the mean, most of all weight"),
+        ({"strategy": "ddp_fp16"}, OFF, "off 12.34%", "gradients are 12.34% of their length away"),
+        (
+            {"strategy": "none"},
+            audit(error=0.7, scaled_error=0.5, own_scale=1.0, own_error=0.0),
+            "own",
+            "each rank kept its own gradients: nothing was averaged",
+        ),
+        ({}, audit(error=0.7, scale=2.0), "× 2", "gradients are 2 times the mean: it is the sum"),
+        ({}, audit(error=0.3, scale=1 / 3), "× 0.333", "gradients are 0.333 times the mean"),
+    ],
+)
+def test_what_was_left_in_place_of_the_mean_is_a_cell_and_if_it_is_wrong_a_note(
+    fields: dict[str, Any], told: Audit, cell: str, why: str | None
+) -> None:
+    results, preset = with_last_words(audit=told, **fields)
+    assert cells_of(markdown(results, preset), "a")["mean"] == cell
+    said = [note for note in notes(results, preset) if note.startswith("a: ")]
+    assert len(said) == (why is not None)
+    assert all(note.startswith(f"a: {why}") for note in said)
+
+
+def test_an_order_is_shown_and_noted_if_it_is_the_same_in_every_epoch() -> None:
+    results, preset = with_last_words(orders=("1", "1"))
+    assert cells_of(markdown(results, preset), "a")["order"] == "same"
+    assert notes(results, preset) == ["a: the samples came in the same order in every epoch: set_epoch was not called"]
+    results, preset = with_last_words(orders=("1", "2"))
+    assert "order" not in header_of(text(results, preset, 400))
+    assert notes(results, preset) == []
+
+
+def test_ranks_that_do_not_agree_are_noted_with_the_step_at_which_it_was_seen() -> None:
+    apart = {"weight": "x", "bias": "def"}
+    messages = with_done(journal("a"), done(1, parameters=apart))
+    messages[-3:-3] = [fingerprint(0, 1), fingerprint(1, 1), fingerprint(0, 3), fingerprint(1, 3, parameters=apart)]
+    assert notes(results_for(one_trial(), messages), one_trial()) == [
+        "a: the ranks differ in weight, first seen after step 3"
+    ]
+
+
+def test_buffers_that_do_not_agree_are_noted_as_such() -> None:
+    assert notes(*with_last_words(buffers={"running_mean": "x"})) == [
+        "a: parameters agree, but the ranks differ in their buffers: running_mean"
+    ]
+
+
+def test_every_red_light_of_every_trial_is_a_note_of_its_own() -> None:
+    preset = preset_of({"trial": [{"name": "a"}, {"name": "b"}, {"name": "c"}]})
+    wrong = done(1, parameters={"weight": "x", "bias": "def"}, audit=audit(error=0.7, scale=2.0), orders=("1", "1"))
+    journals = [with_done(journal("a"), wrong), journal("b"), with_done(journal("c"), done(0, orders=("2", "2")))]
+    _, *said = notes(results_for(preset, *journals), preset)
+    assert [note[:30] for note in said] == [
+        "a: the ranks differ in weight"[:30],
+        "a: gradients are 2 times the mean"[:30],
+        "a: the samples came in the same order"[:30],
+        "c: the samples came in the same order"[:30],
+    ]
+
+
+def test_the_lights_are_those_of_the_last_repeat() -> None:
+    preset = two_trials(repeats=2)
+    wrong, right = done(1, audit=audit(error=0.7, scale=2.0)), done(1, audit=audit())
+    journals = [
+        with_done(journal("a", 1), wrong),
+        with_done(journal("a", 2), right),
+        with_done(journal("b", 1), right),
+        with_done(journal("b", 2), wrong),
+    ]
+    results = results_for(preset, *journals)
+    assert [cells_of(markdown(results, preset), name)["mean"] for name in ("a", "b")] == ["yes", "× 2"]
+    assert [note for note in notes(results, preset) if "times the mean" in note] == [
+        "b: gradients are 2 times the mean: it is the sum, the division is missing"
+    ]
 
 
 def test_of_many_tensors_that_differ_three_are_named() -> None:
@@ -224,6 +374,22 @@ def test_ddp_has_no_aggregation_of_its_own() -> None:
     results = results_for(preset, journal("a"), journal("b"))
     assert cells_of(markdown(results, preset), "a")["aggr. ms"] == "²"
     assert any(note.startswith("² torch DDP aggregates while backward runs") for note in notes(results, preset))
+
+
+def test_an_average_of_every_few_steps_has_no_time_in_the_median_step() -> None:
+    note = "³ averages in some steps only: the median step has no aggregation"
+    preset = preset_of({"trial": [{"name": "a", "every": 4}, {"name": "b"}, {"name": "c", "strategy": "none"}]})
+    results = results_for(preset, journal("a"), journal("b"), journal("c"))
+    shown = markdown(results, preset)
+    assert [cells_of(shown, name)["aggr. ms"] for name in ("a", "b", "c")] == ["³", "4.00", NOTHING]
+    assert note in notes(results, preset)
+    assert note not in notes(results_for(preset, journal("b"), journal("c")), preset)
+
+
+def test_what_is_averaged_after_ddp_by_mistake_has_a_time_of_its_own() -> None:
+    results, preset = with_last_words(strategy="ddp", mistake="average_again")
+    assert cells_of(markdown(results, preset), "a")["aggr. ms"] == "4.00"
+    assert notes(results, preset) == []
 
 
 def test_a_failure_is_told_with_the_end_of_its_log() -> None:
@@ -273,7 +439,7 @@ def test_markdown_is_a_table_whose_rows_are_all_as_long() -> None:
     results, preset = everything()
     lines = [line for line in markdown(results, preset).splitlines() if line.startswith("|")]
     assert len(lines) == 2 + 4
-    assert {line.count("|") for line in lines} == {18 + 1}
+    assert {line.count("|") for line in lines} == {23 + 1}
     assert re.fullmatch(r"(\| (:--|--:) )+\|", lines[1])
     assert markdown(results, preset).startswith("## ?\n\n| trial |")
 
@@ -289,6 +455,24 @@ def test_csv_has_a_line_for_each_repeat_with_figures_in_full() -> None:
     assert phases == [1, 2, 3, 4, 5]
     assert None not in last
     assert None not in last.values()
+
+
+@pytest.mark.parametrize(
+    ("words", "cells"),
+    [
+        ({}, ("", "", "", "")),
+        ({"audit": audit(error=1.25e-6, scale=1 - 1e-9), "orders": ("1", "2")}, ("True", 1.25e-6, 1 - 1e-9, "True")),
+        ({"audit": audit(error=0.7, scale=2.0), "orders": ("1", "1")}, ("False", 0.7, 2.0, "False")),
+        ({"audit": audit_without_numbers(), "orders": ("1",)}, ("False", "", "", "")),
+        ({"audit": OFF, "strategy": "ddp_powersgd"}, ("", 0.1234, 1.0, "")),
+    ],
+)
+def test_csv_tells_what_was_left_of_the_mean_and_whether_the_order_was_new(
+    words: dict[str, Any], cells: tuple[object, ...]
+) -> None:
+    [row] = csv.DictReader(io.StringIO(as_csv(*with_last_words(**words))))
+    columns = ("averaging_right", "averaging_error", "averaging_scale", "reshuffled")
+    assert tuple(row[column] for column in columns) == tuple(map(str, cells))
 
 
 def test_csv_has_a_line_for_a_trial_without_figures() -> None:
@@ -313,7 +497,7 @@ def test_json_has_the_promised_keys() -> None:
     assert set(trial) >= {"name", "status", "error", "config", "command", "repeats", "summary"}
     assert set(trial["repeats"][0]) >= {
         "train_time_s", "startup_s", "steps", "samples_per_s", "step_ms", "phases_ms", "wait_ms", "transfer_ms",
-        "loss", "accuracy", "in_sync", "ranks",
+        "loss", "accuracy", "in_sync", "sync_checks", "averaging", "reshuffled", "ranks",
     }  # fmt: skip
     assert set(trial["repeats"][0]["step_ms"]) == {"median", "p10", "p90"}
     assert set(trial["repeats"][0]["phases_ms"]) == {"data", "forward", "backward", "aggregate", "optimizer"}
@@ -329,6 +513,17 @@ def test_json_has_the_promised_keys() -> None:
     assert set(trial["summary"]["train_time_s"]) == {"median", "min", "max"}
     assert set(trial["summary"]["ratio"]) == {"median", "low", "high"}
     assert whole["schema"] == 1
+
+
+def test_json_has_the_promised_keys_of_what_the_ranks_agreed_on() -> None:
+    messages = with_done(journal("a"), done(1, audit=audit()))
+    messages[-3:-3] = [fingerprint(0), fingerprint(1)]
+    [trial] = json.loads(as_json(results_for(one_trial(), messages), one_trial()))["trials"]
+    [repeat] = trial["repeats"]
+    assert set(repeat["sync_checks"][0]) == {"step", "parameters", "buffers", "differing"}
+    assert set(repeat["averaging"]) == {
+        "of", "right", "why", "error", "scale", "scaled_error", "own_scale", "own_error", "worst",
+    }  # fmt: skip
 
 
 def test_every_format_on_offer_has_its_writer() -> None:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from ddptui.preflight import surely_no_gpu
 from tests.runner import ddptui, write_preset
 
 
@@ -61,3 +62,22 @@ def test_doctor_looks_at_torch_by_running_it(tmp_path: Path) -> None:
     assert done.returncode == 0, done
     for word in ("torch ", "backends", "gloo", "cores", "interfaces", str(tmp_path / "runs")):
         assert word in done.stdout
+
+
+@pytest.mark.skipif(not surely_no_gpu(), reason="this machine has a GPU, where SyncBatchNorm works")
+def test_synchronised_batchnorm_wants_a_gpu(tmp_path: Path) -> None:
+    line = refusal(tmp_path, "--preset", "batchnorm", "--no-ui", "--set", "sync_batchnorm=true")
+    assert "SyncBatchNorm runs on GPUs only, and this machine has none" in line
+
+
+@pytest.mark.parametrize(
+    ("assignment", "why"),
+    [
+        ("average=parameters", "strategy = 'bucketed' averages gradients as backward brings them"),
+        ("strategy=ddp_pwoersgd", "did you mean 'ddp_powersgd'?"),
+        ("mistake=divide_twice", "'divide_twice' is made with strategy = 'all_reduce'"),
+        ("every=0", "expected int >= 1"),
+    ],
+)
+def test_what_means_nothing_together_is_refused_with_the_reason(tmp_path: Path, assignment: str, why: str) -> None:
+    assert why in refusal(tmp_path, "--preset", "ddp-by-hand", "--no-ui", "--set", assignment)

@@ -38,6 +38,7 @@ CASES: dict[str, dict[str, Any]] = {
     "ddp_fp16": {"strategy": "ddp_fp16"},
     "ddp_bf16": {"strategy": "ddp_bf16"},
     "ddp_powersgd": {"strategy": "ddp_powersgd"},
+    "ddp_powersgd-large": {"strategy": "ddp_powersgd", "width": 600},  # 3 MB: in buckets of its own, DDP would take two
     "norm-all_reduce": {"strategy": "all_reduce", **BATCH_NORM},
     "norm-all_reduce-every": {"strategy": "all_reduce", "every": 2, **BATCH_NORM},
     "norm-ddp": {"strategy": "ddp", **BATCH_NORM},
@@ -176,9 +177,10 @@ def test_powersgd_leaves_much_out_and_loses_nothing(world: World) -> None:
         assert counted < 1e-12
 
 
-def test_powersgd_agrees_on_all_ranks_and_the_audit_says_how_far_it_is(world: World) -> None:
-    assert apart(world.learned[0]["ddp_powersgd"], world.learned[1]["ddp_powersgd"]) == 0
-    audit = world.said[0]["ddp_powersgd"].audit
+@pytest.mark.parametrize("name", ["ddp_powersgd", "ddp_powersgd-large"])
+def test_powersgd_agrees_on_all_ranks_and_the_audit_says_how_far_it_is(world: World, name: str) -> None:
+    assert apart(world.learned[0][name], world.learned[1][name]) == 0
+    audit = world.said[0][name].audit
     assert audit is not None
     assert audit.error is not None
     assert audit.error > 0.01

@@ -51,8 +51,10 @@ class Bucketed(Strategy):
     @contextmanager
     def no_sync(self) -> Iterator[None]:
         self.paused = True
-        yield
-        self.paused = False
+        try:
+            yield
+        finally:
+            self.paused = False
 
     def arrive(self, parameter: Tensor) -> None:
         """Backward has just finished this parameter's gradient."""

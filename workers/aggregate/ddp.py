@@ -18,11 +18,15 @@ class DDP(Strategy):
         self.network = DistributedDataParallel(
             model,
             device_ids=[device.index] if device.type == "cuda" else None,
-            bucket_cap_mb=self.trial.bucket_mb,
+            bucket_cap_mb=self.bucket_mb(model),
             gradient_as_bucket_view=self.trial.gradient_as_bucket_view,
             static_graph=self.trial.static_graph,
         )
         return self.network
+
+    def bucket_mb(self, model: nn.Module) -> float | None:
+        """When a bucket is full. None: torch decides (25 MB, and 1 MB for the first)."""
+        return self.trial.bucket_mb
 
     def share_buffers(self, model: nn.Module) -> None:
         """DDP's forward does."""

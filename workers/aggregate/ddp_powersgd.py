@@ -3,6 +3,10 @@
 A matrix of n × m then costs (n + m) × rank numbers. What the approximation leaves out is kept, and added to the next
 step's gradient: nothing is lost, much comes late. Biases are sent whole, and so is everything in the first two steps,
 before which DDP's buckets are not final. (Vogels, Karimireddy and Jaggi, "PowerSGD", 2019.)
+
+All gradients are in one bucket. torch's hook sends three tensors a bucket, each when the one before has come back; with
+two buckets under way gloo's threads send them in whatever order they come, on each rank another one, and the ranks hang
+or abort.
 """
 
 from torch import nn
@@ -11,6 +15,7 @@ from torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook import PowerSGDSt
 from workers.aggregate.ddp import DDP
 
 WHOLE_STEPS = 2
+MB = 2**20  # bytes
 
 
 class DDPPowerSGD(DDP):
@@ -24,3 +29,7 @@ class DDPPowerSGD(DDP):
         )
         self.network.register_comm_hook(self.state, powerSGD_hook)
         return self.network
+
+    def bucket_mb(self, model: nn.Module) -> float:
+        """More than the whole model."""
+        return 1 + sum(parameter.numel() * parameter.element_size() for parameter in model.parameters()) / MB
