@@ -99,9 +99,9 @@ def aggregation(row: Row) -> str:
     """The aggregation's own time, or the mark of a note where the median step has none."""
     if row.trial.strategy == "none" or row.trial.launch == "single" or not row.result.repeats:
         return NOTHING
-    if strategies.STRATEGIES[row.trial.strategy or "none"].is_ddp and row.trial.mistake is None:
+    if not strategies.averages_after_backward(row.trial.strategy or "none", row.trial.mistake):
         return IN_BACKWARD
-    if row.trial.every > 1:
+    if row.trial.every > 1 and row.trial.launch != "dp":
         return IN_SOME_STEPS
     return _of_repeats(row, lambda repeat: repeat.phases_ms.aggregate, ".2f")
 
@@ -136,11 +136,11 @@ def _order(row: Row) -> str:
     return "same" if row.result.repeats and row.result.repeats[-1].reshuffled is False else NOTHING
 
 
-def _how_often(row: Row) -> str:
-    """What is averaged every how many steps, where it is not the gradients of each."""
-    if row.trial.average == "gradients" and row.trial.every == 1:
-        return NOTHING
-    return f"{row.trial.average}/{row.trial.every}" if row.trial.every > 1 else row.trial.average
+def how_often(trial: Trial) -> str:
+    """What is averaged, and every how many steps; empty where it is the gradients of each."""
+    if trial.every > 1:
+        return f"{trial.average} every {trial.every}"
+    return trial.average if trial.average == "parameters" else ""
 
 
 def _published(row: Row) -> str:
@@ -152,7 +152,7 @@ COLUMNS = (
     Column("launch", "launch", lambda row: row.trial.launch, 40),
     Column("ranks", "ranks", lambda row: str(row.trial.world_size), 55),
     Column("strategy", "strategy", lambda row: row.trial.strategy or NOTHING, 45),
-    Column("average", "average", _how_often, 46),
+    Column("average", "average", lambda row: how_often(row.trial) or NOTHING, 46),
     Column("mistake", "mistake", lambda row: row.trial.mistake or NOTHING, 20),
     Column("split", "sub-batch", _split, 92),
     Column("bottleneck", "bottleneck", lambda row: describe_bottleneck(row.trial.bottleneck), 30),
@@ -172,7 +172,14 @@ COLUMNS = (
     Column("mean", "mean", _mean, 79),
     Column("order", "order", _order, 78),
 )
+UNEQUAL_WORK = {"speedup": 97, "samples": 96}  # worth more than times, where trials do different work in a step
 LEFT = {"trial", "launch", "strategy", "average", "mistake", "bottleneck", "sync", "mean", "order"}
+
+
+def worths(rows: Sequence[Row]) -> dict[str, int]:
+    """What each column is worth for these trials."""
+    usual = {column.key: column.worth for column in COLUMNS}
+    return usual | UNEQUAL_WORK if len({row.trial.batch_size for row in rows}) > 1 else usual
 
 
 def count(number: int, noun: str) -> str:

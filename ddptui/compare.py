@@ -50,13 +50,13 @@ def outcome(messages: Iterable[Message]) -> Outcome | None:
     hellos: dict[int, Hello] = {}
     steps: dict[int, list[Step]] = {}
     done: dict[int, Done] = {}
-    prints: dict[int, list[Fingerprint]] = {}
+    prints: dict[int, dict[int, Fingerprint]] = {}  # by step and rank
     for message in messages:
         match message:
             case Step():
                 steps.setdefault(message.rank, []).append(message)
             case Fingerprint():
-                prints.setdefault(message.step, []).append(message)
+                prints.setdefault(message.step, {})[message.rank] = message
             case Hello():
                 hellos[message.rank] = message
             case Done():
@@ -152,7 +152,7 @@ def _repeat(
     hellos: Mapping[int, Hello],
     steps: Mapping[int, list[Step]],
     done: Mapping[int, Done],
-    prints: Mapping[int, list[Fingerprint]],
+    prints: Mapping[int, Mapping[int, Fingerprint]],
 ) -> RepeatResult | None:
     """The figures of a repeat that ended well. None when nothing is left after the warm-up."""
     measured = {rank: [step for step in steps.get(rank, ()) if not step.warmup] for rank in sorted(hellos)}
@@ -217,9 +217,10 @@ def in_sync(done: Sequence[Done]) -> InSync:
     return InSync(parameters=not parameters, buffers=not buffers, differing=parameters + buffers)
 
 
-def sync_checks(prints: Mapping[int, Sequence[Fingerprint]], ranks: int) -> list[Check]:
+def sync_checks(prints: Mapping[int, Mapping[int, Fingerprint]], ranks: int) -> list[Check]:
     """The same at the steps for which it was asked, and of which every rank has told."""
-    found = {step: _differing(copies) for step, copies in sorted(prints.items()) if len(copies) == ranks}
+    told = {step: list(prints[step].values()) for step in sorted(prints) if len(prints[step]) == ranks}
+    found = {step: _differing(copies) for step, copies in told.items()}
     return [
         Check(step=step, parameters=not parameters, buffers=not buffers, differing=parameters + buffers)
         for step, (parameters, buffers) in found.items()

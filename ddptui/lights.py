@@ -10,7 +10,8 @@ from ddptui.results import Averaging, RepeatResult
 
 # What is left of an exact mean by rounding alone, the local gradients being computed twice: in units of their length.
 EXACT = {"float32": 1e-5, "float64": 1e-12}
-LOOKS_LIKE = 1e-3  # as near must a multiple be to be called by its name
+NEAR = 1e-3  # as near must a factor be to be called by its name
+EXPLAINED = 1e-2  # of the error may be left, where a multiple explains it
 MOST_NAMES = 3
 
 
@@ -42,6 +43,8 @@ def why_wrong(found: Averaging, trial: Trial) -> str | None:
     limit = band(trial)
     if limit is None or found.error <= limit:
         return None
+    if found.scale == found.own_scale == 0:
+        return f"{found.of} are all zero"
     if is_own(found):
         multiple = "" if _near(found.own_scale, 1) else f", times {found.own_scale:.3g}"
         return f"each rank kept its own {found.of}{multiple}: nothing was averaged"
@@ -52,12 +55,17 @@ def why_wrong(found: Averaging, trial: Trial) -> str | None:
 
 def is_own(found: Averaging) -> bool:
     """Whether the strategy has left nothing but a multiple of the rank's own tensors."""
-    return found.own_error is not None and found.own_error <= LOOKS_LIKE * abs(found.own_scale or 0.0)
+    return _explains(found.own_error, found)
 
 
 def is_multiple(found: Averaging) -> bool:
     """Whether the strategy has left nothing but a multiple of the mean."""
-    return found.scaled_error is not None and found.scaled_error <= LOOKS_LIKE * abs(found.scale or 0.0)
+    return _explains(found.scaled_error, found)
+
+
+def _explains(rest: float | None, found: Averaging) -> bool:
+    """Whether next to nothing of the error is left when a multiple is taken for the mean."""
+    return rest is not None and found.error is not None and rest <= EXPLAINED * found.error
 
 
 def _hint(scale: float, ranks: int) -> str:
@@ -87,4 +95,4 @@ def some(names: list[str]) -> str:
 
 
 def _near(number: float, wanted: float) -> bool:
-    return abs(number - wanted) <= LOOKS_LIKE * wanted
+    return abs(number - wanted) <= NEAR * wanted

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from itertools import groupby
 
 from ddptui import launch
-from ddptui.columns import count, describe_bottleneck
+from ddptui.columns import count, describe_bottleneck, how_often
 from ddptui.preset import Preset, available_cores
 from ddptui.preset_file import PresetError, load, shipped_and_own
 from ddptui.record import Run
@@ -39,6 +39,8 @@ def one(preset: Preset) -> str:
             launch.LABELS[trial.launch],
             count(trial.world_size, "rank"),
             trial.strategy,
+            how_often(trial),
+            trial.mistake and f"mistake: {trial.mistake}",
             trial.model,
             trial.dataset,
         ]

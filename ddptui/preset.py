@@ -182,7 +182,7 @@ def make_trial(values: dict[str, Any]) -> Trial:
 def meaningless(launch: str, strategy: str | None) -> dict[str, str]:
     """The fields that a launch mode or a strategy has no use for, and why. Such a field is refused in a [[trial]] or
     [matrix], and passed over in [defaults] and --set, which speak to all trials at once."""
-    of_strategy = strategies.meaningless(strategy) if strategy else {}
+    of_strategy = strategies.meaningless(strategy) if strategy in strategies.STRATEGIES else {}
     fields = {field: f"strategy = {strategy!r}: {why}" for field, why in of_strategy.items()}
     of_mode = MEANINGLESS_IN_MODE.get(launch, {})
     return fields | {field: f"launch = {launch!r}: {why}" for field, why in of_mode.items()}
@@ -306,7 +306,7 @@ def _check_agreement(trial: Trial) -> None:
         raise TrialError("average", f"strategy = {trial.strategy!r} {why}")
     if trial.static_graph and trial.every > 1:
         raise TrialError("static_graph", "with every > 1: torch DDP fails with it in no_sync, where gradients add up")
-    if trial.sync_batchnorm and "cpu" in (trial.device, {"gloo": "cpu"}.get(trial.backend)):
+    if trial.sync_batchnorm and trial.device == "cpu":
         raise TrialError("sync_batchnorm", "torch's SyncBatchNorm runs on GPUs only")
     if trial.mistake is None:
         return

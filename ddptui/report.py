@@ -22,6 +22,7 @@ from ddptui.columns import (
     describe_bottleneck,
     is_stand_in,
     rows_of,
+    worths,
 )
 from ddptui.launch import LABELS
 from ddptui.lights import red
@@ -37,7 +38,7 @@ def text(results: Results, preset: Preset, width: int, *, color: bool = False) -
     rows = rows_of(results, preset)
     cells = {column.key: [column.header, *(column.cell(row) for row in rows)] for column in COLUMNS}
     table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, GAP - 1, 0, 0), header_style="bold")
-    keys = _fitting(cells, width)
+    keys = _fitting(cells, worths(rows), width)
     widths = {key: max(map(len, cells[key])) for key in keys}
     widths["trial"] -= max(0, _total(widths) - width)  # a name may be cut, a figure never
     for key in keys:
@@ -174,11 +175,11 @@ def _telling(cells: dict[str, list[str]]) -> list[str]:
     return [key for key, column in cells.items() if any(cell != NOTHING for cell in column)]
 
 
-def _fitting(cells: dict[str, list[str]], width: int) -> list[str]:
+def _fitting(cells: dict[str, list[str]], worth: dict[str, int], width: int) -> list[str]:
     """The columns that fit, the most telling first taken, in their order."""
     telling = _telling({key: column[1:] for key, column in cells.items()})
     taken: dict[str, int] = {}
-    for column in sorted(COLUMNS, key=lambda column: -column.worth):
+    for column in sorted(COLUMNS, key=lambda column: -worth[column.key]):
         if column.key in telling:
             wider = taken | {column.key: max(map(len, cells[column.key]))}
             if not taken or len(taken) < 2 or _total(wider) <= width:

@@ -50,9 +50,14 @@ MISTAKES: dict[str, tuple[str, ...]] = {
 }
 
 
+def averages_after_backward(strategy: str, mistake: str | None) -> bool:
+    """Whether aggregation is a phase of its own: not where torch DDP does all of it within backward."""
+    return not STRATEGIES[strategy].is_ddp or bool(MISTAKES.get(mistake or ""))
+
+
 def meaningless(strategy: str) -> dict[str, str]:
     """The fields that this strategy has no use for, and why."""
-    facts = STRATEGIES.get(strategy, Facts())
+    facts = STRATEGIES[strategy]
     fields = {}
     if not facts.reduces:
         does = "torch DDP takes the mean itself" if facts.is_ddp else "no collective of it adds anything up"

@@ -46,10 +46,11 @@ def average_gradients(
 ) -> tuple[Tensors, Tensors]:
     """The gradients that the strategy leaves on this rank, and this rank's own."""
     alone = copy.deepcopy(model)
+    gpus = [batch[0].device] if batch[0].is_cuda else []
     for one in (network, alone):
         one.train()
         one.zero_grad()
-        with torch.random.fork_rng():  # the same dropout in both
+        with torch.random.fork_rng(gpus):  # the same dropout in both
             backward(one, batch)
     strategy.average([parameter.grad for parameter in model.parameters() if parameter.grad is not None])
     return gradients(model), gradients(alone)
@@ -88,9 +89,9 @@ def compare(of: Literal["gradients", "parameters"], left: Tensors, own: Tensors)
         of=of,
         error=finite(ratio(sum(differences.values()), size) ** 0.5),
         scale=finite(scale),
-        scaled_error=finite(ratio(max(0.0, left_left - scale * left_mean), size) ** 0.5),
+        scaled_error=finite(ratio(max(left_left - scale * left_mean, 0.0), size) ** 0.5),
         own_scale=finite(own_scale),
-        own_error=finite(ratio(max(0.0, left_left - own_scale * left_own), size) ** 0.5),
+        own_error=finite(ratio(max(left_left - own_scale * left_own, 0.0), size) ** 0.5),
         worst=max(differences, key=lambda name: differences[name]),
     )
 

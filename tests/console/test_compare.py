@@ -202,12 +202,16 @@ def test_one_copy_agrees_with_nobody() -> None:
     assert (replicas.parameters, replicas.buffers, replicas.differing) == (None, None, [])
 
 
+def by_rank(*prints: Fingerprint) -> dict[int, Fingerprint]:
+    return {told.rank: told for told in prints}
+
+
 def test_a_check_says_after_which_step_and_what_differs_parameters_and_buffers_apart() -> None:
     prints = {
-        4: [fingerprint(0), fingerprint(1)],
-        9: [fingerprint(0), fingerprint(1, parameters={"weight": "abc", "bias": "other"})],
-        14: [fingerprint(0), fingerprint(1, buffers={"running_mean": "other"})],
-        19: [fingerprint(0, parameters={"weight": "x"}, buffers={}), fingerprint(1)],
+        4: by_rank(fingerprint(0), fingerprint(1)),
+        9: by_rank(fingerprint(0), fingerprint(1, parameters={"weight": "abc", "bias": "other"})),
+        14: by_rank(fingerprint(0), fingerprint(1, buffers={"running_mean": "other"})),
+        19: by_rank(fingerprint(0, parameters={"weight": "x"}, buffers={}), fingerprint(1)),
     }
     assert sync_checks(prints, 2) == [
         Check(step=4, parameters=True, buffers=True, differing=[]),
@@ -218,10 +222,10 @@ def test_a_check_says_after_which_step_and_what_differs_parameters_and_buffers_a
 
 
 def test_a_check_counts_if_every_rank_has_told_and_checks_come_in_the_order_of_steps() -> None:
-    told: dict[int, list[Fingerprint]] = {
-        20: [fingerprint(0), fingerprint(1), fingerprint(2)],
-        10: [fingerprint(2), fingerprint(0)],
-        0: [fingerprint(1), fingerprint(2), fingerprint(0)],
+    told = {
+        20: by_rank(fingerprint(0), fingerprint(1), fingerprint(2)),
+        10: by_rank(fingerprint(2), fingerprint(0), fingerprint(0)),
+        0: by_rank(fingerprint(1), fingerprint(2), fingerprint(0)),
     }
     assert [check.step for check in sync_checks(told, 3)] == [0, 20]
     assert sync_checks({}, 3) == []

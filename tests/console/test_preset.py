@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from ddptui.preset import (
@@ -90,7 +90,6 @@ def test_dp_has_replicas_but_no_strategy() -> None:
         ),
         ({"strategy": "ddp", "static_graph": True, "every": 2}, "static_graph", "torch DDP fails with it in no_sync"),
         ({"sync_batchnorm": True, "device": "cpu"}, "sync_batchnorm", "SyncBatchNorm runs on GPUs only"),
-        ({"sync_batchnorm": True, "backend": "gloo"}, "sync_batchnorm", "SyncBatchNorm runs on GPUs only"),
         (
             {"strategy": "ring", "mistake": "group_of_one"},
             "mistake",
@@ -381,7 +380,7 @@ def agreements(draw: st.DrawFn, strategy: str, values: dict[str, Any]) -> dict[s
     if strategy not in {"none", "bucketed", *DDPS}:
         own["average"] = st.just("parameters")
     chosen: dict[str, Any] = draw(st.fixed_dictionaries({}, optional=GROUP_FIELDS | own))
-    if values.get("device") != "cpu" and chosen.get("backend") != "gloo":
+    if values.get("device") != "cpu":
         chosen["sync_batchnorm"] = draw(st.booleans())
     return chosen
 
@@ -410,12 +409,21 @@ def trials(draw: st.DrawFn) -> Trial:
     return make_trial(values)
 
 
+OF_DDP = {"bucket_mb": 0.5, "gradient_as_bucket_view": True, "static_graph": True, "sync_batchnorm": True}
+
+
 @given(trials())
+@example(make_trial({"average": "parameters", "every": 8, "reduction": "avg", "hash_every": 5, "batch_norm": True}))
+@example(make_trial({"strategy": "ddp", "mistake": "average_again"} | OF_DDP))
+@example(make_trial({"strategy": "ddp_powersgd", "powersgd_rank": 4}))
 def test_a_trial_survives_its_spelling_as_arguments(trial: Trial) -> None:
     assert from_arguments(spelled(trial)) == trial
 
 
 @given(trials())
+@example(make_trial({"average": "parameters", "every": 8, "reduction": "avg", "hash_every": 5, "batch_norm": True}))
+@example(make_trial({"strategy": "ddp", "mistake": "average_again"} | OF_DDP))
+@example(make_trial({"strategy": "ddp_powersgd", "powersgd_rank": 4}))
 def test_a_trial_survives_being_kept_as_toml(trial: Trial) -> None:
     assume("\r\n" not in f"{trial.model} {trial.data_dir}")  # tomli_w writes it as \n
     named = msgspec.structs.replace(trial, name="a")
