@@ -119,7 +119,7 @@ def _mean(row: Row) -> str:
     found = row.result.repeats[-1].averaging if row.result.repeats else None
     if found is None:
         return NOTHING
-    if found.error is None:
+    if found.error is None or found.worst_error is None:
         return "not finite"
     if found.right:
         lossy = row.trial.strategy and strategies.STRATEGIES[row.trial.strategy].rounding
@@ -128,7 +128,7 @@ def _mean(row: Row) -> str:
         return f"off {found.error:.0%}"
     if is_own(found):
         return "own"
-    return f"× {found.scale:.3g}" if is_multiple(found) else f"off {found.error:.2%}"
+    return f"× {found.scale:.4g}" if is_multiple(found) else f"off {found.worst_error:.2%}"
 
 
 def _order(row: Row) -> str:

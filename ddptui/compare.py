@@ -25,7 +25,7 @@ from ddptui.results import (
     Summary,
     TrialResult,
 )
-from ddptui.wire import PHASES, Done, Ended, Fingerprint, Hello, Launched, Message, Step
+from ddptui.wire import PHASES, Audit, Done, Ended, Fingerprint, Hello, Launched, Message, Step
 
 MS = 1e6  # ns
 S = 1e9  # ns
@@ -242,12 +242,25 @@ def unequal(copies: Sequence[Mapping[str, str]]) -> list[str]:
 
 
 def averaging(done: Iterable[Done]) -> Averaging | None:
-    """The audit of the rank that is farthest from the mean; of one that is not finite, if there is one."""
+    """The audits of all ranks as one. Only what is true of every rank is true: each error is the largest there is."""
     audits = [words.audit for words in done if words.audit]
     if not audits:
         return None
-    farthest = max(audits, key=lambda audit: math.inf if audit.error is None else audit.error)
-    return Averaging(**msgspec.structs.asdict(farthest))
+
+    def worst_by(error: str) -> Audit:
+        return max(audits, key=lambda audit: math.inf if getattr(audit, error) is None else getattr(audit, error))
+
+    farthest, multiple, own = worst_by("worst_error"), worst_by("scaled_error"), worst_by("own_error")
+    return Averaging(
+        of=farthest.of,
+        error=worst_by("error").error,
+        worst=farthest.worst,
+        worst_error=farthest.worst_error,
+        scale=multiple.scale,
+        scaled_error=multiple.scaled_error,
+        own_scale=own.own_scale,
+        own_error=own.own_error,
+    )
 
 
 def reshuffled(done: Iterable[Done]) -> bool | None:

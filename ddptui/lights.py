@@ -37,11 +37,16 @@ def judged(averaging: Averaging, trial: Trial) -> Averaging:
 
 
 def why_wrong(found: Averaging, trial: Trial) -> str | None:
-    """What the strategy has left in place of the mean; None if it is the mean, or as near as it can be."""
-    if found.error is None or found.scale is None or found.own_scale is None:
+    """What the strategy has left in place of the mean; None if it is the mean, or as near as it can be.
+
+    What is exact must be exact in every tensor, however small a part of the whole it is; what rounds may round the
+    small ones away.
+    """
+    if found.error is None or found.worst_error is None or found.scale is None or found.own_scale is None:
         return f"{found.of} are not finite: there is nothing to compare"
     limit = band(trial)
-    if limit is None or found.error <= limit:
+    lossy = bool(strategies.STRATEGIES[trial.strategy or "none"].rounding)
+    if limit is None or max(found.error, 0.0 if lossy else found.worst_error) <= limit:
         return None
     if found.scale == found.own_scale == 0:
         return f"{found.of} are all zero"
@@ -49,8 +54,8 @@ def why_wrong(found: Averaging, trial: Trial) -> str | None:
         multiple = "" if _near(found.own_scale, 1) else f", times {found.own_scale:.3g}"
         return f"each rank kept its own {found.of}{multiple}: nothing was averaged"
     if is_multiple(found):
-        return f"{found.of} are {found.scale:.3g} times the mean{_hint(found.scale, trial.world_size)}"
-    return f"{found.of} are {found.error:.2%} of their length away from the mean, most of all {found.worst}"
+        return f"{found.of} are {found.scale:.4g} times the mean{_hint(found.scale, trial.world_size)}"
+    return f"{found.of} are not the mean: {found.worst} is {found.worst_error:.2%} of its length away from it"
 
 
 def is_own(found: Averaging) -> bool:
@@ -59,8 +64,8 @@ def is_own(found: Averaging) -> bool:
 
 
 def is_multiple(found: Averaging) -> bool:
-    """Whether the strategy has left nothing but a multiple of the mean."""
-    return _explains(found.scaled_error, found)
+    """Whether the strategy has left nothing but a multiple of the mean, and not just about the mean itself."""
+    return _explains(found.scaled_error, found) and not _near(found.scale or 0.0, 1)
 
 
 def _explains(rest: float | None, found: Averaging) -> bool:

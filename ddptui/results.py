@@ -57,7 +57,7 @@ class InSync(_Part, frozen=True, kw_only=True):
 
 
 class Averaging(_Part, frozen=True, kw_only=True):
-    """What the strategy leaves, against the true mean over the ranks, on the rank where it is farthest from it.
+    """What the strategy leaves, against the true mean over the ranks: each error on the rank where it is largest.
 
     From `error` on as in wire.Audit; None: something was not finite.
     """
@@ -71,6 +71,7 @@ class Averaging(_Part, frozen=True, kw_only=True):
     own_scale: float | None
     own_error: float | None
     worst: str
+    worst_error: float | None
 
 
 class RankResult(_Part, frozen=True, kw_only=True):

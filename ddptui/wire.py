@@ -90,12 +90,12 @@ class Audit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     of            what was averaged
     error         the distance to the mean
+    worst         the tensor that is farthest from its mean, measured by its own length, and worst_error that distance
     scale         the multiple of the mean that comes nearest to it, and scaled_error the distance to that
     own_scale     the multiple of the rank's own tensors that comes nearest, and own_error the distance to that
-    worst         the tensor that is farthest from its mean
 
-    Distances are Euclidean, over all tensors together, in units of the root mean square over the ranks of the length of
-    their own tensors. None where a tensor was not finite.
+    Distances are Euclidean, over all tensors together (worst_error: over one), in units of the root mean square over
+    the ranks of the length of their own tensors. None where a tensor was not finite.
     """
 
     of: Literal["gradients", "parameters"]
@@ -105,6 +105,7 @@ class Audit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     own_scale: float | None
     own_error: float | None
     worst: str
+    worst_error: float | None
 
 
 class Done(_Message, frozen=True, kw_only=True):

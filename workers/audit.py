@@ -1,13 +1,13 @@
 """Does the strategy leave the mean? Asked once, after the training, of the real strategy with real gradients.
 
 The answer is worked out another way: a copy of the model, which no strategy has touched, computes each rank's own
-gradient of the same batch; all ranks gather all of these and take the mean in float64.
+gradient of the same samples; all ranks gather all of these and take the mean in float64.
 """
 
 import copy
 import math
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Literal
 
 import torch
@@ -23,35 +23,48 @@ from workers.rank import Rank
 Batch = tuple[Tensor, Tensor]
 Tensors = dict[str, Tensor]  # of a model, by the parameter's name
 PIECE = 2**18  # numbers
+MOST_STEPS = 3  # of a round
 
 
 def audit(me: Rank, strategy: Strategy, network: nn.Module, model: nn.Module, train: Samples) -> Audit | None:
-    """One more round, with one batch of the training set, and what came of it. The model is left as it was.
+    """One more round, with samples of the training set, and what came of it. The model is left as it was.
 
-    None without a group. All ranks must call it.
+    None for one process without a group. All ranks must call it. It sees what the strategy always does, not what it
+    does now and then.
     """
-    if not dist.is_initialized():
+    if me.trial.strategy is None:
         return None
     with restored(model):
         if me.trial.average == "parameters":
             return compare("parameters", *average_parameters(strategy, model))
-        share = range(me.rank, min(me.trial.batch_size, len(train)), me.world_size)
-        inputs, labels = train[list(share)]
-        batch = inputs.to(me.device), labels.to(me.device)
-        return compare("gradients", *average_gradients(strategy, network, model, batch))
+        return compare("gradients", *average_gradients(strategy, network, model, shares(me, train)))
+
+
+def shares(me: Rank, train: Samples) -> list[Batch]:
+    """This rank's part of the batches of a round, a few at most."""
+    size = min(me.trial.batch_size, len(train))
+    found = []
+    for number in range(min(me.trial.every, MOST_STEPS)):
+        first = number * size % (len(train) - size + 1)
+        inputs, labels = train[list(range(first + me.rank, first + size, me.world_size))]
+        found.append((inputs.to(me.device), labels.to(me.device)))
+    return found
 
 
 def average_gradients(
-    strategy: Strategy, network: nn.Module, model: nn.Module, batch: Batch
+    strategy: Strategy, network: nn.Module, model: nn.Module, batches: list[Batch]
 ) -> tuple[Tensors, Tensors]:
     """The gradients that the strategy leaves on this rank, and this rank's own."""
     alone = copy.deepcopy(model)
-    gpus = [batch[0].device] if batch[0].is_cuda else []
-    for one in (network, alone):
+    device = batches[0][0].device
+    for one, pause in ((network, strategy.no_sync), (alone, nullcontext)):
         one.train()
         one.zero_grad()
-        with torch.random.fork_rng(gpus):  # the same dropout in both
-            backward(one, batch)
+        with torch.random.fork_rng([device] if device.type == "cuda" else []):  # the same dropout in both
+            for batch in batches[:-1]:
+                with pause():
+                    backward(one, batch)
+            backward(one, batches[-1])
     strategy.average([parameter.grad for parameter in model.parameters() if parameter.grad is not None])
     return gradients(model), gradients(alone)
 
@@ -69,30 +82,34 @@ def average_parameters(strategy: Strategy, model: nn.Module) -> tuple[Tensors, T
 def compare(of: Literal["gradients", "parameters"], left: Tensors, own: Tensors) -> Audit:
     """How far what was left is from the true mean; and what else it might be. See wire.Audit."""
     ranks = dist.get_world_size()
-    differences = dict.fromkeys(own, 0.0)
-    size = left_mean = mean_mean = left_own = own_own = left_left = 0.0
+    distances, sizes = dict.fromkeys(own, 0.0), dict.fromkeys(own, 0.0)  # squared
+    left_mean = mean_mean = left_own = own_own = left_left = 0.0
     for name in own:
         for mine, here in zip(pieces(own[name]), pieces(left[name]), strict=True):
             everybodys = [torch.empty_like(mine) for _ in range(ranks)]
             dist.all_gather(everybodys, mine)
             parts = torch.stack(everybodys).double()
             mean, mine, here = parts.mean(0), mine.double(), here.double()
-            differences[name] += square(here - mean)
-            size += square(parts) / ranks
+            distances[name] += square(here - mean)
+            sizes[name] += square(parts) / ranks
             left_mean += float(here @ mean)
             mean_mean += square(mean)
             left_own += float(here @ mine)
             own_own += square(mine)
             left_left += square(here)
+    size = sum(sizes.values())
+    errors = {name: ratio(distances[name], sizes[name]) ** 0.5 for name in own}
+    worst = max(errors, key=lambda name: errors[name])
     scale, own_scale = ratio(left_mean, mean_mean), ratio(left_own, own_own)
     return Audit(
         of=of,
-        error=finite(ratio(sum(differences.values()), size) ** 0.5),
+        error=finite(ratio(sum(distances.values()), size) ** 0.5),
+        worst=worst,
+        worst_error=finite(errors[worst]),
         scale=finite(scale),
         scaled_error=finite(ratio(max(left_left - scale * left_mean, 0.0), size) ** 0.5),
         own_scale=finite(own_scale),
         own_error=finite(ratio(max(left_left - own_scale * left_own, 0.0), size) ** 0.5),
-        worst=max(differences, key=lambda name: differences[name]),
     )
 
 

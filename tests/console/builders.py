@@ -110,8 +110,12 @@ def fingerprint(rank: int = 0, number: int = 1, **changes: Any) -> Fingerprint:
 
 
 def audit(**changes: Any) -> Audit:
-    """Of a rank on which exactly the mean was left, its own gradients being at right angles to the other rank's."""
-    words = Audit(of="gradients", error=0.0, scale=1.0, scaled_error=0.0, own_scale=0.5, own_error=0.5, worst="weight")
+    """Of a rank on which exactly the mean was left, its own gradients being at right angles to the other rank's. The
+    worst tensor is as far off as all together, unless it is said otherwise."""
+    words = Audit(
+        of="gradients", error=0.0, scale=1.0, scaled_error=0.0, own_scale=0.5, own_error=0.5, worst="weight",
+        worst_error=changes.get("error", 0.0),
+    )  # fmt: skip
     return msgspec.structs.replace(words, **changes)
 
 

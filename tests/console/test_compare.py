@@ -265,6 +265,16 @@ def test_the_audit_is_of_the_rank_that_is_farthest_from_the_mean_or_not_finite(
     assert (found.right, found.why) == (None, None)
 
 
+def test_only_what_is_true_of_every_rank_is_said_of_all() -> None:
+    """Everybody has rank 0's: there it is its own, on rank 1 it is not."""
+    own = audit(error=0.7, scaled_error=0.7, own_scale=1.0, own_error=0.0)
+    others = audit(error=0.7, scaled_error=0.7, own_scale=0.1, own_error=0.9)
+    for told in ([own, others], [others, own]):
+        found = averaging([done(rank, audit=words) for rank, words in enumerate(told)])
+        assert found is not None
+        assert (found.own_scale, found.own_error) == (0.1, 0.9)
+
+
 def test_without_an_audit_nothing_is_said_of_the_mean() -> None:
     assert averaging([]) is None
     assert averaging([done(0), done(1)]) is None
@@ -296,7 +306,7 @@ def test_an_order_is_new_if_no_rank_has_had_it_in_the_epoch_before(
     ("fields", "error", "right", "why"),
     [
         ({}, 0.0, True, None),
-        ({}, 0.3, False, "gradients are 30.00% of their length away from the mean, most of all weight"),
+        ({}, 0.3, False, "gradients are not the mean: weight is 30.00% of its length away from it"),
         ({"strategy": "ddp_bf16"}, 0.01, True, None),
         ({"strategy": "ddp_powersgd"}, 0.3, None, None),
     ],

@@ -127,11 +127,11 @@ OFF = {"error": 0.7, "scale": 0.9, "scaled_error": 0.7, "own_scale": 0.9, "own_e
         ),
         (OFF | {"scale": 2.0, "scaled_error": 0.0}, 4, "gradients are 2 times the mean"),
         (OFF | {"scale": -2.0, "scaled_error": 0.0}, 2, "gradients are -2 times the mean"),
-        (OFF, 2, "gradients are 70.00% of their length away from the mean, most of all weight"),
+        (OFF, 2, "gradients are not the mean: weight is 70.00% of its length away from it"),
         (
             OFF | {"error": 0.0123, "of": "parameters", "worst": "fc.1.bias"},
             2,
-            "parameters are 1.23% of their length away from the mean, most of all fc.1.bias",
+            "parameters are not the mean: fc.1.bias is 1.23% of its length away from it",
         ),
     ],
 )
@@ -179,7 +179,13 @@ def test_what_is_all_zero_is_nobodys_own() -> None:
 
 def test_a_small_error_is_no_multiple_of_one() -> None:
     small = found(error=1e-4, scale=1.0, scaled_error=1e-4, own_scale=0.5, own_error=0.5)
-    assert "0.01% of their length away from the mean" in (why_wrong(small, ALL_REDUCE) or "")
+    assert "weight is 0.01% of its length away" in (why_wrong(small, ALL_REDUCE) or "")
+
+
+def test_what_is_exact_must_be_so_in_the_smallest_tensor_and_what_rounds_need_not() -> None:
+    tiny = found(error=1e-9, worst="first.bias", worst_error=0.8)
+    assert why_wrong(tiny, ALL_REDUCE) == "gradients are not the mean: first.bias is 80.00% of its length away from it"
+    assert why_wrong(tiny, make_trial({"strategy": "ddp_fp16"})) is None
 
 
 # The verdict
@@ -189,7 +195,7 @@ def test_a_small_error_is_no_multiple_of_one() -> None:
     ("averaging", "trial", "right", "why"),
     [
         (found(), ALL_REDUCE, True, None),
-        (found(**OFF), ALL_REDUCE, False, "gradients are 70.00% of their length away from the mean"),
+        (found(**OFF), ALL_REDUCE, False, "gradients are not the mean: weight is 70.00% of its length away"),
         (not_finite(), ALL_REDUCE, False, "gradients are not finite"),
         (found(**OFF), POWERSGD, None, None),
         (found(), POWERSGD, None, None),

@@ -284,8 +284,13 @@ OFF = audit(error=0.1234, scaled_error=0.1, own_error=0.1)
         ({"strategy": "ddp_powersgd"}, OFF, "off 12%", None),
         ({"strategy": "ddp_powersgd"}, audit_without_numbers(), "not finite", "gradients are not finite"),
         ({}, audit_without_numbers(), "not finite", "gradients are not finite"),
-        ({}, OFF, "off 12.34%", "gradients are 12.34% of their length away from the mean, most of all weight"),
-        ({"strategy": "ddp_fp16"}, OFF, "off 12.34%", "gradients are 12.34% of their length away"),
+        ({}, OFF, "off 12.34%", "gradients are not the mean: weight is 12.34% of its length away from it"),
+        (
+            {"strategy": "ddp_fp16"},
+            OFF,
+            "off 12.34%",
+            "gradients are not the mean: weight is 12.34% of its length away",
+        ),
         (
             {"strategy": "none"},
             audit(error=0.7, scaled_error=0.5, own_scale=1.0, own_error=0.0),
@@ -293,7 +298,7 @@ OFF = audit(error=0.1234, scaled_error=0.1, own_error=0.1)
             "each rank kept its own gradients: nothing was averaged",
         ),
         ({}, audit(error=0.7, scale=2.0), "× 2", "gradients are 2 times the mean: it is the sum"),
-        ({}, audit(error=0.3, scale=1 / 3), "× 0.333", "gradients are 0.333 times the mean"),
+        ({}, audit(error=0.3, scale=1 / 3), "× 0.3333", "gradients are 0.3333 times the mean"),
     ],
 )
 def test_what_was_left_in_place_of_the_mean_is_a_cell_and_if_it_is_wrong_a_note(
@@ -532,6 +537,7 @@ def test_json_has_the_promised_keys_of_what_the_ranks_agreed_on() -> None:
     assert set(repeat["sync_checks"][0]) == {"step", "parameters", "buffers", "differing"}
     assert set(repeat["averaging"]) == {
         "of", "right", "why", "error", "scale", "scaled_error", "own_scale", "own_error", "worst",
+        "worst_error",
     }  # fmt: skip
 
 

@@ -169,6 +169,8 @@ def test_the_audit_finds_the_mean(name: str, world: World) -> None:
         assert audit is not None
         assert audit.error is not None
         assert audit.error <= 1e-15 * world.size
+        assert audit.worst_error is not None
+        assert audit.worst_error <= 1e-15 * world.size
         assert audit.scale == pytest.approx(1, abs=1e-12)
 
 

@@ -1,6 +1,5 @@
 """No aggregation: the ranks start equal, and every one goes its own way. A control: its replicas drift apart."""
 
-import torch.distributed as dist
 from torch import Tensor, nn
 
 from workers.aggregate.strategy import Strategy
@@ -8,7 +7,8 @@ from workers.aggregate.strategy import Strategy
 
 class NoAggregation(Strategy):
     def prepare(self, model: nn.Module) -> nn.Module:
-        return super().prepare(model) if dist.is_initialized() else model
+        alone = self.trial.strategy is None  # one process, no group
+        return model if alone else super().prepare(model)
 
     def share_buffers(self, model: nn.Module) -> None:
         """Nobody asks the others."""
