@@ -8,7 +8,7 @@ from ddptui import strategies
 from ddptui.preset import Trial
 from ddptui.results import Averaging, RepeatResult
 
-# What is left of an exact mean by rounding alone, the local gradients being computed twice: in units of their length.
+# What rounding alone may leave between an exact mean and the true one, in the units of wire.Audit.
 EXACT = {"float32": 1e-5, "float64": 1e-12}
 NEAR = 1e-3  # as near must a factor be to be called by its name
 EXPLAINED = 1e-2  # of the error may be left, where a multiple explains it
@@ -30,10 +30,10 @@ def band(trial: Trial) -> float | None:
 
 
 def judged(averaging: Averaging, trial: Trial) -> Averaging:
-    """With the verdict: right, wrong and why, or neither where no bound is known."""
+    """With the verdict: right, wrong and why, or neither where no bound is known or nothing can be compared."""
     why = why_wrong(averaging, trial)
-    right = None if why is None and band(trial) is None else why is None
-    return msgspec.structs.replace(averaging, right=right, why=why)
+    undecided = averaging.error is None or (why is None and band(trial) is None)
+    return msgspec.structs.replace(averaging, right=None if undecided else why is None, why=why)
 
 
 def why_wrong(found: Averaging, trial: Trial) -> str | None:
@@ -44,9 +44,8 @@ def why_wrong(found: Averaging, trial: Trial) -> str | None:
     """
     if found.error is None or found.worst_error is None or found.scale is None or found.own_scale is None:
         return f"{found.of} are not finite: there is nothing to compare"
-    limit = band(trial)
-    lossy = bool(strategies.STRATEGIES[trial.strategy or "none"].rounding)
-    if limit is None or max(found.error, 0.0 if lossy else found.worst_error) <= limit:
+    facts, limit = strategies.STRATEGIES[trial.strategy or "none"], band(trial)
+    if max(found.error, 0.0 if facts.rounding else found.worst_error) <= (limit or EXACT[trial.dtype]):
         return None
     if found.scale == found.own_scale == 0:
         return f"{found.of} are all zero"
@@ -55,6 +54,8 @@ def why_wrong(found: Averaging, trial: Trial) -> str | None:
         return f"each rank kept its own {found.of}{multiple}: nothing was averaged"
     if is_multiple(found):
         return f"{found.of} are {found.scale:.4g} times the mean{_hint(found.scale, trial.world_size)}"
+    if limit is None:
+        return None
     return f"{found.of} are not the mean: {found.worst} is {found.worst_error:.2%} of its length away from it"
 
 

@@ -282,6 +282,8 @@ def _check(trial: Trial) -> None:
         raise TrialError("world_size", "launch = 'single' is one rank; choose another launch mode for more")
     if trial.steps is not None and trial.steps <= trial.warmup_steps:
         raise TrialError("steps", f"{trial.steps} steps leave none after {trial.warmup_steps} warm-up steps")
+    if trial.steps is not None and trial.hash_every is not None and trial.hash_every > trial.steps:
+        raise TrialError("hash_every", f"every {trial.hash_every} of {trial.steps} steps: it would never happen")
     if trial.batch_size < trial.world_size:
         raise TrialError("batch_size", f"a global batch of {trial.batch_size} cannot feed {trial.world_size} ranks")
     if trial.shape is not None and trial.dataset != "random":
@@ -314,6 +316,12 @@ def _check_agreement(trial: Trial) -> None:
     if possible and trial.strategy not in possible:
         with_which = " or ".join(repr(name) for name in possible)
         raise TrialError("mistake", f"{trial.mistake!r} is made with strategy = {with_which}")
+    if possible and trial.world_size == 1:
+        raise TrialError("mistake", f"{trial.mistake!r} shows with two ranks or more")
+    if trial.mistake == "no_first_broadcast" and trial.average == "parameters":
+        raise TrialError("mistake", "'no_first_broadcast' is healed by the first average of the parameters")
+    if trial.mistake in ("group_of_one", "no_division") and trial.reduction == "avg":
+        raise TrialError("mistake", f"{trial.mistake!r} sums: it does not ask for a reduction")
     if trial.mistake == "no_set_epoch" and trial.steps is None and trial.epochs == 1:
         raise TrialError("mistake", "'no_set_epoch' shows in the second epoch, and there is only one")
 

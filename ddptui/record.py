@@ -156,8 +156,9 @@ class Run:
 
     def checkpoints(self, trial: str, number: int) -> list[Path]:
         """What the ranks of a repeat have saved, by rank."""
-        found = self._repeat_folder(trial, number).glob("model-rank-*.pth")
-        return sorted(found, key=lambda path: int(path.stem.rpartition("-")[2]))
+        folder = self._repeat_folder(trial, number)
+        ranks = {path.stem.removeprefix("model-rank-"): path for path in folder.glob("model-rank-*.pth")}
+        return [ranks[rank] for rank in sorted((rank for rank in ranks if rank.isdecimal()), key=int)]
 
     def replay(self, preset: Preset) -> Iterator[Message]:
         """All journals, in the order in which they were written."""

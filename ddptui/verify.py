@@ -2,6 +2,7 @@
 own; of a run's ranks the hashes in its journals, or, where the ranks saved theirs, the checkpoints."""
 
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -11,24 +12,33 @@ from ddptui.rank_side import run_module
 from ddptui.record import Run, RunError
 from ddptui.wire import Done
 
-EQUAL, DIFFERENT = 0, 1
+EQUAL, DIFFERENT, UNREADABLE = 0, 1, 2
 
 
 def checkpoints(a: str | Path, b: str | Path) -> int:
     """Compare two files and print how. 0: equal; 1: they differ; 2: one cannot be read."""
-    return run_module("workers.verify", os.path.abspath(a), os.path.abspath(b)).returncode
+    code = run_module("workers.verify", os.path.abspath(a), os.path.abspath(b)).returncode
+    if code in (EQUAL, DIFFERENT, UNREADABLE):
+        return code
+    print(f"{a}, {b}: the process that read them died (exit code {code})", file=sys.stderr)
+    return UNREADABLE
 
 
 def ranks_of(run: Run) -> int:
-    """Compare the ranks of every repeat and print how. 0: all equal; 1: some differ. Raises RunError where there are no
-    two copies of a model."""
+    """Compare the ranks of every repeat and print how. 0: all that could be compared are equal; 1: some differ. Raises
+    RunError where there are no two copies of a model."""
     preset = run.preset()
     codes: list[int] = []
     for trial in preset.trials:
         for number in range(1, preset.repeats + 1):
             done = [words for words in run.messages(trial.name, number) if isinstance(words, Done) and words.parameters]
-            if len(done) > 1:
-                print(f"{trial.name}, repeat {number}, {count(len(done), 'rank')}", flush=True)
+            print(f"{trial.name}, repeat {number}, {count(len(done), 'rank')}", end="", flush=True)
+            if trial.launch not in ("single", "dp") and len(done) < trial.world_size:
+                print(f" of {trial.world_size} ended: nothing is compared")
+            elif len(done) < 2:
+                print(": there is nothing to compare it with")
+            else:
+                print(flush=True)
                 saved = run.checkpoints(trial.name, number)
                 same = len(saved) == len(done)
                 codes.append(_files(saved) if same else _hashes(sorted(done, key=lambda words: words.rank)))
@@ -57,5 +67,5 @@ def _say(kind: str, copies: Sequence[Mapping[str, str]]) -> int:
     equal = f"all {total} equal" if total else "none"
     print(f"{kind}: {len(apart)} of {total} differ" if apart else f"{kind}: {equal}")
     for name in apart:
-        print(f"  {name}")
+        print("  " + name.encode("unicode_escape").decode())
     return DIFFERENT if apart else EQUAL

@@ -57,14 +57,15 @@ def average_gradients(
     """The gradients that the strategy leaves on this rank, and this rank's own."""
     alone = copy.deepcopy(model)
     device = batches[0][0].device
+    weight = 1 / max(1, sum(len(labels) for _, labels in batches))  # gradients as large as in the training
     for one, pause in ((network, strategy.no_sync), (alone, nullcontext)):
         one.train()
         one.zero_grad()
         with torch.random.fork_rng([device] if device.type == "cuda" else []):  # the same dropout in both
             for batch in batches[:-1]:
                 with pause():
-                    backward(one, batch)
-            backward(one, batches[-1])
+                    backward(one, batch, weight)
+            backward(one, batches[-1], weight)
     strategy.average([parameter.grad for parameter in model.parameters() if parameter.grad is not None])
     return gradients(model), gradients(alone)
 
@@ -113,9 +114,9 @@ def compare(of: Literal["gradients", "parameters"], left: Tensors, own: Tensors)
     )
 
 
-def backward(network: nn.Module, batch: Batch) -> None:
+def backward(network: nn.Module, batch: Batch, weight: float) -> None:
     inputs, labels = batch
-    F.cross_entropy(network(inputs), labels, reduction="sum").backward()
+    (F.cross_entropy(network(inputs), labels, reduction="sum") * weight).backward()
 
 
 def gradients(model: nn.Module) -> Tensors:

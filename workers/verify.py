@@ -7,7 +7,7 @@ Exit code 0: equal; 1: they differ; 2: one of them cannot be read. Files are loa
 
 import re
 import sys
-from pickle import UnpicklingError
+import warnings
 
 import torch
 from torch import Tensor
@@ -22,11 +22,26 @@ def load(path: str) -> dict[str, Tensor]:
         state = torch.load(path, map_location="cpu", weights_only=True)
     except OSError as error:
         sys.exit(_refuse(f"{path}: cannot be read: {error.strerror}"))
-    except (UnpicklingError, RuntimeError, EOFError, ValueError, LookupError):
+    except Exception:  # whatever a file can make the unpickler stumble over
         sys.exit(_refuse(f"{path}: is no checkpoint of plain tensors, as torch.save writes one of a state_dict"))
-    if not isinstance(state, dict) or not all(isinstance(tensor, Tensor) for tensor in state.values()):
+    if not isinstance(state, dict) or not all(isinstance(name, str) for name in state):
         sys.exit(_refuse(f"{path}: is no state_dict (tensors by name)"))
+    for name, tensor in state.items():
+        if not isinstance(tensor, Tensor) or not is_plain(tensor):
+            sys.exit(_refuse(f"{path}: {shown(name)} is no plain tensor (dense, in memory, not quantized)"))
     return state
+
+
+def is_plain(tensor: Tensor) -> bool:
+    """Dense, in memory, and as large as it says: a view that repeats its numbers may claim any size."""
+    if tensor.layout != torch.strided or tensor.is_quantized or tensor.device.type != "cpu":
+        return False
+    return tensor.numel() * tensor.element_size() <= tensor.untyped_storage().nbytes()
+
+
+def shown(name: str) -> str:
+    """A name from a file, with nothing in it that a terminal would obey."""
+    return name.encode("unicode_escape").decode()
 
 
 def _refuse(reason: str) -> int:
@@ -42,9 +57,13 @@ def difference(a: Tensor | None, b: Tensor | None) -> str | None:
         return f"{_kind(a)} against {_kind(b)}"
     if torch.equal(_bits(a), _bits(b)):
         return None
-    apart = (a.double() - b.double()).abs()
+    apart = (_exact(a) - _exact(b)).abs()
     count = int((_bits(a) != _bits(b)).any(-1).sum())
     return f"{count} of {a.numel()} elements, at most {apart.max().item():.3g} apart"
+
+
+def _exact(tensor: Tensor) -> Tensor:
+    return tensor.to(torch.complex128 if tensor.is_complex() else torch.float64)
 
 
 def _bits(tensor: Tensor) -> Tensor:
@@ -57,6 +76,7 @@ def _kind(tensor: Tensor) -> str:
 
 
 def main() -> None:
+    warnings.simplefilter("ignore")  # torch's, about what we refuse in a line of our own
     a, b = load(sys.argv[1]), load(sys.argv[2])
     differing = {name: words for name in dict.fromkeys([*a, *b]) if (words := difference(a.get(name), b.get(name)))}
     for kind, belongs in (("parameters", False), ("buffers", True)):
@@ -65,7 +85,7 @@ def main() -> None:
         equal = f"all {len(names)} equal" if names else "none"
         print(f"{kind}: {len(apart)} of {len(names)} differ" if apart else f"{kind}: {equal}")
         for name in apart:
-            print(f"  {name}: {differing[name]}")
+            print(f"  {shown(name)}: {differing[name]}")
     sys.exit(1 if differing else 0)
 
 

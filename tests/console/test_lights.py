@@ -65,9 +65,11 @@ def test_an_error_on_the_edge_of_the_band_is_right_and_the_next_number_wrong(
     assert why_wrong(found(error=math.nextafter(limit, 1)), trial) is not None
 
 
-def test_powersgd_has_no_band_and_is_never_far_off() -> None:
+def test_powersgd_has_no_band_and_is_wrong_only_where_it_left_something_else_altogether() -> None:
     assert band(POWERSGD) is None
-    assert why_wrong(found(error=5.0, own_scale=1.0, own_error=0.0), POWERSGD) is None
+    assert why_wrong(found(error=5.0, scaled_error=4.0, own_error=4.0), POWERSGD) is None
+    assert "kept its own" in (why_wrong(found(error=5.0, own_scale=1.0, own_error=0.0), POWERSGD) or "")
+    assert "0.5 times the mean" in (why_wrong(found(error=0.5, scale=0.5), POWERSGD) or "")
 
 
 # Why it is wrong
@@ -196,10 +198,10 @@ def test_what_is_exact_must_be_so_in_the_smallest_tensor_and_what_rounds_need_no
     [
         (found(), ALL_REDUCE, True, None),
         (found(**OFF), ALL_REDUCE, False, "gradients are not the mean: weight is 70.00% of its length away"),
-        (not_finite(), ALL_REDUCE, False, "gradients are not finite"),
+        (not_finite(), ALL_REDUCE, None, "gradients are not finite"),
         (found(**OFF), POWERSGD, None, None),
         (found(), POWERSGD, None, None),
-        (not_finite(), POWERSGD, False, "gradients are not finite"),
+        (not_finite(), POWERSGD, None, "gradients are not finite"),
     ],
 )
 def test_the_verdict_is_right_or_wrong_and_why_or_neither(

@@ -400,10 +400,16 @@ def trials(draw: st.DrawFn) -> Trial:
     if launch in ("process", "spawn"):
         values["start_method"] = draw(st.sampled_from(choices("start_method")))
     values["mistake"] = mistake
+    if mistake not in (None, "no_set_epoch"):  # what would hide it
+        values["world_size"] = world_size = max(2, world_size)
+        values.pop("reduction", None)
+        if mistake == "no_first_broadcast":
+            values.pop("average", None)
     if draw(st.booleans()):
         shape = draw(st.lists(st.integers(1, 64), min_size=1, max_size=3))
         values |= {"dataset": "random", "model": "mlp", "shape": shape, "classes": draw(st.integers(2, 100))}
     if draw(st.booleans()):
+        values["hash_every"] = min(values["hash_every"], 101) if values.get("hash_every") else None
         values |= {"steps": draw(st.integers(101, 199)), "warmup_steps": draw(st.integers(0, 4))}
     values["bottleneck"] = draw(st.lists(bottlenecks(launch, world_size, strategy), max_size=3))
     return make_trial(values)

@@ -83,7 +83,7 @@ def test_fingerprints_and_audits_read_back_as_they_were_written_and_judge_the_sa
     assert repeat == live
     assert [check.differing for check in repeat.sync_checks] == [["weight"]]
     assert repeat.averaging is not None
-    assert (repeat.averaging.right, repeat.averaging.error, repeat.reshuffled) == (False, None, False)
+    assert (repeat.averaging.right, repeat.averaging.error, repeat.reshuffled) == (None, None, False)
 
 
 def test_replaying_gives_all_messages_in_the_order_in_which_they_came(tmp_path: Path) -> None:

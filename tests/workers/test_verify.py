@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from workers.verify import difference
+from workers.verify import difference, is_plain
 
 
 def verify(a: Path, b: Path) -> "subprocess.CompletedProcess[str]":
@@ -43,6 +43,43 @@ def test_a_file_that_would_run_code_is_refused_unrun(tmp_path: Path) -> None:
     assert "is no checkpoint of plain tensors" in done.stderr
     assert "Traceback" not in done.stderr
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        {1: torch.ones(1)},
+        {"weight": torch.ones(1).expand(2**45)},
+        {"weight": torch.eye(3).to_sparse()},
+        {"weight": torch.ones(3, device="meta")},
+        {"weight": "none"},
+        [torch.ones(1)],
+    ],
+)
+def test_what_is_no_state_of_plain_tensors_is_refused_in_one_line(state: Any, tmp_path: Path) -> None:
+    torch.save(state, tmp_path / "odd.pth")
+    done = verify(tmp_path / "odd.pth", tmp_path / "odd.pth")
+    assert done.returncode == 2
+    assert len(done.stderr.splitlines()) == 1
+    assert done.stdout == ""
+
+
+@pytest.mark.filterwarnings("ignore")  # torch's, about quantized tensors
+def test_quantized_tensors_are_not_plain() -> None:
+    assert is_plain(torch.ones(3))
+    assert not is_plain(torch.quantize_per_tensor(torch.ones(3), 0.1, 0, torch.qint8))
+
+
+def test_a_name_cannot_forge_a_line_or_speak_to_the_terminal(tmp_path: Path) -> None:
+    for file, number in (("a.pth", 1.0), ("b.pth", 2.0)):
+        torch.save({"x\nparameters: all 1 equal\x1b[2J": torch.tensor([number])}, tmp_path / file)
+    done = verify(tmp_path / "a.pth", tmp_path / "b.pth")
+    assert done.returncode == 1, done.stderr
+    assert done.stdout.splitlines()[1] == (r"  x\nparameters: all 1 equal\x1b[2J: 1 of 1 elements, at most 1 apart")
+
+
+def test_complex_numbers_are_compared_whole() -> None:
+    assert difference(torch.tensor([1 + 1j]), torch.tensor([1 + 2j])) == "1 of 1 elements, at most 1 apart"
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """Every rank gathers everybody's tensor, and takes the mean for itself.
 
-No rank is special, and no arithmetic is left to the collective. But each rank receives, keeps and adds up as many
-copies as there are ranks, where an all_reduce sends about two.
+No rank is special, and no arithmetic is left to the collective. But with n ranks, each receives n - 1 copies of the
+tensor, keeps and adds them up, where a ring all_reduce receives 2 (n - 1) / n.
 """
 
 import torch

@@ -64,6 +64,8 @@ class Bucketed(Strategy):
         if not self.buckets:
             self.arrived.append(parameter)
             return
+        if parameter not in self.bucket_of:
+            raise RuntimeError("a parameter has a gradient that had none in the first step: it is in no bucket")
         self.bucket_of[parameter].put(parameter)
         # Strictly in order, since all ranks must send the same bucket at a time: a full one waits for those before it.
         for bucket in self.buckets:
@@ -76,7 +78,8 @@ class Bucketed(Strategy):
             bucket.work = dist.all_reduce(bucket.buffer, op=self.op, async_op=True)
 
     def average(self, tensors: list[Tensor]) -> None:
-        """Wait for the buckets that are under way; send those that were left waiting for a gradient without it."""
+        """Wait for the buckets that are under way, and send those that wait for a gradient without it. (The tensors are
+        the gradients, which lie in the buckets already.)"""
         if not self.buckets:
             self.fill_buckets()
         for bucket in self.buckets:

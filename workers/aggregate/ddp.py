@@ -1,7 +1,8 @@
 """torch's DistributedDataParallel, untouched: it broadcasts at construction, and averages while backward still runs.
 
 Gradients are collected into buckets as backward fills them; a full bucket is all_reduced while the next one fills.
-At each forward it also broadcasts rank 0's buffers; the forward then changes them, so at the end they differ again.
+At the first forward after an average it also broadcasts rank 0's buffers; the forward then changes them, so at the end
+they differ again.
 """
 
 from contextlib import AbstractContextManager

@@ -1,6 +1,7 @@
 """torch DDP, its buckets sent as bfloat16: half the bytes, float32's range, and only eight bits of precision.
 
-Rounded are each rank's gradient and every sum on its way; nothing overflows that did not before.
+Each rank's gradient is rounded, divided by the number of ranks, and summed, all in bfloat16. Nothing overflows that did
+not before.
 """
 
 from torch import nn

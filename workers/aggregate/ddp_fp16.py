@@ -1,6 +1,7 @@
-"""torch DDP, its buckets sent as float16: half the bytes, and an eleventh bit is where each number is rounded.
+"""torch DDP, its buckets sent as float16: half the bytes, and every number is rounded at its eleventh bit.
 
-Rounded are each rank's gradient and every sum on its way. Below 6e-8 a gradient becomes zero, above 65,504 infinite.
+Each rank's gradient is rounded, divided by the number of ranks, and summed, all in float16. What is below 3e-8 after
+the division becomes zero; from 65,520 on, a gradient becomes infinite.
 """
 
 from torch import nn

@@ -1,8 +1,9 @@
 """torch DDP, each weight's gradient sent as the product of two thin matrices of rank `powersgd_rank`.
 
 A matrix of n × m then costs (n + m) × rank numbers. What the approximation leaves out is kept, and added to the next
-step's gradient: nothing is lost, much comes late. Biases are sent whole, and so is everything in the first two steps,
-before which DDP's buckets are not final. (Vogels, Karimireddy and Jaggi, "PowerSGD", 2019.)
+step's gradient: nothing is lost, much comes late. Sent whole are biases, matrices of which that would not save half,
+and everything in the first two steps, before which DDP's buckets are not final. (Vogels, Karimireddy and Jaggi,
+"PowerSGD: practical low-rank gradient compression for distributed optimization", 2019.)
 
 All gradients are in one bucket. torch's hook sends three tensors a bucket, each when the one before has come back; with
 two buckets under way gloo's threads send them in whatever order they come, on each rank another one, and the ranks hang
