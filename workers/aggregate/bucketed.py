@@ -22,18 +22,18 @@ BUCKET_MB = 25.0  # torch DDP's
 class Bucket:
     """Gradients that are sent together. They are views of one buffer."""
 
-    def __init__(self, parameters: list[nn.Parameter]) -> None:
-        self.buffer = lay_out([gradient_of(parameter) for parameter in parameters])
+    def __init__(self, parameters: list[nn.Parameter], divisor: int) -> None:
+        self.buffer = lay_out([gradient_of(parameter) for parameter in parameters], divisor=divisor)
         self.views = {parameter: gradient_of(parameter) for parameter in parameters}
+        self.divisor = divisor
         self.missing = set(parameters)  # of this backward
         self.work: dist.Work | None = None  # the all_reduce under way
 
     def put(self, parameter: nn.Parameter) -> None:
-        """Copy a gradient that has arrived into its place, and let that be the gradient from now on."""
+        """Divide a gradient that has arrived into its place, and let that be the gradient from now on."""
         view = self.views[parameter]
-        if parameter.grad is not view:
-            view.copy_(gradient_of(parameter))
-            parameter.grad = view
+        torch.div(gradient_of(parameter), self.divisor, out=view)
+        parameter.grad = view
         self.missing.discard(parameter)
 
 
@@ -89,13 +89,12 @@ class Bucketed(Strategy):
         for bucket in self.buckets:
             assert bucket.work is not None
             bucket.work.wait()
-            self.divide(bucket.buffer)
             bucket.work, bucket.missing = None, set(bucket.views)
 
     def fill_buckets(self) -> None:
         """Lay the gradients of the first backward out as they have arrived on rank 0."""
         size = (self.trial.bucket_mb or BUCKET_MB) * MB
-        self.buckets = [Bucket(parameters) for parameters in pack(self.order_of_rank_0(), size)]
+        self.buckets = [Bucket(parameters, self.divisor) for parameters in pack(self.order_of_rank_0(), size)]
         self.bucket_of = {parameter: bucket for bucket in self.buckets for parameter in bucket.views}
         for bucket in self.buckets:
             bucket.missing = set()

@@ -1,4 +1,4 @@
-"""One all_reduce a step: all tensors are moved into one flat buffer, and that is summed and divided.
+"""One all_reduce a step: all tensors are divided by the number of ranks, into one flat buffer, and that is summed.
 
 The latency of a collective is paid once. Nothing is copied back: from then on the gradients are views of the buffer.
 Nothing overlaps either: the all_reduce starts when backward is over.
@@ -21,6 +21,5 @@ class Flat(Strategy):
     def average(self, tensors: list[Tensor]) -> None:
         for alike in by_dtype(tensors):
             dtype = alike[0].dtype
-            buffer = self.buffers[dtype] = lay_out(alike, self.buffers.get(dtype))
+            buffer = self.buffers[dtype] = lay_out(alike, self.buffers.get(dtype), self.divisor)
             dist.all_reduce(buffer, op=self.op)
-            self.divide(buffer)

@@ -36,11 +36,14 @@ def room_for(tensor: Tensor) -> Tensor:
 
 def ring_all_reduce(tensor: Tensor, room: Tensor) -> None:
     """Sum a tensor over all ranks, in place. The same bits come out on all: each chunk is summed once, in one order."""
+    under_way: list[dist.Work] = []
     for block in tensor.view(-1).split(BLOCK // tensor.element_size()):
-        sum_block(block, room)
+        under_way += sum_block(block, room)  # its last chunk may still come in while the next block is worked on
+    wait(under_way)
 
 
-def sum_block(block: Tensor, room: Tensor) -> None:
+def sum_block(block: Tensor, room: Tensor) -> list[dist.Work]:
+    """Sum one block over all ranks; returns what to wait for."""
     rank, ranks = dist.get_rank(), dist.get_world_size()
     chunks = block.tensor_split(ranks)
 
@@ -49,21 +52,27 @@ def sum_block(block: Tensor, room: Tensor) -> None:
     for step in range(ranks - 1):
         chunk = chunks[(rank - step - 1) % ranks]
         incoming = room[: len(chunk)]
-        exchange(chunks[(rank - step) % ranks], incoming, rank, ranks)
+        wait(exchange(chunks[(rank - step) % ranks], incoming, rank, ranks))
         chunk += incoming
 
     # All-gather: pass on the sums.
+    works: list[dist.Work] = []
     for step in range(ranks - 1):
-        exchange(chunks[(rank - step + 1) % ranks], chunks[(rank - step) % ranks], rank, ranks)
+        wait(works)
+        works = exchange(chunks[(rank - step + 1) % ranks], chunks[(rank - step) % ranks], rank, ranks)
+    return works
 
 
-def exchange(outgoing: Tensor, incoming: Tensor, rank: int, ranks: int) -> None:
-    """Send to the right while receiving from the left."""
+def exchange(outgoing: Tensor, incoming: Tensor, rank: int, ranks: int) -> list[dist.Work]:
+    """Begin to send to the right and to receive from the left."""
     left, right = (rank - 1) % ranks, (rank + 1) % ranks
     if rank % 2 == 0:
         works = [dist.isend(outgoing, right), dist.irecv(incoming, left)]
     else:  # Every second one receives first: where a send lasts until it is received, all would wait for all.
         works = [dist.irecv(incoming, left), dist.isend(outgoing, right)]
+    return [work for work in works if work is not None]  # which it would be for a rank outside the group
+
+
+def wait(works: list[dist.Work]) -> None:
     for work in works:
-        assert work is not None  # as it would be for a rank outside the group
         work.wait()

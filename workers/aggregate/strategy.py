@@ -34,6 +34,11 @@ class Strategy:
         """Leave in these tensors (the model's gradients or its parameters, in its order) their mean over the ranks."""
         raise NotImplementedError
 
+    @property
+    def divisor(self) -> int:
+        """What to divide by before the sum, for who does that: the number of ranks, or 1 where the collective does."""
+        return dist.get_world_size() if self.op == dist.ReduceOp.SUM else 1
+
     def divide(self, tensor: Tensor) -> None:
         """From the sum over the ranks to the mean, unless the collective took the mean itself (ReduceOp.AVG)."""
         if self.op == dist.ReduceOp.SUM:
