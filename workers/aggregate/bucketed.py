@@ -83,8 +83,8 @@ class Bucketed(Strategy):
         if not self.buckets:
             self.fill_buckets()
         for bucket in self.buckets:
-            for parameter in bucket.missing:
-                bucket.views[parameter].zero_()
+            for parameter in bucket.missing:  # unused here, but perhaps not on the other ranks
+                parameter.grad = bucket.views[parameter].zero_()
             self.send(bucket)
         for bucket in self.buckets:
             assert bucket.work is not None
