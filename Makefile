@@ -21,6 +21,7 @@ bench: .venv/installed
 	$(BIN)/python benchmarks/hub_load.py
 	$(BIN)/python benchmarks/strategies.py
 	$(BIN)/python benchmarks/ring.py
+	$(BIN)/python benchmarks/sched_batch.py
 
 clean:
 	rm -rf .venv build dist

@@ -20,6 +20,7 @@ import torch.nn.functional as F
 
 from ddptui.preset import Trial, make_trial
 from workers.aggregate import strategy_of
+from workers.aggregate.strategy import gradients_of
 from workers.group import ADDRESS, host_store
 from workers.models import build, wanted_shape
 
@@ -43,7 +44,7 @@ def stepper(trial: Trial) -> Callable[[], None]:
     def step() -> None:
         strategy.share_buffers(model)
         F.cross_entropy(network(inputs), labels).backward()
-        strategy.average([parameter.grad for parameter in model.parameters() if parameter.grad is not None])
+        strategy.average(gradients_of(model))
         optimizer.step()
         optimizer.zero_grad()
 

@@ -97,18 +97,19 @@ FORMATS: dict[str, Callable[[Results, Preset], str]] = {"markdown": markdown, "c
 
 def notes(results: Results, preset: Preset) -> list[str]:
     """What the table cannot say in a cell, a line each (a failure brings the end of its log)."""
+    rows = rows_of(results, preset)
     found = [f"ratio, speed-up: against {preset.baseline}"] if len(preset.trials) > 1 else []
-    modes = {row.trial.launch: row for row in rows_of(results, preset) if row.result.repeats}
+    modes = {row.trial.launch: row for row in rows if row.result.repeats}
     if "dp" in modes and is_stand_in(modes["dp"]):
         found.append("¹ threads, CPU stand-in for nn.DataParallel: there is no GPU here")
     if "launch" in modes:
         found.append(f"{modes['launch'].result.name}: started by {LABELS['launch']}")
-    aggregations = {aggregation(row) for row in rows_of(results, preset)}
+    aggregations = {aggregation(row) for row in rows}
     if IN_BACKWARD in aggregations:
         found.append(f"{IN_BACKWARD} torch DDP aggregates while backward runs: its time is within that phase")
     if IN_SOME_STEPS in aggregations:
         found.append(f"{IN_SOME_STEPS} averages in some steps only: the median step has no aggregation")
-    for row in rows_of(results, preset):
+    for row in rows:
         trial = row.result
         found += [f"{trial.name}: {words}" for repeat in trial.repeats[-1:] for words in red(row.trial, repeat)]
         if dropped := sum(rank.dropped for repeat in trial.repeats for rank in repeat.ranks):

@@ -7,6 +7,8 @@ from typing import Any, Literal
 
 import msgspec
 
+from ddptui.wire import Audit
+
 SCHEMA = 1
 
 
@@ -56,22 +58,11 @@ class InSync(_Part, frozen=True, kw_only=True):
     differing: list[str]
 
 
-class Averaging(_Part, frozen=True, kw_only=True):
-    """What the strategy leaves, against the true mean over the ranks: each error on the rank where it is largest.
+class Averaging(Audit, frozen=True, kw_only=True):
+    """The audits of all ranks as one, each error on the rank where it is largest; and the verdict."""
 
-    From `error` on as in wire.Audit; None: something was not finite.
-    """
-
-    of: Literal["gradients", "parameters"]
-    right: bool | None = None  # None: no bound is known
+    right: bool | None = None  # None: no bound is known, or something was not finite
     why: str | None = None  # it is not
-    error: float | None
-    scale: float | None
-    scaled_error: float | None
-    own_scale: float | None
-    own_error: float | None
-    worst: str
-    worst_error: float | None
 
 
 class RankResult(_Part, frozen=True, kw_only=True):

@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ddptui.wire import Audit
-from workers.aggregate.strategy import Strategy
+from workers.aggregate.strategy import Strategy, gradients_of
 from workers.data import Samples
 from workers.rank import Rank
 
@@ -66,7 +66,7 @@ def average_gradients(
                 with pause():
                     backward(one, batch, weight)
             backward(one, batches[-1], weight)
-    strategy.average([parameter.grad for parameter in model.parameters() if parameter.grad is not None])
+    strategy.average(gradients_of(model))
     return gradients(model), gradients(alone)
 
 

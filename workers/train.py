@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
 from ddptui.preset import Trial
-from workers.aggregate.strategy import Strategy
+from workers.aggregate.strategy import Strategy, gradients_of
 from workers.audit import audit
 from workers.clock import clock_of
 from workers.data import Share, load
@@ -73,7 +73,7 @@ def train(me: Rank, strategy: Strategy, progress: Progress | None = None) -> nn.
             laps.end("backward")
 
         if trial.average == "gradients" and step == together[-1]:
-            strategy.average([parameter.grad for parameter in model.parameters() if parameter.grad is not None])
+            strategy.average(gradients_of(model))
             laps.end("aggregate")
 
         if trial.average == "parameters" or step == together[-1]:

@@ -9,6 +9,11 @@ from ddptui.preset import Trial
 from workers.aggregate.initial import broadcast_from_rank_0, broadcast_together
 
 
+def gradients_of(model: nn.Module) -> list[Tensor]:
+    """Of the parameters that have one, in the model's order."""
+    return [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
+
+
 class Strategy:
     """How ranks agree. A strategy of one's own says how to `average`; the rest is the same for most."""
 
