@@ -6,7 +6,6 @@ Goal: at most 1.10 times. The two in turn, medians of the rounds' ratios. A turn
     python benchmarks/ring.py [ROUNDS] [RANKS]
 """
 
-import os
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -16,9 +15,10 @@ import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
 
+from benchmarks.ranks import join
 from benchmarks.strategies import timed
 from workers.aggregate.ring import ring_all_reduce, room_for
-from workers.group import ADDRESS, host_store
+from workers.group import host_store
 
 MB = 2**20
 SIZES_MB = (1, 16, 64)
@@ -27,10 +27,7 @@ WARM_UP = 5
 
 
 def run_rank(rank: int, port: int, rounds: int, ranks: int) -> None:
-    os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
-    torch.set_num_threads(1)
-    store = dist.TCPStore(ADDRESS, port, is_master=False)
-    dist.init_process_group("gloo", store=store, rank=rank, world_size=ranks)
+    join(rank, ranks, port)
     for size in SIZES_MB:
         calls = max(1, TURN_MB // size)
         tensor = torch.ones(size * MB // 4)

@@ -6,7 +6,6 @@ Between two calls a rank computes for a millisecond, as it would in training.
     python benchmarks/sched_batch.py [PAIRS] [CALLS]
 """
 
-import os
 import sys
 import tempfile
 import time
@@ -18,7 +17,8 @@ import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
 
-from workers.group import ADDRESS, host_store
+from benchmarks.ranks import join
+from workers.group import host_store
 
 RANKS = 2
 FLOATS = 21_840  # parameters of `net`
@@ -28,11 +28,7 @@ A_TICK_MS = 3.0  # a call as long as this has waited for the scheduler
 
 
 def run_rank(rank: int, port: int, batch: bool, calls: int, folder: str) -> None:
-    if batch:
-        os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
-    torch.set_num_threads(1)
-    store = dist.TCPStore(ADDRESS, port, is_master=False)
-    dist.init_process_group("gloo", store=store, rank=rank, world_size=RANKS)
+    join(rank, RANKS, port, batch=batch)
     gradients = torch.ones(FLOATS)
     times = []
     for _ in range(WARM_UP + calls):

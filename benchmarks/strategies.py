@@ -6,7 +6,6 @@ makes one step, in an order that rotates; a step takes as long as on the slower 
     python benchmarks/strategies.py [ROUNDS] [SAMPLES_A_STEP]
 """
 
-import os
 import sys
 import time
 from collections.abc import Callable
@@ -18,10 +17,11 @@ import torch.distributed as dist
 import torch.multiprocessing as mp
 import torch.nn.functional as F
 
+from benchmarks.ranks import join
 from ddptui.preset import Trial, make_trial
 from workers.aggregate import strategy_of
 from workers.aggregate.strategy import gradients_of
-from workers.group import ADDRESS, host_store
+from workers.group import host_store
 from workers.models import build, wanted_shape
 
 MODELS = ("net", "resnet18")
@@ -62,10 +62,7 @@ def timed(step: Callable[[], None]) -> float:
 
 
 def run_rank(rank: int, port: int, rounds: int, samples: int) -> None:
-    os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
-    torch.set_num_threads(1)
-    store = dist.TCPStore(ADDRESS, port, is_master=False)
-    dist.init_process_group("gloo", store=store, rank=rank, world_size=RANKS)
+    join(rank, RANKS, port)
     for model in MODELS:
         steps = {name: stepper(trial(model, name, samples)) for name in STRATEGIES}
         times: dict[str, list[float]] = {name: [] for name in STRATEGIES}
