@@ -103,7 +103,20 @@ def aggregation(row: Row) -> str:
         return IN_BACKWARD
     if row.trial.every > 1 and row.trial.launch != "dp":
         return IN_SOME_STEPS
-    return _of_repeats(row, lambda repeat: repeat.phases_ms.aggregate, ".2f")
+    return _of_repeats(row, lambda repeat: repeat.phases_ms.aggregate if repeat.phases_ms else None, ".2f")
+
+
+def _overlap(row: Row) -> str:
+    """Said of strategies that go on computing while they send."""
+    if row.trial.launch in ("single", "dp") or not strategies.STRATEGIES[row.trial.strategy or "none"].overlaps:
+        return NOTHING
+    return _of_repeats(row, lambda repeat: repeat.overlap, ".0%")
+
+
+def _culprit(row: Row) -> str:
+    """The rank that stands out, and where it lost its time."""
+    culprit = row.result.summary.culprit if row.result.summary else None
+    return f"rank {culprit.rank}: {culprit.phase}" if culprit else NOTHING
 
 
 def _in_sync(row: Row) -> str:
@@ -164,8 +177,14 @@ COLUMNS = (
     Column("speedup", "speed-up", _speedup, 50),
     Column("startup", "start s", lambda row: _of_repeats(row, lambda r: r.startup_s, ".1f"), 35),
     Column("samples", "samples/s", lambda row: _of_repeats(row, lambda r: r.samples_per_s, ".0f"), 65),
-    Column("step", "step ms", lambda row: _of_repeats(row, lambda r: r.step_ms.median, ".2f"), 70),
-    Column("aggregate", "aggr. ms", aggregation, 90),
+    Column(
+        "step", "step ms", lambda row: _of_repeats(row, lambda r: r.step_ms.median if r.step_ms else None, ".2f"), 70
+    ),
+    Column("aggregate", "aggr. ms", aggregation, 76),
+    Column("wait", "wait ms", lambda row: _of_repeats(row, lambda r: r.wait_ms, ".2f"), 92),
+    Column("transfer", "transfer ms", lambda row: _of_repeats(row, lambda r: r.transfer_ms, ".2f"), 74),
+    Column("overlap", "overlap", _overlap, 50),
+    Column("culprit", "waits for", _culprit, 91),
     Column("loss", "loss", lambda row: _of_repeats(row, lambda r: r.loss.last, ".3f"), 68),
     Column("accuracy", "acc. %", lambda row: _of_repeats(row, lambda r: r.accuracy and 100 * r.accuracy, ".1f"), 75),
     Column("sync", "in sync", _in_sync, 80),
@@ -173,7 +192,7 @@ COLUMNS = (
     Column("order", "order", _order, 78),
 )
 UNEQUAL_WORK = {"speedup": 97, "samples": 96}  # worth more than times, where trials do different work in a step
-LEFT = {"trial", "launch", "strategy", "average", "mistake", "bottleneck", "sync", "mean", "order"}
+LEFT = {"trial", "launch", "strategy", "average", "mistake", "bottleneck", "sync", "mean", "order", "culprit"}
 
 
 def worths(rows: Sequence[Row]) -> dict[str, int]:

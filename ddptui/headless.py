@@ -10,10 +10,11 @@ from typing import TextIO
 
 from ddptui import lab, report
 from ddptui.columns import count
-from ddptui.compare import Outcome, compare, outcome
+from ddptui.compare import compare
 from ddptui.environment import describe
 from ddptui.launch import LABELS
 from ddptui.live import Live, fold
+from ddptui.outcome import Outcome, outcome
 from ddptui.preset import Preset
 from ddptui.record import Run
 from ddptui.results import Results

@@ -10,6 +10,7 @@ from collections.abc import Generator, Iterator
 from ddptui import failure, launch
 from ddptui.hub import Hub
 from ddptui.launch.local import LAUNCHER_LOG, Launcher
+from ddptui.load import LoadMeter
 from ddptui.preset import Preset, Trial, available_cores
 from ddptui.record import Repeat, Run
 from ddptui.wire import CONSOLE_PID, HUB, LOGS, TOKEN, Done, Ended, Failed, Hello, Launched, Message, RankMessage, Ready
@@ -54,8 +55,10 @@ def _launch(trial: Trial, repeat: Repeat) -> Iterator[Message]:
         launcher = Launcher(command, environment, repeat.folder)
         try:
             watch = _Watch(trial, hub, launcher)
+            meter = LoadMeter(launcher)
             while not watch.is_over():
                 yield from watch.receive(POLL_MS)
+                yield from meter.read()
         finally:
             launcher.stop()
         yield from watch.receive(0)  # what the ranks said last

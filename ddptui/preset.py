@@ -54,6 +54,7 @@ MEANINGLESS_IN_MODE: dict[str, dict[str, str]] = {
     },
     "dp": {
         "strategy": "the gather on the output device is the aggregation",
+        "instruments": "its replicas are seen from within their forward, and cannot be left unseen",
         "start_method": "the replicas are threads of one process",
         **NO_GROUP,
     },
@@ -136,6 +137,7 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     weight_decay: NotNegative = 0.0
     seed: Seed = 0
     save: bool = False
+    instruments: Literal["on", "off"] = "on"  # off: says only when it began and ended, to show what looking costs
     bottleneck: tuple[Bottleneck, ...] = ()
 
 

@@ -1,6 +1,7 @@
 """A run's results again, from its journals alone."""
 
-from ddptui.compare import compare, outcome
+from ddptui.compare import compare
+from ddptui.outcome import outcome
 from ddptui.preset import Preset
 from ddptui.record import Run
 from ddptui.results import Results

@@ -10,6 +10,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
+from ddptui import story
 from ddptui.columns import (
     COLUMNS,
     IN_BACKWARD,
@@ -111,6 +112,7 @@ def notes(results: Results, preset: Preset) -> list[str]:
         found.append(f"{IN_SOME_STEPS} averages in some steps only: the median step has no aggregation")
     for row in rows:
         trial = row.result
+        found += [f"{trial.name}: {words}" for words in story.of_trial(trial, row.trial)]
         found += [f"{trial.name}: {words}" for repeat in trial.repeats[-1:] for words in red(row.trial, repeat)]
         if dropped := sum(rank.dropped for repeat in trial.repeats for rank in repeat.ranks):
             found.append(f"{trial.name}: {count(dropped, 'message')} lost to a full queue: its figures lack them")
@@ -126,15 +128,18 @@ def notes(results: Results, preset: Preset) -> list[str]:
 CSV_COLUMNS = (
     "trial", "repeat", "status", "error", "launch", "ranks", "strategy", "bottleneck", "bottleneck_fired",
     "bottleneck_s", "train_time_s", "startup_s", "steps", "samples_per_s", "step_ms", "step_ms_p10", "step_ms_p90",
-    "data_ms", "forward_ms", "backward_ms", "aggregate_ms", "optimizer_ms", "wait_ms", "transfer_ms", "loss_first",
-    "loss_last", "accuracy", "parameters_in_sync", "buffers_in_sync", "averaging_right", "averaging_error",
-    "averaging_scale", "reshuffled", "ratio", "speedup", "published_ratio",
+    "data_ms", "forward_ms", "backward_ms", "aggregate_ms", "optimizer_ms", "wait_ms", "transfer_ms", "overlap",
+    "wait_share", "transfer_share", "verdict", "culprit", "culprit_phase", "culprit_share", "wait_caused_s",
+    "excess_s", "excess_low_s", "excess_high_s", "without_culprit_s", "without_skew_s", "loss_first", "loss_last",
+    "accuracy", "parameters_in_sync", "buffers_in_sync", "averaging_right", "averaging_error", "averaging_scale",
+    "reshuffled", "ratio", "speedup", "published_ratio",
 )  # fmt: skip
 
 
 def _csv_row(row: Row, number: int, repeat: RepeatResult) -> dict[str, object]:
     summary = row.result.summary
-    phases = {f"{phase}_ms": value for phase, value in msgspec.structs.asdict(repeat.phases_ms).items()}
+    phases = msgspec.structs.asdict(repeat.phases_ms) if repeat.phases_ms else {}
+    culprit, without = repeat.culprit, repeat.what_if_s
     return {
         "trial": row.result.name,
         "repeat": number,
@@ -150,12 +155,25 @@ def _csv_row(row: Row, number: int, repeat: RepeatResult) -> dict[str, object]:
         "startup_s": repeat.startup_s,
         "steps": repeat.steps,
         "samples_per_s": repeat.samples_per_s,
-        "step_ms": repeat.step_ms.median,
-        "step_ms_p10": repeat.step_ms.p10,
-        "step_ms_p90": repeat.step_ms.p90,
-        **phases,
+        "step_ms": repeat.step_ms and repeat.step_ms.median,
+        "step_ms_p10": repeat.step_ms and repeat.step_ms.p10,
+        "step_ms_p90": repeat.step_ms and repeat.step_ms.p90,
+        **{f"{phase}_ms": value for phase, value in phases.items()},
         "wait_ms": repeat.wait_ms,
         "transfer_ms": repeat.transfer_ms,
+        "overlap": repeat.overlap,
+        "wait_share": repeat.wait_share,
+        "transfer_share": repeat.transfer_share,
+        "verdict": repeat.verdict,
+        "culprit": culprit and culprit.rank,
+        "culprit_phase": culprit and culprit.phase,
+        "culprit_share": culprit and culprit.share,
+        "wait_caused_s": culprit and culprit.wait_caused_s,
+        "excess_s": culprit and culprit.excess_s.estimate,
+        "excess_low_s": culprit and culprit.excess_s.low,
+        "excess_high_s": culprit and culprit.excess_s.high,
+        "without_culprit_s": without and without.without_culprit,
+        "without_skew_s": without and without.without_skew,
         "loss_first": repeat.loss.first,
         "loss_last": repeat.loss.last,
         "accuracy": repeat.accuracy,

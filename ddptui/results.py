@@ -3,6 +3,7 @@
 Times are in seconds or milliseconds as the key says. Warm-up steps are in no figure; a delay at `start` is counted.
 """
 
+import enum
 from typing import Any, Literal
 
 import msgspec
@@ -10,6 +11,17 @@ import msgspec
 from ddptui.wire import Audit
 
 SCHEMA = 1
+
+Word = Literal["transfer", "skew", "mixed", "inconclusive"]
+
+
+class Caution(enum.Enum):
+    """Why a figure may deceive; the value is in results.json."""
+
+    TOO_FEW_STEPS = "too_few_steps"
+    WIDE_SPREAD = "wide_spread"
+    OVERSUBSCRIBED = "oversubscribed"
+    OTHER_LOAD = "other_load"
 
 
 class _Part(msgspec.Struct, frozen=True):
@@ -65,8 +77,54 @@ class Averaging(Audit, frozen=True, kw_only=True):
     why: str | None = None  # it is not
 
 
+class Interval(_Part, frozen=True, kw_only=True):
+    """95 %."""
+
+    estimate: float
+    low: float
+    high: float
+
+
+class Culprit(_Part, frozen=True, kw_only=True):
+    """The rank that the others waited for. phase: where it lost most; share: of all waiting, what its own work caused;
+    excess_s: how much longer than the others it worked before it arrived (over all measured steps); slower: the factor,
+    if it was slower in every phase; step: the one in which it lost more than half of that, if there is one."""
+
+    rank: int
+    phase: str
+    share: float
+    wait_caused_s: float
+    excess_s: Interval
+    slower: float | None = None
+    step: int | None = None
+
+
+class WhatIf(_Part, frozen=True, kw_only=True):
+    """The train time, in s, with the culprit's work as the others' (none: no culprit), and without any skew besides."""
+
+    without_culprit: float | None
+    without_skew: float
+
+
+class Injected(_Part, frozen=True, kw_only=True):
+    """The delays that were put in at one site of one rank: how often, and what they really took."""
+
+    rank: int
+    at: str
+    fired: int
+    s: float
+
+
 class RankResult(_Part, frozen=True, kw_only=True):
-    """One rank. What the collectives tell (wait_s to bytes) is None until it is measured."""
+    """One rank. What collectives tell (wait_s to bytes) is None where there are none.
+
+    wait_s         it did nothing else, and a rank that it needed had not come
+    transfer_s     operations were under way, and nobody was lacking
+    exposed_s      it did nothing else while operations were under way
+    overlap        the share of the time with operations under way in which it did something else
+    wait_caused_s  the others waited for its own work, all together; last_arrivals: in how many operations it came last
+    start_s        from its first word until it was about to meet the others
+    """
 
     rank: int
     host: str
@@ -75,11 +133,14 @@ class RankResult(_Part, frozen=True, kw_only=True):
     wait_s: float | None = None
     transfer_s: float | None = None
     exposed_s: float | None = None
+    overlap: float | None = None
+    wait_caused_s: float | None = None
     last_arrivals: int | None = None
     collectives: int | None = None
     bytes: int | None = None
     bottleneck_fired: int
     bottleneck_s: float
+    start_s: float = 0.0
     sub_batch: int | None = None  # dp: the most samples that this replica saw in a step
     dropped: int = 0  # messages that found the rank's queue full: figures lack what they said
 
@@ -92,10 +153,19 @@ class RepeatResult(_Part, frozen=True, kw_only=True):
     startup_s: float
     steps: int
     samples_per_s: float
-    step_ms: StepMs
-    phases_ms: PhasesMs
-    wait_ms: float | None = None
+    step_ms: StepMs | None  # None, as phases_ms, without instruments
+    phases_ms: PhasesMs | None
+    wait_ms: float | None = None  # medians per step, mean over ranks
     transfer_ms: float | None = None
+    overlap: float | None = None  # mean over ranks
+    wait_share: float | None = None  # of the train time, mean over ranks; transfer_share: while nothing else was done
+    transfer_share: float | None = None
+    verdict: Word = "inconclusive"
+    culprit: Culprit | None = None
+    what_if_s: WhatIf | None = None
+    mismatches: list[str] = []  # steps in which ranks made different operations: they are in no figure of these
+    injected: list[Injected] = []
+    warnings: list[Caution] = []
     loss: Loss
     accuracy: float | None
     in_sync: InSync
@@ -126,9 +196,10 @@ class Summary(_Part, frozen=True, kw_only=True):
     samples_per_s: float
     speedup: float | None
     ratio: Ratio | None
-    verdict: Literal["transfer", "skew", "mixed", "inconclusive"] = "inconclusive"
-    culprit: None = None
-    what_if_s: None = None
+    verdict: Word = "inconclusive"
+    culprit: Culprit | None = None
+    what_if_s: WhatIf | None = None
+    warnings: list[Caution] = []
 
 
 class TrialResult(_Part, frozen=True, kw_only=True):

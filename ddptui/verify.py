@@ -6,8 +6,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from ddptui.agreement import unequal
 from ddptui.columns import count
-from ddptui.compare import unequal
 from ddptui.rank_side import run_module
 from ddptui.record import Run, RunError
 from ddptui.wire import Done

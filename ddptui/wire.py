@@ -8,10 +8,11 @@ from typing import Literal
 
 import msgspec
 
-from ddptui.preset import Bottleneck
+from ddptui.preset import Bottleneck, Site
 
 VERSION = 1
 PHASES = ("data", "forward", "backward", "aggregate", "optimizer")
+GATHER_OUTPUTS = "gather_outputs"  # in `dp`, the collective that it is: all replicas' outputs, to the first device
 MOST_BYTES_A_FRAME = 16 * 2**20
 
 # What the console tells a rank about itself, in its environment.
@@ -43,16 +44,54 @@ class Hello(_Message, frozen=True, kw_only=True):
 
 
 class Ready(_Message, frozen=True, kw_only=True):
-    """A rank has its model and its data, and knows how many steps it will make."""
+    """A rank has its model and its data, and knows how many steps it will make. `start_ns`: from its Hello until it was
+    about to meet the others."""
 
     rank: int
     at_ns: int
     steps: int
     parameters: int
+    start_ns: int = 0
+
+
+class Collective(msgspec.Struct, frozen=True, array_like=True):
+    """One collective (or a send, or a receive), as one rank saw it.
+
+    kind        torch.distributed's name of it
+    seq         its number on its group in this step; with the step and the group, it says which one it is on all ranks
+    bytes       of the tensor that this rank gives; receives, in a scatter or a receive
+    called_ns   the rank has come to the call; enter_ns: it has entered, after whatever delay was put in between
+    awaited_ns  from here on the rank did nothing else: enter_ns, or for an operation that runs in the background the
+                moment at which it began to wait for it
+    exit_ns     it was over, at the latest when the wait for it was
+    root        the rank that all give to or get from; of a send or a receive, the partner
+    group       the ranks of its group, none named: all
+    bucket      which bucket of gradients it carried, where there are any
+    """
+
+    kind: str
+    seq: int
+    bytes: int
+    called_ns: int
+    enter_ns: int
+    awaited_ns: int
+    exit_ns: int
+    root: int | None = None
+    group: tuple[int, ...] = ()
+    bucket: int | None = None
+
+
+class Slept(msgspec.Struct, frozen=True, array_like=True):
+    """A delay that was put in: where, and what it really took."""
+
+    at: Site
+    begin_ns: int
+    end_ns: int
 
 
 class Step(_Message, frozen=True, kw_only=True):
-    """One finished step. `phases_ns` follows PHASES; in `dp` the aggregation comes before backward."""
+    """One finished step. `phases_ns` follows PHASES; `order` has the places there of the phases that the step had, as
+    they came (in `dp` the aggregation comes before backward)."""
 
     rank: int
     step: int
@@ -63,6 +102,22 @@ class Step(_Message, frozen=True, kw_only=True):
     phases_ns: tuple[int, int, int, int, int]
     samples: int
     loss: float | None  # mean over its own samples (dp: over the batch, on the output device); None: not finite
+    order: tuple[int, ...] = (0, 1, 2, 3, 4)
+    collectives: tuple[Collective, ...] = ()
+    slept: tuple[Slept, ...] = ()
+
+
+class Trained(_Message, frozen=True, kw_only=True):
+    """All that a rank without instruments says of its steps: when the first of all began; and of those after the
+    warm-up, how many, with how many samples, and when they began and ended. The loss is the last step's."""
+
+    rank: int
+    first_ns: int
+    begin_ns: int
+    end_ns: int
+    steps: int
+    samples: int
+    loss: float | None
 
 
 class Heartbeat(_Message, frozen=True, kw_only=True):
@@ -135,7 +190,7 @@ class Failed(_Message, frozen=True, kw_only=True):
     error: str
 
 
-RankMessage = Hello | Ready | Step | Heartbeat | Fingerprint | Done | Failed
+RankMessage = Hello | Ready | Step | Trained | Heartbeat | Fingerprint | Done | Failed
 
 
 class Stop(_Message, frozen=True, kw_only=True):
@@ -151,6 +206,14 @@ class SetBottleneck(_Message, frozen=True, kw_only=True):
 
 
 ConsoleMessage = Stop | SetBottleneck
+
+
+class Load(_Message, frozen=True, kw_only=True):
+    """How busy this host is, in cores, and how much of that is the launch and the console. Once a second."""
+
+    at_ns: int
+    busy: float
+    own: float
 
 
 class Launched(_Message, frozen=True, kw_only=True):
@@ -170,4 +233,4 @@ class Ended(_Message, frozen=True, kw_only=True):
     error: str | None = None
 
 
-Message = RankMessage | Launched | Ended
+Message = RankMessage | Launched | Load | Ended

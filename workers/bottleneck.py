@@ -5,6 +5,7 @@ import time
 from typing import Protocol
 
 from ddptui.preset import Bottleneck, Site
+from ddptui.wire import Slept
 
 
 class Sites(Protocol):
@@ -23,6 +24,8 @@ class Sites(Protocol):
 
     def before_collective(self) -> None: ...
 
+    def taken(self) -> tuple[Slept, ...]: ...
+
 
 class Delays:
     """The delays of one rank. Counts what it really did, from after the warm-up on (a delay at `start` always)."""
@@ -30,6 +33,7 @@ class Delays:
     def __init__(self, bottlenecks: tuple[Bottleneck, ...], rank: int, *, seed: int, warmup_steps: int) -> None:
         self.fired = 0
         self.slept_ns = 0
+        self._taken: list[Slept] = []  # since they were last asked for
         self._rank = rank
         self._random = random.Random(f"{seed} {rank}")
         self._warmup_steps = warmup_steps
@@ -74,6 +78,11 @@ class Delays:
             if bottleneck.at == "aggregate" and called_for and self._due(bottleneck):
                 self._sleep(bottleneck)
 
+    def taken(self) -> tuple[Slept, ...]:
+        """The delays since this was last asked: those of a step, if it is asked once a step."""
+        taken, self._taken = self._taken, []
+        return tuple(taken)
+
     def _due(self, bottleneck: Bottleneck) -> bool:
         if self._step is None or self._step < bottleneck.from_step:
             return False
@@ -84,9 +93,11 @@ class Delays:
     def _sleep(self, bottleneck: Bottleneck) -> None:
         begin = time.monotonic_ns()
         time.sleep(self._length_s(bottleneck))
+        end = time.monotonic_ns()
+        self._taken.append(Slept(bottleneck.at, begin, end))
         if self._step is None or self._step >= self._warmup_steps:
             self.fired += 1
-            self.slept_ns += time.monotonic_ns() - begin
+            self.slept_ns += end - begin
 
     def _length_s(self, bottleneck: Bottleneck) -> float:
         mean = bottleneck.sleep_ms / 1000

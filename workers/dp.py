@@ -5,6 +5,7 @@ outputs on the first one, where the loss is. Without GPUs, a stand-in with the s
 """
 
 import sys
+import time
 
 from torch import nn
 
@@ -43,12 +44,13 @@ def main() -> None:
 def watch_replica(me: Rank, rank: int) -> Watch:
     """Replica 0 is the process itself; the others introduce themselves here, each over a wire of its own."""
     if rank == 0:
-        return Watch(me.reporter, me.delays)
+        return Watch(me.reporter, me.delays, me.start_ns)
     reporter = Reporter(rank)
     reporter.say(hello(me.trial, rank, me.device, pin_threads(me.trial)))
     delays = Delays(me.trial.bottleneck, rank, seed=me.trial.seed, warmup_steps=me.trial.warmup_steps)
+    begin = time.monotonic_ns()
     delays.start()
-    return Watch(reporter, delays)
+    return Watch(reporter, delays, time.monotonic_ns() - begin)
 
 
 if __name__ == "__main__":

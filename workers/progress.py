@@ -3,13 +3,15 @@
 import math
 import time
 from collections import deque
-from itertools import pairwise
-from typing import NamedTuple
+from dataclasses import dataclass
+from itertools import islice, pairwise
+from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from ddptui.wire import PHASES, Done, Fingerprint, Ready, Step
+from ddptui.wire import PHASES, Collective, Done, Fingerprint, Ready, Slept, Step, Trained
 from workers.clock import Clock
+from workers.rank import Rank
 from workers.reporter import Reporter
 
 LOG_EVERY = 20  # steps
@@ -28,6 +30,30 @@ class Laps:
         self.moments.append(self._clock.now())
 
 
+@dataclass(slots=True)
+class Call:
+    """One call of a collective, its moments as the clock has them: see wire.Collective."""
+
+    kind: str
+    number: int
+    size: int  # bytes
+    root: int | None
+    group: tuple[int, ...]
+    lap: int  # how many phases of the step were over
+    called: Any
+    enter: Any
+    background: bool = False  # the rank goes on meanwhile
+    issued: Any = None
+    thread: int = 0
+    awaited: Any = None
+    told: Any = None  # when torch said that it was over, if it was asked; perhaps late
+    over: Any = None  # when it was over at the latest
+    bucket: int | None = None
+
+    def moments(self) -> list[Any]:
+        return [self.called, self.enter, self.awaited, self.told or self.over, self.over]
+
+
 class Mark(NamedTuple):
     """A step as the loop leaves it, its loss where the device has it."""
 
@@ -36,6 +62,11 @@ class Mark(NamedTuple):
     laps: Laps
     samples: int
     loss: Tensor
+    calls: list[Call]
+    slept: tuple[Slept, ...]
+
+    def moments(self) -> list[Any]:
+        return [*self.laps.moments, *(moment for call in self.calls for moment in call.moments())]
 
 
 class Progress:
@@ -47,8 +78,9 @@ class Progress:
         self._reporter = reporter
         self._pending: deque[Mark] = deque()
 
-    def ready(self, steps: int, parameters: int) -> None:
-        self._reporter.say(Ready(rank=self.rank, at_ns=time.monotonic_ns(), steps=steps, parameters=parameters))
+    def ready(self, steps: int, parameters: int, start_ns: int) -> None:
+        now = time.monotonic_ns()
+        self._reporter.say(Ready(rank=self.rank, at_ns=now, steps=steps, parameters=parameters, start_ns=start_ns))
 
     def step(self, mark: Mark, clock: Clock) -> None:
         self._pending.append(mark)
@@ -66,7 +98,7 @@ class Progress:
         self._reporter.say(done)
 
     def _say_what_is_over(self, clock: Clock) -> None:
-        while self._pending and (times := clock.resolve(self._pending[0].laps.moments)):
+        while self._pending and (times := clock.resolve(self._pending[0].moments())):
             mark = self._pending.popleft()
             step = self._message(mark, times)
             self.say_step(step)
@@ -80,16 +112,76 @@ class Progress:
 
     def _message(self, mark: Mark, times: list[int]) -> Step:
         loss = mark.loss.item()
-        lengths = {phase: end - begin for phase, (begin, end) in zip(mark.laps.phases, pairwise(times), strict=True)}
+        phases = mark.laps.phases
+        laps, rest = times[: len(phases) + 1], iter(times[len(phases) + 1 :])
+        lengths = {phase: end - begin for phase, (begin, end) in zip(phases, pairwise(laps), strict=True)}
         data, forward, backward, aggregate, optimizer = (lengths.get(phase, 0) for phase in PHASES)
         return Step(
             rank=self.rank,
             step=mark.step,
             epoch=mark.epoch,
             warmup=mark.step < self._warmup_steps,
-            begin_ns=times[0],
-            end_ns=times[-1],
+            begin_ns=laps[0],
+            end_ns=laps[-1],
             phases_ns=(data, forward, backward, aggregate, optimizer),
             samples=mark.samples,
             loss=loss if math.isfinite(loss) else None,
+            order=tuple(PHASES.index(phase) for phase in phases),
+            collectives=tuple(collective(call, *islice(rest, 5)) for call in mark.calls),
+            slept=mark.slept,
         )
+
+
+class Quiet(Progress):
+    """Without instruments: when the steps began, and when they were over; nothing in between."""
+
+    def __init__(self, rank: int, warmup_steps: int, reporter: Reporter) -> None:
+        super().__init__(rank, warmup_steps, reporter)
+        self._marks: list[Mark] = []  # of the first step, the first after the warm-up, the last
+        self._samples = 0
+
+    def step(self, mark: Mark, clock: Clock) -> None:
+        if mark.step in (0, self._warmup_steps):
+            self._marks += [mark] * (2 if self._warmup_steps == 0 else 1)
+        if mark.step >= self._warmup_steps:
+            self._samples += mark.samples
+        self._marks[2:] = [mark]
+
+    def finish(self, clock: Clock) -> None:
+        first, begin, last = self._marks
+        ends = [first.laps.moments[0], begin.laps.moments[0], last.laps.moments[-1]]
+        while (times := clock.resolve(ends)) is None:
+            pass
+        loss = last.loss.item()
+        self._reporter.say(
+            Trained(
+                rank=self.rank,
+                first_ns=times[0],
+                begin_ns=times[1],
+                end_ns=times[2],
+                steps=last.step + 1 - begin.step,
+                samples=self._samples,
+                loss=loss if math.isfinite(loss) else None,
+            )
+        )
+
+
+def progress_of(me: Rank) -> Progress:
+    kind = Progress if me.trial.instruments == "on" else Quiet
+    return kind(me.rank, me.trial.warmup_steps, me.reporter)
+
+
+def collective(call: Call, called_ns: int, enter_ns: int, awaited_ns: int, told_ns: int, over_ns: int) -> Collective:
+    exit_ns = min(told_ns, over_ns)
+    return Collective(
+        kind=call.kind,
+        seq=call.number,
+        bytes=call.size,
+        called_ns=called_ns,
+        enter_ns=enter_ns,
+        awaited_ns=min(awaited_ns, exit_ns),  # it was over before anybody waited for it
+        exit_ns=exit_ns,
+        root=call.root,
+        group=call.group,
+        bucket=call.bucket,
+    )

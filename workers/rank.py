@@ -30,6 +30,7 @@ class Rank:
     device: torch.device
     reporter: Reporter
     delays: Sites
+    start_ns: int = 0  # from its Hello until it was about to meet the others
 
 
 def read_trial(arguments: list[str]) -> Trial:
@@ -79,13 +80,14 @@ def rank_process(trial: Trial, rank: int, *, has_parent: bool = True) -> Iterato
     if trial.sched_batch:
         os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))  # now, so that gloo's threads inherit it
     threads = pin_threads(trial)
-    reporter = Reporter(rank)
+    reporter = Reporter(rank, beats=trial.instruments == "on")
     try:
         device = choose_device(trial, local_rank=rank)
         reporter.say(hello(trial, rank, device, threads))
         delays = Delays(trial.bottleneck, rank, seed=trial.seed, warmup_steps=trial.warmup_steps)
+        begin = time.monotonic_ns()
         delays.start()
-        yield Rank(trial, rank, trial.world_size, device, reporter, delays)
+        yield Rank(trial, rank, trial.world_size, device, reporter, delays, time.monotonic_ns() - begin)
     except BaseException as error:
         traceback.print_exc()
         reporter.say(Failed(rank=rank, at_ns=time.monotonic_ns(), error=f"{type(error).__name__}: {error}"))

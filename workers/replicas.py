@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from ddptui.preset import Bottleneck, Site
-from ddptui.wire import Done, Step
+from ddptui.wire import GATHER_OUTPUTS, Collective, Done, Slept, Step
 from workers.bottleneck import Sites
 from workers.progress import Progress
 from workers.reporter import Reporter
@@ -20,13 +20,16 @@ from workers.reporter import Reporter
 class Watch:
     """What is seen of one replica: how many samples it got, and when it was through with its part of a step."""
 
-    def __init__(self, reporter: Reporter, delays: Sites) -> None:
+    def __init__(self, reporter: Reporter, delays: Sites, start_ns: int = 0) -> None:
         self.reporter = reporter
         self.delays = delays
+        self.start_ns = start_ns  # what its delay at the start took
         self.samples = 0
+        self.gives = 0  # bytes, to the output device
         self.sub_batch = 0  # the most samples in a step
         self.fetched_ns = 0
         self.computed_ns = 0
+        self.arrived_ns = 0
 
 
 class Replica(nn.Module):
@@ -46,8 +49,10 @@ class Replica(nn.Module):
         watch.delays.at("forward")
         watch.computed_ns = monotonic_ns()
         watch.samples = len(inputs)
+        watch.gives = outputs.nbytes
         watch.sub_batch = max(watch.sub_batch, len(inputs))
         watch.delays.before_collective()
+        watch.arrived_ns = monotonic_ns()
         return outputs
 
 
@@ -109,6 +114,10 @@ class ReplicaDelays:
     def before_collective(self) -> None:
         """Nothing: there is no group."""
 
+    def taken(self) -> tuple[Slept, ...]:
+        """None: each replica has its own."""
+        return ()
+
 
 class ReplicaProgress(Progress):
     """Each replica reports as a rank: its own sub-batch and forward, then the gather, which comes before the one
@@ -120,20 +129,23 @@ class ReplicaProgress(Progress):
         self._watches = watches
         self._on_host = device.type == "cpu"
 
-    def ready(self, steps: int, parameters: int) -> None:
+    def ready(self, steps: int, parameters: int, start_ns: int) -> None:
         for rank, watch in enumerate(self._watches):
-            Progress(rank, 0, watch.reporter).ready(steps, parameters)
+            Progress(rank, 0, watch.reporter).ready(steps, parameters, watch.start_ns)
 
     def say_step(self, step: Step) -> None:
         data, forward, backward, average, optimizer = step.phases_ns
         began, gathered = step.begin_ns, step.begin_ns + data + forward
         for rank, watch in enumerate(self._watches):
-            phases = step.phases_ns
+            own = msgspec.structs.replace(step, rank=rank, samples=watch.samples, slept=watch.delays.taken())
             if self._on_host and watch.samples:
                 own_data, own_forward = watch.fetched_ns - began, watch.computed_ns - watch.fetched_ns
                 phases = (own_data, own_forward, backward, average + gathered - watch.computed_ns, optimizer)
-            samples = watch.samples
-            watch.reporter.say(msgspec.structs.replace(step, rank=rank, phases_ns=phases, samples=samples))
+                gather = Collective(
+                    GATHER_OUTPUTS, 0, watch.gives, watch.computed_ns, watch.arrived_ns, watch.arrived_ns, gathered
+                )
+                own = msgspec.structs.replace(own, phases_ns=phases, order=(0, 1, 3, 2, 4), collectives=(gather,))
+            watch.reporter.say(own)
 
     def done(self, done: Done) -> None:
         """Replica 0 speaks for the model, which there is only once."""

@@ -24,8 +24,9 @@ LAST_WORDS_S = 2.0  # how long to wait for the console to take what is left
 class Reporter:
     """Says what a rank has to say, without ever making it wait. Without a console it says nothing."""
 
-    def __init__(self, rank: int) -> None:
+    def __init__(self, rank: int, *, beats: bool = True) -> None:
         self.rank = rank
+        self._beats = beats
         self.dropped = 0
         self.bottleneck: tuple[Bottleneck, ...] | None = None  # what the console wants from the next step on
         self._queue: deque[RankMessage] = deque()
@@ -61,7 +62,7 @@ class Reporter:
         while not self._closing.is_set():
             if socket.poll(SEND_EVERY_MS):
                 self._obey(socket.recv())
-            if time.monotonic() >= next_beat:
+            if self._beats and time.monotonic() >= next_beat:
                 next_beat += BEAT_EVERY_S
                 self._queue.append(self._beat(process))
             self._send(socket)

@@ -1,64 +1,252 @@
-"""Sees every collective from outside, so that the strategies stay plain.
+"""Sees every collective from outside, so that the strategies stay plain: which one, when the rank entered it, when it
+began to do nothing but wait for it, and when it was over.
 
-Where torch's process group takes hooks (2.15 does), they see every call, those that torch DDP makes in C++ among them.
-Elsewhere the public functions are wrapped, and DDP is given a communication hook.
+Where torch's process groups take hooks (2.15's do), they see every call, those that torch DDP makes in C++ among them.
+Elsewhere the public functions are wrapped, and DDP is given a communication hook; what DDP's forward sends then stays
+unseen. In both cases `Work.wait` is wrapped: it is where Python waits for what it has issued.
+
+Nothing here waits for anything. On a GPU the moments are events on the stream, read later.
 """
 
+import inspect
+import threading
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial, wraps
 from typing import Any
 
 import torch.distributed as dist
-from torch import nn
+from torch import Tensor, nn
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 from torch.nn.parallel import DistributedDataParallel
 
-COLLECTIVES = (
-    "all_reduce", "reduce", "broadcast", "gather", "all_gather", "scatter", "reduce_scatter", "all_to_all",
-    "send", "recv", "isend", "irecv",
-)  # fmt: skip
+from ddptui.strategies import STRATEGIES, Facts
+from workers.bottleneck import Sites
+from workers.clock import Clock
+from workers.progress import Call, Laps
+from workers.rank import Rank
+
 HOOK_ID = 0x0DD9
+KINDS = {  # torch's word in a hook, where it is not the function's name in capitals
+    "ALLREDUCE": "all_reduce",
+    "ALLGATHER": "all_gather",
+    "ALLGATHER_BASE": "all_gather_into_tensor",
+    "REDUCE_SCATTER_BASE": "reduce_scatter_tensor",
+    "ALLTOALL": "all_to_all",
+    "ALLTOALL_BASE": "all_to_all_single",
+}
+FUNCTIONS = (
+    "all_reduce", "reduce", "broadcast", "gather", "all_gather", "all_gather_into_tensor", "scatter", "reduce_scatter",
+    "reduce_scatter_tensor", "all_to_all", "all_to_all_single", "barrier", "send", "recv", "isend", "irecv",
+)  # fmt: skip
+# What a function calls the tensor that a rank gives (or, where it gives none, gets), and its root or partner.
+TENSOR_ARGUMENTS = ("input_tensor", "input_tensor_list", "input_list", "input", "tensor")
+ROOT_ARGUMENTS = ("src", "dst")
+RECEIVING = ("scatter", "recv")  # in which the tensor that counts is the one that comes in
+POINT_TO_POINT = ("send", "recv")
+IN_FORWARD = 1  # phases are over
 
 
 def group_takes_hooks() -> bool:
     return hasattr(dist.ProcessGroup, "register_pre_hook")
 
 
-def before_each_collective(call: Callable[[], None], network: nn.Module) -> Callable[[], None]:
-    """Have `call()` called before each collective of the default group, if there is one. Returns what undoes it."""
-    if not dist.is_initialized():
-        return lambda: None
-    return _hook_the_group(call) if group_takes_hooks() else _wrap_the_functions(call, network)
+def tap_of(me: Rank, network: nn.Module, clock: Clock) -> "Tap":
+    """The tap of a rank. Without instruments there is none, but where a delay must go in before a collective."""
+    needed = me.trial.instruments == "on" or any(bottleneck.at == "aggregate" for bottleneck in me.trial.bottleneck)
+    return Tap(clock, me.delays, network, STRATEGIES[me.trial.strategy or "none"], attached=needed)
 
 
-def _hook_the_group(call: Callable[[], None]) -> Callable[[], None]:
-    group: Any = dist.group.WORLD
-    group.register_pre_hook(HOOK_ID, lambda _: call())
-    return partial(group.unregister_pre_hook, HOOK_ID)
+class Tap:
+    """Records the collectives between `begin` and `end` of a step, and lets delays in before each of them."""
+
+    def __init__(self, clock: Clock, delays: Sites, network: nn.Module, facts: Facts, *, attached: bool = True) -> None:
+        """facts: what to expect of the strategy.
+        attached: to torch; else it sees nothing, and costs nothing."""
+        self._clock = clock
+        self._delays = delays
+        self._facts = facts
+        self._laps: Laps | None = None  # none: between two steps, where nothing is recorded
+        self._calls: list[Call] = []
+        self._numbers: dict[tuple[int, ...], int] = {}  # of the next collective of this step, by group
+        self._works: dict[int, tuple[dist.Work, Call]] = {}  # kept, since torch would give its number to another one
+        self._carriers = 0  # what the step before sent in the background after its forward
+        self._undo = _attach(self, network) if attached and dist.is_initialized() else []
+
+    def close(self) -> None:
+        for undo in reversed(self._undo):
+            undo()
+
+    def begin(self, laps: Laps) -> None:
+        self._laps = laps
+
+    def settle(self) -> None:
+        """torch DDP has just returned: what it has issued in C++, it has waited for in C++."""
+        if not self._facts.is_ddp:
+            return
+        own = [call for call in self._calls if call.background and call.over is None]
+        issued = [
+            call.issued for call in own if call.thread == own[0].thread
+        ]  # others come from torch's threads, later
+        for call in own:
+            call.awaited, call.over = issued[-1], self._clock.now()
+
+    def end(self) -> list[Call]:
+        """The step is over: what it has called, in order."""
+        calls, self._calls, self._laps = self._calls, [], None
+        for call in calls:
+            if call.over is None:  # nobody has waited for it
+                call.awaited = call.over = call.issued
+        carriers = [call for call in calls if call.background and call.lap > IN_FORWARD]
+        if self._facts.buckets:
+            for number, call in enumerate(carriers):
+                call.bucket = number
+        self._carriers = len(carriers)
+        self._numbers.clear()
+        self._works.clear()
+        return calls
+
+    def before(self, kind: str, size: int, root: int | None, group: tuple[int, ...]) -> Call | None:
+        """A collective has been called. Returns what is known of it when it has been entered."""
+        if self._laps is None:
+            return None
+        called = self._clock.now()
+        self._delays.before_collective()
+        number = 0
+        if kind not in POINT_TO_POINT:
+            number = self._numbers.get(group, 0)
+            self._numbers[group] = number + 1
+        return Call(kind, number, size, root, group, len(self._laps.phases), called, self._clock.now())
+
+    def issued(self, call: Call, work: dist.Work | None, *, background: bool) -> None:
+        """The call has returned its work (none: it is over). Not in the background: it will be waited for at once."""
+        call.issued = self._clock.now()
+        call.thread = threading.get_ident()
+        call.background = background
+        if not background:
+            call.awaited = call.enter
+        if work is None:
+            call.over = call.issued
+        else:
+            self._works[id(work)] = (work, call)
+            if background and self._is_overtaken():
+                work.get_future().add_done_callback(lambda _: self._told(call))
+        self._calls.append(call)
+
+    def _is_overtaken(self) -> bool:
+        """Whether more will be sent in the background after this, as in the step before. Only then must torch be asked
+        when it is over: of the last one we know it, since somebody waits for it. (The answer comes in a thread of
+        torch's that must wait for Python's lock: that costs more than all the rest of the tap.)"""
+        sent = sum(call.background and call.lap > IN_FORWARD for call in self._calls)
+        return self._facts.overlaps and sent + 1 < self._carriers
+
+    def _told(self, call: Call) -> None:
+        call.told = self._clock.now()
+
+    def waited(self, work: dist.Work, begin: Any) -> None:
+        """Python has waited for a work, from `begin` until now."""
+        _, call = self._works.get(id(work), (None, None))
+        if call is not None and call.over is None:
+            call.awaited = call.awaited or begin
+            call.over = self._clock.now()
+
+    def now(self) -> Any:
+        return self._clock.now()
 
 
-def _wrap_the_functions(call: Callable[[], None], network: nn.Module) -> Callable[[], None]:
-    plain = {name: getattr(dist, name) for name in COLLECTIVES}
+def _attach(tap: Tap, network: nn.Module) -> list[Callable[[], None]]:
+    """Returns what undoes it, step by step."""
+    undo = _hook_the_groups(tap) if group_takes_hooks() else _wrap_the_functions(tap, network)
+    undo.append(_wrap_wait(tap))
+    if isinstance(network, DistributedDataParallel):  # whose forward sends first, and then calls the model
+        undo.append(network.module.register_forward_pre_hook(lambda *_: tap.settle()).remove)
+    return undo
 
-    def wrapped(function: Callable[..., Any]) -> Callable[..., Any]:
-        @wraps(function)
-        def announced(*arguments: Any, **options: Any) -> Any:
-            call()
-            return function(*arguments, **options)
 
-        return announced
+def _hook_the_groups(tap: Tap) -> list[Callable[[], None]]:
+    undo: list[Callable[[], None]] = []
+    world: Any = dist.group.WORLD
+    for group in dist.distributed_c10d._world.pg_map:
+        ranks = () if group is world else tuple(dist.get_process_group_ranks(group))
+        open_calls: dict[int, Call] = {}
+        hooked: Any = group
+        hooked.register_pre_hook(HOOK_ID, partial(_before_hook, tap, ranks, open_calls))
+        hooked.register_post_hook(HOOK_ID, partial(_after_hook, tap, open_calls))
+        undo += [partial(hooked.unregister_pre_hook, HOOK_ID), partial(hooked.unregister_post_hook, HOOK_ID)]
+    return undo
 
-    for name, function in plain.items():
-        setattr(dist, name, wrapped(function))
+
+def _before_hook(tap: Tap, ranks: tuple[int, ...], open_calls: dict[int, Call], hook: Any) -> None:
+    name = hook.name.name
+    kind = KINDS.get(name) or name.lower()
+    tensors = hook.output_tensors if kind in RECEIVING else hook.input_tensors
+    root = hook.root
+    call = tap.before(kind, sum(tensor.nbytes for tensor in tensors), None if root < 0 else root, ranks)
+    if call is not None:
+        open_calls[hook.op_id] = call
+
+
+def _after_hook(tap: Tap, open_calls: dict[int, Call], hook: Any) -> None:
+    call = open_calls.pop(hook.op_id, None)
+    if call is not None:
+        tap.issued(call, hook.work, background=hook.async_op)
+
+
+def _wrap_the_functions(tap: Tap, network: nn.Module) -> list[Callable[[], None]]:
+    undo: list[Callable[[], None]] = []
+    for name in FUNCTIONS:
+        function = getattr(dist, name)
+        setattr(dist, name, _wrapped(tap, name, function))
+        undo.append(partial(setattr, dist, name, function))
     if isinstance(network, DistributedDataParallel):
         # DDP's own all_reduce is made in C++, unseen; this hook does the same through the function just wrapped. A DDP
         # that has a hook already takes no second one, and calls the wrapped function from its own.
         with suppress(RuntimeError):
             network.register_comm_hook(None, default_hooks.allreduce_hook)
-
-    def undo() -> None:
-        for name, function in plain.items():
-            setattr(dist, name, function)
-
     return undo
+
+
+def _wrapped(tap: Tap, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    kind = name.removeprefix("i")
+    signature = inspect.signature(function)
+
+    @wraps(function)
+    def announced(*arguments: Any, **options: Any) -> Any:
+        given = signature.bind(*arguments, **options).arguments
+        group = given.get("group")
+        if group == dist.GroupMember.NON_GROUP_MEMBER:
+            return function(*arguments, **options)
+        ranks = () if group in (None, dist.group.WORLD) else tuple(dist.get_process_group_ranks(group))
+        root = next((given[argument] for argument in ROOT_ARGUMENTS if given.get(argument) is not None), None)
+        call = tap.before(kind, _size(kind, given), _root_of(kind, root), ranks)
+        result = function(*arguments, **options)
+        if call is not None:
+            in_background = name in ("isend", "irecv") or bool(given.get("async_op"))
+            tap.issued(call, result if in_background else None, background=in_background)
+        return result
+
+    return announced
+
+
+def _root_of(kind: str, root: int | None) -> int | None:
+    return 0 if root is None and kind in ("gather", "scatter") else root  # which is their default
+
+
+def _size(kind: str, given: dict[str, Any]) -> int:
+    order = reversed(TENSOR_ARGUMENTS) if kind in RECEIVING or kind == "all_gather" else TENSOR_ARGUMENTS
+    tensors = next((given[argument] for argument in order if given.get(argument) is not None), ())
+    return sum(tensor.nbytes for tensor in ([tensors] if isinstance(tensors, Tensor) else tensors))
+
+
+def _wrap_wait(tap: Tap) -> Callable[[], None]:
+    wait = dist.Work.wait
+
+    @wraps(wait)
+    def watched(work: dist.Work, *arguments: Any, **options: Any) -> Any:
+        begin = tap.now()
+        result = wait(work, *arguments, **options)
+        tap.waited(work, begin)
+        return result
+
+    setattr(dist.Work, "wait", watched)  # noqa: B010
+    return partial(setattr, dist.Work, "wait", wait)

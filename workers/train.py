@@ -15,9 +15,9 @@ from workers.clock import clock_of
 from workers.data import Share, load
 from workers.evaluate import evaluate, fingerprint
 from workers.models import build, set_dtype, synchronised, wanted_shape
-from workers.progress import Laps, Mark, Progress
+from workers.progress import Laps, Mark, Progress, progress_of
 from workers.rank import Rank
-from workers.tap import before_each_collective
+from workers.tap import tap_of
 
 
 def train(me: Rank, strategy: Strategy, progress: Progress | None = None) -> nn.Module:
@@ -39,9 +39,9 @@ def train(me: Rank, strategy: Strategy, progress: Progress | None = None) -> nn.
     steps = trial.steps or trial.epochs * len(share)
 
     clock = clock_of(device)
-    progress = progress or Progress(me.rank, trial.warmup_steps, me.reporter)
-    untap = before_each_collective(delays.before_collective, network)
-    progress.ready(steps, parameters=sum(parameter.numel() for parameter in model.parameters()))
+    progress = progress or progress_of(me)
+    tap = tap_of(me, network, clock)
+    progress.ready(steps, parameters=sum(parameter.numel() for parameter in model.parameters()), start_ns=me.start_ns)
 
     for step in range(steps):
         epoch, batch = divmod(step, len(share))
@@ -53,6 +53,7 @@ def train(me: Rank, strategy: Strategy, progress: Progress | None = None) -> nn.
         take_new_delays(me)
         delays.begin(step)
         laps = Laps(clock)
+        tap.begin(laps)
 
         inputs, labels = (tensor.to(device) for tensor in next(batches))
         delays.at("data")
@@ -69,6 +70,7 @@ def train(me: Rank, strategy: Strategy, progress: Progress | None = None) -> nn.
             laps.end("forward")
 
             loss.backward()
+            tap.settle()
             delays.at("backward")
             laps.end("backward")
 
@@ -86,12 +88,13 @@ def train(me: Rank, strategy: Strategy, progress: Progress | None = None) -> nn.
                 strategy.average(list(model.parameters()))
             laps.end("aggregate")
 
-        progress.step(Mark(step, epoch, laps, len(labels), mean_of_share(total, labels)), clock)
+        loss = mean_of_share(total, labels)
+        progress.step(Mark(step, epoch, laps, len(labels), loss, tap.end(), delays.taken()), clock)
         if trial.hash_every and (step + 1) % trial.hash_every == 0:
             progress.fingerprint(fingerprint(model, me.rank, step))
 
     delays.end()
-    untap()
+    tap.close()
     progress.finish(clock)
     done = evaluate(me, model, data.test)
     found = audit(me, strategy, network, model, data.train)

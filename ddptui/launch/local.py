@@ -44,6 +44,10 @@ class Launcher:
             with suppress(psutil.NoSuchProcess):
                 self._family[pid] = psutil.Process(pid)
 
+    def family(self) -> list[psutil.Process]:
+        """The ranks, and whoever else the launcher had started when one of them was met."""
+        return list(self._family.values())
+
     def is_alive(self, pid: int) -> bool:
         process = self._family.get(pid)
         try:

@@ -6,7 +6,8 @@ from typing import Any
 
 import msgspec
 
-from ddptui.compare import Outcome, compare, outcome
+from ddptui.compare import compare
+from ddptui.outcome import Outcome, outcome
 from ddptui.preset import Bottleneck, Preset
 from ddptui.preset_file import parse
 from ddptui.record import Run

@@ -5,7 +5,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from ddptui.compare import averaging, compare, in_sync, outcome, reshuffled, sync_checks, weighted_loss
+from ddptui.agreement import averaging, in_sync, reshuffled, sync_checks
+from ddptui.compare import compare
+from ddptui.outcome import outcome, weighted_loss
 from ddptui.results import Averaging, Check, Loss, PhasesMs, StepMs
 from ddptui.wire import Audit, Fingerprint, Message
 from tests.console.builders import (

@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from ddptui.compare import outcome
 from ddptui.lights import band, judged, red, some, why_wrong
+from ddptui.outcome import outcome
 from ddptui.preset import make_trial
 from ddptui.results import Averaging, Check, InSync, RepeatResult
 from tests.console.builders import audit, audit_without_numbers, journal

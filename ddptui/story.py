@@ -1,0 +1,97 @@
+"""The verdict of a trial in words, for the table's foot. Pure."""
+
+from collections.abc import Sequence
+from statistics import median
+
+from ddptui.cautions import ADVICE
+from ddptui.preset import Trial
+from ddptui.results import Culprit, Injected, Interval, RepeatResult, TrialResult
+
+
+def of_trial(result: TrialResult, trial: Trial) -> list[str]:
+    """What there is to say of one trial, a line each."""
+    if result.summary is None:
+        return []
+    told = [repeat for repeat in result.repeats if repeat.wait_share is not None]
+    said = [". ".join([*([_verdict(result, told)] if told else []), *_sentences(result)])]
+    mismatches = [words for repeat in result.repeats for words in repeat.mismatches]
+    if mismatches:
+        said.append(f"{len(mismatches)} steps left out, in which ranks made different operations: {mismatches[0]}")
+    if trial.instruments == "off":
+        said.append("without instruments: only its times are known")
+    said += [f"caution: {ADVICE[caution]}" for caution in result.summary.warnings]
+    return [line for line in said if line]
+
+
+def _verdict(result: TrialResult, told: Sequence[RepeatResult]) -> str:
+    assert result.summary is not None
+    word = result.summary.verdict
+    wait = median(repeat.wait_share or 0.0 for repeat in told)
+    transfer = median(repeat.transfer_share or 0.0 for repeat in told)
+    nobody = "; no rank stands out" if word in ("skew", "mixed") and result.summary.culprit is None else ""
+    return f"{word}: {wait:.0%} of the time waiting, {transfer:.0%} in transfers that nothing hides{nobody}"
+
+
+def _sentences(result: TrialResult) -> list[str]:
+    """What was put in, and who is to blame: where the lab put a delay in, this is its own test."""
+    assert result.summary is not None
+    culprit, what_if = result.summary.culprit, result.summary.what_if_s
+    injected = [repeat for repeat in result.repeats if repeat.injected]
+    if not culprit:
+        return [_injected(injected, _to_nobody(injected))] if injected else []
+    words = f"attributed {_blame(culprit)}" if injected else f"Rank {culprit.rank} is waited for: {_loss(culprit)}"
+    words += f"; it caused {culprit.share:.0%} of the waiting, {seconds(culprit.wait_caused_s)}"
+    if what_if and what_if.without_culprit is not None:
+        total = result.summary.train_time_s.median
+        words += f"; without that, {what_if.without_culprit:.2f} s of {total:.2f} s (estimated)"
+    return [_injected(injected, words) if injected else words]
+
+
+def _loss(culprit: Culprit) -> str:
+    return f"it lost {interval(culprit.excess_s)} {_where(culprit)}"
+
+
+def _blame(culprit: Culprit) -> str:
+    return f"{interval(culprit.excess_s)} to rank {culprit.rank} {_where(culprit)}"
+
+
+def _where(culprit: Culprit) -> str:
+    if culprit.slower is not None:
+        return f"in every phase (× {culprit.slower:.2f}), most in {culprit.phase}"
+    return f"in {culprit.phase}" + (f", most of it in step {culprit.step}" if culprit.step is not None else "")
+
+
+def _injected(repeats: Sequence[RepeatResult], attributed: str) -> str:
+    sites = dict.fromkeys((each.rank, each.at) for repeat in repeats for each in repeat.injected)
+    put_in = ", ".join(f"{seconds(_mean(repeats, *site))} on rank {site[0]} at {site[1]}" for site in sites)
+    return f"Injected {put_in}; {attributed}"
+
+
+def _to_nobody(repeats: Sequence[RepeatResult]) -> str:
+    if all(each.at == "start" for repeat in repeats for each in repeat.injected):
+        return f"attributed {_late_start(repeats)}"
+    return "attributed to nobody: too little, or too uncertain, to stand out"
+
+
+def _late_start(repeats: Sequence[RepeatResult]) -> str:
+    """A delay at the start is over before the first step: it is in no train time, and seen in the start itself."""
+    starts = {
+        rank.rank: median(repeat.ranks[at].start_s for repeat in repeats) for at, rank in enumerate(repeats[0].ranks)
+    }
+    last = max(starts, key=lambda rank: starts[rank])
+    later = starts[last] - median(start for rank, start in starts.items() if rank != last) if len(starts) > 1 else 0.0
+    return f"{seconds(later)} to rank {last} before the first step (in no train time)"
+
+
+def _mean(repeats: Sequence[RepeatResult], rank: int, at: str) -> float:
+    own: list[Injected] = [each for repeat in repeats for each in repeat.injected if (each.rank, each.at) == (rank, at)]
+    return sum(each.s for each in own) / len(repeats)
+
+
+def interval(found: Interval) -> str:
+    return f"{seconds(found.estimate)} ({seconds(max(0.0, found.low))} … {seconds(found.high)})"
+
+
+def seconds(value: float) -> str:
+    """Three digits that count, in s or ms."""
+    return f"{value:.3g} s" if abs(value) >= 1 else f"{value * 1000:.3g} ms"
