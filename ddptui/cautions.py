@@ -12,13 +12,13 @@ WIDE = 0.10  # of the median
 MOST_OTHER_LOAD = 0.25  # cores
 
 ADVICE = {
-    Caution.TOO_FEW_STEPS: f"fewer than {FEWEST_STEPS} steps were measured: give it more `epochs` or `steps`",
+    Caution.TOO_FEW_STEPS: f"fewer than {FEWEST_STEPS} steps were measured: give more `epochs` or `steps`",
     Caution.WIDE_SPREAD: (
-        f"its repeats differ by more than {WIDE:.0%}: believe no difference smaller than that, or take more `--repeats`"
+        f"repeats differ by more than {WIDE:.0%}: believe no difference smaller than that, or take more `--repeats`"
     ),
     Caution.OVERSUBSCRIBED: (
-        "its ranks have more threads than there are cores, so they take them from each other, and a wait may be for a "
-        "core: take fewer ranks"
+        "there are more threads than cores, so ranks take cores from each other, and a wait may be for a core: take "
+        "fewer ranks"
     ),
     Caution.OTHER_LOAD: (
         f"something else kept more than {MOST_OTHER_LOAD:g} of a core busy meanwhile: close it, and run again"

@@ -3,6 +3,8 @@
 import os
 import signal
 import sys
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import click
@@ -11,7 +13,8 @@ from ddptui import __version__
 
 USAGE_ERROR = 2
 INTERRUPTED = 130
-FORMATS = ("table", "markdown", "csv", "json")
+FORMATS = ("table", "markdown", "csv", "json", "trace")
+SELFTEST_MODES = ("spawn", "process", "launch", "dp")
 
 
 class Refusal(click.ClickException):
@@ -63,6 +66,12 @@ def main(
 
 def _run(name: str, assignments: tuple[str, ...], repeats: int | None, runs: str | None, as_json: bool) -> int:
     from ddptui import headless
+
+    return _interruptible(lambda folder: headless.run(_load(name, assignments, repeats), folder, as_json=as_json), runs)
+
+
+def _interruptible(work: Callable[[Path], int], runs: str | None) -> int:
+    """Do some work that starts ranks and keeps them in the folder of runs. Returns the exit code. Raises Refusal."""
     from ddptui.record import RunError, runs_folder
 
     def interrupt(*_: object) -> None:
@@ -71,7 +80,7 @@ def _run(name: str, assignments: tuple[str, ...], repeats: int | None, runs: str
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, interrupt)  # even where a script started us with SIGINT ignored
     try:
-        return headless.run(_load(name, assignments, repeats), runs_folder(runs), as_json=as_json)
+        return work(runs_folder(runs))
     except RunError as error:
         raise Refusal(str(error)) from None
     except KeyboardInterrupt:
@@ -128,14 +137,20 @@ def runs(obj: dict[str, Any], runs: str | None) -> None:
 @click.option("--runs", metavar="DIR", help="Where runs are kept.")
 @click.pass_obj
 def show(obj: dict[str, Any], run: str, format: str, runs: str | None) -> None:
-    """The table of a RUN (its name, the start of it, its folder, or `last`) again, from what is on disk."""
+    """The table of a RUN (its name, the start of it, its folder, or `last`) again, from what is on disk; or its
+    timeline (`--format trace`), for ui.perfetto.dev."""
     from ddptui import headless, report
     from ddptui.record import RunError, find_run, runs_folder
     from ddptui.replay import results_of
+    from ddptui.trace import trace
 
     try:
         found = find_run(runs_folder(runs or obj["runs"]), run)
         preset = found.preset()
+        if format == "trace":
+            for piece in trace(found.repeats(preset)):
+                click.echo(piece, nl=False)
+            return
         results = results_of(found, preset)
     except RunError as error:
         raise Refusal(str(error)) from None
@@ -164,6 +179,27 @@ def verify(obj: dict[str, Any], a: str, b: str | None, runs: str | None) -> None
         if not os.path.isfile(path):
             raise Refusal(f"{path}: {'is a folder, not a checkpoint' if os.path.isdir(path) else 'no such file'}")
     sys.exit(verify.checkpoints(a, b))
+
+
+@main.command()
+@click.option("--launch", "modes", type=click.Choice(SELFTEST_MODES), multiple=True, help="Only this launch mode.")
+@click.option("--strategy", "strategies", metavar="NAME", multiple=True, help="Only this strategy.")
+@click.option("--runs", metavar="DIR", help="Where the run is kept.")
+@click.pass_obj
+def selftest(obj: dict[str, Any], modes: tuple[str, ...], strategies: tuple[str, ...], runs: str | None) -> None:
+    """Put delays of known length in, at every site, under every strategy and launch mode, and set against them what is
+    attributed. Takes some minutes. Exit 1 if anything is wrong."""
+    from ddptui import selftest
+
+    known = selftest.known_strategies()
+    for name in strategies:
+        if name not in known:
+            raise Refusal(f"--strategy {name}: not one of {', '.join(known)}")
+    sys.exit(
+        _interruptible(
+            lambda folder: selftest.run(modes or SELFTEST_MODES, strategies or known, folder), runs or obj["runs"]
+        )
+    )
 
 
 @main.command()

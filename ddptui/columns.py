@@ -183,7 +183,7 @@ COLUMNS = (
     Column("aggregate", "aggr. ms", aggregation, 76),
     Column("wait", "wait ms", lambda row: _of_repeats(row, lambda r: r.wait_ms, ".2f"), 92),
     Column("transfer", "transfer ms", lambda row: _of_repeats(row, lambda r: r.transfer_ms, ".2f"), 74),
-    Column("overlap", "overlap", _overlap, 50),
+    Column("overlap", "overlap", _overlap, 77),
     Column("culprit", "waits for", _culprit, 91),
     Column("loss", "loss", lambda row: _of_repeats(row, lambda r: r.loss.last, ".3f"), 68),
     Column("accuracy", "acc. %", lambda row: _of_repeats(row, lambda r: r.accuracy and 100 * r.accuracy, ".1f"), 75),
@@ -201,8 +201,8 @@ def worths(rows: Sequence[Row]) -> dict[str, int]:
     return usual | UNEQUAL_WORK if len({row.trial.batch_size for row in rows}) > 1 else usual
 
 
-def count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
+def count(number: int, noun: str, several: str | None = None) -> str:
+    return f"{number} {noun if number == 1 else several or noun + 's'}"
 
 
 def describe_bottleneck(bottlenecks: Sequence[Bottleneck]) -> str:

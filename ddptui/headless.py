@@ -21,6 +21,7 @@ from ddptui.results import Results
 from ddptui.wire import Ended, Launched, Message
 
 REDRAW_EVERY_S = 0.25
+JUDGE_EVERY_S = 1.0
 PIPED_WIDTH = 80
 CLEAR_LINE = "\r\x1b[2K"
 EXIT_CODES = {"ok": 0, "failed": 1, "interrupted": 130}
@@ -89,7 +90,8 @@ class Narrator:
         self._output = output
         self._redraws = output is not None and output.isatty()
         self._live = Live()
-        self._began = self._drawn = time.monotonic()
+        self._began = self._drawn = self._judged = time.monotonic()
+        self._culprit = ""
         self._launches = len(preset.trials) * preset.repeats
         self._launch_modes = {trial.name: trial.launch for trial in preset.trials}
 
@@ -130,7 +132,16 @@ class Narrator:
         figures = [f"step {live.step} of {live.steps}"]
         figures += [f"loss {live.loss:.3f}"] if live.loss is not None else []
         figures += [f"{live.samples_per_s:.0f} samples/s"] if live.samples_per_s is not None else []
-        return "  ".join([*figures, self._time_left()])
+        return "  ".join([*figures, self._waits_for(), self._time_left()]).replace("    ", "  ")
+
+    def _waits_for(self) -> str:
+        """Whom the ranks have waited for lately; judged once a second, since that costs more than a line."""
+        if time.monotonic() - self._judged > JUDGE_EVERY_S:
+            self._judged = time.monotonic()
+            judgement = self._live.judgement()
+            culprit = judgement.culprit if judgement else None
+            self._culprit = f"waiting for rank {culprit.rank} ({culprit.phase})" if culprit else ""
+        return self._culprit
 
     def _how_it_ended(self) -> str:
         live = self._live

@@ -1,12 +1,18 @@
 """The state of a run right now: a fold of its messages. No I/O, no clock: replaying a journal gives the same state."""
 
-from collections.abc import Iterable
+from collections import deque
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from ddptui.wire import Done, Ended, Failed, Heartbeat, Hello, Launched, Message, Ready, Step
+from ddptui.verdict import FEWEST_STEPS, Judgement, judge
+from ddptui.waits import Joints, join
+from ddptui.wire import Done, Ended, Failed, Heartbeat, Hello, Launched, Load, Message, Ready, Step, Trained
 
 RATE_OVER = 20  # steps
+RECENT_S = 2.0  # of which the verdict speaks, and
+MOST_RECENT = 200  # steps
+S = 1e9  # ns
 
 
 class RankState(msgspec.Struct):
@@ -22,6 +28,7 @@ class RankState(msgspec.Struct):
     samples: int = 0  # of the last step
     phases_ns: tuple[int, ...] = ()
     ends_ns: list[int] = msgspec.field(default_factory=list)  # of the last steps
+    recent: deque[Step] = msgspec.field(default_factory=lambda: deque(maxlen=MOST_RECENT))  # warm-up left out
     cpu_percent: float | None = None
     rss_bytes: int | None = None
     gpu_bytes: int | None = None
@@ -44,6 +51,20 @@ class Live(msgspec.Struct):
     error: str | None = None
     finished: int = 0
     ranks: dict[int, RankState] = msgspec.field(default_factory=dict)
+    load: Load | None = None
+
+    def arrivals(self, steps: int) -> Joints:
+        """The last steps that all ranks have finished, side by side: who came when to which operation."""
+        last = self.step
+        return join({rank.rank: [step for step in rank.recent if step.step >= last - steps] for rank in self._all()})
+
+    def judgement(self) -> Judgement | None:
+        """Of what all ranks have done lately."""
+        now = max((rank.recent[-1].end_ns for rank in self._all() if rank.recent), default=0)
+        return judge({rank.rank: _lately(rank.recent, now) for rank in self._all()})
+
+    def _all(self) -> list[RankState]:
+        return list(self.ranks.values())
 
     @property
     def step(self) -> int:
@@ -67,6 +88,12 @@ class Live(msgspec.Struct):
         return sum(rates) if rates else None
 
 
+def _lately(recent: Sequence[Step], now_ns: int) -> list[Step]:
+    """The steps of the last seconds, or a few more if they are long."""
+    steps = list(recent)
+    return [step for step in steps[:-FEWEST_STEPS] if step.end_ns > now_ns - RECENT_S * S] + steps[-FEWEST_STEPS:]
+
+
 def fold(live: Live, messages: Iterable[Message]) -> Live:
     """Apply messages to the state, in order, in place; returns it."""
     for message in messages:
@@ -85,6 +112,8 @@ def _apply(live: Live, message: Message) -> None:
             rank.phases_ns = message.phases_ns
             rank.ends_ns.append(message.end_ns)
             del rank.ends_ns[:-RATE_OVER]
+            if not message.warmup:
+                rank.recent.append(message)
         case Heartbeat():
             rank = live.ranks[message.rank]
             rank.cpu_percent = message.cpu_percent
@@ -94,11 +123,16 @@ def _apply(live: Live, message: Message) -> None:
         case Launched():
             live.trial, live.repeat = message.trial, message.repeat
             live.status, live.error = "running", None
-            live.ranks = {}
+            live.ranks, live.load = {}, None
         case Hello():
             live.ranks[message.rank] = RankState(rank=message.rank, pid=message.pid, device=message.device)
         case Ready():
             live.ranks[message.rank].steps = message.steps
+        case Trained():
+            live.ranks[message.rank].step = live.ranks[message.rank].steps or 0
+            live.ranks[message.rank].loss = message.loss
+        case Load():
+            live.load = message
         case Done():
             live.ranks[message.rank].state = "done"
             live.ranks[message.rank].dropped = message.dropped

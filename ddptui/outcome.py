@@ -254,7 +254,12 @@ def _of_its_collectives(judgement: Judgement | None, rank: int) -> dict[str, Any
     if judgement is None:
         return {}
     own = [step.ranks[rank] for step in judgement.joints.steps]
+    waited_for: dict[int, float] = {}
+    for step in own:
+        for wait in step.waits:
+            waited_for[wait.whom] = waited_for.get(wait.whom, 0.0) + (wait.end - wait.begin) / S
     return {
+        "waited_for_s": dict(sorted(waited_for.items())),
         "wait_s": sum(step.wait_ns for step in own) / S,
         "transfer_s": sum(step.transfer_ns for step in own) / S,
         "exposed_s": sum(step.exposed_ns for step in own) / S,

@@ -160,6 +160,15 @@ class Run:
         ranks = {path.stem.removeprefix("model-rank-"): path for path in folder.glob("model-rank-*.pth")}
         return [ranks[rank] for rank in sorted((rank for rank in ranks if rank.isdecimal()), key=int)]
 
+    def repeats(self, preset: Preset) -> dict[tuple[str, int], Iterator[Message]]:
+        """The journals of the repeats that were launched, by trial and number."""
+        return {
+            (trial.name, number): self.messages(trial.name, number)
+            for trial in preset.trials
+            for number in range(1, preset.repeats + 1)
+            if self._repeat_folder(trial.name, number).is_dir()
+        }
+
     def replay(self, preset: Preset) -> Iterator[Message]:
         """All journals, in the order in which they were written."""
         journals = [

@@ -118,6 +118,7 @@ def notes(results: Results, preset: Preset) -> list[str]:
             found.append(f"{trial.name}: {count(dropped, 'message')} lost to a full queue: its figures lack them")
         if trial.error:
             found.append(f"{trial.name} failed: {trial.error}")
+    found += story.cautions(results.trials)
     sources = dict.fromkeys(reference.source for reference in preset.references if reference.source)
     found += [f"published: {source}" for source in sources]
     if results.status == "interrupted":

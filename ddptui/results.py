@@ -122,6 +122,7 @@ class RankResult(_Part, frozen=True, kw_only=True):
     transfer_s     operations were under way, and nobody was lacking
     exposed_s      it did nothing else while operations were under way
     overlap        the share of the time with operations under way in which it did something else
+    waited_for_s   how much of wait_s was for which rank
     wait_caused_s  the others waited for its own work, all together; last_arrivals: in how many operations it came last
     start_s        from its first word until it was about to meet the others
     """
@@ -134,6 +135,7 @@ class RankResult(_Part, frozen=True, kw_only=True):
     transfer_s: float | None = None
     exposed_s: float | None = None
     overlap: float | None = None
+    waited_for_s: dict[int, float] = {}
     wait_caused_s: float | None = None
     last_arrivals: int | None = None
     collectives: int | None = None

@@ -5,7 +5,10 @@ from statistics import median
 
 from ddptui.cautions import ADVICE
 from ddptui.preset import Trial
-from ddptui.results import Culprit, Injected, Interval, RepeatResult, TrialResult
+from ddptui.results import Caution, Culprit, Injected, Interval, RepeatResult, TrialResult
+from ddptui.verdict import MATTERS
+
+MOST_RANKS = 8  # of which a line speaks one by one
 
 
 def of_trial(result: TrialResult, trial: Trial) -> list[str]:
@@ -19,8 +22,19 @@ def of_trial(result: TrialResult, trial: Trial) -> list[str]:
         said.append(f"{len(mismatches)} steps left out, in which ranks made different operations: {mismatches[0]}")
     if trial.instruments == "off":
         said.append("without instruments: only its times are known")
-    said += [f"caution: {ADVICE[caution]}" for caution in result.summary.warnings]
     return [line for line in said if line]
+
+
+def cautions(results: Sequence[TrialResult]) -> list[str]:
+    """What may make figures deceive, a line each, with the trials that it is true of."""
+    found: dict[Caution, list[str]] = {}
+    for result in results:
+        for caution in result.summary.warnings if result.summary else []:
+            found.setdefault(caution, []).append(result.name)
+    return [
+        f"caution, {'all trials' if len(names) == len(results) > 1 else ', '.join(names)}: {ADVICE[caution]}"
+        for caution, names in found.items()
+    ]
 
 
 def _verdict(result: TrialResult, told: Sequence[RepeatResult]) -> str:
@@ -29,7 +43,18 @@ def _verdict(result: TrialResult, told: Sequence[RepeatResult]) -> str:
     wait = median(repeat.wait_share or 0.0 for repeat in told)
     transfer = median(repeat.transfer_share or 0.0 for repeat in told)
     nobody = "; no rank stands out" if word in ("skew", "mixed") and result.summary.culprit is None else ""
-    return f"{word}: {wait:.0%} of the time waiting, {transfer:.0%} in transfers that nothing hides{nobody}"
+    words = f"{word}: {wait:.0%} of the time waiting, {transfer:.0%} in transfers that nothing hides{nobody}"
+    return f"{words}. {_who_waited(told)}" if wait >= MATTERS and len(told[-1].ranks) > 2 else words
+
+
+def _who_waited(repeats: Sequence[RepeatResult]) -> str:
+    """Rank by rank, and for whom most: directly, as it looked to the rank. Of the last repeat."""
+    waited = []
+    for rank in repeats[-1].ranks[:MOST_RANKS]:
+        whom = max(rank.waited_for_s, key=lambda other: rank.waited_for_s[other], default=None)
+        what_for = f" ({seconds(rank.waited_for_s[whom])} for rank {whom})" if whom is not None else ""
+        waited.append(f"rank {rank.rank} {seconds(rank.wait_s or 0.0)}{what_for}")
+    return "Waited: " + ", ".join(waited)
 
 
 def _sentences(result: TrialResult) -> list[str]:

@@ -21,8 +21,6 @@ from ddptui.wire import PHASES, Collective, Step
 
 PARTS = (*PHASES, "between steps")  # of a rank's own work
 AGGREGATE, BETWEEN = PHASES.index("aggregate"), len(PHASES)
-ROOT_WAITS_FOR_ALL = ("reduce", "gather")
-ALL_WAIT_FOR_ROOT = ("broadcast", "scatter")
 POINT_TO_POINT = ("send", "recv")
 
 Key = tuple[object, ...]  # which operation of a step: the same on every rank
@@ -129,18 +127,23 @@ def _described(operations: Sequence[Collective], number: int) -> str:
     return f"{operation.kind} ({operation.bytes} bytes{root})"
 
 
-def needed(operation: Collective, rank: int, ranks: tuple[int, ...]) -> tuple[int, ...]:
-    """The ranks that must have entered the operation before it can be over on this one."""
-    root = operation.root
+def needed(operation: Collective, rank: int, entered: Mapping[int, int]) -> tuple[int, ...]:
+    """The ranks that must have entered the operation before it can be over on this one; entered: when each did, ns.
+
+    Where it is the backend's choice, what happened tells: an operation cannot have needed a rank that came when it was
+    over. gloo reduces around a ring, so all wait for the last; elsewhere a rank may leave when it has given its part.
+    A root that broadcasts or scatters waits until what it sends is received, if that is too long to be sent ahead.
+    """
+    ranks, root = tuple(entered), operation.root
     if root is None:
         return ranks
     if operation.kind in POINT_TO_POINT:
         return (rank, root)
-    if operation.kind in ROOT_WAITS_FOR_ALL:
+    if operation.kind == "gather":
         return ranks if rank == root else (rank,)
-    if operation.kind in ALL_WAIT_FOR_ROOT:
+    if operation.kind in ("broadcast", "scatter") and rank != root:
         return (root, rank)
-    return ranks
+    return tuple(other for other, moment in entered.items() if moment < operation.exit_ns or other == rank)
 
 
 def _pair(operation: Collective, rank: int) -> tuple[int, int]:
@@ -149,7 +152,7 @@ def _pair(operation: Collective, rank: int) -> tuple[int, int]:
     return (rank, operation.root) if operation.kind == "send" else (operation.root, rank)
 
 
-def _keys(step: Step) -> list[Key]:
+def keys_of(step: Step) -> list[Key]:
     """What each of a rank's operations is called on every rank. Two partners count what passes between them."""
     keys: list[Key] = []
     passed: dict[tuple[int, int], int] = {}
@@ -164,8 +167,7 @@ def _keys(step: Step) -> list[Key]:
 
 
 def _join(number: int, told: Mapping[int, Step], before: Mapping[int, Step | None]) -> Joined:
-    world = tuple(sorted(told))
-    keys = {rank: _keys(step) for rank, step in told.items()}
+    keys = {rank: keys_of(step) for rank, step in told.items()}
     entered: dict[Key, dict[int, int]] = {}
     for rank, step in told.items():
         for key, operation in zip(keys[rank], step.collectives, strict=True):
@@ -174,8 +176,7 @@ def _join(number: int, told: Mapping[int, Step], before: Mapping[int, Step | Non
     ranks = {}
     for rank, step in told.items():
         for key, operation in zip(keys[rank], step.collectives, strict=True):
-            who = needed(operation, rank, operation.group or world)
-            needs[key][rank] = tuple(other for other in who if other in entered[key])
+            needs[key][rank] = needed(operation, rank, entered[key])
         ranks[rank] = _of_rank(step, before[rank], keys[rank], entered, needs)
     last = {key: max(moments, key=lambda rank: moments[rank]) for key, moments in entered.items() if len(moments) > 1}
     return Joined(number, ranks, needs, last)

@@ -14,6 +14,7 @@ from ddptui.record import Run
 from ddptui.results import Results
 from ddptui.wire import (
     Audit,
+    Collective,
     Done,
     Ended,
     Failed,
@@ -21,11 +22,14 @@ from ddptui.wire import (
     Heartbeat,
     Hello,
     Launched,
+    Load,
     Message,
     Ready,
     SetBottleneck,
+    Slept,
     Step,
     Stop,
+    Trained,
 )
 
 MS = 1_000_000  # ns
@@ -88,6 +92,24 @@ def heartbeat(rank: int = 0, *, cpu_percent: float = 99.5, dropped: int = 0) -> 
     return Heartbeat(rank=rank, at_ns=2_900 * MS, cpu_percent=cpu_percent, rss_bytes=5_000, dropped=dropped)
 
 
+def load(busy: float = 1.5, own: float = 1.5, *, at_ms: float = FIRST_STEP_MS) -> Load:
+    return Load(at_ns=round(at_ms * MS), busy=busy, own=own)
+
+
+def trained(rank: int = 0, **changes: Any) -> Trained:
+    """Of a rank without instruments: the steps of `journal`."""
+    words = Trained(
+        rank=rank,
+        first_ns=FIRST_STEP_MS * MS,
+        begin_ns=(FIRST_STEP_MS + 100) * MS,
+        end_ns=(FIRST_STEP_MS + 130) * MS,
+        steps=3,
+        samples=24,
+        loss=0.5,
+    )
+    return msgspec.structs.replace(words, **changes)
+
+
 def done(rank: int = 0, **changes: Any) -> Done:
     words = Done(
         rank=rank,
@@ -136,8 +158,12 @@ def ended(status: str = "ok", error: str | None = None) -> Ended:
 def one_of_each() -> list[Message]:
     """Every kind of message that a journal can hold."""
     told = [done(), done(audit=audit(), orders=("12", "34")), done(audit=audit_without_numbers())]
-    steps = [step(), step(loss=None), fingerprint()]
-    return [launched(), hello(), ready(), *steps, heartbeat(), *told, failed(), ended("failed", "no")]
+        operation = Collective("all_reduce", 1, 8, 10, 20, 30, 40, 0, (0, 1), 2)
+    slept = Slept("aggregate", 10, 20)
+    full = msgspec.structs.replace(step(), collectives=(operation,), slept=(slept,), order=(0, 1, 3, 2))
+    steps = [step(), full, step(loss=None), fingerprint(), trained(), trained(loss=None)]
+    seen = [heartbeat(), load()]
+    return [launched(), hello(), ready(), *steps, *seen, *told, failed(), ended("failed", "no")]
 
 
 def one_of_each_to_a_rank() -> list[Stop | SetBottleneck]:

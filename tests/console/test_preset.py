@@ -338,7 +338,7 @@ STRATEGY_FIELDS: dict[str, st.SearchStrategy[Any]] = {
 # Drawn where the trials are, for what they may be depends on the others.
 FIELDS_WITH_RULES = {
     "launch", "start_method", "world_size", "strategy", "average", "sync_batchnorm", "mistake", "batch_size",
-    "dataset", "shape", "classes", "steps", "warmup_steps", "bottleneck",
+    "dataset", "shape", "classes", "steps", "warmup_steps", "instruments", "bottleneck",
 }  # fmt: skip
 # Each strategy without a mistake, and each mistake with each strategy that it is made with.
 STRATEGIES_AND_MISTAKES = [
@@ -397,6 +397,8 @@ def trials(draw: st.DrawFn) -> Trial:
         strategy, mistake = draw(st.sampled_from(STRATEGIES_AND_MISTAKES))
         values["strategy"] = strategy
         values |= draw(agreements(strategy, values))
+    if launch != "dp":
+        values["instruments"] = draw(st.sampled_from(choices("instruments")))
     if launch in ("process", "spawn"):
         values["start_method"] = draw(st.sampled_from(choices("start_method")))
     values["mistake"] = mistake

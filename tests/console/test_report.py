@@ -51,6 +51,11 @@ def cells_of(shown: str, trial: str) -> dict[str, str]:
     return dict(zip(rows[0], row, strict=True))
 
 
+def told_in(results: Results, preset: Preset) -> list[str]:
+    """The notes but for cautions: these journals are short."""
+    return [note for note in notes(results, preset) if ": caution: " not in note]
+
+
 def ran(**fields: Any) -> tuple[Results, Preset]:
     """Trial `a` took 0.03 s twice, `b` 0.06 and 0.09 s."""
     preset = two_trials(**fields)
@@ -168,7 +173,9 @@ def test_without_color_there_are_no_escapes_and_with_it_a_failure_stands_out() -
 def test_the_table_stands_between_the_title_and_the_notes() -> None:
     shown = text(*ran(title="Which one?"), 120)
     assert shown.startswith("Which one?\n\ntrial ")
-    assert shown.endswith("\n\nratio, speed-up: against a\n")
+    first, *rest = notes(*ran(title="Which one?"))
+    assert first == "ratio, speed-up: against a"
+    assert shown.endswith("\n".join(["\n", first, *rest]) + "\n")
     assert [line.split()[0] for line in table_of(shown)[2:]] == ["a", "b"]
 
 
@@ -306,7 +313,7 @@ def test_what_was_left_in_place_of_the_mean_is_a_cell_and_if_it_is_wrong_a_note(
 ) -> None:
     results, preset = with_last_words(audit=told, **fields)
     assert cells_of(markdown(results, preset), "a")["mean"] == cell
-    said = [note for note in notes(results, preset) if note.startswith("a: ")]
+    said = [note for note in told_in(results, preset) if note.startswith("a: ")]
     assert len(said) == (why is not None)
     assert all(note.startswith(f"a: {why}") for note in said)
 
@@ -314,23 +321,25 @@ def test_what_was_left_in_place_of_the_mean_is_a_cell_and_if_it_is_wrong_a_note(
 def test_an_order_is_shown_and_noted_if_it_is_the_same_in_every_epoch() -> None:
     results, preset = with_last_words(orders=("1", "1"))
     assert cells_of(markdown(results, preset), "a")["order"] == "same"
-    assert notes(results, preset) == ["a: the samples came in the same order in every epoch: set_epoch was not called"]
+    assert told_in(results, preset) == [
+        "a: the samples came in the same order in every epoch: set_epoch was not called"
+    ]
     results, preset = with_last_words(orders=("1", "2"))
     assert "order" not in header_of(text(results, preset, 400))
-    assert notes(results, preset) == []
+    assert told_in(results, preset) == []
 
 
 def test_ranks_that_do_not_agree_are_noted_with_the_step_at_which_it_was_seen() -> None:
     apart = {"weight": "x", "bias": "def"}
     messages = with_done(journal("a"), done(1, parameters=apart))
     messages[-3:-3] = [fingerprint(0, 1), fingerprint(1, 1), fingerprint(0, 3), fingerprint(1, 3, parameters=apart)]
-    assert notes(results_for(one_trial(), messages), one_trial()) == [
+    assert told_in(results_for(one_trial(), messages), one_trial()) == [
         "a: the ranks differ in weight, first seen after step 3"
     ]
 
 
 def test_buffers_that_do_not_agree_are_noted_as_such() -> None:
-    assert notes(*with_last_words(buffers={"running_mean": "x"})) == [
+    assert told_in(*with_last_words(buffers={"running_mean": "x"})) == [
         "a: parameters agree, but the ranks differ in their buffers: running_mean"
     ]
 
@@ -339,7 +348,7 @@ def test_every_red_light_of_every_trial_is_a_note_of_its_own() -> None:
     preset = preset_of({"trial": [{"name": "a"}, {"name": "b"}, {"name": "c"}]})
     wrong = done(1, parameters={"weight": "x", "bias": "def"}, audit=audit(error=0.7, scale=2.0), orders=("1", "1"))
     journals = [with_done(journal("a"), wrong), journal("b"), with_done(journal("c"), done(0, orders=("2", "2")))]
-    _, *said = notes(results_for(preset, *journals), preset)
+    _, *said = told_in(results_for(preset, *journals), preset)
     assert [note[:30] for note in said] == [
         "a: the ranks differ in weight"[:30],
         "a: gradients are 2 times the mean"[:30],
@@ -403,7 +412,7 @@ def test_an_average_of_every_few_steps_has_no_time_in_the_median_step() -> None:
 def test_what_is_averaged_after_ddp_by_mistake_has_a_time_of_its_own() -> None:
     results, preset = with_last_words(strategy="ddp", mistake="average_again")
     assert cells_of(markdown(results, preset), "a")["aggr. ms"] == "4.00"
-    assert notes(results, preset) == []
+    assert told_in(results, preset) == []
 
 
 def test_a_failure_is_told_with_the_end_of_its_log() -> None:
@@ -424,7 +433,7 @@ def test_an_interrupted_run_says_that_it_is_not_whole() -> None:
 
 def test_one_trial_is_compared_with_nobody() -> None:
     preset = preset_of({"trial": [{"name": "a"}]})
-    assert notes(results_for(preset, journal("a")), preset) == []
+    assert told_in(results_for(preset, journal("a")), preset) == []
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ddptui.wire import PHASES, ConsoleMessage, Message, RankMessage
-from tests.console.builders import audit, done, fingerprint, hello, one_of_each, one_of_each_to_a_rank, ready, step
+from tests.console.builders import (
+    audit,
+    done,
+    fingerprint,
+    hello,
+    one_of_each,
+    one_of_each_to_a_rank,
+    ready,
+    step,
+    trained,
+)
 
 FRAME = msgspec.msgpack.Decoder(list[RankMessage])
 LINE = msgspec.json.Decoder(Message)
@@ -46,6 +56,8 @@ def test_a_step_has_a_time_for_each_phase() -> None:
 
 READY: dict[str, Any] = {"type": "Ready", "rank": 0, "at_ns": 1, "steps": 2, "parameters": 3}
 STEP: dict[str, Any] = msgspec.to_builtins(step())
+OPERATION = ["all_reduce", 0, 8, 1, 2, 3, 4]
+TRAINED: dict[str, Any] = msgspec.to_builtins(trained())
 PRINT: dict[str, Any] = msgspec.to_builtins(fingerprint())
 AUDIT: dict[str, Any] = msgspec.to_builtins(audit())
 DONE: dict[str, Any] = msgspec.to_builtins(done())
@@ -64,6 +76,12 @@ DONE: dict[str, Any] = msgspec.to_builtins(done())
         {key: value for key, value in READY.items() if key != "type"},
         STEP | {"phases_ns": [1, 2, 3, 4]},
         STEP | {"loss": "low"},
+        STEP | {"order": ["data"]},
+        STEP | {"collectives": [OPERATION[:-1]]},
+        STEP | {"collectives": [["all_reduce", "0", *OPERATION[2:]]]},
+        STEP | {"slept": [["nowhere", 1, 2]]},
+        TRAINED | {"steps": 1.5},
+        {key: value for key, value in TRAINED.items() if key != "first_ns"},
         PRINT | {"extra": 1},
         PRINT | {"parameters": {"weight": 1}},
         {key: value for key, value in PRINT.items() if key != "buffers"},
@@ -85,7 +103,11 @@ def test_decoding_is_strict(raw: object) -> None:
         FRAME.decode(msgspec.msgpack.encode([raw]))
 
 
-@pytest.mark.parametrize("raw", [READY, STEP, PRINT, DONE, DONE | {"audit": AUDIT}], ids=lambda raw: raw["type"])
+@pytest.mark.parametrize(
+    "raw",
+    [READY, STEP, STEP | {"collectives": [OPERATION]}, TRAINED, PRINT, DONE, DONE | {"audit": AUDIT}],
+    ids=lambda raw: raw["type"],
+)
 def test_what_is_spoilt_above_was_sound(raw: dict[str, Any]) -> None:
     assert len(FRAME.decode(msgspec.msgpack.encode([raw]))) == 1
 
@@ -97,7 +119,7 @@ def test_every_kind_of_message_is_among_the_examples() -> None:
 
 def test_a_rank_cannot_speak_for_the_lab() -> None:
     for message in one_of_each():
-        if type(message).__name__ in ("Launched", "Ended"):
+        if type(message).__name__ in ("Launched", "Load", "Ended"):
             with pytest.raises(msgspec.ValidationError):
                 FRAME.decode(msgspec.msgpack.encode([message]))
 
