@@ -7,11 +7,12 @@ import msgspec
 
 from ddptui.verdict import FEWEST_STEPS, Judgement, judge
 from ddptui.waits import Joints, join
-from ddptui.wire import Done, Ended, Failed, Heartbeat, Hello, Launched, Load, Message, Ready, Step, Trained
+from ddptui.wire import Done, Ended, Failed, Heartbeat, Hello, Launched, Load, Message, Pause, Ready, Step, Trained
 
 RATE_OVER = 20  # steps
 RECENT_S = 2.0  # of which the verdict speaks, and
 MOST_RECENT = 200  # steps
+MOST_PAUSES = 100
 S = 1e9  # ns
 
 
@@ -52,16 +53,18 @@ class Live(msgspec.Struct):
     finished: int = 0
     ranks: dict[int, RankState] = msgspec.field(default_factory=dict)
     load: Load | None = None
+    pauses: deque[Pause] = msgspec.field(default_factory=lambda: deque(maxlen=MOST_PAUSES))
 
     def arrivals(self, steps: int) -> Joints:
         """The last steps that all ranks have finished, side by side: who came when to which operation."""
         last = self.step
-        return join({rank.rank: [step for step in rank.recent if step.step >= last - steps] for rank in self._all()})
+        own = {rank.rank: [step for step in rank.recent if step.step >= last - steps] for rank in self._all()}
+        return join(own, self.pauses)
 
     def judgement(self) -> Judgement | None:
         """Of what all ranks have done lately."""
         now = max((rank.recent[-1].end_ns for rank in self._all() if rank.recent), default=0)
-        return judge({rank.rank: _lately(rank.recent, now) for rank in self._all()})
+        return judge({rank.rank: _lately(rank.recent, now) for rank in self._all()}, list(self.pauses))
 
     def _all(self) -> list[RankState]:
         return list(self.ranks.values())
@@ -124,6 +127,7 @@ def _apply(live: Live, message: Message) -> None:
             live.trial, live.repeat = message.trial, message.repeat
             live.status, live.error = "running", None
             live.ranks, live.load = {}, None
+            live.pauses.clear()
         case Hello():
             live.ranks[message.rank] = RankState(rank=message.rank, pid=message.pid, device=message.device)
         case Ready():
@@ -131,6 +135,8 @@ def _apply(live: Live, message: Message) -> None:
         case Trained():
             live.ranks[message.rank].step = live.ranks[message.rank].steps or 0
             live.ranks[message.rank].loss = message.loss
+        case Pause():
+            live.pauses.append(message)
         case Load():
             live.load = message
         case Done():

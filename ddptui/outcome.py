@@ -19,6 +19,7 @@ from ddptui.wire import (
     Launched,
     Load,
     Message,
+    Pause,
     Ready,
     Slept,
     Step,
@@ -52,6 +53,7 @@ class Heard(msgspec.Struct):
     trained: dict[int, Trained] = {}
     done: dict[int, Done] = {}
     prints: dict[int, dict[int, Fingerprint]] = {}  # by step and rank
+    pauses: list[Pause] = []
     loads: list[Load] = []
 
     def hear(self, message: Message) -> None:
@@ -60,6 +62,8 @@ class Heard(msgspec.Struct):
                 self.steps.setdefault(message.rank, []).append(message)
             case Fingerprint():
                 self.prints.setdefault(message.step, {})[message.rank] = message
+            case Pause():
+                self.pauses.append(message)
             case Load():
                 self.loads.append(message)
             case Hello():
@@ -113,7 +117,7 @@ def _result(heard: Heard, launched: Launched) -> RepeatResult | None:
     train_time_s = max(span.end_ns - span.begin_ns for span in spans.values()) / S
     evaluated = sum(words.evaluated for words in heard.done.values())
     instrumented = all(measured.values())
-    judgement = judge(measured) if instrumented else None
+    judgement = judge(measured, heard.pauses) if instrumented else None
     steps = max(span.steps for span in spans.values())
     return RepeatResult(
         train_time_s=train_time_s,

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from ddptui.waits import Joined, RankStep, join, keys_of, spans
-from ddptui.wire import PHASES, Collective, Launched, Message, Slept, Step
+from ddptui.wire import PHASES, Collective, Launched, Message, Pause, Slept, Step
 
 US = 1000  # ns
 TRACKS_A_RANK = 100
@@ -32,10 +32,13 @@ def trace(repeats: Mapping[tuple[str, int], Iterable[Message]]) -> Iterator[str]
 
 def _of_repeat(process: int, name: str, messages: Iterable[Message]) -> Iterator[Event]:
     steps: dict[int, list[Step]] = {}
+    pauses: list[Pause] = []
     zero = 0
     for message in messages:
         if isinstance(message, Launched):
             zero = message.at_ns
+        elif isinstance(message, Pause):
+            pauses.append(message)
         elif isinstance(message, Step):
             steps.setdefault(message.rank, []).append(message)
     yield {"ph": "M", "name": "process_name", "pid": process, "args": {"name": name}}
@@ -44,7 +47,7 @@ def _of_repeat(process: int, name: str, messages: Iterable[Message]) -> Iterator
         events.name_track(rank * TRACKS_A_RANK, f"rank {rank}")
         for step in steps[rank]:
             events.step(step)
-    joined = join(steps)
+    joined = join(steps, pauses)
     for together in joined.steps:
         events.operations(together)
     told = {step.number for step in joined.steps}

@@ -19,7 +19,7 @@ from ddptui.excess import Excess, excess
 from ddptui.results import Culprit, Interval, WhatIf, Word
 from ddptui.waits import PARTS, Blame, Joined, Joints, join
 from ddptui.what_if import Work, all_alike, as_measured, replay
-from ddptui.wire import Step
+from ddptui.wire import Pause, Step
 
 S = 1e9  # ns
 
@@ -44,9 +44,9 @@ class Judgement(NamedTuple):
     culprit: Culprit | None
 
 
-def judge(steps: Mapping[int, Sequence[Step]]) -> Judgement | None:
+def judge(steps: Mapping[int, Sequence[Step]], pauses: Sequence[Pause] = ()) -> Judgement | None:
     """None if there is nothing to judge: no operation, no two ranks, or no step of which all have told."""
-    joints = join(steps)
+    joints = join(steps, pauses)
     joined = joints.steps
     if not any(own.step.collectives for step in joined for own in step.ranks.values()):
         return None

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from ddptui.wire import PHASES, Collective, Step
+from ddptui.wire import PHASES, Collective, Pause, Step
 
 PARTS = (*PHASES, "between steps")  # of a rank's own work
 AGGREGATE, BETWEEN = PHASES.index("aggregate"), len(PHASES)
@@ -25,6 +25,7 @@ POINT_TO_POINT = ("send", "recv")
 
 Key = tuple[object, ...]  # which operation of a step: the same on every rank
 Interval = tuple[int, int]  # ns
+Still = dict[int, list[Interval]]  # when each rank stood still
 
 
 class Wait(NamedTuple):
@@ -76,10 +77,12 @@ class Joints(NamedTuple):
     mismatches: dict[int, str]
 
 
-def join(steps: Mapping[int, Sequence[Step]]) -> Joints:
-    """Put the steps of all ranks side by side. A step of which a rank has not told is left out."""
+def join(steps: Mapping[int, Sequence[Step]], pauses: Iterable[Pause] = ()) -> Joints:
+    """Put the steps of all ranks side by side. A step of which a rank has not told is left out. Where a rank stood
+    still in an operation that all had entered, the others waited for it."""
     by_number = {rank: {step.step: step for step in own} for rank, own in steps.items()}
     common = sorted(set.intersection(*(set(own) for own in by_number.values()))) if by_number else []
+    still: Still = {rank: [(each.begin_ns, each.end_ns) for each in pauses if each.rank == rank] for rank in steps}
     joined, mismatches = [], {}
     for number in common:
         told = {rank: own[number] for rank, own in by_number.items()}
@@ -87,7 +90,7 @@ def join(steps: Mapping[int, Sequence[Step]]) -> Joints:
         if differs := mismatch(told):
             mismatches[number] = differs
         else:
-            joined.append(_join(number, told, before))
+            joined.append(_join(number, told, before, still))
     return Joints(joined, mismatches)
 
 
@@ -166,7 +169,7 @@ def keys_of(step: Step) -> list[Key]:
     return keys
 
 
-def _join(number: int, told: Mapping[int, Step], before: Mapping[int, Step | None]) -> Joined:
+def _join(number: int, told: Mapping[int, Step], before: Mapping[int, Step | None], still: Still) -> Joined:
     keys = {rank: keys_of(step) for rank, step in told.items()}
     entered: dict[Key, dict[int, int]] = {}
     for rank, step in told.items():
@@ -177,7 +180,7 @@ def _join(number: int, told: Mapping[int, Step], before: Mapping[int, Step | Non
     for rank, step in told.items():
         for key, operation in zip(keys[rank], step.collectives, strict=True):
             needs[key][rank] = needed(operation, rank, entered[key])
-        ranks[rank] = _of_rank(step, before[rank], keys[rank], entered, needs)
+        ranks[rank] = _of_rank(step, before[rank], keys[rank], entered, needs, still)
     last = {key: max(moments, key=lambda rank: moments[rank]) for key, moments in entered.items() if len(moments) > 1}
     return Joined(number, ranks, needs, last)
 
@@ -188,7 +191,9 @@ def _of_rank(
     keys: list[Key],
     entered: Mapping[Key, Mapping[int, int]],
     needs: Mapping[Key, Mapping[int, tuple[int, ...]]],
+    still: Still,
 ) -> RankStep:
+    stood: list[Interval] = []  # in an operation that all had entered
     waiting: list[Wait] = []
     lacking: list[Interval] = []  # waiting or not: not all had come
     transfers: dict[Key, int] = {}
@@ -200,8 +205,17 @@ def _of_rank(
         if whom != step.rank:
             lacking.append((operation.enter_ns, complete))
             waiting.append(Wait(operation.awaited_ns, complete, whom))
+        stops = [(whom, *stop) for whom in moments for stop in overlapping(still[whom], complete, operation.exit_ns)]
+        for whom, begin, end in stops:
+            if whom == step.rank:
+                stood.append((begin, end))
+            else:
+                lacking.append((begin, end))
+                waiting.append(Wait(max(begin, operation.awaited_ns), end, whom))
+        transfers[key] -= length(union((begin, end) for _, begin, end in stops))
     waits = _one_after_another(waiting)
-    idle = union((operation.awaited_ns, operation.exit_ns) for operation in step.collectives)
+    awaited = union((operation.awaited_ns, operation.exit_ns) for operation in step.collectives)
+    idle = [left for begin, end in awaited for left in _without(begin, end, stood)] if stood else awaited
     under_way = length(union((operation.enter_ns, operation.exit_ns) for operation in step.collectives))
     program, work = _program(step, before, keys, idle)
     return RankStep(
@@ -211,7 +225,7 @@ def _of_rank(
         waits=waits,
         idle=idle,
         wait_ns=sum(wait.end - wait.begin for wait in waits),
-        transfer_ns=under_way - length(union(lacking)),
+        transfer_ns=under_way - length(union([*lacking, *stood])),
         exposed_ns=length(idle),
         under_way_ns=under_way,
         work_ns=work,
@@ -356,7 +370,7 @@ class Blame:
 
     def _of(self, wait: Wait, seen: frozenset[int]) -> list[tuple[int, int]]:
         begin, end, whom = wait
-        taken = _overlapping(self._idle[whom], begin, end)
+        taken = overlapping(self._idle[whom], begin, end)
         blamed = [(whom, end - begin - length(taken))]
         if whom not in seen:
             for other_begin, other_end, third in _overlapping_waits(self._waits[whom], begin, end):
@@ -364,7 +378,7 @@ class Blame:
         return blamed
 
 
-def _overlapping(intervals: list[Interval], begin: int, end: int) -> list[Interval]:
+def overlapping(intervals: list[Interval], begin: int, end: int) -> list[Interval]:
     """The parts of sorted, disjoint intervals that lie between two moments."""
     first = max(0, bisect_left(intervals, (begin, begin)) - 1)
     found = []

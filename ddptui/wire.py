@@ -131,6 +131,15 @@ class Heartbeat(_Message, frozen=True, kw_only=True):
     dropped: int = 0
 
 
+class Pause(_Message, frozen=True, kw_only=True):
+    """The whole process stood still (stopped, or without a core): the thread that sends should have woken, and did
+    not. It began up to a sending interval earlier."""
+
+    rank: int
+    begin_ns: int
+    end_ns: int
+
+
 class Fingerprint(_Message, frozen=True, kw_only=True):
     """What a rank's copy of the model is after a step: hashes as in Done."""
 
@@ -190,7 +199,7 @@ class Failed(_Message, frozen=True, kw_only=True):
     error: str
 
 
-RankMessage = Hello | Ready | Step | Trained | Heartbeat | Fingerprint | Done | Failed
+RankMessage = Hello | Ready | Step | Trained | Heartbeat | Pause | Fingerprint | Done | Failed
 
 
 class Stop(_Message, frozen=True, kw_only=True):

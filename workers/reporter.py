@@ -12,10 +12,11 @@ import torch
 import zmq
 
 from ddptui.preset import Bottleneck
-from ddptui.wire import HUB, MOST_BYTES_A_FRAME, ConsoleMessage, Heartbeat, RankMessage, SetBottleneck, Stop
+from ddptui.wire import HUB, MOST_BYTES_A_FRAME, ConsoleMessage, Heartbeat, Pause, RankMessage, SetBottleneck, Stop
 
 SEND_EVERY_MS = 50
 BEAT_EVERY_S = 1.0
+STOOD_STILL_MS = 50  # later than planned: more than schedulers and Python's lock take
 MOST_QUEUED = 20_000  # messages; beyond that new ones are dropped, and counted
 MOST_A_FRAME = 1_000  # messages
 LAST_WORDS_S = 2.0  # how long to wait for the console to take what is left
@@ -60,8 +61,10 @@ class Reporter:
         process.cpu_percent()  # the first call only sets the mark
         next_beat = time.monotonic() + BEAT_EVERY_S
         while not self._closing.is_set():
+            due_ns = time.monotonic_ns() + SEND_EVERY_MS * 1_000_000
             if socket.poll(SEND_EVERY_MS):
                 self._obey(socket.recv())
+            self._note_pause(due_ns)
             if self._beats and time.monotonic() >= next_beat:
                 next_beat += BEAT_EVERY_S
                 self._queue.append(self._beat(process))
@@ -71,6 +74,12 @@ class Reporter:
             self._send(socket)
         socket.close()
         context.term()
+
+    def _note_pause(self, due_ns: int) -> None:
+        """Whoever wakes much too late has stood still."""
+        now = time.monotonic_ns()
+        if self._beats and now - due_ns > STOOD_STILL_MS * 1_000_000:
+            self._queue.append(Pause(rank=self.rank, begin_ns=due_ns, end_ns=now))
 
     def _send(self, socket: zmq.Socket[bytes]) -> None:
         """Send the queue, a frame at a time; what a full socket refuses stays queued."""

@@ -158,7 +158,7 @@ def ended(status: str = "ok", error: str | None = None) -> Ended:
 def one_of_each() -> list[Message]:
     """Every kind of message that a journal can hold."""
     told = [done(), done(audit=audit(), orders=("12", "34")), done(audit=audit_without_numbers())]
-        operation = Collective("all_reduce", 1, 8, 10, 20, 30, 40, 0, (0, 1), 2)
+    operation = Collective("all_reduce", 1, 8, 10, 20, 30, 40, 0, (0, 1), 2)
     slept = Slept("aggregate", 10, 20)
     full = msgspec.structs.replace(step(), collectives=(operation,), slept=(slept,), order=(0, 1, 3, 2))
     steps = [step(), full, step(loss=None), fingerprint(), trained(), trained(loss=None)]

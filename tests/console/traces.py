@@ -189,7 +189,7 @@ def bucketed(rank: int, work: ByPart, transfer: int, buckets: int = 4) -> Progra
         ("data", [Work(data)]),
         ("forward", [Work(forward)]),
         ("backward", moves),
-        ("aggregate", [Await(f"{number}") for number in range(buckets)]),
+        ("aggregate", [Work(1), *(Await(f"{number}") for number in range(buckets))]),
         ("optimizer", [Work(optimizer)]),
     ]
 
