@@ -22,7 +22,7 @@ class Sites(Protocol):
 
     def at(self, site: Site) -> None: ...
 
-    def before_collective(self) -> None: ...
+    def before_collective(self) -> bool: ...
 
     def taken(self) -> tuple[Slept, ...]: ...
 
@@ -68,15 +68,19 @@ class Delays:
             if bottleneck.at == site and self._due(bottleneck):
                 self._sleep(bottleneck)
 
-    def before_collective(self) -> None:
-        """The rank is about to call a collective. What is no aggregation (the first broadcast) is not delayed."""
+    def before_collective(self) -> bool:
+        """The rank is about to call a collective. What is no aggregation (the first broadcast) is not delayed. Returns
+        whether it was."""
         if self._step is None or self._collectives is None:
-            return
+            return False
         self._collectives += 1
+        delayed = False
         for bottleneck in self._mine:
             called_for = bottleneck.per == "call" or self._collectives == 1
             if bottleneck.at == "aggregate" and called_for and self._due(bottleneck):
                 self._sleep(bottleneck)
+                delayed = True
+        return delayed
 
     def taken(self) -> tuple[Slept, ...]:
         """The delays since this was last asked: those of a step, if it is asked once a step."""

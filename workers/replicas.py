@@ -111,8 +111,9 @@ class ReplicaDelays:
     def at(self, site: Site) -> None:
         """Nothing: a replica is delayed where it runs."""
 
-    def before_collective(self) -> None:
-        """Nothing: there is no group."""
+    def before_collective(self) -> bool:
+        """Never: there is no group."""
+        return False
 
     def taken(self) -> tuple[Slept, ...]:
         """None: each replica has its own."""

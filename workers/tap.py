@@ -12,7 +12,7 @@ import inspect
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from functools import partial, wraps
+from functools import cache, partial, wraps
 from typing import Any
 
 import torch.distributed as dist
@@ -110,13 +110,14 @@ class Tap:
         """A collective has been called. Returns what is known of it when it has been entered."""
         if self._laps is None:
             return None
-        called = self._clock.now()
-        self._delays.before_collective()
+        called = enter = self._clock.now()
+        if self._delays.before_collective():
+            enter = self._clock.now()
         number = 0
         if kind not in POINT_TO_POINT:
             number = self._numbers.get(group, 0)
             self._numbers[group] = number + 1
-        return Call(kind, number, size, root, group, len(self._laps.phases), called, self._clock.now())
+        return Call(kind, number, size, root, group, len(self._laps.phases), called, enter)
 
     def issued(self, call: Call, work: dist.Work | None, *, background: bool) -> None:
         """The call has returned its work (none: it is over). Not in the background: it will be waited for at once."""
@@ -176,12 +177,20 @@ def _hook_the_groups(tap: Tap) -> list[Callable[[], None]]:
     return undo
 
 
+@cache
+def kind_of(name: Any) -> str:
+    """What torch.distributed calls the operation that a hook has a name for."""
+    word: str = name.name
+    return KINDS.get(word, word.lower())
+
+
 def _before_hook(tap: Tap, ranks: tuple[int, ...], open_calls: dict[int, Call], hook: Any) -> None:
-    name = hook.name.name
-    kind = KINDS.get(name) or name.lower()
-    tensors = hook.output_tensors if kind in RECEIVING else hook.input_tensors
+    kind = kind_of(hook.name)
+    size = 0
+    for tensor in hook.output_tensors if kind in RECEIVING else hook.input_tensors:
+        size += tensor.nbytes
     root = hook.root
-    call = tap.before(kind, sum(tensor.nbytes for tensor in tensors), None if root < 0 else root, ranks)
+    call = tap.before(kind, size, None if root < 0 else root, ranks)
     if call is not None:
         open_calls[hook.op_id] = call
 
