@@ -6,17 +6,18 @@ fast its core was in this run: cores of one machine differ by a tenth and more, 
 in the lost phases, at this rank's own speed, is what it would have needed itself. The phase right after a loss is no
 witness of speed: the caches are cold there.
 
-The interval (95 %) has three parts. What steps scatter, by batch means, since neighbouring steps are alike (Law,
-«Simulation Modeling and Analysis», 9.5.3): the rank's own if it is late in most of them; where it is late in a few,
-that is no scatter, and the others' is taken. Half of what the speed is worth, since one number for all phases is a
-rough guess. And what phases and delays were seen to differ by for no reason on the machine that this was built on
+The interval (95 %) has three parts. What steps scatter: by batch means, since neighbouring steps are alike (Law,
+«Simulation Modeling and Analysis», 9.5.3), and from one batch to the next, since a delay that comes or goes is no
+scatter (von Neumann et al., «The Mean Square Successive Difference», 1941); of the rank itself if it is late in most
+steps, of the others if it is late in a few. Half of what the speed is worth, since one number for all phases is a rough
+guess. And what phases and delays were seen to differ by for no reason on the machine that this was built on
 (FOR_NO_REASON, COLD, COLD_NS).
 """
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from math import hypot, sqrt
-from statistics import fmean, median, stdev
+from statistics import fmean, median
 from typing import NamedTuple
 
 from ddptui.waits import BETWEEN, PARTS, Joined
@@ -104,15 +105,17 @@ def _slower(own: Sequence[ByPart], others: Sequence[ByPart], lost: Sequence[int]
     order = [*next(iter(steps[0].ranks.values())).step.order, BETWEEN]
     after = {follower for part, follower in pairwise([*order, order[0]]) if part in lost}
     witnesses = [part for part in order if part not in lost and part not in after]
-    mine = sum(median(work[part] for work in own) for part in witnesses)
-    theirs = sum(median(work[part] for work in others) for part in witnesses)
+    parts = witnesses or order  # without a witness, it was slower in all it did
+    mine = sum(median(work[part] for work in own) for part in parts)
+    theirs = sum(median(work[part] for work in others) for part in parts)
     return mine / theirs if mine and theirs else 1.0
 
 
 def _spread(by_step: Sequence[float]) -> float:
     """Half the interval of a difference of two such sums over all steps."""
     means = [fmean(batch) for batch in _batches(by_step)]
-    return STUDENT * stdev(means) * sqrt(2 / len(means)) * len(by_step)
+    variance = fmean((after - before) ** 2 for before, after in pairwise(means)) / 2
+    return STUDENT * sqrt(variance * 2 / len(means)) * len(by_step)
 
 
 def _batches(values: Sequence[float]) -> Iterator[Sequence[float]]:

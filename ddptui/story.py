@@ -19,7 +19,8 @@ def of_trial(result: TrialResult, trial: Trial) -> list[str]:
     said = [". ".join([*([_verdict(result, told)] if told else []), *_sentences(result)])]
     mismatches = [words for repeat in result.repeats for words in repeat.mismatches]
     if mismatches:
-        said.append(f"{len(mismatches)} steps left out, in which ranks made different operations: {mismatches[0]}")
+        steps = "1 step" if len(mismatches) == 1 else f"{len(mismatches)} steps"
+        said.append(f"{steps} left out, in which ranks made different operations: {mismatches[0]}")
     if trial.instruments == "off":
         said.append("without instruments: only its times are known")
     return [line for line in said if line]

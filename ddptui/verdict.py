@@ -8,6 +8,7 @@ Nothing is said on thin evidence. The thresholds, and where they come from:
     EVERYWHERE    but up to 0.09 where a rank was slower in all phases: one core was slower than the other
     MOSTLY        of waiting or transfer, to be called by its name: twice as much as the other
     FAIR          a culprit causes more waiting than an even share of two would be, nearly
+                  (the interval may reach down to half of these)
     PAUSE_NS      a single step may make a culprit only if it lost more than the scheduler ever takes
 """
 
@@ -102,7 +103,7 @@ def _stands_out(found: Excess, train_ns: int) -> bool:
     enough = (EVERYWHERE if found.everywhere else MATTERS) * train_ns
     _, worst = found.worst
     recurs = found.estimate - worst > enough / 2 or worst > PAUSE_NS
-    return found.low > enough and recurs
+    return found.estimate > enough and found.low > enough / 2 and recurs
 
 
 def what_if(judgement: Judgement) -> WhatIf:

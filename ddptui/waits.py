@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from ddptui.wire import PHASES, Collective, Pause, Step
+from ddptui.wire import GATHER_OUTPUTS, PHASES, Collective, Pause, Step
 
 PARTS = (*PHASES, "between steps")  # of a rank's own work
 AGGREGATE, BETWEEN = PHASES.index("aggregate"), len(PHASES)
@@ -99,7 +99,7 @@ def mismatch(told: Mapping[int, Step]) -> str | None:
     world = tuple(sorted(told))
     of_group: dict[tuple[int, ...], dict[int, list[Collective]]] = {}
     for rank, step in told.items():
-        for operation in step.collectives:
+        for operation in sorted(step.collectives, key=lambda operation: operation.seq):
             if operation.kind not in POINT_TO_POINT:
                 of_group.setdefault(operation.group, {}).setdefault(rank, []).append(operation)
     for group, by_rank in of_group.items():
@@ -126,6 +126,8 @@ def _described(operations: Sequence[Collective], number: int) -> str:
     if number >= len(operations):
         return "none"
     operation = operations[number]
+    if operation.kind == GATHER_OUTPUTS:  # of a batch that does not divide evenly, replicas give more or less
+        return operation.kind
     root = "" if operation.root is None else f", root {operation.root}"
     return f"{operation.kind} ({operation.bytes} bytes{root})"
 
@@ -258,7 +260,7 @@ def _program(step: Step, before: Step | None, keys: list[Key], idle: list[Interv
         moments.append((operation.enter_ns, key, True, at_once))
         if not at_once:
             moments.append((operation.awaited_ns, key, False, True))
-    moments.sort(key=lambda moment: moment[0])
+    moments.sort(key=lambda moment: (moment[0], not moment[2]))  # what is entered, first
     moments.append((step.end_ns, None, False, False))
     work = _Work(pieces, idle, held)
     program = [Event(work.until(moment), key, enters, awaits) for moment, key, enters, awaits in moments]

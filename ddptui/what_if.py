@@ -1,7 +1,8 @@
 """How long a trial would have taken with other work in it: its steps once more, through the dependencies. Pure.
 
 A rank's own work takes what it is said to take; an operation is over on a rank when all that it needs have entered it,
-and the transfer that was measured has passed. With the work as it was, the measured time comes out again.
+and the transfer that was measured has passed. With the work as it was, the measured time comes out again. (But for a
+rank that stood still within an operation: here, the others meet what that took at their next operation.)
 """
 
 from collections.abc import Callable, Sequence

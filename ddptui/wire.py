@@ -63,7 +63,7 @@ class Collective(msgspec.Struct, frozen=True, array_like=True):
     called_ns   the rank has come to the call; enter_ns: it has entered, after whatever delay was put in between
     awaited_ns  from here on the rank did nothing else: enter_ns, or for an operation that runs in the background the
                 moment at which it began to wait for it
-    exit_ns     it was over, at the latest when the wait for it was
+    exit_ns     it was over, at the latest when the wait for it was; before awaited_ns, if nobody had to wait
     root        the rank that all give to or get from; of a send or a receive, the partner
     group       the ranks of its group, none named: all
     bucket      which bucket of gradients it carried, where there are any

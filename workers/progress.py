@@ -137,20 +137,24 @@ class Quiet(Progress):
 
     def __init__(self, rank: int, warmup_steps: int, reporter: Reporter) -> None:
         super().__init__(rank, warmup_steps, reporter)
-        self._marks: list[Mark] = []  # of the first step, the first after the warm-up, the last
+        self._first: Any = None  # moments
+        self._begin: Any = None  # of the first step after the warm-up
+        self._last: Mark | None = None
         self._samples = 0
 
     def step(self, mark: Mark, clock: Clock) -> None:
-        if mark.step in (0, self._warmup_steps):
-            self._marks += [mark] * (2 if self._warmup_steps == 0 else 1)
+        if mark.step == 0:
+            self._first = mark.laps.moments[0]
+        if mark.step == self._warmup_steps:
+            self._begin = mark.laps.moments[0]
         if mark.step >= self._warmup_steps:
             self._samples += mark.samples
-        self._marks[2:] = [mark]
+        self._last = mark
 
     def finish(self, clock: Clock) -> None:
-        first, begin, last = self._marks
-        ends = [first.laps.moments[0], begin.laps.moments[0], last.laps.moments[-1]]
-        while (times := clock.resolve(ends)) is None:
+        last = self._last
+        assert last is not None, "a trial has steps after its warm-up"
+        while (times := clock.resolve([self._first, self._begin, last.laps.moments[-1]])) is None:
             pass
         loss = last.loss.item()
         self._reporter.say(
@@ -159,7 +163,7 @@ class Quiet(Progress):
                 first_ns=times[0],
                 begin_ns=times[1],
                 end_ns=times[2],
-                steps=last.step + 1 - begin.step,
+                steps=last.step + 1 - self._warmup_steps,
                 samples=self._samples,
                 loss=loss if math.isfinite(loss) else None,
             )
@@ -172,15 +176,14 @@ def progress_of(me: Rank) -> Progress:
 
 
 def collective(call: Call, called_ns: int, enter_ns: int, awaited_ns: int, told_ns: int, over_ns: int) -> Collective:
-    exit_ns = min(told_ns, over_ns)
     return Collective(
         kind=call.kind,
         seq=call.number,
         bytes=call.size,
         called_ns=called_ns,
         enter_ns=enter_ns,
-        awaited_ns=min(awaited_ns, exit_ns),  # it was over before anybody waited for it
-        exit_ns=exit_ns,
+        awaited_ns=max(awaited_ns, enter_ns),  # torch's own threads may call it when the rank waits already
+        exit_ns=min(told_ns, over_ns),
         root=call.root,
         group=call.group,
         bucket=call.bucket,

@@ -24,6 +24,7 @@ from ddptui.wire import (
     Launched,
     Load,
     Message,
+    Pause,
     Ready,
     SetBottleneck,
     Slept,
@@ -90,6 +91,10 @@ def step(
 
 def heartbeat(rank: int = 0, *, cpu_percent: float = 99.5, dropped: int = 0) -> Heartbeat:
     return Heartbeat(rank=rank, at_ns=2_900 * MS, cpu_percent=cpu_percent, rss_bytes=5_000, dropped=dropped)
+
+
+def pause(rank: int = 0, *, begin_ms: float = FIRST_STEP_MS, end_ms: float = FIRST_STEP_MS + 10) -> Pause:
+    return Pause(rank=rank, begin_ns=round(begin_ms * MS), end_ns=round(end_ms * MS))
 
 
 def load(busy: float = 1.5, own: float = 1.5, *, at_ms: float = FIRST_STEP_MS) -> Load:
@@ -161,8 +166,8 @@ def one_of_each() -> list[Message]:
     operation = Collective("all_reduce", 1, 8, 10, 20, 30, 40, 0, (0, 1), 2)
     slept = Slept("aggregate", 10, 20)
     full = msgspec.structs.replace(step(), collectives=(operation,), slept=(slept,), order=(0, 1, 3, 2))
-    steps = [step(), full, step(loss=None), fingerprint(), trained(), trained(loss=None)]
-    seen = [heartbeat(), load()]
+    steps: list[Message] = [step(), full, step(loss=None), fingerprint(), trained(), trained(loss=None)]
+    seen: list[Message] = [heartbeat(), pause(), load()]
     return [launched(), hello(), ready(), *steps, *seen, *told, failed(), ended("failed", "no")]
 
 

@@ -1,5 +1,5 @@
-"""How much longer a rank worked than the others: a delay that was put in is found, and where, and the interval holds it,
-over simulated trials with noise, natural skew and hiccups."""
+"""How much longer a rank worked than the others: a delay that was put in is found, and where, and the interval holds
+it, over simulated trials with noise, natural skew and hiccups."""
 
 from collections.abc import Callable
 from random import Random
@@ -82,9 +82,10 @@ def test_the_interval_is_no_wider_than_it_must_be_for_a_delay_hardly_above_the_s
 
 
 def test_a_larger_delay_has_a_larger_excess() -> None:
-    estimates = [
-        found(delayed(works_of(4), 1, "backward", lambda _, ms=ms: float(ms))[0]).estimate for ms in (1, 2, 5, 10, 20)
-    ]
+    def estimate(ms: float) -> float:
+        return found(delayed(works_of(4), 1, "backward", lambda _: ms)[0]).estimate
+
+    estimates = [estimate(ms) for ms in (1, 2, 5, 10, 20)]
     assert estimates == sorted(estimates)
     assert estimates[-1] / estimates[-2] == pytest.approx(2, rel=0.05)
 
@@ -146,3 +147,23 @@ def test_of_four_ranks_another_late_one_does_not_hide_it() -> None:
     assert (phase_of(one), phase_of(other)) == ("forward", "data")
     assert one.estimate / S == pytest.approx(first, rel=0.03)
     assert other.estimate / S == pytest.approx(second, rel=0.03)
+
+
+@pytest.mark.parametrize(
+    ("forward_ms", "late_ms", "half_ms"),
+    [
+        (10.0, 5.0, 0.4),  # of the work, a twenty-fifth
+        (0.01, 5.0, 0.029),  # a moment a step, for cold caches,
+        (0.01, 50.0, 0.15),  # and some of a long delay
+    ],
+)
+def test_even_where_nothing_scatters_the_interval_allows_for_what_machines_do_for_no_reason(
+    forward_ms: float, late_ms: float, half_ms: float
+) -> None:
+    usual = [MS, round(forward_ms * MS), MS, MS, MS, MS]
+    works = [{0: list(usual), 1: list(usual)} for _ in range(50)]
+    late, injected = delayed(works, 1, "forward", lambda _: late_ms)
+    lost = found(late)
+    assert lost.estimate / S == pytest.approx(injected)
+    assert (lost.high - lost.estimate) / MS / 50 == pytest.approx(half_ms, rel=0.05)
+    assert lost.high - lost.estimate == pytest.approx(lost.estimate - lost.low)

@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ddptui import report
+from ddptui.columns import describe_bottleneck
 from ddptui.preset import Bottleneck, Preset
-from ddptui.report import as_csv, as_json, describe_bottleneck, markdown, notes, text
+from ddptui.report import as_csv, as_json, markdown, notes, text
 from ddptui.results import Results
 from ddptui.wire import Audit, Done
 from tests.console.builders import (

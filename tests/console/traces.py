@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from ddptui.wire import PHASES, Collective, Slept, Step
+from ddptui.wire import PHASES, Collective, Step
 
 MS = 1_000_000  # ns
 BETWEEN = "between steps"
@@ -47,7 +47,7 @@ def who_must_have_come(call: Call, rank: int, everybody: Sequence[int]) -> set[i
     match call.kind:
         case "send" | "recv":
             return {rank, call.root or 0}
-        case "reduce" | "gather":
+        case "gather":
             return set(everybody) if call.root == rank else {rank}
         case "broadcast" | "scatter":
             return {rank, call.root or 0}
@@ -84,7 +84,6 @@ def _live(
         order: list[int] = []
         open_calls: dict[str, tuple[Call, int, int]] = {}
         collectives: list[tuple[int, Collective]] = []
-        slept: list[Slept] = []
         numbers: dict[tuple[int, ...], int] = {}
         seqs: dict[str, int] = {}
         for phase, moves in program[rank]:
@@ -95,8 +94,6 @@ def _live(
                     continue
                 if isinstance(move, Call):
                     called, now = now, now + move.held
-                    if move.held:
-                        slept.append(Slept("aggregate", called, now))
                     entered.setdefault((number, move.name), {})[rank] = now
                     open_calls[move.name] = (move, called, now)
                     if move.kind not in ("send", "recv"):
@@ -114,7 +111,7 @@ def _live(
                     (
                         called,
                         Collective(
-                            call.kind, seqs.get(call.name, 0), call.bytes, called, enter, min(now, over), over,
+                            call.kind, seqs.get(call.name, 0), call.bytes, called, enter, now, over,
                             call.root, call.group,
                         ),
                     )
@@ -139,7 +136,6 @@ def _live(
                 loss=1.0,
                 order=tuple(order),
                 collectives=tuple(each for _, each in sorted(collectives, key=lambda item: item[0])),
-                slept=tuple(slept),
             )
         )
 
@@ -151,15 +147,26 @@ ByPart = Sequence[int]
 Shape = Callable[[int, ByPart, int], Program]  # rank, work, transfer
 
 
+def gather_scatter(rank: int, work: ByPart, transfer: int, operations: int = 2) -> Program:
+    """Leaves give at once, and wait for the root; the root waits for all, and gives at once."""
+    calls: list[Call] = []
+    for number in range(operations):
+        calls.append(Call(f"g{number}", "gather", 0 if rank else transfer, root=0))
+        calls.append(Call(f"s{number}", "scatter", transfer if rank else 0, root=0))
+    return _blocking(work, [calls[0]._replace(held=work[3]), *calls[1:]])
+
+
 def all_reduce(rank: int, work: ByPart, transfer: int, operations: int = 2) -> Program:
     calls = [Call(f"{number}", "all_reduce", transfer) for number in range(operations)]
     return _blocking(work, [calls[0]._replace(held=work[3]), *calls[1:]])
 
 
 def reduce_broadcast(rank: int, work: ByPart, transfer: int, operations: int = 2) -> Program:
+    """As gloo does it: to reduce, all wait for all; what the root broadcasts leaves it at once."""
     calls: list[Call] = []
     for number in range(operations):
-        calls += [Call(f"r{number}", "reduce", transfer, root=0), Call(f"b{number}", "broadcast", transfer, root=0)]
+        calls.append(Call(f"r{number}", "reduce", transfer, root=0))
+        calls.append(Call(f"b{number}", "broadcast", transfer if rank else 0, root=0))
     return _blocking(work, [calls[0]._replace(held=work[3]), *calls[1:]])
 
 

@@ -1,65 +1,451 @@
-"""Both ways of seeing collectives see the same calls: the group's hooks, and wrapping torch's functions."""
+"""Both ways of seeing collectives, the group's hooks and wrapping torch's functions, give the same record of every
+strategy, in a group of one and between real ranks; they leave no trace, and nobody waits for them."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 import torch
 import torch.distributed as dist
+import torch.multiprocessing as mp
 from torch import nn
 
-from ddptui.preset import Trial
-from workers import tap
-from workers.aggregate import STRATEGIES
+from ddptui.preset import Bottleneck, Trial
+from ddptui.strategies import STRATEGIES
+from ddptui.wire import Collective, Step
+from workers import tap as module
+from workers.aggregate import strategy_of
+from workers.bottleneck import Delays
+from workers.clock import HostClock
+from workers.progress import Call, Laps, Progress, collective
+from workers.rank import Rank
+from workers.reporter import Reporter
+from workers.tap import FUNCTIONS, Tap
+from workers.train import train
 
-BOTH_WAYS = [
-    pytest.param(
-        True, marks=pytest.mark.skipif(not tap.group_takes_hooks(), reason="this torch's groups take no hooks")
-    ),
-    False,
-]
+HOOKS = pytest.mark.skipif(not module.group_takes_hooks(), reason="this torch's groups take no hooks")
+BOTH_WAYS = [pytest.param(True, marks=HOOKS, id="hooks"), pytest.param(False, id="wrapped")]
+WAYS = (True, False) if module.group_takes_hooks() else (False,)
+STEPS = 4
+PARAMETERS = 6  # of a perceptron with one hidden layer and BatchNorm
+BUFFERS = 2  # dtypes of its buffers: each is broadcast at once
+LATE = Bottleneck(at="aggregate", ranks=(0, 1), sleep_ms=2, per="call", from_step=STEPS - 1)
 
 
-@pytest.fixture(autouse=True)
-def group_of_one(tmp_path: Path) -> Iterator[None]:
+class Listener(Progress):
+    """Keeps what the console would have got."""
+
+    def __init__(self, rank: int) -> None:
+        super().__init__(rank, 0, Reporter(rank))
+        self.steps: list[Step] = []
+
+    def say_step(self, step: Step) -> None:
+        self.steps.append(step)
+
+
+def learn(strategy: Any, rank: int, ranks: int, *bottlenecks: Bottleneck) -> list[Step]:
+    """Train a tiny model with the real loop; what a rank tells of its steps."""
+    trial = Trial(
+        strategy=strategy, world_size=ranks, model="mlp", width=5, depth=1, batch_norm=True, dataset="random",
+        shape=(6,), classes=3, samples=32, batch_size=8, steps=STEPS, warmup_steps=0, bottleneck=bottlenecks,
+        bucket_mb=0.0001 if STRATEGIES[strategy].buckets else None,
+    )  # fmt: skip
+    listener = Listener(rank)
+    delays = Delays(bottlenecks, rank, seed=0, warmup_steps=0)
+    me = Rank(trial, rank, ranks, torch.device("cpu"), Reporter(rank), delays)
+    train(me, strategy_of(trial), listener)
+    return listener.steps
+
+
+def seen_by(calls: list[Call]) -> list[Collective]:
+    return [collective(call, *call.moments()) for call in calls]
+
+
+def tapped(network: nn.Module | None = None, strategy: str = "all_reduce", *bottlenecks: Bottleneck) -> Tap:
+    delays = Delays(bottlenecks, dist.get_rank(), seed=0, warmup_steps=0)
+    delays.begin(0)
+    delays.at("forward")
+    return Tap(HostClock(), delays, network or nn.Linear(1, 1), STRATEGIES[strategy])
+
+
+def after_forward(step: Step) -> list[Collective]:
+    """What DDP's forward broadcasts in C++ is seen by hooks alone."""
+    data, forward, *_ = step.phases_ns
+    return [each for each in step.collectives if each.called_ns >= step.begin_ns + data + forward]
+
+
+def what(operations: list[Collective], first: int = 0) -> list[tuple[Any, ...]]:
+    """All of a record but its times; counted from `first` on."""
+    return [(each.kind, each.seq - first, each.bytes, each.root, each.group, each.bucket) for each in operations]
+
+
+def check_times(step: Step) -> None:
+    for each in step.collectives:
+        assert step.begin_ns <= each.called_ns <= each.enter_ns <= min(each.awaited_ns, each.exit_ns)
+        assert max(each.awaited_ns, each.exit_ns) <= step.end_ns
+
+
+# Between two real ranks
+
+
+class Told(msgspec.Struct):
+    steps: dict[str, list[list[Step]]]  # by strategy: with each way of looking
+    delayed: list[list[Step]]
+    by_hand: list[list[Collective]]
+
+
+def look(hooks: bool) -> None:
+    module.group_takes_hooks = lambda: hooks
+
+
+def rank_of_two(rank: int, folder: str, ranks: int) -> None:
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=ranks)
+    pair = dist.new_group([0, 1])
+    told = Told({}, [], [])
+    for strategy in STRATEGIES:
+        told.steps[strategy] = []
+        for hooks in WAYS:
+            look(hooks)
+            told.steps[strategy].append(learn(strategy, rank, ranks))
+    for hooks in WAYS:
+        look(hooks)
+        told.delayed.append(learn("reduce_broadcast", rank, ranks, LATE))
+        told.by_hand.append(by_hand(rank, pair))
+    Path(folder, f"rank-{rank}.json").write_bytes(msgspec.json.encode(told))
+    dist.destroy_process_group()
+
+
+def by_hand(rank: int, pair: Any) -> list[Collective]:
+    other = 1 - rank
+    tensor, room = torch.ones(3), torch.empty(3)
+    tap = tapped()
+    tap.begin(Laps(HostClock()))
+    dist.all_reduce(tensor)
+    dist.all_reduce(tensor, group=pair)
+    dist.all_reduce(tensor, group=pair)
+    dist.broadcast(tensor, src=1, group=pair)
+    dist.barrier()
+    for sender in (0, 1):
+        if rank == sender:
+            dist.send(tensor, other)
+        else:
+            dist.recv(room, other)
+    works = [dist.isend(tensor, other), dist.irecv(room, other)]
+    for work in works:
+        assert work is not None
+        work.wait()
+    calls = tap.end()
+    tap.close()
+    return seen_by(calls)
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> list[Told]:
+    folder = tmp_path_factory.mktemp("pair")
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("OMP_NUM_THREADS", "1")
+        mp.start_processes(rank_of_two, (str(folder), 2), nprocs=2, start_method="spawn")  # type: ignore[no-untyped-call]
+    return [msgspec.json.decode((folder / f"rank-{rank}.json").read_bytes(), type=Told) for rank in (0, 1)]
+
+
+@HOOKS
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_between_ranks_both_ways_give_the_same_record(strategy: str, pair: list[Told]) -> None:
+    for told in pair:
+        hooks, wrapped = told.steps[strategy]
+        assert len(hooks) == len(wrapped) == STEPS
+        for one, other in zip(hooks, wrapped, strict=True):
+            if STRATEGIES[strategy].is_ddp:
+                one_after, other_after = after_forward(one), after_forward(other)
+                assert one_after
+                assert what(one_after, one_after[0].seq) == what(other_after, other_after[0].seq)
+            else:
+                assert what(list(one.collectives)) == what(list(other.collectives))
+
+
+CALLS = {
+    "none": 0, "all_reduce": PARAMETERS, "all_reduce_async": PARAMETERS, "reduce_broadcast": 2 * PARAMETERS,
+    "gather_scatter": 2 * PARAMETERS, "all_gather": PARAMETERS, "reduce_scatter_all_gather": 2 * PARAMETERS,
+    "ring": 4 * PARAMETERS, "flat": 1,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("way", range(len(WAYS)))
+@pytest.mark.parametrize("strategy", CALLS)
+def test_between_ranks_every_collective_is_seen(strategy: str, way: int, pair: list[Told]) -> None:
+    for told in pair:
+        for step in told.steps[strategy][way]:
+            assert len(after_forward(step)) == CALLS[strategy]
+            in_forward = len(step.collectives) - CALLS[strategy]
+            assert in_forward == (BUFFERS if strategy != "none" else 0)
+
+
+@pytest.mark.parametrize("way", range(len(WAYS)))
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_times_are_in_order_and_within_the_step(strategy: str, way: int, pair: list[Told]) -> None:
+    for told in pair:
+        for step in told.steps[strategy][way]:
+            check_times(step)
+
+
+@pytest.mark.parametrize("way", range(len(WAYS)))
+@pytest.mark.parametrize("strategy", [name for name, facts in STRATEGIES.items() if facts.buckets])
+def test_buckets_are_numbered_as_they_leave(strategy: str, way: int, pair: list[Told]) -> None:
+    last = after_forward(pair[0].steps[strategy][way][-1])
+    assert [each.bucket for each in last] == list(range(len(last)))
+    assert len(last) > 1
+    assert sum(each.bytes for each in last) == sum(
+        each.bytes for each in after_forward(pair[0].steps["all_reduce"][way][-1])
+    ) // (2 if STRATEGIES[strategy].rounding else 1)
+
+
+@pytest.mark.parametrize("way", range(len(WAYS)))
+@pytest.mark.parametrize("strategy", ["all_reduce_async", "bucketed", "ddp"])
+def test_what_runs_in_the_background_is_waited_for_later_than_it_was_entered(
+    strategy: str, way: int, pair: list[Told]
+) -> None:
+    for told in pair:
+        for step in told.steps[strategy][way][1:]:
+            operations = after_forward(step)
+            assert all(each.awaited_ns > each.enter_ns for each in operations)
+    for step in pair[0].steps["all_reduce"][way]:
+        assert all(each.awaited_ns == each.enter_ns for each in step.collectives)
+
+
+@pytest.mark.parametrize("way", range(len(WAYS)))
+def test_a_delay_lies_between_the_call_and_the_entry_and_never_in_forward(way: int, pair: list[Told]) -> None:
+    for told in pair:
+        *before, last = told.delayed[way]
+        assert not any(step.slept for step in before)
+        operations = after_forward(last)
+        assert len(last.slept) == len(operations) == 2 * PARAMETERS
+        for each, slept in zip(operations, last.slept, strict=True):
+            assert each.called_ns <= slept.begin_ns < slept.end_ns <= each.enter_ns
+            assert each.enter_ns - each.called_ns >= 2e6
+        for each in last.collectives[:BUFFERS]:
+            assert each.enter_ns - each.called_ns < 2e6
+
+
+@pytest.mark.parametrize("way", range(len(WAYS)))
+def test_groups_count_apart_and_partners_name_each_other(way: int, pair: list[Told]) -> None:
+    for rank, told in enumerate(pair):
+        other = 1 - rank
+        seen = [(each.kind, each.seq, each.root, each.group) for each in told.by_hand[way]]
+        first, second = ("send", "recv") if rank == 0 else ("recv", "send")
+        assert seen == [
+            ("all_reduce", 0, None, ()),
+            ("all_reduce", 0, None, (0, 1)),
+            ("all_reduce", 1, None, (0, 1)),
+            ("broadcast", 2, 1, (0, 1)),
+            ("barrier", 1, None, ()),
+            (first, 0, other, ()),
+            (second, 0, other, ()),
+            ("send", 0, other, ()),
+            ("recv", 0, other, ()),
+        ]
+        assert {each.bytes for each in told.by_hand[way] if each.kind != "barrier"} == {12}
+
+
+# In a group of one
+
+
+@pytest.fixture
+def alone(tmp_path: Path) -> Iterator[None]:
     dist.init_process_group("gloo", init_method=f"file://{tmp_path}/meet", rank=0, world_size=1)
     yield
     dist.destroy_process_group()
 
 
-@pytest.mark.parametrize("hooks", BOTH_WAYS)
-@pytest.mark.parametrize(
-    ("strategy", "calls"),
-    [
-        ("none", 0), ("all_reduce", 4), ("all_reduce_async", 4), ("reduce_broadcast", 8), ("gather_scatter", 8),
-        ("all_gather", 4), ("reduce_scatter_all_gather", 8), ("ring", 0), ("flat", 1), ("bucketed", 1), ("ddp", 1),
-        ("ddp_fp16", 1), ("ddp_bf16", 1),
-    ],
-)  # fmt: skip
-def test_sees_the_collectives_of_every_strategy(
-    strategy: str, calls: int, hooks: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(tap, "group_takes_hooks", lambda: hooks)
-    model = nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 2))
-    ours = STRATEGIES[strategy](Trial())
-    network = ours.prepare(model)
-    seen: list[int] = []
-    untap = tap.before_each_collective(lambda: seen.append(1), network)
-    for step in range(3):
-        network.zero_grad()
-        loss = network(torch.ones(5, 3)).sum()
-        seen.clear()  # DDP broadcasts the layout of its buckets in its second forward: no aggregation
-        loss.backward()
-        ours.average([parameter.grad for parameter in model.parameters() if parameter.grad is not None])
-        agreed_on_buckets = strategy == "bucketed" and step == 0  # the order in which gradients arrive
-        assert len(seen) == calls + agreed_on_buckets
-    untap()
+@pytest.fixture(params=BOTH_WAYS)
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, alone: None) -> None:
+    monkeypatch.setattr(module, "group_takes_hooks", lambda: request.param)
+
+
+@HOOKS
+@pytest.mark.usefixtures("alone")
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_alone_both_ways_give_the_same_record(strategy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = []
+    for hooks in WAYS:
+        monkeypatch.setattr(module, "group_takes_hooks", lambda hooks=hooks: hooks)
+        told.append(learn(strategy, 0, 1))
+    for one, other in zip(*told, strict=True):
+        check_times(one)
+        check_times(other)
+        one_after, other_after = after_forward(one), after_forward(other)
+        assert [each[0] for each in what(one_after)] == [each[0] for each in what(other_after)]
+        if one_after:
+            assert what(one_after, one_after[0].seq) == what(other_after, other_after[0].seq)
+
+
+@pytest.mark.usefixtures("way")
+def test_nothing_is_recorded_outside_a_step() -> None:
+    tap = tapped()
     dist.all_reduce(torch.ones(1))
-    assert len(seen) == calls
+    tap.begin(Laps(HostClock()))
+    dist.all_reduce(torch.ones(2))
+    assert [each.bytes for each in seen_by(tap.end())] == [8]
+    dist.all_reduce(torch.ones(3))
+    tap.begin(Laps(HostClock()))
+    assert tap.end() == []
+    tap.close()
+
+
+@pytest.mark.usefixtures("way")
+def test_numbers_begin_afresh_in_each_step_and_count_on_each_group() -> None:
+    group: Any = dist.new_group([0])
+    tap = tapped()
+    for _ in range(2):
+        tap.begin(Laps(HostClock()))
+        dist.all_reduce(torch.ones(1))
+        dist.broadcast(torch.ones(1), src=0, group=group)
+        dist.all_reduce(torch.ones(1))
+        assert what(seen_by(tap.end())) == [
+            ("all_reduce", 0, 4, None, (), None),
+            ("broadcast", 0, 4, 0, (0,), None),
+            ("all_reduce", 1, 4, None, (), None),
+        ]
+    tap.close()
+
+
+@pytest.mark.usefixtures("way")
+@pytest.mark.parametrize(
+    ("kind", "call", "root", "size"),
+    [
+        ("all_reduce", lambda ones, room: dist.all_reduce(ones), None, 12),
+        ("reduce", lambda ones, room: dist.reduce(ones, dst=0), 0, 12),
+        ("broadcast", lambda ones, room: dist.broadcast(ones, src=0), 0, 12),
+        ("gather", lambda ones, room: dist.gather(ones, [room]), 0, 12),
+        ("scatter", lambda ones, room: dist.scatter(room, [ones]), 0, 12),
+        ("all_gather", lambda ones, room: dist.all_gather([room], ones), None, 12),
+        ("all_gather_into_tensor", lambda ones, room: dist.all_gather_into_tensor(room, ones), None, 12),
+        ("reduce_scatter", lambda ones, room: dist.reduce_scatter(room, [ones]), None, 12),
+        ("reduce_scatter_tensor", lambda ones, room: dist.reduce_scatter_tensor(room, ones), None, 12),
+        ("all_to_all_single", lambda ones, room: dist.all_to_all_single(room, ones), None, 12),
+        ("barrier", lambda ones, room: dist.barrier(), None, None),
+    ],
+)
+def test_each_function_is_recorded_by_its_name_with_its_root_and_its_bytes(
+    kind: str, call: Callable[[torch.Tensor, torch.Tensor], None], root: int | None, size: int | None
+) -> None:
+    tap = tapped()
+    tap.begin(Laps(HostClock()))
+    call(torch.ones(3), torch.empty(3))
+    [each] = seen_by(tap.end())
+    tap.close()
+    assert (each.kind, each.seq, each.root, each.group) == (kind, 0, root, ())
+    assert size is None or each.bytes == size
+    assert each.called_ns <= each.enter_ns == each.awaited_ns <= each.exit_ns
+
+
+@pytest.mark.usefixtures("way")
+def test_an_operation_in_the_background_is_over_when_its_wait_is() -> None:
+    tap = tapped()
+    tap.begin(Laps(HostClock()))
+    work = dist.all_reduce(torch.ones(1), async_op=True)
+    between = HostClock().now()
+    assert work is not None
+    work.wait()
+    after = HostClock().now()
+    [each] = seen_by(tap.end())
+    tap.close()
+    assert each.enter_ns < between < each.awaited_ns <= each.exit_ns < after
+
+
+@pytest.mark.usefixtures("way")
+def test_what_nobody_has_waited_for_ends_with_its_call() -> None:
+    tap = tapped()
+    tap.begin(Laps(HostClock()))
+    work = dist.all_reduce(torch.ones(1), async_op=True)
+    between = HostClock().now()
+    [each] = seen_by(tap.end())
+    tap.close()
+    assert work is not None
+    work.wait()
+    assert each.enter_ns <= each.awaited_ns == each.exit_ns <= between
+
+
+@pytest.mark.usefixtures("way")
+def test_closing_leaves_no_trace() -> None:
+    before = {name: getattr(dist, name) for name in FUNCTIONS} | {"wait": dist.Work.wait}
+    tap = tapped()
+    tap.begin(Laps(HostClock()))
+    tap.close()
+    assert {name: getattr(dist, name) for name in FUNCTIONS} | {"wait": dist.Work.wait} == before
+    work = dist.all_reduce(torch.ones(1), async_op=True)
+    assert work is not None
+    work.wait()
+    assert tap.end() == []
+    again = tapped()  # the groups take hooks once more
+    again.begin(Laps(HostClock()))
+    dist.all_reduce(torch.ones(1))
+    assert len(again.end()) == 1
+    again.close()
+
+
+@pytest.mark.usefixtures("way")
+def test_a_tap_that_is_not_attached_sees_nothing_and_changes_nothing() -> None:
+    wait, function = dist.Work.wait, dist.all_reduce
+    tap = Tap(HostClock(), Delays((), 0, seed=0, warmup_steps=0), nn.Linear(1, 1), STRATEGIES["ddp"], attached=False)
+    assert (dist.Work.wait, dist.all_reduce) == (wait, function)
+    tap.begin(Laps(HostClock()))
+    dist.all_reduce(torch.ones(1))
+    tap.settle()
+    assert tap.end() == []
+    tap.close()
 
 
 def test_without_a_group_there_is_nothing_to_see() -> None:
-    dist.destroy_process_group()
-    untap = tap.before_each_collective(lambda: pytest.fail("called"), nn.Linear(1, 1))
-    untap()
-    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    tap = Tap(HostClock(), Delays((), 0, seed=0, warmup_steps=0), nn.Linear(1, 1), STRATEGIES["none"])
+    tap.begin(Laps(HostClock()))
+    assert tap.end() == []
+    tap.close()
+
+
+@pytest.mark.usefixtures("way")
+@pytest.mark.parametrize(
+    ("strategy", "bottlenecks", "instruments", "attached"),
+    [
+        ("all_reduce", (), "on", True),
+        ("all_reduce", (), "off", False),
+        ("all_reduce", (LATE,), "off", True),
+        ("ddp", (Bottleneck(at="forward", ranks=(0,), sleep_ms=1),), "off", False),
+    ],
+)
+def test_without_instruments_it_is_attached_only_where_a_delay_must_go_in_before_a_collective(
+    strategy: Any, bottlenecks: tuple[Bottleneck, ...], instruments: Any, attached: bool
+) -> None:
+    wait = dist.Work.wait
+    trial = Trial(strategy=strategy, bottleneck=bottlenecks, instruments=instruments)
+    me = Rank(trial, 0, 1, torch.device("cpu"), Reporter(0), Delays(bottlenecks, 0, seed=0, warmup_steps=0))
+    tap = module.tap_of(me, nn.Linear(1, 1), HostClock())
+    assert (dist.Work.wait is not wait) == attached
+    tap.close()
+
+
+@pytest.mark.usefixtures("way")
+@pytest.mark.parametrize("strategy", ["all_reduce", "all_reduce_async", "bucketed", "ddp", "ring"])
+def test_it_waits_for_nothing_that_was_not_waited_for_without_it(
+    strategy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waited: list[int] = []
+    wait = dist.Work.wait
+
+    def watched(work: dist.Work, *arguments: Any) -> Any:
+        waited.append(1)
+        return wait(work, *arguments)
+
+    def never(*_: Any) -> None:
+        pytest.fail("synchronised")
+
+    monkeypatch.setattr(dist.Work, "wait", watched)
+    monkeypatch.setattr(torch.cuda, "synchronize", never)
+    with monkeypatch.context() as untapped:
+        untapped.setattr(module, "_attach", lambda *_: [])
+        learn(strategy, 0, 1)
+    without, waited[:] = len(waited), []
+    learn(strategy, 0, 1)
+    assert len(waited) == without
