@@ -71,7 +71,7 @@ class Delays:
     def before_collective(self) -> bool:
         """The rank is about to call a collective. What is no aggregation (the first broadcast) is not delayed. Returns
         whether it was."""
-        if self._step is None or self._collectives is None:
+        if not self._mine or self._step is None or self._collectives is None:
             return False
         self._collectives += 1
         delayed = False

@@ -4,7 +4,9 @@ a stand-in for nn.DataParallel that runs them in threads."""
 import copy
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from time import monotonic_ns
+from typing import NamedTuple
 
 import msgspec
 import torch
@@ -13,23 +15,31 @@ from torch import Tensor, nn
 from ddptui.preset import Bottleneck, Site
 from ddptui.wire import GATHER_OUTPUTS, Collective, Done, Slept, Step
 from workers.bottleneck import Sites
-from workers.progress import Progress
+from workers.clock import Clock
+from workers.progress import Mark, Progress
 from workers.reporter import Reporter
 
 
+class Seen(NamedTuple):
+    """What a replica did in one step: how many samples it got, how many bytes it gave to the output device, and when it
+    was through with its part."""
+
+    samples: int = 0
+    gives: int = 0
+    fetched_ns: int = 0
+    computed_ns: int = 0
+    arrived_ns: int = 0
+
+
 class Watch:
-    """What is seen of one replica: how many samples it got, and when it was through with its part of a step."""
+    """What is seen of one replica, and what delays it."""
 
     def __init__(self, reporter: Reporter, delays: Sites, start_ns: int = 0) -> None:
         self.reporter = reporter
         self.delays = delays
         self.start_ns = start_ns  # what its delay at the start took
-        self.samples = 0
-        self.gives = 0  # bytes, to the output device
+        self.seen = Seen()  # in this step
         self.sub_batch = 0  # the most samples in a step
-        self.fetched_ns = 0
-        self.computed_ns = 0
-        self.arrived_ns = 0
 
 
 class Replica(nn.Module):
@@ -44,15 +54,13 @@ class Replica(nn.Module):
     def forward(self, inputs: Tensor) -> Tensor:
         watch = self._watches[inputs.device.index if inputs.device.type == "cuda" else self._index]
         watch.delays.at("data")
-        watch.fetched_ns = monotonic_ns()
+        fetched_ns = monotonic_ns()
         outputs: Tensor = self.module(inputs)
         watch.delays.at("forward")
-        watch.computed_ns = monotonic_ns()
-        watch.samples = len(inputs)
-        watch.gives = outputs.nbytes
+        computed_ns = monotonic_ns()
         watch.sub_batch = max(watch.sub_batch, len(inputs))
         watch.delays.before_collective()
-        watch.arrived_ns = monotonic_ns()
+        watch.seen = Seen(len(inputs), outputs.nbytes, fetched_ns, computed_ns, monotonic_ns())
         return outputs
 
 
@@ -101,7 +109,7 @@ class ReplicaDelays:
 
     def begin(self, step: int) -> None:
         for watch in self._watches:
-            watch.samples = 0
+            watch.seen = Seen()
             watch.delays.begin(step)
 
     def end(self) -> None:
@@ -134,19 +142,30 @@ class ReplicaProgress(Progress):
         for rank, watch in enumerate(self._watches):
             Progress(rank, 0, watch.reporter).ready(steps, parameters, watch.start_ns)
 
-    def say_step(self, step: Step) -> None:
-        data, forward, backward, average, optimizer = step.phases_ns
-        began, gathered = step.begin_ns, step.begin_ns + data + forward
+    def step(self, mark: Mark, clock: Clock) -> None:
         for rank, watch in enumerate(self._watches):
-            own = msgspec.structs.replace(step, rank=rank, samples=watch.samples, slept=watch.delays.taken())
-            if self._on_host and watch.samples:
-                own_data, own_forward = watch.fetched_ns - began, watch.computed_ns - watch.fetched_ns
-                phases = (own_data, own_forward, backward, average + gathered - watch.computed_ns, optimizer)
-                gather = Collective(
-                    GATHER_OUTPUTS, 0, watch.gives, watch.computed_ns, watch.arrived_ns, watch.arrived_ns, gathered
-                )
-                own = msgspec.structs.replace(own, phases_ns=phases, order=(0, 1, 3, 2, 4), collectives=(gather,))
-            watch.reporter.say(own)
+            slept = watch.delays.taken()
+            watch.reporter.say(partial(self._told_of, rank, watch.seen, slept, mark, clock))
+
+    def _told_of(
+        self, rank: int, seen: Seen, slept: tuple[Slept, ...], mark: Mark, clock: Clock
+    ) -> Sequence[Step] | None:
+        times = clock.resolve(mark.moments())
+        if times is None:
+            return None
+        if rank == 0:
+            self.log(mark)
+        step = msgspec.structs.replace(self.message(mark, times), rank=rank, samples=seen.samples, slept=slept)
+        if self._on_host and seen.samples:
+            data, forward, backward, average, optimizer = step.phases_ns
+            gathered = step.begin_ns + data + forward
+            own_data, own_forward = seen.fetched_ns - step.begin_ns, seen.computed_ns - seen.fetched_ns
+            phases = (own_data, own_forward, backward, average + gathered - seen.computed_ns, optimizer)
+            gather = Collective(
+                GATHER_OUTPUTS, 0, seen.gives, seen.computed_ns, seen.arrived_ns, seen.arrived_ns, gathered
+            )
+            step = msgspec.structs.replace(step, phases_ns=phases, order=(0, 1, 3, 2, 4), collectives=(gather,))
+        return [step]
 
     def done(self, done: Done) -> None:
         """Replica 0 speaks for the model, which there is only once."""

@@ -4,7 +4,9 @@ import os
 import signal
 import threading
 import time
+import traceback
 from collections import deque
+from collections.abc import Callable, Sequence
 
 import msgspec
 import psutil
@@ -14,42 +16,50 @@ import zmq
 from ddptui.preset import Bottleneck
 from ddptui.wire import HUB, MOST_BYTES_A_FRAME, ConsoleMessage, Heartbeat, Pause, RankMessage, SetBottleneck, Stop
 
-SEND_EVERY_MS = 50
+SEND_EVERY_MS = 200  # at the same moments on all ranks of a host: what that costs them, it costs them at once
 BEAT_EVERY_S = 1.0
+MS = 1_000_000  # ns
 STOOD_STILL_MS = 50  # later than planned: more than schedulers and Python's lock take
 MOST_QUEUED = 20_000  # messages; beyond that new ones are dropped, and counted
 MOST_A_FRAME = 1_000  # messages
 LAST_WORDS_S = 2.0  # how long to wait for the console to take what is left
 
 
+Telling = Callable[[], Sequence[RankMessage] | None]  # gives what there is to say; None: it is not known yet
+
+
 class Reporter:
-    """Says what a rank has to say, without ever making it wait. Without a console it says nothing."""
+    """Says what a rank has to say, without ever making it wait. Without a console nobody hears it."""
 
     def __init__(self, rank: int, *, beats: bool = True) -> None:
         self.rank = rank
         self._beats = beats
         self.dropped = 0
         self.bottleneck: tuple[Bottleneck, ...] | None = None  # what the console wants from the next step on
-        self._queue: deque[RankMessage] = deque()
+        self._queue: deque[RankMessage | Telling] = deque()
+        self._unsent: list[RankMessage] = []  # taken from the queue, or the thread's own
         self._closing = threading.Event()
         self._thread: threading.Thread | None = None
         if HUB in os.environ:
             self._thread = threading.Thread(target=self._run, args=(os.environ[HUB],), name="reporter", daemon=True)
             self._thread.start()
 
-    def say(self, message: RankMessage) -> None:
-        if self._thread is None:
-            return
-        if len(self._queue) < MOST_QUEUED:
-            self._queue.append(message)
-        else:
+    def say(self, words: RankMessage | Telling) -> None:
+        """A message; or what gives one, later and in another thread."""
+        if len(self._queue) >= MOST_QUEUED:
             self.dropped += 1
+            return
+        self._queue.append(words)
+        if self._thread is None:
+            self._take()
 
     def close(self) -> None:
         """Send what is left, and end the thread."""
         self._closing.set()
         if self._thread is not None:
             self._thread.join(LAST_WORDS_S + 1)
+        else:
+            self._say_what_is_left(self._take)
 
     def _run(self, endpoint: str) -> None:
         context = zmq.Context()
@@ -61,35 +71,61 @@ class Reporter:
         process.cpu_percent()  # the first call only sets the mark
         next_beat = time.monotonic() + BEAT_EVERY_S
         while not self._closing.is_set():
-            due_ns = time.monotonic_ns() + SEND_EVERY_MS * 1_000_000
-            if socket.poll(SEND_EVERY_MS):
+            due_ms = (time.monotonic_ns() // MS // SEND_EVERY_MS + 1) * SEND_EVERY_MS
+            if socket.poll(due_ms - time.monotonic_ns() // MS):
                 self._obey(socket.recv())
-            self._note_pause(due_ns)
-            if self._beats and time.monotonic() >= next_beat:
-                next_beat += BEAT_EVERY_S
-                self._queue.append(self._beat(process))
-            self._send(socket)
-        deadline = time.monotonic() + LAST_WORDS_S
-        while self._queue and time.monotonic() < deadline:
-            self._send(socket)
+            woke_ns = time.monotonic_ns()
+            self._send(socket)  # what the rank has said comes first: a Hello opens the wire
+            if self._beats:
+                self._note_pause(due_ms * MS, woke_ns)
+                if time.monotonic() >= next_beat:
+                    next_beat += BEAT_EVERY_S
+                    self._unsent.append(self._beat(process))
+        self._say_what_is_left(lambda: self._send(socket))
         socket.close()
         context.term()
 
-    def _note_pause(self, due_ns: int) -> None:
+    def _note_pause(self, due_ns: int, woke_ns: int) -> None:
         """Whoever wakes much too late has stood still."""
-        now = time.monotonic_ns()
-        if self._beats and now - due_ns > STOOD_STILL_MS * 1_000_000:
-            self._queue.append(Pause(rank=self.rank, begin_ns=due_ns, end_ns=now))
+        if woke_ns - due_ns > STOOD_STILL_MS * MS:
+            self._unsent.append(Pause(rank=self.rank, begin_ns=due_ns, end_ns=woke_ns))
 
     def _send(self, socket: zmq.Socket[bytes]) -> None:
-        """Send the queue, a frame at a time; what a full socket refuses stays queued."""
-        while self._queue:
-            batch = [self._queue.popleft() for _ in range(min(MOST_A_FRAME, len(self._queue)))]
-            try:
-                socket.send(msgspec.msgpack.encode(batch), zmq.NOBLOCK)
-            except zmq.Again:
-                self._queue.extendleft(reversed(batch))
+        """Send what is known, a frame at a time; what a full socket refuses stays."""
+        while True:
+            self._unsent = self._unsent or self._take()
+            if not self._unsent:
                 return
+            try:
+                socket.send(msgspec.msgpack.encode(self._unsent), zmq.NOBLOCK)
+            except zmq.Again:
+                return
+            self._unsent = []
+
+    def _take(self) -> list[RankMessage]:
+        """What is known by now, in order, as much as a frame may hold."""
+        known: list[RankMessage] = []
+        while self._queue and len(known) < MOST_A_FRAME:
+            words = self._queue[0]
+            try:
+                told = words() if callable(words) else [words]
+            except RuntimeError:  # torch's: the device has failed, as the loop will notice, too
+                traceback.print_exc()
+                told = []
+            if told is None:
+                break
+            self._queue.popleft()
+            known += told
+        return known
+
+    def _say_what_is_left(self, say: Callable[[], object]) -> None:
+        """For a while; what is not known by then never will be."""
+        deadline = time.monotonic() + LAST_WORDS_S
+        while (self._queue or self._unsent) and time.monotonic() < deadline:
+            say()
+            time.sleep(0.001)
+        self._queue = deque(words for words in self._queue if not callable(words))
+        say()
 
     def _obey(self, frame: bytes) -> None:
         match msgspec.msgpack.decode(frame, type=ConsoleMessage):

@@ -12,7 +12,7 @@ import inspect
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from functools import cache, partial, wraps
+from functools import partial, wraps
 from typing import Any
 
 import torch.distributed as dist
@@ -22,19 +22,12 @@ from torch.nn.parallel import DistributedDataParallel
 
 from ddptui.strategies import STRATEGIES, Facts
 from workers.bottleneck import Sites
+from workers.calls import Call, carries, kinds
 from workers.clock import Clock
-from workers.progress import Call, Laps
+from workers.progress import Laps
 from workers.rank import Rank
 
 HOOK_ID = 0x0DD9
-KINDS = {  # torch's word in a hook, where it is not the function's name in capitals
-    "ALLREDUCE": "all_reduce",
-    "ALLGATHER": "all_gather",
-    "ALLGATHER_BASE": "all_gather_into_tensor",
-    "REDUCE_SCATTER_BASE": "reduce_scatter_tensor",
-    "ALLTOALL": "all_to_all",
-    "ALLTOALL_BASE": "all_to_all_single",
-}
 FUNCTIONS = (
     "all_reduce", "reduce", "broadcast", "gather", "all_gather", "all_gather_into_tensor", "scatter", "reduce_scatter",
     "reduce_scatter_tensor", "all_to_all", "all_to_all_single", "barrier", "send", "recv", "isend", "irecv",
@@ -43,8 +36,6 @@ FUNCTIONS = (
 TENSOR_ARGUMENTS = ("input_tensor", "input_tensor_list", "input_list", "input", "tensor")
 ROOT_ARGUMENTS = ("src", "dst")
 RECEIVING = ("scatter", "recv")  # in which the tensor that counts is the one that comes in
-POINT_TO_POINT = ("send", "recv")
-IN_FORWARD = 1  # phases are over
 
 
 def group_takes_hooks() -> bool:
@@ -63,13 +54,14 @@ class Tap:
     def __init__(self, clock: Clock, delays: Sites, network: nn.Module, facts: Facts, *, attached: bool = True) -> None:
         """facts: what to expect of the strategy.
         attached: to torch; else it sees nothing, and costs nothing."""
-        self._clock = clock
+        self.now = clock.now
+        self.buckets = facts.buckets  # whether calls carry them
         self._delays = delays
         self._facts = facts
         self._laps: Laps | None = None  # none: between two steps, where nothing is recorded
         self._calls: list[Call] = []
-        self._numbers: dict[tuple[int, ...], int] = {}  # of the next collective of this step, by group
         self._works: dict[int, tuple[dist.Work, Call]] = {}  # kept, since torch would give its number to another one
+        self._unsettled: list[Call] = []  # what torch DDP has issued and has not waited for
         self._carriers = 0  # what the step before sent in the background after its forward
         self._undo = _attach(self, network) if attached and dist.is_initialized() else []
 
@@ -82,27 +74,21 @@ class Tap:
 
     def settle(self) -> None:
         """torch DDP has just returned: what it has issued in C++, it has waited for in C++."""
-        if not self._facts.is_ddp:
+        if not self._unsettled:
             return
-        own = [call for call in self._calls if call.background and call.over is None]
-        issued = [
-            call.issued for call in own if call.thread == own[0].thread
-        ]  # others come from torch's threads, later
-        for call in own:
-            call.awaited, call.over = issued[-1], self._clock.now()
+        first, over = self._unsettled[0], self.now()
+        for call in self._unsettled:
+            if call.thread == first.thread:  # others are issued by torch's threads, when the rank waits already
+                awaited = call.issued
+        for call in self._unsettled:
+            call.awaited, call.over = awaited, over
+        self._unsettled.clear()
 
     def end(self) -> list[Call]:
         """The step is over: what it has called, in order."""
         calls, self._calls, self._laps = self._calls, [], None
-        for call in calls:
-            if call.over is None:  # nobody has waited for it
-                call.awaited = call.over = call.issued
-        carriers = [call for call in calls if call.background and call.lap > IN_FORWARD]
-        if self._facts.buckets:
-            for number, call in enumerate(carriers):
-                call.bucket = number
-        self._carriers = len(carriers)
-        self._numbers.clear()
+        if self._facts.overlaps:
+            self._carriers = sum(map(carries, calls))
         self._works.clear()
         return calls
 
@@ -110,49 +96,45 @@ class Tap:
         """A collective has been called. Returns what is known of it when it has been entered."""
         if self._laps is None:
             return None
-        called = enter = self._clock.now()
+        called = enter = self.now()
         if self._delays.before_collective():
-            enter = self._clock.now()
-        number = 0
-        if kind not in POINT_TO_POINT:
-            number = self._numbers.get(group, 0)
-            self._numbers[group] = number + 1
-        return Call(kind, number, size, root, group, len(self._laps.phases), called, enter)
+            enter = self.now()
+        call = Call(kind, size, root, group, len(self._laps.phases), called, enter)
+        self._calls.append(call)
+        return call
 
     def issued(self, call: Call, work: dist.Work | None, *, background: bool) -> None:
         """The call has returned its work (none: it is over). Not in the background: it will be waited for at once."""
-        call.issued = self._clock.now()
-        call.thread = threading.get_ident()
-        call.background = background
-        if not background:
+        call.issued = self.now()
+        if background:
+            call.background = True
+            if self._facts.is_ddp:
+                call.thread = threading.get_ident()
+                self._unsettled.append(call)
+        else:
             call.awaited = call.enter
         if work is None:
             call.over = call.issued
-        else:
-            self._works[id(work)] = (work, call)
-            if background and self._is_overtaken():
-                work.get_future().add_done_callback(lambda _: self._told(call))
-        self._calls.append(call)
+            return
+        self._works[id(work)] = (work, call)
+        if background and self._is_overtaken():
+            work.get_future().add_done_callback(lambda _: self._told(call))
 
     def _is_overtaken(self) -> bool:
         """Whether more will be sent in the background after this, as in the step before. Only then must torch be asked
         when it is over: of the last one we know it, since somebody waits for it. (The answer comes in a thread of
         torch's that must wait for Python's lock: that costs more than all the rest of the tap.)"""
-        sent = sum(call.background and call.lap > IN_FORWARD for call in self._calls)
-        return self._facts.overlaps and sent + 1 < self._carriers
+        return self._facts.overlaps and sum(map(carries, self._calls)) < self._carriers
 
     def _told(self, call: Call) -> None:
-        call.told = self._clock.now()
+        call.told = self.now()
 
     def waited(self, work: dist.Work, begin: Any) -> None:
         """Python has waited for a work, from `begin` until now."""
         _, call = self._works.get(id(work), (None, None))
         if call is not None and call.over is None:
             call.awaited = call.awaited or begin
-            call.over = self._clock.now()
-
-    def now(self) -> Any:
-        return self._clock.now()
+            call.over = self.now()
 
 
 def _attach(tap: Tap, network: nn.Module) -> list[Callable[[], None]]:
@@ -166,30 +148,24 @@ def _attach(tap: Tap, network: nn.Module) -> list[Callable[[], None]]:
 
 def _hook_the_groups(tap: Tap) -> list[Callable[[], None]]:
     undo: list[Callable[[], None]] = []
+    kind_of = kinds()
     world: Any = dist.group.WORLD
     for group in dist.distributed_c10d._world.pg_map:
         ranks = () if group is world else tuple(dist.get_process_group_ranks(group))
         open_calls: dict[int, Call] = {}
         hooked: Any = group
-        hooked.register_pre_hook(HOOK_ID, partial(_before_hook, tap, ranks, open_calls))
+        hooked.register_pre_hook(HOOK_ID, partial(_before_hook, tap, kind_of, ranks, open_calls))
         hooked.register_post_hook(HOOK_ID, partial(_after_hook, tap, open_calls))
         undo += [partial(hooked.unregister_pre_hook, HOOK_ID), partial(hooked.unregister_post_hook, HOOK_ID)]
     return undo
 
 
-@cache
-def kind_of(name: Any) -> str:
-    """What torch.distributed calls the operation that a hook has a name for."""
-    word: str = name.name
-    return KINDS.get(word, word.lower())
-
-
-def _before_hook(tap: Tap, ranks: tuple[int, ...], open_calls: dict[int, Call], hook: Any) -> None:
-    kind = kind_of(hook.name)
-    size = 0
+def _before_hook(
+    tap: Tap, kind_of: dict[int, str], ranks: tuple[int, ...], open_calls: dict[int, Call], hook: Any
+) -> None:
+    kind, root, size = kind_of[hook.name.value], hook.root, 0
     for tensor in hook.output_tensors if kind in RECEIVING else hook.input_tensors:
         size += tensor.nbytes
-    root = hook.root
     call = tap.before(kind, size, None if root < 0 else root, ranks)
     if call is not None:
         open_calls[hook.op_id] = call

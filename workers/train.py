@@ -89,13 +89,12 @@ def train(me: Rank, strategy: Strategy, progress: Progress | None = None) -> nn.
             laps.end("aggregate")
 
         loss = mean_of_share(total, labels)
-        progress.step(Mark(step, epoch, laps, len(labels), loss, tap.end(), delays.taken()), clock)
+        progress.step(Mark(step, epoch, laps, len(labels), loss, tap.end(), tap.buckets, delays.taken()), clock)
         if trial.hash_every and (step + 1) % trial.hash_every == 0:
             progress.fingerprint(fingerprint(model, me.rank, step))
 
     delays.end()
     tap.close()
-    progress.finish(clock)
     done = evaluate(me, model, data.test)
     found = audit(me, strategy, network, model, data.train)
     progress.done(msgspec.structs.replace(done, orders=tuple(share.orders), audit=found))

@@ -39,7 +39,7 @@ def test_each_replica_sees_its_part_of_the_batch() -> None:
     seen = watches(3)
     network = ThreadedDataParallel(net(), seen, threads=1)
     network(torch.randn(8, 6, dtype=torch.float64))
-    assert [watch.samples for watch in seen] == [3, 3, 2]
+    assert [watch.seen.samples for watch in seen] == [3, 3, 2]
     network._pool.shutdown()
 
 
@@ -63,5 +63,5 @@ def test_a_delayed_replica_is_late_alone() -> None:
     network(torch.randn(8, 6, dtype=torch.float64))
     delays.end()
     assert [watch.delays.fired for watch in seen] == [0, 1]
-    assert seen[1].computed_ns - seen[1].fetched_ns >= 20e6
+    assert seen[1].seen.computed_ns - seen[1].seen.fetched_ns >= 20e6
     network._pool.shutdown()

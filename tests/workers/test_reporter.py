@@ -1,6 +1,7 @@
 """A rank's end of the wire, against a real hub."""
 
 import os
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -64,6 +65,70 @@ def test_new_delays_from_the_console_reach_the_rank(hub: Hub) -> None:
         hub.receive(10)
     assert reporter.bottleneck == bottleneck
     reporter.close()
+
+
+def failed(number: int) -> Failed:
+    return Failed(rank=0, at_ns=number, error="")
+
+
+def test_what_is_not_known_yet_keeps_its_place(hub: Hub) -> None:
+    reporter = Reporter(0)
+    known = threading.Event()
+    asked: list[int] = []
+
+    def later() -> list[Failed] | None:
+        asked.append(threading.get_ident())
+        return [failed(1), failed(2)] if known.is_set() else None
+
+    for words in (hello(hub), later, failed(3)):
+        reporter.say(words)
+    assert receive(hub, 1) == [hello(hub)]
+    while len(asked) < 2:
+        assert hub.receive(20) == []
+    known.set()
+    assert receive(hub, 3) == [failed(1), failed(2), failed(3)]
+    assert threading.get_ident() not in asked
+    reporter.close()
+
+
+def test_what_never_gets_known_does_not_take_the_last_words_with_it(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "LAST_WORDS_S", 0.2)
+    reporter = Reporter(0)
+    for words in (hello(hub), lambda: None, failed(3)):
+        reporter.say(words)
+    reporter.close()
+    assert receive(hub, 2) == [hello(hub), failed(3)]
+
+
+def test_where_the_device_fails_the_rest_is_said_all_the_same(hub: Hub, capsys: pytest.CaptureFixture[str]) -> None:
+    def broken() -> None:
+        raise RuntimeError("CUDA error: unspecified launch failure")
+
+    reporter = Reporter(0)
+    for words in (hello(hub), broken, failed(3)):
+        reporter.say(words)
+    assert receive(hub, 2) == [hello(hub), failed(3)]
+    reporter.close()
+    assert "CUDA error" in capsys.readouterr().err
+
+
+def test_without_a_console_what_there_is_to_tell_is_asked_for_in_order_until_it_is_known() -> None:
+    reporter = Reporter(0)
+    answers: list[list[Failed] | None] = [None, None, None, []]
+    asked: list[str] = []
+
+    def slow() -> list[Failed] | None:
+        asked.append("slow")
+        return answers.pop(0)
+
+    def quick() -> list[Failed] | None:
+        asked.append("quick")
+        return []
+
+    reporter.say(slow)
+    reporter.say(quick)
+    reporter.close()
+    assert asked == ["slow", "slow", "slow", "slow", "quick"]
 
 
 def test_without_a_console_it_says_nothing_and_starts_nothing() -> None:

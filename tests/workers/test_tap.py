@@ -18,8 +18,9 @@ from ddptui.wire import Collective, Step
 from workers import tap as module
 from workers.aggregate import strategy_of
 from workers.bottleneck import Delays
-from workers.clock import HostClock
-from workers.progress import Call, Laps, Progress, collective
+from workers.calls import Call, collectives
+from workers.clock import Clock, HostClock
+from workers.progress import Laps, Mark, Progress
 from workers.rank import Rank
 from workers.reporter import Reporter
 from workers.tap import FUNCTIONS, Tap
@@ -41,8 +42,8 @@ class Listener(Progress):
         super().__init__(rank, 0, Reporter(rank))
         self.steps: list[Step] = []
 
-    def say_step(self, step: Step) -> None:
-        self.steps.append(step)
+    def step(self, mark: Mark, clock: Clock) -> None:
+        self.steps += self.told(mark, clock) or []
 
 
 def learn(strategy: Any, rank: int, ranks: int, *bottlenecks: Bottleneck) -> list[Step]:
@@ -60,7 +61,7 @@ def learn(strategy: Any, rank: int, ranks: int, *bottlenecks: Bottleneck) -> lis
 
 
 def seen_by(calls: list[Call]) -> list[Collective]:
-    return [collective(call, *call.moments()) for call in calls]
+    return list(collectives(calls, [moment for call in calls for moment in call.moments()], buckets=False))
 
 
 def tapped(network: nn.Module | None = None, strategy: str = "all_reduce", *bottlenecks: Bottleneck) -> Tap:
