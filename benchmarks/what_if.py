@@ -1,77 +1,89 @@
-"""What a trial would have taken without its culprit, against the same trial really run without: launches in turn.
+"""What training would have taken without its culprit, against the same training really done without, in launches of the
+lab itself: 2 ranks of 1 thread, in SCHED_BATCH.
 
-Goal: within 5 % in the median of each case, 10 % at worst. A step takes some 30 ms; rank 1 of 2 is late by 25 ms.
+Each launch trains through windows of 40 steps of some 30 ms. In every second one, rank 1 is late by 25 ms, at one site
+after another; what the window would have taken without is set against the mean of the two quiet ones around it.
+Goal: within 5 % in the median, 10 % at worst. (Launches differ by more than that among themselves.)
 
-    python benchmarks/what_if.py [PAIRS]
+    python benchmarks/what_if.py [LAUNCHES]
 """
 
 import sys
 import tempfile
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
-from statistics import median
+from statistics import fmean, median
 from typing import Any
 
 from ddptui import lab
 from ddptui.environment import describe
-from ddptui.outcome import Outcome, outcome
+from ddptui.outcome import Heard
 from ddptui.preset import Bottleneck, Preset, make_trial
 from ddptui.record import Run
-from ddptui.wire import Ended, Message
+from ddptui.verdict import judge, what_if
+from ddptui.wire import Ended, Step
 
 SITES = ("data", "forward", "backward", "aggregate")
 STRATEGIES = ("all_reduce", "ddp")
-SAMPLES, STEPS, SLEEP_MS = 512, 83, 25.0
+SAMPLES, STEPS, WARM_UP, SLEEP_MS = 512, 40, 20, 25.0
+S = 1e9  # ns
 
 
-def preset(pairs: int) -> Preset:
-    trials = []
-    for strategy in STRATEGIES:
-        values: dict[str, Any] = {"strategy": strategy, "threads": 1, "sched_batch": True, "lr": 0.001}
-        values |= {"batch_size": SAMPLES, "steps": STEPS}
-        trials.append(make_trial(values | {"name": f"{strategy}-none"}))
-        for site in SITES:
-            late = Bottleneck(at=site, ranks=(1,), sleep_ms=SLEEP_MS)  # type: ignore[arg-type]
-            trials.append(make_trial(values | {"name": f"{strategy}-{site}", "bottleneck": (late,)}))
-    return Preset(
-        name="what-if", title="", group="", about="", baseline=trials[0].name, repeats=pairs, trials=tuple(trials)
+def preset(launches: int) -> Preset:
+    delays = tuple(
+        Bottleneck(at=site, ranks=(1,), sleep_ms=SLEEP_MS, from_step=first, to_step=first + STEPS - 1)  # type: ignore[arg-type]
+        for site, first in zip(SITES, range(WARM_UP + STEPS, WARM_UP + 9 * STEPS, 2 * STEPS), strict=True)
     )
+    values: dict[str, Any] = {"threads": 1, "sched_batch": True, "lr": 0.001, "batch_size": SAMPLES}
+    values |= {"warmup_steps": WARM_UP, "steps": WARM_UP + (2 * len(SITES) + 1) * STEPS, "bottleneck": delays}
+    trials = [
+        make_trial(values | {"name": f"launch-{number}", "strategy": STRATEGIES[number % len(STRATEGIES)]})
+        for number in range(launches)
+    ]
+    return Preset(name="what-if", title="", group="", about="", baseline="launch-0", repeats=1, trials=tuple(trials))
 
 
-def measure(pairs: int) -> dict[tuple[str, int], Outcome]:
-    chosen = preset(pairs)
-    found: dict[tuple[str, int], Outcome] = {}
-    with tempfile.TemporaryDirectory() as folder:
-        run = Run.create(Path(folder), chosen, describe())
-        messages: list[Message] = []
-        with closing(lab.run_preset(chosen, run)) as stream:
-            for message in stream:
-                messages.append(message)
-                if isinstance(message, Ended):
-                    if ended := outcome(messages):
-                        found[ended.trial, ended.repeat] = ended
-                    messages = []
-    return found
+def errors(steps: Mapping[int, list[Step]]) -> Iterator[tuple[str, float | None]]:
+    """Of each delayed window of a launch; None: nobody was named."""
+    windows = [
+        judge({rank: [step for step in own if first <= step.step < first + STEPS] for rank, own in steps.items()})
+        for first in range(WARM_UP, WARM_UP + (2 * len(SITES) + 1) * STEPS, STEPS)
+    ]
+    for number, site in enumerate(SITES):
+        before, late, after = windows[2 * number : 2 * number + 3]
+        assert before is not None
+        assert late is not None
+        assert after is not None
+        promised = what_if(late).without_culprit
+        really = fmean((before.train_ns, after.train_ns)) / S
+        yield site, promised / really - 1 if promised is not None else None
 
 
 def main() -> None:
-    pairs = int(sys.argv[1]) if len(sys.argv) > 1 else 5
-    found = measure(pairs)
-    for strategy in STRATEGIES:
-        plain = [found[f"{strategy}-none", number].result for number in range(1, pairs + 1)]
-        really = median(result.train_time_s for result in plain if result)
-        print(f"{strategy}: really run without, {really:.2f} s")
-        for site in SITES:
-            late = [found[f"{strategy}-{site}", number].result for number in range(1, pairs + 1)]
-            took = median(result.train_time_s for result in late if result)
-            what_if = [result.what_if_s.without_culprit for result in late if result and result.what_if_s]
-            told = [value for value in what_if if value is not None]
-            errors = sorted((value / really - 1 for value in told), key=abs)
-            if told:
-                print(
-                    f"  {site:10} {took:.2f} s; without it {median(told):.2f} s: {median(told) / really - 1:+.1%}, "
-                    f"worst of {len(told)} {errors[-1]:+.1%}"
-                )
+    chosen = preset(int(sys.argv[1]) if len(sys.argv) > 1 else 8)
+    found: dict[tuple[str, str], list[float | None]] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        run = Run.create(Path(folder), chosen, describe())
+        trials = {trial.name: trial for trial in chosen.trials}
+        heard = Heard()
+        with closing(lab.run_preset(chosen, run)) as stream:
+            for message in stream:
+                heard.hear(message)
+                if isinstance(message, Ended) and heard.launched:
+                    for site, error in errors(heard.steps):
+                        found.setdefault((str(trials[heard.launched.trial].strategy), site), []).append(error)
+                    heard = Heard()
+    for (strategy, site), told in sorted(found.items()):
+        line(f"{strategy}, 25 ms at {site}", told)
+    line("all", [error for told in found.values() for error in told])
+
+
+def line(name: str, told: list[float | None]) -> None:
+    known = sorted((error for error in told if error is not None), key=abs)
+    nobody = f", nobody named in {len(told) - len(known)}" if len(known) < len(told) else ""
+    size = median(abs(error) for error in known)
+    print(f"{name:30} median {median(known):+.1%} (size {size:.1%}), worst of {len(known)} {known[-1]:+.1%}{nobody}")
 
 
 if __name__ == "__main__":

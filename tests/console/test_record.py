@@ -345,3 +345,10 @@ def test_a_run_whose_environment_is_spoilt_is_read_or_refused(runs: Path, spoilt
 def test_only_the_owner_needs_to_write_there(tmp_path: Path) -> None:
     run = write_run(tmp_path, two_trials(), JOURNALS[0])
     assert not stat.S_IMODE(run.folder.stat().st_mode) & stat.S_IWOTH
+
+
+def test_its_repeats_are_those_that_were_launched(tmp_path: Path) -> None:
+    run = write_run(tmp_path, two_trials(), JOURNALS[0], JOURNALS[3])
+    repeats = run.repeats(two_trials())
+    assert list(repeats) == [("a", 1), ("b", 2)]
+    assert list(repeats["b", 2]) == JOURNALS[3]

@@ -1,6 +1,7 @@
 """Both ways of seeing collectives, the group's hooks and wrapping torch's functions, give the same record of every
 strategy, in a group of one and between real ranks; they leave no trace, and nobody waits for them."""
 
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -216,6 +217,15 @@ def test_what_runs_in_the_background_is_waited_for_later_than_it_was_entered(
         assert all(each.awaited_ns == each.enter_ns for each in step.collectives)
 
 
+@HOOKS
+def test_torch_ddp_waits_for_all_its_buckets_once_the_last_is_issued(pair: list[Told]) -> None:
+    for told in pair:
+        for step in told.steps["ddp"][0][1:]:
+            operations = after_forward(step)
+            [awaited] = {each.awaited_ns for each in operations}
+            assert max(each.enter_ns for each in operations) < awaited < max(each.exit_ns for each in operations)
+
+
 @pytest.mark.parametrize("way", range(len(WAYS)))
 def test_a_delay_lies_between_the_call_and_the_entry_and_never_in_forward(way: int, pair: list[Told]) -> None:
     for told in pair:
@@ -354,6 +364,28 @@ def test_an_operation_in_the_background_is_over_when_its_wait_is() -> None:
     [each] = seen_by(tap.end())
     tap.close()
     assert each.enter_ns < between < each.awaited_ns <= each.exit_ns < after
+
+
+@pytest.mark.usefixtures("way")
+def test_of_buckets_all_but_the_last_are_asked_for_when_they_are_over() -> None:
+    tap = tapped(None, "bucketed")
+    for number in range(2):
+        laps = Laps(HostClock())
+        tap.begin(laps)
+        laps.end("data")
+        laps.end("forward")
+        works = [dist.all_reduce(torch.ones(1), async_op=True) for _ in range(3)]
+        for work in works:
+            assert work is not None
+            work.wait()
+        calls = tap.end()
+        if number == 0:  # how many there will be is not known yet
+            assert [call.told for call in calls] == [None, None, None]
+    deadline = time.monotonic() + 10
+    while None in [call.told for call in calls[:2]] and time.monotonic() < deadline:
+        time.sleep(0.001)  # the answers come in a thread of torch's
+    tap.close()
+    assert [call.told is not None for call in calls] == [True, True, False]
 
 
 @pytest.mark.usefixtures("way")
