@@ -22,6 +22,11 @@ bench: .venv/installed
 	$(BIN)/python benchmarks/strategies.py
 	$(BIN)/python benchmarks/ring.py
 	$(BIN)/python benchmarks/sched_batch.py
+	$(BIN)/python benchmarks/looking.py
+	$(BIN)/python benchmarks/trial_cost.py
+	$(BIN)/python benchmarks/attribution.py
+	$(BIN)/python benchmarks/what_if.py
+	$(BIN)/python benchmarks/live_verdict.py
 
 clean:
 	rm -rf .venv build dist

@@ -10,12 +10,13 @@ The interval (95 %) has three parts. What steps scatter: by batch means, since n
 «Simulation Modeling and Analysis», 9.5.3), and from one batch to the next, since a delay that comes or goes is no
 scatter (von Neumann et al., «The Mean Square Successive Difference», 1941); of the rank itself if it is late in most
 steps, of the others if it is late in a few. Half of what the speed is worth, since one number for all phases is a rough
-guess. And what phases and delays were seen to differ by for no reason on the machine that this was built on
-(FOR_NO_REASON, COLD, COLD_NS).
+guess (all of it, where the witnesses say what cores do not differ by). And what phases and delays were seen to differ
+by for no reason on the machine that this was built on (FOR_NO_REASON, COLD, COLD_NS).
 """
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from math import hypot, sqrt
 from statistics import fmean, median
 from typing import NamedTuple
@@ -24,6 +25,7 @@ from ddptui.waits import BETWEEN, PARTS, Joined
 
 AROUND = 4  # neighbouring steps on either side
 PART_OF_LOSS = 0.1
+MOST_APART = 1.15  # cores of one machine; a witness that says more has other reasons, too
 BATCHES = 10
 STUDENT = 2.26  # t, 95 %, for the nine degrees of freedom of ten batches
 FOR_NO_REASON = 0.04  # of the work in a phase
@@ -56,18 +58,20 @@ def excess(steps: Sequence[Joined], rank: int) -> Excess:
     lost = [part for part in _ALL if longer[part] > PART_OF_LOSS * gained]
     slower = _slower(own, others, lost, steps)
     plain = sum(longer[part] for part in lost)
-    corrected = plain - (slower - 1) * sum(theirs[part] for theirs in others for part in lost)
-    everywhere = corrected < plain / 2
+    work = sum(theirs[part] for theirs in others for part in lost)
+    everywhere = plain - (slower - 1) * work < plain / 2
+    believed = 1 / MOST_APART < slower < MOST_APART
+    corrected = plain - (min(max(slower, 1 / MOST_APART), MOST_APART) - 1) * work
     if everywhere:
         lost = [part for part in _ALL if longer[part] > 0]
     estimate = sum(longer) if everywhere else corrected
     losses = [sum(mine[part] - theirs[part] for part in lost) for mine, theirs in zip(own, others, strict=True)]
-    work = sum(theirs[part] for theirs in others for part in lost)
+    work = sum(theirs[part] for theirs in others for part in lost)  # more of them, perhaps
     doubts = (
         _spread(
             losses if median(losses) > fmean(losses) / 2 else [sum(each[part] for part in lost) for each in scatter]
         ),
-        0.0 if everywhere else (plain - corrected) / 2,
+        0.0 if everywhere else (plain - corrected) / (2 if believed else 1),
         FOR_NO_REASON * work,
         COLD * estimate,
         COLD_NS * len(steps),
@@ -101,14 +105,25 @@ def _others(steps: Sequence[Joined], rank: int) -> tuple[list[ByPart], list[ByPa
 
 
 def _slower(own: Sequence[ByPart], others: Sequence[ByPart], lost: Sequence[int], steps: Sequence[Joined]) -> float:
-    """The rank's time over the others', where nothing was lost."""
+    """The rank's time over the others', where nothing was lost: the median of the phases, by weight, since in one of
+    them another rank may lose time."""
     order = [*next(iter(steps[0].ranks.values())).step.order, BETWEEN]
     after = {follower for part, follower in pairwise([*order, order[0]]) if part in lost}
     witnesses = [part for part in order if part not in lost and part not in after]
     parts = witnesses or order  # without a witness, it was slower in all it did
-    mine = sum(median(work[part] for work in own) for part in parts)
-    theirs = sum(median(work[part] for work in others) for part in parts)
-    return mine / theirs if mine and theirs else 1.0
+    ratios: list[tuple[float, float]] = []
+    for part in parts:
+        mine, theirs = median(work[part] for work in own), median(work[part] for work in others)
+        if mine and theirs:
+            ratios.append((mine / theirs, min(mine, theirs)))
+    return _weighted_median(ratios) if ratios else 1.0
+
+
+def _weighted_median(values: Sequence[tuple[float, float]]) -> float:
+    """Of values with weights."""
+    ordered = sorted(values)
+    up_to = list(accumulate(weight for _, weight in ordered))
+    return ordered[bisect_left(up_to, up_to[-1] / 2)][0]
 
 
 def _spread(by_step: Sequence[float]) -> float:

@@ -10,6 +10,7 @@ from ddptui import cautions
 from ddptui.agreement import averaging, in_sync, reshuffled, sync_checks
 from ddptui.results import Injected, Loss, PhasesMs, RankResult, RepeatResult, StepMs
 from ddptui.verdict import Judgement, judge, what_if
+from ddptui.waits import Joints, join
 from ddptui.wire import (
     PHASES,
     Done,
@@ -91,9 +92,10 @@ def outcome(messages: Iterable[Message]) -> Outcome | None:
     error = heard.ended.error if heard.ended else None
     result = None
     if status == "ok":
-        result = _result(heard, heard.launched)
-        if result is None:
-            status, error = "failed", "no step was measured: all of them were warm-up steps"
+        error = _lacking(heard)
+        result = None if error else _result(heard, heard.launched)
+        if error:
+            status = "failed"
     return Outcome(
         trial=heard.launched.trial,
         repeat=heard.launched.repeat,
@@ -104,16 +106,29 @@ def outcome(messages: Iterable[Message]) -> Outcome | None:
     )
 
 
-def _result(heard: Heard, launched: Launched) -> RepeatResult | None:
-    """The figures of a repeat that ended well. None when nothing is left after the warm-up."""
+def _lacking(heard: Heard) -> str | None:
+    """Why a repeat that ended well has no figures all the same."""
+    if not heard.hellos:
+        return "no rank has said anything"
+    for rank in sorted(heard.hellos):
+        if rank not in heard.done:
+            return f"rank {rank} never said that it was done"
+        if rank in heard.trained:
+            continue
+        if rank not in heard.steps:
+            return f"rank {rank} never told of a step"
+        measured = [step for step in heard.steps[rank] if not step.warmup]
+        if not measured:
+            return "no step was measured: all of them were warm-up steps"
+        if measured[-1].end_ns <= measured[0].begin_ns:
+            return f"rank {rank} told of steps that took no time"
+    return None
+
+
+def _result(heard: Heard, launched: Launched) -> RepeatResult:
+    """The figures of a repeat that ended well."""
     measured = {rank: [step for step in heard.steps.get(rank, ()) if not step.warmup] for rank in sorted(heard.hellos)}
-    spans = {
-        rank: heard.trained.get(rank) or _span(rank, heard.steps[rank], own)
-        for rank, own in measured.items()
-        if own or rank in heard.trained
-    }
-    if len(spans) < len(measured):
-        return None
+    spans = {rank: heard.trained.get(rank) or _span(rank, heard.steps[rank], own) for rank, own in measured.items()}
     train_time_s = max(span.end_ns - span.begin_ns for span in spans.values()) / S
     evaluated = sum(words.evaluated for words in heard.done.values())
     instrumented = all(measured.values())
@@ -127,6 +142,7 @@ def _result(heard: Heard, launched: Launched) -> RepeatResult | None:
         step_ms=_step_ms([_length_ms(step) for own in measured.values() for step in own]) if instrumented else None,
         phases_ms=_phases_ms(measured.values()) if instrumented else None,
         **_of_collectives(judgement),
+        mismatches=_mismatches(judgement.joints if judgement else join(measured)) if instrumented else [],
         loss=_loss(measured.values()) if instrumented else Loss(first=None, last=_last_loss(spans.values())),
         accuracy=sum(words.correct for words in heard.done.values()) / evaluated if evaluated else None,
         in_sync=in_sync([heard.done[rank] for rank in sorted(heard.done)]),
@@ -182,8 +198,11 @@ def _of_collectives(judgement: Judgement | None) -> dict[str, Any]:
         "verdict": judgement.verdict,
         "culprit": judgement.culprit,
         "what_if_s": what_if(judgement),
-        "mismatches": [f"step {number}: {words}" for number, words in judgement.joints.mismatches.items()],
     }
+
+
+def _mismatches(joints: Joints) -> list[str]:
+    return [f"step {number}: {words}" for number, words in joints.mismatches.items()]
 
 
 def _overlap(judgement: Judgement, rank: int) -> float:

@@ -87,11 +87,13 @@ class Interval(_Part, frozen=True, kw_only=True):
 
 class Culprit(_Part, frozen=True, kw_only=True):
     """The rank that the others waited for. phase: where it lost most; share: of all waiting, what its own work caused;
+    phases: how much of the loss was where, as parts of 1, largest first;
     excess_s: how much longer than the others it worked before it arrived (over all measured steps); slower: the factor,
     if it was slower in every phase; step: the one in which it lost more than half of that, if there is one."""
 
     rank: int
     phase: str
+    phases: dict[str, float] = {}
     share: float
     wait_caused_s: float
     excess_s: Interval

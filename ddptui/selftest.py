@@ -26,7 +26,7 @@ SLEEP_MS = 25
 START_MS = 500
 TOLERANCE = 0.05  # of what was injected, where the interval does not hold it
 COLUMNS = ("launch", "strategy", "nothing", *SITES)
-WIDTHS = (8, 27, 9, *(11 for _ in SITES))
+WIDTHS = (7, 25, 7, *(9 for _ in SITES))
 NS_A_MS = 1e6
 
 
@@ -51,7 +51,7 @@ def run(modes: Sequence[str], strategies: Sequence[str], runs: Path) -> int:
     preset = _preset(modes, strategies)
     kept = Run.create(runs, preset, describe())
     print(f"{count(len(preset.trials), 'launch', 'launches')}; kept in {kept.folder}", file=sys.stderr)
-    show(_line(COLUMNS) + "\n" + "─" * sum(WIDTHS) + "\n")
+    show(_line(COLUMNS) + "\n" + "─" * len(_line(COLUMNS)) + "\n")
     right = True
     trials = {trial.name: trial for trial in preset.trials}
     heard = Heard()
@@ -106,7 +106,7 @@ def _trial(mode: str, strategy: str | None) -> Trial:
             "world_size": 2,
             "threads": 1,
             "sched_batch": True,
-            "batch_size": 64,
+            "batch_size": 256 if mode == "dp" else 64,  # its threads start in turn: a part of a step not to be large
             "lr": 0.001,
             "warmup_steps": WARMUP,
             "steps": windows[-1].last + 1,
@@ -160,7 +160,7 @@ def _finding(put_in: float, attributed: float, low: float, high: float) -> Findi
 
 
 def _line(cells: Sequence[str]) -> str:
-    return "".join(f"{cell:<{width}}" for cell, width in zip(cells, WIDTHS, strict=True)).rstrip()
+    return "  ".join(f"{cell:<{width}}" for cell, width in zip(cells, WIDTHS, strict=True)).rstrip()
 
 
 def known_strategies() -> tuple[str, ...]:

@@ -7,7 +7,10 @@ from ddptui.cautions import ADVICE
 from ddptui.preset import Trial
 from ddptui.results import Caution, Culprit, Injected, Interval, RepeatResult, TrialResult
 from ddptui.verdict import MATTERS
+from ddptui.waits import BETWEEN, PARTS
 
+BETWEEN_STEPS = PARTS[BETWEEN]  # where one is; else: in a phase
+MENTIONED = 0.2  # of a loss: phases with less of it are not named
 MOST_RANKS = 8  # of which a line speaks one by one
 
 
@@ -18,7 +21,9 @@ def of_trial(result: TrialResult, trial: Trial) -> list[str]:
     told = [repeat for repeat in result.repeats if repeat.wait_share is not None]
     said = [". ".join([*([_verdict(result, told)] if told else []), *_sentences(result)])]
     mismatches = [words for repeat in result.repeats for words in repeat.mismatches]
-    if mismatches:
+    if mismatches and not told:
+        said.append(f"nothing is known of its waits: in every step ranks made different operations: {mismatches[0]}")
+    elif mismatches:
         steps = "1 step" if len(mismatches) == 1 else f"{len(mismatches)} steps"
         said.append(f"{steps} left out, in which ranks made different operations: {mismatches[0]}")
     if trial.instruments == "off":
@@ -84,7 +89,12 @@ def _blame(culprit: Culprit) -> str:
 def _where(culprit: Culprit) -> str:
     if culprit.slower is not None:
         return f"in every phase (× {culprit.slower:.2f}), most in {culprit.phase}"
-    return f"in {culprit.phase}" + (f", most of it in step {culprit.step}" if culprit.step is not None else "")
+    phases = [phase for phase, part in culprit.phases.items() if part >= MENTIONED] or [culprit.phase]
+    within = " and ".join(phase for phase in phases if phase != BETWEEN_STEPS)
+    where = " and ".join(
+        [*([f"in {within}"] if within else []), *(phase for phase in phases if phase == BETWEEN_STEPS)]
+    )
+    return where + (f", most of it in step {culprit.step}" if culprit.step is not None else "")
 
 
 def _injected(repeats: Sequence[RepeatResult], attributed: str) -> str:

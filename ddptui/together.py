@@ -36,12 +36,19 @@ def culprit(repeats: Sequence[RepeatResult]) -> Culprit | None:
     return Culprit(
         rank=own[0].rank,
         phase=max(phases, key=phases.count),
+        phases=_mean_parts([found.phases for found in own]),
         share=fmean(found.share for found in own),
         wait_caused_s=fmean(found.wait_caused_s for found in own),
         excess_s=Interval(estimate=estimate, low=estimate - half, high=estimate + half),
         slower=fmean(slower) if len(slower) > len(own) / 2 else None,
         step=own[0].step if len(own) == 1 else None,
     )
+
+
+def _mean_parts(repeats: Sequence[dict[str, float]]) -> dict[str, float]:
+    """Largest first."""
+    means = {phase: fmean(parts.get(phase, 0.0) for parts in repeats) for parts in repeats for phase in parts}
+    return dict(sorted(means.items(), key=lambda item: -item[1]))
 
 
 def what_if(repeats: Sequence[RepeatResult], culprit: Culprit | None) -> WhatIf | None:

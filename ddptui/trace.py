@@ -47,6 +47,8 @@ def _of_repeat(process: int, name: str, messages: Iterable[Message]) -> Iterator
         events.name_track(rank * TRACKS_A_RANK, f"rank {rank}")
         for step in steps[rank]:
             events.step(step)
+    for pause in pauses:
+        events.pause(pause)
     joined = join(steps, pauses)
     for together in joined.steps:
         events.operations(together)
@@ -91,6 +93,11 @@ class _Events:
     def _delay(self, track: int, slept: Slept) -> None:
         self._slice(f"delay put in at {slept.at}", "bottleneck", track, slept.begin_ns, slept.end_ns)
 
+    def pause(self, pause: Pause) -> None:
+        track = (pause.rank + 1) * TRACKS_A_RANK - 1
+        self.name_track(track, f"rank {pause.rank}, stood still")
+        self._slice("stood still", "pause", track, pause.begin_ns, pause.end_ns)
+
     def operations(self, step: Joined) -> None:
         """Of all ranks in one step, and whom each waited for."""
         tracks: dict[tuple[int, object], int] = {}
@@ -99,13 +106,14 @@ class _Events:
                 tracks[rank, key] = self._operation(rank, operation, own.transfers[key])
         for rank, own in step.ranks.items():
             for key, operation in zip(keys_of(own.step), own.step.collectives, strict=True):
-                complete = operation.exit_ns - own.transfers[key]
                 others = [other for other in step.needs[key][rank] if other != rank]
-                if complete > operation.enter_ns and others:
+                if others:
                     entered = {other: _entered(step.ranks[other], key) for other in others}
                     whom = max(entered, key=lambda other: entered[other])
-                    self._slice(f"wait for rank {whom}", "wait", tracks[rank, key], operation.enter_ns, complete)
-                    self._arrow(tracks[rank, key], operation.enter_ns, tracks[whom, key], entered[whom])
+                    complete = min(entered[whom], operation.exit_ns)
+                    if complete > operation.enter_ns:
+                        self._slice(f"wait for rank {whom}", "wait", tracks[rank, key], operation.enter_ns, complete)
+                        self._arrow(tracks[rank, key], operation.enter_ns, tracks[whom, key], entered[whom])
 
     def alone(self, step: Step) -> None:
         """The operations of a step that could not be joined with the other ranks'."""
@@ -135,7 +143,7 @@ class _Events:
 
     def _arrow(self, track: int, begin: int, to_track: int, end: int) -> None:
         self._arrows += 1
-        arrow = {"name": "waits for", "cat": "wait", "id": self._arrows, "pid": self._process}
+        arrow = {"name": "waits for", "cat": "wait", "id": f"{self._process}.{self._arrows}", "pid": self._process}
         self.made.append(arrow | {"ph": "s", "tid": track, "ts": (begin - self._zero_ns) / US})
         self.made.append(arrow | {"ph": "f", "bp": "e", "tid": to_track, "ts": (end - self._zero_ns) / US})
 

@@ -7,7 +7,7 @@ Nothing is said on thin evidence. The thresholds, and where they come from:
                   cores had excesses of up to 0.05 of the train time in single phases: half of that
     EVERYWHERE    but up to 0.09 where a rank was slower in all phases: one core was slower than the other
     MOSTLY        of waiting or transfer, to be called by its name: twice as much as the other
-    FAIR          a culprit causes more waiting than an even share of two would be, nearly
+    FAIR          of all the waiting that ranks' own work caused, a culprit's share is nearly half or more
                   (the interval may reach down to half of these)
     PAUSE_NS      a single step may make a culprit only if it lost more than the scheduler ever takes
 """
@@ -46,7 +46,7 @@ class Judgement(NamedTuple):
 
 
 def judge(steps: Mapping[int, Sequence[Step]], pauses: Sequence[Pause] = ()) -> Judgement | None:
-    """None if there is nothing to judge: no operation, no two ranks, or no step of which all have told."""
+    """None if there is nothing to judge: no operation, or no step that can be joined."""
     joints = join(steps, pauses)
     joined = joints.steps
     if not any(own.step.collectives for step in joined for own in step.ranks.values()):
@@ -82,7 +82,7 @@ def word_for(wait: float, transfer: float) -> Word:
 
 def _culprit(joined: Sequence[Joined], train_ns: int, caused: Mapping[int, int], waited: int) -> Culprit | None:
     rank = max(caused, key=lambda rank: caused[rank])
-    if not caused[rank] or caused[rank] < FAIR * waited:
+    if not caused[rank] or caused[rank] < FAIR * sum(caused.values()):
         return None
     found = excess(joined, rank)
     if not found.lost or not _stands_out(found, train_ns):
@@ -91,6 +91,7 @@ def _culprit(joined: Sequence[Joined], train_ns: int, caused: Mapping[int, int],
     return Culprit(
         rank=rank,
         phase=PARTS[found.lost[0][0]],
+        phases={PARTS[part]: ns / sum(ns for _, ns in found.lost) for part, ns in found.lost},
         share=caused[rank] / waited,
         wait_caused_s=caused[rank] / S,
         excess_s=Interval(estimate=found.estimate / S, low=found.low / S, high=found.high / S),
@@ -108,13 +109,14 @@ def _stands_out(found: Excess, train_ns: int) -> bool:
 
 def what_if(judgement: Judgement) -> WhatIf:
     """The train time with the culprit's work replaced by what the others worked; and with all ranks' work alike."""
-    joined = judgement.joints.steps
+    joined, measured_s = judgement.joints.steps, judgement.train_ns / S
     culprit = judgement.culprit.rank if judgement.culprit else None
     work = as_measured if culprit is None else _like_the_others(culprit)
-    scale = judgement.train_ns / replay(joined) / S
+    scale = measured_s / replay(joined)
+    without = min(measured_s, replay(joined, work) * scale)
     return WhatIf(
-        without_culprit=replay(joined, work) * scale if culprit is not None else None,
-        without_skew=replay(joined, all_alike(work)) * scale,
+        without_culprit=without if culprit is not None else None,
+        without_skew=min(without, replay(joined, all_alike(work)) * scale),
     )
 
 

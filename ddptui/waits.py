@@ -22,6 +22,7 @@ from ddptui.wire import GATHER_OUTPUTS, PHASES, Collective, Pause, Step
 PARTS = (*PHASES, "between steps")  # of a rank's own work
 AGGREGATE, BETWEEN = PHASES.index("aggregate"), len(PHASES)
 POINT_TO_POINT = ("send", "recv")
+SLACK_NS = 1_000_000  # what a GPU's clock and its callbacks may be off
 
 Key = tuple[object, ...]  # which operation of a step: the same on every rank
 Interval = tuple[int, int]  # ns
@@ -97,6 +98,9 @@ def join(steps: Mapping[int, Sequence[Step]], pauses: Iterable[Pause] = ()) -> J
 def mismatch(told: Mapping[int, Step]) -> str | None:
     """The first operation of a step on which two ranks disagree, in words; none: they made the same ones."""
     world = tuple(sorted(told))
+    for rank, step in told.items():
+        if why := _impossible(step, world):
+            return f"rank {rank} told of {why}"
     of_group: dict[tuple[int, ...], dict[int, list[Collective]]] = {}
     for rank, step in told.items():
         for operation in sorted(step.collectives, key=lambda operation: operation.seq):
@@ -119,6 +123,23 @@ def mismatch(told: Mapping[int, Step]) -> str | None:
         if left:
             what = f"{abs(left)} more sent than received" if left > 0 else f"{-left} more received than sent"
             return f"from rank {sender} to rank {receiver}, {what}"
+    return None
+
+
+def _impossible(step: Step, world: tuple[int, ...]) -> str | None:
+    """What cannot be, whoever told it: nothing here trusts a message."""
+    if step.begin_ns >= step.end_ns or min(step.phases_ns) < 0 or len(set(step.order)) < len(step.order):
+        return "phases that cannot be"
+    for operation in step.collectives:
+        before = (step.begin_ns, operation.called_ns, operation.enter_ns)
+        after = (operation.awaited_ns, operation.exit_ns)
+        if sorted(before) != list(before) or min(after) < operation.enter_ns or max(after) > step.end_ns + SLACK_NS:
+            return f"times that cannot be, of {operation.kind} {operation.seq}"
+        ranks = operation.group or world
+        if step.rank not in ranks or (operation.root is not None and operation.root not in ranks):
+            return f"{operation.kind} {operation.seq} with ranks that are not there"
+    if len(set(keys_of(step))) < len(step.collectives):
+        return "the same operation twice"
     return None
 
 

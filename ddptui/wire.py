@@ -4,7 +4,7 @@ A frame on the wire is a MessagePack list of tagged structs. It is decoded by ty
 Times are nanoseconds of the sender's `time.monotonic_ns()`, one clock for all processes of a host.
 """
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -102,7 +102,7 @@ class Step(_Message, frozen=True, kw_only=True):
     phases_ns: tuple[int, int, int, int, int]
     samples: int
     loss: float | None  # mean over its own samples (dp: over the batch, on the output device); None: not finite
-    order: tuple[int, ...] = (0, 1, 2, 3, 4)
+    order: tuple[Annotated[int, msgspec.Meta(ge=0, lt=len(PHASES))], ...] = (0, 1, 2, 3, 4)
     collectives: tuple[Collective, ...] = ()
     slept: tuple[Slept, ...] = ()
 
@@ -133,7 +133,7 @@ class Heartbeat(_Message, frozen=True, kw_only=True):
 
 class Pause(_Message, frozen=True, kw_only=True):
     """The whole process stood still (stopped, or without a core): the thread that sends should have woken, and did
-    not. It began up to a sending interval earlier."""
+    not. That it began between two looks of the thread, begin_ns takes for granted: halfway."""
 
     rank: int
     begin_ns: int

@@ -18,8 +18,9 @@ from ddptui.wire import HUB, MOST_BYTES_A_FRAME, ConsoleMessage, Heartbeat, Paus
 
 SEND_EVERY_MS = 200  # at the same moments on all ranks of a host: what that costs them, it costs them at once
 BEAT_EVERY_S = 1.0
+LOOK_EVERY_MS = 50  # whether the process has stood still meanwhile
 MS = 1_000_000  # ns
-STOOD_STILL_MS = 50  # later than planned: more than schedulers and Python's lock take
+STOOD_STILL_MS = 75  # more than schedulers and Python's lock take
 MOST_QUEUED = 20_000  # messages; beyond that new ones are dropped, and counted
 MOST_A_FRAME = 1_000  # messages
 LAST_WORDS_S = 2.0  # how long to wait for the console to take what is left
@@ -70,12 +71,15 @@ class Reporter:
         process = psutil.Process()
         process.cpu_percent()  # the first call only sets the mark
         next_beat = time.monotonic() + BEAT_EVERY_S
+        next_send_ms = 0
         while not self._closing.is_set():
-            due_ms = (time.monotonic_ns() // MS // SEND_EVERY_MS + 1) * SEND_EVERY_MS
+            due_ms = (time.monotonic_ns() // MS // LOOK_EVERY_MS + 1) * LOOK_EVERY_MS
             if socket.poll(due_ms - time.monotonic_ns() // MS):
                 self._obey(socket.recv())
             woke_ns = time.monotonic_ns()
-            self._send(socket)  # what the rank has said comes first: a Hello opens the wire
+            if woke_ns // MS >= next_send_ms:
+                self._send(socket)  # what the rank has said comes first: a Hello opens the wire
+                next_send_ms = (woke_ns // MS // SEND_EVERY_MS + 1) * SEND_EVERY_MS
             if self._beats:
                 self._note_pause(due_ms * MS, woke_ns)
                 if time.monotonic() >= next_beat:
@@ -86,9 +90,10 @@ class Reporter:
         context.term()
 
     def _note_pause(self, due_ns: int, woke_ns: int) -> None:
-        """Whoever wakes much too late has stood still."""
-        if woke_ns - due_ns > STOOD_STILL_MS * MS:
-            self._unsent.append(Pause(rank=self.rank, begin_ns=due_ns, end_ns=woke_ns))
+        """Whoever wakes much too late has stood still, from some moment since it last looked."""
+        begin_ns = due_ns - LOOK_EVERY_MS * MS // 2
+        if woke_ns - begin_ns > STOOD_STILL_MS * MS:
+            self._unsent.append(Pause(rank=self.rank, begin_ns=begin_ns, end_ns=woke_ns))
 
     def _send(self, socket: zmq.Socket[bytes]) -> None:
         """Send what is known, a frame at a time; what a full socket refuses stays."""

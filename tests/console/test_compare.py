@@ -174,6 +174,21 @@ def test_nothing_but_warm_up_is_a_failure() -> None:
     assert found.error == "no step was measured: all of them were warm-up steps"
 
 
+@pytest.mark.parametrize(
+    ("messages", "error"),
+    [
+        ([hello(0), hello(1), step(0), step(1), done(0)], "rank 1 never said that it was done"),
+        ([hello(0), hello(1), step(0), done(0), done(1)], "rank 1 never told of a step"),
+        ([hello(0), step(0, begin_ms=10, end_ms=10), done(0)], "rank 0 told of steps that took no time"),
+        ([], "no rank has said anything"),
+    ],
+)
+def test_a_journal_that_is_not_whole_is_a_failure_and_says_what_it_lacks(messages: list[Message], error: str) -> None:
+    found = outcome([launched(), *messages, ended()])
+    assert found is not None
+    assert (found.status, found.error, found.result) == ("failed", error, None)
+
+
 # Whether the ranks agree
 
 

@@ -172,6 +172,32 @@ def test_one_step_left_out_is_one_step() -> None:
     assert foot(run_of(told))[1].startswith("1 step left out")
 
 
+def test_ranks_that_differ_in_every_step_are_told_so() -> None:
+    told = late(3, lambda _: 0.0, tell=False)
+    told[1] = [msgspec.structs.replace(step, collectives=step.collectives[:1]) for step in told[1]]
+    [words] = foot(run_of(told))
+    assert words == (
+        "nothing is known of its waits: in every step ranks made different operations: "
+        "step 0: as operation 2, rank 0 made all_reduce (8 bytes), rank 1 none"
+    )
+    assert result_of(told).wait_ms is None
+    assert len(result_of(told).mismatches) == 100
+
+
+def test_a_loss_in_two_phases_is_told_of_both() -> None:
+    works, _ = delayed(works_of(2), 1, "forward", lambda _: 12.0)
+    works, _ = delayed(works, 1, "backward", lambda _: 15.0)
+    works, _ = delayed(works, 1, "data", lambda _: 3.0)
+    [words] = foot(run_of(trace(works)))
+    assert re.search(r"it lost 3 s \(.*\) in backward and forward;", words)
+
+
+def test_a_loss_between_steps_is_not_in_them() -> None:
+    works = [{0: step[0], 1: [*step[1][:5], step[1][5] + 25 * MS]} for step in works_of(2)]
+    [words] = foot(run_of(trace(works)))
+    assert re.search(r"it lost 2\.\d+ s \(.*\) between steps;", words)
+
+
 def test_without_instruments_that_is_all_there_is_to_say() -> None:
     told = trace(works_of(10))
     silent = {rank: [msgspec.structs.replace(step, collectives=()) for step in own] for rank, own in told.items()}

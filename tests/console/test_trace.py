@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from ddptui.trace import TRACKS_A_RANK, trace
-from ddptui.wire import Launched, Message, Slept
+from ddptui.wire import Launched, Message, Pause, Slept
 from tests.console.builders import launched
 from tests.console.traces import (
     MS,
@@ -159,3 +159,22 @@ def test_each_repeat_is_a_process_of_its_own() -> None:
 
 def test_of_nothing_it_is_still_json() -> None:
     assert msgspec.json.decode("".join(trace({})))["traceEvents"] == []
+
+
+def test_a_rank_that_stood_still_has_a_track_for_it_and_is_drawn_waiting_for_nobody() -> None:
+    told = late(all_reduce, steps=1)
+    [operation, *_] = told[1][0].collectives
+    stop = Pause(rank=1, begin_ns=operation.enter_ns + 1000, end_ns=operation.exit_ns - 1000)
+    events = events_of(told, [stop])
+    [stood] = slices(events, "pause")
+    assert stood["tid"] == 2 * TRACKS_A_RANK - 1
+    assert stood["dur"] == pytest.approx((stop.end_ns - stop.begin_ns) / 1000)
+    assert not [each for each in slices(events, "wait") if each["tid"] // TRACKS_A_RANK == 1]
+
+
+def test_arrows_of_two_repeats_are_not_the_same_ones() -> None:
+    told = late(all_reduce, steps=1)
+    steps = [step for own in told.values() for step in own]
+    text = "".join(trace({("a", 1): steps, ("a", 2): steps}))
+    ids = [each["id"] for each in msgspec.json.decode(text)["traceEvents"] if each["ph"] == "s"]
+    assert len(ids) == len(set(ids)) >= 2

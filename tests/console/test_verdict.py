@@ -254,3 +254,33 @@ def test_the_interval_and_the_share_are_in_order() -> None:
     interval = [found.excess_s.low, found.excess_s.estimate, found.excess_s.high]
     assert all(a < b for a, b in pairwise(interval))
     assert 0 < found.share <= 1
+
+
+def test_delays_of_two_ranks_at_different_sites_do_not_pass_for_speed() -> None:
+    """Rank 0 is late in data: that says nothing of how fast rank 1 is."""
+    works, _ = delayed(works_of(3), 0, "data", lambda _: 10.0)
+    works, injected = delayed(works, 1, "backward", lambda _: 16.0)
+    found = culprit_of(trace(works))
+    assert found is not None
+    assert (found.rank, found.phase) == (1, "backward")
+    assert found.excess_s.estimate == pytest.approx(injected, rel=0.03)
+
+
+def test_a_phase_that_runs_cold_after_a_delay_does_not_pass_for_speed_either() -> None:
+    """A third slower in a phase with little work, for no reason of the core's."""
+    works, injected = delayed(works_of(3, skew=0.0), 1, "backward", lambda _: 10.0)
+    cold: Works = [{0: step[0], 1: [step[1][0], round(1.33 * step[1][1]), *step[1][2:]]} for step in works]
+    found = culprit_of(trace(cold))
+    assert found is not None
+    assert found.excess_s.low < injected < found.excess_s.high * 1.001
+    assert found.excess_s.estimate == pytest.approx(injected, rel=0.05)
+
+
+def test_of_three_ranks_who_causes_most_of_what_anybody_causes_is_named_though_most_waiting_is_for_transfers() -> None:
+    """A root that is slow before it gathers: the leaves wait for it, and for what passes between others."""
+    clean = works_of(5, ranks=3)
+    works, injected = delayed(clean, 0, "backward", lambda _: 6.0)
+    found = culprit_of(trace(works, gather_scatter, 4 * MS))
+    assert found is not None
+    assert (found.rank, found.phase) == (0, "backward")
+    assert found.excess_s.estimate == pytest.approx(injected, rel=0.05)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ddptui.waits import AGGREGATE, PARTS, Blame, Joined, Wait, join, mismatch, union
+from ddptui.waits import AGGREGATE, PARTS, SLACK_NS, Blame, Joined, Wait, join, mismatch, union
 from ddptui.wire import GATHER_OUTPUTS, PHASES, Collective, Pause, Step
 from tests.console.traces import (
     BETWEEN,
@@ -560,3 +560,60 @@ def test_one_that_stands_still_while_it_waits_is_not_waited_for() -> None:
     step = both_in_one((0, 12, 18))
     assert step.ranks[0].wait_ns == 10
     assert step.ranks[1].wait_ns == 0
+
+
+# Steps that cannot be, whoever told of them
+
+
+FIRST = operation("all_reduce", 0, 10, 20)
+IMPOSSIBLE: dict[str, tuple[Step, str]] = {
+    "it ends before it begins": (made(1, end=-5), "phases that cannot be"),
+    "it takes no time": (made(1, end=0), "phases that cannot be"),
+    "a phase takes less than nothing": (
+        msgspec.structs.replace(made(1, FIRST), phases_ns=(-1, 0, 0, 0, 0)),
+        "phases that cannot be",
+    ),
+    "a phase comes twice": (msgspec.structs.replace(made(1, FIRST), order=(0, 0)), "phases that cannot be"),
+    "entered before it was called": (
+        made(1, msgspec.structs.replace(FIRST, called_ns=15)),
+        "times that cannot be, of all_reduce 0",
+    ),
+    "awaited before it was entered": (
+        made(1, msgspec.structs.replace(FIRST, awaited_ns=-(10**9))),
+        "times that cannot be, of all_reduce 0",
+    ),
+    "over before it was entered": (
+        made(1, msgspec.structs.replace(FIRST, exit_ns=9)),
+        "times that cannot be, of all_reduce 0",
+    ),
+    "over long after the step": (
+        made(1, msgspec.structs.replace(FIRST, exit_ns=2**62)),
+        "times that cannot be, of all_reduce 0",
+    ),
+    "begun before the step": (
+        made(1, msgspec.structs.replace(FIRST, called_ns=-1)),
+        "times that cannot be, of all_reduce 0",
+    ),
+    "a root that is not there": (
+        made(1, msgspec.structs.replace(FIRST, kind="broadcast", root=77)),
+        "broadcast 0 with ranks that are not there",
+    ),
+    "in a group of others": (
+        made(1, msgspec.structs.replace(FIRST, group=(0, 2))),
+        "all_reduce 0 with ranks that are not there",
+    ),
+    "twice": (made(1, FIRST, FIRST), "the same operation twice"),
+}
+
+
+@pytest.mark.parametrize("what", IMPOSSIBLE)
+def test_a_step_that_cannot_be_is_left_out_and_told(what: str) -> None:
+    step, words = IMPOSSIBLE[what]
+    joints = join({0: [made(0, FIRST)], 1: [step]})
+    assert joints.steps == []
+    assert joints.mismatches == {0: f"rank 1 told of {words}"}
+
+
+def test_what_ends_a_little_after_the_step_may_be() -> None:
+    late = made(1, msgspec.structs.replace(FIRST, exit_ns=1000 + SLACK_NS))
+    assert join({0: [made(0, FIRST)], 1: [late]}).mismatches == {}

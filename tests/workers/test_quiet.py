@@ -160,8 +160,9 @@ def test_without_instruments_it_does_not_beat(hub: Hub, wanted: bool, monkeypatc
 
 
 def test_a_thread_that_wakes_much_too_late_says_that_the_process_stood_still() -> None:
-    late = reporter_module.STOOD_STILL_MS * 1_000_000
-    for later, noted in ((late + 1, [Pause(rank=0, begin_ns=5_000, end_ns=5_001 + late)]), (late, [])):
+    half = reporter_module.LOOK_EVERY_MS * 1_000_000 // 2  # of the time between two looks
+    late = reporter_module.STOOD_STILL_MS * 1_000_000 - half
+    for later, noted in ((late + 1, [Pause(rank=0, begin_ns=5_000 - half, end_ns=5_001 + late)]), (late, [])):
         reporter = Reporter(0)
         reporter._note_pause(5_000, 5_000 + later)
         assert reporter._take() == [] == list(reporter._queue)
