@@ -4,11 +4,12 @@ Nothing is said on thin evidence. The thresholds, and where they come from:
 
     FEWEST_STEPS  TraceML calls no straggler critical before 20 steps
     MATTERS       TraceML warns from a tenth of the time on. With nothing put in, 56 times 100 steps of two ranks on two
-                  cores had excesses of up to 0.05 of the train time in single phases: half of that
+                  cores had excesses of up to 0.05 of the train time in single phases: half of that. And half of it
+                  is what each of the others must have waited on average: not every loss is waited for
     EVERYWHERE    but up to 0.09 where a rank was slower in all phases: one core was slower than the other
     MOSTLY        of waiting or transfer, to be called by its name: twice as much as the other
     FAIR          of all the waiting that ranks' own work caused, a culprit's share is nearly half or more
-                  (the interval may reach down to half of these)
+                  (the interval of a loss may reach down to half of what matters)
     PAUSE_NS      a single step may make a culprit only if it lost more than the scheduler ever takes
 """
 
@@ -82,7 +83,8 @@ def word_for(wait: float, transfer: float) -> Word:
 
 def _culprit(joined: Sequence[Joined], train_ns: int, caused: Mapping[int, int], waited: int) -> Culprit | None:
     rank = max(caused, key=lambda rank: caused[rank])
-    if not caused[rank] or caused[rank] < FAIR * sum(caused.values()):
+    share_of_all, each_waited = caused[rank] / (sum(caused.values()) or 1), caused[rank] / (len(caused) - 1)
+    if share_of_all < FAIR or each_waited < MATTERS / 2 * train_ns:
         return None
     found = excess(joined, rank)
     if not found.lost or not _stands_out(found, train_ns):

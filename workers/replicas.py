@@ -5,6 +5,7 @@ import copy
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from threading import Barrier
 from time import monotonic_ns
 from typing import NamedTuple
 
@@ -83,8 +84,14 @@ class ThreadedDataParallel(nn.Module):
     def forward(self, inputs: Tensor) -> Tensor:
         self._copy_buffers()
         parts = inputs.chunk(len(self.replicas))
-        outputs = self._pool.map(lambda replica, part: replica(part), self.replicas, parts)
-        return torch.cat(list(outputs))
+        together = Barrier(len(parts))  # threads start in turn, but no replica runs before all have their part
+
+        def run(replica: Replica, part: Tensor) -> Tensor:
+            together.wait()
+            outputs: Tensor = replica(part)
+            return outputs
+
+        return torch.cat(list(self._pool.map(run, self.replicas, parts)))
 
     @torch.no_grad()
     def _copy_buffers(self) -> None:

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from ddptui import selftest
 from ddptui.cli import SELFTEST_MODES, main
 from ddptui.preset import MEANINGLESS_IN_MODE
-from ddptui.selftest import REST, SITES, STEPS, Finding, Window, known_strategies, windows_of
+from ddptui.selftest import REST, SITES, STEPS, TOLERANCE, Finding, Window, known_strategies, windows_of
 from ddptui.strategies import STRATEGIES
 from ddptui.wire import PHASES, Slept, Step
 from tests.console.traces import MS, delayed, trace, works_of
@@ -59,7 +59,7 @@ def late(at: str | None, ms: float = 25.0, rank: int = RANK, told_ms: float | No
 
 
 def found(site: str | None, steps: dict[int, list[Step]], rank: int = RANK) -> Finding:
-    return selftest._of_window(Window(site, rank, 0, STEPS - 1), steps)
+    return selftest._of_window(Window(site, rank, 0, STEPS - 1), steps, TOLERANCE)
 
 
 @pytest.mark.parametrize("site", SITES[1:])
@@ -100,7 +100,7 @@ def test_another_rank_or_phase_or_amount_is_wrong() -> None:
 def test_an_amount_is_right_within_its_interval_or_a_twentieth(
     put_in: float, attributed: float, low: float, high: float, right: bool
 ) -> None:
-    assert selftest._finding(put_in, attributed, low, high).right == right
+    assert selftest._finding(put_in, attributed, low, high, 0.05).right == right
 
 
 @pytest.mark.parametrize(
