@@ -158,18 +158,20 @@ def needed(operation: Collective, rank: int, entered: Mapping[int, int]) -> tupl
 
     Where it is the backend's choice, what happened tells: an operation cannot have needed a rank that came when it was
     over. gloo reduces around a ring, so all wait for the last; elsewhere a rank may leave when it has given its part.
-    A root that broadcasts or scatters waits until what it sends is received, if that is too long to be sent ahead.
+    A root that broadcasts or scatters waits until what it sends is received, if that is too long to be sent ahead; so
+    does a rank that gives to a root that gathers.
     """
     ranks, root = tuple(entered), operation.root
     if root is None:
         return ranks
     if operation.kind in POINT_TO_POINT:
         return (rank, root)
-    if operation.kind == "gather":
-        return ranks if rank == root else (rank,)
+    if operation.kind == "gather" and rank == root:
+        return ranks
     if operation.kind in ("broadcast", "scatter") and rank != root:
         return (root, rank)
-    return tuple(other for other, moment in entered.items() if moment < operation.exit_ns or other == rank)
+    partners = (root, rank) if operation.kind == "gather" else ranks
+    return tuple(other for other in partners if entered[other] < operation.exit_ns or other == rank)
 
 
 def _pair(operation: Collective, rank: int) -> tuple[int, int]:

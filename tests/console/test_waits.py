@@ -114,6 +114,17 @@ def test_a_rank_that_left_a_reduce_before_another_came_had_not_waited_for_it() -
     assert waits_of(step) == [100, 0, 100]
 
 
+def test_who_gives_to_a_root_that_gathers_waits_for_it_only_where_it_stayed_until_it_came() -> None:
+    leaf, other = (
+        operation("gather", enter=10, exit=60, root=0),
+        made(2, operation("gather", enter=50, exit=70, root=0)),
+    )
+    stayed = join({0: [made(0, operation("gather", enter=40, exit=70, root=0))], 1: [made(1, leaf)], 2: [other]})
+    assert waits_of(stayed.steps[0]) == [10, 30, 0]  # not for rank 2, which came later
+    left = join({0: [made(0, operation("gather", enter=65, exit=70, root=0))], 1: [made(1, leaf)], 2: [other]})
+    assert waits_of(left.steps[0])[1] == 0
+
+
 @pytest.mark.parametrize("kind", ["broadcast", "scatter"])
 def test_a_root_waits_only_where_it_stayed_until_what_it_sends_was_received(kind: str) -> None:
     received = operation(kind, root=0, enter=200, exit=212)
