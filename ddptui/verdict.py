@@ -5,11 +5,12 @@ Nothing is said on thin evidence. The thresholds, and where they come from:
     FEWEST_STEPS  TraceML calls no straggler critical before 20 steps
     MATTERS       TraceML warns from a tenth of the time on. With nothing put in, 56 times 100 steps of two ranks on two
                   cores had excesses of up to 0.05 of the train time in single phases: half of that. And half of it
-                  is what each of the others must have waited on average: not every loss is waited for
-    EVERYWHERE    but up to 0.09 where a rank was slower in all phases: one core was slower than the other
+                  is what each of the others must have waited on average: not every loss is waited for.
+                  (A loss's interval may reach down to half of it, too)
+    EVERYWHERE    but up to 0.09 where a rank was slower in all phases: one core was slower than the other, and for a
+                  fifth of a second by half (so here, the interval of the loss must be beyond it)
     MOSTLY        of waiting or transfer, to be called by its name: twice as much as the other
     FAIR          of all the waiting that ranks' own work caused, a culprit's share is nearly half or more
-                  (the interval of a loss may reach down to half of what matters)
     PAUSE_NS      a single step may make a culprit only if it lost more than the scheduler ever takes
 """
 
@@ -106,7 +107,8 @@ def _stands_out(found: Excess, train_ns: int) -> bool:
     enough = (EVERYWHERE if found.everywhere else MATTERS) * train_ns
     _, worst = found.worst
     recurs = found.estimate - worst > enough / 2 or worst > PAUSE_NS
-    return found.estimate > enough and found.low > enough / 2 and recurs
+    sure = found.low > (enough if found.everywhere else enough / 2)
+    return found.estimate > enough and sure and recurs
 
 
 def what_if(judgement: Judgement) -> WhatIf:
