@@ -10,21 +10,16 @@ the ranks' steps in the quiet windows of the launch), in 95 % of the windows; no
 
 import random
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import closing
-from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
-from ddptui import lab
-from ddptui.environment import describe
-from ddptui.outcome import Heard
+from benchmarks.launches import run
+from ddptui.outcome import slept_s, window
 from ddptui.preset import Bottleneck, Preset, make_trial
-from ddptui.record import Run
 from ddptui.verdict import judge
 from ddptui.waits import join
-from ddptui.wire import Ended, Step
+from ddptui.wire import Step
 
 SITES = ("data", "forward", "backward", "aggregate")
 STRATEGIES = ("all_reduce", "ddp")
@@ -54,15 +49,16 @@ def preset(launches: int) -> Preset:
         strategy = STRATEGIES[number % 2]
         values: dict[str, Any] = {"name": f"launch-{number}", "strategy": strategy, "threads": 1, "sched_batch": True}
         values |= {"warmup_steps": WARM_UP, "steps": WARM_UP + WINDOWS * STEPS, "lr": 0.001}
-        trials.append(make_trial(values | {"bottleneck": tuple(delay(window) for window in range(0, WINDOWS, 2))}))
+        trials.append(make_trial(values | {"bottleneck": tuple(delay(number) for number in range(0, WINDOWS, 2))}))
     return Preset(
         name="attribution", title="", group="", about="", baseline="launch-0", repeats=1, trials=tuple(trials)
     )
 
 
-def delay(window: int) -> Bottleneck:
-    first = WARM_UP + window * STEPS
-    long = window % 4 == 0
+def delay(number: int) -> Bottleneck:
+    """Of a window."""
+    first = WARM_UP + number * STEPS
+    long = number % 4 == 0
     return Bottleneck(
         at=random.choice(SITES),  # type: ignore[arg-type]
         ranks=(random.randrange(2),),
@@ -73,20 +69,18 @@ def delay(window: int) -> Bottleneck:
 
 
 def findings(delays: tuple[Bottleneck, ...], steps: Mapping[int, list[Step]]) -> Iterator[Found]:
-    windows = [part(steps, WARM_UP + window * STEPS) for window in range(WINDOWS)]
-    quiet = [joined for window in windows[1::2] for joined in join(window).steps]
+    begins = range(WARM_UP, WARM_UP + WINDOWS * STEPS, STEPS)
+    windows = [window(steps, range(begin, begin + STEPS)) for begin in begins]
+    quiet = [joined for each in windows[1::2] for joined in join(each).steps]
     skew = median(abs(sum(step.ranks[0].work_ns) - sum(step.ranks[1].work_ns)) for step in quiet) / MS
-    for number, window in enumerate(windows):
-        judgement = judge(window)
+    for number, here in enumerate(windows):
+        judgement = judge(here)
         culprit = judgement.culprit if judgement else None
-        put_in = sum(
-            (each.end_ns - each.begin_ns) / MS for own in window.values() for step in own for each in step.slept
-        )
         own = delays[number // 2] if number % 2 == 0 else None
         yield Found(
             site=own.at if own else None,
             long=bool(own and own.sleep_ms == LONG_MS),
-            put_in=put_in,
+            put_in=slept_s(here) * 1000,
             skew=skew,
             named=culprit is not None,
             right=bool(culprit and own and (culprit.rank, culprit.phase) == (own.ranks[0], own.at)),
@@ -96,30 +90,13 @@ def findings(delays: tuple[Bottleneck, ...], steps: Mapping[int, list[Step]]) ->
         )
 
 
-def part(steps: Mapping[int, list[Step]], first: int) -> dict[int, list[Step]]:
-    return {rank: [step for step in own if first <= step.step < first + STEPS] for rank, own in steps.items()}
-
-
-def measure(launches: int) -> list[Found]:
-    chosen = preset(launches)
-    found: list[Found] = []
-    with tempfile.TemporaryDirectory() as folder:
-        run = Run.create(Path(folder), chosen, describe())
-        heard = Heard()
-        with closing(lab.run_preset(chosen, run)) as stream:
-            for message in stream:
-                heard.hear(message)
-                if isinstance(message, Ended):
-                    trial = chosen.trials[len(found) // WINDOWS]
-                    found += findings(trial.bottleneck, heard.steps)
-                    heard = Heard()
-    return found
-
-
 def main() -> None:
     launches = int(sys.argv[1]) if len(sys.argv) > 1 else 26
     random.seed(launches)
-    found = measure(launches)
+    chosen = preset(launches)
+    found: list[Found] = []
+    for trial, heard in zip(chosen.trials, run(chosen), strict=True):
+        found += findings(trial.bottleneck, heard.steps)
     quiet, delayed = [each for each in found if not each.site], [each for each in found if each.site]
     print(f"nothing put in: {sum(each.named for each in quiet)} culprits named in {len(quiet)} windows")
     for site in SITES:

@@ -9,20 +9,15 @@ Goal: within 5 % in the median, 10 % at worst. (Launches differ by more than tha
 """
 
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import closing
-from pathlib import Path
 from statistics import fmean, median
 from typing import Any
 
-from ddptui import lab
-from ddptui.environment import describe
-from ddptui.outcome import Heard
+from benchmarks.launches import run
+from ddptui.outcome import window
 from ddptui.preset import Bottleneck, Preset, make_trial
-from ddptui.record import Run
 from ddptui.verdict import judge, what_if
-from ddptui.wire import Ended, Step
+from ddptui.wire import Step
 
 SITES = ("data", "forward", "backward", "aggregate")
 STRATEGIES = ("all_reduce", "ddp")
@@ -47,7 +42,7 @@ def preset(launches: int) -> Preset:
 def errors(steps: Mapping[int, list[Step]]) -> Iterator[tuple[str, float | None]]:
     """Of each delayed window of a launch; None: nobody was named."""
     windows = [
-        judge({rank: [step for step in own if first <= step.step < first + STEPS] for rank, own in steps.items()})
+        judge(window(steps, range(first, first + STEPS)))
         for first in range(WARM_UP, WARM_UP + (2 * len(SITES) + 1) * STEPS, STEPS)
     ]
     for number, site in enumerate(SITES):
@@ -63,17 +58,9 @@ def errors(steps: Mapping[int, list[Step]]) -> Iterator[tuple[str, float | None]
 def main() -> None:
     chosen = preset(int(sys.argv[1]) if len(sys.argv) > 1 else 8)
     found: dict[tuple[str, str], list[float | None]] = {}
-    with tempfile.TemporaryDirectory() as folder:
-        run = Run.create(Path(folder), chosen, describe())
-        trials = {trial.name: trial for trial in chosen.trials}
-        heard = Heard()
-        with closing(lab.run_preset(chosen, run)) as stream:
-            for message in stream:
-                heard.hear(message)
-                if isinstance(message, Ended) and heard.launched:
-                    for site, error in errors(heard.steps):
-                        found.setdefault((str(trials[heard.launched.trial].strategy), site), []).append(error)
-                    heard = Heard()
+    for trial, heard in zip(chosen.trials, run(chosen), strict=True):
+        for site, error in errors(heard.steps):
+            found.setdefault((str(trial.strategy), site), []).append(error)
     for (strategy, site), told in sorted(found.items()):
         line(f"{strategy}, 25 ms at {site}", told)
     line("all", [error for told in found.values() for error in told])

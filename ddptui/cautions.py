@@ -5,9 +5,9 @@ from statistics import fmean
 
 from ddptui.preset import Trial, threads_a_rank
 from ddptui.results import Caution, RepeatResult, Spread
+from ddptui.verdict import FEWEST_STEPS
 from ddptui.wire import Load
 
-FEWEST_STEPS = 20
 WIDE = 0.10  # of the median
 MOST_OTHER_LOAD = 0.25  # cores
 

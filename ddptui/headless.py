@@ -132,7 +132,7 @@ class Narrator:
         figures = [f"step {live.step} of {live.steps}"]
         figures += [f"loss {live.loss:.3f}"] if live.loss is not None else []
         figures += [f"{live.samples_per_s:.0f} samples/s"] if live.samples_per_s is not None else []
-        return "  ".join([*figures, self._waits_for(), self._time_left()]).replace("    ", "  ")
+        return "  ".join(filter(None, [*figures, self._waits_for(), self._time_left()]))
 
     def _waits_for(self) -> str:
         """Whom the ranks have waited for lately; judged once a second, since that costs more than a line."""

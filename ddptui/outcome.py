@@ -1,6 +1,6 @@
 """What one repeat of a trial shows: its messages in, its figures out. Pure: no I/O, no clock."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import fmean, median, quantiles
 from typing import Any, Literal
 
@@ -9,8 +9,8 @@ import msgspec
 from ddptui import cautions
 from ddptui.agreement import averaging, in_sync, reshuffled, sync_checks
 from ddptui.results import Injected, Loss, PhasesMs, RankResult, RepeatResult, StepMs
-from ddptui.verdict import Judgement, judge, what_if
-from ddptui.waits import Joints, join
+from ddptui.verdict import Judgement, judge_joints, what_if
+from ddptui.waits import join
 from ddptui.wire import (
     PHASES,
     Done,
@@ -81,6 +81,26 @@ class Heard(msgspec.Struct):
                 self.ended = message
 
 
+def launches(messages: Iterable[Message]) -> Iterator[Heard]:
+    """What was heard of each launch, once it has ended."""
+    heard = Heard()
+    for message in messages:
+        heard.hear(message)
+        if isinstance(message, Ended):
+            yield heard
+            heard = Heard()
+
+
+def window(steps: Mapping[int, Sequence[Step]], numbers: range) -> dict[int, list[Step]]:
+    """Of all ranks' steps, those with these numbers."""
+    return {rank: [step for step in own if step.step in numbers] for rank, own in steps.items()}
+
+
+def slept_s(steps: Mapping[int, Sequence[Step]]) -> float:
+    """The delays that were put into these steps, on all ranks together."""
+    return sum(each.end_ns - each.begin_ns for own in steps.values() for step in own for each in step.slept) / S
+
+
 def outcome(messages: Iterable[Message]) -> Outcome | None:
     """Read one repeat's messages. None if it was never launched."""
     heard = Heard()
@@ -132,7 +152,8 @@ def _result(heard: Heard, launched: Launched) -> RepeatResult:
     train_time_s = max(span.end_ns - span.begin_ns for span in spans.values()) / S
     evaluated = sum(words.evaluated for words in heard.done.values())
     instrumented = all(measured.values())
-    judgement = judge(measured, heard.pauses) if instrumented else None
+    joints = join(measured if instrumented else {}, heard.pauses)
+    judgement = judge_joints(joints)
     steps = max(span.steps for span in spans.values())
     return RepeatResult(
         train_time_s=train_time_s,
@@ -142,7 +163,7 @@ def _result(heard: Heard, launched: Launched) -> RepeatResult:
         step_ms=_step_ms([_length_ms(step) for own in measured.values() for step in own]) if instrumented else None,
         phases_ms=_phases_ms(measured.values()) if instrumented else None,
         **_of_collectives(judgement),
-        mismatches=_mismatches(judgement.joints if judgement else join(measured)) if instrumented else [],
+        mismatches=[f"step {number}: {words}" for number, words in joints.mismatches.items()],
         loss=_loss(measured.values()) if instrumented else Loss(first=None, last=_last_loss(spans.values())),
         accuracy=sum(words.correct for words in heard.done.values()) / evaluated if evaluated else None,
         in_sync=in_sync([heard.done[rank] for rank in sorted(heard.done)]),
@@ -199,10 +220,6 @@ def _of_collectives(judgement: Judgement | None) -> dict[str, Any]:
         "culprit": judgement.culprit,
         "what_if_s": what_if(judgement),
     }
-
-
-def _mismatches(joints: Joints) -> list[str]:
-    return [f"step {number}: {words}" for number, words in joints.mismatches.items()]
 
 
 def _overlap(judgement: Judgement, rank: int) -> float:

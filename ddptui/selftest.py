@@ -11,12 +11,12 @@ from ddptui import lab
 from ddptui.columns import NOTHING, count
 from ddptui.environment import describe
 from ddptui.headless import show
-from ddptui.outcome import Heard
+from ddptui.outcome import Heard, launches, slept_s, window
 from ddptui.preset import Bottleneck, Preset, Trial, make_trial
 from ddptui.record import Run
 from ddptui.strategies import STRATEGIES
 from ddptui.verdict import judge
-from ddptui.wire import Ended, Step
+from ddptui.wire import Step
 
 SITES = ("start", "data", "forward", "backward", "aggregate")
 WARMUP = 5
@@ -55,21 +55,19 @@ def run(modes: Sequence[str], strategies: Sequence[str], runs: Path) -> int:
     show(_line(COLUMNS) + "\n" + "─" * len(_line(COLUMNS)) + "\n")
     right = True
     trials = {trial.name: trial for trial in preset.trials}
-    heard = Heard()
     with closing(lab.run_preset(preset, kept)) as stream:
-        for message in stream:
-            heard.hear(message)
-            if isinstance(message, Ended) and heard.launched:
-                trial, findings = trials[heard.launched.trial], {}
-                if message.status == "ok":
-                    findings = dict(_findings(trial, heard))
-                right = right and bool(findings) and all(found.right for found in findings.values())
-                cells = [findings[site].words if site in findings else NOTHING for site in (None, *SITES)]
-                if not findings:
-                    print(f"{trial.name} {message.status}: {message.error}", file=sys.stderr)
-                    cells = [message.status, *(NOTHING for _ in SITES)]
-                show(_line([trial.launch, trial.strategy or NOTHING, *cells]) + "\n")
-                heard = Heard()
+        for heard in launches(stream):
+            assert heard.launched is not None
+            assert heard.ended is not None
+            trial, findings = trials[heard.launched.trial], {}
+            if heard.ended.status == "ok":
+                findings = dict(_findings(trial, heard))
+            right = right and bool(findings) and all(found.right for found in findings.values())
+            cells = [findings[site].words if site in findings else NOTHING for site in (None, *SITES)]
+            if not findings:
+                print(f"{trial.name} {heard.ended.status}: {heard.ended.error}", file=sys.stderr)
+                cells = [heard.ended.status, *(NOTHING for _ in SITES)]
+            show(_line([trial.launch, trial.strategy or NOTHING, *cells]) + "\n")
     show(f"\nattributed/injected, ms, on one of two ranks, {STEPS} steps each (start: once)\n")
     show("all right\n" if right else "not all right: what is marked with ! is wrong\n")
     return 0 if right else 1
@@ -131,25 +129,20 @@ def _findings(trial: Trial, heard: Heard) -> Iterator[tuple[str | None, Finding]
     put_in = sum((each.end_ns - each.begin_ns) / NS_A_MS for each in heard.steps[1][0].slept if each.at == "start")
     later = starts[1] - starts[0]
     yield "start", _finding(put_in, later, later, later, TOLERANCE)
-    for window in windows_of(trial.launch):
-        steps = {
-            rank: [step for step in own if window.first <= step.step <= window.last]
-            for rank, own in heard.steps.items()
-        }
-        yield window.site, _of_window(window, steps, TOLERANCE_IN_DP if trial.launch == "dp" else TOLERANCE)
+    for each in windows_of(trial.launch):
+        steps = window(heard.steps, range(each.first, each.last + 1))
+        yield each.site, _of_window(each, steps, TOLERANCE_IN_DP if trial.launch == "dp" else TOLERANCE)
 
 
-def _of_window(window: Window, steps: dict[int, list[Step]], tolerance: float) -> Finding:
+def _of_window(here: Window, steps: dict[int, list[Step]], tolerance: float) -> Finding:
     judgement = judge(steps)
     culprit = judgement.culprit if judgement else None
-    if window.site is None:
+    if here.site is None:
         return Finding(f"!rank {culprit.rank}", right=False) if culprit else Finding("silent", right=True)
-    put_in = sum(
-        (each.end_ns - each.begin_ns) / NS_A_MS for own in steps.values() for step in own for each in step.slept
-    )
+    put_in = slept_s(steps) * 1000
     if culprit is None:
         return Finding(f"!0/{put_in:.0f}", right=False)
-    if (culprit.rank, culprit.phase) != (window.rank, window.site):
+    if (culprit.rank, culprit.phase) != (here.rank, here.site):
         return Finding(f"!rank {culprit.rank} {culprit.phase}", right=False)
     excess = culprit.excess_s
     return _finding(put_in, excess.estimate * 1000, excess.low * 1000, excess.high * 1000, tolerance)

@@ -5,12 +5,12 @@ in; below it, as many as it takes, tracks with its operations, each with wait an
 wait to the operation of the rank that it was for. Times are in µs since the launch.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
 
-from ddptui.waits import Joined, RankStep, join, keys_of, spans
+from ddptui.waits import Joined, join, keys_of, spans
 from ddptui.wire import PHASES, Collective, Launched, Message, Pause, Slept, Step
 
 US = 1000  # ns
@@ -108,8 +108,8 @@ class _Events:
             for key, operation in zip(keys_of(own.step), own.step.collectives, strict=True):
                 others = [other for other in step.needs[key][rank] if other != rank]
                 if others:
-                    entered = {other: _entered(step.ranks[other], key) for other in others}
-                    whom = max(entered, key=lambda other: entered[other])
+                    entered = step.entered[key]
+                    whom = max(others, key=lambda other: entered[other])
                     complete = min(entered[whom], operation.exit_ns)
                     if complete > operation.enter_ns:
                         self._slice(f"wait for rank {whom}", "wait", tracks[rank, key], operation.enter_ns, complete)
@@ -146,8 +146,3 @@ class _Events:
         arrow = {"name": "waits for", "cat": "wait", "id": f"{self._process}.{self._arrows}", "pid": self._process}
         self.made.append(arrow | {"ph": "s", "tid": track, "ts": (begin - self._zero_ns) / US})
         self.made.append(arrow | {"ph": "f", "bp": "e", "tid": to_track, "ts": (end - self._zero_ns) / US})
-
-
-def _entered(own: RankStep, key: object) -> int:
-    places: Sequence[object] = keys_of(own.step)
-    return own.step.collectives[places.index(key)].enter_ns

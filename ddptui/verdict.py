@@ -49,7 +49,11 @@ class Judgement(NamedTuple):
 
 def judge(steps: Mapping[int, Sequence[Step]], pauses: Sequence[Pause] = ()) -> Judgement | None:
     """None if there is nothing to judge: no operation, or no step that can be joined."""
-    joints = join(steps, pauses)
+    return judge_joints(join(steps, pauses))
+
+
+def judge_joints(joints: Joints) -> Judgement | None:
+    """The same of steps that are side by side already."""
     joined = joints.steps
     if not any(own.step.collectives for step in joined for own in step.ranks.values()):
         return None
@@ -117,7 +121,7 @@ def what_if(judgement: Judgement) -> WhatIf:
     culprit = judgement.culprit.rank if judgement.culprit else None
     work = as_measured if culprit is None else _like_the_others(culprit)
     scale = measured_s / replay(joined)
-    without = min(measured_s, replay(joined, work) * scale)
+    without = measured_s if culprit is None else min(measured_s, replay(joined, work) * scale)
     return WhatIf(
         without_culprit=without if culprit is not None else None,
         without_skew=min(without, replay(joined, all_alike(work)) * scale),

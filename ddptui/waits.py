@@ -63,12 +63,19 @@ class RankStep(NamedTuple):
 
 
 class Joined(NamedTuple):
-    """A step of all ranks. needs: for an operation and a rank, those that must have come; last: who came last."""
+    """A step of all ranks. entered: when each rank came to an operation, ns; needs: for an operation and a rank, those
+    that must have come."""
 
     number: int
     ranks: dict[int, RankStep]
+    entered: dict[Key, dict[int, int]]
     needs: dict[Key, dict[int, tuple[int, ...]]]
-    last: dict[Key, int]
+
+    @property
+    def last(self) -> dict[Key, int]:
+        """Who came last to each operation of several ranks."""
+        several = {key: moments for key, moments in self.entered.items() if len(moments) > 1}
+        return {key: max(moments, key=lambda rank: moments[rank]) for key, moments in several.items()}
 
 
 class Joints(NamedTuple):
@@ -116,7 +123,7 @@ def mismatch(told: Mapping[int, Step]) -> str | None:
     sent: dict[tuple[int, int], int] = {}
     for rank, step in told.items():
         for operation in step.collectives:
-            if operation.kind in POINT_TO_POINT and operation.root in told:
+            if operation.kind in POINT_TO_POINT:
                 pair, sign = _pair(operation, rank), 1 if operation.kind == "send" else -1
                 sent[pair] = sent.get(pair, 0) + sign
     for (sender, receiver), left in sent.items():
@@ -135,8 +142,8 @@ def _impossible(step: Step, world: tuple[int, ...]) -> str | None:
         after = (operation.awaited_ns, operation.exit_ns)
         if sorted(before) != list(before) or min(after) < operation.enter_ns or max(after) > step.end_ns + SLACK_NS:
             return f"times that cannot be, of {operation.kind} {operation.seq}"
-        ranks = operation.group or world
-        if step.rank not in ranks or (operation.root is not None and operation.root not in ranks):
+        ranks = set(operation.group or world) & set(world)
+        if not {step.rank, step.rank if operation.root is None else operation.root} <= ranks:
             return f"{operation.kind} {operation.seq} with ranks that are not there"
     if len(set(keys_of(step))) < len(step.collectives):
         return "the same operation twice"
@@ -206,8 +213,7 @@ def _join(number: int, told: Mapping[int, Step], before: Mapping[int, Step | Non
         for key, operation in zip(keys[rank], step.collectives, strict=True):
             needs[key][rank] = needed(operation, rank, entered[key])
         ranks[rank] = _of_rank(step, before[rank], keys[rank], entered, needs, still)
-    last = {key: max(moments, key=lambda rank: moments[rank]) for key, moments in entered.items() if len(moments) > 1}
-    return Joined(number, ranks, needs, last)
+    return Joined(number, ranks, entered, needs)
 
 
 def _of_rank(

@@ -6,11 +6,12 @@ from typing import Any
 import pytest
 
 from ddptui import cautions
-from ddptui.cautions import ADVICE, FEWEST_STEPS, MOST_OTHER_LOAD, WIDE
+from ddptui.cautions import ADVICE, MOST_OTHER_LOAD, WIDE
 from ddptui.compare import compare
 from ddptui.preset import Trial
 from ddptui.report import notes
 from ddptui.results import Caution, InSync, Loss, RankResult, RepeatResult, Spread
+from ddptui.verdict import FEWEST_STEPS
 from ddptui.wire import Load, Message
 from tests.console.builders import FIRST_STEP_MS, journal, load, outcomes_of, preset_of, results_for, trained
 

@@ -609,6 +609,10 @@ IMPOSSIBLE: dict[str, tuple[Step, str]] = {
         made(1, msgspec.structs.replace(FIRST, kind="broadcast", root=77)),
         "broadcast 0 with ranks that are not there",
     ),
+    "a root that is in its group but not there": (
+        made(1, msgspec.structs.replace(FIRST, kind="broadcast", root=2, group=(1, 2))),
+        "broadcast 0 with ranks that are not there",
+    ),
     "in a group of others": (
         made(1, msgspec.structs.replace(FIRST, group=(0, 2))),
         "all_reduce 0 with ranks that are not there",
