@@ -143,7 +143,8 @@ def _impossible(step: Step, world: tuple[int, ...]) -> str | None:
         if sorted(before) != list(before) or min(after) < operation.enter_ns or max(after) > step.end_ns + SLACK_NS:
             return f"times that cannot be, of {operation.kind} {operation.seq}"
         ranks = set(operation.group or world) & set(world)
-        if not {step.rank, step.rank if operation.root is None else operation.root} <= ranks:
+        has_root = operation.root in ranks or (operation.root is None and operation.kind not in POINT_TO_POINT)
+        if step.rank not in ranks or not has_root:
             return f"{operation.kind} {operation.seq} with ranks that are not there"
     if len(set(keys_of(step))) < len(step.collectives):
         return "the same operation twice"

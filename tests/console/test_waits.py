@@ -613,6 +613,10 @@ IMPOSSIBLE: dict[str, tuple[Step, str]] = {
         made(1, msgspec.structs.replace(FIRST, kind="broadcast", root=2, group=(1, 2))),
         "broadcast 0 with ranks that are not there",
     ),
+    "a message to nobody": (
+        made(1, msgspec.structs.replace(FIRST, kind="send")),
+        "send 0 with ranks that are not there",
+    ),
     "in a group of others": (
         made(1, msgspec.structs.replace(FIRST, group=(0, 2))),
         "all_reduce 0 with ranks that are not there",
