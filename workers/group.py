@@ -1,5 +1,7 @@
 """How ranks meet: all connect to one address and port, and leave their own addresses there."""
 
+import gc
+
 import torch.distributed as dist
 
 from workers.rank import GROUP_TIMEOUT, Rank, choose_backend
@@ -25,3 +27,10 @@ def join_group(me: Rank, port: int | None) -> None:
         world_size=me.world_size,
         timeout=GROUP_TIMEOUT,
     )
+
+
+def leave_group() -> None:
+    """Leave the group, and let go of whatever still holds it (a DDP, say, that refers to itself): only then have its
+    threads ended. One that still drops a tensor when Python shuts down aborts the process."""
+    dist.destroy_process_group()
+    gc.collect()

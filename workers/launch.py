@@ -6,10 +6,8 @@ python -m torch.distributed.launch --standalone --nproc_per_node=2 -m workers.la
 import os
 import sys
 
-import torch.distributed as dist
-
 from workers.aggregate import strategy_of
-from workers.group import join_group
+from workers.group import join_group, leave_group
 from workers.rank import rank_process, read_trial
 from workers.train import train
 
@@ -21,7 +19,7 @@ def main() -> None:
     with rank_process(trial, int(os.environ["RANK"])) as me:
         join_group(me, None)  # MASTER_ADDR and MASTER_PORT say where
         train(me, strategy_of(trial))
-        dist.destroy_process_group()
+        leave_group()
 
 
 if __name__ == "__main__":

@@ -8,11 +8,10 @@ from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
 from typing import Any
 
-import torch.distributed as dist
 import torch.multiprocessing as mp
 
 from ddptui.preset import Trial
-from workers.group import host_store, join_group
+from workers.group import host_store, join_group, leave_group
 from workers.rank import rank_process, read_trial
 
 
@@ -23,7 +22,7 @@ def run_rank(rank: int, trial: Trial, port: int) -> None:
     with rank_process(trial, rank) as me:
         join_group(me, port)
         train(me, strategy_of(trial))
-        dist.destroy_process_group()
+        leave_group()
 
 
 def main() -> None:

@@ -5,11 +5,10 @@ python -m workers.spawn world_size=2 strategy=all_reduce epochs=3
 
 import sys
 
-import torch.distributed as dist
 import torch.multiprocessing as mp
 
 from ddptui.preset import Trial
-from workers.group import host_store, join_group
+from workers.group import host_store, join_group, leave_group
 from workers.rank import rank_process, read_trial
 
 
@@ -20,7 +19,7 @@ def run_rank(rank: int, trial: Trial, port: int) -> None:
     with rank_process(trial, rank) as me:
         join_group(me, port)
         train(me, strategy_of(trial))
-        dist.destroy_process_group()
+        leave_group()
 
 
 def main() -> None:

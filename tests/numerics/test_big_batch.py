@@ -16,6 +16,7 @@ from torch import Tensor
 
 from ddptui.preset import Trial
 from ddptui.strategies import STRATEGIES
+from tests.leaving import leave
 from tests.numerics.learning import Said, learn
 from workers.aggregate import strategy_of
 
@@ -78,7 +79,7 @@ def run_rank(rank: int, world_size: int, folder: str) -> None:
         learned[name], said[name] = learn(rank, trial, strategy_of(trial))
     torch.save(learned, Path(folder) / f"rank-{rank}.pth")
     (Path(folder) / f"rank-{rank}.json").write_bytes(msgspec.json.encode(said))
-    dist.destroy_process_group()
+    leave()
 
 
 Learned = list[dict[str, dict[str, Tensor]]]

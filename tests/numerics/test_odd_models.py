@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from ddptui.preset import Trial
 from ddptui.strategies import STRATEGIES
+from tests.leaving import leave
 from workers.aggregate import ring, strategy_of
 from workers.aggregate.bucketed import pack
 from workers.aggregate.buffer import by_dtype, lay_out
@@ -121,7 +122,7 @@ def run_rank(rank: int, folder: str) -> None:
     gradients = {name_of(*case): errors(rank, case[0], unused=case[1], keep=case[2]) for case in CASES}
     found = Found(gradients, ring_errors(rank))
     (Path(folder) / f"rank-{rank}.json").write_bytes(msgspec.json.encode(found))
-    dist.destroy_process_group()
+    leave()
 
 
 @pytest.fixture(scope="module")

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from ddptui.lights import band
 from ddptui.preset import Trial
+from tests.leaving import leave
 from tests.numerics.learning import Said, learn
 from workers.aggregate import strategy_of
 from workers.aggregate.ddp_powersgd import WHOLE_STEPS, DDPPowerSGD
@@ -83,7 +84,7 @@ def run_rank(rank: int, folder: str) -> None:
         learned[name], said[name] = learn(rank, trial_of(name), strategy_of(trial_of(name)))
     torch.save(learned, Path(folder) / f"rank-{rank}.pth")
     (Path(folder) / f"rank-{rank}.json").write_bytes(msgspec.json.encode([said, telescope(rank)]))
-    dist.destroy_process_group()
+    leave()
 
 
 Heard = msgspec.json.Decoder(tuple[dict[str, Said], tuple[float, float]])

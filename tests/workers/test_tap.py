@@ -16,11 +16,13 @@ from torch import nn
 from ddptui.preset import Bottleneck, Trial
 from ddptui.strategies import STRATEGIES
 from ddptui.wire import Collective, Step
+from tests.leaving import leave
 from workers import tap as module
 from workers.aggregate import strategy_of
 from workers.bottleneck import Delays
 from workers.calls import Call, collectives
 from workers.clock import Clock, HostClock
+from workers.group import leave_group
 from workers.progress import Laps, Mark, Progress
 from workers.rank import Rank
 from workers.reporter import Reporter
@@ -117,7 +119,7 @@ def rank_of_two(rank: int, folder: str, ranks: int) -> None:
         told.delayed.append(learn("reduce_broadcast", rank, ranks, LATE))
         told.by_hand.append(by_hand(rank, pair))
     Path(folder, f"rank-{rank}.json").write_bytes(msgspec.json.encode(told))
-    dist.destroy_process_group()
+    leave()
 
 
 def by_hand(rank: int, pair: Any) -> list[Collective]:
@@ -267,7 +269,7 @@ def test_groups_count_apart_and_partners_name_each_other(way: int, pair: list[To
 def alone(tmp_path: Path) -> Iterator[None]:
     dist.init_process_group("gloo", init_method=f"file://{tmp_path}/meet", rank=0, world_size=1)
     yield
-    dist.destroy_process_group()
+    leave_group()
 
 
 @pytest.fixture(params=BOTH_WAYS)
