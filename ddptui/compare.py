@@ -24,7 +24,7 @@ def compare(
     cores = environment.get("cores")
     trials = [_trial(trial, of_trial[trial.name], baseline, cores) for trial in preset.trials]
     statuses = {trial.status for trial in trials}
-    complete = all(_failed(found) or len(found) == preset.repeats for found in of_trial.values())
+    complete = all(_over(found) or len(found) == preset.repeats for found in of_trial.values())
     interrupted = not complete or any(found.status == "interrupted" for found in outcomes.values())
     return Results(
         run=run,
@@ -62,6 +62,11 @@ def _judged(repeat: RepeatResult, trial: Trial) -> RepeatResult:
 
 def _failed(outcomes: Iterable[Outcome]) -> Outcome | None:
     return next((found for found in outcomes if found.status == "failed"), None)
+
+
+def _over(outcomes: Iterable[Outcome]) -> bool:
+    """Whether the trial's other repeats are spared."""
+    return any(found.status in ("failed", "skipped") for found in outcomes)
 
 
 def _summary(

@@ -10,14 +10,13 @@ from typing import TextIO
 
 from ddptui import lab, report
 from ddptui.columns import count
-from ddptui.compare import compare
 from ddptui.environment import describe
 from ddptui.launch import LABELS
 from ddptui.live import Live, fold
-from ddptui.outcome import Outcome, outcome
 from ddptui.preset import Preset
 from ddptui.record import Run
 from ddptui.results import Results
+from ddptui.tally import Tally
 from ddptui.wire import Ended, Launched, Message
 
 REDRAW_EVERY_S = 0.25
@@ -58,28 +57,19 @@ def takes_color(output: TextIO) -> bool:
 
 
 def _follow(preset: Preset, run: Run, narrator: "Narrator") -> tuple[Results, int]:
-    """Read the stream to its end, or to an interrupt; rewrite the results after every repeat. The results, and the
-    exit code."""
-    outcomes: dict[tuple[str, int], Outcome] = {}
-    messages: list[Message] = []
-    environment = run.environment()
-    results = compare(preset, run.name, environment, outcomes)
+    """Read the stream to its end, or to an interrupt. The results, and the exit code."""
+    tally = Tally(preset, run)
     try:
         with closing(lab.run_preset(preset, run)) as stream:
             for message in stream:
                 narrator.hear(message)
-                messages.append(message)
-                if isinstance(message, Ended) and (found := outcome(messages)):
-                    outcomes[found.trial, found.repeat] = found
-                    results = compare(preset, run.name, environment, outcomes)
-                    run.write_results(results)
-                    messages = []
+                tally.hear(message)
     except KeyboardInterrupt:
         narrator.say("interrupted; the ranks are stopped")
     except OSError as error:
         narrator.say(f"stopped: the run can no longer be kept in {run.folder}: {error.strerror}")
-        return results, EXIT_CODES["failed"]
-    return results, EXIT_CODES[results.status]
+        return tally.results, EXIT_CODES["failed"]
+    return tally.results, EXIT_CODES[tally.results.status]
 
 
 class Narrator:

@@ -4,16 +4,34 @@ The repeats of different trials are interleaved (A B A B), so that a slow minute
 """
 
 import os
+import threading
 import time
+from collections import deque
 from collections.abc import Generator, Iterator
+from typing import Literal
 
 from ddptui import failure, launch
 from ddptui.hub import Hub
 from ddptui.launch.local import LAUNCHER_LOG, Launcher
 from ddptui.load import LoadMeter
-from ddptui.preset import Preset, Trial, available_cores
+from ddptui.preset import Bottleneck, Preset, Trial, available_cores
 from ddptui.record import Repeat, Run
-from ddptui.wire import CONSOLE_PID, HUB, LOGS, TOKEN, Done, Ended, Failed, Hello, Launched, Message, RankMessage, Ready
+from ddptui.wire import (
+    CONSOLE_PID,
+    HUB,
+    LOGS,
+    TOKEN,
+    Done,
+    Ended,
+    Failed,
+    Hello,
+    Injection,
+    Launched,
+    Message,
+    RankMessage,
+    Ready,
+    SetBottleneck,
+)
 
 POLL_MS = 100
 LOOK_EVERY_S = 0.25  # for dead ranks: it reads files of each, so not at every message
@@ -21,25 +39,64 @@ VERDICT_S = 2.0  # after the first sign of failure, how long the launcher may ta
 FAREWELL_S = 20.0  # after the last rank is done, how long the launcher may take to end
 
 
-def run_preset(preset: Preset, run: Run) -> Generator[Message]:
+class Controls:
+    """What somebody wants of a run under way; may be said in any thread."""
+
+    def __init__(self) -> None:
+        self._wanted: deque[tuple[Bottleneck, ...]] = deque()
+        self._skip = threading.Event()
+        self._stop = threading.Event()
+
+    def inject(self, bottleneck: tuple[Bottleneck, ...]) -> None:
+        """Send the ranks these delays, in place of those that they have."""
+        self._wanted.append(bottleneck)
+
+    def skip(self) -> None:
+        """End this launch, spare the trial its other repeats, and go on to the next."""
+        self._skip.set()
+
+    def stop(self) -> None:
+        """End this launch, and the run."""
+        self._stop.set()
+
+    def injections(self) -> Iterator[tuple[Bottleneck, ...]]:
+        """What is to be sent, once."""
+        while self._wanted:
+            yield self._wanted.popleft()
+
+    def begin(self) -> None:
+        """A launch begins: what was wanted of the one before is void."""
+        self._wanted.clear()
+        self._skip.clear()
+
+    def end(self) -> Literal["skipped", "interrupted"] | None:
+        """How this launch is to end, if it is to end now."""
+        return "interrupted" if self._stop.is_set() else "skipped" if self._skip.is_set() else None
+
+
+def run_preset(preset: Preset, run: Run, controls: Controls | None = None) -> Generator[Message]:
     """Everything that happens, as it happens; each message is in the run's folder before it is yielded.
 
-    A trial that fails is not repeated; the others go on. Closing the iterator, or an interrupt, stops the ranks.
+    A trial that fails or is skipped is not repeated; the others go on. Closing the iterator, or an interrupt, stops the
+    ranks.
     """
-    failed: set[str] = set()
+    controls = controls or Controls()
+    over: set[str] = set()
     for number in range(1, preset.repeats + 1):
         for trial in preset.trials:
-            if trial.name not in failed:
-                with run.begin(trial.name, number) as repeat:
-                    for message in _launch(trial, repeat):
-                        repeat.write(message)
-                        if isinstance(message, Ended) and message.status == "failed":
-                            failed.add(trial.name)
-                        yield message
+            if trial.name in over or controls.end() == "interrupted":
+                continue
+            with run.begin(trial.name, number) as repeat:
+                for message in _launch(trial, repeat, controls):
+                    repeat.write(message)
+                    if isinstance(message, Ended) and message.status != "ok":
+                        over.add(trial.name)
+                    yield message
 
 
-def _launch(trial: Trial, repeat: Repeat) -> Iterator[Message]:
+def _launch(trial: Trial, repeat: Repeat, controls: Controls) -> Iterator[Message]:
     """One launch, from its command line to its end."""
+    controls.begin()
     command = launch.command(trial)
     alone = launch.environment(trial, available_cores())
     repeat.write_command(command, alone)
@@ -56,13 +113,17 @@ def _launch(trial: Trial, repeat: Repeat) -> Iterator[Message]:
         try:
             watch = _Watch(trial, hub, launcher)
             meter = LoadMeter(launcher)
-            while not watch.is_over():
+            while not watch.is_over() and controls.end() is None:
                 yield from watch.receive(POLL_MS)
                 yield from meter.read()
+                for bottleneck in controls.injections():
+                    hub.send(SetBottleneck(bottleneck=bottleneck))
+                    yield Injection(at_ns=time.monotonic_ns(), bottleneck=bottleneck)
         finally:
             launcher.stop()
         yield from watch.receive(0)  # what the ranks said last
-        yield watch.ended(repeat)
+        wanted = controls.end()
+        yield Ended(at_ns=time.monotonic_ns(), status=wanted) if wanted else watch.ended(repeat)
 
 
 class _Watch:

@@ -8,7 +8,7 @@ import msgspec
 
 from ddptui import cautions
 from ddptui.agreement import averaging, in_sync, reshuffled, sync_checks
-from ddptui.results import Injected, Loss, PhasesMs, RankResult, RepeatResult, StepMs
+from ddptui.results import Change, Injected, Loss, PhasesMs, RankResult, RepeatResult, StepMs
 from ddptui.verdict import Judgement, judge_joints, what_if
 from ddptui.waits import join
 from ddptui.wire import (
@@ -17,6 +17,7 @@ from ddptui.wire import (
     Ended,
     Fingerprint,
     Hello,
+    Injection,
     Launched,
     Load,
     Message,
@@ -38,7 +39,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     trial: str
     repeat: int
     command: tuple[str, ...]
-    status: Literal["ok", "failed", "interrupted"]
+    status: Literal["ok", "failed", "interrupted", "skipped"]
     error: str | None = None
     result: RepeatResult | None = None
 
@@ -56,6 +57,7 @@ class Heard(msgspec.Struct):
     prints: dict[int, dict[int, Fingerprint]] = {}  # by step and rank
     pauses: list[Pause] = []
     loads: list[Load] = []
+    injections: list[Injection] = []
 
     def hear(self, message: Message) -> None:
         match message:
@@ -67,6 +69,8 @@ class Heard(msgspec.Struct):
                 self.pauses.append(message)
             case Load():
                 self.loads.append(message)
+            case Injection():
+                self.injections.append(message)
             case Hello():
                 self.hellos[message.rank] = message
             case Ready():
@@ -171,6 +175,7 @@ def _result(heard: Heard, launched: Launched) -> RepeatResult:
         averaging=averaging(heard.done.values()),
         reshuffled=reshuffled(heard.done.values()),
         injected=[found for rank in sorted(heard.steps) for found in _injected(rank, heard.steps[rank])],
+        changes=[_change(heard, injection) for injection in heard.injections],
         warnings=cautions.of_repeat(steps, _meanwhile(heard.loads, list(spans.values()))),
         ranks=[_rank(heard, rank, judgement) for rank in measured],
     )
@@ -272,6 +277,17 @@ def _injected(rank: int, steps: Sequence[Step]) -> list[Injected]:
         Injected(rank=rank, at=at, fired=len(taken), s=sum(each.end_ns - each.begin_ns for each in taken) / S)
         for at, taken in by_site.items()
     ]
+
+
+def _change(heard: Heard, injection: Injection) -> Change:
+    """When delays that were put in by hand came into force: at the first step that any rank began after that."""
+    later = [step for own in heard.steps.values() for step in own if step.begin_ns >= injection.at_ns]
+    begin_ns = min(own[0].begin_ns for own in heard.steps.values())
+    return Change(
+        s=(injection.at_ns - begin_ns) / S,
+        step=min((step.step for step in later), default=None),
+        bottleneck=[msgspec.to_builtins(each) for each in injection.bottleneck],
+    )
 
 
 def _rank(heard: Heard, rank: int, judgement: Judgement | None) -> RankResult:

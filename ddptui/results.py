@@ -117,6 +117,15 @@ class Injected(_Part, frozen=True, kw_only=True):
     s: float
 
 
+class Change(_Part, frozen=True, kw_only=True):
+    """Delays that somebody put in, or took out, while the repeat ran, in place of those that were there. s: after the
+    first step began; step: the first one with them, if there was one; bottleneck: what is delayed from then on."""
+
+    s: float
+    step: int | None
+    bottleneck: list[dict[str, Any]]
+
+
 class RankResult(_Part, frozen=True, kw_only=True):
     """One rank. What collectives tell (wait_s to bytes) is None where there are none.
 
@@ -169,6 +178,7 @@ class RepeatResult(_Part, frozen=True, kw_only=True):
     what_if_s: WhatIf | None = None
     mismatches: list[str] = []  # steps in which ranks made different operations: they are in no figure of these
     injected: list[Injected] = []
+    changes: list[Change] = []  # made by hand, while it ran
     warnings: list[Caution] = []
     loss: Loss
     accuracy: float | None

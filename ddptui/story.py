@@ -3,9 +3,12 @@
 from collections.abc import Sequence
 from statistics import median
 
+import msgspec
+
 from ddptui.cautions import ADVICE
-from ddptui.preset import Trial
-from ddptui.results import Caution, Culprit, Injected, Interval, RepeatResult, TrialResult
+from ddptui.columns import describe_bottleneck
+from ddptui.preset import Bottleneck, Trial
+from ddptui.results import Caution, Change, Culprit, Injected, Interval, RepeatResult, TrialResult
 from ddptui.verdict import MATTERS
 from ddptui.waits import BETWEEN, PARTS
 
@@ -26,9 +29,19 @@ def of_trial(result: TrialResult, trial: Trial) -> list[str]:
     elif mismatches:
         steps = "1 step" if len(mismatches) == 1 else f"{len(mismatches)} steps"
         said.append(f"{steps} left out, in which ranks made different operations: {mismatches[0]}")
+    changes = [change for repeat in result.repeats for change in repeat.changes]
+    if changes:
+        said.append("changed while it ran: " + "; ".join(_changed(change) for change in changes))
     if trial.instruments == "off":
         said.append("without instruments: only its times are known")
     return [line for line in said if line]
+
+
+def _changed(change: Change) -> str:
+    """What somebody put in by hand, and when."""
+    when = f"from step {change.step} on" if change.step is not None else "too late for any step"
+    bottleneck = msgspec.convert(change.bottleneck, tuple[Bottleneck, ...])
+    return f"{when}, {describe_bottleneck(bottleneck) if bottleneck else 'no delay'}"
 
 
 def cautions(results: Sequence[TrialResult]) -> list[str]:

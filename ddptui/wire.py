@@ -234,12 +234,20 @@ class Launched(_Message, frozen=True, kw_only=True):
     command: tuple[str, ...]
 
 
-class Ended(_Message, frozen=True, kw_only=True):
-    """The lab has seen the end of a repeat. The last line of its journal."""
+class Injection(_Message, frozen=True, kw_only=True):
+    """The lab has sent the ranks these delays, in place of those that they had: each takes them up at its next step."""
 
     at_ns: int
-    status: Literal["ok", "failed", "interrupted"]
+    bottleneck: tuple[Bottleneck, ...]
+
+
+class Ended(_Message, frozen=True, kw_only=True):
+    """The lab has seen the end of a repeat. The last line of its journal. Skipped: somebody wanted to go on to the next
+    trial."""
+
+    at_ns: int
+    status: Literal["ok", "failed", "interrupted", "skipped"]
     error: str | None = None
 
 
-Message = RankMessage | Launched | Load | Ended
+Message = RankMessage | Launched | Load | Injection | Ended

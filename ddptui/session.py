@@ -1,0 +1,56 @@
+"""A run under way in a thread of its own, so that whoever draws it never waits for it."""
+
+import threading
+from collections import deque
+from contextlib import closing
+
+from ddptui import lab
+from ddptui.preset import Preset
+from ddptui.record import Run
+from ddptui.results import Results
+from ddptui.tally import Tally
+from ddptui.wire import Message
+
+
+class Session:
+    """Runs a preset. `controls` says what is wanted of it; `error`, once it is over, why it ended before its time."""
+
+    def __init__(self, preset: Preset, run: Run) -> None:
+        self.preset = preset
+        self.run = run
+        self.controls = lab.Controls()
+        self.error: str | None = None
+        self._tally = Tally(preset, run)
+        self._heard: deque[Message] = deque()
+        self._thread = threading.Thread(target=self._follow, name="lab")
+        self._thread.start()
+
+    @property
+    def results(self) -> Results:
+        """What is finished."""
+        return self._tally.results
+
+    @property
+    def is_over(self) -> bool:
+        """No rank is left, and `drain` gives the last of it."""
+        return not self._thread.is_alive()
+
+    def drain(self) -> list[Message]:
+        """What has happened since the last call."""
+        return [self._heard.popleft() for _ in range(len(self._heard))]
+
+    def close(self) -> None:
+        """Stop the run, if it still goes on, and return when no rank is left."""
+        self.controls.stop()
+        self._thread.join()
+
+    def _follow(self) -> None:
+        try:
+            with closing(lab.run_preset(self.preset, self.run, self.controls)) as stream:
+                for message in stream:
+                    self._tally.hear(message)
+                    self._heard.append(message)
+        except OSError as error:
+            self.error = f"the run can no longer be kept in {self.run.folder}: {error.strerror}"
+        except Exception as error:  # not on the screen, which belongs to somebody else
+            self.error = f"{type(error).__name__}: {error}"

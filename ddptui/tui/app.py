@@ -1,0 +1,83 @@
+"""The console: its screens, and what leads from one to another."""
+
+from pathlib import Path
+from typing import ClassVar
+
+from textual import work
+from textual.app import App
+from textual.binding import Binding, BindingType
+
+from ddptui.environment import describe
+from ddptui.preset import Preset
+from ddptui.record import Run, RunError
+from ddptui.replay import results_of
+from ddptui.results import Results
+from ddptui.session import Session
+from ddptui.tui.screens.confirm import Confirm
+from ddptui.tui.screens.help import HelpScreen
+from ddptui.tui.screens.lab import Lab
+from ddptui.tui.screens.result import ResultScreen
+from ddptui.tui.screens.run import RunScreen
+from ddptui.tui.screens.runs import RunsScreen
+
+
+class Console(App[int]):
+    """`runs`: the folder of runs; `first`: a preset to run at once; `refresh_s`: between two looks at a run."""
+
+    TITLE = "ddptui"
+    CSS_PATH = "app.tcss"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+q", "leave", "Quit", show=False, priority=True),
+    ]
+
+    def __init__(self, runs: Path, first: Preset | None = None, *, refresh_s: float = 0.25) -> None:
+        super().__init__()
+        self.runs = runs
+        self.refresh_s = refresh_s
+        self.session: Session | None = None  # the run that is under way, if any
+        self.finished: list[tuple[Results, Preset]] = []  # what was run here, to be printed at the end
+        self._first = first
+
+    def on_mount(self) -> None:
+        self.push_screen(Lab())
+        if self._first is not None:
+            self.run_preset(self._first)
+
+    def run_preset(self, preset: Preset) -> None:
+        """Start a run, and show it."""
+        try:
+            run = Run.create(self.runs, preset, describe())
+        except RunError as error:
+            self.notify(str(error), title="Not started", severity="error", timeout=10, markup=False)
+            return
+        self.session = Session(preset, run)
+        self.push_screen(RunScreen(self.session))
+
+    def run_ended(self, session: Session) -> None:
+        """Called by the Run screen when no rank is left."""
+        self.session = None
+        self.finished.append((session.results, session.preset))
+
+    def open_run(self, run: Run) -> None:
+        """Show the results of a run that is on disk."""
+        try:
+            preset = run.preset()
+            self.push_screen(ResultScreen(run, preset, results_of(run, preset)))
+        except RunError as error:
+            self.notify(str(error), title="Cannot be opened", severity="error", timeout=10, markup=False)
+
+    def action_runs(self) -> None:
+        self.push_screen(RunsScreen())
+
+    def action_help(self) -> None:
+        if not isinstance(self.screen, HelpScreen):
+            self.push_screen(HelpScreen(self.screen))
+
+    @work
+    async def action_leave(self) -> None:
+        """Quit; while something runs, only if that is what is wanted."""
+        if self.session is not None and not self.session.is_over:
+            question = "Stop the run and quit? What is finished is kept."
+            if not await self.push_screen_wait(Confirm(question, yes="Stop and quit")):
+                return
+        self.exit(0)

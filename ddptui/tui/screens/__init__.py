@@ -1,0 +1,1 @@
+"""A screen a file, with its .tcss beside it."""

@@ -1,0 +1,1 @@
+"""A widget a file."""
