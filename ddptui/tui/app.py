@@ -66,6 +66,10 @@ class Console(App[int]):
         except RunError as error:
             self.notify(str(error), title="Cannot be opened", severity="error", timeout=10, markup=False)
 
+    def replay(self, run: Run) -> None:
+        """Show a run that is on disk as it went."""
+        self.push_screen(RunScreen(run))
+
     def action_runs(self) -> None:
         self.push_screen(RunsScreen())
 
