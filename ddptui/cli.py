@@ -38,6 +38,8 @@ def start() -> None:
 @click.option("--set", "assignments", metavar="KEY=VALUE", multiple=True, help="Override a field of every trial.")
 @click.option("--repeats", type=click.IntRange(1, 1000), help="Launches of each trial.")
 @click.option("--runs", metavar="DIR", help="Where runs are kept (else DDPTUI_RUNS, or your data folder).")
+@click.option("--refresh", type=click.FloatRange(0.2, 30), help="The console: how often a second a run is redrawn.")
+@click.option("--theme", help="The console: its theme (else as it was last time).")
 @click.option("--json", "as_json", is_flag=True, help="results.json on stdout instead of the table.")
 @click.version_option(__version__, prog_name="ddptui")
 @click.pass_context
@@ -48,17 +50,20 @@ def main(
     assignments: tuple[str, ...],
     repeats: int | None,
     runs: str | None,
+    refresh: float | None,
+    theme: str | None,
     as_json: bool,
 ) -> None:
     """A lab console for distributed data-parallel training."""
     context.obj = {"runs": runs, "assignments": assignments}
     if context.invoked_subcommand:
-        if preset or no_ui or repeats or as_json:
-            raise Refusal("--preset, --no-ui, --repeats and --json run a preset; they mean nothing to a command")
+        if preset or no_ui or repeats or as_json or refresh or theme:
+            raise Refusal(
+                "--preset and its options run a preset or the console; they mean nothing to a command"
+            )
         return
-    headless = no_ui or as_json or not sys.stdout.isatty()
-    if not headless:
-        raise Refusal("the console is not built yet: run headless, with --no-ui")
+    if not (no_ui or as_json or not sys.stdout.isatty()):
+        sys.exit(_console(preset, assignments, repeats, runs, refresh, theme))
     if preset is None:
         raise Refusal("which preset? `ddptui presets` lists them; then `ddptui --preset NAME --no-ui`")
     sys.exit(_run(preset, assignments, repeats, runs, as_json))
@@ -68,6 +73,31 @@ def _run(name: str, assignments: tuple[str, ...], repeats: int | None, runs: str
     from ddptui import headless
 
     return _interruptible(lambda folder: headless.run(_load(name, assignments, repeats), folder, as_json=as_json), runs)
+
+
+def _console(
+    name: str | None,
+    assignments: tuple[str, ...],
+    repeats: int | None,
+    runs: str | None,
+    drawn_a_second: float | None,
+    theme: str | None,
+) -> int:
+    from textual.theme import BUILTIN_THEMES
+
+    from ddptui.record import runs_folder
+
+    if not sys.stdin.isatty():
+        raise Refusal("the console wants a terminal to read keys from; without one, run headless: --no-ui")
+    if theme is not None and theme not in BUILTIN_THEMES:
+        raise Refusal(f"--theme {theme}: not one of {', '.join(sorted(BUILTIN_THEMES))}")
+    if name is None and (assignments or repeats):
+        raise Refusal("--set and --repeats change a preset: name it with --preset")
+    preset = _load(name, assignments, repeats) if name is not None else None
+
+    from ddptui.tui.start import start
+
+    return start(runs_folder(runs), preset, drawn_a_second=drawn_a_second, theme=theme)
 
 
 def _interruptible(work: Callable[[Path], int], runs: str | None) -> int:

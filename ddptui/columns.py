@@ -10,6 +10,7 @@ from ddptui.preset import Bottleneck, Preset, Trial
 from ddptui.results import RepeatResult, Results, TrialResult
 
 NOTHING = "–"
+GAP = 2  # characters between two columns
 IN_BACKWARD, IN_SOME_STEPS = "²", "³"
 
 
@@ -199,6 +200,27 @@ def worths(rows: Sequence[Row]) -> dict[str, int]:
     """What each column is worth for these trials."""
     usual = {column.key: column.worth for column in COLUMNS}
     return usual | UNEQUAL_WORK if len({row.trial.batch_size for row in rows}) > 1 else usual
+
+
+def telling(cells: dict[str, list[str]]) -> list[str]:
+    """Columns in which at least one trial has something to say."""
+    return [key for key, column in cells.items() if any(cell != NOTHING for cell in column)]
+
+
+def fitting(cells: dict[str, list[str]], worth: dict[str, int], width: int) -> list[str]:
+    """The columns that fit, the most telling first taken, in their order. `cells` have the headers first."""
+    spoken = telling({key: column[1:] for key, column in cells.items()})
+    taken: dict[str, int] = {}
+    for column in sorted(COLUMNS, key=lambda column: -worth[column.key]):
+        if column.key in spoken:
+            wider = taken | {column.key: max(map(len, cells[column.key]))}
+            if len(taken) < 2 or total(wider) <= width:
+                taken = wider
+    return [column.key for column in COLUMNS if column.key in taken]
+
+
+def total(widths: dict[str, int]) -> int:
+    return sum(widths.values()) + GAP * (len(widths) - 1)
 
 
 def count(number: int, noun: str, several: str | None = None) -> str:

@@ -8,7 +8,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import TextIO
 
-from ddptui import lab, report
+from ddptui import course, lab, report
 from ddptui.columns import count
 from ddptui.environment import describe
 from ddptui.launch import LABELS
@@ -58,12 +58,13 @@ def takes_color(output: TextIO) -> bool:
 
 def _follow(preset: Preset, run: Run, narrator: "Narrator") -> tuple[Results, int]:
     """Read the stream to its end, or to an interrupt. The results, and the exit code."""
-    tally = Tally(preset, run)
+    tally = Tally(preset, run.name, run.environment())
     try:
         with closing(lab.run_preset(preset, run)) as stream:
             for message in stream:
                 narrator.hear(message)
-                tally.hear(message)
+                if tally.hear(message):
+                    run.write_results(tally.results)
     except KeyboardInterrupt:
         narrator.say("interrupted; the ranks are stopped")
     except OSError as error:
@@ -80,9 +81,8 @@ class Narrator:
         self._output = output
         self._redraws = output is not None and output.isatty()
         self._live = Live()
-        self._began = self._drawn = self._judged = time.monotonic()
+        self._drawn = self._judged = time.monotonic()
         self._culprit = ""
-        self._launches = len(preset.trials) * preset.repeats
         self._launch_modes = {trial.name: trial.launch for trial in preset.trials}
 
     def hear(self, message: Message) -> None:
@@ -91,8 +91,6 @@ class Narrator:
             self.say(f"{self._where()}  {LABELS[self._launch_modes[message.trial]]}")
         if isinstance(message, Ended):
             self.say(f"{self._where(self._live.finished)}  {self._how_it_ended()}")
-            if message.status == "failed":  # its other repeats are spared
-                self._launches -= self._preset.repeats - self._live.repeat
         elif self._redraws and (isinstance(message, Launched) or time.monotonic() - self._drawn > REDRAW_EVERY_S):
             self._drawn = time.monotonic()
             line = f"{self._where()}  {self._how_it_goes()}"[: shutil.get_terminal_size().columns - 1]
@@ -112,7 +110,8 @@ class Narrator:
 
     def _where(self, launch: int | None = None) -> str:
         of_repeats = f"  repeat {self._live.repeat} of {self._preset.repeats}" if self._preset.repeats > 1 else ""
-        return f"[{launch or self._live.finished + 1}/{self._launches}] {self._live.trial}{of_repeats}"
+        launches = course.launches(self._preset, self._live)
+        return f"[{launch or self._live.finished + 1}/{launches}] {self._live.trial}{of_repeats}"
 
     def _how_it_goes(self) -> str:
         live = self._live
@@ -141,10 +140,5 @@ class Narrator:
         return f"{count(live.step, 'step')}  {loss}{self._time_left()}".rstrip()
 
     def _time_left(self) -> str:
-        """A launch takes what launches so far took on average; of the running one, its steps tell."""
-        begun = self._live.step / self._live.steps if self._live.steps and self._live.status == "running" else 0.0
-        share = (self._live.finished + begun) / self._launches
-        if not 0 < share < 1:
-            return ""
-        left = (time.monotonic() - self._began) * (1 - share) / share
-        return f"about {int(left) // 60}:{int(left) % 60:02d} left"
+        left = course.left_s(self._preset, self._live, time.monotonic_ns())
+        return f"about {course.clock(left)} left" if left is not None else ""

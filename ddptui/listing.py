@@ -3,6 +3,7 @@
 import shlex
 from collections.abc import Sequence
 from itertools import groupby
+from typing import NamedTuple
 
 from ddptui import launch
 from ddptui.columns import count, describe_bottleneck, how_often
@@ -13,21 +14,34 @@ from ddptui.record import Run
 FIRST_GROUPS = ("start here", "launch modes", "collectives", "strategies", "bottlenecks", "mistakes")
 
 
-def every_preset() -> str:
-    """Name, question and size of each preset, group by group; one that cannot be read says why."""
+class Broken(NamedTuple):
+    """A preset that cannot be read."""
+
+    name: str
+    why: str
+
+
+def all_presets() -> tuple[list[Preset], list[Broken]]:
+    """The presets in the order in which they are listed, and those that cannot be read."""
     presets: list[Preset] = []
-    broken: list[str] = []
-    for path in shipped_and_own().values():
+    broken: list[Broken] = []
+    for name, path in shipped_and_own().items():
         try:
             presets.append(load(str(path)))
         except PresetError as error:
-            broken.append(str(error))
+            broken.append(Broken(name, str(error)))
+    return sorted(presets, key=_order), broken
+
+
+def every_preset() -> str:
+    """Name, question and size of each preset, group by group; one that cannot be read says why."""
+    presets, broken = all_presets()
     width = max((len(preset.name) for preset in presets), default=0)
     lines: list[str] = []
-    for group, members in groupby(sorted(presets, key=_order), key=lambda preset: preset.group):
+    for group, members in groupby(presets, key=lambda preset: preset.group):
         lines += ["", group]
-        lines += [f"  {preset.name:{width}}  {preset.title}  ({_size(preset)})" for preset in members]
-    return "\n".join([*lines[1:], *broken]) + "\n"
+        lines += [f"  {preset.name:{width}}  {preset.title}  ({size(preset)})" for preset in members]
+    return "\n".join([*lines[1:], *(one.why for one in broken)]) + "\n"
 
 
 def one(preset: Preset) -> str:
@@ -50,8 +64,7 @@ def one(preset: Preset) -> str:
         variables = launch.environment(trial, available_cores()).items()
         lines += [f"  {name}={shlex.quote(value)} \\" for name, value in variables]
         lines += [f"  {shlex.join(launch.command(trial))}", f"  ranks meet at: {_rendezvous(trial.launch)}", ""]
-    size = f"{_size(preset)} of each, in turn"
-    return "\n".join([*lines, size]) + "\n"
+    return "\n".join([*lines, f"{size(preset)} of each, in turn"]) + "\n"
 
 
 def every_run(runs: Sequence[Run]) -> str:
@@ -75,5 +88,5 @@ def _order(preset: Preset) -> tuple[int, str, str]:
     return (FIRST_GROUPS.index(group) if group in FIRST_GROUPS else len(FIRST_GROUPS), group, preset.name)
 
 
-def _size(preset: Preset) -> str:
+def size(preset: Preset) -> str:
     return f"{count(len(preset.trials), 'trial')}, {count(preset.repeats, 'repeat')}"

@@ -5,9 +5,25 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from ddptui.curve import Curve
+from ddptui.preset import Bottleneck
 from ddptui.verdict import FEWEST_STEPS, Judgement, judge
 from ddptui.waits import Joints, join
-from ddptui.wire import Done, Ended, Failed, Heartbeat, Hello, Launched, Load, Message, Pause, Ready, Step, Trained
+from ddptui.wire import (
+    Done,
+    Ended,
+    Failed,
+    Heartbeat,
+    Hello,
+    Injection,
+    Launched,
+    Load,
+    Message,
+    Pause,
+    Ready,
+    Step,
+    Trained,
+)
 
 RATE_OVER = 20  # steps
 RECENT_S = 2.0  # of which the verdict speaks, and
@@ -29,6 +45,8 @@ class RankState(msgspec.Struct):
     samples: int = 0  # of the last step
     phases_ns: tuple[int, ...] = ()
     ends_ns: list[int] = msgspec.field(default_factory=list)  # of the last steps
+    losses: Curve = msgspec.field(default_factory=Curve)
+    heard_ns: int = 0  # when it last beat, or finished a step
     recent: deque[Step] = msgspec.field(default_factory=lambda: deque(maxlen=MOST_RECENT))  # warm-up left out
     cpu_percent: float | None = None
     rss_bytes: int | None = None
@@ -48,9 +66,12 @@ class Live(msgspec.Struct):
 
     trial: str | None = None
     repeat: int = 0
-    status: str = "idle"  # idle, running, ok, failed, interrupted
+    status: str = "idle"  # idle, running, ok, failed, interrupted, skipped
     error: str | None = None
     finished: int = 0
+    began_ns: int | None = None  # the first launch
+    over: dict[str, int] = msgspec.field(default_factory=dict)  # trials that ended early: after how many launches
+    injected: tuple[Bottleneck, ...] | None = None  # by hand, in place of the trial's own
     ranks: dict[int, RankState] = msgspec.field(default_factory=dict)
     load: Load | None = None
     pauses: deque[Pause] = msgspec.field(default_factory=lambda: deque(maxlen=MOST_PAUSES))
@@ -113,12 +134,15 @@ def _apply(live: Live, message: Message) -> None:
             rank.loss = message.loss
             rank.samples = message.samples
             rank.phases_ns = message.phases_ns
+            rank.losses.add(message.step, message.loss)
+            rank.heard_ns = max(rank.heard_ns, message.end_ns)
             rank.ends_ns.append(message.end_ns)
             del rank.ends_ns[:-RATE_OVER]
             if not message.warmup:
                 rank.recent.append(message)
         case Heartbeat():
             rank = live.ranks[message.rank]
+            rank.heard_ns = max(rank.heard_ns, message.at_ns)
             rank.cpu_percent = message.cpu_percent
             rank.rss_bytes = message.rss_bytes
             rank.gpu_bytes = message.gpu_bytes
@@ -126,10 +150,13 @@ def _apply(live: Live, message: Message) -> None:
         case Launched():
             live.trial, live.repeat = message.trial, message.repeat
             live.status, live.error = "running", None
-            live.ranks, live.load = {}, None
+            live.ranks, live.load, live.injected = {}, None, None
+            live.began_ns = message.at_ns if live.began_ns is None else live.began_ns
             live.pauses.clear()
         case Hello():
-            live.ranks[message.rank] = RankState(rank=message.rank, pid=message.pid, device=message.device)
+            live.ranks[message.rank] = RankState(
+                rank=message.rank, pid=message.pid, device=message.device, heard_ns=message.at_ns
+            )
         case Ready():
             live.ranks[message.rank].steps = message.steps
         case Trained():
@@ -139,6 +166,8 @@ def _apply(live: Live, message: Message) -> None:
             live.pauses.append(message)
         case Load():
             live.load = message
+        case Injection():
+            live.injected = message.bottleneck
         case Done():
             live.ranks[message.rank].state = "done"
             live.ranks[message.rank].dropped = message.dropped
@@ -148,3 +177,5 @@ def _apply(live: Live, message: Message) -> None:
         case Ended():
             live.status, live.error = message.status, message.error
             live.finished += 1
+            if message.status != "ok" and live.trial is not None:
+                live.over[live.trial] = live.repeat

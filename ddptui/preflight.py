@@ -3,8 +3,8 @@
 import os
 import re
 import sys
-from collections.abc import Iterator
 from difflib import get_close_matches
+from functools import cache
 from glob import glob
 from importlib.util import find_spec
 from pathlib import Path
@@ -37,7 +37,7 @@ def settle(preset: Preset) -> Preset:
 
 
 def _settle(preset: str, trial: Trial) -> Trial:
-    if trial.model not in OUR_MODELS and trial.model not in (known := set(_torchvision_models())):
+    if trial.model not in OUR_MODELS and trial.model not in (known := torchvision_models()):
         close = get_close_matches(trial.model, [*OUR_MODELS, *known], n=1)
         suggestion = f"; did you mean {close[0]!r}?" if close else ""
         raise PresetError(f"{preset}, trial {trial.name}: model: no model {trial.model!r}{suggestion}")
@@ -70,11 +70,12 @@ def data_folder(trial: Trial) -> Path:
     return Path(os.path.expanduser(chosen)).absolute() if chosen else platformdirs.user_data_path("ddptui") / "data"
 
 
-def _torchvision_models() -> Iterator[str]:
+@cache
+def torchvision_models() -> tuple[str, ...]:
     """The classification models that torchvision registers, read from its source: importing it would import torch."""
     torchvision = find_spec("torchvision")
     if torchvision is None or torchvision.origin is None:
-        return
+        return ()
     registered = re.compile(r"^@register_model\(.*?\)\n(?:@.*\n)*def (\w+)\(", re.MULTILINE)
-    for path in sorted((Path(torchvision.origin).parent / "models").glob("*.py")):
-        yield from registered.findall(path.read_text(encoding="utf-8"))
+    sources = sorted((Path(torchvision.origin).parent / "models").glob("*.py"))
+    return tuple(name for path in sources for name in registered.findall(path.read_text(encoding="utf-8")))

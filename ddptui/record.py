@@ -2,6 +2,7 @@
 
 import os
 import shlex
+import shutil
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -99,7 +100,7 @@ class Run:
 
     @contextmanager
     def begin(self, trial: str, number: int) -> Iterator[Repeat]:
-        folder = self._repeat_folder(trial, number)
+        folder = self.repeat_folder(trial, number)
         folder.mkdir(parents=True)
         with (folder / "messages.jsonl").open("wb") as journal:
             repeat = Repeat(folder, number, journal)
@@ -144,7 +145,7 @@ class Run:
 
     def messages(self, trial: str, number: int) -> Iterator[Message]:
         """A repeat's journal. A last line cut short (the console was killed) is left out."""
-        path = self._repeat_folder(trial, number) / "messages.jsonl"
+        path = self.repeat_folder(trial, number) / "messages.jsonl"
         if not path.is_file():
             return
         decoder = msgspec.json.Decoder(Message)
@@ -156,7 +157,7 @@ class Run:
 
     def checkpoints(self, trial: str, number: int) -> list[Path]:
         """What the ranks of a repeat have saved, by rank."""
-        folder = self._repeat_folder(trial, number)
+        folder = self.repeat_folder(trial, number)
         ranks = {path.stem.removeprefix("model-rank-"): path for path in folder.glob("model-rank-*.pth")}
         return [ranks[rank] for rank in sorted((rank for rank in ranks if rank.isdecimal()), key=int)]
 
@@ -166,7 +167,7 @@ class Run:
             (trial.name, number): self.messages(trial.name, number)
             for trial in preset.trials
             for number in range(1, preset.repeats + 1)
-            if self._repeat_folder(trial.name, number).is_dir()
+            if self.repeat_folder(trial.name, number).is_dir()
         }
 
     def replay(self, preset: Preset) -> Iterator[Message]:
@@ -179,7 +180,7 @@ class Run:
         for journal in sorted(filter(None, journals), key=_launched_at):
             yield from journal
 
-    def _repeat_folder(self, trial: str, number: int) -> Path:
+    def repeat_folder(self, trial: str, number: int) -> Path:
         return self.folder / f"trial-{trial}" / f"repeat-{number}"
 
 
@@ -200,6 +201,17 @@ def find_run(runs: Path, name: str) -> Run:
         return fitting[0]
     what = f"{len(fitting)} runs begin with {name!r}" if fitting else f"no run {name!r}"
     raise RunError(f"{what} in {runs}; `ddptui runs` lists them")
+
+
+def delete(runs: Path, run: Run) -> None:
+    """Remove a run's folder for good: only one that holds a preset and lies in the folder of runs itself, never what a
+    symbolic link leads to. Raises RunError."""
+    if run.folder.resolve() != runs.resolve() / run.name or not (run.folder / "preset.toml").is_file():
+        raise RunError(f"{run.folder}: not deleted: it is no run's folder in {runs}")
+    try:
+        shutil.rmtree(run.folder)
+    except OSError as error:
+        raise RunError(f"{run.folder}: not deleted, or not all of it: {error.strerror}") from None
 
 
 def _new_folder(runs: Path, name: str) -> Path:

@@ -13,16 +13,19 @@ from rich.table import Table
 from ddptui import story
 from ddptui.columns import (
     COLUMNS,
+    GAP,
     IN_BACKWARD,
     IN_SOME_STEPS,
     LEFT,
-    NOTHING,
     Row,
     aggregation,
     count,
     describe_bottleneck,
+    fitting,
     is_stand_in,
     rows_of,
+    telling,
+    total,
     worths,
 )
 from ddptui.launch import LABELS
@@ -30,7 +33,6 @@ from ddptui.lights import red
 from ddptui.preset import Preset
 from ddptui.results import RepeatResult, Results
 
-GAP = 2  # between two columns: a pad, and the box's own
 STYLES = {"failed": "red", "skipped": "dim", "ok": ""}
 
 
@@ -38,10 +40,11 @@ def text(results: Results, preset: Preset, width: int, *, color: bool = False) -
     """The table and its notes, no line of the table wider than `width`: columns are left out, lines never broken."""
     rows = rows_of(results, preset)
     cells = {column.key: [column.header, *(column.cell(row) for row in rows)] for column in COLUMNS}
-    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, GAP - 1, 0, 0), header_style="bold")
-    keys = _fitting(cells, worths(rows), width)
+    padding = (0, GAP - 1, 0, 0)  # the box adds one
+    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=padding, header_style="bold")
+    keys = fitting(cells, worths(rows), width)
     widths = {key: max(map(len, cells[key])) for key in keys}
-    widths["trial"] -= max(0, _total(widths) - width)  # a name may be cut, a figure never
+    widths["trial"] -= max(0, total(widths) - width)  # a name may be cut, a figure never
     for key in keys:
         justify: Literal["left", "right"] = "left" if key in LEFT else "right"
         table.add_column(cells[key][0], justify=justify, width=widths[key], no_wrap=True, overflow="ellipsis")
@@ -64,7 +67,7 @@ def text(results: Results, preset: Preset, width: int, *, color: bool = False) -
 def markdown(results: Results, preset: Preset) -> str:
     """All columns that say something, as a Markdown table with its notes."""
     rows = rows_of(results, preset)
-    columns = _telling({column.key: [column.cell(row) for row in rows] for column in COLUMNS})
+    columns = telling({column.key: [column.cell(row) for row in rows] for column in COLUMNS})
     chosen = [column for column in COLUMNS if column.key in columns]
     lines = [
         "| " + " | ".join(column.header for column in chosen) + " |",
@@ -188,24 +191,3 @@ def _csv_row(row: Row, number: int, repeat: RepeatResult) -> dict[str, object]:
         "speedup": summary.speedup if summary else None,
         "published_ratio": row.published,
     }
-
-
-def _telling(cells: dict[str, list[str]]) -> list[str]:
-    """Columns in which at least one trial has something to say."""
-    return [key for key, column in cells.items() if any(cell != NOTHING for cell in column)]
-
-
-def _fitting(cells: dict[str, list[str]], worth: dict[str, int], width: int) -> list[str]:
-    """The columns that fit, the most telling first taken, in their order."""
-    telling = _telling({key: column[1:] for key, column in cells.items()})
-    taken: dict[str, int] = {}
-    for column in sorted(COLUMNS, key=lambda column: -worth[column.key]):
-        if column.key in telling:
-            wider = taken | {column.key: max(map(len, cells[column.key]))}
-            if not taken or len(taken) < 2 or _total(wider) <= width:
-                taken = wider
-    return [column.key for column in COLUMNS if column.key in taken]
-
-
-def _total(widths: dict[str, int]) -> int:
-    return sum(widths.values()) + GAP * (len(widths) - 1)

@@ -1,7 +1,8 @@
 """A run under way in a thread of its own, so that whoever draws it never waits for it."""
 
-import threading
+import time
 from collections import deque
+from concurrent.futures import Executor, wait
 from contextlib import closing
 
 from ddptui import lab
@@ -13,17 +14,17 @@ from ddptui.wire import Message
 
 
 class Session:
-    """Runs a preset. `controls` says what is wanted of it; `error`, once it is over, why it ended before its time."""
+    """Runs a preset in a thread of `threads`. `controls` says what is wanted of it; `error`, once it is over, why it
+    ended before its time."""
 
-    def __init__(self, preset: Preset, run: Run) -> None:
+    def __init__(self, preset: Preset, run: Run, threads: Executor) -> None:
         self.preset = preset
         self.run = run
         self.controls = lab.Controls()
         self.error: str | None = None
-        self._tally = Tally(preset, run)
+        self._tally = Tally(preset, run.name, run.environment())
         self._heard: deque[Message] = deque()
-        self._thread = threading.Thread(target=self._follow, name="lab")
-        self._thread.start()
+        self._work = threads.submit(self._follow)
 
     @property
     def results(self) -> Results:
@@ -33,7 +34,11 @@ class Session:
     @property
     def is_over(self) -> bool:
         """No rank is left, and `drain` gives the last of it."""
-        return not self._thread.is_alive()
+        return self._work.done()
+
+    def now_ns(self) -> int:
+        """On the clock of the messages."""
+        return time.monotonic_ns()
 
     def drain(self) -> list[Message]:
         """What has happened since the last call."""
@@ -42,13 +47,14 @@ class Session:
     def close(self) -> None:
         """Stop the run, if it still goes on, and return when no rank is left."""
         self.controls.stop()
-        self._thread.join()
+        wait([self._work])
 
     def _follow(self) -> None:
         try:
             with closing(lab.run_preset(self.preset, self.run, self.controls)) as stream:
                 for message in stream:
-                    self._tally.hear(message)
+                    if self._tally.hear(message):
+                        self.run.write_results(self._tally.results)
                     self._heard.append(message)
         except OSError as error:
             self.error = f"the run can no longer be kept in {self.run.folder}: {error.strerror}"

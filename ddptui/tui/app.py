@@ -1,5 +1,6 @@
 """The console: its screens, and what leads from one to another."""
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import ClassVar
 
@@ -8,6 +9,7 @@ from textual.app import App
 from textual.binding import Binding, BindingType
 
 from ddptui.environment import describe
+from ddptui.playback import Playback
 from ddptui.preset import Preset
 from ddptui.record import Run, RunError
 from ddptui.replay import results_of
@@ -20,9 +22,12 @@ from ddptui.tui.screens.result import ResultScreen
 from ddptui.tui.screens.run import RunScreen
 from ddptui.tui.screens.runs import RunsScreen
 
+ERROR_STAYS_S = 10
+
 
 class Console(App[int]):
-    """`runs`: the folder of runs; `first`: a preset to run at once; `refresh_s`: between two looks at a run."""
+    """`runs`: the folder of runs; `threads`: where a run goes on; `first`: a preset to run at once; `refresh_s`:
+    between two looks at a run."""
 
     TITLE = "ddptui"
     CSS_PATH = "app.tcss"
@@ -30,13 +35,22 @@ class Console(App[int]):
         Binding("ctrl+q", "leave", "Quit", show=False, priority=True),
     ]
 
-    def __init__(self, runs: Path, first: Preset | None = None, *, refresh_s: float = 0.25) -> None:
+    def __init__(
+        self,
+        runs: Path,
+        first: Preset | None = None,
+        *,
+        threads: ThreadPoolExecutor | None = None,
+        refresh_s: float = 0.25,
+    ) -> None:
         super().__init__()
         self.runs = runs
         self.refresh_s = refresh_s
         self.session: Session | None = None  # the run that is under way, if any
+        self.leaving = False
         self.finished: list[tuple[Results, Preset]] = []  # what was run here, to be printed at the end
         self._first = first
+        self._threads = threads or ThreadPoolExecutor(1, "lab")
 
     def on_mount(self) -> None:
         self.push_screen(Lab())
@@ -48,15 +62,19 @@ class Console(App[int]):
         try:
             run = Run.create(self.runs, preset, describe())
         except RunError as error:
-            self.notify(str(error), title="Not started", severity="error", timeout=10, markup=False)
+            self.complain("Not started", str(error))
             return
-        self.session = Session(preset, run)
+        self.session = Session(preset, run, self._threads)
         self.push_screen(RunScreen(self.session))
 
     def run_ended(self, session: Session) -> None:
-        """Called by the Run screen when no rank is left."""
+        """Said by the Run screen when no rank is left."""
         self.session = None
         self.finished.append((session.results, session.preset))
+
+    def show_results(self, feed: Session | Playback) -> None:
+        """In place of the screen that showed how they came to be."""
+        self.switch_screen(ResultScreen(feed.run, feed.preset, feed.results))
 
     def open_run(self, run: Run) -> None:
         """Show the results of a run that is on disk."""
@@ -64,11 +82,17 @@ class Console(App[int]):
             preset = run.preset()
             self.push_screen(ResultScreen(run, preset, results_of(run, preset)))
         except RunError as error:
-            self.notify(str(error), title="Cannot be opened", severity="error", timeout=10, markup=False)
+            self.complain("Cannot be opened", str(error))
 
     def replay(self, run: Run) -> None:
         """Show a run that is on disk as it went."""
-        self.push_screen(RunScreen(run))
+        try:
+            self.push_screen(RunScreen(Playback(run, run.preset())))
+        except RunError as error:
+            self.complain("Cannot be replayed", str(error))
+
+    def complain(self, title: str, error: str) -> None:
+        self.notify(error, title=title, severity="error", timeout=ERROR_STAYS_S, markup=False)
 
     def action_runs(self) -> None:
         self.push_screen(RunsScreen())
@@ -80,8 +104,9 @@ class Console(App[int]):
     @work
     async def action_leave(self) -> None:
         """Quit; while something runs, only if that is what is wanted."""
-        if self.session is not None and not self.session.is_over:
+        if self.session is not None and not self.session.is_over and not self.leaving:
             question = "Stop the run and quit? What is finished is kept."
-            if not await self.push_screen_wait(Confirm(question, yes="Stop and quit")):
+            if not await self.push_screen_wait(Confirm(question, yes="Stop and quit", no="Go on")):
                 return
+        self.leaving = True
         self.exit(0)

@@ -21,6 +21,7 @@ from ddptui.wire import (
     Fingerprint,
     Heartbeat,
     Hello,
+    Injection,
     Launched,
     Load,
     Message,
@@ -167,7 +168,8 @@ def one_of_each() -> list[Message]:
     slept = Slept("aggregate", 10, 20)
     full = msgspec.structs.replace(step(), collectives=(operation,), slept=(slept,), order=(0, 1, 3, 2))
     steps: list[Message] = [step(), full, step(loss=None), fingerprint(), trained(), trained(loss=None)]
-    seen: list[Message] = [heartbeat(), pause(), load()]
+    late = Bottleneck(at="forward", ranks=(1,), sleep_ms=5)
+    seen: list[Message] = [heartbeat(), pause(), load(), Injection(at_ns=4_000 * MS, bottleneck=(late,))]
     return [launched(), hello(), ready(), *steps, *seen, *told, failed(), ended("failed", "no")]
 
 

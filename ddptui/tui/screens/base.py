@@ -20,7 +20,6 @@ class LabScreen(Screen[None]):
 
     HORIZONTAL_BREAKPOINTS = [(0, "-tiny"), (60, "-narrow"), (110, "-wide"), (180, "-huge")]  # noqa: RUF012
     VERTICAL_BREAKPOINTS = [(0, "-flat"), (16, "-short"), (34, "-tall"), (54, "-high")]  # noqa: RUF012
-    CSS_PATH = "base.tcss"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("question_mark,f1", "app.help", "Help", key_display="?", priority=False),
         Binding("q", "app.leave", "Quit", show=False),

@@ -1,13 +1,57 @@
-"""What the keys do, made from the bindings."""
+"""What the keys do here, made from the bindings, so that it cannot differ from them."""
+
+from typing import ClassVar
 
 from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import VerticalScroll
+from textual.content import Content
 from textual.screen import ModalScreen, Screen
+from textual.widget import Widget
 from textual.widgets import Static
+
+EVERYWHERE = (("ctrl+p", "Command palette", "presets, runs, views, exports, themes"),)
+KEYS_WIDTH = 16
 
 
 class HelpScreen(ModalScreen[None]):
+    CSS_PATH = "help.tcss"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,question_mark,f1,q", "dismiss(None)", "Close", show=False),
+    ]
+
     def __init__(self, of: Screen[object]) -> None:
         super().__init__()
+        self._of = of
 
     def compose(self) -> ComposeResult:
-        yield Static("")
+        with VerticalScroll(classes="help"):
+            yield Static(Content("\n").join(self._lines()))
+
+    def on_mount(self) -> None:
+        self.query_one(VerticalScroll).border_title = "Keys"
+        self.query_one(VerticalScroll).border_subtitle = "esc closes"
+
+    def _lines(self) -> list[Content]:
+        lines = [Content(getattr(self._of, "PURPOSE", "")), Content("")]
+        if self._of.focused is not None and (own := bindings_of(self._of, self._of.focused)):
+            title = str(self._of.focused.border_title or type(self._of.focused).__name__)
+            lines += [Content.styled(title, "bold"), *map(_line, own), Content("")]
+        lines += [Content.styled("This screen", "bold"), *map(_line, bindings_of(self._of, self._of)), Content("")]
+        return [*lines, Content.styled("Everywhere", "bold"), *map(_line, EVERYWHERE)]
+
+
+def bindings_of(screen: Screen[object], node: Widget) -> list[tuple[str, str, str]]:
+    """A node's own bindings that mean something now: keys, name, what it does. Keys for the same share a line."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for binding in (each for bindings in node._bindings.key_to_bindings.values() for each in bindings):
+        allowed = node.check_action(binding.action.partition("(")[0], ()) if node is screen else True
+        if binding.system or allowed is False:
+            continue
+        found.setdefault((binding.description, binding.tooltip), []).append(screen.app.get_key_display(binding))
+    return [(" ".join(dict.fromkeys(keys)), *what) for what, keys in found.items()]
+
+
+def _line(entry: tuple[str, str, str]) -> Content:
+    keys, name, what = entry
+    return Content.assemble((f"  {keys:{KEYS_WIDTH}} ", "bold"), name, (f"  {what}" if what else "", "dim"))

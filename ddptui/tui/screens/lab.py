@@ -1,14 +1,266 @@
-"""To be written."""
+"""The first screen: what can be asked, what would be run for it, and how long that would take."""
 
+import asyncio
+from dataclasses import dataclass
+from datetime import date
+from typing import ClassVar
+
+from textual import on, work
 from textual.app import ComposeResult
-from textual.widgets import Static
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.content import Content
+from textual.events import DescendantFocus, ScreenResume
+from textual.message import Message
+from textual.widgets import Markdown, Static
 
+from ddptui import draft as drafts
+from ddptui import machine, own_presets, past
+from ddptui.draft import Draft
+from ddptui.estimate import estimate
+from ddptui.failure import printable
+from ddptui.listing import all_presets, size
+from ddptui.preflight import torchvision_models
+from ddptui.preset import Preset
+from ddptui.preset_file import PresetError
 from ddptui.tui.screens.base import LabScreen
+from ddptui.tui.screens.confirm import Confirm
+from ddptui.tui.screens.save import SavePreset
+from ddptui.tui.widgets.command_line import CommandLine
+from ddptui.tui.widgets.preset_list import PresetChooser, PresetList
+from ddptui.tui.widgets.recent_runs import RecentRuns
+from ddptui.tui.widgets.title_bar import TitleBar
+from ddptui.tui.widgets.trial_form import TrialForm
+from ddptui.tui.widgets.trial_table import TrialTable
+
+VIEWS = ("list", "text", "form")
+UNKNOWN = "not run here yet"
+READING_S = 0.06  # a preset's text is laid out when the cursor has rested on it for so long
 
 
 class Lab(LabScreen):
-    def __init__(self, *what: object) -> None:
+    PURPOSE = "Choose what to ask, change it, run it."
+    CSS_PATH = "lab.tcss"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "run", "Run"),
+        Binding("f5", "run", "Run", show=False),
+        Binding("slash", "filter", "Filter", key_display="/"),
+        Binding("e", "edit", "Change"),
+        Binding("i", "read", "Read"),
+        Binding("escape", "back", "Back"),
+        Binding("r", "runs", "Runs"),
+        Binding("c", "copy", "Copy the command line", show=False),
+        Binding("ctrl+s", "save", "Save the changed preset as my own", show=False),
+        Binding("ctrl+r", "reset", "Take all changes back", show=False),
+    ]
+
+    @dataclass
+    class Known(Message):
+        """What a thread has found out, so that the first screen need not wait for it."""
+
+        past: past.Past
+        machine: str
+        models: tuple[str, ...]
+
+    def __init__(self) -> None:
         super().__init__()
+        self._presets: dict[str, Preset] = {}
+        self._broken: dict[str, str] = {}
+        self._changes: dict[str, dict[str, str]] = {}  # by preset: neither saved nor taken back
+        self._past = past.Past([], [])
+        self._draft = Draft("")  # what the cursor is on
+        self._judged = drafts.Judged(None, None, "no preset is chosen")
 
     def compose_content(self) -> ComposeResult:
-        yield Static("Lab")
+        with Horizontal(id="body"):
+            with Vertical(id="left"):
+                yield PresetList(id="list")
+                yield Static(id="brief", markup=False)
+                yield RecentRuns(id="recent")
+            with Vertical(id="right"):
+                with VerticalScroll(id="about", classes="pane"):
+                    yield Markdown()
+                yield TrialTable(id="trials")
+                yield TrialForm(id="form")
+                yield CommandLine(id="command")
+
+    def on_mount(self) -> None:
+        self._list_presets()
+        self.query_one(PresetChooser).focus()
+
+    @on(ScreenResume)
+    @work(thread=True, group="past")
+    def _look_around(self) -> None:
+        """What takes too long for the first frame, and what a run may have changed."""
+        found = past.read(self.console_app.runs, date.today())
+        self.post_message(self.Known(found, machine.in_short(), torchvision_models()))
+
+    def on_lab_known(self, known: Known) -> None:
+        self._past = known.past
+        self.query_one(TitleBar).show("ddptui", known.machine)
+        self.query_one(TrialForm).offer_models(known.models)
+        self.query_one(RecentRuns).show(known.past.lines)
+        self._note()
+        self._show_trials()
+
+    def _list_presets(self) -> None:
+        presets, broken = all_presets()
+        self._presets = {preset.name: preset for preset in presets}
+        self._broken = {one.name: one.why for one in broken}
+        self.query_one(PresetList).fill(presets, broken)
+
+    def _note(self) -> None:
+        """Beside each preset, how long it would take as it is."""
+        known = {name: estimate(preset, self._past.results) for name, preset in self._presets.items()}
+        self.query_one(PresetList).note({name: str(s or "–") for name, s in known.items()}, [*self._changes])
+
+    @on(PresetList.Chosen)
+    def _show(self, chosen: PresetList.Chosen) -> None:
+        """The preset under the cursor, with what was changed of it."""
+        self._draft = Draft(chosen.name, self._changes.get(chosen.name, {}))
+        preset, form, about = self._presets.get(chosen.name), self.query_one(TrialForm), self.query_one("#about")
+        form.disabled = preset is None
+        about.border_title = Content(printable(preset.title if preset else chosen.name))
+        about.scroll_home(animate=False)
+        if preset is not None:
+            form.show(preset, self._draft)
+        self._lay_out(preset.about if preset else self._broken[chosen.name])
+        self._judge()
+
+    @work(exclusive=True, group="about")
+    async def _lay_out(self, text: str) -> None:
+        await asyncio.sleep(READING_S)
+        await self.query_one(Markdown).update("\n".join(map(printable, text.splitlines())))
+
+    @on(TrialForm.Changed)
+    def _change(self, changed: TrialForm.Changed) -> None:
+        self._draft = Draft(self._draft.name, changed.changes)
+        self._changes[self._draft.name] = changed.changes
+        if not changed.changes:
+            del self._changes[self._draft.name]
+        self._judge()
+        self._note()
+
+    def _judge(self) -> None:
+        """Whether the draft could be run, and what that would be."""
+        self._judged = drafts.judge(self._draft)
+        reason = self._judged.reason
+        self.query_one(TrialForm).judge(reason, drafts.at_fault(self._draft, reason) if reason else None)
+        self._show_trials()
+
+    def _show_trials(self) -> None:
+        """What would be run; where that cannot be, what the preset has without the changes."""
+        table, preset = self.query_one(TrialTable), self._judged.preset
+        unchanged = self._presets.get(self._draft.name)
+        if preset is not None:
+            how_much = f"{size(preset)}, {estimate(preset, self._past.results) or UNKNOWN}"
+            table.show(preset, f"Trials · {how_much}")
+            self._show_brief(preset.title, how_much)
+        elif unchanged is not None:
+            table.show(unchanged, "Trials without the changes")
+            self._show_brief(unchanged.title, self._judged.reason)
+        else:
+            table.show_none()
+            self._show_brief(self._draft.name, self._judged.reason)
+        self._show_command()
+
+    def _show_brief(self, title: str, what: str) -> None:
+        """All that is seen of a preset where the list needs the width."""
+        self.query_one("#brief", Static).update(Content.assemble((printable(title), "bold"), "\n", printable(what)))
+
+    @on(TrialTable.RowHighlighted)
+    def _show_command(self) -> None:
+        trial = self.query_one(TrialTable).trial if self._judged.preset else None
+        self.query_one(CommandLine).show(self._draft, trial)
+
+    @on(RecentRuns.OptionSelected, "#recent")
+    def _open(self, event: RecentRuns.OptionSelected) -> None:
+        self.console_app.open_run(self.query_one(RecentRuns).run_at(event.option_index))
+
+    def on_descendant_focus(self, event: DescendantFocus) -> None:
+        """Where there is room for one pane only, it is the one with the focus."""
+        around = event.widget.ancestors_with_self
+        in_form, in_list = (self.query_one(pane) in around for pane in ("#form", "#left"))
+        view = "form" if in_form else "list" if in_list else "text"
+        self._turn_to(view)
+        self.refresh_bindings()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """In the form letters are for its fields; nobody can go where he is."""
+        if self.has_class("-form"):
+            return action not in ("filter", "edit", "read", "runs", "copy")
+        return not (action == "read" and self.has_class("-text")) and not (action == "back" and self.has_class("-list"))
+
+    def action_run(self) -> None:
+        """Run the draft, or go to what is wrong with it."""
+        if self._judged.settled is not None:
+            self.console_app.run_preset(self._judged.settled)
+        else:
+            self._refuse()
+
+    def _refuse(self) -> None:
+        reason = printable(self._judged.reason)
+        self.notify(reason, title="Cannot be run", severity="error", timeout=8, markup=False)
+        if self._draft.changes:
+            self._turn_to("form")
+            self.call_after_refresh(self.query_one(TrialForm).point_to, drafts.at_fault(self._draft, reason))
+
+    def action_filter(self) -> None:
+        self._turn_to("list")
+        self.call_after_refresh(self.query_one(PresetList).filter)
+
+    def action_edit(self) -> None:
+        self._turn_to("form")
+        self.call_after_refresh(self.query_one(TrialForm).point_to, None)
+
+    def action_read(self) -> None:
+        self._turn_to("text")
+        self.call_after_refresh(self.query_one("#about").focus)
+
+    def action_back(self) -> None:
+        self._turn_to("list")
+        self.call_after_refresh(self.query_one(PresetChooser).focus)
+
+    def _turn_to(self, view: str) -> None:
+        """What is not shown cannot have the focus, so it is shown first."""
+        for each in VIEWS:
+            self.set_class(each == view, f"-{each}")
+
+    def action_runs(self) -> None:
+        self.console_app.action_runs()
+
+    def action_copy(self) -> None:
+        line = drafts.command_line(self._draft)
+        self.app.copy_to_clipboard(line)
+        self.notify(printable(line), title="Copied", markup=False)
+
+    def action_reset(self) -> None:
+        """As the preset has it."""
+        self._changes.pop(self._draft.name, None)
+        self._show(PresetList.Chosen(self._draft.name))
+        self._note()
+
+    @work
+    async def action_save(self) -> None:
+        """Keep the draft as a preset of one's own."""
+        draft, preset = self._draft, self._judged.preset
+        if preset is None:
+            self._refuse()
+            return
+        name = await self.app.push_screen_wait(SavePreset(own_presets.usual_name(draft.name)))
+        if name is None or (own_presets.file_of(name).exists() and not await self._may_replace(name)):
+            return
+        try:
+            own_presets.keep(preset, name)
+        except PresetError as error:
+            self.notify(str(error), title="Not saved", severity="error", timeout=8, markup=False)
+            return
+        self._changes.pop(draft.name, None)
+        self._list_presets()
+        self._note()
+        self.query_one(PresetList).choose(name)
+        self.notify(f"Saved as {name}", markup=False)
+
+    async def _may_replace(self, name: str) -> bool:
+        replace = await self.app.push_screen_wait(Confirm(f"There is a preset {name}. Replace it?", yes="Replace"))
+        return replace

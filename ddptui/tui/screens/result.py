@@ -1,14 +1,144 @@
-"""To be written."""
+"""What a run showed: the table, where the time went, the verdict in words, the ranks of the chosen trial."""
 
+import asyncio
+import os
+from typing import ClassVar
+
+from textual import events, on, work
 from textual.app import ComposeResult
-from textual.widgets import Static
+from textual.binding import Binding, BindingType
+from textual.containers import Container
+from textual.widgets import DataTable
 
+from ddptui import exports, report
+from ddptui.columns import COLUMNS, count
+from ddptui.preset import Preset
+from ddptui.record import Run
+from ddptui.results import Results, TrialResult
 from ddptui.tui.screens.base import LabScreen
+from ddptui.tui.screens.columns import ColumnsDialog
+from ddptui.tui.screens.confirm import Confirm
+from ddptui.tui.screens.export import Export, ExportDialog
+from ddptui.tui.widgets.comparison import Comparison
+from ddptui.tui.widgets.pane_bar import PaneBar
+from ddptui.tui.widgets.rank_detail import RankDetail
+from ddptui.tui.widgets.time_bars import TimeBars
+from ddptui.tui.widgets.title_bar import TitleBar
+from ddptui.tui.widgets.verdict import Verdict
+
+PANES = {"table": "Trials", "bars": "Where the time went", "verdict": "In words", "ranks": "Ranks"}
 
 
 class ResultScreen(LabScreen):
-    def __init__(self, *what: object) -> None:
+    CSS_PATH = "result.tcss"
+    PURPOSE = "The trials of a run side by side. The row under the cursor is the trial that the other panes speak of."
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("o", "sort", "Sort"),
+        Binding("c", "columns", "Columns"),
+        Binding("y", "copy_row", "Copy row"),
+        Binding("x", "export", "Export"),
+        Binding("v", "replay", "Replay"),
+        Binding("O", "reverse", "Sort the other way round", show=False),
+        Binding("Y", "copy_table", "Copy the table as Markdown", show=False),
+        *(Binding(str(number), f"pane('{pane}')", PANES[pane], show=False) for number, pane in enumerate(PANES, 1)),
+        Binding("escape", "app.pop_screen", "Back", show=False),
+    ]
+
+    def __init__(self, run: Run, preset: Preset, results: Results) -> None:
         super().__init__()
+        self.run = run
+        self.preset = preset
+        self.results = results
 
     def compose_content(self) -> ComposeResult:
-        yield Static("ResultScreen")
+        yield PaneBar()
+        with Container(id="panes"):
+            yield Comparison(id="table", classes="pane")
+            yield TimeBars(id="bars", classes="pane")
+            yield Verdict(id="verdict", classes="pane -beside")
+            yield RankDetail(id="ranks", classes="pane")
+
+    def on_mount(self) -> None:
+        for number, (pane, title) in enumerate(PANES.items(), 1):
+            self.query_one(f"#{pane}").border_title = f"{number} {title}"
+        trials = count(len(self.results.trials), "trial")
+        self.query_one(TitleBar).show(
+            f"{self.preset.name} ▸ result", f"{self.run.name}  {self.results.status}, {trials}"
+        )
+        self._table.show(self.results, self.preset)
+        self._show_chosen()
+        self.action_pane("table")
+
+    @property
+    def _table(self) -> Comparison:
+        return self.query_one(Comparison)
+
+    @on(DataTable.RowHighlighted, "#table")
+    def _show_chosen(self) -> None:
+        chosen = self._table.chosen
+        self.query_one(TimeBars).show(self.results, chosen)
+        self.query_one(Verdict).show(self.results, self.preset, chosen)
+        self.query_one(RankDetail).show(self._trial(chosen))
+
+    def _trial(self, name: str | None) -> TrialResult | None:
+        return next((trial for trial in self.results.trials if trial.name == name), None)
+
+    def on_descendant_focus(self, event: events.DescendantFocus) -> None:
+        """Where there is no room for all, the pane with the focus is the one that is seen."""
+        if event.widget.id in PANES:
+            self._mark(event.widget.id)
+
+    def _mark(self, chosen: str) -> None:
+        for pane in PANES:
+            self.query_one(f"#{pane}").set_class(pane == chosen, "-chosen")
+            if chosen != "table":
+                self.query_one(f"#{pane}").set_class(pane == chosen, "-beside")
+        self.query_one(PaneBar).show(PANES, chosen)
+
+    def action_pane(self, pane: str) -> None:
+        self._mark(pane)
+        self.query_one(f"#{pane}").focus()
+
+    def action_sort(self) -> None:
+        self._table.sort_by_next()
+
+    def action_reverse(self) -> None:
+        self._table.reverse_sort()
+
+    @work
+    async def action_columns(self) -> None:
+        offered = [column for column in COLUMNS if column.key in self._table.telling]
+        chosen = await self.app.push_screen_wait(ColumnsDialog(offered, self._table.shown))
+        if chosen is not None:
+            self._table.choose_columns(chosen or None)
+
+    def action_copy_row(self) -> None:
+        self.app.copy_to_clipboard("\t".join(self._table.row_as_text()))
+        self.notify("Copied the row, a tab between two cells.", markup=False)
+
+    def action_copy_table(self) -> None:
+        self.app.copy_to_clipboard(report.markdown(self.results, self.preset))
+        self.notify("Copied the table as Markdown.", markup=False)
+
+    def action_replay(self) -> None:
+        self.console_app.replay(self.run)
+
+    @work(group="export")
+    async def action_export(self, form: str = "markdown") -> None:
+        export = await self.app.push_screen_wait(ExportDialog(self.run, form))
+        if export is None:
+            return
+        replace = os.path.exists(export.path)
+        question = f"{export.path} is there. Replace it?"
+        if not replace or await self.app.push_screen_wait(Confirm(question, yes="Replace")):
+            await self._write(export, replace)
+
+    async def _write(self, export: Export, replace: bool) -> None:
+        """In a thread: a trace of a long run takes its time."""
+        what = self.run, self.preset, self.results, export.form, export.path
+        try:
+            await asyncio.to_thread(exports.write, *what, replace=replace)
+        except (OSError, ValueError) as error:
+            self.console_app.complain("Not exported", exports.why(error))
+        else:
+            self.notify(str(export.path), title="Exported", markup=False)

@@ -1,0 +1,124 @@
+"""A preset with changes that nobody has run yet: what the console's form holds, and the command line that says it too.
+
+A change is kept as the text that `--set KEY=VALUE` takes, so that both mean the same by construction.
+"""
+
+import re
+import shlex
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+import msgspec
+
+from ddptui.columns import NOTHING, describe_bottleneck
+from ddptui.preflight import settle
+from ddptui.preset import Preset, Trial, parse_assignment
+from ddptui.preset_file import PresetError, find, load
+
+REPEATS = "repeats"  # a change like any other here; on the command line an option of its own
+VARIES = "varies"
+NO_BOTTLENECK = "[]"
+
+
+class Draft(msgspec.Struct, frozen=True):
+    """`changes`: by field of a trial (or `repeats`), its value as the command line takes it; for all trials."""
+
+    name: str
+    changes: dict[str, str] = {}
+
+
+def preset(draft: Draft) -> Preset:
+    """The preset with the changes in it. Raises PresetError: one line, without the file that is drafted from."""
+    assignments = dict(parse_assignment(f"{key}={value}") for key, value in draft.changes.items() if key != REPEATS)
+    try:
+        loaded = load(draft.name, assignments)
+    except PresetError as error:
+        raise PresetError(_without_place(str(error), draft.name)) from None
+    return msgspec.structs.replace(loaded, repeats=_repeats(draft, loaded.repeats))
+
+
+class Judged(NamedTuple):
+    """preset: the changes make one; settled: it can be run here; reason: why not, in one line."""
+
+    preset: Preset | None
+    settled: Preset | None
+    reason: str
+
+
+def judge(draft: Draft) -> Judged:
+    """What would come of it, if it were run now."""
+    made = None
+    try:
+        made = preset(draft)
+        return Judged(made, settle(made), "")
+    except PresetError as error:
+        return Judged(made, None, str(error))
+
+
+def command_line(draft: Draft) -> str:
+    """What runs the draft without the console."""
+    words = ["ddptui", "--preset", draft.name]
+    for key, value in draft.changes.items():
+        words += ["--repeats", value] if key == REPEATS else ["--set", f"{key}={value}"]
+    return shlex.join([*words, "--no-ui"])
+
+
+def as_it_is(preset: Preset, field: str) -> str:
+    """What all trials have in a field, or that it varies."""
+    if field == REPEATS:
+        return str(preset.repeats)
+    values = {_shown(trial, field) for trial in preset.trials}
+    return values.pop() if len(values) == 1 else VARIES
+
+
+def length_field(preset: Preset) -> str:
+    """The field that says how long the trials train: epochs mean nothing where a trial counts steps."""
+    return "steps" if any(trial.steps is not None for trial in preset.trials) else "epochs"
+
+
+def bottleneck(at: str, ranks: str, sleep_ms: str) -> str:
+    """The value of `bottleneck` for one delay. What is no number goes in as text, for the loader to say where."""
+    listed = ", ".join(_number_or_text(rank) for rank in ranks.split(",") if rank.strip())
+    return f'[{{at = "{at}", ranks = [{listed}], sleep_ms = {_number_or_text(sleep_ms)}}}]'
+
+
+def bottleneck_fields(value: str) -> tuple[str, str, str]:
+    """The inverse: where, on which ranks, how many ms."""
+    delay: dict[str, Any] = parse_assignment(f"bottleneck={value}")[1][0]
+    return delay["at"], ",".join(map(str, delay["ranks"])), str(delay["sleep_ms"])
+
+
+def at_fault(draft: Draft, reason: str) -> str | None:
+    """The change that a refusal speaks of; the first one, where it names none."""
+    named = [key for key in draft.changes if re.search(rf"\b{key}\b", reason)]
+    return next(iter([*named, *draft.changes]), None)
+
+
+def _repeats(draft: Draft, usual: int) -> int:
+    text = draft.changes.get(REPEATS)
+    if text is None:
+        return usual
+    if not (text.isdecimal() and text.isascii() and 1 <= int(text[:9]) <= 1000):
+        raise PresetError(f"{REPEATS}: expected 1 to 1000, got {text}")
+    return int(text)
+
+
+def _without_place(why: str, name: str) -> str:
+    """Neither the file, which is the one on the screen, nor `--set `, which nobody has typed."""
+    with suppress(PresetError):  # the file is gone, and that is what is wrong
+        why = why.removeprefix(f"{find(name)}: ")
+    return " ".join(why.removeprefix("--set ").splitlines())
+
+
+def _shown(trial: Trial, field: str) -> str:
+    if field == "bottleneck":
+        return describe_bottleneck(trial.bottleneck)
+    value = getattr(trial, field)
+    return NOTHING if value is None else str(value)
+
+
+def _number_or_text(text: str) -> str:
+    """As TOML takes it."""
+    value = parse_assignment(f"number={text.strip()}")[1]
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return text.strip() if is_number else msgspec.json.encode(text.strip()).decode()

@@ -1,0 +1,106 @@
+"""The pieces that drawings in the terminal are made of: bars, ticks, an axis, a legend. Pure: figures in, text out.
+
+A line is a sequence of spans; the kind of a span says what it stands for, and so its colour ("": none of its own). What
+each kind looks like without a colour is in GLYPHS: nothing is said by colour alone.
+"""
+
+from collections.abc import Iterable, Sequence
+from math import ceil, floor, inf, log10
+
+Span = tuple[str, str]  # text, kind
+Line = Sequence[Span]
+
+GLYPHS = {"work": "━", "arrival": "┫", "wait": "░", "transfer": "▓", "rest": "─", "delay": "╳"}
+STEPS = (1, 2, 5, 10)  # nice numbers, but for a power of ten
+
+
+def bar(parts: Iterable[tuple[str, float]], scale: float) -> list[Span]:
+    """Parts by kind and length, one after another. Each ends in the cell where it should, so that what rounding takes
+    from one part is not missing at the end. scale: cells per unit."""
+    spans: list[Span] = []
+    moment, cells = 0.0, 0
+    for kind, length in parts:
+        moment += length
+        end = max(cells, round(moment * scale))
+        if end > cells:
+            spans.append((GLYPHS[kind] * (end - cells), kind))
+        cells = end
+    return spans
+
+
+def legend(kinds: Iterable[str]) -> Line:
+    """What the glyphs stand for."""
+    return [span for kind in kinds for span in ((GLYPHS[kind], kind), (f" {kind}  ", "muted"))]
+
+
+def wrap(entries: Sequence[Line], width: int, most: int) -> list[Line]:
+    """Entries one after another, two cells apart, on as many lines as it takes; of those for which there is no room,
+    how many they are."""
+    lines: list[list[Span]] = [[]]
+    for number, entry in enumerate(entries):
+        if lines[-1] and width_of(lines[-1]) + width_of(entry) > width:
+            if len(lines) == most:
+                lines[-1].append((f"+ {len(entries) - number}", "muted"))
+                break
+            lines.append([])
+        lines[-1] += [*entry, ("  ", "")]
+    return list(lines)
+
+
+def width_of(line: Line) -> int:
+    """In cells, of text that is known to be of single width."""
+    return sum(len(text) for text, _ in line)
+
+
+def shorten(text: str, width: int) -> str:
+    return text if len(text) <= width else text[: max(0, width - 1)] + "…"[:width]
+
+
+def nice_step(span: float, most: int) -> float:
+    """The smallest of 1, 2, 5, 10, 20, … and their tenths that goes at most `most` times into a span above 0."""
+    rough = span / max(1, most)
+    power = 10.0 ** floor(log10(rough))
+    return next((step * power for step in STEPS if step * power >= rough), 10 * power)
+
+
+def ticks(low: float, high: float, most: int) -> list[float]:
+    """At most about so many nice numbers between two others."""
+    if not 0 < high - low < inf:
+        return [low]
+    step = nice_step(high - low, most)
+    return [at * step for at in range(ceil(low / step - 1e-9), floor(high / step + 1e-9) + 1)]
+
+
+def number(value: float, step: float = 1.0) -> str:
+    """A tick's label, with as many decimals as ticks so far apart need."""
+    decimals = max(0, -floor(log10(step))) if step > 0 else 0
+    return f"{value:.{decimals}f}" if abs(value) < 1e5 and decimals < 6 else f"{value:.6g}"
+
+
+def axis(width: int, length: float, unit: str, apart: int = 9) -> str:
+    """A line of cells for a length from 0 on, its ticks written into it: 0 ms────5────10──."""
+    if width <= 0 or length <= 0:
+        return ""
+    step = nice_step(length, max(1, width // apart))
+    cells = ["─"] * width
+    for tick in ticks(0, length, max(1, width // apart)):
+        label = number(tick, step) if tick else f"0 {unit}"
+        at = round(tick / length * width)
+        if at + len(label) <= width:
+            cells[at : at + len(label)] = label
+    return "".join(cells)
+
+
+def log_ticks(low: float, high: float, most: int) -> list[tuple[float, str]]:
+    """Where on a logarithmic axis, and what is written there: powers of ten; within one, nice numbers."""
+    if high - low >= 1:
+        every = max(1, ceil((high - low) / max(1, most)))
+        return [(power, f"{10.0**power:g}") for power in range(ceil(low), floor(high) + 1, every)]
+    first, last = 10.0**low, 10.0**high
+    step = nice_step(last - first, most) if last > first else 0.0
+    return [(log10(tick), number(tick, step)) for tick in ticks(first, last, most) if tick > 0]
+
+
+def linear_ticks(low: float, high: float, most: int) -> list[tuple[float, str]]:
+    step = nice_step(high - low, most)
+    return [(tick, number(tick, step)) for tick in ticks(low, high, most)]

@@ -1,0 +1,29 @@
+"""Delays put in by hand while a trial runs: what was typed in, checked as the preset loader would. Pure."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from ddptui.draft import bottleneck
+from ddptui.preset import Bottleneck, Trial, TrialError, choices, make_trial, parse_assignment
+
+TOO_LATE = "start"  # a rank that runs has started
+
+
+def sites() -> list[str]:
+    return [site for site in choices("at") if site != TOO_LATE]
+
+
+def with_delay(trial: Trial, there: Sequence[Bottleneck], at: str, ranks: str, sleep_ms: str) -> tuple[Bottleneck, ...]:
+    """The delays that are there and one more, which takes the place of one at the same site on the same ranks. Raises
+    TrialError: one line, without the field's path."""
+    _, wanted = parse_assignment(f"bottleneck={bottleneck(at, ranks, sleep_ms)}")
+    [new] = _checked(trial, wanted)
+    return (*(each for each in there if (each.at, each.ranks) != (new.at, new.ranks)), new)
+
+
+def _checked(trial: Trial, wanted: object) -> tuple[Bottleneck, ...]:
+    try:
+        return make_trial({**msgspec.to_builtins(trial), "bottleneck": wanted}).bottleneck
+    except TrialError as error:
+        raise TrialError("", f"{error.key.rpartition('.')[2]}: {error.why}") from None

@@ -1,0 +1,52 @@
+"""How a run goes, in one sentence. Pure."""
+
+from ddptui.columns import count, describe_bottleneck
+from ddptui.live import Live
+from ddptui.preset import Preset
+from ddptui.story import seconds
+from ddptui.verdict import MATTERS, Judgement
+
+
+def sentence(live: Live, judgement: Judgement | None, states: dict[int, str], preset: Preset) -> str:
+    """Who waits for whom, right now; or what there is to say before and after that."""
+    if live.status != "running":
+        return _ended(live)
+    world_size = next((trial.world_size for trial in preset.trials if trial.name == live.trial), 0)
+    if not live.step:
+        return f"starting: {len(live.ranks)} of {count(world_size, 'rank')} here"
+    said = [_standing_still(states), _by_hand(live), _verdict(judgement, world_size)]
+    return " · ".join(filter(None, said))
+
+
+def _ended(live: Live) -> str:
+    if live.error:
+        return f"{live.status}: {live.error.splitlines()[0]}"
+    return {"ok": "done", "idle": "starting"}.get(live.status, live.status)
+
+
+def _standing_still(states: dict[int, str]) -> str:
+    still = [rank for rank, state in states.items() if state.startswith("stalled")]
+    if not still:
+        return ""
+    return f"{count(len(still), 'rank')} stalled: {', '.join(map(str, still[:8]))}{' …' if len(still) > 8 else ''}"
+
+
+def _by_hand(live: Live) -> str:
+    if live.injected is None:
+        return ""
+    return f"put in by hand: {describe_bottleneck(live.injected)}" if live.injected else "delays taken out by hand"
+
+
+def _verdict(judgement: Judgement | None, world_size: int) -> str:
+    """Of the last two seconds."""
+    if world_size == 1:
+        return "one rank: nobody to wait for"
+    if judgement is None:
+        return "no waiting is known yet"
+    shares = f"{judgement.wait:.0%} of the time waiting, {judgement.transfer:.0%} in transfers"
+    culprit = judgement.culprit
+    if culprit is None:
+        return shares + ("; no rank stands out" if judgement.wait >= MATTERS else "")
+    late = seconds(culprit.excess_s.estimate / len(judgement.joints.steps))
+    where = "in every phase" if culprit.slower is not None else f"in {culprit.phase}"
+    return f"waiting for rank {culprit.rank}: {late} a step late, {where} ({shares})"

@@ -1,0 +1,45 @@
+"""Two runs side by side: their trials, and what else differs between them."""
+
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import VerticalScroll
+from textual.content import Content
+from textual.widgets import Static
+
+from ddptui import two_runs
+from ddptui.results import Results
+from ddptui.tui.screens.base import LabScreen
+from ddptui.tui.widgets.lab_table import Header, LabTable
+from ddptui.tui.widgets.title_bar import TitleBar
+
+
+class CompareScreen(LabScreen):
+    CSS_PATH = "compare.tcss"
+    PURPOSE = (
+        "Two runs, trial by trial. «Within the spread»: the repeats of both overlap, so neither is the faster one."
+    )
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "app.pop_screen", "Back")]
+
+    def __init__(self, a: Results, b: Results) -> None:
+        super().__init__()
+        self._a, self._b = a, b
+
+    def compose_content(self) -> ComposeResult:
+        yield LabTable(id="pairs", classes="pane")
+        with VerticalScroll(id="differences", classes="pane"):
+            yield Static(markup=False)
+
+    def on_mount(self) -> None:
+        self.query_one(TitleBar).show("Two runs", f"A {self._a.run}   B {self._b.run}")
+        pairs = two_runs.pairs(self._a, self._b)
+        columns = two_runs.telling(pairs)
+        headers = [Header(column.header, column.header, column.header in two_runs.LEFT) for column in columns]
+        table = self.query_one(LabTable)
+        table.border_title = "Trials of both" if pairs else "No trial is in both"
+        table.fill(headers, {pair.a.name: [column.cell(pair) for column in columns] for pair in pairs})
+        lines = two_runs.differences(self._a, self._b) or ["Nothing: same trials, same fields, same machine."]
+        self.query_one("#differences").border_title = "What else differs"
+        self.query_one("#differences Static", Static).update(Content("\n").join(map(Content, lines)))
+        table.focus()

@@ -1,0 +1,72 @@
+"""The base of our own drawings: lines of text in, strips out, kept until something changes."""
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from rich.segment import Segment
+from rich.style import Style
+from textual.geometry import Size
+from textual.strip import Strip
+from textual.widget import Widget
+
+from ddptui.drawing import Line
+from ddptui.failure import printable
+
+KINDS = ("work", "arrival", "wait", "transfer", "rest", "delay", "culprit", "muted", "strong")
+
+
+class Canvas(Widget):
+    """A subclass says what to `draw`. Nothing is drawn while the widget is not seen. What a span stands for, its kind,
+    has one colour in all drawings: `canvas--KIND`, below; a subclass may add kinds of its own in the same way."""
+
+    ALLOW_SELECT = False
+    COMPONENT_CLASSES: ClassVar[set[str]] = {f"canvas--{kind}" for kind in KINDS}
+    DEFAULT_CSS = """
+    Canvas { height: 1fr; }
+    Canvas > .canvas--work, Canvas > .canvas--arrival { color: $text-primary; }
+    Canvas > .canvas--wait { color: $text-warning; }
+    Canvas > .canvas--transfer { color: $text-success; }
+    Canvas > .canvas--rest { color: $text-muted; }
+    Canvas > .canvas--delay { color: $text-error; }
+    Canvas > .canvas--culprit { color: $text-error; text-style: bold; }
+    Canvas > .canvas--muted { color: $text-muted; }
+    Canvas > .canvas--strong { color: $text; text-style: bold; }
+    """
+
+    _drawn: tuple[Size, list[Strip]] | None = None
+
+    def draw(self, width: int, height: int) -> Sequence[Line]:
+        """The lines to be seen; what is too much in either direction is cut off."""
+        raise NotImplementedError
+
+    def redraw(self) -> None:
+        """What is drawn has changed. It costs next to nothing until somebody looks."""
+        self._drawn = None
+        self.refresh()
+
+    def notify_style_update(self) -> None:
+        """A new theme means new colours."""
+        self._drawn = None
+        super().notify_style_update()
+
+    def render_line(self, y: int) -> Strip:
+        if self._drawn is None or self._drawn[0] != self.size:
+            self._drawn = (self.size, self._strips(*self.size))
+        strips = self._drawn[1]
+        return strips[y] if y < len(strips) else Strip.blank(self.size.width, self._style(""))
+
+    def _strips(self, width: int, height: int) -> list[Strip]:
+        lines = self.draw(width, height)[:height] if width > 0 and height > 0 else []
+        return [self._strip(line).adjust_cell_length(width, self._style("")) for line in lines]
+
+    def _strip(self, line: Line) -> Strip:
+        return Strip([Segment(_safe(text), self._style(kind)) for text, kind in line])
+
+    def _style(self, kind: str) -> Style:
+        """Textual keeps these until the theme changes."""
+        return self.get_visual_style(*([f"canvas--{kind}"] if kind else [])).rich_style
+
+
+def _safe(text: str) -> str:
+    """Nothing that a terminal would obey."""
+    return text if text.isprintable() else printable(text)

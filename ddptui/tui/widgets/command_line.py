@@ -1,0 +1,43 @@
+"""What would be run: the line that runs the draft without the console, and the command that starts one trial."""
+
+import shlex
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import VerticalScroll
+from textual.content import Content
+from textual.widgets import Static
+
+from ddptui import launch
+from ddptui.draft import Draft, command_line
+from ddptui.failure import printable
+from ddptui.preset import Trial, available_cores
+
+
+class CommandLine(VerticalScroll):
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("j", "scroll_down", "Scroll down", show=False),
+        Binding("k", "scroll_up", "Scroll up", show=False),
+    ]
+
+    def __init__(self, *, id: str) -> None:
+        super().__init__(id=id, classes="pane")
+        self.border_title = "Command"
+        self.border_subtitle = "c copies the first"
+
+    def compose(self) -> ComposeResult:
+        yield Static(markup=False)
+
+    def show(self, draft: Draft, trial: Trial | None) -> None:
+        """`trial`: the one under the cursor; none: there is no trial to start."""
+        parts: list[Content | str | tuple[str, str]] = [(printable(command_line(draft)), "bold")]
+        if trial is not None:
+            parts += ["\n", (f"trial {printable(trial.name)}: ", "dim"), printable(_by_itself(trial))]
+        self.query_one(Static).update(Content.assemble(*parts))
+
+
+def _by_itself(trial: Trial) -> str:
+    """The exact command, with what it needs in its environment."""
+    variables = launch.environment(trial, available_cores()).items()
+    return " ".join([*(f"{name}={shlex.quote(value)}" for name, value in variables), shlex.join(launch.command(trial))])

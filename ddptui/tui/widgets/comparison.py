@@ -1,0 +1,120 @@
+"""The comparison of a preset's trials: as many columns as fit, or those that were asked for; sorted as wanted."""
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+from rich.style import Style
+from textual import events
+from textual.widgets import DataTable
+
+from ddptui.columns import COLUMNS, GAP, LEFT, Row, fitting, rows_of, telling, worths
+from ddptui.preset import Preset
+from ddptui.results import Results
+from ddptui.sorting import order
+from ddptui.tui.widgets.lab_table import Header, LabTable
+from ddptui.tui.widgets.time_bars import BASELINE
+
+ARROWS = {False: " ▲", True: " ▼"}
+
+
+class Comparison(LabTable):
+    """`growing`: of a run that goes on; trials that have not begun are left out."""
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = {"comparison--failed", "comparison--skipped"}
+    DEFAULT_CSS = """
+    Comparison > .comparison--failed { color: $text-error; text-style: bold; }
+    Comparison > .comparison--skipped { color: $text-muted; }
+    """
+
+    def __init__(self, *, growing: bool = False, id: str | None = None, classes: str | None = None) -> None:
+        super().__init__(id=id, classes=classes)
+        self._growing = growing
+        self._of: tuple[Results, Preset] | None = None
+        self._wanted: frozenset[str] | None = None  # columns; None: as many as fit
+        self._sorted_by: str | None = None  # None: in the preset's order
+        self._reversed = False
+
+    def show(self, results: Results, preset: Preset) -> None:
+        """Called as often as one likes: nothing happens while the results are the same object."""
+        if self._of is None or self._of[0] is not results:
+            self._of = results, preset
+            self._refill()
+
+    @property
+    def shown(self) -> list[str]:
+        """The keys of the columns."""
+        return [key.value for key in self.columns if key.value]
+
+    @property
+    def telling(self) -> list[str]:
+        """The keys of the columns that say something of these trials."""
+        return telling({key: cells[1:] for key, cells in self._cells().items()})
+
+    def row_as_text(self) -> list[str]:
+        """The cells of the chosen row."""
+        return [str(cell) for cell in self.get_row_at(self.cursor_row)] if self.row_count else []
+
+    def choose_columns(self, wanted: frozenset[str] | None) -> None:
+        self._wanted = wanted
+        self._refill()
+
+    def sort_by(self, key: str | None, *, reverse: bool = False) -> None:
+        self._sorted_by, self._reversed = key, reverse
+        self._refill()
+
+    def sort_by_next(self) -> None:
+        """The next column; after the last one, the preset's own order."""
+        keys: list[str | None] = [None, *self.shown]
+        place = keys.index(self._sorted_by) if self._sorted_by in keys else 0
+        self.sort_by(keys[(place + 1) % len(keys)])
+
+    def reverse_sort(self) -> None:
+        self.sort_by(self._sorted_by or "trial", reverse=not self._reversed)
+
+    def on_mount(self) -> None:
+        self.border_subtitle = f"{BASELINE} baseline"
+        self.app.theme_changed_signal.subscribe(self, lambda _: self._refill())
+
+    def on_resize(self, event: events.Resize) -> None:
+        self._refill()
+
+    def on_data_table_header_selected(self, event: DataTable.HeaderSelected) -> None:
+        """A click sorts; another one turns it round."""
+        key = event.column_key.value
+        self.sort_by(key, reverse=key == self._sorted_by and not self._reversed)
+
+    def _rows(self) -> list[Row]:
+        rows = rows_of(*self._of) if self._of else []
+        return [row for row in rows if not (self._growing and row.result.status == "skipped")]
+
+    def _cells(self) -> dict[str, list[str]]:
+        """Column by column, headers first; the baseline says that it is one."""
+        rows = self._rows()
+        cells = {column.key: [column.header, *(column.cell(row) for row in rows)] for column in COLUMNS}
+        for place, row in enumerate(rows, start=1):
+            if self._of and row.result.name == self._of[0].baseline and len(self._of[0].trials) > 1:
+                cells["trial"][place] += f" {BASELINE}"
+        if self._sorted_by:
+            cells[self._sorted_by][0] += ARROWS[self._reversed]
+        return cells
+
+    def _refill(self) -> None:
+        rows, cells = self._rows(), self._cells()
+        if not rows:
+            return self.fill([], {})
+        keys = [key for key in cells if key in self._wanted] if self._wanted else self._fitting(rows, cells)
+        headers = [Header(key, cells[key][0], key in LEFT) for key in keys]
+        by = cells[self._sorted_by][1:] if self._sorted_by else []
+        places = order(by, reverse=self._reversed) if by else range(len(rows))
+        shown = {rows[place].result.name: [cells[key][place + 1] for key in keys] for place in places}
+        self.fill(headers, shown, self._styles(rows))
+
+    def _fitting(self, rows: list[Row], cells: Mapping[str, list[str]]) -> list[str]:
+        width = self.scrollable_content_region.width - GAP  # a pad on both sides, where the report has gaps between
+        return fitting(dict(cells), worths(rows), width)
+
+    def _styles(self, rows: list[Row]) -> dict[str, Style]:
+        of = {
+            word: self.get_component_rich_style(f"comparison--{word}", partial=True) for word in ("failed", "skipped")
+        }
+        return {row.result.name: of[row.result.status] for row in rows if row.result.status in of}

@@ -1,0 +1,59 @@
+"""One line of a form: what it is about, and where the answer goes."""
+
+from textual.app import ComposeResult
+from textual.containers import Horizontal
+from textual.content import Content
+from textual.widgets import Input, Select, Static
+
+CHANGED, WRONG = "*", "!"
+
+
+class Field(Horizontal):
+    """Without an answer everything stays as it is, which is what an empty field shows."""
+
+    DEFAULT_CSS = """
+    Field { height: 1; width: 1fr; }
+    Field > Static { width: 13; color: $text-muted; }
+    Field > Input, Field > Select { width: 1fr; }
+    Field.-changed > Static { color: $text-accent; text-style: bold; }
+    Field.-wrong > Static { color: $text-error; text-style: bold; }
+    Field:focus-within > Static { text-style: reverse; }
+    """
+
+    def __init__(self, label: str, answer: Input | Select[str], *, id: str) -> None:
+        super().__init__(id=id)
+        self.answer = answer
+        self._label = label
+
+    def compose(self) -> ComposeResult:
+        yield Static(self._label, markup=False)
+        yield self.answer
+
+    @property
+    def text(self) -> str | None:
+        """The answer; None: as it is."""
+        if isinstance(self.answer, Input):
+            return self.answer.value.strip() or None
+        value = self.answer.value
+        return value if isinstance(value, str) else None
+
+    def show(self, text: str | None, as_it_is: str) -> None:
+        """Nobody is told that the answer has changed."""
+        with self.prevent(Input.Changed, Select.Changed):
+            if isinstance(self.answer, Input):
+                self.answer.placeholder = as_it_is
+                self.answer.value = text or ""
+            else:
+                self.answer.prompt = as_it_is
+                self.answer.value = Select.NULL if text is None else text
+
+    def mark(self, *, wrong: bool) -> None:
+        """Say beside the label whether the answer was changed, and whether it is refused."""
+        changed = self.text is not None
+        self.set_class(changed, "-changed")
+        self.set_class(wrong, "-wrong")
+        sign = WRONG if wrong else CHANGED if changed else " "
+        self.query_one(Static).update(Content(f"{sign} {self._label}"))
+
+    def rename(self, label: str) -> None:
+        self._label = label

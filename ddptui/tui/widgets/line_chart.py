@@ -1,0 +1,122 @@
+"""Figures over steps, as lines of braille dots."""
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import ClassVar, NamedTuple
+
+from textual.reactive import reactive
+
+from ddptui.braille import Frame, Point, cells, character, columns, frame, is_finite, logarithms
+from ddptui.drawing import Line, Span, linear_ticks, log_ticks, wrap
+from ddptui.tui.widgets.canvas import Canvas
+
+KINDS = tuple(f"series-{number}" for number in range(6))
+ROWS_A_TICK = 3
+PART_FOR_LEGEND = 5  # of the height, one is for it
+
+
+class Series(NamedTuple):
+    """points: step and value (None: not finite), in order of their steps; kind, which is its colour: mean, rank (one
+    of many), or what `kind_of` says."""
+
+    name: str
+    points: Sequence[Point]
+    kind: str
+
+
+class LineChart(Canvas):
+    """Several series over one axis of steps; below them each one's latest value, or since when it is not finite."""
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = {f"canvas--{kind}" for kind in (*KINDS, "rank", "mean")}
+    DEFAULT_CSS = """
+    LineChart > .canvas--rank { color: $text-muted; }
+    LineChart > .canvas--mean { color: $text-primary; text-style: bold; }
+    LineChart > .canvas--series-0 { color: $text-primary; }
+    LineChart > .canvas--series-1 { color: $text-warning; }
+    LineChart > .canvas--series-2 { color: $text-success; }
+    LineChart > .canvas--series-3 { color: $text-accent; }
+    LineChart > .canvas--series-4 { color: $text-error; }
+    LineChart > .canvas--series-5 { color: $text-secondary; }
+    """
+
+    logarithmic: reactive[bool] = reactive(False)
+    _series: Sequence[Series] = ()
+
+    def show(self, series: Sequence[Series]) -> None:
+        self._series = series
+        self.redraw()
+
+    def watch_logarithmic(self) -> None:
+        self.redraw()
+
+    def draw(self, width: int, height: int) -> Sequence[Line]:
+        if not any(series.points for series in self._series):
+            return [[("nothing to draw yet", "muted")]]
+        legend = wrap([_entry(each) for each in self._series], width, max(1, height // PART_FOR_LEGEND))
+        rows = height - len(legend) - 1
+        if rows < 1:
+            return legend
+        lines = [logarithms(series.points) if self.logarithmic else series.points for series in self._series]
+        seen = frame(lines)
+        if seen is None:
+            return [[("nothing above 0" if self.logarithmic else "no finite value", "muted")], *legend]
+        labels = _labels(seen, rows, self.logarithmic)
+        left = max(map(len, labels.values()), default=0) + 1
+        plot = _plot(zip(lines, self._series, strict=True), seen, max(1, width - left), rows)
+        drawn: list[Line] = [
+            [(f"{labels.get(row, ''):>{left - 1}}{'┤' if row in labels else '│'}", "muted"), *plot[row]]
+            for row in range(rows)
+        ]
+        return [*drawn, _steps(seen, left, width, self.logarithmic), *legend]
+
+
+def kind_of(number: int) -> str:
+    """The colour of the series with this number: after a few, they come again."""
+    return KINDS[number % len(KINDS)]
+
+
+def _labels(seen: Frame, rows: int, log: bool) -> dict[int, str]:
+    """By row from the top."""
+    most = max(1, rows // ROWS_A_TICK)
+    ticks = (log_ticks if log else linear_ticks)(seen.low, seen.high, most)
+    up = (4 * rows - 1) / (seen.high - seen.low)
+    return {rows - 1 - round((tick - seen.low) * up) // 4: label for tick, label in ticks if seen.low <= tick}
+
+
+def _plot(lines: Iterator[tuple[Sequence[Point], Series]], seen: Frame, width: int, height: int) -> list[list[Span]]:
+    """Where lines meet, the dots of all are seen, in the colour of the last."""
+    found: list[dict[int, tuple[int, str]]] = [{} for _ in range(height)]
+    for points, series in lines:
+        for row, column, bits in cells(columns(points, seen, width, height), height):
+            before = found[row].get(column)
+            found[row][column] = (bits | before[0] if before else bits, series.kind)
+    return [_spans(row) for row in found]
+
+
+def _spans(row: dict[int, tuple[int, str]]) -> list[Span]:
+    end = max(row, default=-1) + 1
+    signs = [(character(row[at][0]), row[at][1]) if at in row else (" ", "") for at in range(end)]
+    return [("".join(sign for sign, _ in same), kind) for kind, same in groupby(signs, key=lambda sign: sign[1])]
+
+
+def _steps(seen: Frame, left: int, width: int, log: bool) -> Line:
+    first, last = f"step {seen.left:g}", f"{seen.right:g}"
+    room = width - left - len(first) - len(last)
+    return [(" " * left + first + ("log scale" if log and room > 10 else "").center(max(1, room)) + last, "muted")]
+
+
+def _entry(series: Series) -> Line:
+    return [("━ ", series.kind), (f"{series.name} ", ""), (_latest(series.points), "strong")]
+
+
+def _latest(points: Sequence[Point]) -> str:
+    if not points:
+        return "–"
+    step, value = points[-1]
+    if value is not None and is_finite(value):
+        return f"{value:.4g}"
+    for before, value in reversed(points):
+        if is_finite(value):
+            break
+        step = before
+    return f"not finite from step {step:g} on"

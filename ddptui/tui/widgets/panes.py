@@ -1,0 +1,109 @@
+"""The panes of the Run screen: a grid where there is room, else one at a time. Only what can be seen is drawn."""
+
+from textual.app import ComposeResult
+from textual.containers import Container
+from textual.reactive import reactive
+from textual.widget import Widget
+
+from ddptui.arrivals import summary
+from ddptui.curve import mean_of
+from ddptui.playback import Playback
+from ddptui.session import Session
+from ddptui.tui.widgets.arrivals import Arrivals
+from ddptui.tui.widgets.comparison import Comparison
+from ddptui.tui.widgets.line_chart import LineChart, Series
+from ddptui.tui.widgets.pane_bar import PaneBar
+from ddptui.tui.widgets.rank_log import RankLog
+from ddptui.tui.widgets.rank_table import RankTable
+from ddptui.tui.widgets.timeline import Timeline
+from ddptui.watch import Watch
+
+TITLES = {
+    "ranks": "Ranks",
+    "arrivals": "Arrivals",
+    "timeline": "Timeline",
+    "loss": "Loss",
+    "so-far": "So far",
+    "log": "Log",
+}
+MOST_CURVES = 8  # beside the mean
+MOST_ROWS = 12  # of the ranks' table, and of the timeline, in a grid
+
+
+class Panes(Container):
+    chosen = reactive("ranks", init=False)
+
+    def compose(self) -> ComposeResult:
+        yield PaneBar()
+        with Container(id="grid"):
+            yield RankTable(id="ranks")
+            yield Arrivals(id="arrivals")
+            yield LineChart(id="loss")
+            yield Timeline(id="timeline")
+            yield Comparison(id="so-far")
+            yield RankLog(id="log")
+
+    def on_mount(self) -> None:
+        for number, (name, title) in enumerate(TITLES.items(), start=1):
+            pane = self.pane(name)
+            pane.add_class("pane")
+            pane.can_focus = True
+            pane.border_title = f"{number} {title}"
+        self.watch_chosen()
+
+    def pane(self, name: str) -> Widget:
+        return self.query_one(f"#{name}")
+
+    def watch_chosen(self) -> None:
+        """Where one has room, the chosen one is shown; in a grid, the log and the table so far share a place."""
+        for name in TITLES:
+            self.pane(name).set_class(name == self.chosen, "-chosen")
+        if self.chosen in ("log", "so-far"):
+            self.set_class(self.chosen == "log", "-log")
+        self.query_one(PaneBar).show(TITLES, self.chosen)
+        self.pane(self.chosen).focus()
+
+    def draw(self, watched: Watch, feed: Session | Playback, now_ns: int) -> None:
+        self._make_room(len(watched.live.ranks))
+        for name in TITLES:
+            pane = self.pane(name)
+            if pane.display and pane.region.height:
+                self._draw(pane, watched, feed, now_ns)
+
+    def _draw(self, pane: Widget, watched: Watch, feed: Session | Playback, now_ns: int) -> None:
+        match pane:
+            case RankTable():
+                pane.show(watched.live, watched.joined, watched.culprit, now_ns)
+            case Arrivals():
+                pane.show(summary(watched.joined), watched.culprit)
+            case Timeline():
+                pane.show(watched.joined)
+            case LineChart():
+                pane.show(losses(watched))
+            case Comparison():
+                pane.show(feed.results, feed.preset)
+            case RankLog():
+                self._show_log(pane, watched, feed)
+            case _:
+                pass
+
+    def _show_log(self, pane: RankLog, watched: Watch, feed: Session | Playback) -> None:
+        rank, live = self.query_one(RankTable).rank, watched.live
+        if rank is None or live.trial is None:
+            return
+        pane.border_title = f"{list(TITLES).index('log') + 1} Log of rank {rank}"
+        pane.show(feed.run.repeat_folder(live.trial, live.repeat) / f"rank-{rank}.log")
+
+    def _make_room(self, ranks: int) -> None:
+        """In the grid, a line a rank for the table and the timeline."""
+        rows = min(ranks, MOST_ROWS)
+        self.pane("ranks").styles.max_height = max(rows, 1) + 4
+        self.pane("timeline").styles.max_height = max(rows, 1) + 5
+
+
+def losses(watched: Watch) -> list[Series]:
+    """Each rank's, and their mean."""
+    ranks = sorted(watched.live.ranks.values(), key=lambda rank: rank.rank)
+    own = [Series(f"rank {rank.rank}", rank.losses.points, "rank") for rank in ranks[:MOST_CURVES]]
+    mean = Series("mean", mean_of([rank.losses for rank in ranks]), "mean")
+    return [*own, mean] if len(ranks) > 1 else own

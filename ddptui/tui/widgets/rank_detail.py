@@ -1,0 +1,30 @@
+"""The ranks of one trial, one by one: who waited, for whom, and what was sent."""
+
+from textual.content import Content
+
+from ddptui.rank_columns import COLUMNS, LEFT
+from ddptui.results import TrialResult
+from ddptui.tui.widgets.lab_table import Header, LabTable
+
+
+class RankDetail(LabTable):
+    DEFAULT_CSS = "RankDetail { scrollbar-size-horizontal: 0; }"  # it would hide a rank where there are two
+
+    def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
+        super().__init__(id=id, classes=classes)
+        self._of = ""
+
+    def show(self, trial: TrialResult | None) -> None:
+        """Of its last repeat."""
+        repeats = trial.repeats if trial else []
+        self._of = f"{trial.name}, repeat {len(repeats)}" if trial and repeats else "no repeat has ended"
+        ranks = repeats[-1].ranks if repeats else []
+        headers = [Header(column.header, column.header, column.header in LEFT) for column in COLUMNS]
+        self.fill(headers, {str(rank.rank): [column.cell(rank) for column in COLUMNS] for rank in ranks})
+        self.call_after_refresh(self._say_what)
+
+    def on_resize(self) -> None:
+        self.call_after_refresh(self._say_what)
+
+    def _say_what(self) -> None:
+        self.border_subtitle = Content(self._of + ("   ← → more" if self.max_scroll_x > 0 else ""))

@@ -1,0 +1,161 @@
+"""A row a rank: what it does, how far it is, what its steps cost."""
+
+from collections.abc import Callable, Sequence
+from typing import ClassVar, Literal, NamedTuple
+
+from rich.text import Text
+from textual.binding import Binding, BindingType
+from textual.widgets import DataTable
+
+from ddptui import rank_states
+from ddptui.live import Live, RankState
+from ddptui.rank_states import phases_ms, wait_ms
+from ddptui.waits import Joined
+
+BAR = 10  # characters
+MB = 2**20
+NOTHING = "–"
+
+
+class Row(NamedTuple):
+    """What the cells of one rank are made from."""
+
+    rank: RankState
+    state: str
+    phases: list[float] | None
+    wait_ms: float | None
+    is_culprit: bool
+
+
+class Column(NamedTuple):
+    header: str
+    width: int
+    worth: int  # where space is short, the least goes first
+    cell: Callable[[Row], str]
+
+
+def _phase(place: int) -> Callable[[Row], str]:
+    return lambda row: f"{row.phases[place]:.1f}" if row.phases else NOTHING
+
+
+def progress(rank: RankState) -> str:
+    """A bar and per cent: 42 of 60 steps are ███████░░░ 70%."""
+    share = min(1.0, rank.step / rank.steps) if rank.steps else 0.0
+    full = int(share * BAR)
+    return f"{'█' * full}{'░' * (BAR - full)} {share:4.0%}"
+
+
+def _rate(row: Row) -> str:
+    rate = row.rank.steps_per_s
+    return f"{rate * row.rank.samples:,.0f}".replace(",", " ") if rate is not None else NOTHING
+
+
+def _bytes(count: int | None) -> str:
+    return f"{count / MB:.0f} MB" if count is not None else NOTHING
+
+
+def _optional(value: float | None, form: str) -> str:
+    return format(value, form) if value is not None else NOTHING
+
+
+COLUMNS = (
+    Column("rank", 6, 100, lambda row: f"{'◀ ' if row.is_culprit else ''}{row.rank.rank}"),
+    Column("state", 26, 99, lambda row: row.state),
+    Column("progress", 16, 98, lambda row: progress(row.rank)),
+    Column("step", 6, 50, lambda row: str(row.rank.step)),
+    Column("loss", 8, 90, lambda row: _optional(row.rank.loss, ".4f")),
+    Column("samples/s", 9, 60, _rate),
+    Column("data", 7, 64, _phase(0)),
+    Column("forward", 7, 66, _phase(1)),
+    Column("backward", 8, 67, _phase(2)),
+    Column("aggr.", 7, 68, _phase(3)),
+    Column("optim.", 7, 63, _phase(4)),
+    Column("wait", 7, 95, lambda row: _optional(row.wait_ms, ".1f")),
+    Column("cpu %", 6, 70, lambda row: _optional(row.rank.cpu_percent, ".0f")),
+    Column("memory", 8, 55, lambda row: _bytes(row.rank.rss_bytes)),
+    Column("gpu mem.", 8, 56, lambda row: _bytes(row.rank.gpu_bytes)),
+)
+LEFT = ("rank", "state", "progress")
+PADDING = 2  # DataTable's own, a column
+
+
+def fitting(width: int, *, gpu: bool) -> list[Column]:
+    """The columns that a table of this width has room for, the most telling first taken, in their order."""
+    taken: list[Column] = []
+    for column in sorted(COLUMNS, key=lambda column: -column.worth):
+        if column.header == "gpu mem." and not gpu:
+            continue
+        if sum(each.width + PADDING for each in [*taken, column]) <= width:
+            taken.append(column)
+    return [column for column in COLUMNS if column in taken]
+
+
+class RankTable(DataTable[Text]):
+    """Only the rows that can be seen are brought up to date: there may be a thousand."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("j", "cursor_down", "Next rank", show=False),
+        Binding("k", "cursor_up", "Rank before", show=False),
+        Binding("G", "scroll_bottom", "Last rank", show=False),
+        Binding("g", "scroll_top", "First rank", show=False),
+    ]
+
+    def __init__(self, id: str) -> None:
+        super().__init__(id=id, cursor_type="row", zebra_stripes=False, cell_padding=1)
+        self._columns: list[Column] = []
+        self._ranks: list[int] = []
+        self._shown: dict[tuple[int, int], str] = {}
+
+    @property
+    def rank(self) -> int | None:
+        """The chosen one."""
+        return self._ranks[self.cursor_row] if 0 <= self.cursor_row < len(self._ranks) else None
+
+    def show(self, live: Live, joined: Sequence[Joined], culprit: int | None, now_ns: int) -> None:
+        """Bring up to date what has changed of what can be seen."""
+        self._lay_out(live)
+        states = rank_states.states(live, joined, now_ns)
+        first = int(self.scroll_y)
+        for line in range(first, min(first + self.size.height + 1, len(self._ranks))):
+            rank = live.ranks[self._ranks[line]]
+            row = Row(
+                rank, states[rank.rank], phases_ms(rank), wait_ms(joined, rank.rank), is_culprit=rank.rank == culprit
+            )
+            self._show_row(line, row)
+
+    def _lay_out(self, live: Live) -> None:
+        """Columns as they fit, and a row a rank; only where that has changed."""
+        width = self.scrollable_content_region.width
+        columns = fitting(width, gpu=any(rank.gpu_bytes is not None for rank in live.ranks.values()))
+        ranks = sorted(live.ranks)
+        if columns == self._columns and ranks == self._ranks:
+            return
+        chosen = self.rank
+        self.clear(columns=True)
+        self._columns, self._ranks, self._shown = columns, ranks, {}
+        for column in columns:
+            self.add_column(_aligned(column.header, column), width=column.width, key=column.header)
+        for rank in ranks:
+            self.add_row(*(Text() for _ in columns), key=str(rank))
+        if chosen in ranks:
+            self.move_cursor(row=ranks.index(chosen))
+
+    def _show_row(self, line: int, row: Row) -> None:
+        for place, column in enumerate(self._columns):
+            cell = column.cell(row)
+            if self._shown.get((line, place)) != cell:
+                self._shown[line, place] = cell
+                text = _aligned(cell, column, _style(column.header, row))
+                self.update_cell(str(row.rank.rank), column.header, text)
+
+
+def _aligned(text: str, column: Column, style: str = "") -> Text:
+    justify: Literal["left", "right"] = "left" if column.header in LEFT else "right"
+    return Text(text, style=style, justify=justify, no_wrap=True, overflow="ellipsis")
+
+
+def _style(header: str, row: Row) -> str:
+    """Said in words in any case; dim, bold and the like work in every theme and without colors."""
+    if header != "state":
+        return ""
+    return "bold" if row.state.startswith(("stalled", "failed")) else "italic" if "waiting" in row.state else ""

@@ -1,0 +1,45 @@
+"""The last runs: when, of what, and how they ended."""
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from textual.binding import Binding, BindingType
+from textual.content import Content
+from textual.widgets.option_list import Option
+
+from ddptui.failure import printable
+from ddptui.past import Line
+from ddptui.record import Run
+from ddptui.tui.widgets.chooser import Chooser
+from ddptui.tui.widgets.two_ends import TwoEnds
+
+MARKS = {"ok": ("✓", "$text-success"), "failed": ("✗", "$text-error"), "interrupted": ("■", "$text-warning")}
+UNKNOWN = ("?", "$text-error")
+
+
+class RecentRuns(Chooser):
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "select", "Open the run")]
+    DEFAULT_CSS = """
+    RecentRuns:blur > .option-list--option-highlighted { background: transparent; text-style: none; }
+    """
+
+    def __init__(self, *, id: str) -> None:
+        super().__init__(id=id, classes="pane")
+        self.border_title = "Last runs"
+        self._runs: list[Run] = []
+
+    def show(self, lines: Sequence[Line]) -> None:
+        """The cursor stays at its place in the list: on the newest run, if nobody has moved it."""
+        place = self.highlighted
+        self._runs = [line.run for line in lines]
+        self.set_options([Option(_line(line)) for line in lines] or [Option("none yet", disabled=True)])
+        self.highlighted = min(place or 0, len(lines) - 1) if lines else None
+
+    def run_at(self, place: int) -> Run:
+        return self._runs[place]
+
+
+def _line(line: Line) -> TwoEnds:
+    mark, style = MARKS.get(line.status, UNKNOWN)
+    left = Content.assemble((f"{line.when:>5} ", "dim"), printable(line.preset))
+    return TwoEnds(left, Content.assemble((mark, style), f" {line.status}"))

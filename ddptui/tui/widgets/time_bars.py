@@ -1,0 +1,77 @@
+"""How long each trial trained, and what of that was work, wait and transfer."""
+
+from collections.abc import Callable, Sequence
+from statistics import median
+
+from ddptui.columns import count
+from ddptui.drawing import Line, bar, legend, shorten
+from ddptui.results import RepeatResult, Results, TrialResult
+from ddptui.tui.widgets.canvas import Canvas
+
+PART_FOR_NAME = 3  # of the width, one at most is for the trial's name
+BASELINE = "◆"
+
+
+class TimeBars(Canvas):
+    """A bar a trial: the median over its repeats. With more trials than lines, those around the chosen one."""
+
+    _results: Results | None = None
+    _chosen: str | None = None
+
+    def show(self, results: Results, chosen: str | None) -> None:
+        if results is not self._results or chosen != self._chosen:
+            self._results, self._chosen = results, chosen
+            self.redraw()
+
+    def draw(self, width: int, height: int) -> Sequence[Line]:
+        trials = self._results.trials if self._results else []
+        if not trials:
+            return [[("no trial yet", "muted")]]
+        names = min(max(len(trial.name) for trial in trials), width // PART_FOR_NAME)
+        longest = max((_train_s(trial) for trial in trials), default=0.0) or 1.0
+        scale = max(1, width - names - len(f"  {longest:.2f} s {BASELINE} ") - 1) / longest
+        shown, left_out = self._window(trials, max(1, height - 1))
+        lines = [self._line(trial, names, scale) for trial in shown]
+        if left_out and height > 2:
+            lines.append([(f"and {count(left_out, 'trial')} more", "muted")])
+        return [*lines, [("  ", ""), *legend(("work", "wait", "transfer")), (f"{BASELINE} baseline", "muted")]]
+
+    def _window(self, trials: list[TrialResult], room: int) -> tuple[list[TrialResult], int]:
+        """What fits, and how many do not."""
+        if len(trials) <= room:
+            return trials, 0
+        room = max(1, room - 1)
+        chosen = next((at for at, trial in enumerate(trials) if trial.name == self._chosen), 0)
+        first = min(max(0, chosen - room // 2), len(trials) - room)
+        return trials[first : first + room], len(trials) - room
+
+    def _line(self, trial: TrialResult, names: int, scale: float) -> Line:
+        chosen = trial.name == self._chosen
+        name = f"{'▸' if chosen else ' '} {shorten(trial.name, names):<{names}} "
+        label = (name, "strong" if chosen else "")
+        if trial.summary is None:
+            return [label, (_why_no_bar(trial), "culprit" if trial.status == "failed" else "muted")]
+        baseline = f" {BASELINE}" if self._results and trial.name == self._results.baseline else ""
+        return [label, *bar(_parts(trial), scale), (f" {_train_s(trial):.2f} s", ""), (baseline, "muted")]
+
+
+def _train_s(trial: TrialResult) -> float:
+    return trial.summary.train_time_s.median if trial.summary else 0.0
+
+
+def _parts(trial: TrialResult) -> list[tuple[str, float]]:
+    """What was no wait and no transfer was work."""
+    train_s = _train_s(trial)
+    wait = _share(trial, lambda repeat: repeat.wait_share)
+    transfer = min(_share(trial, lambda repeat: repeat.transfer_share), 1 - wait)
+    return [("work", (1 - wait - transfer) * train_s), ("wait", wait * train_s), ("transfer", transfer * train_s)]
+
+
+def _share(trial: TrialResult, figure: Callable[[RepeatResult], float | None]) -> float:
+    known = [share for repeat in trial.repeats if (share := figure(repeat)) is not None]
+    return min(1.0, max(0.0, median(known))) if known else 0.0
+
+
+def _why_no_bar(trial: TrialResult) -> str:
+    first, *_ = (trial.error or "").splitlines() or [""]
+    return f"{trial.status}: {first}" if first else trial.status

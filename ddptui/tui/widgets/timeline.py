@@ -1,0 +1,91 @@
+"""What every rank did when, over the last few steps, on one axis of real time."""
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from ddptui.columns import count
+from ddptui.drawing import GLYPHS, Line, axis, wrap
+from ddptui.timeline import BETWEEN, Run, begins, cell_of, last_steps, rows, runs, window
+from ddptui.tui.widgets.canvas import Canvas
+from ddptui.waits import Joined
+from ddptui.wire import PHASES
+
+FILL = {"data": "┈", "forward": "─", "backward": "═", "aggregate": "┅", "optimizer": "╍", BETWEEN: " "}
+WORDS = {"delay": "delay put in"}
+CELLS_A_STEP = 30
+FEWEST, MOST = 2, 4  # steps
+MS = 1e6  # ns
+
+
+class Timeline(Canvas):
+    """A line a rank, and with room for it a second one that says how long things took, in ms."""
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = {f"canvas--{phase}" for phase in PHASES}
+    DEFAULT_CSS = """
+    Timeline > .canvas--data { color: $text-muted; }
+    Timeline > .canvas--forward { color: $text-primary; }
+    Timeline > .canvas--backward { color: $text-secondary; }
+    Timeline > .canvas--aggregate { color: $text; }
+    Timeline > .canvas--optimizer { color: $text-accent; }
+    """
+
+    _joined: Sequence[Joined] = ()
+
+    def show(self, joined: Sequence[Joined]) -> None:
+        """Steps that are side by side; the last few of them are shown."""
+        if not (joined and self._joined and joined[-1] is self._joined[-1]):
+            self._joined = joined
+            self.redraw()
+
+    def draw(self, width: int, height: int) -> Sequence[Line]:
+        if not self._joined:
+            return [[("nothing to show yet: waiting for the first steps", "muted")]]
+        steps = last_steps(self._joined, min(MOST, max(FEWEST, width // CELLS_A_STEP)))
+        ranks = _chosen(steps, max(1, height - 2))
+        left = len(f"{max(steps[0].ranks)} ")
+        cells, within, segments, began = max(1, width - left), window(steps), rows(steps), begins(steps)
+        tall = height >= 2 * len(ranks) + 2
+        lines: list[Line] = []
+        for rank in ranks:
+            cuts = {cell_of(moment, within, cells) for moment in began[rank]}
+            found = runs(segments[rank], within, cells, cuts)
+            lines.append([(f"{rank} ".rjust(left), ""), *(span for run in found for span in _drawn(run, cuts))])
+            if tall:
+                lines.append([(" " * left, ""), *((_length(run), "muted") for run in found)])
+        if len(ranks) < len(segments):
+            lines.append([(f"and {count(len(segments) - len(ranks), 'rank')} more", "muted")])
+        lines.append([(" " * left, ""), (axis(cells, (within[1] - within[0]) / MS, "ms"), "muted")])
+        return [*lines, *wrap(_legend(), width, max(1, height - len(lines)))]
+
+
+def _chosen(steps: Sequence[Joined], lines: int) -> list[int]:
+    """All ranks, or if there are too many those that waited least: the others waited for one of them."""
+    ranks = sorted(steps[0].ranks)
+    if len(ranks) <= lines:
+        return ranks
+    waited = {rank: sum(step.ranks[rank].wait_ns for step in steps) for rank in ranks}
+    return sorted(sorted(ranks, key=lambda rank: waited[rank])[: max(1, lines - 1)])
+
+
+def _drawn(run: Run, cuts: set[int]) -> Line:
+    """Begun by the phase's name, or its first letter; where a step begins, by its border."""
+    border = "▏" if run.first in cuts else ""
+    room = run.last - run.first - len(border)
+    fill = GLYPHS.get(run.what) or FILL[run.what]
+    word = run.what if run.what in PHASES else ""
+    word = word if len(word) < room else word[:1] if room else ""
+    return [(border, "muted"), (word + fill * (room - len(word)), "" if run.what == BETWEEN else run.what)]
+
+
+def _length(run: Run) -> str:
+    """How long it took, where there is room to say it."""
+    room, text = run.last - run.first, f" {run.ns / MS:.1f}"
+    told = run.what != BETWEEN and len(text) < room
+    return (text if told else "").ljust(room)
+
+
+def _legend() -> list[Line]:
+    """What matters most comes first: at the end, room may lack."""
+    waiting = [(GLYPHS[what], what, WORDS.get(what, what)) for what in ("wait", "transfer", "delay")]
+    phases = [(phase[0] + FILL[phase], phase, phase) for phase in PHASES]
+    return [[(glyphs, kind), (f" {word}", "muted")] for glyphs, kind, word in [*waiting, *phases]]

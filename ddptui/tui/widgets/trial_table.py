@@ -1,0 +1,39 @@
+"""The trials of a preset, what sets them apart first."""
+
+from typing import ClassVar
+
+from textual.binding import Binding, BindingType
+
+from ddptui.failure import printable
+from ddptui.preset import Preset, Trial
+from ddptui.trial_facts import facts
+from ddptui.tui.widgets.lab_table import Header, LabTable
+
+
+class TrialTable(LabTable):
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "screen.run", "Run")]
+
+    def __init__(self, *, id: str) -> None:
+        super().__init__(id=id, classes="pane")
+        self._trials: dict[str, Trial] = {}
+
+    @property
+    def trial(self) -> Trial | None:
+        """The one under the cursor."""
+        return self._trials.get(self.chosen or "")
+
+    def show(self, preset: Preset, title: str) -> None:
+        shown = facts(preset)
+        self._trials = {trial.name: trial for trial in preset.trials}
+        headers = [Header(fact.header, fact.header, left=True) for fact in shown]
+        cells = zip(*(map(printable, fact.cells) for fact in shown), strict=True)
+        self.fill(headers, dict(zip(self._trials, cells, strict=True)))
+        apart = [fact.header for fact in shown[1:] if fact.differs]
+        self.border_title = title
+        self.border_subtitle = f"they differ in {', '.join(apart)}" if apart else ""
+
+    def show_none(self) -> None:
+        """A preset that cannot be read has no trials."""
+        self._trials = {}
+        self.fill([], {})
+        self.border_title, self.border_subtitle = "Trials", ""
