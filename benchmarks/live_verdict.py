@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 
 from ddptui import lab
 from ddptui.environment import describe
-from ddptui.live import Live, fold
 from ddptui.preset import Bottleneck, Preset, make_trial
 from ddptui.record import Run
+from ddptui.watch import Watch
 from ddptui.wire import Ended, Launched, Step
 
 SITES = ("data", "forward", "backward", "aggregate")
@@ -51,8 +51,8 @@ def preset(launches: int) -> Preset:
     return Preset(name="live", title="", group="", about="", baseline="launch-0", repeats=1, trials=tuple(trials))
 
 
-def follow(launch: Launch, live: Live, late: Bottleneck) -> Launch:
-    judgement = live.judgement()
+def follow(launch: Launch, watched: Watch, late: Bottleneck) -> Launch:
+    judgement = watched.judge()
     culprit = judgement.culprit if judgement else None
     if culprit is None:
         return launch
@@ -66,19 +66,19 @@ def main() -> None:
     random.seed(launches)
     chosen = preset(launches)
     trials = {trial.name: trial for trial in chosen.trials}
-    live, found, launch, judged = Live(), [], Launch(), 0.0
+    watched, found, launch, judged = Watch(), [], Launch(), 0.0
     with tempfile.TemporaryDirectory() as folder:
         run = Run.create(Path(folder), chosen, describe())
         with closing(lab.run_preset(chosen, run)) as stream:
             for message in stream:
-                fold(live, [message])
+                watched.hear([message])
                 if isinstance(message, Launched):
                     late = trials[message.trial].bottleneck[0]
                 if isinstance(message, Step) and message.slept and launch.began is None:
                     launch = launch._replace(began=message.slept[0].begin_ns / 1e9)
                 if launch.named is None and time.monotonic() - judged > JUDGE_EVERY_S:
                     judged = time.monotonic()
-                    launch = follow(launch, live, late)
+                    launch = follow(launch, watched, late)
                 if isinstance(message, Ended):
                     found.append(launch)
                     launch = Launch()

@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 Point = tuple[float, float | None]  # no value: a gap
 
-LARGEST = 1e300  # what is beyond counts as not finite: differences must not overflow
+LARGEST = 1e270  # what is beyond counts as not finite: a difference must not overflow, nor a margin of logarithms
+SMALLEST = 1e-290  # a difference by which one can divide
 # Of a cell: its four rows of dots, from the lowest, in the left column and in the right one.
 LEFT = tuple(sum(bit for at, bit in enumerate((0x40, 0x04, 0x02, 0x01)) if dots >> at & 1) for dots in range(16))
 RIGHT = tuple(sum(bit for at, bit in enumerate((0x80, 0x20, 0x10, 0x08)) if dots >> at & 1) for dots in range(16))
@@ -43,8 +44,8 @@ def frame(lines: Iterable[Sequence[Point]]) -> Frame | None:
         return None
     xs, ys = [x for x, _ in drawn], [y for _, y in drawn]
     low, high = min(ys), max(ys)
-    if low == high:
-        margin = abs(low) / 10 or 1.0
+    if high - low <= SMALLEST:
+        margin = abs(low) / 10 if abs(low) > SMALLEST else 1.0
         low, high = low - margin, high + margin
     left, right = min(xs), max(xs)
     return Frame(left, right if right > left else left + 1, low, high)

@@ -28,9 +28,9 @@ def bar(parts: Iterable[tuple[str, float]], scale: float) -> list[Span]:
     return spans
 
 
-def legend(kinds: Iterable[str]) -> Line:
-    """What the glyphs stand for."""
-    return [span for kind in kinds for span in ((GLYPHS[kind], kind), (f" {kind}  ", "muted"))]
+def legend(kinds: Iterable[str]) -> list[Line]:
+    """What the glyphs stand for, entry by entry."""
+    return [[(GLYPHS[kind], kind), (f" {kind}", "muted")] for kind in kinds]
 
 
 def wrap(entries: Sequence[Line], width: int, most: int) -> list[Line]:
@@ -38,7 +38,8 @@ def wrap(entries: Sequence[Line], width: int, most: int) -> list[Line]:
     how many they are."""
     lines: list[list[Span]] = [[]]
     for number, entry in enumerate(entries):
-        if lines[-1] and width_of(lines[-1]) + width_of(entry) > width:
+        kept = len("+ 99") + 2 if len(lines) == most and number + 1 < len(entries) else 0
+        if lines[-1] and width_of(lines[-1]) + width_of(entry) + kept > width:
             if len(lines) == most:
                 lines[-1].append((f"+ {len(entries) - number}", "muted"))
                 break

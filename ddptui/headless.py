@@ -12,15 +12,14 @@ from ddptui import course, lab, report
 from ddptui.columns import count
 from ddptui.environment import describe
 from ddptui.launch import LABELS
-from ddptui.live import Live, fold
 from ddptui.preset import Preset
 from ddptui.record import Run
 from ddptui.results import Results
 from ddptui.tally import Tally
+from ddptui.watch import Watch
 from ddptui.wire import Ended, Launched, Message
 
 REDRAW_EVERY_S = 0.25
-JUDGE_EVERY_S = 1.0
 PIPED_WIDTH = 80
 CLEAR_LINE = "\r\x1b[2K"
 EXIT_CODES = {"ok": 0, "failed": 1, "interrupted": 130}
@@ -80,13 +79,13 @@ class Narrator:
         self._preset = preset
         self._output = output
         self._redraws = output is not None and output.isatty()
-        self._live = Live()
-        self._drawn = self._judged = time.monotonic()
-        self._culprit = ""
+        self._watch = Watch()
+        self._live = self._watch.live
+        self._drawn = time.monotonic()
         self._launch_modes = {trial.name: trial.launch for trial in preset.trials}
 
     def hear(self, message: Message) -> None:
-        fold(self._live, [message])
+        self._watch.hear([message])
         if isinstance(message, Launched) and not self._redraws:
             self.say(f"{self._where()}  {LABELS[self._launch_modes[message.trial]]}")
         if isinstance(message, Ended):
@@ -124,13 +123,10 @@ class Narrator:
         return "  ".join(filter(None, [*figures, self._waits_for(), self._time_left()]))
 
     def _waits_for(self) -> str:
-        """Whom the ranks have waited for lately; judged once a second, since that costs more than a line."""
-        if time.monotonic() - self._judged > JUDGE_EVERY_S:
-            self._judged = time.monotonic()
-            judgement = self._live.judgement()
-            culprit = judgement.culprit if judgement else None
-            self._culprit = f"waiting for rank {culprit.rank} ({culprit.phase})" if culprit else ""
-        return self._culprit
+        """Whom the ranks have waited for lately."""
+        self._watch.look(time.monotonic_ns())
+        culprit = self._watch.judgement.culprit if self._watch.judgement else None
+        return f"waiting for rank {culprit.rank} ({culprit.phase})" if culprit else ""
 
     def _how_it_ended(self) -> str:
         live = self._live

@@ -14,6 +14,11 @@ def sites() -> list[str]:
     return [site for site in choices("at") if site != TOO_LATE]
 
 
+def can_still_come(there: Sequence[Bottleneck]) -> tuple[Bottleneck, ...]:
+    """Of these delays, those that a rank that runs has before it."""
+    return tuple(each for each in there if each.at != TOO_LATE)
+
+
 def with_delay(trial: Trial, there: Sequence[Bottleneck], at: str, ranks: str, sleep_ms: str) -> tuple[Bottleneck, ...]:
     """The delays that are there and one more, which takes the place of one at the same site on the same ranks. Raises
     TrialError: one line, without the field's path."""

@@ -1,14 +1,12 @@
 """The state of a run right now: a fold of its messages. No I/O, no clock: replaying a journal gives the same state."""
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 import msgspec
 
 from ddptui.curve import Curve
 from ddptui.preset import Bottleneck
-from ddptui.verdict import FEWEST_STEPS, Judgement, judge
-from ddptui.waits import Joints, join
 from ddptui.wire import (
     Done,
     Ended,
@@ -26,10 +24,8 @@ from ddptui.wire import (
 )
 
 RATE_OVER = 20  # steps
-RECENT_S = 2.0  # of which the verdict speaks, and
-MOST_RECENT = 200  # steps
+MOST_RECENT = 200  # steps that are kept
 MOST_PAUSES = 100
-S = 1e9  # ns
 
 
 class RankState(msgspec.Struct):
@@ -76,20 +72,6 @@ class Live(msgspec.Struct):
     load: Load | None = None
     pauses: deque[Pause] = msgspec.field(default_factory=lambda: deque(maxlen=MOST_PAUSES))
 
-    def arrivals(self, steps: int) -> Joints:
-        """The last steps that all ranks have finished, side by side: who came when to which operation."""
-        last = self.step
-        own = {rank.rank: [step for step in rank.recent if step.step >= last - steps] for rank in self._all()}
-        return join(own, self.pauses)
-
-    def judgement(self) -> Judgement | None:
-        """Of what all ranks have done lately."""
-        now = max((rank.recent[-1].end_ns for rank in self._all() if rank.recent), default=0)
-        return judge({rank.rank: _lately(rank.recent, now) for rank in self._all()}, list(self.pauses))
-
-    def _all(self) -> list[RankState]:
-        return list(self.ranks.values())
-
     @property
     def step(self) -> int:
         """Steps that all ranks have finished."""
@@ -110,12 +92,6 @@ class Live(msgspec.Struct):
     def samples_per_s(self) -> float | None:
         rates = [rate * rank.samples for rank in self.ranks.values() if (rate := rank.steps_per_s) is not None]
         return sum(rates) if rates else None
-
-
-def _lately(recent: Sequence[Step], now_ns: int) -> list[Step]:
-    """The steps of the last seconds, or a few more if they are long."""
-    steps = list(recent)
-    return [step for step in steps[:-FEWEST_STEPS] if step.end_ns > now_ns - RECENT_S * S] + steps[-FEWEST_STEPS:]
 
 
 def fold(live: Live, messages: Iterable[Message]) -> Live:

@@ -5,16 +5,18 @@ from ddptui.live import Live
 from ddptui.preset import Preset
 from ddptui.story import seconds
 from ddptui.verdict import MATTERS, Judgement
+from ddptui.watch import Watch
 
 
-def sentence(live: Live, judgement: Judgement | None, states: dict[int, str], preset: Preset) -> str:
+def sentence(watched: Watch, states: dict[int, str], preset: Preset) -> str:
     """Who waits for whom, right now; or what there is to say before and after that."""
+    live, judgement, mismatch = watched.live, watched.judgement, watched.mismatch
     if live.status != "running":
         return _ended(live)
-    world_size = next((trial.world_size for trial in preset.trials if trial.name == live.trial), 0)
+    world_size = watched.world_size(preset)
     if not live.step:
         return f"starting: {len(live.ranks)} of {count(world_size, 'rank')} here"
-    said = [_standing_still(states), _by_hand(live), _verdict(judgement, world_size)]
+    said = [_standing_still(states), _by_hand(live), _mismatch(mismatch) or _verdict(judgement, world_size)]
     return " · ".join(filter(None, said))
 
 
@@ -35,6 +37,10 @@ def _by_hand(live: Live) -> str:
     if live.injected is None:
         return ""
     return f"put in by hand: {describe_bottleneck(live.injected)}" if live.injected else "delays taken out by hand"
+
+
+def _mismatch(mismatch: str | None) -> str:
+    return f"the ranks differ in what they do together: {mismatch}" if mismatch else ""
 
 
 def _verdict(judgement: Judgement | None, world_size: int) -> str:

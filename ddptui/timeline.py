@@ -6,6 +6,7 @@ then a transfer that nothing hides, then the phase.
 
 from collections.abc import Collection, Iterator, Sequence
 from itertools import pairwise
+from math import ceil
 from typing import NamedTuple
 
 from ddptui.waits import Interval, Joined, RankStep, spans
@@ -53,14 +54,9 @@ def _length(step: Joined) -> int:
     return max(own.step.end_ns - own.step.begin_ns for own in step.ranks.values())
 
 
-def rows(joined: Sequence[Joined]) -> dict[int, list[Segment]]:
-    """By rank, without gaps from its first step's begin to its last one's end, in order."""
-    ranks = sorted(joined[0].ranks) if joined else []
-    return {rank: _row([step.ranks[rank] for step in joined]) for rank in ranks}
-
-
-def _row(steps: Sequence[RankStep]) -> list[Segment]:
-    edges = sorted(edge for step in steps for edge in _edges(step))
+def row(joined: Sequence[Joined], rank: int) -> list[Segment]:
+    """What a rank did, without gaps from its first step's begin to its last one's end, in order."""
+    edges = sorted(edge for step in joined for edge in _edges(step.ranks[rank]))
     open_at: list[list[str]] = [[] for _ in range(LAYERS)]
     found: list[Segment] = []
     for number, (moment, opens, layer, what) in enumerate(edges):
@@ -96,12 +92,6 @@ def _edges(own: RankStep) -> Iterator[tuple[int, bool, int, str]]:
                 yield end, False, layer, what
 
 
-def begins(joined: Sequence[Joined]) -> dict[int, list[int]]:
-    """When each rank began each step."""
-    ranks = sorted(joined[0].ranks) if joined else []
-    return {rank: [step.ranks[rank].step.begin_ns for step in joined] for rank in ranks}
-
-
 def runs(segments: Sequence[Segment], within: Interval, width: int, cuts: Collection[int] = ()) -> list[Run]:
     """Segments in so many cells: each cell shows what took most of it. At cuts, which are cells, a new run begins."""
     shown = _cells(segments, within, width)
@@ -119,7 +109,7 @@ def _cells(segments: Sequence[Segment], within: Interval, width: int) -> list[st
     scale = width / (within[1] - within[0])
     for begin_ns, end_ns, what in segments:
         left, right = (begin_ns - within[0]) * scale, (end_ns - within[0]) * scale
-        for cell in range(max(0, int(left)), min(width, int(right) + 1)):
+        for cell in range(max(0, int(left)), min(width, ceil(right))):
             share = min(right, cell + 1) - max(left, cell)
             shares[cell][what] = shares[cell].get(what, 0.0) + share
     return [max(share, key=lambda what: share[what], default=BETWEEN) for share in shares]

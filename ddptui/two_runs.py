@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from ddptui.columns import NOTHING, count
+from ddptui.columns import NOTHING, count, describe_bottleneck
+from ddptui.preset import Bottleneck
 from ddptui.results import RepeatResult, Results, Spread, TrialResult
 
 NOT_COMPARED = {
@@ -134,13 +135,19 @@ def _fields(both: Sequence[Pair]) -> list[str]:
     found: dict[str, list[str]] = {}
     for pair in both:
         for key in pair.a.config.keys() | pair.b.config.keys():
-            was, now = pair.a.config.get(key), pair.b.config.get(key)
+            was, now = _field(pair.a, key), _field(pair.b, key)
             if was != now:
                 found.setdefault(f"{key}: {_changed(was, now)}", []).append(pair.a.name)
     return [
         f"{'all trials' if len(names) == len(both) > 1 else ', '.join(names)}: {change}"
         for change, names in sorted(found.items())
     ]
+
+
+def _field(trial: TrialResult, key: str) -> object:
+    """Delays are told as the table tells them."""
+    value = trial.config.get(key)
+    return describe_bottleneck(msgspec.convert(value, tuple[Bottleneck, ...])) if key == "bottleneck" else value
 
 
 def _environment(a: dict[str, Any], b: dict[str, Any]) -> list[tuple[str, Any, Any]]:
@@ -161,6 +168,6 @@ def _changed(was: object, now: object) -> str:
 
 
 def _spelled(value: object) -> str:
-    if value is None or value == []:
+    if value in (None, NOTHING):
         return "none"
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()

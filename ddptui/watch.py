@@ -4,23 +4,28 @@ it is worth. Pure: the caller has the clock."""
 from collections import deque
 from collections.abc import Iterable
 
-from ddptui.live import Live, fold
-from ddptui.verdict import Judgement
-from ddptui.waits import Joined, join
+from ddptui.live import MOST_RECENT, Live, fold
+from ddptui.preset import Preset
+from ddptui.verdict import FEWEST_STEPS, Judgement, judge_joints
+from ddptui.waits import Joined, Joints, join
 from ddptui.wire import Launched, Message
 
-LAST_STEPS = 24  # kept side by side, and
-MOST_AT_ONCE = 12  # as many are put there in one look: where steps are short, some are left out
-JUDGE_EVERY_NS = 1e9
+RECENT_NS = 2e9  # of which the verdict speaks
+JUDGE_EVERY_NS = 1e9  # it costs some milliseconds
+LAST_STEPS = 24
+MOST_AT_ONCE = 400  # of ranks times steps, put side by side in one look: where steps are short, some are left out
 
 
 class Watch:
-    """`joined`: the last steps of all ranks side by side; `judgement`: of the last two seconds."""
+    """`joined`: the last steps that all ranks have finished, side by side, warm-up left out; `mismatch`: how ranks
+    differ in what they do together, if they do; `judgement`: of the last two seconds, or some steps if they are long."""
 
     def __init__(self) -> None:
         self.live = Live()
-        self.joined: deque[Joined] = deque(maxlen=LAST_STEPS)
+        self.joined: deque[Joined] = deque(maxlen=MOST_RECENT)
+        self.mismatch: str | None = None
         self.judgement: Judgement | None = None
+        self._next = 0  # step to be joined
         self._judged_ns = 0
 
     @property
@@ -28,28 +33,53 @@ class Watch:
         culprit = self.judgement.culprit if self.judgement else None
         return culprit.rank if culprit else None
 
+    @property
+    def last(self) -> list[Joined]:
+        """As many steps as panes speak of."""
+        return list(self.joined)[-LAST_STEPS:]
+
+    def world_size(self, preset: Preset) -> int:
+        """How many ranks there are, or will be."""
+        here = len(self.live.ranks)
+        return max(here, next((trial.world_size for trial in preset.trials if trial.name == self.live.trial), 0))
+
     def hear(self, messages: Iterable[Message]) -> None:
         for message in messages:
             fold(self.live, [message])
             if isinstance(message, Launched):
                 self.joined.clear()
-                self.judgement, self._judged_ns = None, 0
+                self.mismatch = self.judgement = None
+                self._next = self._judged_ns = 0
 
     def look(self, now_ns: int) -> None:
         """Work out what a pane may want."""
         self._join()
         if self.live.status == "running" and now_ns - self._judged_ns >= JUDGE_EVERY_NS:
             self._judged_ns = now_ns
-            self.judgement = self.live.judgement()
+            self.judgement = self.judge()
+
+    def judge(self) -> Judgement | None:
+        """Of what all ranks have done lately."""
+        self._join()
+        steps = list(self.joined)
+        now_ns = max((own.step.end_ns for own in steps[-1].ranks.values()), default=0) if steps else 0
+        recent = [step for step in steps[:-FEWEST_STEPS] if _ended(step) > now_ns - RECENT_NS] + steps[-FEWEST_STEPS:]
+        return judge_joints(Joints(recent, {}))
 
     def _join(self) -> None:
         """Put the steps side by side that have come since the last look. (The step before goes along: what a rank did
         between two steps belongs to the second.)"""
-        newest = self.live.step - 1
-        first = max(self.joined[-1].number + 1 if self.joined else 0, newest - MOST_AT_ONCE + 1)
-        if first > newest:
+        end = self.live.step
+        first = max(self._next, end - max(1, MOST_AT_ONCE // max(1, len(self.live.ranks))))
+        if first >= end:
             return
+        self._next = end
         ranks = self.live.ranks.values()
-        steps = {rank.rank: [step for step in rank.recent if first - 1 <= step.step <= newest] for rank in ranks}
+        steps = {rank.rank: [step for step in rank.recent if first - 1 <= step.step < end] for rank in ranks}
         found = join(steps, self.live.pauses)
         self.joined.extend(step for step in found.steps if step.number >= first)
+        self.mismatch = next(reversed(found.mismatches.values()), None)
+
+
+def _ended(step: Joined) -> int:
+    return max(own.step.end_ns for own in step.ranks.values())

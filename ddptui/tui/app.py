@@ -15,6 +15,8 @@ from ddptui.record import Run, RunError
 from ddptui.replay import results_of
 from ddptui.results import Results
 from ddptui.session import Session
+from ddptui.tui import settings
+from ddptui.tui.commands import LabCommands
 from ddptui.tui.screens.confirm import Confirm
 from ddptui.tui.screens.help import HelpScreen
 from ddptui.tui.screens.lab import Lab
@@ -31,7 +33,10 @@ class Console(App[int]):
 
     TITLE = "ddptui"
     CSS_PATH = "app.tcss"
+    COMMANDS = App.COMMANDS | {LabCommands}
     BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("question_mark,f1", "help", "Help", key_display="?"),
+        Binding("q", "leave", "Quit", show=False),
         Binding("ctrl+q", "leave", "Quit", show=False, priority=True),
     ]
 
@@ -53,6 +58,7 @@ class Console(App[int]):
         self._threads = threads or ThreadPoolExecutor(1, "lab")
 
     def on_mount(self) -> None:
+        self.theme_changed_signal.subscribe(self, lambda theme: settings.save(settings.Settings(theme=theme.name)))
         self.push_screen(Lab())
         if self._first is not None:
             self.run_preset(self._first)

@@ -68,7 +68,7 @@ def test_what_is_too_long_is_cut_and_says_so() -> None:
 def test_entries_go_on_the_next_line_and_what_is_left_over_is_counted() -> None:
     entries = [[("abc", "")]] * 5
     assert [["".join(text for text, _ in line).rstrip()] for line in wrap(entries, 8, 2)] == [
-        ["abc  abc"], ["abc  abc  + 1"],
+        ["abc  abc"], ["abc  + 2"],
     ]  # fmt: skip
     assert wrap(entries, 2, 9) == [[("abc", ""), ("  ", "")]] * 5
     assert wrap([], 10, 1) == [[]]

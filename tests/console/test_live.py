@@ -1,10 +1,8 @@
 """The state of a run right now: a fold of its messages."""
 
-import msgspec
 import pytest
 
-from ddptui.live import RATE_OVER, RECENT_S, Live, fold
-from ddptui.verdict import FEWEST_STEPS
+from ddptui.live import RATE_OVER, Live, fold
 from ddptui.wire import Message
 from tests.console.builders import (
     done,
@@ -15,13 +13,9 @@ from tests.console.builders import (
     hello,
     journal,
     launched,
-    load,
-    pause,
     ready,
     step,
-    trained,
 )
-from tests.console.traces import USUAL_MS, delayed, trace, works_of
 
 
 def test_before_anything_happens_the_state_is_idle() -> None:
@@ -116,72 +110,6 @@ def test_folding_in_pieces_is_folding_at_once(cut: int) -> None:
     for message in TWO_LAUNCHES:
         fold(one_by_one, [message])
     assert in_pieces == one_by_one == fold(Live(), TWO_LAUNCHES)
-
-
-# Who came when, and what there is to say of it right now
-
-
-def late(steps: int, delay: float = 25.0, *, warmup: int = 0) -> list[Message]:
-    """A launch of two ranks, of which rank 1 is late in forward; as it would be heard, step by step."""
-    works, _ = delayed(works_of(1, steps=steps), 1, "forward", lambda _: delay)
-    told = trace(works)
-    heard = [own for pair in zip(*told.values(), strict=True) for own in pair]
-    heard = [msgspec.structs.replace(own, warmup=own.step < warmup) for own in heard]
-    return [launched(), *(hello(rank) for rank in (0, 1)), *heard]
-
-
-def test_arrivals_are_those_of_the_last_steps_that_all_have_finished() -> None:
-    messages = late(30)
-    live = fold(Live(), messages[:-1])  # rank 1 has not told of the last one
-    assert [step.number for step in live.arrivals(5).steps] == [24, 25, 26, 27, 28]
-    for arrived in live.arrivals(5).steps:
-        assert set(arrived.last.values()) <= {0, 1}
-        assert next(iter(arrived.last.values())) == 1
-        assert arrived.ranks[0].wait_ns > 20e6
-    assert live.arrivals(0).steps == []
-
-
-def test_before_the_first_step_nobody_has_arrived() -> None:
-    live = fold(Live(), [launched(), hello(0), hello(1)])
-    assert live.arrivals(5).steps == []
-    assert live.judgement() is None
-
-
-def test_the_culprit_of_the_last_seconds_is_named() -> None:
-    judgement = fold(Live(), late(100)).judgement()
-    assert judgement is not None
-    assert judgement.culprit is not None
-    assert (judgement.culprit.rank, judgement.culprit.phase) == (1, "forward")
-
-
-def test_nobody_is_named_before_there_is_enough_to_go_by() -> None:
-    for steps, named in ((FEWEST_STEPS - 1, False), (FEWEST_STEPS, True)):
-        judgement = fold(Live(), late(steps)).judgement()
-        assert judgement is not None
-        assert (judgement.culprit is not None) == named
-
-
-def test_the_warm_up_is_not_judged() -> None:
-    judgement = fold(Live(), late(2 * FEWEST_STEPS, warmup=FEWEST_STEPS + 1)).judgement()
-    assert judgement is not None
-    assert judgement.culprit is None
-    assert len(judgement.joints.steps) == FEWEST_STEPS - 1
-
-
-def test_what_is_long_over_is_not_judged_any_more() -> None:
-    """Rank 1 is late in the first hundred steps; then it is not, for longer than the verdict looks back."""
-    steps_of_26_ms = [4 * part for part in USUAL_MS]
-    clean = works_of(1, steps=200, usual_ms=steps_of_26_ms)
-    works, _ = delayed(clean, 1, "forward", lambda step: 100.0 if step < 100 else 0.0)
-    told = trace(works)
-    early = fold(Live(), [launched(), hello(0), hello(1), *told[0][:100], *told[1][:100]]).judgement()
-    now = fold(Live(), [launched(), hello(0), hello(1), *told[0], *told[1]]).judgement()
-    assert early is not None
-    assert now is not None
-    assert early.culprit is not None
-    assert now.culprit is None
-    first = min(own.step.begin_ns for own in now.joints.steps[0].ranks.values())
-    assert told[0][-1].end_ns - first < 1.1 * RECENT_S * 1e9
 
 
 def test_a_pause_is_kept_until_the_next_launch_and_the_load_too() -> None:

@@ -1,9 +1,11 @@
 """What every rank did when: what is shown where several things are true, and what is left of it in a few cells."""
 
+from itertools import pairwise
+
 import msgspec
 import pytest
 
-from ddptui.timeline import Run, Segment, begins, cell_of, last_steps, rows, runs, window
+from ddptui.timeline import Run, Segment, cell_of, last_steps, row, runs, window
 from ddptui.waits import Joined, join
 from ddptui.wire import Slept
 from tests.console.traces import MS, Told, all_reduce, delayed, trace, works_of
@@ -21,7 +23,7 @@ def told(steps: int = 2, late_ms: float = 4) -> Told:
 
 def shown(steps: list[Joined], rank: int) -> list[tuple[float, str]]:
     """Length in ms, and what."""
-    return [((segment.end_ns - segment.begin_ns) / MS, segment.what) for segment in rows(steps)[rank]]
+    return [((segment.end_ns - segment.begin_ns) / MS, segment.what) for segment in row(steps, rank)]
 
 
 def test_phases_waits_and_transfers_follow_each_other() -> None:
@@ -44,16 +46,12 @@ def test_a_delay_that_was_put_in_is_shown_before_all_else() -> None:
 def test_rows_have_no_gaps_and_lie_in_the_window() -> None:
     steps = join(trace(works_of(3, ranks=4, steps=3))).steps
     begin, end = window(steps)
-    for row in rows(steps).values():
-        assert begin <= row[0].begin_ns
-        assert row[-1].end_ns <= end
-        assert all(
-            one.end_ns == other.begin_ns and one.what != other.what for one, other in zip(row, row[1:], strict=False)
-        )
-
-
-def test_without_steps_there_are_no_rows() -> None:
-    assert (rows([]), begins([])) == ({}, {})
+    for rank in range(4):
+        found = row(steps, rank)
+        assert begin <= found[0].begin_ns
+        assert found[-1].end_ns <= end
+        assert all(one.end_ns == other.begin_ns for one, other in pairwise(found))
+        assert all(one.what != other.what for one, other in pairwise(found))
 
 
 def test_as_many_steps_are_shown_as_are_wanted() -> None:
@@ -64,12 +62,8 @@ def test_as_many_steps_are_shown_as_are_wanted() -> None:
 
 def test_a_long_pause_is_left_out_with_what_was_before_it() -> None:
     works = [{rank: [round(part * MS) for part in ALONE_MS] for rank in range(2)} for _ in range(4)]
-    works = [
-        {rank: [*work[:5], 500 * MS] if at == 2 else work for rank, work in step.items()}
-        for at, step in enumerate(works)
-    ]
-    steps = join(trace(works)).steps
-    assert [step.number for step in last_steps(steps, 4)] == [2, 3]
+    works[2] = {rank: [*work[:5], 500 * MS] for rank, work in works[2].items()}
+    assert [step.number for step in last_steps(join(trace(works)).steps, 4)] == [2, 3]
 
 
 SEGMENTS = [Segment(0, 10, "forward"), Segment(10, 12, "wait"), Segment(12, 40, "backward")]

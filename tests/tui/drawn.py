@@ -1,11 +1,10 @@
 """Widgets that draw themselves, alone in an app."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 from textual.app import App, ComposeResult
 
 from ddptui.tui.widgets.canvas import Canvas
+
+SIZES = [(1, 1), (2, 1), (1, 9), (7, 3), (20, 2), (38, 6), (66, 7), (78, 20), (118, 12), (198, 50)]
 
 
 class Alone(App[None]):
@@ -22,13 +21,9 @@ class Alone(App[None]):
 
 
 def text_of(canvas: Canvas, width: int, height: int) -> list[str]:
-    """What would be seen in so many cells."""
-    return ["".join(text for text, _ in line) for line in canvas.draw(width, height)]
+    """What would be seen in so many cells, line by line, before anything is cut off."""
+    return ["".join(text for text, _ in line).rstrip() for line in canvas.draw(width, height)]
 
 
-@contextmanager
-def no_wider_than(width: int) -> Iterator[list[str]]:
-    """Collects lines, none of which may be longer."""
-    lines: list[str] = []
-    yield lines
-    assert [line for line in lines if len(line.rstrip()) > width] == []
+def kinds_of(canvas: Canvas, width: int, height: int) -> set[str]:
+    return {kind for line in canvas.draw(width, height) for text, kind in line if text.strip()}

@@ -1,9 +1,8 @@
 """What all screens have in common: breakpoints, a card where there is no room, help."""
 
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import TYPE_CHECKING, cast
 
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
 from textual.screen import Screen
 from textual.widgets import Footer
 
@@ -20,10 +19,6 @@ class LabScreen(Screen[None]):
 
     HORIZONTAL_BREAKPOINTS = [(0, "-tiny"), (60, "-narrow"), (110, "-wide"), (180, "-huge")]  # noqa: RUF012
     VERTICAL_BREAKPOINTS = [(0, "-flat"), (16, "-short"), (34, "-tall"), (54, "-high")]  # noqa: RUF012
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("question_mark,f1", "app.help", "Help", key_display="?", priority=False),
-        Binding("q", "app.leave", "Quit", show=False),
-    ]
     PURPOSE = ""  # one line, for the help screen
 
     def compose(self) -> ComposeResult:

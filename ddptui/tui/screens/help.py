@@ -10,7 +10,12 @@ from textual.screen import ModalScreen, Screen
 from textual.widget import Widget
 from textual.widgets import Static
 
-EVERYWHERE = (("ctrl+p", "Command palette", "presets, runs, views, exports, themes"),)
+EVERYWHERE = (
+    ("? f1", "Help", ""),
+    ("ctrl+p", "Command palette", "presets, runs, views, exports, themes"),
+    ("tab shift+tab", "Next pane, pane before", ""),
+    ("q ctrl+q", "Quit", "asks while something runs"),
+)
 KEYS_WIDTH = 16
 
 

@@ -1,31 +1,31 @@
 """The first screen: what can be asked, what would be run for it, and how long that would take."""
 
-import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date
+from functools import partial
 from typing import ClassVar
 
 from textual import on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.events import DescendantFocus, ScreenResume
 from textual.message import Message
-from textual.widgets import Markdown, Static
+from textual.widgets import Static
 
 from ddptui import draft as drafts
-from ddptui import machine, own_presets, past
+from ddptui import machine, past
 from ddptui.draft import Draft
 from ddptui.estimate import estimate
 from ddptui.failure import printable
 from ddptui.listing import all_presets, size
 from ddptui.preflight import torchvision_models
 from ddptui.preset import Preset
-from ddptui.preset_file import PresetError
 from ddptui.tui.screens.base import LabScreen
-from ddptui.tui.screens.confirm import Confirm
-from ddptui.tui.screens.save import SavePreset
+from ddptui.tui.screens.save import keep_as_own
+from ddptui.tui.widgets.about import About
 from ddptui.tui.widgets.command_line import CommandLine
 from ddptui.tui.widgets.preset_list import PresetChooser, PresetList
 from ddptui.tui.widgets.recent_runs import RecentRuns
@@ -35,7 +35,6 @@ from ddptui.tui.widgets.trial_table import TrialTable
 
 VIEWS = ("list", "text", "form")
 UNKNOWN = "not run here yet"
-READING_S = 0.06  # a preset's text is laid out when the cursor has rested on it for so long
 
 
 class Lab(LabScreen):
@@ -63,7 +62,7 @@ class Lab(LabScreen):
         models: tuple[str, ...]
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(classes="-list")
         self._presets: dict[str, Preset] = {}
         self._broken: dict[str, str] = {}
         self._changes: dict[str, dict[str, str]] = {}  # by preset: neither saved nor taken back
@@ -78,8 +77,7 @@ class Lab(LabScreen):
                 yield Static(id="brief", markup=False)
                 yield RecentRuns(id="recent")
             with Vertical(id="right"):
-                with VerticalScroll(id="about", classes="pane"):
-                    yield Markdown()
+                yield About(id="about")
                 yield TrialTable(id="trials")
                 yield TrialForm(id="form")
                 yield CommandLine(id="command")
@@ -112,34 +110,38 @@ class Lab(LabScreen):
     def _note(self) -> None:
         """Beside each preset, how long it would take as it is."""
         known = {name: estimate(preset, self._past.results) for name, preset in self._presets.items()}
-        self.query_one(PresetList).note({name: str(s or "–") for name, s in known.items()}, [*self._changes])
+        self.query_one(PresetList).note(
+            {name: str(s or "–") for name, s in known.items()},
+            [name for name, changes in self._changes.items() if changes],
+        )
 
     @on(PresetList.Chosen)
     def _show(self, chosen: PresetList.Chosen) -> None:
         """The preset under the cursor, with what was changed of it."""
         self._draft = Draft(chosen.name, self._changes.get(chosen.name, {}))
-        preset, form, about = self._presets.get(chosen.name), self.query_one(TrialForm), self.query_one("#about")
+        preset, form = self._presets.get(chosen.name), self.query_one(TrialForm)
         form.disabled = preset is None
-        about.border_title = Content(printable(preset.title if preset else chosen.name))
-        about.scroll_home(animate=False)
         if preset is not None:
-            form.show(preset, self._draft)
-        self._lay_out(preset.about if preset else self._broken[chosen.name])
+            form.show(preset, self._draft.changes)
+            self.query_one(About).show(preset.title, preset.about)
+        else:
+            self.query_one(About).show(chosen.name, self._broken[chosen.name])
         self._judge()
-
-    @work(exclusive=True, group="about")
-    async def _lay_out(self, text: str) -> None:
-        await asyncio.sleep(READING_S)
-        await self.query_one(Markdown).update("\n".join(map(printable, text.splitlines())))
 
     @on(TrialForm.Changed)
     def _change(self, changed: TrialForm.Changed) -> None:
         self._draft = Draft(self._draft.name, changed.changes)
         self._changes[self._draft.name] = changed.changes
-        if not changed.changes:
-            del self._changes[self._draft.name]
         self._judge()
         self._note()
+
+    def _catch_up(self) -> None:
+        """Keys can be faster than the messages that follow from them."""
+        name, changes = self.query_one(PresetList).chosen, self.query_one(TrialForm).changes
+        if name is not None and name != self._draft.name:
+            self._show(PresetList.Chosen(name))
+        elif self._draft.name in self._presets and changes != self._draft.changes:
+            self._change(TrialForm.Changed(changes))
 
     def _judge(self) -> None:
         """Whether the draft could be run, and what that would be."""
@@ -193,6 +195,7 @@ class Lab(LabScreen):
 
     def action_run(self) -> None:
         """Run the draft, or go to what is wrong with it."""
+        self._catch_up()
         if self._judged.settled is not None:
             self.console_app.run_preset(self._judged.settled)
         else:
@@ -202,27 +205,29 @@ class Lab(LabScreen):
         reason = printable(self._judged.reason)
         self.notify(reason, title="Cannot be run", severity="error", timeout=8, markup=False)
         if self._draft.changes:
-            self._turn_to("form")
-            self.call_after_refresh(self.query_one(TrialForm).point_to, drafts.at_fault(self._draft, reason))
+            self._go("form", partial(self.query_one(TrialForm).point_to, drafts.at_fault(self._draft, reason)))
 
     def action_filter(self) -> None:
-        self._turn_to("list")
-        self.call_after_refresh(self.query_one(PresetList).filter)
+        self._go("list", self.query_one(PresetList).filter)
 
     def action_edit(self) -> None:
-        self._turn_to("form")
-        self.call_after_refresh(self.query_one(TrialForm).point_to, None)
+        self._go("form", partial(self.query_one(TrialForm).point_to, None))
 
     def action_read(self) -> None:
-        self._turn_to("text")
-        self.call_after_refresh(self.query_one("#about").focus)
+        self._go("text", self.query_one(About).focus)
 
     def action_back(self) -> None:
-        self._turn_to("list")
-        self.call_after_refresh(self.query_one(PresetChooser).focus)
+        self._go("list", self.query_one(PresetChooser).focus)
+
+    def _go(self, view: str, focus: Callable[[], object]) -> None:
+        """What is not shown cannot have the focus, so it is shown first."""
+        if self.has_class(f"-{view}"):
+            focus()
+        else:
+            self._turn_to(view)
+            self.call_after_refresh(focus)
 
     def _turn_to(self, view: str) -> None:
-        """What is not shown cannot have the focus, so it is shown first."""
         for each in VIEWS:
             self.set_class(each == view, f"-{each}")
 
@@ -230,6 +235,7 @@ class Lab(LabScreen):
         self.console_app.action_runs()
 
     def action_copy(self) -> None:
+        self._catch_up()
         line = drafts.command_line(self._draft)
         self.app.copy_to_clipboard(line)
         self.notify(printable(line), title="Copied", markup=False)
@@ -242,25 +248,13 @@ class Lab(LabScreen):
 
     @work
     async def action_save(self) -> None:
-        """Keep the draft as a preset of one's own."""
+        """Keep the draft as a preset of one's own, and go there."""
+        self._catch_up()
         draft, preset = self._draft, self._judged.preset
         if preset is None:
             self._refuse()
-            return
-        name = await self.app.push_screen_wait(SavePreset(own_presets.usual_name(draft.name)))
-        if name is None or (own_presets.file_of(name).exists() and not await self._may_replace(name)):
-            return
-        try:
-            own_presets.keep(preset, name)
-        except PresetError as error:
-            self.notify(str(error), title="Not saved", severity="error", timeout=8, markup=False)
-            return
-        self._changes.pop(draft.name, None)
-        self._list_presets()
-        self._note()
-        self.query_one(PresetList).choose(name)
-        self.notify(f"Saved as {name}", markup=False)
-
-    async def _may_replace(self, name: str) -> bool:
-        replace = await self.app.push_screen_wait(Confirm(f"There is a preset {name}. Replace it?", yes="Replace"))
-        return replace
+        elif (name := await keep_as_own(self.console_app, preset)) is not None:
+            self._changes.pop(draft.name, None)
+            self._list_presets()
+            self._note()
+            self.query_one(PresetList).choose(name)

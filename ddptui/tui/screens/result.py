@@ -41,6 +41,8 @@ class ResultScreen(LabScreen):
         Binding("O", "reverse", "Sort the other way round", show=False),
         Binding("Y", "copy_table", "Copy the table as Markdown", show=False),
         *(Binding(str(number), f"pane('{pane}')", PANES[pane], show=False) for number, pane in enumerate(PANES, 1)),
+        Binding("n,down,j", "trial(1)", "Next trial, from every pane", key_display="n", show=False),
+        Binding("p,up,k", "trial(-1)", "Trial before, from every pane", key_display="p", show=False),
         Binding("escape", "app.pop_screen", "Back", show=False),
     ]
 
@@ -61,6 +63,7 @@ class ResultScreen(LabScreen):
     def on_mount(self) -> None:
         for number, (pane, title) in enumerate(PANES.items(), 1):
             self.query_one(f"#{pane}").border_title = f"{number} {title}"
+        self.query_one(TimeBars).can_focus = True
         trials = count(len(self.results.trials), "trial")
         self.query_one(TitleBar).show(
             f"{self.preset.name} ▸ result", f"{self.run.name}  {self.results.status}, {trials}"
@@ -98,6 +101,9 @@ class ResultScreen(LabScreen):
     def action_pane(self, pane: str) -> None:
         self._mark(pane)
         self.query_one(f"#{pane}").focus()
+
+    def action_trial(self, on: int) -> None:
+        self._table.move_cursor(row=self._table.cursor_row + on)
 
     def action_sort(self) -> None:
         self._table.sort_by_next()

@@ -10,6 +10,7 @@ from textual.reactive import reactive
 from textual.widgets import Static
 
 from ddptui import course, now, rank_states
+from ddptui.injection import can_still_come
 from ddptui.playback import Playback
 from ddptui.preset import Trial
 from ddptui.session import Session
@@ -80,9 +81,9 @@ class RunScreen(LabScreen):
         now_ns = self.feed.now_ns()
         watched = self.watched
         watched.look(now_ns)
-        states = rank_states.states(watched.live, watched.joined, now_ns)
-        said = self.feed.error or now.sentence(watched.live, watched.judgement, states, self.feed.preset)
-        self.query_one("#now", Static).update(Content(said))
+        states = rank_states.states(watched.live, watched.last, now_ns)
+        said = self.feed.error or now.sentence(watched, states, self.feed.preset)
+        self.query_one("#now", Static).update(Content(said), layout=False)
         self.query_one(TitleBar).show(self._where(), self._how(now_ns))
         self.query_one(Panes).draw(watched, self.feed, now_ns)
 
@@ -142,7 +143,8 @@ class RunScreen(LabScreen):
         trial, live = self._trial(), self.watched.live
         if trial is None or not isinstance(self.feed, Session):
             return
-        wanted = await self.app.push_screen_wait(Inject(trial, live.injected or trial.bottleneck))
+        there = trial.bottleneck if live.injected is None else live.injected
+        wanted = await self.app.push_screen_wait(Inject(trial, can_still_come(there)))
         if wanted is not None and self._trial() is trial:
             self.feed.controls.inject(wanted)
 

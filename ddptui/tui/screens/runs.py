@@ -39,17 +39,18 @@ class RunsScreen(LabScreen):
     ]
 
     class Read(Message):
-        """Some more runs are known."""
+        """Some more runs are known. `reading`: for the how manieth time the folder was being read."""
 
-        def __init__(self, found: list[Overview], *, last: bool = False, problem: str | None = None) -> None:
+        def __init__(self, reading: int, found: list[Overview], *, last: bool = False, problem: str = "") -> None:
             super().__init__()
-            self.found, self.last, self.problem = found, last, problem
+            self.reading, self.found, self.last, self.problem = reading, found, last, problem
 
     def __init__(self) -> None:
         super().__init__()
         self._known: list[Overview] = []
         self._complete = False
-        self._problem: str | None = None  # with the folder itself
+        self._problem = ""  # with the folder itself
+        self._readings = 0
         self._marked: list[str] = []  # at most two, by name
 
     def compose_content(self) -> ComposeResult:
@@ -68,29 +69,32 @@ class RunsScreen(LabScreen):
     # Reading
 
     def action_refresh(self) -> None:
-        self._known, self._complete, self._problem = [], False, None
+        self._known, self._complete, self._problem = [], False, ""
+        self._readings += 1
         self._show()
-        self._read()
+        self._read(self._readings)
 
     @work(thread=True, exclusive=True, group="read")
-    def _read(self) -> None:
+    def _read(self, reading: int) -> None:
         worker = get_current_worker()
         found: list[Overview] = []
         try:
             runs = all_runs(self.console_app.runs)
         except OSError as error:
-            self.post_message(self.Read([], problem=f"{self.console_app.runs}: {error.strerror}"))
+            self.post_message(self.Read(reading, [], last=True, problem=f"{self.console_app.runs}: {error.strerror}"))
             return
         for run in runs:
             if worker.is_cancelled:
                 return
             found.append(overview(run))
             if len(found) == BATCH:
-                self.post_message(self.Read(found))
+                self.post_message(self.Read(reading, found))
                 found = []
-        self.post_message(self.Read(found, last=True))
+        self.post_message(self.Read(reading, found, last=True))
 
     def on_runs_screen_read(self, message: Read) -> None:
+        if message.reading != self._readings:  # it has been begun anew since
+            return
         self._known = [*self._known, *message.found]
         self._complete, self._problem = message.last, message.problem
         self._show()

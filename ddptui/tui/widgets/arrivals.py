@@ -4,9 +4,10 @@ from collections.abc import Sequence
 
 from ddptui.arrivals import ArrivalsSummary, RankArrivals, most_telling, typical_lateness
 from ddptui.columns import count
-from ddptui.drawing import GLYPHS, Line, axis, bar, legend
+from ddptui.drawing import GLYPHS, Line, axis, bar, legend, wrap
 from ddptui.tui.widgets.canvas import Canvas
 
+PARTS = ("work", "arrival", "wait", "transfer", "rest")
 EIGHTHS = "▁▂▃▄▅▆▇█"
 ROOM_FOR_WORDS = 60  # cells, and more: how often a rank came last is said beside its bar
 MARK = len(" ◀ culprit")
@@ -28,7 +29,7 @@ class Arrivals(Canvas):
         found = self._found
         if found is None or len(found.ranks) < 2 or not found.steps:
             return [[(_nothing_to_see(found), "muted")]]
-        room = max(1, height - 2)
+        room = height - 2 if height > 3 else height
         shown = most_telling(found, room if len(found.ranks) <= room else max(1, room - 1), self._culprit)
         left, right = self._margins(found, width)
         cells = max(1, width - left - right)
@@ -40,7 +41,7 @@ class Arrivals(Canvas):
         if len(shown) < len(found.ranks):
             lines.append([(f"and {count(len(found.ranks) - len(shown), 'rank')} more", "muted")])
         lines.append([(" " * left, ""), (axis(cells, longest, "ms"), "muted")])
-        lines.append([(" " * left, ""), *legend(("work", "arrival", "wait", "transfer", "rest"))])
+        lines.append([(" " * left, ""), *wrap(legend(PARTS), width - left, 1)[0]])
         strip = self._strip_chart(shown, cells, width)
         return [*lines, *strip] if len(lines) + len(strip) <= height else lines
 
@@ -70,7 +71,7 @@ class Arrivals(Canvas):
         for rank in ranks:
             text = "".join(_height(late / largest) for late in rank.lateness[-cells:])
             kind = "culprit" if self._mark(rank.rank) else "wait"
-            typical = f" median {typical_lateness(rank):.3g} ms"
+            typical = f" median {typical_lateness(rank):.3g} ms" if width >= ROOM_FOR_WORDS else ""
             lines.append([*self._label(rank.rank, width), (text.ljust(cells), kind), (typical, "muted")])
         return lines
 

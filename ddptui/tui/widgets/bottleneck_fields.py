@@ -19,6 +19,8 @@ class BottleneckFields(Vertical):
     BottleneckFields { height: auto; }
     BottleneckFields > #delay { height: 1; display: none; }
     BottleneckFields.-some > #delay { display: block; }
+    #delay > Field > Static { width: auto; padding-right: 1; }
+    #delay > Field { margin-left: 2; }
     """
 
     def compose(self) -> ComposeResult:
@@ -48,8 +50,6 @@ class BottleneckFields(Vertical):
     def mark(self, *, wrong: bool) -> None:
         field = self._field("bottleneck")
         field.mark(wrong=wrong)
-        for name in ("at", "ranks", "sleep_ms"):
-            self._field(name).mark(wrong=False)
         self.set_class(field.text == SOME, "-some")
 
     def _field(self, name: str) -> Field:

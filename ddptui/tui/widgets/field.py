@@ -1,5 +1,7 @@
 """One line of a form: what it is about, and where the answer goes."""
 
+from collections.abc import Iterable
+
 from textual.app import ComposeResult
 from textual.containers import Horizontal
 from textual.content import Content
@@ -46,6 +48,14 @@ class Field(Horizontal):
             else:
                 self.answer.prompt = as_it_is
                 self.answer.value = Select.NULL if text is None else text
+
+    def offer(self, choices: Iterable[str]) -> None:
+        """Other choices; the answer stays."""
+        assert isinstance(self.answer, Select)
+        chosen = self.answer.value
+        with self.prevent(Select.Changed):
+            self.answer.set_options((choice, choice) for choice in choices)
+            self.answer.value = chosen
 
     def mark(self, *, wrong: bool) -> None:
         """Say beside the label whether the answer was changed, and whether it is refused."""

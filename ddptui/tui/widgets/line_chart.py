@@ -11,7 +11,7 @@ from ddptui.drawing import Line, Span, linear_ticks, log_ticks, wrap
 from ddptui.tui.widgets.canvas import Canvas
 
 KINDS = tuple(f"series-{number}" for number in range(6))
-ROWS_A_TICK = 3
+ROWS_A_TICK = 2
 PART_FOR_LEGEND = 5  # of the height, one is for it
 
 

@@ -27,11 +27,12 @@ TITLES = {
     "log": "Log",
 }
 MOST_CURVES = 8  # beside the mean
-MOST_ROWS = 12  # of the ranks' table, and of the timeline, in a grid
+MOST_LINES = 8  # of ranks in the table, and in the timeline, in a grid
 
 
 class Panes(Container):
     chosen = reactive("ranks", init=False)
+    _lines = 0
 
     def compose(self) -> ComposeResult:
         yield PaneBar()
@@ -40,7 +41,7 @@ class Panes(Container):
             yield Arrivals(id="arrivals")
             yield LineChart(id="loss")
             yield Timeline(id="timeline")
-            yield Comparison(id="so-far")
+            yield Comparison(id="so-far", growing=True)
             yield RankLog(id="log")
 
     def on_mount(self) -> None:
@@ -64,7 +65,7 @@ class Panes(Container):
         self.pane(self.chosen).focus()
 
     def draw(self, watched: Watch, feed: Session | Playback, now_ns: int) -> None:
-        self._make_room(len(watched.live.ranks))
+        self._make_room(watched.world_size(feed.preset))
         for name in TITLES:
             pane = self.pane(name)
             if pane.display and pane.region.height:
@@ -73,11 +74,11 @@ class Panes(Container):
     def _draw(self, pane: Widget, watched: Watch, feed: Session | Playback, now_ns: int) -> None:
         match pane:
             case RankTable():
-                pane.show(watched.live, watched.joined, watched.culprit, now_ns)
+                pane.show(watched, watched.world_size(feed.preset), now_ns)
             case Arrivals():
-                pane.show(summary(watched.joined), watched.culprit)
+                pane.show(summary(watched.last), watched.culprit)
             case Timeline():
-                pane.show(watched.joined)
+                pane.show(watched.last)
             case LineChart():
                 pane.show(losses(watched))
             case Comparison():
@@ -95,10 +96,12 @@ class Panes(Container):
         pane.show(feed.run.repeat_folder(live.trial, live.repeat) / f"rank-{rank}.log")
 
     def _make_room(self, ranks: int) -> None:
-        """In the grid, a line a rank for the table and the timeline."""
-        rows = min(ranks, MOST_ROWS)
-        self.pane("ranks").styles.max_height = max(rows, 1) + 4
-        self.pane("timeline").styles.max_height = max(rows, 1) + 5
+        """In the grid, a line a rank for the table and the timeline. (Where only one pane is seen, the style sheet has
+        the last word.)"""
+        lines = max(1, min(ranks, MOST_LINES))
+        if lines != self._lines:
+            self._lines = lines
+            self.query_one("#grid").styles.grid_rows = f"{lines + 3} 2fr {lines + 4} 1fr"
 
 
 def losses(watched: Watch) -> list[Series]:

@@ -37,7 +37,6 @@ class PresetList(Vertical):
     DEFAULT_CSS = """
     PresetList { min-height: 4; }
     PresetList Input { display: none; }
-    PresetList.-filtering Input { display: block; }
     PresetList PresetChooser { height: 1fr; }
     PresetList PresetChooser > .option-list--option-disabled { color: $text-accent; }
     """
@@ -83,12 +82,13 @@ class PresetList(Vertical):
 
     def filter(self) -> None:
         """Begin to look for something."""
-        self.add_class("-filtering")
-        self.query_one(Input).focus()
+        words = self.query_one(Input)
+        words.display = True  # and at once, unlike with a class, so that what is typed next goes there
+        self.screen.set_focus(words)
 
     def action_clear_filter(self) -> None:
-        self.remove_class("-filtering")
-        self.query_one(Input).value = ""
+        words = self.query_one(Input)
+        words.value, words.display = "", False
         self._list()
         self.query_one(PresetChooser).focus()
 

@@ -1,6 +1,6 @@
 """A row a rank: what it does, how far it is, what its steps cost."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import ClassVar, Literal, NamedTuple
 
 from rich.text import Text
@@ -8,9 +8,9 @@ from textual.binding import Binding, BindingType
 from textual.widgets import DataTable
 
 from ddptui import rank_states
-from ddptui.live import Live, RankState
+from ddptui.live import RankState
 from ddptui.rank_states import phases_ms, wait_ms
-from ddptui.waits import Joined
+from ddptui.watch import Watch
 
 BAR = 10  # characters
 MB = 2**20
@@ -59,23 +59,23 @@ def _optional(value: float | None, form: str) -> str:
 
 
 COLUMNS = (
-    Column("rank", 6, 100, lambda row: f"{'◀ ' if row.is_culprit else ''}{row.rank.rank}"),
-    Column("state", 26, 99, lambda row: row.state),
+    Column("rank", 4, 100, lambda row: str(row.rank.rank)),
+    Column("state", 20, 99, lambda row: f"{row.state}{' ◀ late' if row.is_culprit else ''}"),
     Column("progress", 16, 98, lambda row: progress(row.rank)),
     Column("step", 6, 50, lambda row: str(row.rank.step)),
-    Column("loss", 8, 90, lambda row: _optional(row.rank.loss, ".4f")),
+    Column("loss", 7, 90, lambda row: _optional(row.rank.loss, ".4f")),
     Column("samples/s", 9, 60, _rate),
     Column("data", 7, 64, _phase(0)),
     Column("forward", 7, 66, _phase(1)),
     Column("backward", 8, 67, _phase(2)),
-    Column("aggr.", 7, 68, _phase(3)),
+    Column("aggr.", 6, 68, _phase(3)),
     Column("optim.", 7, 63, _phase(4)),
-    Column("wait", 7, 95, lambda row: _optional(row.wait_ms, ".1f")),
-    Column("cpu %", 6, 70, lambda row: _optional(row.rank.cpu_percent, ".0f")),
+    Column("wait", 6, 95, lambda row: _optional(row.wait_ms, ".1f")),
+    Column("cpu %", 5, 70, lambda row: _optional(row.rank.cpu_percent, ".0f")),
     Column("memory", 8, 55, lambda row: _bytes(row.rank.rss_bytes)),
     Column("gpu mem.", 8, 56, lambda row: _bytes(row.rank.gpu_bytes)),
 )
-LEFT = ("rank", "state", "progress")
+LEFT = ("state", "progress")
 PADDING = 2  # DataTable's own, a column
 
 
@@ -103,48 +103,44 @@ class RankTable(DataTable[Text]):
     def __init__(self, id: str) -> None:
         super().__init__(id=id, cursor_type="row", zebra_stripes=False, cell_padding=1)
         self._columns: list[Column] = []
-        self._ranks: list[int] = []
         self._shown: dict[tuple[int, int], str] = {}
 
     @property
     def rank(self) -> int | None:
         """The chosen one."""
-        return self._ranks[self.cursor_row] if 0 <= self.cursor_row < len(self._ranks) else None
+        return self.cursor_row if 0 <= self.cursor_row < self.row_count else None
 
-    def show(self, live: Live, joined: Sequence[Joined], culprit: int | None, now_ns: int) -> None:
-        """Bring up to date what has changed of what can be seen."""
-        self._lay_out(live)
-        states = rank_states.states(live, joined, now_ns)
+    def show(self, watched: Watch, ranks: int, now_ns: int) -> None:
+        """Bring up to date what has changed of what can be seen. `ranks`: how many there are, or will be."""
+        live, steps = watched.live, watched.last
+        self._lay_out(ranks, gpu=any(rank.gpu_bytes is not None for rank in live.ranks.values()))
+        states = rank_states.states(live, steps, now_ns)
         first = int(self.scroll_y)
-        for line in range(first, min(first + self.size.height + 1, len(self._ranks))):
-            rank = live.ranks[self._ranks[line]]
-            row = Row(
-                rank, states[rank.rank], phases_ms(rank), wait_ms(joined, rank.rank), is_culprit=rank.rank == culprit
-            )
-            self._show_row(line, row)
+        for number in range(first, min(first + self.size.height + 1, ranks)):
+            rank = live.ranks.get(number) or RankState(rank=number, pid=0, device="")
+            state = states.get(number, "launching" if live.status == "running" else "")
+            wait = wait_ms(steps, number)
+            self._show_row(Row(rank, state, phases_ms(rank), wait, is_culprit=number == watched.culprit))
 
-    def _lay_out(self, live: Live) -> None:
+    def _lay_out(self, ranks: int, *, gpu: bool) -> None:
         """Columns as they fit, and a row a rank; only where that has changed."""
-        width = self.scrollable_content_region.width
-        columns = fitting(width, gpu=any(rank.gpu_bytes is not None for rank in live.ranks.values()))
-        ranks = sorted(live.ranks)
-        if columns == self._columns and ranks == self._ranks:
+        columns = fitting(self.scrollable_content_region.width, gpu=gpu)
+        if columns == self._columns and ranks == self.row_count:
             return
-        chosen = self.rank
+        chosen = self.cursor_row
         self.clear(columns=True)
-        self._columns, self._ranks, self._shown = columns, ranks, {}
+        self._columns, self._shown = columns, {}
         for column in columns:
             self.add_column(_aligned(column.header, column), width=column.width, key=column.header)
-        for rank in ranks:
+        for rank in range(ranks):
             self.add_row(*(Text() for _ in columns), key=str(rank))
-        if chosen in ranks:
-            self.move_cursor(row=ranks.index(chosen))
+        self.move_cursor(row=min(chosen, ranks - 1))
 
-    def _show_row(self, line: int, row: Row) -> None:
+    def _show_row(self, row: Row) -> None:
         for place, column in enumerate(self._columns):
             cell = column.cell(row)
-            if self._shown.get((line, place)) != cell:
-                self._shown[line, place] = cell
+            if self._shown.get((row.rank.rank, place)) != cell:
+                self._shown[row.rank.rank, place] = cell
                 text = _aligned(cell, column, _style(column.header, row))
                 self.update_cell(str(row.rank.rank), column.header, text)
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from statistics import median
 
 from ddptui.columns import count
-from ddptui.drawing import Line, bar, legend, shorten
+from ddptui.drawing import Line, bar, legend, shorten, wrap
 from ddptui.results import RepeatResult, Results, TrialResult
 from ddptui.tui.widgets.canvas import Canvas
 
@@ -34,7 +34,8 @@ class TimeBars(Canvas):
         lines = [self._line(trial, names, scale) for trial in shown]
         if left_out and height > 2:
             lines.append([(f"and {count(left_out, 'trial')} more", "muted")])
-        return [*lines, [("  ", ""), *legend(("work", "wait", "transfer")), (f"{BASELINE} baseline", "muted")]]
+        entries: list[Line] = [*legend(("work", "wait", "transfer")), [(f"{BASELINE} baseline", "muted")]]
+        return [*lines, [("  ", ""), *wrap(entries, width - 2, 1)[0]]]
 
     def _window(self, trials: list[TrialResult], room: int) -> tuple[list[TrialResult], int]:
         """What fits, and how many do not."""

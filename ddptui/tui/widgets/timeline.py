@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from ddptui.columns import count
 from ddptui.drawing import GLYPHS, Line, axis, wrap
-from ddptui.timeline import BETWEEN, Run, begins, cell_of, last_steps, rows, runs, window
+from ddptui.timeline import BETWEEN, Run, cell_of, last_steps, row, runs, window
 from ddptui.tui.widgets.canvas import Canvas
 from ddptui.waits import Joined
 from ddptui.wire import PHASES
@@ -43,17 +43,17 @@ class Timeline(Canvas):
         steps = last_steps(self._joined, min(MOST, max(FEWEST, width // CELLS_A_STEP)))
         ranks = _chosen(steps, max(1, height - 2))
         left = len(f"{max(steps[0].ranks)} ")
-        cells, within, segments, began = max(1, width - left), window(steps), rows(steps), begins(steps)
+        cells, within = max(1, width - left), window(steps)
         tall = height >= 2 * len(ranks) + 2
         lines: list[Line] = []
         for rank in ranks:
-            cuts = {cell_of(moment, within, cells) for moment in began[rank]}
-            found = runs(segments[rank], within, cells, cuts)
+            cuts = {cell_of(step.ranks[rank].step.begin_ns, within, cells) for step in steps}
+            found = runs(row(steps, rank), within, cells, cuts)
             lines.append([(f"{rank} ".rjust(left), ""), *(span for run in found for span in _drawn(run, cuts))])
             if tall:
                 lines.append([(" " * left, ""), *((_length(run), "muted") for run in found)])
-        if len(ranks) < len(segments):
-            lines.append([(f"and {count(len(segments) - len(ranks), 'rank')} more", "muted")])
+        if others := len(steps[0].ranks) - len(ranks):
+            lines.append([(f"and {count(others, 'rank')} more", "muted")])
         lines.append([(" " * left, ""), (axis(cells, (within[1] - within[0]) / MS, "ms"), "muted")])
         return [*lines, *wrap(_legend(), width, max(1, height - len(lines)))]
 
@@ -80,7 +80,7 @@ def _drawn(run: Run, cuts: set[int]) -> Line:
 def _length(run: Run) -> str:
     """How long it took, where there is room to say it."""
     room, text = run.last - run.first, f" {run.ns / MS:.1f}"
-    told = run.what != BETWEEN and len(text) < room
+    told = run.what != BETWEEN and len(text) <= room
     return (text if told else "").ljust(room)
 
 

@@ -1,12 +1,12 @@
 """The first line of every screen: where one is, and how it goes."""
 
-from textual.app import ComposeResult
-from textual.containers import Horizontal
 from textual.content import Content
-from textual.widgets import Static
+from textual.widget import Widget
+
+GAP = 2
 
 
-class TitleBar(Horizontal):
+class TitleBar(Widget):
     DEFAULT_CSS = """
     TitleBar {
         dock: top;
@@ -15,15 +15,20 @@ class TitleBar(Horizontal):
         background: $panel;
         color: $foreground;
     }
-    TitleBar > #where { width: 1fr; text-style: bold; }
-    TitleBar > #how { width: auto; color: $text-muted; }
     """
 
-    def compose(self) -> ComposeResult:
-        yield Static("ddptui", id="where", markup=False)
-        yield Static("", id="how", markup=False)
+    _where = "ddptui"
+    _how = ""
 
     def show(self, where: str, how: str) -> None:
         """Both sides of the line; names of trials and presets are data, never markup."""
-        self.query_one("#where", Static).update(Content(where))
-        self.query_one("#how", Static).update(Content(how))
+        if (where, how) != (self._where, self._how):
+            self._where, self._how = where, how
+            self.refresh()
+
+    def render(self) -> Content:
+        """How it goes has the room that it wants; where one is, the rest."""
+        room = max(0, self.size.width - len(self._how) - GAP * bool(self._how))
+        where = self._where if len(self._where) <= room else self._where[: max(0, room - 1)] + "…"[:room]
+        space = " " * max(0, self.size.width - len(where) - len(self._how))
+        return Content.assemble((where, "bold"), space, (self._how, "$text-muted"))

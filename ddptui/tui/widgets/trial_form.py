@@ -12,7 +12,7 @@ from textual.content import Content
 from textual.message import Message
 from textual.widgets import Input, Select, Static
 
-from ddptui.draft import REPEATS, Draft, as_it_is, length_field
+from ddptui.draft import REPEATS, as_it_is, length_field
 from ddptui.failure import printable
 from ddptui.preflight import OUR_MODELS
 from ddptui.preset import Preset, choices
@@ -41,7 +41,7 @@ class TrialForm(Vertical):
         Binding("escape", "screen.back", "Back"),
     ]
     DEFAULT_CSS = """
-    TrialForm { height: auto; }
+    TrialForm { height: auto; min-height: 7; }
     TrialForm > #fields { layout: grid; grid-size: 2; grid-gutter: 0 2; height: auto; grid-rows: 1; }
     TrialForm > #reason { height: auto; max-height: 3; color: $text-error; display: none; }
     TrialForm.-refused > #reason { display: block; }
@@ -57,59 +57,90 @@ class TrialForm(Vertical):
         super().__init__(id=id, classes="pane")
         self.border_title = "Change"
         self.border_subtitle = "for all trials, as --set does"
-        self._length = "epochs"
+        self._preset: Preset | None = None
         self._changes: dict[str, str] = {}
+        self._at_fault: str | None = None
+        self._models: Sequence[str] = OUR_MODELS
 
     def compose(self) -> ComposeResult:
-        with Container(id="fields"):
-            for key, label in LABELS.items():
-                yield Field(label, _answer(key), id=key)
-        yield BottleneckFields()
         yield Static(id="reason", markup=False)
 
-    def show(self, preset: Preset, draft: Draft) -> None:
-        """`preset`: as it is without the draft's changes."""
-        self._length, self._changes = length_field(preset), draft.changes
-        self.query_one("#length", Field).rename(self._length)
-        for key, field in self._fields():
-            field.show(draft.changes.get(key), as_it_is(preset, key))
+    def on_mount(self) -> None:
+        self.call_after_refresh(self._build)
+
+    async def _build(self) -> None:
+        """After the first frame, which would take half as long again with all these fields."""
+        fields = Container(*(Field(label, _answer(key), id=key) for key, label in LABELS.items()), id="fields")
+        await self.mount(fields, BottleneckFields(), before="#reason")
+        self._offer()
+        self._fill()
+        self._mark()
+
+    @property
+    def changes(self) -> dict[str, str]:
+        """By field; what stays as it is, is not in it."""
+        if not self.query(BottleneckFields):
+            return self._changes
+        return {key: text for key, field in self._fields() if (text := field.text) is not None}
+
+    def show(self, preset: Preset, changes: dict[str, str]) -> None:
+        """`preset`: as it is without the changes."""
+        self._preset, self._changes = preset, changes
+        self._fill()
 
     def judge(self, reason: str, at_fault: str | None) -> None:
         """Mark what was changed, and say why it cannot be; empty: it can."""
         self.set_class(bool(reason), "-refused")
         self.query_one("#reason", Static).update(Content(f"! {printable(reason)}"))
-        for key, field in self._fields():
-            field.mark(wrong=key == at_fault)
+        self._at_fault = at_fault
+        self._mark()
 
     def point_to(self, key: str | None) -> None:
         """Go to a field; none: to the first."""
         fields = dict(self._fields())
-        target = fields.get(key or "", fields["launch"])
-        (target if isinstance(target, Field) else target.query_one(Field)).answer.focus()
+        target = fields.get(key or "") or next(iter(fields.values()), None)
+        if target is not None:
+            (target if isinstance(target, Field) else target.query_one(Field)).answer.focus()
 
     def offer_models(self, names: Sequence[str]) -> None:
         """These besides our own."""
-        field = self.query_one("#model", Field)
-        chosen = field.text
-        assert isinstance(field.answer, Select)
-        with self.prevent(Select.Changed):
-            field.answer.set_options((name, name) for name in [*OUR_MODELS, *names])
-            field.answer.value = Select.NULL if chosen is None else chosen
+        self._models = [*OUR_MODELS, *names]
+        self._offer()
+
+    def _fill(self) -> None:
+        if self._preset is None:
+            return
+        for key, field in self._fields():
+            field.show(self._changes.get(key), as_it_is(self._preset, key))
+        for field in self.query("#length").results(Field):
+            field.rename(self._length)
+
+    def _mark(self) -> None:
+        for key, field in self._fields():
+            field.mark(wrong=key == self._at_fault)
+
+    def _offer(self) -> None:
+        for field in self.query("#model").results(Field):
+            field.offer(self._models)
 
     @on(Input.Changed)
     @on(Select.Changed)
     def _tell(self, event: Input.Changed | Select.Changed) -> None:
         event.stop()
-        changes = {key: text for key, field in self._fields() if (text := field.text) is not None}
-        if changes != self._changes:
+        if (changes := self.changes) != self._changes:
             self._changes = changes
             self.post_message(self.Changed(changes))
 
     def _fields(self) -> Iterator[tuple[str, Field | BottleneckFields]]:
-        """By the names that they have on the command line."""
-        for key in LABELS:
-            yield self._length if key == "length" else key, self.query_one(f"#{key}", Field)
-        yield "bottleneck", self.query_one(BottleneckFields)
+        """By the names that they have on the command line; none before they are there."""
+        for field in self.query("#fields > Field").results(Field):
+            yield self._length if field.id == "length" else field.id or "", field
+        for bottleneck in self.query(BottleneckFields):
+            yield "bottleneck", bottleneck
+
+    @property
+    def _length(self) -> str:
+        return length_field(self._preset) if self._preset else "epochs"
 
 
 def _answer(key: str) -> Input | Select[str]:

@@ -1,0 +1,88 @@
+"""Who came when, seen: the late rank stands out in shape and word, whatever the room."""
+
+import pytest
+
+from ddptui.arrivals import ArrivalsSummary, RankArrivals, summary
+from ddptui.tui.widgets.arrivals import Arrivals
+from ddptui.waits import join
+from tests.console.traces import delayed, trace, works_of
+from tests.tui.drawn import SIZES, text_of
+
+PROMPT = RankArrivals(0, 5.0, 10.0, 4.0, 1.0, 0, [0.0] * 4)
+LATE = RankArrivals(1, 15.0, 0.0, 4.0, 1.0, 4, [10.0, 5.0, 10.0, 1.0])
+
+
+def pane(found: ArrivalsSummary | None, culprit: int | None = None) -> Arrivals:
+    made = Arrivals()
+    made._found, made._culprit = found, culprit
+    return made
+
+
+def of_two(late: int | None = 1, culprit: int | None = None) -> Arrivals:
+    return pane(ArrivalsSummary(4, [PROMPT, LATE], late), culprit)
+
+
+def of_many(ranks: int, culprit: int | None = None) -> Arrivals:
+    works, _ = delayed(works_of(1, ranks=ranks, steps=24), ranks - 2, "data", lambda _: 5)
+    return pane(summary(join(trace(works)).steps), culprit)
+
+
+def test_bars_show_who_waited_for_whom() -> None:
+    assert text_of(of_two(), 70, 9) == [
+        "rank 0 ━━━━━━━━━┫░░░░░░░░░░░░░░░░░░▓▓▓▓▓▓▓▓──",
+        "rank 1 ━━━━━━━━━━━━━━━━━━━━━━━━━━━┫▓▓▓▓▓▓▓▓── last in 4 of 4 ◀ late",
+        "       0 ms──────5────────10───────15────────",
+        "       ━ work  ┫ arrival  ░ wait  ▓ transfer  ─ rest",
+        "How late, step by step (█ 10 ms)",
+        "rank 0 ····                                   median 0 ms",
+        "rank 1 █▄█▁                                   median 7.5 ms",
+    ]
+
+
+def test_the_culprit_is_called_so_instead_of_late() -> None:
+    assert text_of(of_two(culprit=1), 70, 9)[1].endswith("last in 4 of 4 ◀ culprit")
+    assert not any("◀" in line for line in text_of(of_two(late=None), 70, 9))
+
+
+def test_where_there_is_little_width_the_mark_stays() -> None:
+    assert text_of(of_two(), 30, 4)[:2] == ["0 ━━━┫░░░░░░░░░░▓▓▓─", "1 ━━━━━━━━━━━━━┫▓▓▓─ ◀ late"]
+
+
+def test_where_there_is_little_height_the_bars_stay() -> None:
+    assert len(text_of(of_two(), 70, 6)) == 4
+    assert [line[:6] for line in text_of(of_two(), 70, 2)[:2]] == ["rank 0", "rank 1"]
+    assert text_of(of_two(), 70, 1)[0].startswith("rank 1")
+
+
+def test_with_too_many_ranks_the_late_one_is_seen_and_the_others_are_counted() -> None:
+    lines = text_of(of_many(64, culprit=3), 100, 8)
+    marked = [line.split("◀")[1].strip() for line in lines if "◀" in line]
+    assert marked == ["culprit", "late"]
+    assert [line for line in lines if line.startswith("and")] == ["and 59 ranks more"]
+    assert len(lines) == 8
+
+
+@pytest.mark.parametrize(
+    ("found", "words"),
+    [
+        (None, "nothing to compare yet: waiting for the first steps"),
+        (ArrivalsSummary(9, [PROMPT], None), "one rank: nobody to wait for"),
+        (ArrivalsSummary(0, [PROMPT, LATE], None), "no operation of several ranks in these steps: nobody waits"),
+    ],
+)
+def test_where_there_is_nothing_to_see_it_says_why(found: ArrivalsSummary | None, words: str) -> None:
+    assert text_of(pane(found), 70, 9) == [words]
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("ranks", [2, 3, 64])
+def test_it_fits_where_there_is_room_for_anything(size: tuple[int, int], ranks: int) -> None:
+    width, height = size
+    lines = text_of(of_many(ranks), width, height)[:height]
+    assert any(line.endswith("◀ late") for line in lines)
+    assert width < 50 or max(map(len, lines)) <= width
+
+
+def test_nothing_took_any_time() -> None:
+    nothing = RankArrivals(0, 0.0, 0.0, 0.0, 0.0, 0, [0.0])
+    assert len(text_of(pane(ArrivalsSummary(1, [nothing, nothing._replace(rank=1)], None)), 70, 9)) == 7

@@ -1,0 +1,363 @@
+"""The Result screen: what it shows of a run, and what can be done with it."""
+
+import asyncio
+import json
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+
+import msgspec
+import pytest
+from textual.pilot import Pilot
+from textual.theme import BUILTIN_THEMES
+from textual.widgets import Input
+
+from ddptui import report
+from ddptui.preset import Preset
+from ddptui.record import Run
+from ddptui.replay import results_of
+from ddptui.results import RankResult, Results, TrialResult
+from ddptui.tui.app import Console
+from ddptui.tui.screens.result import PANES, ResultScreen
+from ddptui.tui.widgets.comparison import Comparison
+from ddptui.tui.widgets.rank_detail import RankDetail
+from ddptui.tui.widgets.verdict import Verdict
+from ddptui.wire import Message
+from tests.console.builders import failure, journal, preset_of, results_for, two_trials, write_run
+from tests.tui.opened import opened, seen, toasts, until
+
+STEPS_MS = {"slow": 400, "base": 100, "fast": 30, "slowest": 4000}
+TRIALS: dict[str, object] = {
+    "title": "Which one?",
+    "baseline": "base",
+    "trial": [{"name": name} for name in STEPS_MS],
+    "reference": [
+        {"trial": "base", "train_time_s": 3.0, "source": "a paper"},
+        {"trial": "slow", "train_time_s": 6.0, "source": "a paper"},
+    ],
+}
+
+
+def screen_of(runs: Path, preset: Preset, *journals: list[Message]) -> ResultScreen:
+    run = write_run(runs, preset, *journals)
+    return ResultScreen(run, preset, results_of(run, preset))
+
+
+def four_trials(runs: Path) -> ResultScreen:
+    return screen_of(runs, preset_of(TRIALS), *(journal(name, step_ms=ms) for name, ms in STEPS_MS.items()))
+
+
+Scenario = Callable[[Console, Pilot[int], ResultScreen], Coroutine[None, None, None]]
+
+
+def play(screen: ResultScreen, runs: Path, scenario: Scenario, size: tuple[int, int] = (120, 40)) -> None:
+    async def played() -> None:
+        async with opened(runs, screen, size) as (app, pilot):
+            await scenario(app, pilot, screen)
+
+    asyncio.run(played())
+
+
+def rows(table: Comparison) -> list[str]:
+    return [str(row.key.value) for row in table.ordered_rows]
+
+
+def headers(table: Comparison) -> list[str]:
+    return [str(column.label) for column in table.ordered_columns]
+
+
+# What is shown
+
+
+def test_all_panes_speak_of_the_trial_under_the_cursor(tmp_path: Path) -> None:
+    async def scenario(app: Console, pilot: Pilot[int], screen: ResultScreen) -> None:
+        await pilot.press("down", "j")
+        await pilot.pause()
+        said = str(screen.query_one(Verdict).query_one("Static").render())
+        assert said.startswith("fast: ")
+        assert screen.query_one(RankDetail).row_count == 2
+        assert "fast, repeat 1" in seen(app)
+        await pilot.press("k")
+        await pilot.pause()
+        assert str(screen.query_one(Verdict).query_one("Static").render()).startswith("base: ")
+
+    play(four_trials(tmp_path), tmp_path, scenario)
+
+
+def test_another_trial_can_be_chosen_from_every_pane(tmp_path: Path) -> None:
+    async def scenario(app: Console, pilot: Pilot[int], screen: ResultScreen) -> None:
+        for pane in "1234":
+            await pilot.press("2", "up", "up", "up", pane, "n", "n", "p")
+            assert screen.query_one(Comparison).chosen == "base"
+        await pilot.press("2", "down")
+        assert screen.query_one(Comparison).chosen == "fast"
+
+    play(four_trials(tmp_path), tmp_path, scenario, (80, 24))
+
+
+def test_the_baseline_is_marked_and_the_mark_explained(tmp_path: Path) -> None:
+    async def scenario(app: Console, pilot: Pilot[int], screen: ResultScreen) -> None:
+        assert "base ◆" in seen(app)
+        assert "◆ baseline" in seen(app)
+        assert "fast ◆" not in seen(app)
+
+    play(four_trials(tmp_path), tmp_path, scenario, (80, 24))
+
+
+def test_published_figures_stand_beside_ours_with_their_source(tmp_path: Path) -> None:
+    async def scenario(app: Console, pilot: Pilot[int], screen: ResultScreen) -> None:
+        said = str(screen.query_one(Verdict).query_one("Static").render())
+        assert "slow: 1.20 s here, 6.00 s published (ours / published 0.2)" in said
+        assert "to the baseline 4.00 here, 2.00 there" in said
+        assert said.count("a paper") == 1
+
+    play(four_trials(tmp_path), tmp_path, scenario)
+
+
+def test_a_failed_trial_says_so_in_the_table_and_why_in_words(tmp_path: Path) -> None:
+    async def scenario(app: Console, pilot: Pilot[int], screen: ResultScreen) -> None:
+        assert "failed" in seen(app)
+        await pilot.press("down")
+        await pilot.pause()
+        assert "[/not markup] \\x1b" in seen(app)
+        assert "no repeat has ended" in seen(app)
+
+    error = "rank 1: [/not markup] \\x1b"
+    screen = screen_of(tmp_path, two_trials(repeats=1), journal("a"), failure("b", error=error))
+    play(screen, tmp_path, scenario)
+
+
+# Layout
+
+
+@pytest.mark.parametrize(
+    ("size", "visible"),
+    [
+        ((80, 24), ["table"]),
+        ((80, 40), ["table"]),
+        ((120, 24), ["table", "verdict"]),
+        ((120, 40), [*PANES]),
+        ((200, 60), [*PANES]),
+    ],
+)
+def test_as_many_panes_as_there_is_room_for(tmp_path: Path, size: tuple[int, int], visible: list[str]) -> None:
+    def showing(screen: ResultScreen) -> list[str]:
+        return [pane for pane in PANES if screen.query_one(f"#{pane}").region.area]
+
+    async def scenario(app: Console, pilot: Pilot[int], screen: ResultScreen) -> None:
+        assert showing(screen) == visible
+        for number, pane in enumerate(PANES, start=1):
+            await pilot.press(str(number))
+            await pilot.pause()
+            assert screen.focused is screen.query_one(f"#{pane}")
+            assert pane in showing(screen)
+            assert len(showing(screen)) == len(visible)
+
+    play(four_trials(tmp_path), tmp_path, scenario, size)
+
+
+def test_a_wider_terminal_has_more_columns_and_the_narrow_one_the_most_telling(tmp_path: Path) -> None:
+    async def scenario(app: Console, pilot: Pilot[int], screen: ResultScreen) -> None:
+        table = screen.query_one(Comparison)
+        assert not table.max_scroll_x
+        narrow = table.shown
+        await pilot.resize_terminal(200, 60)
+        await pilot.pause()
+        assert {"trial", "train", "ratio"} <= {*narrow} < {*table.shown}
+
+    play(four_trials(tmp_path), tmp_path, scenario, (80, 24))
+
+
+def test_it_survives_any_size_and_every_theme(tmp_path: Path) -> None:
+    async def scenario(app: Console, pilot: Pilot[int], screen: ResultScreen) -> None:
+        for width, height in ((1, 1), (30, 60), (200, 3), (60, 16), (120, 40)):
+            await pilot.resize_terminal(width, height)
+            await pilot.pause()
+        for theme in BUILTIN_THEMES:
+            app.theme = theme
+            await pilot.pause()
+            assert "base ◆" in seen(app)
+
+    play(four_trials(tmp_path), tmp_path, scenario)
+
+
+def test_a_run_in_which_nothing_ended_is_shown(tmp_path: Path) -> None:
+    async def scenario(app: Console, pilot: Pilot[int], screen: ResultScreen) -> None:
+        assert rows(screen.query_one(Comparison)) == ["a", "b"]
+        assert seen(app).count("skipped") >= 2
+        await pilot.press("o", "o", "O", "y", "Y", "4")
+
+    play(screen_of(tmp_path, two_trials()), tmp_path, scenario)
+
+
+# Sorting and columns
+
+
+def test_columns_are_sorted_by_number_and_the_cursor_stays_with_its_trial(tmp_path: Path) -> None:
+    async def scenario(app: Console, pilot: Pilot[int], screen: ResultScreen) -> None:
+        table = screen.query_one(Comparison)
+        await pilot.press("down")
+        while "train s ▲" not in headers(table):
+            await pilot.press("o")
+        assert rows(table) == ["fast", "base", "slow", "slowest"]
+        await pilot.press("O")
+        assert rows(table) == ["slowest", "slow", "base", "fast"]
+        assert "train s ▼" in headers(table)
+        assert table.chosen == "base"
+        while any("▲" in header or "▼" in header for header in headers(table)):
+            await pilot.press("o")
+        assert rows(table) == [*STEPS_MS]
+
+    play(four_trials(tmp_path), tmp_path, scenario)
+
+
+def test_a_click_on_a_header_sorts_and_another_one_turns_it_round(tmp_path: Path) -> None:
+    async def scenario(app: Console, pilot: Pilot[int], screen: ResultScreen) -> None:
+        table = screen.query_one(Comparison)
+        for arrow in ("▲", "▼", "▲"):
+            await pilot.click(Comparison, offset=(4, 1))
+            await pilot.pause()
+            assert headers(table)[0] == f"trial {arrow}"
+
+    play(four_trials(tmp_path), tmp_path, scenario)
+
+
+def test_columns_are_chosen_and_given_back(tmp_path: Path) -> None:
+    async def scenario(app: Console, pilot: Pilot[int], screen: ResultScreen) -> None:
+        table = screen.query_one(Comparison)
+        fitting = table.shown
+        await pilot.press("c", "down", "space", "enter")
+        await pilot.pause()
+        assert {*table.shown} ^ {*fitting} == {"launch"}
+        await pilot.press("c", "space", "escape")
+        await pilot.pause()
+        assert "trial" in table.shown
+        await pilot.press("c", "f")
+        await pilot.pause()
+        assert table.shown == fitting
+
+    play(four_trials(tmp_path), tmp_path, scenario, (80, 24))
+
+
+# Taking it elsewhere
+
+
+def test_the_row_and_the_table_are_copied(tmp_path: Path) -> None:
+    async def scenario(app: Console, pilot: Pilot[int], screen: ResultScreen) -> None:
+        await pilot.press("down", "y")
+        cells = app.clipboard.split("\t")
+        assert cells[0] == "base ◆"
+        assert "0.30" in cells
+        assert len(cells) == len(screen.query_one(Comparison).shown)
+        await pilot.press("Y")
+        assert app.clipboard == report.markdown(screen.results, screen.preset)
+        assert len(toasts(app)) == 2
+
+    play(four_trials(tmp_path), tmp_path, scenario)
+
+
+def test_a_run_is_exported_to_the_path_that_is_offered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    async def scenario(app: Console, pilot: Pilot[int], screen: ResultScreen) -> None:
+        path = tmp_path / f"{screen.run.name}.trace.json"
+        await pilot.press("x", "down", "down", "down", "enter", "enter")
+        await until(pilot, lambda: toasts(app))
+        assert toasts(app) == [str(path)]
+        assert json.loads(path.read_text())["traceEvents"]
+
+    play(four_trials(tmp_path / "runs"), tmp_path, scenario)
+
+
+@pytest.mark.parametrize("answer", ["n", "y"])
+def test_a_file_is_replaced_only_after_a_question(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: str) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    async def scenario(app: Console, pilot: Pilot[int], screen: ResultScreen) -> None:
+        path = tmp_path / f"{screen.run.name}.md"
+        path.write_text("precious")
+        await pilot.press("x", "enter", "enter")
+        await pilot.pause()
+        assert "Replace it?" in seen(app)
+        await pilot.press(answer)
+        await app.workers.wait_for_complete()
+        assert path.read_text() == ("precious" if answer == "n" else report.markdown(screen.results, screen.preset))
+
+    play(four_trials(tmp_path / "runs"), tmp_path, scenario)
+
+
+def test_a_path_that_cannot_be_is_complained_of(tmp_path: Path) -> None:
+    async def scenario(app: Console, pilot: Pilot[int], screen: ResultScreen) -> None:
+        await pilot.press("x")
+        app.screen.query_one(Input).value = str(tmp_path / "nowhere" / "[/x].md")
+        await pilot.press("enter", "enter")
+        await until(pilot, lambda: toasts(app))
+        assert toasts(app) == [f"{tmp_path / 'nowhere' / '[/x].md'}: No such file or directory"]
+
+    play(four_trials(tmp_path), tmp_path, scenario)
+
+
+def test_a_run_is_replayed_as_it_went(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    replayed: list[Run] = []
+    monkeypatch.setattr(Console, "replay", lambda app, run: replayed.append(run))
+
+    async def scenario(app: Console, pilot: Pilot[int], screen: ResultScreen) -> None:
+        await pilot.press("v")
+        assert replayed == [screen.run]
+        await pilot.press("escape")
+        assert app.screen is not screen
+
+    play(four_trials(tmp_path), tmp_path, scenario)
+
+
+# The table, as a run grows
+
+
+def test_the_table_grows_under_the_cursor_and_does_nothing_where_nothing_is_new(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    preset = preset_of(TRIALS)
+    built: list[int] = []
+    rebuild = Comparison._rebuild
+    monkeypatch.setattr(Comparison, "_rebuild", lambda *told: (built.append(1), rebuild(*told)))
+
+    def after(*names: str) -> Results:
+        return results_for(preset, *(journal(name, step_ms=STEPS_MS[name]) for name in names))
+
+    async def scenario(app: Console, pilot: Pilot[int], screen: ResultScreen) -> None:
+        table = Comparison(growing=True)
+        await screen.mount(table)
+        table.show(after("base", "fast"), preset)
+        await pilot.pause()
+        assert rows(table) == ["base", "fast"]
+        table.move_cursor(row=1)
+        built.clear()
+        results = after("slow", "base", "fast")
+        for _ in range(3):
+            table.show(results, preset)
+        table.show(after("slow", "base", "fast"), preset)
+        assert rows(table) == ["slow", "base", "fast"]
+        assert table.chosen == "fast"
+        assert built == [1]
+
+    play(four_trials(tmp_path), tmp_path, scenario)
+
+
+def test_a_thousand_ranks_are_listed(tmp_path: Path) -> None:
+    async def scenario(app: Console, pilot: Pilot[int], screen: ResultScreen) -> None:
+        detail = screen.query_one(RankDetail)
+        detail.show(_with_ranks(screen.results.trials[0], 1024))
+        await pilot.press("4", "G")
+        await pilot.pause()
+        assert detail.chosen == "1023"
+        assert "1023" in seen(app)
+
+    play(four_trials(tmp_path), tmp_path, scenario)
+
+
+def _with_ranks(trial: TrialResult, count: int) -> TrialResult:
+    """Ranks of which nothing is known but that their hosts have odd names."""
+    ranks = [
+        RankResult(rank=rank, host="[/]\x1b", pid=1, device="cpu", bottleneck_fired=0, bottleneck_s=0.0)
+        for rank in range(count)
+    ]
+    return msgspec.structs.replace(trial, repeats=[msgspec.structs.replace(trial.repeats[0], ranks=ranks)])

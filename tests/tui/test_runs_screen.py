@@ -1,0 +1,252 @@
+"""The Runs screen, and two runs side by side."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from textual.pilot import Pilot
+from textual.theme import BUILTIN_THEMES
+
+from ddptui.record import Run
+from ddptui.tui.app import Console
+from ddptui.tui.screens import runs as runs_screen
+from ddptui.tui.screens.compare import CompareScreen
+from ddptui.tui.screens.confirm import Confirm
+from ddptui.tui.screens.result import ResultScreen
+from ddptui.tui.screens.runs import RunsScreen
+from ddptui.tui.widgets.run_table import MARK, RunTable
+from tests.console.builders import journal, two_trials, write_run
+from tests.tui.opened import opened, seen, toasts, until
+
+Scenario = Callable[[Console, Pilot[int], RunsScreen], Coroutine[None, None, None]]
+
+
+def a_run(runs: Path, name: str, **fields: Any) -> Run:
+    """Its folder has this name, so that its place in the list is known."""
+    run = write_run(runs, two_trials(**fields), journal("a"), journal("b"), journal("a", 2), journal("b", 2))
+    return Run(run.folder.rename(runs / name))
+
+
+@pytest.fixture
+def three(tmp_path: Path) -> Path:
+    for day in (1, 2, 3):
+        a_run(tmp_path, f"2026010{day}-120000-made")
+    return tmp_path
+
+
+def play(runs: Path, scenario: Scenario, size: tuple[int, int] = (120, 40)) -> None:
+    """Begins when all runs are read."""
+
+    async def played() -> None:
+        screen = RunsScreen()
+        async with opened(runs, screen, size) as (app, pilot):
+            await until(pilot, lambda: screen._complete)
+            await scenario(app, pilot, screen)
+
+    asyncio.run(played())
+
+
+def listed(screen: RunsScreen) -> list[str]:
+    return [str(row.key.value) for row in screen.query_one(RunTable).ordered_rows]
+
+
+def marked(screen: RunsScreen) -> list[str]:
+    table = screen.query_one(RunTable)
+    return [name for name in listed(screen) if str(table.get_row(name)[0]).startswith(MARK)]
+
+
+def test_the_newest_run_is_first_and_enter_opens_the_chosen_one(three: Path) -> None:
+    async def scenario(app: Console, pilot: Pilot[int], screen: RunsScreen) -> None:
+        assert listed(screen) == ["20260103-120000-made", "20260102-120000-made", "20260101-120000-made"]
+        assert "2026-01-03 12:00" in seen(app)
+        await pilot.press("j", "enter")
+        await until(pilot, lambda: isinstance(app.screen, ResultScreen))
+        assert cast(ResultScreen, app.screen).run.name == "20260102-120000-made"
+        await pilot.press("escape")
+        await pilot.pause()
+        assert app.screen is screen
+        assert screen.query_one(RunTable).chosen == "20260102-120000-made"
+
+    play(three, scenario)
+
+
+def test_more_runs_than_are_read_at_once_are_all_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runs_screen, "BATCH", 2)
+    for number in range(5):
+        a_run(tmp_path, f"20260101-12000{number}-made")
+
+    async def scenario(app: Console, pilot: Pilot[int], screen: RunsScreen) -> None:
+        assert len(listed(screen)) == 5
+        assert "5 runs" in seen(app)
+
+    play(tmp_path, scenario)
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
+@pytest.mark.parametrize("there", [False, True])
+def test_without_a_run_it_says_what_to_do(tmp_path: Path, there: bool, size: tuple[int, int]) -> None:
+    runs = tmp_path / "[/runs"
+    if there:
+        runs.mkdir()
+
+    async def scenario(app: Console, pilot: Pilot[int], screen: RunsScreen) -> None:
+        assert "No runs yet in" in seen(app)
+        await pilot.press("enter", "v", "c", "d", "space", "G", "r")
+        await until(pilot, lambda: screen._complete)
+        assert app.screen is screen
+
+    play(runs, scenario, size)
+
+
+def test_a_filter_leaves_what_fits_and_esc_goes_out_by_one_layer(three: Path) -> None:
+    async def scenario(app: Console, pilot: Pilot[int], screen: RunsScreen) -> None:
+        await pilot.press("slash", *"0102", "enter")
+        await pilot.pause()
+        assert listed(screen) == ["20260102-120000-made"]
+        assert "1 of 3 runs" in seen(app)
+        await pilot.press("slash", *"zz")
+        await pilot.pause()
+        assert "No run fits «0102zz»." in seen(app)
+        await pilot.press("escape")
+        await pilot.pause()
+        assert len(listed(screen)) == 3
+        await pilot.press("escape")
+        await pilot.pause()
+        assert app.screen is not screen
+
+    play(three, scenario)
+
+
+def test_a_run_that_cannot_be_read_is_listed_and_says_why(three: Path) -> None:
+    (three / "20260103-120000-made" / "preset.toml").write_text("title = [/")
+
+    async def scenario(app: Console, pilot: Pilot[int], screen: RunsScreen) -> None:
+        assert len(listed(screen)) == 3
+        assert "cannot be read" in seen(app)
+        for key in ("enter", "v", "space"):
+            await pilot.press(key)
+        await pilot.pause()
+        assert app.screen is screen
+        assert len(toasts(app)) == 3
+        assert "preset.toml" in toasts(app)[0]
+        assert not marked(screen)
+
+    play(three, scenario)
+
+
+def test_a_folder_that_cannot_be_read_says_why(three: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(runs: Path) -> list[Run]:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(runs_screen, "all_runs", refused)
+
+    async def scenario(app: Console, pilot: Pilot[int], screen: RunsScreen) -> None:
+        assert f"{three}: Permission denied" in seen(app)
+
+    play(three, scenario)
+
+
+def test_a_run_is_replayed(three: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    replayed: list[str] = []
+    monkeypatch.setattr(Console, "replay", lambda app, run: replayed.append(run.name))
+
+    async def scenario(app: Console, pilot: Pilot[int], screen: RunsScreen) -> None:
+        await pilot.press("v")
+        assert replayed == ["20260103-120000-made"]
+
+    play(three, scenario)
+
+
+# Two runs
+
+
+def test_two_marks_at_most_and_the_last_ones_hold(three: Path) -> None:
+    async def scenario(app: Console, pilot: Pilot[int], screen: RunsScreen) -> None:
+        for down in range(3):
+            await pilot.press("g", *["down"] * down, "space")
+        assert marked(screen) == ["20260102-120000-made", "20260101-120000-made"]
+        await pilot.press("space")
+        assert marked(screen) == ["20260102-120000-made"]
+
+    play(three, scenario)
+
+
+@pytest.mark.parametrize("keys", [["space", "down", "space", "down", "c"], ["space", "down", "c"]])
+def test_the_marked_ones_or_the_chosen_one_are_compared_the_older_first(three: Path, keys: list[str]) -> None:
+    a_run(three, "20260104-120000-made", defaults={"epochs": 1})
+
+    async def scenario(app: Console, pilot: Pilot[int], screen: RunsScreen) -> None:
+        await pilot.press(*keys)
+        await until(pilot, lambda: isinstance(app.screen, CompareScreen) and app.screen.is_mounted)
+        await pilot.pause()
+        assert "A 20260103-120000-made   B 20260104-120000-made" in seen(app)
+        assert "all trials: epochs: 3 in A, 1 in B" in seen(app)
+        assert "within the spread" in seen(app)
+        for width, height in ((1, 1), (200, 3), (80, 24)):
+            await pilot.resize_terminal(width, height)
+            await pilot.pause()
+        await pilot.press("escape")
+        assert app.screen is screen
+
+    play(three, scenario)
+
+
+def test_a_run_is_not_compared_with_itself(three: Path) -> None:
+    async def scenario(app: Console, pilot: Pilot[int], screen: RunsScreen) -> None:
+        await pilot.press("c", "space", "c")
+        await app.workers.wait_for_complete()
+        assert app.screen is screen
+        assert len(toasts(app)) == 2
+
+    play(three, scenario)
+
+
+# Deleting
+
+
+@pytest.mark.parametrize("answer", ["n", "y"])
+def test_a_run_is_deleted_only_after_a_question(three: Path, answer: str) -> None:
+    async def scenario(app: Console, pilot: Pilot[int], screen: RunsScreen) -> None:
+        await pilot.press("down", "d")
+        await pilot.pause()
+        assert "Delete 20260102-120000-made" in seen(app)
+        await pilot.press(answer)
+        await until(pilot, lambda: app.screen is screen)
+        await app.workers.wait_for_complete()
+        await until(pilot, lambda: screen._complete)
+        assert ("20260102-120000-made" in listed(screen)) == (answer == "n")
+        assert (three / "20260102-120000-made").is_dir() == (answer == "n")
+        assert len(listed(screen)) == (3 if answer == "n" else 2)
+
+    play(three, scenario)
+
+
+def test_the_run_that_is_under_way_cannot_be_deleted(three: Path) -> None:
+    async def scenario(app: Console, pilot: Pilot[int], screen: RunsScreen) -> None:
+        app.session = cast(Any, SimpleNamespace(run=Run(three / "20260103-120000-made"), is_over=True))
+        await pilot.press("r")
+        await until(pilot, lambda: screen._complete)
+        assert "▸ under way" in seen(app)
+        await pilot.press("d")
+        await app.workers.wait_for_complete()
+        assert not isinstance(app.screen, Confirm)
+        assert len(toasts(app)) == 1
+        app.session = None
+
+    play(three, scenario)
+
+
+def test_it_survives_any_size_and_every_theme(three: Path) -> None:
+    async def scenario(app: Console, pilot: Pilot[int], screen: RunsScreen) -> None:
+        for width, height in ((1, 1), (30, 60), (200, 3), (80, 24)):
+            await pilot.resize_terminal(width, height)
+            await pilot.pause()
+        for theme in BUILTIN_THEMES:
+            app.theme = theme
+            await pilot.pause()
+            assert "2026-01-03 12:00" in seen(app)
+
+    play(three, scenario)
