@@ -13,6 +13,7 @@ from ddptui.waits import Blame, Joined, Key
 
 MOSTLY = 0.6  # of the steps, a late rank came last
 MATTERS = 0.1  # of a step, a late rank is late by
+FEWEST = 5  # steps, before a rank is called late
 MS = 1e6  # ns
 
 
@@ -103,7 +104,7 @@ def _alone(rank: int) -> RankArrivals:
 
 
 def _late(ranks: Sequence[RankArrivals], seen: Sequence[_Seen]) -> int | None:
-    if not seen or len(ranks) < 2:
+    if len(seen) < FEWEST or len(ranks) < 2:
         return None
     most = max(ranks, key=lambda rank: rank.last_in)
     typical = median(own.step.end_ns - own.step.begin_ns for each in seen for own in each.step.ranks.values()) / MS

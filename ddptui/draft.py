@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from ddptui.columns import NOTHING, describe_bottleneck
+from ddptui.failure import printable
 from ddptui.preflight import settle
 from ddptui.preset import Preset, Trial, parse_assignment
 from ddptui.preset_file import PresetError, find, load
@@ -18,6 +19,7 @@ from ddptui.preset_file import PresetError, find, load
 REPEATS = "repeats"  # a change like any other here; on the command line an option of its own
 VARIES = "varies"
 NO_BOTTLENECK = "[]"
+LONGEST_QUOTE = 20  # characters of a number that nobody can have meant
 
 
 class Draft(msgspec.Struct, frozen=True):
@@ -99,7 +101,7 @@ def _repeats(draft: Draft, usual: int) -> int:
     if text is None:
         return usual
     if not (text.isdecimal() and text.isascii() and 1 <= int(text[:9]) <= 1000):
-        raise PresetError(f"{REPEATS}: expected 1 to 1000, got {text}")
+        raise PresetError(f"{REPEATS}: expected 1 to 1000, got {text[:LONGEST_QUOTE]}")
     return int(text)
 
 
@@ -121,4 +123,4 @@ def _number_or_text(text: str) -> str:
     """As TOML takes it."""
     value = parse_assignment(f"number={text.strip()}")[1]
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return text.strip() if is_number else msgspec.json.encode(text.strip()).decode()
+    return text.strip() if is_number else msgspec.json.encode(printable(text.strip())).decode()

@@ -5,7 +5,8 @@ preset in which the trial was alike; training is scaled by the number of steps. 
 the start-up of others of the same launch mode and number of ranks: then the estimate is a lower bound.
 """
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from statistics import median
 from typing import NamedTuple
 
@@ -28,7 +29,7 @@ class Estimate(NamedTuple):
     at_least: bool = False
 
     def __str__(self) -> str:
-        return f"{'over' if self.at_least else '~'}{' ' * self.at_least}{_rounded(self.s)}"
+        return f"over {_rounded(self.s, math.floor)}" if self.at_least else f"~{_rounded(self.s, round)}"
 
 
 def estimate(preset: Preset, past: Sequence[Results]) -> Estimate | None:
@@ -94,9 +95,9 @@ def _steps(trial: Trial, then: Trial, steps_then: float) -> float | None:
     return steps_then * then.batch_size / then.epochs * trial.epochs / trial.batch_size
 
 
-def _rounded(s: float) -> str:
+def _rounded(s: float, whole: Callable[[float], int]) -> str:
     if s < 10:
-        return f"{max(1, round(s))} s"
+        return f"{max(1, whole(s))} s"
     if s < 57.5:
-        return f"{5 * round(s / 5)} s"
-    return f"{max(1, round(s / 60))} min" if s < 3570 else f"{s / 3600:.1f} h"
+        return f"{5 * whole(s / 5)} s"
+    return f"{max(1, whole(s / 60))} min" if s < 3570 else f"{whole(s / 360) / 10:.1f} h"

@@ -4,10 +4,15 @@ import pytest
 
 from ddptui.arrivals import ArrivalsSummary, most_telling, summary
 from ddptui.waits import join
-from tests.console.traces import Shape, all_reduce, bucketed, delayed, reduce_broadcast, trace, works_of
+from tests.console.traces import Shape, all_reduce, bucketed, delayed, gather_scatter, reduce_broadcast, trace, works_of
 
 STEPS = 24
-SHAPES = [all_reduce, reduce_broadcast, bucketed]
+SHAPES = [
+    all_reduce,
+    reduce_broadcast,
+    bucketed,
+    gather_scatter,
+]  # in the last one, the root is kept waiting, and comes late
 
 
 def seen(
@@ -27,8 +32,8 @@ def test_the_rank_that_is_held_up_came_last_whatever_they_do_together(shape: Sha
     assert (found.steps, found.late, late.last_in) == (STEPS, 1, STEPS)
     assert [each.last_in for each in found.ranks if each.rank != 1] == [0, 0]
     assert min(late.lateness) > 4
-    assert late.wait < 0.1
-    assert all(3 < each.wait < 7 for each in found.ranks if each.rank != 1)
+    assert late.wait < 1.1
+    assert all(3 < each.wait < 8 for each in found.ranks if each.rank != 1)
 
 
 def test_the_parts_of_a_step_add_up_to_it() -> None:
@@ -48,6 +53,15 @@ def test_a_rank_is_late_only_if_it_mostly_is() -> None:
     found = summary(join(trace(works)).steps)
     assert found is not None
     assert ([each.last_in for each in found.ranks], found.late) == ([12, 12], None)
+
+
+def test_a_few_steps_make_nobody_late() -> None:
+    works, _ = delayed(works_of(1, ranks=2, steps=5), 1, "data", lambda _: 5)
+    joined = join(trace(works)).steps
+    few, enough = summary(joined[:4]), summary(joined)
+    assert few is not None
+    assert enough is not None
+    assert (few.ranks[1].last_in, few.late, enough.late) == (4, None, 1)
 
 
 def test_before_the_first_step_nothing_is_known() -> None:

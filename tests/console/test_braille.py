@@ -45,6 +45,10 @@ def test_a_single_point_is_in_the_middle_of_its_height() -> None:
     assert picture([(5, 2.0)], 1, 1) in (["⠄"], ["⠂"])
 
 
+def test_what_differs_by_next_to_nothing_is_constant() -> None:
+    assert frame([[(0, 0.0), (1, 1e-308)]]) == Frame(0, 1, -1.0, 1.0)
+
+
 def test_what_is_constant_is_a_level_line() -> None:
     assert len(set(picture([(0, 3.0), (9, 3.0)], 5, 1)[0])) == 1
 

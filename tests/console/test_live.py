@@ -13,8 +13,11 @@ from tests.console.builders import (
     hello,
     journal,
     launched,
+    load,
+    pause,
     ready,
     step,
+    trained,
 )
 
 

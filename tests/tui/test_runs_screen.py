@@ -10,7 +10,8 @@ import pytest
 from textual.pilot import Pilot
 from textual.theme import BUILTIN_THEMES
 
-from ddptui.record import Run
+from ddptui.overview import overview
+from ddptui.record import Run, all_runs
 from ddptui.tui.app import Console
 from ddptui.tui.screens import runs as runs_screen
 from ddptui.tui.screens.compare import CompareScreen
@@ -90,7 +91,7 @@ def test_more_runs_than_are_read_at_once_are_all_listed(tmp_path: Path, monkeypa
 def test_without_a_run_it_says_what_to_do(tmp_path: Path, there: bool, size: tuple[int, int]) -> None:
     runs = tmp_path / "[/runs"
     if there:
-        runs.mkdir()
+        runs.mkdir(parents=True)
 
     async def scenario(app: Console, pilot: Pilot[int], screen: RunsScreen) -> None:
         assert "No runs yet in" in seen(app)
@@ -109,7 +110,7 @@ def test_a_filter_leaves_what_fits_and_esc_goes_out_by_one_layer(three: Path) ->
         assert "1 of 3 runs" in seen(app)
         await pilot.press("slash", *"zz")
         await pilot.pause()
-        assert "No run fits «0102zz»." in seen(app)
+        assert "No run fits «zz»." in seen(app)
         await pilot.press("escape")
         await pilot.pause()
         assert len(listed(screen)) == 3
@@ -145,6 +146,18 @@ def test_a_folder_that_cannot_be_read_says_why(three: Path, monkeypatch: pytest.
 
     async def scenario(app: Console, pilot: Pilot[int], screen: RunsScreen) -> None:
         assert f"{three}: Permission denied" in seen(app)
+
+    play(three, scenario)
+
+
+def test_what_an_earlier_reading_still_has_to_say_is_left_out(three: Path) -> None:
+    async def scenario(app: Console, pilot: Pilot[int], screen: RunsScreen) -> None:
+        await pilot.press("r")
+        screen.post_message(RunsScreen.Read(1, [overview(run) for run in all_runs(three)]))
+        await app.workers.wait_for_complete()
+        await until(pilot, lambda: screen._complete)
+        await pilot.pause()
+        assert "3 runs" in seen(app)
 
     play(three, scenario)
 

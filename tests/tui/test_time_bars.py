@@ -40,6 +40,12 @@ def test_where_nothing_is_known_of_waiting_all_is_work() -> None:
     assert {"░", "▓"}.isdisjoint("".join(text_of(bars(of_trials("a")), 60, 9)[:-1]))
 
 
+def test_shares_of_more_than_all_leave_the_bar_as_long_as_it_was() -> None:
+    bar = text_of(bars(of_trials("a", wait=0.75, transfer=0.75)), 60, 9)[0]
+    assert (bar.count("━"), bar.count("░") > 2 * bar.count("▓") > 0) == (0, True)
+    assert len(bar) == len(text_of(bars(of_trials("a")), 60, 9)[0])
+
+
 def test_a_trial_without_figures_says_why() -> None:
     preset = preset_of({"title": "?", "repeats": 1, "trial": [{"name": "a"}, {"name": "b"}]})
     lines = text_of(bars(results_for(preset, journal("a"), failure("b"))), 60, 9)

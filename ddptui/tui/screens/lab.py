@@ -109,11 +109,9 @@ class Lab(LabScreen):
 
     def _note(self) -> None:
         """Beside each preset, how long it would take as it is."""
-        known = {name: estimate(preset, self._past.results) for name, preset in self._presets.items()}
-        self.query_one(PresetList).note(
-            {name: str(s or "–") for name, s in known.items()},
-            [name for name, changes in self._changes.items() if changes],
-        )
+        notes = {name: str(estimate(preset, self._past.results) or "–") for name, preset in self._presets.items()}
+        changed = [name for name, changes in self._changes.items() if changes]
+        self.query_one(PresetList).note(notes, changed)
 
     @on(PresetList.Chosen)
     def _show(self, chosen: PresetList.Chosen) -> None:
@@ -125,7 +123,7 @@ class Lab(LabScreen):
             form.show(preset, self._draft.changes)
             self.query_one(About).show(preset.title, preset.about)
         else:
-            self.query_one(About).show(chosen.name, self._broken[chosen.name])
+            self.query_one(About).show(chosen.name, self._broken.get(chosen.name, ""))
         self._judge()
 
     @on(TrialForm.Changed)
@@ -152,23 +150,16 @@ class Lab(LabScreen):
 
     def _show_trials(self) -> None:
         """What would be run; where that cannot be, what the preset has without the changes."""
-        table, preset = self.query_one(TrialTable), self._judged.preset
-        unchanged = self._presets.get(self._draft.name)
-        if preset is not None:
-            how_much = f"{size(preset)}, {estimate(preset, self._past.results) or UNKNOWN}"
-            table.show(preset, f"Trials · {how_much}")
-            self._show_brief(preset.title, how_much)
-        elif unchanged is not None:
-            table.show(unchanged, "Trials without the changes")
-            self._show_brief(unchanged.title, self._judged.reason)
-        else:
+        table, preset, name = self.query_one(TrialTable), self._judged.preset, self._draft.name
+        shown = preset or self._presets.get(name)
+        what = f"{size(preset)}, {estimate(preset, self._past.results) or UNKNOWN}" if preset else self._judged.reason
+        if shown is None:
             table.show_none()
-            self._show_brief(self._draft.name, self._judged.reason)
+        else:
+            table.show(shown, f"Trials · {what}" if preset else "Trials without the changes")
+        brief = Content.assemble((printable(shown.title if shown else name), "bold"), "\n", printable(what))
+        self.query_one("#brief", Static).update(brief)
         self._show_command()
-
-    def _show_brief(self, title: str, what: str) -> None:
-        """All that is seen of a preset where the list needs the width."""
-        self.query_one("#brief", Static).update(Content.assemble((printable(title), "bold"), "\n", printable(what)))
 
     @on(TrialTable.RowHighlighted)
     def _show_command(self) -> None:
@@ -183,8 +174,7 @@ class Lab(LabScreen):
         """Where there is room for one pane only, it is the one with the focus."""
         around = event.widget.ancestors_with_self
         in_form, in_list = (self.query_one(pane) in around for pane in ("#form", "#left"))
-        view = "form" if in_form else "list" if in_list else "text"
-        self._turn_to(view)
+        self._turn_to("form" if in_form else "list" if in_list else "text")
         self.refresh_bindings()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
@@ -236,8 +226,7 @@ class Lab(LabScreen):
 
     def action_copy(self) -> None:
         self._catch_up()
-        line = drafts.command_line(self._draft)
-        self.app.copy_to_clipboard(line)
+        self.app.copy_to_clipboard(line := drafts.command_line(self._draft))
         self.notify(printable(line), title="Copied", markup=False)
 
     def action_reset(self) -> None:
@@ -250,11 +239,11 @@ class Lab(LabScreen):
     async def action_save(self) -> None:
         """Keep the draft as a preset of one's own, and go there."""
         self._catch_up()
-        draft, preset = self._draft, self._judged.preset
+        name, preset = self._draft.name, self._judged.preset
         if preset is None:
             self._refuse()
-        elif (name := await keep_as_own(self.console_app, preset)) is not None:
-            self._changes.pop(draft.name, None)
+        elif (kept := await keep_as_own(self.console_app, preset)) is not None:
+            self._changes.pop(name, None)
             self._list_presets()
             self._note()
-            self.query_one(PresetList).choose(name)
+            self.query_one(PresetList).choose(kept)

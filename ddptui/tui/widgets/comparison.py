@@ -23,7 +23,7 @@ class Comparison(LabTable):
     COMPONENT_CLASSES: ClassVar[set[str]] = {"comparison--failed", "comparison--skipped"}
     DEFAULT_CSS = """
     Comparison > .comparison--failed { color: $text-error; text-style: bold; }
-    Comparison > .comparison--skipped { color: $text-muted; }
+    Comparison > .comparison--skipped { text-style: dim; }
     """
 
     def __init__(self, *, growing: bool = False, id: str | None = None, classes: str | None = None) -> None:

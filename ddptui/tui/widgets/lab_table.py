@@ -21,6 +21,7 @@ class LabTable(DataTable[Text]):
     LabTable, LabTable:focus {
         background: $background;
         background-tint: transparent;
+        border-subtitle-color: $text-muted;
         & > .datatable--fixed { background: $background; color: $foreground; }
     }
     """

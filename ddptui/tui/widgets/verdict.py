@@ -1,4 +1,4 @@
-"""What there is to say of a run in words: of the chosen trial first, then of the others, then what was published."""
+"""What there is to say of a run in words: of the chosen trial, what was published, then of the others."""
 
 from collections.abc import Sequence
 from typing import ClassVar
@@ -31,8 +31,8 @@ class Verdict(VerticalScroll):
         own = [note for note in said if note.startswith((f"{chosen}: ", f"{chosen} failed: "))]
         others = [note for note in said if note not in own]
         paragraphs = [*map(Content, own or [f"{chosen}: nothing to say of it"])] if chosen else []
-        paragraphs += [Content.styled(note, "dim") for note in others]
         paragraphs += _published(published(results, preset))
+        paragraphs += [Content.styled(note, "dim") for note in others]
         self.query_one(Static).update(Content("\n\n").join(paragraphs))
         self.scroll_home(animate=False)
 

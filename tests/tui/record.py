@@ -1,0 +1,52 @@
+"""Record the run that the snapshot tests replay: real ranks, of which one is killed in the third trial.
+
+    python -m tests.tui.record
+
+What says where it was recorded (paths, the host's name) is left out of what is kept.
+"""
+
+import os
+import shutil
+import signal
+import socket
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from ddptui.environment import describe
+from ddptui.lab_root import lab_root
+from ddptui.live import Live, fold
+from ddptui.preset_file import load
+from ddptui.record import Run
+from ddptui.session import Session
+
+HERE = Path(__file__).parent / "recorded"
+KILLED_AT_STEP = 60
+
+
+def main() -> None:
+    preset = load(str(HERE / "preset.toml"))
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(1) as threads:
+        run = Run.create(Path(folder), preset, describe())
+        session, live = Session(preset, run, threads), Live()
+        while not session.is_over:
+            fold(live, session.drain())
+            if live.trial == "killed" and live.step >= KILLED_AT_STEP and live.ranks[1].state == "running":
+                os.kill(live.ranks[1].pid, signal.SIGKILL)
+                live.ranks[1].state = "failed"
+        shutil.rmtree(HERE / "run", ignore_errors=True)
+        shutil.copytree(run.folder, HERE / "run")
+    for path in (HERE / "run").rglob("*"):
+        if path.is_file():
+            path.write_text(anonymous(path.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+def anonymous(text: str) -> str:
+    for what, instead in ((sys.executable, "python"), (str(lab_root()), "/lab"), (socket.gethostname(), "host")):
+        text = text.replace(what, instead)
+    return text
+
+
+if __name__ == "__main__":
+    main()
