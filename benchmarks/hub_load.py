@@ -26,13 +26,15 @@ STEPS_PER_S = 500  # a rank
 FRAME_EVERY_S = 0.05
 
 
-def rank(number: int, endpoint: str, token: str, steps_per_s: int, seconds: float) -> None:
+def rank(
+    number: int, endpoint: str, token: str, steps_per_s: int, seconds: float, world_size: int = RANKS
+) -> None:
     """Say what a rank would say, at its pace, 20 frames a second."""
     context = zmq.Context()
     socket = context.socket(zmq.DEALER)
     socket.connect(endpoint)
     now = time.monotonic_ns()
-    first = Hello(version=VERSION, token=token, rank=number, world_size=RANKS, at_ns=now, host="here", pid=number,
+    first = Hello(version=VERSION, token=token, rank=number, world_size=world_size, at_ns=now, host="here", pid=number,
                   device="cpu", threads=1, torch="none")  # fmt: skip
     socket.send(msgspec.msgpack.encode([first]))
     per_frame = round(steps_per_s * FRAME_EVERY_S)

@@ -26,7 +26,7 @@ def meant(typed: str) -> Path:
 def write(run: Run, preset: Preset, results: Results, form: str, path: Path, *, replace: bool = False) -> None:
     """Write the run in one of the FORMATS. Raises FileExistsError where a file is that shall not be replaced, and
     OSError or ValueError for what else the path cannot be."""
-    with path.open("w", encoding="utf-8") as file:
+    with path.open("w" if replace else "x", encoding="utf-8") as file:
         file.writelines(_pieces(run, preset, results, form))
 
 

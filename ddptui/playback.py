@@ -2,7 +2,7 @@
 controls."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 
 from ddptui.preset import Preset
 from ddptui.record import Run
@@ -27,7 +27,7 @@ class Playback:
         self.paused = False
         self.speed = 1.0
         self._clock = clock
-        self._told = list(_with_moments(run.replay(preset)))
+        self._told = _with_moments(run.replay(preset))
         self._next = 0
         self._environment = run.environment()
         self._tally = self._fresh_tally()
@@ -98,12 +98,15 @@ class Playback:
         return Tally(self.preset, self.run.name, self._environment)
 
 
-def _with_moments(messages: Iterator[Message]) -> Iterator[tuple[int, Message]]:
-    """Each message with the moment that it tells of, never before those of the messages before it."""
+def _with_moments(messages: Iterable[Message]) -> list[tuple[int, Message]]:
+    """Each message with the moment that it tells of, in the order of these: what ranks say comes in frames, a fifth of
+    a second at a time, and need not be told again so. What has no moment of its own has that of the one before it."""
+    told: list[tuple[int, Message]] = []
     moment_ns = 0
     for message in messages:
-        moment_ns = max(moment_ns, moment_of(message))
-        yield moment_ns, message
+        moment_ns = moment_of(message) or moment_ns
+        told.append((moment_ns, message))
+    return sorted(told, key=lambda pair: pair[0])
 
 
 def moment_of(message: Message) -> int:

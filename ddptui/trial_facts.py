@@ -23,7 +23,7 @@ def facts(preset: Preset) -> list[Fact]:
     others = [_fact(field, _field(field), preset) for field in TRIAL_FIELDS if field not in SAID]
     apart = [fact for fact in [*usual, *others] if fact.differs]
     shared = [fact for fact in usual if not fact.differs and set(fact.cells) != {NOTHING}]
-    return [_fact("trial", lambda trial: _name(trial, preset), preset), *apart, *shared]
+    return [_fact("trial", lambda trial: trial.name, preset), *apart, *shared]
 
 
 def length(trial: Trial) -> str:
@@ -33,11 +33,6 @@ def length(trial: Trial) -> str:
 def _fact(header: str, cell: Callable[[Trial], str], preset: Preset) -> Fact:
     cells = tuple(cell(trial) for trial in preset.trials)
     return Fact(header, cells, len(set(cells)) > 1)
-
-
-def _name(trial: Trial, preset: Preset) -> str:
-    """The baseline is marked where there is something to compare with it."""
-    return f"{trial.name} (baseline)" if trial.name == preset.baseline and len(preset.trials) > 1 else trial.name
 
 
 def _model(trial: Trial) -> str:

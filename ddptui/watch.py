@@ -18,7 +18,7 @@ MOST_AT_ONCE = 400  # of ranks times steps, put side by side in one look: where 
 
 class Watch:
     """`joined`: the last steps that all ranks have finished, side by side, warm-up left out; `mismatch`: how ranks
-    differ in what they do together, if they do; `judgement`: of the last two seconds, or some steps if they are long."""
+    differ in what they do together, if they do; `judgement`: of the last two seconds, or of some long steps."""
 
     def __init__(self) -> None:
         self.live = Live()

@@ -7,12 +7,8 @@ from ddptui.waits import join
 from tests.console.traces import Shape, all_reduce, bucketed, delayed, gather_scatter, reduce_broadcast, trace, works_of
 
 STEPS = 24
-SHAPES = [
-    all_reduce,
-    reduce_broadcast,
-    bucketed,
-    gather_scatter,
-]  # in the last one, the root is kept waiting, and comes late
+# In the last one the root comes late to its scatter, because it was kept waiting itself.
+SHAPES = [all_reduce, reduce_broadcast, bucketed, gather_scatter]
 
 
 def seen(

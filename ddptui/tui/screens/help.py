@@ -6,6 +6,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.content import Content
+from textual.dom import DOMNode
 from textual.screen import ModalScreen, Screen
 from textual.widget import Widget
 from textual.widgets import Static
@@ -16,6 +17,7 @@ EVERYWHERE = (
     ("tab shift+tab", "Next pane, pane before", ""),
     ("q ctrl+q", "Quit", "asks while something runs"),
 )
+OF_ALL_SCREENS = ("app.focus_next", "app.focus_previous", "screen.copy_text")
 KEYS_WIDTH = 16
 
 
@@ -39,11 +41,21 @@ class HelpScreen(ModalScreen[None]):
 
     def _lines(self) -> list[Content]:
         lines = [Content(getattr(self._of, "PURPOSE", "")), Content("")]
-        if self._of.focused is not None and (own := bindings_of(self._of, self._of.focused)):
-            title = str(self._of.focused.border_title or type(self._of.focused).__name__)
-            lines += [Content.styled(title, "bold"), *map(_line, own), Content("")]
         lines += [Content.styled("This screen", "bold"), *map(_line, bindings_of(self._of, self._of)), Content("")]
-        return [*lines, Content.styled("Everywhere", "bold"), *map(_line, EVERYWHERE)]
+        lines += [Content.styled("Everywhere", "bold"), *map(_line, EVERYWHERE), Content("")]
+        focused = self._of.focused
+        if focused is not None and (own := bindings_of(self._of, focused)):
+            lines += [Content.styled(f"In the pane {_title(focused)}", "bold"), *map(_line, own)]
+        return lines
+
+
+def _title(pane: Widget) -> str:
+    """Of the pane, or of the one that it is in."""
+    return next((str(node.border_title) for node in pane.ancestors_with_self if _has_title(node)), "with the focus")
+
+
+def _has_title(node: DOMNode) -> bool:
+    return isinstance(node, Widget) and bool(node.border_title)
 
 
 def bindings_of(screen: Screen[object], node: Widget) -> list[tuple[str, str, str]]:
@@ -51,7 +63,7 @@ def bindings_of(screen: Screen[object], node: Widget) -> list[tuple[str, str, st
     found: dict[tuple[str, str], list[str]] = {}
     for binding in (each for bindings in node._bindings.key_to_bindings.values() for each in bindings):
         allowed = node.check_action(binding.action.partition("(")[0], ()) if node is screen else True
-        if binding.system or allowed is False:
+        if binding.system or allowed is False or binding.action in OF_ALL_SCREENS:
             continue
         found.setdefault((binding.description, binding.tooltip), []).append(screen.app.get_key_display(binding))
     return [(" ".join(dict.fromkeys(keys)), *what) for what, keys in found.items()]

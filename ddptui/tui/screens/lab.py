@@ -11,7 +11,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
-from textual.events import DescendantFocus, ScreenResume
+from textual.events import DescendantFocus
 from textual.message import Message
 from textual.widgets import Static
 
@@ -86,7 +86,9 @@ class Lab(LabScreen):
         self._list_presets()
         self.query_one(PresetChooser).focus()
 
-    @on(ScreenResume)
+    def on_screen_resume(self) -> None:
+        self.call_after_refresh(self._look_around)
+
     @work(thread=True, group="past")
     def _look_around(self) -> None:
         """What takes too long for the first frame, and what a run may have changed."""

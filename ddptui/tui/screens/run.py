@@ -171,6 +171,11 @@ class RunScreen(LabScreen):
         else:
             self.dismiss()
 
+    def on_data_table_row_selected(self) -> None:
+        """A table takes enter for itself."""
+        if self.check_action("results", ()):
+            self.action_results()
+
     def action_results(self) -> None:
         self.console_app.show_results(self.feed)
 

@@ -33,17 +33,21 @@ class Arrivals(Canvas):
         shown = most_telling(found, room if len(found.ranks) <= room else max(1, room - 1), self._culprit)
         left, right = self._margins(found, width)
         cells = max(1, width - left - right)
+        lines = self._bars(found, shown, cells, width)
+        lines.append([(" " * left, ""), *wrap(legend(PARTS), width - left, 1)[0]])
+        strip = self._strip_chart(shown, cells, width)
+        return [*lines, *strip] if len(lines) + len(strip) <= height else lines
+
+    def _bars(self, found: ArrivalsSummary, shown: Sequence[RankArrivals], cells: int, width: int) -> list[Line]:
+        """On one axis, which is the last line."""
         longest = max(each.lead + each.wait + each.transfer + each.rest for each in shown) or 1.0
         lines: list[Line] = [
             [*self._label(each.rank, width), *_bar(each, cells, longest), *self._words(each, found, width)]
             for each in shown
         ]
-        if len(shown) < len(found.ranks):
-            lines.append([(f"and {count(len(found.ranks) - len(shown), 'rank')} more", "muted")])
-        lines.append([(" " * left, ""), (axis(cells, longest, "ms"), "muted")])
-        lines.append([(" " * left, ""), *wrap(legend(PARTS), width - left, 1)[0]])
-        strip = self._strip_chart(shown, cells, width)
-        return [*lines, *strip] if len(lines) + len(strip) <= height else lines
+        if others := len(found.ranks) - len(shown):
+            lines.append([(f"and {count(others, 'rank')} more", "muted")])
+        return [*lines, [(" " * self._margins(found, width)[0], ""), (axis(cells, longest, "ms"), "muted")]]
 
     def _margins(self, found: ArrivalsSummary, width: int) -> tuple[int, int]:
         left = len(self._label(found.ranks[-1].rank, width)[0][0])

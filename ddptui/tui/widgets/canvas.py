@@ -35,6 +35,10 @@ class Canvas(Widget):
 
     _drawn: tuple[Size, list[Strip]] | None = None
 
+    def __init__(self, id: str | None = None, classes: str | None = None) -> None:
+        super().__init__(id=id, classes=classes)
+        self._styles_by_kind: dict[str, Style] = {}
+
     def draw(self, width: int, height: int) -> Sequence[Line]:
         """The lines to be seen; what is too much in either direction is cut off."""
         raise NotImplementedError
@@ -47,6 +51,7 @@ class Canvas(Widget):
     def notify_style_update(self) -> None:
         """A new theme means new colours."""
         self._drawn = None
+        self._styles_by_kind = {}
         super().notify_style_update()
 
     def render_line(self, y: int) -> Strip:
@@ -63,8 +68,10 @@ class Canvas(Widget):
         return Strip([Segment(_safe(text), self._style(kind)) for text, kind in line])
 
     def _style(self, kind: str) -> Style:
-        """Textual keeps these until the theme changes."""
-        return self.get_visual_style(*([f"canvas--{kind}"] if kind else [])).rich_style
+        """Looked up once until the theme changes: there may be thousands of spans in a second."""
+        if kind not in self._styles_by_kind:
+            self._styles_by_kind[kind] = self.get_visual_style(*([f"canvas--{kind}"] if kind else [])).rich_style
+        return self._styles_by_kind[kind]
 
 
 def _safe(text: str) -> str:

@@ -11,7 +11,7 @@ from ddptui.playback import Playback
 from ddptui.session import Session
 from ddptui.tui.widgets.arrivals import Arrivals
 from ddptui.tui.widgets.comparison import Comparison
-from ddptui.tui.widgets.line_chart import LineChart, Series
+from ddptui.tui.widgets.line_chart import LineChart, Series, kind_of
 from ddptui.tui.widgets.pane_bar import PaneBar
 from ddptui.tui.widgets.rank_log import RankLog
 from ddptui.tui.widgets.rank_table import RankTable
@@ -26,13 +26,16 @@ TITLES = {
     "so-far": "So far",
     "log": "Log",
 }
+CHART_EVERY_NS = 1e9  # a curve changes slowly, and costs as much as all else
 MOST_CURVES = 8  # beside the mean
+FEW_CURVES = 4  # as many have colours of their own
 MOST_LINES = 8  # of ranks in the table, and in the timeline, in a grid
 
 
 class Panes(Container):
     chosen = reactive("ranks", init=False)
-    _lines = 0
+    _rows = ""
+    _charted_ns = 0.0
 
     def compose(self) -> ComposeResult:
         yield PaneBar()
@@ -80,7 +83,9 @@ class Panes(Container):
             case Timeline():
                 pane.show(watched.last)
             case LineChart():
-                pane.show(losses(watched))
+                if abs(now_ns - self._charted_ns) >= CHART_EVERY_NS:
+                    self._charted_ns = now_ns
+                    pane.show(losses(watched))
             case Comparison():
                 pane.show(feed.results, feed.preset)
             case RankLog():
@@ -96,17 +101,23 @@ class Panes(Container):
         pane.show(feed.run.repeat_folder(live.trial, live.repeat) / f"rank-{rank}.log")
 
     def _make_room(self, ranks: int) -> None:
-        """In the grid, a line a rank for the table and the timeline. (Where only one pane is seen, the style sheet has
-        the last word.)"""
+        """In the grid, a line a rank for the table and the timeline; two in the timeline, if the ranks are few."""
         lines = max(1, min(ranks, MOST_LINES))
-        if lines != self._lines:
-            self._lines = lines
-            self.query_one("#grid").styles.grid_rows = f"{lines + 3} 2fr {lines + 4} 1fr"
+        second_lines = lines if lines <= MOST_LINES // 2 else 0
+        one_at_a_time = self.screen.has_class("-narrow") or self.screen.has_class("-short")
+        rows = "1fr" if one_at_a_time else f"{lines + 3} 2fr {lines + second_lines + 4} 1fr"
+        if rows != self._rows:
+            self._rows = rows
+            self.query_one("#grid").styles.grid_rows = rows
 
 
 def losses(watched: Watch) -> list[Series]:
     """Each rank's, and their mean."""
     ranks = sorted(watched.live.ranks.values(), key=lambda rank: rank.rank)
-    own = [Series(f"rank {rank.rank}", rank.losses.points, "rank") for rank in ranks[:MOST_CURVES]]
+    few = len(ranks) <= FEW_CURVES
+    own = [
+        Series(f"rank {rank.rank}", rank.losses.points, kind_of(rank.rank + 1) if few else "rank")
+        for rank in ranks[:MOST_CURVES]
+    ]
     mean = Series("mean", mean_of([rank.losses for rank in ranks]), "mean")
     return [*own, mean] if len(ranks) > 1 else own

@@ -43,19 +43,24 @@ class Timeline(Canvas):
         steps = last_steps(self._joined, min(MOST, max(FEWEST, width // CELLS_A_STEP)))
         ranks = _chosen(steps, max(1, height - 2))
         left = len(f"{max(steps[0].ranks)} ")
-        cells, within = max(1, width - left), window(steps)
+        cells, (begin, end) = max(1, width - left), window(steps)
         tall = height >= 2 * len(ranks) + 2
-        lines: list[Line] = []
-        for rank in ranks:
-            cuts = {cell_of(step.ranks[rank].step.begin_ns, within, cells) for step in steps}
-            found = runs(row(steps, rank), within, cells, cuts)
-            lines.append([(f"{rank} ".rjust(left), ""), *(span for run in found for span in _drawn(run, cuts))])
-            if tall:
-                lines.append([(" " * left, ""), *((_length(run), "muted") for run in found)])
+        lines = [line for rank in ranks for line in _rank(rank, steps, left, cells)[: 2 if tall else 1]]
         if others := len(steps[0].ranks) - len(ranks):
             lines.append([(f"and {count(others, 'rank')} more", "muted")])
-        lines.append([(" " * left, ""), (axis(cells, (within[1] - within[0]) / MS, "ms"), "muted")])
+        lines.append([(" " * left, ""), (axis(cells, (end - begin) / MS, "ms"), "muted")])
         return [*lines, *wrap(_legend(), width, max(1, height - len(lines)))]
+
+
+def _rank(rank: int, steps: Sequence[Joined], left: int, cells: int) -> list[Line]:
+    """What it did, and below that how long it took."""
+    within = window(steps)
+    cuts = {cell_of(step.ranks[rank].step.begin_ns, within, cells) for step in steps}
+    found = runs(row(steps, rank), within, cells, cuts)
+    return [
+        [(f"{rank} ".rjust(left), ""), *(span for run in found for span in _drawn(run, cuts))],
+        [(" " * left, ""), *((_length(run), "muted") for run in found)],
+    ]
 
 
 def _chosen(steps: Sequence[Joined], lines: int) -> list[int]:

@@ -3,6 +3,7 @@
 from typing import ClassVar
 
 from textual.binding import Binding, BindingType
+from textual.content import Content
 
 from ddptui.failure import printable
 from ddptui.preset import Preset, Trial
@@ -28,9 +29,10 @@ class TrialTable(LabTable):
         headers = [Header(fact.header, fact.header, left=True) for fact in shown]
         cells = zip(*(map(printable, fact.cells) for fact in shown), strict=True)
         self.fill(headers, dict(zip(self._trials, cells, strict=True)))
-        apart = [fact.header for fact in shown[1:] if fact.differs]
-        self.border_title = title
-        self.border_subtitle = f"they differ in {', '.join(apart)}" if apart else ""
+        self.border_title, self.border_subtitle = title, ""
+        if len(preset.trials) > 1:
+            apart = ", ".join(fact.header for fact in shown[1:] if fact.differs)
+            self.border_subtitle = Content(f"baseline {preset.baseline} · they differ in {apart or 'nothing'}")
 
     def show_none(self) -> None:
         """A preset that cannot be read has no trials."""

@@ -1,0 +1,55 @@
+"""How soon after Enter does the console show something, and what does it cost while eight ranks train?
+
+Goals: 0.35 s; 12 % of a core at four pictures a second in 120 × 40.
+
+    python benchmarks/console_picture.py [STARTS [SECONDS]]
+"""
+
+import sys
+import tempfile
+from pathlib import Path
+from statistics import median
+
+from benchmarks.terminal import Terminal
+
+CONSOLE = str(Path(sys.executable).with_name("ddptui"))
+EIGHT = """
+[[trial]]
+name = "eight"
+world_size = 8
+model = "mlp"
+width = 64
+steps = 100000
+batch_size = 128
+sched_batch = true
+"""
+UNDER_WAY = "of 100000"  # steps, in the title
+
+
+def first_content_s() -> float:
+    with tempfile.TemporaryDirectory() as runs, Terminal([CONSOLE, "--runs", runs]) as terminal:
+        return terminal.wait_for("quickstart") - terminal.began
+
+
+def share_of_a_core(seconds: float) -> float:
+    with tempfile.TemporaryDirectory() as folder:
+        preset = Path(folder, "eight.toml")
+        preset.write_text(EIGHT)
+        with Terminal([CONSOLE, "--preset", str(preset), "--runs", folder]) as terminal:
+            terminal.wait_for(UNDER_WAY)
+            terminal.idle(5)  # the first pictures, and all that is only done once
+            before = terminal.cpu_s()
+            terminal.idle(seconds)
+            return 100 * (terminal.cpu_s() - before) / seconds
+
+
+def main() -> None:
+    starts = int(sys.argv[1]) if len(sys.argv) > 1 else 10
+    seconds = float(sys.argv[2]) if len(sys.argv) > 2 else 30.0
+    first_content_s()  # once unmeasured, for the page cache
+    print(f"first content      {median(first_content_s() for _ in range(starts)):5.2f} s    (goal: 0.35 s; {starts} starts)")
+    print(f"console, 8 ranks   {share_of_a_core(seconds):5.1f} %    (goal: 12 % of a core; {seconds:g} s)")
+
+
+if __name__ == "__main__":
+    main()

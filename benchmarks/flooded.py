@@ -1,0 +1,73 @@
+"""The console with a run that is nothing but messages: through the real hub, journal and panes, without training.
+
+    python -m benchmarks.flooded RUNS RANKS MESSAGES_A_SECOND SECONDS
+
+Says in the end, on stdout, how many messages were sent and how many were drawn from.
+"""
+
+import multiprocessing
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from benchmarks.hub_load import rank
+from ddptui import session
+from ddptui.hub import Hub
+from ddptui.lab import Controls
+from ddptui.preset import Preset, make_trial
+from ddptui.record import Run
+from ddptui.tui.app import Console
+from ddptui.tui.start import be_nice
+from ddptui.wire import Ended, Launched, Message, Step
+
+RUNS, RANKS, RATE, SECONDS = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4])
+heard = {"steps": 0}
+
+
+def flood(preset: Preset, run: Run, controls: Controls) -> Iterator[Message]:
+    """What lab.run_preset does, with ranks that only talk."""
+    spawn = multiprocessing.get_context("spawn")
+    with Hub(RANKS) as hub, run.begin("flood", 1) as repeat:
+        ranks = [
+            spawn.Process(target=rank, args=(number, hub.endpoint, hub.token, RATE // RANKS, SECONDS, RANKS))
+            for number in range(RANKS)
+        ]
+        for process in ranks:
+            process.start()
+        first: list[Message] = [Launched(trial="flood", repeat=1, at_ns=time.monotonic_ns(), command=())]
+        while any(process.is_alive() for process in ranks) and controls.end() is None:
+            for message in [*first, *hub.receive(100)]:
+                heard["steps"] += isinstance(message, Step)
+                repeat.write(message)
+                yield message
+            first = []
+        last: list[Message] = list(hub.receive(0))
+        for message in [*last, Ended(at_ns=time.monotonic_ns(), status="interrupted")]:
+            heard["steps"] += isinstance(message, Step)
+            repeat.write(message)
+            yield message
+        for process in ranks:
+            process.terminate()
+            process.join()
+
+
+def main() -> None:
+    steps = round(RATE / RANKS * SECONDS)
+    trial = make_trial({"name": "flood", "world_size": RANKS, "batch_size": 1024, "steps": steps})
+    preset = Preset(name="flood", title="", group="", about="", baseline="flood", repeats=1, trials=(trial,))
+    session.lab.run_preset = flood  # type: ignore[assignment]
+    threads = ThreadPoolExecutor(1)
+    threads.submit(int).result()
+    be_nice()
+    app = Console(RUNS, preset, threads=threads)
+    app.run()
+    if app.session is not None:
+        app.session.close()
+    threads.shutdown()
+    print(f"heard {heard['steps']}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,412 @@
+"""The Lab screen: what can be asked, changed, saved and run, with the keyboard alone."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+
+import pytest
+from textual.pilot import Pilot
+from textual.theme import BUILTIN_THEMES
+from textual.widgets import Input, Select, Static
+
+from ddptui.preset import Preset
+from ddptui.preset_file import load
+from ddptui.record import Run
+from ddptui.tui.app import Console
+from ddptui.tui.screens.confirm import Confirm
+from ddptui.tui.screens.lab import Lab
+from ddptui.tui.screens.save import SavePreset
+from ddptui.tui.widgets.bottleneck_fields import BottleneckFields
+from ddptui.tui.widgets.field import Field
+from ddptui.tui.widgets.preset_list import PresetChooser, PresetList
+from ddptui.tui.widgets.recent_runs import RecentRuns
+from ddptui.tui.widgets.trial_form import TrialForm
+from ddptui.tui.widgets.trial_table import TrialTable
+from tests.console.builders import journal, two_trials, write_run
+from tests.tui.opened import opened, seen, toasts, until
+
+Scenario = Callable[[Console, Pilot[int], Lab], Coroutine[None, None, None]]
+NASTY = 'title = "[/b] \\u001b[31m"\ngroup = "[link"\nabout = "[/] \\u001b]0;x\\u0007"\n[[trial]]\nname = "a"\n'
+
+
+class Started(list[Preset]):
+    """What would have been run."""
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> Started:
+    presets = Started()
+    monkeypatch.setattr(Console, "run_preset", lambda _, preset: presets.append(preset))
+    return presets
+
+
+@pytest.fixture
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where one's own presets are; nothing but the shipped ones is there besides."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path / "config" / "ddptui" / "presets"
+
+
+def play(scenario: Scenario, runs: Path = Path("no-such-folder"), size: tuple[int, int] = (120, 40)) -> None:
+    """Begins when everything is there."""
+
+    async def played() -> None:
+        async with opened(runs, size=size) as (app, pilot):
+            lab = app.screen
+            assert isinstance(lab, Lab)
+            await until(pilot, lambda: "torch" in seen(app) and lab.query(BottleneckFields))
+            await pilot.pause()
+            await scenario(app, pilot, lab)
+
+    asyncio.run(played())
+
+
+def field(lab: Lab, key: str) -> Field:
+    return lab.query_one(f"#{key}", Field)
+
+
+async def answer(pilot: Pilot[int], lab: Lab, key: str, text: str) -> None:
+    """Through the widget, which is as much as its own keys would do."""
+    widget = field(lab, key).answer
+    widget.value = text
+    await pilot.pause()
+
+
+def reason(lab: Lab) -> str:
+    return str(lab.query_one("#reason", Static).content) if lab.query_one(TrialForm).has_class("-refused") else ""
+
+
+def command(lab: Lab) -> str:
+    return str(lab.query_one("#command Static", Static).content).partition("\n")[0]
+
+
+async def choose(pilot: Pilot[int], lab: Lab, name: str) -> None:
+    lab.query_one(PresetList).choose(name)
+    await pilot.pause()
+
+
+def test_a_preset_is_shown_with_its_text_its_trials_and_its_commands() -> None:
+    async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
+        await until(pilot, lambda: "The same net learns" in seen(app))
+        for words in (
+            "Start here",
+            "One process, or two that agree?",
+            "baseline one-process · they differ in launch, ranks, strategy",
+            "not run here yet",
+        ):
+            assert words in seen(app)
+        assert command(lab) == "ddptui --preset quickstart --no-ui"
+        assert "-m workers.single" in seen(app)
+        await pilot.press("j", "j")
+        assert command(lab) == "ddptui --preset launch-modes --no-ui"
+        await until(pilot, lambda: "five ways" in seen(app))
+        await pilot.press("g")
+        assert "quickstart" in command(lab)
+
+    play(scenario)
+
+
+def test_the_command_is_the_highlighted_trials() -> None:
+    async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
+        lab.query_one(TrialTable).focus()
+        await pilot.press("G")
+        assert "trial ddp:" in seen(app)
+        assert "strategy=ddp" in seen(app)
+
+    play(scenario)
+
+
+def test_the_filter_finds_names_titles_and_groups_and_goes_again() -> None:
+    async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
+        everything = lab.query_one(PresetChooser).option_count
+        await pilot.press("slash", *"delay", "enter")
+        assert "1 of " in str(lab.query_one(PresetList).border_subtitle)
+        assert lab.query_one(PresetChooser).has_focus
+        assert "bottleneck-where" in command(lab)
+        await pilot.press("slash", *" nowhere")
+        assert lab.query_one(PresetChooser).option_count == 0
+        await pilot.press("escape")
+        assert lab.query_one(PresetChooser).option_count == everything
+        assert lab.query_one(PresetChooser).has_focus
+        await pilot.press("slash", *"COLLECT mean")
+        assert lab.query_one(PresetChooser).option_count == 0  # all words, wherever
+        await pilot.press("escape", "slash", *"Launch")
+        assert lab.query_one(PresetChooser).option_count > 2
+
+    play(scenario)
+
+
+def test_enter_runs_what_the_cursor_is_on(started: Started) -> None:
+    async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
+        await pilot.press("j", "j", "enter")
+
+    play(scenario)
+    assert [preset.name for preset in started] == ["launch-modes"]
+
+
+def test_keys_may_be_faster_than_messages(started: Started) -> None:
+    async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
+        lab.query_one(PresetChooser).action_last()
+        last = lab.query_one(PresetChooser).highlighted_option
+        field(lab, "repeats").answer.value = "2"
+        lab.action_run()
+        assert last is not None
+        assert started[0].name == last.id
+
+    play(scenario)
+
+
+def test_a_change_is_shown_run_and_copied(started: Started) -> None:
+    async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
+        await pilot.press("e")
+        await pilot.pause()
+        assert field(lab, "launch").answer.has_focus
+        await pilot.press("enter", "down", "down", "down", "enter")
+        launch = field(lab, "launch").text
+        await answer(pilot, lab, "repeats", "4")
+        await answer(pilot, lab, "bottleneck", "put in")
+        await answer(pilot, lab, "sleep_ms", "25")
+        assert "quickstart (changed)" in seen(app)
+        assert f"--set launch={launch}" in command(lab)
+        assert "--repeats 4" in command(lab)
+        assert "4 repeats" in seen(app)
+        assert reason(lab) == ""
+        await pilot.press("f5", "escape", "c")
+        await pilot.pause()
+        assert app.clipboard == command(lab)
+
+    play(scenario)
+    (preset,) = started
+    assert preset.repeats == 4
+    assert {trial.bottleneck[0].sleep_ms for trial in preset.trials} == {25}
+
+
+def test_a_refusal_is_said_at_once_and_enter_points_to_it(started: Started) -> None:
+    async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
+        await answer(pilot, lab, "length", "many")
+        assert "epochs: expected int, got str" in reason(lab)
+        assert field(lab, "length").has_class("-wrong")
+        assert "Trials without the changes" in seen(app)
+        await pilot.press("enter")
+        await pilot.pause()
+        assert not started
+        assert toasts(app) == ["epochs: expected int, got str"]
+        assert field(lab, "length").answer.has_focus
+        await pilot.press("ctrl+r")
+        await pilot.pause()
+        assert reason(lab) == ""
+        assert field(lab, "length").text is None
+        assert command(lab) == "ddptui --preset quickstart --no-ui"
+
+    play(scenario)
+
+
+def test_a_model_of_torchvision_can_be_chosen() -> None:
+    async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
+        await answer(pilot, lab, "model", "resnet18")
+        assert reason(lab) == ""
+        assert "--set model=resnet18" in command(lab)
+
+    play(scenario)
+
+
+def test_every_preset_keeps_its_own_changes() -> None:
+    async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
+        await answer(pilot, lab, "repeats", "7")
+        await choose(pilot, lab, "who-waits")
+        assert command(lab) == "ddptui --preset who-waits --no-ui"
+        assert field(lab, "repeats").text is None
+        await choose(pilot, lab, "quickstart")
+        assert command(lab) == "ddptui --preset quickstart --repeats 7 --no-ui"
+        assert field(lab, "repeats").text == "7"
+
+    play(scenario)
+
+
+def test_the_form_asks_for_steps_where_steps_are_counted() -> None:
+    async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
+        await choose(pilot, lab, "ddp-by-hand")
+        assert "  steps " in seen(app)
+        await answer(pilot, lab, "length", "30")
+        assert "--set steps=30" in command(lab)
+
+    play(scenario)
+
+
+def test_a_changed_preset_is_saved_as_ones_own(own: Path) -> None:
+    async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
+        await answer(pilot, lab, "world_size", "0")
+        assert reason(lab) != ""
+        await pilot.press("ctrl+s")
+        await pilot.pause()
+        assert app.screen is lab  # what cannot be is not kept
+        await pilot.press("ctrl+r")
+        await answer(pilot, lab, "length", "2")
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: isinstance(app.screen, SavePreset))
+        assert app.screen.query_one(Input).value == "quickstart-mine"
+        app.screen.query_one(Input).value = "No Name"
+        await pilot.press("enter")
+        assert "small letters" in seen(app)
+        app.screen.query_one(Input).value = "who-waits"
+        await pilot.press("enter")
+        assert "who-waits.toml has this name" in seen(app).replace("\n", "")
+        app.screen.query_one(Input).value = "quickstart-mine"
+        await pilot.press("enter")
+        await until(pilot, lambda: app.screen is lab and "quickstart-mine" in command(lab))
+        assert {trial.epochs for trial in load(str(own / "quickstart-mine.toml")).trials} == {2}
+        assert "(changed)" not in seen(app)
+
+    play(scenario)
+
+
+def test_nothing_is_replaced_unasked(own: Path) -> None:
+    own.mkdir(parents=True)
+    (own / "quick.toml").write_text('title = "Old"\n[[trial]]\nname = "a"\n')
+
+    async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
+        await choose(pilot, lab, "quick")
+        await answer(pilot, lab, "repeats", "9")
+        for key, repeats in (("n", 1), ("y", 9)):
+            await pilot.press("ctrl+s")
+            await until(pilot, lambda: isinstance(app.screen, SavePreset))
+            await pilot.press("enter")
+            await until(pilot, lambda: isinstance(app.screen, Confirm))
+            await pilot.press(key)
+            await until(pilot, lambda: app.screen is lab)
+            await app.workers.wait_for_complete()
+            assert load(str(own / "quick.toml")).repeats == repeats
+
+    play(scenario)
+
+
+def test_where_nothing_can_be_written_that_is_said(own: Path) -> None:
+    own.parent.mkdir(parents=True)
+    own.write_text("a file, where a folder should be")
+
+    async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: isinstance(app.screen, SavePreset))
+        await pilot.press("enter")
+        await until(pilot, lambda: toasts(app))
+        assert "cannot be written" in toasts(app)[0]
+
+    play(scenario)
+
+
+def test_a_preset_that_cannot_be_read_says_why(own: Path, started: Started) -> None:
+    own.mkdir(parents=True)
+    (own / "broken.toml").write_text("[[trial]]\nwrong = [1]\n")
+    (own / "nasty.toml").write_text(NASTY)
+
+    async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
+        await pilot.press("G")
+        await until(pilot, lambda: "unknown key" in seen(app))
+        assert lab.query_one(TrialForm).disabled
+        await pilot.press("enter")
+        assert "trial[0].wrong: unknown key" in toasts(app)[0]
+        await choose(pilot, lab, "nasty")
+        await until(pilot, lambda: "[/] \\x1b]0;x" in seen(app))
+        assert "\x1b" not in seen(app)
+        assert "[/b]" in seen(app)
+
+    play(scenario)
+    assert not started
+
+
+def test_recent_runs_are_listed_timed_and_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = write_run(tmp_path, two_trials(), journal("a"), journal("b"), journal("a", 2), journal("b", 2))
+    write_run(tmp_path, load("quickstart"), *(journal(trial.name) for trial in load("quickstart").trials))
+    unreadable = write_run(tmp_path, two_trials(), journal("a"))
+    (unreadable.folder / "results.json").write_text("{")
+    (unreadable.folder / "environment.json").write_text("{")
+    asked: list[Run] = []
+    monkeypatch.setattr(Console, "open_run", lambda _, run: asked.append(run))
+
+    async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
+        assert lab.query_one(RecentRuns).option_count == 3
+        assert "results.json cannot be read" in seen(app)
+        assert "~" in seen(app)  # quickstart was run here
+        lab.query_one(RecentRuns).focus()
+        names = [line.name for line in lab.query_one(RecentRuns)._runs]
+        lab.query_one(RecentRuns).highlighted = names.index(run.name)
+        await pilot.press("enter")
+        await pilot.pause()
+        assert [run.name for run in asked] == [run.name]
+
+    play(scenario, tmp_path)
+
+
+def test_runs_that_were_made_meanwhile_are_there_on_coming_back(tmp_path: Path) -> None:
+    async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
+        assert "none yet" in seen(app)
+        await pilot.press("r")
+        await pilot.pause()
+        assert app.screen is not lab
+        write_run(tmp_path, two_trials(), journal("a"))
+        app.pop_screen()
+        await until(pilot, lambda: lab.query_one(RecentRuns)._runs)
+
+    play(scenario, tmp_path)
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 60), (120, 24), (80, 50)])
+def test_all_that_has_the_focus_can_be_seen_at_every_size(size: tuple[int, int]) -> None:
+    async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
+        for key, words in (("e", "ranks"), ("escape", "quickstart"), ("i", "The same net"), ("escape", "quickstart")):
+            await pilot.press(key)
+            await until(pilot, lambda words=words: words in seen(app))
+            assert app.focused is not None
+            assert app.focused.region.height > 0
+
+    play(scenario, size=size)
+
+
+def test_at_80_by_24_there_is_one_pane_at_a_time() -> None:
+    async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
+        assert "3 trials, 1 repeat" in seen(app)
+        assert "Trials" not in seen(app)
+        await pilot.press("right")
+        await until(pilot, lambda: "baseline one-process" in seen(app))
+        assert "Last runs" not in seen(app)
+        await pilot.press("escape")
+        await until(pilot, lambda: "Last runs" in seen(app))
+
+    play(scenario, size=(80, 24))
+
+
+def test_the_footer_has_six_keys_at_most() -> None:
+    async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
+        for keys in ((), ("i",), ("escape", "e")):
+            await pilot.press(*keys)
+            await pilot.pause()
+            shown = {binding.binding.action for binding in lab.active_bindings.values() if binding.binding.show}
+            assert len(shown - {"command_palette"}) <= 6, shown
+
+    play(scenario, size=(80, 24))
+
+
+def test_no_size_and_no_theme_breaks_it() -> None:
+    async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
+        await answer(pilot, lab, "bottleneck", "put in")
+        for size in ((1, 1), (60, 16), (20, 80), (200, 60), (80, 24), (120, 40)):
+            await pilot.resize_terminal(*size)
+            await pilot.pause()
+        for theme in BUILTIN_THEMES:
+            app.theme = theme
+            await pilot.pause()
+        assert "quickstart" in seen(app)
+
+    play(scenario)
+
+
+def test_a_select_still_says_what_the_preset_has() -> None:
+    async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
+        select = field(lab, "strategy").answer
+        assert isinstance(select, Select)
+        assert select.prompt == "varies"
+        await choose(pilot, lab, "who-waits")
+        assert field(lab, "model").answer.prompt == load("who-waits").trials[0].model  # type: ignore[union-attr]
+
+    play(scenario)

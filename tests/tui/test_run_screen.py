@@ -1,0 +1,348 @@
+"""The Run screen, fed with the recorded run: none (nobody late), late (rank 1, in backward), killed (rank 1)."""
+
+import asyncio
+import shutil
+from pathlib import Path
+
+import msgspec
+import pytest
+from textual.pilot import Pilot
+
+from ddptui.preset import Bottleneck
+from ddptui.record import Run
+from ddptui.tui.app import Console
+from ddptui.tui.screens.help import HelpScreen
+from ddptui.tui.screens.inject import Inject
+from ddptui.tui.screens.result import ResultScreen
+from ddptui.tui.screens.run import RunScreen
+from ddptui.tui.widgets.line_chart import LineChart
+from ddptui.tui.widgets.panes import TITLES, Panes
+from ddptui.tui.widgets.rank_table import RankTable
+from ddptui.wire import Hello, Launched, Step
+from tests.tui.opened import opened, seen, toasts
+from tests.tui.told import Clock, ToldAsItGoes, moment_s, playback
+
+SIZES = [(80, 24), (120, 40), (200, 60)]
+
+
+def replay(trial: str, step: int, clock: Clock | None = None) -> RunScreen:
+    told = playback(clock)
+    told.seek(moment_s(told, trial, step))
+    return RunScreen(told)
+
+
+def live(trial: str, step: int, clock: Clock | None = None) -> RunScreen:
+    told = playback(clock)
+    told.seek(moment_s(told, trial, step))
+    return RunScreen(ToldAsItGoes(told))
+
+
+async def shown(tmp_path: Path, screen: RunScreen, size: tuple[int, int] = (120, 40), *keys: str) -> str:
+    async with opened(tmp_path, screen, size) as (app, pilot):
+        screen.tick()
+        for key in keys:
+            await pilot.press(key)
+        await pilot.pause()
+        screen.tick()
+        await pilot.pause()
+        return seen(app)
+
+
+def test_who_is_late_is_said_in_words_and_shown_in_the_arrivals(tmp_path: Path) -> None:
+    text = asyncio.run(shown(tmp_path, replay("late", 60)))
+    assert "waiting for rank 1: 1" in text  # 12 ms and a little
+    assert "in backward" in text
+    assert "◀ culprit" in text
+    assert "waiting for rank 1" in text
+    [own] = [line for line in text.splitlines() if "◀ culprit" in line]
+    assert "rank 1" in own
+    assert "last in 24 of 24" in own
+
+
+def test_where_nobody_is_late_nobody_is_named(tmp_path: Path) -> None:
+    text = asyncio.run(shown(tmp_path, replay("none", 60)))
+    assert "culprit" not in text
+    assert "no rank stands out" in text or "in transfers" in text
+
+
+def test_a_killed_rank_is_named(tmp_path: Path) -> None:
+    screen = replay("killed", 20)
+    screen.feed.seek(1e6)  # type: ignore[union-attr]
+    text = asyncio.run(shown(tmp_path, screen))
+    assert "failed: rank 1 ended by signal SIGKILL" in text or "failed: rank 1" in text
+    assert "stopped" in text
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("number", range(1, len(TITLES) + 1))
+def test_every_pane_can_be_had_at_every_size(size: tuple[int, int], number: int, tmp_path: Path) -> None:
+    screen = replay("late", 60)
+    text = asyncio.run(shown(tmp_path, screen, size, str(number)))
+    title = list(TITLES.values())[number - 1]
+    assert f"─ {number} {title}" in text
+    words = ("samples/s", "last in", "delay put in", "step 0", "trial", "rank 0  epoch 0")
+    assert words[number - 1] in text or (number == 1 and "progress" in text)
+
+
+def test_the_log_is_the_chosen_ranks(tmp_path: Path) -> None:
+    text = asyncio.run(shown(tmp_path, replay("late", 60), (120, 40), "down", "6"))
+    assert "Log of rank 1" in text
+    assert "rank 1  epoch 0" in text
+
+
+def test_a_replay_can_be_stopped_and_moved(tmp_path: Path) -> None:
+    clock = Clock()
+
+    async def check() -> None:
+        screen = replay("late", 60, clock)
+        async with opened(tmp_path, screen) as (app, pilot):
+            await pilot.press("space")
+            before = screen.watched.live.step
+            clock.passes(5)
+            screen.tick()
+            assert screen.watched.live.step == before
+            await pilot.press("full_stop", "full_stop")
+            assert screen.watched.live.step > before
+            await pilot.press("left", "left")
+            assert screen.watched.live.trial == "none" or screen.watched.live.step < before
+            await pilot.press("space", "plus", "plus")
+            assert "replay × 5" in seen(app)
+            clock.passes(1000)
+            screen.tick()
+            await pilot.pause()
+            assert screen.watched.live.status == "failed"
+            await pilot.press("enter")
+            assert isinstance(app.screen, ResultScreen)
+
+    asyncio.run(check())
+
+
+def test_holding_holds_the_picture_and_not_the_run(tmp_path: Path) -> None:
+    clock = Clock()
+
+    async def check() -> None:
+        screen = live("late", 30, clock)
+        async with opened(tmp_path, screen) as (app, pilot):
+            screen.tick()
+            await pilot.press("space")
+            before = seen(app)
+            clock.passes(0.3)
+            screen.tick()
+            await pilot.pause()
+            assert screen.watched.live.step > 31
+            assert seen(app) == before
+            assert "held" in before
+            await pilot.press("space")
+            assert seen(app) != before
+
+    asyncio.run(check())
+
+
+def test_a_delay_is_put_in_and_taken_out(tmp_path: Path) -> None:
+    async def check() -> None:
+        screen = live("none", 30)
+        async with opened(tmp_path, screen) as (app, pilot):
+            screen.tick()
+            await pilot.press("b")
+            assert isinstance(app.screen, Inject)
+            await pilot.press("enter")
+            await pilot.pause()
+            put_in = Bottleneck(at="aggregate", ranks=(1,), sleep_ms=20)
+            assert list(screen.feed.controls.injections()) == [(put_in,)]  # type: ignore[union-attr]
+            screen.watched.live.injected = (put_in,)
+            await pilot.press("b", "ctrl+o")
+            await pilot.pause()
+            assert list(screen.feed.controls.injections()) == [()]  # type: ignore[union-attr]
+            await pilot.press("b", "escape")
+            await pilot.pause()
+            assert list(screen.feed.controls.injections()) == []  # type: ignore[union-attr]
+
+    asyncio.run(check())
+
+
+@pytest.mark.parametrize(
+    ("ranks", "ms", "why"),
+    [("7", "20", "rank 7 of 2"), ("1", "soon", "expected"), ("", "5", "names no rank"), ("1", "-5", ">= 0")],
+)
+def test_a_delay_that_cannot_be_is_refused_with_the_reason(ranks: str, ms: str, why: str, tmp_path: Path) -> None:
+    async def check() -> str:
+        screen = live("none", 30)
+        async with opened(tmp_path, screen) as (app, pilot):
+            screen.tick()
+            await pilot.press("b")
+            app.screen.query_one("#ranks").value = ranks  # type: ignore[attr-defined]
+            app.screen.query_one("#ms").value = ms  # type: ignore[attr-defined]
+            await pilot.press("enter")
+            await pilot.pause()
+            assert isinstance(app.screen, Inject)
+            return seen(app)
+
+    assert why in asyncio.run(check())
+
+
+async def confirm(pilot: Pilot[int], key: str, answer: str) -> None:
+    await pilot.press(key)
+    await pilot.pause()
+    await pilot.press(answer)
+    await pilot.pause()
+
+
+def test_stopping_asks_once_and_skipping_does_not(tmp_path: Path) -> None:
+    async def check() -> None:
+        screen = live("none", 30)
+        async with opened(tmp_path, screen) as (app, pilot):
+            controls = screen.feed.controls
+            assert controls is not None
+            await confirm(pilot, "x", "escape")
+            assert controls.end() is None
+            await pilot.press("s")
+            assert controls.end() == "skipped"
+            await confirm(pilot, "escape", "y")
+            assert controls.end() == "interrupted"
+            assert isinstance(app.screen, RunScreen)
+
+    asyncio.run(check())
+
+
+def test_a_run_that_failed_stays_to_be_read_and_enter_shows_its_results(tmp_path: Path) -> None:
+    clock = Clock()
+
+    async def check() -> None:
+        screen = live("killed", 30, clock)
+        async with opened(tmp_path, screen) as (app, pilot):
+            clock.passes(1000)
+            screen.tick()
+            await pilot.pause()
+            assert app.screen is screen
+            assert "Enter shows the results." in toasts(app)
+            assert [results.status for results, _ in app.finished] == ["failed"]
+            await pilot.press("enter")
+            await pilot.pause()
+            assert isinstance(app.screen, ResultScreen)
+
+    asyncio.run(check())
+
+
+def test_the_logarithm_and_the_zoom_and_back(tmp_path: Path) -> None:
+    async def check() -> None:
+        screen = replay("late", 60)
+        async with opened(tmp_path, screen) as (_, pilot):
+            await pilot.press("y")
+            assert screen.query_one(LineChart).logarithmic
+            await pilot.press("4", "z")
+            assert screen.maximized is screen.query_one(Panes).pane("loss")
+            await pilot.press("escape")
+            assert screen.maximized is None
+            assert screen.is_current
+
+    asyncio.run(check())
+
+
+def test_help_says_what_the_bindings_say(tmp_path: Path) -> None:
+    async def check(screen: RunScreen) -> str:
+        async with opened(tmp_path, screen, (120, 60)) as (app, pilot):
+            await pilot.press("question_mark")
+            assert isinstance(app.screen, HelpScreen)
+            text = seen(app)
+            await pilot.press("escape")
+            assert app.screen is screen
+            return text
+
+    of_run, of_replay = asyncio.run(check(live("none", 30))), asyncio.run(check(replay("none", 30)))
+    assert "Put a delay in, or take it out, while the trial runs" in of_run
+    assert "Put a delay in" not in of_replay
+    assert "Replay faster" in of_replay
+    assert "Replay faster" not in of_run
+
+
+@pytest.mark.parametrize("size", [(1, 1), (20, 5), (59, 30), (100, 15)])
+def test_where_it_is_too_small_a_card_says_so_and_the_way_back_is_clear(size: tuple[int, int], tmp_path: Path) -> None:
+    async def check() -> None:
+        screen = replay("late", 60)
+        async with opened(tmp_path, screen, (120, 40)) as (app, pilot):
+            screen.tick()
+            await pilot.pause()
+            before = seen(app)
+            await pilot.resize_terminal(*size)
+            await pilot.pause()
+            screen.tick()
+            await pilot.pause()
+            if size[0] >= 20:
+                assert "too small" in seen(app)
+            await pilot.resize_terminal(120, 40)
+            await pilot.pause()
+            screen.tick()
+            await pilot.pause()
+            assert seen(app).splitlines()[:8] == before.splitlines()[:8]
+
+    asyncio.run(check())
+
+
+class Crowd:
+    """A thousand ranks, a step each."""
+
+    controls = None
+    error = None
+    is_over = False
+    restarted = False
+    paused = True
+    speed = 1.0
+
+    def __init__(self, ranks: int) -> None:
+        told = playback()
+        self.run, self.preset, self.results = told.run, told.preset, told.results
+        hello = next(message for _, message in told._told if isinstance(message, Hello))
+        step = next(message for _, message in told._told if isinstance(message, Step) and not message.warmup)
+        self._messages: list[object] = [Launched(trial="none", repeat=1, at_ns=1, command=())]
+        self._messages += [msgspec.structs.replace(hello, rank=rank, world_size=ranks) for rank in range(ranks)]
+        self._messages += [msgspec.structs.replace(step, rank=rank) for rank in range(ranks)]
+
+    def drain(self) -> list[object]:
+        messages, self._messages = self._messages, []
+        return messages
+
+    def now_ns(self) -> int:
+        return 2
+
+
+def test_a_thousand_ranks_can_be_walked_through(tmp_path: Path) -> None:
+    async def check() -> None:
+        screen = RunScreen(Crowd(1000))  # type: ignore[arg-type]
+        async with opened(tmp_path, screen) as (app, pilot):
+            screen.tick()
+            await pilot.pause()
+            table = screen.query_one(RankTable)
+            assert table.row_count == 1000
+            table.move_cursor(row=999)
+            await pilot.pause()
+            screen.tick()
+            await pilot.pause()
+            assert " 999 " in seen(app)
+            assert table.rank == 999
+
+    asyncio.run(check())
+
+
+def test_leaving_in_the_middle_of_a_tick_harms_nobody(tmp_path: Path) -> None:
+    async def check() -> None:
+        app = Console(tmp_path, refresh_s=0.001)
+        async with app.run_test() as pilot:
+            await app.push_screen(replay("late", 60))
+            await pilot.pause()
+            app.exit(0)
+        assert app.return_code == 0
+
+    asyncio.run(check())
+
+
+def test_log_lines_are_shown_as_they_are(tmp_path: Path) -> None:
+    told = playback()
+    run = tmp_path / "run"
+    shutil.copytree(told.run.folder, run)
+    log = run / "trial-late" / "repeat-1" / "rank-0.log"
+    log.write_bytes(b"[bold]no markup[/] \x1b[31mno colour\x07 [/\n\xff\xfe broken\n")
+    told.run = Run(run)
+    told.seek(moment_s(told, "late", 60))
+    text = asyncio.run(shown(tmp_path, RunScreen(told), (120, 40), "6"))
+    assert "[bold]no markup[/] \\x1b[31mno colour\\x07 [/" in text
+    assert "�� broken" in text
