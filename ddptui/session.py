@@ -24,7 +24,7 @@ class Session:
         self.error: str | None = None
         self._tally = Tally(preset, run.name, run.environment())
         self._heard: deque[Message] = deque()
-        self._work = threads.submit(self._follow)
+        self.work = threads.submit(self._follow)
 
     @property
     def results(self) -> Results:
@@ -34,7 +34,7 @@ class Session:
     @property
     def is_over(self) -> bool:
         """No rank is left, and `drain` gives the last of it."""
-        return self._work.done()
+        return self.work.done()
 
     def now_ns(self) -> int:
         """On the clock of the messages."""
@@ -47,7 +47,7 @@ class Session:
     def close(self) -> None:
         """Stop the run, if it still goes on, and return when no rank is left."""
         self.controls.stop()
-        wait([self._work])
+        wait([self.work])
 
     def _follow(self) -> None:
         try:

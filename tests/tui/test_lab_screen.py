@@ -308,8 +308,9 @@ def test_a_preset_that_cannot_be_read_says_why(own: Path, started: Started) -> N
         assert "trial[0].wrong: unknown key" in toasts(app)[0]
         await choose(pilot, lab, "nasty")
         await until(pilot, lambda: "[/] \\x1b]0;x" in seen(app))
+        await pilot.resize_terminal(200, 60)  # where the list has room for titles
+        await until(pilot, lambda: seen(app).count("[/b] \\x1b[31m") == 2)
         assert "\x1b" not in seen(app)
-        assert "[/b]" in seen(app)
 
     play(scenario)
     assert not started
@@ -354,11 +355,11 @@ def test_runs_that_were_made_meanwhile_are_there_on_coming_back(tmp_path: Path) 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 60), (120, 24), (80, 50)])
 def test_all_that_has_the_focus_can_be_seen_at_every_size(size: tuple[int, int]) -> None:
     async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
-        for key, words in (("e", "ranks"), ("escape", "quickstart"), ("i", "The same net"), ("escape", "quickstart")):
+        for key, words in (
+            ("e", "ranks"), ("escape", "quickstart"), ("i", "The same net"), ("e", "ranks"), ("escape", "quickstart"),
+        ):  # fmt: skip
             await pilot.press(key)
-            await until(pilot, lambda words=words: words in seen(app))
-            assert app.focused is not None
-            assert app.focused.region.height > 0
+            await until(pilot, lambda words=words: words in seen(app) and app.focused and app.focused.region.height)
 
     play(scenario, size=size)
 

@@ -244,7 +244,7 @@ def test_the_run_that_is_under_way_cannot_be_deleted(three: Path) -> None:
         await until(pilot, lambda: screen._complete)
         assert "▸ under way" in seen(app)
         await pilot.press("d")
-        await app.workers.wait_for_complete()
+        await until(pilot, lambda: toasts(app))
         assert not isinstance(app.screen, Confirm)
         assert len(toasts(app)) == 1
         app.session = None

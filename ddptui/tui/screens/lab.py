@@ -17,7 +17,6 @@ from textual.widgets import Static
 
 from ddptui import draft as drafts
 from ddptui import machine, past
-from ddptui.draft import Draft
 from ddptui.estimate import estimate
 from ddptui.failure import printable
 from ddptui.listing import all_presets, size
@@ -67,7 +66,7 @@ class Lab(LabScreen):
         self._broken: dict[str, str] = {}
         self._changes: dict[str, dict[str, str]] = {}  # by preset: neither saved nor taken back
         self._past = past.Past([], [])
-        self._draft = Draft("")  # what the cursor is on
+        self._draft = drafts.Draft("")  # what the cursor is on
         self._judged = drafts.Judged(None, None, "no preset is chosen")
 
     def compose_content(self) -> ComposeResult:
@@ -118,7 +117,7 @@ class Lab(LabScreen):
     @on(PresetList.Chosen)
     def _show(self, chosen: PresetList.Chosen) -> None:
         """The preset under the cursor, with what was changed of it."""
-        self._draft = Draft(chosen.name, self._changes.get(chosen.name, {}))
+        self._draft = drafts.Draft(chosen.name, self._changes.get(chosen.name, {}))
         preset, form = self._presets.get(chosen.name), self.query_one(TrialForm)
         form.disabled = preset is None
         if preset is not None:
@@ -130,7 +129,7 @@ class Lab(LabScreen):
 
     @on(TrialForm.Changed)
     def _change(self, changed: TrialForm.Changed) -> None:
-        self._draft = Draft(self._draft.name, changed.changes)
+        self._draft = drafts.Draft(self._draft.name, changed.changes)
         self._changes[self._draft.name] = changed.changes
         self._judge()
         self._note()
@@ -174,8 +173,7 @@ class Lab(LabScreen):
 
     def on_descendant_focus(self, event: DescendantFocus) -> None:
         """Where there is room for one pane only, it is the one with the focus."""
-        around = event.widget.ancestors_with_self
-        in_form, in_list = (self.query_one(pane) in around for pane in ("#form", "#left"))
+        in_form, in_list = (self.query_one(pane) in event.widget.ancestors_with_self for pane in ("#form", "#left"))
         self._turn_to("form" if in_form else "list" if in_list else "text")
         self.refresh_bindings()
 
@@ -212,10 +210,11 @@ class Lab(LabScreen):
         self._go("list", self.query_one(PresetChooser).focus)
 
     def _go(self, view: str, focus: Callable[[], object]) -> None:
-        """What is not shown cannot have the focus, so it is shown first."""
+        """What is not shown cannot have the focus, so it is shown first; what is hidden must not have it still."""
         if self.has_class(f"-{view}"):
             focus()
         else:
+            self.set_focus(None)
             self._turn_to(view)
             self.call_after_refresh(focus)
 

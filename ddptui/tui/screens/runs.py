@@ -202,7 +202,7 @@ class RunsScreen(LabScreen):
         chosen = self._chosen()
         if chosen is None:
             return
-        if False:
+        if self._is_under_way(chosen.run):
             self.notify("This run is under way: stop it first.", severity="warning", markup=False)
             return
         question = f"Delete {chosen.run.name} with its journals and checkpoints? It cannot be brought back."

@@ -90,14 +90,20 @@ def fitting(width: int, *, gpu: bool) -> list[Column]:
     return [column for column in COLUMNS if column in taken]
 
 
-class RankTable(DataTable[Text]):
-    """Only the rows that can be seen are brought up to date: there may be a thousand."""
+class RankTable(DataTable[Text], inherit_bindings=False):
+    """Only the rows that can be seen are brought up to date: there may be a thousand. The columns always fit, so that
+    left, right and enter are free for the screen."""
 
+    DEFAULT_CSS = """
+    RankTable { overflow-x: hidden; }
+    """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("j", "cursor_down", "Next rank", show=False),
-        Binding("k", "cursor_up", "Rank before", show=False),
-        Binding("G", "scroll_bottom", "Last rank", show=False),
-        Binding("g", "scroll_top", "First rank", show=False),
+        Binding("down,j", "cursor_down", "Next rank", show=False),
+        Binding("up,k", "cursor_up", "Rank before", show=False),
+        Binding("pagedown", "page_down", "A page on", show=False),
+        Binding("pageup", "page_up", "A page back", show=False),
+        Binding("end,G", "scroll_bottom", "Last rank", show=False),
+        Binding("home,g", "scroll_top", "First rank", show=False),
     ]
 
     def __init__(self, id: str) -> None:
@@ -116,7 +122,7 @@ class RankTable(DataTable[Text]):
         self._lay_out(ranks, gpu=any(rank.gpu_bytes is not None for rank in live.ranks.values()))
         states = rank_states.states(live, steps, now_ns)
         first = int(self.scroll_y)
-        for number in range(first, min(first + self.size.height + 1, ranks)):
+        for number in range(first, min(first + self.app.size.height, ranks)):  # at least what can be seen
             rank = live.ranks.get(number) or RankState(rank=number, pid=0, device="")
             state = states.get(number, "launching" if live.status == "running" else "")
             wait = wait_ms(steps, number)
