@@ -26,9 +26,7 @@ STEPS_PER_S = 500  # a rank
 FRAME_EVERY_S = 0.05
 
 
-def rank(
-    number: int, endpoint: str, token: str, steps_per_s: int, seconds: float, world_size: int = RANKS
-) -> None:
+def rank(number: int, endpoint: str, token: str, steps_per_s: int, seconds: float, world_size: int = RANKS) -> None:
     """Say what a rank would say, at its pace, 20 frames a second."""
     context = zmq.Context()
     socket = context.socket(zmq.DEALER)

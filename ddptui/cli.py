@@ -58,9 +58,7 @@ def main(
     context.obj = {"runs": runs, "assignments": assignments}
     if context.invoked_subcommand:
         if preset or no_ui or repeats or as_json or refresh or theme:
-            raise Refusal(
-                "--preset and its options run a preset or the console; they mean nothing to a command"
-            )
+            raise Refusal("--preset and its options run a preset or the console; they mean nothing to a command")
         return
     if not (no_ui or as_json or not sys.stdout.isatty()):
         sys.exit(_console(preset, assignments, repeats, runs, refresh, theme))

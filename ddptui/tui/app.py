@@ -1,30 +1,35 @@
-"""The console: its screens, and what leads from one to another."""
+"""The console: its screens, and what leads from one to another.
 
+What the first picture does not need is imported when it is wanted: that picture should be there in a blink.
+"""
+
+import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from textual import work
 from textual.app import App
 from textual.binding import Binding, BindingType
+from textual.command import Provider
 
-from ddptui.environment import describe
-from ddptui.playback import Playback
 from ddptui.preset import Preset
-from ddptui.record import Run, RunError
-from ddptui.replay import results_of
-from ddptui.results import Results
-from ddptui.session import Session
 from ddptui.tui import settings
-from ddptui.tui.commands import LabCommands
-from ddptui.tui.screens.confirm import Confirm
-from ddptui.tui.screens.help import HelpScreen
 from ddptui.tui.screens.lab import Lab
-from ddptui.tui.screens.result import ResultScreen
-from ddptui.tui.screens.run import RunScreen
-from ddptui.tui.screens.runs import RunsScreen
+
+if TYPE_CHECKING:
+    from ddptui.playback import Playback
+    from ddptui.record import Run
+    from ddptui.results import Results
+    from ddptui.session import Session
 
 ERROR_STAYS_S = 10
+
+
+def lab_commands() -> type[Provider]:
+    from ddptui.tui.commands import LabCommands
+
+    return LabCommands
 
 
 class Console(App[int]):
@@ -33,7 +38,7 @@ class Console(App[int]):
 
     TITLE = "ddptui"
     CSS_PATH = "app.tcss"
-    COMMANDS = App.COMMANDS | {LabCommands}
+    COMMANDS = App.COMMANDS | {lab_commands}
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("question_mark,f1", "help", "Help", key_display="?"),
         Binding("q", "leave", "Quit", show=False),
@@ -64,7 +69,15 @@ class Console(App[int]):
             self.run_preset(self._first)
 
     def run_preset(self, preset: Preset) -> None:
-        """Start a run, and show it."""
+        """Start a run, and show it. One at a time: they would take the cores from each other."""
+        from ddptui.environment import describe
+        from ddptui.record import Run, RunError
+        from ddptui.session import Session
+        from ddptui.tui.screens.run import RunScreen
+
+        if self.session is not None:
+            self.complain("Not started", "another run is under way")
+            return
         try:
             run = Run.create(self.runs, preset, describe())
         except RunError as error:
@@ -73,27 +86,40 @@ class Console(App[int]):
         self.session = Session(preset, run, self._threads)
         self.push_screen(RunScreen(self.session))
 
-    def run_ended(self, session: Session) -> None:
+    def run_ended(self, session: "Session") -> None:
         """Said by the Run screen when no rank is left."""
         self.session = None
         self.finished.append((session.results, session.preset))
 
-    def show_results(self, feed: Session | Playback) -> None:
+    def show_results(self, feed: "Session | Playback") -> None:
         """In place of the screen that showed how they came to be."""
+        from ddptui.tui.screens.result import ResultScreen
+
         self.switch_screen(ResultScreen(feed.run, feed.preset, feed.results))
 
-    def open_run(self, run: Run) -> None:
-        """Show the results of a run that is on disk."""
+    @work(exclusive=True, group="open")
+    async def open_run(self, run: "Run") -> None:
+        """Show the results of a run that is on disk. Its journals may be long: they are read in a thread."""
+        from ddptui.record import RunError
+        from ddptui.replay import results_of
+        from ddptui.tui.screens.result import ResultScreen
+
         try:
             preset = run.preset()
-            self.push_screen(ResultScreen(run, preset, results_of(run, preset)))
+            results = await asyncio.to_thread(results_of, run, preset)
+            self.push_screen(ResultScreen(run, preset, results))
         except RunError as error:
             self.complain("Cannot be opened", str(error))
 
-    def replay(self, run: Run) -> None:
+    @work(exclusive=True, group="open")
+    async def replay(self, run: "Run") -> None:
         """Show a run that is on disk as it went."""
+        from ddptui.playback import Playback
+        from ddptui.record import RunError
+        from ddptui.tui.screens.run import RunScreen
+
         try:
-            self.push_screen(RunScreen(Playback(run, run.preset())))
+            self.push_screen(RunScreen(await asyncio.to_thread(Playback, run, run.preset())))
         except RunError as error:
             self.complain("Cannot be replayed", str(error))
 
@@ -101,15 +127,21 @@ class Console(App[int]):
         self.notify(error, title=title, severity="error", timeout=ERROR_STAYS_S, markup=False)
 
     def action_runs(self) -> None:
+        from ddptui.tui.screens.runs import RunsScreen
+
         self.push_screen(RunsScreen())
 
     def action_help(self) -> None:
+        from ddptui.tui.screens.help import HelpScreen
+
         if not isinstance(self.screen, HelpScreen):
             self.push_screen(HelpScreen(self.screen))
 
     @work
     async def action_leave(self) -> None:
         """Quit; while something runs, only if that is what is wanted."""
+        from ddptui.tui.screens.confirm import Confirm
+
         if self.session is not None and not self.session.is_over and not self.leaving:
             question = "Stop the run and quit? What is finished is kept."
             if not await self.push_screen_wait(Confirm(question, yes="Stop and quit", no="Go on")):

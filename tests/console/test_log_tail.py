@@ -118,12 +118,13 @@ def test_of_much_that_comes_at_once_the_end_is_shown(path: Path) -> None:
     assert tail.new_lines() == numbered(100_000, 100_002).splitlines()
 
 
-def test_what_comes_in_looks_of_the_largest_size_is_all_shown(path: Path) -> None:
-    line = "x" * 63
+@pytest.mark.parametrize("part", [1, 3 / 4, 1 / 2])
+def test_what_comes_in_pieces_that_are_not_too_large_is_all_shown(path: Path, part: float) -> None:
+    line, lines = "x" * 63, int(part * MOST_BYTES / 64)
     tail = LogTail(path)
     tail.new_lines()
-    lines = []
+    shown = []
     for _ in range(3):
-        write(path, f"{line}\n" * (MOST_BYTES // 64))
-        lines += tail.new_lines()
-    assert lines == [line] * (3 * MOST_BYTES // 64)
+        write(path, f"{line}\n" * lines)
+        shown += tail.new_lines()
+    assert shown == [line] * (3 * lines)

@@ -8,11 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ddptui.live import Live, fold
 from ddptui.playback import SPEEDS, Playback, moment_of
 from ddptui.record import Run
 from ddptui.replay import results_of
-from ddptui.wire import Message, Step
-from tests.console.builders import heartbeat, hello, journal, launched, pause, step, two_trials, write_run
+from ddptui.wire import Done, Ended, Hello, Launched, Message, Ready, Step
+from tests.console.builders import fingerprint, heartbeat, hello, journal, launched, pause, step, two_trials, write_run
 
 S = 1_000_000_000  # ns
 PRESET = two_trials()
@@ -70,7 +71,7 @@ def at_s(played: Playback) -> float:
 
 
 def until(seconds: float) -> list[Message]:
-    """What had happened by then. (In these journals nothing is told late.)"""
+    """What had happened by then. In these journals nothing is told late."""
     return [message for message in ALL if moment_of(message) <= seconds * S]
 
 
@@ -232,15 +233,39 @@ def test_step_by_step_from_where_it_has_gone_to_since_the_last_look(played: Play
     assert played.now_ns() == second
 
 
-def test_what_came_late_does_not_overtake(tmp_path: Path, clock: Clock) -> None:
-    """A rank's words come some at a time: what one says of an earlier moment may stand behind what another said."""
-    messages: list[Message] = [launched(), hello(0), hello(1), step(0, end_ms=3_500), heartbeat(1), pause(1)]
-    played = Playback(write_run(tmp_path, PRESET, messages), PRESET, clock)
-    assert heartbeat(1).at_ns < pause(1).end_ns < 3_500e6
-    clock.wait(2.4)
-    assert played.drain() == messages[:3]
-    clock.wait(0.2)
-    assert played.drain() == messages[3:]
+def test_what_came_late_is_told_at_its_moment(tmp_path: Path, clock: Clock) -> None:
+    """A rank's words come some at a time: what one says of an earlier moment may stand behind what another said. What
+    has no moment stays behind the words before it."""
+    begin: list[Message] = [launched(), hello(0), hello(1)]
+    last, untimed, beat, still = step(0, end_ms=3_500), fingerprint(0), heartbeat(1), pause(1)
+    assert beat.at_ns < still.end_ns < last.end_ns
+    played = Playback(write_run(tmp_path, PRESET, [*begin, last, untimed, beat, still]), PRESET, clock)
+    clock.wait(2.1)
+    assert played.drain() == [*begin, beat, still]
+    clock.wait(0.39)
+    assert played.drain() == []
+    clock.wait(0.02)
+    assert played.drain() == [last, untimed]
+
+
+def test_a_real_run_is_told_launch_by_launch_and_comes_to_the_same(clock: Clock) -> None:
+    run = Run(Path(__file__).parents[1] / "tui" / "recorded" / "run")
+    preset = run.preset()
+    played, received = Playback(run, preset, clock), list(run.replay(preset))
+    clock.wait(1e6)
+    told = played.drain()
+    assert told != received
+    for rank in (0, 1):
+        assert _of(rank, told) == _of(rank, received)
+    marks = [message for message in told if isinstance(message, Launched | Ended)]
+    assert marks == [message for message in received if isinstance(message, Launched | Ended)]
+    assert played.results == results_of(run, preset)
+    assert fold(Live(), told).ranks == fold(Live(), received).ranks
+
+
+def _of(rank: int, messages: list[Message]) -> list[Message]:
+    """A rank's own words of its steps."""
+    return [each for each in messages if isinstance(each, Hello | Ready | Step | Done) and each.rank == rank]
 
 
 def test_a_launch_without_an_end_is_over_after_its_last_word(tmp_path: Path, clock: Clock) -> None:

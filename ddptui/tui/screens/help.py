@@ -6,7 +6,6 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.content import Content
-from textual.dom import DOMNode
 from textual.screen import ModalScreen, Screen
 from textual.widget import Widget
 from textual.widgets import Static
@@ -51,11 +50,8 @@ class HelpScreen(ModalScreen[None]):
 
 def _title(pane: Widget) -> str:
     """Of the pane, or of the one that it is in."""
-    return next((str(node.border_title) for node in pane.ancestors_with_self if _has_title(node)), "with the focus")
-
-
-def _has_title(node: DOMNode) -> bool:
-    return isinstance(node, Widget) and bool(node.border_title)
+    titles = [node.border_title for node in pane.ancestors_with_self if isinstance(node, Widget)]
+    return next(filter(None, titles), "with the focus")
 
 
 def bindings_of(screen: Screen[object], node: Widget) -> list[tuple[str, str, str]]:
