@@ -47,9 +47,8 @@ def main() -> None:
     starts = int(sys.argv[1]) if len(sys.argv) > 1 else 10
     seconds = float(sys.argv[2]) if len(sys.argv) > 2 else 30.0
     first_content_s()  # once unmeasured, for the page cache
-    print(
-        f"first content      {median(first_content_s() for _ in range(starts)):5.2f} s    (goal: 0.35 s; {starts} starts)"
-    )
+    first_s = median(first_content_s() for _ in range(starts))
+    print(f"first content      {first_s:5.2f} s    (goal: 0.35 s; {starts} starts)")
     print(f"console, 8 ranks   {share_of_a_core(seconds):5.1f} %    (goal: 12 % of a core; {seconds:g} s)")
 
 

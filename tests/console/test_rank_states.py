@@ -117,10 +117,20 @@ def test_after_one_step_the_usual_one_is_not_known() -> None:
 
 
 def test_a_rank_that_never_beats_is_not_silent() -> None:
-    """It has no instruments, or has not run for a second yet."""
-    assert said([*begun(), *stepping(0), *stepping(1)], after_s=2.9) == {0: "running", 1: "running"}
-    through = [trained(0), trained(1), done(0)]
-    assert said([*begun(), *through], after_s=60)[0] == "done"
+    """It has no instruments, or has not run for a second yet: only its steps tell."""
+    messages = [*begun(), *stepping(0, every_ms=1_000), *stepping(1, every_ms=1_000)]
+    assert said(messages, after_s=5) == {0: "running", 1: "running"}
+    assert said([*messages, beat(1, 0)], after_s=5) == {0: "running", 1: "stalled (5 s)"}
+
+
+def test_nobody_waits_for_a_rank_that_is_over() -> None:
+    going = [*begun(), *stepping(0), *stepping(1), beat(0, LAST_STEP_MS + 4_500), beat(1, LAST_STEP_MS)]
+    for last in (failed(1), done(1)):
+        assert said([*going, last], after_s=5)[0] == "stalled (5 s)"
+
+
+def test_without_instruments_a_rank_tells_of_no_step_and_then_is_done() -> None:
+    assert said([*begun(), trained(0), done(0)], after_s=60)[0] == "done"
 
 
 def test_many_may_wait_for_one() -> None:

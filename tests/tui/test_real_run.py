@@ -1,0 +1,182 @@
+"""The console as somebody uses it, with real ranks: from the Lab to the Result."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from textual.pilot import Pilot
+from textual.widgets import Input
+
+from ddptui.record import Run, all_runs
+from ddptui.tui.app import Console
+from ddptui.tui.screens.export import ExportDialog
+from ddptui.tui.screens.inject import Inject
+from ddptui.tui.screens.result import ResultScreen
+from ddptui.tui.screens.run import RunScreen
+from ddptui.wire import Injection, Launched, Message, Step
+from tests.tui.opened import seen
+
+PATIENCE_S = 90
+TINY = """
+title = "Two short trials"
+[defaults]
+model = "mlp"
+width = 16
+depth = 1
+steps = 60
+warmup_steps = 2
+threads = 1
+strategy = "flat"
+[[trial]]
+name = "one"
+[[trial]]
+name = "two"
+strategy = "all_reduce"
+"""
+TINY_ONE, LONG_ONE = ("slash", *"a-tiny", "enter"), ("slash", *"a-long", "enter")  # filtered for
+
+
+@pytest.fixture
+def runs(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    presets = home / "config" / "ddptui" / "presets"
+    presets.mkdir(parents=True)
+    (presets / "a-tiny-one.toml").write_text(TINY, encoding="utf-8")
+    (presets / "a-long-one.toml").write_text(TINY.replace("steps = 60", "steps = 6000"), encoding="utf-8")
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    return tmp_path / "runs"
+
+
+@asynccontextmanager
+async def console(runs: Path) -> AsyncIterator[tuple[Console, Pilot[int]]]:
+    """Whatever happens, no rank is left."""
+    with ThreadPoolExecutor(1) as threads:
+        app = Console(runs, threads=threads, refresh_s=0.1)
+        try:
+            async with app.run_test(size=(120, 40)) as pilot:
+                await pilot.pause()
+                yield app, pilot
+        finally:
+            if app.session is not None:
+                app.session.close()
+
+
+async def until(pilot: Pilot[int], happened: object) -> None:
+    """Ranks take their time."""
+    assert callable(happened)
+    async with asyncio.timeout(PATIENCE_S):
+        while not happened():
+            await asyncio.sleep(0.05)
+            await pilot.pause()
+
+
+def messages(run: Run) -> list[Message]:
+    return list(run.replay(run.preset()))
+
+
+def slept_ms(step: Step) -> float:
+    return sum(each.end_ns - each.begin_ns for each in step.slept) / 1e6
+
+
+def test_from_the_lab_to_the_result_and_into_a_file(runs: Path, tmp_path: Path) -> None:
+    async def check() -> None:
+        async with console(runs) as (app, pilot):
+            await pilot.press(*TINY_ONE)
+            await pilot.press("enter")
+            await until(pilot, lambda: isinstance(app.screen, RunScreen))
+            await until(pilot, lambda: isinstance(app.screen, ResultScreen))
+            text = seen(app)
+            assert "one" in text
+            assert "two" in text
+            [(results, _)] = app.finished
+            assert results.status == "ok"
+            assert [trial.status for trial in results.trials] == ["ok", "ok"]
+            await pilot.press("Y")
+            assert app.clipboard.startswith("## Two short trials")
+            await pilot.press("y")
+            assert app.clipboard.startswith("one")
+            await pilot.press("x")
+            assert isinstance(app.screen, ExportDialog)
+            app.screen.query_one(Input).value = str(tmp_path / "table.md")
+            await pilot.press("enter", "enter")
+            await until(pilot, (tmp_path / "table.md").exists)
+            await until(pilot, lambda: "Two short trials" in (tmp_path / "table.md").read_text(encoding="utf-8"))
+            await pilot.press("escape")
+            await until(pilot, lambda: "ok" in seen(app) and "Last runs" in seen(app))
+
+    asyncio.run(check())
+
+
+def test_a_delay_put_in_while_it_runs_is_in_the_record_and_gone_when_it_is_taken_out(runs: Path) -> None:
+    async def check() -> None:
+        async with console(runs) as (app, pilot):
+            await pilot.press(*LONG_ONE)
+            await pilot.press("enter")
+            await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.watched.live.step > 20)
+            screen = app.screen
+            assert isinstance(screen, RunScreen)
+            await pilot.press("b")
+            assert isinstance(app.screen, Inject)
+            await pilot.press("enter")
+            await until(pilot, lambda: screen.watched.culprit == 1)
+            assert "put in by hand: aggregate 20 ms on 1" in seen(app)
+            assert "waiting for rank 1" in seen(app)
+            await pilot.press("b", "ctrl+o")
+            await until(pilot, lambda: screen.watched.live.injected == ())
+            taken_out = screen.watched.live.step
+            await until(pilot, lambda: screen.watched.live.step > taken_out + 100)
+            await pilot.press("s")
+            await until(pilot, lambda: screen.watched.live.trial == "two")
+            await pilot.press("x", "y")
+            await until(pilot, lambda: app.session is None)
+
+    asyncio.run(check())
+    [run] = all_runs(runs)
+    told = messages(run)
+    injections = [message for message in told if isinstance(message, Injection)]
+    assert [len(message.bottleneck) for message in injections] == [1, 0]
+    put_in, taken_out = (message.at_ns for message in injections)
+    steps = [message for message in told if isinstance(message, Step) and message.rank == 1]
+    late = [step for step in steps if slept_ms(step) > 15]
+    assert late
+    assert all(put_in < step.end_ns for step in late)
+    assert sum(step.begin_ns > taken_out for step in late) <= 1
+    assert [message.trial for message in told if isinstance(message, Launched)] == ["one", "two"]
+
+
+def test_a_changed_field_is_what_is_run(runs: Path) -> None:
+    async def check() -> None:
+        async with console(runs) as (app, pilot):
+            await pilot.press(*TINY_ONE)
+            await pilot.press("e")
+            [field] = [
+                found for found in app.screen.query(Input) if found.id == "repeats" or "repeats" in str(found.parent)
+            ]
+            field.focus()
+            field.value = "2"
+            await pilot.pause()
+            await pilot.press("f5")
+            await until(pilot, lambda: isinstance(app.screen, ResultScreen))
+            [(results, preset)] = app.finished
+            assert preset.repeats == 2
+            assert [len(trial.repeats) for trial in results.trials] == [2, 2]
+
+    asyncio.run(check())
+
+
+def test_quitting_in_the_middle_asks_and_leaves_no_rank(runs: Path) -> None:
+    """The fixture that every test has looks for processes."""
+
+    async def check() -> None:
+        async with console(runs) as (app, pilot):
+            await pilot.press(*TINY_ONE)
+            await pilot.press("enter")
+            await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.watched.live.ranks)
+            await pilot.press("q", "escape")
+            assert app.session is not None
+            await pilot.press("q", "y")
+            await until(pilot, lambda: app.leaving)
+
+    asyncio.run(check())
