@@ -1,0 +1,123 @@
+"""What the screens look like, as pictures: the recorded run through the same fold, with a clock that stands still.
+
+A picture that has changed on purpose: `pytest tests/tui/test_snapshots.py --snapshot-update`, and look at what changed.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from textual.pilot import Pilot
+from textual.screen import Screen
+
+from ddptui import machine, preset_file
+from ddptui.playback import Playback
+from ddptui.record import Run
+from ddptui.replay import results_of
+from ddptui.tui.app import Console
+from ddptui.tui.screens.result import ResultScreen
+from ddptui.tui.screens.run import RunScreen
+from ddptui.tui.screens.runs import RunsScreen
+from tests.tui.told import RECORDED, ToldAsItGoes, moment_s, playback
+
+Snap = Callable[..., bool]
+SMALL, MIDDLE, LARGE = (80, 24), (120, 40), (200, 60)
+DARK, LIGHT = "textual-dark", "textual-light"
+LOOKS = [(SMALL, DARK), (MIDDLE, DARK), (LARGE, DARK), (MIDDLE, LIGHT)]
+STANDS_STILL_S = 1e6  # between two looks at a run
+CONSTANT = "2 cores · no GPU · torch 2.15.0"
+
+
+@pytest.fixture(autouse=True)
+def always_the_same(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """This machine and this checkout are not in the picture."""
+    monkeypatch.setattr(machine, "in_short", lambda: CONSTANT)
+    monkeypatch.setattr(preset_file, "folders", lambda: [RECORDED.parent])
+    monkeypatch.setattr("ddptui.launch.environment", lambda trial, cores: {"PYTHONPATH": "/lab"})
+    monkeypatch.setattr("ddptui.launch.command", lambda trial: ["python", "-m", f"workers.{trial.launch}"])
+
+
+def pictured(
+    snap: Snap, runs: Path, screen: Screen[None] | None, size: tuple[int, int], theme: str, *keys: str
+) -> bool:
+    app = Console(runs, refresh_s=STANDS_STILL_S)
+    app.theme = theme
+
+    async def before(pilot: Pilot[int]) -> None:
+        if screen is not None:
+            await pilot.app.push_screen(screen)
+        await pilot.app.workers.wait_for_complete()
+        await pilot.pause()
+        if isinstance(screen, RunScreen):
+            screen.draw()
+        await pilot.press(*keys)  # a dialog is a worker that waits for an answer: nobody waits for that
+        await pilot.pause()
+
+    return snap(app, terminal_size=size, run_before=before)
+
+
+def at(trial: str, step: int) -> Playback:
+    told = playback()
+    told.seek(moment_s(told, trial, step))
+    return told
+
+
+@pytest.mark.parametrize(("size", "theme"), LOOKS)
+def test_lab(snap_compare: Snap, tmp_path: Path, size: tuple[int, int], theme: str) -> None:
+    assert pictured(snap_compare, tmp_path, None, size, theme)
+
+
+@pytest.mark.parametrize(("size", "theme"), [(MIDDLE, DARK)])
+def test_lab_refuses(snap_compare: Snap, tmp_path: Path, size: tuple[int, int], theme: str) -> None:
+    """Of 5 ranks, with a delay on rank 9."""
+    assert pictured(snap_compare, tmp_path, None, size, theme, "e", "tab", *"99999")
+
+
+@pytest.mark.parametrize(("size", "theme"), LOOKS)
+def test_run_with_a_late_rank(snap_compare: Snap, tmp_path: Path, size: tuple[int, int], theme: str) -> None:
+    screen = RunScreen(ToldAsItGoes(at("late", 60)))
+    assert pictured(snap_compare, tmp_path, screen, size, theme)
+
+
+@pytest.mark.parametrize("pane", ["2", "3", "4"])
+def test_run_one_pane_at_a_time(snap_compare: Snap, tmp_path: Path, pane: str) -> None:
+    assert pictured(snap_compare, tmp_path, RunScreen(at("late", 60)), SMALL, DARK, pane)
+
+
+def test_run_with_nobody_late(snap_compare: Snap, tmp_path: Path) -> None:
+    assert pictured(snap_compare, tmp_path, RunScreen(ToldAsItGoes(at("none", 60))), MIDDLE, DARK)
+
+
+def test_run_failed(snap_compare: Snap, tmp_path: Path) -> None:
+    told = playback()
+    told.seek(1e6)
+    assert pictured(snap_compare, tmp_path, RunScreen(told), MIDDLE, DARK)
+
+
+def test_inject(snap_compare: Snap, tmp_path: Path) -> None:
+    assert pictured(snap_compare, tmp_path, RunScreen(ToldAsItGoes(at("late", 60))), MIDDLE, DARK, "b")
+
+
+def test_help(snap_compare: Snap, tmp_path: Path) -> None:
+    screen = RunScreen(ToldAsItGoes(at("late", 60)))
+    assert pictured(snap_compare, tmp_path, screen, MIDDLE, DARK, "question_mark")
+
+
+@pytest.mark.parametrize(("size", "theme"), LOOKS)
+def test_result(snap_compare: Snap, tmp_path: Path, size: tuple[int, int], theme: str) -> None:
+    assert pictured(snap_compare, tmp_path, result(), size, theme, "down")
+
+
+def result() -> ResultScreen:
+    run = Run(RECORDED)
+    preset = run.preset()
+    return ResultScreen(run, preset, results_of(run, preset))
+
+
+@pytest.mark.parametrize(("size", "theme"), [(SMALL, DARK), (MIDDLE, LIGHT)])
+def test_runs(snap_compare: Snap, size: tuple[int, int], theme: str) -> None:
+    assert pictured(snap_compare, RECORDED.parent, RunsScreen(), size, theme)
+
+
+def test_too_small(snap_compare: Snap, tmp_path: Path) -> None:
+    assert pictured(snap_compare, tmp_path, result(), (50, 12), DARK)
