@@ -25,13 +25,13 @@ def compare(
     trials = [_trial(trial, of_trial[trial.name], baseline, cores) for trial in preset.trials]
     statuses = {trial.status for trial in trials}
     complete = all(_over(found) or len(found) == preset.repeats for found in of_trial.values())
-    interrupted = not complete or any(found.status == "interrupted" for found in outcomes.values())
+    interrupted = any(found.status == "interrupted" for found in outcomes.values()) or statuses == {"skipped"}
     return Results(
         run=run,
         preset=preset.name,
         baseline=preset.baseline,
         environment=environment,
-        status="interrupted" if interrupted else "failed" if "failed" in statuses else "ok",
+        status="interrupted" if interrupted or not complete else "failed" if "failed" in statuses else "ok",
         trials=trials,
     )
 

@@ -15,7 +15,7 @@ def left_s(preset: Preset, live: Live, now_ns: int) -> float | None:
     """A launch takes what launches so far took on average; of the running one, its steps tell. None: nobody knows."""
     begun = live.step / live.steps if live.steps and live.status == "running" else 0.0
     share = (live.finished + begun) / launches(preset, live)
-    if live.began_ns is None or not 0 < share < 1:
+    if live.began_ns is None or live.status == "interrupted" or not 0 < share < 1:
         return None
     return (now_ns - live.began_ns) / S * (1 - share) / share
 

@@ -24,7 +24,7 @@ def with_delay(trial: Trial, there: Sequence[Bottleneck], at: str, ranks: str, s
     TrialError: one line, without the field's path."""
     _, wanted = parse_assignment(f"bottleneck={bottleneck(at, ranks, sleep_ms)}")
     [new] = _checked(trial, wanted)
-    return (*(each for each in there if (each.at, each.ranks) != (new.at, new.ranks)), new)
+    return (*(each for each in there if (each.at, set(each.ranks)) != (new.at, set(new.ranks))), new)
 
 
 def _checked(trial: Trial, wanted: object) -> tuple[Bottleneck, ...]:

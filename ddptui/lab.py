@@ -116,14 +116,20 @@ def _launch(trial: Trial, repeat: Repeat, controls: Controls) -> Iterator[Messag
             while not watch.is_over() and controls.end() is None:
                 yield from watch.receive(POLL_MS)
                 yield from meter.read()
-                for bottleneck in controls.injections():
-                    hub.send(SetBottleneck(bottleneck=bottleneck))
-                    yield Injection(at_ns=time.monotonic_ns(), bottleneck=bottleneck)
+                if len(hub.hellos) == trial.world_size:  # what is wanted before all are here, waits for the last one
+                    yield from _inject(hub, controls)
         finally:
             launcher.stop()
         yield from watch.receive(0)  # what the ranks said last
         wanted = controls.end()
         yield Ended(at_ns=time.monotonic_ns(), status=wanted) if wanted else watch.ended(repeat)
+
+
+def _inject(hub: Hub, controls: Controls) -> Iterator[Injection]:
+    for bottleneck in controls.injections():
+        now_ns = time.monotonic_ns()
+        hub.send(SetBottleneck(bottleneck=bottleneck))
+        yield Injection(at_ns=now_ns, bottleneck=bottleneck)
 
 
 class _Watch:

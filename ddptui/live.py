@@ -135,6 +135,7 @@ def _apply(live: Live, message: Message) -> None:
             )
         case Ready():
             live.ranks[message.rank].steps = message.steps
+            live.ranks[message.rank].state = "running"
         case Trained():
             live.ranks[message.rank].step = live.ranks[message.rank].steps or 0
             live.ranks[message.rank].loss = message.loss

@@ -22,11 +22,14 @@ class LogTail:
             size = self.path.stat().st_size
             if self._at is None or size - self._at > MOST_BYTES:
                 self._at = max(0, size - MOST_BYTES)
+                self._decoder.reset()
+                self._rest = ""
             with self.path.open("rb") as log:
                 log.seek(self._at)
                 new = log.read(MOST_BYTES)
         except OSError:
             return []
         self._at += len(new)
-        *lines, self._rest = (self._rest + self._decoder.decode(new)).split("\n")
+        *lines, rest = (self._rest + self._decoder.decode(new)).split("\n")
+        self._rest = rest[:LONGEST_LINE]
         return [printable(line[:LONGEST_LINE].rstrip("\r").expandtabs(4)) for line in lines]

@@ -281,8 +281,9 @@ def _injected(rank: int, steps: Sequence[Step]) -> list[Injected]:
 
 def _change(heard: Heard, injection: Injection) -> Change:
     """When delays that were put in by hand came into force: at the first step that any rank began after that."""
-    later = [step for own in heard.steps.values() for step in own if step.begin_ns >= injection.at_ns]
-    begin_ns = min(own[0].begin_ns for own in heard.steps.values())
+    steps = [step for own in heard.steps.values() for step in own]
+    later = [step for step in steps if step.begin_ns >= injection.at_ns]
+    begin_ns = min(step.begin_ns for step in steps) if steps else min(each.first_ns for each in heard.trained.values())
     return Change(
         s=(injection.at_ns - begin_ns) / S,
         step=min((step.step for step in later), default=None),

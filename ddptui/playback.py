@@ -8,7 +8,7 @@ from ddptui.preset import Preset
 from ddptui.record import Run
 from ddptui.results import Results
 from ddptui.tally import Tally
-from ddptui.wire import Message, Step
+from ddptui.wire import Launched, Message, Step
 
 S = 1e9  # ns
 SPEEDS = (0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 50.0)
@@ -99,14 +99,23 @@ class Playback:
 
 
 def _with_moments(messages: Iterable[Message]) -> list[tuple[int, Message]]:
-    """Each message with the moment that it tells of, in the order of these: what ranks say comes in frames, a fifth of
-    a second at a time, and need not be told again so. What has no moment of its own has that of the one before it."""
+    """Each message with the moment that it tells of; those of a launch in the order of these: what ranks say comes in
+    frames, a fifth of a second at a time, and need not be told again so. What has no moment of its own has that of the
+    one before it."""
     told: list[tuple[int, Message]] = []
+    launch: list[tuple[int, Message]] = []
     moment_ns = 0
     for message in messages:
         moment_ns = moment_of(message) or moment_ns
-        told.append((moment_ns, message))
-    return sorted(told, key=lambda pair: pair[0])
+        if isinstance(message, Launched):
+            told += sorted(launch, key=_moment)
+            launch = []
+        launch.append((moment_ns, message))
+    return told + sorted(launch, key=_moment)
+
+
+def _moment(pair: tuple[int, Message]) -> int:
+    return pair[0]
 
 
 def moment_of(message: Message) -> int:

@@ -131,16 +131,41 @@ def test_runs_cannot_be_kept_in_a_file(tmp_path: Path) -> None:
     assert_refused(result, f"{tmp_path / 'file'}: cannot keep runs here: ")
 
 
-def test_on_a_terminal_the_console_that_is_not_there_is_refused() -> None:
+def on_a_terminal(*words: str, keys: bool = True) -> subprocess.CompletedProcess[str]:
+    """With a stdout that is one; and a stdin, if it has keys."""
     master, terminal = pty.openpty()
     try:
-        command = [sys.executable, "-m", "ddptui", "--preset", "quickstart"]
-        done = subprocess.run(command, stdout=terminal, stderr=subprocess.PIPE, text=True, check=False, timeout=60)
+        return subprocess.run(
+            [sys.executable, "-m", "ddptui", *words],
+            stdin=terminal if keys else subprocess.DEVNULL,
+            stdout=terminal,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+            timeout=60,
+        )
     finally:
         os.close(terminal)
         os.close(master)
+
+
+@pytest.mark.parametrize(
+    ("words", "keys", "why"),
+    [
+        (("--preset", "quickstart"), False, "the console wants a terminal to read keys from"),
+        (("--theme", "dracul"), True, "--theme dracul: not one of "),
+        (("--preset", "quickstar"), True, "did you mean 'quickstart'?"),
+        (("--repeats", "2"), True, "name it with --preset"),
+        (("--set", "epochs=1"), True, "name it with --preset"),
+        (("--refresh", "0"), True, "'--refresh'"),
+        (("--theme", "nord", "presets"), True, "they mean nothing to a command"),
+    ],
+)
+def test_the_console_does_not_open_for_bad_input(words: tuple[str, ...], keys: bool, why: str) -> None:
+    done = on_a_terminal(*words, keys=keys)
     assert done.returncode == 2
-    assert done.stderr == "Error: the console is not built yet: run headless, with --no-ui\n"
+    assert why in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 # Listing presets

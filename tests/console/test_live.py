@@ -50,7 +50,7 @@ def test_a_rank_starts_runs_and_is_done() -> None:
     rank = live.ranks[0]
     assert (rank.state, rank.pid, rank.device, rank.step, rank.steps) == ("starting", 7, "cuda:0", 0, None)
     fold(live, [ready(0, steps=4)])
-    assert (rank.state, rank.steps) == ("starting", 4)
+    assert (rank.state, rank.steps) == ("running", 4)
     fold(live, [step(0, 0, samples=5, loss=2.0)])
     assert (rank.state, rank.step, rank.samples, rank.loss) == ("running", 1, 5, 2.0)
     assert rank.phases_ns == (1_000_000, 2_000_000, 3_000_000, 4_000_000, 5_000_000)

@@ -49,9 +49,9 @@ def test_nobody_is_there_yet() -> None:
     assert said([]) == said([launched()]) == {}
 
 
-def test_a_rank_starts_until_its_first_step_is_over() -> None:
+def test_a_rank_starts_until_it_has_its_model_and_its_data() -> None:
     assert said([launched(), hello(0)], after_s=60) == {0: "starting"}
-    assert said([*begun(), *stepping(0)]) == {0: "running", 1: "starting"}
+    assert said([launched(), hello(0), hello(1), ready(0)]) == {0: "running", 1: "starting"}
 
 
 def test_ranks_run() -> None:
