@@ -81,6 +81,9 @@ def _console(
     drawn_a_second: float | None,
     theme: str | None,
 ) -> int:
+    import gc
+
+    gc.disable()  # until the first picture is there: to collect what is only being built takes a tenth of the start
     from textual.theme import BUILTIN_THEMES
 
     from ddptui.record import runs_folder

@@ -4,6 +4,7 @@ What the first picture does not need is imported when it is wanted: that picture
 """
 
 import asyncio
+import gc
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
@@ -67,6 +68,10 @@ class Console(App[int]):
         self.push_screen(Lab())
         if self._first is not None:
             self.run_preset(self._first)
+
+    def on_ready(self) -> None:
+        """The first picture is there."""
+        gc.enable()
 
     def run_preset(self, preset: Preset) -> None:
         """Start a run, and show it. One at a time: they would take the cores from each other."""

@@ -6,7 +6,6 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from ddptui import headless
 from ddptui.preset import Preset
 from ddptui.tui.app import Console
 from ddptui.tui.settings import first_theme
@@ -31,6 +30,8 @@ def start(runs: Path, preset: Preset | None, *, drawn_a_second: float | None, th
             app.session.close()
             app.finished.append((app.session.results, app.session.preset))
         threads.shutdown()
+    from ddptui import headless  # now: it would have kept the first picture waiting
+
     for results, shown in app.finished:
         headless.show(headless.as_table(results, shown))
     worst = max((headless.EXIT_CODES[results.status] for results, _ in app.finished), default=0)

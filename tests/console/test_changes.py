@@ -9,8 +9,8 @@ from ddptui import report, story
 from ddptui.outcome import outcome
 from ddptui.preset import Bottleneck
 from ddptui.results import Change, RepeatResult, Results
-from ddptui.wire import Injection, Message
-from tests.console.builders import FIRST_STEP_MS, MS, ended, journal, preset_of, results_for, two_trials
+from ddptui.wire import Injection, Message, Step
+from tests.console.builders import FIRST_STEP_MS, MS, ended, journal, preset_of, results_for, trained, two_trials
 
 LATE = Bottleneck(at="forward", ranks=(1,), sleep_ms=20)
 MORE = Bottleneck(at="aggregate", ranks=(0, 1), sleep_ms=2.5, per="call", to_step=9)
@@ -138,3 +138,12 @@ def test_a_repeat_that_did_not_end_well_has_no_figures_to_change(status: str) ->
     found = outcome(messages)
     assert found is not None
     assert (found.status, found.result) == (status, None)
+
+
+def test_without_instruments_only_the_moment_is_known() -> None:
+    unseen = [message for message in with_hand(journal(), by_hand(STEP_2_MS, LATE)) if not isinstance(message, Step)]
+    found = outcome([*unseen[:-3], trained(0), trained(1), *unseen[-3:]])
+    assert found is not None
+    assert found.result is not None
+    [change] = found.result.changes
+    assert (change.step, change.s) == (None, pytest.approx(0.11))

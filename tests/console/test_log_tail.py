@@ -128,3 +128,13 @@ def test_what_comes_in_pieces_that_are_not_too_large_is_all_shown(path: Path, pa
         write(path, f"{line}\n" * lines)
         shown += tail.new_lines()
     assert shown == [line] * (3 * lines)
+
+
+def test_after_a_jump_half_a_line_from_before_is_forgotten(path: Path) -> None:
+    write(path, b"half a li\xc3")
+    tail = LogTail(path)
+    tail.new_lines()
+    write(path, "x" * (MOST_BYTES + 100) + "ne\nnext\n")
+    first, second = tail.new_lines()
+    assert first.startswith("xxx")
+    assert second == "next"
