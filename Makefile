@@ -5,7 +5,7 @@ BIN := .venv/bin
 .PHONY: demo test lint bench clean
 
 demo: .venv/installed
-	$(BIN)/ddptui --preset quickstart --no-ui
+	$(BIN)/ddptui --preset quickstart
 
 test: lint
 	$(BIN)/python -m pytest
@@ -27,6 +27,9 @@ bench: .venv/installed
 	$(BIN)/python benchmarks/attribution.py
 	$(BIN)/python benchmarks/what_if.py
 	$(BIN)/python benchmarks/live_verdict.py
+	$(BIN)/python -m benchmarks.console_picture
+	$(BIN)/python -m benchmarks.console_flood
+	$(BIN)/python -m benchmarks.console_disturbs
 
 clean:
 	rm -rf .venv build dist

@@ -2,7 +2,7 @@
 
 Goals: 0.35 s; 12 % of a core at four pictures a second in 120 × 40.
 
-    python benchmarks/console_picture.py [STARTS [SECONDS]]
+    python -m benchmarks.console_picture [STARTS [SECONDS]]
 """
 
 import sys
@@ -23,12 +23,12 @@ steps = 100000
 batch_size = 128
 sched_batch = true
 """
-UNDER_WAY = "of 100000"  # steps, in the title
+UNDER_WAY = b"of 100000"  # steps, in the title
 
 
 def first_content_s() -> float:
     with tempfile.TemporaryDirectory() as runs, Terminal([CONSOLE, "--runs", runs]) as terminal:
-        return terminal.wait_for("quickstart") - terminal.began
+        return terminal.wait_for(b"quickstart") - terminal.began
 
 
 def share_of_a_core(seconds: float) -> float:

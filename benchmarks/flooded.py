@@ -5,14 +5,13 @@
 Says in the end, on stdout, how many messages were sent and how many were drawn from.
 """
 
-import multiprocessing
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from benchmarks.hub_load import rank
 from ddptui import session
 from ddptui.hub import Hub
 from ddptui.lab import Controls
@@ -26,18 +25,17 @@ RUNS, RANKS, RATE, SECONDS = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3
 heard = {"steps": 0}
 
 
+def speaker(number: int, hub: Hub) -> "subprocess.Popen[bytes]":
+    what = (number, hub.endpoint, hub.token, RATE // RANKS, SECONDS, RANKS)
+    return subprocess.Popen([sys.executable, "-c", f"from benchmarks.hub_load import rank; rank(*{what!r})"])
+
+
 def flood(preset: Preset, run: Run, controls: Controls) -> Iterator[Message]:
     """What lab.run_preset does, with ranks that only talk."""
-    spawn = multiprocessing.get_context("spawn")
     with Hub(RANKS) as hub, run.begin("flood", 1) as repeat:
-        ranks = [
-            spawn.Process(target=rank, args=(number, hub.endpoint, hub.token, RATE // RANKS, SECONDS, RANKS))
-            for number in range(RANKS)
-        ]
-        for process in ranks:
-            process.start()
+        ranks = [speaker(number, hub) for number in range(RANKS)]
         first: list[Message] = [Launched(trial="flood", repeat=1, at_ns=time.monotonic_ns(), command=())]
-        while any(process.is_alive() for process in ranks) and controls.end() is None:
+        while any(process.poll() is None for process in ranks) and controls.end() is None:
             for message in [*first, *hub.receive(100)]:
                 heard["steps"] += isinstance(message, Step)
                 repeat.write(message)
@@ -50,7 +48,7 @@ def flood(preset: Preset, run: Run, controls: Controls) -> Iterator[Message]:
             yield message
         for process in ranks:
             process.terminate()
-            process.join()
+            process.wait()
 
 
 def main() -> None:

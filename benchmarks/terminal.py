@@ -3,6 +3,7 @@
 import fcntl
 import os
 import pty
+import re
 import select
 import struct
 import subprocess
@@ -57,13 +58,13 @@ class Terminal:
         self.painted += new
         return new
 
-    def wait_for(self, text: str, since: int = 0) -> float:
-        """When this was on the screen, painted after so many bytes. Raises TimeoutError."""
+    def wait_for(self, pattern: bytes, since: int = 0) -> float:
+        """When this was painted, after so many bytes. Raises TimeoutError."""
         deadline = time.perf_counter() + ENOUGH_S
-        while text.encode() not in self.painted[since:]:
+        while not re.search(pattern, self.painted[since:]):
             self.read(0.1)
             if time.perf_counter() > deadline or self.process.poll() is not None:
-                raise TimeoutError(f"{text!r} was never painted: {self.painted[-2000:].decode(errors='replace')}")
+                raise TimeoutError(f"{pattern!r} was never painted: {self.painted[-2000:].decode(errors='replace')}")
         return time.perf_counter()
 
     def idle(self, seconds: float) -> None:

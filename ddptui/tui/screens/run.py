@@ -195,8 +195,10 @@ class RunScreen(LabScreen):
             self.tick()
 
     def action_pane(self, name: str) -> None:
-        self.query_one(Panes).chosen = name
-        self.draw()
+        """Only that pane is drawn at once, so that it is there at once."""
+        panes = self.query_one(Panes)
+        panes.chosen = name
+        panes.draw_pane(panes.pane(name), self.watched, self.feed, self.feed.now_ns())
 
     def action_zoom(self) -> None:
         if self.maximized is None:

@@ -72,9 +72,9 @@ class Panes(Container):
         for name in TITLES:
             pane = self.pane(name)
             if pane.display and pane.region.height:
-                self._draw(pane, watched, feed, now_ns)
+                self.draw_pane(pane, watched, feed, now_ns)
 
-    def _draw(self, pane: Widget, watched: Watch, feed: Session | Playback, now_ns: int) -> None:
+    def draw_pane(self, pane: Widget, watched: Watch, feed: Session | Playback, now_ns: int) -> None:
         match pane:
             case RankTable():
                 pane.show(watched, watched.world_size(feed.preset), now_ns)
