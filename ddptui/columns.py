@@ -60,8 +60,20 @@ def is_stand_in(row: Row) -> bool:
 
 def _train_time(row: Row) -> str:
     if row.result.summary is None:
-        return row.result.status
+        return standing(row.result)
     return f"{row.result.summary.train_time_s.median:.2f}"
+
+
+def standing(result: TrialResult) -> str:
+    """In a word, of a trial without figures. One that was launched and is neither failed nor done was stopped."""
+    return result.status if result.status != "skipped" else "stopped" if result.command else NOTHING
+
+
+def what_became(result: TrialResult) -> str:
+    """The same in a sentence whose subject is the trial."""
+    if result.status != "skipped":
+        return result.status
+    return "was stopped before its end: no figures" if result.command else "was not reached"
 
 
 def _spread(row: Row) -> str:
@@ -79,6 +91,18 @@ def _ratio(row: Row) -> str:
 def _speedup(row: Row) -> str:
     speedup = row.result.summary.speedup if row.result.summary else None
     return f"{speedup:.2f}" if speedup is not None else NOTHING
+
+
+def _loss(row: Row) -> str:
+    """Measured steps without a loss had one that was no number."""
+    if any(is_not_finite(repeat) for repeat in row.result.repeats):
+        return "nan"
+    return _of_repeats(row, lambda repeat: repeat.loss.last, ".3f")
+
+
+def is_not_finite(repeat: RepeatResult) -> bool:
+    """Whether the loss ended as no finite number. Without instruments nobody has looked at each step."""
+    return repeat.step_ms is not None and repeat.loss.last is None
 
 
 def _split(row: Row) -> str:
@@ -186,7 +210,7 @@ COLUMNS = (
     Column("transfer", "transfer ms", lambda row: _of_repeats(row, lambda r: r.transfer_ms, ".2f"), 74),
     Column("overlap", "overlap", _overlap, 77),
     Column("culprit", "waits for", _culprit, 91),
-    Column("loss", "loss", lambda row: _of_repeats(row, lambda r: r.loss.last, ".3f"), 68),
+    Column("loss", "loss", _loss, 68),
     Column("accuracy", "acc. %", lambda row: _of_repeats(row, lambda r: r.accuracy and 100 * r.accuracy, ".1f"), 75),
     Column("sync", "in sync", _in_sync, 80),
     Column("mean", "mean", _mean, 79),

@@ -1,6 +1,6 @@
 """How far a run has come, and how long it may still take. Pure."""
 
-from ddptui.live import Live
+from ddptui.live import RATE_OVER, Live
 from ddptui.preset import Preset
 
 S = 1e9  # ns
@@ -12,12 +12,30 @@ def launches(preset: Preset, live: Live) -> int:
 
 
 def left_s(preset: Preset, live: Live, now_ns: int) -> float | None:
-    """A launch takes what launches so far took on average; of the running one, its steps tell. None: nobody knows."""
-    begun = live.step / live.steps if live.steps and live.status == "running" else 0.0
-    share = (live.finished + begun) / launches(preset, live)
-    if live.began_ns is None or live.status == "interrupted" or not 0 < share < 1:
+    """What the running launch still needs at the pace of its steps, and for each one to come what those so far took.
+    None: nobody knows yet."""
+    if live.began_ns is None or live.status == "interrupted":
         return None
-    return (now_ns - live.began_ns) / S * (1 - share) / share
+    to_come = launches(preset, live) - live.finished
+    if live.status != "running":
+        return to_come * (now_ns - live.began_ns) / S / live.finished if to_come and live.finished else None
+    running_s = (now_ns - live.launched_ns) / S
+    usual_s = (live.launched_ns - live.began_ns) / S / live.finished if live.finished else None
+    rest_s = _rest_s(live)
+    if rest_s is None:
+        rest_s = max(0.0, usual_s - running_s) if usual_s is not None else None
+    if rest_s is None:
+        return None
+    return rest_s + (to_come - 1) * (usual_s if usual_s is not None else running_s + rest_s)
+
+
+def _rest_s(live: Live) -> float | None:
+    """Of the running launch, once its steps have found their pace."""
+    rates = [rank.steps_per_s for rank in live.ranks.values()]
+    slowest = min((rate for rate in rates if rate), default=None)
+    if live.steps is None or slowest is None or live.step < RATE_OVER:
+        return None
+    return (live.steps - live.step) / slowest
 
 
 def clock(seconds: float) -> str:

@@ -19,7 +19,14 @@ from ddptui.preset_file import PresetError, find, load
 REPEATS = "repeats"  # a change like any other here; on the command line an option of its own
 VARIES = "varies"
 NO_BOTTLENECK = "[]"
+LABELS = {"world_size": "ranks", "dataset": "data", "sleep_ms": "ms"}  # where the form has a word of its own
+KINDS = {"int": "a whole number", "float": "a number", "str": "text", "bool": "true or false", "array": "a list"}
 LONGEST_QUOTE = 20  # characters of a number that nobody can have meant
+
+
+def label(field: str) -> str:
+    """What a field of a trial is called in the form."""
+    return LABELS.get(field, field)
 
 
 class Draft(msgspec.Struct, frozen=True):
@@ -35,7 +42,7 @@ def preset(draft: Draft) -> Preset:
     try:
         loaded = load(draft.name, assignments)
     except PresetError as error:
-        raise PresetError(_without_place(str(error), draft.name)) from None
+        raise PresetError(_in_the_forms_words(_without_place(str(error), draft.name), draft.changes)) from None
     return msgspec.structs.replace(loaded, repeats=_repeats(draft, loaded.repeats))
 
 
@@ -91,9 +98,10 @@ def bottleneck_fields(value: str) -> tuple[str, str, str]:
 
 
 def at_fault(draft: Draft, reason: str) -> str | None:
-    """The change that a refusal speaks of; the first one, where it names none."""
-    named = [key for key in draft.changes if re.search(rf"\b{key}\b", reason)]
-    return next(iter([*named, *draft.changes]), None)
+    """The change that a refusal speaks of first; the first one, where it names none."""
+    places = {key: re.search(rf"\b({key}|{label(key)})\b", reason) for key in draft.changes}
+    named = {key: place.start() for key, place in places.items() if place}
+    return min(named or draft.changes, key=lambda key: named.get(key, 0), default=None)
 
 
 def _repeats(draft: Draft, usual: int) -> int:
@@ -110,6 +118,28 @@ def _without_place(why: str, name: str) -> str:
     with suppress(PresetError):  # the file is gone, and that is what is wrong
         why = why.removeprefix(f"{find(name)}: ")
     return " ".join(why.removeprefix("--set ").splitlines())
+
+
+def _in_the_forms_words(why: str, changes: dict[str, str]) -> str:
+    """What is refused of the changes, for somebody who sees the form and no file: `ranks: a whole number is wanted, …`.
+    Of a file, its own words say where to look."""
+    key, _, rest = why.partition(": ")
+    field, _, part = re.sub(r"\[\d+\]", "", key).partition(".")
+    if field not in changes:
+        return why
+    where = f"{label(field)}, {label(part)}" if part else label(field)
+    return f"{where}: {_wanted(rest, '' if part else changes[field][:LONGEST_QUOTE])}"
+
+
+def _wanted(why: str, text: str) -> str:
+    """Of a wrong kind of value, without the names that a programming language has for it. text: the value, if known."""
+    found = re.fullmatch(r"expected (\w+)( [<>]=? [\d.]+)?(?:, got (\w+))?", why)
+    if found is None:
+        return why
+    kind, limit, got = found.groups()
+    known = f"text {text!r}" if got == "str" else text
+    what = known if text else KINDS.get(got, got)
+    return f"{KINDS.get(kind, kind)}{limit or ''} is wanted" + (f", got {what}" if what else "")
 
 
 def _shown(trial: Trial, field: str) -> str:

@@ -31,11 +31,13 @@ from ddptui.wire import (
     RankMessage,
     Ready,
     SetBottleneck,
+    Step,
 )
 
 POLL_MS = 100
 LOOK_EVERY_S = 0.25  # for dead ranks: it reads files of each, so not at every message
 VERDICT_S = 2.0  # after the first sign of failure, how long the launcher may take to say which rank it was
+LAST_WORDS_S = 5.0  # after a stop, how long ranks that have trained may take to say how it went
 FAREWELL_S = 20.0  # after the last rank is done, how long the launcher may take to end
 
 
@@ -46,6 +48,7 @@ class Controls:
         self._wanted: deque[tuple[Bottleneck, ...]] = deque()
         self._skip = threading.Event()
         self._stop = threading.Event()
+        self._said = 0.0  # when
 
     def inject(self, bottleneck: tuple[Bottleneck, ...]) -> None:
         """Send the ranks these delays, in place of those that they have."""
@@ -53,10 +56,12 @@ class Controls:
 
     def skip(self) -> None:
         """End this launch, spare the trial its other repeats, and go on to the next."""
+        self._said = time.monotonic()
         self._skip.set()
 
     def stop(self) -> None:
         """End this launch, and the run."""
+        self._said = time.monotonic()
         self._stop.set()
 
     def injections(self) -> Iterator[tuple[Bottleneck, ...]]:
@@ -68,6 +73,10 @@ class Controls:
         """A launch begins: what was wanted of the one before is void."""
         self._wanted.clear()
         self._skip.clear()
+
+    def cuts_short(self, *, trained: bool) -> bool:
+        """Whether this launch is to end now. One that has trained, and only has to say how it went, may do so."""
+        return self.end() is not None and not (trained and time.monotonic() - self._said < LAST_WORDS_S)
 
     def end(self) -> Literal["skipped", "interrupted"] | None:
         """How this launch is to end, if it is to end now."""
@@ -110,10 +119,11 @@ def _launch(trial: Trial, repeat: Repeat, controls: Controls) -> Iterator[Messag
         }
         yield Launched(trial=trial.name, repeat=repeat.number, at_ns=time.monotonic_ns(), command=tuple(command))
         launcher = Launcher(command, environment, repeat.folder)
+        cut_short = False
         try:
             watch = _Watch(trial, hub, launcher)
             meter = LoadMeter(launcher)
-            while not watch.is_over() and controls.end() is None:
+            while not watch.is_over() and not (cut_short := controls.cuts_short(trained=watch.has_trained())):
                 yield from watch.receive(POLL_MS)
                 yield from meter.read()
                 if len(hub.hellos) == trial.world_size:  # what is wanted before all are here, waits for the last one
@@ -122,7 +132,7 @@ def _launch(trial: Trial, repeat: Repeat, controls: Controls) -> Iterator[Messag
             launcher.stop()
         yield from watch.receive(0)  # what the ranks said last
         wanted = controls.end()
-        yield Ended(at_ns=time.monotonic_ns(), status=wanted) if wanted else watch.ended(repeat)
+        yield Ended(at_ns=time.monotonic_ns(), status=wanted) if cut_short and wanted else watch.ended(repeat)
 
 
 def _inject(hub: Hub, controls: Controls) -> Iterator[Injection]:
@@ -140,6 +150,8 @@ class _Watch:
         self._warmup_steps = trial.warmup_steps
         self._hub = hub
         self._launcher = launcher
+        self._steps: dict[int, int] = {}  # of each rank, how many there will be
+        self._trained: set[int] = set()
         self._done: set[int] = set()
         self._failed: list[Failed] = []
         self._silent: list[int] = []  # ranks that died without a word, in the order seen
@@ -154,13 +166,21 @@ class _Watch:
             match message:
                 case Hello():
                     self._launcher.meet(message.pid)
-                case Ready() if message.steps <= self._warmup_steps:
-                    self._too_short = f"all of its {message.steps} steps are warm-up steps: nothing was measured"
+                case Ready():
+                    self._steps[message.rank] = message.steps
+                    if message.steps <= self._warmup_steps:
+                        self._too_short = f"all of its {message.steps} steps are warm-up steps: nothing was measured"
+                case Step() if message.step + 1 == self._steps.get(message.rank):
+                    self._trained.add(message.rank)
                 case Done():
                     self._done.add(message.rank)
                 case Failed():
                     self._failed.append(message)
         return messages
+
+    def has_trained(self) -> bool:
+        """Every rank has made its last step."""
+        return len(self._trained | self._done) == len(self._ranks)
 
     def is_over(self) -> bool:
         if self._launcher.exit_code is not None:

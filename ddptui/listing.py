@@ -8,7 +8,7 @@ from typing import NamedTuple
 from ddptui import launch
 from ddptui.columns import count, describe_bottleneck, how_often
 from ddptui.preset import Preset, available_cores
-from ddptui.preset_file import PresetError, load, shipped_and_own
+from ddptui.preset_file import PresetError, folders, load, shipped_and_own
 from ddptui.record import Run
 
 FIRST_GROUPS = ("start here", "launch modes", "collectives", "strategies", "bottlenecks", "mistakes")
@@ -22,15 +22,17 @@ class Broken(NamedTuple):
 
 
 def all_presets() -> tuple[list[Preset], list[Broken]]:
-    """The presets in the order in which they are listed, and those that cannot be read."""
+    """The presets in the order in which they are listed, one's own last in their group; and those that cannot be read."""
     presets: list[Preset] = []
     broken: list[Broken] = []
-    for name, path in shipped_and_own().items():
+    found = shipped_and_own()
+    own = {name for name, path in found.items() if path.parent == folders()[1]}
+    for name, path in found.items():
         try:
             presets.append(load(str(path)))
         except PresetError as error:
             broken.append(Broken(name, str(error)))
-    return sorted(presets, key=_order), broken
+    return sorted(presets, key=lambda preset: _order(preset, preset.name in own)), broken
 
 
 def every_preset() -> str:
@@ -83,9 +85,9 @@ def _rendezvous(mode: str) -> str:
     return "127.0.0.1, at a free port that the first process takes and hands to the ranks"
 
 
-def _order(preset: Preset) -> tuple[int, str, str]:
+def _order(preset: Preset, is_own: bool) -> tuple[int, str, bool, str]:
     group = preset.group.lower()
-    return (FIRST_GROUPS.index(group) if group in FIRST_GROUPS else len(FIRST_GROUPS), group, preset.name)
+    return (FIRST_GROUPS.index(group) if group in FIRST_GROUPS else len(FIRST_GROUPS), group, is_own, preset.name)
 
 
 def size(preset: Preset) -> str:

@@ -66,7 +66,9 @@ class Live(msgspec.Struct):
     error: str | None = None
     finished: int = 0
     began_ns: int | None = None  # the first launch
+    launched_ns: int = 0  # the current one
     over: dict[str, int] = msgspec.field(default_factory=dict)  # trials that ended early: after how many launches
+    failures: dict[str, str] = msgspec.field(default_factory=dict)  # by trial, in a line
     injected: tuple[Bottleneck, ...] | None = None  # by hand, in place of the trial's own
     ranks: dict[int, RankState] = msgspec.field(default_factory=dict)
     load: Load | None = None
@@ -127,6 +129,7 @@ def _apply(live: Live, message: Message) -> None:
             live.trial, live.repeat = message.trial, message.repeat
             live.status, live.error = "running", None
             live.ranks, live.load, live.injected = {}, None, None
+            live.launched_ns = message.at_ns
             live.began_ns = message.at_ns if live.began_ns is None else live.began_ns
             live.pauses.clear()
         case Hello():
@@ -156,3 +159,5 @@ def _apply(live: Live, message: Message) -> None:
             live.finished += 1
             if message.status != "ok" and live.trial is not None:
                 live.over[live.trial] = live.repeat
+            if message.status == "failed" and live.trial is not None:
+                live.failures[live.trial] = (message.error or "no reason is known").splitlines()[0]

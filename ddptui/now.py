@@ -1,6 +1,7 @@
 """How a run goes, in one sentence. Pure."""
 
 from ddptui.columns import count, describe_bottleneck
+from ddptui.course import launches
 from ddptui.live import Live
 from ddptui.preset import Preset
 from ddptui.story import seconds
@@ -12,15 +13,19 @@ def sentence(watched: Watch, states: dict[int, str], preset: Preset) -> str:
     """Who waits for whom, right now; or what there is to say before and after that."""
     live, judgement, mismatch = watched.live, watched.judgement, watched.mismatch
     if live.status != "running":
-        return _ended(live)
+        return _ended(live, preset)
     world_size = watched.world_size(preset)
     if not live.step:
         return f"starting: {len(live.ranks)} of {count(world_size, 'rank')} here"
-    said = [_standing_still(states), _by_hand(live), _mismatch(mismatch) or _verdict(judgement, world_size)]
+    still = _standing_still(states)
+    said = [still, _by_hand(live), "" if still else _mismatch(mismatch) or _verdict(judgement, world_size)]
     return " · ".join(filter(None, said))
 
 
-def _ended(live: Live) -> str:
+def _ended(live: Live, preset: Preset) -> str:
+    """Between two launches, of the last one; in the end, of all."""
+    if live.finished == launches(preset, live) and live.failures:
+        return "failed: " + "; ".join(f"{trial} ({why})" for trial, why in live.failures.items())
     if live.error:
         return f"{live.status}: {live.error.splitlines()[0]}"
     return {"ok": "done", "idle": "starting"}.get(live.status, live.status)

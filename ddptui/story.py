@@ -6,7 +6,7 @@ from statistics import median
 import msgspec
 
 from ddptui.cautions import ADVICE
-from ddptui.columns import describe_bottleneck
+from ddptui.columns import describe_bottleneck, is_not_finite
 from ddptui.preset import Bottleneck, Trial
 from ddptui.results import Caution, Change, Culprit, Injected, Interval, RepeatResult, TrialResult
 from ddptui.verdict import MATTERS
@@ -23,6 +23,8 @@ def of_trial(result: TrialResult, trial: Trial) -> list[str]:
         return []
     told = [repeat for repeat in result.repeats if repeat.wait_share is not None]
     said = [". ".join([*([_verdict(result, told)] if told else []), *_sentences(result)])]
+    if any(is_not_finite(repeat) for repeat in result.repeats):
+        said.append("the loss is not finite")
     mismatches = [words for repeat in result.repeats for words in repeat.mismatches]
     if mismatches and not told:
         said.append(f"nothing is known of its waits: in every step ranks made different operations: {mismatches[0]}")

@@ -12,7 +12,7 @@ from ddptui.wire import Launched, Message
 
 RECENT_NS = 2e9  # of which the verdict speaks
 JUDGE_EVERY_NS = 1e9  # it costs some milliseconds
-LAST_STEPS = 24
+LAST_STEPS, FEW = 24, 3
 MOST_AT_ONCE = 400  # of ranks times steps, put side by side in one look: where steps are short, some are left out
 
 
@@ -37,6 +37,12 @@ class Watch:
     def last(self) -> list[Joined]:
         """As many steps as panes speak of."""
         return list(self.joined)[-LAST_STEPS:]
+
+    @property
+    def latest(self) -> list[Joined]:
+        """Of these, what the verdict speaks of: where steps are long, there are few of them."""
+        steps = self.last
+        return [step for step in steps[:-FEW] if _ended(step) > _ended(steps[-1]) - RECENT_NS] + steps[-FEW:]
 
     def world_size(self, preset: Preset) -> int:
         """How many ranks there are, or will be."""

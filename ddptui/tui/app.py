@@ -5,21 +5,23 @@ What the first picture does not need is imported when it is wanted: that picture
 
 import asyncio
 import gc
+import signal
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import work
-from textual.app import App
+from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.command import Provider
+from textual.screen import Screen
 
 from ddptui.preset import Preset
 from ddptui.tui import settings
 from ddptui.tui.screens.lab import Lab
 
 if TYPE_CHECKING:
-    from ddptui.playback import Playback
     from ddptui.record import Run
     from ddptui.results import Results
     from ddptui.session import Session
@@ -64,10 +66,25 @@ class Console(App[int]):
         self._threads = threads or ThreadPoolExecutor(1, "lab")
 
     def on_mount(self) -> None:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            loop.add_signal_handler(number, self._end, 128 + number)
         self.theme_changed_signal.subscribe(self, lambda theme: settings.save(settings.Settings(theme=theme.name)))
         self.push_screen(Lab())
         if self._first is not None:
             self.run_preset(self._first)
+
+    def _end(self, code: int) -> None:
+        """Somebody outside wants it: nobody is asked, and what is finished is kept."""
+        self.leaving = True
+        self.exit(return_code=code)
+
+    def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
+        """Of Textual's own commands for the palette those that do what our keys do, in our way."""
+        yield SystemCommand("Theme", "Choose another look", self.action_change_theme)
+        yield SystemCommand("Screenshot", "Keep a picture of this screen (SVG)", self.deliver_screenshot)
+        yield SystemCommand("Help", "What the keys do", self.action_help)
+        yield SystemCommand("Quit", "Asks while something runs", self.action_leave)
 
     def on_ready(self) -> None:
         """The first picture is there."""
@@ -96,11 +113,11 @@ class Console(App[int]):
         self.session = None
         self.finished.append((session.results, session.preset))
 
-    def show_results(self, feed: "Session | Playback") -> None:
+    def show_results(self, session: "Session") -> None:
         """In place of the screen that showed how they came to be."""
         from ddptui.tui.screens.result import ResultScreen
 
-        self.switch_screen(ResultScreen(feed.run, feed.preset, feed.results))
+        self.switch_screen(ResultScreen(session.run, session.preset, session.results))
 
     @work(exclusive=True, group="open")
     async def open_run(self, run: "Run") -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from ddptui import course
-from ddptui.live import Live, fold
+from ddptui.live import RATE_OVER, Live, fold
 from ddptui.preset import Preset
 from ddptui.wire import Message
 from tests.console.builders import (
@@ -61,12 +61,27 @@ def test_before_anything_is_known_nobody_knows() -> None:
 def test_what_is_left_takes_as_long_as_what_was() -> None:
     assert left(live_of(*journal("a"))) == pytest.approx(30)  # 1 of 4 in 10 s
     assert left(live_of(*journal("a"), *journal("b"), *journal("a", 2))) == pytest.approx(10 / 3)
-    assert left(live_of(*journal("a"), *running())) == pytest.approx(30)
 
 
-def test_of_the_launch_that_runs_its_steps_tell() -> None:
-    assert left(live_of(*journal("a"), *running(steps=2))) == pytest.approx(10 / 1.5 * 2.5)
-    assert left(live_of(*running(steps=1))) == pytest.approx(10 / 0.25 * 3.75)
+def test_a_launch_that_has_just_begun_will_take_as_long_as_those_before_it() -> None:
+    begun = live_of(*journal("a"), launched("b", at_ms=LAUNCHED_MS + 8_000))
+    assert left(begun) == pytest.approx(6 + 2 * 8)  # it has run for 2 of 8 s
+    assert left(begun, now_ns=AFTER_10_S + 1_000 * MS) == pytest.approx(5 + 2 * 8)  # and a second later
+    assert left(begun, now_ns=AFTER_10_S + 60_000 * MS) == pytest.approx(2 * 8)
+
+
+def test_of_the_launch_that_runs_its_steps_tell_once_they_have_found_their_pace() -> None:
+    """One of 100 steps, 10 ms each."""
+
+    def going(steps: int) -> Live:
+        told = [step(rank, number, end_ms=3_000 + 10 * number) for number in range(steps) for rank in (0, 1)]
+        return live_of(launched("a"), hello(0), hello(1), ready(0, 100), ready(1, 100), *told)
+
+    alone = preset_of({"trial": [{"name": "a"}]})
+    assert left(going(RATE_OVER - 1), alone) is None
+    assert left(going(40), alone) == pytest.approx(0.6)
+    assert left(going(80), alone) == pytest.approx(0.2)
+    assert left(going(80)) == pytest.approx(0.2 + 3 * 10.2)  # the others as long as this one, all in all
 
 
 def test_of_a_launch_that_has_ended_its_steps_are_not_counted_again() -> None:
@@ -76,7 +91,7 @@ def test_of_a_launch_that_has_ended_its_steps_are_not_counted_again() -> None:
 
 
 def test_the_clock_begins_with_the_first_launch() -> None:
-    late = live_of(*journal("a"), *journal("b", launched_ms=LAUNCHED_MS + 9_000))
+    late = live_of(*journal("a"), *journal("b", launched_ms=LAUNCHED_MS + 9_000))  # both in 10 s
     assert left(late) == pytest.approx(10)
 
 

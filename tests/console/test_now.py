@@ -53,12 +53,13 @@ def test_when_it_is_over_it_is_said_how_it_ended() -> None:
     assert said(*journal("a")) == "done"
     assert said(launched(), ended("interrupted")) == "interrupted"
     assert said(launched(), ended("skipped")) == "skipped"
-    assert said(launched(), ended("failed")) == "failed"
+    assert said(launched(), ended("failed")) == "failed: a (no reason is known)"
 
 
 def test_of_a_failure_the_first_line_is_said() -> None:
-    assert said(*failure("a", error="rank 1 killed by SIGKILL\nthe log's end")) == "failed: rank 1 killed by SIGKILL"
-    assert said(*failure("a", error="[/red] no")) == "failed: [/red] no"
+    killed = failure("a", error="rank 1 killed by SIGKILL\nthe log's end")
+    assert said(*killed) == "failed: a (rank 1 killed by SIGKILL)"
+    assert said(*failure("a", error="[/red] no")) == "failed: a ([/red] no)"
 
 
 def test_one_rank_has_nobody_to_wait_for() -> None:
@@ -118,16 +119,15 @@ def test_delays_by_hand_are_said_until_the_next_launch() -> None:
 def test_ranks_that_stand_still_come_first() -> None:
     put_in = Injection(at_ns=4_000 * MS, bottleneck=(LATE,))
     words = said(*trained_together(0.0), put_in, states={0: "waiting for rank 1 (5 s)", 1: "stalled (5 s)"})
-    assert words.startswith("1 rank stalled: 1 · put in by hand: forward 20 ms on 1 · ")
-    assert words.count(" · ") == 2
+    assert words == "1 rank stalled: 1 · put in by hand: forward 20 ms on 1"
 
 
 def test_of_many_that_stand_still_a_few_are_named() -> None:
     going = trained_together(0.0)
     eight = said(*going, states=dict.fromkeys(range(8), "stalled (4 s)"))
     nine = said(*going, states=dict.fromkeys(range(9), "stalled (4 s)"))
-    assert eight.startswith("8 ranks stalled: 0, 1, 2, 3, 4, 5, 6, 7 · ")
-    assert nine.startswith("9 ranks stalled: 0, 1, 2, 3, 4, 5, 6, 7 … · ")
+    assert eight == "8 ranks stalled: 0, 1, 2, 3, 4, 5, 6, 7"
+    assert nine == "9 ranks stalled: 0, 1, 2, 3, 4, 5, 6, 7 …"
 
 
 def test_states_of_ranks_that_go_on_are_not_said() -> None:

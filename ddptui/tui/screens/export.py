@@ -29,7 +29,7 @@ class Export(NamedTuple):
 
 
 class ExportDialog(ModalScreen[Export | None]):
-    """Enter goes from the format to the path, and from there on to the file."""
+    """Enter exports to the path that stands there, be it from the format or from the path; Tab goes between them."""
 
     CSS_PATH: ClassVar[list[str | PurePath]] = ["modal.tcss", "export.tcss"]
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "leave", "Cancel", show=False)]
@@ -59,9 +59,6 @@ class ExportDialog(ModalScreen[Export | None]):
             path.value = path.value.removesuffix(ending) + FORMATS[self._form]
 
     @on(OptionList.OptionSelected)
-    def _to_the_path(self) -> None:
-        self.query_one(Input).focus()
-
     @on(Input.Submitted)
     @on(Button.Pressed, "#export")
     def _done(self) -> None:

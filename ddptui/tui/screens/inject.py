@@ -34,17 +34,17 @@ class Inject(ModalScreen[tuple[Bottleneck, ...] | None]):
     def compose(self) -> ComposeResult:
         possible = [site for site in sites() if not (self._trial.launch == "dp" and site == "backward")]
         with Vertical(classes="dialog"):
-            yield Static(f"A delay for {self._trial.name}, from the next step on", id="title", markup=False)
+            yield Static(f"In trial «{self._trial.name}», from the next step on", id="title", markup=False)
             yield Static(f"now: {describe_bottleneck(self._there)}", id="there", markup=False)
+            with Horizontal(classes="field"):
+                yield Label("delay, ms")
+                yield Input(USUAL_MS, id="ms", compact=True)
+            with Horizontal(classes="field"):
+                yield Label("on ranks")
+                yield Input(str(self._trial.world_size - 1), id="ranks", compact=True, placeholder="1, or 0,2")
             with Horizontal(classes="field"):
                 yield Label("where")
                 yield Select([(site, site) for site in possible], value=possible[-1], allow_blank=False, compact=True)
-            with Horizontal(classes="field"):
-                yield Label("ranks")
-                yield Input(str(self._trial.world_size - 1), id="ranks", compact=True, placeholder="1, or 0,2")
-            with Horizontal(classes="field"):
-                yield Label("ms")
-                yield Input(USUAL_MS, id="ms", compact=True)
             yield Static(id="refusal", markup=False)
             with Horizontal(classes="buttons"):
                 yield Button("Leave it (esc)", id="leave", compact=True)

@@ -120,8 +120,8 @@ class Lab(LabScreen):
         self._draft = drafts.Draft(chosen.name, self._changes.get(chosen.name, {}))
         preset, form = self._presets.get(chosen.name), self.query_one(TrialForm)
         form.disabled = preset is None
+        form.show(preset, self._draft.changes)
         if preset is not None:
-            form.show(preset, self._draft.changes)
             self.query_one(About).show(preset.title, preset.about)
         else:
             self.query_one(About).show(chosen.name, self._broken.get(chosen.name, ""))
@@ -192,10 +192,12 @@ class Lab(LabScreen):
             self._refuse()
 
     def _refuse(self) -> None:
+        """Where the reason is beside the form, and the form can be seen, it is not said again."""
         reason = printable(self._judged.reason)
-        self.notify(reason, title="Cannot be run", severity="error", timeout=8, markup=False)
         if self._draft.changes:
             self._go("form", partial(self.query_one(TrialForm).point_to, drafts.at_fault(self._draft, reason)))
+        elif not self.query_one("#reason").region:
+            self.notify(reason, title="Cannot be run", severity="error", timeout=8, markup=False)
 
     def action_filter(self) -> None:
         self._go("list", self.query_one(PresetList).filter)

@@ -12,6 +12,7 @@ from textual.widgets import DataTable
 
 from ddptui import exports, report
 from ddptui.columns import COLUMNS, count
+from ddptui.in_words import in_short, worst
 from ddptui.preset import Preset
 from ddptui.record import Run
 from ddptui.results import Results, TrialResult
@@ -35,7 +36,7 @@ class ResultScreen(LabScreen):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("o", "sort", "Sort"),
         Binding("c", "columns", "Columns"),
-        Binding("y", "copy_row", "Copy row"),
+        Binding("y", "copy_row", "Copy the row", show=False),
         Binding("x", "export", "Export"),
         Binding("v", "replay", "Replay"),
         Binding("O", "reverse", "Sort the other way round", show=False),
@@ -43,7 +44,7 @@ class ResultScreen(LabScreen):
         *(Binding(str(number), f"pane('{pane}')", PANES[pane], show=False) for number, pane in enumerate(PANES, 1)),
         Binding("n,down,j", "trial(1)", "Next trial, from every pane", key_display="n", show=False),
         Binding("p,up,k", "trial(-1)", "Trial before, from every pane", key_display="p", show=False),
-        Binding("escape", "app.pop_screen", "Back", show=False),
+        Binding("escape", "app.pop_screen", "Back"),
     ]
 
     def __init__(self, run: Run, preset: Preset, results: Results) -> None:
@@ -69,6 +70,7 @@ class ResultScreen(LabScreen):
             f"{self.preset.name} ▸ result", f"{self.run.name}  {self.results.status}, {trials}"
         )
         self._table.show(self.results, self.preset)
+        self._table.choose(worst(self.results.trials))
         self._show_chosen()
         self.action_pane("table")
 
@@ -81,7 +83,12 @@ class ResultScreen(LabScreen):
         chosen = self._table.chosen
         self.query_one(TimeBars).show(self.results, chosen)
         self.query_one(Verdict).show(self.results, self.preset, chosen)
+        self._name_verdict(in_short(self._trial(chosen)))
         self.query_one(RankDetail).show(self._trial(chosen))
+
+    def _name_verdict(self, words: str) -> None:
+        number, title = [*PANES].index("verdict") + 1, PANES["verdict"]
+        self.query_one(Verdict).border_title = f"{number} {title}: {words}" if words else f"{number} {title}"
 
     def _trial(self, name: str | None) -> TrialResult | None:
         return next((trial for trial in self.results.trials if trial.name == name), None)

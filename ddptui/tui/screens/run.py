@@ -21,9 +21,10 @@ from ddptui.tui.widgets.line_chart import LineChart
 from ddptui.tui.widgets.panes import TITLES, Panes
 from ddptui.tui.widgets.title_bar import TitleBar
 from ddptui.watch import Watch
+from ddptui.wire import Ended
 
 S = 1e9  # ns
-OF_A_RUN = ("inject", "skip", "stop")
+OF_A_RUN = ("inject", "skip", "stop", "leave_run")
 OF_A_REPLAY = ("faster", "seek", "step")
 
 
@@ -35,15 +36,23 @@ class RunScreen(LabScreen):
         Binding("space", "hold", "Hold", tooltip="Hold the picture while the run goes on; a replay stands still"),
         Binding("s", "skip", "Skip", tooltip="End this trial, and go on to the next"),
         Binding("x", "stop", "Stop", tooltip="Stop the run; what is finished is kept"),
-        Binding("left", "seek(-5)", "Back 5 s", tooltip="Replay: go 5 s back"),
-        Binding("right", "seek(5)", "On 5 s", tooltip="Replay: go 5 s on"),
+        Binding("left", "seek(-5)", "Seek", key_display="← →", tooltip="Replay: go 5 s back"),
+        Binding("right", "seek(5)", "Seek", show=False, tooltip="Replay: go 5 s on"),
         Binding("plus,equals_sign", "faster(1)", "Faster", key_display="+", tooltip="Replay faster"),
         Binding("minus", "faster(-1)", "Slower", show=False, tooltip="Replay slower"),
-        Binding("full_stop", "step", "Step", key_display=".", tooltip="Replay: on to the next step, and stand still"),
-        Binding("enter", "results", "Results", show=False, tooltip="The results, once the run is over"),
+        Binding(
+            "full_stop",
+            "step",
+            "Step",
+            key_display=".",
+            show=False,
+            tooltip="Replay: on to the next step",
+        ),
+        Binding("enter", "results", "Results", tooltip="The results, once the run is over"),
         Binding("y", "log_scale", "Log scale", show=False, tooltip="The loss on a logarithmic scale, and back"),
         Binding("z", "zoom", "Zoom", show=False, tooltip="The chosen pane on the whole screen, and back"),
-        Binding("escape", "back", "Back", show=False, tooltip="Back; a run that goes on is stopped, after a question"),
+        Binding("escape", "back", "Back", tooltip="Back to where one came from"),
+        Binding("escape", "leave_run", "Back", show=False, tooltip="Back: the run is stopped, after a question"),
         *(Binding(str(n), f"pane('{name}')", title, show=False) for n, (name, title) in enumerate(TITLES.items(), 1)),
     ]
 
@@ -53,7 +62,7 @@ class RunScreen(LabScreen):
         super().__init__()
         self.feed = feed
         self.watched = Watch()
-        self._over = False
+        self._over_ns: int | None = None  # when the run was over
 
     def compose_content(self) -> ComposeResult:
         yield Static(id="now", markup=False)
@@ -72,13 +81,16 @@ class RunScreen(LabScreen):
         if isinstance(self.feed, Playback) and self.feed.restarted:
             self.watched = Watch()
         self.watched.hear(messages)
+        for message in messages:
+            if isinstance(message, Ended) and message.status == "failed":
+                self.console_app.complain(f"{self.watched.live.trial} failed", message.error or "no reason is known")
         if self.is_current and not self.held:
             self.draw()
-        if isinstance(self.feed, Session) and self.feed.is_over and not self._over:
+        if isinstance(self.feed, Session) and self.feed.is_over and self._over_ns is None:
             self._end(self.feed)
 
     def draw(self) -> None:
-        now_ns = self.feed.now_ns()
+        now_ns = self._over_ns or self.feed.now_ns()
         watched = self.watched
         watched.look(now_ns)
         states = rank_states.states(watched.live, watched.last, now_ns)
@@ -99,10 +111,11 @@ class RunScreen(LabScreen):
         live = self.watched.live
         begun = live.began_ns if live.began_ns is not None else now_ns
         left = course.left_s(self.feed.preset, live, now_ns) if isinstance(self.feed, Session) else None
+        total = f" of {course.clock((self.feed.end_ns - begun) / S)}" if isinstance(self.feed, Playback) else ""
         parts = [
             self._mode(),
             f"step {live.step} of {live.steps}" if live.steps else "",
-            course.clock((now_ns - begun) / S),
+            course.clock((now_ns - begun) / S) + total,
             f"about {course.clock(left)} left" if left is not None else "",
         ]
         return " · ".join(filter(None, parts))
@@ -114,22 +127,24 @@ class RunScreen(LabScreen):
 
     def _end(self, session: Session) -> None:
         """No rank is left. All went well: the results; else this screen stays, since it says why."""
-        self._over = True
+        self._over_ns = session.now_ns()
         self.console_app.run_ended(session)
         self.refresh_bindings()
         self.draw()
         if session.results.status == "ok":
             self.action_results()
         elif not self.console_app.leaving:
-            self.notify("Enter shows the results.", title=f"The run has ended: {session.results.status}", timeout=10)
+            self.notify("Enter shows the results.", title=f"The run has ended: {session.results.status}", timeout=5)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """A replay has no ranks to talk to, and a run cannot go back."""
+        goes_on, replayed = isinstance(self.feed, Session) and self._over_ns is None, isinstance(self.feed, Playback)
         if action in OF_A_RUN:
-            return isinstance(self.feed, Session) and not self._over
+            return goes_on
         if action in OF_A_REPLAY:
-            return isinstance(self.feed, Playback)
-        return self._over or isinstance(self.feed, Playback) if action == "results" else True
+            return replayed
+        allowed = {"hold": goes_on or replayed, "results": not goes_on, "back": not goes_on}
+        return allowed.get(action, True)
 
     def action_hold(self) -> None:
         if isinstance(self.feed, Playback):
@@ -158,7 +173,7 @@ class RunScreen(LabScreen):
 
     @work
     async def action_stop(self) -> None:
-        if isinstance(self.feed, Session) and not self._over:
+        if isinstance(self.feed, Session) and self._over_ns is None:
             question = "Stop the run? What is finished is kept."
             if await self.app.push_screen_wait(Confirm(question, yes="Stop", no="Go on")):
                 self.feed.controls.stop()
@@ -166,10 +181,14 @@ class RunScreen(LabScreen):
     def action_back(self) -> None:
         if self.maximized is not None:
             self.minimize()
-        elif isinstance(self.feed, Session) and not self._over:
-            self.action_stop()
         else:
             self.dismiss()
+
+    def action_leave_run(self) -> None:
+        if self.maximized is not None:
+            self.minimize()
+        else:
+            self.action_stop()
 
     def on_data_table_row_selected(self) -> None:
         """A table takes enter for itself."""
@@ -177,12 +196,14 @@ class RunScreen(LabScreen):
             self.action_results()
 
     def action_results(self) -> None:
-        self.console_app.show_results(self.feed)
+        if isinstance(self.feed, Session):
+            self.console_app.show_results(self.feed)
+        else:
+            self.console_app.open_run(self.feed.run)  # all of it, wherever the replay is
 
     def action_seek(self, seconds: int) -> None:
         if isinstance(self.feed, Playback):
-            self.feed.seek(seconds)
-            self.tick()
+            self.feed.seek(seconds)  # what that brings is worked out at the next tick, once for all keys until then
 
     def action_faster(self, by: int) -> None:
         if isinstance(self.feed, Playback):

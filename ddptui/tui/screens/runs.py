@@ -29,13 +29,13 @@ class RunsScreen(LabScreen):
     CSS_PATH = "runs.tcss"
     PURPOSE = "Earlier runs, newest first. A run can be opened, replayed, compared with another one, and deleted."
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("slash", "filter", "Filter", key_display="/"),
-        Binding("space", "mark", "Mark"),
+        Binding("slash", "filter", "Filter", key_display="/", show=False),
+        Binding("space", "mark", "Mark a run, to compare it", show=False),
         Binding("c", "compare", "Compare two"),
         Binding("d", "delete", "Delete"),
-        Binding("v", "replay", "Replay the run as it went", show=False),
+        Binding("v", "replay", "Replay"),
         Binding("r", "refresh", "Read the folder again", show=False),
-        Binding("escape", "back", "End the filter; back", show=False),
+        Binding("escape", "back", "Back"),
     ]
 
     class Read(Message):
@@ -214,8 +214,19 @@ class RunsScreen(LabScreen):
             await asyncio.to_thread(delete, self.console_app.runs, run)
         except RunError as error:
             self.console_app.complain("Not deleted", str(error))
-        self._marked = [name for name in self._marked if name != run.name]
-        self.action_refresh()
+            self.action_refresh()
+        else:
+            self._forget(run.name)
+
+    def _forget(self, deleted: str) -> None:
+        """The cursor stays at its place, on the run that has moved up to it."""
+        place = self._table.cursor_row
+        self._marked = [name for name in self._marked if name != deleted]
+        self._known = [known for known in self._known if known.run.name != deleted]
+        self._show()
+        self._table.move_cursor(row=place)
+        if not self._complete:  # and what is being read may still have it
+            self.action_refresh()
 
 
 def _results(run: Run) -> Results:

@@ -30,7 +30,7 @@ async def keep_as_own(app: App[int], preset: Preset) -> str | None:
     except PresetError as error:
         app.notify(printable(str(error)), title="Not saved", severity="error", timeout=8, markup=False)
         return None
-    app.notify(f"Saved as {name}", markup=False)
+    app.notify(printable(str(own_presets.file_of(name))), title=f"Saved as {name}", markup=False)
     return name
 
 

@@ -54,6 +54,12 @@ class Comparison(LabTable):
         """The cells of the chosen row."""
         return [str(cell) for cell in self.get_row_at(self.cursor_row)] if self.row_count else []
 
+    def choose(self, name: str | None) -> None:
+        """Put the cursor on a trial, if there is such a one."""
+        names = [row.key.value for row in self.ordered_rows]
+        if name in names:
+            self.move_cursor(row=names.index(name))
+
     def choose_columns(self, wanted: frozenset[str] | None) -> None:
         self._wanted = wanted
         self._refill()

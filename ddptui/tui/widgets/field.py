@@ -11,7 +11,8 @@ CHANGED, WRONG = "*", "!"
 
 
 class Field(Horizontal):
-    """Without an answer everything stays as it is, which is what an empty field shows."""
+    """Without an answer everything stays as it is, which is what an empty field shows. Among the choices of a list that
+    has a name of its own: what the preset has may be one of them, too."""
 
     DEFAULT_CSS = """
     Field { height: 1; width: 1fr; }
@@ -26,6 +27,11 @@ class Field(Horizontal):
         super().__init__(id=id)
         self.answer = answer
         self._label = label
+        self._as_it_is = ""
+
+    def on_mount(self) -> None:
+        if isinstance(self.answer, Select):
+            self.watch(self.answer, "expanded", self._name_first_choice, init=False)
 
     def compose(self) -> ComposeResult:
         yield Static(self._label, markup=False)
@@ -41,6 +47,7 @@ class Field(Horizontal):
 
     def show(self, text: str | None, as_it_is: str) -> None:
         """Nobody is told that the answer has changed."""
+        self._as_it_is = as_it_is
         with self.prevent(Input.Changed, Select.Changed):
             if isinstance(self.answer, Input):
                 self.answer.placeholder = as_it_is
@@ -64,6 +71,11 @@ class Field(Horizontal):
         self.set_class(wrong, "-wrong")
         sign = WRONG if wrong else CHANGED if changed else " "
         self.query_one(Static).update(Content(f"{sign} {self._label}"))
+
+    def _name_first_choice(self, expanded: bool) -> None:
+        """Closed, there is room for the value only."""
+        assert isinstance(self.answer, Select)
+        self.answer.prompt = f"as in the preset ({self._as_it_is})" if expanded else self._as_it_is
 
     def rename(self, label: str) -> None:
         self._label = label

@@ -27,6 +27,7 @@ TITLES = {
     "log": "Log",
 }
 CHART_EVERY_NS = 1e9  # a curve changes slowly, and costs as much as all else
+BESIDE = {"so-far": " · 6: log", "log": " · 5: so far"}  # they share a place in the grid
 MOST_CURVES = 8  # beside the mean
 FEW_CURVES = 4  # as many have colours of their own
 MOST_LINES = 8  # of ranks in the table, and in the timeline, in a grid
@@ -35,7 +36,7 @@ MOST_LINES = 8  # of ranks in the table, and in the timeline, in a grid
 class Panes(Container):
     chosen = reactive("ranks", init=False)
     _rows = ""
-    _charted_ns = 0.0
+    _charted: tuple[object, ...] = ()
 
     def compose(self) -> ComposeResult:
         yield PaneBar()
@@ -52,7 +53,8 @@ class Panes(Container):
             pane = self.pane(name)
             pane.add_class("pane")
             pane.can_focus = True
-            pane.border_title = f"{number} {title}"
+            pane.border_title = f"{number} {title}{BESIDE.get(name, '')}"
+        self.pane("ranks").border_subtitle = "times in ms, medians of the last steps"
         self.watch_chosen()
 
     def pane(self, name: str) -> Widget:
@@ -83,8 +85,10 @@ class Panes(Container):
             case Timeline():
                 pane.show(watched.last)
             case LineChart():
-                if abs(now_ns - self._charted_ns) >= CHART_EVERY_NS:
-                    self._charted_ns = now_ns
+                live = watched.live
+                moment = (live.trial, live.repeat, live.status, bool(live.step), int(now_ns / CHART_EVERY_NS))
+                if moment != self._charted:
+                    self._charted = moment
                     pane.show(losses(watched))
             case Comparison():
                 pane.show(feed.results, feed.preset)
@@ -97,7 +101,7 @@ class Panes(Container):
         rank, live = self.query_one(RankTable).rank, watched.live
         if rank is None or live.trial is None:
             return
-        pane.border_title = f"{list(TITLES).index('log') + 1} Log of rank {rank}"
+        pane.border_title = f"{list(TITLES).index('log') + 1} Log of rank {rank}{BESIDE['log']}"
         pane.show(feed.run.repeat_folder(live.trial, live.repeat) / f"rank-{rank}.log")
 
     def _make_room(self, ranks: int) -> None:

@@ -58,12 +58,21 @@ def _optional(value: float | None, form: str) -> str:
     return format(value, form) if value is not None else NOTHING
 
 
+def _loss(row: Row) -> str:
+    return "nan" if row.rank.loss is None and row.rank.step else _optional(row.rank.loss, ".4f")
+
+
+def _cpu(row: Row) -> str:
+    """Of a rank that is silent, nothing is known."""
+    return NOTHING if row.state.startswith("stalled") else _optional(row.rank.cpu_percent, ".0f")
+
+
 COLUMNS = (
     Column("rank", 4, 100, lambda row: str(row.rank.rank)),
-    Column("state", 20, 99, lambda row: f"{row.state}{' ◀ late' if row.is_culprit else ''}"),
+    Column("state", 24, 99, lambda row: f"{row.state}{' ◀ late' if row.is_culprit else ''}"),
     Column("progress", 16, 98, lambda row: progress(row.rank)),
     Column("step", 6, 50, lambda row: str(row.rank.step)),
-    Column("loss", 7, 90, lambda row: _optional(row.rank.loss, ".4f")),
+    Column("loss", 7, 90, _loss),
     Column("samples/s", 9, 60, _rate),
     Column("data", 7, 64, _phase(0)),
     Column("forward", 7, 66, _phase(1)),
@@ -71,7 +80,7 @@ COLUMNS = (
     Column("aggr.", 6, 68, _phase(3)),
     Column("optim.", 7, 63, _phase(4)),
     Column("wait", 6, 95, lambda row: _optional(row.wait_ms, ".1f")),
-    Column("cpu %", 5, 70, lambda row: _optional(row.rank.cpu_percent, ".0f")),
+    Column("cpu %", 5, 70, _cpu),
     Column("memory", 8, 55, lambda row: _bytes(row.rank.rss_bytes)),
     Column("gpu mem.", 8, 56, lambda row: _bytes(row.rank.gpu_bytes)),
 )
@@ -118,7 +127,7 @@ class RankTable(DataTable[Text], inherit_bindings=False):
 
     def show(self, watched: Watch, ranks: int, now_ns: int) -> None:
         """Bring up to date what has changed of what can be seen. `ranks`: how many there are, or will be."""
-        live, steps = watched.live, watched.last
+        live, steps = watched.live, watched.latest
         self._lay_out(ranks, gpu=any(rank.gpu_bytes is not None for rank in live.ranks.values()))
         states = rank_states.states(live, steps, now_ns)
         first = int(self.scroll_y)

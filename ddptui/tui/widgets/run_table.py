@@ -14,7 +14,7 @@ HEADERS = (
     Header("preset", "preset", left=True),
     Header("status", "status", left=True),
     Header("trials", "trials"),
-    Header("baseline", "base s"),
+    Header("baseline", "baseline s"),
     Header("fastest", "fastest, s", left=True),
 )
 MARK = "●"
@@ -24,7 +24,11 @@ SIGNS = {"ok": "✓", "failed": "✗", "interrupted": "■", "under way": "▸"}
 class RunTable(LabTable):
     COMPONENT_CLASSES: ClassVar[set[str]] = {"run-table--problem"}
     DEFAULT_CSS = "RunTable > .run-table--problem { color: $text-error; }"
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "select_cursor", "Open")]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "select_cursor", "Open"),
+        Binding("home", "scroll_top", "First row", show=False),
+        Binding("end", "scroll_bottom", "Last row", show=False),
+    ]
 
     def show(self, runs: Sequence[Overview], marked: Collection[str], under_way: str | None) -> None:
         """Runs are known by their names: those that are marked, and the one that goes on."""

@@ -1,15 +1,16 @@
-"""How long each trial trained, and what of that was work, wait and transfer."""
+"""How long each trial trained, and what of that was work, delay, wait and transfer."""
 
 from collections.abc import Callable, Sequence
 from statistics import median
 
-from ddptui.columns import count
-from ddptui.drawing import Line, bar, legend, shorten, wrap
+from ddptui.columns import NOTHING, count, standing
+from ddptui.drawing import GLYPHS, Line, bar, legend, shorten, wrap
 from ddptui.results import RepeatResult, Results, TrialResult
 from ddptui.tui.widgets.canvas import Canvas
 
 PART_FOR_NAME = 3  # of the width, one at most is for the trial's name
 BASELINE = "◆"
+NOT_REACHED = "not reached"
 
 
 class TimeBars(Canvas):
@@ -34,7 +35,11 @@ class TimeBars(Canvas):
         lines = [self._line(trial, names, scale) for trial in shown]
         if left_out and height > 2:
             lines.append([(f"and {count(left_out, 'trial')} more", "muted")])
-        entries: list[Line] = [*legend(("work", "wait", "transfer")), [(f"{BASELINE} baseline", "muted")]]
+        entries: list[Line] = [
+            *legend(("work", "wait", "transfer")),
+            *_delays(trials),
+            [(f"{BASELINE} baseline", "muted")],
+        ]
         return [*lines, [("  ", ""), *wrap(entries, width - 2, 1)[0]]]
 
     def _window(self, trials: list[TrialResult], room: int) -> tuple[list[TrialResult], int]:
@@ -61,11 +66,25 @@ def _train_s(trial: TrialResult) -> float:
 
 
 def _parts(trial: TrialResult) -> list[tuple[str, float]]:
-    """What was no wait and no transfer was work."""
+    """What was no wait, no transfer and no delay that the lab put in was work."""
     train_s = _train_s(trial)
     wait = _share(trial, lambda repeat: repeat.wait_share)
     transfer = min(_share(trial, lambda repeat: repeat.transfer_share), 1 - wait)
-    return [("work", (1 - wait - transfer) * train_s), ("wait", wait * train_s), ("transfer", transfer * train_s)]
+    delay = min(_share(trial, _delayed), 1 - wait - transfer)
+    shares = {"work": 1 - wait - transfer - delay, "delay": delay, "wait": wait, "transfer": transfer}
+    return [(kind, share * train_s) for kind, share in shares.items()]
+
+
+def _delayed(repeat: RepeatResult) -> float:
+    """The share of the train time that a rank was held up, mean over ranks. What is put in at the start is over then."""
+    total = sum(each.s for each in repeat.injected if each.at != "start")
+    return total / len(repeat.ranks) / repeat.train_time_s
+
+
+def _delays(trials: Sequence[TrialResult]) -> list[Line]:
+    """What their glyph stands for, if there are any."""
+    there = any(_delayed(repeat) for trial in trials for repeat in trial.repeats)
+    return [[(GLYPHS["delay"], "delay"), (" delay put in", "muted")]] if there else []
 
 
 def _share(trial: TrialResult, figure: Callable[[RepeatResult], float | None]) -> float:
@@ -75,4 +94,4 @@ def _share(trial: TrialResult, figure: Callable[[RepeatResult], float | None]) -
 
 def _why_no_bar(trial: TrialResult) -> str:
     first, *_ = (trial.error or "").splitlines() or [""]
-    return f"{trial.status}: {first}" if first else trial.status
+    return f"{trial.status}: {first}" if first else NOT_REACHED if standing(trial) == NOTHING else standing(trial)

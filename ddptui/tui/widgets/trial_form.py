@@ -12,24 +12,17 @@ from textual.content import Content
 from textual.message import Message
 from textual.widgets import Input, Select, Static
 
-from ddptui.draft import REPEATS, as_it_is, length_field
+from ddptui.columns import NOTHING
+from ddptui.draft import REPEATS, label, as_it_is, length_field
 from ddptui.failure import printable
 from ddptui.preflight import OUR_MODELS
 from ddptui.preset import Preset, choices
 from ddptui.tui.widgets.bottleneck_fields import BottleneckFields
 from ddptui.tui.widgets.field import Field
 
-LABELS = {
-    "launch": "launch",
-    "world_size": "ranks",
-    "strategy": "strategy",
-    "average": "average",
-    "model": "model",
-    "dataset": "data",
-    "length": "",  # epochs or steps, as the preset counts
-    REPEATS: "repeats",
-}
-TYPED = {"world_size", "length", REPEATS}
+LENGTH = "length"  # epochs or steps, as the preset counts
+FIELDS = ("launch", "world_size", "strategy", "average", "model", "dataset", LENGTH, REPEATS)
+TYPED = {"world_size", LENGTH, REPEATS}
 
 
 class TrialForm(Vertical):
@@ -70,7 +63,7 @@ class TrialForm(Vertical):
 
     async def _build(self) -> None:
         """After the first frame, which would take half as long again with all these fields."""
-        fields = Container(*(Field(label, _answer(key), id=key) for key, label in LABELS.items()), id="fields")
+        fields = Container(*(Field(label(key), _answer(key), id=key) for key in FIELDS), id="fields")
         await self.mount(fields, BottleneckFields(), before="#reason")
         self._offer()
         self._fill()
@@ -83,8 +76,8 @@ class TrialForm(Vertical):
             return self._changes
         return {key: text for key, field in self._fields() if (text := field.text) is not None}
 
-    def show(self, preset: Preset, changes: dict[str, str]) -> None:
-        """`preset`: as it is without the changes."""
+    def show(self, preset: Preset | None, changes: dict[str, str]) -> None:
+        """`preset`: as it is without the changes; None: it cannot be read, and nothing is known of it."""
         self._preset, self._changes = preset, changes
         self._fill()
 
@@ -108,10 +101,8 @@ class TrialForm(Vertical):
         self._offer()
 
     def _fill(self) -> None:
-        if self._preset is None:
-            return
         for key, field in self._fields():
-            field.show(self._changes.get(key), as_it_is(self._preset, key))
+            field.show(self._changes.get(key), as_it_is(self._preset, key) if self._preset else NOTHING)
         for field in self.query("#length").results(Field):
             field.rename(self._length)
 
@@ -134,7 +125,7 @@ class TrialForm(Vertical):
     def _fields(self) -> Iterator[tuple[str, Field | BottleneckFields]]:
         """By the names that they have on the command line; none before they are there."""
         for field in self.query("#fields > Field").results(Field):
-            yield self._length if field.id == "length" else field.id or "", field
+            yield self._length if field.id == LENGTH else field.id or "", field
         for bottleneck in self.query(BottleneckFields):
             yield "bottleneck", bottleneck
 

@@ -1,4 +1,4 @@
-"""What there is to say of a run in words: of the chosen trial, what was published, then of the others."""
+"""What there is to say of a run in words: of the chosen trial, of the others, what was published, how to read it."""
 
 from collections.abc import Sequence
 from typing import ClassVar
@@ -9,9 +9,9 @@ from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.widgets import Static
 
+from ddptui.in_words import in_words
 from ddptui.preset import Preset
 from ddptui.published import published
-from ddptui.report import notes
 from ddptui.results import Results
 
 
@@ -27,14 +27,15 @@ class Verdict(VerticalScroll):
         yield Static(markup=False)
 
     def show(self, results: Results, preset: Preset, chosen: str | None) -> None:
-        said = [note for note in notes(results, preset) if not note.startswith("published: ")]
-        own = [note for note in said if note.startswith((f"{chosen}: ", f"{chosen} failed: "))]
-        others = [note for note in said if note not in own]
-        paragraphs = [*map(Content, own or [f"{chosen}: nothing to say of it"])] if chosen else []
-        paragraphs += _published(published(results, preset))
-        paragraphs += [Content.styled(note, "dim") for note in others]
+        said = in_words(results, preset, chosen)
+        paragraphs = [*map(Content, said.own), *_dim(said.others)]
+        paragraphs += [*_published(published(results, preset)), *_dim(said.notes)]
         self.query_one(Static).update(Content("\n\n").join(paragraphs))
         self.scroll_home(animate=False)
+
+
+def _dim(notes: Sequence[str]) -> list[Content]:
+    return [Content.styled(note, "dim") for note in notes]
 
 
 def _published(lines: Sequence[str]) -> list[Content]:
