@@ -22,7 +22,7 @@ class Broken(NamedTuple):
 
 
 def all_presets() -> tuple[list[Preset], list[Broken]]:
-    """The presets in the order in which they are listed, one's own last in their group; and those that cannot be read."""
+    """The presets as they are listed, one's own last in their group, and those that cannot be read."""
     presets: list[Preset] = []
     broken: list[Broken] = []
     found = shipped_and_own()

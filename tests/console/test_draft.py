@@ -72,18 +72,24 @@ def test_the_fields_of_a_bottleneck_come_back() -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"world_size": "two"}, "world_size: expected int, got str"),
-        ({"world_size": "0"}, "world_size: expected int >= 1"),
+        ({"world_size": "two"}, "ranks: a whole number is wanted, got text 'two'"),
+        ({"world_size": "0"}, "ranks: a whole number >= 1 is wanted, got 0"),
+        ({"world_size": "9" * 5000}, "ranks: a whole number <= 1024 is wanted, got 9"),
+        ({"world_size": "2.5"}, "ranks: a whole number is wanted, got 2.5"),
+        ({"model": "mlp", "dataset": "x"}, "data: invalid enum value 'x'"),
         ({"model": "mlp", "strategy": "ringg"}, "did you mean 'ring'?"),
         ({"repeats": "0"}, "repeats: expected 1 to 1000, got 0"),
         ({"repeats": "9" * 5000}, "repeats: expected 1 to 1000"),
         ({"repeats": "²"}, "repeats: expected 1 to 1000"),
-        ({"bottleneck": drafts.bottleneck("aggregate", "one", "10")}, "bottleneck[0].ranks[0]: expected int, got str"),
+        (
+            {"bottleneck": drafts.bottleneck("aggregate", "one", "10")},
+            "bottleneck, ranks: a whole number is wanted, got text",
+        ),
         ({"bottleneck": drafts.bottleneck("aggregate", "", "10")}, "names no rank"),
-        ({"bottleneck": drafts.bottleneck("aggregate", "1", "")}, "bottleneck[0].sleep_ms: expected float, got str"),
-        ({"bottleneck": drafts.bottleneck("aggregate", "1", "nan")}, "bottleneck[0].sleep_ms: expected float"),
-        ({"bottleneck": drafts.bottleneck("aggregate", "9", "1")}, "rank 9 of 2"),
-        ({"bottleneck": drafts.bottleneck("aggregate", "1", '"')}, "expected float, got str"),
+        ({"bottleneck": drafts.bottleneck("aggregate", "1", "")}, "bottleneck, ms: a number is wanted, got text"),
+        ({"bottleneck": drafts.bottleneck("aggregate", "1", "nan")}, "bottleneck, ms: a number >= 0.0 is wanted"),
+        ({"bottleneck": drafts.bottleneck("aggregate", "9", "1")}, "bottleneck, ranks: rank 9 of 2"),
+        ({"bottleneck": drafts.bottleneck("aggregate", "1", '"')}, "a number is wanted, got text"),
     ],
 )
 def test_a_change_that_cannot_be_is_refused_in_one_line(mixed: str, changes: dict[str, str], words: str) -> None:
@@ -94,6 +100,16 @@ def test_a_change_that_cannot_be_is_refused_in_one_line(mixed: str, changes: dic
     assert mixed not in judged.reason
     assert "\n" not in judged.reason
     assert drafts.at_fault(draft, judged.reason) == [*changes][-1]
+
+
+def test_what_is_refused_of_a_delay_is_not_taken_for_the_number_of_ranks(mixed: str) -> None:
+    draft = Draft(mixed, {"world_size": "2", "bottleneck": drafts.bottleneck("aggregate", "9", "1")})
+    assert drafts.at_fault(draft, drafts.judge(draft).reason) == "bottleneck"
+
+
+def test_what_is_wrong_in_the_file_is_said_in_the_files_words(tmp_path: Path) -> None:
+    path = str(write_preset(tmp_path, 'trial = [{name = "a", world_size = "two"}]'))
+    assert drafts.judge(Draft(path, {"epochs": "2"})).reason == "trial[0].world_size: expected int, got str"
 
 
 def test_a_matrix_is_narrowed_down_and_its_trials_may_meet(tmp_path: Path) -> None:

@@ -202,7 +202,7 @@ def test_one_repeat_has_no_spread() -> None:
 def test_a_trial_without_figures_says_why_in_place_of_its_time() -> None:
     shown = markdown(*everything())
     assert cells_of(shown, "c")["train s"] == "failed"
-    assert cells_of(shown, "d")["train s"] == "skipped"
+    assert cells_of(shown, "d")["train s"] == "–"
     assert cells_of(shown, "d")["ratio"] == NOTHING
 
 

@@ -16,7 +16,7 @@ from ddptui.report import as_csv, notes, text
 from ddptui.results import Injected, Interval, RepeatResult, Results, TrialResult
 from ddptui.story import seconds
 from ddptui.wire import Message, Slept, Step
-from tests.console.builders import done, ended, hello, journal, launched, preset_of, ready, results_for
+from tests.console.builders import done, ended, hello, journal, launched, preset_of, ready, results_for, trained
 from tests.console.traces import MS, Shape, Told, all_reduce, bucketed, delayed, trace, works_of
 
 
@@ -203,6 +203,23 @@ def test_without_instruments_that_is_all_there_is_to_say() -> None:
     silent = {rank: [msgspec.structs.replace(step, collectives=()) for step in own] for rank, own in told.items()}
     assert foot(run_of(silent), instruments="off") == ["without instruments: only its times are known"]
     assert foot(run_of(silent)) == []
+
+
+def test_a_loss_that_is_no_number_is_told_in_the_table_and_in_words() -> None:
+    told = {
+        rank: [msgspec.structs.replace(step, loss=None) for step in own] for rank, own in trace(works_of(1)).items()
+    }
+    assert foot(run_of(told))[1] == "the loss is not finite"
+    assert cell(*results_of(run_of(told)), "loss") == "nan"
+    assert "the loss is not finite" not in foot(run_of(trace(works_of(1))))
+
+
+def test_a_loss_that_nobody_looked_at_is_not_called_no_number() -> None:
+    silent = [message for message in journal() if not isinstance(message, Step)]
+    last_words = [trained(rank, loss=None) for rank in (0, 1)]
+    results, preset = results_of([*silent[:-3], *last_words, *silent[-3:]], instruments="off")
+    assert results.trials[0].status == "ok"
+    assert cell(results, preset, "loss") == "–"
 
 
 def test_a_trial_without_results_has_no_story() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from textual.pilot import Pilot
 from textual.theme import BUILTIN_THEMES
-from textual.widgets import Input, Select, Static
+from textual.widgets import Input, OptionList, Select, Static
 
 from ddptui.preset import Preset
 from ddptui.preset_file import load
@@ -185,13 +185,13 @@ def test_a_change_is_shown_run_and_copied(started: Started) -> None:
 def test_a_refusal_is_said_at_once_and_enter_points_to_it(started: Started) -> None:
     async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
         await answer(pilot, lab, "length", "many")
-        assert "epochs: expected int, got str" in reason(lab)
+        assert "epochs: a whole number is wanted, got text 'many'" in reason(lab)
         assert field(lab, "length").has_class("-wrong")
         assert "Trials without the changes" in seen(app)
         await pilot.press("enter")
         await pilot.pause()
         assert not started
-        assert toasts(app) == ["epochs: expected int, got str"]
+        assert not toasts(app)  # it is beside the form
         assert field(lab, "length").answer.has_focus
         await pilot.press("ctrl+r")
         await pilot.pause()
@@ -257,6 +257,7 @@ def test_a_changed_preset_is_saved_as_ones_own(own: Path) -> None:
         await until(pilot, lambda: app.screen is lab and "quickstart-mine" in command(lab))
         assert {trial.epochs for trial in load(str(own / "quickstart-mine.toml")).trials} == {2}
         assert "(changed)" not in seen(app)
+        assert toasts(app) == [str(own / "quickstart-mine.toml")]
 
     play(scenario)
 
@@ -304,8 +305,11 @@ def test_a_preset_that_cannot_be_read_says_why(own: Path, started: Started) -> N
         await pilot.press("G")
         await until(pilot, lambda: "unknown key" in seen(app))
         assert lab.query_one(TrialForm).disabled
-        await pilot.press("enter")
-        assert "trial[0].wrong: unknown key" in toasts(app)[0]
+        assert {each.answer.prompt for each in lab.query(Field) if isinstance(each.answer, Select)} >= {"–"}
+        assert [field(lab, key).answer.placeholder for key in ("world_size", "repeats")] == ["–", "–"]  # type: ignore[union-attr]
+        await pilot.press("enter", "enter")
+        assert "trial[0].wrong: unknown key" in reason(lab)
+        assert not toasts(app)
         await choose(pilot, lab, "nasty")
         await until(pilot, lambda: "[/] \\x1b]0;x" in seen(app))
         await pilot.resize_terminal(200, 60)  # where the list has room for titles
@@ -398,6 +402,35 @@ def test_no_size_and_no_theme_breaks_it() -> None:
             app.theme = theme
             await pilot.pause()
         assert "quickstart" in seen(app)
+
+    play(scenario)
+
+
+def test_in_an_open_list_what_the_preset_has_is_told_from_the_choice_of_the_same_name() -> None:
+    async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
+        select = field(lab, "average").answer
+        assert isinstance(select, Select)
+        assert select.prompt == "gradients"
+        select.focus()
+        await pilot.press("enter")
+        await pilot.pause()
+        shown = select.query_one(OptionList)
+        assert [str(option.prompt) for option in shown.options][:2] == ["as in the preset (gradients)", "gradients"]
+        await pilot.press("escape")
+        assert select.prompt == "gradients"
+
+    play(scenario)
+
+
+def test_ones_own_presets_come_last_in_their_group(own: Path) -> None:
+    own.mkdir(parents=True)
+    (own / "a-first.toml").write_text('title = "?"\ngroup = "Start here"\n[[trial]]\nname = "a"\n')
+
+    async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
+        assert lab.query_one(PresetList).chosen == "quickstart"
+        await choose(pilot, lab, "a-first")
+        await pilot.press("k")
+        assert lab.query_one(PresetList).chosen == "quickstart"
 
     play(scenario)
 

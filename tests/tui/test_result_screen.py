@@ -15,14 +15,14 @@ from ddptui import report
 from ddptui.preset import Preset
 from ddptui.record import Run
 from ddptui.replay import results_of
-from ddptui.results import RankResult, Results, TrialResult
+from ddptui.results import Culprit, Interval, RankResult, Results, TrialResult
 from ddptui.tui.app import Console
 from ddptui.tui.screens.result import PANES, ResultScreen
 from ddptui.tui.widgets.comparison import Comparison
 from ddptui.tui.widgets.rank_detail import RankDetail
 from ddptui.tui.widgets.verdict import Verdict
 from ddptui.wire import Message
-from tests.console.builders import failure, journal, preset_of, results_for, two_trials, write_run
+from tests.console.builders import ended, failure, journal, launched, preset_of, results_for, two_trials, write_run
 from tests.tui.opened import opened, seen, toasts, until
 
 STEPS_MS = {"slow": 400, "base": 100, "fast": 30, "slowest": 4000}
@@ -59,6 +59,10 @@ def play(screen: ResultScreen, runs: Path, scenario: Scenario, size: tuple[int, 
 
 def rows(table: Comparison) -> list[str]:
     return [str(row.key.value) for row in table.ordered_rows]
+
+
+def said(screen: ResultScreen) -> str:
+    return str(screen.query_one(Verdict).query_one("Static").render())
 
 
 def headers(table: Comparison) -> list[str]:
@@ -126,6 +130,42 @@ def test_a_failed_trial_says_so_in_the_table_and_why_in_words(tmp_path: Path) ->
     play(screen, tmp_path, scenario)
 
 
+def blamed(results: Results, costs: dict[str, float]) -> Results:
+    """In these trials rank 1 was late, and cost the others so much."""
+
+    def blame(trial: TrialResult) -> TrialResult:
+        if trial.name not in costs or trial.summary is None:
+            return trial
+        excess = Interval(estimate=1.0, low=0.9, high=1.1)
+        culprit = Culprit(rank=1, phase="aggregate", share=1.0, wait_caused_s=costs[trial.name], excess_s=excess)
+        return msgspec.structs.replace(trial, summary=msgspec.structs.replace(trial.summary, culprit=culprit))
+
+    return msgspec.structs.replace(results, trials=[blame(trial) for trial in results.trials])
+
+
+def test_it_opens_on_the_trial_in_which_a_rank_cost_most_and_says_so_first(tmp_path: Path) -> None:
+    async def scenario(app: Console, pilot: Pilot[int], screen: ResultScreen) -> None:
+        assert screen.query_one(Comparison).chosen == "fast"
+        assert "3 In words: rank 1 is late, in aggregate" in seen(app)
+        assert said(screen).startswith("fast: ")
+        await pilot.press("p")
+        await pilot.pause()
+        assert screen.query_one(Verdict).border_title == "3 In words"
+
+    screen = four_trials(tmp_path)
+    screen.results = blamed(screen.results, {"slow": 1.0, "fast": 3.0, "slowest": 2.0})
+    play(screen, tmp_path, scenario)
+
+
+def test_the_way_back_is_in_the_footer(tmp_path: Path) -> None:
+    async def scenario(app: Console, pilot: Pilot[int], screen: ResultScreen) -> None:
+        assert "esc Back" in seen(app).splitlines()[-1]
+        shown = {binding.binding.action for binding in screen.active_bindings.values() if binding.binding.show}
+        assert len(shown - {"command_palette"}) <= 6, shown
+
+    play(four_trials(tmp_path), tmp_path, scenario, (80, 24))
+
+
 # Layout
 
 
@@ -183,10 +223,15 @@ def test_it_survives_any_size_and_every_theme(tmp_path: Path) -> None:
 def test_a_run_in_which_nothing_ended_is_shown(tmp_path: Path) -> None:
     async def scenario(app: Console, pilot: Pilot[int], screen: ResultScreen) -> None:
         assert rows(screen.query_one(Comparison)) == ["a", "b"]
-        assert seen(app).count("skipped") >= 2
+        assert "a was not reached" in said(screen)
+        await pilot.press("down")
+        await pilot.pause()
+        assert "stopped" in seen(app)
+        assert "b was stopped before its end: no figures" in said(screen)
         await pilot.press("o", "o", "O", "y", "Y", "4")
 
-    play(screen_of(tmp_path, two_trials()), tmp_path, scenario)
+    screen = screen_of(tmp_path, two_trials(), [launched("b"), ended("interrupted")])
+    play(screen, tmp_path, scenario)
 
 
 # Sorting and columns
@@ -260,7 +305,7 @@ def test_a_run_is_exported_to_the_path_that_is_offered(tmp_path: Path, monkeypat
 
     async def scenario(app: Console, pilot: Pilot[int], screen: ResultScreen) -> None:
         path = tmp_path / f"{screen.run.name}.trace.json"
-        await pilot.press("x", "down", "down", "down", "enter", "enter")
+        await pilot.press("x", "down", "down", "down", "enter")
         await until(pilot, lambda: toasts(app))
         assert toasts(app) == [str(path)]
         assert json.loads(path.read_text())["traceEvents"]
@@ -275,7 +320,7 @@ def test_a_file_is_replaced_only_after_a_question(tmp_path: Path, monkeypatch: p
     async def scenario(app: Console, pilot: Pilot[int], screen: ResultScreen) -> None:
         path = tmp_path / f"{screen.run.name}.md"
         path.write_text("precious")
-        await pilot.press("x", "enter", "enter")
+        await pilot.press("x", "enter")
         await pilot.pause()
         assert "Replace it?" in seen(app)
         await pilot.press(answer)
@@ -289,7 +334,9 @@ def test_a_path_that_cannot_be_is_complained_of(tmp_path: Path) -> None:
     async def scenario(app: Console, pilot: Pilot[int], screen: ResultScreen) -> None:
         await pilot.press("x")
         app.screen.query_one(Input).value = str(tmp_path / "nowhere" / "[/x].md")
-        await pilot.press("enter", "enter")
+        await pilot.press("tab")
+        assert app.screen.query_one(Input).has_focus
+        await pilot.press("enter")
         await until(pilot, lambda: toasts(app))
         assert toasts(app) == [f"{tmp_path / 'nowhere' / '[/x].md'}: No such file or directory"]
 

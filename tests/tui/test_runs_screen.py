@@ -237,6 +237,37 @@ def test_a_run_is_deleted_only_after_a_question(three: Path, answer: str) -> Non
     play(three, scenario)
 
 
+def test_after_deleting_the_cursor_stays_at_its_place(three: Path) -> None:
+    a_run(three, "20260104-120000-made")
+
+    async def scenario(app: Console, pilot: Pilot[int], screen: RunsScreen) -> None:
+        table = screen.query_one(RunTable)
+        for keys, then in (("jj", "20260101-120000-made"), ("", "20260103-120000-made")):
+            await pilot.press(*keys, "d", "y")
+            await until(pilot, lambda: app.screen is screen)
+            await app.workers.wait_for_complete()
+            assert table.chosen == then
+        assert listed(screen) == ["20260104-120000-made", "20260103-120000-made"]
+
+    play(three, scenario)
+
+
+def test_the_first_and_the_last_run_are_a_key_away_and_the_keys_are_shown(three: Path) -> None:
+    async def scenario(app: Console, pilot: Pilot[int], screen: RunsScreen) -> None:
+        table = screen.query_one(RunTable)
+        await pilot.press("end")
+        assert table.chosen == "20260101-120000-made"
+        await pilot.press("home")
+        assert table.chosen == "20260103-120000-made"
+        footer = seen(app).splitlines()[-1]
+        assert all(words in footer for words in ("Open", "v Replay", "d Delete", "esc Back", "? Help"))
+        assert "baseline s" in seen(app)
+        shown = {binding.binding.action for binding in screen.active_bindings.values() if binding.binding.show}
+        assert len(shown - {"command_palette"}) <= 6, shown
+
+    play(three, scenario, (80, 24))
+
+
 def test_the_run_that_is_under_way_cannot_be_deleted(three: Path) -> None:
     async def scenario(app: Console, pilot: Pilot[int], screen: RunsScreen) -> None:
         app.session = cast(Any, SimpleNamespace(run=Run(three / "20260103-120000-made"), is_over=True))

@@ -3,9 +3,9 @@
 import msgspec
 import pytest
 
-from ddptui.results import Results, TrialResult
+from ddptui.results import Injected, Results, TrialResult
 from ddptui.tui.widgets.time_bars import TimeBars
-from tests.console.builders import failure, journal, preset_of, results_for
+from tests.console.builders import ended, failure, journal, launched, preset_of, results_for
 from tests.tui.drawn import SIZES, text_of
 
 
@@ -54,7 +54,34 @@ def test_a_trial_without_figures_says_why() -> None:
 
 def test_a_trial_that_was_not_run_says_so() -> None:
     preset = preset_of({"title": "?", "repeats": 1, "trial": [{"name": "a"}, {"name": "b"}]})
-    assert text_of(bars(results_for(preset, journal("a"))), 60, 9)[1].startswith("  b skipped")
+    assert text_of(bars(results_for(preset, journal("a"))), 60, 9)[1] == "  b not reached"
+    stopped = [launched("b"), ended("interrupted")]
+    assert text_of(bars(results_for(preset, journal("a"), stopped)), 60, 9)[1] == "  b stopped"
+
+
+def test_delays_that_were_put_in_are_not_drawn_as_work() -> None:
+    results = of_trials("a", wait=0.25, transfer=0.25)
+    put_in = [Injected(rank=1, at="forward", fired=3, s=0.015), Injected(rank=1, at="start", fired=1, s=9.0)]
+    *lines, legend = text_of(bars(with_delays(results, put_in)), 60, 9)
+    assert lines[0].count("━") == lines[0].count("╳") == lines[0].count("░") == lines[0].count("▓") > 5
+    assert "╳ delay put in" in legend
+
+
+def test_delays_of_more_than_all_the_time_leave_no_work_and_the_bar_as_long_as_it_was() -> None:
+    results = of_trials("a", wait=0.5, transfer=0.25)
+    bar = text_of(bars(with_delays(results, [Injected(rank=1, at="data", fired=1, s=9.0)])), 60, 9)[0]
+    assert (bar.count("━"), bar.count("╳") > 5) == (0, True)
+    assert len(bar) == len(text_of(bars(results), 60, 9)[0])
+
+
+def with_delays(results: Results, put_in: list[Injected]) -> Results:
+    trials = [
+        msgspec.structs.replace(
+            trial, repeats=[msgspec.structs.replace(each, injected=put_in) for each in trial.repeats]
+        )
+        for trial in results.trials
+    ]
+    return msgspec.structs.replace(results, trials=trials)
 
 
 @pytest.mark.parametrize("chosen", ["t0", "t7", "t19", None])

@@ -1,7 +1,7 @@
 """A row a rank: what it does, how far it is, what its steps cost."""
 
-from collections.abc import Callable
-from typing import ClassVar, Literal, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import ClassVar, NamedTuple
 
 from rich.text import Text
 from textual.binding import Binding, BindingType
@@ -85,7 +85,9 @@ COLUMNS = (
     Column("gpu mem.", 8, 56, lambda row: _bytes(row.rank.gpu_bytes)),
 )
 LEFT = ("state", "progress")
-PADDING = 2  # DataTable's own, a column
+GAP = 2
+PADDING = 2  # DataTable's own
+LINE = "line"  # the one column that the table has
 
 
 def fitting(width: int, *, gpu: bool) -> list[Column]:
@@ -94,14 +96,15 @@ def fitting(width: int, *, gpu: bool) -> list[Column]:
     for column in sorted(COLUMNS, key=lambda column: -column.worth):
         if column.header == "gpu mem." and not gpu:
             continue
-        if sum(each.width + PADDING for each in [*taken, column]) <= width:
+        if sum(each.width + GAP for each in [*taken, column]) <= width - PADDING + GAP:
             taken.append(column)
     return [column for column in COLUMNS if column in taken]
 
 
 class RankTable(DataTable[Text], inherit_bindings=False):
-    """Only the rows that can be seen are brought up to date: there may be a thousand. The columns always fit, so that
-    left, right and enter are free for the screen."""
+    """Only the rows that can be seen are brought up to date: there may be a thousand. A row is one cell, its columns
+    laid out in the text: to draw a cell costs much, and nearly all of them change every time. The columns always fit,
+    so that left, right and enter are free for the screen."""
 
     DEFAULT_CSS = """
     RankTable { overflow-x: hidden; }
@@ -118,7 +121,7 @@ class RankTable(DataTable[Text], inherit_bindings=False):
     def __init__(self, id: str) -> None:
         super().__init__(id=id, cursor_type="row", zebra_stripes=False, cell_padding=1)
         self._columns: list[Column] = []
-        self._shown: dict[tuple[int, int], str] = {}
+        self._shown: dict[int, Text] = {}
 
     @property
     def rank(self) -> int | None:
@@ -135,38 +138,40 @@ class RankTable(DataTable[Text], inherit_bindings=False):
             rank = live.ranks.get(number) or RankState(rank=number, pid=0, device="")
             state = states.get(number, "launching" if live.status == "running" else "")
             wait = wait_ms(steps, number)
-            self._show_row(Row(rank, state, phases_ms(rank), wait, is_culprit=number == watched.culprit))
+            row = Row(rank, state, phases_ms(rank), wait, is_culprit=number == watched.culprit)
+            self._show_line(number, _line(self._columns, [column.cell(row) for column in self._columns], row.state))
 
     def _lay_out(self, ranks: int, *, gpu: bool) -> None:
         """Columns as they fit, and a row a rank; only where that has changed."""
-        columns = fitting(self.scrollable_content_region.width, gpu=gpu)
+        width = self.scrollable_content_region.width
+        columns = fitting(width, gpu=gpu)
         if columns == self._columns and ranks == self.row_count:
             return
         chosen = self.cursor_row
         self.clear(columns=True)
         self._columns, self._shown = columns, {}
-        for column in columns:
-            self.add_column(_aligned(column.header, column), width=column.width, key=column.header)
+        header = _line(columns, [column.header for column in columns])
+        self.add_column(header, width=max(1, width - PADDING), key=LINE)
         for rank in range(ranks):
-            self.add_row(*(Text() for _ in columns), key=str(rank))
+            self.add_row(Text(), key=str(rank))
         self.move_cursor(row=min(chosen, ranks - 1))
 
-    def _show_row(self, row: Row) -> None:
-        for place, column in enumerate(self._columns):
-            cell = column.cell(row)
-            if self._shown.get((row.rank.rank, place)) != cell:
-                self._shown[row.rank.rank, place] = cell
-                text = _aligned(cell, column, _style(column.header, row))
-                self.update_cell(str(row.rank.rank), column.header, text)
+    def _show_line(self, rank: int, line: Text) -> None:
+        if self._shown.get(rank) != line:
+            self._shown[rank] = line
+            self.update_cell(str(rank), LINE, line)
 
 
-def _aligned(text: str, column: Column, style: str = "") -> Text:
-    justify: Literal["left", "right"] = "left" if column.header in LEFT else "right"
-    return Text(text, style=style, justify=justify, no_wrap=True, overflow="ellipsis")
+def _line(columns: Sequence[Column], cells: Sequence[str], state: str = "") -> Text:
+    line = Text(no_wrap=True, overflow="crop")
+    for column, cell in zip(columns, cells, strict=True):
+        shown = cell if len(cell) <= column.width else cell[: column.width - 1] + "…"
+        gap = " " * GAP if line else ""
+        text = shown.ljust(column.width) if column.header in LEFT else shown.rjust(column.width)
+        line.append(gap).append(text, _style(state) if column.header == "state" else "")
+    return line
 
 
-def _style(header: str, row: Row) -> str:
-    """Said in words in any case; dim, bold and the like work in every theme and without colors."""
-    if header != "state":
-        return ""
-    return "bold" if row.state.startswith(("stalled", "failed")) else "italic" if "waiting" in row.state else ""
+def _style(state: str) -> str:
+    """Said in words in any case; bold and italic work in every theme and without colors."""
+    return "bold" if state.startswith(("stalled", "failed")) else "italic" if "waiting" in state else ""

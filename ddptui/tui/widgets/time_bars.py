@@ -76,7 +76,7 @@ def _parts(trial: TrialResult) -> list[tuple[str, float]]:
 
 
 def _delayed(repeat: RepeatResult) -> float:
-    """The share of the train time that a rank was held up, mean over ranks. What is put in at the start is over then."""
+    """The share of the train time, mean over ranks. A delay at the start is over before that."""
     total = sum(each.s for each in repeat.injected if each.at != "start")
     return total / len(repeat.ranks) / repeat.train_time_s
 

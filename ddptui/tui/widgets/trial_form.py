@@ -13,7 +13,7 @@ from textual.message import Message
 from textual.widgets import Input, Select, Static
 
 from ddptui.columns import NOTHING
-from ddptui.draft import REPEATS, label, as_it_is, length_field
+from ddptui.draft import REPEATS, as_it_is, label, length_field
 from ddptui.failure import printable
 from ddptui.preflight import OUR_MODELS
 from ddptui.preset import Preset, choices
