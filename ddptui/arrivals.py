@@ -10,6 +10,7 @@ from statistics import median
 from typing import NamedTuple
 
 from ddptui.waits import Blame, Joined, Key
+from ddptui.wire import Step
 
 MOSTLY = 0.6  # of the steps, a late rank came last
 MATTERS = 0.1  # of a step, a late rank is late by
@@ -23,6 +24,7 @@ class RankArrivals(NamedTuple):
     lead      from when the first rank began the step until this one had come to an operation and did nothing else
     wait      and transfer: how long it did nothing else
     rest      all else of the step
+    delay     how much of the lead was a delay that was put in
     last_in   in how many steps it came last
     lateness  step by step, how long after the first rank it came
     """
@@ -34,6 +36,7 @@ class RankArrivals(NamedTuple):
     rest: float
     last_in: int
     lateness: list[float]
+    delay: float = 0.0
 
 
 class ArrivalsSummary(NamedTuple):
@@ -86,7 +89,13 @@ def _of_rank(rank: int, seen: Sequence[_Seen]) -> RankArrivals:
     parts = [_parts(each.step, rank) for each in seen]
     lead, wait, transfer, rest = (median(part) / MS for part in zip(*parts, strict=True))
     last_in = sum(each.last == rank for each in seen)
-    return RankArrivals(rank, lead, wait, transfer, rest, last_in, [each.lateness.get(rank, 0.0) for each in seen])
+    lateness = [each.lateness.get(rank, 0.0) for each in seen]
+    delay = min(lead, median(_slept(each.step.ranks[rank].step) for each in seen) / MS)
+    return RankArrivals(rank, lead, wait, transfer, rest, last_in, lateness, delay)
+
+
+def _slept(step: Step) -> int:
+    return sum(each.end_ns - each.begin_ns for each in step.slept)
 
 
 def _parts(step: Joined, rank: int) -> tuple[int, int, int, int]:

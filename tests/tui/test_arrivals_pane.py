@@ -39,6 +39,13 @@ def test_bars_show_who_waited_for_whom() -> None:
     ]
 
 
+def test_a_delay_that_was_put_in_is_not_drawn_as_work() -> None:
+    found = pane(ArrivalsSummary(4, [PROMPT, LATE._replace(delay=10.0)], 1))
+    lines = text_of(found, 70, 9)
+    assert lines[1].startswith("rank 1 ━━━━━━━━━━╳╳╳╳╳╳╳╳╳╳╳╳╳╳╳╳┫▓▓▓▓▓▓▓▓──")
+    assert "╳ delay" in lines[3]
+
+
 def test_the_culprit_is_called_so_instead_of_late() -> None:
     assert text_of(of_two(culprit=1), 70, 9)[1].endswith("last in 4 of 4 ◀ culprit")
     assert not any("◀" in line for line in text_of(of_two(late=None), 70, 9))

@@ -7,7 +7,7 @@ from ddptui.columns import count
 from ddptui.drawing import GLYPHS, Line, axis, bar, legend, wrap
 from ddptui.tui.widgets.canvas import Canvas
 
-PARTS = ("work", "arrival", "wait", "transfer", "rest")
+PARTS = ("work", "delay", "arrival", "wait", "transfer", "rest")
 EIGHTHS = "▁▂▃▄▅▆▇█"
 ROOM_FOR_WORDS = 60  # cells, and more: how often a rank came last is said beside its bar
 MARK = len(" ◀ culprit")
@@ -34,7 +34,8 @@ class Arrivals(Canvas):
         left, right = self._margins(found, width)
         cells = max(1, width - left - right)
         lines = self._bars(found, shown, cells, width)
-        lines.append([(" " * left, ""), *wrap(legend(PARTS), width - left, 1)[0]])
+        parts = [part for part in PARTS if part != "delay" or any(each.delay for each in shown)]
+        lines.append([(" " * left, ""), *wrap(legend(parts), width - left, 1)[0]])
         strip = self._strip_chart(shown, cells, width)
         return [*lines, *strip] if len(lines) + len(strip) <= height else lines
 
@@ -93,11 +94,14 @@ def _last_in(often: int, steps: int) -> str:
 
 
 def _bar(rank: RankArrivals, cells: int, longest: float) -> Line:
-    """The bar of a rank, filled up to so many cells."""
-    scale = cells / longest
-    spans = bar((("work", rank.lead), ("wait", rank.wait), ("transfer", rank.transfer), ("rest", rank.rest)), scale)
-    if spans and spans[0][1] == "work":
-        spans[0] = (spans[0][0][:-1] + GLYPHS["arrival"], "work")
+    """The bar of a rank, filled up to so many cells. It arrives where its own work, and what held it up, are over."""
+    before = (("work", rank.lead - rank.delay), ("delay", rank.delay))
+    after = (("wait", rank.wait), ("transfer", rank.transfer), ("rest", rank.rest))
+    spans = bar((*before, *after), cells / longest)
+    last = max((at for at, (_, kind) in enumerate(spans) if kind in ("work", "delay")), default=None)
+    if last is not None:
+        text, kind = spans[last]
+        spans[last : last + 1] = [(text[:-1], kind), (GLYPHS["arrival"], "work")]
     drawn = sum(len(text) for text, _ in spans)
     return [*spans, (" " * (cells - drawn), "")]
 
