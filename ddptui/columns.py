@@ -8,6 +8,7 @@ from ddptui import strategies
 from ddptui.lights import is_multiple, is_own
 from ddptui.preset import Bottleneck, Preset, Trial
 from ddptui.results import RepeatResult, Results, TrialResult
+from ddptui.standing import is_not_finite, standing
 
 NOTHING = "–"
 GAP = 2  # characters between two columns
@@ -60,20 +61,8 @@ def is_stand_in(row: Row) -> bool:
 
 def _train_time(row: Row) -> str:
     if row.result.summary is None:
-        return standing(row.result)
+        return standing(row.result) or NOTHING
     return f"{row.result.summary.train_time_s.median:.2f}"
-
-
-def standing(result: TrialResult) -> str:
-    """In a word, of a trial without figures. One that was launched and is neither failed nor done was stopped."""
-    return result.status if result.status != "skipped" else "stopped" if result.command else NOTHING
-
-
-def what_became(result: TrialResult) -> str:
-    """The same in a sentence whose subject is the trial."""
-    if result.status != "skipped":
-        return result.status
-    return "was stopped before its end: no figures" if result.command else "was not reached"
 
 
 def _spread(row: Row) -> str:
@@ -98,11 +87,6 @@ def _loss(row: Row) -> str:
     if any(is_not_finite(repeat) for repeat in row.result.repeats):
         return "nan"
     return _of_repeats(row, lambda repeat: repeat.loss.last, ".3f")
-
-
-def is_not_finite(repeat: RepeatResult) -> bool:
-    """Whether the loss ended as no finite number. Without instruments nobody has looked at each step."""
-    return repeat.step_ms is not None and repeat.loss.last is None
 
 
 def _split(row: Row) -> str:

@@ -5,10 +5,10 @@ from typing import NamedTuple
 
 from ddptui import story
 from ddptui.cautions import ADVICE
-from ddptui.columns import what_became
 from ddptui.preset import Preset
 from ddptui.report import notes
 from ddptui.results import Results, TrialResult
+from ddptui.standing import what_became
 
 PUBLISHED = "published: "  # the sources, which stand beside the figures here
 

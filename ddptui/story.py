@@ -6,9 +6,10 @@ from statistics import median
 import msgspec
 
 from ddptui.cautions import ADVICE
-from ddptui.columns import describe_bottleneck, is_not_finite
+from ddptui.columns import describe_bottleneck
 from ddptui.preset import Bottleneck, Trial
 from ddptui.results import Caution, Change, Culprit, Injected, Interval, RepeatResult, TrialResult
+from ddptui.standing import is_not_finite
 from ddptui.verdict import MATTERS
 from ddptui.waits import BETWEEN, PARTS
 

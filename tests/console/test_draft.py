@@ -74,7 +74,7 @@ def test_the_fields_of_a_bottleneck_come_back() -> None:
     [
         ({"world_size": "two"}, "ranks: a whole number is wanted, got text 'two'"),
         ({"world_size": "0"}, "ranks: a whole number >= 1 is wanted, got 0"),
-        ({"world_size": "9" * 5000}, "ranks: a whole number <= 1024 is wanted, got 9"),
+        ({"world_size": "2000"}, "ranks: a whole number <= 1024 is wanted, got 2000"),
         ({"world_size": "2.5"}, "ranks: a whole number is wanted, got 2.5"),
         ({"model": "mlp", "dataset": "x"}, "data: invalid enum value 'x'"),
         ({"model": "mlp", "strategy": "ringg"}, "did you mean 'ring'?"),

@@ -42,7 +42,7 @@ def test_bars_show_who_waited_for_whom() -> None:
 def test_a_delay_that_was_put_in_is_not_drawn_as_work() -> None:
     found = pane(ArrivalsSummary(4, [PROMPT, LATE._replace(delay=10.0)], 1))
     lines = text_of(found, 70, 9)
-    assert lines[1].startswith("rank 1 " + 10 * "━" + 16 * "╳" + "┫" + 8 * "▓" + "──")
+    assert lines[1].startswith("rank 1 " + 10 * "━" + 17 * "╳" + "┫" + 8 * "▓" + "──")
     assert "╳ delay" in lines[3]
 
 

@@ -320,6 +320,19 @@ def test_a_preset_that_cannot_be_read_says_why(own: Path, started: Started) -> N
     assert not started
 
 
+def test_where_the_reason_is_not_seen_it_is_said_once_however_often_somebody_tries(own: Path, started: Started) -> None:
+    own.mkdir(parents=True)
+    (own / "broken.toml").write_text("[[trial]]\nwrong = [1]\n")
+
+    async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
+        await choose(pilot, lab, "broken")
+        await pilot.press("enter", "enter", "enter")
+        assert ["wrong: unknown key" in words for words in toasts(app)] == [True]
+
+    play(scenario, size=(80, 24))
+    assert not started
+
+
 def test_recent_runs_are_listed_timed_and_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = write_run(tmp_path, two_trials(), journal("a"), journal("b"), journal("a", 2), journal("b", 2))
     write_run(tmp_path, load("quickstart"), *(journal(trial.name) for trial in load("quickstart").trials))

@@ -118,13 +118,10 @@ class Lab(LabScreen):
     def _show(self, chosen: PresetList.Chosen) -> None:
         """The preset under the cursor, with what was changed of it."""
         self._draft = drafts.Draft(chosen.name, self._changes.get(chosen.name, {}))
-        preset, form = self._presets.get(chosen.name), self.query_one(TrialForm)
-        form.disabled = preset is None
-        form.show(preset, self._draft.changes)
-        if preset is not None:
-            self.query_one(About).show(preset.title, preset.about)
-        else:
-            self.query_one(About).show(chosen.name, self._broken.get(chosen.name, ""))
+        preset = self._presets.get(chosen.name)
+        self.query_one(TrialForm).show(preset, self._draft.changes)
+        title, text = (preset.title, preset.about) if preset else (chosen.name, self._broken.get(chosen.name, ""))
+        self.query_one(About).show(title, text)
         self._judge()
 
     @on(TrialForm.Changed)
@@ -197,6 +194,7 @@ class Lab(LabScreen):
         if self._draft.changes:
             self._go("form", partial(self.query_one(TrialForm).point_to, drafts.at_fault(self._draft, reason)))
         elif not self.query_one("#reason").region:
+            self.app.clear_notifications()  # this one among them, if somebody tries again
             self.notify(reason, title="Cannot be run", severity="error", timeout=8, markup=False)
 
     def action_filter(self) -> None:

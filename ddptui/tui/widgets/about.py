@@ -1,7 +1,7 @@
 """What a preset asks, and what to look at."""
 
 import asyncio
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from textual import work
 from textual.binding import Binding, BindingType
@@ -9,6 +9,9 @@ from textual.containers import VerticalScroll
 from textual.content import Content
 
 from ddptui.failure import printable
+
+if TYPE_CHECKING:
+    from textual.widgets import Markdown
 
 REST_S = 0.06  # the text is laid out when the cursor has rested on a preset for so long: that costs more than a frame
 
@@ -26,6 +29,7 @@ class About(VerticalScroll):
 
     def __init__(self, *, id: str) -> None:
         super().__init__(id=id, classes="pane")
+        self._text: Markdown | None = None
 
     def show(self, title: str, text: str) -> None:
         """`text` is Markdown."""
@@ -38,6 +42,9 @@ class About(VerticalScroll):
         from textual.widgets import Markdown  # which the first frame need not wait for
 
         await asyncio.sleep(REST_S)
-        if not self.query(Markdown):
-            await self.mount(Markdown())
-        await self.query_one(Markdown).update(text)
+        if not self.is_attached:  # the console has ended meanwhile
+            return
+        if self._text is None:
+            self._text = Markdown()
+            await self.mount(self._text)
+        await self._text.update(text)

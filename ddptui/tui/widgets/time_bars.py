@@ -3,9 +3,10 @@
 from collections.abc import Callable, Sequence
 from statistics import median
 
-from ddptui.columns import NOTHING, count, standing
+from ddptui.columns import count
 from ddptui.drawing import GLYPHS, Line, bar, legend, shorten, wrap
 from ddptui.results import RepeatResult, Results, TrialResult
+from ddptui.standing import standing
 from ddptui.tui.widgets.canvas import Canvas
 
 PART_FOR_NAME = 3  # of the width, one at most is for the trial's name
@@ -94,4 +95,4 @@ def _share(trial: TrialResult, figure: Callable[[RepeatResult], float | None]) -
 
 def _why_no_bar(trial: TrialResult) -> str:
     first, *_ = (trial.error or "").splitlines() or [""]
-    return f"{trial.status}: {first}" if first else NOT_REACHED if standing(trial) == NOTHING else standing(trial)
+    return f"{trial.status}: {first}" if first else standing(trial) or NOT_REACHED

@@ -79,6 +79,7 @@ class TrialForm(Vertical):
     def show(self, preset: Preset | None, changes: dict[str, str]) -> None:
         """`preset`: as it is without the changes; None: it cannot be read, and nothing is known of it."""
         self._preset, self._changes = preset, changes
+        self.disabled = preset is None
         self._fill()
 
     def judge(self, reason: str, at_fault: str | None) -> None:
