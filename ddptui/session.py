@@ -57,6 +57,6 @@ class Session:
                         self.run.write_results(self._tally.results)
                     self._heard.append(message)
         except OSError as error:
-            self.error = f"stopped, the run cannot go on or be kept in {self.run.folder}: {error}"
+            self.error = f"the run can no longer be kept in {self.run.folder}: {error.strerror or error}"
         except Exception as error:  # not on the screen, which belongs to somebody else
             self.error = f"{type(error).__name__}: {error}"

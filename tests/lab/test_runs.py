@@ -86,7 +86,7 @@ epochs = 2
 def test_a_trial_of_warm_up_steps_alone_fails_at_once_and_is_not_repeated(tmp_path: Path) -> None:
     done = ddptui(tmp_path / "runs", "--preset", str(write_preset(tmp_path, ALL_WARM_UP)), "--no-ui")
     assert done.returncode == 1
-    assert "[1/2] short  repeat 1 of 2  failed: all of its 2 steps are warm-up steps" in done.stderr
+    assert "[1/1] short  repeat 1 of 2  failed: all of its 2 steps are warm-up steps" in done.stderr
     assert "repeat 2" not in done.stderr
     assert "short failed: all of its 2 steps are warm-up steps" in done.stdout
 
