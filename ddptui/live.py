@@ -1,7 +1,8 @@
 """The state of a run right now: a fold of its messages. No I/O, no clock: replaying a journal gives the same state."""
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
 
 import msgspec
 
@@ -23,8 +24,11 @@ from ddptui.wire import (
     Trained,
 )
 
+Item = TypeVar("Item")
+
 RATE_OVER = 20  # steps
 MOST_RECENT = 200  # steps that are kept
+RECENT_NS = 2e9  # of which verdict and panes speak
 MOST_PAUSES = 100
 
 
@@ -94,6 +98,12 @@ class Live(msgspec.Struct):
     def samples_per_s(self) -> float | None:
         rates = [rate * rank.samples for rank in self.ranks.values() if (rate := rank.steps_per_s) is not None]
         return sum(rates) if rates else None
+
+
+def lately(items: Sequence[Item], ended_ns: Callable[[Item], int], fewest: int) -> list[Item]:
+    """Of steps in their order, those of the last seconds, or a few more if they are long."""
+    after_ns = ended_ns(items[-1]) - RECENT_NS if items else 0
+    return [item for item in items[:-fewest] if ended_ns(item) > after_ns] + list(items[-fewest:])
 
 
 def fold(live: Live, messages: Iterable[Message]) -> Live:

@@ -1,7 +1,5 @@
 """As much of a run as a list of runs shows: read fast, and never an error, whatever lies in its folder."""
 
-import re
-from datetime import datetime
 from typing import NamedTuple
 
 import msgspec
@@ -9,9 +7,7 @@ import msgspec
 from ddptui.columns import NOTHING
 from ddptui.failure import printable
 from ddptui.preset import Preset
-from ddptui.record import Run, RunError
-
-STAMP = re.compile(r"\d{8}-\d{6}")
+from ddptui.record import Run, RunError, started
 
 
 class Overview(NamedTuple):
@@ -69,12 +65,8 @@ def overview(run: Run) -> Overview:
 
 
 def _when(name: str) -> str:
-    """From the stamp that a run's name begins with."""
-    stamp = STAMP.match(name)
-    try:
-        return f"{datetime.strptime(stamp[0], '%Y%m%d-%H%M%S'):%Y-%m-%d %H:%M}" if stamp else NOTHING
-    except ValueError:
-        return NOTHING
+    began = started(name)
+    return NOTHING if began is None else f"{began:%Y-%m-%d %H:%M}"
 
 
 def _trials(results: _Results) -> str:

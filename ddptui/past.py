@@ -1,13 +1,14 @@
 """What earlier runs have left: a line about each of the last ones, and the figures that estimates are made from."""
 
 from collections.abc import Iterator
-from datetime import date, datetime
+from datetime import date
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
-from ddptui.record import Run, RunError, all_runs
+from ddptui.columns import NOTHING
+from ddptui.record import Run, RunError, all_runs, started
 from ddptui.results import Results
 
 MOST_RUNS = 30  # whose figures are read
@@ -48,12 +49,8 @@ def _line(run: Run, today: date) -> Line:
 
 
 def _when(name: str, today: date) -> str:
-    """From the stamp that a run's name begins with."""
-    try:
-        started = datetime.strptime(name[:15], "%Y%m%d-%H%M%S")
-    except ValueError:
-        return "–"
-    return started.strftime("%H:%M" if started.date() == today else "%m-%d")
+    began = started(name)
+    return NOTHING if began is None else began.strftime("%H:%M" if began.date() == today else "%m-%d")
 
 
 def _results(runs: list[Run]) -> Iterator[Results]:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from statistics import median
 
-from ddptui.live import Live, RankState
+from ddptui.live import Live, RankState, lately
 from ddptui.verdict import MATTERS
 from ddptui.waits import Joined
 from ddptui.wire import PHASES
@@ -12,7 +12,7 @@ S, MS = 1e9, 1e6  # ns
 SILENT_S = 3.0  # ranks beat once a second
 STALLED_STEPS = 10  # as long as so many usual steps, and
 STALLED_S = 3.0  # at least so long
-RECENT_STEPS, RECENT_NS, FEW = 20, 2e9, 3  # at most so many, of the last two seconds, but some in any case
+RECENT_STEPS, FEW = 20, 3  # at most so many, of the last seconds, but some in any case
 
 
 def states(live: Live, joined: Sequence[Joined], now_ns: int) -> dict[int, str]:
@@ -34,8 +34,7 @@ def waits_for(joined: Sequence[Joined], rank: int) -> int | None:
 
 def phases_ms(rank: RankState) -> list[float] | None:
     """The medians of its last steps, phase by phase."""
-    last = list(rank.recent)[-RECENT_STEPS:]
-    last = [step for step in last[:-FEW] if step.end_ns > last[-1].end_ns - RECENT_NS] + last[-FEW:]
+    last = lately(list(rank.recent)[-RECENT_STEPS:], lambda step: step.end_ns, FEW)
     return [median(step.phases_ns[place] for step in last) / MS for place in range(len(PHASES))] if last else None
 
 

@@ -1,6 +1,7 @@
 """The run's folder: write it while the run goes on, reopen it later. Nothing about a run is kept anywhere else."""
 
 import os
+import re
 import shlex
 import shutil
 import time
@@ -22,6 +23,9 @@ from ddptui.wire import Ended, Launched, Message
 RUNS_VARIABLE = "DDPTUI_RUNS"
 FLUSH_EVERY_S = 1.0
 LOG_TAIL = 16_384  # bytes
+
+
+STAMP, STAMP_FORMAT = re.compile(r"\d{8}-\d{6}"), "%Y%m%d-%H%M%S"  # what a run's name begins with
 
 
 class RunError(ValueError):
@@ -87,7 +91,7 @@ class Run:
     @staticmethod
     def create(runs: Path, preset: Preset, environment: dict[str, Any]) -> "Run":
         """Make the folder of a new run. Raises RunError."""
-        stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
+        stamp = datetime.now().strftime(STAMP_FORMAT)
         try:
             runs.mkdir(parents=True, exist_ok=True)
             folder = _new_folder(runs, f"{stamp}-{preset.name}")
@@ -212,6 +216,15 @@ def delete(runs: Path, run: Run) -> None:
         shutil.rmtree(run.folder)
     except OSError as error:
         raise RunError(f"{run.folder}: not deleted, or not all of it: {error.strerror}") from None
+
+
+def started(name: str) -> datetime | None:
+    """When a run began, by the stamp that its name begins with; None if it has none."""
+    stamp = STAMP.match(name)
+    try:
+        return datetime.strptime(stamp[0], STAMP_FORMAT) if stamp else None
+    except ValueError:
+        return None
 
 
 def _new_folder(runs: Path, name: str) -> Path:

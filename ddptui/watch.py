@@ -4,15 +4,14 @@ it is worth. Pure: the caller has the clock."""
 from collections import deque
 from collections.abc import Iterable
 
-from ddptui.live import MOST_RECENT, Live, fold
+from ddptui.live import MOST_RECENT, Live, fold, lately
 from ddptui.preset import Preset
 from ddptui.verdict import FEWEST_STEPS, Judgement, judge_joints
 from ddptui.waits import Joined, Joints, join
 from ddptui.wire import Launched, Message
 
-RECENT_NS = 2e9  # of which the verdict speaks
 JUDGE_EVERY_NS = 1e9  # it costs some milliseconds
-LAST_STEPS, FEW = 24, 3
+LAST_STEPS, FEW = 24, 3  # of which panes speak, at most and at least
 MOST_AT_ONCE = 400  # of ranks times steps, put side by side in one look: where steps are short, some are left out
 
 
@@ -41,8 +40,7 @@ class Watch:
     @property
     def latest(self) -> list[Joined]:
         """Of these, what the verdict speaks of: where steps are long, there are few of them."""
-        steps = self.last
-        return [step for step in steps[:-FEW] if _ended(step) > _ended(steps[-1]) - RECENT_NS] + steps[-FEW:]
+        return lately(self.last, _ended, FEW)
 
     def world_size(self, preset: Preset) -> int:
         """How many ranks there are, or will be."""
@@ -67,10 +65,7 @@ class Watch:
     def judge(self) -> Judgement | None:
         """Of what all ranks have done lately."""
         self._join()
-        steps = list(self.joined)
-        now_ns = max((own.step.end_ns for own in steps[-1].ranks.values()), default=0) if steps else 0
-        recent = [step for step in steps[:-FEWEST_STEPS] if _ended(step) > now_ns - RECENT_NS] + steps[-FEWEST_STEPS:]
-        return judge_joints(Joints(recent, {}))
+        return judge_joints(Joints(lately(list(self.joined), _ended, FEWEST_STEPS), {}))
 
     def _join(self) -> None:
         """Put the steps side by side that have come since the last look. (The step before goes along: what a rank did

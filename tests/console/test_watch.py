@@ -2,8 +2,9 @@
 
 import msgspec
 
+from ddptui.live import RECENT_NS
 from ddptui.verdict import FEWEST_STEPS
-from ddptui.watch import LAST_STEPS, RECENT_NS, Watch
+from ddptui.watch import LAST_STEPS, Watch
 from ddptui.wire import Message
 from tests.console.builders import hello, launched
 from tests.console.traces import USUAL_MS, delayed, trace, works_of

@@ -104,6 +104,8 @@ def test_a_replay_can_be_stopped_and_moved(tmp_path: Path) -> None:
             await pilot.press("full_stop", "full_stop")
             assert screen.watched.live.step > before
             await pilot.press("left", "left")
+            screen.tick()  # a seek is worked out at the next one
+            assert screen.watched.live.finished <= 1  # what was told before is void
             assert screen.watched.live.trial == "none" or screen.watched.live.step < before
             await pilot.press("space", "plus", "plus")
             assert "replay × 5" in seen(app)
@@ -212,6 +214,7 @@ def test_a_run_that_failed_stays_to_be_read_and_enter_shows_its_results(tmp_path
         async with opened(tmp_path, screen) as (app, pilot):
             clock.passes(1000)
             screen.tick()
+            screen.tick()  # that it is over is seen once all has been told
             await pilot.pause()
             assert app.screen is screen
             assert "Enter shows the results." in toasts(app)

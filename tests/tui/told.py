@@ -7,6 +7,7 @@ from ddptui.playback import Playback
 from ddptui.record import Run
 from ddptui.results import Results
 from ddptui.session import Session
+from ddptui.watch import Watch
 from ddptui.wire import Message
 
 RECORDED = Path(__file__).parent / "recorded" / "run"
@@ -30,8 +31,6 @@ def playback(clock: Clock | None = None) -> Playback:
 
 def moment_s(told: Playback, trial: str, step: int) -> float:
     """How long after the beginning of the run both ranks had finished this step of a trial."""
-    from ddptui.watch import Watch
-
     watched = Watch()
     for at_ns, message in told._told:
         watched.hear([message])

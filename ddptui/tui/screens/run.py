@@ -77,16 +77,17 @@ class RunScreen(LabScreen):
 
     def tick(self) -> None:
         """Take in what has happened, and draw what can be seen of it."""
-        messages = self.feed.drain()
+        is_over = self.feed.is_over  # asked first: then what is drained is the last of it
         if isinstance(self.feed, Playback) and self.feed.restarted:
             self.watched = Watch()
+        messages = self.feed.drain()
         self.watched.hear(messages)
         for message in messages:
             if isinstance(message, Ended) and message.status == "failed":
                 self.console_app.complain(f"{self.watched.live.trial} failed", message.error or "no reason is known")
         if self.is_current and not self.held:
             self.draw()
-        if isinstance(self.feed, Session) and self.feed.is_over and self._over_ns is None:
+        if isinstance(self.feed, Session) and is_over and self._over_ns is None:
             self._end(self.feed)
 
     def draw(self) -> None:
