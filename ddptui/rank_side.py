@@ -9,15 +9,13 @@ import tempfile
 from ddptui.lab_root import lab_root
 
 
-def run_module(module: str, *arguments: str, captured: bool = False) -> subprocess.CompletedProcess[str]:
-    """Run `python -m module` with the lab's modules in reach; its output passes through, or is captured."""
+def run_module(module: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run `python -m module` with the lab's modules in reach; its output passes through."""
     with tempfile.TemporaryDirectory(prefix="ddptui-") as clean:
         return subprocess.run(
             [sys.executable, "-m", module, *arguments],
             env={**os.environ, "PYTHONPATH": str(lab_root())},
             cwd=clean,  # holds no module that could stand in the way of torch's
-            stdout=subprocess.PIPE if captured else None,
-            stderr=subprocess.PIPE if captured else None,
             text=True,
             check=False,
         )

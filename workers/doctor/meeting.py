@@ -1,0 +1,55 @@
+"""Two ranks meet over gloo as in every run, sum once, and part; or one meets itself over NCCL. For `ddptui doctor`."""
+
+import time
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+
+from workers import guard
+from workers.group import ADDRESS, host_store, leave_group
+
+RANKS = 2
+PATIENCE = timedelta(seconds=30)  # for a rank that does not come
+
+
+def meet_over_gloo(start_method: str) -> float:
+    """Start two ranks and let them sum. Returns how long the sum took, in s. Raises what a rank has raised."""
+    store = host_store()
+    if start_method == "forkserver":
+        mp.set_forkserver_preload(["workers.doctor.meeting"])
+    mp.start_processes(_run_rank, (store.port,), nprocs=RANKS, start_method=start_method)
+    return float(store.get("sum_s"))
+
+
+def _run_rank(rank: int, port: int) -> None:
+    guard.die_with_parent()
+    guard.die_with_console()  # once more, since threads do not survive a fork
+    torch.set_num_threads(1)
+    store = dist.TCPStore(ADDRESS, port, is_master=False, timeout=PATIENCE)
+    dist.init_process_group("gloo", store=store, rank=rank, world_size=RANKS, timeout=PATIENCE)
+    begin = time.monotonic()
+    _sum_is_right(torch.full((1000,), rank + 1.0), expected=3.0)
+    if rank == 0:
+        store.set("sum_s", str(time.monotonic() - begin))
+    leave_group()
+
+
+def meet_over_nccl() -> float:
+    """One rank on the first GPU, in this process. Returns how long the sum took, in s."""
+    device = torch.device("cuda", 0)
+    torch.cuda.set_device(device)
+    dist.init_process_group("nccl", store=dist.HashStore(), rank=0, world_size=1, timeout=PATIENCE)
+    try:
+        begin = time.monotonic()
+        _sum_is_right(torch.ones(1000, device=device), expected=1.0)
+        return time.monotonic() - begin
+    finally:
+        leave_group()
+
+
+def _sum_is_right(tensor: torch.Tensor, expected: float) -> None:
+    dist.all_reduce(tensor)
+    if not bool((tensor == expected).all()):
+        raise RuntimeError(f"all_reduce gave {tensor[0].item():g}, and {expected:g} is right")
