@@ -7,6 +7,7 @@ import signal
 import sys
 import threading
 import time
+from contextlib import suppress
 
 import psutil
 
@@ -38,17 +39,19 @@ def die_with_console() -> None:
 
 def _watch(pid: int) -> None:
     """Wait for the death of `pid`, then end this process. A descriptor costs nothing while it waits; polling is for
-    systems that have none."""
+    systems that have none, and for when there is none left."""
     try:
-        if hasattr(os, "pidfd_open"):
-            select.select([os.pidfd_open(pid)], [], [])
-        else:
-            console = psutil.Process(pid)
-            while console.is_running() and console.status() != psutil.STATUS_ZOMBIE:
-                time.sleep(POLL_S)
-    except (ProcessLookupError, psutil.NoSuchProcess):
-        pass
+        select.select([os.pidfd_open(pid)], [], [])
+    except (AttributeError, OSError):
+        _poll(pid)
     _end()
+
+
+def _poll(pid: int) -> None:
+    with suppress(psutil.NoSuchProcess):
+        console = psutil.Process(pid)
+        while console.is_running() and console.status() != psutil.STATUS_ZOMBIE:
+            time.sleep(POLL_S)
 
 
 def _end() -> None:

@@ -2,27 +2,33 @@
 
 import os
 import subprocess
+import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
 import psutil
 
+from ddptui.launch import keeper
+
 LAUNCHER_LOG = "launcher.log"
-POLITE_S = 3.0  # from SIGTERM to SIGKILL
-ALONE_S = 0.5  # from the launcher's own end to SIGKILL for those whom it left
+ENOUGH_S = 8.0  # for the keeper to end everybody: it needs less than half of that
 
 
 class Launcher:
-    """A started command. Ctrl-C in the terminal does not reach it: the console ends it, in order."""
+    """A started command, kept by keeper.py: when this process closes its end of a pipe, or is gone, all whom the
+    command has started are ended. Ctrl-C in the terminal does not reach them: the console ends them, in order.
 
-    def __init__(self, command: list[str], environment: Mapping[str, str], folder: Path) -> None:
+    `own_folder`: the launch's own, which goes with it if the console cannot take it away itself.
+    """
+
+    def __init__(self, command: list[str], environment: Mapping[str, str], folder: Path, own_folder: Path) -> None:
         with (folder / LAUNCHER_LOG).open("wb") as log:
             self._process = subprocess.Popen(
-                command,
+                [sys.executable, "-P", keeper.__file__, str(own_folder), *command],
                 cwd=folder,  # holds no module that could stand in the way of torch's
                 env={**os.environ, **environment},
-                stdin=subprocess.DEVNULL,
+                stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
@@ -35,53 +41,37 @@ class Launcher:
         return self._process.poll()
 
     def meet(self, pid: int) -> None:
-        """Count a rank among those to be ended, and whoever the launcher has started by now: when it is gone, its
-        helpers (a forkserver, a resource tracker) could no longer be found. psutil keeps each one's start time, so
-        that a number used again is no danger."""
-        for process in _children(self._process.pid):
-            self._family.setdefault(process.pid, process)
-        if pid not in self._family:
-            with suppress(psutil.NoSuchProcess):
-                self._family[pid] = psutil.Process(pid)
+        """Count a rank in, and whoever has been started by now. psutil keeps each one's start time, so that a number
+        used again is no danger."""
+        with suppress(psutil.NoSuchProcess):
+            for process in psutil.Process(self._process.pid).children(recursive=True):
+                self._family.setdefault(process.pid, process)
+            self._family.setdefault(pid, psutil.Process(pid))
 
     def family(self) -> list[psutil.Process]:
-        """The ranks, and whoever else the launcher had started when one of them was met."""
+        """The ranks, and whoever else was there when one of them was met."""
         return list(self._family.values())
 
-    def is_alive(self, pid: int) -> bool:
+    def status(self, pid: int) -> str | None:
+        """What a rank's process does, as psutil says it: running, sleeping, stopped, …; None if it is gone."""
         process = self._family.get(pid)
         try:
-            return process is not None and process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+            status = process.status() if process is not None and process.is_running() else None
         except psutil.NoSuchProcess:
-            return False
+            return None
+        return None if status == psutil.STATUS_ZOMBIE else status
 
     def stop(self) -> None:
         """End the launcher, its ranks and their helpers; return when none is left."""
-        for process in _children(self._process.pid):
-            self._family.setdefault(process.pid, process)
-        patience_s = ALONE_S if self._process.poll() is not None else POLITE_S
-        if patience_s == POLITE_S:
-            self._process.terminate()
-            for process in self._alive():
-                with suppress(psutil.NoSuchProcess):
-                    process.terminate()
+        assert self._process.stdin is not None
+        self._process.stdin.close()
         try:
-            self._process.wait(patience_s)
-        except subprocess.TimeoutExpired:
+            self._process.wait(ENOUGH_S)
+        except subprocess.TimeoutExpired:  # somebody has stopped it: without it the launcher dies, and all that it knew
             self._process.kill()
             self._process.wait()
-        _, left = psutil.wait_procs(self._alive(), timeout=patience_s)
+        left = [process for pid, process in self._family.items() if self.status(pid) is not None]
         for process in left:
             with suppress(psutil.NoSuchProcess):
                 process.kill()
-        psutil.wait_procs(self._alive(), timeout=POLITE_S)
-
-    def _alive(self) -> list[psutil.Process]:
-        return [process for pid, process in self._family.items() if self.is_alive(pid)]
-
-
-def _children(pid: int) -> list[psutil.Process]:
-    try:
-        return psutil.Process(pid).children(recursive=True)
-    except psutil.NoSuchProcess:
-        return []
+        psutil.wait_procs(left, timeout=ENOUGH_S)
