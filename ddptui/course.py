@@ -17,10 +17,11 @@ def left_s(preset: Preset, live: Live, now_ns: int) -> float | None:
     if live.began_ns is None or live.status == "interrupted":
         return None
     to_come = launches(preset, live) - live.finished
+    finished = live.finished - live.there
     if live.status != "running":
-        return to_come * (now_ns - live.began_ns) / S / live.finished if to_come and live.finished else None
+        return to_come * (now_ns - live.began_ns) / S / finished if to_come and finished else None
     running_s = (now_ns - live.launched_ns) / S
-    usual_s = (live.launched_ns - live.began_ns) / S / live.finished if live.finished else None
+    usual_s = (live.launched_ns - live.began_ns) / S / finished if finished else None
     rest_s = _rest_s(live)
     if rest_s is None:
         rest_s = max(0.0, usual_s - running_s) if usual_s is not None else None

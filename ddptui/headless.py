@@ -6,18 +6,22 @@ import sys
 import time
 from contextlib import closing
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 from ddptui import course, lab, report
 from ddptui.columns import count
 from ddptui.environment import describe
+from ddptui.journal import RunLost
 from ddptui.launch import LABELS
+from ddptui.now import refusal
+from ddptui.outcome import NO_OUTCOMES, Outcomes
 from ddptui.preset import Preset
 from ddptui.record import Run
+from ddptui.replay import finished, outcomes_of
 from ddptui.results import Results
 from ddptui.tally import Tally
 from ddptui.watch import Watch
-from ddptui.wire import Ended, Launched, Message
+from ddptui.wire import Ended, Launched, Message, Refused
 
 REDRAW_EVERY_S = 0.25
 PIPED_WIDTH = 80
@@ -27,10 +31,25 @@ EXIT_CODES = {"ok": 0, "failed": 1, "interrupted": 130}
 
 def run(preset: Preset, runs: Path, *, as_json: bool) -> int:
     """Run, print, and return the exit code. What is finished is in the run's folder, and printed, in any case."""
-    run = Run.create(runs, preset, describe())
     narrator = Narrator(preset, sys.stderr)
+    run = Run.create(runs, preset, describe())
     narrator.say(f"{preset.title}: {count(len(preset.trials), 'trial')}, {count(preset.repeats, 'repeat')}")
-    results, code = _follow(preset, run, narrator)
+    with run.held():
+        return _launches(preset, run, narrator, NO_OUTCOMES, as_json=as_json)
+
+
+def resume(preset: Preset, run: Run, *, as_json: bool) -> int:
+    """Launch what is missing in a run, as `run` would have. Raises RunError if another console is at it."""
+    with run.held():
+        there = finished(outcomes_of(run, preset))
+        narrator = Narrator(preset, sys.stderr, there)
+        for line in resumption(preset, there, run.note_resumption(describe())):
+            narrator.say(line)
+        return _launches(preset, run, narrator, there, as_json=as_json)
+
+
+def _launches(preset: Preset, run: Run, narrator: "Narrator", there: Outcomes, *, as_json: bool) -> int:
+    results, code = _follow(preset, run, narrator, there)
     narrator.say(f"kept in {run.folder}")
     show(report.as_json(results, preset) if as_json else as_table(results, preset))
     return code
@@ -55,31 +74,46 @@ def takes_color(output: TextIO) -> bool:
     return bool(output) and output.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
-def _follow(preset: Preset, run: Run, narrator: "Narrator") -> tuple[Results, int]:
+def _follow(preset: Preset, run: Run, narrator: "Narrator", there: Outcomes) -> tuple[Results, int]:
     """Read the stream to its end, or to an interrupt. The results, and the exit code."""
-    tally = Tally(preset, run.name, run.environment())
+    tally = Tally(preset, run.name, run.environment(), there)
     try:
-        with closing(lab.run_preset(preset, run)) as stream:
+        with closing(lab.run_preset(preset, run, there=there)) as stream:
             for message in stream:
                 narrator.hear(message)
                 if tally.hear(message):
                     run.write_results(tally.results)
     except KeyboardInterrupt:
         narrator.say("interrupted; the ranks are stopped")
+        narrator.say(f"`ddptui --resume {run.name}` launches what is missing")
+    except RunLost as error:
+        narrator.say(f"stopped: {error}; once there is room again, `ddptui --resume {run.name}` goes on")
+        return tally.results, EXIT_CODES["failed"]
     except OSError as error:
-        narrator.say(f"stopped: the run can no longer be kept in {run.folder}: {error.strerror}")
+        narrator.say(f"stopped: {lab.not_launched(error)}")
         return tally.results, EXIT_CODES["failed"]
     return tally.results, EXIT_CODES[tally.results.status]
+
+
+def resumption(preset: Preset, there: Outcomes, changed: dict[str, Any]) -> list[str]:
+    """What is said when a run goes on: how much of it is there, and what is no longer as it was when it was begun."""
+    failed = {found.trial for found in there.values() if found.status == "failed"}
+    trials = [trial.name for trial in preset.trials]
+    of = sum(preset.repeats if name not in failed else 0 for name in trials)
+    said = [f"{preset.title}: of {count(of, 'launch', 'launches')}, {len(there) - len(failed)} are there"]
+    said += [f"left as they are, since they failed: {', '.join(sorted(failed))}"] if failed else []
+    now = ", ".join(f"{key} {value}" for key, value in changed.items())
+    return said + ([f"not as when the run was begun (compare with care): {now}"] if now else [])
 
 
 class Narrator:
     """Tells a reader of stderr how the run goes: a line that redraws itself on a terminal, else a line a launch."""
 
-    def __init__(self, preset: Preset, output: TextIO | None) -> None:
+    def __init__(self, preset: Preset, output: TextIO | None, there: Outcomes = NO_OUTCOMES) -> None:
         self._preset = preset
         self._output = output
         self._redraws = output is not None and output.isatty()
-        self._watch = Watch()
+        self._watch = Watch(there)
         self._live = self._watch.live
         self._drawn = time.monotonic()
         self._launch_modes = {trial.name: trial.launch for trial in preset.trials}
@@ -88,7 +122,9 @@ class Narrator:
         self._watch.hear([message])
         if isinstance(message, Launched) and not self._redraws:
             self.say(f"{self._where()}  {LABELS[self._launch_modes[message.trial]]}")
-        if isinstance(message, Ended):
+        if isinstance(message, Refused):
+            self.say(f"{self._where()}  {refusal(message)}")
+        elif isinstance(message, Ended):
             self.say(f"{self._where(self._live.finished)}  {self._how_it_ended()}")
         elif self._redraws and (isinstance(message, Launched) or time.monotonic() - self._drawn > REDRAW_EVERY_S):
             self._drawn = time.monotonic()

@@ -4,9 +4,11 @@ controls."""
 import time
 from collections.abc import Callable, Iterable
 
+from ddptui.outcome import NO_OUTCOMES
 from ddptui.preset import Preset
 from ddptui.record import Run
 from ddptui.results import Results
+from ddptui.shifted import in_one_sitting
 from ddptui.tally import Tally
 from ddptui.wire import Launched, Message, Step
 
@@ -19,6 +21,7 @@ class Playback:
 
     controls = None
     error = None
+    there = NO_OUTCOMES
 
     def __init__(self, run: Run, preset: Preset, clock: Callable[[], int] = time.monotonic_ns) -> None:
         self.run = run
@@ -27,7 +30,7 @@ class Playback:
         self.paused = False
         self.speed = 1.0
         self._clock = clock
-        self._told = _with_moments(run.replay(preset))
+        self._told = _with_moments(in_one_sitting(run.replay(preset)))
         self._next = 0
         self._environment = run.environment()
         self._tally = self._fresh_tally()

@@ -1,30 +1,28 @@
 """The run's folder: write it while the run goes on, reopen it later. Nothing about a run is kept anywhere else."""
 
+import errno
+import fcntl
 import os
 import re
-import shlex
 import shutil
-import time
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import msgspec
 import platformdirs
 
+from ddptui.journal import Repeat, kept
 from ddptui.preset import Preset
 from ddptui.preset_file import PresetError, load
 from ddptui.preset_text import as_toml
 from ddptui.results import Results
-from ddptui.wire import Ended, Launched, Message
+from ddptui.wire import Message
 
 RUNS_VARIABLE = "DDPTUI_RUNS"
-FLUSH_EVERY_S = 1.0
-LOG_TAIL = 16_384  # bytes
-
-
+MATTERS_TO_FIGURES = ("ddptui", "python", "host", "cpu", "cores")  # of the environment; and the packages
 STAMP, STAMP_FORMAT = re.compile(r"\d{8}-\d{6}"), "%Y%m%d-%H%M%S"  # what a run's name begins with
 
 
@@ -44,43 +42,6 @@ class _Status(msgspec.Struct):
     status: str
 
 
-class Repeat:
-    """One repeat's folder, while it is being written."""
-
-    def __init__(self, folder: Path, number: int, journal: IO[bytes]) -> None:
-        self.folder = folder
-        self.number = number
-        self._journal = journal
-        self._flushed = time.monotonic()
-        self._over = False
-
-    def write(self, message: Message) -> None:
-        """Add a message to the journal, at most a second before it is on its way to the disk."""
-        self._journal.write(msgspec.json.encode(message) + b"\n")
-        self._over = isinstance(message, Ended)
-        if self._over or time.monotonic() - self._flushed > FLUSH_EVERY_S:
-            self._journal.flush()
-            self._flushed = time.monotonic()
-
-    def write_command(self, command: list[str], environment: dict[str, str]) -> None:
-        """The command as it can be typed again, with no console there."""
-        variables = [f"{name}={shlex.quote(value)}" for name, value in environment.items()]
-        (self.folder / "command.txt").write_text(" ".join([*variables, shlex.join(command)]) + "\n", encoding="utf-8")
-
-    def log(self, name: str) -> str:
-        """The end of one of the repeat's logs; empty where there is none."""
-        path = self.folder / name
-        if not path.is_file():
-            return ""
-        with path.open("rb") as log:
-            log.seek(max(0, path.stat().st_size - LOG_TAIL))
-            return log.read().decode("utf-8", "replace")
-
-    def close(self) -> None:
-        if not self._over:
-            self.write(Ended(at_ns=time.monotonic_ns(), status="interrupted"))
-
-
 class Run:
     """A run's folder."""
 
@@ -95,29 +56,88 @@ class Run:
         try:
             runs.mkdir(parents=True, exist_ok=True)
             folder = _new_folder(runs, f"{stamp}-{preset.name}")
-            (folder / "preset.toml").write_text(as_toml(preset), encoding="utf-8")
+        except OSError as error:
+            raise _cannot_keep(runs, error) from None
+        try:
             about = {"preset": preset.name, "started": datetime.now().astimezone().isoformat("T", "seconds")}
             (folder / "environment.json").write_bytes(_pretty(about | environment))
+            (folder / "preset.toml").write_text(as_toml(preset), encoding="utf-8")  # last: now it is a run
         except OSError as error:
-            raise RunError(f"{runs}: cannot keep runs here: {error.strerror}; name a folder with --runs") from None
+            shutil.rmtree(folder, ignore_errors=True)
+            raise _cannot_keep(runs, error) from None
         return Run(folder)
 
     @contextmanager
+    def held(self) -> Iterator[None]:
+        """Meanwhile this console writes here, and no other one may. Raises RunError."""
+        lock = os.open(self.folder / "preset.toml", os.O_RDWR)
+        try:
+            if not _lock(lock):
+                raise RunError(f"{self.folder}: another console has this run under way: stop it there first")
+            yield
+        finally:
+            os.close(lock)
+
+    def is_held(self) -> bool:
+        """Whether a console has this run under way."""
+        try:
+            lock = os.open(self.folder / "preset.toml", os.O_RDWR)
+        except OSError:
+            return False
+        try:
+            return not _lock(lock)
+        finally:
+            os.close(lock)
+
+    @contextmanager
     def begin(self, trial: str, number: int) -> Iterator[Repeat]:
+        """Make the folder of a repeat, and its journal. What an interrupted one has left there is put aside. Raises
+        RunLost."""
         folder = self.repeat_folder(trial, number)
-        folder.mkdir(parents=True)
-        with (folder / "messages.jsonl").open("wb") as journal:
-            repeat = Repeat(folder, number, journal)
+        with kept(self.folder):
+            if not (self.folder / "preset.toml").is_file():
+                raise FileNotFoundError(errno.ENOENT, "somebody has deleted it")
+            _put_aside(folder)
+            folder.mkdir(parents=True)
+            journal = (folder / "messages.jsonl").open("wb")
+        repeat = Repeat(folder, number, journal)
+        try:
+            yield repeat
+        finally:
             try:
-                yield repeat
-            finally:
                 repeat.close()
+            finally:
+                with kept(folder):
+                    journal.close()
 
     def write_results(self, results: Results) -> None:
-        """Replace results.json as a whole: a reader sees the old one or the new one."""
-        new = self.folder / "results.json.new"
-        new.write_bytes(_pretty(results))
-        new.replace(self.folder / "results.json")
+        """Replace results.json as a whole: a reader sees the old one or the new one. Raises RunLost."""
+        self._replace("results.json", _pretty(results))
+
+    def note_resumption(self, environment: dict[str, Any]) -> dict[str, Any]:
+        """Add to environment.json that the run goes on now, and where; returns what has changed since it was begun, as
+        it is now. Raises RunError."""
+        begun = self.environment()
+        before, now_here = _what_matters(begun), _what_matters(environment)
+        changed = {key: value for key, value in now_here.items() if before.get(key) != value}
+        now = datetime.now().astimezone().isoformat("T", "seconds")
+        resumed = [*begun.get("resumed", []), {"at": now, "changed": changed}]
+        self._replace("environment.json", _pretty(begun | {"resumed": resumed}))
+        return changed
+
+    def _replace(self, name: str, content: bytes) -> None:
+        new = self.folder / f"{name}.new"
+        with kept(self.folder):
+            try:
+                with new.open("wb") as file:
+                    file.write(content)
+                    file.flush()
+                    os.fsync(file.fileno())
+                new.replace(self.folder / name)
+            except OSError:
+                with suppress(OSError):
+                    new.unlink()
+                raise
 
     def preset(self) -> Preset:
         """The preset as it was run. Raises RunError."""
@@ -175,14 +195,10 @@ class Run:
         }
 
     def replay(self, preset: Preset) -> Iterator[Message]:
-        """All journals, in the order in which they were written."""
-        journals = [
-            list(self.messages(trial.name, number))
-            for trial in preset.trials
-            for number in range(1, preset.repeats + 1)
-        ]
-        for journal in sorted(filter(None, journals), key=_launched_at):
-            yield from journal
+        """All journals, in the order in which they were written: the repeats of the trials are interleaved."""
+        for number in range(1, preset.repeats + 1):
+            for trial in preset.trials:
+                yield from self.messages(trial.name, number)
 
     def repeat_folder(self, trial: str, number: int) -> Path:
         return self.folder / f"trial-{trial}" / f"repeat-{number}"
@@ -212,6 +228,8 @@ def delete(runs: Path, run: Run) -> None:
     symbolic link leads to. Raises RunError."""
     if run.folder.resolve() != runs.resolve() / run.name or not (run.folder / "preset.toml").is_file():
         raise RunError(f"{run.folder}: not deleted: it is no run's folder in {runs}")
+    if run.is_held():
+        raise RunError(f"{run.folder}: not deleted: a console has it under way: stop it there first")
     try:
         shutil.rmtree(run.folder)
     except OSError as error:
@@ -225,6 +243,16 @@ def started(name: str) -> datetime | None:
         return datetime.strptime(stamp[0], STAMP_FORMAT) if stamp else None
     except ValueError:
         return None
+
+
+def _what_matters(environment: dict[str, Any]) -> dict[str, Any]:
+    """Of an environment, what figures may depend on."""
+    packages: dict[str, Any] = environment.get("packages", {})
+    return {key: environment.get(key) for key in MATTERS_TO_FIGURES} | packages
+
+
+def _cannot_keep(runs: Path, error: OSError) -> RunError:
+    return RunError(f"{runs}: cannot keep runs here: {error.strerror}; name a folder with --runs")
 
 
 def _new_folder(runs: Path, name: str) -> Path:
@@ -243,5 +271,22 @@ def _pretty(value: Any) -> bytes:
     return msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n"
 
 
-def _launched_at(journal: Iterable[Message]) -> int:
-    return next((message.at_ns for message in journal if isinstance(message, Launched)), 0)
+def _lock(descriptor: int) -> bool:
+    """Whether nobody else has it locked. Where files cannot be locked (some network folders), nobody has."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
+def _put_aside(folder: Path) -> None:
+    """Rename what is left of an interrupted repeat: it is in no figure, and not lost."""
+    number = 1
+    while folder.exists():
+        aside = folder.with_name(f"{folder.name}.interrupted-{number}")
+        if not aside.exists():
+            folder.rename(aside)
+        number += 1

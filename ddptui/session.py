@@ -2,12 +2,15 @@
 
 import time
 from collections import deque
+from collections.abc import Generator
 from concurrent.futures import Executor, wait
 from contextlib import closing
 
 from ddptui import lab
+from ddptui.journal import RunLost
+from ddptui.outcome import NO_OUTCOMES, Outcomes
 from ddptui.preset import Preset
-from ddptui.record import Run
+from ddptui.record import Run, RunError
 from ddptui.results import Results
 from ddptui.tally import Tally
 from ddptui.wire import Message
@@ -17,12 +20,14 @@ class Session:
     """Runs a preset in a thread of `threads`. `controls` says what is wanted of it; `error`, once it is over, why it
     ended before its time."""
 
-    def __init__(self, preset: Preset, run: Run, threads: Executor) -> None:
+    def __init__(self, preset: Preset, run: Run, threads: Executor, there: Outcomes = NO_OUTCOMES) -> None:
+        """`there`: what the run has already; the rest is launched."""
         self.preset = preset
         self.run = run
+        self.there = there
         self.controls = lab.Controls()
         self.error: str | None = None
-        self._tally = Tally(preset, run.name, run.environment())
+        self._tally = Tally(preset, run.name, run.environment(), there)
         self._heard: deque[Message] = deque()
         self.work = threads.submit(self._follow)
 
@@ -49,14 +54,19 @@ class Session:
         self.controls.stop()
         wait([self.work])
 
+    def _launches(self) -> "closing[Generator[Message]]":
+        return closing(lab.run_preset(self.preset, self.run, self.controls, there=self.there))
+
     def _follow(self) -> None:
         try:
-            with closing(lab.run_preset(self.preset, self.run, self.controls)) as stream:
+            with self.run.held(), self._launches() as stream:
                 for message in stream:
                     if self._tally.hear(message):
                         self.run.write_results(self._tally.results)
                     self._heard.append(message)
+        except (RunError, RunLost) as error:
+            self.error = str(error)
         except OSError as error:
-            self.error = f"the run can no longer be kept in {self.run.folder}: {error.strerror or error}"
+            self.error = lab.not_launched(error)
         except Exception as error:  # not on the screen, which belongs to somebody else
             self.error = f"{type(error).__name__}: {error}"

@@ -3,7 +3,7 @@
 from typing import Any
 
 from ddptui.compare import compare
-from ddptui.outcome import Outcome, outcome
+from ddptui.outcome import NO_OUTCOMES, Heard, Outcomes, outcome_of
 from ddptui.preset import Preset
 from ddptui.results import Results
 from ddptui.wire import Ended, Message
@@ -12,21 +12,22 @@ from ddptui.wire import Ended, Message
 class Tally:
     """`results` is what is finished, at any time."""
 
-    def __init__(self, preset: Preset, run: str, environment: dict[str, Any]) -> None:
+    def __init__(self, preset: Preset, run: str, environment: dict[str, Any], there: Outcomes = NO_OUTCOMES) -> None:
+        """`there`: what the run has already."""
         self._preset = preset
         self._run = run
         self._environment = environment
-        self._outcomes: dict[tuple[str, int], Outcome] = {}
-        self._messages: list[Message] = []
-        self.results: Results = compare(preset, run, environment, {})
+        self._outcomes = dict(there)
+        self._heard = Heard()
+        self.results: Results = compare(preset, run, environment, self._outcomes)
 
     def hear(self, message: Message) -> bool:
         """Whether a repeat was over with it, and so the results are new."""
-        self._messages.append(message)
+        self._heard.hear(message)
         if not isinstance(message, Ended):
             return False
-        if found := outcome(self._messages):
+        if found := outcome_of(self._heard):
             self._outcomes[found.trial, found.repeat] = found
-        self._messages = []
+        self._heard = Heard()
         self.results = compare(self._preset, self._run, self._environment, self._outcomes)
         return True

@@ -22,6 +22,7 @@ from ddptui.tui import settings
 from ddptui.tui.screens.lab import Lab
 
 if TYPE_CHECKING:
+    from ddptui.outcome import Outcomes
     from ddptui.record import Run
     from ddptui.results import Results
     from ddptui.session import Session
@@ -36,8 +37,8 @@ def lab_commands() -> type[Provider]:
 
 
 class Console(App[int]):
-    """`runs`: the folder of runs; `threads`: where a run goes on; `first`: a preset to run at once; `refresh_s`:
-    between two looks at a run."""
+    """`runs`: the folder of runs; `threads`: where a run goes on; `first`: a preset to run at once; `begun`: a run to
+    go on with at once, and its preset; `refresh_s`: between two looks at a run."""
 
     TITLE = "ddptui"
     CSS_PATH = "app.tcss"
@@ -52,6 +53,7 @@ class Console(App[int]):
         self,
         runs: Path,
         first: Preset | None = None,
+        begun: "tuple[Run, Preset] | None" = None,
         *,
         threads: ThreadPoolExecutor | None = None,
         refresh_s: float = 0.25,
@@ -63,6 +65,7 @@ class Console(App[int]):
         self.leaving = False
         self.finished: list[tuple[Results, Preset]] = []  # what was run here, to be printed at the end
         self._first = first
+        self._begun = begun
         self._threads = threads or ThreadPoolExecutor(1, "lab")
 
     def on_mount(self) -> None:
@@ -73,6 +76,8 @@ class Console(App[int]):
         self.push_screen(Lab())
         if self._first is not None:
             self.run_preset(self._first)
+        if self._begun is not None:
+            self.resume(*self._begun)
 
     def _end(self, code: int) -> None:
         """Somebody outside wants it: nobody is asked, and what is finished is kept."""
@@ -94,18 +99,41 @@ class Console(App[int]):
         """Start a run, and show it. One at a time: they would take the cores from each other."""
         from ddptui.environment import describe
         from ddptui.record import Run, RunError
+
+        if self._is_free():
+            try:
+                self._follow(Run.create(self.runs, preset, describe()), preset, {})
+            except RunError as error:
+                self.complain("Not started", str(error))
+
+    @work(exclusive=True, group="open")
+    async def resume(self, run: "Run", preset: Preset) -> None:
+        """Launch what is missing in a run, and show it. What is there is read in a thread."""
+        from ddptui.environment import describe
+        from ddptui.journal import RunLost
+        from ddptui.record import RunError
+        from ddptui.replay import finished, outcomes_of
+
+        if self._is_free():
+            try:
+                if run.is_held():
+                    raise RunError(f"{run.folder}: another console has this run under way: stop it there first")
+                there = finished(await asyncio.to_thread(outcomes_of, run, preset))
+                run.note_resumption(describe())
+                self._follow(run, preset, there)
+            except (RunError, RunLost) as error:
+                self.complain("Not resumed", str(error))
+
+    def _is_free(self) -> bool:
+        if self.session is not None:
+            self.complain("Not started", "another run is under way")
+        return self.session is None
+
+    def _follow(self, run: "Run", preset: Preset, there: "Outcomes") -> None:
         from ddptui.session import Session
         from ddptui.tui.screens.run import RunScreen
 
-        if self.session is not None:
-            self.complain("Not started", "another run is under way")
-            return
-        try:
-            run = Run.create(self.runs, preset, describe())
-        except RunError as error:
-            self.complain("Not started", str(error))
-            return
-        self.session = Session(preset, run, self._threads)
+        self.session = Session(preset, run, self._threads, there)
         self.push_screen(RunScreen(self.session))
 
     def run_ended(self, session: "Session") -> None:

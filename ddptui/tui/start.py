@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from ddptui.preset import Preset
+from ddptui.record import Run
 from ddptui.tui.app import Console
 from ddptui.tui.settings import first_theme
 
@@ -15,13 +16,20 @@ DRAWN_A_SECOND = 4.0
 OVER_SSH = 2.0  # where every picture travels
 
 
-def start(runs: Path, preset: Preset | None, *, drawn_a_second: float | None, theme: str | None) -> int:
+def start(
+    runs: Path,
+    preset: Preset | None,
+    begun: tuple[Run, Preset] | None = None,
+    *,
+    drawn_a_second: float | None,
+    theme: str | None,
+) -> int:
     """Run the console; when it ends no rank is left. Prints the tables of what was run. Returns the exit code."""
     threads = ThreadPoolExecutor(1, "lab")
     threads.submit(os.getpid).result()  # the thread is born, and so are its children, before this one becomes nice
     be_nice()
     rate = drawn_a_second or (OVER_SSH if "SSH_CONNECTION" in os.environ else DRAWN_A_SECOND)
-    app = Console(runs, preset, threads=threads, refresh_s=1 / rate)
+    app = Console(runs, preset, begun, threads=threads, refresh_s=1 / rate)
     app.theme = first_theme(theme, app.available_themes)
     try:
         app.run()

@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from ddptui import journal as journals
 from ddptui import record, report
 from ddptui.live import Live, fold
 from ddptui.record import Run, RunError, all_runs, find_run, runs_folder
@@ -176,7 +177,7 @@ def test_the_journal_is_on_its_way_to_the_disk_while_the_run_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = Run.create(tmp_path, two_trials(), {})
-    monkeypatch.setattr(record, "FLUSH_EVERY_S", -1.0)
+    monkeypatch.setattr(journals, "FLUSH_EVERY_S", -1.0)
     with run.begin("a", 1) as repeat:
         repeat.write(launched())
         repeat.write(hello())
@@ -220,7 +221,7 @@ def test_only_the_end_of_a_log_is_read(tmp_path: Path) -> None:
         assert repeat.log("rank-0.log") == "short �\n"
         (repeat.folder / "rank-0.log").write_bytes(b"x" * 100_000 + b"the end")
         assert repeat.log("rank-0.log").endswith("xthe end")
-        assert len(repeat.log("rank-0.log")) == record.LOG_TAIL
+        assert len(repeat.log("rank-0.log")) == journals.LOG_TAIL
 
 
 # Where runs are kept

@@ -21,7 +21,7 @@ from ddptui.tui.widgets.line_chart import LineChart
 from ddptui.tui.widgets.panes import TITLES, Panes
 from ddptui.tui.widgets.title_bar import TitleBar
 from ddptui.watch import Watch
-from ddptui.wire import Ended
+from ddptui.wire import Ended, Refused
 
 S = 1e9  # ns
 OF_A_RUN = ("inject", "skip", "stop", "leave_run")
@@ -61,7 +61,7 @@ class RunScreen(LabScreen):
     def __init__(self, feed: Session | Playback) -> None:
         super().__init__()
         self.feed = feed
-        self.watched = Watch()
+        self.watched = Watch(feed.there)
         self._over_ns: int | None = None  # when the run was over
 
     def compose_content(self) -> ComposeResult:
@@ -85,6 +85,8 @@ class RunScreen(LabScreen):
         for message in messages:
             if isinstance(message, Ended) and message.status == "failed":
                 self.console_app.complain(f"{self.watched.live.trial} failed", message.error or "no reason is known")
+            elif isinstance(message, Refused):
+                self.notify(now.refusal(message), title="Somebody was not let in", severity="warning", markup=False)
         if self.is_current and not self.held:
             self.draw()
         if isinstance(self.feed, Session) and is_over and self._over_ns is None:

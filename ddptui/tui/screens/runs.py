@@ -13,6 +13,8 @@ from textual.worker import get_current_worker
 
 from ddptui.columns import count
 from ddptui.overview import Overview, overview
+from ddptui.preflight import settle
+from ddptui.preset_file import PresetError
 from ddptui.record import Run, RunError, all_runs, delete
 from ddptui.replay import results_of
 from ddptui.results import Results
@@ -34,6 +36,7 @@ class RunsScreen(LabScreen):
         Binding("c", "compare", "Compare two"),
         Binding("d", "delete", "Delete"),
         Binding("v", "replay", "Replay"),
+        Binding("u", "resume", "Resume", tooltip="Launch what is missing in a run that was interrupted"),
         Binding("r", "refresh", "Read the folder again", show=False),
         Binding("escape", "back", "Back"),
     ]
@@ -158,6 +161,18 @@ class RunsScreen(LabScreen):
     def action_replay(self) -> None:
         if chosen := self._openable():
             self.console_app.replay(chosen.run)
+
+    def action_resume(self) -> None:
+        chosen = self._openable()
+        if chosen is None:
+            return
+        if chosen.status in ("ok", "failed"):
+            self.notify("Nothing is missing in this run.", markup=False)
+            return
+        try:
+            self.console_app.resume(chosen.run, settle(chosen.run.preset()))
+        except (RunError, PresetError) as error:
+            self.console_app.complain("Not resumed", str(error))
 
     def action_filter(self) -> None:
         self.query_one(Input).focus()
