@@ -1,18 +1,25 @@
 """The command line. Whatever is slow to import is imported where it is used."""
 
+import errno
 import os
 import signal
 import sys
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from ddptui import __version__
 
+if TYPE_CHECKING:
+    from ddptui.preset import Preset
+    from ddptui.record import Run
+
 USAGE_ERROR = 2
 INTERRUPTED = 130
+LONGEST_QUOTE = 200  # characters of a name that nobody can have meant
 FORMATS = ("table", "markdown", "csv", "json", "trace")
 SELFTEST_MODES = ("spawn", "process", "launch", "dp")
 
@@ -27,13 +34,24 @@ class Refusal(click.ClickException):
 
 
 def start() -> None:
-    """The program's entry: an interrupt ends it with 130 from the first moment on."""
+    """The program's entry: an interrupt ends it with 130 from the first moment on. What is closed leads nowhere."""
     signal.signal(signal.SIGINT, lambda *_: sys.exit(INTERRUPTED))
-    main()
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115
+    try:
+        main()
+    except OSError as error:  # a name too long, a current folder that is gone, no room behind stdout
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115  (or Python complains once more when it ends)
+        unnamed = "the current folder" if error.errno == errno.ENOENT else "stdout"
+        what = str(error.filename or unnamed)[:LONGEST_QUOTE]
+        Refusal(f"{what}: {error.strerror}; name another one, or go to another folder").show()
+        sys.exit(USAGE_ERROR)
 
 
 @click.group(invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--preset", "preset", metavar="NAME_OR_FILE", help="The preset to run.")
+@click.option("--resume", metavar="RUN", help="Run what is missing in an interrupted run.")
 @click.option("--no-ui", is_flag=True, help="Headless: progress on stderr, the comparison on stdout.")
 @click.option("--set", "assignments", metavar="KEY=VALUE", multiple=True, help="Override a field of every trial.")
 @click.option("--repeats", type=click.IntRange(1, 1000), help="Launches of each trial.")
@@ -46,6 +64,7 @@ def start() -> None:
 def main(
     context: click.Context,
     preset: str | None,
+    resume: str | None,
     no_ui: bool,
     assignments: tuple[str, ...],
     repeats: int | None,
@@ -56,12 +75,20 @@ def main(
 ) -> None:
     """A lab console for distributed data-parallel training."""
     context.obj = {"runs": runs, "assignments": assignments}
+    if runs == "":
+        raise Refusal("--runs names no folder: leave it out for the usual one")
     if context.invoked_subcommand:
-        if preset or no_ui or repeats or as_json or refresh or theme:
+        if preset or resume or no_ui or repeats or as_json or refresh or theme:
             raise Refusal("--preset and its options run a preset or the console; they mean nothing to a command")
         return
+    if resume and (preset or assignments or repeats):
+        raise Refusal("--resume goes on with a run as it was begun: --preset, --set and --repeats mean nothing to it")
     if not (no_ui or as_json or not sys.stdout.isatty()):
-        sys.exit(_console(preset, assignments, repeats, runs, refresh, theme))
+        sys.exit(_console(preset, resume, assignments, repeats, runs, refresh, theme))
+    if theme or refresh:
+        raise Refusal("--theme and --refresh are for the console's screens: leave them out where none is opened")
+    if resume:
+        sys.exit(_resume(resume, runs, as_json))
     if preset is None:
         raise Refusal("which preset? `ddptui presets` lists them; then `ddptui --preset NAME --no-ui`")
     sys.exit(_run(preset, assignments, repeats, runs, as_json))
@@ -73,8 +100,32 @@ def _run(name: str, assignments: tuple[str, ...], repeats: int | None, runs: str
     return _interruptible(lambda folder: headless.run(_load(name, assignments, repeats), folder, as_json=as_json), runs)
 
 
+def _resume(name: str, runs: str | None, as_json: bool) -> int:
+    from ddptui import headless
+
+    def work(folder: Path) -> int:
+        run, preset = _begun(name, folder)
+        return headless.resume(preset, run, as_json=as_json)
+
+    return _interruptible(work, runs)
+
+
+def _begun(name: str, runs: Path) -> "tuple[Run, Preset]":
+    """A run, and its preset, if it can go on here. Raises RunError, Refusal."""
+    from ddptui.preflight import settle
+    from ddptui.preset_file import PresetError
+    from ddptui.record import find_run
+
+    run = find_run(runs, name)
+    try:
+        return run, settle(run.preset())
+    except PresetError as error:
+        raise Refusal(str(error)) from None
+
+
 def _console(
     name: str | None,
+    resumed: str | None,
     assignments: tuple[str, ...],
     repeats: int | None,
     runs: str | None,
@@ -86,7 +137,7 @@ def _console(
     gc.disable()  # until the first picture is there: to collect what is only being built takes a tenth of the start
     from textual.theme import BUILTIN_THEMES
 
-    from ddptui.record import runs_folder
+    from ddptui.record import RunError, runs_folder
 
     if not sys.stdin.isatty():
         raise Refusal("the console wants a terminal to read keys from; without one, run headless: --no-ui")
@@ -94,11 +145,16 @@ def _console(
         raise Refusal(f"--theme {theme}: not one of {', '.join(sorted(BUILTIN_THEMES))}")
     if name is None and (assignments or repeats):
         raise Refusal("--set and --repeats change a preset: name it with --preset")
+    folder = runs_folder(runs)
     preset = _load(name, assignments, repeats) if name is not None else None
+    try:
+        begun = _begun(resumed, folder) if resumed is not None else None
+    except RunError as error:
+        raise Refusal(str(error)) from None
 
     from ddptui.tui.start import start
 
-    return start(runs_folder(runs), preset, drawn_a_second=drawn_a_second, theme=theme)
+    return start(folder, preset, begun, drawn_a_second=drawn_a_second, theme=theme)
 
 
 def _interruptible(work: Callable[[Path], int], runs: str | None) -> int:
@@ -127,7 +183,11 @@ def _load(name: str, assignments: tuple[str, ...], repeats: int | None) -> Any:
     from ddptui.preset_file import PresetError, load
 
     try:
-        preset = load(name, dict(parse_assignment(text) for text in assignments))
+        overrides = [parse_assignment(text) for text in assignments]
+        for key, times in Counter(key for key, _ in overrides).items():
+            if times > 1:
+                raise TrialError(key, f"is given {times} times: leave one")
+        preset = load(name, dict(overrides))
         return settle(msgspec.structs.replace(preset, repeats=repeats or preset.repeats))
     except TrialError as error:
         raise Refusal(f"--set {error}") from None
@@ -234,8 +294,9 @@ def selftest(obj: dict[str, Any], modes: tuple[str, ...], strategies: tuple[str,
 
 
 @main.command()
-def doctor() -> None:
+@click.pass_obj
+def doctor(obj: dict[str, Any]) -> None:
     """What this machine can do, what is missing, and the command that mends it."""
     from ddptui.doctor import examine
 
-    sys.exit(examine())
+    sys.exit(examine(obj["runs"]))

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import os
 import re
 import stat
 import tomllib
@@ -18,6 +19,7 @@ from ddptui.lab_root import lab_root
 from ddptui.preset import (
     TRIAL_FIELDS,
     Bottleneck,
+    Fault,
     Preset,
     Reference,
     Trial,
@@ -29,9 +31,14 @@ from ddptui.preset import (
 
 TOP_LEVEL = {"title": str, "group": str, "about": str, "baseline": str, "repeats": int}
 TABLES = {"defaults": dict, "matrix": dict, "trial": list, "reference": list}
-BOTTLENECK_FIELDS = {field.name for field in msgspec.structs.fields(Bottleneck)}
+TABLES_OF_A_TRIAL = {
+    "bottleneck": {field.name for field in msgspec.structs.fields(Bottleneck)},
+    "fault": {field.name for field in msgspec.structs.fields(Fault)},
+}
 REFERENCE_FIELDS = {field.name for field in msgspec.structs.fields(Reference)}
 MOST_TRIALS = 1000
+MOST_BYTES = 2**20  # of a preset's file
+MOST_NAMED = 8  # of the trials, where one is not among them
 LONGEST_QUOTE = 200  # characters of a name that nobody can have meant
 TRIAL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,63}")  # it names a folder
 
@@ -57,15 +64,16 @@ def shipped_and_own() -> dict[str, Path]:
 def find(name_or_file: str) -> Path:
     """The file of a preset. Raises PresetError."""
     path = Path(name_or_file)
-    if path.suffix == ".toml" or len(path.parts) > 1:
+    if path.suffix == ".toml" or os.sep in name_or_file:
         try:
             found = stat.S_IFMT(path.stat().st_mode)
         except OSError as error:
             raise PresetError(
                 f"{name_or_file[:LONGEST_QUOTE]}: {(error.strerror or 'cannot be found').lower()}"
             ) from None
-        if found == stat.S_IFDIR:
-            raise PresetError(f"{path}: is a folder, not a preset")
+        if found != stat.S_IFREG:  # a pipe may never end, nor may what reads it
+            what = "folder, not a preset" if found == stat.S_IFDIR else "pipe or a device: a preset is a plain file"
+            raise PresetError(f"{path}: is a {what}")
         return path
     known = shipped_and_own()
     if name_or_file not in known:
@@ -77,17 +85,30 @@ def load(name_or_file: str, overrides: dict[str, Any] | None = None) -> Preset:
     """Read a preset, with `overrides` (--set) laid over every trial. Raises PresetError."""
     path = find(name_or_file)
     try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
+        table = tomllib.loads(_text_of(path))
+    except PresetError:
+        raise
     except OSError as error:
         raise PresetError(f"{path}: cannot be read: {error.strerror}") from None
     except UnicodeDecodeError as error:
-        raise PresetError(f"{path}: is not UTF-8 text (byte {error.start})") from None
+        raise PresetError(f"{path}: is not UTF-8 text (byte {error.start}): save it as UTF-8") from None
     except (ValueError, RecursionError) as error:  # TOMLDecodeError, and what absurd numbers and nests raise
         raise PresetError(f"{path}: is not valid TOML: {error}") from None
     try:
         return parse(path.stem, table, overrides or {})
     except TrialError as error:
         raise PresetError(f"{path}: {error}") from None
+
+
+def _text_of(path: Path) -> str:
+    """What is in a preset's file, without the mark that some editors begin UTF-8 with. Raises OSError, PresetError."""
+    if not path.is_file():
+        raise PresetError(f"{path}: is no plain file")
+    with path.open("rb") as file:
+        content = file.read(MOST_BYTES + 1)
+    if len(content) > MOST_BYTES:
+        raise PresetError(f"{path}: is no preset: it is larger than {MOST_BYTES >> 20} MB")
+    return content.decode("utf-8-sig").replace("\r\n", "\n")
 
 
 def parse(name: str, table: dict[str, Any], overrides: dict[str, Any]) -> Preset:
@@ -136,11 +157,12 @@ def _check_shape(table: dict[str, Any]) -> None:
 
 
 def _check_fields(fields: Any, before: str) -> None:
-    """A trial's fields, those of its bottlenecks too; `before` is what a key's path begins with."""
+    """A trial's fields, those of its bottlenecks and faults too; `before` is what a key's path begins with."""
     _check_keys(fields, TRIAL_FIELDS, before)
-    bottlenecks = fields.get("bottleneck", ())
-    for index, bottleneck in enumerate(bottlenecks if isinstance(bottlenecks, list) else ()):
-        _check_keys(bottleneck, BOTTLENECK_FIELDS, f"{before}bottleneck[{index}].")
+    for name, known in TABLES_OF_A_TRIAL.items():
+        tables = fields.get(name, ())
+        for index, table in enumerate(tables if isinstance(tables, list) else ()):
+            _check_keys(table, known, f"{before}{name}[{index}].")
 
 
 def _check_keys(table: Any, known: Iterable[str], before: str) -> None:
@@ -170,6 +192,8 @@ def _expand(table: dict[str, Any], overridden: set[str]) -> Iterable[Trial]:
     matrix = table.get("matrix", {})
     if (size := math.prod(map(len, matrix.values()))) > MOST_TRIALS:
         raise TrialError("matrix", f"makes {size} trials; {MOST_TRIALS} are the most")
+    if (listed := len(table.get("trial", ()))) > MOST_TRIALS:
+        raise TrialError("trial", f"there are {listed} of them; {MOST_TRIALS} are the most")
     if matrix:
         for values in itertools.product(*matrix.values()):
             point = dict(zip(matrix, values, strict=True))
@@ -215,7 +239,7 @@ def _baseline(table: dict[str, Any], names: list[str], overridden: bool) -> str:
         return baseline
     if overridden:
         return names[0]
-    raise TrialError("baseline", f"no trial {baseline!r}{_nearest(baseline, names)}")
+    raise TrialError("baseline", f"no trial {baseline!r}{_nearest(baseline, names) or _some(names)}")
 
 
 def _references(table: dict[str, Any], names: list[str], overridden: bool) -> Iterable[Reference]:
@@ -227,7 +251,7 @@ def _references(table: dict[str, Any], names: list[str], overridden: bool) -> It
         if reference.trial in names:
             yield reference
         elif not overridden:
-            why = f"no trial {reference.trial!r}{_nearest(reference.trial, names)}"
+            why = f"no trial {reference.trial!r}{_nearest(reference.trial, names) or _some(names)}"
             raise TrialError(f"reference[{index}].trial", why)
 
 
@@ -249,6 +273,11 @@ def _short(value: Any) -> str:
 def _nearest(word: Any, known: Iterable[str]) -> str:
     close = get_close_matches(str(word), list(known), n=1)
     return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def _some(names: list[str]) -> str:
+    """What there is instead, as much as fits into a line."""
+    return f"; there is {', '.join(names[:MOST_NAMED])}" + (" …" if len(names) > MOST_NAMED else "")
 
 
 def _kind(kind: type) -> str:

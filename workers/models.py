@@ -1,5 +1,7 @@
-"""The models: the MNIST net of the tutorials, a plain MLP, a toy of three small layers, and torchvision's."""
+"""The models: the MNIST net of the tutorials, a plain MLP, a toy of three small layers, torchvision's,
+and the user's own."""
 
+import importlib
 import math
 from difflib import get_close_matches
 from itertools import pairwise
@@ -9,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torchvision import models as torchvision_models
 
-from ddptui.preset import Trial
+from ddptui.preset import Trial, is_own_model
 
 WANTED: dict[str, tuple[int, ...] | None] = {"net": (1, 28, 28), "mlp": None, "linears": (3,)}
 WANTED_BY_TORCHVISION = (3, 32, 32)
@@ -57,11 +59,11 @@ def mlp(shape: tuple[int, ...], width: int, depth: int, classes: int, *, batch_n
 
 def wanted_shape(trial: Trial) -> tuple[int, ...] | None:
     """The shape of a sample that the trial's model wants; None where it takes any."""
-    return WANTED.get(trial.model, WANTED_BY_TORCHVISION)
+    return None if is_own_model(trial.model) else WANTED.get(trial.model, WANTED_BY_TORCHVISION)
 
 
 def build(trial: Trial, shape: tuple[int, ...], classes: int) -> nn.Module:
-    """The trial's model. Raises ValueError for a name that nobody knows."""
+    """The trial's model. Raises ValueError for a name that nobody knows, TypeError where the user's code makes none."""
     match trial.model:
         case "net":
             return Net(classes)
@@ -69,12 +71,31 @@ def build(trial: Trial, shape: tuple[int, ...], classes: int) -> nn.Module:
             return mlp(shape, trial.width, trial.depth, classes, batch_norm=trial.batch_norm)
         case "linears":
             return Linears()
+        case name if is_own_model(name):
+            return own_model(name, classes)
         case name if name in torchvision_models.list_models(torchvision_models):
             model: nn.Module = torchvision_models.get_model(name, weights=None, num_classes=classes)
             return model
         case name:
             close = get_close_matches(name, [*WANTED, *torchvision_models.list_models(torchvision_models)], n=1)
             raise ValueError(f"no model {name!r}" + (f"; did you mean {close[0]!r}?" if close else ""))
+
+
+def own_model(name: str, classes: int) -> nn.Module:
+    """What the user's own code makes of `module:attribute`, called with the number of classes."""
+    module, _, attribute = name.partition(":")
+    try:
+        make = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise ValueError(f"model {name!r}: {error}") from error
+    call = f"model {name!r}: {attribute}(num_classes={classes})"
+    try:
+        model = make(num_classes=classes)
+    except TypeError as error:
+        raise TypeError(f"{call}: {error}") from error
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"{call} must return an nn.Module, and returned {type(model).__name__}")
+    return model
 
 
 def synchronised(model: nn.Module) -> nn.Module:

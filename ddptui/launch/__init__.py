@@ -1,5 +1,6 @@
 """How ranks are started: a file a launch mode renders the command, local.py runs it on this host."""
 
+import os
 import sys
 from collections.abc import Callable
 
@@ -31,4 +32,12 @@ def command(trial: Trial, python: str = sys.executable) -> list[str]:
 
 def environment(trial: Trial, cores: int) -> dict[str, str]:
     """What a rank needs in its environment to run by itself: the lab's modules, and its part of the cores."""
-    return {"PYTHONPATH": str(lab_root()), "OMP_NUM_THREADS": str(threads_a_rank(trial, cores))}
+    return {"PYTHONPATH": os.pathsep.join(module_folders()), "OMP_NUM_THREADS": str(threads_a_rank(trial, cores))}
+
+
+def module_folders() -> list[str]:
+    """Where a rank looks for modules first: the lab's own folder, then what the user's PYTHONPATH names, from here: a
+    rank starts in another folder."""
+    named = os.environ.get("PYTHONPATH", "")
+    users = [os.path.abspath(folder) for folder in named.split(os.pathsep)] if named else []
+    return list(dict.fromkeys([str(lab_root()), *users]))

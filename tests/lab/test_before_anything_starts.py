@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from ddptui.preflight import surely_no_gpu
-from tests.runner import ddptui, write_preset
+from tests.runner import ddptui, run_json, write_preset
 
 
 def refusal(tmp_path: Path, *words: str) -> str:
@@ -81,3 +81,42 @@ def test_synchronised_batchnorm_wants_a_gpu(tmp_path: Path) -> None:
 )
 def test_what_means_nothing_together_is_refused_with_the_reason(tmp_path: Path, assignment: str, why: str) -> None:
     assert why in refusal(tmp_path, "--preset", "ddp-by-hand", "--no-ui", "--set", assignment)
+
+
+# A model of the user's own
+
+MINE = """
+import os
+from torch import nn
+def net(num_classes: int) -> nn.Module:
+    open(os.environ["MARK"], "a").write(f"{num_classes}\\n")
+    return nn.Sequential(nn.Flatten(), nn.Linear(64, num_classes))
+"""
+TWO_RANKS = "[[trial]]\nsteps = 8\nwarmup_steps = 2\nthreads = 1\n"
+
+
+def test_a_model_of_ones_own_is_trained_by_every_rank(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(MINE)
+    preset = write_preset(tmp_path, TWO_RANKS + 'model = "mine:net"\n')
+    variables = {"PYTHONPATH": str(tmp_path), "MARK": str(tmp_path / "mark")}
+    results, code = run_json(tmp_path / "runs", preset, **variables)
+    assert code == 0, results
+    assert (tmp_path / "mark").read_text() == "10\n10\n"  # once a rank, and never in the console
+    assert results["trials"][0]["repeats"][0]["in_sync"]["parameters"]
+
+
+def test_named_code_that_makes_no_model_fails_in_the_rank_with_one_line(tmp_path: Path) -> None:
+    preset = write_preset(tmp_path, TWO_RANKS + 'launch = "single"\nmodel = "os:system"\n')
+    results, code = run_json(tmp_path / "runs", preset)
+    assert code == 1
+    assert "TypeError: model 'os:system': system(num_classes=10): " in results["trials"][0]["error"].splitlines()[0]
+
+
+def test_whatever_else_a_preset_says_is_only_data(tmp_path: Path) -> None:
+    mark = tmp_path / "mark"
+    code = f"$(touch {mark}) `touch {mark}`; __import__('os').system('touch {mark}')"
+    text = f'title = "{code}"\nabout = "{code}"\ngroup = "{code}"\n{TWO_RANKS}launch = "single"\ndata_dir = "{code}"\n'
+    results, exit_code = run_json(tmp_path / "runs", write_preset(tmp_path, text + 'model = "mlp"\n'))
+    assert exit_code == 0, results
+    assert code in " ".join(results["trials"][0]["command"])
+    assert not mark.exists()

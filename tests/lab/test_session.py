@@ -18,7 +18,8 @@ from ddptui import lab, report, story
 from ddptui.live import Live, fold
 from ddptui.preset import Bottleneck
 from ddptui.rank_states import wait_ms
-from ddptui.record import Repeat, Run
+from ddptui.journal import Repeat
+from ddptui.record import Run
 from ddptui.replay import results_of
 from ddptui.results import RepeatResult
 from ddptui.session import Session

@@ -1,5 +1,9 @@
 """The models take what they want and give a score a class."""
 
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -42,3 +46,38 @@ def test_the_width_and_depth_of_an_mlp_are_fields() -> None:
 def test_an_unknown_model_names_its_neighbour() -> None:
     with pytest.raises(ValueError, match="did you mean 'resnet18'"):
         build(Trial(model="resnet81"), (3, 32, 32), 10)
+
+
+@pytest.fixture
+def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A module of the user's own."""
+    (tmp_path / "mine.py").write_text(
+        "from torch import nn\ndef net(num_classes): return nn.Linear(3, num_classes)\nn = 1\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    yield
+    sys.modules.pop("mine", None)
+
+
+@pytest.mark.usefixtures("mine")
+def test_a_model_of_ones_own_is_made_with_the_number_of_classes() -> None:
+    trial = Trial(model="mine:net")
+    assert wanted_shape(trial) is None
+    assert build(trial, (3,), 7)(torch.zeros(2, 3)).shape == (2, 7)
+
+
+@pytest.mark.usefixtures("mine")
+@pytest.mark.parametrize(
+    ("model", "error", "why"),
+    [
+        ("mine:nett", ValueError, "has no attribute 'nett'"),
+        ("nobodys:net", ValueError, "No module named 'nobodys'"),
+        ("mine:n", TypeError, "'int' object is not callable"),
+        ("builtins:dict", TypeError, r"dict\(num_classes=7\) must return an nn.Module, and returned dict"),
+        ("os:system", TypeError, r"system\(num_classes=7\): "),
+    ],
+)
+def test_what_makes_no_model_says_so_in_one_line(model: str, error: type[Exception], why: str) -> None:
+    with pytest.raises(error, match=f"model '{model}': .*{why}|model '{model}': {why}") as refusal:
+        build(Trial(model=model), (3,), 7)
+    assert "\n" not in str(refusal.value)

@@ -1,0 +1,218 @@
+"""Bad presets, flags, files and environments, and what is said of each. Only data: test_bad_input.py gives them to the
+real console."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import NamedTuple
+
+PRESET = "preset.toml"
+RUN = "runs-of-mine/20260101-000000-x"
+A = '[[trial]]\nname = "a"\n'
+MANY = 100_000
+
+
+class Case(NamedTuple):
+    """What is given, and what is said.
+
+    words      of the command line
+    message    a part of the one line that is said, what to do about it included where that is not plain
+    files      by name, in the folder where the console is started
+    variables  of the environment
+    shell      what a shell does before it becomes the console; `{}` in it stands for the console
+    hidden     packages that are not installed
+    """
+
+    words: tuple[str | bytes, ...]
+    message: str
+    files: Mapping[str, str | bytes] = MappingProxyType({})
+    variables: Mapping[str, str] = MappingProxyType({})
+    shell: str = ""
+    hidden: str = ""
+
+
+def preset(text: str | bytes, message: str, *words: str, shell: str = "") -> Case:
+    """The text of a preset, run headless."""
+    return Case(("--preset", PRESET, "--no-ui", *words), message, {PRESET: text}, shell=shell)
+
+
+def delay(fields: str, message: str) -> Case:
+    return preset(f"{A}[[trial.bottleneck]]\n{fields}\n", f"trial[0].bottleneck[0].{message}")
+
+
+def run(*words: str | bytes, says: str, files: dict[str, str | bytes] | None = None, shell: str = "", hidden: str = "",
+        **variables: str) -> Case:  # fmt: skip
+    """A good preset, and something else that is bad."""
+    return Case(("--preset", "quickstart", "--no-ui", *words), says, files or {}, variables, shell, hidden)
+
+
+def override(assignment: str | bytes, message: str) -> Case:
+    return run("--set", assignment, says=message)
+
+
+def show(files: dict[str, str | bytes], message: str) -> Case:
+    """A run that was kept, and spoilt."""
+    kept: dict[str, str | bytes] = {"preset.toml": A}
+    there = {f"{RUN}/{name}": content for name, content in (kept | files).items()}
+    return Case(("show", "last", "--runs", "runs-of-mine"), message, there)
+
+
+SLEEP = 'at = "data"\nranks = [0]\nsleep_ms = '
+RANKS = 'at = "data"\nsleep_ms = 1\nranks = '
+NAMES = {"slash": "a/b", "dots": "..", "bell": "a\\u0007b", "long": "a" * 65, "emoji": "\U0001f600", "empty": ""}
+
+FILES = {
+    "a folder": Case(("--preset", "./d.toml", "--no-ui"), "is a folder, not a preset", shell="mkdir d.toml; {}"),
+    "a folder by its slash": Case(("--preset", "d/", "--no-ui"), "is a folder, not a preset", shell="mkdir d; {}"),
+    "a pipe that nobody fills": Case(("--preset", "p.toml", "--no-ui"), "a plain file", shell="mkfifo p.toml; {}"),
+    "a device without end": Case(("--preset", "/dev/zero", "--no-ui"), "a plain file", shell="ulimit -v 4000000; {}"),
+    "a device that is empty": Case(("--preset", "/dev/null", "--no-ui"), "a plain file"),
+    "a link to nowhere": Case(("--preset", "l.toml", "--no-ui"), "no such file", shell="ln -s nowhere l.toml; {}"),
+    "a link to itself": Case(("--preset", "l.toml", "--no-ui"), "symbolic links", shell="ln -s l.toml l.toml; {}"),
+    "no file": Case(("--preset", "nowhere.toml", "--no-ui"), "nowhere.toml: no such file"),
+    "no preset of this name": Case(("--preset", "quikstart", "--no-ui"), "did you mean 'quickstart'?"),
+    "no preset like this name": Case(("--preset", "zzz", "--no-ui"), "`ddptui presets` lists them"),
+    "a name without end": Case(("--preset", "x" * 5000 + ".toml", "--no-ui"), "file name too long"),
+    "a name that is no text": Case(("--preset", b"\xff.toml", "--no-ui"), "no such file"),
+    "an empty file": preset("", "has no trial: give it a [matrix] or a [[trial]]"),
+    "a huge file": preset("a = 1\n" * 300_000, "is no preset: it is larger than 1 MB"),
+    "Latin-1": preset('title = "café"'.encode("latin-1"), "is not UTF-8 text (byte 12): save it as UTF-8"),
+    "UTF-16": preset('title = "a"'.encode("utf-16"), "is not UTF-8 text (byte 0): save it as UTF-8"),
+    "a zero byte": preset(b'title = "a\0"', "is not valid TOML"),
+    "a mark of UTF-8, and a slip": preset(b"\xef\xbb\xbftitel = 1", "did you mean 'title'?"),
+    "no TOML": preset("title = ", "is not valid TOML"),
+    "nested without end": preset("a = " + "[" * MANY, "is not valid TOML"),
+    "a key twice": preset('title = "a"\ntitle = "b"', "is not valid TOML: Cannot overwrite a value"),
+    "a table twice": preset("[defaults]\n[defaults]", "is not valid TOML: Cannot declare"),
+    "a number without end": preset("repeats = " + "1" * 5000, "is not valid TOML"),
+}
+PRESETS = {
+    "a matrix without end": preset(
+        f"[matrix]\nseed = {list(range(1000))}\nepochs = {list(range(1, 101))}",
+        f"makes {MANY} trials; 1000 are the most"
+    ),
+    "trials without end": preset("[[trial]]\n" * MANY, f"trial: there are {MANY} of them; 1000 are the most"),
+    "a matrix of nothing": preset("[matrix]\nlr = []", "matrix.lr: expected a list of values to try"),
+    "a matrix of no list": preset("[matrix]\nlr = 1", "matrix.lr: expected a list of values to try"),
+    **{f"a name: {what}": preset(f'[[trial]]\nname = "{name}"', "cannot name a folder: letters, digits and . _ + -")
+       for what, name in NAMES.items()},
+    "a name twice": preset(A + A, "2 trials are called 'a'; give them names of their own"),
+    "a name twice, in two cases": preset(A + A.upper().replace("TRIAL", "trial").replace("NAME", "name"), "called 'a'"),
+    "an unknown baseline": preset('baseline = "z"\n' + A, "baseline: no trial 'z'; there is a"),
+    "a reference to nothing": preset(
+        A + '[[reference]]\ntrial = "z"\ntrain_time_s = 1', "reference[0].trial: no trial 'z'; there is a"
+    ),
+    **{f"repeats: {times}": preset(f"repeats = {times}\n{A}", f"repeats: expected 1 to 1000, got {times}")
+       for times in (0, -1, 10**9)},
+    "repeats: a half": preset(f"repeats = 1.5\n{A}", "repeats: expected a whole number"),
+    "repeats: true": preset(f"repeats = true\n{A}", "repeats: expected a whole number, got true or false"),
+    "an unknown key": preset("titel = 1", "titel: unknown key; did you mean 'title'?"),
+    "an unknown field": preset("[[trial]]\nepoch = 1", "trial[0].epoch: unknown key; did you mean 'epochs'?"),
+    "an unknown launch mode": preset('[[trial]]\nlaunch = "spwan"', "did you mean 'spawn'?"),
+    "steps that are all warm-up": preset("[[trial]]\nsteps = 3", "3 steps leave none after 3 warm-up steps"),
+    "more ranks than samples": preset("[[trial]]\nworld_size = 100", "a global batch of 64 cannot feed 100 ranks"),
+    "a date": preset("[[trial]]\nseed = 2026-11-21", "trial[0].seed: expected int"),
+}  # fmt: skip
+DELAYS = {
+    "a sleep: NaN": delay(SLEEP + "nan", "sleep_ms: expected float >= 0"),
+    "a sleep: endless": delay(SLEEP + "inf", "sleep_ms: expected float <= 86400000"),
+    "a sleep: backwards": delay(SLEEP + "-1", "sleep_ms: expected float >= 0"),
+    "a sleep: more than a day": delay(SLEEP + "1e12", "sleep_ms: expected float <= 86400000"),
+    "a sleep: text": delay(SLEEP + '"long"', "sleep_ms: expected float, got str"),
+    "ranks: out of range": delay(RANKS + "[2]", "ranks: rank 2 of 2: ranks count from 0"),
+    "ranks: negative": delay(RANKS + "[-1]", "ranks[0]: expected int >= 0"),
+    "ranks: one twice": delay(RANKS + "[0, 0]", "ranks: names a rank twice"),
+    "ranks: none": delay(RANKS + "[]", "ranks: names no rank"),
+    "ranks: no list": delay(RANKS + "0", "ranks: expected array"),
+    "an unknown site": delay('at = "agregate"\nranks = [0]\nsleep_ms = 1', "at: invalid enum value 'agregate'; one of"),
+    "an unknown key of a delay": delay(SLEEP + "1\nslep = 1", "slep: unknown key; did you mean 'sleep_ms'?"),
+}
+FLAGS = {
+    "no ranks": override("world_size=0", "--set world_size: expected int >= 1"),
+    "less than no ranks": override("world_size=-1", "--set world_size: expected int >= 1"),
+    "10,000 ranks": override("world_size=10_000", "--set world_size: expected int <= 1024"),
+    "ranks in words": override("world_size=two", "--set world_size: expected int, got str"),
+    "more ranks than memory": run(
+        "--set",
+        "world_size=1024",
+        "--set",
+        "batch_size=1024",
+        "--set",
+        "start_method=spawn",
+        says="lower world_size",
+        shell="ulimit -n 64; {}",
+    ),
+    "an unknown strategy": override("strategy=al_reduce", "did you mean 'all_reduce'?"),
+    "no `=`": override("epochs", "--set epochs: expected KEY=VALUE"),
+    "an unknown override": override("epoch=1", "--set epoch: unknown key; did you mean 'epochs'?"),
+    "an override of nothing": override("=1", "unknown key"),
+    "an override with a line break": override("epo\nchs=1", "did you mean 'epochs'?"),
+    "an override twice": run(
+        "--set", "epochs=1", "--set", "epochs=2", says="--set epochs: is given 2 times: leave one"
+    ),
+    "a name for all": override("name=x", "--set name: every trial has a name of its own"),
+    "a NaN": override("lr=nan", "--set lr: expected float >= 0"),
+    "an override that is no text": override(b"lr=\xff", "--set lr: is no text"),
+    "a model that nobody has": override("model=resnet81", "no model 'resnet81'; did you mean 'resnet18'?"),
+    "a model like no other": override("model=zzz", "or your own as 'module:attribute'"),
+    "half of a model of one's own": override("model=mine:", "is not of the form 'module:attribute', as 'mymodels:Net'"),
+    "a model with an expression": override("model=os:system('id')", "is not of the form 'module:attribute'"),
+    "a model in no module": override(
+        "model=mine.net:Net", "no module 'mine' for 'mine.net:Net': put its folder on PYTH"
+    ),
+    "no folder for runs": run("--runs", "", says="--runs names no folder: leave it out for the usual one"),
+    "a refresh that is no number": run("--refresh", "nan", says="leave them out where none is opened"),
+    "a theme for no screen": run("--theme", "dracul", says="leave them out where none is opened"),
+    "JSON of a command": Case(("--json", "show", "last"), "they mean nothing to a command"),
+    "no preset": Case(("--no-ui",), "which preset? `ddptui presets` lists them"),
+    "an unknown command": Case(("shwo",), "Did you mean 'show'?"),
+    "an unknown option": Case(("--no-iu",), "--no-ui"),
+    "no repeats": run("--repeats", "0", says="--repeats"),
+    "an unknown format": Case(("show", "last", "--format", "xml"), "--format"),
+    "an unknown strategy of the selftest": Case(("selftest", "--strategy", "al_reduce"), "not one of"),
+}
+RUNS = {
+    "no such run": Case(("show", "x"), "no run 'x' in "),
+    "a run with an endless name": Case(("show", "x" * 5000), "File name too long"),
+    "a run whose preset is garbage": show({"preset.toml": "garbage"}, "preset.toml: is not valid TOML"),
+    "a run whose preset is no text": show({"preset.toml": b"\xff"}, "preset.toml: is not UTF-8 text"),
+    "a run whose environment is a list": show({"environment.json": "[]"}, "environment.json: cannot be read"),
+    "a run whose environment is garbage": show({"environment.json": b"\xff{"}, "environment.json: cannot be read"),
+    "a checkpoint that is not there": Case(("verify", "a.pth", "b.pth"), "a.pth: no such file"),
+    "a checkpoint that is a folder": Case(("verify", ".", "b.pth"), "is a folder, not a checkpoint"),
+    "one checkpoint alone": Case(("verify", "a.pth"), "to compare two checkpoints, name both", {"a.pth": b"\0"}),
+}
+SURROUNDINGS = {
+    "no torch": run(says="torch is not installed: `pip install torch`", hidden="torch"),
+    "no torchvision": run(says="torchvision is not installed: `pip install torchvision`", hidden="torchvision"),
+    "no data": run("--set", "dataset=mnist", says="let torchvision fetch it with `--set download=true`"),
+    "data in a file": run("--set", "dataset=cifar10", says="DDPTUI_DATA", files={"f": ""}, DDPTUI_DATA="f"),
+    "runs in a file": run(says="cannot keep runs here", files={"f": ""}, DDPTUI_RUNS="f"),
+    "runs below a file": run(says="name a folder with --runs", files={"f": ""}, DDPTUI_RUNS="f/below/it"),
+    "runs at a link to nowhere": run(says="name a folder with --runs", shell="ln -s nowhere l; {}", DDPTUI_RUNS="l"),
+    "runs at a link to itself": run(says="name a folder with --runs", shell="ln -s l l; {}", DDPTUI_RUNS="l"),
+    "runs where nobody can write": run(says="name a folder with --runs", DDPTUI_RUNS="/proc/runs"),
+    "runs with an endless name": run(says="File name too long", DDPTUI_RUNS="x" * 300),
+    "a home that is a file": run(says="name a folder with --runs", files={"home": ""}, DDPTUI_RUNS=""),
+    "data home that is a file": run(says="name a folder with --runs", files={"f": ""}, DDPTUI_RUNS="",
+                                    XDG_DATA_HOME="/dev/null"),
+    "a folder that is gone": run("--runs", "r", says="go to another folder", shell="mkdir x; cd x; rmdir ../x; {}"),
+    "few files, for many ranks": run("--set", "world_size=16", says="`ulimit -n 96`, or lower world_size",
+                                     shell="ulimit -n 64; {}"),
+    "few files, for replicas": preset('[[trial]]\nlaunch = "dp"\nworld_size = 8', "`ulimit -n 80`",
+                                      shell="ulimit -n 64; {}"),
+    "no stdout": Case(("--preset", "zzz"), "`ddptui presets` lists them", shell="{} >&-"),
+    "no stdin": Case(("--preset", "zzz"), "`ddptui presets` lists them", shell="{} <&-"),
+    "a full stdout": Case(("presets",), "stdout: No space left on device", shell="{} >/dev/full"),
+    "no width": Case(("--preset", "zzz"), "`ddptui presets` lists them", variables={"COLUMNS": "0"}),
+    "no locale": Case(("--preset", PRESET), "unknown key", {PRESET: "\"für wén\" = 1"},
+                      {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}),
+}  # fmt: skip
+CASES = FILES | PRESETS | DELAYS | FLAGS | RUNS | SURROUNDINGS
+
+
+def write(folder: Path, files: Mapping[str, str | bytes]) -> None:
+    for name, content in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
