@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from ddptui import strategies
 from ddptui.lights import is_multiple, is_own
-from ddptui.preset import Bottleneck, Preset, Trial
+from ddptui.preset import Bottleneck, Fault, Preset, Trial
 from ddptui.results import RepeatResult, Results, TrialResult
 from ddptui.standing import is_not_finite, standing
 
@@ -178,6 +178,7 @@ COLUMNS = (
     Column("mistake", "mistake", lambda row: row.trial.mistake or NOTHING, 20),
     Column("split", "sub-batch", _split, 92),
     Column("bottleneck", "bottleneck", lambda row: describe_bottleneck(row.trial.bottleneck), 30),
+    Column("fault", "fault", lambda row: describe_fault(row.trial.fault), 29),
     Column("slept", "slept", _slept, 93),
     Column("train", "train s", _train_time, 99),
     Column("spread", "min…max", _spread, 60),
@@ -201,7 +202,7 @@ COLUMNS = (
     Column("order", "order", _order, 78),
 )
 UNEQUAL_WORK = {"speedup": 97, "samples": 96}  # worth more than times, where trials do different work in a step
-LEFT = {"trial", "launch", "strategy", "average", "mistake", "bottleneck", "sync", "mean", "order", "culprit"}
+LEFT = {"trial", "launch", "strategy", "average", "mistake", "bottleneck", "fault", "sync", "mean", "order", "culprit"}
 
 
 def worths(rows: Sequence[Row]) -> dict[str, int]:
@@ -237,6 +238,10 @@ def count(number: int, noun: str, several: str | None = None) -> str:
 
 def describe_bottleneck(bottlenecks: Sequence[Bottleneck]) -> str:
     return ", ".join(_describe(bottleneck) for bottleneck in bottlenecks) or NOTHING
+
+
+def describe_fault(faults: Sequence[Fault]) -> str:
+    return ", ".join(f"{fault.kind} on {fault.rank}, step {fault.step}" for fault in faults) or NOTHING
 
 
 def _describe(bottleneck: Bottleneck) -> str:

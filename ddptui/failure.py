@@ -15,6 +15,10 @@ PEER_IS_GONE = re.compile(r"(closed|reset) by (remote )?peer|peer closed|Broken 
 OUR_LAUNCHERS = re.compile(r"^rank (\d+) ended with exit code (-?\d+)", re.MULTILINE)
 TORCHRUN = re.compile(r"Root Cause.*?rank\s*:\s*(\d+).*?exitcode\s*:\s*(-?\d+)", re.DOTALL)
 
+# What says that memory ran out: Python, torch on the CPU, torch on a GPU.
+OUT_OF_MEMORY = re.compile(r"MemoryError|can't allocate memory|out of memory", re.IGNORECASE)
+LESS = "take a smaller batch_size or model, or fewer ranks"
+
 
 def explain(
     *,
@@ -24,21 +28,36 @@ def explain(
     failed: Sequence[Failed],
     silent: Sequence[int],
     missing: Sequence[int],
+    memory_was_short: bool = False,
+    one_process: bool = False,
 ) -> str:
     """The failure of a launch.
 
-    exit_code     the launcher's; None: it had to be stopped
-    failed        last words of ranks; silent: ranks that died without any; missing: ranks that never said Hello
+    exit_code         the launcher's; None: it had to be stopped
+    failed            last words of ranks; silent: ranks that died without any; missing: ranks that never said Hello
+    memory_was_short  the kernel has killed somebody for want of memory meanwhile
+    one_process       there is no launcher: the process that was started is rank 0, and whatever other ranks there are
     """
+    if one_process and not failed:
+        headline = f"rank 0 {ending(exit_code)}"
+        return with_log(f"{headline}{_remedy(headline, memory_was_short)}", rank_logs.get(0, "") or launcher_log)
     if exit_code is not None and exit_code < 0 and not failed:
         return with_log(f"the launcher was {ending(exit_code)}", launcher_log)
     rank, how = _first_to_go(launcher_log, failed, silent)
     if rank is None:
         who = f"rank {missing[0]} never started" if missing else "the ranks ended without a result"
-        return with_log(f"{who}: the launcher {ending(exit_code)}", launcher_log)
+        launcher = "waited in vain" if exit_code is None and missing else ending(exit_code)
+        return with_log(f"{who}: the launcher {launcher}", launcher_log)
     own_words = [words.error for words in failed if words.rank == rank]
     log = rank_logs.get(rank, "")
-    return with_log(f"rank {rank} {own_words[0] if own_words else ending(how)}", log or launcher_log)
+    headline = f"rank {rank} {own_words[0] if own_words else ending(how)}"
+    return with_log(f"{headline}{_remedy(headline, memory_was_short)}", log or launcher_log)
+
+
+def _remedy(headline: str, memory_was_short: bool) -> str:
+    if memory_was_short and headline.endswith(("SIGKILL", "without a word")):
+        return f": the kernel killed it, since memory ran out; {LESS}"
+    return f"; {LESS}" if OUT_OF_MEMORY.search(headline) else ""
 
 
 def _first_to_go(launcher_log: str, failed: Sequence[Failed], silent: Sequence[int]) -> tuple[int | None, int | None]:
@@ -71,7 +90,7 @@ def ending(exit_code: int | None) -> str:
 def with_log(headline: str, log: str) -> str:
     """The headline, and under it the last lines of a log, made safe for a terminal."""
     lines = [printable(line)[:WIDEST_LINE].rstrip() for line in log.splitlines()]
-    return "\n".join([printable(headline), *[line for line in lines if line][-LAST_LINES:]])
+    return "\n".join([*map(printable, headline.splitlines()), *[line for line in lines if line][-LAST_LINES:]])
 
 
 def printable(text: str) -> str:

@@ -6,7 +6,7 @@ from itertools import groupby
 from typing import NamedTuple
 
 from ddptui import launch
-from ddptui.columns import count, describe_bottleneck, how_often
+from ddptui.columns import count, describe_bottleneck, describe_fault, how_often
 from ddptui.preset import Preset, available_cores
 from ddptui.preset_file import PresetError, folders, load, shipped_and_own
 from ddptui.record import Run
@@ -63,6 +63,8 @@ def one(preset: Preset) -> str:
         lines += [f"{trial.name}{mark}", "  " + ", ".join(word for word in what if word)]
         if trial.bottleneck:
             lines.append(f"  bottleneck: {describe_bottleneck(trial.bottleneck)}")
+        if trial.fault:
+            lines.append(f"  fault: {describe_fault(trial.fault)}")
         variables = launch.environment(trial, available_cores()).items()
         lines += [f"  {name}={shlex.quote(value)} \\" for name, value in variables]
         lines += [f"  {shlex.join(launch.command(trial))}", f"  ranks meet at: {_rendezvous(trial.launch)}", ""]

@@ -20,6 +20,7 @@ from ddptui.wire import (
     Message,
     Pause,
     Ready,
+    Refused,
     Step,
     Trained,
 )
@@ -62,13 +63,15 @@ class RankState(msgspec.Struct):
 
 
 class Live(msgspec.Struct):
-    """The state of a run. `finished` counts the launches that have ended."""
+    """The state of a run. `finished` counts the launches that have ended; `there`, those of them that the run had when
+    it was resumed."""
 
     trial: str | None = None
     repeat: int = 0
     status: str = "idle"  # idle, running, ok, failed, interrupted, skipped
     error: str | None = None
     finished: int = 0
+    there: int = 0
     began_ns: int | None = None  # the first launch
     launched_ns: int = 0  # the current one
     over: dict[str, int] = msgspec.field(default_factory=dict)  # trials that ended early: after how many launches
@@ -76,6 +79,7 @@ class Live(msgspec.Struct):
     injected: tuple[Bottleneck, ...] | None = None  # by hand, in place of the trial's own
     ranks: dict[int, RankState] = msgspec.field(default_factory=dict)
     load: Load | None = None
+    refused: Refused | None = None  # of the current launch
     pauses: deque[Pause] = msgspec.field(default_factory=lambda: deque(maxlen=MOST_PAUSES))
 
     @property
@@ -107,9 +111,10 @@ def lately(items: Sequence[Item], ended_ns: Callable[[Item], int], fewest: int) 
 
 
 def fold(live: Live, messages: Iterable[Message]) -> Live:
-    """Apply messages to the state, in order, in place; returns it."""
+    """Apply messages to the state, in order, in place; returns it. Who has not said Hello is nobody."""
     for message in messages:
-        _apply(live, message)
+        if isinstance(message, Hello) or getattr(message, "rank", None) in {None, *live.ranks}:
+            _apply(live, message)
     return live
 
 
@@ -138,7 +143,7 @@ def _apply(live: Live, message: Message) -> None:
         case Launched():
             live.trial, live.repeat = message.trial, message.repeat
             live.status, live.error = "running", None
-            live.ranks, live.load, live.injected = {}, None, None
+            live.ranks, live.load, live.injected, live.refused = {}, None, None, None
             live.launched_ns = message.at_ns
             live.began_ns = message.at_ns if live.began_ns is None else live.began_ns
             live.pauses.clear()
@@ -156,6 +161,8 @@ def _apply(live: Live, message: Message) -> None:
             live.pauses.append(message)
         case Load():
             live.load = message
+        case Refused():
+            live.refused = message
         case Injection():
             live.injected = message.bottleneck
         case Done():

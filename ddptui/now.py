@@ -7,6 +7,7 @@ from ddptui.preset import Preset
 from ddptui.story import seconds
 from ddptui.verdict import MATTERS, Judgement
 from ddptui.watch import Watch
+from ddptui.wire import Refused
 
 
 def sentence(watched: Watch, states: dict[int, str], preset: Preset) -> str:
@@ -20,6 +21,11 @@ def sentence(watched: Watch, states: dict[int, str], preset: Preset) -> str:
     still = _standing_still(states)
     said = [still, _by_hand(live), "" if still else _mismatch(mismatch) or _verdict(judgement, world_size)]
     return " · ".join(filter(None, said))
+
+
+def refusal(refused: Refused) -> str:
+    """That somebody was not let in."""
+    return f"{count(refused.count, 'message')} refused, and kept out of the record: {refused.why}"
 
 
 def _ended(live: Live, preset: Preset) -> str:

@@ -2,15 +2,29 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import fmean, median, quantiles
+from types import MappingProxyType
 from typing import Any, Literal
 
 import msgspec
 
 from ddptui import cautions
 from ddptui.agreement import averaging, in_sync, reshuffled, sync_checks
-from ddptui.results import Change, Injected, Loss, PhasesMs, RankResult, RepeatResult, StepMs
+from ddptui.blocks import Blocks, ByRank, Told, close_up, kept_of, sound
+from ddptui.results import (
+    Change,
+    Check,
+    Culprit,
+    Injected,
+    Interval,
+    Loss,
+    PhasesMs,
+    RankResult,
+    RepeatResult,
+    StepMs,
+    WhatIf,
+)
 from ddptui.verdict import Judgement, judge_joints, what_if
-from ddptui.waits import join
+from ddptui.waits import Joints, join
 from ddptui.wire import (
     PHASES,
     Done,
@@ -23,7 +37,7 @@ from ddptui.wire import (
     Message,
     Pause,
     Ready,
-    Slept,
+    Refused,
     Step,
     Trained,
 )
@@ -31,6 +45,7 @@ from ddptui.wire import (
 MS = 1e6  # ns
 S = 1e9  # ns
 A_TENTH = 10
+MOST_PAUSES = 100_000
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,33 +59,50 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     result: RepeatResult | None = None
 
 
+Outcomes = Mapping[tuple[str, int], Outcome]  # by trial and repeat
+NO_OUTCOMES: Outcomes = MappingProxyType({})
+
+
 class Heard(msgspec.Struct):
-    """The messages of one repeat, sorted; by rank, in the order received."""
+    """The messages of one repeat, sorted; by rank, in the order received. Of a long one, not all steps are kept."""
 
     launched: Launched | None = None
     ended: Ended | None = None
     hellos: dict[int, Hello] = {}
     ready: dict[int, Ready] = {}
-    steps: dict[int, list[Step]] = {}
+    blocks: Blocks = msgspec.field(default_factory=Blocks)
     trained: dict[int, Trained] = {}
     done: dict[int, Done] = {}
-    prints: dict[int, dict[int, Fingerprint]] = {}  # by step and rank
+    prints: dict[int, dict[int, Fingerprint]] = {}  # by step and rank, of steps that not all ranks have told of
+    checks: list[Check] = []  # of those that all have
     pauses: list[Pause] = []
     loads: list[Load] = []
     injections: list[Injection] = []
+    after: dict[int, int] = {}  # by an injection's place, the first step that any rank began after it
+    refused: int = 0
+
+    @property
+    def steps(self) -> ByRank:
+        """Those that are kept."""
+        return self.blocks.kept
 
     def hear(self, message: Message) -> None:
         match message:
             case Step():
-                self.steps.setdefault(message.rank, []).append(message)
+                self.blocks.hear(message)
+                self._place(message)
             case Fingerprint():
-                self.prints.setdefault(message.step, {})[message.rank] = message
-            case Pause():
+                self._check(message)
+            case Pause() if len(self.pauses) < MOST_PAUSES:
                 self.pauses.append(message)
             case Load():
                 self.loads.append(message)
             case Injection():
                 self.injections.append(message)
+                for step in (step for own in self.steps.values() for step in own):
+                    self._place(step)
+            case Refused():
+                self.refused = message.count
             case Hello():
                 self.hellos[message.rank] = message
             case Ready():
@@ -83,6 +115,23 @@ class Heard(msgspec.Struct):
                 self.launched = message
             case Ended():
                 self.ended = message
+
+    def _place(self, step: Step) -> None:
+        """Before or after the delays that were put in by hand."""
+        for place, injection in enumerate(self.injections):
+            if step.begin_ns >= injection.at_ns:
+                self.after[place] = min(step.step, self.after.get(place, step.step))
+
+    def _check(self, words: Fingerprint) -> None:
+        """Once all ranks have told their hashes, only what they come to is kept."""
+        copies = self.prints.setdefault(words.step, {})
+        copies[words.rank] = words
+        hello = self.hellos.get(words.rank)
+        if hello and len(copies) == hello.world_size:
+            self.checks += sync_checks({words.step: self.prints.pop(words.step)}, len(copies))
+
+    def all_checks(self) -> list[Check]:
+        return sorted([*self.checks, *sync_checks(self.prints, len(self.hellos))], key=lambda check: check.step)
 
 
 def launches(messages: Iterable[Message]) -> Iterator[Heard]:
@@ -110,6 +159,11 @@ def outcome(messages: Iterable[Message]) -> Outcome | None:
     heard = Heard()
     for message in messages:
         heard.hear(message)
+    return outcome_of(heard)
+
+
+def outcome_of(heard: Heard) -> Outcome | None:
+    """The same of what was heard already."""
     if heard.launched is None:
         return None
     status = heard.ended.status if heard.ended else "interrupted"
@@ -139,12 +193,12 @@ def _lacking(heard: Heard) -> str | None:
             return f"rank {rank} never said that it was done"
         if rank in heard.trained:
             continue
-        if rank not in heard.steps:
+        if rank not in heard.blocks.told:
             return f"rank {rank} never told of a step"
-        measured = [step for step in heard.steps[rank] if not step.warmup]
-        if not measured:
+        span = heard.blocks.told[rank].span()
+        if span is None:
             return "no step was measured: all of them were warm-up steps"
-        if measured[-1].end_ns <= measured[0].begin_ns:
+        if span.end_ns <= span.begin_ns:
             return f"rank {rank} told of steps that took no time"
     return None
 
@@ -152,14 +206,15 @@ def _lacking(heard: Heard) -> str | None:
 def _result(heard: Heard, launched: Launched) -> RepeatResult:
     """The figures of a repeat that ended well."""
     measured = {rank: [step for step in heard.steps.get(rank, ()) if not step.warmup] for rank in sorted(heard.hellos)}
-    spans = {rank: heard.trained.get(rank) or _span(rank, heard.steps[rank], own) for rank, own in measured.items()}
+    spans = {rank: span for rank in measured if (span := heard.trained.get(rank) or heard.blocks.told[rank].span())}
     train_time_s = max(span.end_ns - span.begin_ns for span in spans.values()) / S
     evaluated = sum(words.evaluated for words in heard.done.values())
     instrumented = all(measured.values())
-    joints = join(measured if instrumented else {}, heard.pauses)
+    whole = heard.blocks.stride == 1
+    joints = _side_by_side(measured, heard.pauses, whole) if instrumented else join({})
     judgement = judge_joints(joints)
     steps = max(span.steps for span in spans.values())
-    return RepeatResult(
+    result = RepeatResult(
         train_time_s=train_time_s,
         startup_s=(max(span.first_ns for span in spans.values()) - launched.at_ns) / S,
         steps=steps,
@@ -171,26 +226,69 @@ def _result(heard: Heard, launched: Launched) -> RepeatResult:
         loss=_loss(measured.values()) if instrumented else Loss(first=None, last=_last_loss(spans.values())),
         accuracy=sum(words.correct for words in heard.done.values()) / evaluated if evaluated else None,
         in_sync=in_sync([heard.done[rank] for rank in sorted(heard.done)]),
-        sync_checks=sync_checks(heard.prints, len(heard.hellos)),
+        sync_checks=heard.all_checks(),
         averaging=averaging(heard.done.values()),
         reshuffled=reshuffled(heard.done.values()),
-        injected=[found for rank in sorted(heard.steps) for found in _injected(rank, heard.steps[rank])],
-        changes=[_change(heard, injection) for injection in heard.injections],
-        warnings=cautions.of_repeat(steps, _meanwhile(heard.loads, list(spans.values()))),
+        injected=[found for rank, told in sorted(heard.blocks.told.items()) for found in _injected(rank, told)],
+        changes=[_change(heard, place) for place in range(len(heard.injections))],
+        refused=heard.refused,
+        warnings=cautions.of_repeat(
+            steps,
+            _meanwhile(heard.loads, list(spans.values())),
+            refused=heard.refused,
+            dropped=sum(words.dropped for words in heard.done.values()),
+        ),
         ranks=[_rank(heard, rank, judgement) for rank in measured],
+    )
+    return result if whole else _extrapolated(result, kept_of(measured), judgement)
+
+
+def _side_by_side(measured: ByRank, pauses: Sequence[Pause], whole: bool) -> Joints:
+    steps, wrong = sound(measured)
+    joints = join(steps, pauses) if whole else join(*close_up(steps, pauses))
+    return Joints(joints.steps, dict(sorted((joints.mismatches | wrong).items())) if wrong else joints.mismatches)
+
+
+def _extrapolated(result: RepeatResult, kept: int, judgement: Judgement | None) -> RepeatResult:
+    """What was summed over the steps that were kept, as if over all."""
+    result = msgspec.structs.replace(result, looked_at=kept)
+    if judgement is None:
+        return result
+    by = result.steps / kept
+    culprit, guess, took_s = result.culprit, result.what_if_s, judgement.train_ns / S
+    return msgspec.structs.replace(
+        result,
+        culprit=culprit and _longer(culprit, by),
+        what_if_s=guess and _what_if_longer(guess, result.train_time_s / took_s),
+        ranks=[_rank_longer(rank, by) for rank in result.ranks],
     )
 
 
-def _span(rank: int, steps: Sequence[Step], measured: Sequence[Step]) -> Trained:
-    """What the rank would have said of these steps without instruments."""
-    return Trained(
-        rank=rank,
-        first_ns=steps[0].begin_ns,
-        begin_ns=measured[0].begin_ns,
-        end_ns=measured[-1].end_ns,
-        steps=len(measured),
-        samples=sum(step.samples for step in measured),
-        loss=measured[-1].loss,
+def _longer(culprit: Culprit, by: float) -> Culprit:
+    excess = culprit.excess_s
+    return msgspec.structs.replace(
+        culprit,
+        wait_caused_s=culprit.wait_caused_s * by,
+        excess_s=Interval(estimate=excess.estimate * by, low=excess.low * by, high=excess.high * by),
+    )
+
+
+def _what_if_longer(guess: WhatIf, by: float) -> WhatIf:
+    without = guess.without_culprit
+    return WhatIf(
+        without_culprit=None if without is None else without * by,
+        without_skew=guess.without_skew * by,
+    )
+
+
+def _rank_longer(rank: RankResult, by: float) -> RankResult:
+    sums = ("wait_s", "transfer_s", "exposed_s", "wait_caused_s")
+    counts = ("last_arrivals", "collectives", "bytes")
+    return msgspec.structs.replace(
+        rank,
+        waited_for_s={whom: s * by for whom, s in rank.waited_for_s.items()},
+        **{name: getattr(rank, name) * by for name in sums},
+        **{name: round(getattr(rank, name) * by) for name in counts},
     )
 
 
@@ -223,8 +321,16 @@ def _of_collectives(judgement: Judgement | None) -> dict[str, Any]:
         "transfer_share": judgement.transfer,
         "verdict": judgement.verdict,
         "culprit": judgement.culprit,
-        "what_if_s": what_if(judgement),
+        "what_if_s": _what_if(judgement),
     }
+
+
+def _what_if(judgement: Judgement) -> WhatIf | None:
+    """None: what the ranks told cannot have happened, each waits for the other, or nobody did anything."""
+    try:
+        return what_if(judgement)
+    except (AssertionError, ZeroDivisionError):
+        return None
 
 
 def _overlap(judgement: Judgement, rank: int) -> float:
@@ -266,27 +372,19 @@ def _meanwhile(loads: Iterable[Load], spans: Sequence[Trained]) -> list[Load]:
     return [load for load in loads if load.at_ns - S > begin and load.at_ns < end]
 
 
-def _injected(rank: int, steps: Sequence[Step]) -> list[Injected]:
+def _injected(rank: int, told: Told) -> list[Injected]:
     """The delays of a rank after the warm-up, site by site; one at the start always counts."""
-    by_site: dict[str, list[Slept]] = {}
-    for step in steps:
-        for slept in step.slept:
-            if not step.warmup or slept.at == "start":
-                by_site.setdefault(slept.at, []).append(slept)
-    return [
-        Injected(rank=rank, at=at, fired=len(taken), s=sum(each.end_ns - each.begin_ns for each in taken) / S)
-        for at, taken in by_site.items()
-    ]
+    return [Injected(rank=rank, at=at, fired=fired, s=ns / S) for at, (fired, ns) in told.slept.items()]
 
 
-def _change(heard: Heard, injection: Injection) -> Change:
+def _change(heard: Heard, place: int) -> Change:
     """When delays that were put in by hand came into force: at the first step that any rank began after that."""
-    steps = [step for own in heard.steps.values() for step in own]
-    later = [step for step in steps if step.begin_ns >= injection.at_ns]
-    begin_ns = min(step.begin_ns for step in steps) if steps else min(each.first_ns for each in heard.trained.values())
+    injection = heard.injections[place]
+    begins_ns = [told.begin_ns for told in heard.blocks.told.values()]
+    begin_ns = min(begins_ns or [each.first_ns for each in heard.trained.values()])
     return Change(
         s=(injection.at_ns - begin_ns) / S,
-        step=min((step.step for step in later), default=None),
+        step=heard.after.get(place),
         bottleneck=[msgspec.to_builtins(each) for each in injection.bottleneck],
     )
 

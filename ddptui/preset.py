@@ -32,6 +32,7 @@ Threads = Annotated[int, Meta(ge=1, le=1024)]
 Megabytes = Annotated[float, Meta(gt=0, le=65536)]
 Seed = Annotated[int, Meta(ge=0, le=2**62)]  # torch takes 64 bits, and ranks add a little
 A_DAY_MS = 86_400_000
+FaultKind = Literal["kill", "exit", "raise", "abort", "stop", "hang", "skip", "mismatch"]
 SHAPES = {"net": (1, 28, 28), "linears": (3,)}  # of a sample, for the models that take one alone
 
 NO_GROUP = {
@@ -94,6 +95,24 @@ class Bottleneck(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     jitter: Literal["none", "uniform", "exponential"] = "none"
 
 
+class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Something that goes wrong on purpose, once: in this step of this rank, between its forward and its backward.
+
+    kill      the process is killed (SIGKILL), as by the kernel when memory is short
+    exit      it ends with exit code 7, without a word
+    raise     Python raises an error
+    abort     native code aborts the process (SIGABRT)
+    stop      the process is stopped (SIGSTOP), and stays so
+    hang      it sleeps for ever, as in a deadlock
+    skip      it leaves out this step's aggregation
+    mismatch  it calls an all_reduce of its own, of another size than the others'
+    """
+
+    kind: FaultKind
+    rank: Count
+    step: Count
+
+
 class Trial(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One configuration, launched once a repeat."""
 
@@ -116,7 +135,7 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     device: Literal["auto", "cpu", "cuda"] = "auto"
     threads: Threads | None = None  # a rank's, for compute; none: the cores of this host shared out
     sched_batch: bool = False  # Linux: ranks in SCHED_BATCH, where a woken rank does not wait for the scheduler's tick
-    model: str = "net"  # net, mlp, linears, or a torchvision model
+    model: str = "net"  # net, mlp, linears, a torchvision model, or the user's own as "module:attribute"
     width: Positive = 128  # mlp: units a hidden layer
     depth: Positive = 2  # mlp: hidden layers
     batch_norm: bool = False  # mlp: BatchNorm in every hidden layer
@@ -139,6 +158,8 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     save: bool = False
     instruments: Literal["on", "off"] = "on"  # off: says only when it began and ended, to show what looking costs
     bottleneck: tuple[Bottleneck, ...] = ()
+    fault: tuple[Fault, ...] = ()
+    stall_s: Annotated[float, Meta(ge=5, le=86_400)] = 20.0  # if no rank comes any further for so long, it is stopped
 
 
 class Reference(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -173,6 +194,9 @@ def make_trial(values: dict[str, Any]) -> Trial:
         fixed["strategy"] = None
     if launch == "single":
         fixed["world_size"] = 1
+    for key, value in values.items():
+        if not _is_text(value):
+            raise TrialError(key, "is no text: it cannot be written as UTF-8")
     try:
         trial = msgspec.convert(fixed | values, Trial)
     except msgspec.ValidationError as error:
@@ -190,6 +214,11 @@ def meaningless(launch: str, strategy: str | None) -> dict[str, str]:
     return fields | {field: f"launch = {launch!r}: {why}" for field, why in of_mode.items()}
 
 
+def is_own_model(model: str) -> bool:
+    """Whether a model is code of the user's own: `module:attribute`. Whatever else a preset says is only data."""
+    return ":" in model
+
+
 def available_cores() -> int:
     """How many cores this process, and so its ranks, may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -201,8 +230,8 @@ def threads_a_rank(trial: Trial, cores: int) -> int:
 
 
 def choices(key: str) -> tuple[str, ...]:
-    """The values that the field `key` of a trial or a bottleneck may take; empty where they cannot be listed."""
-    for struct in (Trial, Bottleneck):
+    """The values that the field `key` of a trial, a delay or a fault may take; empty where they cannot be listed."""
+    for struct in (Trial, Bottleneck, Fault):
         for field in msgspec.structs.fields(struct):
             if field.name == key:
                 options = [field.type, *get_args(field.type)]
@@ -253,6 +282,23 @@ def _literal(value: Any, *, bare: bool = False) -> str:
             return str(value)
 
 
+def _is_text(value: Any) -> bool:
+    """Whether what a command line or a file gave can be written down again: bytes that are no UTF-8 cannot."""
+    match value:
+        case str():
+            return value.encode("utf-8", "replace").decode() == value
+        case dict():
+            return all(_is_text(key) and _is_text(item) for key, item in value.items())
+        case list() | tuple():
+            return all(map(_is_text, value))
+    return True
+
+
+def _names_an_attribute(model: str) -> bool:
+    module, _, attribute = model.partition(":")
+    return attribute.isidentifier() and all(part.isidentifier() for part in module.split("."))
+
+
 def _is_literal(annotation: Any) -> bool:
     return bool(get_args(annotation)) and all(isinstance(option, str) for option in get_args(annotation))
 
@@ -271,8 +317,6 @@ def _check(trial: Trial) -> None:
         value = getattr(trial, key)
         if isinstance(value, float) and not math.isfinite(value):
             raise TrialError(key, "must be a finite number")
-        if isinstance(value, str) and value.encode("utf-8", "replace").decode() != value:
-            raise TrialError(key, "is no text: it cannot be written as UTF-8")
     if trial.launch not in ("single", "dp") and trial.strategy is None:
         raise TrialError("strategy", f"launch = {trial.launch!r} needs one; `none` aggregates nothing")
     for key, why in meaningless(trial.launch, trial.strategy).items():
@@ -290,6 +334,8 @@ def _check(trial: Trial) -> None:
         raise TrialError("batch_size", f"a global batch of {trial.batch_size} cannot feed {trial.world_size} ranks")
     if trial.shape is not None and trial.dataset != "random":
         raise TrialError("shape", "only dataset = 'random' can take any shape")
+    if is_own_model(trial.model) and not _names_an_attribute(trial.model):
+        raise TrialError("model", f"{trial.model!r} is not of the form 'module:attribute', as 'mymodels:Net' is")
     if trial.model == "linears" and (trial.dataset, trial.classes) != ("random", 3):
         raise TrialError("model", "linears has 3 inputs and 3 outputs: it goes with dataset = 'random', classes = 3")
     if trial.shape is not None and not _takes(trial.model, trial.shape):
@@ -298,6 +344,8 @@ def _check(trial: Trial) -> None:
         raise TrialError("backend", "nccl needs GPUs: with device = 'cpu' it is gloo")
     for index, bottleneck in enumerate(trial.bottleneck):
         check_bottleneck(trial, bottleneck, f"bottleneck[{index}]")
+    for index, fault in enumerate(trial.fault):
+        check_fault(trial, fault, f"fault[{index}]")
 
 
 def _check_agreement(trial: Trial) -> None:
@@ -329,8 +377,9 @@ def _check_agreement(trial: Trial) -> None:
 
 
 def _takes(model: str, shape: tuple[int, ...]) -> bool:
-    """Whether a model takes samples of this shape: the mlp any, torchvision's images of three channels."""
-    if model == "mlp":
+    """Whether a model takes samples of this shape: the mlp any, torchvision's images of three channels. Of a model of
+    the user's own only the rank can tell."""
+    if model == "mlp" or is_own_model(model):
         return True
     return shape == SHAPES[model] if model in SHAPES else len(shape) == 3 and shape[0] == 3
 
@@ -358,3 +407,15 @@ def check_bottleneck(trial: Trial, bottleneck: Bottleneck, path: str) -> None:
         raise TrialError(f"{path}.at", "this trial aggregates nothing, so the delay would never happen")
     if bottleneck.at == "backward" and trial.launch == "dp":
         raise TrialError(f"{path}.at", "dp has one backward for all replicas: use 'forward' or 'aggregate'")
+
+
+def check_fault(trial: Trial, fault: Fault, path: str) -> None:
+    """Refuse a fault that could never happen in this trial. Raises TrialError."""
+    processes = trial.world_size if trial.launch != "dp" else 1
+    if fault.rank >= processes:
+        one = ": dp is one process, rank 0" if trial.launch == "dp" else ": ranks count from 0"
+        raise TrialError(f"{path}.rank", f"rank {fault.rank} of {processes}{one}")
+    if trial.steps is not None and fault.step >= trial.steps:
+        raise TrialError(f"{path}.step", f"step {fault.step} of {trial.steps}: it would never happen")
+    if fault.kind in ("skip", "mismatch") and trial.strategy in (None, "none"):
+        raise TrialError(f"{path}.kind", f"this trial aggregates nothing: there is nothing to {fault.kind}")

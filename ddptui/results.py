@@ -22,6 +22,8 @@ class Caution(enum.Enum):
     WIDE_SPREAD = "wide_spread"
     OVERSUBSCRIBED = "oversubscribed"
     OTHER_LOAD = "other_load"
+    DROPPED = "dropped"
+    REFUSED = "refused"
 
 
 class _Part(msgspec.Struct, frozen=True):
@@ -165,6 +167,7 @@ class RepeatResult(_Part, frozen=True, kw_only=True):
     train_time_s: float
     startup_s: float
     steps: int
+    looked_at: int | None = None  # of a long launch, so many of the steps: phases, waiting, loss are of these
     samples_per_s: float
     step_ms: StepMs | None  # None, as phases_ms, without instruments
     phases_ms: PhasesMs | None
@@ -179,6 +182,7 @@ class RepeatResult(_Part, frozen=True, kw_only=True):
     mismatches: list[str] = []  # steps in which ranks made different operations: they are in no figure of these
     injected: list[Injected] = []
     changes: list[Change] = []  # made by hand, while it ran
+    refused: int = 0  # frames and messages of whoever is no rank of this launch
     warnings: list[Caution] = []
     loss: Loss
     accuracy: float | None

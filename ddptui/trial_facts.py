@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from ddptui.columns import NOTHING, count, describe_bottleneck, how_often
+from ddptui.columns import NOTHING, count, describe_bottleneck, describe_fault, how_often
 from ddptui.preset import TRIAL_FIELDS, Preset, Trial
 
 
@@ -58,12 +58,13 @@ USUAL: dict[str, Callable[[Trial], str]] = {
     "average": lambda trial: how_often(trial) or NOTHING,
     "mistake": lambda trial: trial.mistake or NOTHING,
     "bottleneck": lambda trial: describe_bottleneck(trial.bottleneck),
+    "fault": lambda trial: describe_fault(trial.fault),
     "model": _model,
     "data": lambda trial: trial.dataset,
     "batch": lambda trial: str(trial.batch_size),
     "length": length,
 }
 SAID = {  # by the columns above
-    "name", "launch", "world_size", "strategy", "average", "every", "mistake", "bottleneck", "model", "width", "depth",
-    "batch_norm", "dataset", "batch_size", "epochs", "steps",
+    "name", "launch", "world_size", "strategy", "average", "every", "mistake", "bottleneck", "fault", "model", "width",
+    "depth", "batch_norm", "dataset", "batch_size", "epochs", "steps",
 }  # fmt: skip

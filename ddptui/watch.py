@@ -4,7 +4,9 @@ it is worth. Pure: the caller has the clock."""
 from collections import deque
 from collections.abc import Iterable
 
+from ddptui.blocks import sound
 from ddptui.live import MOST_RECENT, Live, fold, lately
+from ddptui.outcome import NO_OUTCOMES, Outcomes
 from ddptui.preset import Preset
 from ddptui.verdict import FEWEST_STEPS, Judgement, judge_joints
 from ddptui.waits import Joined, Joints, join
@@ -19,8 +21,9 @@ class Watch:
     """`joined`: the last steps that all ranks have finished, side by side, warm-up left out; `mismatch`: how ranks
     differ in what they do together, if they do; `judgement`: of the last two seconds, or of some long steps."""
 
-    def __init__(self) -> None:
-        self.live = Live()
+    def __init__(self, there: Outcomes = NO_OUTCOMES) -> None:
+        """`there`: what the run has already."""
+        self.live = _resumed(there)
         self.joined: deque[Joined] = deque(maxlen=MOST_RECENT)
         self.mismatch: str | None = None
         self.judgement: Judgement | None = None
@@ -77,9 +80,21 @@ class Watch:
         self._next = end
         ranks = self.live.ranks.values()
         steps = {rank.rank: [step for step in rank.recent if first - 1 <= step.step < end] for rank in ranks}
-        found = join(steps, self.live.pauses)
-        self.joined.extend(step for step in found.steps if step.number >= first)
-        self.mismatch = next(reversed(found.mismatches.values()), None)
+        fitting, wrong = sound(steps)
+        found = join(fitting, self.live.pauses)
+        ended_ns = _ended(self.joined[-1]) if self.joined else 0
+        self.joined.extend(step for step in found.steps if step.number >= first and _ended(step) > ended_ns)
+        self.mismatch = next(reversed([*wrong.values(), *found.mismatches.values()]), None)
+
+
+def _resumed(there: Outcomes) -> Live:
+    failed = [found for found in there.values() if found.status == "failed"]
+    return Live(
+        finished=len(there),
+        there=len(there),
+        over={found.trial: found.repeat for found in failed},
+        failures={found.trial: (found.error or "").partition("\n")[0] for found in failed},
+    )
 
 
 def _ended(step: Joined) -> int:

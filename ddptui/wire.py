@@ -7,19 +7,37 @@ Times are nanoseconds of the sender's `time.monotonic_ns()`, one clock for all p
 from typing import Annotated, Literal
 
 import msgspec
+from msgspec import Meta
 
 from ddptui.preset import Bottleneck, Site
 
 VERSION = 1
 PHASES = ("data", "forward", "backward", "aggregate", "optimizer")
 GATHER_OUTPUTS = "gather_outputs"  # in `dp`, the collective that it is: all replicas' outputs, to the first device
-MOST_BYTES_A_FRAME = 16 * 2**20
+MOST_BYTES_A_FRAME = 4 * 2**20
+MOST_OF_AN_ERROR = 16_384  # characters
+
+# What a field may hold: far more than a rank ever says, so that what is kept and shown of it stays within bounds. No
+# name can move a terminal's cursor; an error can, and is spelled out where it is shown (failure.printable).
+Count = Annotated[int, Meta(ge=0, le=2**62)]  # ns, bytes, pids, too
+RankNumber = Annotated[int, Meta(ge=0, lt=1024)]
+Number = Annotated[float, Meta(ge=-1.7e308, le=1.7e308)]  # finite: JSON has no other
+_INVISIBLE = r"\x00-\x1f\x7f-\x9f\xad\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff"
+Word = Annotated[str, Meta(max_length=64, pattern=rf"^[^{_INVISIBLE}]*\Z")]
+Name = Annotated[str, Meta(max_length=500, pattern=rf"^[^{_INVISIBLE}]*\Z")]
+Error = Annotated[str, Meta(max_length=MOST_OF_AN_ERROR)]
+Hash = Annotated[str, Meta(max_length=128)]
+Hashes = Annotated[dict[Name, Hash], Meta(max_length=50_000)]  # by a tensor's name
+Group = Annotated[tuple[RankNumber, ...], Meta(max_length=1024)]
+Order = Annotated[tuple[Annotated[int, Meta(ge=0, lt=len(PHASES))], ...], Meta(min_length=1, max_length=16)]
+MOST_A_STEP = 65_536  # collectives, delays: a ring of 64 ranks makes 252 calls a parameter
 
 # What the console tells a rank about itself, in its environment.
 HUB = "DDPTUI_HUB"  # the endpoint to connect to
 TOKEN = "DDPTUI_TOKEN"  # proves that a rank belongs to this launch
 LOGS = "DDPTUI_LOGS"  # the folder for rank-R.log
 CONSOLE_PID = "DDPTUI_CONSOLE_PID"  # the process whose death ends the rank
+SILENCE_S = "DDPTUI_SILENCE_S"  # after so long without a word from the console, the rank ends
 
 
 class _Message(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
@@ -27,31 +45,32 @@ class _Message(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True
 
 
 class Hello(_Message, frozen=True, kw_only=True):
-    """A rank exists. The first message of every rank, or replica."""
+    """A rank exists. The first message of every rank, or replica. Who has the token and does not fit is told so:
+    hence no limits for version, rank and world_size."""
 
     version: int
-    token: str
+    token: Annotated[str, Meta(max_length=256)]
     rank: int
     world_size: int
-    at_ns: int
-    host: str
-    pid: int
-    device: str
-    threads: int
-    torch: str
-    backend: str | None = None
-    backend_why: str = ""
+    at_ns: Count
+    host: Name
+    pid: Count
+    device: Name
+    threads: Count
+    torch: Name
+    backend: Word | None = None
+    backend_why: Name = ""
 
 
 class Ready(_Message, frozen=True, kw_only=True):
     """A rank has its model and its data, and knows how many steps it will make. `start_ns`: from its Hello until it was
     about to meet the others."""
 
-    rank: int
-    at_ns: int
-    steps: int
-    parameters: int
-    start_ns: int = 0
+    rank: RankNumber
+    at_ns: Count
+    steps: Count
+    parameters: Count
+    start_ns: Count = 0
 
 
 class Collective(msgspec.Struct, frozen=True, array_like=True):
@@ -69,84 +88,105 @@ class Collective(msgspec.Struct, frozen=True, array_like=True):
     bucket      which bucket of gradients it carried, where there are any
     """
 
-    kind: str
-    seq: int
-    bytes: int
-    called_ns: int
-    enter_ns: int
-    awaited_ns: int
-    exit_ns: int
-    root: int | None = None
-    group: tuple[int, ...] = ()
-    bucket: int | None = None
+    kind: Word
+    seq: Count
+    bytes: Count
+    called_ns: Count
+    enter_ns: Count
+    awaited_ns: Count
+    exit_ns: Count
+    root: RankNumber | None = None
+    group: Group = ()
+    bucket: Count | None = None
 
 
 class Slept(msgspec.Struct, frozen=True, array_like=True):
     """A delay that was put in: where, and what it really took."""
 
     at: Site
-    begin_ns: int
-    end_ns: int
+    begin_ns: Count
+    end_ns: Count
 
 
 class Step(_Message, frozen=True, kw_only=True):
     """One finished step. `phases_ns` follows PHASES; `order` has the places there of the phases that the step had, as
     they came (in `dp` the aggregation comes before backward)."""
 
-    rank: int
-    step: int
-    epoch: int
+    rank: RankNumber
+    step: Count
+    epoch: Count
     warmup: bool
-    begin_ns: int
-    end_ns: int
-    phases_ns: tuple[int, int, int, int, int]
-    samples: int
-    loss: float | None  # mean over its own samples (dp: over the batch, on the output device); None: not finite
-    order: tuple[Annotated[int, msgspec.Meta(ge=0, lt=len(PHASES))], ...] = (0, 1, 2, 3, 4)
-    collectives: tuple[Collective, ...] = ()
-    slept: tuple[Slept, ...] = ()
+    begin_ns: Count
+    end_ns: Count
+    phases_ns: tuple[Count, Count, Count, Count, Count]
+    samples: Count
+    loss: Number | None  # mean over its own samples (dp: over the batch, on the output device); None: not finite
+    order: Order = (0, 1, 2, 3, 4)
+    collectives: Annotated[tuple[Collective, ...], Meta(max_length=MOST_A_STEP)] = ()
+    slept: Annotated[tuple[Slept, ...], Meta(max_length=MOST_A_STEP)] = ()
 
 
 class Trained(_Message, frozen=True, kw_only=True):
     """All that a rank without instruments says of its steps: when the first of all began; and of those after the
     warm-up, how many, with how many samples, and when they began and ended. The loss is the last step's."""
 
-    rank: int
-    first_ns: int
-    begin_ns: int
-    end_ns: int
-    steps: int
-    samples: int
-    loss: float | None
+    rank: RankNumber
+    first_ns: Count
+    begin_ns: Count
+    end_ns: Count
+    steps: Count
+    samples: Count
+    loss: Number | None
+
+
+class Position(msgspec.Struct, frozen=True, array_like=True):
+    """Where a rank is at the moment.
+
+    step    the step that it is in; none: before its first one, or after its last one
+    passed  the phases of that step that are over, in their order
+    calls   the collectives that it has come to in that step
+    number  of these, the first one that is not over, counted from 0; none: all are. kind, root, group: as in Collective
+    asleep  it sleeps in a delay that was put in
+    """
+
+    step: Count | None = None
+    passed: Annotated[tuple[Word, ...], Meta(max_length=16)] = ()
+    calls: Count = 0
+    number: Count | None = None
+    kind: Word = ""
+    root: RankNumber | None = None
+    group: Group = ()
+    asleep: bool = False
 
 
 class Heartbeat(_Message, frozen=True, kw_only=True):
     """Once a second. `cpu_percent` is of one core, `dropped` counts messages that found a full queue."""
 
-    rank: int
-    at_ns: int
-    cpu_percent: float | None  # None: not a number
-    rss_bytes: int
-    gpu_bytes: int | None = None
-    dropped: int = 0
+    rank: RankNumber
+    at_ns: Count
+    cpu_percent: Number | None  # None: not a number
+    rss_bytes: Count
+    gpu_bytes: Count | None = None
+    dropped: Count = 0
+    position: Position = Position()
 
 
 class Pause(_Message, frozen=True, kw_only=True):
     """The whole process stood still (stopped, or without a core): the thread that sends should have woken, and did
     not. That it began between two looks of the thread, begin_ns takes for granted: halfway."""
 
-    rank: int
-    begin_ns: int
-    end_ns: int
+    rank: RankNumber
+    begin_ns: Count
+    end_ns: Count
 
 
 class Fingerprint(_Message, frozen=True, kw_only=True):
     """What a rank's copy of the model is after a step: hashes as in Done."""
 
-    rank: int
-    step: int
-    parameters: dict[str, str]
-    buffers: dict[str, str]
+    rank: RankNumber
+    step: Count
+    parameters: Hashes
+    buffers: Hashes
 
 
 class Audit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -163,40 +203,40 @@ class Audit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """
 
     of: Literal["gradients", "parameters"]
-    error: float | None
-    scale: float | None
-    scaled_error: float | None
-    own_scale: float | None
-    own_error: float | None
-    worst: str
-    worst_error: float | None
+    error: Number | None
+    scale: Number | None
+    scaled_error: Number | None
+    own_scale: Number | None
+    own_error: Number | None
+    worst: Name
+    worst_error: Number | None
 
 
 class Done(_Message, frozen=True, kw_only=True):
     """A rank has trained and evaluated. Hashes are of each tensor's bytes, by its name in the bare model."""
 
-    rank: int
-    at_ns: int
-    correct: int
-    evaluated: int
-    parameters: dict[str, str]
-    buffers: dict[str, str]
+    rank: RankNumber
+    at_ns: Count
+    correct: Count
+    evaluated: Count
+    parameters: Hashes
+    buffers: Hashes
     audit: Audit | None = None  # none: there is no group
-    orders: tuple[str, ...] = ()  # a short hash of the order of the samples, epoch by epoch
-    bottleneck_fired: int
-    bottleneck_ns: int
-    sub_batch: int | None = None  # dp: the most samples that this replica saw in a step
-    peak_gpu_bytes: int | None = None
-    checkpoint: str | None = None
-    dropped: int = 0
+    orders: tuple[Hash, ...] = ()  # a short hash of the order of the samples, epoch by epoch
+    bottleneck_fired: Count
+    bottleneck_ns: Count
+    sub_batch: Count | None = None  # dp: the most samples that this replica saw in a step
+    peak_gpu_bytes: Count | None = None
+    checkpoint: Annotated[str, Meta(max_length=8192)] | None = None  # a path: shown nowhere
+    dropped: Count = 0
 
 
 class Failed(_Message, frozen=True, kw_only=True):
     """A rank's own last words. A killed rank has none."""
 
-    rank: int
-    at_ns: int
-    error: str
+    rank: RankNumber
+    at_ns: Count
+    error: Error
 
 
 RankMessage = Hello | Ready | Step | Trained | Heartbeat | Pause | Fingerprint | Done | Failed
@@ -208,13 +248,17 @@ class Stop(_Message, frozen=True, kw_only=True):
     why: str
 
 
+class Alive(_Message, frozen=True, kw_only=True):
+    """To a rank, every few seconds: the console is there."""
+
+
 class SetBottleneck(_Message, frozen=True, kw_only=True):
     """To a rank: from the next step on, these delays and no others."""
 
     bottleneck: tuple[Bottleneck, ...]
 
 
-ConsoleMessage = Stop | SetBottleneck
+ConsoleMessage = Stop | Alive | SetBottleneck
 
 
 class Load(_Message, frozen=True, kw_only=True):
@@ -234,6 +278,15 @@ class Launched(_Message, frozen=True, kw_only=True):
     command: tuple[str, ...]
 
 
+class Refused(_Message, frozen=True, kw_only=True):
+    """So many frames or messages have been refused in this launch: no rank of it may say such things. `why`: the first
+    one was. Said with the first, and at the end if there were more."""
+
+    at_ns: int
+    count: int
+    why: str
+
+
 class Injection(_Message, frozen=True, kw_only=True):
     """The lab has sent the ranks these delays, in place of those that they had: each takes them up at its next step."""
 
@@ -250,4 +303,4 @@ class Ended(_Message, frozen=True, kw_only=True):
     error: str | None = None
 
 
-Message = RankMessage | Launched | Load | Injection | Ended
+Message = RankMessage | Launched | Load | Refused | Injection | Ended

@@ -14,6 +14,9 @@ class Sites(Protocol):
     fired: int
     slept_ns: int
 
+    @property
+    def asleep(self) -> bool: ...
+
     def set(self, bottlenecks: tuple[Bottleneck, ...]) -> None: ...
 
     def begin(self, step: int) -> None: ...
@@ -33,6 +36,7 @@ class Delays:
     def __init__(self, bottlenecks: tuple[Bottleneck, ...], rank: int, *, seed: int, warmup_steps: int) -> None:
         self.fired = 0
         self.slept_ns = 0
+        self.asleep = False
         self._taken: list[Slept] = []  # since they were last asked for
         self._rank = rank
         self._random = random.Random(f"{seed} {rank}")
@@ -95,9 +99,11 @@ class Delays:
         return (self._step - bottleneck.from_step) % bottleneck.every == 0
 
     def _sleep(self, bottleneck: Bottleneck) -> None:
+        self.asleep = True
         begin = time.monotonic_ns()
         time.sleep(self._length_s(bottleneck))
         end = time.monotonic_ns()
+        self.asleep = False
         self._taken.append(Slept(bottleneck.at, begin, end))
         if self._step is None or self._step >= self._warmup_steps:
             self.fired += 1

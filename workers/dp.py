@@ -50,6 +50,7 @@ def watch_replica(me: Rank, rank: int) -> Watch:
     delays = Delays(me.trial.bottleneck, rank, seed=me.trial.seed, warmup_steps=me.trial.warmup_steps)
     begin = time.monotonic_ns()
     delays.start()
+    reporter.position = lambda: me.reporter.position()  # they are all in one loop
     return Watch(reporter, delays, time.monotonic_ns() - begin)
 
 

@@ -1,12 +1,16 @@
 """How ranks meet: all connect to one address and port, and leave their own addresses there."""
 
 import gc
+from datetime import timedelta
 
 import torch.distributed as dist
 
-from workers.rank import GROUP_TIMEOUT, Rank, choose_backend
+from ddptui.preset import Trial
+from workers.rank import Rank, choose_backend
 
 ADDRESS = "127.0.0.1"
+START_S = 300  # for all ranks to meet: the last one may start late
+LONGEST_JITTER = 10  # × the mean; longer than that is one sleep in 20,000
 
 
 def host_store() -> dist.TCPStore:
@@ -25,8 +29,15 @@ def join_group(me: Rank, port: int | None) -> None:
         init_method="env://" if store is None else None,
         rank=me.rank,
         world_size=me.world_size,
-        timeout=GROUP_TIMEOUT,
+        timeout=timedelta(seconds=patience_s(me.trial)),
     )
+
+
+def patience_s(trial: Trial) -> float:
+    """What torch waits for a rank that does not come: longer than the console (`stall_s`), which can say who it is, and
+    than the delays that were put in; but not its own half an hour."""
+    longest_ms = max((bottleneck.sleep_ms for bottleneck in trial.bottleneck), default=0)
+    return START_S + trial.stall_s + LONGEST_JITTER * longest_ms / 1000
 
 
 def leave_group() -> None:

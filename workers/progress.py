@@ -21,8 +21,9 @@ LOG_EVERY = 20  # steps
 class Laps:
     """When the phases of one step ended, in the order in which they did."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, step: int = 0) -> None:
         self._clock = clock
+        self.step = step
         self.phases: list[str] = []
         self.moments = [clock.now()]
 

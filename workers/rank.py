@@ -8,7 +8,6 @@ import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import timedelta
 from pathlib import Path
 
 import torch
@@ -18,8 +17,6 @@ from ddptui.wire import HUB, LOGS, TOKEN, VERSION, Failed, Hello
 from workers import guard
 from workers.bottleneck import Delays, Sites
 from workers.reporter import Reporter
-
-GROUP_TIMEOUT = timedelta(minutes=5)  # what torch waits for a missing rank; its own default is 30
 
 
 @dataclass

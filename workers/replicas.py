@@ -110,6 +110,10 @@ class ReplicaDelays:
     def __init__(self, watches: Sequence[Watch]) -> None:
         self._watches = watches
 
+    @property
+    def asleep(self) -> bool:
+        return any(watch.delays.asleep for watch in self._watches)
+
     def set(self, bottlenecks: tuple[Bottleneck, ...]) -> None:
         for watch in self._watches:
             watch.delays.set(bottlenecks)

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 import threading
 import time
 import traceback
@@ -14,7 +15,23 @@ import torch
 import zmq
 
 from ddptui.preset import Bottleneck
-from ddptui.wire import HUB, MOST_BYTES_A_FRAME, ConsoleMessage, Heartbeat, Pause, RankMessage, SetBottleneck, Stop
+from ddptui.wire import (
+    HUB,
+    MOST_BYTES_A_FRAME,
+    MOST_OF_AN_ERROR,
+    SILENCE_S,
+    Alive,
+    ConsoleMessage,
+    Failed,
+    Heartbeat,
+    Hello,
+    Pause,
+    Position,
+    RankMessage,
+    SetBottleneck,
+    Step,
+    Stop,
+)
 
 SEND_EVERY_MS = 200  # at the same moments on all ranks of a host: what that costs them, it costs them at once
 BEAT_EVERY_S = 1.0
@@ -23,7 +40,9 @@ MS = 1_000_000  # ns
 STOOD_STILL_MS = 75  # more than schedulers and Python's lock take
 MOST_QUEUED = 20_000  # messages; beyond that new ones are dropped, and counted
 MOST_A_FRAME = 1_000  # messages
+MOST_FRAMES_UNREAD = 16  # by the console; beyond that messages wait in the queue
 LAST_WORDS_S = 2.0  # how long to wait for the console to take what is left
+USUAL_SILENCE_S = 60.0  # of a console that is stopped, or unreachable
 
 
 Telling = Callable[[], Sequence[RankMessage] | None]  # gives what there is to say; None: it is not known yet
@@ -37,6 +56,8 @@ class Reporter:
         self._beats = beats
         self.dropped = 0
         self.bottleneck: tuple[Bottleneck, ...] | None = None  # what the console wants from the next step on
+        self.position: Callable[[], Position] = Position  # where the rank is
+        self._heard = time.monotonic()
         self._queue: deque[RankMessage | Telling] = deque()
         self._unsent: list[RankMessage] = []  # taken from the queue, or the thread's own
         self._closing = threading.Event()
@@ -67,7 +88,9 @@ class Reporter:
         socket = context.socket(zmq.DEALER)
         socket.setsockopt(zmq.LINGER, int(LAST_WORDS_S * 1000))
         socket.setsockopt(zmq.MAXMSGSIZE, MOST_BYTES_A_FRAME)
+        socket.setsockopt(zmq.SNDHWM, MOST_FRAMES_UNREAD)
         socket.connect(endpoint)
+        silence_s = float(os.environ.get(SILENCE_S, USUAL_SILENCE_S))
         process = psutil.Process()
         process.cpu_percent()  # the first call only sets the mark
         next_beat = time.monotonic() + BEAT_EVERY_S
@@ -76,6 +99,8 @@ class Reporter:
             due_ms = (time.monotonic_ns() // MS // LOOK_EVERY_MS + 1) * LOOK_EVERY_MS
             if socket.poll(due_ms - time.monotonic_ns() // MS):
                 self._obey(socket.recv())
+            elif time.monotonic() - self._heard > silence_s:
+                end(f"no word from the console for {silence_s:g} s: it is stopped, or cannot be reached")
             woke_ns = time.monotonic_ns()
             if woke_ns // MS >= next_send_ms:
                 self._send(socket)  # what the rank has said comes first: a Hello opens the wire
@@ -101,11 +126,24 @@ class Reporter:
             self._unsent = self._unsent or self._take()
             if not self._unsent:
                 return
+            frame, messages = self._frame()
+            if messages == 0:
+                self.dropped += 1
+                del self._unsent[0]
+                continue
             try:
-                socket.send(msgspec.msgpack.encode(self._unsent), zmq.NOBLOCK)
+                socket.send(frame, zmq.NOBLOCK)
             except zmq.Again:
                 return
-            self._unsent = []
+            del self._unsent[:messages]
+
+    def _frame(self) -> tuple[bytes, int]:
+        """What is unsent, encoded, or as much of it as the console takes at once; and how many messages that is. A
+        Hello goes alone: of strangers the console takes little."""
+        messages = 1 if isinstance(self._unsent[0], Hello) else len(self._unsent)
+        while messages and len(frame := msgspec.msgpack.encode(self._unsent[:messages])) > MOST_BYTES_A_FRAME:
+            messages //= 2
+        return frame, messages
 
     def _take(self) -> list[RankMessage]:
         """What is known by now, in order, as much as a frame may hold."""
@@ -120,7 +158,7 @@ class Reporter:
             if told is None:
                 break
             self._queue.popleft()
-            known += told
+            known += map(sayable, told)
         return known
 
     def _say_what_is_left(self, say: Callable[[], object]) -> None:
@@ -133,9 +171,12 @@ class Reporter:
         say()
 
     def _obey(self, frame: bytes) -> None:
+        self._heard = time.monotonic()
         match msgspec.msgpack.decode(frame, type=ConsoleMessage):
-            case Stop():
-                os.kill(os.getpid(), signal.SIGTERM)  # its default action ends even a rank that sits in a collective
+            case Alive():
+                pass
+            case Stop(why=why):
+                end(f"stopped by the console: {why}")
             case SetBottleneck(bottleneck=bottleneck):
                 self.bottleneck = bottleneck
 
@@ -147,4 +188,27 @@ class Reporter:
             rss_bytes=process.memory_info().rss,
             gpu_bytes=torch.cuda.memory_allocated() if torch.cuda.is_initialized() else None,
             dropped=self.dropped,
+            position=self.position(),
         )
+
+
+def sayable(message: RankMessage) -> RankMessage:
+    """As the console takes it: an error cut to length; and in place of what it would refuse, why."""
+    if isinstance(message, (Step, Heartbeat, Pause)):  # these come too often to be looked at, and hold no names
+        return message
+    if isinstance(message, Failed):
+        error = message.error.encode("utf-8", "backslashreplace").decode()
+        return msgspec.structs.replace(message, error=error[:MOST_OF_AN_ERROR])
+    try:
+        msgspec.msgpack.decode(msgspec.msgpack.encode(message), type=RankMessage)
+    except ValueError as error:  # msgspec's are such, and those of text that is no text
+        what = f"cannot tell the console what it wanted to ({type(message).__name__}): {error}"
+        return Failed(rank=message.rank, at_ns=time.monotonic_ns(), error=what[:MOST_OF_AN_ERROR])
+    return message
+
+
+def end(why: str) -> None:
+    """End the process, and leave in its log why, and what it was doing."""
+    frame = sys._current_frames().get(threading.main_thread().ident or 0)
+    print(f"{why}; meanwhile the rank was here:", "".join(traceback.format_stack(frame)), sep="\n", flush=True)
+    os.kill(os.getpid(), signal.SIGTERM)  # its default action ends even a rank that sits in a collective

@@ -16,11 +16,13 @@ from functools import partial, wraps
 from typing import Any
 
 import torch.distributed as dist
+from msgspec.structs import replace
 from torch import Tensor, nn
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 from torch.nn.parallel import DistributedDataParallel
 
 from ddptui.strategies import STRATEGIES, Facts
+from ddptui.wire import Position
 from workers.bottleneck import Sites
 from workers.calls import Call, carries, kinds
 from workers.clock import Clock
@@ -66,8 +68,8 @@ class Tap:
         self._undo = _attach(self, network) if attached and dist.is_initialized() else []
 
     def close(self) -> None:
-        for undo in reversed(self._undo):
-            undo()
+        while self._undo:  # forgetting each: they hold the group
+            self._undo.pop()()
 
     def begin(self, laps: Laps) -> None:
         self._laps = laps
@@ -91,6 +93,17 @@ class Tap:
             self._carriers = sum(map(carries, calls))
         self._works.clear()
         return calls
+
+    def position(self) -> Position:
+        """Where the rank is; asked in the reporter's thread, while the loop goes on."""
+        laps, calls = self._laps, list(self._calls)
+        if laps is None:
+            return Position()
+        number, call = next(((at, call) for at, call in enumerate(calls) if call.over is None), (None, None))
+        here = Position(laps.step, tuple(laps.phases), len(calls), asleep=self._delays.asleep)
+        if call is None:
+            return here
+        return replace(here, number=number, kind=call.kind, root=call.root, group=call.group)
 
     def before(self, kind: str, size: int, root: int | None, group: tuple[int, ...]) -> Call | None:
         """A collective has been called. Returns what is known of it when it has been entered."""

@@ -14,6 +14,7 @@ from workers.audit import audit
 from workers.clock import clock_of
 from workers.data import Share, load
 from workers.evaluate import evaluate, fingerprint
+from workers.fault import Faults
 from workers.models import build, set_dtype, synchronised, wanted_shape
 from workers.progress import Laps, Mark, Progress, progress_of
 from workers.rank import Rank
@@ -41,6 +42,8 @@ def train(me: Rank, strategy: Strategy, progress: Progress | None = None) -> nn.
     clock = clock_of(device)
     progress = progress or progress_of(me)
     tap = tap_of(me, network, clock)
+    me.reporter.position = tap.position
+    faults = Faults(trial.fault, me.rank)
     progress.ready(steps, parameters=sum(parameter.numel() for parameter in model.parameters()), start_ns=me.start_ns)
 
     for step in range(steps):
@@ -52,14 +55,15 @@ def train(me: Rank, strategy: Strategy, progress: Progress | None = None) -> nn.
         together = round_of(step, trial.every, len(share), steps)
         take_new_delays(me)
         delays.begin(step)
-        laps = Laps(clock)
+        laps = Laps(clock, step)
         tap.begin(laps)
 
         inputs, labels = (tensor.to(device) for tensor in next(batches))
         delays.at("data")
         laps.end("data")
 
-        with nullcontext() if step == together[-1] else strategy.no_sync():
+        agrees = step == together[-1] and not faults.skips(step)
+        with nullcontext() if agrees else strategy.no_sync():
             if step == together[0]:
                 strategy.share_buffers(model)
             total = F.cross_entropy(network(inputs), labels, reduction="sum")
@@ -68,13 +72,14 @@ def train(me: Rank, strategy: Strategy, progress: Progress | None = None) -> nn.
             loss = total * me.world_size / samples_behind(step, together, share, trial)
             delays.at("forward")
             laps.end("forward")
+            faults.strike(step, device)
 
             loss.backward()
             tap.settle()
             delays.at("backward")
             laps.end("backward")
 
-        if trial.average == "gradients" and step == together[-1]:
+        if trial.average == "gradients" and agrees:
             strategy.average(gradients_of(model))
             laps.end("aggregate")
 
@@ -83,7 +88,7 @@ def train(me: Rank, strategy: Strategy, progress: Progress | None = None) -> nn.
             optimizer.zero_grad()
             laps.end("optimizer")
 
-        if trial.average == "parameters" and step == together[-1]:
+        if trial.average == "parameters" and agrees:
             with torch.no_grad():
                 strategy.average(list(model.parameters()))
             laps.end("aggregate")

@@ -13,6 +13,7 @@ from ddptui.preset_file import parse
 from ddptui.record import Run
 from ddptui.results import Results
 from ddptui.wire import (
+    Alive,
     Audit,
     Collective,
     Done,
@@ -26,7 +27,9 @@ from ddptui.wire import (
     Load,
     Message,
     Pause,
+    Position,
     Ready,
+    Refused,
     SetBottleneck,
     Slept,
     Step,
@@ -169,13 +172,15 @@ def one_of_each() -> list[Message]:
     full = msgspec.structs.replace(step(), collectives=(operation,), slept=(slept,), order=(0, 1, 3, 2))
     steps: list[Message] = [step(), full, step(loss=None), fingerprint(), trained(), trained(loss=None)]
     late = Bottleneck(at="forward", ranks=(1,), sleep_ms=5)
-    seen: list[Message] = [heartbeat(), pause(), load(), Injection(at_ns=4_000 * MS, bottleneck=(late,))]
+    waits = Position(step=3, passed=("data", "forward"), calls=2, number=1, kind="reduce", root=0, group=(0, 1))
+    seen: list[Message] = [heartbeat(), msgspec.structs.replace(heartbeat(), position=waits), pause(), load()]
+    seen += [Injection(at_ns=4_000 * MS, bottleneck=(late,)), Refused(at_ns=4_000 * MS, count=3, why="a stranger")]
     return [launched(), hello(), ready(), *steps, *seen, *told, failed(), ended("failed", "no")]
 
 
-def one_of_each_to_a_rank() -> list[Stop | SetBottleneck]:
+def one_of_each_to_a_rank() -> list[Stop | Alive | SetBottleneck]:
     late = Bottleneck(at="aggregate", ranks=(0, 1), sleep_ms=2.5, per="call", to_step=9, jitter="uniform")
-    return [Stop(why="enough"), SetBottleneck(bottleneck=(late,)), SetBottleneck(bottleneck=())]
+    return [Stop(why="enough"), Alive(), SetBottleneck(bottleneck=(late,)), SetBottleneck(bottleneck=())]
 
 
 def journal(

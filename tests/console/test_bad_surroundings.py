@@ -15,6 +15,8 @@ import pytest
 from ddptui import headless, lab
 from ddptui.headless import Narrator
 from ddptui.hub import Hub
+from ddptui.journal import lost
+from ddptui.outcome import Outcomes
 from ddptui.preset import Preset
 from ddptui.record import Run
 from ddptui.wire import Message
@@ -39,7 +41,8 @@ def short() -> Iterator[Path]:
 def ran(monkeypatch: pytest.MonkeyPatch) -> Callable[[], Preset]:
     """A preset whose run is over in no time: the lab is the seam."""
 
-    def run_preset(*_: object) -> Iterator[Message]:
+    def run_preset(*_: object, there: Outcomes) -> Iterator[Message]:
+        assert not there
         yield from journal("a")
 
     monkeypatch.setattr(lab, "run_preset", run_preset)
@@ -50,12 +53,13 @@ def test_a_full_disk_stops_the_run_with_one_line_and_the_table_is_still_shown(
     ran: Callable[[], Preset], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def write_results(*_: object) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        raise lost(tmp_path, OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
 
     monkeypatch.setattr(Run, "write_results", write_results)
     assert headless.run(ran(), tmp_path, as_json=False) == 1
     output, errors = capsys.readouterr()
     assert "No space left on device" in errors
+    assert "ddptui --resume" in errors
     assert output.splitlines()[2].startswith("trial")
 
 

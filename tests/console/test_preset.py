@@ -305,7 +305,7 @@ TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0\
 OWN_FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "threads": st.integers(1, 64),
     "sched_batch": st.booleans(),
-    "model": TEXTS,
+    "model": TEXTS.filter(lambda text: ":" not in text),
     "width": st.integers(1, 4096),
     "depth": st.integers(1, 99),
     "samples": st.integers(1, 10**9),
@@ -322,6 +322,7 @@ OWN_FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "seed": st.integers(0, 2**62),
     "save": st.booleans(),
     "device": st.sampled_from(choices("device")),
+    "stall_s": st.floats(5, 86_400),
 }
 # What means something with any strategy; and with some, as MEANT_FOR has it.
 GROUP_FIELDS: dict[str, st.SearchStrategy[Any]] = {
@@ -339,6 +340,7 @@ STRATEGY_FIELDS: dict[str, st.SearchStrategy[Any]] = {
 FIELDS_WITH_RULES = {
     "launch", "start_method", "world_size", "strategy", "average", "sync_batchnorm", "mistake", "batch_size",
     "dataset", "shape", "classes", "steps", "warmup_steps", "instruments", "bottleneck",
+    "fault",
 }  # fmt: skip
 # Each strategy without a mistake, and each mistake with each strategy that it is made with.
 STRATEGIES_AND_MISTAKES = [
@@ -351,6 +353,16 @@ STRATEGIES_AND_MISTAKES = [
     ("ddp", "average_again"),
     ("ring", "no_set_epoch"),
 ]
+
+
+@st.composite
+def faults(draw: st.DrawFn, processes: int, strategy: str | None) -> dict[str, Any]:
+    kinds = [kind for kind in choices("kind") if kind not in ("skip", "mismatch") or strategy not in (None, "none")]
+    return {
+        "kind": draw(st.sampled_from(kinds)),
+        "rank": draw(st.integers(0, processes - 1)),
+        "step": draw(st.integers(0, 100)),
+    }
 
 
 @st.composite
@@ -414,6 +426,7 @@ def trials(draw: st.DrawFn) -> Trial:
         values["hash_every"] = min(values["hash_every"], 101) if values.get("hash_every") else None
         values |= {"steps": draw(st.integers(101, 199)), "warmup_steps": draw(st.integers(0, 4))}
     values["bottleneck"] = draw(st.lists(bottlenecks(launch, world_size, strategy), max_size=3))
+    values["fault"] = draw(st.lists(faults(1 if launch == "dp" else world_size, strategy), max_size=2))
     return make_trial(values)
 
 

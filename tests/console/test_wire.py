@@ -119,7 +119,7 @@ def test_every_kind_of_message_is_among_the_examples() -> None:
 
 def test_a_rank_cannot_speak_for_the_lab() -> None:
     for message in one_of_each():
-        if type(message).__name__ in ("Launched", "Load", "Injection", "Ended"):
+        if type(message).__name__ in ("Launched", "Load", "Refused", "Injection", "Ended"):
             with pytest.raises(msgspec.ValidationError):
                 FRAME.decode(msgspec.msgpack.encode([message]))
 

@@ -1,0 +1,109 @@
+"""Does a launch still come any further? Pure: no I/O, no clock.
+
+A rank says once a second where it is. It stands still as long as it says the same, or nothing; not if it sleeps in a
+delay that was put in. A launch has stalled when no rank has come any further for the trial's `stall_s`, or when one has
+said nothing for so long. A rank that computes all the time (half a core's worth, and in no collective) may just be
+slow: it is given ten times as much. Without instruments ranks do not say where they are: then only a stopped process
+is seen.
+"""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from ddptui.whereabouts import STOPPED, Odd, Stall, Whereabouts, explain
+from ddptui.wire import Done, Failed, Heartbeat, Position, RankMessage, Ready, Step
+
+S = 1e9  # ns
+IN_TIME_S = 1.5  # a beat, and its way here: by so much it is seen sooner, so that it is said in time
+SILENT_S = 3.0  # ranks beat once a second
+COMPUTES_PERCENT = 50.0  # of a core
+PATIENCE = 10  # with who computes
+COMPUTING = "running"  # psutil's word
+
+
+class _Rank(msgspec.Struct):
+    """What was heard of a rank, and when, in ns of the console's clock."""
+
+    moved_ns: int
+    heard_ns: int
+    position: Position = Position()
+    steps: int = 0  # made
+    computes: bool = False
+    trains: bool = False  # its start is over
+    stopped_ns: int | None = None  # since when its process is
+
+
+class Stalls:
+    """Hears the ranks of one launch, and says when they stand still."""
+
+    def __init__(self, world_size: int, stall_s: float, *, beats: bool = True) -> None:
+        self._world_size = world_size
+        self._stall_s = stall_s
+        self._beats = beats
+        self._ranks: dict[int, _Rank] = {}
+        self._over: set[int] = set()
+        self._calls: dict[int, dict[int, int]] = {}  # of steps that not all ranks have told of: how many collectives
+        self._odd: Odd | None = None
+
+    def hear(self, message: RankMessage, now_ns: int) -> None:
+        rank = self._ranks.setdefault(message.rank, _Rank(now_ns, now_ns))
+        rank.heard_ns = now_ns
+        match message:
+            case Ready():
+                rank.trains, rank.moved_ns = True, now_ns
+            case Step():
+                rank.steps, rank.moved_ns = message.step + 1, now_ns
+                self._compare(message)
+            case Heartbeat():
+                rank.computes = message.position.number is None and (message.cpu_percent or 0.0) >= COMPUTES_PERCENT
+                if message.position != rank.position or message.position.asleep:
+                    rank.position, rank.moved_ns = message.position, now_ns
+            case Done() | Failed():
+                self._over.add(message.rank)
+
+    def look(self, now_ns: int, states: Mapping[int, str]) -> Stall | None:
+        """None: all is well. states: what each rank's process does, in psutil's
+        words."""
+        there = {number: rank for number, rank in self._ranks.items() if number not in self._over}
+        for number, rank in there.items():
+            stopped = states.get(number) in STOPPED
+            rank.stopped_ns = (now_ns if rank.stopped_ns is None else rank.stopped_ns) if stopped else None
+        enough_s = self._stall_s - IN_TIME_S
+        still = [each for each, rank in there.items() if self._still_s(rank, now_ns, states.get(each)) >= enough_s]
+        silent = [number for number in still if self._silent_s(there[number], now_ns)]
+        if not silent and not (len(self._ranks) == self._world_size and self._all_stand(there, still)):
+            return None
+        where = {each: _whereabouts(rank, states.get(each), silent=each in silent) for each, rank in there.items()}
+        return explain(where, self._world_size, self._stall_s, self._odd)
+
+    def _compare(self, step: Step) -> None:
+        """Has every rank made as many collectives in this step? Who leaves one out is out of step with the others from
+        there on, though the operations may go on for long, each with a wrong partner."""
+        calls = self._calls.setdefault(step.step, {})
+        calls[step.rank] = len(step.collectives)
+        if len(calls) == self._world_size:
+            if len(set(calls.values())) > 1 and self._odd is None:
+                self._odd = Odd(step.step, calls)
+            del self._calls[step.step]
+
+    @staticmethod
+    def _all_stand(there: Mapping[int, _Rank], still: list[int]) -> bool:
+        return bool(there) and len(still) == len(there) and all(rank.trains for rank in there.values())
+
+    def _still_s(self, rank: _Rank, now_ns: int, state: str | None) -> float:
+        silent_s = self._silent_s(rank, now_ns)
+        computes = state == COMPUTING if silent_s else rank.computes
+        still_s = silent_s or ((now_ns - rank.moved_ns) / S if self._beats else 0.0)
+        return still_s / PATIENCE if computes else still_s
+
+    def _silent_s(self, rank: _Rank, now_ns: int) -> float:
+        """For how long nothing was heard of it, or its process is stopped, if that is worth a word."""
+        if rank.stopped_ns is not None and not self._beats:
+            return (now_ns - rank.stopped_ns) / S
+        silent_s = (now_ns - rank.heard_ns) / S if self._beats else 0.0
+        return silent_s if silent_s > SILENT_S else 0.0
+
+
+def _whereabouts(rank: _Rank, state: str | None, *, silent: bool) -> Whereabouts:
+    return Whereabouts(position=rank.position, steps=rank.steps, trains=rank.trains, silent=silent, state=state)

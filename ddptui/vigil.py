@@ -1,0 +1,121 @@
+"""Follows one launch until it is over, or until it has failed: a rank died, or hangs, or never came."""
+
+import time
+
+from ddptui import failure, shortage
+from ddptui.hub import Hub
+from ddptui.journal import Repeat
+from ddptui.launch.local import LAUNCHER_LOG, Launcher
+from ddptui.preset import Trial
+from ddptui.stall import Stalls
+from ddptui.whereabouts import Stall
+from ddptui.wire import Done, Ended, Failed, Hello, RankMessage, Ready, Step, Stop
+
+LOOK_EVERY_S = 0.25  # for dead ranks: it reads files of each, so not at every message
+VERDICT_S = 2.0  # after the first sign of failure, how long the launcher may take to say which rank it was
+CONFESSION_S = 1.0  # after it is told to end, how long a rank that hangs may take to say in its log where it was
+FAREWELL_S = 20.0  # after the last rank is done, how long the launcher may take to end
+START_S = 300.0  # how long to wait for one more rank
+
+
+class Vigil:
+    """What has become of a launch, from what its ranks say, and what its processes do."""
+
+    def __init__(self, trial: Trial, hub: Hub, launcher: Launcher, repeat: Repeat) -> None:
+        self._trial = trial
+        self._ranks = range(trial.world_size)
+        self._hub = hub
+        self._launcher = launcher
+        self._repeat = repeat
+        self._stalls = Stalls(trial.world_size, trial.stall_s, beats=trial.instruments == "on")
+        self._stall: Stall | None = None
+        self._killed_before = shortage.kills()
+        self._steps: dict[int, int] = {}  # of each rank, how many there will be
+        self._trained: set[int] = set()
+        self._done: set[int] = set()
+        self._failed: list[Failed] = []
+        self._silent: list[int] = []  # ranks that died without a word, in the order seen
+        self._too_short: str | None = None
+        self._looked = 0.0
+        self._last_came = time.monotonic()
+        self._deadline: float | None = None
+        self._exit_code: int | None = None
+
+    def receive(self, timeout_ms: int) -> list[RankMessage]:
+        messages = self._hub.receive(timeout_ms)
+        now_ns = time.monotonic_ns()
+        for message in messages:
+            self._stalls.hear(message, now_ns)
+            match message:
+                case Hello():
+                    self._last_came = time.monotonic()
+                    self._launcher.meet(message.pid)
+                case Ready():
+                    self._steps[message.rank] = message.steps
+                    if message.steps <= self._trial.warmup_steps:
+                        self._too_short = f"all of its {message.steps} steps are warm-up steps: nothing was measured"
+                case Step() if message.step + 1 == self._steps.get(message.rank):
+                    self._trained.add(message.rank)
+                case Done():
+                    self._done.add(message.rank)
+                case Failed():
+                    self._failed.append(message)
+        return messages
+
+    def has_trained(self) -> bool:
+        """Every rank has made its last step."""
+        return len(self._trained | self._done) == len(self._ranks)
+
+    def is_over(self) -> bool:
+        if self._launcher.exit_code is not None:
+            self._exit_code = self._launcher.exit_code
+            return True
+        self._look()
+        return self._deadline is not None and time.monotonic() > self._deadline
+
+    def ended(self) -> Ended:
+        now = time.monotonic_ns()
+        if self._stall is not None:
+            log = self._repeat.log(f"rank-{self._stall.rank}.log")
+            return Ended(at_ns=now, status="failed", error=failure.with_log(self._stall.why, log))
+        if len(self._done) == len(self._ranks) and not self._exit_code:
+            return Ended(at_ns=now, status="failed" if self._too_short else "ok", error=self._too_short)
+        error = failure.explain(
+            exit_code=self._exit_code,
+            launcher_log=self._repeat.log(LAUNCHER_LOG),
+            rank_logs={rank: self._repeat.log(f"rank-{rank}.log") for rank in self._ranks},
+            failed=self._failed,
+            silent=self._silent,
+            missing=self._missing(),
+            memory_was_short=shortage.kills() > self._killed_before,
+            one_process=self._trial.launch in ("single", "dp"),
+        )
+        return Ended(at_ns=now, status="failed", error=error)
+
+    def _look(self) -> None:
+        """At the ranks' processes, now and then; sets a deadline once something is wrong, or all is done."""
+        if time.monotonic() - self._looked < LOOK_EVERY_S:
+            return
+        self._looked = time.monotonic()
+        states = {rank: self._launcher.status(hello.pid) for rank, hello in self._hub.hellos.items()}
+        spoken = self._done | {words.rank for words in self._failed} | set(self._silent)
+        self._silent += [rank for rank, state in states.items() if state is None and rank not in spoken]
+        if self._deadline is not None:
+            return
+        if len(self._done) == len(self._ranks):
+            self._end_within(FAREWELL_S)
+        elif self._failed or self._silent:
+            self._end_within(VERDICT_S)
+        elif self._missing() and time.monotonic() - self._last_came > START_S:
+            self._end_within(0)
+        elif stall := self._stalls.look(time.monotonic_ns(), {rank: state for rank, state in states.items() if state}):
+            self._stall = stall
+            self._hub.send(Stop(why=stall.why.splitlines()[0]))
+            self._end_within(CONFESSION_S)
+
+    def _missing(self) -> list[int]:
+        """Ranks that have not come."""
+        return [rank for rank in self._ranks if rank not in self._hub.hellos]
+
+    def _end_within(self, seconds: float) -> None:
+        self._deadline = time.monotonic() + seconds

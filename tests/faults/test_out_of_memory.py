@@ -1,0 +1,91 @@
+"""A rank that the kernel kills because memory runs out is said to have been: for real, in a cgroup with too little."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from ddptui.failure import explain
+from ddptui.shortage import kills
+from tests.console.builders import failed
+from tests.runner import QUICK, environment, write_preset
+
+LIMITS = {  # of a folder of cgroups, the file that says how much memory the members may have: versions 1 and 2
+    Path("/sys/fs/cgroup/memory"): "memory.limit_in_bytes",
+    Path("/sys/fs/cgroup"): "memory.max",
+}
+ENOUGH_BYTES = 700 * 2**20  # for a console, a launcher and a small rank
+GREEDY = "width = 20000\ndepth = 3\n"  # 1.6 GB a layer
+
+
+@pytest.fixture
+def little_memory() -> Iterator[Path]:
+    """A cgroup; whoever writes its number into cgroup.procs is in it."""
+    if os.getuid() != 0:
+        pytest.skip("to give a console little memory needs the right to make a cgroup (root)")
+    for root, limit in LIMITS.items():
+        folder = root / f"ddptui-test-{os.getpid()}"
+        with suppress(OSError):
+            folder.mkdir()
+            (folder / limit).write_text(str(ENOUGH_BYTES))
+            yield folder
+            _remove(folder)
+            return
+    pytest.skip("to give a console little memory needs a memory controller of cgroups that can be written")
+
+
+def _remove(folder: Path) -> None:
+    deadline = time.monotonic() + 5
+    while folder.exists() and time.monotonic() < deadline:
+        with suppress(OSError):  # somebody is still in it
+            folder.rmdir()
+        time.sleep(0.05)
+
+
+def test_a_rank_that_the_kernel_killed_for_want_of_memory_is_said_to_have_been(
+    tmp_path: Path, little_memory: Path
+) -> None:
+    greedy = QUICK.replace("width = 16\ndepth = 1\n", GREEDY)
+    preset = write_preset(tmp_path, f'[[trial]]\nlaunch = "single"\nname = "greedy"\n{greedy}')
+    before = kills()
+    command = f'echo $$ > {little_memory}/cgroup.procs && exec "$0" "$@"'
+    done = subprocess.run(
+        ["sh", "-c", command, sys.executable, "-m", "ddptui", "--preset", str(preset), "--json"],
+        env=environment(tmp_path / "runs"), capture_output=True, text=True, check=False, timeout=120,
+    )  # fmt: skip
+    assert kills() > before, done
+    [trial] = json.loads(done.stdout)["trials"]
+    headline = trial["error"].splitlines()[0]
+    assert headline.startswith("rank 0 killed by SIGKILL: the kernel killed it, since memory ran out; take a smaller")
+
+
+def test_who_was_killed_while_memory_was_enough_is_not_said_to_have_lacked_it() -> None:
+    words = {"exit_code": -9, "launcher_log": "", "rank_logs": {}, "failed": [], "silent": [0], "missing": []}
+    assert explain(**words, one_process=True) == "rank 0 killed by SIGKILL"  # type: ignore[arg-type]
+    short = explain(**words, one_process=True, memory_was_short=True)  # type: ignore[arg-type]
+    assert "memory ran out" in short
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        "MemoryError: ",
+        "RuntimeError: [enforce fail at alloc_cpu.cpp:121] . DefaultCPUAllocator: can't allocate memory: you tried …",
+        "OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 GiB.",
+    ],
+)
+def test_a_rank_that_says_itself_that_memory_is_short_is_told_what_to_lower(error: str) -> None:
+    said = explain(exit_code=1, launcher_log="", rank_logs={}, failed=[failed(0, error)], silent=[], missing=[])
+    assert said.splitlines()[0].endswith("take a smaller batch_size or model, or fewer ranks")
+
+
+def test_where_the_kernel_does_not_count_nobody_is_said_to_lack_memory(tmp_path: Path) -> None:
+    assert kills(tmp_path / "none") == 0
+    (tmp_path / "vmstat").write_text("nr_free 5\noom_kill 3\n")
+    assert kills(tmp_path / "vmstat") == 3
