@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test lint bench soak clean
 
 demo: .venv/installed
 	$(BIN)/ddptui --preset quickstart
@@ -30,6 +30,9 @@ bench: .venv/installed
 	$(BIN)/python -m benchmarks.console_picture
 	$(BIN)/python -m benchmarks.console_flood
 	$(BIN)/python -m benchmarks.console_disturbs
+
+soak: .venv/installed
+	$(BIN)/python -m benchmarks.soak
 
 clean:
 	rm -rf .venv build dist

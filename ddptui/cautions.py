@@ -23,23 +23,14 @@ ADVICE = {
     Caution.OTHER_LOAD: (
         f"something else kept more than {MOST_OTHER_LOAD:g} of a core busy meanwhile: close it, and run again"
     ),
-    Caution.DROPPED: (
-        "ranks had more to say than the console could take, and left some of it out: figures are of what was said; "
-        "take fewer ranks, or a faster disk for the runs"
-    ),
-    Caution.REFUSED: (
-        "somebody else spoke to the console, and was refused: none of it is in the figures; results.json has how often"
-    ),
 }
 
 
-def of_repeat(steps: int, loads: Sequence[Load], *, refused: int = 0, dropped: int = 0) -> list[Caution]:
-    """What one repeat shows by itself. refused: frames and messages; dropped: messages."""
+def of_repeat(steps: int, loads: Sequence[Load]) -> list[Caution]:
+    """What one repeat shows by itself."""
     found = [Caution.TOO_FEW_STEPS] if steps < FEWEST_STEPS else []
     if loads and fmean(load.busy - load.own for load in loads) > MOST_OTHER_LOAD:
         found.append(Caution.OTHER_LOAD)
-    found += [Caution.DROPPED] if dropped else []
-    found += [Caution.REFUSED] if refused else []
     return found
 
 

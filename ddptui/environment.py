@@ -22,7 +22,7 @@ def describe() -> dict[str, Any]:
         "python": platform.python_version(),
         "executable": sys.executable,
         "packages": {name: installed(name) for name in PACKAGES},
-        "platform": platform.platform(),
+        "platform": f"{platform.system()} {platform.release()} {platform.machine()}",  # no more: that starts `uname`
         "host": platform.node(),
         "cpu": cpu_model(),
         "cores": available_cores(),

@@ -1,14 +1,18 @@
 """The console's end of the wire: one socket a launch, in a folder that only this user can enter.
 
 Nothing that comes in is trusted. A frame counts only if it decodes strictly and comes from a peer that has said Hello
-with this launch's token; the rest is counted in `refused`, answered with Stop where there is somebody to answer.
+with this launch's token. The rest is counted in `refused`, and `why` says what the first of it was; who had the token
+but does not fit is told to stop. Whoever knocks too often finds the door shut: at the limit of open files libzmq would
+abort the process.
 """
 
 import hmac
 import os
+import resource
 import secrets
 import shutil
 import tempfile
+import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Self
@@ -21,6 +25,11 @@ from ddptui.wire import MOST_BYTES_A_FRAME, VERSION, ConsoleMessage, Hello, Rank
 
 LONGEST_FOLDER_PATH = 45  # bytes; sockets below it, a forkserver's too, may have 107 in all
 MOST_FRAMES_AT_ONCE = 256  # so that a flood cannot keep the caller from its other work
+MOST_BYTES_AT_ONCE = 8 * 2**20  # likewise; and decoded they take up to ten times as much
+MOST_BYTES_OF_A_STRANGER = 64 * 2**10  # a frame; who is let in says more
+MOST_FRAMES_WAITING = 64  # of each peer, a rank's of 13 s: what has not come in when a rank ends, is lost
+MOST_FRAMES_UNREAD = 100  # by each peer; what is said to one that does not read is left out
+ENOUGH_FILES = 65_536
 
 
 class Hub:
@@ -34,6 +43,7 @@ class Hub:
         self.token = secrets.token_hex(16)
         self.hellos: dict[int, Hello] = {}
         self.refused = 0
+        self.why = ""
         self.folder = _new_folder()
         self.endpoint = f"ipc://{self.folder}/hub"
         self._rank_of: dict[bytes, int] = {}
@@ -41,8 +51,13 @@ class Hub:
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._socket = self._context.socket(zmq.ROUTER)
         self._socket.setsockopt(zmq.MAXMSGSIZE, MOST_BYTES_A_FRAME)
+        self._socket.setsockopt(zmq.RCVHWM, MOST_FRAMES_WAITING)
+        self._socket.setsockopt(zmq.SNDHWM, MOST_FRAMES_UNREAD)
         self._socket.setsockopt(zmq.LINGER, 200)
-        self._socket.bind(self.endpoint)
+        self._door = _Door(self._socket, self.endpoint)
+        self._poller = zmq.Poller()
+        for socket in (self._socket, self._door.knocks):
+            self._poller.register(socket, zmq.POLLIN)
 
     def __enter__(self) -> Self:
         return self
@@ -51,6 +66,8 @@ class Hub:
         self.close()
 
     def close(self) -> None:
+        self._socket.disable_monitor()
+        self._door.knocks.close()
         self._socket.close()
         self._context.term()
         shutil.rmtree(self.folder, ignore_errors=True)
@@ -58,15 +75,28 @@ class Hub:
     def receive(self, timeout_ms: int) -> list[RankMessage]:
         """What has come in, waiting at most `timeout_ms` for the first of it."""
         messages: list[RankMessage] = []
-        if not self._socket.poll(timeout_ms):
+        if not self._wait(timeout_ms):
             return messages
-        for _ in range(MOST_FRAMES_AT_ONCE):
+        count = size = 0
+        while count < MOST_FRAMES_AT_ONCE and size < MOST_BYTES_AT_ONCE:
             try:
                 identity, *frames = self._socket.recv_multipart(zmq.NOBLOCK)
             except zmq.Again:
                 break
             messages += self._accept(identity, frames)
+            count, size = count + 1, size + sum(map(len, frames))
         return messages
+
+    def _wait(self, timeout_ms: int) -> bool:
+        """Until something has come in, and look after the door meanwhile."""
+        deadline = time.monotonic() + timeout_ms / 1000
+        while True:
+            self._door.look()
+            left_ms = max(0, round(1000 * (deadline - time.monotonic())))
+            if self._socket in dict(self._poller.poll(left_ms)):
+                return True
+            if not left_ms:
+                return False
 
     def send(self, message: ConsoleMessage, ranks: Iterable[int] | None = None) -> None:
         """Send to these ranks (none: to all that are here)."""
@@ -79,29 +109,36 @@ class Hub:
         self._socket.send_multipart([identity, msgspec.msgpack.encode(message)])
 
     def _accept(self, identity: bytes, frames: list[bytes]) -> list[RankMessage]:
+        newcomer = identity not in self._rank_of
         try:
             [frame] = frames
+            if newcomer and len(frame) > MOST_BYTES_OF_A_STRANGER:
+                return self._refuse("a stranger with a frame that is too long")
             messages = self._decoder.decode(frame)
         except (ValueError, RecursionError):  # msgspec.DecodeError is a ValueError
-            self.refused += 1
-            return []
-        newcomer = identity not in self._rank_of
+            return self._refuse("no message of ours")
         if newcomer and not self._welcome(identity, messages):
             return []
         rank = self._rank_of[identity]
         own: list[RankMessage] = messages[:1] if newcomer else []
         own += [m for m in messages[len(own) :] if m.rank == rank and not isinstance(m, Hello)]  # Hello is said once
-        self.refused += len(messages) - len(own)
+        if strange := len(messages) - len(own):
+            self._refuse(f"rank {rank} spoke for another one, or said Hello again", strange)
         return own
+
+    def _refuse(self, why: str, count: int = 1) -> list[RankMessage]:
+        self.refused += count
+        self.why = self.why or why
+        return []
 
     def _welcome(self, identity: bytes, messages: list[RankMessage]) -> bool:
         """Let a new peer in if its first message is a Hello that fits."""
         hello = messages[0] if messages else None
         if not isinstance(hello, Hello) or not hmac.compare_digest(hello.token.encode(), self.token.encode()):
-            self.refused += 1
+            self._refuse("a stranger, without this launch's token")
             return False
         if why := self._misfit(hello):
-            self.refused += 1
+            self._refuse(why)
             self._send(identity, Stop(why=why))
             return False
         self._rank_of[identity] = hello.rank
@@ -114,6 +151,46 @@ class Hub:
         if hello.world_size != self.world_size or not 0 <= hello.rank < self.world_size:
             return f"rank {hello.rank} of {hello.world_size} in a world of {self.world_size}"
         return f"rank {hello.rank} is here already" if hello.rank in self.hellos else ""
+
+
+class _Door:
+    """Where peers connect: shut while half of the files that this process may have open are. Those inside stay."""
+
+    def __init__(self, socket: "zmq.Socket[bytes]", endpoint: str) -> None:
+        self._most = _allow_files() // 2
+        self._open = Path(endpoint.removeprefix("ipc://"))
+        self._shut = self._open.with_name("shut")  # whoever connects must find the socket by its name
+        self._is_shut = False
+        self.knocks: zmq.Socket[bytes] = socket.get_monitor_socket(zmq.EVENT_ACCEPTED)
+        socket.bind(endpoint)
+
+    def look(self) -> None:
+        """Shut it, or open it again, if somebody has knocked."""
+        if not self._has_knocked() and not self._is_shut:
+            return
+        crowded = len(os.listdir("/dev/fd")) > self._most
+        if crowded and not self._is_shut:
+            self._open.rename(self._shut)
+        elif self._is_shut and not crowded:
+            self._shut.rename(self._open)
+        self._is_shut = crowded
+
+    def _has_knocked(self) -> bool:
+        knocked = False
+        while self.knocks.poll(0):
+            self.knocks.recv_multipart()
+            knocked = True
+        return knocked
+
+
+def _allow_files() -> int:
+    """How many files this process may have open, after asking for as many as it is allowed to ask for."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = ENOUGH_FILES if hard == resource.RLIM_INFINITY else min(hard, ENOUGH_FILES)
+    if soft == resource.RLIM_INFINITY or soft >= most:
+        return most
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+    return most
 
 
 def _new_folder() -> Path:

@@ -130,7 +130,7 @@ def _launch(trial: Trial, repeat: Repeat, controls: Controls) -> Iterator[Messag
                     yield from _inject(hub, controls)
         finally:
             launcher.stop()
-        yield from vigil.receive(0)  # what the ranks said last
+        yield from vigil.last_words()
         yield from door.all_told()
         wanted = controls.end()
         yield Ended(at_ns=time.monotonic_ns(), status=wanted) if cut_short and wanted else vigil.ended()

@@ -19,6 +19,7 @@ from ddptui.wire import (
     Load,
     Message,
     Pause,
+    Position,
     Ready,
     Refused,
     Step,
@@ -53,6 +54,7 @@ class RankState(msgspec.Struct):
     rss_bytes: int | None = None
     gpu_bytes: int | None = None
     dropped: int = 0
+    position: Position = Position()  # at its last beat
     error: str | None = None
 
     @property
@@ -140,6 +142,7 @@ def _apply(live: Live, message: Message) -> None:
             rank.rss_bytes = message.rss_bytes
             rank.gpu_bytes = message.gpu_bytes
             rank.dropped = message.dropped
+            rank.position = message.position
         case Launched():
             live.trial, live.repeat = message.trial, message.repeat
             live.status, live.error = "running", None

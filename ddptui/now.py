@@ -2,15 +2,17 @@
 
 from ddptui.columns import count, describe_bottleneck
 from ddptui.course import launches
-from ddptui.live import Live
+from ddptui.live import Live, RankState
 from ddptui.preset import Preset
+from ddptui.rank_states import STALLED, silent_s
 from ddptui.story import seconds
 from ddptui.verdict import MATTERS, Judgement
 from ddptui.watch import Watch
+from ddptui.whereabouts import Whereabouts, who_lacks
 from ddptui.wire import Refused
 
 
-def sentence(watched: Watch, states: dict[int, str], preset: Preset) -> str:
+def sentence(watched: Watch, states: dict[int, str], preset: Preset, now_ns: int) -> str:
     """Who waits for whom, right now; or what there is to say before and after that."""
     live, judgement, mismatch = watched.live, watched.judgement, watched.mismatch
     if live.status != "running":
@@ -18,7 +20,7 @@ def sentence(watched: Watch, states: dict[int, str], preset: Preset) -> str:
     world_size = watched.world_size(preset)
     if not live.step:
         return f"starting: {len(live.ranks)} of {count(world_size, 'rank')} here"
-    still = _standing_still(states)
+    still = _standing_still(live, states, world_size, now_ns)
     said = [still, _by_hand(live), "" if still else _mismatch(mismatch) or _verdict(judgement, world_size)]
     return " · ".join(filter(None, said))
 
@@ -37,11 +39,16 @@ def _ended(live: Live, preset: Preset) -> str:
     return {"ok": "done", "idle": "starting"}.get(live.status, live.status)
 
 
-def _standing_still(states: dict[int, str]) -> str:
-    still = [rank for rank, state in states.items() if state.startswith("stalled")]
-    if not still:
-        return ""
-    return f"{count(len(still), 'rank')} stalled: {', '.join(map(str, still[:8]))}{' …' if len(still) > 8 else ''}"
+def _standing_still(live: Live, states: dict[int, str], world_size: int, now_ns: int) -> str:
+    """Who has not arrived where, while it may still come."""
+    still = [state for state in states.values() if state.startswith(STALLED)]
+    there = {rank.rank: _whereabouts(rank, now_ns) for rank in live.ranks.values() if rank.state != "done"}
+    return who_lacks(there, world_size)[0] if still and there else ""
+
+
+def _whereabouts(rank: RankState, now_ns: int) -> Whereabouts:
+    silent = silent_s(rank, now_ns) > 0
+    return Whereabouts(position=rank.position, steps=rank.step, trains=rank.step > 0, silent=silent, state=None)
 
 
 def _by_hand(live: Live) -> str:

@@ -130,6 +130,10 @@ class Heard(msgspec.Struct):
         if hello and len(copies) == hello.world_size:
             self.checks += sync_checks({words.step: self.prints.pop(words.step)}, len(copies))
 
+    def span(self, rank: int) -> Trained | None:
+        """What a rank has said without instruments, or would have said of its steps."""
+        return self.trained.get(rank) or self.blocks.told[rank].span()
+
     def all_checks(self) -> list[Check]:
         return sorted([*self.checks, *sync_checks(self.prints, len(self.hellos))], key=lambda check: check.step)
 
@@ -191,11 +195,9 @@ def _lacking(heard: Heard) -> str | None:
     for rank in sorted(heard.hellos):
         if rank not in heard.done:
             return f"rank {rank} never said that it was done"
-        if rank in heard.trained:
-            continue
-        if rank not in heard.blocks.told:
+        if rank not in heard.trained and rank not in heard.blocks.told:
             return f"rank {rank} never told of a step"
-        span = heard.blocks.told[rank].span()
+        span = heard.span(rank)
         if span is None:
             return "no step was measured: all of them were warm-up steps"
         if span.end_ns <= span.begin_ns:
@@ -206,7 +208,7 @@ def _lacking(heard: Heard) -> str | None:
 def _result(heard: Heard, launched: Launched) -> RepeatResult:
     """The figures of a repeat that ended well."""
     measured = {rank: [step for step in heard.steps.get(rank, ()) if not step.warmup] for rank in sorted(heard.hellos)}
-    spans = {rank: span for rank in measured if (span := heard.trained.get(rank) or heard.blocks.told[rank].span())}
+    spans = {rank: span for rank in measured if (span := heard.span(rank))}
     train_time_s = max(span.end_ns - span.begin_ns for span in spans.values()) / S
     evaluated = sum(words.evaluated for words in heard.done.values())
     instrumented = all(measured.values())
@@ -232,12 +234,7 @@ def _result(heard: Heard, launched: Launched) -> RepeatResult:
         injected=[found for rank, told in sorted(heard.blocks.told.items()) for found in _injected(rank, told)],
         changes=[_change(heard, place) for place in range(len(heard.injections))],
         refused=heard.refused,
-        warnings=cautions.of_repeat(
-            steps,
-            _meanwhile(heard.loads, list(spans.values())),
-            refused=heard.refused,
-            dropped=sum(words.dropped for words in heard.done.values()),
-        ),
+        warnings=cautions.of_repeat(steps, _meanwhile(heard.loads, list(spans.values()))),
         ranks=[_rank(heard, rank, judgement) for rank in measured],
     )
     return result if whole else _extrapolated(result, kept_of(measured), judgement)
@@ -363,7 +360,10 @@ def _last_loss(spans: Iterable[Trained]) -> float | None:
     """Without instruments only the last step's is known, each rank's mean over its own samples."""
     losses = [span.loss for span in spans]
     told = [loss for loss in losses if loss is not None]
-    return fmean(told) if told and len(told) == len(losses) else None
+    try:
+        return fmean(told) if told and len(told) == len(losses) else None
+    except OverflowError:  # two that are nearly infinite
+        return None
 
 
 def _meanwhile(loads: Iterable[Load], spans: Sequence[Trained]) -> list[Load]:

@@ -12,12 +12,13 @@ S, MS = 1e9, 1e6  # ns
 SILENT_S = 3.0  # ranks beat once a second
 STALLED_STEPS = 10  # as long as so many usual steps, and
 STALLED_S = 3.0  # at least so long
+STALLED = "stalled"  # what its state begins with then
 RECENT_STEPS, FEW = 20, 3  # at most so many, of the last seconds, but some in any case
 
 
 def states(live: Live, joined: Sequence[Joined], now_ns: int) -> dict[int, str]:
     """Rank by rank: starting, running, waiting for rank 1, stalled (5 s), evaluating, done, failed, stopped."""
-    silent = [rank.rank for rank in live.ranks.values() if rank.state == "running" and _silent_s(rank, now_ns)]
+    silent = [rank.rank for rank in live.ranks.values() if rank.state == "running" and silent_s(rank, now_ns)]
     return {number: _state(live, rank, joined, silent, now_ns) for number, rank in live.ranks.items()}
 
 
@@ -51,7 +52,7 @@ def _state(live: Live, rank: RankState, joined: Sequence[Joined], silent: list[i
         return "stopped"
     if rank.steps and rank.step >= rank.steps:
         return "evaluating"
-    if seconds := _silent_s(rank, now_ns):
+    if seconds := silent_s(rank, now_ns):
         return f"stalled ({seconds:.0f} s)"
     if seconds := _stalled_s(rank, now_ns):
         return f"waiting for rank {silent[0]} ({seconds:.0f} s)" if silent else f"stalled ({seconds:.0f} s)"
@@ -59,7 +60,7 @@ def _state(live: Live, rank: RankState, joined: Sequence[Joined], silent: list[i
     return f"waiting for rank {whom}" if whom is not None else "running"
 
 
-def _silent_s(rank: RankState, now_ns: int) -> float:
+def silent_s(rank: RankState, now_ns: int) -> float:
     """For how long nothing was heard of it, if that is too long: it stands still, or is gone. Without instruments ranks
     do not beat."""
     seconds = (now_ns - rank.heard_ns) / S if rank.rss_bytes is not None else 0.0

@@ -173,11 +173,12 @@ class Run:
         if not path.is_file():
             return
         decoder = msgspec.json.Decoder(Message)
-        for line in path.read_bytes().split(b"\n"):
-            try:
-                yield decoder.decode(line)
-            except ValueError:
-                return
+        with path.open("rb") as journal:
+            for line in journal:
+                try:
+                    yield decoder.decode(line)
+                except ValueError:
+                    return
 
     def checkpoints(self, trial: str, number: int) -> list[Path]:
         """What the ranks of a repeat have saved, by rank."""

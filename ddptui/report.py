@@ -119,8 +119,13 @@ def notes(results: Results, preset: Preset) -> list[str]:
         found += [f"{trial.name}: {words}" for repeat in trial.repeats[-1:] for words in red(row.trial, repeat)]
         if dropped := sum(rank.dropped for repeat in trial.repeats for rank in repeat.ranks):
             found.append(f"{trial.name}: {count(dropped, 'message')} lost to a full queue: its figures lack them")
+        if looked_at := next((repeat.looked_at for repeat in trial.repeats if repeat.looked_at), None):
+            found.append(f"{trial.name}: phases, waiting and loss are of {looked_at:,} steps, spread over all of them")
+        if refused := sum(repeat.refused for repeat in trial.repeats):
+            found.append(f"{trial.name}: {count(refused, 'message')} refused: none of them is in the record")
         if trial.error:
-            found.append(f"{trial.name} failed: {trial.error}")
+            headline, *log = trial.error.splitlines()
+            found.append("\n  ".join([f"{trial.name} failed: {headline}", *log]))
     found += story.cautions(results.trials)
     sources = dict.fromkeys(reference.source for reference in preset.references if reference.source)
     found += [f"published: {source}" for source in sources]

@@ -22,8 +22,6 @@ class Caution(enum.Enum):
     WIDE_SPREAD = "wide_spread"
     OVERSUBSCRIBED = "oversubscribed"
     OTHER_LOAD = "other_load"
-    DROPPED = "dropped"
-    REFUSED = "refused"
 
 
 class _Part(msgspec.Struct, frozen=True):

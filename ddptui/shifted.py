@@ -1,4 +1,4 @@
-"""Messages with other times: of a run that was resumed the next morning, or after the machine was started anew. Pure."""
+"""Messages with other times: of a run that was resumed the next morning, or on a machine started anew. Pure."""
 
 from collections.abc import Iterable, Iterator
 from typing import TypeVar

@@ -1,16 +1,31 @@
-"""Has the kernel killed somebody because memory ran out?"""
+"""Has the kernel killed one of us because memory ran out? Linux counts that, for each cgroup and for the machine."""
 
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-VMSTAT = Path("/proc/vmstat")  # Linux; readable by everybody
 COUNTER = "oom_kill "
+OF_MACHINE = Path("/proc/vmstat")
+CGROUPS = Path("/sys/fs/cgroup")
 
 
-def kills(vmstat: Path = VMSTAT) -> int:
-    """How many processes it has killed for that since it was started; 0 where it does not say."""
-    with suppress(OSError):
-        for line in vmstat.read_text().splitlines():
-            if line.startswith(COUNTER):
-                return int(line.removeprefix(COUNTER))
+def kills(own_cgroups: Path = Path("/proc/self/cgroup"), cgroups: Path = CGROUPS, machine: Path = OF_MACHINE) -> int:
+    """How many processes of this one's cgroup, which its ranks are in, too, have been killed for that; of the machine,
+    where the cgroup does not say; 0 where nobody does."""
+    for path in (*_of_cgroup(own_cgroups, cgroups), machine):
+        with suppress(OSError):
+            for line in path.read_text().splitlines():
+                if line.startswith(COUNTER):
+                    return int(line.removeprefix(COUNTER))
     return 0
+
+
+def _of_cgroup(own: Path, cgroups: Path) -> Iterator[Path]:
+    """Where a cgroup counts. A line of `own` is number:controllers:path; in version 2 it names no controllers."""
+    with suppress(OSError):
+        for line in own.read_text().splitlines():
+            _, controllers, path = line.split(":", 2)
+            if "memory" in controllers.split(","):
+                yield cgroups / "memory" / path.lstrip("/") / "memory.oom_control"
+            elif not controllers:
+                yield cgroups / path.lstrip("/") / "memory.events"

@@ -19,6 +19,7 @@ IN_TIME_S = 1.5  # a beat, and its way here: by so much it is seen sooner, so th
 SILENT_S = 3.0  # ranks beat once a second
 COMPUTES_PERCENT = 50.0  # of a core
 PATIENCE = 10  # with who computes
+MOST_STEPS_APART = 10_000  # of the fastest rank and the slowest; further apart they are not compared
 COMPUTING = "running"  # psutil's word
 
 
@@ -82,6 +83,8 @@ class Stalls:
         there on, though the operations may go on for long, each with a wrong partner."""
         calls = self._calls.setdefault(step.step, {})
         calls[step.rank] = len(step.collectives)
+        if len(self._calls) > MOST_STEPS_APART:
+            del self._calls[next(iter(self._calls))]
         if len(calls) == self._world_size:
             if len(set(calls.values())) > 1 and self._odd is None:
                 self._odd = Odd(step.step, calls)

@@ -1,6 +1,7 @@
 """Follows one launch until it is over, or until it has failed: a rank died, or hangs, or never came."""
 
 import time
+from collections.abc import Iterator
 
 from ddptui import failure, shortage
 from ddptui.hub import Hub
@@ -15,6 +16,7 @@ LOOK_EVERY_S = 0.25  # for dead ranks: it reads files of each, so not at every m
 VERDICT_S = 2.0  # after the first sign of failure, how long the launcher may take to say which rank it was
 CONFESSION_S = 1.0  # after it is told to end, how long a rank that hangs may take to say in its log where it was
 FAREWELL_S = 20.0  # after the last rank is done, how long the launcher may take to end
+LAST_WORDS_S = 5.0  # to read what has come in; a second is enough for all that may wait, but there may be a flood
 START_S = 300.0  # how long to wait for one more rank
 
 
@@ -61,6 +63,15 @@ class Vigil:
                 case Failed():
                     self._failed.append(message)
         return messages
+
+    def last_words(self) -> Iterator[RankMessage]:
+        """Of ranks that have ended: all that has come in, however many strangers speak meanwhile."""
+        deadline = time.monotonic() + LAST_WORDS_S
+        while time.monotonic() < deadline:
+            refused = self._hub.refused
+            yield from (messages := self.receive(0))
+            if not messages and self._hub.refused == refused:
+                return
 
     def has_trained(self) -> bool:
         """Every rank has made its last step."""

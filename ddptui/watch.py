@@ -82,6 +82,8 @@ class Watch:
         steps = {rank.rank: [step for step in rank.recent if first - 1 <= step.step < end] for rank in ranks}
         fitting, wrong = sound(steps)
         found = join(fitting, self.live.pauses)
+        if self.joined and self.joined[-1].ranks.keys() != steps.keys():  # a rank has come meanwhile
+            self.joined.clear()
         ended_ns = _ended(self.joined[-1]) if self.joined else 0
         self.joined.extend(step for step in found.steps if step.number >= first and _ended(step) > ended_ns)
         self.mismatch = next(reversed([*wrong.values(), *found.mismatches.values()]), None)

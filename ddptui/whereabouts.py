@@ -30,7 +30,7 @@ class Odd(NamedTuple):
 
 class Whereabouts(msgspec.Struct, frozen=True, kw_only=True):
     """What is known of a rank. steps: how many it has made; trains: its start is over; silent: it has not beaten for
-    long; state: what its process does, in psutil's words, if it is there."""
+    long; state: what its process does, in psutil's words, if that is known."""
 
     position: Position
     steps: int
@@ -51,20 +51,24 @@ class Whereabouts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def explain(ranks: Mapping[int, Whereabouts], world_size: int, stall_s: float, odd: Odd | None = None) -> Stall:
-    """ranks: those that have not ended."""
-    waiting = [where.waits_in for where in ranks.values() if where.waits_in is not None and not where.silent]
-    silent = [rank for rank, where in ranks.items() if where.silent]
-    suspects = silent or list(ranks)
-    if waiting:
-        headline, absent = _at_a_collective(ranks, min(waiting), world_size)
-        suspects = absent or suspects
-    else:
-        headline = "; ".join(_groups(ranks, suspects))
+    """That they stand still, and what to do. ranks: those that have not ended."""
+    headline, suspects = who_lacks(ranks, world_size)
     if odd is not None:
         out_of_step, suspects = _out_of_step(odd)
         headline = f"{out_of_step}; now {headline}"
     remedy = f"where a step may take so long, that is no fault: --set stall_s={3 * stall_s:g}"
     return Stall(f"{headline}; for {stall_s:g} s now\n{remedy}", min(suspects))
+
+
+def who_lacks(ranks: Mapping[int, Whereabouts], world_size: int) -> tuple[str, list[int]]:
+    """Who has not arrived, and what the others do; and those whose fault it may be."""
+    waiting = [where.waits_in for where in ranks.values() if where.waits_in is not None and not where.silent]
+    silent = [rank for rank, where in ranks.items() if where.silent]
+    suspects = silent or list(ranks)
+    if not waiting:
+        return "; ".join(_groups(ranks, suspects)), suspects
+    headline, absent = _at_a_collective(ranks, min(waiting), world_size)
+    return headline, absent or suspects
 
 
 def _at_a_collective(
@@ -109,7 +113,7 @@ def _doing(where: Whereabouts) -> str:
     if where.state in STOPPED:
         return "is stopped, as by SIGSTOP"
     if where.silent:
-        return f"says nothing (process {where.state or 'gone'})"
+        return "says nothing" + (f" (process {where.state})" if where.state else "")
     if where.waits_in is not None:
         return f"is in {position.kind} {position.number} of step {position.step}"
     if position.step is not None:

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 import zmq
 
-from ddptui.hub import Hub
+from ddptui.hub import MOST_BYTES_OF_A_STRANGER, Hub
 from ddptui.preset import Bottleneck
 from ddptui.wire import MOST_BYTES_A_FRAME, ConsoleMessage, RankMessage, SetBottleneck, Stop
 from tests.console.builders import done, hello, ready, step
@@ -169,6 +169,15 @@ def test_a_frame_that_is_too_long_never_arrives(hub: Hub, peer: MakePeer) -> Non
     rank.socket.send(bytes(MOST_BYTES_A_FRAME + 1))
     assert hub.receive(NEVER_MS) == []
     assert peer().say(hello(0, token=hub.token)) == [hello(0, token=hub.token)]
+
+
+def test_of_a_stranger_no_long_frame_is_read(hub: Hub, peer: MakePeer) -> None:
+    stranger, words = peer(), hello(0, token=hub.token)
+    assert stranger.say(words, *[step(0)] * (MOST_BYTES_OF_A_STRANGER // 100)) == []
+    assert (hub.refused, hub.why) == (1, "a stranger with a frame that is too long")
+    assert stranger.say(words) == [words]
+    long = [step(0)] * (MOST_BYTES_OF_A_STRANGER // 100)
+    assert stranger.say(*long) == long
 
 
 def test_receiving_ends_when_nothing_comes(hub: Hub) -> None:

@@ -6,8 +6,8 @@ import pytest
 from ddptui import now
 from ddptui.preset import Bottleneck, Preset
 from ddptui.watch import Watch
-from ddptui.wire import Injection, Message
-from tests.console.builders import MS, ended, failure, hello, journal, launched, preset_of, step
+from ddptui.wire import Injection, Message, Position, Step
+from tests.console.builders import MS, ended, failure, heartbeat, hello, journal, launched, preset_of, step
 from tests.console.traces import delayed, trace, works_of
 
 LATE = Bottleneck(at="forward", ranks=(1,), sleep_ms=20)
@@ -18,11 +18,11 @@ def ranks_of(ranks: int) -> Preset:
     return preset_of({"trial": [{"name": "a", **mode}]})
 
 
-def said(*messages: Message, states: dict[int, str] | None = None, ranks: int = 2) -> str:
+def said(*messages: Message, states: dict[int, str] | None = None, ranks: int = 2, now_ns: int = 0) -> str:
     watch = Watch()
     watch.hear(messages)
     watch.judgement = watch.judge()
-    return now.sentence(watch, states or {}, ranks_of(ranks))
+    return now.sentence(watch, states or {}, ranks_of(ranks), now_ns)
 
 
 def trained_together(
@@ -116,18 +116,39 @@ def test_delays_by_hand_are_said_until_the_next_launch() -> None:
     assert said(*going, put_in, ended(), *going) == "no waiting is known yet"
 
 
+WAITS = Position(step=100, passed=("data",), calls=1, number=0, kind="all_reduce")
+
+
+def beat(rank: int, position: Position) -> Message:
+    return msgspec.structs.replace(heartbeat(rank), position=position)
+
+
 def test_ranks_that_stand_still_come_first() -> None:
     put_in = Injection(at_ns=4_000 * MS, bottleneck=(LATE,))
-    words = said(*trained_together(0.0), put_in, states={0: "waiting for rank 1 (5 s)", 1: "stalled (5 s)"})
-    assert words == "1 rank stalled: 1 · put in by hand: forward 20 ms on 1"
+    beats = [beat(0, WAITS), beat(1, Position(step=100, passed=("data",)))]
+    words = said(*trained_together(0.0), *beats, put_in, states={0: "stalled (5 s)", 1: "stalled (5 s)"})
+    assert words == (
+        "rank 1 has not arrived at all_reduce 0 of step 100: rank 1 is in step 100, in forward; rank 0 waits there "
+        "· put in by hand: forward 20 ms on 1"
+    )
 
 
-def test_of_many_that_stand_still_a_few_are_named() -> None:
-    going = trained_together(0.0)
-    eight = said(*going, states=dict.fromkeys(range(8), "stalled (4 s)"))
-    nine = said(*going, states=dict.fromkeys(range(9), "stalled (4 s)"))
-    assert eight == "8 ranks stalled: 0, 1, 2, 3, 4, 5, 6, 7"
-    assert nine == "9 ranks stalled: 0, 1, 2, 3, 4, 5, 6, 7 …"
+def test_a_rank_that_is_silent_is_not_believed_to_be_where_it_was_last() -> None:
+    beats = [beat(0, WAITS), beat(1, msgspec.structs.replace(WAITS, step=99))]
+    going = [*trained_together(0.0), *beats]
+    states = {0: "waiting for rank 1 (5 s)", 1: "stalled (5 s)"}
+    last_ns = max(message.end_ns for message in going if isinstance(message, Step))
+    beats_on = msgspec.structs.replace(beats[0], at_ns=last_ns + 9_000 * MS)
+    words = said(*going, beats_on, states=states, now_ns=last_ns + 9_500 * MS)
+    assert words.startswith(
+        "rank 1 has not arrived at all_reduce 0 of step 100: rank 1 says nothing; rank 0 waits there"
+    )
+
+
+def test_of_many_that_stand_still_it_is_said_in_few_words() -> None:
+    beats = [beat(rank, WAITS) for rank in range(4)]
+    words = said(*trained_together(0.0, ranks=4), *beats, states=dict.fromkeys(range(4), "stalled (4 s)"), ranks=4)
+    assert words == "ranks 0–3 wait in all_reduce 0 of step 100, and it does not end"
 
 
 def test_states_of_ranks_that_go_on_are_not_said() -> None:

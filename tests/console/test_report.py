@@ -420,7 +420,7 @@ def test_a_failure_is_told_with_the_end_of_its_log() -> None:
     preset = two_trials(repeats=1)
     results = results_for(preset, journal("a"), failure("b", error="rank 1 killed by SIGKILL\nlast words"))
     shown = text(results, preset, 120)
-    assert "b failed: rank 1 killed by SIGKILL\nlast words" in shown
+    assert "b failed: rank 1 killed by SIGKILL\n  last words" in shown
     assert "b failed: rank 1 killed by SIGKILL" in markdown(results, preset)
 
 

@@ -8,11 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ddptui.wire import PHASES, ConsoleMessage, Message, RankMessage
+from ddptui.wire import MOST_OF_AN_ERROR, PHASES, ConsoleMessage, Message, RankMessage
 from tests.console.builders import (
     audit,
     done,
+    failed,
     fingerprint,
+    heartbeat,
     hello,
     one_of_each,
     one_of_each_to_a_rank,
@@ -150,3 +152,66 @@ def test_a_damaged_frame_is_decoded_or_refused(frame: bytes, place: int, damage:
 def test_any_value_of_another_shape_is_refused(value: object) -> None:
     with pytest.raises(REFUSALS):
         LINE.decode(msgspec.json.encode(value))
+
+
+HELLO: dict[str, Any] = msgspec.to_builtins(hello())
+FAILED: dict[str, Any] = msgspec.to_builtins(failed())
+BEAT: dict[str, Any] = msgspec.to_builtins(heartbeat())
+AT: dict[str, Any] = {"rank": 0, "at_ns": 1, "position": [3, ["data"], 2, 1, "all_reduce", None, [0, 1], False]}
+INFINITE = float("inf")
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        READY | {"rank": -1},
+        READY | {"rank": 1024},
+        READY | {"steps": -1},
+        READY | {"at_ns": 2**63},
+        HELLO | {"device": "cpu\x1b[2J"},
+        HELLO | {"host": "here\n"},
+        HELLO | {"host": "h" * 501},
+        HELLO | {"torch": "2\u202e51"},
+        HELLO | {"backend": "g\tloo"},
+        HELLO | {"pid": -1},
+        STEP | {"loss": float("nan")},
+        STEP | {"loss": INFINITE},
+        STEP | {"loss": -INFINITE},
+        STEP | {"phases_ns": [1, 2, 3, 4, -5]},
+        STEP | {"order": []},
+        STEP | {"order": [0] * 17},
+        STEP | {"collectives": [["\x07", *OPERATION[1:]]]},
+        STEP | {"collectives": [["a" * 65, *OPERATION[1:]]]},
+        STEP | {"collectives": [[*OPERATION, -1]]},
+        STEP | {"collectives": [[*OPERATION, None, [0] * 1025]]},
+        STEP | {"collectives": [OPERATION] * 65_537},
+        BEAT | {"cpu_percent": INFINITE},
+        BEAT | AT | {"position": [3, ["a\nb"]]},
+        PRINT | {"parameters": {"weight\x00": "ab"}},
+        PRINT | {"parameters": {"w" * 501: "ab"}},
+        PRINT | {"parameters": {"weight": "a" * 129}},
+        PRINT | {"buffers": {str(number): "" for number in range(50_001)}},
+        DONE | {"audit": AUDIT | {"worst": "a\x9bb"}},
+        FAILED | {"error": "x" * (MOST_OF_AN_ERROR + 1)},
+    ],
+    ids=lambda raw: repr(raw)[-60:],
+)
+def test_what_no_rank_says_is_refused(raw: dict[str, Any]) -> None:
+    with pytest.raises(msgspec.ValidationError):
+        FRAME.decode(msgspec.msgpack.encode([raw]))
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        STEP | {"collectives": [[*OPERATION, None, list(range(64))]] * 161 * 3},
+        STEP | {"loss": 1.5e308},
+        PRINT | {"parameters": {f"layer.{number}.größe": "a" * 64 for number in range(10_000)}},
+        FAILED | {"error": "line\n" * 3_000},
+        HELLO | {"rank": -1, "version": 10**9, "world_size": -5},
+        BEAT | AT,
+    ],
+    ids=lambda raw: raw["type"],
+)
+def test_what_large_models_and_many_ranks_say_is_not(raw: dict[str, Any]) -> None:
+    assert len(FRAME.decode(msgspec.msgpack.encode([raw]))) == 1

@@ -12,10 +12,8 @@ STARTS = {
 
 
 def overhear(event: str, arguments: Sequence[Any]) -> None:
-    asks_uname = event == "subprocess.Popen" and list(arguments[1])[:2] == ["uname", "-p"]
-    if event not in STARTS or asks_uname:
-        return  # Python's own platform.platform() asks uname for the processor
-    os.close(os.open(os.environ["STARTED"], os.O_CREAT | os.O_WRONLY))
+    if event in STARTS:
+        os.close(os.open(os.environ["STARTED"], os.O_CREAT | os.O_WRONLY))
 
 
 class Without:

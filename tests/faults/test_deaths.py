@@ -91,11 +91,13 @@ def test_ranks_that_are_stopped_go_with_the_console_too(running: Running) -> Non
 @pytest.mark.parametrize("mode", ["launch", "process-forkserver", "spawn"])
 def test_nobody_is_left_of_a_launch_that_had_hardly_begun(tmp_path: Path, mode: str) -> None:
     console = begin(tmp_path, mode)
-    [keeper] = wait_for_children(psutil.Process(console.pid))
-    wait_for_children(keeper)
-    started = family(console.pid)
-    console.kill()
-    console.communicate()
+    try:
+        [keeper] = wait_for_children(psutil.Process(console.pid))
+        wait_for_children(keeper)
+        started = family(console.pid)
+    finally:
+        console.kill()
+        console.communicate()
     assert not survivors(started, GONE_WITHIN_S)
     commands = [" ".join(process.info["cmdline"] or []) for process in psutil.process_iter(["cmdline"])]
     assert not [command for command in commands if str(tmp_path) in command]

@@ -20,6 +20,7 @@ LIMITS = {  # of a folder of cgroups, the file that says how much memory the mem
     Path("/sys/fs/cgroup/memory"): "memory.limit_in_bytes",
     Path("/sys/fs/cgroup"): "memory.max",
 }
+COUNTERS = {Path("/sys/fs/cgroup/memory"): "memory.oom_control", Path("/sys/fs/cgroup"): "memory.events"}
 ENOUGH_BYTES = 700 * 2**20  # for a console, a launcher and a small rank
 GREEDY = "width = 20000\ndepth = 3\n"  # 1.6 GB a layer
 
@@ -48,18 +49,21 @@ def _remove(folder: Path) -> None:
         time.sleep(0.05)
 
 
+def kills_in(cgroup: Path) -> int:
+    return int((cgroup / COUNTERS[cgroup.parent]).read_text().split("oom_kill ")[1].split()[0])
+
+
 def test_a_rank_that_the_kernel_killed_for_want_of_memory_is_said_to_have_been(
     tmp_path: Path, little_memory: Path
 ) -> None:
     greedy = QUICK.replace("width = 16\ndepth = 1\n", GREEDY)
     preset = write_preset(tmp_path, f'[[trial]]\nlaunch = "single"\nname = "greedy"\n{greedy}')
-    before = kills()
     command = f'echo $$ > {little_memory}/cgroup.procs && exec "$0" "$@"'
     done = subprocess.run(
         ["sh", "-c", command, sys.executable, "-m", "ddptui", "--preset", str(preset), "--json"],
         env=environment(tmp_path / "runs"), capture_output=True, text=True, check=False, timeout=120,
     )  # fmt: skip
-    assert kills() > before, done
+    assert kills_in(little_memory) > 0, done
     [trial] = json.loads(done.stdout)["trials"]
     headline = trial["error"].splitlines()[0]
     assert headline.startswith("rank 0 killed by SIGKILL: the kernel killed it, since memory ran out; take a smaller")
@@ -85,7 +89,17 @@ def test_a_rank_that_says_itself_that_memory_is_short_is_told_what_to_lower(erro
     assert said.splitlines()[0].endswith("take a smaller batch_size or model, or fewer ranks")
 
 
-def test_where_the_kernel_does_not_count_nobody_is_said_to_lack_memory(tmp_path: Path) -> None:
-    assert kills(tmp_path / "none") == 0
+def counted(folder: Path, own: str) -> int:
+    (folder / "own").write_text(own)
+    return kills(folder / "own", folder / "cgroups", folder / "vmstat")
+
+
+def test_kills_are_counted_where_the_ranks_are_and_else_on_the_whole_machine(tmp_path: Path) -> None:
+    assert kills(tmp_path / "none", tmp_path / "none", tmp_path / "none") == 0
     (tmp_path / "vmstat").write_text("nr_free 5\noom_kill 3\n")
-    assert kills(tmp_path / "vmstat") == 3
+    assert counted(tmp_path, "0::/user/me\n") == 3
+    for version, name in (("user/me", "memory.events"), ("memory/user/me", "memory.oom_control")):
+        (tmp_path / "cgroups" / version).mkdir(parents=True)
+        (tmp_path / "cgroups" / version / name).write_text(f"under_oom 0\noom_kill {len(version)}\n")
+    assert counted(tmp_path, "0::/user/me\n") == len("user/me")
+    assert counted(tmp_path, "9:cpu:/user/me\n4:memory,hugetlb:/user/me\n0::/other\n") == len("memory/user/me")

@@ -15,10 +15,10 @@ import psutil
 import pytest
 
 from ddptui import lab, report, story
+from ddptui.journal import Repeat
 from ddptui.live import Live, fold
 from ddptui.preset import Bottleneck
 from ddptui.rank_states import wait_ms
-from ddptui.journal import Repeat
 from ddptui.record import Run
 from ddptui.replay import results_of
 from ddptui.results import RepeatResult

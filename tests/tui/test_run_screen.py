@@ -8,6 +8,7 @@ import msgspec
 import pytest
 from textual.pilot import Pilot
 
+from ddptui.outcome import NO_OUTCOMES
 from ddptui.preset import Bottleneck
 from ddptui.record import Run
 from ddptui.tui.app import Console
@@ -286,6 +287,7 @@ class Crowd:
 
     controls = None
     error = None
+    there = NO_OUTCOMES
     is_over = False
     restarted = False
     paused = True

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from ddptui.lab import Controls
+from ddptui.outcome import NO_OUTCOMES
 from ddptui.playback import Playback
 from ddptui.record import Run
 from ddptui.results import Results
@@ -43,7 +44,7 @@ class ToldAsItGoes(Session):
     """The recorded run as if it were under way: what is wanted of it is noted, and nothing comes of it."""
 
     def __init__(self, told: Playback) -> None:
-        self.preset, self.run, self.error = told.preset, told.run, None
+        self.preset, self.run, self.error, self.there = told.preset, told.run, None, NO_OUTCOMES
         self.controls = Controls()
         self._told = told
 

@@ -4,13 +4,14 @@ import os
 import threading
 from collections.abc import Iterator
 
+import msgspec
 import pytest
 
 from ddptui.hub import Hub
 from ddptui.preset import Bottleneck
-from ddptui.wire import HUB, VERSION, Failed, Hello, Message, SetBottleneck
+from ddptui.wire import HUB, MOST_OF_AN_ERROR, VERSION, Failed, Fingerprint, Hello, Message, RankMessage, SetBottleneck
 from workers import reporter as module
-from workers.reporter import Reporter
+from workers.reporter import Reporter, sayable
 
 
 @pytest.fixture
@@ -136,3 +137,40 @@ def test_without_a_console_it_says_nothing_and_starts_nothing() -> None:
     reporter.say(Failed(rank=0, at_ns=0, error=""))
     assert reporter._thread is None
     reporter.close()
+
+
+def test_a_hello_travels_alone(hub: Hub) -> None:
+    """However much is said at once with it: of strangers the console takes little."""
+    reporter = Reporter(0)
+    said = [hello(hub), *(Failed(rank=0, at_ns=number, error="x" * 1000) for number in range(500))]
+    for message in said:
+        reporter.say(message)
+    assert receive(hub, len(said)) == said
+    assert hub.refused == 0
+    reporter.close()
+
+
+@pytest.mark.parametrize("error", ["x" * 10**6, "no such file: \udcff", "two\nlines \x1b[2J"])
+def test_an_error_is_cut_and_spelled_so_that_the_console_takes_it(error: str) -> None:
+    said = sayable(Failed(rank=0, at_ns=1, error=error))
+    assert msgspec.msgpack.decode(msgspec.msgpack.encode(said), type=RankMessage) == said
+    assert isinstance(said, Failed)
+    assert said.error[:14] == error[:14]
+    assert len(said.error) <= MOST_OF_AN_ERROR
+
+
+@pytest.mark.parametrize("name", ["weight\n", "\udcff", "w" * 1000])
+def test_what_the_console_would_refuse_is_said_to_have_failed(hub: Hub, name: str) -> None:
+    reporter = Reporter(0)
+    reporter.say(hello(hub))
+    reporter.say(Fingerprint(rank=0, step=1, parameters={name: "ab"}, buffers={}))
+    told = receive(hub, 2)[1]
+    reporter.close()
+    assert isinstance(told, Failed)
+    assert told.error.startswith("cannot tell the console what it wanted to (Fingerprint): ")
+    assert hub.refused == 0
+
+
+def test_what_fits_is_said_as_it_is() -> None:
+    words = Fingerprint(rank=0, step=1, parameters={"weight": "ab"}, buffers={})
+    assert sayable(words) is words

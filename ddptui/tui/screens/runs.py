@@ -24,6 +24,7 @@ from ddptui.tui.screens.confirm import Confirm
 from ddptui.tui.widgets.run_table import RunTable
 from ddptui.tui.widgets.title_bar import TitleBar
 
+COMPLETE = ("ok", "failed")
 BATCH = 20  # runs that are read before they are shown
 
 
@@ -33,7 +34,7 @@ class RunsScreen(LabScreen):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("slash", "filter", "Filter", key_display="/", show=False),
         Binding("space", "mark", "Mark a run, to compare it", show=False),
-        Binding("c", "compare", "Compare two"),
+        Binding("c", "compare", "Compare", tooltip="Two runs side by side: mark one of them with space first"),
         Binding("d", "delete", "Delete"),
         Binding("v", "replay", "Replay"),
         Binding("u", "resume", "Resume", tooltip="Launch what is missing in a run that was interrupted"),
@@ -123,6 +124,7 @@ class RunsScreen(LabScreen):
         self.query_one("#told", Static).update(
             Content(chosen.problem or chosen.run.name if chosen else self._nothing())
         )
+        self.refresh_bindings()
 
     def _nothing(self) -> str:
         if self._known:
@@ -162,12 +164,14 @@ class RunsScreen(LabScreen):
         if chosen := self._openable():
             self.console_app.replay(chosen.run)
 
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Only a run in which something is missing can be resumed."""
+        chosen = self._chosen()
+        return action != "resume" or (chosen is not None and not chosen.problem and chosen.status not in COMPLETE)
+
     def action_resume(self) -> None:
         chosen = self._openable()
         if chosen is None:
-            return
-        if chosen.status in ("ok", "failed"):
-            self.notify("Nothing is missing in this run.", markup=False)
             return
         try:
             self.console_app.resume(chosen.run, settle(chosen.run.preset()))
