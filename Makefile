@@ -33,6 +33,7 @@ bench: .venv/installed
 
 soak: .venv/installed
 	$(BIN)/python -m benchmarks.soak
+	$(BIN)/python -m benchmarks.kills
 
 clean:
 	rm -rf .venv build dist

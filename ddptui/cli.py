@@ -159,6 +159,7 @@ def _console(
 
 def _interruptible(work: Callable[[Path], int], runs: str | None) -> int:
     """Do some work that starts ranks and keeps them in the folder of runs. Returns the exit code. Raises Refusal."""
+    from ddptui.journal import RunLost
     from ddptui.record import RunError, runs_folder
 
     def interrupt(*_: object) -> None:
@@ -168,7 +169,7 @@ def _interruptible(work: Callable[[Path], int], runs: str | None) -> int:
         signal.signal(number, interrupt)  # even where a script started us with SIGINT ignored
     try:
         return work(runs_folder(runs))
-    except RunError as error:
+    except (RunError, RunLost) as error:
         raise Refusal(str(error)) from None
     except KeyboardInterrupt:
         return INTERRUPTED

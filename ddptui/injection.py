@@ -8,6 +8,7 @@ from ddptui.draft import bottleneck
 from ddptui.preset import Bottleneck, Trial, TrialError, choices, make_trial, parse_assignment
 
 TOO_LATE = "start"  # a rank that runs has started
+LONGEST_MS = 60_000  # torch waits longer than that for a late rank, and much longer for the trial's own delays only
 
 
 def sites() -> list[str]:
@@ -24,6 +25,8 @@ def with_delay(trial: Trial, there: Sequence[Bottleneck], at: str, ranks: str, s
     TrialError: one line, without the field's path."""
     _, wanted = parse_assignment(f"bottleneck={bottleneck(at, ranks, sleep_ms)}")
     [new] = _checked(trial, wanted)
+    if new.sleep_ms > LONGEST_MS:
+        raise TrialError("", f"sleep_ms: at most {LONGEST_MS:,} while it runs; a longer delay goes into the preset")
     return (*(each for each in there if (each.at, set(each.ranks)) != (new.at, set(new.ranks))), new)
 
 

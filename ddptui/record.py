@@ -70,7 +70,10 @@ class Run:
     @contextmanager
     def held(self) -> Iterator[None]:
         """Meanwhile this console writes here, and no other one may. Raises RunError."""
-        lock = os.open(self.folder / "preset.toml", os.O_RDWR)
+        try:
+            lock = os.open(self.folder / "preset.toml", os.O_RDWR)
+        except OSError as error:
+            raise RunError(f"{self.folder}: nothing can be added to this run: {error.strerror}") from None
         try:
             if not _lock(lock):
                 raise RunError(f"{self.folder}: another console has this run under way: stop it there first")

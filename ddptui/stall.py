@@ -2,9 +2,9 @@
 
 A rank says once a second where it is. It stands still as long as it says the same, or nothing; not if it sleeps in a
 delay that was put in. A launch has stalled when no rank has come any further for the trial's `stall_s`, or when one has
-said nothing for so long. A rank that computes all the time (half a core's worth, and in no collective) may just be
-slow: it is given ten times as much. Without instruments ranks do not say where they are: then only a stopped process
-is seen.
+said nothing for so long. A rank that is in no collective and works (half a core's worth, or it waits for a disk) may
+just be slow: it is given ten times as much. Without instruments ranks do not say where they are: then only a stopped
+process is seen.
 """
 
 from collections.abc import Mapping
@@ -18,9 +18,9 @@ S = 1e9  # ns
 IN_TIME_S = 1.5  # a beat, and its way here: by so much it is seen sooner, so that it is said in time
 SILENT_S = 3.0  # ranks beat once a second
 COMPUTES_PERCENT = 50.0  # of a core
-PATIENCE = 10  # with who computes
+PATIENCE = 10  # with who works
 MOST_STEPS_APART = 10_000  # of the fastest rank and the slowest; further apart they are not compared
-COMPUTING = "running"  # psutil's word
+WORKING = ("running", "disk-sleep")  # psutil's words
 
 
 class _Rank(msgspec.Struct):
@@ -30,7 +30,7 @@ class _Rank(msgspec.Struct):
     heard_ns: int
     position: Position = Position()
     steps: int = 0  # made
-    computes: bool = False
+    works_ns: int = 0  # when it did so last
     trains: bool = False  # its start is over
     stopped_ns: int | None = None  # since when its process is
 
@@ -57,21 +57,27 @@ class Stalls:
                 rank.steps, rank.moved_ns = message.step + 1, now_ns
                 self._compare(message)
             case Heartbeat():
-                rank.computes = message.position.number is None and (message.cpu_percent or 0.0) >= COMPUTES_PERCENT
+                if message.position.number is None and (message.cpu_percent or 0.0) >= COMPUTES_PERCENT:
+                    rank.works_ns = now_ns
                 if message.position != rank.position or message.position.asleep:
                     rank.position, rank.moved_ns = message.position, now_ns
             case Done() | Failed():
                 self._over.add(message.rank)
 
+    def excuse(self, now_ns: int) -> None:
+        """The console itself has stood still: what it has not heard meanwhile proves nothing."""
+        for rank in self._ranks.values():
+            rank.heard_ns = rank.moved_ns = now_ns
+
     def look(self, now_ns: int, states: Mapping[int, str]) -> Stall | None:
-        """None: all is well. states: what each rank's process does, in psutil's
-        words."""
+        """None: all is well. states: what each rank's process does, in psutil's words."""
         there = {number: rank for number, rank in self._ranks.items() if number not in self._over}
         for number, rank in there.items():
             stopped = states.get(number) in STOPPED
             rank.stopped_ns = (now_ns if rank.stopped_ns is None else rank.stopped_ns) if stopped else None
-        enough_s = self._stall_s - IN_TIME_S
-        still = [each for each, rank in there.items() if self._still_s(rank, now_ns, states.get(each)) >= enough_s]
+            if states.get(number) in WORKING and rank.position.number is None:
+                rank.works_ns = now_ns
+        still = [number for number, rank in there.items() if self._stands(rank, now_ns)]
         silent = [number for number in still if self._silent_s(there[number], now_ns)]
         if not silent and not (len(self._ranks) == self._world_size and self._all_stand(there, still)):
             return None
@@ -94,11 +100,12 @@ class Stalls:
     def _all_stand(there: Mapping[int, _Rank], still: list[int]) -> bool:
         return bool(there) and len(still) == len(there) and all(rank.trains for rank in there.values())
 
-    def _still_s(self, rank: _Rank, now_ns: int, state: str | None) -> float:
-        silent_s = self._silent_s(rank, now_ns)
-        computes = state == COMPUTING if silent_s else rank.computes
-        still_s = silent_s or ((now_ns - rank.moved_ns) / S if self._beats else 0.0)
-        return still_s / PATIENCE if computes else still_s
+    def _stands(self, rank: _Rank, now_ns: int) -> bool:
+        """Whether it has come no further for long; for very long, if it works."""
+        enough_s = self._stall_s - IN_TIME_S
+        since_s = self._silent_s(rank, now_ns) or ((now_ns - rank.moved_ns) / S if self._beats else 0.0)
+        idle_s = min(since_s, (now_ns - rank.works_ns) / S)
+        return idle_s >= enough_s or since_s >= PATIENCE * enough_s
 
     def _silent_s(self, rank: _Rank, now_ns: int) -> float:
         """For how long nothing was heard of it, or its process is stopped, if that is worth a word."""

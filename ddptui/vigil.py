@@ -13,6 +13,7 @@ from ddptui.whereabouts import Stall
 from ddptui.wire import Done, Ended, Failed, Hello, RankMessage, Ready, Step, Stop
 
 LOOK_EVERY_S = 0.25  # for dead ranks: it reads files of each, so not at every message
+STOOD_STILL_S = 3.0  # when it looks so late, it was the console that did
 VERDICT_S = 2.0  # after the first sign of failure, how long the launcher may take to say which rank it was
 CONFESSION_S = 1.0  # after it is told to end, how long a rank that hangs may take to say in its log where it was
 FAREWELL_S = 20.0  # after the last rank is done, how long the launcher may take to end
@@ -105,8 +106,11 @@ class Vigil:
 
     def _look(self) -> None:
         """At the ranks' processes, now and then; sets a deadline once something is wrong, or all is done."""
-        if time.monotonic() - self._looked < LOOK_EVERY_S:
+        since_s = time.monotonic() - self._looked
+        if since_s < LOOK_EVERY_S:
             return
+        if since_s > STOOD_STILL_S:
+            self._stalls.excuse(time.monotonic_ns())
         self._looked = time.monotonic()
         states = {rank: self._launcher.status(hello.pid) for rank, hello in self._hub.hellos.items()}
         spoken = self._done | {words.rank for words in self._failed} | set(self._silent)

@@ -42,7 +42,7 @@ MOST_QUEUED = 20_000  # messages; beyond that new ones are dropped, and counted
 MOST_A_FRAME = 1_000  # messages
 MOST_FRAMES_UNREAD = 16  # by the console; beyond that messages wait in the queue
 LAST_WORDS_S = 2.0  # how long to wait for the console to take what is left
-USUAL_SILENCE_S = 60.0  # of a console that is stopped, or unreachable
+USUAL_SILENCE_S = 300.0  # of a console that is stopped, or unreachable
 
 
 Telling = Callable[[], Sequence[RankMessage] | None]  # gives what there is to say; None: it is not known yet

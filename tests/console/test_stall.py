@@ -144,6 +144,22 @@ def test_a_rank_that_computes_is_given_ten_times_as_long() -> None:
     assert launch.until(2 * STALL_S, computes) is not None
 
 
+def test_a_rank_that_waits_for_a_disk_now_and_then_is_given_as_long() -> None:
+    launch = Launch(2)
+    for _ in range(18):
+        assert launch.stay(9, {0: IN_ALL_REDUCE, 1: IN_FORWARD}) is None
+        assert launch.stay(1, {0: IN_ALL_REDUCE, 1: IN_FORWARD}, rank1="disk-sleep") is None
+    assert launch.stay(STALL_S, {0: IN_ALL_REDUCE, 1: IN_FORWARD}, rank1="disk-sleep") is not None
+
+
+def test_a_console_that_stood_still_itself_blames_nobody() -> None:
+    launch = Launch(2)
+    launch.now_s += 100
+    launch.stalls.excuse(round(launch.now_s * S))
+    assert launch.stay(STALL_S - 3, {0: IN_ALL_REDUCE, 1: IN_FORWARD}) is None
+    assert launch.stay(3, {0: IN_ALL_REDUCE, 1: IN_FORWARD}) is not None
+
+
 def test_what_spins_in_a_collective_does_not_compute() -> None:
     spins = [beat(0, IN_ALL_REDUCE, cpu_percent=100.0), beat(1, IN_FORWARD)]
     assert Launch(2).until(STALL_S, spins) is not None
