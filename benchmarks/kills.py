@@ -1,5 +1,5 @@
-"""A console is killed (kill -9) at random moments of a run, again and again, and each time resumed: is the table complete
-in the end, and is anybody or anything left?
+"""A console is killed (kill -9) at random moments of a run, again and again, and resumed: is the table complete in the
+end, and is anybody or anything left?
 
     python -m benchmarks.kills [TIMES [SEED]]
 """

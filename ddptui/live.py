@@ -29,7 +29,8 @@ from ddptui.wire import (
 Item = TypeVar("Item")
 
 RATE_OVER = 20  # steps
-MOST_RECENT = 200  # steps that are kept
+MOST_RECENT, FEWEST_RECENT = 200, 25  # steps that are kept; fewer than the most where they have many collectives,
+MOST_COLLECTIVES = 5_000  # of a rank
 RECENT_NS = 2e9  # of which verdict and panes speak
 MOST_PAUSES = 100
 
@@ -135,6 +136,8 @@ def _apply(live: Live, message: Message) -> None:
             del rank.ends_ns[:-RATE_OVER]
             if not message.warmup:
                 rank.recent.append(message)
+                while len(rank.recent) > max(FEWEST_RECENT, MOST_COLLECTIVES // (1 + len(message.collectives))):
+                    rank.recent.popleft()
         case Heartbeat():
             rank = live.ranks[message.rank]
             rank.heard_ns = max(rank.heard_ns, message.at_ns)

@@ -9,7 +9,7 @@ from typing import Any
 
 import psutil
 
-ENOUGH_S = 180
+ENOUGH_S = 300
 QUICK = 'model = "mlp"\nwidth = 16\ndepth = 1\nsteps = 8\nwarmup_steps = 2\nthreads = 1\n'
 
 

@@ -1,9 +1,10 @@
 """The state of a run right now: a fold of its messages."""
 
+import msgspec
 import pytest
 
 from ddptui.live import RATE_OVER, Live, fold
-from ddptui.wire import Message
+from ddptui.wire import Collective, Message, Position, Refused
 from tests.console.builders import (
     done,
     ended,
@@ -127,3 +128,20 @@ def test_a_pause_is_kept_until_the_next_launch_and_the_load_too() -> None:
 def test_without_instruments_a_rank_is_through_at_once() -> None:
     live = fold(Live(), [launched(), hello(0), ready(0, steps=4), trained(0, loss=0.5)])
     assert (live.ranks[0].step, live.ranks[0].loss, live.loss) == (4, 0.5, None)
+
+
+@pytest.mark.parametrize(("collectives", "kept"), [(0, 200), (1, 200), (99, 50), (2_000, 25)])
+def test_few_steps_are_kept_where_they_have_many_collectives(collectives: int, kept: int) -> None:
+    live = fold(Live(), [launched(), hello(0), ready(0)])
+    told = tuple(Collective("all_reduce", number, 8, 1, 2, 2, 3) for number in range(collectives))
+    fold(live, [msgspec.structs.replace(step(0, number), collectives=told) for number in range(300)])
+    assert [each.step for each in live.ranks[0].recent] == list(range(300 - kept, 300))
+
+
+def test_where_a_rank_is_and_who_was_refused_is_known() -> None:
+    there = Position(step=3, calls=1)
+    live = fold(Live(), [launched(), hello(0), msgspec.structs.replace(heartbeat(0), position=there)])
+    assert live.ranks[0].position == there
+    refused = Refused(at_ns=5, count=3, why="a stranger")
+    assert fold(live, [refused]).refused == refused
+    assert fold(live, [launched("b")]).refused is None
