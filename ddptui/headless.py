@@ -78,6 +78,8 @@ def _follow(preset: Preset, run: Run, narrator: "Narrator", there: Outcomes) -> 
     """Read the stream to its end, or to an interrupt. The results, and the exit code."""
     tally = Tally(preset, run.name, run.environment(), there)
     try:
+        if there:
+            run.write_results(tally.results)  # a console that was killed may not have come to it
         with closing(lab.run_preset(preset, run, there=there)) as stream:
             for message in stream:
                 narrator.hear(message)
@@ -99,8 +101,9 @@ def resumption(preset: Preset, there: Outcomes, changed: dict[str, Any]) -> list
     """What is said when a run goes on: how much of it is there, and what is no longer as it was when it was begun."""
     failed = {found.trial for found in there.values() if found.status == "failed"}
     trials = [trial.name for trial in preset.trials]
+    kept = sum(found.trial not in failed for found in there.values())
     of = sum(preset.repeats if name not in failed else 0 for name in trials)
-    said = [f"{preset.title}: of {count(of, 'launch', 'launches')}, {len(there) - len(failed)} are there"]
+    said = [f"{preset.title}: of {count(of, 'launch', 'launches')}, {kept} are there"]
     said += [f"left as they are, since they failed: {', '.join(sorted(failed))}"] if failed else []
     now = ", ".join(f"{key} {value}" for key, value in changed.items())
     return said + ([f"not as when the run was begun (compare with care): {now}"] if now else [])

@@ -14,6 +14,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
@@ -169,10 +170,11 @@ class _Door:
         if not self._has_knocked() and not self._is_shut:
             return
         crowded = len(os.listdir("/dev/fd")) > self._most
-        if crowded and not self._is_shut:
-            self._open.rename(self._shut)
-        elif self._is_shut and not crowded:
-            self._shut.rename(self._open)
+        with suppress(FileNotFoundError):  # the keeper has taken the folder away: the launch is over
+            if crowded and not self._is_shut:
+                self._open.rename(self._shut)
+            elif self._is_shut and not crowded:
+                self._shut.rename(self._open)
         self._is_shut = crowded
 
     def _has_knocked(self) -> bool:
@@ -189,7 +191,10 @@ def _allow_files() -> int:
     most = ENOUGH_FILES if hard == resource.RLIM_INFINITY else min(hard, ENOUGH_FILES)
     if soft == resource.RLIM_INFINITY or soft >= most:
         return most
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+    except (OSError, ValueError):  # macOS allows less than it says
+        return soft
     return most
 
 
@@ -200,6 +205,7 @@ def _new_folder() -> Path:
         where = Path("/tmp")
     for left in where.glob("ddptui-hub-*-*"):
         pid = left.name.split("-")[2]
-        if pid.isdecimal() and not psutil.pid_exists(int(pid)) and left.stat().st_uid == os.getuid():
-            shutil.rmtree(left, ignore_errors=True)
+        with suppress(FileNotFoundError):  # its keeper was faster
+            if pid.isdecimal() and not psutil.pid_exists(int(pid)) and left.stat().st_uid == os.getuid():
+                shutil.rmtree(left, ignore_errors=True)
     return Path(tempfile.mkdtemp(prefix=f"ddptui-hub-{os.getpid()}-", dir=where))

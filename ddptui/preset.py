@@ -35,6 +35,8 @@ A_DAY_MS = 86_400_000
 FaultKind = Literal["kill", "exit", "raise", "abort", "stop", "hang", "skip", "mismatch"]
 SHAPES = {"net": (1, 28, 28), "linears": (3,)}  # of a sample, for the models that take one alone
 
+PATIENCE = 10  # × stall_s: for a rank that computes, and may just be slow
+
 NO_GROUP = {
     "backend": "one process has no group",
     "average": "one process has nobody to average with",

@@ -60,6 +60,8 @@ class Session:
     def _follow(self) -> None:
         try:
             with self.run.held(), self._launches() as stream:
+                if self.there:
+                    self.run.write_results(self._tally.results)
                 for message in stream:
                     if self._tally.hear(message):
                         self.run.write_results(self._tally.results)

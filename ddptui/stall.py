@@ -8,9 +8,11 @@ process is seen.
 """
 
 from collections.abc import Mapping
+from math import inf
 
 import msgspec
 
+from ddptui.preset import PATIENCE
 from ddptui.whereabouts import STOPPED, Odd, Stall, Whereabouts, explain
 from ddptui.wire import Done, Failed, Heartbeat, Position, RankMessage, Ready, Step
 
@@ -18,7 +20,6 @@ S = 1e9  # ns
 IN_TIME_S = 1.5  # a beat, and its way here: by so much it is seen sooner, so that it is said in time
 SILENT_S = 3.0  # ranks beat once a second
 COMPUTES_PERCENT = 50.0  # of a core
-PATIENCE = 10  # with who works
 MOST_STEPS_APART = 10_000  # of the fastest rank and the slowest; further apart they are not compared
 WORKING = ("running", "disk-sleep")  # psutil's words
 
@@ -38,9 +39,11 @@ class _Rank(msgspec.Struct):
 class Stalls:
     """Hears the ranks of one launch, and says when they stand still."""
 
-    def __init__(self, world_size: int, stall_s: float, *, beats: bool = True) -> None:
+    def __init__(self, world_size: int, stall_s: float, *, start_s: float = inf, beats: bool = True) -> None:
+        """start_s: what a rank may take to be ready without working."""
         self._world_size = world_size
         self._stall_s = stall_s
+        self._start_s = start_s
         self._beats = beats
         self._ranks: dict[int, _Rank] = {}
         self._over: set[int] = set()
@@ -57,7 +60,7 @@ class Stalls:
                 rank.steps, rank.moved_ns = message.step + 1, now_ns
                 self._compare(message)
             case Heartbeat():
-                if message.position.number is None and (message.cpu_percent or 0.0) >= COMPUTES_PERCENT:
+                if is_free(message.position) and (message.cpu_percent or 0.0) >= COMPUTES_PERCENT:
                     rank.works_ns = now_ns
                 if message.position != rank.position or message.position.asleep:
                     rank.position, rank.moved_ns = message.position, now_ns
@@ -75,18 +78,21 @@ class Stalls:
         for number, rank in there.items():
             stopped = states.get(number) in STOPPED
             rank.stopped_ns = (now_ns if rank.stopped_ns is None else rank.stopped_ns) if stopped else None
-            if states.get(number) in WORKING and rank.position.number is None:
+            if states.get(number) in WORKING and is_free(rank.position):
                 rank.works_ns = now_ns
         still = [number for number, rank in there.items() if self._stands(rank, now_ns)]
         silent = [number for number in still if self._silent_s(there[number], now_ns)]
         if not silent and not (len(self._ranks) == self._world_size and self._all_stand(there, still)):
             return None
         where = {each: _whereabouts(rank, states.get(each), silent=each in silent) for each, rank in there.items()}
-        return explain(where, self._world_size, self._stall_s, self._odd)
+        started = silent or all(rank.trains for rank in there.values())
+        return explain(where, self._world_size, self._stall_s if started else self._start_s, self._odd)
 
     def _compare(self, step: Step) -> None:
         """Has every rank made as many collectives in this step? Who leaves one out is out of step with the others from
         there on, though the operations may go on for long, each with a wrong partner."""
+        if not step.samples:  # a replica without a part of the batch
+            return
         calls = self._calls.setdefault(step.step, {})
         calls[step.rank] = len(step.collectives)
         if len(self._calls) > MOST_STEPS_APART:
@@ -98,11 +104,11 @@ class Stalls:
 
     @staticmethod
     def _all_stand(there: Mapping[int, _Rank], still: list[int]) -> bool:
-        return bool(there) and len(still) == len(there) and all(rank.trains for rank in there.values())
+        return bool(there) and len(still) == len(there)
 
     def _stands(self, rank: _Rank, now_ns: int) -> bool:
         """Whether it has come no further for long; for very long, if it works."""
-        enough_s = self._stall_s - IN_TIME_S
+        enough_s = self._stall_s - IN_TIME_S if rank.trains or self._silent_s(rank, now_ns) else self._start_s
         since_s = self._silent_s(rank, now_ns) or ((now_ns - rank.moved_ns) / S if self._beats else 0.0)
         idle_s = min(since_s, (now_ns - rank.works_ns) / S)
         return idle_s >= enough_s or since_s >= PATIENCE * enough_s
@@ -113,6 +119,11 @@ class Stalls:
             return (now_ns - rank.stopped_ns) / S
         silent_s = (now_ns - rank.heard_ns) / S if self._beats else 0.0
         return silent_s if silent_s > SILENT_S else 0.0
+
+
+def is_free(position: Position) -> bool:
+    """Whether the rank may go on, as far as the others are concerned."""
+    return position.number is None or position.ahead
 
 
 def _whereabouts(rank: _Rank, state: str | None, *, silent: bool) -> Whereabouts:

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator
+from math import inf
 
 from ddptui import failure, shortage
 from ddptui.hub import Hub
@@ -18,7 +19,7 @@ VERDICT_S = 2.0  # after the first sign of failure, how long the launcher may ta
 CONFESSION_S = 1.0  # after it is told to end, how long a rank that hangs may take to say in its log where it was
 FAREWELL_S = 20.0  # after the last rank is done, how long the launcher may take to end
 LAST_WORDS_S = 5.0  # to read what has come in; a second is enough for all that may wait, but there may be a flood
-START_S = 300.0  # how long to wait for one more rank
+START_S = 300.0  # how long to wait for one more rank, or for those that are here to be ready
 
 
 class Vigil:
@@ -30,7 +31,8 @@ class Vigil:
         self._hub = hub
         self._launcher = launcher
         self._repeat = repeat
-        self._stalls = Stalls(trial.world_size, trial.stall_s, beats=trial.instruments == "on")
+        start_s = inf if trial.download else START_S  # who waits for the network does not work
+        self._stalls = Stalls(trial.world_size, trial.stall_s, start_s=start_s, beats=trial.instruments == "on")
         self._stall: Stall | None = None
         self._killed_before = shortage.kills()
         self._steps: dict[int, int] = {}  # of each rank, how many there will be

@@ -50,14 +50,16 @@ class Whereabouts(msgspec.Struct, frozen=True, kw_only=True):
         return (step, number) if step is not None and number is not None else None
 
 
-def explain(ranks: Mapping[int, Whereabouts], world_size: int, stall_s: float, odd: Odd | None = None) -> Stall:
-    """That they stand still, and what to do. ranks: those that have not ended."""
+def explain(ranks: Mapping[int, Whereabouts], world_size: int, stood_s: float, odd: Odd | None = None) -> Stall:
+    """That they stand still, and what to do. ranks: those that have not ended; stood_s: for how long, at least."""
     headline, suspects = who_lacks(ranks, world_size)
     if odd is not None:
         out_of_step, suspects = _out_of_step(odd)
         headline = f"{out_of_step}; now {headline}"
-    remedy = f"where a step may take so long, that is no fault: --set stall_s={3 * stall_s:g}"
-    return Stall(f"{headline}; for {stall_s:g} s now\n{remedy}", min(suspects))
+    remedy = "`ddptui presets NAME` shows the command: start it by hand to see more"
+    if all(where.trains for where in ranks.values()):
+        remedy = f"where a step may take so long, that is no fault: --set stall_s={3 * stood_s:g}"
+    return Stall(f"{headline}; for {stood_s:g} s now\n{remedy}", min(suspects))
 
 
 def who_lacks(ranks: Mapping[int, Whereabouts], world_size: int) -> tuple[str, list[int]]:
@@ -66,7 +68,8 @@ def who_lacks(ranks: Mapping[int, Whereabouts], world_size: int) -> tuple[str, l
     silent = [rank for rank, where in ranks.items() if where.silent]
     suspects = silent or list(ranks)
     if not waiting:
-        return "; ".join(_groups(ranks, suspects)), suspects
+        last = min(ranks[rank].place for rank in suspects)
+        return "; ".join(_groups(ranks, suspects)), [rank for rank in suspects if ranks[rank].place == last]
     headline, absent = _at_a_collective(ranks, min(waiting), world_size)
     return headline, absent or suspects
 
@@ -79,6 +82,9 @@ def _at_a_collective(
     position = ranks[there[0]].position
     members = [rank for rank in position.group or range(world_size) if rank in ranks]
     missing = [rank for rank in members if ranks[rank].place <= which]
+    if len(there) == len(members) and (behind := _behind(ranks, there)):
+        there, missing = [rank for rank in there if rank not in behind], behind
+        which = (which[0], ranks[behind[0]].position.calls)
     beyond = [rank for rank in members if rank not in there and rank not in missing]
     name = f"{position.kind} {which[1]} of step {which[0]}"
     wait = f"{_named(there)} {_verb(there, 'waits')}"
@@ -89,6 +95,13 @@ def _at_a_collective(
         do = [f"{wait} there", *_groups(ranks, beyond)]
         return f"{_named(beyond)} {_verb(beyond, 'has')} gone past {name}: {'; '.join(do)}", beyond
     return f"{wait} in {name}, and it does not end", there
+
+
+def _behind(ranks: Mapping[int, Whereabouts], there: Sequence[int]) -> list[int]:
+    """Of ranks that went on while the same operation is under way, those that have come to fewer others since."""
+    calls = {rank: ranks[rank].position.calls for rank in there}
+    fewest = min(calls.values())
+    return [rank for rank in there if calls[rank] == fewest] if max(calls.values()) > fewest else []
 
 
 def _out_of_step(odd: Odd) -> tuple[str, list[int]]:
@@ -114,7 +127,7 @@ def _doing(where: Whereabouts) -> str:
         return "is stopped, as by SIGSTOP"
     if where.silent:
         return "says nothing" + (f" (process {where.state})" if where.state else "")
-    if where.waits_in is not None:
+    if where.waits_in is not None and not position.ahead:
         return f"is in {position.kind} {position.number} of step {position.step}"
     if position.step is not None:
         return f"is in step {position.step}, {_phase(position.passed)}"

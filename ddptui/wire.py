@@ -146,6 +146,7 @@ class Position(msgspec.Struct, frozen=True, array_like=True):
     passed  the phases of that step that are over, in their order
     calls   the collectives that it has come to in that step
     number  of these, the first one that is not over, counted from 0; none: all are. kind, root, group: as in Collective
+    ahead   it goes on while that one is under way, or waits in native code, which cannot be told apart
     asleep  it sleeps in a delay that was put in
     """
 
@@ -156,6 +157,7 @@ class Position(msgspec.Struct, frozen=True, array_like=True):
     kind: Word = ""
     root: RankNumber | None = None
     group: Group = ()
+    ahead: bool = False
     asleep: bool = False
 
 

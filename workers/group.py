@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import torch.distributed as dist
 
-from ddptui.preset import Trial
+from ddptui.preset import PATIENCE, Trial
 from workers.rank import Rank, choose_backend
 
 ADDRESS = "127.0.0.1"
@@ -34,10 +34,10 @@ def join_group(me: Rank, port: int | None) -> None:
 
 
 def patience_s(trial: Trial) -> float:
-    """What torch waits for a rank that does not come: longer than the console (`stall_s`), which can say who it is, and
-    than the delays that were put in; but not its own half an hour."""
+    """What torch waits for a rank that does not come: longer than the console, which can say who it is, and than the
+    delays that were put in; but not its own half an hour."""
     longest_ms = max((bottleneck.sleep_ms for bottleneck in trial.bottleneck), default=0)
-    return START_S + trial.stall_s + LONGEST_JITTER * longest_ms / 1000
+    return START_S + PATIENCE * trial.stall_s + LONGEST_JITTER * longest_ms / 1000
 
 
 def leave_group() -> None:

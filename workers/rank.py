@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 
 from ddptui.preset import Trial, TrialError, available_cores, from_arguments, threads_a_rank
-from ddptui.wire import HUB, LOGS, TOKEN, VERSION, Failed, Hello
+from ddptui.wire import HUB, LOGS, TOKEN, VERSION, Failed, Hello, Position
 from workers import guard
 from workers.bottleneck import Delays, Sites
 from workers.reporter import Reporter
@@ -83,6 +83,7 @@ def rank_process(trial: Trial, rank: int, *, has_parent: bool = True) -> Iterato
         reporter.say(hello(trial, rank, device, threads))
         delays = Delays(trial.bottleneck, rank, seed=trial.seed, warmup_steps=trial.warmup_steps)
         begin = time.monotonic_ns()
+        reporter.position = lambda: Position(asleep=delays.asleep)
         delays.start()
         yield Rank(trial, rank, trial.world_size, device, reporter, delays, time.monotonic_ns() - begin)
     except BaseException as error:

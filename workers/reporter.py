@@ -17,6 +17,7 @@ import zmq
 from ddptui.preset import Bottleneck
 from ddptui.wire import (
     HUB,
+    MOST_A_STEP,
     MOST_BYTES_A_FRAME,
     MOST_OF_AN_ERROR,
     SILENCE_S,
@@ -158,7 +159,9 @@ class Reporter:
             if told is None:
                 break
             self._queue.popleft()
-            known += map(sayable, told)
+            sayables = [sayable(message) for message in told if not is_too_long(message)]
+            self.dropped += len(told) - len(sayables)
+            known += sayables
         return known
 
     def _say_what_is_left(self, say: Callable[[], object]) -> None:
@@ -192,9 +195,14 @@ class Reporter:
         )
 
 
+def is_too_long(message: RankMessage) -> bool:
+    """Whether the console would refuse it, and all that comes with it."""
+    return isinstance(message, Step) and len(message.collectives) > MOST_A_STEP
+
+
 def sayable(message: RankMessage) -> RankMessage:
     """As the console takes it: an error cut to length; and in place of what it would refuse, why."""
-    if isinstance(message, (Step, Heartbeat, Pause)):  # these come too often to be looked at, and hold no names
+    if isinstance(message, (Step, Heartbeat, Pause)):  # these come too often to be looked at
         return message
     if isinstance(message, Failed):
         error = message.error.encode("utf-8", "backslashreplace").decode()

@@ -103,7 +103,7 @@ class Tap:
         here = Position(laps.step, tuple(laps.phases), len(calls), asleep=self._delays.asleep)
         if call is None:
             return here
-        return replace(here, number=number, kind=call.kind, root=call.root, group=call.group)
+        return replace(here, number=number, kind=call.kind, root=call.root, group=call.group, ahead=call.background)
 
     def before(self, kind: str, size: int, root: int | None, group: tuple[int, ...]) -> Call | None:
         """A collective has been called. Returns what is known of it when it has been entered."""

@@ -119,9 +119,10 @@ class Console(App[int]):
                 if run.is_held():
                     raise RunError(f"{run.folder}: another console has this run under way: stop it there first")
                 there = finished(await asyncio.to_thread(outcomes_of, run, preset))
-                run.note_resumption(describe())
-                self._follow(run, preset, there)
-            except (RunError, RunLost) as error:
+                if self._is_free():  # still
+                    run.note_resumption(describe())
+                    self._follow(run, preset, there)
+            except (RunError, RunLost, OSError) as error:
                 self.complain("Not resumed", str(error))
 
     def _is_free(self) -> bool:

@@ -174,12 +174,58 @@ def test_a_silent_rank_stalls_the_launch_though_others_go_on() -> None:
     assert headline(found) == "rank 1 says nothing (process sleeping); for 20 s now"
 
 
-def test_a_rank_that_starts_may_take_its_time_unless_it_is_silent() -> None:
+def starting(start_s: float) -> Launch:
     launch = Launch(2)
-    launch.stalls = Stalls(2, STALL_S)
+    launch.stalls = Stalls(2, STALL_S, start_s=start_s)
     launch.hear(heartbeat(0), heartbeat(1))
-    assert launch.stay(5 * STALL_S, {0: Position(), 1: Position()}) is None
+    return launch
+
+
+def test_a_rank_that_starts_may_take_its_time_unless_it_is_silent() -> None:
+    launch = starting(5 * STALL_S)
+    assert launch.stay(4 * STALL_S, {0: Position(), 1: Position()}) is None
     assert headline(launch.stay(STALL_S, {0: Position()}, rank1="stopped")).startswith("rank 1 is stopped")
+
+
+def test_but_it_must_come_further_some_day() -> None:
+    found = starting(5 * STALL_S).stay(6 * STALL_S, {0: Position(), 1: Position()})
+    assert headline(found) == "ranks 0, 1 have not begun to train; for 100 s now"
+    assert found is not None
+    assert "stall_s" not in found.why
+    asleep = Position(asleep=True)
+    assert starting(5 * STALL_S).stay(50 * STALL_S, {0: Position(), 1: asleep}) is None
+
+
+IN_BACKGROUND = msgspec.structs.replace(IN_ALL_REDUCE, passed=("data", "forward"), ahead=True)
+
+
+def test_a_rank_that_computes_while_an_operation_is_under_way_is_given_as_long() -> None:
+    launch = Launch(2)
+    computes = [beat(rank, IN_BACKGROUND, cpu_percent=99.0) for rank in (0, 1)]
+    assert launch.until(9 * STALL_S, computes) is None
+    assert launch.until(2 * STALL_S, computes) is not None
+
+
+def test_of_ranks_that_went_on_who_came_to_fewer_operations_has_not_arrived() -> None:
+    three, one = (msgspec.structs.replace(IN_BACKGROUND, calls=calls) for calls in (3, 1))
+    found = Launch(3).stay(STALL_S, {0: three, 1: one, 2: three})
+    assert headline(found).startswith(
+        "rank 1 has not arrived at all_reduce 1 of step 5: rank 1 is in step 5, in backward; ranks 0, 2 wait there"
+    )
+    assert found is not None
+    assert found.rank == 1
+
+
+def test_where_nobody_waits_in_an_operation_who_is_behind_is_suspected() -> None:
+    found = Launch(2).stay(STALL_S, {0: Position(step=7), 1: IN_FORWARD})
+    assert found is not None
+    assert found.rank == 1
+
+
+def test_a_replica_without_samples_is_compared_with_nobody() -> None:
+    launch = Launch(2)
+    launch.hear(made(0, 5), msgspec.structs.replace(made(1, 5, calls=0), samples=0))
+    assert "made" not in headline(launch.stay(STALL_S, {0: IN_ALL_REDUCE, 1: IN_FORWARD}))
 
 
 def test_who_is_done_is_waited_for_by_nobody() -> None:

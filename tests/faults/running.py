@@ -25,7 +25,6 @@ MODES = {
     "spawn-forkserver": 'launch = "spawn"\nstart_method = "forkserver"\nstrategy = "all_reduce"',
     "spawn-fork": 'launch = "spawn"\nstart_method = "fork"\nstrategy = "all_reduce"',
 }
-ONE_PROCESS = ("single", "dp")
 
 
 def begin(folder: Path, mode: str) -> "subprocess.Popen[str]":

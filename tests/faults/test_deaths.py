@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.faults.running import MODES, ONE_PROCESS, Running, begin, can_be_bound
+from tests.faults.running import MODES, Running, begin, can_be_bound
 from tests.runner import family, survivors
 
 NAMED_WITHIN_S = 3.0
@@ -33,7 +33,7 @@ def assert_nothing_is_left(running: Running) -> None:
         time.sleep(0.05)
 
 
-@pytest.mark.parametrize("running", [mode for mode in MODES if mode not in ONE_PROCESS], indirect=True)
+@pytest.mark.parametrize("running", ["process", "process-forkserver", "launch", "spawn-fork"], indirect=True)
 def test_a_killed_rank_is_named(running: Running) -> None:
     psutil.Process(running.pids[1]).kill()
     killed = time.monotonic()
@@ -47,7 +47,7 @@ def test_a_killed_rank_is_named(running: Running) -> None:
     assert_nothing_is_left(running)
 
 
-@pytest.mark.parametrize("running", MODES, indirect=True)
+@pytest.mark.parametrize("running", ["dp", "process-forkserver", "launch", "spawn-fork"], indirect=True)
 def test_a_killed_launcher_takes_its_ranks_along(running: Running) -> None:
     running.launcher.kill()
     error, code = running.error()
@@ -67,7 +67,7 @@ def test_a_killed_keeper_takes_everybody_along(running: Running) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV, signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-@pytest.mark.parametrize("running", MODES, indirect=True)
+@pytest.mark.parametrize("running", [mode for mode in MODES if mode != "spawn-fork"], indirect=True)
 def test_nothing_survives_the_console_however_it_ends(running: Running, number: signal.Signals) -> None:
     running.send(number)
     output, _ = running.console.communicate(timeout=GONE_WITHIN_S)
