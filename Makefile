@@ -2,13 +2,18 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
+# Tests that hardly start ranks: two of them at once. The others want all cores.
+LIGHT := tests/console tests/tui tests/workers tests/faults/test_bad_input.py tests/faults/test_hostile_frames.py \
+	tests/faults/test_journal.py tests/faults/test_under_load.py
+
 .PHONY: demo test lint bench soak clean
 
 demo: .venv/installed
 	$(BIN)/ddptui --preset quickstart
 
 test: lint
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 $(LIGHT)
+	$(BIN)/python -m pytest $(addprefix --ignore=,$(LIGHT))
 
 lint: .venv/installed
 	$(BIN)/ruff check .

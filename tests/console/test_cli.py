@@ -314,7 +314,7 @@ def test_a_run_is_shown_again(run: Run) -> None:
     result = ddptui("show", "last", "--runs", "runs")
     assert (result.exit_code, result.stderr) == (0, "")
     assert result.stdout.startswith("A or b?\n\ntrial ")
-    assert "b failed: rank 1 killed by SIGKILL\nthe log's end\n" in result.stdout
+    assert "b failed: rank 1 killed by SIGKILL\n  the log's end\n" in result.stdout
     assert ddptui("--runs", "runs", "show", run.name).stdout == result.stdout
     assert ddptui("show", str(run.folder)).stdout == result.stdout
 

@@ -39,6 +39,7 @@ class Running:
 
     def __init__(self, folder: Path, mode: str) -> None:
         self.runs = folder / "runs"
+        self.ranks = 1 if mode == "single" else 2
         self.before = Traces.now()
         self.console = begin(folder, mode)
         self._wait_until_it_runs()
@@ -55,7 +56,7 @@ class Running:
 
     def _wait_until_it_runs(self) -> None:
         deadline = time.monotonic() + RUNNING_WITHIN_S
-        while not any(message["type"] == "Heartbeat" for message in self.journal()):
+        while len({message["rank"] for message in self.journal() if message["type"] == "Step"}) < self.ranks:
             assert self.console.poll() is None, self.console.communicate()
             assert time.monotonic() < deadline, "the trial never ran"
             time.sleep(0.1)  # the journal is a file: there is nothing to wait on

@@ -66,8 +66,18 @@ def test_a_killed_keeper_takes_everybody_along(running: Running) -> None:
     assert_nothing_is_left(running)
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV, signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-@pytest.mark.parametrize("running", [mode for mode in MODES if mode != "spawn-fork"], indirect=True)
+ENDS = [signal.SIGKILL, signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
+CRASH = signal.SIGSEGV  # to others it looks like SIGKILL: a few modes are enough
+
+
+@pytest.mark.parametrize(
+    ("running", "number"),
+    [
+        *((mode, number) for mode in MODES if mode != "spawn-fork" for number in ENDS),
+        *((mode, CRASH) for mode in ("dp", "process-forkserver", "launch")),
+    ],
+    indirect=["running"],
+)
 def test_nothing_survives_the_console_however_it_ends(running: Running, number: signal.Signals) -> None:
     running.send(number)
     output, _ = running.console.communicate(timeout=GONE_WITHIN_S)

@@ -32,13 +32,13 @@ def test_ranks_end_themselves_when_the_console_is_silent_for_long(
 
 
 def test_a_console_that_goes_on_in_time_loses_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(SILENCE_S, str(4 * SILENCE))
+    monkeypatch.setenv(SILENCE_S, str(2 * SILENCE))
     running = Running(tmp_path, "spawn")
     ranks = [psutil.Process(pid) for pid in running.pids.values()]
     running.send(signal.SIGSTOP)
-    assert len(survivors(ranks, SILENCE)) == 2
+    assert len(survivors(ranks, SILENCE / 2)) == 2
     running.send(signal.SIGCONT)
-    assert len(survivors(ranks, SILENCE)) == 2
+    assert len(survivors(ranks, SILENCE / 2)) == 2
     running.send(signal.SIGINT)
     running.console.communicate(timeout=SOON_S)
     assert running.console.returncode == 130

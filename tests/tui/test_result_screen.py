@@ -321,8 +321,7 @@ def test_a_file_is_replaced_only_after_a_question(tmp_path: Path, monkeypatch: p
         path = tmp_path / f"{screen.run.name}.md"
         path.write_text("precious")
         await pilot.press("x", "enter")
-        await pilot.pause()
-        assert "Replace it?" in seen(app)
+        await until(pilot, lambda: "Replace it?" in seen(app))
         await pilot.press(answer)
         await app.workers.wait_for_complete()
         assert path.read_text() == ("precious" if answer == "n" else report.markdown(screen.results, screen.preset))
