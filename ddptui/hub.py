@@ -8,7 +8,6 @@ abort the process.
 
 import hmac
 import os
-import resource
 import secrets
 import shutil
 import tempfile
@@ -22,6 +21,7 @@ import msgspec
 import psutil
 import zmq
 
+from ddptui.limits import allow_open_files
 from ddptui.wire import MOST_BYTES_A_FRAME, VERSION, ConsoleMessage, Hello, RankMessage, Stop
 
 LONGEST_FOLDER_PATH = 45  # bytes; sockets below it, a forkserver's too, may have 107 in all
@@ -158,7 +158,7 @@ class _Door:
     """Where peers connect: shut while half of the files that this process may have open are. Those inside stay."""
 
     def __init__(self, socket: "zmq.Socket[bytes]", endpoint: str) -> None:
-        self._most = _allow_files() // 2
+        self._most = allow_open_files(ENOUGH_FILES) // 2
         self._open = Path(endpoint.removeprefix("ipc://"))
         self._shut = self._open.with_name("shut")  # whoever connects must find the socket by its name
         self._is_shut = False
@@ -183,19 +183,6 @@ class _Door:
             self.knocks.recv_multipart()
             knocked = True
         return knocked
-
-
-def _allow_files() -> int:
-    """How many files this process may have open, after asking for as many as it is allowed to ask for."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    most = ENOUGH_FILES if hard == resource.RLIM_INFINITY else min(hard, ENOUGH_FILES)
-    if soft == resource.RLIM_INFINITY or soft >= most:
-        return most
-    try:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
-    except (OSError, ValueError):  # macOS allows less than it says
-        return soft
-    return most
 
 
 def _new_folder() -> Path:

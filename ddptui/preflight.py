@@ -3,7 +3,6 @@ room for that many ranks?"""
 
 import os
 import re
-import resource
 import sys
 import tempfile
 from difflib import get_close_matches
@@ -18,6 +17,7 @@ import platformdirs
 import psutil
 
 from ddptui.launch import module_folders
+from ddptui.limits import allow_open_files
 from ddptui.preset import Preset, Trial, is_own_model
 from ddptui.preset_file import PresetError
 
@@ -134,20 +134,6 @@ def open_files(trial: Trial) -> int:
     """How many descriptors the busiest process of a trial wants, with some to spare. Measured with 2 to 16 ranks: a
     launcher has 16 and 3 a rank, a forked rank 28 and 3 a rank, `dp` 4 and 7 a replica."""
     return 16 + 8 * trial.world_size if trial.launch == "dp" else 32 + 4 * trial.world_size
-
-
-def allow_open_files(wanted: int) -> int:
-    """Raise this process's limit of open files, which its ranks inherit, to `wanted` if that is possible. The limit."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft == resource.RLIM_INFINITY or soft >= wanted:
-        return wanted
-    if hard != resource.RLIM_INFINITY and hard < wanted:
-        return hard
-    try:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-    except (OSError, ValueError):  # macOS allows less than it says
-        return soft
-    return wanted
 
 
 def surely_no_gpu() -> bool:

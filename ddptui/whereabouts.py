@@ -78,7 +78,7 @@ def _at_a_collective(
     ranks: Mapping[int, Whereabouts], which: tuple[int, int], world_size: int
 ) -> tuple[str, list[int]]:
     """Of the collective that ranks wait in, and that comes first: who is there, and who is not."""
-    there = [rank for rank, where in ranks.items() if where.waits_in == which]
+    there = [rank for rank, where in ranks.items() if where.waits_in == which and not where.silent]
     position = ranks[there[0]].position
     members = [rank for rank in position.group or range(world_size) if rank in ranks]
     missing = [rank for rank in members if ranks[rank].place <= which]
@@ -86,11 +86,14 @@ def _at_a_collective(
         there, missing = [rank for rank in there if rank not in behind], behind
         which = (which[0], ranks[behind[0]].position.calls)
     beyond = [rank for rank in members if rank not in there and rank not in missing]
+    silent = [rank for rank in beyond if ranks[rank].silent]  # arrived, or not: that was before it fell silent
     name = f"{position.kind} {which[1]} of step {which[0]}"
     wait = f"{_named(there)} {_verb(there, 'waits')}"
     if missing:
         do = [*_groups(ranks, missing), f"{wait} there", *_groups(ranks, beyond)]
         return f"{_named(missing)} {_verb(missing, 'has')} not arrived at {name}: {'; '.join(do)}", missing
+    if silent:
+        return "; ".join([*_groups(ranks, silent), f"{wait} in {name}"]), silent
     if beyond:
         do = [f"{wait} there", *_groups(ranks, beyond)]
         return f"{_named(beyond)} {_verb(beyond, 'has')} gone past {name}: {'; '.join(do)}", beyond

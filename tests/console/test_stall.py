@@ -99,6 +99,15 @@ def test_a_collective_of_a_group_needs_only_its_members() -> None:
     assert headline(found).startswith("rank 1 has not arrived at all_reduce 0 of step 5: rank 1 is in step 5")
 
 
+def test_a_rank_that_is_stopped_in_the_midst_of_a_collective_does_not_wait_there() -> None:
+    launch = Launch(2)
+    launch.hear(beat(0, IN_ALL_REDUCE), beat(1, IN_ALL_REDUCE))
+    found = launch.stay(STALL_S, {0: IN_ALL_REDUCE}, rank1="stopped")
+    assert headline(found) == "rank 1 is stopped, as by SIGSTOP; rank 0 waits in all_reduce 0 of step 5; for 20 s now"
+    assert found is not None
+    assert found.rank == 1
+
+
 def test_all_waiting_in_the_same_collective_is_said_as_it_is() -> None:
     found = Launch(2).stay(STALL_S, {0: IN_ALL_REDUCE, 1: IN_ALL_REDUCE})
     assert headline(found) == "ranks 0, 1 wait in all_reduce 0 of step 5, and it does not end; for 20 s now"
