@@ -47,7 +47,7 @@ def test_more_open_files_than_are_allowed_are_refused(
         PresetError, match=f"want {wanted} open files a process, and 128 are allowed: `ulimit -n {wanted}`"
     ):
         settle(**fields)
-    assert limits == [(64, 128)]
+    assert limits[-1] == (128, 128)  # as many as may be had
 
 
 def test_no_limit_is_enough(limits: list[tuple[int, int]]) -> None:
