@@ -220,7 +220,10 @@ def runs(obj: dict[str, Any], runs: str | None) -> None:
     from ddptui import listing
     from ddptui.record import all_runs, runs_folder
 
-    click.echo(listing.every_run(all_runs(runs_folder(runs or obj["runs"]))), nl=False)
+    folder = runs_folder(runs or obj["runs"])
+    if folder.exists() and not folder.is_dir():
+        raise Refusal(f"{folder}: is no folder; name the folder of runs with --runs")
+    click.echo(listing.every_run(all_runs(folder)), nl=False)
 
 
 @main.command()

@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 PRESET = "preset.toml"
+FAULT = '[[trial.fault]]\nkind = "{}"\nrank = {}\nstep = {}\n'
 RUN = "runs-of-mine/20260101-000000-x"
 A = '[[trial]]\nname = "a"\n'
 MANY = 100_000
@@ -87,6 +88,12 @@ FILES = {
     "a number without end": preset("repeats = " + "1" * 5000, "is not valid TOML"),
 }
 PRESETS = {
+    "a fault on no rank": preset("[[trial]]\n" + FAULT.format("kill", 2, 1), "fault[0].rank: rank 2 of 2"),
+    "a fault after the end": preset("[[trial]]\nsteps = 9\n" + FAULT.format("stop", 0, 9), "it would never happen"),
+    "an unknown fault": preset("[[trial]]\n" + FAULT.format("kil", 0, 1), "invalid enum value 'kil'; one of kill"),
+    "a fault of no replica": preset('[[trial]]\nlaunch = "dp"\n' + FAULT.format("stop", 1, 1), "dp is one process"),
+    "a skip of nothing": preset('[[trial]]\nlaunch = "single"\n' + FAULT.format("skip", 0, 1), "nothing to skip"),
+    "no patience at all": preset("[[trial]]\nstall_s = 1", "stall_s: expected float >= 5"),
     "a matrix without end": preset(
         f"[matrix]\nseed = {list(range(1000))}\nepochs = {list(range(1, 101))}",
         f"makes {MANY} trials; 1000 are the most"
@@ -173,6 +180,9 @@ FLAGS = {
 }
 RUNS = {
     "no such run": Case(("show", "x"), "no run 'x' in "),
+    "a list of runs that is a file": Case(("runs", "--runs", "f"), "name the folder of runs with --runs", {"f": ""}),
+    "no such run to resume": Case(("--resume", "x", "--no-ui"), "no run 'x' in "),
+    "a run to resume, and a preset": Case(("--resume", "x", "--preset", "y"), "goes on with a run as it was begun"),
     "a run with an endless name": Case(("show", "x" * 5000), "File name too long"),
     "a run whose preset is garbage": show({"preset.toml": "garbage"}, "preset.toml: is not valid TOML"),
     "a run whose preset is no text": show({"preset.toml": b"\xff"}, "preset.toml: is not UTF-8 text"),
