@@ -72,7 +72,7 @@ def at_s(played: Playback) -> float:
 
 def until(seconds: float) -> list[Message]:
     """What had happened by then. In these journals nothing is told late."""
-    return [message for message in ALL if moment_of(message) <= seconds * S]
+    return [message for message in ALL if moment_of(message) <= round(seconds * S)]  # which are whole nanoseconds
 
 
 def test_at_first_there_is_what_happened_first(played: Playback) -> None:
