@@ -9,7 +9,7 @@ from ddptui.hub import Hub
 from ddptui.journal import Repeat
 from ddptui.launch.local import LAUNCHER_LOG, Launcher
 from ddptui.preset import Trial
-from ddptui.stall import Stalls
+from ddptui.stall import IN_TIME_S, Stalls
 from ddptui.whereabouts import Stall
 from ddptui.wire import Done, Ended, Failed, Hello, RankMessage, Ready, Step, Stop
 
@@ -42,6 +42,7 @@ class Vigil:
         self._silent: list[int] = []  # ranks that died without a word, in the order seen
         self._too_short: str | None = None
         self._looked = 0.0
+        self._stopped_since: float | None = None
         self._last_came = time.monotonic()
         self._deadline: float | None = None
         self._exit_code: int | None = None
@@ -125,10 +126,25 @@ class Vigil:
             self._end_within(VERDICT_S)
         elif self._missing() and time.monotonic() - self._last_came > START_S:
             self._end_within(0)
+        elif stopped := self._stopped_before_hello():
+            self._stall = Stall(f"{stopped}; for {self._trial.stall_s:g} s now", self._missing()[0])
+            self._end_within(0)
         elif stall := self._stalls.look(time.monotonic_ns(), {rank: state for rank, state in states.items() if state}):
             self._stall = stall
             self._hub.send(Stop(why=stall.why.splitlines()[0]))
             self._end_within(CONFESSION_S)
+
+    def _stopped_before_hello(self) -> str | None:
+        """That a process of the launch has been stopped for long while ranks are missing: it may be one of them."""
+        stopped = self._launcher.stopped() if self._missing() else []
+        if not stopped:
+            self._stopped_since = None
+            return None
+        self._stopped_since = self._stopped_since or time.monotonic()
+        if time.monotonic() - self._stopped_since < self._trial.stall_s - IN_TIME_S:
+            return None
+        here, all_ranks = len(self._hub.hellos), len(self._ranks)
+        return f"{here} of {all_ranks} ranks are here, and process {stopped[0]} is stopped, as by SIGSTOP"
 
     def _missing(self) -> list[int]:
         """Ranks that have not come."""

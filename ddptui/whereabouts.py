@@ -57,7 +57,7 @@ def explain(ranks: Mapping[int, Whereabouts], world_size: int, stood_s: float, o
         out_of_step, suspects = _out_of_step(odd)
         headline = f"{out_of_step}; now {headline}"
     remedy = "`ddptui presets NAME` shows the command: start it by hand to see more"
-    if all(where.trains for where in ranks.values()):
+    if any(where.trains for where in ranks.values()):
         remedy = f"where a step may take so long, that is no fault: --set stall_s={3 * stood_s:g}"
     return Stall(f"{headline}; for {stood_s:g} s now\n{remedy}", min(suspects))
 

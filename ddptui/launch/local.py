@@ -52,6 +52,13 @@ class Launcher:
         """The ranks, and whoever else was there when one of them was met."""
         return list(self._family.values())
 
+    def stopped(self) -> list[int]:
+        """The numbers of the launch's processes that are stopped, ranks that were not met yet among them."""
+        with suppress(psutil.NoSuchProcess):
+            everybody = psutil.Process(self._process.pid).children(recursive=True)
+            return [process.pid for process in everybody if process.status() == psutil.STATUS_STOPPED]
+        return []
+
     def status(self, pid: int) -> str | None:
         """What a rank's process does, as psutil says it: running, sleeping, stopped, …; None if it is gone."""
         process = self._family.get(pid)

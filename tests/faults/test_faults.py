@@ -9,6 +9,7 @@ from tests.runner import QUICK, run_json, write_preset
 
 STALL_S = 5
 STEP = 3
+LATER = {"stop-dp": 3000}  # steps: one that is stopped at once may not have said Hello yet
 
 # What is launched; and how the first line of the error begins, and goes on.
 FAULTS: dict[str, tuple[str, str, int, str]] = {
@@ -26,7 +27,9 @@ FAULTS: dict[str, tuple[str, str, int, str]] = {
         'strategy = "flat"\nworld_size = 3', "skip", 2,
         f"in step {STEP}, rank 2 made 0 of 1 collectives, and is out of step with the others since; now ",
     ),
-    "stop-dp": ('launch = "dp"', "stop", 0, f"ranks 0, 1 are stopped, as by SIGSTOP; for {STALL_S} s now"),
+    "stop-dp": (
+        'launch = "dp"\nsteps = 4000', "stop", 0, f"ranks 0, 1 are stopped, as by SIGSTOP; for {STALL_S} s now"
+    ),
     "mismatch": ('strategy = "all_reduce"', "mismatch", 1, "rank 1 killed by SIGABRT"),
     "exit": ('launch = "launch"\nstrategy = "ddp"', "exit", 1, "rank 1 ended with exit code 7"),
     "raise": (
@@ -43,7 +46,8 @@ def trials(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]
     folder = tmp_path_factory.mktemp("faults")
     text = f"[defaults]\nstall_s = {STALL_S}\n{QUICK}"
     for name, (fields, kind, rank, _) in FAULTS.items():
-        fault = f'{{kind = "{kind}", rank = {rank}, step = {STEP}}}'
+        step = LATER.get(name, STEP)
+        fault = f'{{kind = "{kind}", rank = {rank}, step = {step}}}'
         text += f'[[trial]]\nname = "{name}"\nfault = [{fault}]\n{fields}\n'
     text += '[[trial]]\nname = "sound"\nlaunch = "single"\n'
     results, code = run_json(folder / "runs", write_preset(folder, text))
