@@ -116,7 +116,8 @@ def lately(items: Sequence[Item], ended_ns: Callable[[Item], int], fewest: int) 
 def fold(live: Live, messages: Iterable[Message]) -> Live:
     """Apply messages to the state, in order, in place; returns it. Who has not said Hello is nobody."""
     for message in messages:
-        if isinstance(message, Hello) or getattr(message, "rank", None) in {None, *live.ranks}:
+        rank = getattr(message, "rank", None)  # none: it is the lab that speaks
+        if rank is None or rank in live.ranks or isinstance(message, Hello):
             _apply(live, message)
     return live
 
