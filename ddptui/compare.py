@@ -40,16 +40,18 @@ def _trial(
     trial: Trial, outcomes: Sequence[Outcome], baseline: Mapping[int, RepeatResult], cores: int | None
 ) -> TrialResult:
     repeats = {found.repeat: found.result for found in outcomes if found.result}
+    primitives = [found.primitives for found in outcomes if found.primitives]
     failed = _failed(outcomes)
     judged = [_judged(repeat, trial) for repeat in repeats.values()]
     return TrialResult(
         name=trial.name,
-        status="failed" if failed else "ok" if repeats else "skipped",
+        status="failed" if failed else "ok" if repeats or primitives else "skipped",
         error=failed.error if failed else None,
         config=msgspec.to_builtins(trial),
         command=list(outcomes[0].command) if outcomes else [],
         repeats=judged,
         summary=_summary(trial, repeats, baseline, cores) if repeats else None,
+        primitives=primitives,
     )
 
 

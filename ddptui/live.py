@@ -22,7 +22,9 @@ from ddptui.wire import (
     Position,
     Ready,
     Refused,
+    Shown,
     Step,
+    Timed,
     Trained,
 )
 
@@ -139,6 +141,13 @@ def _apply(live: Live, message: Message) -> None:
                 rank.recent.append(message)
                 while len(rank.recent) > max(FEWEST_RECENT, MOST_COLLECTIVES // (1 + len(message.collectives))):
                     rank.recent.popleft()
+        case Shown() | Timed():
+            rank = live.ranks[message.rank]
+            rank.state = "running"
+            rank.step = message.place + 1
+            rank.heard_ns = max(rank.heard_ns, message.at_ns)
+            rank.ends_ns.append(message.at_ns)
+            del rank.ends_ns[:-RATE_OVER]
         case Heartbeat():
             rank = live.ranks[message.rank]
             rank.heard_ns = max(rank.heard_ns, message.at_ns)

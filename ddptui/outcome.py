@@ -10,6 +10,8 @@ import msgspec
 from ddptui import cautions
 from ddptui.agreement import averaging, in_sync, reshuffled, sync_checks
 from ddptui.blocks import Blocks, ByRank, Told, close_up, kept_of, sound
+from ddptui.primitives.heard import Primitives
+from ddptui.primitives.results import PrimitivesResult
 from ddptui.results import (
     Change,
     Check,
@@ -38,7 +40,9 @@ from ddptui.wire import (
     Pause,
     Ready,
     Refused,
+    Shown,
     Step,
+    Timed,
     Trained,
 )
 
@@ -49,7 +53,7 @@ MOST_PAUSES = 100_000
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """How one repeat of a trial ended; `result` if it ended well."""
+    """How one repeat of a trial ended; `result`, or `primitives`, if it ended well."""
 
     trial: str
     repeat: int
@@ -57,6 +61,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     status: Literal["ok", "failed", "interrupted", "skipped"]
     error: str | None = None
     result: RepeatResult | None = None
+    primitives: PrimitivesResult | None = None
 
 
 Outcomes = Mapping[tuple[str, int], Outcome]  # by trial and repeat
@@ -80,6 +85,7 @@ class Heard(msgspec.Struct):
     injections: list[Injection] = []
     after: dict[int, int] = {}  # by an injection's place, the first step that any rank began after it
     refused: int = 0
+    primitives: Primitives = msgspec.field(default_factory=Primitives)
 
     @property
     def steps(self) -> ByRank:
@@ -105,6 +111,8 @@ class Heard(msgspec.Struct):
                 self.refused = message.count
             case Hello():
                 self.hellos[message.rank] = message
+            case Shown() | Timed():
+                self.primitives.hear(message)
             case Ready():
                 self.ready[message.rank] = message
             case Trained():
@@ -173,11 +181,15 @@ def outcome_of(heard: Heard) -> Outcome | None:
     status = heard.ended.status if heard.ended else "interrupted"
     error = heard.ended.error if heard.ended else None
     result = None
+    primitives = None
     if status == "ok":
         error = _lacking(heard)
-        result = None if error else _result(heard, heard.launched)
         if error:
             status = "failed"
+        elif heard.primitives.places:
+            primitives = heard.primitives.result(heard.hellos[0])
+        else:
+            result = _result(heard, heard.launched)
     return Outcome(
         trial=heard.launched.trial,
         repeat=heard.launched.repeat,
@@ -185,6 +197,7 @@ def outcome_of(heard: Heard) -> Outcome | None:
         status=status,
         error=error,
         result=result,
+        primitives=primitives,
     )
 
 
@@ -195,6 +208,8 @@ def _lacking(heard: Heard) -> str | None:
     for rank in sorted(heard.hellos):
         if rank not in heard.done:
             return f"rank {rank} never said that it was done"
+        if heard.primitives.places:
+            continue
         if rank not in heard.trained and rank not in heard.blocks.told:
             return f"rank {rank} never told of a step"
         span = heard.span(rank)

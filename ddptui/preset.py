@@ -12,6 +12,8 @@ import msgspec
 from msgspec import Meta
 
 from ddptui import strategies
+from ddptui.primitives import fields as of_primitives
+from ddptui.primitives.operations import ReduceOpName
 
 Site = Literal["start", "data", "forward", "backward", "aggregate"]
 LaunchMode = Literal["single", "dp", "process", "launch", "spawn"]
@@ -24,11 +26,19 @@ MistakeName = Literal[
     "group_of_one", "divide_twice", "no_division", "no_first_broadcast", "average_again", "no_set_epoch"
 ]
 DatasetName = Literal["digits", "mnist", "fashion_mnist", "cifar10", "random"]
+OperationName = Literal[
+    "send_recv", "isend_irecv", "broadcast", "reduce", "all_reduce", "gather", "all_gather", "scatter",
+    "reduce_scatter", "all_to_all", "barrier", "local_sum",
+]  # fmt: skip
+CompositeName = Literal[
+    "all_reduce", "reduce_broadcast", "gather_scatter", "all_gather", "reduce_scatter_all_gather", "ring"
+]
 
 Count = Annotated[int, Meta(ge=0)]
 Positive = Annotated[int, Meta(ge=1)]
 NotNegative = Annotated[float, Meta(ge=0)]
 Threads = Annotated[int, Meta(ge=1, le=1024)]
+MessageBytes = Annotated[int, Meta(ge=4, le=2**33)]
 Megabytes = Annotated[float, Meta(gt=0, le=65536)]
 Seed = Annotated[int, Meta(ge=0, le=2**62)]  # torch takes 64 bits, and ranks add a little
 A_DAY_MS = 86_400_000
@@ -161,6 +171,17 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     instruments: Literal["on", "off"] = "on"  # off: says only when it began and ended, to show what looking costs
     bottleneck: tuple[Bottleneck, ...] = ()
     fault: tuple[Fault, ...] = ()
+    primitives: Literal["see", "measure"] | None = None  # in place of training: show each one's buffers, or time it
+    operations: tuple[OperationName, ...] = ()  # primitives: these; none named: all
+    reduce_ops: tuple[ReduceOpName, ...] = ()  # … that reduce: by these; none named: all are shown, sum is measured
+    root: Count = 0  # … that have one
+    composites: tuple[CompositeName, ...] = ()  # measure: these strategies' mean of one tensor, too
+    min_bytes: MessageBytes = 1024  # measure: the smallest size, as nccl-tests counts it
+    max_bytes: MessageBytes = 64 * 2**20  # … and up to which
+    step_factor: Annotated[int, Meta(ge=2, le=65536)] = 4  # … each so many times the one before
+    iterations: Annotated[int, Meta(ge=2, le=100_000)] = 100  # measure: calls of each operation and size, at most
+    cell_s: Annotated[float, Meta(gt=0, le=3600)] = 1.0  # … that take so long; five are made in any case
+    cadence: Literal["back_to_back", "barrier"] = "back_to_back"  # barrier: one before each call, not counted
     stall_s: Annotated[float, Meta(ge=5, le=86_400)] = 20.0  # if no rank comes any further for so long, it is stopped
 
 
@@ -182,6 +203,7 @@ class Preset(msgspec.Struct, frozen=True, kw_only=True):
     baseline: str
     repeats: int
     trials: tuple[Trial, ...]
+    kind: Literal["training", "primitives"] = "training"
     references: tuple[Reference, ...] = ()
 
 
@@ -192,7 +214,7 @@ def make_trial(values: dict[str, Any]) -> Trial:
     """Build a trial from plain values. Raises TrialError when it cannot be."""
     launch = values.get("launch", "spawn")
     fixed: dict[str, Any] = {}
-    if launch in ("single", "dp"):
+    if launch in ("single", "dp") or values.get("primitives") is not None:
         fixed["strategy"] = None
     if launch == "single":
         fixed["world_size"] = 1
@@ -207,13 +229,18 @@ def make_trial(values: dict[str, Any]) -> Trial:
     return trial
 
 
-def meaningless(launch: str, strategy: str | None) -> dict[str, str]:
-    """The fields that a launch mode or a strategy has no use for, and why. Such a field is refused in a [[trial]] or
-    [matrix], and passed over in [defaults] and --set, which speak to all trials at once."""
+def meaningless(launch: str, strategy: str | None, primitives: str | None) -> dict[str, str]:
+    """The fields that a launch mode, a strategy or what the ranks do at all has no use for, and why. Such a field is
+    refused in a [[trial]] or [matrix], and passed over in [defaults] and --set, which speak to all trials at once."""
+    work = {
+        field: f"primitives = {primitives!r}: {why}" for field, why in of_primitives.meaningless(primitives).items()
+    }
+    if primitives is not None:
+        return work
     of_strategy = strategies.meaningless(strategy) if strategy in strategies.STRATEGIES else {}
     fields = {field: f"strategy = {strategy!r}: {why}" for field, why in of_strategy.items()}
     of_mode = MEANINGLESS_IN_MODE.get(launch, {})
-    return fields | {field: f"launch = {launch!r}: {why}" for field, why in of_mode.items()}
+    return work | fields | {field: f"launch = {launch!r}: {why}" for field, why in of_mode.items()}
 
 
 def is_own_model(model: str) -> bool:
@@ -319,9 +346,11 @@ def _check(trial: Trial) -> None:
         value = getattr(trial, key)
         if isinstance(value, float) and not math.isfinite(value):
             raise TrialError(key, "must be a finite number")
-    if trial.launch not in ("single", "dp") and trial.strategy is None:
+    if trial.primitives is not None:
+        _check_primitives(trial)
+    elif trial.launch not in ("single", "dp") and trial.strategy is None:
         raise TrialError("strategy", f"launch = {trial.launch!r} needs one; `none` aggregates nothing")
-    for key, why in meaningless(trial.launch, trial.strategy).items():
+    for key, why in meaningless(trial.launch, trial.strategy, trial.primitives).items():
         unset = None if key == "strategy" else TRIAL_FIELDS[key].default
         if key != "world_size" and getattr(trial, key) != unset:
             raise TrialError(key, f"means nothing with {why}")
@@ -332,7 +361,7 @@ def _check(trial: Trial) -> None:
         raise TrialError("steps", f"{trial.steps} steps leave none after {trial.warmup_steps} warm-up steps")
     if trial.steps is not None and trial.hash_every is not None and trial.hash_every > trial.steps:
         raise TrialError("hash_every", f"every {trial.hash_every} of {trial.steps} steps: it would never happen")
-    if trial.batch_size < trial.world_size:
+    if trial.batch_size < trial.world_size and trial.primitives is None:
         raise TrialError("batch_size", f"a global batch of {trial.batch_size} cannot feed {trial.world_size} ranks")
     if trial.shape is not None and trial.dataset != "random":
         raise TrialError("shape", "only dataset = 'random' can take any shape")
@@ -348,6 +377,21 @@ def _check(trial: Trial) -> None:
         check_bottleneck(trial, bottleneck, f"bottleneck[{index}]")
     for index, fault in enumerate(trial.fault):
         check_fault(trial, fault, f"fault[{index}]")
+
+
+def _check_primitives(trial: Trial) -> None:
+    """Primitives want a group of ranks, and something to call."""
+    if trial.launch in ("single", "dp"):
+        raise TrialError("launch", f"{trial.launch!r} has no process group: primitives need one, as 'spawn' makes it")
+    if found := of_primitives.problem(
+        trial.operations,
+        trial.composites,
+        root=trial.root,
+        world_size=trial.world_size,
+        sizes=(trial.min_bytes, trial.max_bytes),
+        shows=trial.primitives == "see",
+    ):
+        raise TrialError(*found)
 
 
 def _check_agreement(trial: Trial) -> None:

@@ -7,10 +7,10 @@ import re
 import stat
 import tomllib
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import platformdirs
@@ -29,7 +29,7 @@ from ddptui.preset import (
     meaningless,
 )
 
-TOP_LEVEL = {"title": str, "group": str, "about": str, "baseline": str, "repeats": int}
+TOP_LEVEL = {"title": str, "kind": str, "group": str, "about": str, "baseline": str, "repeats": int}
 TABLES = {"defaults": dict, "matrix": dict, "trial": list, "reference": list}
 TABLES_OF_A_TRIAL = {
     "bottleneck": {field.name for field in msgspec.structs.fields(Bottleneck)},
@@ -119,6 +119,7 @@ def parse(name: str, table: dict[str, Any], overrides: dict[str, Any]) -> Preset
     names = [trial.name for trial in trials]
     if not trials:
         raise TrialError("", "has no trial: give it a [matrix] or a [[trial]]")
+    kind = _kind_of_preset(table, trials)
     for name_in_any_case, times in Counter(map(str.lower, names)).items():
         if times > 1:  # they name folders, and some file systems do not tell cases apart
             raise TrialError("trial", f"{times} trials are called {name_in_any_case!r}; give them names of their own")
@@ -130,8 +131,22 @@ def parse(name: str, table: dict[str, Any], overrides: dict[str, Any]) -> Preset
         baseline=_baseline(table, names, bool(overrides)),
         repeats=_at_least_one(table.get("repeats", 1)),
         trials=trials,
+        kind=kind,
         references=tuple(_references(table, names, bool(overrides))),
     )
+
+
+def _kind_of_preset(table: dict[str, Any], trials: Sequence[Trial]) -> Literal["training", "primitives"]:
+    """As it says; what its trials do must fit."""
+    kind: Literal["training", "primitives"] = table.get("kind", "training")
+    if kind not in ("training", "primitives"):
+        raise TrialError("kind", f"{kind!r} is neither 'training' nor 'primitives'")
+    for trial in trials:
+        if (trial.primitives is None) != (kind == "training"):
+            does = "trains" if trial.primitives is None else f"has primitives = {trial.primitives!r}"
+            wants = "primitives = 'see' or 'measure' in every trial" if kind == "primitives" else "kind = 'primitives'"
+            raise TrialError("kind", f"{kind!r}, but trial {trial.name} {does}: that wants {wants}")
+    return kind
 
 
 def _check_shape(table: dict[str, Any]) -> None:
@@ -206,7 +221,7 @@ def _expand(table: dict[str, Any], overridden: set[str]) -> Iterable[Trial]:
 def _make(own: dict[str, Any], path: str, defaults: dict[str, Any], overridden: set[str]) -> Trial:
     """A trial from its own fields over the defaults that mean something in its launch mode, with its strategy."""
     launch, strategy = (str((defaults | own).get(key, TRIAL_FIELDS[key].default)) for key in ("launch", "strategy"))
-    useless = meaningless(launch, strategy)
+    useless = meaningless(launch, strategy, (defaults | own).get("primitives"))
     values = {key: value for key, value in defaults.items() if key not in useless} | own
     for key in own:
         if key in useless:

@@ -14,6 +14,7 @@ def as_toml(preset: Preset) -> str:
     table: dict[str, Any] = {
         "title": preset.title,
         "group": preset.group,
+        "kind": preset.kind,
         "about": preset.about,
         "baseline": preset.baseline,
         "repeats": preset.repeats,
@@ -26,7 +27,7 @@ def as_toml(preset: Preset) -> str:
 def _fields(trial: Trial) -> dict[str, Any]:
     """What a [[trial]] says: the fields off their defaults that mean something in its launch mode."""
     values = msgspec.to_builtins(trial)
-    useless = meaningless(trial.launch, trial.strategy)
+    useless = meaningless(trial.launch, trial.strategy, trial.primitives)
     return {
         name: values[name]
         for name, field in TRIAL_FIELDS.items()

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from ddptui.primitives.results import PrimitivesResult
 from ddptui.wire import Audit
 
 SCHEMA = 1
@@ -226,6 +227,7 @@ class TrialResult(_Part, frozen=True, kw_only=True):
     command: list[str]
     repeats: list[RepeatResult]
     summary: Summary | None
+    primitives: list[PrimitivesResult] = []  # one a launch, where the ranks try primitives in place of training
 
 
 class Results(_Part, frozen=True, kw_only=True):

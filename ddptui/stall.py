@@ -14,7 +14,7 @@ import msgspec
 
 from ddptui.preset import PATIENCE
 from ddptui.whereabouts import STOPPED, Odd, Stall, Whereabouts, explain
-from ddptui.wire import Done, Failed, Heartbeat, Position, RankMessage, Ready, Step
+from ddptui.wire import Done, Failed, Heartbeat, Position, RankMessage, Ready, Shown, Step, Timed
 
 S = 1e9  # ns
 IN_TIME_S = 1.5  # a beat, and its way here: by so much it is seen sooner, so that it is said in time
@@ -59,6 +59,8 @@ class Stalls:
             case Step():
                 rank.steps, rank.moved_ns = message.step + 1, now_ns
                 self._compare(message)
+            case Shown() | Timed():
+                rank.steps, rank.moved_ns = message.place + 1, now_ns
             case Heartbeat():
                 if is_free(message.position) and (message.cpu_percent or 0.0) >= COMPUTES_PERCENT:
                     rank.works_ns = now_ns

@@ -11,7 +11,7 @@ from ddptui.launch.local import LAUNCHER_LOG, Launcher
 from ddptui.preset import Trial
 from ddptui.stall import IN_TIME_S, Stalls
 from ddptui.whereabouts import Stall
-from ddptui.wire import Done, Ended, Failed, Hello, RankMessage, Ready, Step, Stop
+from ddptui.wire import Done, Ended, Failed, Hello, RankMessage, Ready, Shown, Step, Stop, Timed
 
 LOOK_EVERY_S = 0.25  # for dead ranks: it reads files of each, so not at every message
 STOOD_STILL_S = 3.0  # when it looks so late, it was the console that did
@@ -58,9 +58,11 @@ class Vigil:
                     self._launcher.meet(message.pid)
                 case Ready():
                     self._steps[message.rank] = message.steps
-                    if message.steps <= self._trial.warmup_steps:
+                    if message.steps <= self._trial.warmup_steps and self._trial.primitives is None:
                         self._too_short = f"all of its {message.steps} steps are warm-up steps: nothing was measured"
                 case Step() if message.step + 1 == self._steps.get(message.rank):
+                    self._trained.add(message.rank)
+                case Shown() | Timed() if message.place + 1 == self._steps.get(message.rank):
                     self._trained.add(message.rank)
                 case Done():
                     self._done.add(message.rank)

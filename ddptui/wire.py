@@ -29,6 +29,7 @@ Error = Annotated[str, Meta(max_length=MOST_OF_AN_ERROR)]
 Hash = Annotated[str, Meta(max_length=128)]
 Hashes = Annotated[dict[Name, Hash], Meta(max_length=50_000)]  # by a tensor's name
 Group = Annotated[tuple[RankNumber, ...], Meta(max_length=1024)]
+Values = Annotated[tuple[Number | None, ...], Meta(max_length=65_536)]  # None: not a number
 Order = Annotated[tuple[Annotated[int, Meta(ge=0, lt=len(PHASES))], ...], Meta(min_length=1, max_length=16)]
 MOST_A_STEP = 65_536  # collectives, delays: a ring of 64 ranks makes 252 calls a parameter
 
@@ -214,6 +215,49 @@ class Audit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     worst_error: Number | None
 
 
+class Buffer(msgspec.Struct, frozen=True, array_like=True):
+    """A tensor, or list of tensors, that a rank passes to a primitive; see primitives.results.BufferView."""
+
+    name: Word
+    parts: Count
+    before: Values | None
+    after: Values | None
+    undefined: bool = False
+
+
+class Shown(_Message, frozen=True, kw_only=True):
+    """A primitive was called once, with a small tensor. place: its own among all that the trial shows. error: the
+    backend cannot do it, in its words."""
+
+    rank: RankNumber
+    place: Count
+    at_ns: Count
+    operation: Word
+    reduce_op: Word | None
+    root: RankNumber | None
+    call: Name
+    buffers: Annotated[tuple[Buffer, ...], Meta(max_length=8)] = ()
+    error: Name | None = None
+
+
+class Timed(_Message, frozen=True, kw_only=True):
+    """A primitive, or what a strategy makes of them, was called again and again with one size. bytes: as in
+    primitives.results.Cell; calls_ns: what each call took (empty: this rank had no part in it); wrong: elements of this
+    rank's that were not what they should be, over all the calls that were checked."""
+
+    rank: RankNumber
+    place: Count
+    at_ns: Count
+    operation: Word
+    composite: bool
+    reduce_op: Word | None
+    cadence: Word
+    bytes: Count
+    calls_ns: Annotated[tuple[Count, ...], Meta(max_length=100_000)] = ()
+    wrong: Count = 0
+    error: Name | None = None
+
+
 class Done(_Message, frozen=True, kw_only=True):
     """A rank has trained and evaluated. Hashes are of each tensor's bytes, by its name in the bare model."""
 
@@ -241,7 +285,7 @@ class Failed(_Message, frozen=True, kw_only=True):
     error: Error
 
 
-RankMessage = Hello | Ready | Step | Trained | Heartbeat | Pause | Fingerprint | Done | Failed
+RankMessage = Hello | Ready | Step | Trained | Heartbeat | Pause | Fingerprint | Shown | Timed | Done | Failed
 
 
 class Stop(_Message, frozen=True, kw_only=True):

@@ -6,10 +6,9 @@ python -m torch.distributed.launch --standalone --nproc_per_node=2 -m workers.la
 import os
 import sys
 
-from workers.aggregate import strategy_of
 from workers.group import join_group, leave_group
 from workers.rank import rank_process, read_trial
-from workers.train import train
+from workers.work import work
 
 
 def main() -> None:
@@ -18,7 +17,7 @@ def main() -> None:
     trial = read_trial(["launch=launch", *fields, f"world_size={world_size}"])
     with rank_process(trial, int(os.environ["RANK"])) as me:
         join_group(me, None)  # MASTER_ADDR and MASTER_PORT say where
-        train(me, strategy_of(trial))
+        work(me)
         leave_group()
 
 

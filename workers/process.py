@@ -16,12 +16,11 @@ from workers.rank import rank_process, read_trial
 
 
 def run_rank(rank: int, trial: Trial, port: int) -> None:
-    from workers.aggregate import strategy_of  # not at the top: the parent trains nothing, and starts sooner without
-    from workers.train import train
+    from workers.work import work  # not at the top: the parent trains nothing, and starts sooner without
 
     with rank_process(trial, rank) as me:
         join_group(me, port)
-        train(me, strategy_of(trial))
+        work(me)
         leave_group()
 
 

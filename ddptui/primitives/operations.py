@@ -1,0 +1,79 @@
+"""What the console must know of each primitive: its kind, what moves, and what a figure about it is divided by.
+
+How each one is called is in workers/primitives/.
+"""
+
+from collections.abc import Callable
+from typing import Literal, NamedTuple
+
+ReduceOpName = Literal["sum", "product", "max", "min", "avg"]
+REDUCE_OPS: tuple[ReduceOpName, ...] = ("sum", "product", "max", "min", "avg")
+
+Factor = Callable[[int], float]
+
+
+def _all_of_it(ranks: int) -> float:
+    return 1.0
+
+
+def _but_ones_own(ranks: int) -> float:
+    return (ranks - 1) / ranks
+
+
+def _there_and_back(ranks: int) -> float:
+    return 2 * (ranks - 1) / ranks
+
+
+class Facts(NamedTuple):
+    """moves     what it does, in a line
+    factor    bus bandwidth over algorithm bandwidth, by the number of ranks (nccl-tests, doc/PERFORMANCE.md)
+    reduces   takes a reduction operator
+    rooted    one rank gives to all, or gets from all
+    in_parts  its bytes are those of all ranks' parts together, again as in nccl-tests: each rank gives or gets one part
+    timed     it is measured; shown: it can be looked at
+    """
+
+    moves: str
+    factor: Factor = _all_of_it
+    reduces: bool = False
+    rooted: bool = False
+    in_parts: bool = False
+    has_bytes: bool = True
+    shown: bool = True
+
+
+OPERATIONS: dict[str, Facts] = {
+    "send_recv": Facts("one rank sends, one receives; both wait until it is done"),
+    "isend_irecv": Facts("every rank sends to its right and receives from its left, at once"),
+    "broadcast": Facts("the root's tensor to all", rooted=True),
+    "reduce": Facts("all tensors as one to the root", reduces=True, rooted=True),
+    "all_reduce": Facts("all tensors as one to all", _there_and_back, reduces=True),
+    "gather": Facts("everybody's part to the root", _but_ones_own, rooted=True, in_parts=True),
+    "all_gather": Facts("everybody's part to all", _but_ones_own, in_parts=True),
+    "scatter": Facts("of the root's parts, one to each", _but_ones_own, rooted=True, in_parts=True),
+    "reduce_scatter": Facts("all tensors as one, of which each rank gets a part", _but_ones_own, reduces=True,
+                            in_parts=True),
+    "all_to_all": Facts("of everybody's parts, one to each", _but_ones_own, in_parts=True),
+    "barrier": Facts("nothing moves: nobody goes on before all have come", has_bytes=False),
+    "local_sum": Facts("a rank adds one tensor to another, alone: no wire", shown=False),
+}  # fmt: skip
+
+# Strategies that are made of primitives: what their mean of one tensor consists of.
+COMPOSITES: dict[str, str] = {
+    "all_reduce": "all_reduce, then divide",
+    "reduce_broadcast": "reduce + broadcast",
+    "gather_scatter": "gather + scatter",
+    "all_gather": "all_gather, then add up",
+    "reduce_scatter_all_gather": "reduce_scatter + all_gather",
+    "ring": "ring by hand",
+}
+
+
+def facts(operation: str, *, composite: bool = False) -> Facts:
+    """Of a composite: those of what it stands for, an all_reduce."""
+    return OPERATIONS["all_reduce" if composite else operation]
+
+
+def title(operation: str, *, composite: bool = False) -> str:
+    """As it is shown: torch.distributed's name, or what a composite is made of."""
+    return COMPOSITES[operation] if composite else operation.replace("_", "/", 1) if "recv" in operation else operation

@@ -1,0 +1,77 @@
+"""From one rank to another: both must call, the one to send, the other to receive."""
+
+from collections.abc import Iterator
+
+import torch.distributed as dist
+from torch import Tensor
+
+from workers.primitives.numbers import Numbers
+from workers.primitives.primitive import Argument, Primitive
+
+
+class SendRecv(Primitive):
+    """Ranks in pairs: an even one sends to the next. Both wait until it is done."""
+
+    transfers = 2  # timed there and back, so that none can run ahead: a ping-pong
+
+    def allocate(self) -> None:
+        self.sends = self.rank % 2 == 0
+        self.partner = self.rank + 1 if self.sends else self.rank - 1
+        self.buffer = self.tensor()
+
+    def fill(self, numbers: Numbers) -> None:
+        self.buffer.copy_(numbers.of(self.rank, self.elements))
+
+    @property
+    def takes_part(self) -> bool:
+        """The last rank of an odd number has no partner."""
+        return self.partner < self.ranks
+
+    def call(self) -> None:
+        if self.takes_part:
+            dist.send(self.buffer, dst=self.partner) if self.sends else dist.recv(self.buffer, src=self.partner)
+
+    def timed_call(self) -> None:
+        self.call()
+        if self.takes_part:
+            dist.recv(self.buffer, src=self.partner) if self.sends else dist.send(self.buffer, dst=self.partner)
+
+    def spelled(self) -> str:
+        if not self.takes_part:
+            return "nothing: it has no partner"
+        return f"dist.send(tensor, dst={self.partner})" if self.sends else f"dist.recv(tensor, src={self.partner})"
+
+    def arguments(self) -> list[Argument]:
+        return [Argument("tensor", [self.buffer] if self.takes_part else None)]
+
+    def wanted(self, numbers: Numbers) -> Iterator[tuple[Tensor, Tensor]]:
+        if self.takes_part:
+            yield self.buffer, numbers.of(self.rank if self.sends else self.partner, self.elements)
+
+
+class IsendIrecv(Primitive):
+    """In a circle: every rank sends to its right and receives from its left. With `send` and `recv` all might wait for
+    each other for ever; so both are begun, and then waited for. One step of a ring all_reduce."""
+
+    def allocate(self) -> None:
+        self.left, self.right = (self.rank - 1) % self.ranks, (self.rank + 1) % self.ranks
+        self.outgoing, self.incoming = self.tensor(), self.tensor()
+
+    def fill(self, numbers: Numbers) -> None:
+        self.outgoing.copy_(numbers.of(self.rank, self.elements))
+        self.incoming.zero_()
+
+    def call(self) -> None:
+        for work in [dist.isend(self.outgoing, dst=self.right), dist.irecv(self.incoming, src=self.left)]:
+            if work is not None:  # which it would be for a rank outside the group
+                work.wait()
+
+    def spelled(self) -> str:
+        return f"dist.isend(outgoing, dst={self.right}), dist.irecv(incoming, src={self.left}); wait for both"
+
+    def arguments(self) -> list[Argument]:
+        return [Argument("outgoing", [self.outgoing]), Argument("incoming", [self.incoming])]
+
+    def wanted(self, numbers: Numbers) -> Iterator[tuple[Tensor, Tensor]]:
+        yield self.outgoing, numbers.of(self.rank, self.elements)
+        yield self.incoming, numbers.of(self.left, self.elements)
