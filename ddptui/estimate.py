@@ -1,8 +1,9 @@
 """How long a preset will take, from what earlier runs took. Pure.
 
 A launch is its start-up, its training with the warm-up steps, and its end. The first two are of the newest run of this
-preset in which the trial was alike; training is scaled by the number of steps. A trial never run like this counts with
-the start-up of others of the same launch mode and number of ranks: then the estimate is a lower bound.
+preset in which the trial was alike; training is scaled by the number of steps. Primitives take what they took. A trial
+never run like this counts with the start-up of others of the same launch mode and number of ranks: then the estimate is
+a lower bound.
 """
 
 import math
@@ -49,7 +50,7 @@ def _launch(trial: Trial, preset: str, past: Sequence[Results]) -> Estimate | No
     for result in results_of_trial:
         s = _as_before(trial, result)
         if s is not None:
-            return Estimate(s + END_S)
+            return Estimate(s)
     startups = [
         repeat.startup_s
         for results in past
@@ -61,8 +62,10 @@ def _launch(trial: Trial, preset: str, past: Sequence[Results]) -> Estimate | No
 
 
 def _as_before(trial: Trial, result: TrialResult) -> float | None:
-    """Start-up and training, the latter by steps; None where a step was another one, or their number is not known."""
+    """Start-up, training by its steps, and end; None where a step was another one, or their number is not known."""
     then = _config(result)
+    if result.primitives and then == trial:
+        return median(launch.took_s for launch in result.primitives if launch.took_s is not None)
     if then is None or not result.repeats or not _alike(trial, then):
         return None
     measured = median(repeat.steps for repeat in result.repeats)
@@ -70,7 +73,7 @@ def _as_before(trial: Trial, result: TrialResult) -> float | None:
     if steps is None or not measured:
         return None
     step_s: float = median(repeat.train_time_s for repeat in result.repeats) / measured
-    return median(repeat.startup_s for repeat in result.repeats) + step_s * steps
+    return median(repeat.startup_s for repeat in result.repeats) + step_s * steps + END_S
 
 
 def _config(result: TrialResult) -> Trial | None:

@@ -182,12 +182,14 @@ def outcome_of(heard: Heard) -> Outcome | None:
     error = heard.ended.error if heard.ended else None
     result = None
     primitives = None
-    if status == "ok":
+    if heard.ended and heard.ended.status == "ok":
         error = _lacking(heard)
         if error:
             status = "failed"
         elif heard.primitives.places:
-            primitives = heard.primitives.result(heard.hellos[0])
+            primitives = heard.primitives.result(
+                next(iter(heard.hellos.values())), (heard.ended.at_ns - heard.launched.at_ns) / S
+            )
         else:
             result = _result(heard, heard.launched)
     return Outcome(

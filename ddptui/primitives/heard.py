@@ -11,23 +11,28 @@ from ddptui.primitives.results import BufferView, Cell, PrimitivesResult, RankVi
 from ddptui.wire import Buffer, Hello, Shown, Timed
 
 US = 1e3  # ns
+MOST_PLACES = 100_000
 GB_S = 1.0  # bytes a ns
 
 Kind = TypeVar("Kind", Shown, Timed)
 
 
 class Primitives(msgspec.Struct):
-    """By place and rank. What no operation of ours is called is not kept."""
+    """By place and rank. What no operation of ours is called is not kept, nor more than anybody would look at."""
 
     places: dict[int, dict[int, Shown | Timed]] = {}
 
     def hear(self, message: Shown | Timed) -> None:
         known = COMPOSITES if isinstance(message, Timed) and message.composite else OPERATIONS
-        if message.operation in known and message.reduce_op in (None, *get_args(ReduceOpName)):
+        if (
+            message.place < MOST_PLACES
+            and message.operation in known
+            and message.reduce_op in (None, *get_args(ReduceOpName))
+        ):
             self.places.setdefault(message.place, {})[message.rank] = message
 
-    def result(self, hello: Hello) -> PrimitivesResult:
-        """What all ranks have told of. hello: of any of them."""
+    def result(self, hello: Hello, took_s: float | None = None) -> PrimitivesResult:
+        """What all ranks have told of. hello: of any of them; took_s: the launch, if it is over."""
         told = [by_rank for _, by_rank in sorted(self.places.items()) if len(by_rank) == hello.world_size]
         shown = [ranks for by_rank in told if (ranks := _all_of(Shown, by_rank))]
         timed = [calls for by_rank in told if (calls := _all_of(Timed, by_rank))]
@@ -35,6 +40,7 @@ class Primitives(msgspec.Struct):
             ranks=hello.world_size,
             cadence="barrier" if timed and timed[0][0].cadence == "barrier" else "back_to_back",
             backend=hello.backend or "",
+            took_s=took_s,
             views=[view(ranks) for ranks in shown],
             cells=[cell(ranks) for ranks in timed],
         )

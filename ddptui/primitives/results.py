@@ -87,10 +87,11 @@ class Cell(_Part, frozen=True, kw_only=True):
 
 class PrimitivesResult(_Part, frozen=True, kw_only=True):
     """One launch. ranks: how many; cadence: whether calls follow each other at once, or each follows a barrier (whose
-    time is not counted)."""
+    time is not counted); took_s: from the launch to its end."""
 
     ranks: int
     cadence: Literal["back_to_back", "barrier"]
     backend: str
+    took_s: float | None = None
     views: list[View] = []
     cells: list[Cell] = []

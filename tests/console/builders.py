@@ -15,6 +15,7 @@ from ddptui.results import Results
 from ddptui.wire import (
     Alive,
     Audit,
+    Buffer,
     Collective,
     Done,
     Ended,
@@ -31,9 +32,11 @@ from ddptui.wire import (
     Ready,
     Refused,
     SetBottleneck,
+    Shown,
     Slept,
     Step,
     Stop,
+    Timed,
     Trained,
 )
 
@@ -164,6 +167,36 @@ def ended(status: str = "ok", error: str | None = None) -> Ended:
     return msgspec.convert({"type": "Ended", "at_ns": 9_500 * MS, "status": status, "error": error}, Ended)
 
 
+def shown(rank: int = 0, place: int = 0, **changes: Any) -> Shown:
+    """A reduce of two ranks to rank 0; on the other one, what is left means nothing."""
+    words = Shown(
+        rank=rank,
+        place=place,
+        at_ns=3_000 * MS,
+        operation="reduce",
+        reduce_op="sum",
+        root=0,
+        call="dist.reduce(tensor, dst=0, op=ReduceOp.SUM)",
+        buffers=(Buffer("tensor", 1, (10.0 * rank + 1, 10.0 * rank + 2), (12.0, 14.0), rank != 0),),
+    )
+    return msgspec.structs.replace(words, **changes)
+
+
+def timed(rank: int = 0, place: int = 0, us: tuple[float, ...] = (100.0, 200.0), **changes: Any) -> Timed:
+    words = Timed(
+        rank=rank,
+        place=place,
+        at_ns=3_000 * MS,
+        operation="all_reduce",
+        composite=False,
+        reduce_op="sum",
+        cadence="back_to_back",
+        bytes=4096,
+        calls_ns=tuple(round(each * 1000) for each in us),
+    )
+    return msgspec.structs.replace(words, **changes)
+
+
 def one_of_each() -> list[Message]:
     """Every kind of message that a journal can hold."""
     told = [done(), done(audit=audit(), orders=("12", "34")), done(audit=audit_without_numbers())]
@@ -175,6 +208,7 @@ def one_of_each() -> list[Message]:
     waits = Position(step=3, passed=("data", "forward"), calls=2, number=1, kind="reduce", root=0, group=(0, 1))
     seen: list[Message] = [heartbeat(), msgspec.structs.replace(heartbeat(), position=waits), pause(), load()]
     seen += [Injection(at_ns=4_000 * MS, bottleneck=(late,)), Refused(at_ns=4_000 * MS, count=3, why="a stranger")]
+    seen += [shown(), shown(buffers=(Buffer("parts", 2, None, None),)), shown(error="no"), timed(), timed(us=())]
     return [launched(), hello(), ready(), *steps, *seen, *told, failed(), ended("failed", "no")]
 
 

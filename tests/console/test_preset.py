@@ -1,7 +1,8 @@
 """A trial's rules, and its spelling as command-line arguments and as TOML."""
 
+import re
 import tomllib
-from typing import Any
+from typing import Any, Literal, get_args
 
 import msgspec
 import pytest
@@ -10,6 +11,8 @@ from hypothesis import strategies as st
 
 from ddptui.preset import (
     Bottleneck,
+    CompositeName,
+    OperationName,
     Preset,
     Trial,
     TrialError,
@@ -23,6 +26,7 @@ from ddptui.preset import to_arguments as spelled
 from ddptui.preset_file import parse
 from ddptui.preset_text import as_toml
 from ddptui.primitives.fields import OF_PRIMITIVES
+from ddptui.primitives.operations import COMPOSITES, OPERATIONS, REDUCE_OPS
 
 LATE = {"at": "aggregate", "ranks": [1], "sleep_ms": 10}
 
@@ -337,6 +341,18 @@ STRATEGY_FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "static_graph": st.just(True),
     "powersgd_rank": st.integers(1, 1024),
 }
+PRIMITIVE_FIELDS: dict[str, st.SearchStrategy[Any]] = {
+    "operations": st.lists(st.sampled_from(get_args(OperationName)), unique=True),
+    "reduce_ops": st.lists(st.sampled_from(REDUCE_OPS), unique=True),
+    "root": st.integers(0, 1),
+    "composites": st.lists(st.sampled_from(get_args(CompositeName)), unique=True),
+    "min_bytes": st.integers(4, 1024),
+    "max_bytes": st.integers(1024, 2**33),
+    "step_factor": st.integers(2, 65536),
+    "iterations": st.integers(2, 100_000),
+    "cell_s": st.floats(1e-3, 3600),
+    "cadence": st.sampled_from(["back_to_back", "barrier"]),
+}
 # Drawn where the trials are, for what they may be depends on the others.
 FIELDS_WITH_RULES = {
     "launch", "start_method", "world_size", "strategy", "average", "sync_batchnorm", "mistake", "batch_size",
@@ -431,10 +447,18 @@ def trials(draw: st.DrawFn) -> Trial:
     return make_trial(values)
 
 
+@st.composite
+def trials_of_primitives(draw: st.DrawFn) -> Trial:
+    values: dict[str, Any] = draw(st.fixed_dictionaries({}, optional=PRIMITIVE_FIELDS))
+    launch = draw(st.sampled_from(["process", "launch", "spawn"]))
+    return make_trial({"primitives": "measure", "launch": launch, "world_size": draw(st.integers(2, 64)), **values})
+
+
 OF_DDP = {"bucket_mb": 0.5, "gradient_as_bucket_view": True, "static_graph": True, "sync_batchnorm": True}
 
 
-@given(trials())
+@given(trials() | trials_of_primitives())
+@example(make_trial({"primitives": "see", "operations": ["reduce"], "reduce_ops": ["max"], "root": 1}))
 @example(make_trial({"average": "parameters", "every": 8, "reduction": "avg", "hash_every": 5, "batch_norm": True}))
 @example(make_trial({"strategy": "ddp", "mistake": "average_again"} | OF_DDP))
 @example(make_trial({"strategy": "ddp_powersgd", "powersgd_rank": 4}))
@@ -442,20 +466,66 @@ def test_a_trial_survives_its_spelling_as_arguments(trial: Trial) -> None:
     assert from_arguments(spelled(trial)) == trial
 
 
-@given(trials())
+@given(trials() | trials_of_primitives())
 @example(make_trial({"average": "parameters", "every": 8, "reduction": "avg", "hash_every": 5, "batch_norm": True}))
 @example(make_trial({"strategy": "ddp", "mistake": "average_again"} | OF_DDP))
 @example(make_trial({"strategy": "ddp_powersgd", "powersgd_rank": 4}))
 def test_a_trial_survives_being_kept_as_toml(trial: Trial) -> None:
     assume("\r\n" not in f"{trial.model} {trial.data_dir}")  # tomli_w writes it as \n
     named = msgspec.structs.replace(trial, name="a")
-    preset = Preset(name="made", title="?", group="", about="", baseline="a", repeats=1, trials=(named,))
+    kind: Literal["training", "primitives"] = "training" if trial.primitives is None else "primitives"
+    preset = Preset(name="made", title="?", group="", about="", baseline="a", repeats=1, trials=(named,), kind=kind)
     assert parse("made", tomllib.loads(as_toml(preset)), {}) == preset
+
+
+def test_every_primitive_and_composite_has_its_facts() -> None:
+    assert get_args(OperationName) == tuple(OPERATIONS)
+    assert get_args(CompositeName) == tuple(COMPOSITES)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"primitives": "see", "strategy": "ring"}, "strategy: means nothing with primitives = 'see'"),
+        (
+            {"primitives": "see", "iterations": 5},
+            "iterations: means nothing with primitives = 'see': each primitive is",
+        ),
+        ({"primitives": "measure", "epochs": 2}, "epochs: means nothing with primitives = 'measure'"),
+        ({"primitives": "measure", "launch": "dp"}, "launch: 'dp' has no process group"),
+        ({"primitives": "measure", "launch": "single"}, "launch: 'single' has no process group"),
+        ({"primitives": "measure", "world_size": 1}, "world_size: primitives are between ranks: two at least"),
+        ({"primitives": "measure", "root": 2}, "root: rank 2 of 2: ranks count from 0"),
+        (
+            {"primitives": "measure", "min_bytes": 2048, "max_bytes": 1024},
+            "min_bytes: 2048 is more than max_bytes = 1024",
+        ),
+        ({"primitives": "measure", "operations": ["reduce", "reduce"]}, "operations: names one twice"),
+        ({"primitives": "see", "operations": ["local_sum"]}, "operations: local_sum sends nothing"),
+        ({"root": 1}, "root: means nothing with primitives = None: the ranks train"),
+    ],
+)
+def test_a_trial_of_primitives_that_cannot_be_says_why(values: dict[str, Any], message: str) -> None:
+    with pytest.raises(TrialError, match=re.escape(message)):
+        make_trial(values)
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ({"kind": "primitive"}, "kind: 'primitive' is neither 'training' nor 'primitives'"),
+        ({"kind": "primitives"}, "kind: 'primitives', but trial a trains: that wants primitives = 'see' or 'measure'"),
+        ({"defaults": {"primitives": "see"}}, "but trial a has primitives = 'see': that wants kind = 'primitives'"),
+    ],
+)
+def test_the_kind_of_a_preset_and_of_its_trials_must_agree(table: dict[str, Any], message: str) -> None:
+    with pytest.raises(TrialError, match=re.escape(message)):
+        parse("made", {"trial": [{"name": "a"}], **table}, {})
 
 
 def test_every_field_of_a_trial_is_spelled() -> None:
     """A new field is to be drawn above, or its spelling is not tried."""
-    drawn = {*OWN_FIELDS, *GROUP_FIELDS, *STRATEGY_FIELDS, *FIELDS_WITH_RULES, "name"}
+    drawn = {*OWN_FIELDS, *GROUP_FIELDS, *STRATEGY_FIELDS, *FIELDS_WITH_RULES, *PRIMITIVE_FIELDS, "primitives", "name"}
     assert drawn == {field.name for field in msgspec.structs.fields(Trial)}
 
 

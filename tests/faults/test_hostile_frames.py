@@ -287,6 +287,19 @@ MESSAGES = st.one_of(
          "parameters": st.dictionaries(st.sampled_from("ab"), st.sampled_from("xy")), "buffers": st.just({}),
          "orders": st.lists(st.sampled_from("12")), "bottleneck_fired": COUNTS, "bottleneck_ns": COUNTS}
     ),
+    st.fixed_dictionaries(
+        {"type": st.just("Shown"), "rank": RANK, "place": COUNTS, "at_ns": TIMES,
+         "operation": st.sampled_from(["reduce", "nothing"]), "reduce_op": st.sampled_from(["sum", "most", None]),
+         "root": st.none() | RANK, "call": st.just("x"),
+         "buffers": st.lists(st.tuples(st.just("x"), COUNTS, st.none() | st.lists(NUMBERS), st.none(), st.booleans()),
+                             max_size=2)}
+    ),
+    st.fixed_dictionaries(
+        {"type": st.just("Timed"), "rank": RANK, "place": COUNTS, "at_ns": TIMES,
+         "operation": st.sampled_from(["all_reduce", "barrier", "ring"]), "composite": st.booleans(),
+         "reduce_op": st.none(), "cadence": st.sampled_from(["barrier", "x"]), "bytes": COUNTS,
+         "calls_ns": st.lists(COUNTS, max_size=4), "wrong": COUNTS}
+    ),
     st.fixed_dictionaries({"type": st.just("Failed"), "rank": RANK, "at_ns": TIMES, "error": st.text(max_size=9)}),
 ).map(lambda told: told if isinstance(told, msgspec.Struct) else msgspec.convert(told, RankMessage))  # fmt: skip
 

@@ -32,7 +32,8 @@ class Readable:
         self._base = 10 ** len(str(most))
 
     def of(self, rank: int, count: int) -> Tensor:
-        return torch.arange(1, count + 1, dtype=torch.float64) + self._base * rank
+        numbers: Tensor = torch.arange(1, count + 1, dtype=torch.float64) + self._base * rank
+        return numbers
 
     def reduced(self, op: ReduceOpName, ranks: int, count: int) -> Tensor:
         return reduce(op, torch.stack([self.of(rank, count) for rank in range(ranks)]))
