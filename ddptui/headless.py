@@ -156,6 +156,8 @@ class Narrator:
         if not live.step:
             here = len(live.ranks)
             return f"starting, {count(here, 'rank')} here" if here else "starting"
+        if live.called:
+            return "  ".join(filter(None, [f"{live.step} of {live.steps}", live.called, self._time_left()]))
         figures = [f"step {live.step} of {live.steps}"]
         figures += [f"loss {live.loss:.3f}"] if live.loss is not None else []
         figures += [f"{live.samples_per_s:.0f} samples/s"] if live.samples_per_s is not None else []
@@ -171,6 +173,8 @@ class Narrator:
         live = self._live
         if live.status != "ok":
             return f"{live.status}: {(live.error or '').splitlines()[0] if live.error else 'stopped'}"
+        if live.called:
+            return f"{live.step} of {live.steps} tried  {self._time_left()}".rstrip()
         loss = f"loss {live.loss:.3f}  " if live.loss is not None else ""
         return f"{count(live.step, 'step')}  {loss}{self._time_left()}".rstrip()
 

@@ -8,6 +8,7 @@ import msgspec
 
 from ddptui.curve import Curve
 from ddptui.preset import Bottleneck
+from ddptui.primitives.units import size
 from ddptui.wire import (
     Done,
     Ended,
@@ -85,6 +86,7 @@ class Live(msgspec.Struct):
     ranks: dict[int, RankState] = msgspec.field(default_factory=dict)
     load: Load | None = None
     refused: Refused | None = None  # of the current launch
+    called: str | None = None  # the primitive that was called last, and its size
     pauses: deque[Pause] = msgspec.field(default_factory=lambda: deque(maxlen=MOST_PAUSES))
 
     @property
@@ -124,6 +126,12 @@ def fold(live: Live, messages: Iterable[Message]) -> Live:
     return live
 
 
+def _called(message: Shown | Timed) -> str:
+    if isinstance(message, Shown):
+        return f"{message.operation} {message.reduce_op.upper()}" if message.reduce_op else message.operation
+    return f"{message.operation} {size(message.bytes)}" if message.bytes else message.operation
+
+
 def _apply(live: Live, message: Message) -> None:
     match message:
         case Step():
@@ -145,6 +153,7 @@ def _apply(live: Live, message: Message) -> None:
             rank = live.ranks[message.rank]
             rank.state = "running"
             rank.step = message.place + 1
+            live.called = _called(message)
             rank.heard_ns = max(rank.heard_ns, message.at_ns)
             rank.ends_ns.append(message.at_ns)
             del rank.ends_ns[:-RATE_OVER]
@@ -159,7 +168,7 @@ def _apply(live: Live, message: Message) -> None:
         case Launched():
             live.trial, live.repeat = message.trial, message.repeat
             live.status, live.error = "running", None
-            live.ranks, live.load, live.injected, live.refused = {}, None, None, None
+            live.ranks, live.load, live.injected, live.refused, live.called = {}, None, None, None, None
             live.launched_ns = message.at_ns
             live.began_ns = message.at_ns if live.began_ns is None else live.began_ns
             live.pauses.clear()

@@ -73,7 +73,6 @@ def measure(me: Rank) -> None:
     say_ready(me, len(plans))
     for place, plan in enumerate(plans):
         primitive = primitive_of(me, plan)
-        me.reporter.position = partial(position, place, plan.operation)
         error = refusal(primitive)
         me.reporter.say(
             Timed(
@@ -103,6 +102,7 @@ def timed(me: Rank, place: int, plan: Plan, primitive: Primitive) -> tuple[int, 
         most_s=trial.cell_s,
         after_barrier=trial.cadence == "barrier",
     )
+    me.reporter.position = lambda: Position(step=place, calls=timer.calls)  # what follows takes a while, and no wire
     return tuple(length // primitive.transfers for length in lengths) if primitive.takes_part else ()
 
 
@@ -184,7 +184,7 @@ def values(argument: Argument) -> Values | None:
 
 
 def position(place: int, operation: str, calls: int = 1) -> Position:
-    """In a call."""
+    """In the last one of so many calls."""
     return Position(step=place, calls=calls, number=max(0, calls - 1), kind=operation)
 
 
