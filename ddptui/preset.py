@@ -232,9 +232,7 @@ def make_trial(values: dict[str, Any]) -> Trial:
 def meaningless(launch: str, strategy: str | None, primitives: str | None) -> dict[str, str]:
     """The fields that a launch mode, a strategy or what the ranks do at all has no use for, and why. Such a field is
     refused in a [[trial]] or [matrix], and passed over in [defaults] and --set, which speak to all trials at once."""
-    work = {
-        field: f"primitives = {primitives!r}: {why}" for field, why in of_primitives.meaningless(primitives).items()
-    }
+    work = of_primitives.meaningless(primitives)
     if primitives is not None:
         return work
     of_strategy = strategies.meaningless(strategy) if strategy in strategies.STRATEGIES else {}

@@ -28,6 +28,7 @@ from ddptui.preset import (
     make_trial,
     meaningless,
 )
+from ddptui.primitives import fields as of_primitives
 
 TOP_LEVEL = {"title": str, "kind": str, "group": str, "about": str, "baseline": str, "repeats": int}
 TABLES = {"defaults": dict, "matrix": dict, "trial": list, "reference": list}
@@ -120,6 +121,7 @@ def parse(name: str, table: dict[str, Any], overrides: dict[str, Any]) -> Preset
     if not trials:
         raise TrialError("", "has no trial: give it a [matrix] or a [[trial]]")
     kind = _kind_of_preset(table, trials)
+    _check_of_use(overrides, trials)
     for name_in_any_case, times in Counter(map(str.lower, names)).items():
         if times > 1:  # they name folders, and some file systems do not tell cases apart
             raise TrialError("trial", f"{times} trials are called {name_in_any_case!r}; give them names of their own")
@@ -134,6 +136,14 @@ def parse(name: str, table: dict[str, Any], overrides: dict[str, Any]) -> Preset
         kind=kind,
         references=tuple(_references(table, names, bool(overrides))),
     )
+
+
+def _check_of_use(overrides: Iterable[str], trials: Sequence[Trial]) -> None:
+    """What --set says of training where the ranks try primitives, or the other way round, is a mistake."""
+    useless = [of_primitives.meaningless(trial.primitives) for trial in trials]
+    for key in overrides:
+        if all(key in fields for fields in useless):
+            raise TrialError(f"--set {key}", f"means nothing with {useless[0][key]}")
 
 
 def _kind_of_preset(table: dict[str, Any], trials: Sequence[Trial]) -> Literal["training", "primitives"]:
@@ -239,10 +249,12 @@ def _make(own: dict[str, Any], path: str, defaults: dict[str, Any], overridden: 
 
 def _nearest_choice(key: str, path: str, values: dict[str, Any]) -> str:
     """What a field that has a list of choices might have meant."""
-    last = path.rpartition(".")[2]
+    last = re.sub(r"\[\d+\]$", "", path.rpartition(".")[2])
     value = values.get(key)
-    if key == "bottleneck" and (found := re.match(r"bottleneck\[(\d+)\]", path)) and isinstance(value, list):
-        value = value[int(found[1])].get(last)
+    if (found := re.match(r"\w+\[(\d+)\]", path)) and isinstance(value, list):
+        value = value[int(found[1])]
+    if isinstance(value, dict):  # of a bottleneck, or a fault
+        value = value.get(last)
     options = choices(last)
     return f"; one of {', '.join(options)}{_nearest(value, options)}" if options and value not in options else ""
 

@@ -2,7 +2,6 @@
 
 from ddptui.primitives.operations import OPERATIONS
 
-NO_TRAINING = "the ranks try primitives, and train nothing"
 OF_TRAINING = (
     "strategy", "average", "every", "reduction", "bucket_mb", "gradient_as_bucket_view", "static_graph",
     "powersgd_rank", "sync_batchnorm", "mistake", "hash_every", "model", "width", "depth", "batch_norm", "dataset",
@@ -16,10 +15,11 @@ OF_PRIMITIVES = ("operations", "reduce_ops", "root", *OF_MEASURING)
 def meaningless(primitives: str | None) -> dict[str, str]:
     """The fields that mean nothing to a trial that trains (None), shows primitives, or measures them; and why."""
     if primitives is None:
-        return dict.fromkeys(OF_PRIMITIVES, "the ranks train; `primitives` says otherwise")
-    fields = dict.fromkeys(OF_TRAINING, NO_TRAINING)
+        return dict.fromkeys(OF_PRIMITIVES, "training: it is for primitives")
+    fields = dict.fromkeys(OF_TRAINING, f"primitives = {primitives!r}: the ranks train nothing")
     if primitives == "see":
-        fields |= dict.fromkeys((*OF_MEASURING, "warmup_steps"), "each primitive is shown once, with a small tensor")
+        why = "primitives = 'see': each one is called once, with a small tensor"
+        fields |= dict.fromkeys((*OF_MEASURING, "warmup_steps"), why)
     return fields
 
 

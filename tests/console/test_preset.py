@@ -478,6 +478,19 @@ def test_a_trial_survives_being_kept_as_toml(trial: Trial) -> None:
     assert parse("made", tomllib.loads(as_toml(preset)), {}) == preset
 
 
+def test_an_override_of_the_other_kind_is_refused() -> None:
+    see = {"kind": "primitives", "trial": [{"name": "a", "primitives": "see"}]}
+    for table, key in ((see, "epochs"), (see, "iterations"), ({"trial": [{"name": "a"}]}, "root")):
+        with pytest.raises(TrialError, match=f"--set {key}: means nothing with"):
+            parse("made", table, {key: 5})
+
+
+def test_a_name_that_is_misspelt_in_a_list_has_its_nearest_spelling() -> None:
+    table = {"kind": "primitives", "trial": [{"name": "a", "primitives": "see", "operations": ["reduce", "gater"]}]}
+    with pytest.raises(TrialError, match=re.escape("operations[1]") + ".*did you mean 'gather'"):
+        parse("made", table, {})
+
+
 def test_every_primitive_and_composite_has_its_facts() -> None:
     assert get_args(OperationName) == tuple(OPERATIONS)
     assert get_args(CompositeName) == tuple(COMPOSITES)
@@ -489,7 +502,7 @@ def test_every_primitive_and_composite_has_its_facts() -> None:
         ({"primitives": "see", "strategy": "ring"}, "strategy: means nothing with primitives = 'see'"),
         (
             {"primitives": "see", "iterations": 5},
-            "iterations: means nothing with primitives = 'see': each primitive is",
+            "iterations: means nothing with primitives = 'see': each one is",
         ),
         ({"primitives": "measure", "epochs": 2}, "epochs: means nothing with primitives = 'measure'"),
         ({"primitives": "measure", "launch": "dp"}, "launch: 'dp' has no process group"),
@@ -502,7 +515,7 @@ def test_every_primitive_and_composite_has_its_facts() -> None:
         ),
         ({"primitives": "measure", "operations": ["reduce", "reduce"]}, "operations: names one twice"),
         ({"primitives": "see", "operations": ["local_sum"]}, "operations: local_sum sends nothing"),
-        ({"root": 1}, "root: means nothing with primitives = None: the ranks train"),
+        ({"root": 1}, "root: means nothing with training: it is for primitives"),
     ],
 )
 def test_a_trial_of_primitives_that_cannot_be_says_why(values: dict[str, Any], message: str) -> None:
