@@ -112,7 +112,7 @@ def _check_room(preset: str, trial: Trial) -> None:
     if mb > there:
         raise PresetError(
             f"{preset}, trial {trial.name}: world_size: {trial.world_size} ranks take {mb:,} MB at the very least, and "
-            f"this machine has {there:,} MB: lower world_size"
+            f"this machine has {there:,} MB: lower world_size{' or max_bytes' if trial.primitives else ''}"
         )
     wanted = open_files(trial)
     if (allowed := allow_open_files(wanted)) < wanted:
@@ -127,7 +127,16 @@ def memory_mb(trial: Trial) -> int:
     if trial.launch in ("single", "dp"):
         return RANK_MB
     forked = trial.launch != "launch" and trial.start_method != "spawn"
-    return trial.world_size * (FORKED_MB if forked else RANK_MB)
+    return trial.world_size * (FORKED_MB if forked else RANK_MB) + buffers_mb(trial)
+
+
+def buffers_mb(trial: Trial) -> int:
+    """What the tensors of primitives take where they are measured, on all ranks together: two of the largest size a
+    rank; where each rank, or the root, gathers everybody's, one more for each of them."""
+    if trial.primitives != "measure":
+        return 0
+    gathers = trial.world_size if "all_gather" in trial.composites else "gather_scatter" in trial.composites
+    return trial.world_size * (2 + gathers) * trial.max_bytes // MB
 
 
 def open_files(trial: Trial) -> int:

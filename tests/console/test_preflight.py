@@ -20,7 +20,8 @@ RUINOUS = "raise SystemExit('this module was run')\n"
 
 
 def settle(**fields: Any) -> None:
-    preflight.settle(preset_of({"trial": [{"name": "a", **fields}]}))
+    kind = "primitives" if "primitives" in fields else "training"
+    preflight.settle(preset_of({"kind": kind, "trial": [{"name": "a", **fields}]}))
 
 
 @pytest.fixture
@@ -67,6 +68,11 @@ def test_no_limit_is_enough(limits: list[tuple[int, int]]) -> None:
         ({"world_size": 21, "start_method": "fork"}, False),
         ({"world_size": 5, "launch": "launch"}, False),
         ({"world_size": 21, "launch": "dp"}, True),
+        ({"primitives": "see", "world_size": 4}, True),
+        ({"primitives": "measure", "world_size": 3, "max_bytes": 90 * 2**20}, True),  # two buffers each: 540 MB
+        ({"primitives": "measure", "world_size": 3, "max_bytes": 110 * 2**20}, False),
+        ({"primitives": "measure", "world_size": 3, "max_bytes": 45 * 2**20, "composites": ["all_gather"]}, False),
+        ({"primitives": "measure", "world_size": 3, "max_bytes": 45 * 2**20, "composites": ["ring"]}, True),
     ],
 )
 def test_ranks_that_cannot_fit_into_memory_are_refused(

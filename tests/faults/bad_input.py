@@ -47,6 +47,10 @@ def run(*words: str | bytes, says: str, files: dict[str, str | bytes] | None = N
     return Case(("--preset", "quickstart", "--no-ui", *words), says, files or {}, variables, shell, hidden)
 
 
+def see(*words: str, says: str) -> Case:
+    return Case(("--preset", "primitives-see", "--no-ui", *words), says)
+
+
 def override(assignment: str | bytes, message: str) -> Case:
     return run("--set", assignment, says=message)
 
@@ -149,6 +153,13 @@ FLAGS = {
         says="lower world_size",
         shell="ulimit -n 64; {}",
     ),
+    "no such primitive": see("--set", 'operations=["redcue"]', says="--set operations[0]: invalid enum value 'redcue'"),
+    "training, of primitives": see("--set", "epochs=3", says="--set epochs: means nothing with primitives = 'see'"),
+    "primitives of one rank": see("--set", "world_size=1", says="--set world_size: primitives are between ranks"),
+    "messages that fill the memory": Case(
+        ("--preset", "primitives-measure", "--no-ui", "--set", "max_bytes=8_589_934_592", "--set", "world_size=64"),
+        "this machine has ",
+    ),
     "an unknown strategy": override("strategy=al_reduce", "did you mean 'all_reduce'?"),
     "no `=`": override("epochs", "--set epochs: expected KEY=VALUE"),
     "an unknown override": override("epoch=1", "--set epoch: unknown key; did you mean 'epochs'?"),
@@ -192,6 +203,17 @@ RUNS = {
     "a checkpoint that is a folder": Case(("verify", ".", "b.pth"), "is a folder, not a checkpoint"),
     "one checkpoint alone": Case(("verify", "a.pth"), "to compare two checkpoints, name both", {"a.pth": b"\0"}),
 }
+PROJECTIONS = {
+    "no such run to project": Case(("project", "x"), "no run 'x' in "),
+    "a range that goes down": Case(("project", "x", "--ranks", "8..2"), "8..2"),
+    "ranks in words, to project": Case(("project", "x", "--ranks", "many"), "many"),
+    "half of a network": Case(("project", "x", "--alpha", "5"), "gbps"),
+    "a network without speed": Case(("project", "x", "--alpha", "5", "--gbps", "0"), "gbps"),
+    "a network that is no number": Case(("project", "x", "--alpha", "nan", "--gbps", "1"), "alpha"),
+    "two networks": Case(("project", "x", "--alpha", "5", "--gbps", "1", "--network", "y"), "leave the one or the"),
+    "no cores": Case(("project", "x", "--cores", "0"), "cores"),
+    "an unknown strategy to project": Case(("project", "x", "--strategy", "al_reduce"), "did you mean all_reduce?"),
+}
 SURROUNDINGS = {
     "no torch": run(says="torch is not installed: `pip install torch`", hidden="torch"),
     "no torchvision": run(says="torchvision is not installed: `pip install torchvision`", hidden="torchvision"),
@@ -218,7 +240,7 @@ SURROUNDINGS = {
     "no locale": Case(("--preset", PRESET), "unknown key", {PRESET: "\"für wén\" = 1"},
                       {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}),
 }  # fmt: skip
-CASES = FILES | PRESETS | DELAYS | FLAGS | RUNS | SURROUNDINGS
+CASES = FILES | PRESETS | DELAYS | FLAGS | RUNS | PROJECTIONS | SURROUNDINGS
 
 
 def write(folder: Path, files: Mapping[str, str | bytes]) -> None:
