@@ -18,8 +18,9 @@ from workers.group import host_store, leave_group
 from workers.primitives import PRIMITIVES
 from workers.primitives.composite import Composite
 from workers.primitives.numbers import Readable, Scrambled, wrong
+from workers.primitives.plans import plans_to_measure, plans_to_see
 from workers.primitives.primitive import Primitive, Setting
-from workers.primitives.rounds import checked, plans_to_measure, plans_to_see, refusal
+from workers.primitives.rounds import checked, refusal
 from workers.primitives.timing import Timer
 
 ELEMENTS = (1, 7, 70_000)

@@ -4,40 +4,22 @@ import math
 import time
 from collections.abc import Sequence
 from functools import partial
-from typing import NamedTuple
+from statistics import median
 
 import torch
 
-from ddptui.preset import Trial
-from ddptui.primitives.fields import chosen, sizes
-from ddptui.primitives.operations import OPERATIONS, REDUCE_OPS, ReduceOpName
+from ddptui.primitives.operations import OPERATIONS
 from ddptui.wire import Buffer, Done, Position, Ready, Shown, Timed
-from workers.aggregate import STRATEGIES
 from workers.clock import clock_of
-from workers.primitives import PRIMITIVES
-from workers.primitives.composite import Composite
 from workers.primitives.numbers import Readable, Scrambled, wrong
-from workers.primitives.primitive import Argument, Primitive, Setting
+from workers.primitives.plans import Plan, bytes_of, plans_to_measure, plans_to_see, primitive_of
+from workers.primitives.primitive import Argument, Primitive
 from workers.primitives.timing import Timer
 from workers.rank import Rank
 
-TO_BE_SEEN = 4  # elements of a tensor, and so many or a few more of all parts together: they must fit on a screen
 MOST_OF_A_REFUSAL = 300  # characters of what the backend says
-DTYPES = {"float32": torch.float32, "float64": torch.float64}
-
 
 Values = tuple[float | None, ...]
-
-
-class Plan(NamedTuple):
-    """What is called in one place. elements: of each tensor that a rank passes; tensors: how many of them, all told,
-    make up the size that nccl-tests would name."""
-
-    operation: str
-    composite: bool
-    reduce_op: ReduceOpName | None
-    elements: int
-    tensors: int
 
 
 def see(me: Rank) -> None:
@@ -45,24 +27,24 @@ def see(me: Rank) -> None:
     plans = plans_to_see(me.trial)
     say_ready(me, len(plans))
     for place, plan in enumerate(plans):
-        primitive = PRIMITIVES[plan.operation](setting_of(me, plan))
+        primitive = primitive_of(me, plan)
         primitive.fill(Readable(plan.elements * plan.tensors))
         before = [values(argument) for argument in primitive.arguments()]
-        me.reporter.position = partial(position, place, plan.operation)
+        me.reporter.position = partial(in_a_call, place, plan.operation)
         error = refusal(primitive)
-        me.reporter.say(
-            Shown(
-                rank=me.rank,
-                place=place,
-                at_ns=time.monotonic_ns(),
-                operation=plan.operation,
-                reduce_op=plan.reduce_op,
-                root=me.trial.root if OPERATIONS[plan.operation].rooted else None,
-                call=primitive.spelled(),
-                buffers=buffers(primitive, before) if error is None else (),
-                error=error,
-            )
+        shown = Shown(
+            rank=me.rank,
+            place=place,
+            at_ns=time.monotonic_ns(),
+            operation=plan.operation,
+            reduce_op=plan.reduce_op,
+            root=me.trial.root if OPERATIONS[plan.operation].rooted else None,
+            call=primitive.spelled(),
+            buffers=buffers(primitive, before) if error is None else (),
+            error=error,
         )
+        me.reporter.say(shown)
+        log(me, shown.call, error or ", ".join(f"{each.name}: {each.before} → {each.after}" for each in shown.buffers))
     say_done(me)
 
 
@@ -74,28 +56,30 @@ def measure(me: Rank) -> None:
     for place, plan in enumerate(plans):
         primitive = primitive_of(me, plan)
         error = refusal(primitive)
-        me.reporter.say(
-            Timed(
-                rank=me.rank,
-                place=place,
-                at_ns=time.monotonic_ns(),
-                operation=plan.operation,
-                composite=plan.composite,
-                reduce_op=plan.reduce_op,
-                cadence=me.trial.cadence,
-                bytes=plan.elements * plan.tensors * size_of(me.trial),
-                calls_ns=timed(me, place, plan, primitive) if error is None else (),
-                wrong=checked(primitive, seed=place) if error is None else 0,
-                error=error,
-            )
+        calls_ns = timed(me, place, plan, primitive) if error is None else ()
+        told = Timed(
+            rank=me.rank,
+            place=place,
+            operation=plan.operation,
+            composite=plan.composite,
+            reduce_op=plan.reduce_op,
+            cadence=me.trial.cadence,
+            bytes=bytes_of(plan, me.trial),
+            calls_ns=calls_ns,
+            wrong=checked(primitive, seed=place) if error is None else 0,
+            at_ns=time.monotonic_ns(),
+            error=error,
         )
+        me.reporter.say(told)
+        took = f"{median(calls_ns) / 1000:.1f} µs" if calls_ns else "no part in it"
+        log(me, plan.operation, error or f"{told.bytes} bytes  {took}  {told.wrong} wrong")
     say_done(me)
 
 
 def timed(me: Rank, place: int, plan: Plan, primitive: Primitive) -> tuple[int, ...]:
     """What each call took on this rank, in ns; empty if it has no part in it."""
     trial, timer = me.trial, Timer(primitive, clock_of(me.device))
-    me.reporter.position = lambda: position(place, plan.operation, timer.calls)
+    me.reporter.position = lambda: in_a_call(place, plan.operation, timer.calls)
     lengths = timer.lengths_ns(
         warmup=trial.warmup_steps,
         most=trial.iterations,
@@ -123,51 +107,6 @@ def refusal(primitive: Primitive) -> str | None:
     return None
 
 
-def plans_to_see(trial: Trial) -> list[Plan]:
-    """Each operation, those that reduce by each operator."""
-    plans = []
-    part = 2 if trial.world_size <= TO_BE_SEEN else 1
-    for name in chosen(trial.operations, shown=True):
-        elements, tensors = (part, trial.world_size) if OPERATIONS[name].in_parts else (TO_BE_SEEN, 1)
-        plans += [Plan(name, False, op, elements, tensors) for op in operators(name, trial.reduce_ops or REDUCE_OPS)]
-    return plans
-
-
-def plans_to_measure(trial: Trial) -> list[Plan]:
-    """Each operation and composite, with each size. The first operator that is named; none: sum."""
-    wanted = sizes(trial.min_bytes, trial.max_bytes, trial.step_factor)
-    plans = []
-    for name in chosen(trial.operations, shown=False):
-        tensors = trial.world_size if OPERATIONS[name].in_parts else 1
-        for size in wanted if OPERATIONS[name].has_bytes else (0,):
-            elements = max(1, size // size_of(trial) // tensors) if size else 0
-            plans += [Plan(name, False, op, elements, tensors) for op in operators(name, trial.reduce_ops or ("sum",))]
-    plans += [Plan(name, True, None, max(1, size // size_of(trial)), 1) for name in trial.composites for size in wanted]
-    return plans
-
-
-def operators(operation: str, wanted: Sequence[ReduceOpName]) -> Sequence[ReduceOpName | None]:
-    return wanted if OPERATIONS[operation].reduces else (None,)
-
-
-def primitive_of(me: Rank, plan: Plan) -> Primitive:
-    setting = setting_of(me, plan)
-    if plan.composite:
-        return Composite(setting, STRATEGIES[plan.operation](me.trial))
-    return PRIMITIVES[plan.operation](setting)
-
-
-def setting_of(me: Rank, plan: Plan) -> Setting:
-    dtype = DTYPES[me.trial.dtype]
-    op: ReduceOpName = plan.reduce_op or "sum"
-    return Setting(me.rank, me.world_size, me.trial.root, plan.elements, dtype, me.device, op)
-
-
-def size_of(trial: Trial) -> int:
-    """Bytes of an element."""
-    return DTYPES[trial.dtype].itemsize
-
-
 def buffers(primitive: Primitive, before: Sequence[Values | None]) -> tuple[Buffer, ...]:
     return tuple(
         Buffer(argument.name, len(argument.tensors or ()), was, values(argument), argument.undefined)
@@ -183,9 +122,13 @@ def values(argument: Argument) -> Values | None:
     return tuple(value if math.isfinite(value) else None for value in flat)
 
 
-def position(place: int, operation: str, calls: int = 1) -> Position:
+def in_a_call(place: int, operation: str, calls: int = 1) -> Position:
     """In the last one of so many calls."""
     return Position(step=place, calls=calls, number=max(0, calls - 1), kind=operation)
+
+
+def log(me: Rank, what: str, how: str) -> None:
+    print(f"rank {me.rank}  {what}  {how}\n", end="", flush=True)  # in one piece: all ranks may write to one terminal
 
 
 def say_ready(me: Rank, places: int) -> None:
@@ -196,9 +139,7 @@ def say_ready(me: Rank, places: int) -> None:
 def say_done(me: Rank) -> None:
     """Nothing was trained: there is nothing to be compared or evaluated."""
     now = time.monotonic_ns()
-    me.reporter.say(
-        Done(
-            rank=me.rank, at_ns=now, correct=0, evaluated=0, parameters={}, buffers={}, bottleneck_fired=0,
-            bottleneck_ns=0,
-        )
-    )  # fmt: skip
+    nothing = Done(
+        rank=me.rank, at_ns=now, correct=0, evaluated=0, parameters={}, buffers={}, bottleneck_fired=0, bottleneck_ns=0
+    )
+    me.reporter.say(nothing)

@@ -1,0 +1,76 @@
+"""What is called, in which order: every rank works this out for itself, and so all call alike."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+
+from ddptui.preset import Trial
+from ddptui.primitives.fields import chosen, sizes
+from ddptui.primitives.operations import OPERATIONS, REDUCE_OPS, ReduceOpName
+from workers.aggregate import STRATEGIES
+from workers.primitives import PRIMITIVES
+from workers.primitives.composite import Composite
+from workers.primitives.primitive import Primitive, Setting
+from workers.rank import Rank
+
+TO_BE_SEEN = 4  # elements of a tensor, and so many or a few more of all parts together: they must fit on a screen
+DTYPES = {"float32": torch.float32, "float64": torch.float64}
+
+
+class Plan(NamedTuple):
+    """What is called in one place. elements: of each tensor that a rank passes; tensors: how many of them, all told,
+    make up the size that nccl-tests would name."""
+
+    operation: str
+    composite: bool
+    reduce_op: ReduceOpName | None
+    elements: int
+    tensors: int
+
+
+def plans_to_see(trial: Trial) -> list[Plan]:
+    """Each operation; those that reduce, by each operator."""
+    plans = []
+    part = 2 if trial.world_size <= TO_BE_SEEN else 1
+    for name in chosen(trial.operations, shown=True):
+        elements, tensors = (part, trial.world_size) if OPERATIONS[name].in_parts else (TO_BE_SEEN, 1)
+        plans += [Plan(name, False, op, elements, tensors) for op in operators(name, trial.reduce_ops or REDUCE_OPS)]
+    return plans
+
+
+def plans_to_measure(trial: Trial) -> list[Plan]:
+    """Each operation and composite, with each size; those that reduce, by each operator that is named, or sum."""
+    wanted = sizes(trial.min_bytes, trial.max_bytes, trial.step_factor)
+    plans = []
+    for name in chosen(trial.operations, shown=False):
+        tensors = trial.world_size if OPERATIONS[name].in_parts else 1
+        for op in operators(name, trial.reduce_ops or ("sum",)):
+            for size in wanted if OPERATIONS[name].has_bytes else (0,):
+                elements = max(1, size // size_of(trial) // tensors) if size else 0
+                plans.append(Plan(name, False, op, elements, tensors))
+    plans += [Plan(name, True, None, max(1, size // size_of(trial)), 1) for name in trial.composites for size in wanted]
+    return plans
+
+
+def operators(operation: str, wanted: Sequence[ReduceOpName]) -> Sequence[ReduceOpName | None]:
+    return wanted if OPERATIONS[operation].reduces else (None,)
+
+
+def primitive_of(me: Rank, plan: Plan) -> Primitive:
+    op: ReduceOpName = plan.reduce_op or "sum"
+    dtype = DTYPES[me.trial.dtype]
+    setting = Setting(me.rank, me.world_size, me.trial.root, plan.elements, dtype, me.device, op)
+    if plan.composite:
+        return Composite(setting, STRATEGIES[plan.operation](me.trial))
+    return PRIMITIVES[plan.operation](setting)
+
+
+def bytes_of(plan: Plan, trial: Trial) -> int:
+    """As nccl-tests counts them."""
+    return plan.elements * plan.tensors * size_of(trial)
+
+
+def size_of(trial: Trial) -> int:
+    """Bytes of an element."""
+    return DTYPES[trial.dtype].itemsize
