@@ -19,7 +19,7 @@ def times(message: object) -> list[int]:
         elif isinstance(value, list):
             for item in value:
                 look(item)
-        elif name.endswith("_ns") and name not in ("phases_ns", "start_ns", "bottleneck_ns"):
+        elif name.endswith("_ns") and name not in ("phases_ns", "start_ns", "bottleneck_ns", "calls_ns"):
             found.append(int(value))  # type: ignore[call-overload]
 
     look(msgspec.to_builtins(message))
