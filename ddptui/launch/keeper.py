@@ -20,6 +20,7 @@ import sys
 import time
 from collections.abc import Iterable
 from contextlib import suppress
+from functools import partial
 
 import psutil
 
@@ -54,7 +55,7 @@ class Keeper:
     def __init__(self, command: list[str]) -> None:
         prctl(PR_SET_CHILD_SUBREAPER, 1)
         self.status: int | None = None
-        self._launcher = subprocess.Popen(command, stdin=subprocess.DEVNULL, preexec_fn=die_with_parent)
+        self._launcher = subprocess.Popen(command, stdin=subprocess.DEVNULL, preexec_fn=partial(die_with, os.getpid()))
 
     def reap(self) -> None:
         """Take note of those who have ended."""
@@ -116,11 +117,10 @@ def is_tracker(process: psutil.Process) -> bool:
         return False
 
 
-def die_with_parent() -> None:
-    """So that nobody is left even if the keeper itself is killed."""
-    parent = os.getppid()
+def die_with(keeper: int) -> None:
+    """So that nobody is left even if the keeper itself is killed; perhaps it was already, before the kernel knew."""
     prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:
+    if os.getppid() != keeper:
         os._exit(1)
 
 
