@@ -31,6 +31,7 @@ from ddptui.columns import (
 from ddptui.launch import LABELS
 from ddptui.lights import red
 from ddptui.preset import Preset
+from ddptui.primitives import report as of_primitives
 from ddptui.results import RepeatResult, Results
 
 STYLES = {"failed": "red", "skipped": "dim", "ok": ""}
@@ -38,6 +39,8 @@ STYLES = {"failed": "red", "skipped": "dim", "ok": ""}
 
 def text(results: Results, preset: Preset, width: int, *, color: bool = False) -> str:
     """The table and its notes, no line of the table wider than `width`: columns are left out, lines never broken."""
+    if preset.kind == "primitives":
+        return of_primitives.text(results, preset, width, color=color)
     rows = rows_of(results, preset)
     cells = {column.key: [column.header, *(column.cell(row) for row in rows)] for column in COLUMNS}
     padding = (0, GAP - 1, 0, 0)  # the box adds one
@@ -66,6 +69,8 @@ def text(results: Results, preset: Preset, width: int, *, color: bool = False) -
 
 def markdown(results: Results, preset: Preset) -> str:
     """All columns that say something, as a Markdown table with its notes."""
+    if preset.kind == "primitives":
+        return of_primitives.markdown(results, preset)
     rows = rows_of(results, preset)
     columns = telling({column.key: [column.cell(row) for row in rows] for column in COLUMNS})
     chosen = [column for column in COLUMNS if column.key in columns]
@@ -80,6 +85,8 @@ def markdown(results: Results, preset: Preset) -> str:
 
 def as_csv(results: Results, preset: Preset) -> str:
     """A line a repeat of each trial, every figure in full, for a spreadsheet or a script."""
+    if preset.kind == "primitives":
+        return of_primitives.as_csv(results, preset)
     output = io.StringIO()
     writer = csv.DictWriter(output, CSV_COLUMNS, lineterminator="\n")
     writer.writeheader()

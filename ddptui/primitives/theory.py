@@ -1,0 +1,162 @@
+"""What each primitive costs by the textbook, for the algorithm that it really uses on gloo.
+
+A message of m bytes takes α + m β seconds from one rank to another (Hockney 1994), a rank sends one and receives one at
+a time, and to add (or divide) a byte takes γ (Thakur, Rabenseifner and Gropp 2005). Of n bytes on p ranks, a call takes
+latency × α + transfer × n β + reduction × n γ: that of the rank which has most to do.
+
+Which algorithm it is was read in gloo (allreduce.cc, reduce.cc, broadcast.cc, allgather.cc, gather.cc, scatter.cc,
+alltoall.cc and barrier.cc of April 2026) and seen in torch 2.15, whose profiler counts p all_reduces in one
+reduce_scatter. gloo sends a chunk in segments, so that it can add one while the next is under way: here a chunk is one
+message. What is not in the formulas: copies within a rank, which torch makes wherever a list of tensors is given.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+HOCKNEY = 'Hockney, "The communication challenge for MPP", 1994'
+THAKUR = 'Thakur, Rabenseifner and Gropp, "Optimization of collective communication operations in MPICH", 2005'
+PATARASUK = 'Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations", 2009'
+HENSGEN = 'Hensgen, Finkel and Manber, "Two algorithms for barrier synchronization", 1988'
+PJESIVAC = 'Pješivac-Grbović and others, "Performance analysis of MPI collective operations", 2007'
+
+
+class Network(NamedTuple):
+    """alpha in s a message, beta in s/byte sent, gamma in s/byte added."""
+
+    alpha: float
+    beta: float
+    gamma: float = 0.0
+
+
+class Cost(NamedTuple):
+    """How often α, n β and n γ are paid."""
+
+    latency: float = 0.0
+    transfer: float = 0.0
+    reduction: float = 0.0
+
+
+class Theory(NamedTuple):
+    """algorithm  its name
+    formula    of its time, as it is written on paper
+    source     where it is found
+    cost       the same formula, by the number of ranks
+    """
+
+    algorithm: str
+    formula: str
+    source: str
+    cost: Callable[[int], Cost]
+
+
+def seconds(cost: Cost, size: float, network: Network) -> float:
+    return cost.latency * network.alpha + size * (cost.transfer * network.beta + cost.reduction * network.gamma)
+
+
+def theory(operation: str, *, composite: bool = False) -> Theory:
+    return (COMPOSITES if composite else OPERATIONS)[operation]
+
+
+def logarithm(ranks: int) -> int:
+    """⌈lg p⌉: how often one can double until there are as many."""
+    return (ranks - 1).bit_length()
+
+
+def _message(ranks: int) -> Cost:
+    return Cost(1, 1)
+
+
+def _binomial_tree(ranks: int) -> Cost:
+    return Cost(logarithm(ranks), logarithm(ranks))
+
+
+def _all_parts_but_one(ranks: int) -> Cost:
+    return Cost(ranks - 1, (ranks - 1) / ranks)
+
+
+def _there_and_back(ranks: int) -> Cost:
+    """Parts are summed up on their way around the ring, and then brought to where they are wanted."""
+    return Cost(2 * (ranks - 1), 2 * (ranks - 1) / ranks, (ranks - 1) / ranks)
+
+
+def _all_reduce_each_part(ranks: int) -> Cost:
+    return Cost(ranks * 2 * (ranks - 1), 2 * (ranks - 1) / ranks, (ranks - 1) / ranks)
+
+
+def _dissemination(ranks: int) -> Cost:
+    return Cost(logarithm(ranks))
+
+
+def _alone(ranks: int) -> Cost:
+    return Cost(1, 0, 1)
+
+
+PARTS_FORMULA = "(p−1)α + (p−1)/p·nβ"
+RING_FORMULA = "2(p−1)α + 2(p−1)/p·nβ + (p−1)/p·nγ"
+
+OPERATIONS: dict[str, Theory] = {
+    "send_recv": Theory("one message", "α + nβ", HOCKNEY, _message),
+    "isend_irecv": Theory("one step of a ring", "α + nβ", HOCKNEY, _message),
+    "broadcast": Theory("binomial tree", "⌈lg p⌉α + ⌈lg p⌉nβ", THAKUR, _binomial_tree),
+    "reduce": Theory("ring, then all parts to the root", RING_FORMULA, THAKUR, _there_and_back),
+    "all_reduce": Theory("ring", RING_FORMULA, PATARASUK, _there_and_back),
+    "gather": Theory("linear: all to the root", PARTS_FORMULA, PJESIVAC, _all_parts_but_one),
+    "all_gather": Theory("ring", PARTS_FORMULA, THAKUR, _all_parts_but_one),
+    "scatter": Theory("linear: the root to all", PARTS_FORMULA, PJESIVAC, _all_parts_but_one),
+    "reduce_scatter": Theory(
+        "a ring all_reduce of each part", "2p(p−1)α + 2(p−1)/p·nβ + (p−1)/p·nγ", PATARASUK, _all_reduce_each_part
+    ),
+    "all_to_all": Theory("pairwise", PARTS_FORMULA, THAKUR, _all_parts_but_one),
+    "barrier": Theory("dissemination", "⌈lg p⌉α", HENSGEN, _dissemination),
+    "local_sum": Theory("one addition a number", "α + nγ", THAKUR, _alone),
+}  # fmt: skip
+
+
+def _all_reduce_then_divide(ranks: int) -> Cost:
+    return together(_there_and_back(ranks), Cost(reduction=1))
+
+
+def _reduce_broadcast(ranks: int) -> Cost:
+    """The root divides in between."""
+    return together(_there_and_back(ranks), Cost(reduction=1), _binomial_tree(ranks))
+
+
+def _gather_scatter(ranks: int) -> Cost:
+    """All parts together are p tensors; the root adds up p − 1 of them to its own, and divides."""
+    there = _all_parts_but_one(ranks)
+    return Cost(2 * there.latency, 2 * there.transfer * ranks, ranks)
+
+
+def _all_gather_then_add(ranks: int) -> Cost:
+    """All parts together are p tensors; each rank adds them to zeros, and divides."""
+    there = _all_parts_but_one(ranks)
+    return Cost(there.latency, there.transfer * ranks, ranks + 1)
+
+
+def _reduce_scatter_all_gather(ranks: int) -> Cost:
+    """Each rank divides its part in between."""
+    return together(_all_reduce_each_part(ranks), Cost(reduction=1 / ranks), _all_parts_but_one(ranks))
+
+
+def together(*costs: Cost) -> Cost:
+    """One after the other."""
+    return Cost(*(sum(amounts) for amounts in zip(*costs, strict=True)))
+
+
+# The strategies' mean of one tensor: their own additions and divisions are in it. The ring by hand sends in blocks of
+# 8 MB, and pays α for each: next to what such a block takes that is nothing, and is left out.
+COMPOSITES: dict[str, Theory] = {
+    "all_reduce": Theory(
+        "ring, division", "2(p−1)α + 2(p−1)/p·nβ + (2p−1)/p·nγ", PATARASUK, _all_reduce_then_divide
+    ),
+    "reduce_broadcast": Theory(
+        "ring to the root, binomial tree", "(2(p−1)+⌈lg p⌉)α + (2(p−1)/p+⌈lg p⌉)nβ + (2p−1)/p·nγ", THAKUR,
+        _reduce_broadcast,
+    ),
+    "gather_scatter": Theory("linear, both ways", "2(p−1)α + 2(p−1)nβ + p·nγ", PJESIVAC, _gather_scatter),
+    "all_gather": Theory("ring; each adds all", "(p−1)α + (p−1)nβ + (p+1)nγ", THAKUR, _all_gather_then_add),
+    "reduce_scatter_all_gather": Theory(
+        "an all_reduce of each part, ring", "(2p+1)(p−1)α + 3(p−1)/p·nβ + nγ", PATARASUK, _reduce_scatter_all_gather
+    ),
+    "ring": Theory("ring, division", "2(p−1)α + 2(p−1)/p·nβ + (2p−1)/p·nγ", PATARASUK, _all_reduce_then_divide),
+}  # fmt: skip
