@@ -16,11 +16,17 @@ from ddptui.preflight import settle
 from ddptui.preset import Preset, Trial, parse_assignment
 from ddptui.preset_file import PresetError, find, load
 
+LENGTH = "length"  # epochs or steps, as the preset counts
 REPEATS = "repeats"  # a change like any other here; on the command line an option of its own
 VARIES = "varies"
 NO_BOTTLENECK = "[]"
 LABELS = {"world_size": "ranks", "dataset": "data", "sleep_ms": "ms"}  # where the form has a word of its own
+ALL = "all"
+LISTS = ("operations", "reduce_ops")  # fields that are typed as words with commas between them
 KINDS = {"int": "a whole number", "float": "a number", "str": "text", "bool": "true or false", "array": "a list"}
+OF_TRAINING = ("launch", "world_size", "strategy", "average", "model", "dataset", LENGTH, REPEATS, "bottleneck")
+OF_SEEING = ("launch", "world_size", "operations", "reduce_ops", "root", REPEATS)
+OF_MEASURING = ("launch", "world_size", "operations", "root", "max_bytes", "iterations", "cadence", REPEATS)
 LONGEST_QUOTE = 20  # characters of a number that nobody can have meant
 
 
@@ -78,6 +84,27 @@ def as_it_is(preset: Preset, field: str) -> str:
         return str(preset.repeats)
     values = {_shown(trial, field) for trial in preset.trials}
     return values.pop() if len(values) == 1 else VARIES
+
+
+def fields(preset: Preset) -> tuple[str, ...]:
+    """What a form asks for: the fields that mean something to these trials, and that one wants to change."""
+    if preset.kind == "training":
+        return OF_TRAINING
+    return OF_SEEING if all(trial.primitives == "see" for trial in preset.trials) else OF_MEASURING
+
+
+def listed(words: str) -> str:
+    """The value of one of LISTS: `reduce, gather` is `["reduce", "gather"]`. What is a list already, stays one."""
+    if words.lstrip().startswith("["):
+        return words
+    names = [word.strip() for word in words.split(",") if word.strip()]
+    return f"[{', '.join(msgspec.json.encode(printable(name)).decode() for name in names)}]"
+
+
+def unlisted(value: str) -> str:
+    """The inverse."""
+    names = parse_assignment(f"names={value}")[1]
+    return ", ".join(map(str, names)) if isinstance(names, list) else value
 
 
 def length_field(preset: Preset) -> str:
@@ -146,6 +173,8 @@ def _shown(trial: Trial, field: str) -> str:
     if field == "bottleneck":
         return describe_bottleneck(trial.bottleneck)
     value = getattr(trial, field)
+    if isinstance(value, tuple):
+        return ", ".join(value) or ALL
     return NOTHING if value is None else str(value)
 
 

@@ -64,8 +64,9 @@ def _launch(trial: Trial, preset: str, past: Sequence[Results]) -> Estimate | No
 def _as_before(trial: Trial, result: TrialResult) -> float | None:
     """Start-up, training by its steps, and end; None where a step was another one, or their number is not known."""
     then = _config(result)
-    if result.primitives and then == trial:
-        return median(launch.took_s for launch in result.primitives if launch.took_s is not None)
+    took_s = [launch.took_s for launch in result.primitives if launch.took_s is not None]
+    if took_s and then == trial:
+        return median(took_s)
     if then is None or not result.repeats or not _alike(trial, then):
         return None
     measured = median(repeat.steps for repeat in result.repeats)

@@ -7,11 +7,12 @@ from typing import NamedTuple
 
 from ddptui import launch
 from ddptui.columns import count, describe_bottleneck, describe_fault, how_often
-from ddptui.preset import Preset, available_cores
+from ddptui.preset import Preset, Trial, available_cores
 from ddptui.preset_file import PresetError, folders, load, shipped_and_own
 from ddptui.record import Run
+from ddptui.trial_facts import tried
 
-FIRST_GROUPS = ("start here", "launch modes", "collectives", "strategies", "bottlenecks", "mistakes")
+FIRST_GROUPS = ("start here", "primitives", "launch modes", "collectives", "strategies", "bottlenecks", "mistakes")
 
 
 class Broken(NamedTuple):
@@ -54,11 +55,7 @@ def one(preset: Preset) -> str:
         what = [
             launch.LABELS[trial.launch],
             count(trial.world_size, "rank"),
-            trial.strategy,
-            how_often(trial),
-            trial.mistake and f"mistake: {trial.mistake}",
-            trial.model,
-            trial.dataset,
+            *(tried(trial) if trial.primitives else _trained(trial)),
         ]
         lines += [f"{trial.name}{mark}", "  " + ", ".join(word for word in what if word)]
         if trial.bottleneck:
@@ -77,6 +74,11 @@ def every_run(runs: Sequence[Run]) -> str:
         return "no runs yet: `ddptui --preset quickstart --no-ui`\n"
     width = max(len(run.name) for run in runs)
     return "".join(f"{run.name:{width}}  {run.status()}\n" for run in runs)
+
+
+def _trained(trial: Trial) -> list[str | None]:
+    mistake = trial.mistake and f"mistake: {trial.mistake}"
+    return [trial.strategy, how_often(trial), mistake, trial.model, trial.dataset]
 
 
 def _rendezvous(mode: str) -> str:

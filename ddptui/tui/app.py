@@ -23,6 +23,7 @@ from ddptui.tui.screens.lab import Lab
 
 if TYPE_CHECKING:
     from ddptui.outcome import Outcomes
+    from ddptui.playback import Playback
     from ddptui.record import Run
     from ddptui.results import Results
     from ddptui.session import Session
@@ -34,6 +35,29 @@ def lab_commands() -> type[Provider]:
     from ddptui.tui.commands import LabCommands
 
     return LabCommands
+
+
+def told(feed: "Session | Playback") -> Screen[None]:
+    """What shows a run as it goes, or went."""
+    if feed.preset.kind == "primitives":
+        from ddptui.tui.screens.primitives import PrimitivesScreen
+
+        return PrimitivesScreen(feed)
+    from ddptui.tui.screens.run import RunScreen
+
+    return RunScreen(feed)
+
+
+def shown(run: "Run", preset: Preset, results: "Results") -> Screen[None]:
+    """What shows what a run has come to."""
+    if preset.kind == "primitives":
+        from ddptui.tui.screens.following import Over
+        from ddptui.tui.screens.primitives import PrimitivesScreen
+
+        return PrimitivesScreen(Over(run, preset, results))
+    from ddptui.tui.screens.result import ResultScreen
+
+    return ResultScreen(run, preset, results)
 
 
 class Console(App[int]):
@@ -132,10 +156,9 @@ class Console(App[int]):
 
     def _follow(self, run: "Run", preset: Preset, there: "Outcomes") -> None:
         from ddptui.session import Session
-        from ddptui.tui.screens.run import RunScreen
 
         self.session = Session(preset, run, self._threads, there)
-        self.push_screen(RunScreen(self.session))
+        self.push_screen(told(self.session))
 
     def run_ended(self, session: "Session") -> None:
         """Said by the Run screen when no rank is left."""
@@ -153,12 +176,11 @@ class Console(App[int]):
         """Show the results of a run that is on disk. Its journals may be long: they are read in a thread."""
         from ddptui.record import RunError
         from ddptui.replay import results_of
-        from ddptui.tui.screens.result import ResultScreen
 
         try:
             preset = run.preset()
             results = await asyncio.to_thread(results_of, run, preset)
-            self.push_screen(ResultScreen(run, preset, results))
+            self.push_screen(shown(run, preset, results))
         except RunError as error:
             self.complain("Cannot be opened", str(error))
 
@@ -167,10 +189,9 @@ class Console(App[int]):
         """Show a run that is on disk as it went."""
         from ddptui.playback import Playback
         from ddptui.record import RunError
-        from ddptui.tui.screens.run import RunScreen
 
         try:
-            self.push_screen(RunScreen(await asyncio.to_thread(Playback, run, run.preset())))
+            self.push_screen(told(await asyncio.to_thread(Playback, run, run.preset())))
         except RunError as error:
             self.complain("Cannot be replayed", str(error))
 

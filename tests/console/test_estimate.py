@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from builders import journal, preset_of, results_for, two_trials
+from builders import done, ended, hello, journal, launched, preset_of, ready, results_for, timed, two_trials
 
 from ddptui.estimate import END_S, Estimate, estimate
 from ddptui.preset import Preset
@@ -37,6 +37,19 @@ def test_nothing_is_known_of_what_was_never_run() -> None:
 
 def test_a_run_takes_as_long_as_it_took() -> None:
     assert seconds(one_trial(), ran(one_trial())) == pytest.approx(STARTUP_S + 4 * 0.010 + END_S)
+
+
+def measured(**fields: Any) -> Preset:
+    return preset_of({"kind": "primitives", "trial": [{"name": "a", "primitives": "measure", **fields}]})
+
+
+def test_primitives_take_what_they_took() -> None:
+    told = [message(rank) for message in (hello, ready, timed, done) for rank in (0, 1)]
+    past = results_for(measured(), [launched(at_ms=1_000), *told, ended()])
+    took_s = past.trials[0].primitives[0].took_s
+    assert took_s is not None
+    assert seconds(measured(), past) == pytest.approx(took_s)
+    assert estimate(measured(iterations=7), [past]) is None
 
 
 def test_every_launch_counts() -> None:

@@ -116,6 +116,11 @@ def test_before_the_call_nothing_is_given_away(name: str, width: int) -> None:
     assert {words for words in shown if not words.startswith("rank ")} <= own
 
 
+def test_how_wide_a_number_will_be_is_not_given_away() -> None:
+    lines = text(page(SEEN["broadcast"], WIDE, ROOM, after=False))
+    assert "  tensor  11 12 13 14 →  ·  ·  ·  ·" in lines
+
+
 def test_before_and_after_are_beside_each_other_where_there_is_room_for_both() -> None:
     assert text(page(SEEN["all_to_all"], 90, ROOM, after=True))[3:6] == [
         "rank 0 dist.all_to_all(incoming, outgoing)",

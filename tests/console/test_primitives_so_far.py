@@ -1,12 +1,13 @@
 """What a run of primitives has shown so far: as much as all ranks have told, and in the end what results.json says."""
 
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from ddptui.live import Live, fold
 from ddptui.outcome import Outcomes
-from ddptui.preset import Trial, make_trial
+from ddptui.preset import make_trial
 from ddptui.primitives.combine import which
 from ddptui.primitives.ownership import named
 from ddptui.primitives.so_far import SoFar, plan, under_way
@@ -14,7 +15,7 @@ from ddptui.primitives.units import size
 from ddptui.record import Run
 from ddptui.replay import outcomes_of, results_of
 from ddptui.results import TrialResult
-from ddptui.wire import Launched, Message, Shown, Timed
+from ddptui.wire import Ended, Hello, Launched, Message, Ready, Shown
 
 RUN = Run(Path(__file__).parents[1] / "tui" / "recorded_primitives" / "run")
 PRESET = RUN.preset()
@@ -44,15 +45,15 @@ def test_at_the_end_it_is_what_the_results_have(name: str) -> None:
 
 
 def test_a_primitive_is_there_once_all_ranks_have_told_of_it() -> None:
-    found, heard = SoFar(), 0
+    found, told = SoFar(), Counter[int]()
     for message in messages():
         found.hear([message])
         if isinstance(message, Shown):
-            heard += 1
-            told = found.result("see")
-            assert told is not None
-            assert len(told.views) <= heard // 4
-    assert heard == 4 * 23
+            told[message.place] += 1
+            seen = found.result("see")
+            assert seen is not None
+            assert len(seen.views) == sum(ranks == 4 for ranks in told.values())
+    assert len(told) == 23
     assert found.trial == "ranks-4"
 
 
@@ -100,19 +101,36 @@ def test_what_is_under_way_is_the_first_place_that_not_all_have_told_of() -> Non
     assert under_way(live, None) == ""
 
 
+def test_nothing_is_under_way_before_the_ranks_are_ready_nor_after_an_end() -> None:
+    live, trial = Live(), TRIALS["see"]
+    told = messages()
+    ready = next(place for place, message in enumerate(told) if isinstance(message, Ready))
+    fold(live, told[:ready])
+    assert under_way(live, trial) == ""
+    fold(live, told[ready : ready + 8])
+    assert under_way(live, trial) != ""
+    fold(live, [Ended(at_ns=0, status="interrupted")])
+    assert under_way(live, trial) == ""
+
+
 def test_what_is_not_asked_for_is_not_in_the_plan() -> None:
     trial = make_trial({"primitives": "see", "operations": ["reduce", "barrier"], "reduce_ops": ["max"]})
     assert plan(trial) == ["reduce MAX", "barrier"]
-    sizes: Trial = make_trial({"primitives": "measure", "operations": ["reduce"], "min_bytes": 8, "max_bytes": 64})
-    assert plan(sizes) == ["reduce, 8 B", "reduce, 32 B"]
+    measured = {"primitives": "measure", "operations": ["reduce"], "min_bytes": 8, "max_bytes": 64}
+    assert plan(make_trial(measured)) == ["reduce, 8 B", "reduce, 32 B"]
+    by_two = make_trial(measured | {"reduce_ops": ["max", "min"]})
+    assert plan(by_two) == ["reduce, 8 B", "reduce, 8 B", "reduce, 32 B", "reduce, 32 B"]
 
 
-def test_only_messages_of_this_launch_count() -> None:
-    """What a rank of the launch before told last, and nobody else did, is not taken for one of this launch."""
+def test_what_ranks_of_another_launch_have_told_does_not_count() -> None:
     told = messages()
-    first = next(message for message in told if isinstance(message, Shown))
+    hellos = [message for message in told if isinstance(message, Hello)][:4]
+    first = [message for message in told if isinstance(message, Shown) and message.place == 0]
     found = SoFar()
-    found.hear([told[0], *told[1:5], first, *told])
+    found.hear([Launched(trial="stopped", repeat=1, at_ns=0, command=()), *hellos, first[0]])
+    found.hear([Launched(trial="see", repeat=1, at_ns=1, command=()), *hellos, *first[1:]])
+    assert found.result("see") == found.result("stopped")
+    found.hear(first[:1])
     seen = found.result("see")
     assert seen is not None
-    assert sum(isinstance(message, Timed | Shown) for message in told) > len(seen.views) == 23
+    assert [named(view) for view in seen.views] == ["send/recv"]

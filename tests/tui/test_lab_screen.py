@@ -98,7 +98,7 @@ def test_a_preset_is_shown_with_its_text_its_trials_and_its_commands() -> None:
             assert words in seen(app)
         assert command(lab) == "ddptui --preset quickstart --no-ui"
         assert "-m workers.single" in seen(app)
-        await pilot.press("j", "j")
+        await pilot.press(*"jjjjj")
         assert command(lab) == "ddptui --preset launch-modes --no-ui"
         await until(pilot, lambda: "five ways" in seen(app))
         await pilot.press("g")
@@ -139,7 +139,7 @@ def test_the_filter_finds_names_titles_and_groups_and_goes_again() -> None:
 
 def test_enter_runs_what_the_cursor_is_on(started: Started) -> None:
     async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
-        await pilot.press("j", "j", "enter")
+        await pilot.press(*"jjjjj", "enter")
 
     play(scenario)
     assert [preset.name for preset in started] == ["launch-modes"]

@@ -15,9 +15,11 @@ from ddptui.playback import Playback
 from ddptui.record import Run
 from ddptui.replay import results_of
 from ddptui.tui.app import Console
+from ddptui.tui.screens.primitives import PrimitivesScreen
 from ddptui.tui.screens.result import ResultScreen
 from ddptui.tui.screens.run import RunScreen
 from ddptui.tui.screens.runs import RunsScreen
+from tests.tui import told_primitives
 from tests.tui.told import RECORDED, ToldAsItGoes, moment_s, playback
 
 Snap = Callable[..., bool]
@@ -112,6 +114,31 @@ def result() -> ResultScreen:
     run = Run(RECORDED)
     preset = run.preset()
     return ResultScreen(run, preset, results_of(run, preset))
+
+
+@pytest.mark.parametrize(("size", "theme"), LOOKS)
+def test_primitives_seen(snap_compare: Snap, tmp_path: Path, size: tuple[int, int], theme: str) -> None:
+    """A reduce, after its call."""
+    screen = PrimitivesScreen(told_primitives.over())
+    assert pictured(snap_compare, tmp_path, screen, size, theme, "n", "n", "n", "space")
+
+
+@pytest.mark.parametrize("size", [SMALL, MIDDLE])
+def test_primitives_to_be_guessed(snap_compare: Snap, tmp_path: Path, size: tuple[int, int]) -> None:
+    """An all_to_all, before its call."""
+    screen = PrimitivesScreen(told_primitives.over())
+    assert pictured(snap_compare, tmp_path, screen, size, DARK, "end", "p")
+
+
+@pytest.mark.parametrize(("size", "theme"), LOOKS)
+def test_primitives_measured(snap_compare: Snap, tmp_path: Path, size: tuple[int, int], theme: str) -> None:
+    screen = PrimitivesScreen(told_primitives.over())
+    assert pictured(snap_compare, tmp_path, screen, size, theme, "3", "n", "space", "n", "n", "n")
+
+
+def test_primitives_under_way(snap_compare: Snap, tmp_path: Path) -> None:
+    screen = PrimitivesScreen(ToldAsItGoes(told_primitives.at("ranks-4", 6)))
+    assert pictured(snap_compare, tmp_path, screen, MIDDLE, DARK)
 
 
 @pytest.mark.parametrize(("size", "theme"), [(SMALL, DARK), (MIDDLE, LIGHT)])

@@ -1,7 +1,5 @@
 """What a run showed: the table, where the time went, the verdict in words, the ranks of the chosen trial."""
 
-import asyncio
-import os
 from typing import ClassVar
 
 from textual import events, on, work
@@ -10,7 +8,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import Container
 from textual.widgets import DataTable
 
-from ddptui import exports, report
+from ddptui import report
 from ddptui.columns import COLUMNS, count
 from ddptui.in_words import in_short, worst
 from ddptui.preset import Preset
@@ -18,8 +16,7 @@ from ddptui.record import Run
 from ddptui.results import Results, TrialResult
 from ddptui.tui.screens.base import LabScreen
 from ddptui.tui.screens.columns import ColumnsDialog
-from ddptui.tui.screens.confirm import Confirm
-from ddptui.tui.screens.export import Export, ExportDialog
+from ddptui.tui.screens.exporting import export
 from ddptui.tui.widgets.comparison import Comparison
 from ddptui.tui.widgets.pane_bar import PaneBar
 from ddptui.tui.widgets.rank_detail import RankDetail
@@ -138,20 +135,4 @@ class ResultScreen(LabScreen):
 
     @work(group="export")
     async def action_export(self, form: str = "markdown") -> None:
-        export = await self.app.push_screen_wait(ExportDialog(self.run, form))
-        if export is None:
-            return
-        replace = os.path.exists(export.path)
-        question = f"{export.path} is there. Replace it?"
-        if not replace or await self.app.push_screen_wait(Confirm(question, yes="Replace")):
-            await self._write(export, replace)
-
-    async def _write(self, export: Export, replace: bool) -> None:
-        """In a thread: a trace of a long run takes its time."""
-        what = self.run, self.preset, self.results, export.form, export.path
-        try:
-            await asyncio.to_thread(exports.write, *what, replace=replace)
-        except (OSError, ValueError) as error:
-            self.console_app.complain("Not exported", exports.why(error))
-        else:
-            self.notify(str(export.path), title="Exported", markup=False)
+        await export(self.console_app, self.run, self.preset, self.results, form)

@@ -12,17 +12,20 @@ from textual.content import Content
 from textual.message import Message
 from textual.widgets import Input, Select, Static
 
+from ddptui import draft as drafts
 from ddptui.columns import NOTHING
-from ddptui.draft import REPEATS, as_it_is, label, length_field
+from ddptui.draft import LENGTH, REPEATS, as_it_is, label, length_field
 from ddptui.failure import printable
 from ddptui.preflight import OUR_MODELS
 from ddptui.preset import Preset, choices
 from ddptui.tui.widgets.bottleneck_fields import BottleneckFields
 from ddptui.tui.widgets.field import Field
 
-LENGTH = "length"  # epochs or steps, as the preset counts
-FIELDS = ("launch", "world_size", "strategy", "average", "model", "dataset", LENGTH, REPEATS)
-TYPED = {"world_size", LENGTH, REPEATS}
+BOTTLENECK = "bottleneck"
+LAST = (LENGTH, REPEATS)
+ALL = dict.fromkeys((*drafts.OF_TRAINING, *drafts.OF_SEEING, *drafts.OF_MEASURING))  # that some preset asks for
+FIELDS = (*(key for key in ALL if key not in (*LAST, BOTTLENECK)), *LAST)
+TYPED = {"world_size", LENGTH, REPEATS, *drafts.LISTS, "root", "max_bytes", "iterations"}
 
 
 class TrialForm(Vertical):
@@ -74,7 +77,8 @@ class TrialForm(Vertical):
         """By field; what stays as it is, is not in it."""
         if not self.query(BottleneckFields):
             return self._changes
-        return {key: text for key, field in self._fields() if (text := field.text) is not None}
+        texts = {key: text for key, field in self._fields() if (text := field.text) is not None}
+        return {key: drafts.listed(text) if key in drafts.LISTS else text for key, text in texts.items()}
 
     def show(self, preset: Preset | None, changes: dict[str, str]) -> None:
         """`preset`: as it is without the changes; None: it cannot be read, and nothing is known of it."""
@@ -102,8 +106,12 @@ class TrialForm(Vertical):
         self._offer()
 
     def _fill(self) -> None:
+        for field in self.query("#fields > Field, BottleneckFields"):
+            field.display = (field.id or BOTTLENECK) in self._asked
         for key, field in self._fields():
-            field.show(self._changes.get(key), as_it_is(self._preset, key) if self._preset else NOTHING)
+            text = self._changes.get(key)
+            shown = drafts.unlisted(text) if text is not None and key in drafts.LISTS else text
+            field.show(shown, as_it_is(self._preset, key) if self._preset else NOTHING)
         for field in self.query("#length").results(Field):
             field.rename(self._length)
 
@@ -124,11 +132,17 @@ class TrialForm(Vertical):
             self.post_message(self.Changed(changes))
 
     def _fields(self) -> Iterator[tuple[str, Field | BottleneckFields]]:
-        """By the names that they have on the command line; none before they are there."""
+        """Those that are asked for, by the names that they have on the command line; none before they are there."""
         for field in self.query("#fields > Field").results(Field):
-            yield self._length if field.id == LENGTH else field.id or "", field
+            if field.id in self._asked:
+                yield self._length if field.id == LENGTH else field.id or "", field
         for bottleneck in self.query(BottleneckFields):
-            yield "bottleneck", bottleneck
+            if BOTTLENECK in self._asked:
+                yield BOTTLENECK, bottleneck
+
+    @property
+    def _asked(self) -> tuple[str, ...]:
+        return drafts.fields(self._preset) if self._preset else drafts.OF_TRAINING
 
     @property
     def _length(self) -> str:

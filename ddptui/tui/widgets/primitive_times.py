@@ -1,0 +1,147 @@
+"""One primitive, measured: a table of its sizes, the model that was fitted, and both as a plot."""
+
+import textwrap
+from collections.abc import Sequence
+from typing import ClassVar
+
+import msgspec
+from rich.style import Style
+from textual import events
+from textual.app import ComposeResult
+from textual.containers import Vertical
+
+from ddptui.drawing import Line, wrap
+from ddptui.primitives import measured
+from ddptui.primitives.combine import Which, by_operation
+from ddptui.primitives.fit import Fit, fits, network_of
+from ddptui.primitives.plot import KINDS, TITLES, What, draw
+from ddptui.primitives.results import PrimitivesResult
+from ddptui.primitives.steady import is_uneven
+from ddptui.primitives.tables import Table, fitting, telling
+from ddptui.primitives.theory import Network, theory
+from ddptui.tui.widgets.canvas import Canvas
+from ddptui.tui.widgets.lab_table import Header, LabTable
+
+OF_THE_NETWORK = ("isend_irecv", "send_recv", "local_sum")  # what the textbook's figures are made from
+NOT_SAID = ("operation", "left out", "algorithm", "textbook formula")  # of a model: said elsewhere
+UNEVEN = f"{measured.MARK} its calls differ much among each other"
+
+
+class SizeTable(LabTable):
+    """A row a size; as many columns as fit. Rows with wrong elements stand out."""
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = {"sizes--wrong"}
+    DEFAULT_CSS = """
+    SizeTable > .sizes--wrong { color: $text-error; text-style: bold; }
+    """
+
+    _table: Table = Table(())
+
+    def show(self, table: Table) -> None:
+        self._table = table
+        self._refill()
+
+    def on_mount(self) -> None:
+        self.app.theme_changed_signal.subscribe(self, lambda _: self._refill())
+
+    def on_resize(self, event: events.Resize) -> None:
+        self._refill()
+
+    def _refill(self) -> None:
+        columns = fitting(self._table, self.scrollable_content_region.width - 2) if self._table.columns else []
+        rows = {str(number): cells for number, cells in enumerate(zip(*(each.cells for each in columns), strict=True))}
+        wrong: Style = self.get_component_rich_style("sizes--wrong", partial=True)
+        styles = {str(number): wrong for number in self._table.red}
+        self.fill([Header(each.header, each.header, each.left) for each in columns], rows, styles)
+
+
+class SizePlot(Canvas):
+    COMPONENT_CLASSES: ClassVar[set[str]] = {f"canvas--{kind}" for kind in KINDS}
+    DEFAULT_CSS = """
+    SizePlot > .canvas--series-0 { color: $text-primary; }
+    SizePlot > .canvas--series-1 { color: $text-warning; }
+    SizePlot > .canvas--series-2 { color: $text-success; }
+    SizePlot > .canvas--series-3 { color: $text-error; }
+    SizePlot > .canvas--series-4 { color: $text-accent; }
+    SizePlot > .canvas--series-5 { color: $text-secondary; }
+    """
+
+    _result: PrimitivesResult | None = None
+    _drawn_ones: Sequence[Which] = ()
+    _what: What = "time"
+
+    def show(self, result: PrimitivesResult, operations: Sequence[Which], what: What) -> None:
+        self._result, self._drawn_ones, self._what = result, operations, what
+        self.border_title = f"{TITLES[what]} over size, both logarithmic"
+        self.redraw()
+
+    def draw(self, width: int, height: int) -> Sequence[Line]:
+        return draw(self._result, self._drawn_ones, width, height, self._what) if self._result else []
+
+
+class Model(Canvas):
+    """What was fitted, or why there is nothing to fit to."""
+
+    _parts: Sequence[str] = ()
+    _refusal = ""
+
+    def show(self, parts: Sequence[str], refusal: str) -> None:
+        self._parts, self._refusal = parts, refusal
+        self.redraw()
+
+    def draw(self, width: int, height: int) -> Sequence[Line]:
+        if self._refusal:
+            return [[(line, "culprit")] for line in textwrap.wrap(f"The backend cannot: {self._refusal}", width)]
+        return wrap([[(part, "muted")] for part in self._parts], width, height)
+
+
+class PrimitiveTimes(Vertical):
+    _shown: tuple[object, ...] = ()
+
+    def compose(self) -> ComposeResult:
+        yield SizeTable(id="sizes", classes="pane")
+        yield Model(id="model")
+        yield SizePlot(id="plot", classes="pane")
+
+    def show(self, result: PrimitivesResult, chosen: Which, marked: Sequence[Which], what: What) -> None:
+        """marked: they are drawn, too. Nothing happens while all is as it was."""
+        shown = (id(result), chosen, tuple(marked), what)
+        if shown == self._shown:
+            return
+        self._shown = shown
+        drawn = [chosen, *(each for each in marked if each != chosen)]
+        of_these = _of(result, drawn)
+        self._tell(of_these, chosen)
+        self.query_one(SizePlot).show(of_these, drawn, what)
+
+    def _tell(self, result: PrimitivesResult, chosen: Which) -> None:
+        cells, models = by_operation(result.cells)[chosen], fits(result)
+        model = next((each for each in models if each.which == chosen), None)
+        network = network_of(models)
+        told = network[0] if network and network[1] != chosen and chosen.operation != "local_sum" else None
+        table = self.query_one(SizeTable)
+        table.show(measured.of_cells(cells, model, told))
+        table.border_title = measured.heading(chosen)
+        table.border_subtitle = UNEVEN if any(map(is_uneven, cells)) else ""
+        refusal = next((cell.error for cell in cells if cell.error), None)
+        self.query_one(Model).show(in_words(model, network) if model else (), refusal or "")
+
+
+def in_words(model: Fit, network: tuple[Network, Which] | None) -> list[str]:
+    """The textbook's formula, term by term, and what was fitted, figure by figure."""
+    book = theory(model.which.operation, composite=model.which.composite)
+    columns = telling(measured.of_models([model], network))
+    said = [f"{each.header} {each.cells[0]}" for each in columns if each.header not in NOT_SAID]
+    first, *terms = book.formula.split(" + ")
+    return [f"{book.algorithm}: {first}", *(f"+ {term}" for term in terms), *said]
+
+
+def _of(result: PrimitivesResult, drawn: Sequence[Which]) -> PrimitivesResult:
+    """As much of it as is drawn, and what the textbook's figures are made from: models need not be fitted to more."""
+    cells = [
+        cell
+        for which, several in by_operation(result.cells).items()
+        for cell in several
+        if which in drawn or (which.operation in OF_THE_NETWORK and not which.composite)
+    ]
+    return msgspec.structs.replace(result, cells=cells)

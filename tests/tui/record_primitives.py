@@ -1,0 +1,33 @@
+"""Record the run of primitives that tests replay: real ranks, a launch to be seen and two that are measured.
+
+python -m tests.tui.record_primitives
+"""
+
+import shutil
+import tempfile
+from pathlib import Path
+
+from ddptui import lab
+from ddptui.environment import describe
+from ddptui.preset_file import load
+from ddptui.record import Run
+from tests.tui.record import anonymous
+
+HERE = Path(__file__).parent / "recorded_primitives"
+
+
+def main() -> None:
+    preset = load(str(HERE / "preset.toml"))
+    with tempfile.TemporaryDirectory() as folder:
+        run = Run.create(Path(folder), preset, describe())
+        for _ in lab.run_preset(preset, run):
+            pass
+        shutil.rmtree(HERE / "run", ignore_errors=True)
+        shutil.copytree(run.folder, HERE / "run")
+    for path in (HERE / "run").rglob("*"):
+        if path.is_file():
+            path.write_text(anonymous(path.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

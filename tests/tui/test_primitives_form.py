@@ -1,0 +1,84 @@
+"""The Lab with presets of primitives: it asks for what means something to them, and for nothing else."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+
+import pytest
+from textual.pilot import Pilot
+
+from ddptui.draft import OF_MEASURING, OF_SEEING, OF_TRAINING
+from ddptui.preset import Preset
+from ddptui.tui.app import Console
+from ddptui.tui.screens.lab import Lab
+from ddptui.tui.widgets.bottleneck_fields import BottleneckFields
+from ddptui.tui.widgets.field import Field
+from ddptui.tui.widgets.preset_list import PresetList
+from tests.tui.opened import opened, seen, until
+
+Scenario = Callable[[Console, Pilot[int], Lab], Coroutine[None, None, None]]
+
+
+def play(scenario: Scenario) -> None:
+    async def played() -> None:
+        async with opened(Path("no-such-folder")) as (app, pilot):
+            lab = app.screen
+            assert isinstance(lab, Lab)
+            await until(pilot, lambda: "torch" in seen(app) and lab.query(BottleneckFields))
+            await scenario(app, pilot, lab)
+
+    asyncio.run(played())
+
+
+def asked(lab: Lab) -> set[str]:
+    fields = {field.id or "" for field in lab.query("#fields > Field") if field.display}
+    return fields | {"bottleneck" for field in lab.query(BottleneckFields) if field.display}
+
+
+async def choose(pilot: Pilot[int], lab: Lab, name: str) -> None:
+    lab.query_one(PresetList).choose(name)
+    await pilot.pause()
+
+
+def test_the_form_goes_with_the_preset() -> None:
+    async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
+        for name, fields in (
+            ("primitives-see", OF_SEEING),
+            ("primitives-measure", OF_MEASURING),
+            ("quickstart", OF_TRAINING),
+        ):
+            await choose(pilot, lab, name)
+            assert asked(lab) == {*fields}, name
+
+    play(scenario)
+
+
+def test_what_is_typed_is_what_is_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[Preset] = []
+    monkeypatch.setattr(Console, "run_preset", lambda _, preset: started.append(preset))
+
+    async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
+        await choose(pilot, lab, "primitives-see")
+        lab.query_one("#operations", Field).answer.value = "reduce, gather"
+        await pilot.pause()
+        assert "shown" in seen(app)
+        assert "reduce, gather" in seen(app)
+        await pilot.press("f5")
+        assert [trial.operations for trial in started[0].trials] == [("reduce", "gather")]
+        await choose(pilot, lab, "quickstart")
+        await choose(pilot, lab, "primitives-see")
+        assert lab.query_one("#operations", Field).text == "reduce, gather"
+
+    play(scenario)
+
+
+def test_what_was_changed_of_one_preset_is_no_change_of_another() -> None:
+    async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
+        await choose(pilot, lab, "quickstart")
+        lab.query_one("#model", Field).answer.value = "mlp"
+        await pilot.pause()
+        await choose(pilot, lab, "primitives-measure")
+        assert "--set" not in seen(app).split("Command")[-1].split("trial ")[0]
+        assert lab._judged.settled is not None
+
+    play(scenario)

@@ -1,0 +1,642 @@
+"""The screen of the primitives: fed with a recorded run as it goes, as it went, and when it is over."""
+
+import asyncio
+import json
+import shutil
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+
+import msgspec
+import pytest
+from textual.pilot import Pilot
+from textual.theme import BUILTIN_THEMES
+from textual.widgets import Input, Static
+
+from ddptui.primitives.ownership import RANK_KINDS, named
+from ddptui.primitives.results import BufferView, Cell, RankView, View
+from ddptui.primitives.tables import Table
+from ddptui.record import Run
+from ddptui.results import Results
+from ddptui.tui.app import Console, shown, told
+from ddptui.tui.screens.confirm import Confirm
+from ddptui.tui.screens.following import Over
+from ddptui.tui.screens.help import HelpScreen
+from ddptui.tui.screens.primitives import PrimitivesScreen
+from ddptui.tui.screens.result import ResultScreen
+from ddptui.tui.screens.run import RunScreen
+from ddptui.tui.widgets.canvas import Canvas
+from ddptui.tui.widgets.primitive_grid import Page, PrimitiveGrid
+from ddptui.tui.widgets.primitive_list import PrimitiveList
+from ddptui.tui.widgets.primitive_times import SizePlot, SizeTable
+from tests.tui import told as of_training
+from tests.tui.opened import opened, seen, toasts, until
+from tests.tui.told import Clock, ToldAsItGoes
+from tests.tui.told_primitives import RECORDED, at, over, playback, results
+
+SIZES = [(80, 24), (120, 40), (200, 60)]
+VIEWS = 23
+Scenario = Callable[[Console, Pilot[int], PrimitivesScreen], Coroutine[None, None, None]]
+
+
+def play(
+    scenario: Scenario, screen: PrimitivesScreen, size: tuple[int, int] = (120, 40), runs: Path = Path("none")
+) -> None:
+    async def played() -> None:
+        async with opened(runs, screen, size) as (app, pilot):
+            screen.tick()
+            await pilot.pause()
+            await scenario(app, pilot, screen)
+
+    asyncio.run(played())
+
+
+def replace(change: Callable[[View], View] | None = None, cells: Callable[[Cell], Cell] | None = None) -> Over:
+    """The recorded run, with some of it changed."""
+    feed = over()
+    trials = [
+        msgspec.structs.replace(
+            trial,
+            primitives=[
+                msgspec.structs.replace(
+                    launch,
+                    views=[*map(change or (lambda view: view), launch.views)],
+                    cells=[*map(cells or (lambda cell: cell), launch.cells)],
+                )
+                for launch in trial.primitives
+            ],
+        )
+        for trial in feed.results.trials
+    ]
+    return feed._replace(results=msgspec.structs.replace(feed.results, trials=trials))
+
+
+def chosen(screen: PrimitivesScreen) -> str | None:
+    return screen.query_one(PrimitiveList).chosen
+
+
+def table(screen: PrimitivesScreen) -> Table:
+    return screen.query_one(SizeTable)._table
+
+
+def column(screen: PrimitivesScreen, header: str) -> list[str]:
+    return next([*each.cells] for each in table(screen).columns if each.header == header)
+
+
+# Seen
+
+
+def test_each_primitive_is_shown_before_its_call_and_looked_at_after_it() -> None:
+    async def scenario(app: Console, pilot: Pilot[int], screen: PrimitivesScreen) -> None:
+        await pilot.press("right", "n")
+        assert chosen(screen) == "broadcast"
+        assert "before the call" in seen(app)
+        assert "11 12 13 14 →  ·  ·  ·  ·" in seen(app)
+        await pilot.press("space")
+        assert "after the call" in seen(app)
+        assert "11 12 13 14 →  1  2  3  4" in seen(app)
+        await pilot.press("enter")
+        assert "before the call" in seen(app)
+        await pilot.press("space", "down")
+        await pilot.pause()
+        assert chosen(screen) == "reduce SUM"
+        assert "before the call" in seen(app)
+        await pilot.press("left", "p", "p", "p")
+        assert chosen(screen) == "send/recv"
+
+    play(scenario, PrimitivesScreen(over()))
+
+
+def test_keys_may_be_faster_than_what_follows_from_them() -> None:
+    async def scenario(app: Console, pilot: Pilot[int], screen: PrimitivesScreen) -> None:
+        screen.query_one(PrimitiveList).highlighted = 3
+        screen.action_reveal()
+        await pilot.pause()
+        assert "63? 66? 72? 76?" in seen(app)
+
+    play(scenario, PrimitivesScreen(over()))
+
+
+def test_what_it_does_and_what_is_undefined_is_said_in_words() -> None:
+    async def scenario(app: Console, pilot: Pilot[int], screen: PrimitivesScreen) -> None:
+        await pilot.press("n", "n", "n")
+        assert "All tensors as one to the root. Root: rank 0." in seen(app)
+        assert "Undefined on ranks 1, 2, 3: nobody may rely on what it leaves there." in seen(app)
+
+    play(scenario, PrimitivesScreen(over()))
+
+
+def test_on_a_small_terminal_four_ranks_are_seen_at_once_before_and_after_each_call() -> None:
+    async def scenario(app: Console, pilot: Pilot[int], screen: PrimitivesScreen) -> None:
+        grid, page = screen.query_one(PrimitiveGrid), screen.query_one(Page)
+        for number in range(VIEWS):
+            for _ in range(2):
+                await pilot.press("space")
+                await pilot.pause()
+                assert grid.max_scroll_y == 0, chosen(screen)
+                assert grid.max_scroll_x == 0, chosen(screen)
+                assert page.size.height <= grid.scrollable_content_region.height
+            await pilot.press("n")
+            assert number + 1 == VIEWS or chosen(screen) == named(
+                screen.feed.results.trials[0].primitives[0].views[number + 1]
+            )
+
+    play(scenario, PrimitivesScreen(over()), (80, 24))
+
+
+def doubled(view: View) -> View:
+    more = [msgspec.structs.replace(rank, rank=rank.rank + 4) for rank in view.ranks]
+    return msgspec.structs.replace(view, ranks=[*view.ranks, *more])
+
+
+def test_eight_ranks_are_scrolled_to() -> None:
+    async def scenario(app: Console, pilot: Pilot[int], screen: PrimitivesScreen) -> None:
+        await pilot.press("n", "n", "n")
+        await pilot.pause()
+        assert "rank 0 dist." in seen(app)
+        assert "rank 7 dist." not in seen(app)
+        await pilot.press("tab", "G")
+        await pilot.pause()
+        assert "rank 0 dist." not in seen(app)
+        assert "rank 7 dist." in seen(app)
+        await pilot.press("n")
+        await pilot.pause()
+        assert "rank 0 dist." in seen(app)
+
+    play(scenario, PrimitivesScreen(replace(doubled)), (80, 24))
+
+
+def test_a_scrollbar_covers_nothing() -> None:
+    async def scenario(app: Console, pilot: Pilot[int], screen: PrimitivesScreen) -> None:
+        page = screen.query_one(Page)
+        for _ in range(VIEWS):
+            await pilot.press("space")
+            await pilot.pause()
+            assert max(len("".join(words for words, _ in line).rstrip()) for line in page._lines) <= page.size.width
+            await pilot.press("n")
+
+    play(scenario, PrimitivesScreen(replace(doubled)), (80, 24))
+
+
+def test_a_backend_that_cannot_says_so_in_its_words() -> None:
+    def refused(view: View) -> View:
+        if view.reduce_op != "avg":
+            return view
+        ranks = [RankView(rank=0, call="dist.reduce(tensor)", buffers=[])]
+        return msgspec.structs.replace(view, ranks=ranks, error="[/] no AVG here \x1b[2J")
+
+    async def scenario(app: Console, pilot: Pilot[int], screen: PrimitivesScreen) -> None:
+        assert "reduce AVG !" in seen(app)
+        await pilot.press(*7 * "n")
+        assert chosen(screen) == "reduce AVG"
+        assert "The backend cannot: [/] no AVG here \\x1b[2J" in seen(app)
+        assert "dist.reduce" not in seen(app)
+
+    play(scenario, PrimitivesScreen(replace(refused)))
+
+
+def test_it_goes_on_by_itself_to_the_end_and_stops_there() -> None:
+    async def scenario(app: Console, pilot: Pilot[int], screen: PrimitivesScreen) -> None:
+        await pilot.press("a")
+        assert "playing: a stops it" in seen(app)
+        await pilot.press("a")
+        assert "playing" not in seen(app)
+        await pilot.press("a")
+        states = [(chosen(screen), screen.after)]
+        while screen._playing is not None:
+            screen.play_on()
+            states.append((chosen(screen), screen.after))
+        names = [named(view) for view in screen.feed.results.trials[0].primitives[0].views]
+        assert states[:-1] == [(name, after) for name in names for after in (False, True)]
+        await pilot.pause()
+        assert "playing" not in seen(app)
+
+    play(scenario, PrimitivesScreen(over()))
+
+
+def test_four_ranks_have_four_colours_in_every_theme_and_the_next_four_are_underlined() -> None:
+    async def scenario(app: Console, pilot: Pilot[int], screen: PrimitivesScreen) -> None:
+        page = screen.query_one(Page)
+        for theme in BUILTIN_THEMES:
+            app.theme = theme
+            await pilot.pause()
+            styles = [page._style(kind) for kind in RANK_KINDS]
+            assert len({style.color for style in styles[:4]}) == 4, theme
+            assert [style.color for style in styles[:4]] == [style.color for style in styles[4:]]
+            assert all(style.underline for style in styles[4:])
+            assert page._style("reduced").bgcolor != styles[0].bgcolor, theme
+            assert page._style("undefined").strike
+
+    play(scenario, PrimitivesScreen(over()))
+
+
+def test_without_colours_the_tens_tell_whose_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+
+    async def scenario(app: Console, pilot: Pilot[int], screen: PrimitivesScreen) -> None:
+        assert "11: rank 1's first" in seen(app)
+        assert "11" in app.export_screenshot()
+
+    play(scenario, PrimitivesScreen(over()))
+
+
+# Measured
+
+
+def test_a_table_the_model_and_a_plot_of_the_chosen_one() -> None:
+    async def scenario(app: Console, pilot: Pilot[int], screen: PrimitivesScreen) -> None:
+        await pilot.press("2", "n")
+        await pilot.pause()
+        assert chosen(screen) == "all_reduce"
+        text = seen(app)
+        for words in ("median", "busbw", "#wrong", "64 KB", "ring: 2(p−1)α", "α ", "time over size", "a all_reduce"):
+            assert words in text, words
+        assert column(screen, "calls") == ["20"] * 4
+        await pilot.press("y")
+        assert "bus bandwidth, GB/s over size" in seen(app)
+
+    play(scenario, PrimitivesScreen(over()))
+
+
+def test_composites_are_called_what_they_are_made_of() -> None:
+    async def scenario(app: Console, pilot: Pilot[int], screen: PrimitivesScreen) -> None:
+        await pilot.press("2")
+        assert "reduce + broadcast" in seen(app)
+        assert "ring by hand" in seen(app)
+
+    play(scenario, PrimitivesScreen(over()))
+
+
+def test_what_is_marked_stays_in_the_plot() -> None:
+    async def scenario(app: Console, pilot: Pilot[int], screen: PrimitivesScreen) -> None:
+        await pilot.press("2", "n", "space", "p", "enter")
+        assert "• isend/irecv" in seen(app)
+        assert "• all_reduce" in seen(app)
+        await pilot.press("n", "n", "n", "n")
+        assert "a reduce + broadcast  b all_reduce  c isend/irecv" in seen(app)
+        await pilot.press("p", "p", "p", "space")
+        assert "• all_reduce" not in seen(app)
+        assert "b isend/irecv" in seen(app)
+
+    play(scenario, PrimitivesScreen(over()), (120, 40))
+
+
+def test_trials_are_gone_through_and_the_chosen_primitive_stays() -> None:
+    async def scenario(app: Console, pilot: Pilot[int], screen: PrimitivesScreen) -> None:
+        await pilot.press("t", "n")
+        assert (screen.trial.name, chosen(screen)) == ("ranks-2", "all_reduce")
+        two = column(screen, "median")
+        await pilot.press("t")
+        await pilot.pause()
+        assert (screen.trial.name, chosen(screen)) == ("ranks-4", "all_reduce")
+        assert column(screen, "median") != two
+        await pilot.press("t")
+        assert screen.trial.name == "see"
+        await pilot.press("9")
+        assert screen.trial.name == "see"
+
+    play(scenario, PrimitivesScreen(over()))
+
+
+def test_wrong_elements_are_marked_in_the_list_and_in_red() -> None:
+    def spoilt(cell: Cell) -> Cell:
+        return msgspec.structs.replace(cell, wrong=7) if (cell.operation, cell.bytes) == ("all_reduce", 4096) else cell
+
+    async def scenario(app: Console, pilot: Pilot[int], screen: PrimitivesScreen) -> None:
+        await pilot.press("2", "n")
+        await pilot.pause()
+        assert "all_reduce !" in seen(app)
+        assert column(screen, "#wrong") == ["0", "7", "0", "0"]
+        sizes = screen.query_one(SizeTable)
+        red = sizes.get_component_rich_style("sizes--wrong", partial=True)
+        assert [sizes.get_row_at(row)[0].style == red for row in range(4)] == [False, True, False, False]
+
+    play(scenario, PrimitivesScreen(replace(cells=spoilt)))
+
+
+def test_what_the_backend_cannot_measure_is_said() -> None:
+    def refused(cell: Cell) -> Cell:
+        return msgspec.structs.replace(
+            cell, time_us=None, cv=None, algbw_gb_s=None, busbw_gb_s=None, error="[/] not here"
+        )
+
+    async def scenario(app: Console, pilot: Pilot[int], screen: PrimitivesScreen) -> None:
+        await pilot.press("2")
+        await pilot.pause()
+        assert "The backend cannot: [/] not here" in seen(app)
+
+    play(scenario, PrimitivesScreen(replace(cells=refused)))
+
+
+# As it goes
+
+
+def test_while_it_goes_on_one_is_led_to_what_is_measured_until_one_chooses() -> None:
+    clock = Clock()
+
+    async def scenario(app: Console, pilot: Pilot[int], screen: PrimitivesScreen) -> None:
+        await pilot.pause()
+        assert (screen.trial.name, chosen(screen)) == ("ranks-2", "all_reduce")
+        assert "all_reduce, 16 KB · 6 of 21" in seen(app)
+        assert len(column(screen, "size")) == 2
+        clock.passes(0.2)
+        screen.tick()
+        await pilot.pause()
+        assert chosen(screen) not in (None, "all_reduce")
+        await pilot.press("up")
+        await pilot.pause()
+        stays = chosen(screen)
+        clock.passes(1e6)
+        screen.tick()
+        await pilot.pause()
+        assert (screen.trial.name, chosen(screen)) == ("ranks-2", stays)
+
+    play(scenario, PrimitivesScreen(ToldAsItGoes(at("ranks-2", 6, clock))))
+
+
+def test_a_trial_that_was_chosen_is_not_left_when_the_next_one_begins() -> None:
+    clock = Clock()
+
+    async def scenario(app: Console, pilot: Pilot[int], screen: PrimitivesScreen) -> None:
+        await pilot.press("1")
+        clock.passes(1e6)
+        screen.tick()
+        await pilot.pause()
+        assert screen.trial.name == "see"
+
+    play(scenario, PrimitivesScreen(ToldAsItGoes(at("ranks-2", 6, clock))))
+
+
+def test_before_anybody_has_told_of_anything_it_says_how_many_are_here() -> None:
+    async def scenario(app: Console, pilot: Pilot[int], screen: PrimitivesScreen) -> None:
+        assert "starting: 0 of 4 ranks here" in seen(app)
+        assert "nothing to be seen yet" in seen(app)
+        await pilot.press("space", "n", "a", "a", "enter")
+
+    play(scenario, PrimitivesScreen(ToldAsItGoes(playback())))
+
+
+async def confirm(pilot: Pilot[int], key: str, answer: str) -> None:
+    await pilot.press(key)
+    await pilot.pause()
+    await pilot.press(answer)
+    await pilot.pause()
+
+
+def test_stopping_asks_and_skipping_does_not() -> None:
+    async def scenario(app: Console, pilot: Pilot[int], screen: PrimitivesScreen) -> None:
+        controls = screen.feed.controls  # type: ignore[union-attr]
+        assert controls is not None
+        await pilot.press("x")
+        assert isinstance(app.screen, Confirm)
+        await pilot.press("escape")
+        assert controls.end() is None
+        await pilot.press("s")
+        assert controls.end() == "skipped"
+        await confirm(pilot, "escape", "y")
+        assert controls.end() == "interrupted"
+        assert isinstance(app.screen, PrimitivesScreen)
+
+    play(scenario, PrimitivesScreen(ToldAsItGoes(at("ranks-2", 6))))
+
+
+def test_when_it_is_over_it_stays_and_the_same_keys_do_what_is_left_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    clock = Clock()
+
+    async def scenario(app: Console, pilot: Pilot[int], screen: PrimitivesScreen) -> None:
+        clock.passes(1e6)
+        screen.tick()
+        screen.tick()  # that it is over is seen once all has been told
+        await pilot.pause()
+        assert [found.status for found, _ in app.finished] == ["ok"]
+        assert "▸ result" in seen(app)
+        assert not toasts(app)
+        await pilot.press("x", "down", "down", "enter")
+        await until(pilot, lambda: toasts(app))
+        [path] = tmp_path.glob("*.json")
+        assert toasts(app) == [str(path)]
+        assert [trial["name"] for trial in json.loads(path.read_text())["trials"]] == ["see", "ranks-2", "ranks-4"]
+        await pilot.press("escape")
+        await pilot.pause()
+        assert app.screen is not screen
+
+    play(scenario, PrimitivesScreen(ToldAsItGoes(at("ranks-2", 6, clock))))
+
+
+def spoilt_run(folder: Path) -> Run:
+    """The recorded one, whose last launch failed halfway."""
+    shutil.copytree(RECORDED, folder / "run")
+    journal = folder / "run" / "trial-ranks-4" / "repeat-1" / "messages.jsonl"
+    lines = journal.read_text(encoding="utf-8").splitlines()
+    ended = {"type": "Ended", "at_ns": json.loads(lines[-1])["at_ns"], "status": "failed", "error": "rank 1 [/] died"}
+    journal.write_text("\n".join([*lines[:40], json.dumps(ended)]) + "\n", encoding="utf-8")
+    return Run(folder / "run")
+
+
+def test_a_failed_launch_is_complained_of_and_what_was_measured_is_kept_in_sight(tmp_path: Path) -> None:
+    from ddptui.playback import Playback
+
+    clock = Clock()
+    run = spoilt_run(tmp_path)
+    feed = ToldAsItGoes(Playback(run, run.preset(), clock))
+
+    async def scenario(app: Console, pilot: Pilot[int], screen: PrimitivesScreen) -> None:
+        clock.passes(1e6)
+        screen.tick()
+        screen.tick()
+        await pilot.pause()
+        assert "rank 1 [/] died" in toasts(app)
+        assert "failed: ranks-4 (rank 1 [/] died)" in seen(app)
+        assert [found.status for found, _ in app.finished] == ["failed"]
+        await pilot.press("3")
+        assert column(screen, "size")
+
+    play(scenario, PrimitivesScreen(feed))
+
+
+def test_of_a_trial_that_failed_it_is_said_why_there_is_nothing(tmp_path: Path) -> None:
+    from ddptui.replay import results_of
+
+    run = spoilt_run(tmp_path)
+
+    async def scenario(app: Console, pilot: Pilot[int], screen: PrimitivesScreen) -> None:
+        assert "died" not in seen(app)
+        await pilot.press("3")
+        assert "ranks-4 failed: rank 1 [/] died" in seen(app)
+
+    play(scenario, PrimitivesScreen(Over(run, run.preset(), results_of(run, run.preset()))))
+
+
+# As it went
+
+
+def test_a_replay_goes_on_and_back_and_begins_anew() -> None:
+    clock = Clock()
+
+    async def scenario(app: Console, pilot: Pilot[int], screen: PrimitivesScreen) -> None:
+        assert "replay × 1" in seen(app)
+        await pilot.press("plus", "H")
+        assert "replay × 2, standing still" in seen(app)
+        for _ in range(20):
+            await pilot.press("less_than_sign")
+        screen.tick()
+        await pilot.pause()
+        assert screen.so_far.result("ranks-2") is None
+        await pilot.press(*20 * ["greater_than_sign"])
+        screen.tick()
+        await pilot.pause()
+        assert screen.so_far.result("ranks-4") is not None
+        await pilot.press("x", "v")
+        assert app.screen is screen
+        await pilot.press("escape")
+        await pilot.pause()
+        assert not isinstance(app.screen, PrimitivesScreen)
+
+    play(scenario, PrimitivesScreen(at("ranks-2", 6, clock)))
+
+
+# Ways here, and help
+
+
+def test_runs_of_primitives_have_this_screen_and_others_have_theirs() -> None:
+    feed, trained = over(), of_training.playback()
+    assert isinstance(told(playback()), PrimitivesScreen)
+    assert isinstance(told(trained), RunScreen)
+    assert isinstance(shown(*feed), PrimitivesScreen)
+    assert isinstance(shown(trained.run, trained.preset, trained.results), ResultScreen)
+
+
+def test_it_is_opened_from_the_runs_and_replayed(tmp_path: Path) -> None:
+    shutil.copytree(RECORDED, tmp_path / "run")
+
+    async def check() -> None:
+        async with opened(tmp_path) as (app, pilot):
+            app.action_runs()
+            await until(pilot, lambda: "1 run" in seen(app))
+            await pilot.press("enter")
+            await until(pilot, lambda: isinstance(app.screen, PrimitivesScreen))
+            opened_one = app.screen
+            await pilot.press("v")
+            await until(pilot, lambda: app.screen is not opened_one)
+            assert isinstance(app.screen, PrimitivesScreen)
+            await until(pilot, lambda: "replay" in seen(app))
+
+    asyncio.run(check())
+
+
+def test_help_has_the_keys_that_mean_something_now() -> None:
+    async def scenario(app: Console, pilot: Pilot[int], screen: PrimitivesScreen) -> None:
+        await pilot.press("question_mark")
+        assert isinstance(app.screen, HelpScreen)
+        text = seen(app)
+        assert "What the call has left" in text
+        assert "Export" in text
+        assert "Stop the run" not in text
+        assert "Replay faster" not in text
+        assert "bus bandwidth" not in text
+        await pilot.press("escape", "2", "question_mark")
+        assert "Draw the time, or the bus bandwidth" in seen(app)
+
+    play(scenario, PrimitivesScreen(over()), (120, 60))
+
+
+@pytest.mark.parametrize("key", ["1", "2"])
+def test_on_a_small_terminal_the_footer_has_all_that_one_needs(key: str) -> None:
+    async def scenario(app: Console, pilot: Pilot[int], screen: PrimitivesScreen) -> None:
+        await pilot.press(key)
+        await pilot.pause()
+        footer = seen(app).splitlines()[-1]
+        for words in ("x Export", "v Replay", "esc Back", "→ Next", "space Look" if key == "1" else "y Plot"):
+            assert words in footer
+
+    play(scenario, PrimitivesScreen(over()), (80, 24))
+
+
+@pytest.mark.parametrize("size", [(1, 1), (60, 16), *SIZES])
+@pytest.mark.parametrize("key", ["1", "2"])
+def test_any_size_will_do(size: tuple[int, int], key: str) -> None:
+    async def scenario(app: Console, pilot: Pilot[int], screen: PrimitivesScreen) -> None:
+        await pilot.press(key, "space", "n")
+        await pilot.resize_terminal(*size)
+        await pilot.pause()
+        await pilot.press("p", "space", "y")
+        if size[0] >= 60:
+            assert screen.query_one("#grid" if key == "1" else "#plot").region.area
+
+    play(scenario, PrimitivesScreen(over()))
+
+
+def test_a_run_without_anything_in_it_can_be_looked_at() -> None:
+    nothing: Results = msgspec.structs.replace(
+        results(),
+        trials=[
+            msgspec.structs.replace(trial, status="skipped", primitives=[], command=[]) for trial in results().trials
+        ],
+    )
+
+    async def scenario(app: Console, pilot: Pilot[int], screen: PrimitivesScreen) -> None:
+        assert "see was not reached" in seen(app)
+        await pilot.press("space", "n", "2", "space", "y", "t", "a")
+
+    play(scenario, PrimitivesScreen(over()._replace(results=nothing)))
+
+
+def test_names_are_shown_as_they_are() -> None:
+    def rude(view: View) -> View:
+        buffers = [BufferView(name="[/]\x1b", parts=1, before=[1.0], after=[1.0], undefined=False)]
+        return msgspec.structs.replace(view, ranks=[RankView(rank=0, call="[bold]\x1b[2J", buffers=buffers)])
+
+    async def scenario(app: Console, pilot: Pilot[int], screen: PrimitivesScreen) -> None:
+        assert "[/]\\x1b" in seen(app)
+        assert "[bold]\\x1b[2J" in seen(app)
+        assert screen.query_one("#now", Static).display is False
+
+    play(scenario, PrimitivesScreen(replace(rude)))
+
+
+def test_the_plot_is_of_the_run_that_is_looked_at() -> None:
+    async def scenario(app: Console, pilot: Pilot[int], screen: PrimitivesScreen) -> None:
+        await pilot.press("3", "n")
+        result = screen.query_one(SizePlot)._result
+        assert result is not None
+        assert result.ranks == 4
+
+    play(scenario, PrimitivesScreen(over()))
+
+
+def test_where_nothing_is_new_nothing_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[str] = []
+    redraw = Canvas.redraw
+
+    def noted(canvas: Canvas) -> None:
+        drawn.append(canvas.id or "")
+        redraw(canvas)
+
+    monkeypatch.setattr(Canvas, "redraw", noted)
+
+    async def scenario(app: Console, pilot: Pilot[int], screen: PrimitivesScreen) -> None:
+        for key, after_a_key in (("1", []), ("2", ["model", "plot"])):
+            await pilot.press(key)
+            await pilot.pause()
+            drawn.clear()
+            screen.tick()
+            await pilot.pause()
+            assert not drawn
+            await pilot.press("n")
+            await pilot.pause()
+            assert drawn == (after_a_key or [""])
+
+    play(scenario, PrimitivesScreen(over()))
+
+
+def test_the_path_of_an_export_can_be_typed(tmp_path: Path) -> None:
+    async def scenario(app: Console, pilot: Pilot[int], screen: PrimitivesScreen) -> None:
+        await pilot.press("x")
+        app.screen.query_one(Input).value = str(tmp_path / "nowhere" / "x.json")
+        await pilot.press("tab", "enter")
+        await until(pilot, lambda: toasts(app))
+        assert "No such file or directory" in toasts(app)[0]
+
+    play(scenario, PrimitivesScreen(over()))
