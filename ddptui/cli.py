@@ -15,12 +15,14 @@ from ddptui import __version__
 
 if TYPE_CHECKING:
     from ddptui.preset import Preset
+    from ddptui.projection.results import Scaling
     from ddptui.record import Run
 
 USAGE_ERROR = 2
 INTERRUPTED = 130
 LONGEST_QUOTE = 200  # characters of a name that nobody can have meant
 FORMATS = ("table", "markdown", "csv", "json", "trace")
+PROJECTION_FORMATS = ("table", "markdown", "csv", "json")
 SELFTEST_MODES = ("spawn", "process", "launch", "dp")
 
 
@@ -251,6 +253,53 @@ def show(obj: dict[str, Any], run: str, format: str, runs: str | None) -> None:
         raise Refusal(str(error)) from None
     shown = headless.as_table(results, preset) if format == "table" else report.FORMATS[format](results, preset)
     click.echo(shown, nl=False)
+
+
+@main.command()
+@click.argument("run")
+@click.option("--trial", metavar="NAME", help="The measured trial (else the baseline).")
+@click.option("--ranks", default="2..4096", show_default=True, help="2..4096 doubles; 2,4,8 is a list.")
+@click.option("--network", metavar="RUN", help="A run of primitives that measured the network.")
+@click.option("--alpha", type=float, metavar="US", help="State the network: µs a message.")
+@click.option("--gbps", type=float, help="State the network: 1e9 bits a second.")
+@click.option(
+    "--scaling",
+    type=click.Choice(("weak", "strong")),
+    default="weak",
+    show_default=True,
+    help="Each rank keeps its batch, or all share it.",
+)
+@click.option("--cores", type=int, metavar="N", help="All ranks share one host of N cores.")
+@click.option("--strategy", "strategies", metavar="NAME", multiple=True, help="Only this strategy.")
+@click.option("--format", "format", type=click.Choice(PROJECTION_FORMATS), default="table", show_default=True)
+@click.option("--runs", metavar="DIR", help="Where runs are kept.")
+@click.pass_obj
+def project(
+    obj: dict[str, Any],
+    run: str,
+    trial: str | None,
+    ranks: str,
+    network: str | None,
+    alpha: float | None,
+    gbps: float | None,
+    scaling: "Scaling",
+    cores: int | None,
+    strategies: tuple[str, ...],
+    format: str,
+    runs: str | None,
+) -> None:
+    """A measured trial of a RUN on other numbers of ranks: its step time under each strategy, from its own phases and
+    their spread, and a model of the network."""
+    from ddptui.projection import ProjectionError
+    from ddptui.projection.command import Question
+    from ddptui.projection.command import run as projected
+    from ddptui.record import runs_folder
+
+    question = Question(trial, ranks, network, alpha, gbps, scaling, cores, strategies)
+    try:
+        sys.exit(projected(runs_folder(runs or obj["runs"]), run, question, format))
+    except ProjectionError as error:
+        raise Refusal(str(error)) from None
 
 
 @main.command()

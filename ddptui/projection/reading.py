@@ -1,0 +1,99 @@
+"""What a projection needs of a run's folder."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from ddptui.outcome import Heard, launches
+from ddptui.preset import Preset, Trial
+from ddptui.primitives.results import PrimitivesResult
+from ddptui.projection import ProjectionError
+from ddptui.projection.asked import NOT_PROJECTED
+from ddptui.projection.network import US, Network, Taken, fitted, gamma_of
+from ddptui.record import Run
+
+ALONE = "local_sum"  # a sum without a wire
+
+
+class _Trial(msgspec.Struct):
+    primitives: list[PrimitivesResult] = []
+
+
+class _Results(msgspec.Struct):
+    """As much of results.json as tells of primitives."""
+
+    trials: list[_Trial]
+
+
+def trial_of(run: Run, preset: Preset, name: str | None) -> tuple[Trial, list[Heard]]:
+    """The trial that is named, or else the baseline, or else the first that can be projected; and its launches that
+    ended well. Raises ProjectionError."""
+    if preset.kind == "primitives":
+        raise ProjectionError(
+            f"{run.name}: its ranks trained nothing: name a run that trained (primitives go with --network)"
+        )
+    by_name = {trial.name: trial for trial in preset.trials}
+    if name is not None and name not in by_name:
+        raise ProjectionError(f"--trial {name}: not in {run.name}, which has {', '.join(by_name)}")
+    first = by_name[name or preset.baseline]
+    refusals = []
+    for trial in [first] if name else [first, *(trial for trial in preset.trials if trial != first)]:
+        heard = heard_of(run, preset, trial)
+        why = why_not(trial, heard)
+        if why is None:
+            return trial, heard
+        refusals.append(f"{trial.name}: {why}")
+    raise ProjectionError(refusals[0])
+
+
+def why_not(trial: Trial, heard: Sequence[Heard]) -> str | None:
+    """What keeps a trial from being projected; None: nothing does."""
+    if trial.launch == "dp":
+        return "its replicas are threads of one process: there is no network to project"
+    if trial.world_size == 1:
+        return "one rank waits for nobody and sends nothing: measure two at least"
+    if why := NOT_PROJECTED.get(trial.strategy or ""):
+        return f"strategy {trial.strategy}: {why}"
+    if trial.instruments == "off":
+        return "without instruments only its times are known: measure it with instruments = 'on'"
+    if trial.every > 1:
+        return "it averages in some steps only, and ranks wait for each other in these alone: measure it with every = 1"
+    if not heard:
+        return "no launch of it has ended well"
+    return None
+
+
+def heard_of(run: Run, preset: Preset, trial: Trial) -> list[Heard]:
+    """Of each launch that ended well."""
+    return [
+        heard
+        for number in range(1, preset.repeats + 1)
+        for heard in launches(run.messages(trial.name, number))
+        if heard.ended and heard.ended.status == "ok" and heard.hellos and len(heard.done) == len(heard.hellos)
+    ]
+
+
+def network_of_primitives(run: Run) -> tuple[Network, int]:
+    """As a run of primitives has it, and on how many ranks. Raises ProjectionError."""
+    path = run.folder / "results.json"
+    try:
+        results = msgspec.json.decode(path.read_bytes(), type=_Results)
+    except (OSError, ValueError) as error:
+        raise ProjectionError(f"--network {run.name}: its results cannot be read: {error}") from None
+    measured = [each for trial in results.trials for each in trial.primitives if each.cells]
+    if not measured:
+        raise ProjectionError(f"--network {run.name}: no primitives were measured in it")
+    ranks = min(each.ranks for each in measured)
+    taken = [found for each in measured if each.ranks == ranks for found in _taken(each)]
+    sums = [each for each in taken if each.operation == ALONE]
+    wire = [each for each in taken if each.operation != ALONE]
+    return fitted(wire, f"{run.name}, on {ranks} ranks", gamma_of(sums)), ranks
+
+
+def _taken(result: PrimitivesResult) -> list[Taken]:
+    """Its medians; composites are several operations, and are left out."""
+    return [
+        Taken(cell.operation, result.ranks, cell.bytes, cell.time_us.median * US, cell.time_us.mean * US, cell.calls)
+        for cell in result.cells
+        if cell.time_us and not cell.composite and cell.time_us.median > 0
+    ]

@@ -1,0 +1,145 @@
+"""The sentences of a projection, its plot and its tables, from figures made by hand."""
+
+import random
+import re
+
+import pytest
+
+from ddptui.projection import words
+from ddptui.projection.model import Ranks, ranks_of
+from ddptui.projection.network import Network
+from ddptui.projection.plot import MEASURED, plot
+from ddptui.projection.report import aligned, fitting
+from ddptui.projection.results import Point
+from ddptui.projection.seen import Moment, Seen, Work
+from ddptui.results import Caution
+
+RANKS = (2, 4, 8, 16)
+NOBODY = Ranks(longest=0, longer=0.0, doubt=1.0, alike=0.0)
+FAST = Network(alpha=2e-6, beta=1e-10, source="stated")
+
+
+def point(ranks: int, wait: float, exposed: float, *, strategy: str = "flat", measured: float | None = None) -> Point:
+    step = 10 + wait + exposed
+    return Point(
+        strategy=strategy,
+        ranks=ranks,
+        step_ms=step,
+        low_ms=0.9 * step,
+        high_ms=1.1 * step,
+        work_ms=10,
+        wait_ms=wait,
+        transfer_ms=exposed,
+        exposed_ms=exposed,
+        efficiency=10 / step,
+        measured_ms=measured,
+        error=step / measured - 1 if measured else None,
+    )
+
+
+@pytest.mark.parametrize(
+    ("waits", "exposed", "sentence"),
+    [
+        ((1, 2, 3, 4), (2, 2.5, 2, 1), "past 4 ranks the wait for the slowest costs more than the transfers"),
+        ((1, 2, 3, 4), (0.1, 1, 9, 99), "past 4 ranks the transfers that nothing hides cost more than the wait"),
+        ((1, 2, 3, 4), (0, 0, 0, 0), "from 2 to 16 ranks, everywhere, the wait for the slowest costs more"),
+        ((1, 2, 3, 4), (9, 9, 9, 9), "from 2 to 16 ranks, everywhere, the transfers that nothing hides cost more"),
+        ((9, 1, 9, 1), (2, 2, 2, 2), "past 8 ranks the transfers that nothing hides cost more"),
+    ],
+)
+def test_what_costs_more_and_from_where_on(waits: tuple[float, ...], exposed: tuple[float, ...], sentence: str) -> None:
+    said = words.what_costs_more([point(*each) for each in zip(RANKS, waits, exposed, strict=True)])
+    assert said is not None
+    assert said.startswith(sentence)
+    assert f"on 16 ranks, {max(waits[-1], exposed[-1]):.3g}" in said.replace(".00", "").replace(".0 ", " ")
+
+
+def test_of_one_number_of_ranks_and_of_none() -> None:
+    assert (words.what_costs_more([point(8, 4, 1)]) or "").startswith("on 8 ranks the wait for the slowest costs more")
+    assert words.what_costs_more([]) is None
+
+
+def test_from_where_on_less_than_half_is_work() -> None:
+    points = [point(ranks, ranks, 1) for ranks in RANKS]
+    assert words.half_is_work(points) == "past 8 ranks less than half of a step is work: 37% on 16"
+    assert words.half_is_work(points[:2]) == "on 4 ranks 67% of a step is work"
+    assert words.half_is_work(points[3:]) == "of a step, 37% on 16 is work"
+
+
+def test_which_strategy_is_fastest_on_the_most_ranks() -> None:
+    own = [point(ranks, 1, ranks) for ranks in RANKS]
+    slow, fast = ([point(ranks, 1, factor * ranks, strategy="ring") for ranks in RANKS] for factor in (2.0, 0.5))
+    assert words.fastest([*own, *slow], own) == "on 16 ranks no other strategy is faster than flat"
+    assert words.fastest([*own, *fast], own) == "on 16 ranks ring is fastest: 19.0 ms a step, against 27.0 ms with flat"
+    assert words.fastest(own, own) is None
+
+
+def test_what_was_measured_stands_beside_what_was_predicted() -> None:
+    points = [point(2, 1, 1, measured=10), point(4, 1, 1), point(4, 1, 1, strategy="ring", measured=15)]
+    said = words.in_truth(points, "flat", 2, other_network=False)
+    assert said == (
+        "predicted, and measured: flat on 2 ranks (its own) 12.0 ms, measured 10.0 ms (+20.0%); "
+        "ring on 4 ranks 12.0 ms, measured 15.0 ms (-20.0%)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("ranks", "note"),
+    [
+        (NOBODY._replace(longest=1, longer=3e-3, doubt=1e-3), "rank 1 worked 3.00 ms longer than the mean"),
+        (NOBODY._replace(alike=0.5), r"slow in the same steps \(correlation 0.50\), .* the wait is less"),
+        (NOBODY._replace(alike=-0.5), r"slow in different steps \(correlation -0.50\), .* the wait is more"),
+    ],
+)
+def test_ranks_that_are_no_chance_are_noted(ranks: Ranks, note: str) -> None:
+    with_it = "\n".join(words.notes(2, 64, ranks, FAST, "weak", None))
+    assert len(with_it.splitlines()) == len(words.notes(2, 64, NOBODY, FAST, "weak", None)) + 1
+    assert re.search(note, with_it)
+
+
+def of_lengths(*ranks: list[float]) -> Seen:
+    moments = [Moment(tuple(Work(s, 0.0, 0.0, 0.0, 0.0, 0.0) for s in step), ()) for step in zip(*ranks, strict=True)]
+    return Seen((moments,), (), len(ranks), 0, 1, 1.0)
+
+
+def test_how_ranks_differ() -> None:
+    draw = random.Random(1)
+    one = [draw.gauss(10, 1) for _ in range(400)]
+    other = [draw.gauss(11, 1) for _ in range(400)]
+    found = ranks_of(of_lengths(one, other))
+    assert found.longest == 1
+    assert found.longer == pytest.approx(0.5, abs=0.1)
+    assert found.doubt == pytest.approx(0.05, rel=0.1)
+    assert found.alike == pytest.approx(0, abs=0.1)
+    assert ranks_of(of_lengths(one, one)).alike == pytest.approx(1)
+    assert ranks_of(of_lengths(one, [20 - s for s in one])).alike == pytest.approx(-1)
+    assert ranks_of(of_lengths([1.0] * 5, [1.0] * 5)).alike == 0
+
+
+def test_a_caution_names_the_trials_that_it_is_true_of() -> None:
+    found = words.cautions({"two": {Caution.OTHER_LOAD}, "four": {Caution.OTHER_LOAD}, "eight": set()})
+    assert len(found) == 1
+    assert found[0].startswith("caution, two, four: something else kept")
+
+
+def test_the_plot_has_a_line_a_band_what_was_measured_and_two_axes() -> None:
+    points = [point(ranks, ranks, 1, measured=20.0 if ranks == 8 else None) for ranks in RANKS]
+    drawn = plot(points, 60, 8)
+    assert len(drawn) == 1 + 8 + 1
+    assert max(map(len, drawn)) <= 60 + len(" ranks")
+    assert "".join(drawn).count(MEASURED) == 1
+    assert drawn[-1].split() == ["2", "4", "8", "16", "ranks"]
+    assert "logarithmic" not in drawn[0]
+    assert "logarithmic" in plot([point(2, 1, 1), point(4096, 5000, 1)], 60, 8)[0]
+    assert plot(points[:1], 60, 8) == []
+    assert plot(points, 10, 8) == []
+
+
+def test_where_there_is_no_room_columns_go_and_no_line_breaks() -> None:
+    points = [point(ranks, ranks, 1, measured=20.0) for ranks in RANKS]
+    wide, narrow = aligned(fitting(points, 200)), aligned(fitting(points, 60))
+    assert "transfer" in wide[0]
+    assert "transfer" not in narrow[0]
+    assert {"ranks", "step", "efficiency", "measured", "error"} <= set(narrow[0].split())
+    assert max(map(len, narrow)) <= 60
+    assert "error" not in aligned(fitting([point(2, 1, 1)], 200))[0]
