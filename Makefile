@@ -32,6 +32,8 @@ bench: .venv/installed
 	$(BIN)/python benchmarks/attribution.py
 	$(BIN)/python benchmarks/what_if.py
 	$(BIN)/python benchmarks/live_verdict.py
+	$(BIN)/python -m benchmarks.primitives
+	$(BIN)/python benchmarks/projection.py
 	$(BIN)/python -m benchmarks.console_picture
 	$(BIN)/python -m benchmarks.console_flood
 	$(BIN)/python -m benchmarks.console_disturbs

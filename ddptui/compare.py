@@ -45,7 +45,7 @@ def _trial(
     judged = [_judged(repeat, trial) for repeat in repeats.values()]
     return TrialResult(
         name=trial.name,
-        status="failed" if failed else "ok" if repeats or primitives else "skipped",
+        status="failed" if failed else "ok" if any(found.status == "ok" for found in outcomes) else "skipped",
         error=failed.error if failed else None,
         config=msgspec.to_builtins(trial),
         command=list(outcomes[0].command) if outcomes else [],

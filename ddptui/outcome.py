@@ -53,7 +53,7 @@ MOST_PAUSES = 100_000
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """How one repeat of a trial ended; `result`, or `primitives`, if it ended well."""
+    """How one repeat of a trial ended; `result` if it ended well; `primitives`, what there is of them in any case."""
 
     trial: str
     repeat: int
@@ -181,15 +181,13 @@ def outcome_of(heard: Heard) -> Outcome | None:
     status = heard.ended.status if heard.ended else "interrupted"
     error = heard.ended.error if heard.ended else None
     result = None
-    primitives = None
+    took_s = None
     if heard.ended and heard.ended.status == "ok":
         error = _lacking(heard)
         if error:
             status = "failed"
         elif heard.primitives.places:
-            primitives = heard.primitives.result(
-                next(iter(heard.hellos.values())), (heard.ended.at_ns - heard.launched.at_ns) / S
-            )
+            took_s = (heard.ended.at_ns - heard.launched.at_ns) / S
         else:
             result = _result(heard, heard.launched)
     return Outcome(
@@ -199,8 +197,14 @@ def outcome_of(heard: Heard) -> Outcome | None:
         status=status,
         error=error,
         result=result,
-        primitives=primitives,
+        primitives=_primitives(heard, took_s),
     )
+
+
+def _primitives(heard: Heard, took_s: float | None) -> PrimitivesResult | None:
+    """What there is of them, also of a launch that did not come to its end."""
+    hello = next(iter(heard.hellos.values()), None)
+    return heard.primitives.result(hello, took_s) if hello and heard.primitives.places else None
 
 
 def _lacking(heard: Heard) -> str | None:

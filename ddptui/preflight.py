@@ -131,12 +131,12 @@ def memory_mb(trial: Trial) -> int:
 
 
 def buffers_mb(trial: Trial) -> int:
-    """What the tensors of primitives take where they are measured, on all ranks together: two of the largest size a
-    rank; where each rank, or the root, gathers everybody's, one more for each of them."""
+    """What the tensors of primitives take where they are measured, on all ranks together: two of each size a rank, so
+    up to four of the largest; where each rank, or the root, gathers everybody's, one more for each of them."""
     if trial.primitives != "measure":
         return 0
     gathers = trial.world_size if "all_gather" in trial.composites else "gather_scatter" in trial.composites
-    return trial.world_size * (2 + gathers) * trial.max_bytes // MB
+    return trial.world_size * (4 + gathers) * trial.max_bytes // MB
 
 
 def open_files(trial: Trial) -> int:

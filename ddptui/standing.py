@@ -12,7 +12,9 @@ def what_became(result: TrialResult) -> str:
     """The same in a sentence, of which the trial is the subject."""
     if result.status != "skipped":
         return result.status
-    return "was stopped before its end: no figures" if result.command else "was not reached"
+    if not result.command:
+        return "was not reached"
+    return "was stopped before its end" + ("" if result.primitives else ": no figures")
 
 
 def is_not_finite(repeat: RepeatResult) -> bool:

@@ -67,13 +67,13 @@ def blocks(results: Results, preset: Preset) -> Iterator[Block]:
 
 
 def failures(results: Results) -> list[str]:
-    """A line a trial that has no figures, with the end of its log."""
+    """A line a trial that has not all figures, with the end of its log."""
     found = []
     for trial in results.trials:
         if trial.error:
             headline, *log = trial.error.splitlines()
             found.append("\n  ".join([f"{trial.name} failed: {headline}", *log]))
-        elif not trial.primitives:
+        elif trial.status != "ok":
             found.append(f"{trial.name} {what_became(trial)}")
     if results.status == "interrupted":
         found.append("interrupted: what is shown is what was finished")

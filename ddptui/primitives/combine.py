@@ -44,13 +44,15 @@ def by_operation(cells: Iterable[Cell]) -> dict[Which, list[Cell]]:
 
 def _one(cells: Sequence[Cell]) -> Cell:
     slowest = max(cells, key=lambda cell: cell.slowest_us or 0.0)
+    time = _time([cell.time_us for cell in cells if cell.time_us])
+    longer = time.mean / slowest.time_us.mean if time and slowest.time_us else 1.0
     return msgspec.structs.replace(
         slowest,
         calls=sum(cell.calls for cell in cells),
-        time_us=_time([cell.time_us for cell in cells if cell.time_us]),
+        time_us=time,
         cv=_median(cell.cv for cell in cells),
-        algbw_gb_s=_median(cell.algbw_gb_s for cell in cells),
-        busbw_gb_s=_median(cell.busbw_gb_s for cell in cells),
+        algbw_gb_s=slowest.algbw_gb_s and slowest.algbw_gb_s / longer,
+        busbw_gb_s=slowest.busbw_gb_s and slowest.busbw_gb_s / longer,
         wrong=sum(cell.wrong for cell in cells),
         error=next((cell.error for cell in cells if cell.error), None),
     )

@@ -32,7 +32,7 @@ class Primitives(msgspec.Struct):
             self.places.setdefault(message.place, {})[message.rank] = message
 
     def result(self, hello: Hello, took_s: float | None = None) -> PrimitivesResult:
-        """What all ranks have told of. hello: of any of them; took_s: the launch, if it is over."""
+        """What all ranks have told of. hello: of any of them; took_s: the launch, if it ended well."""
         told = [by_rank for _, by_rank in sorted(self.places.items()) if len(by_rank) == hello.world_size]
         shown = [ranks for by_rank in told if (ranks := _all_of(Shown, by_rank))]
         timed = [calls for by_rank in told if (calls := _all_of(Timed, by_rank))]

@@ -37,7 +37,7 @@ def of_cells(cells: Sequence[Cell], fit: Fit | None, network: Network | None) ->
         Column("algbw", [digits(cell.algbw_gb_s) for cell in cells], 91),
         Column("busbw", [digits(cell.busbw_gb_s) for cell in cells], 97),
         Column("slowest", [NOTHING if cell.slowest is None else f"rank {cell.slowest}" for cell in cells], 60),
-        Column("#wrong", [str(cell.wrong) for cell in cells], 98),
+        Column("#wrong", [_wrong(cell) for cell in cells], 98),
     )
     return Table(columns, frozenset(number for number, cell in enumerate(cells) if cell.wrong or cell.error))
 
@@ -102,6 +102,11 @@ def _theory(fit: Fit) -> Theory:
 
 def _bytes(cell: Cell) -> str:
     return size(cell.bytes) if facts(cell.operation, composite=cell.composite).has_bytes else NOTHING
+
+
+def _wrong(cell: Cell) -> str:
+    """Where nothing moves, nothing can be wrong."""
+    return str(cell.wrong) if facts(cell.operation, composite=cell.composite).has_bytes else NOTHING
 
 
 def _time(cell: Cell, figure: Callable[[TimeUs], float]) -> str:

@@ -30,7 +30,7 @@ class Facts(NamedTuple):
     reduces   takes a reduction operator
     rooted    one rank gives to all, or gets from all
     in_parts  its bytes are those of all ranks' parts together, again as in nccl-tests: each rank gives or gets one part
-    timed     it is measured; shown: it can be looked at
+    has_bytes something moves, so that there are sizes; shown: it can be looked at
     """
 
     moves: str

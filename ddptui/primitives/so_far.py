@@ -91,6 +91,6 @@ def plan(trial: Trial) -> list[str]:
         facts = OPERATIONS[name]
         what = [f"{title(name)} {op.upper()}" if is_shown else title(name) for op in operators if facts.reduces]
         amounts = [""] if is_shown or not facts.has_bytes else [f", {size(each)}" for each in wanted]
-        places += [f"{each}{amount}" for amount in amounts for each in what or [title(name)]]
+        places += [f"{each}{amount}" for each in what or [title(name)] for amount in amounts]
     composites = () if is_shown else trial.composites
     return places + [f"{title(name, composite=True)}, {size(each)}" for name in composites for each in wanted]

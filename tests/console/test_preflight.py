@@ -69,10 +69,10 @@ def test_no_limit_is_enough(limits: list[tuple[int, int]]) -> None:
         ({"world_size": 5, "launch": "launch"}, False),
         ({"world_size": 21, "launch": "dp"}, True),
         ({"primitives": "see", "world_size": 4}, True),
-        ({"primitives": "measure", "world_size": 3, "max_bytes": 90 * 2**20}, True),  # two buffers each: 540 MB
-        ({"primitives": "measure", "world_size": 3, "max_bytes": 110 * 2**20}, False),
-        ({"primitives": "measure", "world_size": 3, "max_bytes": 45 * 2**20, "composites": ["all_gather"]}, False),
-        ({"primitives": "measure", "world_size": 3, "max_bytes": 45 * 2**20, "composites": ["ring"]}, True),
+        ({"primitives": "measure", "world_size": 3, "max_bytes": 49 * 2**20}, True),  # two of each size: 588 MB
+        ({"primitives": "measure", "world_size": 3, "max_bytes": 51 * 2**20}, False),
+        ({"primitives": "measure", "world_size": 3, "max_bytes": 40 * 2**20, "composites": ["all_gather"]}, False),
+        ({"primitives": "measure", "world_size": 3, "max_bytes": 40 * 2**20, "composites": ["ring"]}, True),
     ],
 )
 def test_ranks_that_cannot_fit_into_memory_are_refused(

@@ -76,7 +76,7 @@ def test_no_line_of_a_table_is_wider_than_it_may_be(width: int, color: bool) -> 
 @pytest.mark.parametrize("width", [60, 80, 120])
 def test_what_a_learner_looks_for_is_there_however_narrow_it_is(width: int) -> None:
     headers = [re.split(r"\s{2,}", table[0].strip()) for table in tables_of(text(*ran(), width))]
-    assert all({"median", "#wrong"} <= set(header) for header in headers[:-2])
+    assert all({"median", "#wrong"} <= set(header) for header in headers[:-2] if "size" in header)
     assert {"size", "busbw", "CV"} <= set(headers[1])
     assert {"operation", "α", "β GB/s"} <= set(headers[-2])
     assert {"faster below", "faster above"} & set(headers[-1])

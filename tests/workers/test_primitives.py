@@ -21,7 +21,7 @@ from workers.primitives.numbers import Readable, Scrambled, wrong
 from workers.primitives.plans import plans_to_measure, plans_to_see
 from workers.primitives.primitive import Primitive, Setting
 from workers.primitives.rounds import checked, refusal
-from workers.primitives.timing import Timer
+from workers.primitives.timing import ROUNDS, Timer
 
 ELEMENTS = (1, 7, 70_000)
 FLOAT32, CPU = torch.float32, torch.device("cpu")
@@ -118,7 +118,7 @@ def test_every_element_that_a_call_defines_is_looked_at(world: World) -> None:
     n = world.ranks
     parts = {
         "send_recv": n - n % 2, "isend_irecv": 2 * n, "broadcast": n, "reduce": 1, "all_reduce": n, "gather": n + n,
-        "all_gather": n + n * n, "scatter": n + n, "reduce_scatter": n, "all_to_all": n * n, "barrier": 0,
+        "all_gather": n + n * n, "scatter": n + n, "reduce_scatter": n + n * n, "all_to_all": 2 * n * n, "barrier": 0,
         "local_sum": n,
     }  # fmt: skip
     for number, what in enumerate(tries(n)):
@@ -178,6 +178,13 @@ class Counting(Primitive):
         return marks
 
 
+def timed(timer: Timer, *, warm_up: int = 3, most: int = 100, after_barrier: bool = False) -> Timer:
+    timer.warm_up(calls=warm_up, most=most, most_s=1.0)
+    for number in range(ROUNDS):
+        timer.round(number, after_barrier=after_barrier)
+    return timer
+
+
 @pytest.mark.usefixtures("alone")
 @pytest.mark.parametrize("after_barrier", [False, True])
 @pytest.mark.parametrize(
@@ -186,19 +193,19 @@ class Counting(Primitive):
 )
 def test_the_warm_up_is_not_timed_and_long_calls_are_fewer(lasts: float, calls: int, after_barrier: bool) -> None:
     counting = Counting(lasts)
-    lengths = Timer(counting, counting).lengths_ns(warmup=3, most=100, most_s=1.0, after_barrier=after_barrier)
-    assert lengths == [round(lasts * 1e9)] * calls
-    assert counting.calls == 3 + calls
+    timer = timed(Timer(counting, counting), after_barrier=after_barrier)
+    assert timer.lengths_ns == [round(lasts * 1e9)] * calls
+    assert timer.calls == counting.calls == 3 + ROUNDS + calls
 
 
 @pytest.mark.usefixtures("alone")
 def test_back_to_back_the_calls_take_all_of_the_time() -> None:
     setting = Setting(0, 1, 0, 1000, FLOAT32, CPU)
     timer = Timer(PRIMITIVES["all_reduce"](setting), HostClock())
-    lengths = timer.lengths_ns(warmup=0, most=50, most_s=60, after_barrier=False)
-    assert len(lengths) == 50
-    assert timer.calls == 51  # one call is needed to know how long they are
-    assert min(lengths) > 0
+    timed(timer, warm_up=0, most=52)
+    assert len(timer.lengths_ns) == 52
+    assert timer.calls == 1 + ROUNDS + 52  # one call is needed to know how long they are
+    assert min(timer.lengths_ns) > 0
 
 
 class Refused(Primitive):

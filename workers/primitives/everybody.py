@@ -78,6 +78,9 @@ class ReduceScatter(Primitive):
     def wanted(self, numbers: Numbers) -> Iterator[tuple[Tensor, Tensor]]:
         whole = numbers.reduced(self.reduce_op, self.ranks, self.ranks * self.elements)
         yield self.part_for_me, self.part(whole, self.rank)
+        mine = numbers.of(self.rank, self.ranks * self.elements)
+        for number, part in enumerate(self.parts):
+            yield part, self.part(mine, number)
 
 
 class AllToAll(Primitive):
@@ -103,5 +106,8 @@ class AllToAll(Primitive):
         return [Argument("outgoing", self.outgoing), Argument("incoming", self.incoming)]
 
     def wanted(self, numbers: Numbers) -> Iterator[tuple[Tensor, Tensor]]:
+        mine = numbers.of(self.rank, self.ranks * self.elements)
+        for number, part in enumerate(self.outgoing):
+            yield part, self.part(mine, number)
         for rank, part in enumerate(self.incoming):
             yield part, self.part(numbers.of(rank, self.ranks * self.elements), self.rank)

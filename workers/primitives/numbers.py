@@ -10,9 +10,9 @@ from torch import Tensor
 
 from ddptui.primitives.operations import ReduceOpName
 
-PERIOD = 65_521  # a prime: no block of a size that anybody uses can be mistaken for another one
+PERIOD = 65_521  # a prime: no block of a usual size can be mistaken for another one of the same rank
 LARGEST = 251
-STEP = 7_919  # by so much a rank's numbers are ahead of those of the rank before
+MOST_RANKS = 1024
 
 
 class Numbers(Protocol):
@@ -40,22 +40,25 @@ class Readable:
 
 
 class Scrambled:
-    """Numbers to be checked, others for each seed: what is in the wrong place is a wrong number. They recur, so that
-    what a hundred million of them come to is worked out on some thousands. A product takes ones and twos only."""
+    """Numbers to be checked, others for each seed and rank: what is in the wrong place is a wrong number. They recur,
+    so that what a hundred million of them come to is worked out on some thousands. A product takes twos and fours only:
+    of these, too, it is exact, and never what one of its factors is."""
 
     def __init__(self, seed: int, op: ReduceOpName = "sum") -> None:
-        largest = 2 if op == "product" else LARGEST
-        generator = torch.Generator().manual_seed(seed)
-        self._table = torch.randint(1, largest + 1, (PERIOD,), generator=generator).double()
+        self._seed = seed
+        self._multiplies = op == "product"
 
     def of(self, rank: int, count: int) -> Tensor:
-        return recurring(self._ahead(rank), count)
+        return recurring(self._period(rank), count)
 
     def reduced(self, op: ReduceOpName, ranks: int, count: int) -> Tensor:
-        return recurring(reduce(op, torch.stack([self._ahead(rank) for rank in range(ranks)])), count)
+        return recurring(reduce(op, torch.stack([self._period(rank) for rank in range(ranks)])), count)
 
-    def _ahead(self, rank: int) -> Tensor:
-        return self._table.roll(-rank * STEP)
+    def _period(self, rank: int) -> Tensor:
+        generator = torch.Generator().manual_seed(self._seed * MOST_RANKS + rank)
+        low, high = (1, 2) if self._multiplies else (1, LARGEST)
+        numbers = torch.randint(low, high + 1, (PERIOD,), generator=generator).double()
+        return 2**numbers if self._multiplies else numbers
 
 
 def recurring(period: Tensor, count: int) -> Tensor:

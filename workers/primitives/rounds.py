@@ -4,6 +4,7 @@ import math
 import time
 from collections.abc import Sequence
 from functools import partial
+from itertools import groupby
 from statistics import median
 
 import torch
@@ -14,7 +15,7 @@ from workers.clock import clock_of
 from workers.primitives.numbers import Readable, Scrambled, wrong
 from workers.primitives.plans import Plan, bytes_of, plans_to_measure, plans_to_see, primitive_of
 from workers.primitives.primitive import Argument, Primitive
-from workers.primitives.timing import Timer
+from workers.primitives.timing import ROUNDS, Timer
 from workers.rank import Rank
 
 MOST_OF_A_REFUSAL = 300  # characters of what the backend says
@@ -49,45 +50,67 @@ def see(me: Rank) -> None:
 
 
 def measure(me: Rank) -> None:
-    """Call each primitive with each size: some calls to warm up, then those that are timed, then one that is checked,
-    element by element."""
+    """Each primitive with all its sizes: some calls to warm up, then the rounds of those that are timed, then for each
+    size a call that is checked, element by element."""
     plans = plans_to_measure(me.trial)
     say_ready(me, len(plans))
-    for place, plan in enumerate(plans):
-        primitive = primitive_of(me, plan)
-        error = refusal(primitive)
-        calls_ns = timed(me, place, plan, primitive) if error is None else ()
-        told = Timed(
-            rank=me.rank,
-            place=place,
-            operation=plan.operation,
-            composite=plan.composite,
-            reduce_op=plan.reduce_op,
-            cadence=me.trial.cadence,
-            bytes=bytes_of(plan, me.trial),
-            calls_ns=calls_ns,
-            wrong=checked(primitive, seed=place) if error is None else 0,
-            at_ns=time.monotonic_ns(),
-            error=error,
-        )
-        me.reporter.say(told)
-        took = f"{median(calls_ns) / 1000:.1f} µs" if calls_ns else "no part in it"
-        log(me, plan.operation, error or f"{told.bytes} bytes  {took}  {told.wrong} wrong")
+    for _, same in groupby(enumerate(plans), key=lambda placed: placed[1]._replace(elements=0)):
+        time_and_tell(me, [Measured(me, place, plan) for place, plan in same])
     say_done(me)
 
 
-def timed(me: Rank, place: int, plan: Plan, primitive: Primitive) -> tuple[int, ...]:
-    """What each call took on this rank, in ns; empty if it has no part in it."""
-    trial, timer = me.trial, Timer(primitive, clock_of(me.device))
-    me.reporter.position = lambda: in_a_call(place, plan.operation, timer.calls)
-    lengths = timer.lengths_ns(
-        warmup=trial.warmup_steps,
-        most=trial.iterations,
-        most_s=trial.cell_s,
-        after_barrier=trial.cadence == "barrier",
+class Measured:
+    """One primitive with one size, as this rank measures it. error: why the backend does not do it."""
+
+    def __init__(self, me: Rank, place: int, plan: Plan) -> None:
+        self.place, self.plan = place, plan
+        self.primitive = primitive_of(me, plan)
+        self.timer = Timer(self.primitive, clock_of(me.device))
+        self.error = refusal(self.primitive)
+
+    def in_a_call(self) -> Position:
+        return in_a_call(self.place, self.plan.operation, self.timer.calls)
+
+    def at_work(self) -> Position:
+        """Checking what came out takes a while, and no wire."""
+        return Position(step=self.place, calls=self.timer.calls)
+
+
+def time_and_tell(me: Rank, sizes: Sequence[Measured]) -> None:
+    """All sizes of one primitive: timed in rounds, then checked and told one by one."""
+    sound = [size for size in sizes if size.error is None]
+    for size in sound:
+        me.reporter.position = size.in_a_call
+        size.timer.warm_up(calls=me.trial.warmup_steps, most=me.trial.iterations, most_s=me.trial.cell_s)
+    for number in range(ROUNDS):
+        for size in sound:
+            me.reporter.position = size.in_a_call
+            size.timer.round(number, after_barrier=me.trial.cadence == "barrier")
+    for size in sizes:
+        me.reporter.position = size.at_work
+        told = told_of(me, size)
+        me.reporter.say(told)
+        took = f"{median(told.calls_ns) / 1000:.1f} µs" if told.calls_ns else "no part in it"
+        log(me, told.operation, told.error or f"{told.bytes} bytes  {took}  {told.wrong} wrong")
+
+
+def told_of(me: Rank, size: Measured) -> Timed:
+    """What each call took on this rank (nothing, if it has no part in it), and what came out wrong."""
+    plan, primitive = size.plan, size.primitive
+    lengths = size.timer.lengths_ns if primitive.takes_part else []
+    return Timed(
+        rank=me.rank,
+        place=size.place,
+        operation=plan.operation,
+        composite=plan.composite,
+        reduce_op=plan.reduce_op,
+        cadence=me.trial.cadence,
+        bytes=bytes_of(plan, me.trial),
+        calls_ns=tuple(length // primitive.transfers for length in lengths),
+        wrong=checked(primitive, seed=size.place) if size.error is None else 0,
+        at_ns=time.monotonic_ns(),
+        error=size.error,
     )
-    me.reporter.position = lambda: Position(step=place, calls=timer.calls)  # what follows takes a while, and no wire
-    return tuple(length // primitive.transfers for length in lengths) if primitive.takes_part else ()
 
 
 def checked(primitive: Primitive, seed: int) -> int:

@@ -1,5 +1,9 @@
 """How long a call takes: all ranks call again and again, as often as they have agreed to.
 
+The calls of one size are not made all at once but in rounds, the other sizes in between: on a busy host a few
+hundredths of a second are all fast or all slow, as the scheduler has placed the ranks, and each size should meet its
+share of both.
+
 Back to back is what nccl-tests does: a call begins when the one before is over on this rank, whatever the others do; so
 the time of all calls by their number is what a stream of them costs. Or each call follows a barrier, whose time is not
 counted: then all ranks begin together, but for what leaving a barrier takes some of them longer.
@@ -15,26 +19,35 @@ import torch.distributed as dist
 from workers.clock import Clock
 from workers.primitives.primitive import Primitive
 
-FEWEST = 5  # calls, however long they take
+ROUNDS = 5
+FEWEST = ROUNDS  # calls, however long they take
 DEVICE_POLL_S = 0.001
 
 
 class Timer:
-    """`calls`: how many have been begun, the warm-up too."""
+    """`calls`: how many have been begun, the warm-up too; `lengths_ns`: of each call that was timed, on this rank."""
 
     def __init__(self, primitive: Primitive, clock: Clock) -> None:
         self._primitive = primitive
         self._clock = clock
+        self._wanted = 0
         self.calls = 0
+        self.lengths_ns: list[int] = []
 
-    def lengths_ns(self, *, warmup: int, most: int, most_s: float, after_barrier: bool) -> list[int]:
-        """Of each call on this rank; those to warm up (one at least) are not among them."""
-        estimate_s = min(self._warm_up() for _ in range(max(1, warmup)))
-        calls = self._agree(max(FEWEST, min(most, int(most_s / max(estimate_s, 1e-6)))), most)
+    def warm_up(self, *, calls: int, most: int, most_s: float) -> None:
+        """Call (once at least) without being timed, and agree on how often it will be: no more than `most`, and no
+        longer than `most_s`, all rounds together."""
+        estimate_s = min(self._estimate() for _ in range(max(1, calls)))
+        self._wanted = self._agree(max(FEWEST, min(most, int(most_s / max(estimate_s, 1e-6)))), most)
+
+    def round(self, number: int, *, after_barrier: bool) -> None:
+        """Time this round's part of the calls; one more goes before them, since another size was called meanwhile."""
+        calls = self._wanted // ROUNDS + (number < self._wanted % ROUNDS)
+        self._call()
         dist.barrier()
-        return self._after_barriers(calls) if after_barrier else self._back_to_back(calls)
+        self.lengths_ns += self._after_barriers(calls) if after_barrier else self._back_to_back(calls)
 
-    def _warm_up(self) -> float:
+    def _estimate(self) -> float:
         begin = self._clock.now()
         self._call()
         begin_ns, end_ns = self._resolved([begin, self._clock.now()])

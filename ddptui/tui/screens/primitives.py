@@ -89,7 +89,7 @@ class PrimitivesScreen(Following):
     def draw(self) -> None:
         self._lead()
         self._show_trial()
-        if (said := self.said() or self._why_nothing()) != self._said:
+        if (said := self.said() or self._why_not_all()) != self._said:
             self._said = said
             self.set_class(bool(said), "-said")
             self.query_one("#now", Static).update(Content(printable(said)))
@@ -109,10 +109,10 @@ class PrimitivesScreen(Following):
             self._led_to = names[-1]
             self._list.choose(self._led_to)
 
-    def _why_nothing(self) -> str:
-        """Of a trial that has nothing to show."""
+    def _why_not_all(self) -> str:
+        """Of a trial that has less to show than it should, or nothing."""
         found = next((each for each in self.feed.results.trials if each.name == self.trial.name), None)
-        if found is None or self._result is not None or self.is_told:
+        if found is None or found.status == "ok" or self.is_told:
             return ""
         return f"{self.trial.name} {what_became(found)}" + (f": {found.error.splitlines()[0]}" if found.error else "")
 
