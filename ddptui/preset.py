@@ -179,8 +179,10 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     min_bytes: MessageBytes = 1024  # measure: the smallest size, as nccl-tests counts it
     max_bytes: MessageBytes = 64 * 2**20  # … and up to which
     step_factor: Annotated[int, Meta(ge=2, le=65536)] = 4  # … each so many times the one before
-    iterations: Annotated[int, Meta(ge=2, le=100_000)] = 100  # measure: calls of each operation and size, at most
-    cell_s: Annotated[float, Meta(gt=0, le=3600)] = 1.0  # … that take so long; five are made in any case
+    iterations: Annotated[int, Meta(ge=2, le=20_000)] = (
+        100  # measure: calls of each operation and size, in each of five rounds
+    )
+    cell_s: Annotated[float, Meta(gt=0, le=3600)] = 1.0  # … fewer, if all rounds took longer; one a round in any case
     cadence: Literal["back_to_back", "barrier"] = "back_to_back"  # barrier: one before each call, not counted
     stall_s: Annotated[float, Meta(ge=5, le=86_400)] = 20.0  # if no rank comes any further for so long, it is stopped
 

@@ -38,7 +38,7 @@ kind = "primitives"
 name = "long"
 primitives = "measure"
 operations = ["all_reduce"]
-iterations = 100000
+iterations = 20000
 cell_s = 3000
 threads = 1
 """
@@ -78,7 +78,7 @@ def test_every_primitive_and_composite_is_measured_with_every_size(ran: tuple[Pa
     cells = {(cell["operation"], cell["composite"], cell["bytes"]): cell for cell in launch["cells"]}
     assert len(cells) == 11 * 2 + 1 + 2 * 2
     assert {cell["wrong"] for cell in cells.values()} == {0}
-    assert {cell["calls"] for cell in cells.values()} == {7}
+    assert {cell["calls"] for cell in cells.values()} == {5 * 7}
     assert cells["all_gather", False, 1020]["time_us"]["min"] > 0  # 1024 bytes are not three equal parts
     ring = cells["ring", True, 4096]
     assert ring["busbw_gb_s"] == pytest.approx(ring["algbw_gb_s"] * 4 / 3)

@@ -82,10 +82,9 @@ def time_and_tell(me: Rank, sizes: Sequence[Measured]) -> None:
     for size in sound:
         me.reporter.position = size.in_a_call
         size.timer.warm_up(calls=me.trial.warmup_steps, most=me.trial.iterations, most_s=me.trial.cell_s)
-    for number in range(ROUNDS):
-        for size in sound:
-            me.reporter.position = size.in_a_call
-            size.timer.round(number, after_barrier=me.trial.cadence == "barrier")
+    for size in sound * ROUNDS:
+        me.reporter.position = size.in_a_call
+        size.timer.round(after_barrier=me.trial.cadence == "barrier")
     for size in sizes:
         me.reporter.position = size.at_work
         told = told_of(me, size)

@@ -20,7 +20,6 @@ from workers.clock import Clock
 from workers.primitives.primitive import Primitive
 
 ROUNDS = 5
-FEWEST = ROUNDS  # calls, however long they take
 DEVICE_POLL_S = 0.001
 
 
@@ -35,17 +34,16 @@ class Timer:
         self.lengths_ns: list[int] = []
 
     def warm_up(self, *, calls: int, most: int, most_s: float) -> None:
-        """Call (once at least) without being timed, and agree on how often it will be: no more than `most`, and no
-        longer than `most_s`, all rounds together."""
+        """Call (once at least) without being timed, and agree on how often it will be in each round: no more than
+        `most`, and no longer than `most_s` in all rounds together, but once in any case."""
         estimate_s = min(self._estimate() for _ in range(max(1, calls)))
-        self._wanted = self._agree(max(FEWEST, min(most, int(most_s / max(estimate_s, 1e-6)))), most)
+        self._wanted = self._agree(max(1, min(most, int(most_s / ROUNDS / max(estimate_s, 1e-6)))))
 
-    def round(self, number: int, *, after_barrier: bool) -> None:
-        """Time this round's part of the calls; one more goes before them, since another size was called meanwhile."""
-        calls = self._wanted // ROUNDS + (number < self._wanted % ROUNDS)
+    def round(self, *, after_barrier: bool) -> None:
+        """Time the calls of a round; one more goes before them, since another size was called meanwhile."""
         self._call()
         dist.barrier()
-        self.lengths_ns += self._after_barriers(calls) if after_barrier else self._back_to_back(calls)
+        self.lengths_ns += self._after_barriers() if after_barrier else self._back_to_back()
 
     def _estimate(self) -> float:
         begin = self._clock.now()
@@ -53,25 +51,25 @@ class Timer:
         begin_ns, end_ns = self._resolved([begin, self._clock.now()])
         return (end_ns - begin_ns) / 1e9
 
-    def _agree(self, calls: int, most: int) -> int:
+    def _agree(self, calls: int) -> int:
         """All ranks must call equally often: rank 0 says how often."""
-        agreed = torch.tensor([min(calls, most)], device=self._primitive.device)
+        agreed = torch.tensor([calls], device=self._primitive.device)
         dist.broadcast(agreed, src=0)
         return int(agreed.item())
 
-    def _back_to_back(self, calls: int) -> list[int]:
+    def _back_to_back(self) -> list[int]:
         now, call = self._clock.now, self._primitive.timed_call
         moments = [now()]
-        for _ in range(calls):
+        for _ in range(self._wanted):
             self.calls += 1
             call()
             moments.append(now())
         ns = self._resolved(moments)
         return [end - begin for begin, end in pairwise(ns)]
 
-    def _after_barriers(self, calls: int) -> list[int]:
+    def _after_barriers(self) -> list[int]:
         moments = []
-        for _ in range(calls):
+        for _ in range(self._wanted):
             dist.barrier()
             moments.append(self._clock.now())
             self._call()
