@@ -4,7 +4,7 @@ import math
 from difflib import get_close_matches
 
 from ddptui.projection import ProjectionError
-from ddptui.projection.network import Network, stated
+from ddptui.projection.network import CallCosts, stated
 from ddptui.strategies import STRATEGIES
 
 MOST_RANKS = 2**20
@@ -21,7 +21,9 @@ def numbers_of_ranks(text: str) -> list[int]:
     try:
         if ".." in text:
             low, high = (int(end) for end in text.split(".."))
-            return _within(text, _doubling(low, high) if 0 < low <= high else [])
+            if low > high:
+                raise ProjectionError(f"--ranks {text}: from {low} down to {high}: the smaller number comes first")
+            return _within(text, _doubling(low, high) if low > 0 else [low])
         return _within(text, sorted({int(number) for number in text.split(",")}))
     except ProjectionError:
         raise
@@ -40,14 +42,14 @@ def _doubling(low: int, high: int) -> list[int]:
 
 
 def _within(text: str, ranks: list[int]) -> list[int]:
-    if not ranks or ranks[0] < 1:
-        raise ProjectionError(f"--ranks {text}: from a smaller number to a larger one, and from 1 on")
+    if ranks[0] < 1:
+        raise ProjectionError(f"--ranks {text}: must be 1 at least")
     if ranks[-1] > MOST_RANKS:
         raise ProjectionError(f"--ranks {text}: at most {MOST_RANKS:,}")
     return ranks
 
 
-def check(strategies: tuple[str, ...], cores: int | None, alpha: float | None, gbps: float | None) -> Network | None:
+def check(strategies: tuple[str, ...], cores: int | None, alpha: float | None, gbps: float | None) -> CallCosts | None:
     """What can be said before a run is read. The network as stated; None: it was not. Raises ProjectionError."""
     for name in strategies:
         _check_strategy(name)

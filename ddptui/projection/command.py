@@ -1,7 +1,7 @@
 """`ddptui project`: a measured trial on more ranks, read from its run's folder, printed."""
 
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import NamedTuple
@@ -9,16 +9,20 @@ from typing import NamedTuple
 from ddptui.outcome import Heard
 from ddptui.preset import Preset, Trial
 from ddptui.projection import ProjectionError, asked, kin, report, words
-from ddptui.projection.model import Asked, Model, NetworkOf, Projected, ranks_of
-from ddptui.projection.network import US, Network, Taken, fitted, with_outliers
+from ddptui.projection.calibration import Calibration, calibrated
+from ddptui.projection.model import Asked, Beyond, CostsOf, Model, Projected
+from ddptui.projection.network import US, CallCosts, Taken, fitted, outliers
+from ddptui.projection.ranks import ranks_of
 from ddptui.projection.reading import heard_of, network_of_primitives, trial_of, why_not
 from ddptui.projection.results import NetworkUsed, Point, Projection, Scaling
 from ddptui.projection.seen import Launch, Seen, deceptive, seen, step_s
-from ddptui.projection.traffic import taken, traffic
+from ddptui.projection.traffic import taken
 from ddptui.record import Run, RunError, find_run
+from ddptui.strategies import STRATEGIES
 
 PIPED_WIDTH = 80
 MS, GB = 1e3, 1e9  # ms a second; bytes
+FAR_OFF = 0.5  # of what was measured: a fit that figures should not rest on alone
 
 
 class Question(NamedTuple):
@@ -35,10 +39,27 @@ class Question(NamedTuple):
 
 
 class Wire(NamedTuple):
-    """network_of: what calls cost; slowed_from: with how many ranks on one host that was measured, 0: it was stated."""
+    """costs_of: what calls cost; own: it is that of the measured trial; slowed_from: with how many ranks on one host
+    that was measured, 0: it was stated; notes: what is to be said of it."""
 
-    network_of: NetworkOf
+    costs_of: CostsOf
+    own: bool
     slowed_from: int
+    notes: Sequence[str] = ()
+
+
+class Basis(NamedTuple):
+    """What a projection is made from. costs: of the trial's launches as they were; alike: the trials that it foretells,
+    and what their ranks told."""
+
+    run: Run
+    trial: Trial
+    heard: Sequence[Heard]
+    found: Seen
+    wire: Wire
+    costs: CallCosts
+    alike: Mapping[Trial, Sequence[Heard]]
+    question: Question
 
 
 def run(runs: Path, name: str, question: Question, form: str = "table") -> int:
@@ -66,25 +87,22 @@ def projection(runs: Path, name: str, question: Question) -> Projection:
 
 
 def _projection(
-    run: Run, preset: Preset, question: Question, numbers: Sequence[int], stated: Network | None, primitives: Run | None
+    run: Run,
+    preset: Preset,
+    question: Question,
+    numbers: Sequence[int],
+    stated: CallCosts | None,
+    primitives: Run | None,
 ) -> Projection:
     trial, heard = trial_of(run, preset, question.trial)
-    found, strong = _seen(trial, heard), question.scaling == "strong"
-    wanted = Asked(
-        ranks=sorted({*numbers, found.ranks}),
-        strategies=asked.with_its_own(question.strategies, str(trial.strategy)),
-        strong=strong,
-        cores=question.cores,
-        threads=max(words.threads for words in heard[0].hellos.values()),
-    )
+    found = _seen(trial, heard)
     wire = _wire(run, preset, trial, found, stated, primitives)
-    model = Model(found, traffic(trial, found), wire.network_of, wanted, wire.slowed_from)
-    alike = {other: heard_of(run, preset, other) for other in kin.foretold(trial, preset.trials, strong=strong)}
-    measured = {
-        (str(other.strategy), other.world_size): fmean(map(step_s, told)) for other, told in alike.items() if told
-    }
-    points = [_point(each, measured.get((each.strategy, each.ranks))) for each in model.projected()]
-    network = wire.network_of(found.launches)
+    related = kin.foretold(trial, preset.trials, strong=question.scaling == "strong")
+    alike = {other: heard_of(run, preset, other) for other in related}
+    basis = Basis(run, trial, heard, found, wire, wire.costs_of(found.launches), alike, question)
+    calibrations = _calibrations(basis)
+    model = _model(basis, calibrations, numbers)
+    points = _points(basis, model.projected(), calibrations)
     return Projection(
         run=run.name,
         trial=trial.name,
@@ -92,14 +110,75 @@ def _projection(
         measured_ranks=found.ranks,
         scaling=question.scaling,
         cores=question.cores,
-        network=_network_used(network),
+        network=_network_used(basis.costs),
         points=points,
-        said=words.said(points, str(trial.strategy), found.ranks, other_network=bool(stated or primitives)),
-        notes=[
-            *words.notes(found.ranks, trial.batch_size, ranks_of(found), network, question.scaling, question.cores),
-            *words.cautions({other.name: deceptive(told) for other, told in alike.items()}),
-        ],
+        said=words.said(points, str(trial.strategy), found.ranks, other_network=not wire.own),
+        notes=_notes(basis, points, model.beyond(), calibrations[str(trial.strategy)]),
     )
+
+
+def _calibrations(basis: Basis) -> dict[str, Calibration]:
+    """Of the trial's strategy, and of the others that were measured on as many ranks."""
+    fit = basis.costs if basis.wire.own else None
+    found = {str(basis.trial.strategy): calibrated(basis.trial, basis.found, fit)}
+    for other, told in basis.alike.items():
+        if other.world_size == basis.found.ranks and other.strategy not in found and not why_not(other, told):
+            found[str(other.strategy)] = calibrated(other, _seen(other, told), fit)
+    return found
+
+
+def _model(basis: Basis, calibrations: Mapping[str, Calibration], numbers: Sequence[int]) -> Model:
+    found, question, own = basis.found, basis.question, calibrations[str(basis.trial.strategy)]
+    wanted = Asked(
+        ranks=sorted({*numbers, found.ranks}),
+        strong=question.scaling == "strong",
+        cores=question.cores,
+        threads=max(words.threads for words in basis.heard[0].hellos.values()),
+    )
+    strategies = asked.with_its_own(question.strategies, own.strategy)
+    each = [calibrations.get(strategy) or own.of_another(strategy) for strategy in strategies]
+    return Model(found, each, basis.wire.costs_of, wanted, basis.wire.slowed_from)
+
+
+def _points(basis: Basis, projected: Iterable[Projected], calibrations: Collection[str]) -> list[Point]:
+    told_by = basis.alike.items()
+    measured = {(str(other.strategy), other.world_size): fmean(map(step_s, told)) for other, told in told_by if told}
+    known = calibrations if basis.wire.own else ()
+    far_off = (basis.costs.worst or 0.0) > FAR_OFF
+    return [
+        _point(each, measured.get((each.strategy, each.ranks)), each.strategy in known, far_off) for each in projected
+    ]
+
+
+def _notes(basis: Basis, points: Sequence[Point], beyond: Beyond | None, own: Calibration) -> list[str]:
+    grounds = words.Grounds(
+        ranks=basis.found.ranks,
+        batch=basis.trial.batch_size,
+        differ=ranks_of(basis.found),
+        network=basis.costs,
+        scaling=basis.question.scaling,
+        cores=basis.question.cores,
+        factor=own.factor if basis.wire.own else None,
+        wait=own.wait if STRATEGIES[own.strategy].overlaps else None,
+        beyond=beyond,
+        longest_wait=next(point.wait_ms for point in reversed(points) if point.strategy == basis.trial.strategy),
+    )
+    return [
+        *words.of_rough(points, basis.costs),
+        *words.notes(grounds),
+        *basis.wire.notes,
+        *_shared(basis, points),
+        *words.cautions({other.name: deceptive(told) for other, told in basis.alike.items()}),
+    ]
+
+
+def _shared(basis: Basis, points: Iterable[Point]) -> Iterator[str]:
+    """Where predictions stand beside other numbers of ranks that were measured on one host, and that was not asked."""
+    hosts = {words.host for told in basis.alike.values() for each in told for words in each.hellos.values()}
+    cores = basis.run.environment().get("cores")
+    beside = any(point.measured_ms is not None and point.ranks != basis.found.ranks for point in points)
+    if basis.question.cores is None and beside and cores and len(hosts) == 1:
+        yield words.of_shared(cores)
 
 
 def _seen(trial: Trial, heard: Sequence[Heard]) -> Seen:
@@ -109,21 +188,23 @@ def _seen(trial: Trial, heard: Sequence[Heard]) -> Seen:
         raise ProjectionError(f"{trial.name}: {error}") from None
 
 
-def _wire(run: Run, preset: Preset, trial: Trial, found: Seen, stated: Network | None, primitives: Run | None) -> Wire:
+def _wire(
+    run: Run, preset: Preset, trial: Trial, found: Seen, stated: CallCosts | None, primitives: Run | None
+) -> Wire:
     """As stated, as a run of primitives has it, or as this run's own transfers were: those of other trials on as many
     ranks count, too, since other collectives tell what one alone cannot."""
     if stated:
-        return Wire(lambda _: stated, 0)
+        return Wire(lambda _: stated, False, 0)
     if primitives:
-        measured, ranks = network_of_primitives(primitives)
-        return Wire(lambda _: measured, ranks)
+        measured = network_of_primitives(primitives)
+        return Wire(lambda _: measured.costs, False, measured.ranks, measured.notes)
     others = list(_taken_by_others(run, preset, trial))
 
-    def as_it_was(launches: Sequence[Launch]) -> Network:
+    def as_it_was(launches: Sequence[Launch]) -> CallCosts:
         own = taken(found, launches)
-        return with_outliers(fitted([*own, *others], f"{trial.name}'s transfers"), own)
+        return fitted([*own, *others], f"{trial.name}'s transfers")._replace(outliers=outliers(own))
 
-    return Wire(as_it_was, found.ranks)
+    return Wire(as_it_was, True, found.ranks)
 
 
 def _taken_by_others(run: Run, preset: Preset, trial: Trial) -> Iterator[Taken]:
@@ -134,25 +215,27 @@ def _taken_by_others(run: Run, preset: Preset, trial: Trial) -> Iterator[Taken]:
             yield from taken(found, found.launches)
 
 
-def _point(each: Projected, measured_s: float | None) -> Point:
+def _point(each: Projected, measured_s: float | None, calibrated: bool, far_off: bool) -> Point:
     figures = each.figures
     return Point(
         strategy=each.strategy,
         ranks=each.ranks,
         step_ms=figures.step * MS,
-        low_ms=each.low * MS,
-        high_ms=each.high * MS,
+        low_ms=None if each.low is None else each.low * MS,
+        high_ms=None if each.high is None else each.high * MS,
         work_ms=figures.work * MS,
         wait_ms=figures.wait * MS,
         transfer_ms=figures.transfer * MS,
         exposed_ms=figures.exposed * MS,
-        efficiency=figures.work / figures.step,
+        efficiency=each.efficiency,
+        calibrated=calibrated,
+        rough=far_off and not calibrated and each.ranks > 1,
         measured_ms=None if measured_s is None else measured_s * MS,
         error=None if measured_s is None else figures.step / measured_s - 1,
     )
 
 
-def _network_used(network: Network) -> NetworkUsed:
+def _network_used(network: CallCosts) -> NetworkUsed:
     return NetworkUsed(
         source=network.source,
         alpha_us=network.alpha / US,

@@ -6,9 +6,10 @@ bytes sent and bytes added, of the rank that has most to do. Here they are added
     all_reduce … ring          every tensor by itself
     all_reduce_async           the same, two at a time: gloo has two threads, so their latencies overlap by pairs
     flat                       one all_reduce of all
-    bucketed, ddp, fp16, bf16  an all_reduce a bucket. A bucket is ready when backward has come through its tensors, the
-                               last ones first, each of which takes a part of backward by its bytes. Buckets queue; what
-                               is not over when backward is, is exposed: the last one always.
+    bucketed, ddp, fp16, bf16  an all_reduce a bucket. A bucket is ready when it was seen to be, as a part of backward;
+                               or else when backward has come through its tensors, the last ones first, each of which
+                               takes a part of backward by its bytes. Buckets queue; what is not over when backward is,
+                               and a time after it that was seen to hide it, too (calibration.py), is exposed.
 
 A reduce on gloo is a ring reduce-scatter whose parts are then gathered on the root; a broadcast is a binomial tree.
 """
@@ -19,12 +20,12 @@ from math import ceil
 from typing import NamedTuple
 
 from ddptui.primitives.theory import theory
-from ddptui.projection.network import Bill, Network
+from ddptui.projection.network import Bill, CallCosts
 from ddptui.strategies import STRATEGIES
 
 MB = 2**20  # bytes, as torch DDP counts them
 BUCKET_MB, FIRST_BUCKET_MB = 25.0, 1.0  # torch DDP's, if nobody says otherwise
-HALVED = ("ddp_fp16", "ddp_bf16")  # sent in two bytes a number
+SENT_IN = {"ddp_fp16": 2, "ddp_bf16": 2}  # bytes a number, whatever the model is in
 AT_A_TIME = 2  # torch's gloo: threads of a group
 CALLS: dict[str, Callable[[int], float]] = {
     "all_reduce": lambda ranks: 1,
@@ -38,21 +39,25 @@ CALLS: dict[str, Callable[[int], float]] = {
 
 class Traffic(NamedTuple):
     """What a step sends: bytes of each tensor, in the model's order; bytes a number; what of its buckets is known, from
-    first to last; bucket_mb, as the trial has it; calls and bytes broadcast before backward (a model's buffers)."""
+    first to last, and what part of backward was computed when each was ready; bucket_mb, as the trial has it; calls and
+    bytes broadcast before backward (a model's buffers)."""
 
     tensors: tuple[float, ...]
     itemsize: int
     buckets: tuple[float, ...] = ()
+    ready: tuple[float, ...] = ()
     bucket_mb: float | None = None
     early_calls: float = 0.0
     early_bytes: float = 0.0
 
 
 class Backward(NamedTuple):
-    """In s: what a rank computes in backward, and how long it sleeps after that, in a delay that was put in."""
+    """In s: what a rank computes in backward; how long it sleeps after that, in a delay that was put in; and for how
+    much longer it was seen to hide what is under way (below 0: less long)."""
 
     computed: float
     slept: float = 0.0
+    hides: float = 0.0
 
 
 class Sent(NamedTuple):
@@ -62,15 +67,19 @@ class Sent(NamedTuple):
     exposed: float
 
 
-def sent(strategy: str, traffic: Traffic, ranks: int, network: Network, backward: Backward) -> Sent:
-    """In a step, on so many ranks."""
+def sent(strategy: str, traffic: Traffic, ranks: int, network: CallCosts, backward: Backward) -> Sent:
+    """In a step, on so many ranks. One rank alone sends nothing."""
+    if ranks == 1:
+        return Sent(0.0, 0.0)
     early = network.seconds(_early(traffic, ranks))
     if not STRATEGIES[strategy].overlaps:
         transfer = network.seconds(after_backward(strategy, traffic, ranks))
         return Sent(early + transfer, early + transfer)
     sizes = buckets(strategy, traffic)
     took = [network.seconds(_all_reduce(size, ranks)) for size in sizes]
-    return Sent(early + sum(took), early + _sticks_out(sizes, took, backward, STRATEGIES[strategy].is_ddp))
+    ready = traffic.ready if traffic.buckets else ()
+    over = all_over(backward.computed, ready or [filled / sum(sizes) for filled in accumulate(sizes)], took)
+    return Sent(early + sum(took), early + max(0.0, over - hidden_until(strategy, backward)))
 
 
 def after_backward(strategy: str, traffic: Traffic, ranks: int) -> Bill:
@@ -91,7 +100,7 @@ def after_backward(strategy: str, traffic: Traffic, ranks: int) -> Bill:
 def buckets(strategy: str, traffic: Traffic) -> tuple[float, ...]:
     """Bytes of each, in the order in which backward fills them: as they were seen, or else as they would be packed. A
     bucket is closed once it holds what it should; torch DDP's first one is smaller, unless a size was chosen."""
-    shrink = 2 / traffic.itemsize if strategy in HALVED else 1.0
+    shrink = SENT_IN.get(strategy, traffic.itemsize) / traffic.itemsize
     if traffic.buckets:
         return tuple(size * shrink for size in traffic.buckets)
     full = (traffic.bucket_mb or BUCKET_MB) * MB
@@ -104,12 +113,19 @@ def buckets(strategy: str, traffic: Traffic) -> tuple[float, ...]:
     return tuple(size * shrink for size in packed)
 
 
-def _sticks_out(sizes: Sequence[float], took: Sequence[float], backward: Backward, is_ddp: bool) -> float:
-    """torch DDP waits for its buckets before a delay after backward; `bucketed` sleeps first."""
-    done = 0.0
-    for filled, s in zip(accumulate(sizes), took, strict=True):
-        done = max(done, backward.computed * filled / sum(sizes)) + s
-    return max(0.0, done - backward.computed - (0.0 if is_ddp else backward.slept))
+def all_over(computed: float, ready: Sequence[float], took: Sequence[float]) -> float:
+    """When the last bucket is, s from the begin of backward. ready: the part of backward after which each is."""
+    over = 0.0
+    for part, s in zip(ready, took, strict=True):
+        over = max(over, computed * part) + s
+    return over
+
+
+def hidden_until(strategy: str, backward: Backward) -> float:
+    """Until when nobody waits for buckets, s from the begin of backward: torch DDP waits for them before a delay after
+    backward; `bucketed` sleeps first."""
+    slept = 0.0 if STRATEGIES[strategy].is_ddp else backward.slept
+    return backward.computed + slept + backward.hides
 
 
 def _all_reduce(size: float, ranks: int) -> Bill:

@@ -10,9 +10,11 @@ SAME_WIRE = ("world_size", "backend", "device", "threads", "sched_batch")
 
 
 def on_the_same_wire(trial: Trial, others: Iterable[Trial]) -> Iterator[Trial]:
-    """Those that sent as many ranks' messages under the same conditions: what a call took there holds here."""
+    """Those that sent as many ranks' messages under the same conditions: what a call took there holds here. With a
+    mistake, it may never have come to the wire."""
     for other in others:
-        if other != trial and all(getattr(other, key) == getattr(trial, key) for key in SAME_WIRE):
+        alike = all(getattr(other, key) == getattr(trial, key) for key in SAME_WIRE)
+        if alike and other != trial and not other.mistake:
             yield other
 
 
@@ -31,9 +33,10 @@ def _same_share(trial: Trial, other: Trial, strong: bool) -> bool:
 
 
 def _bare(trial: Trial) -> Trial:
-    """Without what may differ. A delay on all ranks is the same one on any number of them."""
+    """Without what may differ, the number of steps among it. A delay on all ranks is the same on any number of them."""
     everybody = tuple(range(trial.world_size))
     delays = tuple(
         replace(each, ranks=()) if tuple(sorted(each.ranks)) == everybody else each for each in trial.bottleneck
     )
-    return replace(trial, name="", world_size=1, batch_size=1, strategy=None, seed=0, bottleneck=delays)
+    length = {"steps": None, "epochs": 1, "warmup_steps": 0}
+    return replace(trial, name="", world_size=1, batch_size=1, strategy=None, seed=0, bottleneck=delays, **length)

@@ -31,8 +31,8 @@ class Bill(NamedTuple):
     added: float
 
 
-class Network(NamedTuple):
-    """outliers: what a call takes on average beyond all that, when the machine is busy with something else;
+class CallCosts(NamedTuple):
+    """outliers: what a call takes on average beyond what is typical, when the machine is busy with something else;
     source: where that comes from, in words; worst: the largest error of a fit, as a part of what was measured."""
 
     alpha: float
@@ -51,7 +51,7 @@ class Network(NamedTuple):
             + bill.added * self.gamma
         )
 
-    def slowed(self, times: float) -> "Network":
+    def slowed(self, times: float) -> "CallCosts":
         """Where everything takes so many times as long; but for what has other reasons."""
         return self._replace(
             alpha=self.alpha * times, beta=self.beta * times, gamma=self.gamma * times, call=self.call * times
@@ -70,12 +70,12 @@ class Taken(NamedTuple):
     times: float = 1.0
 
 
-def stated(alpha_us: float, gbps: float) -> Network:
+def stated(alpha_us: float, gbps: float) -> CallCosts:
     """gbps: 1e9 bits a second."""
-    return Network(alpha_us * US, 1 / (gbps * GIGABIT), source=f"stated: α {alpha_us:g} µs, {gbps:g} Gbit/s")
+    return CallCosts(alpha_us * US, 1 / (gbps * GIGABIT), source=f"stated: α {alpha_us:g} µs, {gbps:g} Gbit/s")
 
 
-def fitted(taken: Sequence[Taken], source: str, gamma: float = 0.0) -> Network:
+def fitted(taken: Sequence[Taken], source: str, gamma: float = 0.0) -> CallCosts:
     """Least squares of relative errors, nothing below 0. Raises ProjectionError where one size is all there is."""
     used = _telling([each for each in taken if each.operation in OPERATIONS and each.s > 0])
     if len({each.bytes for each in used if each.bytes}) < 2:
@@ -87,20 +87,20 @@ def fitted(taken: Sequence[Taken], source: str, gamma: float = 0.0) -> Network:
     rows = [_row(each, apart) for each in used]
     targets = [1 - _cost(each).reduction * each.bytes * gamma / each.s for each in used]
     alpha, beta, *call = not_negative(rows, targets)
-    network = Network(alpha, beta, gamma, call[0] if call else 0.0, source=source)
+    network = CallCosts(alpha, beta, gamma, call[0] if call else 0.0, source=source)
     return network._replace(worst=max(abs(took(network, each) / each.s - 1) for each in used))
 
 
-def with_outliers(network: Network, own: Iterable[Taken]) -> Network:
-    """What a call took on average beyond what the fit of typical ones says (or less) is no matter of messages or bytes,
-    and comes with each call. So on as many ranks as were measured, all transfers together are what they were."""
-    known = [each for each in own if each.operation in OPERATIONS]
+def outliers(taken: Iterable[Taken]) -> float:
+    """What a call takes on average beyond a typical one of its kind and size, s: where few take far longer than most,
+    that is no matter of messages or bytes, and comes with each call."""
+    known = list(taken)
     calls = sum(each.times for each in known)
-    beyond = sum(each.times * (each.mean_s - took(network, each)) for each in known)
-    return network._replace(outliers=beyond / calls) if calls else network
+    beyond = sum(each.times * (each.mean_s - each.s) for each in known)
+    return max(0.0, beyond / calls) if calls else 0.0
 
 
-def took(network: Network, each: Taken) -> float:
+def took(network: CallCosts, each: Taken) -> float:
     """As the network has it."""
     cost = _cost(each)
     return network.seconds(Bill(1, cost.latency, each.bytes * cost.transfer, each.bytes * cost.reduction))

@@ -14,12 +14,13 @@ LEAST = (20, 4)  # cells, in which something can be seen
 
 
 def plot(points: Sequence[Projected], width: int, height: int) -> list[str]:
-    """Of one strategy, with its band in dots and what was measured; nothing for one number of ranks."""
+    """Of one strategy, with its band in dots, if it has one, and what was measured; nothing for one number of ranks."""
     if len(points) < 2 or width < LEAST[0] or height < LEAST[1]:
         return []
-    log = max(point.high_ms for point in points) > WIDE * min(point.low_ms for point in points)
+    values = [value for point in points for value in (point.low_ms, point.step_ms, point.high_ms) if value is not None]
+    log = max(values) > WIDE * min(values)
     middle, low, high = (
-        [_place(point.ranks, value, log) for point, value in zip(points, values, strict=True)]
+        [_place(point.ranks, value, log) for point, value in zip(points, values, strict=True) if value is not None]
         for values in ([p.step_ms for p in points], [p.low_ms for p in points], [p.high_ms for p in points])
     )
     measured = [_place(point.ranks, point.measured_ms, log) for point in points if point.measured_ms is not None]

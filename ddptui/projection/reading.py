@@ -1,6 +1,7 @@
 """What a projection needs of a run's folder."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -9,10 +10,25 @@ from ddptui.preset import Preset, Trial
 from ddptui.primitives.results import PrimitivesResult
 from ddptui.projection import ProjectionError
 from ddptui.projection.asked import NOT_PROJECTED
-from ddptui.projection.network import US, Network, Taken, fitted, gamma_of
+from ddptui.projection.network import US, CallCosts, Taken, fitted, gamma_of
 from ddptui.record import Run
 
 ALONE = "local_sum"  # a sum without a wire
+
+
+TELLING = (
+    "all_reduce",
+    "broadcast",
+    ALONE,
+)  # which together tell a call, a message, a byte sent and a byte added apart
+
+
+class OfPrimitives(NamedTuple):
+    """A network as a run of primitives has it; on how many ranks; what is to be said of it."""
+
+    costs: CallCosts
+    ranks: int
+    notes: list[str]
 
 
 class _Trial(msgspec.Struct):
@@ -22,6 +38,7 @@ class _Trial(msgspec.Struct):
 class _Results(msgspec.Struct):
     """As much of results.json as tells of primitives."""
 
+    status: str
     trials: list[_Trial]
 
 
@@ -54,6 +71,8 @@ def why_not(trial: Trial, heard: Sequence[Heard]) -> str | None:
         return "one rank waits for nobody and sends nothing: measure two at least"
     if why := NOT_PROJECTED.get(trial.strategy or ""):
         return f"strategy {trial.strategy}: {why}"
+    if trial.mistake:
+        return f"it was made with a mistake ({trial.mistake}): what it does is not what its strategy would do"
     if trial.instruments == "off":
         return "without instruments only its times are known: measure it with instruments = 'on'"
     if trial.every > 1:
@@ -73,8 +92,8 @@ def heard_of(run: Run, preset: Preset, trial: Trial) -> list[Heard]:
     ]
 
 
-def network_of_primitives(run: Run) -> tuple[Network, int]:
-    """As a run of primitives has it, and on how many ranks. Raises ProjectionError."""
+def network_of_primitives(run: Run) -> OfPrimitives:
+    """Raises ProjectionError."""
     path = run.folder / "results.json"
     try:
         results = msgspec.json.decode(path.read_bytes(), type=_Results)
@@ -87,7 +106,15 @@ def network_of_primitives(run: Run) -> tuple[Network, int]:
     taken = [found for each in measured if each.ranks == ranks for found in _taken(each)]
     sums = [each for each in taken if each.operation == ALONE]
     wire = [each for each in taken if each.operation != ALONE]
-    return fitted(wire, f"{run.name}, on {ranks} ranks", gamma_of(sums)), ranks
+    costs = fitted(wire, f"{run.name}, on {ranks} ranks", gamma_of(sums))
+    return OfPrimitives(costs, ranks, list(_lacking(run.name, results.status, {each.operation for each in taken})))
+
+
+def _lacking(name: str, status: str, operations: set[str]) -> Iterator[str]:
+    if status != "ok":
+        yield f"{name} {'was interrupted' if status == 'interrupted' else 'failed'}: only what it had measured counts"
+    if missing := [each for each in TELLING if each not in operations]:
+        yield f"{name} lacks {', '.join(missing)}: calls, messages, bytes and sums cannot all be told apart without"
 
 
 def _taken(result: PrimitivesResult) -> list[Taken]:

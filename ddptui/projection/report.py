@@ -8,14 +8,15 @@ from typing import NamedTuple
 import msgspec
 
 from ddptui.columns import GAP, NOTHING
-from ddptui.primitives.units import digits
 from ddptui.projection.plot import plot
 from ddptui.projection.results import Point, Projection
+from ddptui.projection.words import BAND, ms, of_efficiency, percent
 
 PLOT_HEIGHT, PLOT_WIDTH = 12, 100
 MOST_IN_FULL = 2  # strategies
 FIRST_TO_GO = ("transfer", "10…90 %", "work", "exposed", "wait")  # where a line is too short
 FIELDS = Point.__struct_fields__
+ROUGH = "~"
 
 
 class Column(NamedTuple):
@@ -25,14 +26,14 @@ class Column(NamedTuple):
 
 COLUMNS = (
     Column("ranks", lambda point: str(point.ranks)),
-    Column("step ms", lambda point: digits(point.step_ms)),
-    Column("10…90 %", lambda point: f"{digits(point.low_ms)}…{digits(point.high_ms)}"),
-    Column("work", lambda point: digits(point.work_ms)),
-    Column("wait", lambda point: digits(point.wait_ms)),
-    Column("transfer", lambda point: digits(point.transfer_ms)),
-    Column("exposed", lambda point: digits(point.exposed_ms)),
-    Column("efficiency", lambda point: f"{point.efficiency:.1%}"),
-    Column("measured", lambda point: digits(point.measured_ms)),
+    Column("step ms", lambda point: ms(point.step_ms)),
+    Column("10…90 %", lambda point: NOTHING if point.low_ms is None else f"{ms(point.low_ms)}…{ms(point.high_ms)}"),
+    Column("work", lambda point: ms(point.work_ms)),
+    Column("wait", lambda point: ms(point.wait_ms)),
+    Column("transfer", lambda point: ms(point.transfer_ms)),
+    Column("exposed", lambda point: ms(point.exposed_ms)),
+    Column("efficiency", lambda point: percent(point.efficiency, 1)),
+    Column("measured", lambda point: ms(point.measured_ms)),
     Column("error", lambda point: NOTHING if point.error is None else f"{point.error:+.1%}"),
 )
 
@@ -42,26 +43,37 @@ def text(projection: Projection, width: int) -> str:
     strategies = list(dict.fromkeys(point.strategy for point in projection.points))
     lines = [title(projection), ""]
     for strategy in strategies if len(strategies) <= MOST_IN_FULL else strategies[:1]:
-        lines += _in_full(of_strategy(projection, strategy), width)
+        lines += _in_full(of_strategy(projection, strategy), _efficiency(projection), width)
     if len(strategies) > 1:
         lines += ["step ms by strategy and ranks", *aligned(side_by_side(projection, width), left=1), ""]
     return "\n".join([*lines, *projection.said, "", *projection.notes]) + "\n"
 
 
-def _in_full(points: Sequence[Point], width: int) -> list[str]:
+def _in_full(points: Sequence[Point], below: str, width: int) -> list[str]:
     drawn = plot(points, min(width, PLOT_WIDTH), PLOT_HEIGHT)
     marks = "; ×: measured" if any(point.measured_ms is not None for point in points) else ""
-    legend = [f"line: step; dots: its band, 10 to 90 %{marks}", ""] if drawn else []
-    return [points[0].strategy, *aligned(fitting(points, width)), "", *drawn, *legend]
+    band = points[0].low_ms is not None
+    dots = "; dots: its band, 10 to 90 %" if band else ""
+    legend = [f"line: step{dots}{marks}", *([f"the band: {BAND}"] if band else []), ""] if drawn else []
+    return [_name(points[0]), *aligned(fitting(points, width)), below, "", *drawn, *legend]
+
+
+def _efficiency(projection: Projection) -> str:
+    return of_efficiency(projection.scaling, projection.measured_ranks)
 
 
 def markdown(projection: Projection) -> str:
     """All strategies in full."""
     header = ["strategy", *(column.header for column in COLUMNS)]
-    rows = [[point.strategy, *(column.cell(point) for column in COLUMNS)] for point in projection.points]
+    rows = [[_name(point), *(column.cell(point) for column in COLUMNS)] for point in projection.points]
     lines = [f"| {' | '.join(cells)} |" for cells in [header, [":--", *["--:"] * len(COLUMNS)], *rows]]
-    points = [f"- {words}" for words in (*projection.said, *projection.notes)]
+    said = (*projection.said, _efficiency(projection), *_band(projection), *projection.notes)
+    points = [f"- {sentence}" for sentence in said]
     return "\n".join([f"## {title(projection)}", "", *lines, "", *points]) + "\n"
+
+
+def _band(projection: Projection) -> list[str]:
+    return [f"10…90 %: {BAND}"] if projection.points[0].low_ms is not None else []
 
 
 def as_csv(projection: Projection) -> str:
@@ -102,17 +114,22 @@ def fitting(points: Sequence[Point], width: int) -> list[list[str]]:
 def side_by_side(projection: Projection, width: int) -> list[list[str]]:
     """A row a strategy; of the numbers of ranks, as many as there is room for, the last one always."""
     strategies = list(dict.fromkeys(point.strategy for point in projection.points))
+    names = {point.strategy: _name(point) for point in projection.points}
     ranks = [point.ranks for point in of_strategy(projection, strategies[0])]
-    step = {(point.strategy, point.ranks): digits(point.step_ms) for point in projection.points}
+    step = {(point.strategy, point.ranks): ms(point.step_ms) for point in projection.points}
     for every in range(1, len(ranks) + 1):
         shown = ranks[::-1][::every][::-1]
         cells = [
             ["", *map(str, shown)],
-            *([strategy, *(step[strategy, number] for number in shown)] for strategy in strategies),
+            *([names[strategy], *(step[strategy, number] for number in shown)] for strategy in strategies),
         ]
         if max(map(len, aligned(cells, left=1))) <= width:
             break
     return cells
+
+
+def _name(point: Point) -> str:
+    return f"{point.strategy} {ROUGH}" if point.rough else point.strategy
 
 
 def aligned(cells: Sequence[Sequence[str]], left: int = 0) -> list[str]:

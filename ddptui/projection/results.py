@@ -14,23 +14,27 @@ class _Part(msgspec.Struct, frozen=True):
 class Point(_Part, frozen=True, kw_only=True):
     """One strategy on so many ranks.
 
-    step_ms      work, wait and exposed together; low_ms, high_ms: its 10 to 90 % band, of steps drawn anew
+    step_ms      work, wait and exposed together; low_ms, high_ms: its 10 to 90 % band, of steps drawn anew (None: there
+                 are too few to tell)
     work_ms      of a rank, on average; wait_ms: until the slowest of all ranks has done its own
     transfer_ms  operations are under way; exposed_ms: and nothing hides it
-    efficiency   work_ms over step_ms
+    efficiency   how much of the step is the work that was measured: under strong scaling, a rank's share of that
+    calibrated   on the strategy's own transfers, on the measured ranks; rough: it is not, and the fit is far off
     measured_ms  a trial of the same run that was such a one; error: step_ms over that, less 1
     """
 
     strategy: str
     ranks: int
     step_ms: float
-    low_ms: float
-    high_ms: float
+    low_ms: float | None
+    high_ms: float | None
     work_ms: float
     wait_ms: float
     transfer_ms: float
     exposed_ms: float
     efficiency: float
+    calibrated: bool = False
+    rough: bool = False
     measured_ms: float | None = None
     error: float | None = None
 

@@ -5,7 +5,7 @@ in stands for compute, and is part of it; but it needs no core, and is kept apar
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from statistics import fmean
+from statistics import fmean, median
 from typing import NamedTuple
 
 from ddptui import cautions
@@ -47,10 +47,12 @@ class Call(NamedTuple):
 
 
 class Moment(NamedTuple):
-    """One step: each rank's work, and the calls."""
+    """One step: each rank's work, and the calls. exposed: how long a rank stood still for transfers, not for another
+    rank, s, mean over the ranks."""
 
     work: tuple[Work, ...]
     calls: tuple[Call, ...]
+    exposed: float = 0.0
 
 
 Launch = Sequence[Moment]
@@ -58,7 +60,8 @@ Launch = Sequence[Moment]
 
 class Seen(NamedTuple):
     """sent: of a step, kind and bytes of each operation after forward, in order; parameters: of the model, numbers and
-    tensors; step_s: the train time by its steps, mean over the launches."""
+    tensors; step_s: the train time by its steps, mean over the launches; ready: which part of backward a rank typically
+    had computed when it came to each of the operations in `sent`."""
 
     launches: tuple[Launch, ...]
     sent: tuple[tuple[str, int], ...]
@@ -66,6 +69,7 @@ class Seen(NamedTuple):
     parameters: int
     tensors: int
     step_s: float
+    ready: tuple[float, ...] = ()
 
 
 def seen(heard: Sequence[Heard]) -> Seen:
@@ -74,13 +78,15 @@ def seen(heard: Sequence[Heard]) -> Seen:
     if not joined:
         raise ProjectionError("its ranks told of no step in which all made the same operations")
     first = heard[0]
+    sent = tuple((call.kind, call.bytes) for call in _calls(joined[-1][-1]) if not call.early)
     return Seen(
         launches=tuple([_moment(step) for step in steps] for steps in joined),
-        sent=tuple((call.kind, call.bytes) for call in _calls(joined[-1][-1]) if not call.early),
+        sent=sent,
         ranks=len(first.hellos),
         parameters=max(words.parameters for words in first.ready.values()),
         tensors=max(len(words.parameters) for words in first.done.values()),
         step_s=fmean(step_s(each) for each in heard),
+        ready=_typical([parts for steps in joined for step in steps if len(parts := _ready(step)) == len(sent)]),
     )
 
 
@@ -116,7 +122,8 @@ def _moment(step: Joined) -> Moment:
     for call in _calls(step):
         by_key.setdefault((call.kind, call.bytes, call.early), []).append(call.s)
     calls = (Call(*key, fmean(times), len(times)) for key, times in sorted(by_key.items()))
-    return Moment(tuple(_work(rank) for rank in ranks), tuple(calls))
+    exposed = fmean(rank.exposed_ns - rank.wait_ns for rank in ranks) / S
+    return Moment(tuple(_work(rank) for rank in ranks), tuple(calls), exposed)
 
 
 def _work(rank: RankStep) -> Work:
@@ -149,6 +156,22 @@ def _calls(step: Joined) -> Iterator[Call]:
         over = over if passes else max(over, end)
         kind = "isend_irecv" if passes else one.kind
         yield Call(kind, one.bytes, all_came < backward, max(0, end - begin) / S, 1)
+
+
+def _ready(step: Joined) -> list[float]:
+    """In the order in which ranks came, without what is early."""
+    begins = {number: _begin_of_backward(rank) for number, rank in step.ranks.items()}
+    computed = {number: max(1, round(_work(rank).backward * S)) for number, rank in step.ranks.items()}
+    came = sorted(step.entered.values(), key=lambda moments: max(moments.values()))
+    return [
+        fmean(min(1.0, max(0.0, (at - begins[rank]) / computed[rank])) for rank, at in moments.items())
+        for moments in came
+        if max(moments.values()) >= max(begins.values())
+    ]
+
+
+def _typical(steps: Sequence[Sequence[float]]) -> tuple[float, ...]:
+    return tuple(median(parts) for parts in zip(*steps, strict=True))
 
 
 def _end(all_came: int, operations: Collection[Collective], *, last: bool) -> float:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from statistics import fmean, median
 
 from ddptui.preset import Trial
-from ddptui.projection.costs import Traffic
+from ddptui.projection.costs import SENT_IN, Traffic
 from ddptui.projection.network import Taken
 from ddptui.projection.seen import Call, Launch, Seen
 from ddptui.strategies import STRATEGIES
@@ -14,8 +14,7 @@ A_CALL_A_TENSOR = {
     "gather_scatter": "gather", "all_gather": "all_gather", "reduce_scatter_all_gather": "reduce_scatter",
 }  # fmt: skip
 ITEMSIZES = {"float32": 4, "float64": 8}
-SENT_IN = {"ddp_fp16": 2, "ddp_bf16": 2}  # bytes a number, whatever the model is in
-PARTS = ("gather", "all_gather", "scatter")  # a rank tells of its part; the formulas count all parts together
+PARTS = ("gather", "all_gather", "scatter")  # a rank tells of its part of them; the formulas count all parts together
 
 Key = tuple[str, int]  # kind and bytes
 
@@ -33,7 +32,8 @@ def traffic(trial: Trial, seen: Seen) -> Traffic:
     return Traffic(
         tensors=tuple(own) or (total / seen.tensors,) * seen.tensors,
         itemsize=itemsize,
-        buckets=tuple(size * widened for kind, size in seen.sent if kind == "all_reduce") if overlaps else (),
+        buckets=tuple(size * widened for _, size in seen.sent) if overlaps else (),
+        ready=seen.ready if overlaps else (),
         bucket_mb=trial.bucket_mb,
         early_calls=sum(call.times for call in early) / moments,
         early_bytes=sum(call.times * call.bytes for call in early) / moments,

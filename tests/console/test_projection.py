@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from ddptui.primitives.results import Cell, PrimitivesResult, TimeUs
 from ddptui.projection import ProjectionError
 from ddptui.projection.command import Question, projection, run
+from ddptui.projection.report import markdown, text
 from ddptui.projection.results import Point, Projection
 from ddptui.record import Run
 from tests.console.builders import failure, preset_of, results_for, write_run
@@ -68,6 +69,8 @@ def test_work_wait_and_transfer_are_what_they_would_be(runs: Path, ranks: int) -
     assert found.transfer_ms == found.exposed_ms == pytest.approx(transfers_ms(ranks), rel=0.02)
     assert found.step_ms == pytest.approx(found.work_ms + found.wait_ms + found.exposed_ms)
     assert found.efficiency == pytest.approx(found.work_ms / found.step_ms)
+    assert found.low_ms is not None
+    assert found.high_ms is not None
     assert found.low_ms < found.step_ms < found.high_ms
 
 
@@ -75,6 +78,8 @@ def test_the_band_holds_the_truth_and_is_the_same_again(runs: Path) -> None:
     first, again = asked(runs), asked(runs)
     assert first == again
     four = at(first, 4)
+    assert four.high_ms is not None
+    assert four.low_ms is not None
     assert four.high_ms - four.low_ms < 0.2 * four.step_ms
 
 
@@ -82,6 +87,8 @@ def test_with_strong_scaling_the_batch_is_shared_out_and_other_trials_count(runs
     weak, strong = asked(runs), asked(runs, scaling="strong")
     assert at(strong, 64).work_ms == pytest.approx(at(weak, 64).work_ms / 32, rel=0.01)
     assert at(strong, 2) == at(weak, 2)
+    few = at(strong, 64)
+    assert few.efficiency == pytest.approx(2 * at(weak, 2).work_ms / (64 * few.step_ms))
     assert at(strong, 4).measured_ms is None  # it had the same batch a rank
     assert any(note.startswith("strong scaling") for note in strong.notes)
 
@@ -91,6 +98,36 @@ def test_on_shared_cores_work_and_transfers_take_turns(runs: Path) -> None:
     assert at(shared, 2) == at(alone, 2)
     assert at(shared, 4).work_ms == pytest.approx(2 * at(alone, 4).work_ms)  # nothing is slept
     assert at(shared, 4).exposed_ms == pytest.approx(2 * at(alone, 4).exposed_ms)
+    assert at(shared, 4).efficiency == pytest.approx(at(alone, 2).work_ms / at(shared, 4).step_ms)
+
+
+def test_one_rank_waits_for_nobody_and_sends_nothing(runs: Path) -> None:
+    one = at(asked(runs, ranks="1,2"), 1)
+    assert (one.wait_ms, one.transfer_ms, one.exposed_ms) == (0, 0, 0)
+    assert one.step_ms == one.work_ms
+
+
+def test_few_steps_have_no_band(tmp_path: Path) -> None:
+    made(tmp_path, launch("two", 2, seed=1, steps=12), failure("four"))
+    found = asked(tmp_path)
+    assert {(point.low_ms, point.high_ms) for point in found.points} == {(None, None)}
+    assert any(note.startswith("no band: 12 steps") for note in found.notes)
+    assert "the band:" not in text(found, 80)
+    assert "chance between" not in markdown(found)
+
+
+def test_more_ranks_than_steps_rest_on_the_tail(runs: Path) -> None:
+    assert any("on 4096 ranks the slowest is sought beyond the 400 steps" in note for note in asked(runs).notes)
+    assert not any("is sought beyond" in note for note in asked(runs, ranks="2..256").notes)
+
+
+def test_measured_trials_that_shared_a_host_are_said_to(runs: Path, tmp_path: Path) -> None:
+    host = made(tmp_path, launch("two", 2, seed=1), launch("four", 4, seed=2))
+    (host.folder / "environment.json").write_text('{"cores": 3}')
+    assert any("shared 3 cores" in note and "--cores 3" in note for note in asked(tmp_path).notes)
+    assert not any("shared 3 cores" in note for note in asked(tmp_path, cores=3).notes)
+    assert not any("cores, what is predicted" in note for note in asked(runs).notes)
+    assert not any("shared 3 cores" in note for note in asked(tmp_path, scaling="strong").notes)
 
 
 def test_a_stated_network_is_another_one_and_that_is_said(runs: Path) -> None:
@@ -111,8 +148,18 @@ def test_a_run_of_primitives_gives_a_network(runs: Path, tmp_path: Path) -> None
     assert (found.network.alpha_us, found.network.call_us) == pytest.approx((50, 30))
     assert (found.network.gb_s, found.network.gamma_gb_s) == pytest.approx((1, 5))
     assert found.network.source == f"{primitives.name}, on 2 ranks"
+    assert not any("lacks" in note for note in found.notes)
     with pytest.raises(ProjectionError, match="its ranks trained nothing"):
         asked(tmp_path)
+
+
+def test_a_run_of_primitives_that_lacks_something_is_said_to(runs: Path, tmp_path: Path) -> None:
+    primitives = primitives_run(tmp_path, [cell("all_reduce", size, 100.0 + size / 1e3) for size in (1000, 100_000)])
+    path = primitives.folder / "results.json"
+    path.write_text(path.read_text().replace('"status": "failed"', '"status": "interrupted"', 1))
+    notes = asked(runs, network=str(primitives.folder)).notes
+    assert any("lacks broadcast, local_sum" in note for note in notes)
+    assert any("was interrupted" in note for note in notes)
 
 
 def primitives_run(folder: Path, cells: list[Cell]) -> Run:
@@ -136,8 +183,8 @@ def test_a_rank_that_is_always_slower_is_told_apart_from_chance(tmp_path: Path) 
     made(tmp_path, launch("two", 2, seed=1, slower=8.0), launch("four", 4, seed=2))
     found = asked(tmp_path)
     assert at(found, 2).error == pytest.approx(0, abs=0.02)
-    assert any(note.startswith("rank 1 worked") and "no chance" in note for note in found.notes)
-    assert not any("no chance" in note for note in asked(tmp_path, trial="four").notes)
+    assert any(note.startswith("rank 1 worked") and "more than chance" in note for note in found.notes)
+    assert not any("more than chance" in note for note in asked(tmp_path, trial="four").notes)
 
 
 def test_what_launches_differ_by_is_nothing_to_wait_for(runs: Path, tmp_path: Path) -> None:
@@ -161,7 +208,7 @@ def test_the_sentence_that_matters(runs: Path) -> None:
     assert said[0].startswith("past ")
     assert "the transfers that nothing hides cost more than the wait for the slowest" in said[0]
     fast = asked(runs, ranks="2..1024", alpha=0.1, gbps=1000.0).said
-    assert fast[0].startswith("from 2 to 1024 ranks, everywhere, the wait for the slowest costs more")
+    assert fast[0].startswith("everywhere the wait for the slowest costs more")
 
 
 def test_the_formats(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -177,6 +224,9 @@ def test_the_formats(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert len(rows) == len(points) == 6 * 12
     assert float(rows[0]["step_ms"]) == points[0]["step_ms"]
     assert set(points[0]) >= {"step_ms", "low_ms", "high_ms", "work_ms", "wait_ms", "transfer_ms", "exposed_ms"}
+    for form in ("table", "markdown"):
+        assert "chance between steps only: the network's error is not in it" in printed[form]
+        assert "efficiency: a step's work as it was measured, over the step" in printed[form]
     assert printed["markdown"].count("\n| ") == 1 + 6 * 12 + 1
 
 
@@ -184,9 +234,10 @@ def test_the_formats(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     ("question", "why"),
     [
         ({"trial": "three"}, "--trial three: not in .*two, four"),
-        ({"ranks": "4..2"}, "--ranks 4..2: from a smaller"),
+        ({"ranks": "4..2"}, "--ranks 4..2: from 4 down to 2: the smaller"),
         ({"ranks": "many"}, "--ranks many: neither a range"),
-        ({"ranks": "0"}, "--ranks 0: .* from 1 on"),
+        ({"ranks": "0"}, "--ranks 0: must be 1 at least"),
+        ({"ranks": "0..4"}, "--ranks 0..4: must be 1 at least"),
         ({"ranks": "2..99999999"}, "--ranks 2..99999999: at most"),
         ({"ranks": "2..4..8"}, "--ranks 2..4..8: neither"),
         ({"alpha": 2.0}, "--gbps is missing"),
@@ -223,6 +274,7 @@ def test_a_run_that_is_not_there_is_refused(tmp_path: Path) -> None:
         ({"instruments": "off"}, "without instruments"),
         ({"every": 2}, "averages in some steps only"),
         ({"strategy": "none"}, "averages nothing"),
+        ({"mistake": "group_of_one"}, "made with a mistake .group_of_one"),
         ({"strategy": "ddp_powersgd"}, "depends on the shapes"),
         ({}, "no launch of it has ended well"),
     ],

@@ -4,17 +4,17 @@ import pytest
 
 from ddptui.projection.asked import PROJECTED
 from ddptui.projection.costs import MB, Backward, Traffic, after_backward, buckets, sent
-from ddptui.projection.network import Bill, Network
+from ddptui.projection.network import Bill, CallCosts
 
 KB = 1024
 TRAFFIC = Traffic(tensors=(8 * KB, 2 * KB, 6 * KB), itemsize=4)
 N, K = 16 * KB, 3  # bytes and tensors of it
 ALPHA, BETA = 1.0, 1.0 / KB  # s a message, s a byte
-MESSAGES, BYTES = Network(ALPHA, 0.0), Network(0.0, BETA)
+MESSAGES, BYTES = CallCosts(ALPHA, 0.0), CallCosts(0.0, BETA)
 AT_ONCE = Backward(0.0)
 
 
-def cost(strategy: str, ranks: int, network: Network) -> float:
+def cost(strategy: str, ranks: int, network: CallCosts) -> float:
     return sent(strategy, TRAFFIC, ranks, network, AT_ONCE).transfer
 
 
@@ -42,7 +42,7 @@ def test_on_four_ranks(strategy: str, messages: float, copies: float) -> None:
 
 
 def test_every_strategy_that_can_be_projected_has_a_cost_and_one_rank_sends_nothing() -> None:
-    network = Network(ALPHA, BETA)
+    network = CallCosts(ALPHA, BETA, call=ALPHA, outliers=ALPHA)
     for strategy in PROJECTED:
         assert cost(strategy, 2, network) > 0
         assert cost(strategy, 1, network) == 0
@@ -92,9 +92,15 @@ def test_a_delay_after_backward_hides_what_is_under_way_but_torch_ddp_has_waited
     assert exposed("ddp", 2.0, slept=9.0) == pytest.approx(2.5)
 
 
+def test_a_bucket_is_ready_when_it_was_seen_to_be_and_hidden_for_as_long_as_it_was() -> None:
+    """All four are ready when half of backward is done: the last is over 4 s later."""
+    seen = Traffic(tensors=(KB,) * 4, itemsize=4, buckets=(KB,) * 4, ready=(0.5,) * 4)
+    assert [sent("ddp", seen, 2, BYTES, Backward(4.0, hides=s)).exposed for s in (0.0, 1.5, -1.0)] == [2, 0.5, 3]
+
+
 def test_without_overlap_all_is_exposed() -> None:
     for strategy in ("all_reduce", "flat", "ring", "gather_scatter"):
-        found = sent(strategy, TRAFFIC, 4, Network(ALPHA, BETA), Backward(1000.0))
+        found = sent(strategy, TRAFFIC, 4, CallCosts(ALPHA, BETA), Backward(1000.0))
         assert found.exposed == found.transfer
 
 

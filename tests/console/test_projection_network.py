@@ -4,13 +4,13 @@ import pytest
 
 from ddptui.primitives.theory import theory
 from ddptui.projection import ProjectionError
-from ddptui.projection.network import Bill, Network, Taken, fitted, gamma_of, stated, took, with_outliers
+from ddptui.projection.network import Bill, CallCosts, Taken, fitted, gamma_of, outliers, stated
 
-TRUE = Network(alpha=50e-6, beta=1e-9, call=80e-6)
+TRUE = CallCosts(alpha=50e-6, beta=1e-9, call=80e-6)
 SIZES = (40, 1024, 65536, 262144)
 
 
-def taken(operation: str, ranks: int = 2, network: Network = TRUE, sizes: tuple[int, ...] = SIZES) -> list[Taken]:
+def taken(operation: str, ranks: int = 2, network: CallCosts = TRUE, sizes: tuple[int, ...] = SIZES) -> list[Taken]:
     """As the formula has it."""
     cost = theory(operation).cost(ranks)
     bills = {size: Bill(1, cost.latency, size * cost.transfer, size * cost.reduction) for size in sizes}
@@ -62,11 +62,13 @@ def test_no_cost_is_ever_negative() -> None:
     assert min(found.alpha, found.beta, found.call) >= 0
 
 
-def test_what_is_beyond_the_typical_is_added_a_call_so_that_all_together_are_what_they_were() -> None:
-    hiccups = [each._replace(mean_s=each.s + 3e-4, times=10) for each in taken("all_reduce")]
-    found = with_outliers(fitted(hiccups, "here"), hiccups)
-    assert found.outliers == pytest.approx(3e-4)
-    assert sum(took(found, each) for each in hiccups) == pytest.approx(sum(each.mean_s for each in hiccups))
+def test_outliers_are_what_calls_take_beyond_typical_ones_of_their_kind_and_not_beyond_the_fit() -> None:
+    slow = [each._replace(s=9 * each.s, mean_s=9 * each.s, times=10) for each in taken("all_reduce")]
+    assert outliers(slow) == 0
+    hiccups = [each._replace(mean_s=each.s + 3e-4, times=10) for each in slow[:2]]
+    assert outliers(hiccups) == pytest.approx(3e-4)
+    assert outliers([*hiccups, *slow[2:]]) == pytest.approx(1.5e-4)
+    assert outliers([]) == 0
 
 
 def test_where_all_is_slower_outliers_are_not() -> None:

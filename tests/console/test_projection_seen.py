@@ -111,6 +111,15 @@ def test_calls_of_a_kind_and_size_are_taken_together_and_counted() -> None:
     assert (small.s, small.mean_s, large.s) == pytest.approx((3e-3, 3e-3, 9e-3))
 
 
+def test_what_part_of_backward_was_done_when_a_bucket_was_ready_and_what_of_it_stuck_out() -> None:
+    """It leaves after 10 of 16 ms, and is over 3 ms after backward."""
+    bucket = Call("a", "all_reduce", 9 * MS, background=True)
+    found = launch_of(program(Await("a"), backward=[bucket]))
+    assert found.ready == pytest.approx((10 / 16,))
+    assert last(found).exposed == pytest.approx(3e-3)
+    assert traffic(make_trial({"strategy": "bucketed"}), found).ready == found.ready
+
+
 def test_parts_that_ranks_tell_of_count_all_together() -> None:
     found = launch_of(program(Call("a", "all_gather", 2 * MS, bytes=100)))
     assert [each.bytes for each in taken(found, found.launches)] == [200]
@@ -147,11 +156,12 @@ def test_what_is_foretold_is_the_same_training_on_other_ranks() -> None:
         {"name": "four", "world_size": 4, "batch_size": 32, "seed": 7, "bottleneck": delays((0, 1, 2, 3))}
     )
     ring = msgspec.structs.replace(four, name="ring", strategy="ring")
+    longer = msgspec.structs.replace(four, name="longer", steps=99, warmup_steps=9)
     shared = msgspec.structs.replace(four, name="shared", batch_size=16)
     deeper = msgspec.structs.replace(four, name="deeper", depth=5)
     one_late = msgspec.structs.replace(four, name="one late", bottleneck=delays((0, 1)))
-    trials = (two, four, ring, shared, deeper, one_late)
-    assert [each.name for each in kin.foretold(two, trials, strong=False)] == ["two", "four", "ring"]
+    trials = (two, four, ring, longer, shared, deeper, one_late)
+    assert [each.name for each in kin.foretold(two, trials, strong=False)] == ["two", "four", "ring", "longer"]
     assert [each.name for each in kin.foretold(two, trials, strong=True)] == ["two", "shared"]
 
 
@@ -160,4 +170,5 @@ def test_calls_of_other_trials_count_where_as_many_ranks_sent_under_the_same_con
     ring = msgspec.structs.replace(two, name="ring", strategy="ring")
     others = [msgspec.structs.replace(two, name="other", **{key: 5}) for key in ("world_size", "threads")]
     pinned = msgspec.structs.replace(two, name="batch", sched_batch=True)
-    assert list(kin.on_the_same_wire(two, (two, ring, *others, pinned))) == [ring]
+    alone = msgspec.structs.replace(two, name="alone", mistake="group_of_one")
+    assert list(kin.on_the_same_wire(two, (two, ring, *others, pinned, alone))) == [ring]

@@ -2,21 +2,24 @@
 
 import random
 import re
+from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from ddptui.projection import words
-from ddptui.projection.model import Ranks, ranks_of
-from ddptui.projection.network import Network
+from ddptui.projection.model import Beyond
+from ddptui.projection.network import CallCosts
 from ddptui.projection.plot import MEASURED, plot
+from ddptui.projection.ranks import Ranks, ranks_of
 from ddptui.projection.report import aligned, fitting
 from ddptui.projection.results import Point
 from ddptui.projection.seen import Moment, Seen, Work
 from ddptui.results import Caution
 
 RANKS = (2, 4, 8, 16)
-NOBODY = Ranks(longest=0, longer=0.0, doubt=1.0, alike=0.0)
-FAST = Network(alpha=2e-6, beta=1e-10, source="stated")
+NOBODY = Ranks(longest=0, longer=0.0, doubt=1.0, alike=0.0, steps=400)
+FAST = CallCosts(alpha=2e-6, beta=1e-10, source="stated")
 
 
 def point(ranks: int, wait: float, exposed: float, *, strategy: str = "flat", measured: float | None = None) -> Point:
@@ -42,8 +45,8 @@ def point(ranks: int, wait: float, exposed: float, *, strategy: str = "flat", me
     [
         ((1, 2, 3, 4), (2, 2.5, 2, 1), "past 4 ranks the wait for the slowest costs more than the transfers"),
         ((1, 2, 3, 4), (0.1, 1, 9, 99), "past 4 ranks the transfers that nothing hides cost more than the wait"),
-        ((1, 2, 3, 4), (0, 0, 0, 0), "from 2 to 16 ranks, everywhere, the wait for the slowest costs more"),
-        ((1, 2, 3, 4), (9, 9, 9, 9), "from 2 to 16 ranks, everywhere, the transfers that nothing hides cost more"),
+        ((1, 2, 3, 4), (0, 0, 0, 0), "everywhere the wait for the slowest costs more"),
+        ((1, 2, 3, 4), (9, 9, 9, 9), "everywhere the transfers that nothing hides cost more"),
         ((9, 1, 9, 1), (2, 2, 2, 2), "past 8 ranks the transfers that nothing hides cost more"),
     ],
 )
@@ -61,17 +64,41 @@ def test_of_one_number_of_ranks_and_of_none() -> None:
 
 def test_from_where_on_less_than_half_is_work() -> None:
     points = [point(ranks, ranks, 1) for ranks in RANKS]
-    assert words.half_is_work(points) == "past 8 ranks less than half of a step is work: 37% on 16"
-    assert words.half_is_work(points[:2]) == "on 4 ranks 67% of a step is work"
-    assert words.half_is_work(points[3:]) == "of a step, 37% on 16 is work"
+    assert words.half_is_work(points) == "past 8 ranks efficiency falls below 50%: on 16 ranks it is 37%"
+    assert words.half_is_work(points[:2]) == "efficiency on 4 ranks: 67%"
+    assert words.half_is_work(points[3:]) == "efficiency on 16 ranks: 37%"
+    nearly = [point(2, 0, 0), point(4, 10.03, 0)]
+    assert words.half_is_work(nearly) == "efficiency on 4 ranks: 50%"
 
 
 def test_which_strategy_is_fastest_on_the_most_ranks() -> None:
     own = [point(ranks, 1, ranks) for ranks in RANKS]
-    slow, fast = ([point(ranks, 1, factor * ranks, strategy="ring") for ranks in RANKS] for factor in (2.0, 0.5))
-    assert words.fastest([*own, *slow], own) == "on 16 ranks no other strategy is faster than flat"
-    assert words.fastest([*own, *fast], own) == "on 16 ranks ring is fastest: 19.0 ms a step, against 27.0 ms with flat"
+    slow, near, fast = (
+        [point(ranks, 1, factor * ranks, strategy=name) for ranks in RANKS]
+        for name, factor in (("ring", 2.0), ("gather", 1.1), ("ddp", 0.5))
+    )
+    assert words.fastest([*own, *slow], own) == "on 16 ranks flat is fastest: 27.0 ms a step, against 43.0 ms with ring"
+    assert words.fastest([*own, *fast], own) == "on 16 ranks ddp is fastest: 19.0 ms a step, against 27.0 ms with flat"
+    told = "on 16 ranks the fastest take 27.0 ms a step; within 10%, and cannot be told apart: flat, gather"
+    assert words.fastest([*own, *slow, *near], own) == told
     assert words.fastest(own, own) is None
+
+
+def test_no_strategy_is_fastest_where_one_is_rough() -> None:
+    own, other = [point(16, 1, 2)], replace(point(16, 1, 9, strategy="ring"), rough=True)
+    assert words.fastest([*own, other], own) is None
+    (note,) = words.of_rough([*own, other], FAST._replace(worst=0.8))
+    assert "off by up to 80%" in note
+    assert "ring;" in note
+    assert words.of_rough(own, FAST._replace(worst=0.8)) == []
+
+
+def test_figures_are_spelled_so_that_they_can_be_read() -> None:
+    told = [words.spelled(ms) for ms in (0.05, 12.0, 20_449.396, 204_493.96, 20_449_396.0)]
+    assert told == ["50.0 µs", "12.0 ms", "20.4 s", "3 min", "5.7 h"]
+    assert [words.ms(value) for value in (None, 12.0, 20_449.4, 20_449_396.0)] == ["–", "12.0", "20449", "20,449,396"]
+    assert [words.percent(part) for part in (0.5, 0.01, 0.0004, 0.0)] == ["50%", "1%", "< 1%", "0%"]
+    assert words.percent(0.0004, 1) == "< 0.1%"
 
 
 def test_what_was_measured_stands_beside_what_was_predicted() -> None:
@@ -83,6 +110,10 @@ def test_what_was_measured_stands_beside_what_was_predicted() -> None:
     )
 
 
+def noted(ranks: Ranks, measured: int = 2, **more: Any) -> list[str]:
+    return words.notes(words.Grounds(measured, 64, ranks, FAST, "weak", **more))
+
+
 @pytest.mark.parametrize(
     ("ranks", "note"),
     [
@@ -92,9 +123,34 @@ def test_what_was_measured_stands_beside_what_was_predicted() -> None:
     ],
 )
 def test_ranks_that_are_no_chance_are_noted(ranks: Ranks, note: str) -> None:
-    with_it = "\n".join(words.notes(2, 64, ranks, FAST, "weak", None))
-    assert len(with_it.splitlines()) == len(words.notes(2, 64, NOBODY, FAST, "weak", None)) + 1
-    assert re.search(note, with_it)
+    with_it = noted(ranks)
+    assert len(with_it) == len(noted(NOBODY)) + 1
+    assert re.search(note, "\n".join(with_it))
+    assert len(noted(ranks._replace(steps=19))) == len(noted(NOBODY._replace(steps=19)))
+
+
+def test_what_chance_makes_is_not_noted() -> None:
+    """Of eight ranks one is the longest by chance alone; of 25 steps, correlations come out at 0.4."""
+    longer = NOBODY._replace(longer=2.5e-3, doubt=1e-3)
+    assert len(noted(longer)) == len(noted(NOBODY)) + 1
+    assert len(noted(longer, 8)) == len(noted(NOBODY, 8))
+    assert len(noted(NOBODY._replace(alike=0.39, steps=25))) == len(noted(NOBODY))
+
+
+def test_what_the_band_the_efficiency_and_the_tail_are_is_said() -> None:
+    assert words.of_efficiency("weak", 2) == "efficiency: a step's work as it was measured, over the step"
+    assert "2 ranks' work" in words.of_efficiency("strong", 2)
+    assert any(note.startswith("no band: 19 steps") for note in noted(NOBODY._replace(steps=19)))
+    tail = noted(NOBODY, beyond=Beyond(4096, 400, 83e-3), longest_wait=140.0)
+    assert any("beyond the 400 steps" in note and "140 ms" in note and "83.0 ms" in note for note in tail)
+    assert any("took 1.50 times" in note for note in noted(NOBODY, factor=1.5))
+
+
+def test_a_calibrated_wait_is_said_and_is_not_less_than_is_said() -> None:
+    notes = noted(NOBODY._replace(alike=0.5), wait=0.8)
+    assert any("the wait was 0.800 times" in note for note in notes)
+    assert any("slow in the same steps" in note for note in notes)
+    assert not any("the wait is less" in note for note in notes)
 
 
 def of_lengths(*ranks: list[float]) -> Seen:
@@ -131,6 +187,8 @@ def test_the_plot_has_a_line_a_band_what_was_measured_and_two_axes() -> None:
     assert drawn[-1].split() == ["2", "4", "8", "16", "ranks"]
     assert "logarithmic" not in drawn[0]
     assert "logarithmic" in plot([point(2, 1, 1), point(4096, 5000, 1)], 60, 8)[0]
+    without = [replace(each, low_ms=None, high_ms=None) for each in points]
+    assert "".join(plot(without, 60, 8)).count(MEASURED) == 1
     assert plot(points[:1], 60, 8) == []
     assert plot(points, 10, 8) == []
 
