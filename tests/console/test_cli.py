@@ -175,7 +175,7 @@ def test_the_presets_are_listed_group_by_group() -> None:
     result = ddptui("presets")
     assert (result.exit_code, result.stderr) == (0, "")
     groups = [line for line in result.stdout.splitlines() if line and not line.startswith(" ")]
-    in_front = ["Start here", "Launch modes", "Collectives", "Strategies", "Bottlenecks", "Mistakes"]
+    in_front = ["Start here", "Primitives", "Launch modes", "Collectives", "Strategies", "Bottlenecks", "Mistakes"]
     assert groups == [*in_front, *sorted(set(groups) - set(in_front))]
     assert "  quickstart " in result.stdout
     assert "One process, or two that agree?  (3 trials, 1 repeat)" in result.stdout
