@@ -245,6 +245,8 @@ def _of_rank(
                 lacking.append((begin, end))
                 waiting.append(Wait(max(begin, operation.awaited_ns), end, whom))
         transfers[key] -= length(union((begin, end) for _, begin, end in stops))
+    if stood:  # who stands still himself waits for nobody, though the other one may stand still, too
+        waiting = [Wait(*left, each.whom) for each in waiting for left in _without(each.begin, each.end, stood)]
     waits = _one_after_another(waiting)
     awaited = union((operation.awaited_ns, operation.exit_ns) for operation in step.collectives)
     idle = [left for begin, end in awaited for left in _without(begin, end, stood)] if stood else awaited

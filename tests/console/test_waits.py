@@ -573,6 +573,14 @@ def test_one_that_stands_still_while_it_waits_is_not_waited_for() -> None:
     assert step.ranks[1].wait_ns == 0
 
 
+def test_who_stands_still_himself_waits_for_nobody_meanwhile() -> None:
+    """Both at once, as when the whole machine does: wait and transfer are still all that is exposed."""
+    step = both_in_one((0, 30, 60), (1, 40, 80))
+    one, other = step.ranks[0], step.ranks[1]
+    assert (one.wait_ns, one.transfer_ns, one.exposed_ns) == (10 + 20, 30, 60)
+    assert (other.wait_ns, other.transfer_ns, other.exposed_ns) == (10, 30, 40)
+
+
 # Steps that cannot be, whoever told of them
 
 

@@ -1,7 +1,7 @@
 """What a screen has that follows a run as it goes, or as it went, or shows what it came to: the stream is taken in, the
 title says how far it is, and it can be stopped, skipped, left and replayed."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import ClassVar, NamedTuple
 
 from textual import work
@@ -17,12 +17,12 @@ from ddptui.session import Session
 from ddptui.tui.screens.base import LabScreen
 from ddptui.tui.screens.confirm import Confirm
 from ddptui.tui.screens.exporting import export
+from ddptui.tui.screens.tell import tell
 from ddptui.tui.widgets.title_bar import TitleBar
 from ddptui.watch import Watch
-from ddptui.wire import Ended, Launched, Message, Refused
+from ddptui.wire import Message
 
 S = 1e9  # ns
-LINES_OF_AN_ERROR = 4  # the log has more
 OF_A_RUN = ("skip", "stop", "leave_run")
 OF_A_REPLAY = ("faster", "seek", "hold")
 OF_RESULTS = ("export", "replay")
@@ -104,21 +104,9 @@ class Following(LabScreen):
             self.watched = Watch()
             self.begin_anew()
         messages = feed.drain()
-        self._tell(messages)
+        tell(self, messages, self.watched.live.trial)
         self.watched.hear(messages)
         self.take_in(messages)
-
-    def _tell(self, messages: Iterable[Message]) -> None:
-        """What must not be missed."""
-        trial = self.watched.live.trial
-        for message in messages:
-            if isinstance(message, Launched):
-                trial = message.trial
-            elif isinstance(message, Ended) and message.status == "failed":
-                why = (message.error or "no reason is known").splitlines()[:LINES_OF_AN_ERROR]
-                self.console_app.complain(f"{trial} failed", "\n".join(why))
-            elif isinstance(message, Refused):
-                self.notify(now.refusal(message), title="Somebody was not let in", severity="warning", markup=False)
 
     def _end(self, session: Session) -> None:
         """No rank is left."""

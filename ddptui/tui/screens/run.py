@@ -1,6 +1,5 @@
 """A run as it goes: who is how far, who waits for whom, what it has come to so far. Of a run on disk, as it went."""
 
-from collections.abc import Iterable
 from typing import ClassVar
 
 from textual import work
@@ -18,14 +17,13 @@ from ddptui.session import Session
 from ddptui.tui.screens.base import LabScreen
 from ddptui.tui.screens.confirm import Confirm
 from ddptui.tui.screens.inject import Inject
+from ddptui.tui.screens.tell import tell
 from ddptui.tui.widgets.line_chart import LineChart
 from ddptui.tui.widgets.panes import TITLES, Panes
 from ddptui.tui.widgets.title_bar import TitleBar
 from ddptui.watch import Watch
-from ddptui.wire import Ended, Launched, Message, Refused
 
 S = 1e9  # ns
-LINES_OF_AN_ERROR = 4  # the log has more
 OF_A_RUN = ("inject", "skip", "stop", "leave_run")
 OF_A_REPLAY = ("faster", "seek", "step")
 
@@ -83,24 +81,12 @@ class RunScreen(LabScreen):
         if isinstance(self.feed, Playback) and self.feed.restarted:
             self.watched = Watch()
         messages = self.feed.drain()
-        self._tell(messages)
+        tell(self, messages, self.watched.live.trial)
         self.watched.hear(messages)
         if self.is_current and not self.held:
             self.draw()
         if isinstance(self.feed, Session) and is_over and self._over_ns is None:
             self._end(self.feed)
-
-    def _tell(self, messages: Iterable[Message]) -> None:
-        """What must not be missed."""
-        trial = self.watched.live.trial
-        for message in messages:
-            if isinstance(message, Launched):
-                trial = message.trial
-            elif isinstance(message, Ended) and message.status == "failed":
-                why = (message.error or "no reason is known").splitlines()[:LINES_OF_AN_ERROR]
-                self.console_app.complain(f"{trial} failed", "\n".join(why))
-            elif isinstance(message, Refused):
-                self.notify(now.refusal(message), title="Somebody was not let in", severity="warning", markup=False)
 
     def draw(self) -> None:
         now_ns = self._over_ns or self.feed.now_ns()
