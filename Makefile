@@ -50,4 +50,5 @@ clean:
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet --editable . --group dev
+	$(BIN)/python -m pip install --quiet --no-deps 'kubeflow-training>=1.9,<2' 'alibabacloud-pai-dlc20201203>=1.11,<2'
 	touch $@

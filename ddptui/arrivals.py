@@ -2,13 +2,15 @@
 
 A step is compared if it has an operation of several ranks. In each, the rank that came last is the one whose own work
 the others waited for most (`Blame`): so a root that is itself kept waiting is not called late. How late each rank was
-is counted at the operation to which that rank came last by most; usually it is the step's first.
+is counted at the operation to which that rank came last by most; usually it is the step's first. Where ranks have
+clocks of their own, nobody is called late by less than these may be apart.
 """
 
 from collections.abc import Sequence
 from statistics import median
 from typing import NamedTuple
 
+from ddptui.doubt import doubt, is_too_far_apart
 from ddptui.waits import Blame, Joined, Key
 from ddptui.wire import Step
 
@@ -40,11 +42,14 @@ class RankArrivals(NamedTuple):
 
 
 class ArrivalsSummary(NamedTuple):
-    """Of some steps. steps: how many could be compared; late: the rank that mostly comes last, if that matters."""
+    """Of some steps. steps: how many could be compared; late: the rank that mostly comes last, if that matters;
+    apart: how far the ranks' clocks may be, ms (none: they have one); withheld: and that is more than they waited."""
 
     steps: int
     ranks: list[RankArrivals]
     late: int | None
+    apart: float | None = None
+    withheld: bool = False
 
 
 class _Seen(NamedTuple):
@@ -62,7 +67,10 @@ def summary(joined: Sequence[Joined]) -> ArrivalsSummary | None:
     ranks = sorted(joined[0].ranks)
     seen = [_see(step) for step in joined if step.last]
     found = [_of_rank(rank, seen) for rank in ranks] if seen else [_alone(rank) for rank in ranks]
-    return ArrivalsSummary(len(seen), found, _late(found, seen))
+    doubted = doubt(joined)
+    apart = doubted.clock_ns / MS if doubted else None
+    withheld = doubted is not None and is_too_far_apart(joined, doubted)
+    return ArrivalsSummary(len(seen), found, _late(found, seen, apart or 0.0), apart, withheld)
 
 
 def _see(step: Joined) -> _Seen:
@@ -112,12 +120,12 @@ def _alone(rank: int) -> RankArrivals:
     return RankArrivals(rank, 0.0, 0.0, 0.0, 0.0, 0, [])
 
 
-def _late(ranks: Sequence[RankArrivals], seen: Sequence[_Seen]) -> int | None:
+def _late(ranks: Sequence[RankArrivals], seen: Sequence[_Seen], apart: float) -> int | None:
     if len(seen) < FEWEST or len(ranks) < 2:
         return None
     most = max(ranks, key=lambda rank: rank.last_in)
     typical = median(own.step.end_ns - own.step.begin_ns for each in seen for own in each.step.ranks.values()) / MS
-    matters = median(most.lateness) >= MATTERS * typical
+    matters = median(most.lateness) >= max(MATTERS * typical, apart)
     return most.rank if matters and most.last_in >= MOSTLY * len(seen) else None
 
 

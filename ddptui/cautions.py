@@ -5,7 +5,7 @@ from statistics import fmean
 
 from ddptui.preset import Trial, threads_a_rank
 from ddptui.results import Caution, RepeatResult, Spread
-from ddptui.verdict import FEWEST_STEPS
+from ddptui.verdict import FEWEST_STEPS, Judgement
 from ddptui.wire import Load
 
 WIDE = 0.10  # of the median
@@ -23,6 +23,14 @@ ADVICE = {
     Caution.OTHER_LOAD: (
         f"something else kept more than {MOST_OTHER_LOAD:g} of a core busy meanwhile: close it, and run again"
     ),
+    Caution.CLOCKS_APART: (
+        "the ranks waited for each other less than the hosts' clocks may be apart, so their waits and transfers are "
+        "withheld: start the console nearer to the ranks (on one of their hosts), or look at a larger batch or model"
+    ),
+    Caution.CLOCKS_UNKNOWN: (
+        "a host's clock could not be compared with the console's, so waits and transfers are withheld: no rank of it "
+        "answered a probe; run for some seconds at least, and see the ranks' logs"
+    ),
 }
 
 
@@ -32,6 +40,13 @@ def of_repeat(steps: int, loads: Sequence[Load]) -> list[Caution]:
     if loads and fmean(load.busy - load.own for load in loads) > MOST_OTHER_LOAD:
         found.append(Caution.OTHER_LOAD)
     return found
+
+
+def of_clocks(judgement: Judgement | None, *, known: bool) -> list[Caution]:
+    """Where ranks have clocks of their own. known: those could be compared."""
+    if not known:
+        return [Caution.CLOCKS_UNKNOWN]
+    return [Caution.CLOCKS_APART] if judgement and judgement.withheld else []
 
 
 def of_trial(trial: Trial, repeats: Sequence[RepeatResult], train_time_s: Spread, cores: int | None) -> list[Caution]:

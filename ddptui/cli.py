@@ -7,7 +7,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -23,7 +23,41 @@ INTERRUPTED = 130
 LONGEST_QUOTE = 200  # characters of a name that nobody can have meant
 FORMATS = ("table", "markdown", "csv", "json", "trace")
 PROJECTION_FORMATS = ("table", "markdown", "csv", "json")
+ENGINES = ("local", "join", "slurm")
 SELFTEST_MODES = ("spawn", "process", "launch", "dp")
+
+
+class Asked(NamedTuple):
+    """A preset as the command line wants it. engine: what it says of that, by key."""
+
+    name: str | None
+    assignments: tuple[str, ...] = ()
+    repeats: int | None = None
+    engine: dict[str, Any] | None = None
+
+
+def of_the_engine(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options that say where ranks run, besides --engine; see Engine in engine.py."""
+    for option in (
+        click.option("--sbatch", "options", metavar="OPTION", multiple=True, help="Slurm: a further option, as typed."),
+        click.option("--time", help="Slurm: the longest that a job may take."),
+        click.option("--gres", help="Slurm: generic resources a node, as gpu:2."),
+        click.option("--account", help="Slurm: who pays."),
+        click.option("--partition", help="Slurm: where jobs queue."),
+        click.option("--tasks", type=click.Choice(("rank", "node", "array")), help="Slurm: what a task is."),
+        click.option("--shared", metavar="DIR", help="A folder that all nodes see, for init_method=file."),
+        click.option("--port", type=int, help="Where the console listens for nodes."),
+        click.option("--interface", metavar="NAME", help="By which the nodes reach the console."),
+        click.option("--nodes", type=int, help="How many nodes."),
+    ):
+        command = option(command)
+    return command
+
+
+def _said(where: dict[str, Any]) -> dict[str, Any]:
+    """Of the engine's options, those that were given, by the key that [engine] has for them."""
+    said = {key: value for key, value in where.items() if value not in (None, ())}
+    return {"name" if key == "engine" else key: value for key, value in said.items()}
 
 
 class Refusal(click.ClickException):
@@ -57,6 +91,8 @@ def start() -> None:
 @click.option("--no-ui", is_flag=True, help="Headless: progress on stderr, the comparison on stdout.")
 @click.option("--set", "assignments", metavar="KEY=VALUE", multiple=True, help="Override a field of every trial.")
 @click.option("--repeats", type=click.IntRange(1, 1000), help="Launches of each trial.")
+@click.option("--engine", type=click.Choice(ENGINES), help="Where ranks run: here, on nodes that join, by Slurm.")
+@of_the_engine
 @click.option("--runs", metavar="DIR", help="Where runs are kept (else DDPTUI_RUNS, or your data folder).")
 @click.option("--refresh", type=click.FloatRange(0.2, 30), help="The console: how often a second a run is redrawn.")
 @click.option("--theme", help="The console: its theme (else as it was last time).")
@@ -65,6 +101,7 @@ def start() -> None:
 @click.pass_context
 def main(
     context: click.Context,
+    /,
     preset: str | None,
     resume: str | None,
     no_ui: bool,
@@ -74,32 +111,37 @@ def main(
     refresh: float | None,
     theme: str | None,
     as_json: bool,
+    **where: Any,
 ) -> None:
     """A lab console for distributed data-parallel training."""
-    context.obj = {"runs": runs, "assignments": assignments}
+    engine = _said(where)
+    context.obj = {"runs": runs, "assignments": assignments, "engine": engine}
     if runs == "":
         raise Refusal("--runs names no folder: leave it out for the usual one")
     if context.invoked_subcommand:
         if preset or resume or no_ui or repeats or as_json or refresh or theme:
             raise Refusal("--preset and its options run a preset or the console; they mean nothing to a command")
         return
-    if resume and (preset or assignments or repeats):
-        raise Refusal("--resume goes on with a run as it was begun: --preset, --set and --repeats mean nothing to it")
+    if resume and (preset or assignments or repeats or engine):
+        raise Refusal(
+            "--resume goes on with a run as it was begun: --preset, --set, --repeats and --engine mean nothing to it"
+        )
+    asked = Asked(preset, assignments, repeats, engine)
     if not (no_ui or as_json or not sys.stdout.isatty()):
-        sys.exit(_console(preset, resume, assignments, repeats, runs, refresh, theme))
+        sys.exit(_console(asked, resume, runs, refresh, theme))
     if theme or refresh:
         raise Refusal("--theme and --refresh are for the console's screens: leave them out where none is opened")
     if resume:
         sys.exit(_resume(resume, runs, as_json))
     if preset is None:
         raise Refusal("which preset? `ddptui presets` lists them; then `ddptui --preset NAME --no-ui`")
-    sys.exit(_run(preset, assignments, repeats, runs, as_json))
+    sys.exit(_run(asked, runs, as_json))
 
 
-def _run(name: str, assignments: tuple[str, ...], repeats: int | None, runs: str | None, as_json: bool) -> int:
+def _run(asked: Asked, runs: str | None, as_json: bool) -> int:
     from ddptui import headless
 
-    return _interruptible(lambda folder: headless.run(_load(name, assignments, repeats), folder, as_json=as_json), runs)
+    return _interruptible(lambda folder: headless.run(_load(asked), folder, as_json=as_json), runs)
 
 
 def _resume(name: str, runs: str | None, as_json: bool) -> int:
@@ -126,10 +168,8 @@ def _begun(name: str, runs: Path) -> "tuple[Run, Preset]":
 
 
 def _console(
-    name: str | None,
+    asked: Asked,
     resumed: str | None,
-    assignments: tuple[str, ...],
-    repeats: int | None,
     runs: str | None,
     drawn_a_second: float | None,
     theme: str | None,
@@ -145,10 +185,10 @@ def _console(
         raise Refusal("the console wants a terminal to read keys from; without one, run headless: --no-ui")
     if theme is not None and theme not in BUILTIN_THEMES:
         raise Refusal(f"--theme {theme}: not one of {', '.join(sorted(BUILTIN_THEMES))}")
-    if name is None and (assignments or repeats):
-        raise Refusal("--set and --repeats change a preset: name it with --preset")
+    if asked.name is None and (asked.assignments or asked.repeats or asked.engine):
+        raise Refusal("--set, --repeats and --engine change a preset: name it with --preset")
     folder = runs_folder(runs)
-    preset = _load(name, assignments, repeats) if name is not None else None
+    preset = _load(asked) if asked.name is not None else None
     try:
         begun = _begun(resumed, folder) if resumed is not None else None
     except RunError as error:
@@ -177,8 +217,8 @@ def _interruptible(work: Callable[[Path], int], runs: str | None) -> int:
         return INTERRUPTED
 
 
-def _load(name: str, assignments: tuple[str, ...], repeats: int | None) -> Any:
-    """The preset as it would run here. Raises Refusal."""
+def _load(asked: Asked, *, to_be_started: bool = True) -> Any:
+    """The preset as it would run here, or wherever its engine is. Raises Refusal."""
     import msgspec
 
     from ddptui.preflight import settle
@@ -186,12 +226,13 @@ def _load(name: str, assignments: tuple[str, ...], repeats: int | None) -> Any:
     from ddptui.preset_file import PresetError, load
 
     try:
-        overrides = [parse_assignment(text) for text in assignments]
+        overrides = [parse_assignment(text) for text in asked.assignments]
         for key, times in Counter(key for key, _ in overrides).items():
             if times > 1:
                 raise TrialError(key, f"is given {times} times: leave one")
-        preset = load(name, dict(overrides))
-        return settle(msgspec.structs.replace(preset, repeats=repeats or preset.repeats))
+        preset = load(asked.name or "", dict(overrides), asked.engine)
+        preset = msgspec.structs.replace(preset, repeats=asked.repeats or preset.repeats)
+        return settle(preset, to_be_started=to_be_started)
     except TrialError as error:
         raise Refusal(f"--set {error}") from None
     except PresetError as error:
@@ -201,14 +242,21 @@ def _load(name: str, assignments: tuple[str, ...], repeats: int | None) -> Any:
 @main.command()
 @click.argument("name", required=False)
 @click.option("--set", "assignments", metavar="KEY=VALUE", multiple=True, help="Override a field of every trial.")
+@click.option("--engine", type=click.Choice(ENGINES), help="Where ranks run.")
+@of_the_engine
 @click.pass_obj
-def presets(obj: dict[str, Any], name: str | None, assignments: tuple[str, ...]) -> None:
-    """List the presets; with a NAME, its trials and the exact commands. Nothing is started."""
+def presets(obj: dict[str, Any], /, name: str | None, assignments: tuple[str, ...], **where: Any) -> None:
+    """List the presets; with a NAME, its trials and the exact commands. Nothing is started. With --nodes, the lines to
+    type on each node; with --engine slurm, the scripts."""
     from ddptui import listing
     from ddptui.preset_file import PresetError
 
+    engine = obj["engine"] | _said(where)
+    if engine.get("nodes", 1) > 1:
+        engine = {"name": "join"} | engine
+    asked = Asked(name, obj["assignments"] + assignments, None, engine)
     try:
-        shown = listing.one(_load(name, obj["assignments"] + assignments, None)) if name else listing.every_preset()
+        shown = listing.one(_load(asked, to_be_started=False)) if name else listing.every_preset()
     except PresetError as error:
         raise Refusal(str(error)) from None
     click.echo(shown, nl=False)
@@ -344,6 +392,69 @@ def selftest(obj: dict[str, Any], modes: tuple[str, ...], strategies: tuple[str,
             lambda folder: selftest.run(modes or SELFTEST_MODES, strategies or known, folder), runs or obj["runs"]
         )
     )
+
+
+@main.command()
+@click.argument("ticket")
+@click.option("--node", type=click.IntRange(0, 1023), help="This node's number (else as its platform says, or any).")
+@click.option("--as", "kind", metavar="KIND", help="Read the environment as that of env, torchrun, slurm, dlc, …")
+def join(ticket: str, node: int | None, kind: str | None) -> None:
+    """Take part, with this host, in a run whose console waits elsewhere (--engine join). TICKET: the line that it gave,
+    or the file that holds it."""
+    from ddptui.join import JoinError, node_here
+    from ddptui.join import join as joined
+    from ddptui.place import PlaceError
+    from ddptui.ticket import TicketError, read_ticket
+
+    def say(text: str) -> None:
+        click.echo(text, err=True)
+
+    try:
+        sys.exit(_interruptible(lambda _: joined(read_ticket(ticket), node_here(node, kind, say), say), None))
+    except (JoinError, PlaceError, TicketError) as error:
+        raise Refusal(str(error)) from None
+
+
+@main.command()
+@click.argument("name")
+@click.option("--kind", type=click.Choice(("trainjob", "pytorchjob", "dlc")), required=True, help="Whose job it is.")
+@click.option("--nodes", type=int, default=2, show_default=True, help="How many pods join.")
+@click.option("--image", required=True, help="The container's image; ddptui is installed in it.")
+@click.option("--gpus", type=int, default=0, help="A node.")
+@click.option("--cpus", type=int, help="A node.")
+@click.option("--memory", help="A node, as 8Gi.")
+@click.option("--ticket", metavar="TICKET", help="The ticket, or its file (else the job takes it from a Secret).")
+@click.option("--workspace", help="dlc: where the job belongs.")
+@click.option("--quota", help="dlc: what its nodes are taken from.")
+@click.option("--ecs", help="dlc: or the type of machine.")
+@click.pass_obj
+def manifest(obj: dict[str, Any], /, name: str, ticket: str | None, **asked: Any) -> None:
+    """The job that starts `ddptui join` on the nodes of a platform, for a run of the preset NAME: Kubeflow's TrainJob
+    or PyTorchJob, or PAI-DLC's."""
+    from ddptui.manifest.command import render
+    from ddptui.manifest.options import ManifestError, Options
+    from ddptui.ticket import TicketError, read_ticket
+
+    engine = {"name": "join", "nodes": asked["nodes"]}
+    _load(Asked(name, obj["assignments"], None, engine), to_be_started=False)
+    try:
+        spelled = read_ticket(ticket).spell() if ticket is not None else None
+        click.echo(render(name, Options(ticket=spelled, **asked)), nl=False)
+    except (ManifestError, TicketError) as error:
+        raise Refusal(str(error)) from None
+
+
+@main.command()
+@click.option("--as", "kind", metavar="KIND", help="Read it as that of env, torchrun, slurm, slurm_array, dlc, …")
+def place(kind: str | None) -> None:
+    """What this process's environment says of its place among all ranks, and how it is read."""
+    from ddptui.place import PlaceError
+    from ddptui.place.command import text
+
+    try:
+        click.echo(text(os.environ, kind))
+    except PlaceError as error:
+        raise Refusal(str(error)) from None
 
 
 @main.command()

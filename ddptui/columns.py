@@ -13,6 +13,7 @@ from ddptui.standing import is_not_finite, standing
 NOTHING = "–"
 GAP = 2  # characters between two columns
 IN_BACKWARD, IN_SOME_STEPS = "²", "³"
+OFF_BY = "±"
 
 
 class Row(NamedTuple):
@@ -115,6 +116,13 @@ def aggregation(row: Row) -> str:
     return _of_repeats(row, lambda repeat: repeat.phases_ms.aggregate if repeat.phases_ms else None, ".2f")
 
 
+def _wait(row: Row) -> str:
+    """And how far off it may be, where hosts have clocks of their own."""
+    wait = _of_repeats(row, lambda repeat: repeat.wait_ms, ".2f")
+    error = _of_repeats(row, lambda repeat: repeat.wait_error_ms, ".2f")
+    return wait if NOTHING in (wait, error) else f"{wait} {OFF_BY}{error}"
+
+
 def _overlap(row: Row) -> str:
     """Said of strategies that go on computing while they send."""
     if row.trial.launch in ("single", "dp") or not strategies.STRATEGIES[row.trial.strategy or "none"].overlaps:
@@ -191,7 +199,7 @@ COLUMNS = (
         "step", "step ms", lambda row: _of_repeats(row, lambda r: r.step_ms.median if r.step_ms else None, ".2f"), 70
     ),
     Column("aggregate", "aggr. ms", aggregation, 76),
-    Column("wait", "wait ms", lambda row: _of_repeats(row, lambda r: r.wait_ms, ".2f"), 92),
+    Column("wait", "wait ms", _wait, 92),
     Column("transfer", "transfer ms", lambda row: _of_repeats(row, lambda r: r.transfer_ms, ".2f"), 74),
     Column("overlap", "overlap", _overlap, 77),
     Column("culprit", "waits for", _culprit, 91),
@@ -246,6 +254,8 @@ def describe_fault(faults: Sequence[Fault]) -> str:
 
 def _describe(bottleneck: Bottleneck) -> str:
     ranks = ",".join(map(str, bottleneck.ranks))
+    if bottleneck.at == "link":
+        return f"link {bottleneck.mbit:g} Mbit/s on {ranks}"
     each = "/call" if bottleneck.per == "call" else f"/{bottleneck.every} steps" if bottleneck.every > 1 else ""
     mean = "~" if bottleneck.jitter != "none" else ""
     return f"{bottleneck.at} {mean}{bottleneck.sleep_ms:g} ms{each} on {ranks}"

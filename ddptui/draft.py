@@ -20,7 +20,8 @@ LENGTH = "length"  # epochs or steps, as the preset counts
 REPEATS = "repeats"  # a change like any other here; on the command line an option of its own
 VARIES = "varies"
 NO_BOTTLENECK = "[]"
-LABELS = {"world_size": "ranks", "dataset": "data", "sleep_ms": "ms"}  # where the form has a word of its own
+LINK = "link"  # the one bottleneck that is no delay
+LABELS = {"world_size": "ranks", "dataset": "data", "sleep_ms": "ms", "mbit": "Mbit/s"}  # where the form has a word of its own
 ALL = "all"
 LISTS = ("operations", "reduce_ops")  # fields that are typed as words with commas between them
 KINDS = {"int": "a whole number", "float": "a number", "str": "text", "bool": "true or false", "array": "a list"}
@@ -112,16 +113,22 @@ def length_field(preset: Preset) -> str:
     return "steps" if any(trial.steps is not None for trial in preset.trials) else "epochs"
 
 
-def bottleneck(at: str, ranks: str, sleep_ms: str) -> str:
-    """The value of `bottleneck` for one delay. What is no number goes in as text, for the loader to say where."""
+def bottleneck(at: str, ranks: str, amount: str) -> str:
+    """The value of `bottleneck` for one delay of so many ms, or slow links of so many Mbit/s. What is no number goes in
+    as text, for the loader to say where."""
     listed = ", ".join(_number_or_text(rank) for rank in ranks.split(",") if rank.strip())
-    return f'[{{at = "{at}", ranks = [{listed}], sleep_ms = {_number_or_text(sleep_ms)}}}]'
+    return f'[{{at = "{at}", ranks = [{listed}], {amount_field(at)} = {_number_or_text(amount)}}}]'
 
 
 def bottleneck_fields(value: str) -> tuple[str, str, str]:
-    """The inverse: where, on which ranks, how many ms."""
-    delay: dict[str, Any] = parse_assignment(f"bottleneck={value}")[1][0]
-    return delay["at"], ",".join(map(str, delay["ranks"])), str(delay["sleep_ms"])
+    """The inverse: where, on which ranks, how many ms or Mbit/s."""
+    fields: dict[str, Any] = parse_assignment(f"bottleneck={value}")[1][0]
+    return fields["at"], ",".join(map(str, fields["ranks"])), str(fields[amount_field(fields["at"])])
+
+
+def amount_field(at: str) -> str:
+    """Which field of a bottleneck says how much of one it is."""
+    return "mbit" if at == LINK else "sleep_ms"
 
 
 def at_fault(draft: Draft, reason: str) -> str | None:

@@ -21,7 +21,7 @@ from ddptui.replay import finished, outcomes_of
 from ddptui.results import Results
 from ddptui.tally import Tally
 from ddptui.watch import Watch
-from ddptui.wire import Ended, Launched, Message, Refused
+from ddptui.wire import Ended, Launched, Message, Notice, Refused
 
 REDRAW_EVERY_S = 0.25
 PIPED_WIDTH = 80
@@ -125,8 +125,8 @@ class Narrator:
         self._watch.hear([message])
         if isinstance(message, Launched) and not self._redraws:
             self.say(f"{self._where()}  {LABELS[self._launch_modes[message.trial]]}")
-        if isinstance(message, Refused):
-            self.say(f"{self._where()}  {refusal(message)}")
+        if isinstance(message, Refused | Notice):
+            self.say(f"{self._where()}  {message.text if isinstance(message, Notice) else refusal(message)}")
         elif isinstance(message, Ended):
             self.say(f"{self._where(self._live.finished)}  {self._how_it_ended()}")
         elif self._redraws and (isinstance(message, Launched) or time.monotonic() - self._drawn > REDRAW_EVERY_S):

@@ -1,4 +1,5 @@
-"""The console's end of the wire: one socket a launch, in a folder that only this user can enter.
+"""The console's end of the wire: one socket a launch, in a folder that only this user can enter; or on the network,
+where CURVE lets in only who has this launch's keys.
 
 Nothing that comes in is trusted. A frame counts only if it decodes strictly and comes from a peer that has said Hello
 with this launch's token. The rest is counted in `refused`, and `why` says what the first of it was; who had the token
@@ -21,8 +22,9 @@ import msgspec
 import psutil
 import zmq
 
-from ddptui.limits import allow_open_files
-from ddptui.wire import MOST_BYTES_A_FRAME, VERSION, ConsoleMessage, Hello, RankMessage, Stop
+from ddptui.door import bind_near, local_door, network_door
+from ddptui.locks import Lock
+from ddptui.wire import HUB, KEYS, MOST_BYTES_A_FRAME, TOKEN, VERSION, ConsoleMessage, Hello, RankMessage, Stop
 
 LONGEST_FOLDER_PATH = 45  # bytes; sockets below it, a forkserver's too, may have 107 in all
 MOST_FRAMES_AT_ONCE = 256  # so that a flood cannot keep the caller from its other work
@@ -30,7 +32,7 @@ MOST_BYTES_AT_ONCE = 8 * 2**20  # likewise; and decoded they take up to ten time
 MOST_BYTES_OF_A_STRANGER = 64 * 2**10  # a frame; who is let in says more
 MOST_FRAMES_WAITING = 64  # of each peer, a rank's of 13 s: what has not come in when a rank ends, is lost
 MOST_FRAMES_UNREAD = 100  # by each peer; what is said to one that does not read is left out
-ENOUGH_FILES = 65_536
+HANDSHAKE_MS = 5_000  # who connects and does not show a key in time is put out again
 
 
 class Hub:
@@ -39,14 +41,15 @@ class Hub:
     `folder` is the launch's own: whatever is put there goes when the hub is closed.
     """
 
-    def __init__(self, world_size: int) -> None:
+    def __init__(self, world_size: int, at: tuple[str, int] | None = None) -> None:
+        """`at`: an address of this host, and the first port to try there; none: ranks of this host alone. Raises
+        OSError."""
         self.world_size = world_size
         self.token = secrets.token_hex(16)
         self.hellos: dict[int, Hello] = {}
         self.refused = 0
         self.why = ""
         self.folder = _new_folder()
-        self.endpoint = f"ipc://{self.folder}/hub"
         self._rank_of: dict[bytes, int] = {}
         self._decoder = msgspec.msgpack.Decoder(list[RankMessage])
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
@@ -55,10 +58,19 @@ class Hub:
         self._socket.setsockopt(zmq.RCVHWM, MOST_FRAMES_WAITING)
         self._socket.setsockopt(zmq.SNDHWM, MOST_FRAMES_UNREAD)
         self._socket.setsockopt(zmq.LINGER, 200)
-        self._door = _Door(self._socket, self.endpoint)
+        self._socket.setsockopt(zmq.HANDSHAKE_IVL, HANDSHAKE_MS)
+        self._lock = Lock(self._context, self._socket) if at else None
+        self.endpoint = bind_near(self._socket, *at) if at else f"ipc://{self.folder}/hub"
+        self._door = (network_door if at else local_door)(self._socket, self.endpoint)
         self._poller = zmq.Poller()
         for socket in (self._socket, self._door.knocks):
             self._poller.register(socket, zmq.POLLIN)
+
+    @property
+    def way(self) -> dict[str, str]:
+        """What a rank needs in its environment to come here."""
+        keys = {KEYS: self._lock.keys.spell()} if self._lock else {}
+        return {HUB: self.endpoint, TOKEN: self.token} | keys
 
     def __enter__(self) -> Self:
         return self
@@ -70,6 +82,8 @@ class Hub:
         self._socket.disable_monitor()
         self._door.knocks.close()
         self._socket.close()
+        if self._lock:
+            self._lock.close()
         self._context.term()
         shutil.rmtree(self.folder, ignore_errors=True)
 
@@ -152,37 +166,6 @@ class Hub:
         if hello.world_size != self.world_size or not 0 <= hello.rank < self.world_size:
             return f"rank {hello.rank} of {hello.world_size} in a world of {self.world_size}"
         return f"rank {hello.rank} is here already" if hello.rank in self.hellos else ""
-
-
-class _Door:
-    """Where peers connect: shut while half of the files that this process may have open are. Those inside stay."""
-
-    def __init__(self, socket: "zmq.Socket[bytes]", endpoint: str) -> None:
-        self._most = allow_open_files(ENOUGH_FILES) // 2
-        self._open = Path(endpoint.removeprefix("ipc://"))
-        self._shut = self._open.with_name("shut")  # whoever connects must find the socket by its name
-        self._is_shut = False
-        self.knocks: zmq.Socket[bytes] = socket.get_monitor_socket(zmq.EVENT_ACCEPTED)
-        socket.bind(endpoint)
-
-    def look(self) -> None:
-        """Shut it, or open it again, if somebody has knocked."""
-        if not self._has_knocked() and not self._is_shut:
-            return
-        crowded = len(os.listdir("/dev/fd")) > self._most
-        with suppress(FileNotFoundError):  # the keeper has taken the folder away: the launch is over
-            if crowded and not self._is_shut:
-                self._open.rename(self._shut)
-            elif self._is_shut and not crowded:
-                self._shut.rename(self._open)
-        self._is_shut = crowded
-
-    def _has_knocked(self) -> bool:
-        knocked = False
-        while self.knocks.poll(0):
-            self.knocks.recv_multipart()
-            knocked = True
-        return knocked
 
 
 def _new_folder() -> Path:

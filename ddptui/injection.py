@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from ddptui.draft import bottleneck
+from ddptui.draft import LINK, bottleneck
 from ddptui.preset import Bottleneck, Trial, TrialError, choices, make_trial, parse_assignment
 
 TOO_LATE = "start"  # a rank that runs has started
@@ -12,17 +12,19 @@ LONGEST_MS = 60_000  # torch waits longer than that for a late rank, and much lo
 
 
 def sites() -> list[str]:
-    return [site for site in choices("at") if site != TOO_LATE]
+    return [site for site in choices("at") if site not in (TOO_LATE, LINK)]
 
 
 def can_still_come(there: Sequence[Bottleneck]) -> tuple[Bottleneck, ...]:
-    """Of these delays, those that a rank that runs has before it."""
-    return tuple(each for each in there if each.at != TOO_LATE)
+    """Of these bottlenecks, the delays that a rank that runs has before it. Slow links are no delays: they stay."""
+    return tuple(each for each in there if each.at not in (TOO_LATE, LINK))
 
 
 def with_delay(trial: Trial, there: Sequence[Bottleneck], at: str, ranks: str, sleep_ms: str) -> tuple[Bottleneck, ...]:
     """The delays that are there and one more, which takes the place of one at the same site on the same ranks. Raises
     TrialError: one line, without the field's path."""
+    if at == LINK:
+        raise TrialError("", "at: the links are made before the ranks start; a slow one goes into the preset")
     _, wanted = parse_assignment(f"bottleneck={bottleneck(at, ranks, sleep_ms)}")
     [new] = _checked(trial, wanted)
     if new.sleep_ms > LONGEST_MS:

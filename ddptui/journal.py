@@ -34,6 +34,15 @@ def lost(folder: Path, error: OSError) -> RunLost:
     return RunLost(f"the run can no longer be kept in {folder}: {error.strerror or error}")
 
 
+def tail(path: Path) -> str:
+    """The end of a log; empty where there is none."""
+    if not path.is_file():
+        return ""
+    with path.open("rb") as log:
+        log.seek(max(0, path.stat().st_size - LOG_TAIL))
+        return log.read().decode("utf-8", "replace")
+
+
 class Repeat:
     """One repeat's folder, while it is being written."""
 
@@ -73,12 +82,7 @@ class Repeat:
 
     def log(self, name: str) -> str:
         """The end of one of the repeat's logs; empty where there is none."""
-        path = self.folder / name
-        if not path.is_file():
-            return ""
-        with path.open("rb") as log:
-            log.seek(max(0, path.stat().st_size - LOG_TAIL))
-            return log.read().decode("utf-8", "replace")
+        return tail(self.folder / name)
 
     def close(self) -> None:
         if not self._over:

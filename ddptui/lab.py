@@ -3,32 +3,29 @@
 The repeats of different trials are interleaved (A B A B), so that a slow minute of the machine hits all trials alike.
 """
 
-import os
 import threading
 import time
 from collections import deque
 from collections.abc import Generator, Iterator
+from contextlib import closing
 from typing import Literal
 
-from ddptui import launch
 from ddptui.hub import Hub
 from ddptui.journal import Repeat
-from ddptui.launch.local import Launcher
+from ddptui.launch.engines import starter_of
+from ddptui.launch.started import NotStarted, Started, Starter
 from ddptui.load import LoadMeter
 from ddptui.outcome import NO_OUTCOMES, Outcomes
-from ddptui.preset import Bottleneck, Preset, Trial, available_cores
+from ddptui.preset import Bottleneck, Preset, Trial
 from ddptui.record import Run
 from ddptui.vigil import Vigil
 from ddptui.wire import (
-    CONSOLE_PID,
-    HUB,
-    LOGS,
-    TOKEN,
     Alive,
     Ended,
     Injection,
     Launched,
     Message,
+    Notice,
     Refused,
     SetBottleneck,
 )
@@ -90,50 +87,54 @@ def run_preset(
     """
     controls = controls or Controls()
     over = {trial for (trial, _), found in there.items() if found.status != "ok"}
-    for number in range(1, preset.repeats + 1):
-        for trial in preset.trials:
-            if trial.name in over or (trial.name, number) in there or controls.end() == "interrupted":
-                continue
-            with run.begin(trial.name, number) as repeat:
-                for message in _launch(trial, repeat, controls):
-                    repeat.write(message)
-                    if isinstance(message, Ended) and message.status != "ok":
-                        over.add(trial.name)
-                    yield message
+    with closing(starter_of(preset.engine, run)) as starter:
+        for number in range(1, preset.repeats + 1):
+            for trial in preset.trials:
+                if trial.name in over or (trial.name, number) in there or controls.end() == "interrupted":
+                    continue
+                with run.begin(trial.name, number) as repeat:
+                    for message in _launch(trial, repeat, starter, controls):
+                        repeat.write(message)
+                        if isinstance(message, Ended) and message.status != "ok":
+                            over.add(trial.name)
+                        yield message
 
 
-def _launch(trial: Trial, repeat: Repeat, controls: Controls) -> Iterator[Message]:
+def _launch(trial: Trial, repeat: Repeat, starter: Starter, controls: Controls) -> Iterator[Message]:
     """One launch, from its command line to its end."""
     controls.begin()
-    command = launch.command(trial)
-    alone = launch.environment(trial, available_cores())
-    repeat.write_command(command, alone)
-    with Hub(trial.world_size) as hub:
-        environment = alone | {
-            HUB: hub.endpoint,
-            TOKEN: hub.token,
-            LOGS: str(repeat.folder),
-            "TMPDIR": str(hub.folder),  # launchers leave things behind
-            CONSOLE_PID: str(os.getpid()),
-        }
+    command = starter.command(trial, repeat)
+    repeat.write_command(command, starter.environment(trial))
+    with starter.hub(trial.world_size) as hub:
         yield Launched(trial=trial.name, repeat=repeat.number, at_ns=time.monotonic_ns(), command=tuple(command))
-        launcher = Launcher(command, environment, repeat.folder, hub.folder)
+        try:
+            started = starter.start(trial, command, repeat, hub)
+        except NotStarted as refusal:
+            yield Ended(at_ns=time.monotonic_ns(), status="failed", error=str(refusal))
+            return
         cut_short = False
         try:
-            vigil = Vigil(trial, hub, launcher, repeat)
-            meter, door = LoadMeter(launcher), _Door(hub)
+            vigil = Vigil(trial, hub, started, repeat)
+            meter, door = LoadMeter(started), _Door(hub)
             while not vigil.is_over() and not (cut_short := controls.cuts_short(trained=vigil.has_trained())):
                 yield from vigil.receive(POLL_MS)
-                yield from meter.read()
+                yield from _news(started)
+                if starter.is_here:
+                    yield from meter.read()
                 yield from door.first()
                 if len(hub.hellos) == trial.world_size:  # what is wanted before all are here, waits for the last one
                     yield from _inject(hub, controls)
         finally:
-            launcher.stop()
+            started.stop()
         yield from vigil.last_words()
         yield from door.all_told()
         wanted = controls.end()
         yield Ended(at_ns=time.monotonic_ns(), status=wanted) if cut_short and wanted else vigil.ended()
+
+
+def _news(started: Started) -> Iterator[Notice]:
+    for text in started.news():
+        yield Notice(at_ns=time.monotonic_ns(), text=text)
 
 
 class _Door:

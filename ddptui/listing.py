@@ -7,11 +7,16 @@ from typing import NamedTuple
 
 from ddptui import launch
 from ddptui.columns import count, describe_bottleneck, describe_fault, how_often
+from ddptui.engine import Engine, Part
+from ddptui.launch import joined
+from ddptui.placement import ALONE
 from ddptui.preset import Preset, Trial, available_cores
 from ddptui.preset_file import PresetError, folders, load, shipped_and_own
 from ddptui.record import Run
+from ddptui.slurm import script
 from ddptui.trial_facts import tried
 
+EXAMPLE_PORT = 15_432  # where ranks could meet that are started by hand
 FIRST_GROUPS = ("start here", "primitives", "launch modes", "collectives", "strategies", "bottlenecks", "mistakes")
 
 
@@ -62,10 +67,45 @@ def one(preset: Preset) -> str:
             lines.append(f"  bottleneck: {describe_bottleneck(trial.bottleneck)}")
         if trial.fault:
             lines.append(f"  fault: {describe_fault(trial.fault)}")
-        variables = launch.environment(trial, available_cores()).items()
-        lines += [f"  {name}={shlex.quote(value)} \\" for name, value in variables]
-        lines += [f"  {shlex.join(launch.command(trial))}", f"  ranks meet at: {_rendezvous(trial.launch)}", ""]
+        lines += [*_started(trial, preset.engine), ""]
+    lines += _how_to_join(preset) if preset.engine.name == "join" else []
     return "\n".join([*lines, f"{size(preset)} of each, in turn"]) + "\n"
+
+
+def _started(trial: Trial, engine: Engine) -> list[str]:
+    """What is typed to start a trial by hand: here, on each node, or to the batch system."""
+    match engine.name:
+        case "slurm":
+            return [f"  {line}".rstrip() for line in script.example(trial, engine).splitlines()]
+        case "join":
+            parts = joined.parts_of(trial, engine.nodes, port=EXAMPLE_PORT)
+            return [line for part in parts for line in (f"  on node {part.node}:", *_typed(trial, part))]
+    return [*_typed(trial), f"  ranks meet at: {_rendezvous(trial)}"]
+
+
+def _typed(trial: Trial, part: Part | None = None) -> list[str]:
+    """A command, and what it needs in its environment. A node has cores of its own, and perhaps another Python."""
+    if part is None:
+        variables, command = launch.environment(trial, available_cores()), launch.command(trial)
+    else:
+        alone = trial.launch in ALONE
+        variables = {} if alone or trial.launch == "launch" else part.environment()
+        command = launch.command(trial, "python", None if alone else part)
+        if trial.init_method == "file":
+            variables["INIT_METHOD"] = "file:///SHARED/FOLDER/A_NEW_NAME"
+    return [*(f"  {name}={shlex.quote(value)} \\" for name, value in variables.items()), f"  {shlex.join(command)}"]
+
+
+def _how_to_join(preset: Preset) -> list[str]:
+    """The lines that do all this, and more: the panes, and the table."""
+    engine = f"--engine join --nodes {preset.engine.nodes}"
+    return [
+        "With the console (NODE_0 is then the address of the first node, and the ports are chosen):",
+        f"  on this machine:  ddptui --preset {preset.name} {engine}",
+        "  on each node:     ddptui join TICKET    (the console says where the ticket is)",
+        "By hand, without it: the lines above, in a checkout of ddptui on each node.",
+        "",
+    ]
 
 
 def every_run(runs: Sequence[Run]) -> str:
@@ -81,10 +121,12 @@ def _trained(trial: Trial) -> list[str | None]:
     return [trial.strategy, how_often(trial), mistake, trial.model, trial.dataset]
 
 
-def _rendezvous(mode: str) -> str:
-    if mode in ("single", "dp"):
+def _rendezvous(trial: Trial) -> str:
+    if trial.launch in ALONE:
         return "nowhere, there is only one process"
-    if mode == "launch":
+    if trial.init_method == "file":
+        return "a file, in the launch's own folder"
+    if trial.launch == "launch":
         return "127.0.0.1, at a free port that the launcher takes; MASTER_ADDR and MASTER_PORT tell the ranks"
     return "127.0.0.1, at a free port that the first process takes and hands to the ranks"
 

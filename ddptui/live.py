@@ -1,11 +1,16 @@
-"""The state of a run right now: a fold of its messages. No I/O, no clock: replaying a journal gives the same state."""
+"""The state of a run right now: a fold of its messages. No I/O, no clock: replaying a journal gives the same state.
+
+Times are by the console's clock; of ranks elsewhere, as well as it is known by then. Steps and pauses are kept as they
+were told, to be brought to one clock together by whoever compares them.
+"""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import msgspec
 
+from ddptui.clocks import Clocks, aligned
 from ddptui.curve import Curve
 from ddptui.preset import Bottleneck
 from ddptui.primitives.units import size
@@ -19,6 +24,7 @@ from ddptui.wire import (
     Launched,
     Load,
     Message,
+    Offset,
     Pause,
     Position,
     Ready,
@@ -88,6 +94,7 @@ class Live(msgspec.Struct):
     refused: Refused | None = None  # of the current launch
     called: str | None = None  # the primitive that was called last, and its size
     pauses: deque[Pause] = msgspec.field(default_factory=lambda: deque(maxlen=MOST_PAUSES))
+    clocks: Clocks = msgspec.field(default_factory=Clocks)
 
     @property
     def step(self) -> int:
@@ -122,7 +129,8 @@ def fold(live: Live, messages: Iterable[Message]) -> Live:
     for message in messages:
         rank = getattr(message, "rank", None)  # none: it is the lab that speaks
         if rank is None or rank in live.ranks or isinstance(message, Hello):
-            _apply(live, message)
+            live.clocks.hear(message)
+            _apply(live, message, aligned(message, live.clocks))
     return live
 
 
@@ -132,7 +140,7 @@ def _called(message: Shown | Timed) -> str:
     return f"{message.operation} {size(message.bytes)}" if message.bytes else message.operation
 
 
-def _apply(live: Live, message: Message) -> None:
+def _apply(live: Live, as_told: Message, message: Message) -> None:
     match message:
         case Step():
             rank = live.ranks[message.rank]
@@ -146,7 +154,7 @@ def _apply(live: Live, message: Message) -> None:
             rank.ends_ns.append(message.end_ns)
             del rank.ends_ns[:-RATE_OVER]
             if not message.warmup:
-                rank.recent.append(message)
+                rank.recent.append(cast(Step, as_told))
                 while len(rank.recent) > max(FEWEST_RECENT, MOST_COLLECTIVES // (1 + len(message.collectives))):
                     rank.recent.popleft()
         case Shown() | Timed():
@@ -183,7 +191,11 @@ def _apply(live: Live, message: Message) -> None:
             live.ranks[message.rank].step = live.ranks[message.rank].steps or 0
             live.ranks[message.rank].loss = message.loss
         case Pause():
-            live.pauses.append(message)
+            live.pauses.append(cast(Pause, as_told))
+        case Offset() if live.clocks.is_first(message):  # what there was before, was a guess
+            for rank in live.ranks.values():
+                if live.clocks.of_rank.get(rank.rank) == message.clock:
+                    rank.ends_ns.clear()
         case Load():
             live.load = message
         case Refused():

@@ -2,6 +2,7 @@
 
 from ddptui.columns import count, describe_bottleneck
 from ddptui.course import launches
+from ddptui.doubt import Doubt
 from ddptui.live import Live, RankState
 from ddptui.preset import Preset
 from ddptui.rank_states import STALLED, silent_s
@@ -10,6 +11,9 @@ from ddptui.verdict import MATTERS, Judgement
 from ddptui.watch import Watch
 from ddptui.whereabouts import Whereabouts, who_lacks
 from ddptui.wire import Refused
+
+NS = 1e9  # a second
+CLOCKS_UNKNOWN = "the hosts' clocks have not been compared yet: who waits cannot be told"
 
 
 def sentence(watched: Watch, states: dict[int, str], preset: Preset, now_ns: int) -> str:
@@ -21,7 +25,8 @@ def sentence(watched: Watch, states: dict[int, str], preset: Preset, now_ns: int
     if not live.step:
         return f"starting: {len(live.ranks)} of {count(world_size, 'rank')} here"
     still = _standing_still(live, states, world_size, now_ns)
-    said = [still, _by_hand(live), "" if still else _mismatch(mismatch) or _verdict(judgement, world_size)]
+    verdict = _verdict(judgement, world_size) if watched.are_clocks_known else CLOCKS_UNKNOWN
+    said = [still, _by_hand(live), "" if still else _mismatch(mismatch) or verdict]
     return " · ".join(filter(None, said))
 
 
@@ -67,10 +72,17 @@ def _verdict(judgement: Judgement | None, world_size: int) -> str:
         return "one rank: nobody to wait for"
     if judgement is None:
         return "no waiting is known yet"
+    if judgement.doubt and judgement.withheld:
+        return f"the hosts' clocks agree to {_error(judgement.doubt)}, and waits are shorter: who waits cannot be told"
     shares = f"{judgement.wait:.0%} of the time waiting, {judgement.transfer:.0%} in transfers"
+    shares += f", by clocks that agree to {_error(judgement.doubt)}" if judgement.doubt else ""
     culprit = judgement.culprit
     if culprit is None:
         return shares + ("; no rank stands out" if judgement.wait >= MATTERS else "")
     late = seconds(culprit.excess_s.estimate / len(judgement.joints.steps))
     where = "in every phase" if culprit.slower is not None else f"in {culprit.phase}"
     return f"waiting for rank {culprit.rank}: {late} a step late, {where} ({shares})"
+
+
+def _error(doubt: Doubt) -> str:
+    return f"±{seconds(doubt.clock_ns / NS)}"

@@ -1,15 +1,17 @@
 """What one repeat of a trial shows: its messages in, its figures out. Pure: no I/O, no clock."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from math import inf
 from statistics import fmean, median, quantiles
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar, cast
 
 import msgspec
 
-from ddptui import cautions
+from ddptui import cautions, doubt
 from ddptui.agreement import averaging, in_sync, reshuffled, sync_checks
 from ddptui.blocks import Blocks, ByRank, Told, close_up, kept_of, sound
+from ddptui.clocks import Apart, Clocks, aligned, apart
 from ddptui.primitives.heard import Primitives
 from ddptui.primitives.results import PrimitivesResult
 from ddptui.results import (
@@ -26,7 +28,7 @@ from ddptui.results import (
     WhatIf,
 )
 from ddptui.verdict import Judgement, judge_joints, what_if
-from ddptui.waits import Joints, join
+from ddptui.waits import Joints, RankStep, join
 from ddptui.wire import (
     PHASES,
     Done,
@@ -64,12 +66,14 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     primitives: PrimitivesResult | None = None
 
 
+Words = TypeVar("Words", Step, Pause, Trained)
 Outcomes = Mapping[tuple[str, int], Outcome]  # by trial and repeat
 NO_OUTCOMES: Outcomes = MappingProxyType({})
 
 
 class Heard(msgspec.Struct):
-    """The messages of one repeat, sorted; by rank, in the order received. Of a long one, not all steps are kept."""
+    """The messages of one repeat, sorted; by rank, in the order received. Of a long one, not all steps are kept. Once
+    it has ended, all times are by the console's clock; apart: how far the ranks' may be, if they have several."""
 
     launched: Launched | None = None
     ended: Ended | None = None
@@ -86,6 +90,8 @@ class Heard(msgspec.Struct):
     after: dict[int, int] = {}  # by an injection's place, the first step that any rank began after it
     refused: int = 0
     primitives: Primitives = msgspec.field(default_factory=Primitives)
+    clocks: Clocks = msgspec.field(default_factory=Clocks)
+    apart: Apart | None = None
 
     @property
     def steps(self) -> ByRank:
@@ -93,6 +99,7 @@ class Heard(msgspec.Struct):
         return self.blocks.kept
 
     def hear(self, message: Message) -> None:
+        self.clocks.hear(message)
         match message:
             case Step():
                 self.blocks.hear(message)
@@ -123,11 +130,36 @@ class Heard(msgspec.Struct):
                 self.launched = message
             case Ended():
                 self.ended = message
+                self._align()
+
+    def _align(self) -> None:
+        """Bring all times to the console's clock, now that all is known of the others."""
+        if not self.clocks.of_rank:
+            return
+        measured = {rank: [step for step in own if not step.warmup] for rank, own in self.steps.items()}
+        self.apart = apart(self.clocks, measured)
+        kept = {rank: [self._by_console(step) for step in own] for rank, own in self.steps.items()}
+        told = {rank: self._told_by_console(rank, each) for rank, each in self.blocks.told.items()}
+        self.blocks = msgspec.structs.replace(self.blocks, kept=kept, told=told)
+        self.pauses = [self._by_console(each) for each in self.pauses]
+        self.trained = {rank: self._by_console(each) for rank, each in self.trained.items()}
+
+    def _told_by_console(self, rank: int, told: Told) -> Told:
+        return msgspec.structs.replace(
+            told,
+            first=self._by_console(told.first),
+            begin_ns=self.clocks.console_ns(rank, told.begin_ns),
+            begin=told.begin and self._by_console(told.begin),
+            end=told.end and self._by_console(told.end),
+        )
+
+    def _by_console(self, words: Words) -> Words:
+        return cast(Words, aligned(words, self.clocks))
 
     def _place(self, step: Step) -> None:
-        """Before or after the delays that were put in by hand."""
+        """Before or after the delays that were put in by hand, as far as is known of the clocks by then."""
         for place, injection in enumerate(self.injections):
-            if step.begin_ns >= injection.at_ns:
+            if self._by_console(step).begin_ns >= injection.at_ns:
                 self.after[place] = min(step.step, self.after.get(place, step.step))
 
     def _check(self, words: Fingerprint) -> None:
@@ -234,7 +266,8 @@ def _result(heard: Heard, launched: Launched) -> RepeatResult:
     evaluated = sum(words.evaluated for words in heard.done.values())
     instrumented = all(measured.values())
     whole = heard.blocks.stride == 1
-    joints = _side_by_side(measured, heard.pauses, whole) if instrumented else join({})
+    compared = instrumented and (heard.apart is None or heard.apart.most(measured) < inf)
+    joints = _side_by_side(measured, heard.pauses, heard.apart, whole) if compared else join({})
     judgement = judge_joints(joints)
     steps = max(span.steps for span in spans.values())
     result = RepeatResult(
@@ -255,15 +288,18 @@ def _result(heard: Heard, launched: Launched) -> RepeatResult:
         injected=[found for rank, told in sorted(heard.blocks.told.items()) for found in _injected(rank, told)],
         changes=[_change(heard, place) for place in range(len(heard.injections))],
         refused=heard.refused,
-        warnings=cautions.of_repeat(steps, _meanwhile(heard.loads, list(spans.values()))),
+        warnings=[
+            *cautions.of_repeat(steps, _meanwhile(heard.loads, list(spans.values()))),
+            *cautions.of_clocks(judgement, known=compared or not instrumented),
+        ],
         ranks=[_rank(heard, rank, judgement) for rank in measured],
     )
     return result if whole else _extrapolated(result, kept_of(measured), judgement)
 
 
-def _side_by_side(measured: ByRank, pauses: Sequence[Pause], whole: bool) -> Joints:
+def _side_by_side(measured: ByRank, pauses: Sequence[Pause], far: Apart | None, whole: bool) -> Joints:
     steps, wrong = sound(measured)
-    joints = join(steps, pauses) if whole else join(*close_up(steps, pauses))
+    joints = join(steps, pauses, far) if whole else join(*close_up(steps, pauses), far)
     return Joints(joints.steps, dict(sorted((joints.mismatches | wrong).items())) if wrong else joints.mismatches)
 
 
@@ -302,11 +338,11 @@ def _what_if_longer(guess: WhatIf, by: float) -> WhatIf:
 def _rank_longer(rank: RankResult, by: float) -> RankResult:
     sums = ("wait_s", "transfer_s", "exposed_s", "wait_caused_s")
     counts = ("last_arrivals", "collectives", "bytes")
+    told = {name: figure for name in (*sums, *counts) if (figure := getattr(rank, name)) is not None}
     return msgspec.structs.replace(
         rank,
         waited_for_s={whom: s * by for whom, s in rank.waited_for_s.items()},
-        **{name: getattr(rank, name) * by for name in sums},
-        **{name: round(getattr(rank, name) * by) for name in counts},
+        **{name: figure * by if name in sums else round(figure * by) for name, figure in told.items()},
     )
 
 
@@ -326,21 +362,34 @@ def _phases_ms(ranks: Iterable[list[Step]]) -> PhasesMs:
 
 
 def _of_collectives(judgement: Judgement | None) -> dict[str, Any]:
-    """What the waiting comes to; nothing where there was no collective."""
+    """What the waiting comes to; nothing where there was no collective. Where clocks cannot tell who waited, what one
+    rank's own clock tells."""
     if judgement is None:
         return {}
     joined = judgement.joints.steps
     ranks = sorted(joined[0].ranks)
-    return {
-        "wait_ms": fmean(median(step.ranks[rank].wait_ns for step in joined) for rank in ranks) / MS,
-        "transfer_ms": fmean(median(step.ranks[rank].transfer_ns for step in joined) for rank in ranks) / MS,
-        "overlap": fmean(_overlap(judgement, rank) for rank in ranks),
+    found = _of_clocks(judgement) | {"overlap": fmean(_overlap(judgement, rank) for rank in ranks)}
+    if judgement.withheld:
+        return found
+    wait_ms = fmean(median(step.ranks[rank].wait_ns for step in joined) for rank in ranks) / MS
+    transfer_ms = fmean(median(step.ranks[rank].transfer_ns for step in joined) for rank in ranks) / MS
+    is_sure = found.get("wait_error_ms", 0.0) <= wait_ms
+    return found | {
+        **({"wait_ms": wait_ms, "transfer_ms": transfer_ms} if is_sure else {}),
         "wait_share": judgement.wait,
         "transfer_share": judgement.transfer,
         "verdict": judgement.verdict,
         "culprit": judgement.culprit,
         "what_if_s": _what_if(judgement),
     }
+
+
+def _of_clocks(judgement: Judgement) -> dict[str, Any]:
+    """How sure the waiting is; nothing where all ranks have one clock."""
+    if judgement.doubt is None:
+        return {}
+    error_ms = doubt.of_the_median(judgement.joints.steps, judgement.doubt) / MS
+    return {"clock_error_ms": judgement.doubt.clock_ns / MS, "wait_error_ms": error_ms}
 
 
 def _what_if(judgement: Judgement) -> WhatIf | None:
@@ -430,18 +479,30 @@ def _of_its_collectives(judgement: Judgement | None, rank: int) -> dict[str, Any
     if judgement is None:
         return {}
     own = [step.ranks[rank] for step in judgement.joints.steps]
+    return {
+        **({} if judgement.withheld else _of_its_waits(judgement, rank, own)),
+        "exposed_s": sum(step.exposed_ns for step in own) / S,
+        "overlap": _overlap(judgement, rank),
+        "collectives": sum(len(step.step.collectives) for step in own),
+        "bytes": sum(each.bytes for step in own for each in step.step.collectives),
+    }
+
+
+def _of_its_waits(judgement: Judgement, rank: int, own: Sequence[RankStep]) -> dict[str, Any]:
+    """For whom it waited; nothing where the clocks may be further apart than that."""
     waited_for: dict[int, float] = {}
     for step in own:
         for wait in step.waits:
             waited_for[wait.whom] = waited_for.get(wait.whom, 0.0) + (wait.end - wait.begin) / S
-    return {
-        "waited_for_s": dict(sorted(waited_for.items())),
-        "wait_s": sum(step.wait_ns for step in own) / S,
-        "transfer_s": sum(step.transfer_ns for step in own) / S,
-        "exposed_s": sum(step.exposed_ns for step in own) / S,
-        "overlap": _overlap(judgement, rank),
+    waited_ns = sum(step.wait_ns for step in own)
+    caused = {
         "wait_caused_s": judgement.caused[rank] / S,
         "last_arrivals": sum(last == rank for step in judgement.joints.steps for last in step.last.values()),
-        "collectives": sum(len(step.step.collectives) for step in own),
-        "bytes": sum(each.bytes for step in own for each in step.step.collectives),
+    }
+    if judgement.doubt and sum(judgement.doubt.by_rank[rank]) > waited_ns:
+        return caused
+    return caused | {
+        "waited_for_s": dict(sorted(waited_for.items())),
+        "wait_s": waited_ns / S,
+        "transfer_s": sum(step.transfer_ns for step in own) / S,
     }

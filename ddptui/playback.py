@@ -2,15 +2,16 @@
 controls."""
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
+from ddptui.clocks import Clocks
 from ddptui.outcome import NO_OUTCOMES
 from ddptui.preset import Preset
 from ddptui.record import Run
 from ddptui.results import Results
 from ddptui.shifted import in_one_sitting
 from ddptui.tally import Tally
-from ddptui.wire import Launched, Message, Step
+from ddptui.wire import Launched, Message, Offset, Step
 
 S = 1e9  # ns
 SPEEDS = (0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 50.0)
@@ -102,19 +103,37 @@ class Playback:
 
 
 def _with_moments(messages: Iterable[Message]) -> list[tuple[int, Message]]:
-    """Each message with the moment that it tells of; those of a launch in the order of these: what ranks say comes in
-    frames, a fifth of a second at a time, and need not be told again so. What has no moment of its own has that of the
-    one before it."""
+    """Each message with the moment that it tells of, by the console's clock; those of a launch in the order of these:
+    what ranks say comes in frames, a fifth of a second at a time, and need not be told again so. What has no moment of
+    its own has that of the one before it."""
     told: list[tuple[int, Message]] = []
-    launch: list[tuple[int, Message]] = []
+    launch: list[Message] = []
+    for message in messages:
+        if isinstance(message, Launched):
+            told += _of_launch(launch)
+            launch = []
+        launch.append(message)
+    return told + _of_launch(launch)
+
+
+def _of_launch(messages: Sequence[Message]) -> list[tuple[int, Message]]:
+    clocks = Clocks()
+    for message in messages:
+        clocks.hear(message)
+    told = []
     moment_ns = 0
     for message in messages:
-        moment_ns = moment_of(message) or moment_ns
-        if isinstance(message, Launched):
-            told += sorted(launch, key=_moment)
-            launch = []
-        launch.append((moment_ns, message))
-    return told + sorted(launch, key=_moment)
+        moment_ns = _by_console(message, clocks) or moment_ns
+        told.append((moment_ns, message))
+    return sorted(told, key=_moment)
+
+
+def _by_console(message: Message, clocks: Clocks) -> int:
+    """The moment that it tells of; 0 if it does not say."""
+    moment_ns, rank = moment_of(message), getattr(message, "rank", None)
+    if not moment_ns or rank is None or isinstance(message, Offset):
+        return moment_ns
+    return clocks.console_ns(rank, moment_ns)
 
 
 def _moment(pair: tuple[int, Message]) -> int:

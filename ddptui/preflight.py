@@ -16,9 +16,12 @@ import msgspec
 import platformdirs
 import psutil
 
-from ddptui.launch import module_folders
+from ddptui.engine import Engine
+from ddptui.launch import links, module_folders
 from ddptui.limits import allow_open_files
-from ddptui.preset import Preset, Trial, is_own_model
+from ddptui.network import NetworkError, chosen
+from ddptui.placement import placed
+from ddptui.preset import Preset, Trial, TrialError, is_own_model
 from ddptui.preset_file import PresetError
 
 OUR_MODELS = ("net", "mlp", "linears")
@@ -36,27 +39,62 @@ RANK_MB, FORKED_MB = 300, 75
 GPU_DEVICES = ("/dev/nvidia[0-9]*", "/dev/dxg", "/dev/kfd")  # NVIDIA's, through WSL, AMD's
 
 
-def settle(preset: Preset) -> Preset:
+def settle(preset: Preset, *, to_be_started: bool = True) -> Preset:
     """The preset with every trial's data folder made absolute, and this process allowed the files that the ranks of the
     largest want open. Raises PresetError for what cannot run here."""
     for package in ("torch", "torchvision"):
         if find_spec(package) is None:
             raise PresetError(f"{package} is not installed: `pip install {package}`")
     _check_temporary_folder()
-    for trial in preset.trials:
+    try:
+        preset = placed(preset)
+    except TrialError as error:
+        raise PresetError(f"{preset.name}: {error}") from None
+    if to_be_started:
+        _check_engine(preset.engine)
+    here = preset.engine.name == "local"
+    for trial in preset.trials if here else ():
         _check_room(preset.name, trial)
-    return msgspec.structs.replace(preset, trials=tuple(_settle(preset.name, trial) for trial in preset.trials))
+    return msgspec.structs.replace(
+        preset, trials=tuple(_settle(preset.name, trial, here=here) for trial in preset.trials)
+    )
 
 
-def _settle(preset: str, trial: Trial) -> Trial:
+def settle_trial(trial: Trial) -> Trial:
+    """A trial of a run whose console is elsewhere, checked on the node that starts ranks of it: data lies where the
+    console says, or where this host keeps it. Raises PresetError."""
+    elsewhere = trial.data_dir is not None and not os.path.isdir(trial.data_dir)
+    return _settle("here", msgspec.structs.replace(trial, data_dir=None) if elsewhere else trial, here=True)
+
+
+def _check_engine(engine: Engine) -> None:
+    """Whether the run's engine can do anything from here. Raises PresetError."""
+    try:
+        match engine.name:
+            case "join":
+                chosen(engine.interface)
+                if engine.shared is not None and not os.path.isdir(engine.shared):
+                    raise PresetError(f"--shared {engine.shared}: no such folder here; all nodes have to see it")
+            case "slurm":
+                from ddptui.slurm.check import check
+
+                chosen(engine.interface)
+                check(engine)
+    except NetworkError as error:
+        raise PresetError(f"--engine {engine.name}: {error}") from None
+
+
+def _settle(preset: str, trial: Trial, *, here: bool) -> Trial:
     if problem := _problem_with_model(trial.model):
         raise PresetError(f"{preset}, trial {trial.name}: model: {problem}")
-    if trial.sync_batchnorm and surely_no_gpu():
+    if here and links.links_of(trial) and (no_link := links.problem()):
+        raise PresetError(f"{preset}, trial {trial.name}: bottleneck: {no_link}")
+    if trial.sync_batchnorm and here and surely_no_gpu():
         raise PresetError(
             f"{preset}, trial {trial.name}: sync_batchnorm: torch's SyncBatchNorm runs on GPUs only, and this machine "
             "has none; leave it out here"
         )
-    if trial.dataset not in FILES:
+    if trial.dataset not in FILES or not here:
         return trial
     folder = data_folder(trial)
     missing = [name for name in FILES[trial.dataset] if not (folder / name).is_file()]

@@ -12,11 +12,12 @@ import msgspec
 from msgspec import Meta
 
 from ddptui import strategies
+from ddptui.engine import LOCAL, Engine
 from ddptui.primitives import fields as of_primitives
 from ddptui.primitives.operations import ReduceOpName
 
 Site = Literal["start", "data", "forward", "backward", "aggregate"]
-LaunchMode = Literal["single", "dp", "process", "launch", "spawn"]
+LaunchMode = Literal["single", "dp", "process", "launch", "spawn", "task"]
 StartMethod = Literal["spawn", "forkserver", "fork"]
 StrategyName = Literal[
     "none", "all_reduce", "all_reduce_async", "reduce_broadcast", "gather_scatter", "all_gather",
@@ -49,6 +50,8 @@ PATIENCE = 10  # × stall_s: for a rank that computes, and may just be slow
 
 NO_GROUP = {
     "backend": "one process has no group",
+    "init_method": "one process has nobody to meet",
+    "gpus_per_rank": "one process with several GPUs is launch = 'dp'",
     "average": "one process has nobody to average with",
     "reduction": "one process has nobody to average with",
     "bucket_mb": "one process sends no gradients",
@@ -71,9 +74,13 @@ MEANINGLESS_IN_MODE: dict[str, dict[str, str]] = {
         "start_method": "the replicas are threads of one process",
         **NO_GROUP,
     },
-    "launch": {"start_method": "torch.distributed.launch starts the ranks itself"},
+    "launch": {
+        "start_method": "torch.distributed.launch starts the ranks itself",
+        "init_method": "torch.distributed.launch tells the ranks where they meet",
+    },
     "process": {},
     "spawn": {},
+    "task": {"start_method": "somebody else starts the ranks"},
 }
 
 
@@ -87,19 +94,22 @@ class TrialError(ValueError):
 
 
 class Bottleneck(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A delay put in on purpose.
+    """A delay put in on purpose; or, with at = "link", a slow link between ranks and the others.
 
     at        where: when the rank starts, while it fetches data, after forward, after backward, or before a collective
     ranks     which ranks are delayed
     sleep_ms  how long, in ms; with jitter, the mean
+    mbit      link: what each of the ranks' links lets through, each way, in 1e6 bits a second. Nothing else means
+              anything there: nobody is delayed, and it is there from the start to the end
     per       for `aggregate`: before the first collective of a step, or before every one ("call")
     every     only every so many steps; from_step, to_step bound them (to_step is the last one, none: no end)
     jitter    none; uniform on 0 to 2 × sleep_ms; or exponential with mean sleep_ms
     """
 
-    at: Site
+    at: Site | Literal["link"]
     ranks: tuple[Count, ...]
-    sleep_ms: Annotated[float, Meta(ge=0, le=A_DAY_MS)]
+    sleep_ms: Annotated[float, Meta(ge=0, le=A_DAY_MS)] = 0.0
+    mbit: Annotated[float, Meta(gt=0, le=1e6)] | None = None
     per: Literal["step", "call"] = "step"
     every: Positive = 1
     from_step: Count = 0
@@ -144,6 +154,8 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     mistake: MistakeName | None = None  # made on purpose, in place of what the strategy should do
     hash_every: Positive | None = None  # compare the ranks' tensors every so many steps, too (that costs time)
     backend: Literal["auto", "gloo", "nccl"] = "auto"
+    init_method: Literal["tcp", "file"] = "tcp"  # the ranks meet at an address and port, or over a file that all see
+    gpus_per_rank: Annotated[int, Meta(ge=1, le=64)] = 1  # DataParallel inside a rank, the strategy across them
     device: Literal["auto", "cpu", "cuda"] = "auto"
     threads: Threads | None = None  # a rank's, for compute; none: the cores of this host shared out
     sched_batch: bool = False  # Linux: ranks in SCHED_BATCH, where a woken rank does not wait for the scheduler's tick
@@ -207,9 +219,12 @@ class Preset(msgspec.Struct, frozen=True, kw_only=True):
     trials: tuple[Trial, ...]
     kind: Literal["training", "primitives"] = "training"
     references: tuple[Reference, ...] = ()
+    engine: Engine = LOCAL
 
 
 TRIAL_FIELDS = {field.name: field for field in msgspec.structs.fields(Trial)}
+BOTTLENECK_FIELDS = {field.name: field for field in msgspec.structs.fields(Bottleneck)}
+MOST_RANKS_ON_LINKS = 250
 
 
 def make_trial(values: dict[str, Any]) -> Trial:
@@ -253,9 +268,10 @@ def available_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def threads_a_rank(trial: Trial, cores: int) -> int:
-    """What a rank computes with, in every launch mode: as the trial says, or its part of the host's cores."""
-    return trial.threads or max(1, cores // trial.world_size)
+def threads_a_rank(trial: Trial, cores: int, ranks_here: int | None = None) -> int:
+    """What a rank computes with, in every launch mode: as the trial says, or its part of the host's cores. ranks_here:
+    of this host; none: all are."""
+    return trial.threads or max(1, cores // (ranks_here or trial.world_size))
 
 
 def choices(key: str) -> tuple[str, ...]:
@@ -431,27 +447,55 @@ def _takes(model: str, shape: tuple[int, ...]) -> bool:
 
 
 def check_bottleneck(trial: Trial, bottleneck: Bottleneck, path: str) -> None:
-    """Refuse a delay that could never happen in this trial. Raises TrialError."""
-    if not math.isfinite(bottleneck.sleep_ms):
-        raise TrialError(f"{path}.sleep_ms", "must be a finite number of milliseconds")
+    """Refuse a delay that could never happen in this trial, or a link that it cannot have. Raises TrialError."""
     if not bottleneck.ranks or len(set(bottleneck.ranks)) < len(bottleneck.ranks):
         raise TrialError(f"{path}.ranks", "names a rank twice" if bottleneck.ranks else "names no rank")
-    if bottleneck.at == "start" and (bottleneck.every, bottleneck.from_step, bottleneck.to_step) != (1, 0, None):
-        raise TrialError(
-            f"{path}.at", "a rank starts once, before its steps: every, from_step and to_step mean nothing"
-        )
-    if trial.steps is not None and bottleneck.from_step >= trial.steps:
-        raise TrialError(f"{path}.from_step", f"step {bottleneck.from_step} of {trial.steps}: it would never happen")
     for rank in bottleneck.ranks:
         if rank >= trial.world_size:
             raise TrialError(f"{path}.ranks", f"rank {rank} of {trial.world_size}: ranks count from 0")
-    if bottleneck.to_step is not None and bottleneck.to_step < bottleneck.from_step:
-        raise TrialError(f"{path}.to_step", f"ends at {bottleneck.to_step}, before from_step = {bottleneck.from_step}")
-    if bottleneck.per == "call" and (bottleneck.at != "aggregate" or trial.launch == "dp"):
+    if bottleneck.at == "link":
+        _check_link(trial, bottleneck, path)
+    else:
+        _check_delay(trial, bottleneck, path)
+
+
+def _check_link(trial: Trial, link: Bottleneck, path: str) -> None:
+    """A slow link is there from the first to the last byte."""
+    if link.mbit is None or not math.isfinite(link.mbit):
+        raise TrialError(f"{path}.mbit", "a link needs it: what it lets through, in 1e6 bits a second")
+    for key in ("sleep_ms", "per", "every", "from_step", "to_step", "jitter"):
+        if getattr(link, key) != BOTTLENECK_FIELDS[key].default:
+            raise TrialError(f"{path}.{key}", "means nothing with at = 'link', which delays nobody and is always there")
+    if trial.launch in ("single", "dp"):
+        raise TrialError(f"{path}.at", f"launch = {trial.launch!r} is one process, which has no links")
+    if trial.world_size > MOST_RANKS_ON_LINKS:
+        raise TrialError(
+            f"{path}.at", f"{trial.world_size} ranks: at most {MOST_RANKS_ON_LINKS} get links of their own"
+        )
+    if trial.download:
+        raise TrialError(f"{path}.at", "with download = true: ranks on links of their own have no way to the internet")
+    if any(other.at == "link" and other is not link and {*other.ranks} & {*link.ranks} for other in trial.bottleneck):
+        raise TrialError(f"{path}.ranks", "names a rank whose link another bottleneck limits already")
+
+
+def _check_delay(trial: Trial, delay: Bottleneck, path: str) -> None:
+    if not math.isfinite(delay.sleep_ms) or delay.sleep_ms == 0:
+        raise TrialError(f"{path}.sleep_ms", "a delay needs it: how long, in ms, more than 0")
+    if delay.mbit is not None:
+        raise TrialError(f"{path}.mbit", f"goes with at = 'link'; a delay at {delay.at!r} has sleep_ms")
+    if delay.at == "start" and (delay.every, delay.from_step, delay.to_step) != (1, 0, None):
+        raise TrialError(
+            f"{path}.at", "a rank starts once, before its steps: every, from_step and to_step mean nothing"
+        )
+    if trial.steps is not None and delay.from_step >= trial.steps:
+        raise TrialError(f"{path}.from_step", f"step {delay.from_step} of {trial.steps}: it would never happen")
+    if delay.to_step is not None and delay.to_step < delay.from_step:
+        raise TrialError(f"{path}.to_step", f"ends at {delay.to_step}, before from_step = {delay.from_step}")
+    if delay.per == "call" and (delay.at != "aggregate" or trial.launch == "dp"):
         raise TrialError(f"{path}.per", "'call' goes with at = 'aggregate' and a process group")
-    if bottleneck.at == "aggregate" and trial.launch != "dp" and trial.strategy in (None, "none"):
+    if delay.at == "aggregate" and trial.launch != "dp" and trial.strategy in (None, "none"):
         raise TrialError(f"{path}.at", "this trial aggregates nothing, so the delay would never happen")
-    if bottleneck.at == "backward" and trial.launch == "dp":
+    if delay.at == "backward" and trial.launch == "dp":
         raise TrialError(f"{path}.at", "dp has one backward for all replicas: use 'forward' or 'aggregate'")
 
 

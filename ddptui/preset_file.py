@@ -15,6 +15,7 @@ from typing import Any, Literal
 import msgspec
 import platformdirs
 
+from ddptui.engine import LOCAL, Engine
 from ddptui.lab_root import lab_root
 from ddptui.preset import (
     TRIAL_FIELDS,
@@ -31,12 +32,14 @@ from ddptui.preset import (
 from ddptui.primitives import fields as of_primitives
 
 TOP_LEVEL = {"title": str, "kind": str, "group": str, "about": str, "baseline": str, "repeats": int}
-TABLES = {"defaults": dict, "matrix": dict, "trial": list, "reference": list}
+TABLES = {"defaults": dict, "matrix": dict, "trial": list, "reference": list, "engine": dict}
 TABLES_OF_A_TRIAL = {
     "bottleneck": {field.name for field in msgspec.structs.fields(Bottleneck)},
     "fault": {field.name for field in msgspec.structs.fields(Fault)},
 }
+ENGINE_FIELDS = {field.name for field in msgspec.structs.fields(Engine)}
 REFERENCE_FIELDS = {field.name for field in msgspec.structs.fields(Reference)}
+ENGINES = ("local", "join", "slurm")
 MOST_TRIALS = 1000
 MOST_BYTES = 2**20  # of a preset's file
 MOST_NAMED = 8  # of the trials, where one is not among them
@@ -82,8 +85,9 @@ def find(name_or_file: str) -> Path:
     return known[name_or_file]
 
 
-def load(name_or_file: str, overrides: dict[str, Any] | None = None) -> Preset:
-    """Read a preset, with `overrides` (--set) laid over every trial. Raises PresetError."""
+def load(name_or_file: str, overrides: dict[str, Any] | None = None, engine: dict[str, Any] | None = None) -> Preset:
+    """Read a preset, with `overrides` (--set) laid over every trial, and what is said of its engine over [engine].
+    Raises PresetError."""
     path = find(name_or_file)
     try:
         table = tomllib.loads(_text_of(path))
@@ -96,7 +100,11 @@ def load(name_or_file: str, overrides: dict[str, Any] | None = None) -> Preset:
     except (ValueError, RecursionError) as error:  # TOMLDecodeError, and what absurd numbers and nests raise
         raise PresetError(f"{path}: is not valid TOML: {error}") from None
     try:
-        return parse(path.stem, table, overrides or {})
+        preset = parse(path.stem, table, overrides or {})
+        if engine:
+            said = preset.engine if engine.get("name", preset.engine.name) == preset.engine.name else LOCAL
+            preset = msgspec.structs.replace(preset, engine=make_engine(msgspec.to_builtins(said) | engine))
+        return preset
     except TrialError as error:
         raise PresetError(f"{path}: {error}") from None
 
@@ -135,7 +143,19 @@ def parse(name: str, table: dict[str, Any], overrides: dict[str, Any]) -> Preset
         trials=trials,
         kind=kind,
         references=tuple(_references(table, names, bool(overrides))),
+        engine=make_engine(table.get("engine", {})),
     )
+
+
+def make_engine(table: dict[str, Any]) -> Engine:
+    """Where the ranks are started, as `[engine]` says. Raises TrialError."""
+    try:
+        return msgspec.convert(table, Engine)
+    except msgspec.ValidationError as error:
+        what, _, place = str(error).replace("`", "").partition(" - at $")
+        key = place.lstrip(".")
+        options = ENGINES if key == "name" else ()
+        raise TrialError(f"engine{place}", f"{what}{_nearest(table.get(key), options)}") from None
 
 
 def _check_of_use(overrides: Iterable[str], trials: Sequence[Trial]) -> None:
@@ -179,6 +199,7 @@ def _check_shape(table: dict[str, Any]) -> None:
             _check_fields({key: value}, "matrix.")
     for index, reference in enumerate(table.get("reference", ())):
         _check_keys(reference, REFERENCE_FIELDS, f"reference[{index}].")
+    _check_keys(table.get("engine", {}), ENGINE_FIELDS, "engine.")
 
 
 def _check_fields(fields: Any, before: str) -> None:

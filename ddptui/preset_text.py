@@ -19,9 +19,10 @@ def as_toml(preset: Preset) -> str:
         "baseline": preset.baseline,
         "repeats": preset.repeats,
         "trial": [_fields(trial) for trial in preset.trials],
+        "engine": msgspec.to_builtins(preset.engine),
         "reference": [msgspec.to_builtins(reference) for reference in preset.references],
     }
-    return tomli_w.dumps({key: value for key, value in table.items() if value != []}, multiline_strings=True)
+    return tomli_w.dumps({key: value for key, value in table.items() if value not in ([], {})}, multiline_strings=True)
 
 
 def _fields(trial: Trial) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from ddptui.columns import (
     IN_BACKWARD,
     IN_SOME_STEPS,
     LEFT,
+    OFF_BY,
     Row,
     aggregation,
     count,
@@ -120,6 +121,8 @@ def notes(results: Results, preset: Preset) -> list[str]:
         found.append(f"{IN_BACKWARD} torch DDP aggregates while backward runs: its time is within that phase")
     if IN_SOME_STEPS in aggregations:
         found.append(f"{IN_SOME_STEPS} averages in some steps only: the median step has no aggregation")
+    if any(repeat.wait_error_ms is not None and repeat.wait_ms is not None for repeat in _repeats(results)):
+        found.append(f"wait ms {OFF_BY}: how far the clocks of the hosts may put it off, and transfer ms with it")
     for row in rows:
         trial = row.result
         found += [f"{trial.name}: {words}" for words in story.of_trial(trial, row.trial)]
@@ -141,6 +144,10 @@ def notes(results: Results, preset: Preset) -> list[str]:
     return found
 
 
+def _repeats(results: Results) -> list[RepeatResult]:
+    return [repeat for trial in results.trials for repeat in trial.repeats]
+
+
 CSV_COLUMNS = (
     "trial", "repeat", "status", "error", "launch", "ranks", "strategy", "bottleneck", "bottleneck_fired",
     "bottleneck_s", "train_time_s", "startup_s", "steps", "samples_per_s", "step_ms", "step_ms_p10", "step_ms_p90",
@@ -148,7 +155,7 @@ CSV_COLUMNS = (
     "wait_share", "transfer_share", "verdict", "culprit", "culprit_phase", "culprit_share", "wait_caused_s",
     "excess_s", "excess_low_s", "excess_high_s", "without_culprit_s", "without_skew_s", "loss_first", "loss_last",
     "accuracy", "parameters_in_sync", "buffers_in_sync", "averaging_right", "averaging_error", "averaging_scale",
-    "reshuffled", "ratio", "speedup", "published_ratio",
+    "reshuffled", "ratio", "speedup", "published_ratio", "clock_error_ms", "wait_error_ms",
 )  # fmt: skip
 
 
@@ -202,4 +209,6 @@ def _csv_row(row: Row, number: int, repeat: RepeatResult) -> dict[str, object]:
         "ratio": summary.ratio.median if summary and summary.ratio else None,
         "speedup": summary.speedup if summary else None,
         "published_ratio": row.published,
+        "clock_error_ms": repeat.clock_error_ms,
+        "wait_error_ms": repeat.wait_error_ms,
     }

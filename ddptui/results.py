@@ -23,6 +23,8 @@ class Caution(enum.Enum):
     WIDE_SPREAD = "wide_spread"
     OVERSUBSCRIBED = "oversubscribed"
     OTHER_LOAD = "other_load"
+    CLOCKS_APART = "clocks_apart"
+    CLOCKS_UNKNOWN = "clocks_unknown"
 
 
 class _Part(msgspec.Struct, frozen=True):
@@ -128,7 +130,8 @@ class Change(_Part, frozen=True, kw_only=True):
 
 
 class RankResult(_Part, frozen=True, kw_only=True):
-    """One rank. What collectives tell (wait_s to bytes) is None where there are none.
+    """One rank. What collectives tell (wait_s to bytes) is None where there are none; who waited for whom also where
+    the hosts' clocks may be further apart than the ranks waited.
 
     wait_s         it did nothing else, and a rank that it needed had not come
     transfer_s     operations were under way, and nobody was lacking
@@ -161,7 +164,9 @@ class RankResult(_Part, frozen=True, kw_only=True):
 
 class RepeatResult(_Part, frozen=True, kw_only=True):
     """One launch. train_time_s: from the first measured step to the last optimizer step, of the slowest rank;
-    startup_s: from the launch to the first step, of the slowest rank; steps: those measured."""
+    startup_s: from the launch to the first step, of the slowest rank; steps: those measured. clock_error_ms: how far
+    apart the clocks of two hosts may be (None: all ranks have one clock), and wait_error_ms, by how much that may put
+    wait_ms off, and transfer_ms; what would be put off by more than it is, is withheld: None."""
 
     train_time_s: float
     startup_s: float
@@ -172,6 +177,8 @@ class RepeatResult(_Part, frozen=True, kw_only=True):
     phases_ms: PhasesMs | None
     wait_ms: float | None = None  # medians per step, mean over ranks
     transfer_ms: float | None = None
+    clock_error_ms: float | None = None
+    wait_error_ms: float | None = None
     overlap: float | None = None  # mean over ranks
     wait_share: float | None = None  # of the train time, mean over ranks; transfer_share: while nothing else was done
     transfer_share: float | None = None

@@ -8,13 +8,14 @@ import msgspec
 from ddptui.cautions import ADVICE
 from ddptui.columns import describe_bottleneck
 from ddptui.preset import Bottleneck, Trial
-from ddptui.results import Caution, Change, Culprit, Injected, Interval, RepeatResult, TrialResult
+from ddptui.results import Caution, Change, Culprit, Injected, Interval, RankResult, RepeatResult, TrialResult
 from ddptui.standing import is_not_finite
 from ddptui.verdict import MATTERS
 from ddptui.waits import BETWEEN, PARTS
 
 BETWEEN_STEPS = PARTS[BETWEEN]  # where one is; else: in a phase
 MENTIONED = 0.2  # of a loss: phases with less of it are not named
+MS_A_S = 1000
 MOST_RANKS = 8  # of which a line speaks one by one
 
 
@@ -24,6 +25,7 @@ def of_trial(result: TrialResult, trial: Trial) -> list[str]:
         return []
     told = [repeat for repeat in result.repeats if repeat.wait_share is not None]
     said = [". ".join([*([_verdict(result, told)] if told else []), *_sentences(result)])]
+    said += [_withheld(repeat) for repeat in _without_waits(result)[-1:]]
     if any(is_not_finite(repeat) for repeat in result.repeats):
         said.append("the loss is not finite")
     mismatches = [words for repeat in result.repeats for words in repeat.mismatches]
@@ -38,6 +40,19 @@ def of_trial(result: TrialResult, trial: Trial) -> list[str]:
     if trial.instruments == "off":
         said.append("without instruments: only its times are known")
     return [line for line in said if line]
+
+
+def _without_waits(result: TrialResult) -> list[RepeatResult]:
+    """Repeats whose waits the clocks of the hosts cannot tell."""
+    return [each for each in result.repeats if each.clock_error_ms is not None and each.wait_share is None]
+
+
+def _withheld(repeat: RepeatResult) -> str:
+    off, put_off = (seconds((each or 0.0) / MS_A_S) for each in (repeat.clock_error_ms, repeat.wait_error_ms))
+    return (
+        f"its waits are withheld: the hosts' clocks agree to ±{off}, which may put those of a step off by ±{put_off}, "
+        "and they are shorter"
+    )
 
 
 def _changed(change: Change) -> str:
@@ -71,12 +86,15 @@ def _verdict(result: TrialResult, told: Sequence[RepeatResult]) -> str:
 
 def _who_waited(repeats: Sequence[RepeatResult]) -> str:
     """Rank by rank, and for whom most: directly, as it looked to the rank. Of the last repeat."""
-    waited = []
-    for rank in repeats[-1].ranks[:MOST_RANKS]:
-        whom = max(rank.waited_for_s, key=lambda other: rank.waited_for_s[other], default=None)
-        what_for = f" ({seconds(rank.waited_for_s[whom])} for rank {whom})" if whom is not None else ""
-        waited.append(f"rank {rank.rank} {seconds(rank.wait_s or 0.0)}{what_for}")
-    return "Waited: " + ", ".join(waited)
+    return "Waited: " + ", ".join(f"rank {rank.rank} {_waited(rank)}" for rank in repeats[-1].ranks[:MOST_RANKS])
+
+
+def _waited(rank: RankResult) -> str:
+    if rank.wait_s is None:
+        return "less than the clocks can tell"
+    whom = max(rank.waited_for_s, key=lambda other: rank.waited_for_s[other], default=None)
+    what_for = f" ({seconds(rank.waited_for_s[whom])} for rank {whom})" if whom is not None else ""
+    return f"{seconds(rank.wait_s)}{what_for}"
 
 
 def _sentences(result: TrialResult) -> list[str]:

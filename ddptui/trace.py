@@ -2,14 +2,17 @@
 
 A process is a repeat of a trial. In it each rank has a track with its steps, their phases and the delays that were put
 in; below it, as many as it takes, tracks with its operations, each with wait and transfer apart. An arrow goes from a
-wait to the operation of the rank that it was for. Times are in µs since the launch.
+wait to the operation of the rank that it was for. Times are in µs since the launch, by the console's clock; a rank of
+whose clock nothing is known is roughly where it was, and waits for nobody.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from math import inf
+from typing import Any, cast
 
 import msgspec
 
+from ddptui.clocks import Clocks, aligned, apart
 from ddptui.waits import Joined, join, keys_of, spans
 from ddptui.wire import PHASES, Collective, Launched, Message, Pause, Slept, Step
 
@@ -34,22 +37,28 @@ def _of_repeat(process: int, name: str, messages: Iterable[Message]) -> Iterator
     steps: dict[int, list[Step]] = {}
     pauses: list[Pause] = []
     zero = 0
+    clocks = Clocks()
     for message in messages:
+        clocks.hear(message)
         if isinstance(message, Launched):
             zero = message.at_ns
         elif isinstance(message, Pause):
             pauses.append(message)
         elif isinstance(message, Step):
             steps.setdefault(message.rank, []).append(message)
+    far = apart(clocks, steps)
+    known = far is None or far.most(steps) < inf
+    steps = {rank: [cast(Step, aligned(step, clocks)) for step in own] for rank, own in steps.items()}
+    pauses = [cast(Pause, aligned(pause, clocks)) for pause in pauses]
     yield {"ph": "M", "name": "process_name", "pid": process, "args": {"name": name}}
     events = _Events(process, zero)
     for rank in sorted(steps):
-        events.name_track(rank * TRACKS_A_RANK, f"rank {rank}")
+        events.name_track(rank * TRACKS_A_RANK, f"rank {rank}" + ("" if known else " (clocks not compared)"))
         for step in steps[rank]:
             events.step(step)
     for pause in pauses:
         events.pause(pause)
-    joined = join(steps, pauses)
+    joined = join(steps if known else {}, pauses)
     for together in joined.steps:
         events.operations(together)
     told = {step.number for step in joined.steps}

@@ -12,12 +12,16 @@ Nothing is said on thin evidence. The thresholds, and where they come from:
     MOSTLY        of waiting or transfer, to be called by its name: twice as much as the other
     FAIR          of all the waiting that ranks' own work caused, a culprit's share is nearly half or more
     PAUSE_NS      a single step may make a culprit only if it lost more than the scheduler ever takes
+
+Where ranks have clocks of their own, nothing is said of waiting that is no longer than these may put it off; and no
+culprit is named that was later by less.
 """
 
 from collections.abc import Mapping, Sequence
 from statistics import fmean, median
 from typing import NamedTuple
 
+from ddptui.doubt import Doubt, doubt, is_too_far_apart
 from ddptui.excess import Excess, excess
 from ddptui.results import Culprit, Interval, WhatIf, Word
 from ddptui.waits import PARTS, Blame, Joined, Joints, join
@@ -36,7 +40,8 @@ PAUSE_NS = 250e6
 
 class Judgement(NamedTuple):
     """Of some steps of all ranks. wait, transfer: how much of the time a rank was idle for it, mean over ranks;
-    caused: what the others waited for each rank's own work, ns."""
+    caused: what the others waited for each rank's own work, ns; doubt: none, where all ranks have one clock; withheld:
+    their clocks may be further apart than they waited, so that who waited is not known."""
 
     joints: Joints
     train_ns: int
@@ -45,6 +50,8 @@ class Judgement(NamedTuple):
     caused: dict[int, int]
     verdict: Word
     culprit: Culprit | None
+    doubt: Doubt | None = None
+    withheld: bool = False
 
 
 def judge(steps: Mapping[int, Sequence[Step]], pauses: Sequence[Pause] = ()) -> Judgement | None:
@@ -64,7 +71,10 @@ def judge_joints(joints: Joints) -> Judgement | None:
     exposed = [sum(step.ranks[rank].exposed_ns for step in joined) for rank in ranks]
     wait, transfer = fmean(waited) / train_ns, (fmean(exposed) - fmean(waited)) / train_ns
     caused = Blame(joined).of_all()
-    enough = len(joined) >= FEWEST_STEPS
+    found = doubt(joined)
+    withheld = found is not None and is_too_far_apart(joined, found)
+    enough = len(joined) >= FEWEST_STEPS and not withheld
+    culprit = _culprit(joined, train_ns, caused, sum(waited)) if enough and len(ranks) > 1 else None
     return Judgement(
         joints=joints,
         train_ns=train_ns,
@@ -72,8 +82,17 @@ def judge_joints(joints: Joints) -> Judgement | None:
         transfer=transfer,
         caused=caused,
         verdict=word_for(wait, transfer) if enough else "inconclusive",
-        culprit=_culprit(joined, train_ns, caused, sum(waited)) if enough and len(ranks) > 1 else None,
+        culprit=None if culprit and found and is_hardly_late(culprit, len(joined), found) else culprit,
+        doubt=found,
+        withheld=withheld,
     )
+
+
+def is_hardly_late(culprit: Culprit, steps: int, found: Doubt) -> bool:
+    """By less, step by step, than how far off the others' waiting may be."""
+    others = [error_ns for rank, errors in found.by_rank.items() if rank != culprit.rank for error_ns in errors]
+    late_s = min(culprit.excess_s.estimate, culprit.wait_caused_s / (len(found.by_rank) - 1)) / steps
+    return late_s * S < fmean(others)
 
 
 def word_for(wait: float, transfer: float) -> Word:

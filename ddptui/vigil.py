@@ -7,7 +7,8 @@ from math import inf
 from ddptui import failure, shortage
 from ddptui.hub import Hub
 from ddptui.journal import Repeat
-from ddptui.launch.local import LAUNCHER_LOG, Launcher
+from ddptui.launch.local import LAUNCHER_LOG
+from ddptui.launch.started import Started
 from ddptui.preset import Trial
 from ddptui.stall import IN_TIME_S, Stalls
 from ddptui.whereabouts import Stall
@@ -25,7 +26,7 @@ START_S = 300.0  # how long to wait for one more rank, or for those that are her
 class Vigil:
     """What has become of a launch, from what its ranks say, and what its processes do."""
 
-    def __init__(self, trial: Trial, hub: Hub, launcher: Launcher, repeat: Repeat) -> None:
+    def __init__(self, trial: Trial, hub: Hub, launcher: Started, repeat: Repeat) -> None:
         self._trial = trial
         self._ranks = range(trial.world_size)
         self._hub = hub
@@ -55,7 +56,7 @@ class Vigil:
             match message:
                 case Hello():
                     self._last_came = time.monotonic()
-                    self._launcher.meet(message.pid)
+                    self._launcher.meet(message)
                 case Ready():
                     self._steps[message.rank] = message.steps
                     if message.steps <= self._trial.warmup_steps and self._trial.primitives is None:
@@ -97,6 +98,8 @@ class Vigil:
             return Ended(at_ns=now, status="failed", error=failure.with_log(self._stall.why, log))
         if len(self._done) == len(self._ranks) and not self._exit_code:
             return Ended(at_ns=now, status="failed" if self._too_short else "ok", error=self._too_short)
+        if why := self._launcher.why():
+            return Ended(at_ns=now, status="failed", error=failure.with_log(why, self._repeat.log(LAUNCHER_LOG)))
         error = failure.explain(
             exit_code=self._exit_code,
             launcher_log=self._repeat.log(LAUNCHER_LOG),
@@ -114,10 +117,12 @@ class Vigil:
         since_s = time.monotonic() - self._looked
         if since_s < LOOK_EVERY_S:
             return
+        if self._launcher.is_waiting:
+            self._last_came = time.monotonic()
         if since_s > STOOD_STILL_S:
             self._stalls.excuse(time.monotonic_ns())
         self._looked = time.monotonic()
-        states = {rank: self._launcher.status(hello.pid) for rank, hello in self._hub.hellos.items()}
+        states = {rank: self._launcher.status(hello) for rank, hello in self._hub.hellos.items()}
         spoken = self._done | {words.rank for words in self._failed} | set(self._silent)
         self._silent += [rank for rank, state in states.items() if state is None and rank not in spoken]
         if self._deadline is not None:

@@ -10,6 +10,7 @@ depends on what it is. Then, for one rank in one step:
     own work    neither idle nor asleep in a collective: the rest, by phase
 
 Intervals that overlap are counted once. Where ranks disagree on what ran, nothing is worked out: that is said instead.
+All times are by one clock; where they were brought to it, each step knows how far the clocks may still be apart.
 """
 
 from bisect import bisect_left
@@ -17,6 +18,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
+from ddptui.clocks import Apart
 from ddptui.wire import GATHER_OUTPUTS, PHASES, Collective, Pause, Step
 
 PARTS = (*PHASES, "between steps")  # of a rank's own work
@@ -64,12 +66,13 @@ class RankStep(NamedTuple):
 
 class Joined(NamedTuple):
     """A step of all ranks. entered: when each rank came to an operation, ns; needs: for an operation and a rank, those
-    that must have come."""
+    that must have come; apart: how far their clocks may be (none: they have one)."""
 
     number: int
     ranks: dict[int, RankStep]
     entered: dict[Key, dict[int, int]]
     needs: dict[Key, dict[int, tuple[int, ...]]]
+    apart: Apart | None = None
 
     @property
     def last(self) -> dict[Key, int]:
@@ -85,7 +88,7 @@ class Joints(NamedTuple):
     mismatches: dict[int, str]
 
 
-def join(steps: Mapping[int, Sequence[Step]], pauses: Iterable[Pause] = ()) -> Joints:
+def join(steps: Mapping[int, Sequence[Step]], pauses: Iterable[Pause] = (), apart: Apart | None = None) -> Joints:
     """Put the steps of all ranks side by side. A step of which a rank has not told is left out. Where a rank stood
     still in an operation that all had entered, the others waited for it."""
     by_number = {rank: {step.step: step for step in own} for rank, own in steps.items()}
@@ -98,7 +101,7 @@ def join(steps: Mapping[int, Sequence[Step]], pauses: Iterable[Pause] = ()) -> J
         if differs := mismatch(told):
             mismatches[number] = differs
         else:
-            joined.append(_join(number, told, before, still))
+            joined.append(_join(number, told, before, still)._replace(apart=apart))
     return Joints(joined, mismatches)
 
 

@@ -1,7 +1,8 @@
 """Every message between a rank and the console, and every line of a run's journal.
 
 A frame on the wire is a MessagePack list of tagged structs. It is decoded by type, strictly, and never unpickled.
-Times are nanoseconds of the sender's `time.monotonic_ns()`, one clock for all processes of a host.
+Times are nanoseconds of the sender's `time.monotonic_ns()`, one clock for all processes of a host. Ranks elsewhere have
+another one: `clocks.py` brings all of them to the console's.
 """
 
 from typing import Annotated, Literal
@@ -36,6 +37,7 @@ MOST_A_STEP = 65_536  # collectives, delays: a ring of 64 ranks makes 252 calls 
 # What the console tells a rank about itself, in its environment.
 HUB = "DDPTUI_HUB"  # the endpoint to connect to
 TOKEN = "DDPTUI_TOKEN"  # proves that a rank belongs to this launch
+KEYS = "DDPTUI_KEYS"  # over a network: the keys that let a rank in
 LOGS = "DDPTUI_LOGS"  # the folder for rank-R.log
 CONSOLE_PID = "DDPTUI_CONSOLE_PID"  # the process whose death ends the rank
 SILENCE_S = "DDPTUI_SILENCE_S"  # after so long without a word from the console, the rank ends
@@ -47,7 +49,7 @@ class _Message(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True
 
 class Hello(_Message, frozen=True, kw_only=True):
     """A rank exists. The first message of every rank, or replica. Who has the token and does not fit is told so:
-    hence no limits for version, rank and world_size."""
+    hence no limits for version, rank and world_size. `clock`: which one it tells the time by (empty: the console's)."""
 
     version: int
     token: Annotated[str, Meta(max_length=256)]
@@ -61,6 +63,7 @@ class Hello(_Message, frozen=True, kw_only=True):
     torch: Name
     backend: Word | None = None
     backend_why: Name = ""
+    clock: Name = ""
 
 
 class Ready(_Message, frozen=True, kw_only=True):
@@ -285,7 +288,17 @@ class Failed(_Message, frozen=True, kw_only=True):
     error: Error
 
 
-RankMessage = Hello | Ready | Step | Trained | Heartbeat | Pause | Fingerprint | Shown | Timed | Done | Failed
+class Echo(_Message, frozen=True, kw_only=True):
+    """The answer to a Probe, at once: when the rank had heard it, and when it said this. No line of a journal: what the
+    console makes of it is, an Offset."""
+
+    rank: RankNumber
+    number: Count
+    heard_ns: Count
+    said_ns: Count
+
+
+RankMessage = Hello | Ready | Step | Trained | Heartbeat | Pause | Fingerprint | Shown | Timed | Done | Failed | Echo
 
 
 class Stop(_Message, frozen=True, kw_only=True):
@@ -304,7 +317,13 @@ class SetBottleneck(_Message, frozen=True, kw_only=True):
     bottleneck: tuple[Bottleneck, ...]
 
 
-ConsoleMessage = Stop | Alive | SetBottleneck
+class Probe(_Message, frozen=True, kw_only=True):
+    """To a rank whose clock is another: say what time it is there."""
+
+    number: int
+
+
+ConsoleMessage = Stop | Alive | SetBottleneck | Probe
 
 
 class Load(_Message, frozen=True, kw_only=True):
@@ -316,12 +335,32 @@ class Load(_Message, frozen=True, kw_only=True):
 
 
 class Launched(_Message, frozen=True, kw_only=True):
-    """The lab has started a repeat of a trial. The first line of its journal."""
+    """The lab has started a repeat of a trial. The first line of its journal. `clock`: the console's (empty: that of all
+    ranks)."""
 
     trial: str
     repeat: int
     at_ns: int
     command: tuple[str, ...]
+    clock: str = ""
+
+
+class Notice(_Message, frozen=True, kw_only=True):
+    """What a launch waits for, where its ranks are started elsewhere: nodes that are to join, a job in a queue."""
+
+    at_ns: int
+    text: str
+
+
+class Offset(_Message, frozen=True, kw_only=True):
+    """How far a rank's clock is ahead of the console's, as one probe has it: by `offset_ns`, give or take `error_ns`,
+    when the console's said `at_ns`."""
+
+    rank: int
+    clock: str
+    at_ns: int
+    offset_ns: int
+    error_ns: int
 
 
 class Refused(_Message, frozen=True, kw_only=True):
@@ -349,4 +388,4 @@ class Ended(_Message, frozen=True, kw_only=True):
     error: str | None = None
 
 
-Message = RankMessage | Launched | Load | Refused | Injection | Ended
+Message = RankMessage | Launched | Load | Notice | Offset | Refused | Injection | Ended

@@ -46,14 +46,15 @@ class Delays:
         self.set(bottlenecks)
 
     def set(self, bottlenecks: tuple[Bottleneck, ...]) -> None:
-        """From now on these delays and no others."""
-        self._mine = [bottleneck for bottleneck in bottlenecks if self._rank in bottleneck.ranks]
+        """From now on these delays and no others. (A slow link delays nobody: the network has it.)"""
+        mine = [bottleneck for bottleneck in bottlenecks if self._rank in bottleneck.ranks]
+        self._mine = [bottleneck for bottleneck in mine if bottleneck.at != "link"]
 
     def start(self) -> None:
         """The rank starts; it has not met the others yet."""
         for bottleneck in self._mine:
             if bottleneck.at == "start":
-                self._sleep(bottleneck)
+                self._sleep("start", bottleneck)
 
     def begin(self, step: int) -> None:
         self._step = step
@@ -70,7 +71,7 @@ class Delays:
             self._collectives = 0
         for bottleneck in self._mine:
             if bottleneck.at == site and self._due(bottleneck):
-                self._sleep(bottleneck)
+                self._sleep(site, bottleneck)
 
     def before_collective(self) -> bool:
         """The rank is about to call a collective. What is no aggregation (the first broadcast) is not delayed. Returns
@@ -82,7 +83,7 @@ class Delays:
         for bottleneck in self._mine:
             called_for = bottleneck.per == "call" or self._collectives == 1
             if bottleneck.at == "aggregate" and called_for and self._due(bottleneck):
-                self._sleep(bottleneck)
+                self._sleep("aggregate", bottleneck)
                 delayed = True
         return delayed
 
@@ -98,13 +99,13 @@ class Delays:
             return False
         return (self._step - bottleneck.from_step) % bottleneck.every == 0
 
-    def _sleep(self, bottleneck: Bottleneck) -> None:
+    def _sleep(self, site: Site, bottleneck: Bottleneck) -> None:
         self.asleep = True
         begin = time.monotonic_ns()
         time.sleep(self._length_s(bottleneck))
         end = time.monotonic_ns()
         self.asleep = False
-        self._taken.append(Slept(bottleneck.at, begin, end))
+        self._taken.append(Slept(site, begin, end))
         if self._step is None or self._step >= self._warmup_steps:
             self.fired += 1
             self.slept_ns += end - begin

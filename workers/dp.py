@@ -28,12 +28,12 @@ class DataParallel(NoAggregation):
     def prepare(self, model: nn.Module) -> nn.Module:
         if next(model.parameters()).is_cuda:
             return nn.DataParallel(Replica(model, self._watches), list(range(self.trial.world_size)))
-        return ThreadedDataParallel(model, self._watches, pin_threads(self.trial))
+        return ThreadedDataParallel(model, self._watches, pin_threads(self.trial, range(self.trial.world_size)))
 
 
 def main() -> None:
     trial = read_trial(["launch=dp", *sys.argv[1:]])
-    with rank_process(trial, 0, has_parent=False) as me:
+    with rank_process(trial, 0, range(trial.world_size), has_parent=False) as me:
         watches = [watch_replica(me, rank) for rank in range(trial.world_size)]
         process = Rank(trial, 0, 1, me.device, me.reporter, ReplicaDelays(watches))
         train(process, DataParallel(trial, watches), ReplicaProgress(watches, trial.warmup_steps, me.device))
@@ -46,7 +46,7 @@ def watch_replica(me: Rank, rank: int) -> Watch:
     if rank == 0:
         return Watch(me.reporter, me.delays, me.start_ns)
     reporter = Reporter(rank)
-    reporter.say(hello(me.trial, rank, me.device, pin_threads(me.trial)))
+    reporter.say(hello(me.trial, rank, me.device, pin_threads(me.trial, range(me.trial.world_size))))
     delays = Delays(me.trial.bottleneck, rank, seed=me.trial.seed, warmup_steps=me.trial.warmup_steps)
     begin = time.monotonic_ns()
     delays.start()

@@ -6,17 +6,21 @@ python -m torch.distributed.launch --standalone --nproc_per_node=2 -m workers.la
 import os
 import sys
 
-from workers.group import join_group, leave_group
+from workers.group import IN_ENVIRONMENT, join_group, leave_group
+from workers.node import choose_interface
 from workers.rank import rank_process, read_trial
 from workers.work import work
 
 
 def main() -> None:
-    world_size = os.environ["WORLD_SIZE"]
+    world_size, rank = os.environ["WORLD_SIZE"], int(os.environ["RANK"])
+    first = rank - int(os.environ["LOCAL_RANK"])
     fields = [argument for argument in sys.argv[1:] if not argument.startswith("--local")]  # --local-rank comes too
     trial = read_trial(["launch=launch", *fields, f"world_size={world_size}"])
-    with rank_process(trial, int(os.environ["RANK"])) as me:
-        join_group(me, None)  # MASTER_ADDR and MASTER_PORT say where
+    if int(os.environ.get("GROUP_WORLD_SIZE", "1")) > 1:
+        choose_interface(os.environ["MASTER_ADDR"])
+    with rank_process(trial, rank, range(first, first + int(os.environ["LOCAL_WORLD_SIZE"]))) as me:
+        join_group(me, IN_ENVIRONMENT)
         work(me)
         leave_group()
 

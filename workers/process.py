@@ -11,43 +11,45 @@ from typing import Any
 import torch.multiprocessing as mp
 
 from ddptui.preset import Trial
-from workers.group import host_store, join_group, leave_group
+from workers.group import Meeting, join_group, leave_group, open_meeting
+from workers.node import Node, this_node
 from workers.rank import rank_process, read_trial
 
 
-def run_rank(rank: int, trial: Trial, port: int) -> None:
+def run_rank(rank: int, trial: Trial, node: Node, meeting: Meeting) -> None:
     from workers.work import work  # not at the top: the parent trains nothing, and starts sooner without
 
-    with rank_process(trial, rank) as me:
-        join_group(me, port)
+    with rank_process(trial, rank, node.ranks) as me:
+        join_group(me, meeting)
         work(me)
         leave_group()
 
 
 def main() -> None:
     trial = read_trial(["launch=process", *sys.argv[1:]])
-    store = host_store()
+    node = this_node(trial)
+    meeting, _store = open_meeting(trial, node)
     context: Any = mp.get_context(trial.start_method)
     if trial.start_method == "forkserver":
         context.set_forkserver_preload(["workers.train"])
-    ranks = [context.Process(target=run_rank, args=(rank, trial, store.port)) for rank in range(trial.world_size)]
-    for process in ranks:
+    ranks = {rank: context.Process(target=run_rank, args=(rank, trial, node, meeting)) for rank in node.ranks}
+    for process in ranks.values():
         process.start()
 
     wait_for_all(ranks)
 
 
-def wait_for_all(ranks: list[BaseProcess]) -> None:
+def wait_for_all(ranks: dict[int, BaseProcess]) -> None:
     """Join every rank. When one fails, the others are of no use: they may sit in a collective that never ends."""
-    running: dict[object, BaseProcess] = {process.sentinel: process for process in ranks}
+    running: dict[object, int] = {process.sentinel: rank for rank, process in ranks.items()}
     while running:
-        for sentinel in wait([process.sentinel for process in running.values()]):
-            ended = running.pop(sentinel)
-            ended.join()
-            if ended.exitcode:
-                for process in running.values():
-                    process.terminate()
-                sys.exit(f"rank {ranks.index(ended)} ended with exit code {ended.exitcode}")
+        for sentinel in wait([ranks[rank].sentinel for rank in running.values()]):
+            rank = running.pop(sentinel)
+            ranks[rank].join()
+            if ranks[rank].exitcode:
+                for other in running.values():
+                    ranks[other].terminate()
+                sys.exit(f"rank {rank} ended with exit code {ranks[rank].exitcode}")
 
 
 if __name__ == "__main__":

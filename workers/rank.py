@@ -14,7 +14,7 @@ import torch
 
 from ddptui.preset import Trial, TrialError, available_cores, from_arguments, threads_a_rank
 from ddptui.wire import HUB, LOGS, TOKEN, VERSION, Failed, Hello, Position
-from workers import guard
+from workers import guard, link
 from workers.bottleneck import Delays, Sites
 from workers.reporter import Reporter
 
@@ -45,41 +45,45 @@ def choose_backend(trial: Trial, device: torch.device) -> tuple[str, str]:
     return ("nccl", "the ranks are on GPUs") if device.type == "cuda" else ("gloo", "the ranks are on the CPU")
 
 
-def choose_device(trial: Trial, local_rank: int) -> torch.device:
-    """A GPU of its own for each rank of this host, or else the CPU. Raises RuntimeError for GPUs that are not there."""
+def choose_device(trial: Trial, rank: int, here: range) -> torch.device:
+    """A GPU of its own for each rank of this host, or the first of several, or else the CPU. Raises RuntimeError for
+    GPUs that are not there."""
     gpus = torch.cuda.device_count() if trial.device != "cpu" else 0
-    if gpus >= trial.world_size:
-        device = torch.device("cuda", local_rank)
+    if gpus >= len(here) * trial.gpus_per_rank:
+        device = torch.device("cuda", here.index(rank) * trial.gpus_per_rank)
         torch.cuda.set_device(device)
         return device
-    if trial.device == "cuda":
-        raise RuntimeError(f"device = 'cuda' needs a GPU a rank: {trial.world_size} ranks, {gpus} GPUs")
+    if trial.device == "cuda" or (gpus and trial.gpus_per_rank > 1):
+        each = "a GPU" if trial.gpus_per_rank == 1 else f"{trial.gpus_per_rank} GPUs"
+        raise RuntimeError(f"device = {trial.device!r} needs {each} a rank: {len(here)} ranks here, {gpus} GPUs")
     return torch.device("cpu")
 
 
-def pin_threads(trial: Trial) -> int:
+def pin_threads(trial: Trial, here: range) -> int:
     """Give this rank its part of the host's cores, whatever the launcher would have given it."""
-    threads = threads_a_rank(trial, available_cores())
+    threads = threads_a_rank(trial, available_cores(), len(here))
     torch.set_num_threads(threads)
     return threads
 
 
 @contextmanager
-def rank_process(trial: Trial, rank: int, *, has_parent: bool = True) -> Iterator[Rank]:
+def rank_process(trial: Trial, rank: int, here: range, *, has_parent: bool = True) -> Iterator[Rank]:
     """The frame around a rank's life: guarded, logged, announced; delayed at the start if the trial says so.
 
-    `has_parent`: a launcher started this rank and it must not outlive it.
+    `here`: the ranks of this host, which share its cores and GPUs. `has_parent`: a launcher started this rank and it
+    must not outlive it.
     """
+    link.enter(rank)
     if has_parent:
         guard.die_with_parent()
     guard.die_with_console()  # once more, since threads do not survive a fork
     log_to_file(rank)
     if trial.sched_batch:
         os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))  # now, so that gloo's threads inherit it
-    threads = pin_threads(trial)
+    threads = pin_threads(trial, here)
     reporter = Reporter(rank, beats=trial.instruments == "on")
     try:
-        device = choose_device(trial, local_rank=rank)
+        device = choose_device(trial, rank, here)
         reporter.say(hello(trial, rank, device, threads))
         delays = Delays(trial.bottleneck, rank, seed=trial.seed, warmup_steps=trial.warmup_steps)
         begin = time.monotonic_ns()
@@ -108,12 +112,21 @@ def hello(trial: Trial, rank: int, device: torch.device, threads: int) -> Hello:
         at_ns=time.monotonic_ns(),
         host=socket.gethostname(),
         pid=os.getpid(),
-        device=f"{device} (thread, CPU stand-in)" if stand_in else str(device),
+        device=f"{device} (thread, CPU stand-in)" if stand_in else describe(device, trial.gpus_per_rank),
         threads=threads,
         torch=str(torch.__version__),
         backend=name,
         backend_why=why,
     )
+
+
+def describe(device: torch.device, several: int) -> str:
+    """As the table names what a rank computes on."""
+    if several == 1:
+        return str(device)
+    if device.type == "cpu":
+        return f"{device} ({several} threads, CPU stand-in)"
+    return f"{device}-{(device.index or 0) + several - 1}"
 
 
 def log_to_file(rank: int) -> None:

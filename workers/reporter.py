@@ -8,26 +8,31 @@ import time
 import traceback
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 import msgspec
 import psutil
 import torch
 import zmq
 
+from ddptui.locks import Keys, unlock
 from ddptui.preset import Bottleneck
 from ddptui.wire import (
     HUB,
+    KEYS,
     MOST_A_STEP,
     MOST_BYTES_A_FRAME,
     MOST_OF_AN_ERROR,
     SILENCE_S,
     Alive,
     ConsoleMessage,
+    Echo,
     Failed,
     Heartbeat,
     Hello,
     Pause,
     Position,
+    Probe,
     RankMessage,
     SetBottleneck,
     Step,
@@ -90,6 +95,8 @@ class Reporter:
         socket.setsockopt(zmq.LINGER, int(LAST_WORDS_S * 1000))
         socket.setsockopt(zmq.MAXMSGSIZE, MOST_BYTES_A_FRAME)
         socket.setsockopt(zmq.SNDHWM, MOST_FRAMES_UNREAD)
+        if KEYS in os.environ:  # the console is on another host
+            unlock(socket, Keys.read(os.environ[KEYS]))
         socket.connect(endpoint)
         silence_s = float(os.environ.get(SILENCE_S, USUAL_SILENCE_S))
         process = psutil.Process()
@@ -99,7 +106,7 @@ class Reporter:
         while not self._closing.is_set():
             due_ms = (time.monotonic_ns() // MS // LOOK_EVERY_MS + 1) * LOOK_EVERY_MS
             if socket.poll(due_ms - time.monotonic_ns() // MS):
-                self._obey(socket.recv())
+                self._obey(socket)
             elif time.monotonic() - self._heard > silence_s:
                 end(f"no word from the console for {silence_s:g} s: it is stopped, or cannot be reached")
             woke_ns = time.monotonic_ns()
@@ -173,15 +180,24 @@ class Reporter:
         self._queue = deque(words for words in self._queue if not callable(words))
         say()
 
-    def _obey(self, frame: bytes) -> None:
+    def _obey(self, socket: zmq.Socket[bytes]) -> None:
+        frame, heard_ns = socket.recv(), time.monotonic_ns()
         self._heard = time.monotonic()
         match msgspec.msgpack.decode(frame, type=ConsoleMessage):
             case Alive():
                 pass
+            case Probe(number=number):
+                self._answer(socket, number, heard_ns)
             case Stop(why=why):
                 end(f"stopped by the console: {why}")
             case SetBottleneck(bottleneck=bottleneck):
                 self.bottleneck = bottleneck
+
+    def _answer(self, socket: zmq.Socket[bytes], number: int, heard_ns: int) -> None:
+        """At once: what lies between is what the console cannot know of this host's clock."""
+        echo = Echo(rank=self.rank, number=number, heard_ns=heard_ns, said_ns=time.monotonic_ns())
+        with suppress(zmq.Again):  # the console will ask again
+            socket.send(msgspec.msgpack.encode([echo]), zmq.NOBLOCK)
 
     def _beat(self, process: psutil.Process) -> Heartbeat:
         return Heartbeat(

@@ -12,7 +12,7 @@ from workers.train import train
 
 def main() -> None:
     trial = read_trial(["launch=single", *sys.argv[1:]])
-    with rank_process(trial, 0, has_parent=False) as me:
+    with rank_process(trial, 0, range(1), has_parent=False) as me:
         train(me, strategy_of(trial))
 
 

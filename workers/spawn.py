@@ -8,31 +8,33 @@ import sys
 import torch.multiprocessing as mp
 
 from ddptui.preset import Trial
-from workers.group import host_store, join_group, leave_group
+from workers.group import Meeting, join_group, leave_group, open_meeting
+from workers.node import Node, this_node
 from workers.rank import rank_process, read_trial
 
 
-def run_rank(rank: int, trial: Trial, port: int) -> None:
+def run_rank(local_rank: int, trial: Trial, node: Node, meeting: Meeting) -> None:
     from workers.work import work  # not at the top: the parent trains nothing, and starts sooner without
 
-    with rank_process(trial, rank) as me:
-        join_group(me, port)
+    with rank_process(trial, node.ranks[local_rank], node.ranks) as me:
+        join_group(me, meeting)
         work(me)
         leave_group()
 
 
 def main() -> None:
     trial = read_trial(["launch=spawn", *sys.argv[1:]])
-    store = host_store()
+    node = this_node(trial)
+    meeting, _store = open_meeting(trial, node)
     if trial.start_method == "forkserver":
         mp.set_forkserver_preload(["workers.train"])
     # mp.spawn is start_processes with start_method="spawn"
     try:
-        mp.start_processes(run_rank, (trial, store.port), nprocs=trial.world_size, start_method=trial.start_method)
+        mp.start_processes(run_rank, (trial, node, meeting), nprocs=len(node.ranks), start_method=trial.start_method)
     except mp.ProcessExitedException as failure:
-        sys.exit(f"rank {failure.error_index} ended with exit code {failure.exit_code}")
+        sys.exit(f"rank {node.ranks[failure.error_index]} ended with exit code {failure.exit_code}")
     except mp.ProcessRaisedException as failure:
-        sys.exit(f"rank {failure.error_index} ended with exit code 1")
+        sys.exit(f"rank {node.ranks[failure.error_index]} ended with exit code 1")
 
 
 if __name__ == "__main__":

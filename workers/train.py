@@ -15,6 +15,7 @@ from workers.clock import clock_of
 from workers.data import Share, load
 from workers.evaluate import evaluate, fingerprint
 from workers.fault import Faults
+from workers.inside import over_devices
 from workers.models import build, set_dtype, synchronised, wanted_shape
 from workers.progress import Laps, Mark, Progress, progress_of
 from workers.rank import Rank
@@ -31,7 +32,7 @@ def train(me: Rank, strategy: Strategy, progress: Progress | None = None) -> nn.
     model = build(trial, data.shape, data.classes).to(device)
     if trial.sync_batchnorm:
         model = synchronised(model)
-    network = strategy.prepare(model)
+    network = strategy.prepare(over_devices(me, model))
     torch.manual_seed(trial.seed + 1 + me.rank)  # from here on another one each, or all would drop out alike
 
     share = Share(data.train, batch_size=trial.batch_size, rank=me.rank, world_size=me.world_size, seed=trial.seed)

@@ -4,8 +4,9 @@ import os
 import sys
 from collections.abc import Callable
 
+from ddptui.engine import Part
 from ddptui.lab_root import lab_root
-from ddptui.launch import dp, launch, process, single, spawn
+from ddptui.launch import dp, launch, process, single, spawn, task
 from ddptui.preset import Trial, threads_a_rank
 
 MODES: dict[str, Callable[[str, Trial], list[str]]] = {
@@ -14,6 +15,7 @@ MODES: dict[str, Callable[[str, Trial], list[str]]] = {
     "process": process.command,
     "launch": launch.command,
     "spawn": spawn.command,
+    "task": task.command,
 }
 
 LABELS = {
@@ -22,17 +24,22 @@ LABELS = {
     "process": "mp.Process",
     "launch": launch.module(),
     "spawn": "mp.spawn",
+    "task": "a task a rank, started by somebody else",
 }
 
 
-def command(trial: Trial, python: str = sys.executable) -> list[str]:
-    """The exact command line that starts a trial; `environment` has what it needs besides."""
+def command(trial: Trial, python: str = sys.executable, part: Part | None = None) -> list[str]:
+    """The exact command line that starts a trial, or a node's part of it; `environment` has what it needs besides, and
+    the part's own. (torch's launcher reads its part from the command line.)"""
+    if trial.launch == "launch" and part is not None:
+        return launch.command(python, trial, part)
     return MODES[trial.launch](python, trial)
 
 
-def environment(trial: Trial, cores: int) -> dict[str, str]:
+def environment(trial: Trial, cores: int, ranks_here: int | None = None) -> dict[str, str]:
     """What a rank needs in its environment to run by itself: the lab's modules, and its part of the cores."""
-    return {"PYTHONPATH": os.pathsep.join(module_folders()), "OMP_NUM_THREADS": str(threads_a_rank(trial, cores))}
+    threads = threads_a_rank(trial, cores, ranks_here)
+    return {"PYTHONPATH": os.pathsep.join(module_folders()), "OMP_NUM_THREADS": str(threads)}
 
 
 def module_folders() -> list[str]:

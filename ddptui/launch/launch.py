@@ -3,12 +3,21 @@
 from importlib.util import find_spec
 from pathlib import Path
 
+from ddptui.engine import Part
 from ddptui.launch.arguments import arguments
 from ddptui.preset import Trial
 
 
-def command(python: str, trial: Trial) -> list[str]:
+def command(python: str, trial: Trial, part: Part | None = None) -> list[str]:
     where = ["--standalone", f"--nproc_per_node={trial.world_size}"]  # standalone: one host, a port that is free
+    if part is not None:
+        where = [
+            f"--nnodes={part.nodes}",
+            f"--node_rank={part.node}",
+            f"--nproc_per_node={len(part.ranks)}",
+            f"--master_addr={part.address}",
+            f"--master_port={part.port}",
+        ]
     return [python, "-m", module(), *where, "-m", "workers.launch", *arguments(trial, without=("world_size",))]
 
 

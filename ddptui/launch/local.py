@@ -9,10 +9,50 @@ from pathlib import Path
 
 import psutil
 
+from ddptui import launch
+from ddptui.hub import Hub
+from ddptui.journal import Repeat
 from ddptui.launch import keeper
+from ddptui.preset import Trial, available_cores
+from ddptui.wire import CONSOLE_PID, LOGS, Hello
 
 LAUNCHER_LOG = "launcher.log"
 ENOUGH_S = 8.0  # for the keeper to end everybody: it needs less than half of that
+MEETING = "INIT_METHOD"  # where the ranks meet, if that is a file: as torch has it, file:///PATH
+
+
+class Local:
+    """Starts launches on this host."""
+
+    is_here = True
+
+    def command(self, trial: Trial, repeat: Repeat) -> list[str]:
+        return launch.command(trial)
+
+    def environment(self, trial: Trial) -> dict[str, str]:
+        return launch.environment(trial, available_cores())
+
+    def hub(self, world_size: int) -> Hub:
+        return Hub(world_size)
+
+    def start(self, trial: Trial, command: list[str], repeat: Repeat, hub: Hub) -> "Launcher":
+        environment = self.environment(trial) | surroundings(hub.way, repeat.folder, hub.folder)
+        return Launcher(command, environment, repeat.folder, hub.folder)
+
+    def close(self) -> None:
+        """Each launch has ended by itself."""
+
+
+def surroundings(way: Mapping[str, str], logs: Path, own_folder: Path) -> dict[str, str]:
+    """What ranks of this host need in their environment besides, to be heard, and not to be left behind. `own_folder`:
+    goes when the launch is over; launchers leave things behind."""
+    return {
+        **way,
+        LOGS: str(logs),
+        "TMPDIR": str(own_folder),
+        MEETING: f"file://{own_folder}/meeting",
+        CONSOLE_PID: str(os.getpid()),
+    }
 
 
 class Launcher:
@@ -35,18 +75,26 @@ class Launcher:
             )
         self._family: dict[int, psutil.Process] = {}
 
+    is_waiting = False
+
     @property
     def exit_code(self) -> int | None:
         """None while the launcher runs; negative: the signal that killed it."""
         return self._process.poll()
 
-    def meet(self, pid: int) -> None:
+    def news(self) -> list[str]:
+        return []
+
+    def why(self) -> str | None:
+        return None
+
+    def meet(self, hello: Hello) -> None:
         """Count a rank in, and whoever has been started by now. psutil keeps each one's start time, so that a number
         used again is no danger."""
         with suppress(psutil.NoSuchProcess):
             for process in psutil.Process(self._process.pid).children(recursive=True):
                 self._family.setdefault(process.pid, process)
-            self._family.setdefault(pid, psutil.Process(pid))
+            self._family.setdefault(hello.pid, psutil.Process(hello.pid))
 
     def family(self) -> list[psutil.Process]:
         """The ranks, and whoever else was there when one of them was met."""
@@ -59,11 +107,15 @@ class Launcher:
             return [process.pid for process in everybody if process.status() == psutil.STATUS_STOPPED]
         return []
 
-    def status(self, pid: int) -> str | None:
+    def status(self, hello: Hello) -> str | None:
         """What a rank's process does, as psutil says it: running, sleeping, stopped, …; None if it is gone."""
-        process = self._family.get(pid)
+        process = self._family.get(hello.pid)
+        return None if process is None else self._does(process)
+
+    @staticmethod
+    def _does(process: psutil.Process) -> str | None:
         try:
-            status = process.status() if process is not None and process.is_running() else None
+            status = process.status() if process.is_running() else None
         except psutil.NoSuchProcess:
             return None
         return None if status == psutil.STATUS_ZOMBIE else status
@@ -77,7 +129,7 @@ class Launcher:
         except subprocess.TimeoutExpired:  # somebody has stopped it: without it the launcher dies, and all that it knew
             self._process.kill()
             self._process.wait()
-        left = [process for pid, process in self._family.items() if self.status(pid) is not None]
+        left = [process for process in self._family.values() if self._does(process) is not None]
         for process in left:
             with suppress(psutil.NoSuchProcess):
                 process.kill()

@@ -18,6 +18,7 @@ from ddptui.wire import (
     Buffer,
     Collective,
     Done,
+    Echo,
     Ended,
     Failed,
     Fingerprint,
@@ -27,8 +28,11 @@ from ddptui.wire import (
     Launched,
     Load,
     Message,
+    Notice,
+    Offset,
     Pause,
     Position,
+    Probe,
     Ready,
     Refused,
     SetBottleneck,
@@ -163,6 +167,14 @@ def failed(rank: int = 0, error: str = "ValueError: no", at_ms: int = 8_000) -> 
     return Failed(rank=rank, at_ns=at_ms * MS, error=error)
 
 
+def offset(
+    rank: int = 1, at_ms: float = 2_100, offset_ms: float = 0, error_ms: float = 0.1, clock: str = "far"
+) -> Offset:
+    """What a probe says of another clock."""
+    at_ns, offset_ns, error_ns = (round(each * MS) for each in (at_ms, offset_ms, error_ms))
+    return Offset(rank=rank, clock=clock, at_ns=at_ns, offset_ns=offset_ns, error_ns=error_ns)
+
+
 def ended(status: str = "ok", error: str | None = None) -> Ended:
     return msgspec.convert({"type": "Ended", "at_ns": 9_500 * MS, "status": status, "error": error}, Ended)
 
@@ -208,13 +220,20 @@ def one_of_each() -> list[Message]:
     waits = Position(step=3, passed=("data", "forward"), calls=2, number=1, kind="reduce", root=0, group=(0, 1))
     seen: list[Message] = [heartbeat(), msgspec.structs.replace(heartbeat(), position=waits), pause(), load()]
     seen += [Injection(at_ns=4_000 * MS, bottleneck=(late,)), Refused(at_ns=4_000 * MS, count=3, why="a stranger")]
+    seen += [Notice(at_ns=1_500 * MS, text="job 7 waits"), offset(), Echo(rank=1, number=2, heard_ns=10, said_ns=20)]
     seen += [shown(), shown(buffers=(Buffer("parts", 2, None, None),)), shown(error="no"), timed(), timed(us=())]
     return [launched(), hello(), ready(), *steps, *seen, *told, failed(), ended("failed", "no")]
 
 
-def one_of_each_to_a_rank() -> list[Stop | Alive | SetBottleneck]:
+def one_of_each_to_a_rank() -> list[Stop | Alive | Probe | SetBottleneck]:
     late = Bottleneck(at="aggregate", ranks=(0, 1), sleep_ms=2.5, per="call", to_step=9, jitter="uniform")
-    return [Stop(why="enough"), Alive(), SetBottleneck(bottleneck=(late,)), SetBottleneck(bottleneck=())]
+    return [
+        Stop(why="enough"),
+        Alive(),
+        Probe(number=3),
+        SetBottleneck(bottleneck=(late,)),
+        SetBottleneck(bottleneck=()),
+    ]
 
 
 def journal(

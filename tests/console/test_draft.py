@@ -65,7 +65,16 @@ def test_a_bottleneck_is_put_in_everywhere_and_taken_out_everywhere(mixed: str) 
     assert {trial.bottleneck for trial in taken_out.trials} == {()}
 
 
+def test_slow_links_are_put_in_with_what_they_let_through(mixed: str) -> None:
+    put_in = drafts.preset(Draft(mixed, {"launch": "spawn", "bottleneck": drafts.bottleneck("link", "0, 1", "2.5")}))
+    assert {trial.bottleneck for trial in put_in.trials} == {(Bottleneck(at="link", ranks=(0, 1), mbit=2.5),)}
+    refused = Draft(mixed, {"launch": "spawn", "bottleneck": drafts.bottleneck("link", "1", "fast")})
+    with pytest.raises(PresetError, match="^bottleneck, Mbit/s: a number is wanted, got text"):
+        drafts.preset(refused)
+
+
 def test_the_fields_of_a_bottleneck_come_back() -> None:
+    assert drafts.bottleneck_fields(drafts.bottleneck("link", "0, 1", "2.5")) == ("link", "0,1", "2.5")
     assert drafts.bottleneck_fields(drafts.bottleneck("aggregate", "0, 1", "2.5")) == ("aggregate", "0,1", "2.5")
 
 

@@ -35,6 +35,14 @@ def test_a_rank_that_runs_can_be_delayed_anywhere_but_at_its_start() -> None:
     assert can_still_come(()) == ()
 
 
+def test_a_slow_link_stays_as_it_is_and_cannot_be_put_in_while_ranks_run() -> None:
+    link = Bottleneck(at="link", ranks=(1,), mbit=100)
+    assert can_still_come((link, delay("data"))) == (delay("data"),)
+    assert put_in("forward", bottleneck=[{"at": "link", "ranks": [1], "mbit": 100}]) == (delay(),)
+    why = "at: the links are made before the ranks start; a slow one goes into the preset"
+    assert refusal("link", "1", "100") == why
+
+
 @pytest.mark.parametrize("at", ["data", "forward", "backward", "aggregate"])
 def test_what_was_typed_in_is_a_delay_in_every_step(at: str) -> None:
     assert put_in(at) == (delay(at),)
@@ -47,7 +55,6 @@ def test_what_was_typed_in_is_a_delay_in_every_step(at: str) -> None:
         ("0,1", "20", delay(ranks=(0, 1))),
         (" 0 , 1 ", " 20 ", delay(ranks=(0, 1))),
         ("1,", "20", delay(ranks=(1,))),
-        ("1", "0", delay(sleep_ms=0)),
         ("1", "60000", delay(sleep_ms=60_000)),
         ("1", "2e1", delay()),
     ],
@@ -95,6 +102,7 @@ def test_the_trials_own_delays_are_not_checked_again_nor_added() -> None:
         ("1", "20 ms", "sleep_ms: expected float, got str"),
         ("1", "1,5", "sleep_ms: expected float, got str"),
         ("1", "-1", "sleep_ms: expected float >= 0.0"),
+        ("1", "0", "sleep_ms: a delay needs it: how long, in ms, more than 0"),
         ("1", "nan", "sleep_ms: expected float >= 0.0"),
         ("1", "inf", "sleep_ms: expected float <= 86400000.0"),
         ("1", "86400001", "sleep_ms: expected float <= 86400000.0"),

@@ -75,7 +75,8 @@ def test_dp_has_replicas_but_no_strategy() -> None:
         ({"launch": "dp", "bottleneck": [LATE | {"at": "backward"}]}, "bottleneck[0].at", "one backward for all"),
         ({"strategy": "none", "bottleneck": [LATE]}, "bottleneck[0].at", "aggregates nothing"),
         ({"launch": "single", "bottleneck": [LATE | {"ranks": [0]}]}, "bottleneck[0].at", "aggregates nothing"),
-        ({"bottleneck": [{"at": "start", "ranks": [0]}]}, "bottleneck[0]", "missing required field sleep_ms"),
+        ({"bottleneck": [{"at": "start", "ranks": [0]}]}, "bottleneck[0].sleep_ms", "a delay needs it"),
+        ({"bottleneck": [LATE | {"sleep_ms": 0}]}, "bottleneck[0].sleep_ms", "more than 0"),
         ({"average": "buffers"}, "average", "invalid enum value"),
         ({"reduction": "max"}, "reduction", "invalid enum value"),
         ({"mistake": "typo"}, "mistake", "invalid enum value"),
@@ -392,7 +393,7 @@ def bottlenecks(draw: st.DrawFn, launch: str, world_size: int, strategy: str | N
     return bounded | {
         "at": at,
         "ranks": draw(st.lists(st.integers(0, world_size - 1), min_size=1, max_size=4, unique=True)),
-        "sleep_ms": draw(FINITE),
+        "sleep_ms": draw(FINITE.filter(bool)),
         "per": draw(st.sampled_from(["step", "call"] if at == "aggregate" and launch != "dp" else ["step"])),
         "every": draw(st.integers(1, 10)) if at != "start" else 1,
         "from_step": from_step,

@@ -397,7 +397,7 @@ BAD: dict[str, tuple[str | bytes, list[str]]] = {
     ),
     "a bottleneck without a length": (
         "[[trial]]\n[[trial.bottleneck]]\nat = 'start'\nranks = [0]",
-        ["trial[0].bottleneck[0]: object missing required field sleep_ms"],
+        ["trial[0].bottleneck[0].sleep_ms: a delay needs it: how long, in ms, more than 0"],
     ),
     "a bottleneck that is no table": (
         "[[trial]]\nbottleneck = ['late']",

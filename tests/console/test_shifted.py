@@ -7,6 +7,8 @@ from ddptui.shifted import GAP, LONGEST_GAP, in_one_sitting, shifted
 from ddptui.wire import Collective, Launched, Slept, Step
 from tests.console.builders import MS, ended, hello, journal, launched, one_of_each, step
 
+LENGTHS = ("phases_ns", "start_ns", "bottleneck_ns", "calls_ns", "offset_ns", "error_ns")
+
 
 def times(message: object) -> list[int]:
     """All the times that a message tells, however deep."""
@@ -19,7 +21,7 @@ def times(message: object) -> list[int]:
         elif isinstance(value, list):
             for item in value:
                 look(item)
-        elif name.endswith("_ns") and name not in ("phases_ns", "start_ns", "bottleneck_ns", "calls_ns"):
+        elif name.endswith("_ns") and name not in LENGTHS:
             found.append(int(value))  # type: ignore[call-overload]
 
     look(msgspec.to_builtins(message))

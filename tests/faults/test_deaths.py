@@ -1,5 +1,5 @@
-"""kill -9 of a rank, of the launcher, of its keeper and of the console, and every other way a console can end, in every
-launch mode: who is named, and who or what is left."""
+"""kill -9 of a rank, of the launcher, of its keeper and of the console, and the other ways a console can end, in the
+launch modes: who is named, and who or what is left."""
 
 import json
 import signal
@@ -66,15 +66,15 @@ def test_a_killed_keeper_takes_everybody_along(running: Running) -> None:
     assert_nothing_is_left(running)
 
 
-ENDS = [signal.SIGKILL, signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
-CRASH = signal.SIGSEGV  # to others it looks like SIGKILL: a few modes are enough
+EVERYWHERE = [signal.SIGKILL, signal.SIGINT]  # the console has no say in it; it ends the launch itself
+ALIKE = [signal.SIGSEGV, signal.SIGTERM, signal.SIGHUP]  # a launch sees no difference: one mode is enough
 
 
 @pytest.mark.parametrize(
     ("running", "number"),
     [
-        *((mode, number) for mode in MODES if mode != "spawn-fork" for number in ENDS),
-        *((mode, CRASH) for mode in ("dp", "process-forkserver", "launch")),
+        *((mode, number) for mode in MODES if mode != "spawn-fork" for number in EVERYWHERE),
+        *(("launch", number) for number in ALIKE),
     ],
     indirect=["running"],
 )

@@ -18,7 +18,7 @@ def test_ranks_end_themselves_when_the_console_is_silent_for_long(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(SILENCE_S, str(SILENCE))
-    running = Running(tmp_path, "spawn")
+    running = Running(tmp_path, "spawn-fork")
     ranks = [psutil.Process(pid) for pid in running.pids.values()]
     running.send(signal.SIGSTOP)
     assert not survivors(ranks, SILENCE + SOON_S)
@@ -33,7 +33,7 @@ def test_ranks_end_themselves_when_the_console_is_silent_for_long(
 
 def test_a_console_that_goes_on_in_time_loses_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(SILENCE_S, str(2 * SILENCE))
-    running = Running(tmp_path, "spawn")
+    running = Running(tmp_path, "spawn-fork")
     ranks = [psutil.Process(pid) for pid in running.pids.values()]
     running.send(signal.SIGSTOP)
     assert len(survivors(ranks, SILENCE / 2)) == 2

@@ -16,6 +16,7 @@ width = 64
 depth = 1
 steps = 43
 threads = 1
+start_method = "fork"
 [[trial]]
 name = "nobody"
 strategy = "all_reduce"

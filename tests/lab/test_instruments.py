@@ -11,6 +11,7 @@ from tests.runner import QUICK, ddptui, run_json, write_preset
 PRESET = f"""
 title = "What looking costs"
 [defaults]
+start_method = "fork"
 {QUICK}
 [[trial]]
 name = "seen"

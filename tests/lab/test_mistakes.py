@@ -8,7 +8,7 @@ import pytest
 from tests.runner import ddptui, run_json
 
 REPO = Path(__file__).parents[2]
-SHORT = ("--set", "epochs=2", "--set", "width=16")
+SHORT = ("--set", "epochs=2", "--set", "width=16", "--set", "start_method=fork")  # the quickest start
 
 
 def run_preset(folder: Path, name: str, *words: str) -> dict[str, dict[str, Any]]:

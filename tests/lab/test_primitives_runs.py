@@ -20,6 +20,7 @@ threads = 1
 [[trial]]
 name = "see"
 primitives = "see"
+start_method = "fork"
 root = 2
 operations = ["reduce", "scatter", "send_recv"]
 reduce_ops = ["max", "avg"]
@@ -41,6 +42,7 @@ operations = ["all_reduce"]
 iterations = 20000
 cell_s = 3000
 threads = 1
+start_method = "fork"
 """
 
 

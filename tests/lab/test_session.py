@@ -36,7 +36,7 @@ ON_THEIR_WAY = 2  # steps that may begin before a delay that was sent has come
 
 TINY: dict[str, Any] = {"model": "mlp", "width": 16, "depth": 1, "warmup_steps": 2, "threads": 1}
 MODES: dict[str, dict[str, Any]] = {
-    "spawn": {"launch": "spawn", "strategy": "all_reduce"},
+    "spawn": {"launch": "spawn", "start_method": "fork", "strategy": "all_reduce"},
     "launch": {"launch": "launch", "strategy": "all_reduce"},
     "dp": {"launch": "dp"},
 }

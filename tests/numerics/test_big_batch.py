@@ -23,10 +23,10 @@ from workers.aggregate import strategy_of
 EXACT = [name for name, facts in STRATEGIES.items() if name not in ("none", "ddp_powersgd") and not facts.rounding]
 REDUCING = [name for name in EXACT if STRATEGIES[name].reduces]
 AFTER_THE_STEP = [name for name in EXACT if not STRATEGIES[name].overlaps]
-# 11 samples a batch, 102 samples: no share is even in worlds of 3 and 4, and the last batch of an epoch has 3 samples,
-# so that in a world of 4 one rank has none. 10 batches an epoch: rounds of 4 steps are cut short at its end.
+# 11 samples a batch, 58 samples: no share is even in worlds of 3 and 4, and the last batch of an epoch has 3 samples,
+# so that in a world of 4 one rank has none. 6 batches an epoch: rounds of 4 steps are cut short at its end.
 TRIAL = Trial(
-    model="mlp", width=12, depth=2, dataset="random", shape=(5,), samples=102, classes=4, batch_size=11, steps=30,
+    model="mlp", width=12, depth=2, dataset="random", shape=(5,), samples=58, classes=4, batch_size=11, steps=18,
     dtype="float64", momentum=0.9, weight_decay=0.01, lr=0.1, world_size=1, warmup_steps=0,
 )  # fmt: skip
 SMALL_BUCKETS = 0.0005  # MB: some of the model's six tensors each
@@ -122,8 +122,8 @@ def big_batch() -> dict[str, Tensor]:
 
 @pytest.fixture(scope="module")
 def bigger_batch() -> dict[str, Tensor]:
-    """Four times the batch; 10 steps of 11 samples an epoch are 3 of 44."""
-    return alone(batch_size=44, steps=9)
+    """Four times the batch; 6 steps of 11 samples an epoch are 2 of 44."""
+    return alone(batch_size=44, steps=6)
 
 
 def apart(a: dict[str, Tensor], b: dict[str, Tensor]) -> float:

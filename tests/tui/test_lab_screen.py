@@ -166,7 +166,7 @@ def test_a_change_is_shown_run_and_copied(started: Started) -> None:
         launch = field(lab, "launch").text
         await answer(pilot, lab, "repeats", "4")
         await answer(pilot, lab, "bottleneck", "put in")
-        await answer(pilot, lab, "sleep_ms", "25")
+        await answer(pilot, lab, "amount", "25")
         assert "quickstart (changed)" in seen(app)
         assert f"--set launch={launch}" in command(lab)
         assert "--repeats 4" in command(lab)

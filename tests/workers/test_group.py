@@ -9,7 +9,7 @@ import torch.distributed as dist
 from ddptui.preset import Trial
 from workers.aggregate import strategy_of
 from workers.bottleneck import Delays
-from workers.group import host_store, join_group, leave_group
+from workers.group import Meeting, host_store, join_group, leave_group
 from workers.rank import Rank
 from workers.reporter import Reporter
 from workers.train import train
@@ -27,7 +27,7 @@ def test_no_thread_of_the_group_is_left(strategy: str) -> None:
     trial = Trial(strategy=strategy, world_size=1, model="mlp", width=8, depth=1, steps=4)  # type: ignore[arg-type]
     me = Rank(trial, 0, 1, torch.device("cpu"), Reporter(0), Delays((), 0, seed=0, warmup_steps=0))
     store = host_store()
-    join_group(me, store.port)
+    join_group(me, Meeting(store.host, store.port))
     try:
         train(me, strategy_of(trial))
         assert dist.is_initialized()

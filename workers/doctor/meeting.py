@@ -8,7 +8,8 @@ import torch.distributed as dist
 import torch.multiprocessing as mp
 
 from workers import guard
-from workers.group import ADDRESS, host_store, leave_group
+from workers.group import host_store, leave_group
+from workers.node import LOCALHOST
 
 RANKS = 2
 PATIENCE = timedelta(seconds=30)  # for a rank that does not come
@@ -27,7 +28,7 @@ def _run_rank(rank: int, port: int) -> None:
     guard.die_with_parent()
     guard.die_with_console()  # once more, since threads do not survive a fork
     torch.set_num_threads(1)
-    store = dist.TCPStore(ADDRESS, port, is_master=False, timeout=PATIENCE)
+    store = dist.TCPStore(LOCALHOST, port, is_master=False, timeout=PATIENCE)
     dist.init_process_group("gloo", store=store, rank=rank, world_size=RANKS, timeout=PATIENCE)
     begin = time.monotonic()
     _sum_is_right(torch.full((1000,), rank + 1.0), expected=3.0)

@@ -27,7 +27,7 @@ class Arrivals(Canvas):
 
     def draw(self, width: int, height: int) -> Sequence[Line]:
         found = self._found
-        if found is None or len(found.ranks) < 2 or not found.steps:
+        if found is None or len(found.ranks) < 2 or not found.steps or found.withheld:
             return [[(_nothing_to_see(found), "muted")]]
         room = height - 2 if height > 3 else height
         shown = most_telling(found, room if len(found.ranks) <= room else max(1, room - 1), self._culprit)
@@ -86,6 +86,8 @@ def _nothing_to_see(found: ArrivalsSummary | None) -> str:
         return "nothing to compare yet: waiting for the first steps"
     if len(found.ranks) < 2:
         return "one rank: nobody to wait for"
+    if found.withheld:
+        return f"the hosts' clocks agree to ±{found.apart:.2g} ms, and waits are shorter: who came when cannot be told"
     return "no operation of several ranks in these steps: nobody waits"
 
 

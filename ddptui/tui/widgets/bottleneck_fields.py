@@ -1,15 +1,18 @@
-"""The delay that a draft puts in, or takes out."""
+"""The delay, or the slow link, that a draft puts in, or takes out."""
 
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
-from textual.widgets import Input, Select
+from textual.content import Content
+from textual.widgets import Input, Select, Static
 
-from ddptui.draft import NO_BOTTLENECK, bottleneck, bottleneck_fields
+from ddptui.draft import LINK, NO_BOTTLENECK, bottleneck, bottleneck_fields
 from ddptui.preset import choices
 from ddptui.tui.widgets.field import Field
 
 NONE, SOME = "none", "put in"
 USUAL = ("aggregate", "1", "10")  # where, on which ranks, how many ms
+FIELDS = ("at", "ranks", "amount")
+OF_A_DELAY, OF_A_LINK = "for ms", "Mbit/s"
 
 
 class BottleneckFields(Vertical):
@@ -25,18 +28,18 @@ class BottleneckFields(Vertical):
 
     def compose(self) -> ComposeResult:
         yield Field("bottleneck", Select.from_values([NONE, SOME], compact=True), id="bottleneck")
-        sites = Select.from_values(choices("at"), value=USUAL[0], allow_blank=False, compact=True)
+        sites = Select.from_values([*choices("at"), LINK], value=USUAL[0], allow_blank=False, compact=True)
         with Horizontal(id="delay"):
             yield Field("at", sites, id="at")
             yield Field("on ranks", Input(USUAL[1], compact=True, select_on_focus=False), id="ranks")
-            yield Field("for ms", Input(USUAL[2], compact=True, select_on_focus=False), id="sleep_ms")
+            yield Field(OF_A_DELAY, Input(USUAL[2], compact=True, select_on_focus=False), id="amount")
 
     @property
     def text(self) -> str | None:
         """The value of `bottleneck` for the command line; None: as it is."""
         choice = self._field("bottleneck").text
         if choice == SOME:
-            return bottleneck(*(self._field(name).text or "" for name in ("at", "ranks", "sleep_ms")))
+            return bottleneck(*(self._field(name).text or "" for name in FIELDS))
         return NO_BOTTLENECK if choice == NONE else None
 
     def show(self, text: str | None, as_it_is: str) -> None:
@@ -44,13 +47,15 @@ class BottleneckFields(Vertical):
         is_some = text not in (None, NO_BOTTLENECK)
         self._field("bottleneck").show(None if text is None else SOME if is_some else NONE, as_it_is)
         if text is not None and is_some:
-            for name, part in zip(("at", "ranks", "sleep_ms"), bottleneck_fields(text), strict=True):
+            for name, part in zip(FIELDS, bottleneck_fields(text), strict=True):
                 self._field(name).show(part, "")
 
     def mark(self, *, wrong: bool) -> None:
         field = self._field("bottleneck")
         field.mark(wrong=wrong)
         self.set_class(field.text == SOME, "-some")
+        unit = OF_A_LINK if self._field("at").text == LINK else OF_A_DELAY
+        self._field("amount").query_one(Static).update(Content(unit))
 
     def _field(self, name: str) -> Field:
         return self.query_one(f"#{name}", Field)

@@ -1,0 +1,120 @@
+"""The hub on the network: who has the keys of the launch comes in; a stranger gets nothing in, and nothing out."""
+
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+
+import msgspec
+import pytest
+import zmq
+
+from ddptui.door import TRIES, bind_near
+from ddptui.hub import Hub
+from ddptui.locks import Keys, unlock
+from ddptui.preset import Bottleneck
+from ddptui.wire import KEYS, Alive, RankMessage, SetBottleneck
+from tests.console.builders import hello
+
+SOON_MS = 5_000
+NEVER_MS = 400  # several handshakes' time
+FIRST_PORT = 21_000
+GREETING = 64  # bytes: what ZeroMQ says to whoever connects, the same to all
+
+
+@pytest.fixture
+def hub() -> Iterator[Hub]:
+    with Hub(1, at=("127.0.0.1", FIRST_PORT)) as hub:
+        yield hub
+
+
+@pytest.fixture
+def context() -> Iterator["zmq.Context[zmq.Socket[bytes]]"]:
+    context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+    yield context
+    context.term()
+
+
+def connected(context: "zmq.Context[zmq.Socket[bytes]]", hub: Hub, keys: Keys | None) -> "zmq.Socket[bytes]":
+    peer = context.socket(zmq.DEALER)
+    peer.setsockopt(zmq.LINGER, 0)
+    if keys:
+        unlock(peer, keys)
+    peer.connect(hub.endpoint)
+    return peer
+
+
+def keys_of(hub: Hub) -> Keys:
+    return Keys.read(hub.way[KEYS])
+
+
+def other_pair() -> tuple[str, str]:
+    public, secret = zmq.curve_keypair()
+    return public.decode(), secret.decode()
+
+
+def say(hub: Hub, message: RankMessage) -> bytes:
+    return msgspec.msgpack.encode([message])
+
+
+def test_a_rank_with_the_keys_is_heard_and_told(hub: Hub, context: "zmq.Context[zmq.Socket[bytes]]") -> None:
+    with closing(connected(context, hub, keys_of(hub))) as rank:
+        words = hello(0, token=hub.token, world_size=1)
+        rank.send(say(hub, words))
+        assert hub.receive(SOON_MS) == [words]
+        hub.send(Alive())
+        assert rank.poll(SOON_MS)
+        assert msgspec.msgpack.decode(rank.recv(), type=Alive) == Alive()
+
+
+@pytest.mark.parametrize("stranger", ["no keys", "another server's key", "a pair of its own"])
+def test_who_has_not_the_keys_gets_nothing_in_and_nothing_out(
+    hub: Hub, context: "zmq.Context[zmq.Socket[bytes]]", stranger: str
+) -> None:
+    right = keys_of(hub)
+    keys = {
+        "no keys": None,
+        "another server's key": right._replace(server=other_pair()[0]),
+        "a pair of its own": Keys(right.server, *other_pair()),  # it knows where to go, and was not given a pair
+    }[stranger]
+    with closing(connected(context, hub, right)) as rank, closing(connected(context, hub, keys)) as spy:
+        rank.send(say(hub, hello(0, token=hub.token, world_size=1)))
+        assert hub.receive(SOON_MS)
+        spy.send(say(hub, hello(0, token=hub.token, world_size=1)), zmq.NOBLOCK)
+        assert hub.receive(NEVER_MS) == []
+        assert hub.refused == 0  # it has not come so far
+        hub.send(SetBottleneck(bottleneck=(Bottleneck(at="data", ranks=(0,), sleep_ms=1),)))
+        assert not spy.poll(NEVER_MS)
+        assert rank.poll(SOON_MS)
+
+
+def test_bytes_that_are_no_zeromq_get_a_greeting_and_no_more(hub: Hub) -> None:
+    host, port = hub.endpoint.removeprefix("tcp://").split(":")
+    with socket.create_connection((host, int(port))) as raw:
+        raw.settimeout(NEVER_MS / 1000)
+        raw.sendall(b"GET / HTTP/1.1\r\n\r\n" * 10)
+        got = b""
+        try:
+            while chunk := raw.recv(4096):
+                got += chunk
+        except (TimeoutError, ConnectionResetError):
+            pass
+    assert hub.receive(0) == []
+    assert len(got) <= GREETING
+    assert hub.token.encode() not in got
+
+
+def test_two_launches_have_other_keys_and_other_ports() -> None:
+    with Hub(1, at=("127.0.0.1", FIRST_PORT)) as one, Hub(1, at=("127.0.0.1", FIRST_PORT)) as other:
+        assert one.endpoint != other.endpoint
+        assert not set(keys_of(one)) & set(keys_of(other))
+
+
+def test_where_all_ports_are_taken_it_says_so(context: "zmq.Context[zmq.Socket[bytes]]") -> None:
+    with ExitStack() as taken:
+        for _ in range(TRIES):
+            bind_near(taken.enter_context(closing(context.socket(zmq.ROUTER))), "127.0.0.1", 22_000)
+        last = taken.enter_context(closing(context.socket(zmq.ROUTER)))
+        with pytest.raises(OSError, match=f"the ports from 22000 to {22_000 + TRIES - 1} are taken"):
+            bind_near(last, "127.0.0.1", 22_000)
+        with pytest.raises(OSError, match="address"):
+            bind_near(last, "203.0.113.9", 22_000)

@@ -1,0 +1,96 @@
+"""Slurm's commands as small programs that do as a file says: for what a real cluster would not do on demand."""
+
+import fcntl
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+COMMANDS = ("sbatch", "squeue", "scancel", "sacct", "scontrol", "sinfo")
+PROGRAM = """\
+#!{python} -SE
+import fcntl, json, os, sys, time
+bin, name, arguments = os.path.dirname(sys.argv[0]), os.path.basename(sys.argv[0]), sys.argv[1:]
+
+def end(out="", error="", code=0):
+    print(out, end="")
+    print(error, end="", file=sys.stderr)
+    sys.stdout.flush()
+    sys.exit(code)
+
+with open(bin + "/state.json", "r+") as file:
+    fcntl.flock(file, fcntl.LOCK_EX)
+    state = json.load(file)
+    state["calls"].append([name, *arguments])
+    jobs = state["jobs"]
+    if name == "scancel" and "scancel" not in state["broken"]:
+        state["patience"] -= 1
+        if state["patience"] <= 0:
+            for job in jobs:
+                job[1] = "CANCELLED" if job[1] in ("PENDING", "RUNNING", "SUSPENDED") else job[1]
+    file.seek(0)
+    file.truncate()
+    json.dump(state, file)
+
+time.sleep(state["slow"].get(name, 0))
+if name in state["broken"]:
+    end("", state["broken"][name] + "\\n", 1)
+if name == "sbatch" and "--test-only" not in arguments:
+    end(state["answer"])
+if name == "squeue":
+    if not jobs:
+        end("", "slurm_load_jobs error: Invalid job id specified\\n", 1)
+    alive = ("PENDING", "RUNNING", "SUSPENDED", "COMPLETING", "CONFIGURING", "REQUEUED")
+    shown = [job for job in jobs if "--states=all" in arguments or job[1] in alive]
+    width = 2 if "--format=%i|%T" in arguments else 4
+    end("".join("|".join(job[:width]) + "\\n" for job in shown))
+if name == "scontrol":
+    row = "JobId={{0}} JobState={{1}} Reason={{2}} NodeList={{3}} ExitCode={{4}}\\n"
+    end("".join(row.format(*job) for job in jobs))
+if name in ("sacct", "sinfo"):
+    end(state[name])
+"""
+
+
+class Fakes:
+    """jobs: rows of id, state, reason, nodes, exit code; patience: how many times scancel is needed; broken: what a
+    command says that does not do its work; slow: how long it takes."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        folder.mkdir()
+        self._file = folder / "state.json"
+        start = {
+            "answer": "17\n",
+            "jobs": [],
+            "patience": 1,
+            "broken": {},
+            "slow": {},
+            "calls": [],
+            "sinfo": "",
+            "sacct": "",
+        }
+        self._file.write_text(json.dumps(start | {"broken": {"sacct": "Slurm accounting storage is disabled"}}))
+        for name in COMMANDS:
+            (folder / name).write_text(PROGRAM.format(python=sys.executable))
+            (folder / name).chmod(0o755)
+        monkeypatch.setenv("PATH", str(folder))
+        self.folder = folder
+
+    def set(self, **state: Any) -> None:
+        """From now on."""
+        with self._file.open("r+") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            now = json.load(file) | state
+            file.seek(0)
+            file.truncate()
+            json.dump(now, file)
+
+    def job(self, state: str, reason: str = "None", nodes: str = "", exit: str = "0:0", id: str = "17") -> None:
+        """There is one job, and it is so."""
+        self.set(jobs=[[id, state, reason, nodes, exit]])
+
+    def calls(self, name: str) -> list[list[str]]:
+        """With which arguments a command has been called."""
+        return [arguments for command, *arguments in json.loads(self._file.read_text())["calls"] if command == name]
