@@ -2,9 +2,16 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-# Tests that hardly start ranks: two of them at once. The others want all cores.
+# Tests that hardly start ranks: two of them at once.
 LIGHT := tests/console tests/tui tests/workers tests/faults/test_bad_input.py tests/faults/test_hostile_frames.py \
 	tests/faults/test_journal.py tests/faults/test_under_load.py
+
+# Files that start ranks and do not mind others beside them: also two at once, each in one piece, since its tests share
+# what was launched. Whatever is in neither list measures, or looks at the whole machine, and runs alone.
+BESIDE := tests/faults/test_deaths.py tests/faults/test_faults.py tests/faults/test_lost_folders.py \
+	tests/faults/test_resume.py tests/faults/test_silence.py tests/lab/test_before_anything_starts.py \
+	tests/lab/test_instruments.py tests/lab/test_mistakes.py tests/lab/test_primitives_runs.py tests/lab/test_runs.py \
+	tests/numerics tests/test_wheel.py
 
 .PHONY: demo test lint bench soak clean
 
@@ -13,7 +20,8 @@ demo: .venv/installed
 
 test: lint
 	$(BIN)/python -m pytest -n 2 $(LIGHT)
-	$(BIN)/python -m pytest $(addprefix --ignore=,$(LIGHT))
+	$(BIN)/python -m pytest -n 2 --dist loadfile $(BESIDE)
+	$(BIN)/python -m pytest $(addprefix --ignore=,$(LIGHT) $(BESIDE))
 
 lint: .venv/installed
 	$(BIN)/ruff check .

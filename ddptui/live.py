@@ -6,11 +6,11 @@ were told, to be brought to one clock together by whoever compares them.
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import TypeVar, cast
+from typing import TypeVar
 
 import msgspec
 
-from ddptui.clocks import Clocks, aligned
+from ddptui.clocks import Clocks
 from ddptui.curve import Curve
 from ddptui.preset import Bottleneck
 from ddptui.primitives.units import size
@@ -130,7 +130,7 @@ def fold(live: Live, messages: Iterable[Message]) -> Live:
         rank = getattr(message, "rank", None)  # none: it is the lab that speaks
         if rank is None or rank in live.ranks or isinstance(message, Hello):
             live.clocks.hear(message)
-            _apply(live, message, aligned(message, live.clocks))
+            _apply(live, message)
     return live
 
 
@@ -140,7 +140,16 @@ def _called(message: Shown | Timed) -> str:
     return f"{message.operation} {size(message.bytes)}" if message.bytes else message.operation
 
 
-def _apply(live: Live, as_told: Message, message: Message) -> None:
+def _heard(live: Live, rank: RankState, at_ns: int, *, moved_on: bool = False) -> None:
+    """At this moment of its own clock, of a rank that may have come further."""
+    by_console_ns = live.clocks.console_ns(rank.rank, at_ns)
+    rank.heard_ns = max(rank.heard_ns, by_console_ns)
+    if moved_on:
+        rank.ends_ns.append(by_console_ns)
+        del rank.ends_ns[:-RATE_OVER]
+
+
+def _apply(live: Live, message: Message) -> None:
     match message:
         case Step():
             rank = live.ranks[message.rank]
@@ -150,11 +159,9 @@ def _apply(live: Live, as_told: Message, message: Message) -> None:
             rank.samples = message.samples
             rank.phases_ns = message.phases_ns
             rank.losses.add(message.step, message.loss)
-            rank.heard_ns = max(rank.heard_ns, message.end_ns)
-            rank.ends_ns.append(message.end_ns)
-            del rank.ends_ns[:-RATE_OVER]
+            _heard(live, rank, message.end_ns, moved_on=True)
             if not message.warmup:
-                rank.recent.append(cast(Step, as_told))
+                rank.recent.append(message)
                 while len(rank.recent) > max(FEWEST_RECENT, MOST_COLLECTIVES // (1 + len(message.collectives))):
                     rank.recent.popleft()
         case Shown() | Timed():
@@ -162,12 +169,10 @@ def _apply(live: Live, as_told: Message, message: Message) -> None:
             rank.state = "running"
             rank.step = message.place + 1
             live.called = _called(message)
-            rank.heard_ns = max(rank.heard_ns, message.at_ns)
-            rank.ends_ns.append(message.at_ns)
-            del rank.ends_ns[:-RATE_OVER]
+            _heard(live, rank, message.at_ns, moved_on=True)
         case Heartbeat():
             rank = live.ranks[message.rank]
-            rank.heard_ns = max(rank.heard_ns, message.at_ns)
+            _heard(live, rank, message.at_ns)
             rank.cpu_percent = message.cpu_percent
             rank.rss_bytes = message.rss_bytes
             rank.gpu_bytes = message.gpu_bytes
@@ -181,9 +186,8 @@ def _apply(live: Live, as_told: Message, message: Message) -> None:
             live.began_ns = message.at_ns if live.began_ns is None else live.began_ns
             live.pauses.clear()
         case Hello():
-            live.ranks[message.rank] = RankState(
-                rank=message.rank, pid=message.pid, device=message.device, heard_ns=message.at_ns
-            )
+            live.ranks[message.rank] = RankState(rank=message.rank, pid=message.pid, device=message.device)
+            _heard(live, live.ranks[message.rank], message.at_ns)
         case Ready():
             live.ranks[message.rank].steps = message.steps
             live.ranks[message.rank].state = "running"
@@ -191,7 +195,7 @@ def _apply(live: Live, as_told: Message, message: Message) -> None:
             live.ranks[message.rank].step = live.ranks[message.rank].steps or 0
             live.ranks[message.rank].loss = message.loss
         case Pause():
-            live.pauses.append(cast(Pause, as_told))
+            live.pauses.append(message)
         case Offset() if live.clocks.is_first(message):  # what there was before, was a guess
             for rank in live.ranks.values():
                 if live.clocks.of_rank.get(rank.rank) == message.clock:

@@ -159,7 +159,7 @@ class Heard(msgspec.Struct):
     def _place(self, step: Step) -> None:
         """Before or after the delays that were put in by hand, as far as is known of the clocks by then."""
         for place, injection in enumerate(self.injections):
-            if self._by_console(step).begin_ns >= injection.at_ns:
+            if self.clocks.console_ns(step.rank, step.begin_ns) >= injection.at_ns:
                 self.after[place] = min(step.step, self.after.get(place, step.step))
 
     def _check(self, words: Fingerprint) -> None:

@@ -335,8 +335,8 @@ class Load(_Message, frozen=True, kw_only=True):
 
 
 class Launched(_Message, frozen=True, kw_only=True):
-    """The lab has started a repeat of a trial. The first line of its journal. `clock`: the console's (empty: that of all
-    ranks)."""
+    """The lab has started a repeat of a trial. The first line of its journal. `clock`: the console's (empty: it is not
+    known, as that of its ranks is not)."""
 
     trial: str
     repeat: int

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 
-from ddptui.doctor import folders, host, machine, torch_side
+from ddptui.doctor import engines, folders, host, machine, torch_side
 from ddptui.doctor.finding import Finding, first_line, lines, with_known_cause
 
 Check = Callable[[], Iterable[Finding]]
@@ -37,6 +37,7 @@ def groups(runs: str | None) -> Groups:
             ("scheduler", host.scheduler),
             ("orphans", host.orphans),
         ),
+        "Elsewhere": (("join", engines.join), ("slurm", engines.slurm), ("slow links", engines.slow_links)),
         "torch, and ranks that meet (takes some seconds)": (("torch", torch_side.torch),),
     }
 

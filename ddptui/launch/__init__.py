@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from ddptui.engine import Part
 from ddptui.lab_root import lab_root
-from ddptui.launch import dp, launch, process, single, spawn, task
+from ddptui.launch import dp, launch, links, process, single, spawn, task
 from ddptui.preset import Trial, threads_a_rank
 
 MODES: dict[str, Callable[[str, Trial], list[str]]] = {
@@ -31,9 +31,9 @@ LABELS = {
 def command(trial: Trial, python: str = sys.executable, part: Part | None = None) -> list[str]:
     """The exact command line that starts a trial, or a node's part of it; `environment` has what it needs besides, and
     the part's own. (torch's launcher reads its part from the command line.)"""
-    if trial.launch == "launch" and part is not None:
-        return launch.command(python, trial, part)
-    return MODES[trial.launch](python, trial)
+    part = part or links.part(trial)
+    rendered = launch.command(python, trial, part) if trial.launch == "launch" else MODES[trial.launch](python, trial)
+    return links.wrapped(rendered, trial)
 
 
 def environment(trial: Trial, cores: int, ranks_here: int | None = None) -> dict[str, str]:

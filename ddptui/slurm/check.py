@@ -18,7 +18,6 @@ NOT_NOW = "allocation failure"  # nodes that are down for now: the job would wai
 class Partition(NamedTuple):
     name: str
     nodes: int
-    is_up: bool
     is_default: bool
 
 
@@ -31,18 +30,20 @@ def check(engine: Engine) -> None:
                 f"{missing[0]} is not on PATH: run this where jobs are submitted, a cluster's login node "
                 "(on Debian the package slurm-client has it)"
             )
-        _check_partitions(engine, read_partitions(run("sinfo", "--noheader", "--format=%P|%D|%a", within_s=ENOUGH_S)))
+        _check_partitions(
+            engine, read_partitions(run("sinfo", "--all", "--noheader", "--format=%P|%D", within_s=ENOUGH_S))
+        )
         _ask_for_a_test(engine)
     except (SlurmError, ScriptError) as error:
         raise PresetError(f"--engine slurm: {error}") from None
 
 
 def read_partitions(printed: str) -> list[Partition]:
-    """sinfo --format=%P|%D|%a; the default partition has a star."""
+    """sinfo --format=%P|%D; the default partition has a star."""
     rows = [line.strip().split("|") for line in printed.splitlines()]
     return [
-        Partition(name.rstrip("*"), int(nodes), up == "up", name.endswith("*"))
-        for name, nodes, up in (row for row in rows if len(row) == 3)
+        Partition(name.rstrip("*"), int(nodes), name.endswith("*"))
+        for name, nodes in (row for row in rows if len(row) == 2)
     ]
 
 

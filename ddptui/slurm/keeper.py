@@ -65,8 +65,8 @@ def submit(script: Path, name: str) -> int:
     """The number of the new job. Raises SlurmError; then there is none."""
     try:
         said = run("sbatch", "--parsable", str(script), within_s=SUBMIT_S)
-        return int(said.partition(";")[0])
-    except (SlurmError, ValueError) as error:
+        return int(said.split()[-1].partition(";")[0])  # what a site adds of its own comes before
+    except (SlurmError, ValueError, IndexError) as error:
         with suppress(SlurmError):  # it may have been taken all the same, if the answer did not come in time
             run("scancel", f"--name={name}", f"--user={getpass.getuser()}")
         raise SlurmError(str(error)) from None

@@ -27,7 +27,7 @@ from ddptui.slurm.states import (
 QUEUE = ("squeue", "--noheader", "--array", "--states=all", f"--format={QUEUE_FORMAT}")
 HISTORY = ("sacct", "--noheader", "--parsable2", f"--format={HISTORY_FIELDS}")
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 30.0
-SLICE_S = 0.1  # to look for the file in which the job's script says that it ends
+SLICE_S = 0.2  # to look for the file in which the job's script says that it ends
 
 
 class Watch:
@@ -96,9 +96,9 @@ class Watch:
 
     def _is_needed_within(self, pause_s: float) -> bool:
         """Whether somebody wants a look before the pause is over: this console, or the job, which has ended."""
-        deadline, marks = time.monotonic() + pause_s, len(self._codes())
+        deadline, size = time.monotonic() + pause_s, self._size_of_mark()
         while time.monotonic() < deadline:
-            if self._asked_for.wait(SLICE_S) or len(self._codes()) > marks:
+            if self._asked_for.wait(SLICE_S) or self._size_of_mark() > size:
                 self._asked_for.clear()
                 return True
         return False
@@ -111,6 +111,9 @@ class Watch:
             return self._mark.read_text(encoding="utf-8").split()
         except (OSError, UnicodeDecodeError):
             return []
+
+    def _size_of_mark(self) -> int:
+        return self._mark.stat().st_size if self._mark.exists() else 0
 
     def _complain(self, why: str) -> None:
         """Once, until Slurm has answered again."""

@@ -4,6 +4,7 @@ said. The processes that are asked are real, and some of them die, hang or lie."
 import errno
 import os
 import resource
+import shutil
 import socket
 import subprocess
 import sys
@@ -18,10 +19,13 @@ import psutil
 import pytest
 
 from ddptui import doctor
-from ddptui.doctor import child, folders, host, machine, torch_side
+from ddptui.doctor import child, engines, folders, host, machine, torch_side
 from ddptui.doctor.child import Child, NoAnswer
 from ddptui.doctor.finding import COLUMNS, Finding, lines, with_known_cause
 from ddptui.lab_root import lab_root
+from ddptui.launch import links
+from ddptui.network import Interface, NetworkError
+from ddptui.preset_file import PresetError
 from tests.runner import survivors
 
 GB = 2**30
@@ -599,3 +603,39 @@ def test_backends_that_are_not_there_are_told(monkeypatch: pytest.MonkeyPatch) -
     assert "spawn" not in found
     assert found["nccl"] == Finding("nccl", "not tried: needs a GPU", tried=False)
     assert found["collectives"].found == "seen by wrapping torch's functions"
+
+
+# Where else ranks could run
+
+
+def test_the_address_that_other_hosts_would_be_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engines, "chosen", lambda: Interface("eth7", "10.1.0.7"))
+    assert only(engines.join()) == Finding("join", "other hosts reach this one at 10.1.0.7 (eth7): --engine join")
+    monkeypatch.setattr(engines, "chosen", refuse_with(NetworkError("no network but loopback")))
+    assert only(engines.join()) == Finding(
+        "join", "other hosts cannot reach this one: no network but loopback", tried=False
+    )
+
+
+def test_slurm_is_missed_by_nobody_who_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    assert not only(engines.slurm()).tried
+    monkeypatch.setattr(shutil, "which", lambda _: "/usr/bin/sbatch")
+    monkeypatch.setattr(engines, "check", refuse_with(PresetError("--engine slurm: no controller")))
+    assert only(engines.slurm()) == Finding("slurm", "no controller", "ask whoever keeps the cluster")
+    monkeypatch.setattr(engines, "check", lambda _: None)
+    assert only(engines.slurm()) == Finding("slurm", "jobs can be submitted: --engine slurm")
+
+
+def test_slow_links_or_what_they_want(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(links, "problem", lambda: "a slow link wants root")
+    assert only(engines.slow_links()) == Finding("slow links", "a slow link wants root", tried=False)
+    monkeypatch.setattr(links, "problem", lambda: None)
+    assert only(engines.slow_links()).tried
+
+
+def refuse_with(error: Exception) -> Callable[..., Any]:
+    def refusing(*_: object) -> Any:
+        raise error
+
+    return refusing

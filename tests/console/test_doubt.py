@@ -2,6 +2,7 @@
 compared by different clocks."""
 
 import json
+from functools import cache
 from itertools import pairwise
 
 import msgspec
@@ -43,8 +44,7 @@ def heard(
 ) -> list[Message]:
     """A launch of a hundred steps, in which rank 1 is late in forward; and told by a clock of its own, which probes
     have compared so well. None: not at all."""
-    works, _ = delayed(works_of(1, ranks=ranks, skew=0.0), 1, "forward", lambda _: late_ms)
-    told: list[Message] = [own for step in zip(*trace(works).values(), strict=True) for own in step]
+    told = list(trained(late_ms, ranks))
     last_ms = max(step.end_ns for step in told if isinstance(step, Step)) / MS
     of_far = [
         *(hello(rank, world_size=ranks, at_ns=900 * MS) for rank in range(ranks)),
@@ -63,6 +63,12 @@ def heard(
     )
     words = [begin, *by_clock[:ranks], *probes, *by_clock[ranks:], *map(done, range(ranks)), end]
     return list(words)
+
+
+@cache
+def trained(late_ms: float, ranks: int) -> tuple[Message, ...]:
+    works, _ = delayed(works_of(1, ranks=ranks, skew=0.0), 1, "forward", lambda _: late_ms)
+    return tuple(own for step in zip(*trace(works).values(), strict=True) for own in step)
 
 
 def _by_its_clock(message: Message, by_ms: float) -> Message:

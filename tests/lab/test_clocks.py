@@ -1,4 +1,4 @@
-"""Ranks with clocks of their own, over the real wire: a time namespace is as good as a host that was started earlier."""
+"""Ranks with clocks of their own, over the real wire: a time namespace is as good as a host that started earlier."""
 
 import os
 import shutil
@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from ddptui.clock_identity import own_clock
@@ -105,5 +106,9 @@ def test_waits_across_hosts_are_those_of_one(tmp_path: Path) -> None:
         assert found.verdict == "skew"
         assert found.culprit is not None
         assert (found.culprit.rank, found.culprit.phase) == (1, "data")
-    print(f"clocks ±{two.clock_error_ms:.3f} ms, waits {two.wait_ms} ±{two.wait_error_ms:.3f} ms, here {one.wait_ms}")
-    print([(round(o.offset_ns - AHEAD_S * S), o.error_ns) for o in offsets])
+    assert without_clocks(across).startup_s > AHEAD_S / 2  # or all this shows nothing
+
+
+def without_clocks(messages: list[Message]) -> RepeatResult:
+    """As if there were only one."""
+    return result_of([msgspec.structs.replace(each, clock="") if hasattr(each, "clock") else each for each in messages])

@@ -19,9 +19,9 @@ def refusal(**said: Any) -> str:
 
 
 def test_sinfo_is_read() -> None:
-    assert read_partitions("debug*|2|up\nsmall|1|down\n") == [
-        Partition("debug", 2, True, True),
-        Partition("small", 1, False, False),
+    assert read_partitions("debug*|2\nsmall|1\n") == [
+        Partition("debug", 2, True),
+        Partition("small", 1, False),
     ]
 
 
@@ -49,13 +49,13 @@ def test_a_controller_that_does_not_answer_is_said_in_slurms_words(fakes: Fakes)
 
 
 def test_without_a_default_partition_one_is_to_be_chosen(fakes: Fakes) -> None:
-    fakes.set(sinfo="debug|2|up\n")
+    fakes.set(sinfo="debug|2\n")
     assert refusal() == "--engine slurm: there is no default partition: choose one with --partition: debug"
 
 
 def test_nodes_that_are_down_for_now_are_no_reason_to_refuse(fakes: Fakes) -> None:
     busy = {"sbatch": "allocation failure: Requested node configuration is not available"}
-    fakes.set(sinfo="debug*|2|up\n", broken=busy)
+    fakes.set(sinfo="debug*|2\n", broken=busy)
     check(Engine(name="slurm", nodes=2))
     fakes.set(broken={"sbatch": "sbatch: error: Invalid account"})
     assert refusal() == "--engine slurm: sbatch: Invalid account"

@@ -162,7 +162,8 @@ def test_a_console_that_is_killed_leaves_nothing_in_the_queue(cluster: Cluster, 
     code = f"""
 import sys, time; from pathlib import Path; from ddptui.launch.slurm import Job
 folder = Path({str(tmp_path)!r})
-print(Job("n", {script(tmp_path, "srun bash -c 'touch begun; sleep 600'")!r}, {{}}, folder, folder / "meeting").number, flush=True)
+script = {script(tmp_path, "srun bash -c 'touch begun; sleep 600'")!r}
+print(Job("n", script, {{}}, folder, folder / "meeting").number, flush=True)
 time.sleep(600)
 """
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as console:

@@ -2,6 +2,7 @@
 
 import os
 import threading
+import time
 from collections.abc import Iterator
 
 import msgspec
@@ -9,7 +10,19 @@ import pytest
 
 from ddptui.hub import Hub
 from ddptui.preset import Bottleneck
-from ddptui.wire import HUB, MOST_OF_AN_ERROR, VERSION, Failed, Fingerprint, Hello, Message, RankMessage, SetBottleneck
+from ddptui.wire import (
+    HUB,
+    MOST_OF_AN_ERROR,
+    VERSION,
+    Echo,
+    Failed,
+    Fingerprint,
+    Hello,
+    Message,
+    Probe,
+    RankMessage,
+    SetBottleneck,
+)
 from workers import reporter as module
 from workers.reporter import Reporter, sayable
 
@@ -65,6 +78,21 @@ def test_new_delays_from_the_console_reach_the_rank(hub: Hub) -> None:
     while reporter.bottleneck is None:
         hub.receive(10)
     assert reporter.bottleneck == bottleneck
+    reporter.close()
+
+
+def test_a_probe_is_answered_at_once_and_not_with_the_next_batch(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    reporter = Reporter(0, beats=False)
+    reporter.say(hello(hub))
+    receive(hub, 1)
+    monkeypatch.setattr(module, "SEND_EVERY_MS", 10**6)
+    for number in range(3):
+        sent_ns = time.monotonic_ns()
+        hub.send(Probe(number=number))
+        [echo] = receive(hub, 1)
+        assert isinstance(echo, Echo)
+        assert (echo.rank, echo.number) == (0, number)
+        assert sent_ns <= echo.heard_ns <= echo.said_ns <= time.monotonic_ns()
     reporter.close()
 
 

@@ -1,0 +1,39 @@
+"""Where else ranks could be started from here: on nodes that join, by Slurm, on links that are slowed down."""
+
+import shutil
+from collections.abc import Iterator
+
+from ddptui.doctor.finding import Finding
+from ddptui.engine import Engine
+from ddptui.launch import links
+from ddptui.network import NetworkError, chosen
+from ddptui.preset_file import PresetError
+from ddptui.slurm.check import check
+
+
+def join() -> Iterator[Finding]:
+    """The address that nodes would be told."""
+    try:
+        way = chosen()
+    except NetworkError as error:
+        yield Finding("join", f"other hosts cannot reach this one: {error}", tried=False)
+    else:
+        yield Finding("join", f"other hosts reach this one at {way.address} ({way.name}): --engine join")
+
+
+def slurm() -> Iterator[Finding]:
+    """A machine without Slurm is no worse for it."""
+    if shutil.which("sbatch") is None:
+        yield Finding("slurm", "no sbatch here: this is no machine that jobs are submitted from", tried=False)
+        return
+    try:
+        check(Engine(name="slurm"))
+    except PresetError as error:
+        yield Finding("slurm", str(error).removeprefix("--engine slurm: "), "ask whoever keeps the cluster")
+    else:
+        yield Finding("slurm", "jobs can be submitted: --engine slurm")
+
+
+def slow_links() -> Iterator[Finding]:
+    why = links.problem()
+    yield Finding("slow links", why or 'ranks can be given links of their own: at = "link"', tried=why is None)
