@@ -98,7 +98,7 @@ def _split(row: Row) -> str:
 
 def _slept(row: Row) -> str:
     """How often the delays of a repeat fired, and how long they really took."""
-    if not row.trial.bottleneck or not row.result.repeats:
+    if all(each.at == "link" for each in row.trial.bottleneck) or not row.result.repeats:
         return NOTHING
     fired = median(sum(rank.bottleneck_fired for rank in repeat.ranks) for repeat in row.result.repeats)
     slept = median(sum(rank.bottleneck_s for rank in repeat.ranks) for repeat in row.result.repeats)

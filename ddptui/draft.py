@@ -21,7 +21,8 @@ REPEATS = "repeats"  # a change like any other here; on the command line an opti
 VARIES = "varies"
 NO_BOTTLENECK = "[]"
 LINK = "link"  # the one bottleneck that is no delay
-LABELS = {"world_size": "ranks", "dataset": "data", "sleep_ms": "ms", "mbit": "Mbit/s"}  # where the form has a word of its own
+# Where the form has a word of its own.
+LABELS = {"world_size": "ranks", "dataset": "data", "sleep_ms": "ms", "mbit": "Mbit/s"}
 ALL = "all"
 LISTS = ("operations", "reduce_ops")  # fields that are typed as words with commas between them
 KINDS = {"int": "a whole number", "float": "a number", "str": "text", "bool": "true or false", "array": "a list"}

@@ -10,7 +10,7 @@ from math import ceil, floor, inf, log10
 Span = tuple[str, str]  # text, kind
 Line = Sequence[Span]
 
-GLYPHS = {"work": "━", "arrival": "┫", "wait": "░", "transfer": "▓", "rest": "─", "delay": "╳"}
+GLYPHS = {"work": "━", "arrival": "┫", "wait": "░", "transfer": "▓", "rest": "─", "delay": "╳", "unknown": "?"}
 STEPS = (1, 2, 5, 10)  # nice numbers, but for a power of ten
 
 

@@ -19,7 +19,7 @@ class Engine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     port       of the console; none: one that follows from the run's name, below the ephemeral range
     shared     a folder that all nodes see, for init_method = "file"; none (slurm): the run's own
     tasks      slurm: what a task is. A rank; a node, on which the trial's launch mode starts the ranks; "array": a rank
-               again, but each is a job of its own, of an array, and they meet by themselves
+               again, but each is a job of its own, of an array, which Slurm places as it likes (nodes means nothing)
     partition, account, gres, time    as sbatch has them
     options    further options of sbatch, as they are typed: "--exclusive"
     """

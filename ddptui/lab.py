@@ -10,6 +10,7 @@ from collections.abc import Generator, Iterator
 from contextlib import closing
 from typing import Literal
 
+from ddptui.clock_identity import own_clock
 from ddptui.hub import Hub
 from ddptui.journal import Repeat
 from ddptui.launch.engines import starter_of
@@ -17,10 +18,12 @@ from ddptui.launch.started import NotStarted, Started, Starter
 from ddptui.load import LoadMeter
 from ddptui.outcome import NO_OUTCOMES, Outcomes
 from ddptui.preset import Bottleneck, Preset, Trial
+from ddptui.probing import Probes
 from ddptui.record import Run
 from ddptui.vigil import Vigil
 from ddptui.wire import (
     Alive,
+    Echo,
     Ended,
     Injection,
     Launched,
@@ -106,7 +109,14 @@ def _launch(trial: Trial, repeat: Repeat, starter: Starter, controls: Controls) 
     command = starter.command(trial, repeat)
     repeat.write_command(command, starter.environment(trial))
     with starter.hub(trial.world_size) as hub:
-        yield Launched(trial=trial.name, repeat=repeat.number, at_ns=time.monotonic_ns(), command=tuple(command))
+        launched = Launched(
+            trial=trial.name,
+            repeat=repeat.number,
+            at_ns=time.monotonic_ns(),
+            command=tuple(command),
+            clock=own_clock(),
+        )
+        yield launched
         try:
             started = starter.start(trial, command, repeat, hub)
         except NotStarted as refusal:
@@ -115,9 +125,10 @@ def _launch(trial: Trial, repeat: Repeat, starter: Starter, controls: Controls) 
         cut_short = False
         try:
             vigil = Vigil(trial, hub, started, repeat)
-            meter, door = LoadMeter(started), _Door(hub)
+            meter, door, probes = LoadMeter(started), _Door(hub), Probes(launched.clock)
+            vigil.clocks.hear(launched)
             while not vigil.is_over() and not (cut_short := controls.cuts_short(trained=vigil.has_trained())):
-                yield from vigil.receive(POLL_MS)
+                yield from _heard(hub, probes, vigil)
                 yield from _news(started)
                 if starter.is_here:
                     yield from meter.read()
@@ -126,10 +137,25 @@ def _launch(trial: Trial, repeat: Repeat, starter: Starter, controls: Controls) 
                     yield from _inject(hub, controls)
         finally:
             started.stop()
-        yield from vigil.last_words()
+        yield from _news(started)
+        yield from (message for message in vigil.last_words() if not isinstance(message, Echo))
         yield from door.all_told()
         wanted = controls.end()
         yield Ended(at_ns=time.monotonic_ns(), status=wanted) if cut_short and wanted else vigil.ended()
+
+
+def _heard(hub: Hub, probes: Probes, vigil: Vigil) -> Iterator[Message]:
+    """What ranks say; and of what their clocks say, what that tells."""
+    messages = vigil.receive(POLL_MS)
+    came_ns = time.monotonic_ns()
+    for message in messages:
+        for offset in probes.hear(message, came_ns):
+            vigil.clocks.hear(offset)
+            yield offset
+        if not isinstance(message, Echo):
+            yield message
+    for rank, probe in probes.due(time.monotonic_ns()):
+        hub.send(probe, [rank])
 
 
 def _news(started: Started) -> Iterator[Notice]:

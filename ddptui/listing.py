@@ -8,7 +8,7 @@ from typing import NamedTuple
 from ddptui import launch
 from ddptui.columns import count, describe_bottleneck, describe_fault, how_often
 from ddptui.engine import Engine, Part
-from ddptui.launch import joined
+from ddptui.launch import joined, links
 from ddptui.placement import ALONE
 from ddptui.preset import Preset, Trial, available_cores
 from ddptui.preset_file import PresetError, folders, load, shipped_and_own
@@ -124,6 +124,8 @@ def _trained(trial: Trial) -> list[str | None]:
 def _rendezvous(trial: Trial) -> str:
     if trial.launch in ALONE:
         return "nowhere, there is only one process"
+    if (part := links.part(trial)) is not None:
+        return f"{part.address}, port {part.port}, in networks of their own (a slow link)"
     if trial.init_method == "file":
         return "a file, in the launch's own folder"
     if trial.launch == "launch":

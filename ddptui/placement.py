@@ -34,6 +34,8 @@ def _placed(trial: Trial, engine: Engine) -> Trial:
 
 def _check_options(engine: Engine) -> None:
     meant = {"local": (), "join": OF_SEVERAL_HOSTS, "slurm": (*OF_SEVERAL_HOSTS, *OF_SLURM)}[engine.name]
+    if engine.tasks == "array" and engine.nodes != LOCAL.nodes:
+        raise TrialError("engine.nodes", "means nothing with --tasks array: each rank is a job, which Slurm places")
     for key in (*OF_SEVERAL_HOSTS, *OF_SLURM):
         if key not in meant and getattr(engine, key) != getattr(LOCAL, key):
             which = "slurm" if key in OF_SLURM else "join or slurm"

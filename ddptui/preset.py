@@ -280,7 +280,7 @@ def choices(key: str) -> tuple[str, ...]:
         for field in msgspec.structs.fields(struct):
             if field.name == key:
                 options = [field.type, *get_args(field.type)]
-                return next((get_args(option) for option in options if _is_literal(option)), ())
+                return tuple(name for option in options if _is_literal(option) for name in get_args(option))
     return ()
 
 
@@ -479,6 +479,8 @@ def _check_link(trial: Trial, link: Bottleneck, path: str) -> None:
 
 
 def _check_delay(trial: Trial, delay: Bottleneck, path: str) -> None:
+    if trial.primitives is not None:
+        raise TrialError(f"{path}.at", f"with primitives = {trial.primitives!r} ranks train nothing; a link can be slow")
     if not math.isfinite(delay.sleep_ms) or delay.sleep_ms == 0:
         raise TrialError(f"{path}.sleep_ms", "a delay needs it: how long, in ms, more than 0")
     if delay.mbit is not None:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from math import inf
 
 from ddptui import failure, shortage
+from ddptui.clocks import Clocks, aligned
 from ddptui.hub import Hub
 from ddptui.journal import Repeat
 from ddptui.launch.local import LAUNCHER_LOG
@@ -40,6 +41,7 @@ class Vigil:
         self._trained: set[int] = set()
         self._done: set[int] = set()
         self._failed: list[Failed] = []
+        self.clocks = Clocks()  # of the hosts: who failed first is asked across them
         self._silent: list[int] = []  # ranks that died without a word, in the order seen
         self._too_short: str | None = None
         self._looked = 0.0
@@ -53,6 +55,7 @@ class Vigil:
         now_ns = time.monotonic_ns()
         for message in messages:
             self._stalls.hear(message, now_ns)
+            self.clocks.hear(message)
             match message:
                 case Hello():
                     self._last_came = time.monotonic()
@@ -68,7 +71,9 @@ class Vigil:
                 case Done():
                     self._done.add(message.rank)
                 case Failed():
-                    self._failed.append(message)
+                    last_words = aligned(message, self.clocks)
+                    assert isinstance(last_words, Failed)
+                    self._failed.append(last_words)
         return messages
 
     def last_words(self) -> Iterator[RankMessage]:

@@ -39,6 +39,7 @@ HUB = "DDPTUI_HUB"  # the endpoint to connect to
 TOKEN = "DDPTUI_TOKEN"  # proves that a rank belongs to this launch
 KEYS = "DDPTUI_KEYS"  # over a network: the keys that let a rank in
 LOGS = "DDPTUI_LOGS"  # the folder for rank-R.log
+LINKS = "DDPTUI_LINKS"  # which network is whose, where ranks have links of their own: "PID FD FD …"
 CONSOLE_PID = "DDPTUI_CONSOLE_PID"  # the process whose death ends the rank
 SILENCE_S = "DDPTUI_SILENCE_S"  # after so long without a word from the console, the rank ends
 

@@ -4,8 +4,9 @@ import ctypes
 import os
 from pathlib import Path
 
+from ddptui.wire import LINKS
+
 CLONE_NEWNET = 0x40000000  # linux/sched.h
-LINKS = "DDPTUI_LINKS"  # as ddptui/launch/links.py sets it: "PID FD FD …", a process and its networks, by rank
 
 
 def enter(rank: int) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import torch
 
+from ddptui.clock_identity import own_clock
 from ddptui.preset import Trial, TrialError, available_cores, from_arguments, threads_a_rank
 from ddptui.wire import HUB, LOGS, TOKEN, VERSION, Failed, Hello, Position
 from workers import guard, link
@@ -117,6 +118,7 @@ def hello(trial: Trial, rank: int, device: torch.device, threads: int) -> Hello:
         torch=str(torch.__version__),
         backend=name,
         backend_why=why,
+        clock=own_clock(),
     )
 
 

@@ -20,8 +20,8 @@ import msgspec
 
 from ddptui.engine import Part
 from ddptui.preset import Trial
+from ddptui.wire import LINKS
 
-LINKS = "DDPTUI_LINKS"  # tells a rank whose descriptors the networks are, and which: "PID FD FD …"
 CLONE_NEWNET, CLONE_NEWUSER = 0x40000000, 0x10000000  # linux/sched.h
 NETWORK = "10.77.0"  # any would do: no way leads out of it
 SWITCH = f"{NETWORK}.254"  # the launcher's address: the ranks meet there

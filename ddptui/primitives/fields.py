@@ -6,7 +6,8 @@ OF_TRAINING = (
     "strategy", "average", "every", "reduction", "bucket_mb", "gradient_as_bucket_view", "static_graph",
     "powersgd_rank", "sync_batchnorm", "mistake", "hash_every", "model", "width", "depth", "batch_norm", "dataset",
     "data_dir", "download", "shape", "samples", "classes", "batch_size", "epochs", "steps", "optimizer", "lr",
-    "momentum", "weight_decay", "save", "instruments", "bottleneck", "fault",
+    "momentum", "weight_decay", "save", "instruments", "fault",
+    "gpus_per_rank",
 )  # fmt: skip
 OF_MEASURING = ("composites", "min_bytes", "max_bytes", "step_factor", "iterations", "cell_s", "cadence")
 OF_PRIMITIVES = ("operations", "reduce_ops", "root", *OF_MEASURING)

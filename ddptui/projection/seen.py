@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from ddptui import cautions
 from ddptui.blocks import close_up, sound
+from ddptui.doubt import doubt, is_too_far_apart
 from ddptui.outcome import Heard
 from ddptui.projection import ProjectionError
 from ddptui.results import Caution
@@ -111,7 +112,12 @@ def _joined(heard: Heard) -> list[Joined]:
     measured = {rank: [step for step in own if not step.warmup] for rank, own in heard.steps.items()}
     steps, _ = sound(measured)
     whole = heard.blocks.stride == 1
-    joined = (join(steps, heard.pauses) if whole else join(*close_up(steps, heard.pauses))).steps
+    close, pauses = (steps, heard.pauses) if whole else close_up(steps, heard.pauses)
+    joined = join(close, pauses, heard.apart).steps
+    if (found := doubt(joined)) and is_too_far_apart(joined, found):
+        raise ProjectionError(
+            "the clocks of its hosts are further apart than its ranks waited: nothing is known of its transfers"
+        )
     every = max(1, len(joined) * len(measured) // MOST_RANK_STEPS)
     return joined[::every]
 

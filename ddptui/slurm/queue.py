@@ -85,14 +85,13 @@ class Watch:
         return now != before
 
     def _follow(self) -> None:
-        pause_s = FIRST_PAUSE_S
+        pause_s, needed = FIRST_PAUSE_S, True
         while not self._closed.is_set():
             changed = self.look()
             if self.standing.exit_code is not None:
                 return
-            pause_s = FIRST_PAUSE_S if changed else min(2 * pause_s, LONGEST_PAUSE_S)
-            if self._is_needed_within(pause_s):
-                pause_s = FIRST_PAUSE_S / 2
+            pause_s = FIRST_PAUSE_S if changed or needed else min(2 * pause_s, LONGEST_PAUSE_S)
+            needed = self._is_needed_within(pause_s)
 
     def _is_needed_within(self, pause_s: float) -> bool:
         """Whether somebody wants a look before the pause is over: this console, or the job, which has ended."""
@@ -113,7 +112,10 @@ class Watch:
             return []
 
     def _size_of_mark(self) -> int:
-        return self._mark.stat().st_size if self._mark.exists() else 0
+        try:
+            return self._mark.stat().st_size
+        except OSError:
+            return 0
 
     def _complain(self, why: str) -> None:
         """Once, until Slurm has answered again."""

@@ -69,7 +69,7 @@ def test_slow_links_are_put_in_with_what_they_let_through(mixed: str) -> None:
     put_in = drafts.preset(Draft(mixed, {"launch": "spawn", "bottleneck": drafts.bottleneck("link", "0, 1", "2.5")}))
     assert {trial.bottleneck for trial in put_in.trials} == {(Bottleneck(at="link", ranks=(0, 1), mbit=2.5),)}
     refused = Draft(mixed, {"launch": "spawn", "bottleneck": drafts.bottleneck("link", "1", "fast")})
-    with pytest.raises(PresetError, match="^bottleneck, Mbit/s: a number is wanted, got text"):
+    with pytest.raises(PresetError, match=r"^bottleneck, Mbit/s: a number is wanted, got text"):
         drafts.preset(refused)
 
 

@@ -38,7 +38,7 @@ def test_a_part_says_what_an_entry_point_reads() -> None:
 
 @pytest.mark.parametrize("tasks", ["rank", "array"])
 def test_by_slurm_a_rank_is_a_task(tasks: str) -> None:
-    engine = Engine(name="slurm", nodes=2, tasks=tasks)  # type: ignore[arg-type]
+    engine = Engine(name="slurm", tasks=tasks)  # type: ignore[arg-type]
     assert placed(preset(engine, launch="launch")).trials[0].launch == "task"
     assert placed(preset(engine, launch="process", start_method="fork")).trials[0].start_method == "spawn"
     assert placed(preset(engine, launch="dp", strategy=None)).trials[0].launch == "dp"
@@ -51,6 +51,11 @@ def test_where_a_task_is_a_node_the_launch_mode_starts_the_ranks() -> None:
 @pytest.mark.parametrize(
     ("engine", "fields", "why"),
     [
+        (
+            Engine(name="slurm", tasks="array", nodes=2),
+            {},
+            "engine.nodes: means nothing with --tasks array: each rank is a job, which Slurm places",
+        ),
         (LOCAL, {"launch": "task"}, "launch: trial a: 'task' is a rank that Slurm starts: --engine slurm"),
         (Engine(nodes=2), {}, "engine.nodes: means nothing with the engine 'local': --engine join or slurm"),
         (Engine(name="join", gres="gpu:1"), {}, "engine.gres: means nothing with the engine 'join': --engine slurm"),

@@ -134,7 +134,7 @@ def test_the_limit_is_the_rate_and_what_may_go_at_once_grows_with_it(mbit: float
 
 
 def test_both_sides_call_it_by_the_same_name() -> None:
-    assert (link.LINKS, link.CLONE_NEWNET) == (links.LINKS, links.CLONE_NEWNET)
+    assert link.CLONE_NEWNET == links.CLONE_NEWNET
 
 
 def test_a_rank_without_links_stays_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -77,7 +77,7 @@ def test_a_name_that_stands_for_loopback_is_refused(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(socket, "getaddrinfo", look_up)
     assert resolved("node-1") == "10.1.0.7"
-    with pytest.raises(NetworkError, match="'node-0' stands for .* here, which is loopback"):
+    with pytest.raises(NetworkError, match="'node-0' stands for 127"):
         resolved("node-0")
     with pytest.raises(NetworkError, match="'node-2' cannot be resolved here"):
         resolved("node-2")

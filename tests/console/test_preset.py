@@ -181,7 +181,7 @@ OF_A_GROUP: dict[str, Any] = {
 @pytest.mark.parametrize("launch", ["process", "launch", "spawn"])
 def test_a_strategy_has_a_use_for_its_own_fields_and_for_no_others(launch: str, strategy: str) -> None:
     useless = {field for field, strategies in MEANT_FOR.items() if strategy not in strategies}
-    assert set(meaningless(launch, strategy, None)) - {"start_method", *OF_PRIMITIVES} == useless
+    assert set(meaningless(launch, strategy, None)) - {"start_method", "init_method", *OF_PRIMITIVES} == useless
     for field in MEANT_FOR.keys() - useless:
         values = {"launch": launch, "strategy": strategy, field: OF_A_GROUP[field]}
         assert getattr(make_trial(values), field) == OF_A_GROUP[field]
@@ -247,9 +247,9 @@ def test_dp_can_be_delayed_at_its_aggregation() -> None:
 
 
 def test_the_choices_of_a_field_can_be_listed() -> None:
-    assert choices("launch") == ("single", "dp", "process", "launch", "spawn")
+    assert choices("launch") == ("single", "dp", "process", "launch", "spawn", "task")
     assert choices("strategy")[:3] == ("none", "all_reduce", "all_reduce_async")
-    assert choices("at") == ("start", "data", "forward", "backward", "aggregate")
+    assert choices("at") == ("start", "data", "forward", "backward", "aggregate", "link")
     assert choices("mistake")[:2] == ("group_of_one", "divide_twice")
     assert choices("average") == ("gradients", "parameters")
     assert choices("reduction") == ("sum", "avg")
@@ -334,6 +334,7 @@ OWN_FIELDS: dict[str, st.SearchStrategy[Any]] = {
 GROUP_FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "backend": st.sampled_from(["auto", "gloo"]),
     "hash_every": st.integers(1, 10**6),
+    "gpus_per_rank": st.integers(1, 64),
 }
 STRATEGY_FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "reduction": st.just("avg"),
@@ -358,7 +359,7 @@ PRIMITIVE_FIELDS: dict[str, st.SearchStrategy[Any]] = {
 FIELDS_WITH_RULES = {
     "launch", "start_method", "world_size", "strategy", "average", "sync_batchnorm", "mistake", "batch_size",
     "dataset", "shape", "classes", "steps", "warmup_steps", "instruments", "bottleneck",
-    "fault",
+    "fault", "init_method",
 }  # fmt: skip
 # Each strategy without a mistake, and each mistake with each strategy that it is made with.
 STRATEGIES_AND_MISTAKES = [
@@ -386,7 +387,7 @@ def faults(draw: st.DrawFn, processes: int, strategy: str | None) -> dict[str, A
 @st.composite
 def bottlenecks(draw: st.DrawFn, launch: str, world_size: int, strategy: str | None) -> dict[str, Any]:
     agrees = launch == "dp" or strategy not in (None, "none")
-    sites = [site for site in choices("at") if site != "aggregate" or agrees]
+    sites = [site for site in choices("at") if site != "link" and (site != "aggregate" or agrees)]
     at = draw(st.sampled_from([site for site in sites if launch != "dp" or site != "backward"]))
     from_step = draw(st.integers(0, 100)) if at != "start" else 0
     bounded = {"to_step": draw(st.integers(from_step, 200))} if at != "start" and draw(st.booleans()) else {}

@@ -37,7 +37,7 @@ SelectTypeParameters=CR_CPU
 SchedulerParameters=sched_interval=1,bf_interval=1
 SlurmdParameters=config_overrides
 ReturnToService=2
-KillWait=2
+KillWait=10
 MinJobAge=60
 OverTimeLimit=0
 AccountingStorageType=accounting_storage/none

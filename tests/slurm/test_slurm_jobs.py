@@ -103,12 +103,13 @@ def test_the_exit_code_of_one_that_fails_is_known(cluster: Cluster, submit: Subm
     assert job.why() is None  # the ranks, and the log, know more
 
 
-def test_who_ends_without_being_asked_may_be_killed(cluster: Cluster, submit: Submit, tmp_path: Path) -> None:
-    """A task that does not listen to SIGTERM, and Slurm would wait for KillWait."""
+def test_who_does_not_listen_is_killed_before_slurm_would(cluster: Cluster, submit: Submit, tmp_path: Path) -> None:
+    """Slurm sends SIGKILL KillWait after it has been asked to cancel; what it says then is CANCELLED."""
     job = submit("srun bash -c \"trap '' TERM; touch deaf; while true; do sleep 0.1; done\"")
     until((tmp_path / "deaf").exists)
     job.stop()
     assert cluster.tasks() == []
+    assert cluster.says("squeue", "--noheader", "--states=all", f"--jobs={job.number}", "--format=%T") == "FAILED\n"
 
 
 def test_somebody_else_cancels_it(cluster: Cluster, submit: Submit) -> None:
@@ -231,8 +232,9 @@ def test_one_that_was_preempted_and_queued_again_is_not_begun_twice(fakes: Fakes
 
 @pytest.mark.parametrize(("code", "expected"), [("0", 0), ("9", 9)])
 def test_of_one_that_slurm_has_forgotten_the_script_has_left_word(
-    fakes: Fakes, submit: Submit, tmp_path: Path, code: str, expected: int
+    fakes: Fakes, submit: Submit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str, expected: int
 ) -> None:
+    monkeypatch.setattr(queue, "FIRST_PAUSE_S", 10 * SOON_S)
     fakes.job("RUNNING", nodes="n1")
     job = submit()
     heard(job, "runs on n1")

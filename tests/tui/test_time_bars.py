@@ -106,3 +106,16 @@ def test_it_fits_where_there_is_room_for_anything(size: tuple[int, int], share: 
     lines = text_of(bars(of_trials("a", "a-very-long-name-indeed", wait=share, transfer=share), "a"), width, height)
     assert len(lines) <= max(3, height)
     assert width < 40 or max(map(len, lines)) <= width
+
+
+def test_where_the_clocks_of_hosts_do_not_tell_nobody_knows_what_was_waiting() -> None:
+    known = of_trials("a", "b", wait=0.5, transfer=0.25)
+    [first, other] = known.trials
+    apart = [msgspec.structs.replace(each, clock_error_ms=3.0, wait_share=None) for each in first.repeats]
+    lines = text_of(
+        bars(msgspec.structs.replace(known, trials=[msgspec.structs.replace(first, repeats=apart), other])), 60, 9
+    )
+    assert set(lines[0]) >= {"?"}
+    assert {"━", "░", "▓"}.isdisjoint(lines[0])
+    assert "? unknown" in lines[-1]
+    assert "unknown" not in text_of(bars(known), 60, 9)[-1]

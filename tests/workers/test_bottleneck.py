@@ -97,3 +97,12 @@ def test_new_delays_replace_the_old_ones() -> None:
     late = delays()
     late.set((Bottleneck(at="data", ranks=(1,), sleep_ms=0, from_step=1),))
     assert walk(late, 3) == [1, 2]
+
+
+def test_a_slow_link_delays_nobody() -> None:
+    delays = Delays((Bottleneck(at="link", ranks=(1,), mbit=1.0),), 1, seed=3, warmup_steps=0)
+    delays.start()
+    delays.begin(0)
+    delays.at("forward")
+    assert not delays.before_collective()
+    assert (delays.fired, delays.taken()) == (0, ())

@@ -28,7 +28,7 @@ class BottleneckFields(Vertical):
 
     def compose(self) -> ComposeResult:
         yield Field("bottleneck", Select.from_values([NONE, SOME], compact=True), id="bottleneck")
-        sites = Select.from_values([*choices("at"), LINK], value=USUAL[0], allow_blank=False, compact=True)
+        sites = Select.from_values(choices("at"), value=USUAL[0], allow_blank=False, compact=True)
         with Horizontal(id="delay"):
             yield Field("at", sites, id="at")
             yield Field("on ranks", Input(USUAL[1], compact=True, select_on_focus=False), id="ranks")

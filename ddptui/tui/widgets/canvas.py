@@ -12,7 +12,7 @@ from textual.widget import Widget
 from ddptui.drawing import Line
 from ddptui.failure import printable
 
-KINDS = ("work", "arrival", "wait", "transfer", "rest", "delay", "culprit", "muted", "strong")
+KINDS = ("work", "arrival", "wait", "transfer", "rest", "delay", "unknown", "culprit", "muted", "strong")
 
 
 class Canvas(Widget):
@@ -26,7 +26,7 @@ class Canvas(Widget):
     Canvas > .canvas--work, Canvas > .canvas--arrival { color: $text-primary; }
     Canvas > .canvas--wait { color: $text-warning; }
     Canvas > .canvas--transfer { color: $text-success; }
-    Canvas > .canvas--rest { color: $text-muted; }
+    Canvas > .canvas--rest, Canvas > .canvas--unknown { color: $text-muted; }
     Canvas > .canvas--delay { color: $text-error; }
     Canvas > .canvas--culprit { color: $text-error; text-style: bold; }
     Canvas > .canvas--muted { color: $text-muted; }

@@ -38,6 +38,7 @@ class TimeBars(Canvas):
             lines.append([(f"and {count(left_out, 'trial')} more", "muted")])
         entries: list[Line] = [
             *legend(("work", "wait", "transfer")),
+            *legend(["unknown"] if any(map(_is_withheld, trials)) else []),
             *_delays(trials),
             [(f"{BASELINE} baseline", "muted")],
         ]
@@ -66,9 +67,17 @@ def _train_s(trial: TrialResult) -> float:
     return trial.summary.train_time_s.median if trial.summary else 0.0
 
 
+def _is_withheld(trial: TrialResult) -> bool:
+    """Whether its hosts' clocks are further apart than its ranks waited."""
+    return any(repeat.clock_error_ms is not None and repeat.wait_share is None for repeat in trial.repeats)
+
+
 def _parts(trial: TrialResult) -> list[tuple[str, float]]:
-    """What was no wait, no transfer and no delay that the lab put in was work."""
+    """What was no wait, no transfer and no delay that the lab put in was work; where the hosts' clocks do not tell,
+    nobody knows."""
     train_s = _train_s(trial)
+    if _is_withheld(trial):
+        return [("unknown", train_s)]
     wait = _share(trial, lambda repeat: repeat.wait_share)
     transfer = min(_share(trial, lambda repeat: repeat.transfer_share), 1 - wait)
     delay = min(_share(trial, _delayed), 1 - wait - transfer)

@@ -152,4 +152,6 @@ class TrialForm(Vertical):
 def _answer(key: str) -> Input | Select[str]:
     if key in TYPED:
         return Input(compact=True)
-    return Select.from_values(OUR_MODELS if key == "model" else choices(key), compact=True)
+    by_us = [mode for mode in choices("launch") if mode != "task"]  # which Slurm starts
+    options = {"model": OUR_MODELS, "launch": by_us}.get(key) or choices(key)
+    return Select.from_values(options, compact=True)
