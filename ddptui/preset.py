@@ -480,7 +480,7 @@ def _check_link(trial: Trial, link: Bottleneck, path: str) -> None:
 
 def _check_delay(trial: Trial, delay: Bottleneck, path: str) -> None:
     if trial.primitives is not None:
-        raise TrialError(f"{path}.at", f"with primitives = {trial.primitives!r} ranks train nothing; a link can be slow")
+        raise TrialError(f"{path}.at", f"with primitives = {trial.primitives!r} nobody trains; a link can be slow")
     if not math.isfinite(delay.sleep_ms) or delay.sleep_ms == 0:
         raise TrialError(f"{path}.sleep_ms", "a delay needs it: how long, in ms, more than 0")
     if delay.mbit is not None:
