@@ -155,7 +155,7 @@ class Narrator:
         live = self._live
         if not live.step:
             here = len(live.ranks)
-            return f"starting, {count(here, 'rank')} here" if here else "starting"
+            return f"starting, {count(here, 'rank')} here" if here else live.notice or "starting"
         if live.called:
             return "  ".join(filter(None, [f"{live.step} of {live.steps}", live.called, self._time_left()]))
         figures = [f"step {live.step} of {live.steps}"]

@@ -24,6 +24,7 @@ from ddptui.wire import (
     Launched,
     Load,
     Message,
+    Notice,
     Offset,
     Pause,
     Position,
@@ -92,6 +93,7 @@ class Live(msgspec.Struct):
     ranks: dict[int, RankState] = msgspec.field(default_factory=dict)
     load: Load | None = None
     refused: Refused | None = None  # of the current launch
+    notice: str = ""  # what it waits for, while no rank is here
     called: str | None = None  # the primitive that was called last, and its size
     pauses: deque[Pause] = msgspec.field(default_factory=lambda: deque(maxlen=MOST_PAUSES))
     clocks: Clocks = msgspec.field(default_factory=Clocks)
@@ -184,6 +186,7 @@ def _apply(live: Live, message: Message) -> None:
             live.ranks, live.load, live.injected, live.refused, live.called = {}, None, None, None, None
             live.launched_ns = message.at_ns
             live.began_ns = message.at_ns if live.began_ns is None else live.began_ns
+            live.notice = ""
             live.pauses.clear()
         case Hello():
             live.ranks[message.rank] = RankState(rank=message.rank, pid=message.pid, device=message.device)
@@ -204,6 +207,8 @@ def _apply(live: Live, message: Message) -> None:
             live.load = message
         case Refused():
             live.refused = message
+        case Notice():
+            live.notice = message.text
         case Injection():
             live.injected = message.bottleneck
         case Done():

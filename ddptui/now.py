@@ -23,11 +23,18 @@ def sentence(watched: Watch, states: dict[int, str], preset: Preset, now_ns: int
         return _ended(live, preset)
     world_size = watched.world_size(preset)
     if not live.step:
-        return f"starting: {len(live.ranks)} of {count(world_size, 'rank')} here"
+        return (
+            live.notice if waits_elsewhere(live) else f"starting: {len(live.ranks)} of {count(world_size, 'rank')} here"
+        )
     still = _standing_still(live, states, world_size, now_ns)
     verdict = _verdict(judgement, world_size) if watched.are_clocks_known else CLOCKS_UNKNOWN
     said = [still, _by_hand(live), "" if still else _mismatch(mismatch) or verdict]
     return " · ".join(filter(None, said))
+
+
+def waits_elsewhere(live: Live) -> bool:
+    """Whether the launch waits for nodes, or in a queue."""
+    return bool(live.notice) and not live.ranks
 
 
 def refusal(refused: Refused) -> str:

@@ -1,6 +1,7 @@
 """The engine `join`: launches on nodes that have joined the run by `ddptui join`. See muster.py; and join.py, which is
 what runs there."""
 
+import shlex
 import time
 from contextlib import suppress
 from itertools import count
@@ -131,7 +132,7 @@ class OnNodes:
         elif self.is_waiting and self._muster.missing != self._said_missing:
             self._said_missing = self._muster.missing
             nodes = "a node" if self._said_missing == 1 else f"{self._said_missing} nodes"
-            said.append(f"waiting for {nodes}: type there `ddptui join {self._ticket}` (or a copy, or the line in it)")
+            said.append(f"waiting for {nodes}: type there `ddptui join {short(self._ticket)}`, or the line in it")
         return said
 
     def _begin(self) -> None:
@@ -194,6 +195,12 @@ class OnNodes:
                 if name == LAUNCHER_LOG or is_of_a_rank(name, self._trial.world_size):
                     with suppress(OSError):
                         (self._repeat.folder / name).write_text(text, encoding="utf-8")
+
+
+def short(path: Path) -> str:
+    """As a shell takes it."""
+    home = Path.home()
+    return f"~/{shlex.quote(str(path.relative_to(home)))}" if path.is_relative_to(home) else shlex.quote(str(path))
 
 
 def is_of_a_rank(name: str, world_size: int) -> bool:

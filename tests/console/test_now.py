@@ -6,7 +6,7 @@ import pytest
 from ddptui import now
 from ddptui.preset import Bottleneck, Preset
 from ddptui.watch import Watch
-from ddptui.wire import Injection, Message, Position, Step
+from ddptui.wire import Injection, Message, Notice, Position, Step
 from tests.console.builders import MS, ended, failure, heartbeat, hello, journal, launched, preset_of, step
 from tests.console.traces import delayed, trace, works_of
 
@@ -40,6 +40,14 @@ def trained_together(
 
 def test_before_the_first_launch_it_starts() -> None:
     assert said() == "starting"
+
+
+def test_what_a_launch_waits_for_elsewhere_is_said_until_a_rank_is_here() -> None:
+    queued = Notice(at_ns=1, text="job 17 is queued: Resources")
+    assert said(launched(), queued) == "job 17 is queued: Resources"
+    assert said(launched(), queued, Notice(at_ns=2, text="job 17 runs on n1")) == "job 17 runs on n1"
+    assert said(launched(), queued, hello(1)) == "starting: 1 of 2 ranks here"
+    assert said(launched(), queued, launched()) == "starting: 0 of 2 ranks here"
 
 
 def test_until_all_have_made_a_step_it_is_said_who_is_here() -> None:
