@@ -1,5 +1,6 @@
 """The hub on the network: who has the keys of the launch comes in; a stranger gets nothing in, and nothing out."""
 
+import os
 import socket
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
@@ -18,6 +19,7 @@ from tests.console.builders import hello
 SOON_MS = 5_000
 NEVER_MS = 400  # several handshakes' time
 FIRST_PORT = 21_000
+ALL_TAKEN = 22_000 + os.getpid() % 40 * TRIES  # of these nobody else may have one
 GREETING = 64  # bytes: what ZeroMQ says to whoever connects, the same to all
 
 
@@ -112,9 +114,9 @@ def test_two_launches_have_other_keys_and_other_ports() -> None:
 def test_where_all_ports_are_taken_it_says_so(context: "zmq.Context[zmq.Socket[bytes]]") -> None:
     with ExitStack() as taken:
         for _ in range(TRIES):
-            bind_near(taken.enter_context(closing(context.socket(zmq.ROUTER))), "127.0.0.1", 22_000)
+            bind_near(taken.enter_context(closing(context.socket(zmq.ROUTER))), "127.0.0.1", ALL_TAKEN)
         last = taken.enter_context(closing(context.socket(zmq.ROUTER)))
-        with pytest.raises(OSError, match=f"the ports from 22000 to {22_000 + TRIES - 1} are taken"):
-            bind_near(last, "127.0.0.1", 22_000)
+        with pytest.raises(OSError, match=f"the ports from {ALL_TAKEN} to {ALL_TAKEN + TRIES - 1} are taken"):
+            bind_near(last, "127.0.0.1", ALL_TAKEN)
         with pytest.raises(OSError, match="address"):
-            bind_near(last, "203.0.113.9", 22_000)
+            bind_near(last, "203.0.113.9", ALL_TAKEN)
