@@ -21,7 +21,7 @@ def compare(
         for trial in preset.trials
     }
     baseline = {found.repeat: found.result for found in of_trial[preset.baseline] if found.result}
-    cores = environment.get("cores")
+    cores = environment.get("cores") if preset.engine.name == "local" else None  # of other hosts nobody has asked
     trials = [_trial(trial, of_trial[trial.name], baseline, cores) for trial in preset.trials]
     statuses = {trial.status for trial in trials}
     complete = all(_over(found) or len(found) == preset.repeats for found in of_trial.values())

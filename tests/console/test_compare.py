@@ -8,7 +8,7 @@ import pytest
 from ddptui.agreement import averaging, in_sync, reshuffled, sync_checks
 from ddptui.compare import compare
 from ddptui.outcome import outcome, weighted_loss
-from ddptui.results import Averaging, Check, Loss, PhasesMs, StepMs
+from ddptui.results import Averaging, Caution, Check, Loss, PhasesMs, StepMs
 from ddptui.wire import Audit, Fingerprint, Message
 from tests.console.builders import (
     audit,
@@ -438,3 +438,13 @@ def test_the_results_name_their_run_and_schema() -> None:
     results = results_for(two_trials(), *ALL)
     assert (results.schema, results.run, results.preset) == (1, "the-run", "made")
     assert results.environment == {"host": "here"}
+
+
+def test_cores_of_other_hosts_are_not_this_ones() -> None:
+    """Four threads share one core of this host; on how many they run elsewhere, nobody has asked."""
+    crowd: list[Message] = journal("a")
+    for engine, crowded in (({}, True), ({"name": "slurm", "nodes": 2}, False)):
+        preset = preset_of({"engine": engine, "trial": [{"name": "a", "threads": 2}]})
+        results = compare(preset, "the-run", {"cores": 1}, outcomes_of(crowd))
+        assert results.trials[0].summary
+        assert (Caution.OVERSUBSCRIBED in results.trials[0].summary.warnings) == crowded
