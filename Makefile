@@ -11,7 +11,7 @@ LIGHT := tests/console tests/tui tests/workers tests/faults/test_bad_input.py te
 BESIDE := tests/faults/test_deaths.py tests/faults/test_faults.py tests/faults/test_lost_folders.py \
 	tests/faults/test_resume.py tests/faults/test_silence.py tests/lab/test_before_anything_starts.py \
 	tests/lab/test_instruments.py tests/lab/test_mistakes.py tests/lab/test_primitives_runs.py tests/lab/test_runs.py \
-	tests/numerics tests/test_wheel.py
+	tests/hosts tests/numerics tests/slurm tests/test_wheel.py
 
 .PHONY: demo test lint bench soak clean
 

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import shlex
 import signal
 import sys
 from collections import Counter
@@ -119,6 +120,8 @@ def main(
     if runs == "":
         raise Refusal("--runs names no folder: leave it out for the usual one")
     if context.invoked_subcommand:
+        if engine and context.invoked_subcommand != "presets":
+            raise Refusal("--engine and its options say where a preset runs; they mean nothing to this command")
         if preset or resume or no_ui or repeats or as_json or refresh or theme:
             raise Refusal("--preset and its options run a preset or the console; they mean nothing to a command")
         return
@@ -250,14 +253,18 @@ def presets(obj: dict[str, Any], /, name: str | None, assignments: tuple[str, ..
     type on each node; with --engine slurm, the scripts."""
     from ddptui import listing
     from ddptui.preset_file import PresetError
+    from ddptui.slurm.script import ScriptError
 
     engine = obj["engine"] | _said(where)
     if engine.get("nodes", 1) > 1:
         engine = {"name": "join"} | engine
+    if engine and not name:
+        raise Refusal("--engine and its options say how one preset is started: name it")
     asked = Asked(name, obj["assignments"] + assignments, None, engine)
+    typed = shlex.join([str(name), *(word for text in asked.assignments for word in ("--set", text))])
     try:
-        shown = listing.one(_load(asked, to_be_started=False)) if name else listing.every_preset()
-    except PresetError as error:
+        shown = listing.one(_load(asked, to_be_started=False), typed) if name else listing.every_preset()
+    except (PresetError, ScriptError) as error:
         raise Refusal(str(error)) from None
     click.echo(shown, nl=False)
 
@@ -395,12 +402,12 @@ def selftest(obj: dict[str, Any], modes: tuple[str, ...], strategies: tuple[str,
 
 
 @main.command()
-@click.argument("ticket")
+@click.argument("ticket", envvar="DDPTUI_TICKET")
 @click.option("--node", type=click.IntRange(0, 1023), help="This node's number (else as its platform says, or any).")
 @click.option("--as", "kind", metavar="KIND", help="Read the environment as that of env, torchrun, slurm, dlc, …")
 def join(ticket: str, node: int | None, kind: str | None) -> None:
     """Take part, with this host, in a run whose console waits elsewhere (--engine join). TICKET: the line that it gave,
-    or the file that holds it."""
+    or better the file that holds it: what is typed here, others on this host can read. Else DDPTUI_TICKET has it."""
     from ddptui.join import JoinError, node_here
     from ddptui.join import join as joined
     from ddptui.place import PlaceError

@@ -67,7 +67,7 @@ def judge(draft: Draft) -> Judged:
     made = None
     try:
         made = preset(draft)
-        return Judged(made, settle(made), "")
+        return Judged(made, settle(made, to_be_started=False), "")
     except PresetError as error:
         return Judged(made, None, str(error))
 

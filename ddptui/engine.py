@@ -27,7 +27,7 @@ class Engine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     name: EngineName = "local"
     nodes: Annotated[int, Meta(ge=1, le=1024)] = 1
     interface: Option | None = None
-    port: Annotated[int, Meta(ge=1024, le=65535)] | None = None
+    port: Annotated[int, Meta(ge=1024, le=65000)] | None = None
     shared: Option | None = None
     tasks: Literal["rank", "node", "array"] = "rank"
     partition: Option | None = None

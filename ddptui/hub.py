@@ -60,8 +60,12 @@ class Hub:
         self._socket.setsockopt(zmq.LINGER, 200)
         self._socket.setsockopt(zmq.HANDSHAKE_IVL, HANDSHAKE_MS)
         self._lock = Lock(self._context, self._socket) if at else None
-        self.endpoint = bind_near(self._socket, *at) if at else f"ipc://{self.folder}/hub"
-        self._door = (network_door if at else local_door)(self._socket, self.endpoint)
+        try:
+            self.endpoint = bind_near(self._socket, *at) if at else f"ipc://{self.folder}/hub"
+            self._door = network_door(self._socket) if at else local_door(self._socket, self.endpoint)
+        except OSError:
+            self._end()
+            raise
         self._poller = zmq.Poller()
         for socket in (self._socket, self._door.knocks):
             self._poller.register(socket, zmq.POLLIN)
@@ -81,6 +85,9 @@ class Hub:
     def close(self) -> None:
         self._socket.disable_monitor()
         self._door.knocks.close()
+        self._end()
+
+    def _end(self) -> None:
         self._socket.close()
         if self._lock:
             self._lock.close()

@@ -14,13 +14,14 @@ from urllib.parse import urlsplit
 import msgspec
 import zmq
 
-from ddptui import __version__, launch, place
+from ddptui import __version__, launch, place, scratch
 from ddptui.engine import Part, spread
 from ddptui.journal import tail
 from ddptui.launch.local import LAUNCHER_LOG, Launcher, surroundings
 from ddptui.locks import unlock
 from ddptui.network import NetworkError, is_free, towards
 from ddptui.node_wire import (
+    MEETING_MARK,
     MOST_BYTES,
     Beat,
     Begin,
@@ -44,7 +45,8 @@ from ddptui.wire import SILENCE_S as RANKS_SILENCE
 
 LOOK_EVERY_MS = 100
 BEAT_EVERY_S = 1.0
-SILENCE_S = 12.0  # of the console, after which it is taken to be gone
+SILENCE_S = 12.0  # of the console while ranks run, after which it is taken to be gone
+BETWEEN_S = 300.0  # likewise between two launches, while it may be working one out
 KNOCK_S = 60.0  # how long to wait for the first word
 Say = Callable[[str], None]
 
@@ -174,8 +176,10 @@ class _Member:
             self._line.send(Beat())
         if self._launch and self._launch.exit_code is not None:
             self._end(self._launch.number)
-        if now - self._line.heard > (KNOCK_S if self._node is None else SILENCE_S):
-            gone = f"is gone: nothing was heard of it for {SILENCE_S:g} s"
+        patience_s = KNOCK_S if self._node is None else SILENCE_S if self._launch else BETWEEN_S
+        if now - self._line.heard > patience_s:
+            self._line.send(Leave())
+            gone = f"is gone: nothing was heard of it for {patience_s:g} s"
             what = "does not answer: is the ticket still good, and no firewall between?" if self._node is None else gone
             raise JoinError(f"the console {what}")
 
@@ -192,16 +196,16 @@ class _Launch:
     def __init__(self, message: Begin, node: int, own_address: str) -> None:
         """Raises TrialError, PresetError, JoinError, OSError."""
         self.number = message.number
-        trial = settle_trial(from_arguments(list(message.trial)))
+        trial = from_arguments(list(message.trial))
         part = part_of(trial, message, node)
+        trial = settle_trial(trial, len(part.ranks))
         if node == 0 and part.nodes > 1 and trial.init_method != "file" and not is_free(own_address, part.port):
             raise JoinError(f"port {part.port}, where the ranks should meet, is taken here: start the run once more")
-        meeting = Path(message.init_method.removeprefix("file://")).parent
-        if trial.init_method == "file" and not meeting.is_dir():
-            raise JoinError(f"there is no folder {meeting} here, where the ranks should meet: all nodes have to see it")
+        if trial.init_method == "file":
+            check_meeting(Path(message.init_method.removeprefix("file://")))
         command = launch.command(trial, part=part)
         self.words = " ".join(command)
-        self._folder = Path(tempfile.mkdtemp(prefix="ddptui-node-"))
+        self._folder = scratch.folder("ddptui-node", Path(tempfile.gettempdir()))
         own = self._folder / "own"
         own.mkdir()
         environment = {
@@ -220,9 +224,19 @@ class _Launch:
         """End what is left, and tell of it."""
         by_itself = self._launcher.exit_code
         self._launcher.stop()
-        logs = {path.name: tail(path)[-MOST_OF_AN_ERROR:] for path in sorted(self._folder.glob("*.log"))}
+        paths = sorted(self._folder.glob("*.log"))
+        most = min(MOST_OF_AN_ERROR, MOST_BYTES // 8 // max(1, len(paths)))  # a character has up to four bytes
+        logs = {path.name: tail(path)[-most:] for path in paths}
         shutil.rmtree(self._folder, ignore_errors=True)
         return Over(number=self.number, exit_code=-15 if by_itself is None else by_itself, logs=logs)
+
+
+def check_meeting(path: Path) -> None:
+    """torch makes this file, and takes it away: no console may name any other. Raises JoinError."""
+    if not path.name.startswith(MEETING_MARK):
+        raise JoinError(f"{path} is no file to meet at: their names begin with {MEETING_MARK}")
+    if not path.parent.is_dir():
+        raise JoinError(f"there is no folder {path.parent} here, where the ranks should meet: all nodes have to see it")
 
 
 def known(way: Mapping[str, str]) -> dict[str, str]:

@@ -9,7 +9,7 @@ from ddptui import launch
 from ddptui.columns import count, describe_bottleneck, describe_fault, how_often
 from ddptui.engine import Engine, Part
 from ddptui.launch import joined, links
-from ddptui.placement import ALONE
+from ddptui.placement import ALONE, OF_SEVERAL_HOSTS
 from ddptui.preset import Preset, Trial, available_cores
 from ddptui.preset_file import PresetError, folders, load, shipped_and_own
 from ddptui.record import Run
@@ -52,8 +52,8 @@ def every_preset() -> str:
     return "\n".join([*lines[1:], *(one.why for one in broken)]) + "\n"
 
 
-def one(preset: Preset) -> str:
-    """A preset's text, its trials, and for each the command that starts it."""
+def one(preset: Preset, typed: str | None = None) -> str:
+    """A preset's text, its trials, and for each the command that starts it. typed: how it was named."""
     lines = [preset.title, "", *preset.about.strip().splitlines(), ""]
     for trial in preset.trials:
         mark = "  (baseline)" if trial.name == preset.baseline and len(preset.trials) > 1 else ""
@@ -68,7 +68,7 @@ def one(preset: Preset) -> str:
         if trial.fault:
             lines.append(f"  fault: {describe_fault(trial.fault)}")
         lines += [*_started(trial, preset.engine), ""]
-    lines += _how_to_join(preset) if preset.engine.name == "join" else []
+    lines += _how_to_join(preset.engine, typed or preset.name) if preset.engine.name == "join" else []
     return "\n".join([*lines, f"{size(preset)} of each, in turn"]) + "\n"
 
 
@@ -96,12 +96,13 @@ def _typed(trial: Trial, part: Part | None = None) -> list[str]:
     return [*(f"  {name}={shlex.quote(value)} \\" for name, value in variables.items()), f"  {shlex.join(command)}"]
 
 
-def _how_to_join(preset: Preset) -> list[str]:
+def _how_to_join(engine: Engine, typed: str) -> list[str]:
     """The lines that do all this, and more: the panes, and the table."""
-    engine = f"--engine join --nodes {preset.engine.nodes}"
+    said = [(key, value) for key in OF_SEVERAL_HOSTS if (value := getattr(engine, key)) is not None]
+    options = " ".join(f"--{key} {shlex.quote(str(value))}" for key, value in said)
     return [
         "With the console (NODE_0 is then the address of the first node, and the ports are chosen):",
-        f"  on this machine:  ddptui --preset {preset.name} {engine}",
+        f"  on this machine:  ddptui --preset {typed} --engine join {options}",
         "  on each node:     ddptui join TICKET    (the console says where the ticket is)",
         "By hand, without it: the lines above, in a checkout of ddptui on each node.",
         "",

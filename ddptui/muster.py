@@ -42,7 +42,8 @@ class Muster:
         self.news: list[str] = []
         self._run = run
         self._heard: dict[int, float] = {}
-        self._overs: dict[tuple[int, int], Over] = {}  # by launch and node
+        self._under_way = 0  # which launch
+        self._overs: dict[int, Over] = {}  # how it ended, by node, in the order in which they said so
         self._present = 0.0
         self._token = secrets.token_hex(16)
         self._decoder = msgspec.msgpack.Decoder(NodeMessage)
@@ -57,7 +58,7 @@ class Muster:
         except OSError:
             self._end()
             raise
-        self._door = network_door(self._socket, endpoint)
+        self._door = network_door(self._socket)
         self.ticket = Ticket(run=run, endpoint=endpoint, token=self._token, keys=self._lock.keys)
 
     def close(self, *, well: bool = True) -> None:
@@ -80,9 +81,15 @@ class Muster:
         if node in self.nodes:
             self._send(self.nodes[node].identity, message)
 
-    def over(self, number: int, node: int) -> Over | None:
-        """How a launch has ended on a node, if it has."""
-        return self._overs.get((number, node))
+    def begin(self, number: int) -> None:
+        """A launch begins: how the one before has ended is of no use any more."""
+        self._under_way = number
+        self._overs.clear()
+
+    @property
+    def overs(self) -> dict[int, Over]:
+        """How the launch under way has ended, by node, in the order in which they said so."""
+        return self._overs
 
     def hear(self) -> list[There]:
         """Take in what has come, without waiting. Returns the nodes that are lost: silent for long, or gone."""
@@ -121,7 +128,8 @@ class Muster:
         self._heard[there.number] = time.monotonic()
         match message:
             case Over():
-                self._overs[message.number, there.number] = message
+                if message.number == self._under_way:
+                    self._overs.setdefault(there.number, message)
             case Leave():
                 return there
             case Beat() | Join():

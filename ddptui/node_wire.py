@@ -8,6 +8,7 @@ from msgspec import Meta
 from ddptui.wire import Count, Error, Name, Word
 
 MOST_BYTES = 2**20
+MEETING_MARK = "ddptui-meeting-"  # what the names of files begin with at which ranks meet
 MOST_LOGS = 2048
 
 NodeNumber = Annotated[int, Meta(ge=0, lt=1024)]

@@ -39,6 +39,7 @@ from ddptui.wire import (
     Launched,
     Load,
     Message,
+    Notice,
     Pause,
     Ready,
     Refused,
@@ -76,6 +77,7 @@ class Heard(msgspec.Struct):
     it has ended, all times are by the console's clock; apart: how far the ranks' may be, if they have several."""
 
     launched: Launched | None = None
+    begun_ns: int | None = None  # when a launch that waited elsewhere, in a queue, said so last
     ended: Ended | None = None
     hellos: dict[int, Hello] = {}
     ready: dict[int, Ready] = {}
@@ -128,6 +130,8 @@ class Heard(msgspec.Struct):
                 self.done[message.rank] = message
             case Launched():
                 self.launched = message
+            case Notice() if not self.hellos:
+                self.begun_ns = message.at_ns
             case Ended():
                 self.ended = message
                 self._align()
@@ -272,7 +276,7 @@ def _result(heard: Heard, launched: Launched) -> RepeatResult:
     steps = max(span.steps for span in spans.values())
     result = RepeatResult(
         train_time_s=train_time_s,
-        startup_s=(max(span.first_ns for span in spans.values()) - launched.at_ns) / S,
+        startup_s=(max(span.first_ns for span in spans.values()) - (heard.begun_ns or launched.at_ns)) / S,
         steps=steps,
         samples_per_s=sum(span.samples for span in spans.values()) / train_time_s,
         step_ms=_step_ms([_length_ms(step) for own in measured.values() for step in own]) if instrumented else None,

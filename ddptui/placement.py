@@ -27,8 +27,6 @@ def _placed(trial: Trial, engine: Engine) -> Trial:
         raise TrialError("bottleneck", f"trial {trial.name}: a slow link is made on this host alone: --engine local")
     if trial.save and engine.name == "join":
         raise TrialError("save", f"trial {trial.name}: checkpoints would stay on the nodes: leave it out")
-    if trial.init_method == "file" and engine.name == "join" and engine.shared is None:
-        raise TrialError("init_method", f"trial {trial.name}: 'file' wants a folder that all nodes see: --shared DIR")
     return trial
 
 

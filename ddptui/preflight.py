@@ -16,7 +16,6 @@ import msgspec
 import platformdirs
 import psutil
 
-from ddptui.engine import Engine
 from ddptui.launch import links, module_folders
 from ddptui.limits import allow_open_files
 from ddptui.network import NetworkError, chosen
@@ -51,28 +50,37 @@ def settle(preset: Preset, *, to_be_started: bool = True) -> Preset:
     except TrialError as error:
         raise PresetError(f"{preset.name}: {error}") from None
     if to_be_started:
-        _check_engine(preset.engine)
+        _check_engine(preset)
     here = preset.engine.name == "local"
+    there_too = preset.engine.name != "join"  # jobs of Slurm see the folders that this host does
     for trial in preset.trials if here else ():
         _check_room(preset.name, trial)
     return msgspec.structs.replace(
-        preset, trials=tuple(_settle(preset.name, trial, here=here) for trial in preset.trials)
+        preset, trials=tuple(_settle(preset.name, trial, here=here, data_is_here=there_too) for trial in preset.trials)
     )
 
 
-def settle_trial(trial: Trial) -> Trial:
-    """A trial of a run whose console is elsewhere, checked on the node that starts ranks of it: data lies where the
-    console says, or where this host keeps it. Raises PresetError."""
+def settle_trial(trial: Trial, ranks_here: int) -> Trial:
+    """A trial of a run whose console is elsewhere, checked on the node that starts so many ranks of it: data lies where
+    the console says, or where this host keeps it. Raises PresetError."""
+    _check_room("here", msgspec.structs.replace(trial, world_size=ranks_here))
     elsewhere = trial.data_dir is not None and not os.path.isdir(trial.data_dir)
     return _settle("here", msgspec.structs.replace(trial, data_dir=None) if elsewhere else trial, here=True)
 
 
-def _check_engine(engine: Engine) -> None:
+def _check_engine(preset: Preset) -> None:
     """Whether the run's engine can do anything from here. Raises PresetError."""
+    engine = preset.engine
     try:
         match engine.name:
             case "join":
                 chosen(engine.interface)
+                over_a_file = [trial.name for trial in preset.trials if trial.init_method == "file"]
+                if engine.shared is None and over_a_file:
+                    raise PresetError(
+                        f"{preset.name}, trial {over_a_file[0]}: init_method: 'file' wants a folder that all see: "
+                        "--shared DIR"
+                    )
                 if engine.shared is not None and not os.path.isdir(engine.shared):
                     raise PresetError(f"--shared {engine.shared}: no such folder here; all nodes have to see it")
             case "slurm":
@@ -84,7 +92,7 @@ def _check_engine(engine: Engine) -> None:
         raise PresetError(f"--engine {engine.name}: {error}") from None
 
 
-def _settle(preset: str, trial: Trial, *, here: bool) -> Trial:
+def _settle(preset: str, trial: Trial, *, here: bool, data_is_here: bool = True) -> Trial:
     if problem := _problem_with_model(trial.model):
         raise PresetError(f"{preset}, trial {trial.name}: model: {problem}")
     if here and links.links_of(trial) and (no_link := links.problem()):
@@ -94,7 +102,7 @@ def _settle(preset: str, trial: Trial, *, here: bool) -> Trial:
             f"{preset}, trial {trial.name}: sync_batchnorm: torch's SyncBatchNorm runs on GPUs only, and this machine "
             "has none; leave it out here"
         )
-    if trial.dataset not in FILES or not here:
+    if trial.dataset not in FILES or not data_is_here:
         return trial
     folder = data_folder(trial)
     missing = [name for name in FILES[trial.dataset] if not (folder / name).is_file()]

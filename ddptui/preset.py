@@ -420,6 +420,8 @@ def _check_agreement(trial: Trial) -> None:
         raise TrialError("average", f"strategy = {trial.strategy!r} {why}")
     if trial.static_graph and trial.every > 1:
         raise TrialError("static_graph", "with every > 1: torch DDP fails with it in no_sync, where gradients add up")
+    if trial.sync_batchnorm and trial.gpus_per_rank > 1:
+        raise TrialError("sync_batchnorm", "with gpus_per_rank > 1: each of a rank's replicas would call a collective")
     if trial.sync_batchnorm and trial.device == "cpu":
         raise TrialError("sync_batchnorm", "torch's SyncBatchNorm runs on GPUs only")
     if trial.mistake is None:

@@ -2,6 +2,7 @@
 
 import gc
 import os
+import sys
 import tempfile
 from datetime import timedelta
 from typing import NamedTuple
@@ -39,6 +40,8 @@ def open_meeting(trial: Trial, node: Node) -> tuple[Meeting, dist.TCPStore | Non
     is there as long as somebody keeps it."""
     if trial.init_method == "file":
         of_our_own = f"file://{tempfile.gettempdir()}/ddptui-meeting-{os.getpid()}"
+        if INIT_METHOD not in os.environ and len(node.ranks) < trial.world_size:
+            sys.exit(f"{INIT_METHOD}=file:///PATH is missing: a new file that all nodes can see, where the ranks meet")
         return Meeting(init_method=os.environ.get(INIT_METHOD, of_our_own)), None
     store = host_store(node.address, node.port) if node.is_first else None
     return Meeting(node.address, store.port if store else node.port), store

@@ -17,5 +17,6 @@ def over_devices(me: Rank, model: nn.Module) -> nn.Module:
     if me.device.type == "cuda":
         first = me.device.index or 0
         return nn.DataParallel(model, list(range(first, first + several)))
+    threads = max(1, torch.get_num_threads() // several)
     nobody = Delays((), me.rank, seed=0, warmup_steps=0)  # it is the rank that is delayed
-    return ThreadedDataParallel(model, [Watch(me.reporter, nobody) for _ in range(several)], torch.get_num_threads())
+    return ThreadedDataParallel(model, [Watch(me.reporter, nobody) for _ in range(several)], threads)

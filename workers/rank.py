@@ -50,6 +50,8 @@ def choose_device(trial: Trial, rank: int, here: range) -> torch.device:
     """A GPU of its own for each rank of this host, or the first of several, or else the CPU. Raises RuntimeError for
     GPUs that are not there."""
     gpus = torch.cuda.device_count() if trial.device != "cpu" else 0
+    if trial.launch == "task" and 0 < gpus == trial.gpus_per_rank:  # its own, and no other can be seen
+        return torch.device("cuda", 0)
     if gpus >= len(here) * trial.gpus_per_rank:
         device = torch.device("cuda", here.index(rank) * trial.gpus_per_rank)
         torch.cuda.set_device(device)

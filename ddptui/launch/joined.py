@@ -1,6 +1,7 @@
 """The engine `join`: launches on nodes that have joined the run by `ddptui join`. See muster.py; and join.py, which is
 what runs there."""
 
+import secrets
 import shlex
 import time
 from contextlib import suppress
@@ -17,7 +18,7 @@ from ddptui.launch.local import LAUNCHER_LOG
 from ddptui.launch.started import ELSEWHERE, NotStarted
 from ddptui.muster import Muster, There
 from ddptui.network import NetworkError, chosen, port_of
-from ddptui.node_wire import Begin, End
+from ddptui.node_wire import MEETING_MARK, Begin, End
 from ddptui.placement import ALONE
 from ddptui.preset import Trial, to_arguments
 from ddptui.record import Run
@@ -63,7 +64,7 @@ class Joined:
     def start(self, trial: Trial, command: list[str], repeat: Repeat, hub: Hub) -> "OnNodes":
         number = next(self._numbers)
         folder = self._engine.shared or ""
-        meeting = f"file://{Path(folder).absolute()}/ddptui-meeting-{self._run}-{number}"
+        meeting = f"file://{Path(folder).absolute()}/{MEETING_MARK}{secrets.token_hex(8)}"
         return OnNodes(
             self._muster, self._file, trial, repeat, hub,
             number=number, port=port_of(self._run, FIRST_MEETING + number), meeting=meeting,
@@ -116,16 +117,16 @@ class OnNodes:
     @property
     def exit_code(self) -> int | None:
         """That of the first node that failed; 0 once all have ended well."""
+        if self.is_waiting:
+            return None
         if self._lost:
             return 1
-        codes = [over.exit_code for part in self._parts if (over := self._muster.over(self._number, part.node))]
+        codes = [over.exit_code for over in self._muster.overs.values()]
         failed = next((code for code in codes if code), None)
-        return failed if failed is not None else 0 if self._parts and len(codes) == len(self._parts) else None
+        return failed if failed is not None else 0 if len(codes) == len(self._parts) else None
 
     def news(self) -> list[str]:
-        mine = {part.node for part in self._parts}
-        lost = [there for there in self._muster.hear() if there.number in mine]
-        self._lost = self._lost or next(iter(lost), None)
+        self._hear()
         said, self._muster.news = self._muster.news, []
         if self.is_waiting and not self._muster.missing:
             self._begin()
@@ -135,7 +136,13 @@ class OnNodes:
             said.append(f"waiting for {nodes}: type there `ddptui join {short(self._ticket)}`, or the line in it")
         return said
 
+    def _hear(self) -> None:
+        mine = {part.node for part in self._parts}
+        lost = [there for there in self._muster.hear() if there.number in mine]
+        self._lost = self._lost or next(iter(lost), None)
+
     def _begin(self) -> None:
+        self._muster.begin(self._number)
         first = self._muster.nodes[0].words.address
         self._parts = parts_of(self._trial, self._muster.wanted, first, self._port)
         for part in self._parts:
@@ -176,7 +183,7 @@ class OnNodes:
             self._muster.tell(part.node, End(number=self._number))
         deadline = time.monotonic() + PATIENCE_S
         while self._still_there() and time.monotonic() < deadline:
-            self._muster.hear()
+            self._hear()  # one that is gone is what the others have died of
             time.sleep(LOOK_EVERY_S)
         self._keep_logs()
         if self._trial.init_method == "file":
@@ -185,14 +192,16 @@ class OnNodes:
 
     def _still_there(self) -> bool:
         asked = [part.node for part in self._parts if part.node in self._muster.nodes]
-        return any(self._muster.over(self._number, node) is None for node in asked)
+        return any(node not in self._muster.overs for node in asked)
 
     def _keep_logs(self) -> None:
-        """What the nodes have sent of their ranks' logs; as the launcher's own, that of the first node that failed."""
-        overs = [over for part in self._parts if (over := self._muster.over(self._number, part.node))]
-        for over in sorted(overs, key=lambda over: over.exit_code != 0):
+        """What the nodes have sent of their ranks' logs; as the launcher's own, that of the first node that failed: the
+        others ended because that one did, or because the console wanted it."""
+        overs = list(self._muster.overs.values())
+        first = next((over for over in overs if over.exit_code), overs[0] if overs else None)
+        for over in overs:
             for name, text in over.logs.items():
-                if name == LAUNCHER_LOG or is_of_a_rank(name, self._trial.world_size):
+                if is_of_a_rank(name, self._trial.world_size) or (name == LAUNCHER_LOG and over is first):
                     with suppress(OSError):
                         (self._repeat.folder / name).write_text(text, encoding="utf-8")
 

@@ -43,6 +43,11 @@ class Local:
         """Each launch has ended by itself."""
 
 
+def _without_a_place(environment: Mapping[str, str]) -> dict[str, str]:
+    """What somebody's shell says of nodes is not meant for the ranks of a console."""
+    return {name: value for name, value in environment.items() if name not in ("NNODES", "NODE_RANK")}
+
+
 def surroundings(way: Mapping[str, str], logs: Path, own_folder: Path) -> dict[str, str]:
     """What ranks of this host need in their environment besides, to be heard, and not to be left behind. `own_folder`:
     goes when the launch is over; launchers leave things behind."""
@@ -67,7 +72,7 @@ class Launcher:
             self._process = subprocess.Popen(
                 [sys.executable, "-P", keeper.__file__, str(own_folder), *command],
                 cwd=folder,  # holds no module that could stand in the way of torch's
-                env={**os.environ, **environment},
+                env={**_without_a_place(os.environ), **environment},
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=subprocess.STDOUT,

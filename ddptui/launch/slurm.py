@@ -1,6 +1,7 @@
 """The engine `slurm`: each launch is a job, submitted by sbatch from a script that is kept in the launch's folder."""
 
 import os
+import secrets
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -16,11 +17,13 @@ from ddptui.launch import module_folders
 from ddptui.launch.local import LAUNCHER_LOG
 from ddptui.launch.started import ELSEWHERE, NotStarted
 from ddptui.network import NetworkError, chosen, port_of
+from ddptui.placement import ALONE
 from ddptui.preset import Trial
 from ddptui.slurm import keeper
 from ddptui.slurm.keeper import SCRIPT, WIRE_ENV
 from ddptui.slurm.queue import Watch
 from ddptui.slurm.script import ENDED, ScriptError, job_name, meeting, render, wire_env
+from ddptui.slurm.tasks import first_to_go
 from ddptui.wire import LOGS, SILENCE_S, Hello
 
 RANKS_SILENCE_S = "30"  # after so long without a word from the console, ranks on nodes end
@@ -53,13 +56,16 @@ class Slurm:
         return Hub(world_size, at=(self._address, self._port))
 
     def start(self, trial: Trial, command: list[str], repeat: Repeat, hub: Hub) -> "Job":
-        folder, name = repeat.folder.absolute(), job_name(self._run, trial, repeat.number)
+        folder = repeat.folder.absolute()
+        # other consoles of this user may begin a run in the same second, and cancel by name, and share a folder
+        name = f"{job_name(self._run, trial, repeat.number)}-{secrets.token_hex(4)}"
         variables = self.environment(trial) | hub.way | {LOGS: str(folder), SILENCE_S: RANKS_SILENCE_S}
         try:
             script = render(trial, self._engine, folder, name)
         except ScriptError as error:
             raise NotStarted(str(error)) from None
-        return Job(name, script, variables, folder, meeting(self._engine, folder, name))
+        task_is_rank = self._engine.tasks == "rank" and trial.launch not in ALONE
+        return Job(name, script, variables, folder, meeting(self._engine, folder, name), task_is_rank=task_is_rank)
 
     def close(self) -> None:
         """Each job has been ended by itself."""
@@ -68,8 +74,19 @@ class Slurm:
 class Job:
     """One launch. It is kept by slurm/keeper.py: when this process tells it so, or is gone, the job is cancelled."""
 
-    def __init__(self, name: str, script: str, variables: Mapping[str, str], folder: Path, meeting: Path) -> None:
-        """meeting: a file that the ranks may leave behind. Raises OSError, NotStarted."""
+    def __init__(
+        self,
+        name: str,
+        script: str,
+        variables: Mapping[str, str],
+        folder: Path,
+        meeting: Path,
+        *,
+        task_is_rank: bool = False,
+    ) -> None:
+        """meeting: a file that the ranks may leave behind; task_is_rank: what srun calls a task is the rank of that
+        number. Raises OSError, NotStarted."""
+        self._log = folder / LAUNCHER_LOG if task_is_rank else None
         self._left = [folder / WIRE_ENV, folder / ENDED, meeting]
         self._troubles: list[str] = []
         self._tidy()
@@ -109,7 +126,13 @@ class Job:
         return [*self._watch.news(), *troubles]
 
     def why(self) -> str | None:
-        return self._watch.standing.why
+        """As Slurm says; else as srun says in the log, of a rank that had no time for last words."""
+        if (why := self._watch.standing.why) or self._log is None:
+            return why
+        try:
+            return first_to_go(self._log.read_text(encoding="utf-8", errors="replace"))
+        except OSError:  # it never came
+            return None
 
     def meet(self, hello: Hello) -> None:
         """So it has begun."""

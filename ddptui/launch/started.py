@@ -13,7 +13,7 @@ from ddptui.wire import Hello
 ELSEWHERE = "elsewhere"  # the status of a process that cannot be looked at from here
 
 
-class NotStarted(Exception):
+class NotStarted(OSError):
     """A launch that its engine has refused: one line."""
 
 

@@ -7,7 +7,7 @@ from ddptui.manifest import pod
 from ddptui.manifest.options import ManifestError, Options
 from ddptui.manifest.yaml_text import Value
 
-COMMAND = f'exec ddptui join "${pod.TICKET}"'
+COMMAND = "exec ddptui join"
 
 
 def manifest(name: str, options: Options) -> dict[str, Value]:

@@ -8,8 +8,8 @@ SECRET, KEY = "ddptui-ticket", "ticket"
 
 
 def command() -> list[Value]:
-    """No shell in between, so that the end of a pod reaches it; Kubernetes puts the variable in."""
-    return ["ddptui", "join", f"$({TICKET})"]
+    """No shell in between, so that the end of a pod reaches it. It finds the ticket in its environment."""
+    return ["ddptui", "join"]
 
 
 def environment() -> list[Value]:

@@ -12,6 +12,7 @@ Nothing but Python's own modules: it is started by its path, as a job may be kep
 
 import getpass
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -28,6 +29,8 @@ PATIENT_S = 60.0  # for the job to be gone, while the console waits for that
 DOGGED_S = 1800.0  # … and when there is no console: nobody waits, and nobody else would do it
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.05, 1.0
 UNKNOWN = "Invalid job id"
+MARK = "#SBATCH "
+NEVER = ("SBATCH_ARRAY_INX", "SBATCH_CLUSTERS", "SBATCH_ERROR", "SBATCH_WAIT")  # a script says it, or means none
 PENDING, RUNNING, COMPLETING = "PENDING", "RUNNING", "COMPLETING"  # the last one: Slurm cleans up
 
 
@@ -64,12 +67,22 @@ def _say(line: str) -> None:
 def submit(script: Path, name: str) -> int:
     """The number of the new job. Raises SlurmError; then there is none."""
     try:
-        said = run("sbatch", "--parsable", str(script), within_s=SUBMIT_S)
+        said = run("sbatch", "--parsable", *options(script), str(script), within_s=SUBMIT_S)
         return int(said.split()[-1].partition(";")[0])  # what a site adds of its own comes before
     except (SlurmError, ValueError, IndexError) as error:
         with suppress(SlurmError):  # it may have been taken all the same, if the answer did not come in time
             run("scancel", f"--name={name}", f"--user={getpass.getuser()}")
         raise SlurmError(str(error)) from None
+
+
+def options(script: Path) -> list[str]:
+    """What a script asks for, to be said on the command line, too: there alone it counts more than what the user's
+    SBATCH_ variables say. Raises SlurmError."""
+    try:
+        lines = script.read_text(encoding="utf-8").splitlines()
+    except OSError as error:
+        raise SlurmError(f"{script} cannot be read: {error.strerror}") from None
+    return [word for line in lines if line.startswith(MARK) for word in shlex.split(line.removeprefix(MARK))]
 
 
 def cancel(job: int, patience_s: float) -> str | None:
@@ -144,8 +157,10 @@ def run(*command: str, within_s: float = ANSWER_S) -> str:
 
 
 def environment() -> dict[str, str]:
-    """This process's, but for what a job around it would pass on to the job that it submits."""
-    return {key: value for key, value in os.environ.items() if not key.startswith("SLURM_") or key == "SLURM_CONF"}
+    """This process's, but for what a job around it would pass on to the job that it submits, and for what would make
+    another job of it: an array, one on another cluster, one whose log is elsewhere, one that sbatch waits for."""
+    ours = {key: value for key, value in os.environ.items() if not key.startswith("SLURM_") or key == "SLURM_CONF"}
+    return {key: value for key, value in ours.items() if key not in NEVER}
 
 
 def _in_one_line(command: str, said: str) -> str:

@@ -26,6 +26,12 @@ OURS = (
 )  # fmt: skip
 OURS_IN_SHORT = {"a": "array", "D": "chdir", "M": "clusters", "m": "distribution", "e": "error", "J": "job-name",
                  "N": "nodes", "n": "ntasks", "o": "output", "W": "wait"}  # fmt: skip
+FLAGS = "HhOQsVv"  # of sbatch: the short options after which another letter is an option, too
+# What says a place to ranks (ddptui/place), and may be left in the shell that submits.
+OTHER_PLACES = (
+    "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE", "NODE_RANK", "NNODES",
+    "TORCHELASTIC_RUN_ID", "PET_NODE_RANK", "PET_NNODES", "MASTER_ADDR", "MASTER_PORT", "INIT_METHOD",
+)  # fmt: skip
 WHAT_A_TASK_IS = {
     "rank": "A task of Slurm is a rank.",
     "node": "A task of Slurm is a node, which starts its ranks itself.",
@@ -53,6 +59,7 @@ def render(trial: Trial, engine: Engine, folder: Path, name: str, python: str = 
         "",
         "# What each task does. wire.env says where the console is, and what lets a rank in.",
         "task() {",
+        f"    unset {' '.join(_strangers(trial, engine))}  # Slurm alone says where this is",
         f"    source ./{WIRE_ENV} || exit 1",
         *(f"    {line}" for line in _task(trial, engine, python)),
         "}",
@@ -145,6 +152,14 @@ def _meeting(trial: Trial, engine: Engine, folder: Path, name: str) -> Iterator[
         yield "export MASTER_ADDR MASTER_PORT"
 
 
+def _strangers(trial: Trial, engine: Engine) -> list[str]:
+    """Variables that a task must not find as the user had them: all that say a place, but for the script's own."""
+    own = {"INIT_METHOD"} if meets_at_a_file(trial, engine) else set()
+    if engine.tasks == "node" and trial.launch not in ALONE:
+        own |= {"MASTER_ADDR", "MASTER_PORT"}
+    return [name for name in OTHER_PLACES if name not in own]
+
+
 def _task(trial: Trial, engine: Engine, python: str) -> Iterator[str]:
     """The lines that start a task's rank, or a node's ranks."""
     if trial.launch == "launch" and engine.tasks == "node":
@@ -183,14 +198,24 @@ def _as_typed(option: str) -> str:
         words = shlex.split(option)
     except ValueError:
         raise ScriptError(f"option {option!r}: a quote is not closed") from None
-    if not words or not words[0].startswith("-") or words[0].strip("-") == "":
+    if not words or not words[0].startswith("-") or words[0].strip("-") == "" or "--" in words:
         raise ScriptError(f"option {option!r}: is none of sbatch's: they begin with - or --")
     if any(word.startswith("#") for word in words) or not option.isprintable():
         raise ScriptError(f"option {option!r}: cannot be written into a script")
-    name = words[0][2:].partition("=")[0] if words[0].startswith("--") else OURS_IN_SHORT.get(words[0][1:2], "")
-    if name in OURS:
+    if name := next(filter(None, map(_ours, words)), None):
         raise ScriptError(f"option {option!r}: --{name} is the lab's to say; --nodes and --tasks of ddptui change it")
     return option
+
+
+def _ours(word: str) -> str | None:
+    """The option of the lab's own that a word would set. sbatch takes any beginning of a long name, and several short
+    ones in a word."""
+    if word.startswith("--"):
+        said = word[2:].partition("=")[0]
+        return said if said in OURS else next((name for name in OURS if said and name.startswith(said)), None)
+    letters = word[1:] if word.startswith("-") else ""
+    last = next((letter for letter in letters if letter not in FLAGS), "")  # what follows it is its value
+    return OURS_IN_SHORT.get(last)
 
 
 def _as_url(path: Path) -> str:

@@ -9,7 +9,7 @@ from ddptui.agreement import averaging, in_sync, reshuffled, sync_checks
 from ddptui.compare import compare
 from ddptui.outcome import outcome, weighted_loss
 from ddptui.results import Averaging, Caution, Check, Loss, PhasesMs, StepMs
-from ddptui.wire import Audit, Fingerprint, Message
+from ddptui.wire import Audit, Fingerprint, Message, Notice
 from tests.console.builders import (
     audit,
     audit_without_numbers,
@@ -438,6 +438,21 @@ def test_the_results_name_their_run_and_schema() -> None:
     results = results_for(two_trials(), *ALL)
     assert (results.schema, results.run, results.preset) == (1, "the-run", "made")
     assert results.environment == {"host": "here"}
+
+
+def test_waiting_in_a_queue_is_no_part_of_the_start() -> None:
+    first, *rest = BY_HAND
+    queued = [Notice(at_ns=at_ms * 1_000_000, text="a job is queued") for at_ms in (1100, 2500)]
+    begun, waited = outcome([first, *rest]), outcome([first, *queued, *rest])
+    assert begun
+    assert begun.result
+    assert waited
+    assert waited.result
+    assert waited.result.startup_s == pytest.approx(begun.result.startup_s - 1.5)
+    later = outcome([*BY_HAND[:-1], Notice(at_ns=9_000_000_000, text="a job is over"), BY_HAND[-1]])
+    assert later
+    assert later.result
+    assert later.result.startup_s == begun.result.startup_s
 
 
 def test_cores_of_other_hosts_are_not_this_ones() -> None:

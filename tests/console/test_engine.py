@@ -64,11 +64,6 @@ def test_where_a_task_is_a_node_the_launch_mode_starts_the_ranks() -> None:
             {"bottleneck": (Bottleneck(at="link", ranks=(0,), mbit=10),)},
             "bottleneck: trial a: a slow link is made on this host alone: --engine local",
         ),
-        (
-            Engine(name="join"),
-            {"init_method": "file"},
-            "init_method: trial a: 'file' wants a folder that all nodes see: --shared DIR",
-        ),
         (Engine(name="join"), {"save": True}, "save: trial a: checkpoints would stay on the nodes: leave it out"),
     ],
 )
@@ -109,10 +104,36 @@ def test_a_wrong_engine_is_refused_by_its_key(tmp_path: Path, line: str, why: st
     assert str(refused.value).endswith(why)
 
 
+def test_meeting_at_a_file_wants_a_folder_before_anything_starts(tmp_path: Path) -> None:
+    words = ("--preset", "quickstart", "--no-ui", "--engine", "join", "--set", "init_method=file")
+    refused = ddptui(tmp_path, *words)
+    assert refused.returncode == 2
+    assert "trial all_reduce: init_method: 'file' wants a folder that all see: --shared DIR" in refused.stderr
+    nowhere = ddptui(tmp_path, *words, "--shared", str(tmp_path / "nowhere"))
+    assert nowhere.returncode == 2
+    assert "no such folder here" in nowhere.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("--engine", "join", "--nodes", "2", "runs"), "--engine and its options say where a preset runs"),
+        (("presets", "--nodes", "3"), "--engine and its options say how one preset is started: name it"),
+        (("presets", "quickstart", "--engine", "slurm", "--sbatch", "foo"), "option 'foo': is none of sbatch's"),
+        (("--resume", "last", "--nodes", "2"), "--engine mean nothing to it"),
+    ],
+)
+def test_options_of_an_engine_where_they_mean_nothing(tmp_path: Path, words: tuple[str, ...], why: str) -> None:
+    refused = ddptui(tmp_path, *words)
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert why in refused.stderr
+    assert "Traceback" not in refused.stderr
+
+
 def test_nodes_print_the_lines_to_type_on_each(tmp_path: Path) -> None:
     shown = ddptui(tmp_path, "presets", "quickstart", "--nodes", "2", "--set", "launch=process")
     assert shown.returncode == 0
-    assert "ddptui --preset quickstart --engine join --nodes 2" in shown.stdout
+    assert "ddptui --preset quickstart --set launch=process --engine join --nodes 2\n" in shown.stdout
     assert shown.stdout.count("NODE_RANK=1") == 3
     assert "python -m workers.process" in shown.stdout
     of_torchrun = ddptui(tmp_path, "presets", "quickstart", "--nodes", "2", "--set", "launch=launch").stdout

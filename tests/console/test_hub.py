@@ -1,6 +1,7 @@
 """The console's end of the wire, with real sockets: whom it lets in, what it counts as refused, whom it tells what."""
 
 import stat
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -226,6 +227,20 @@ def test_a_temporary_folder_with_a_long_name_is_no_obstacle(tmp_path: Path, monk
         assert len(hub.endpoint) < 107
     assert list(long.iterdir()) == []
     assert not folder_of(hub).exists()
+
+
+@pytest.mark.parametrize("at", [None, ("203.0.113.9", 21_000)], ids=["a path that is too long", "no address of ours"])
+def test_a_hub_that_cannot_be_opened_leaves_nothing_behind(
+    at: tuple[str, int] | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / ("long" * 25)
+    folder.mkdir()
+    monkeypatch.setattr("ddptui.hub._new_folder", lambda: folder)
+    threads = threading.enumerate()
+    with pytest.raises(OSError, match=r"longer than|assign requested address"):
+        Hub(world_size=1, at=at)
+    assert not folder.exists()
+    assert threading.enumerate() == threads
 
 
 def test_each_launch_has_a_token_of_its_own() -> None:

@@ -114,7 +114,7 @@ def test_a_pod_is_a_node_that_joins() -> None:
     assert (trainjob["apiVersion"], trainjob["kind"]) == ("trainer.kubeflow.org/v1alpha1", "TrainJob")
     trainer = trainjob["spec"]["trainer"]
     assert (trainer["numNodes"], trainer["numProcPerNode"]) == (3, 1)
-    assert trainer["command"] == ["ddptui", "join", "$(DDPTUI_TICKET)"]
+    assert trainer["command"] == ["ddptui", "join"]
     assert trainer["resourcesPerNode"]["limits"] == {"cpu": "8", "memory": "8Gi", "nvidia.com/gpu": "2"}
     assert [each["name"] for each in trainer["env"]] == ["DDPTUI_TICKET"]  # PET_… are the runtime's
 
@@ -135,7 +135,7 @@ def test_dlc_has_as_many_workers_as_nodes_and_the_ticket_itself() -> None:
     assert json.loads(render("scaling", WHOLE["dlc"])) == rendered
     assert rendered["JobType"] == "PyTorchJob"
     assert [(each["Type"], each["PodCount"]) for each in rendered["JobSpecs"]] == [("Worker", 3)]
-    assert rendered["UserCommand"] == 'exec ddptui join "$DDPTUI_TICKET"'
+    assert rendered["UserCommand"] == "exec ddptui join"
     assert rendered["Envs"] == {"DDPTUI_TICKET": TICKET}
     assert rendered["WorkspaceId"] == "268"
 

@@ -102,7 +102,7 @@ def test_without_the_token_nobody_is_answered(musters: Muster, node: Node) -> No
     node.say(Over(number=1, exit_code=0))
     with pytest.raises(AssertionError, match="nothing was heard"):
         node.heard(musters)
-    assert (musters.nodes, musters.over(1, 0)) == ({}, None)
+    assert (musters.nodes, musters.overs) == ({}, {})
 
 
 def test_who_is_silent_or_leaves_is_missed(
@@ -123,17 +123,29 @@ def test_who_is_silent_or_leaves_is_missed(
     assert musters.missing == 2
 
 
-def test_how_a_launch_ended_is_kept_by_launch_and_node(musters: Muster, node: Node) -> None:
-    node.say(words(musters))
-    assert isinstance(node.heard(musters), Welcome)
-    node.say(Over(number=3, exit_code=7, logs={"rank-0.log": "it fell"}))
+def test_how_a_launch_ended_is_kept_in_the_order_in_which_nodes_said_so(
+    musters: Muster, node: Node, other: Node
+) -> None:
+    for number, each in enumerate((node, other)):
+        each.say(words(musters, node=number))
+        assert isinstance(each.heard(musters), Welcome)
+    musters.begin(3)
+    other.say(Over(number=2, exit_code=1))  # of a launch that is over
+    other.say(Over(number=3, exit_code=7, logs={"rank-1.log": "it fell"}))
+    other.say(Over(number=3, exit_code=0))  # said twice
+    until_heard(musters, 1)
+    node.say(Over(number=3, exit_code=-15))
+    until_heard(musters, 2)
+    assert [(number, over.exit_code) for number, over in musters.overs.items()] == [(1, 7), (0, -15)]
+    assert musters.overs[1].logs == {"rank-1.log": "it fell"}
+    musters.begin(4)
+    assert musters.overs == {}
+
+
+def until_heard(musters: Muster, overs: int) -> None:
     deadline = time.monotonic() + SOON_S
-    while musters.over(3, 0) is None and time.monotonic() < deadline:
+    while len(musters.overs) < overs and time.monotonic() < deadline:
         musters.hear()
-    told = musters.over(3, 0)
-    assert told
-    assert (told.exit_code, told.logs) == (7, {"rank-0.log": "it fell"})
-    assert musters.over(2, 0) is None
 
 
 def test_all_are_told_when_the_run_is_over() -> None:

@@ -411,7 +411,7 @@ def agreements(draw: st.DrawFn, strategy: str, values: dict[str, Any]) -> dict[s
     if strategy not in {"none", "bucketed", *DDPS}:
         own["average"] = st.just("parameters")
     chosen: dict[str, Any] = draw(st.fixed_dictionaries({}, optional=GROUP_FIELDS | own))
-    if values.get("device") != "cpu":
+    if values.get("device") != "cpu" and chosen.get("gpus_per_rank", 1) == 1:
         chosen["sync_batchnorm"] = draw(st.booleans())
     return chosen
 

@@ -1,20 +1,23 @@
 """The hub on the network: who has the keys of the launch comes in; a stranger gets nothing in, and nothing out."""
 
+import errno
 import os
 import socket
+import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 
 import msgspec
 import pytest
 import zmq
 
-from ddptui.door import TRIES, bind_near
+from ddptui import door
+from ddptui.door import LAST_PORT, TRIES, bind_near
 from ddptui.hub import Hub
 from ddptui.locks import Keys, unlock
 from ddptui.preset import Bottleneck
 from ddptui.wire import KEYS, Alive, RankMessage, SetBottleneck
-from tests.console.builders import hello
+from tests.console.builders import hello, ready
 
 SOON_MS = 5_000
 NEVER_MS = 400  # several handshakes' time
@@ -81,7 +84,8 @@ def test_who_has_not_the_keys_gets_nothing_in_and_nothing_out(
     with closing(connected(context, hub, right)) as rank, closing(connected(context, hub, keys)) as spy:
         rank.send(say(hub, hello(0, token=hub.token, world_size=1)))
         assert hub.receive(SOON_MS)
-        spy.send(say(hub, hello(0, token=hub.token, world_size=1)), zmq.NOBLOCK)
+        with suppress(zmq.Again):  # it has been put out already
+            spy.send(say(hub, hello(0, token=hub.token, world_size=1)), zmq.NOBLOCK)
         assert hub.receive(NEVER_MS) == []
         assert hub.refused == 0  # it has not come so far
         hub.send(SetBottleneck(bottleneck=(Bottleneck(at="data", ranks=(0,), sleep_ms=1),)))
@@ -103,6 +107,66 @@ def test_bytes_that_are_no_zeromq_get_a_greeting_and_no_more(hub: Hub) -> None:
     assert hub.receive(0) == []
     assert len(got) <= GREETING
     assert hub.token.encode() not in got
+
+
+def knocked_at(hub: Hub, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the hub look at its door with this limit of open files."""
+    monkeypatch.setattr(hub._door, "_most", most)
+    monkeypatch.setattr(hub._door, "_has_knocked", lambda: True)
+    hub._door.look()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux can shut the door and keep who is inside")
+def test_when_the_door_is_shut_who_is_inside_stays_and_nobody_comes_in(
+    context: "zmq.Context[zmq.Socket[bytes]]", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Hub(2, at=("127.0.0.1", FIRST_PORT)) as hub, closing(connected(context, hub, keys_of(hub))) as rank:
+        first, second = (hello(number, token=hub.token, world_size=2) for number in (0, 1))
+        rank.send(say(hub, first))
+        assert hub.receive(SOON_MS) == [first]
+        knocked_at(hub, 0, monkeypatch)
+        with closing(connected(context, hub, keys_of(hub))) as newcomer:
+            newcomer.send(say(hub, second))
+            assert hub.receive(NEVER_MS) == []
+            rank.send(say(hub, ready(0)))
+            assert hub.receive(SOON_MS) == [ready(0)]
+            hub.send(Alive())
+            assert rank.poll(SOON_MS)
+            knocked_at(hub, 100_000, monkeypatch)
+            assert hub.receive(SOON_MS) == [second]
+        rank.send(say(hub, ready(0)))
+        assert hub.receive(SOON_MS) == [ready(0)]
+        assert hub.refused == 0
+
+
+def test_a_hub_that_is_closed_leaves_its_port_free_and_no_file_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    def open_and_close(port: int) -> str:
+        with Hub(1, at=("127.0.0.1", port)) as hub:
+            knocked_at(hub, 0, monkeypatch)
+            knocked_at(hub, 100_000, monkeypatch)
+            with socket.create_connection(("127.0.0.1", int(hub.endpoint.rsplit(":", 1)[1]))) as raw:
+                assert raw.recv(1)
+            return hub.endpoint
+
+    endpoint = open_and_close(FIRST_PORT)
+    before = len(os.listdir("/dev/fd"))
+    assert open_and_close(int(endpoint.rsplit(":", 1)[1])) == endpoint
+    assert len(os.listdir("/dev/fd")) == before
+
+
+def test_no_port_is_tried_beyond_the_last(
+    context: "zmq.Context[zmq.Socket[bytes]]", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried = []
+
+    def taken(where: tuple[str, int], backlog: int) -> None:
+        tried.append(where[1])
+        raise OSError(errno.EADDRINUSE, "taken")
+
+    monkeypatch.setattr(door, "create_server", taken)
+    with closing(context.socket(zmq.ROUTER)) as last, pytest.raises(OSError, match="from 65530 to 65535 are taken"):
+        bind_near(last, "127.0.0.1", 65_530)
+    assert tried == list(range(65_530, LAST_PORT + 1))
 
 
 def test_two_launches_have_other_keys_and_other_ports() -> None:

@@ -1,6 +1,7 @@
 """Ranks on several hosts, joined to a run or started by hand: they meet, they are measured, and nothing is left."""
 
 import json
+import os
 import signal
 import subprocess
 import time
@@ -29,6 +30,12 @@ name = "file"
 launch = "process"
 init_method = "file"
 gpus_per_rank = 2
+[[trial]]
+name = "killed"
+[[trial.fault]]
+kind = "kill"
+rank = 0
+step = 3
 """
 
 
@@ -97,10 +104,12 @@ def test_a_run_on_two_hosts_has_the_table_of_one(hosts: list[Host], consoles: Co
     console = consoles.console(preset, "--nodes", "2", "--shared", str(tmp_path))
     nodes = [consoles.start(host, "join", consoles.ticket(), "--node", str(n)) for n, host in enumerate(hosts[1:])]
     out, err = console.communicate(timeout=2 * SOON_S)
-    assert console.returncode == 0, err
+    assert console.returncode == 1, err
     assert [node.wait(SOON_S) for node in nodes] == [0, 0]
     told = json.loads(out)
-    assert [trial["status"] for trial in told["trials"]] == ["ok", "ok", "ok"]
+    assert [trial["status"] for trial in told["trials"]] == ["ok", "ok", "ok", "failed"]
+    killed = told["trials"].pop()
+    assert killed["error"].startswith("rank 0 killed by SIGKILL"), killed["error"]
     placed = {trial["name"]: [rank["host"] for rank in trial["repeats"][0]["ranks"]] for trial in told["trials"]}
     assert placed == {
         "spawn": ["host-1", "host-1", "host-2"],
@@ -134,7 +143,7 @@ def test_a_node_that_is_cut_off_is_named_and_ends_its_ranks(
         out, _ = console.communicate(timeout=SOON_S)
         assert console.returncode == 1
         error = json.loads(out)["trials"][0]["error"]
-        assert "rank 1" in error
+        assert error.startswith("node 1 (host-2, 10.97.0.3) is gone, and rank 1 with it"), error
         assert nodes[0].wait(SOON_S) == 0
         _, said = nodes[1].communicate(timeout=SOON_S)
         assert nodes[1].returncode == 2
@@ -157,21 +166,28 @@ def test_nothing_is_left_on_a_node_whose_console_was_killed(
     until(lambda: not hosts[1].pids(), "ranks are left")
 
 
-def test_a_node_that_is_interrupted_takes_its_ranks_along(
-    hosts: list[Host], consoles: Consoles, tmp_path: Path
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_a_node_that_is_ended_is_named_and_takes_its_ranks_along(
+    hosts: list[Host], consoles: Consoles, tmp_path: Path, number: signal.Signals
 ) -> None:
+    """Though the other node's rank may be the first to say that something is wrong."""
     long = QUICK.replace("steps = 8", "steps = 1000000")
-    preset = write_preset(tmp_path, f'[[trial]]\nname = "long"\nworld_size = 1\n{long}')
-    console = consoles.console(preset, "--nodes", "1")
-    node = consoles.start(hosts[1], "join", consoles.ticket())
+    preset = write_preset(tmp_path, f'[[trial]]\nname = "long"\nstart_method = "fork"\n{long}')
+    console = consoles.console(preset, "--nodes", "2")
+    nodes = [consoles.start(host, "join", consoles.ticket(), "--node", str(n)) for n, host in enumerate(hosts[1:])]
     until(lambda: consoles.steps() > 50, "no steps")
-    joined = next(pid for pid in hosts[1].pids() if b"join" in Path(f"/proc/{pid}/cmdline").read_bytes()
-                  and b"python" in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[0])  # fmt: skip
-    subprocess.run(["kill", f"-{signal.SIGINT.value}", str(joined)], check=True)
+    os.kill(next(filter(is_joined, hosts[2].pids())), number)
     out, _ = console.communicate(timeout=SOON_S)
-    assert "node 0 (host-1, 10.97.0.2) is gone, and rank 0 with it" in json.loads(out)["trials"][0]["error"]
-    node.wait(SOON_S)
-    until(lambda: not hosts[1].pids(), "ranks are left")
+    assert json.loads(out)["trials"][0]["error"].startswith("node 1 (host-2, 10.97.0.3) is gone, and rank 1 with it")
+    for node in nodes:
+        node.wait(SOON_S)
+    until(lambda: not hosts[2].pids(), "ranks are left")
+
+
+def is_joined(pid: int) -> bool:
+    """Whether it is `ddptui join` itself, and not what it was started by."""
+    program, *words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    return b"python" in program and b"join" in words
 
 
 BY_HAND = {

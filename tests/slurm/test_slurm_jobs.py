@@ -1,5 +1,6 @@
 """A job from its submission to its end, on a cluster of two nodes and with commands that fail on demand."""
 
+import io
 import signal
 import stat
 import subprocess
@@ -11,8 +12,14 @@ from pathlib import Path
 import psutil
 import pytest
 
+from ddptui.engine import Engine
+from ddptui.hub import Hub
+from ddptui.journal import Repeat
+from ddptui.launch import slurm as launch_slurm
 from ddptui.launch.slurm import Job
 from ddptui.launch.started import NotStarted
+from ddptui.network import Interface
+from ddptui.preset import make_trial
 from ddptui.slurm import keeper, queue
 from tests.slurm.cluster import Cluster
 from tests.slurm.fakes import Fakes
@@ -161,7 +168,11 @@ def test_what_sbatch_refuses_is_said_in_its_words(cluster: Cluster, submit: Subm
 
 def test_a_console_that_is_killed_leaves_nothing_in_the_queue(cluster: Cluster, tmp_path: Path) -> None:
     code = f"""
-import sys, time; from pathlib import Path; from ddptui.launch.slurm import Job
+import sys, time; from pathlib import Path; from ddptui.engine import Engine
+from ddptui.hub import Hub
+from ddptui.journal import Repeat
+from ddptui.launch import slurm as launch_slurm
+from ddptui.launch.slurm import Job
 folder = Path({str(tmp_path)!r})
 script = {script(tmp_path, "srun bash -c 'touch begun; sleep 600'")!r}
 print(Job("n", script, {{}}, folder, folder / "meeting").number, flush=True)
@@ -176,6 +187,17 @@ time.sleep(600)
     until(lambda: cluster.queue() == [] and cluster.tasks() == [], cluster.queue)
     assert not psutil.wait_procs(kept, timeout=SOON_S)[1]
     assert not (tmp_path / "wire.env").exists()
+
+
+def test_what_was_asked_for_counts_more_than_what_the_shell_has(
+    cluster: Cluster, submit: Submit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = {"PARTITION": "debug", "TIMELIMIT": "7", "JOB_NAME": "other", "ARRAY_INX": "0-3", "WAIT": "1"}
+    for name, value in said.items():
+        monkeypatch.setenv(f"SBATCH_{name}", value)
+    job = submit("srun sleep 600", "--partition=small", '--job-name="a b"')
+    row = cluster.says("squeue", "--noheader", f"--jobs={job.number}", "--format=%i|%P|%l|%j").strip()
+    assert row == f"{job.number}|small|7:00|a b"
 
 
 # With commands that do as they are told.
@@ -288,10 +310,43 @@ def test_an_sbatch_that_does_not_answer_may_have_submitted_all_the_same(
 ) -> None:
     monkeypatch.setattr(keeper, "SUBMIT_S", 0.2)
     fakes.set(slow={"sbatch": 5})
+    (tmp_path / "job.sh").touch()
     with pytest.raises(keeper.SlurmError, match=r"sbatch has not answered for 0.2 s"):
         keeper.submit(tmp_path / "job.sh", "ddptui-test")
     [cancelled] = fakes.calls("scancel")
     assert cancelled[0] == "--name=ddptui-test"
+
+
+def test_a_rank_that_srun_saw_die_is_named_where_a_task_is_a_rank(fakes: Fakes, tmp_path: Path) -> None:
+    fakes.job("FAILED", reason="NonZeroExitCode", exit="137:0")
+    (tmp_path / "launcher.log").write_text("srun: error: n1: task 1: Killed\n")
+    for task_is_rank, why in ((True, "rank 1 killed by SIGKILL"), (False, None)):
+        job = Job("n", "", {}, tmp_path, tmp_path / "meeting", task_is_rank=task_is_rank)
+        try:
+            assert ended(job) == -9
+            assert job.why() == why
+        finally:
+            job.stop()
+
+
+def test_consoles_that_begin_in_the_same_second_share_neither_name_nor_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    began: list[tuple[str, str, Path]] = []
+    monkeypatch.setattr(
+        launch_slurm, "Job", lambda name, script, _1, _2, meeting, **_3: began.append((name, script, meeting))
+    )
+    monkeypatch.setattr(launch_slurm, "chosen", lambda _: Interface("eth", "127.0.0.1"))
+    one = make_trial({"name": "a", "launch": "task", "world_size": 2, "strategy": "all_reduce", "init_method": "file"})
+    for runs in ("x", "y"):
+        starter = launch_slurm.Slurm(Engine(name="slurm", shared=str(tmp_path)), "20300102-030405")
+        with Hub(2) as hub:
+            starter.start(one, [], Repeat(tmp_path / runs, 1, io.BytesIO()), hub)
+    (name, script, meeting), (other, _, elsewhere) = began
+    assert name != other
+    assert meeting != elsewhere
+    assert f"--job-name={name}\n" in script
+    assert str(meeting) in script
 
 
 def test_without_its_keeper_the_console_cancels_the_job_itself(fakes: Fakes, submit: Submit) -> None:
@@ -327,7 +382,14 @@ def test_it_is_asked_less_and_less_often_while_nothing_changes(
 
 
 def test_what_a_job_around_the_console_has_set_is_not_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("SLURM_JOB_ID", "SLURM_MEM_PER_NODE", "SLURM_CONF", "SBATCH_PARTITION"):
+    for name in (
+        "SLURM_JOB_ID",
+        "SLURM_MEM_PER_NODE",
+        "SLURM_CONF",
+        "SBATCH_PARTITION",
+        "SBATCH_ARRAY_INX",
+        "SBATCH_WAIT",
+    ):
         monkeypatch.setenv(name, "x")
     left = {name for name in keeper.environment() if name.startswith(("SLURM_", "SBATCH_"))}
     assert left == {"SLURM_CONF", "SBATCH_PARTITION"}

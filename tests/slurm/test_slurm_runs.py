@@ -45,7 +45,8 @@ def journal(runs: Path) -> list[dict[str, Any]]:
     ],
 )
 def test_ranks_run_on_two_nodes(cluster: Cluster, tmp_path: Path, tasks: str, fields: str) -> None:
-    results, code = run_json(tmp_path / "runs", preset(tmp_path, fields), *ON_TWO_NODES, "--tasks", tasks)
+    where = ["--engine", "slurm"] if tasks == "array" else ON_TWO_NODES  # Slurm places the jobs of an array itself
+    results, code = run_json(tmp_path / "runs", preset(tmp_path, fields), *where, "--tasks", tasks)
     assert code == 0, results
     [trial] = results["trials"]
     [figures] = trial["repeats"]
@@ -60,13 +61,19 @@ def test_ranks_run_on_two_nodes(cluster: Cluster, tmp_path: Path, tasks: str, fi
     assert cluster.tasks() == []
 
 
-def test_a_rank_that_fails_is_named_with_its_log(cluster: Cluster, tmp_path: Path) -> None:
-    fault = '[[trial.fault]]\nkind = "raise"\nrank = 1\nstep = 3\n'
-    results, code = run_json(tmp_path / "runs", preset(tmp_path, "world_size = 2", QUICK + fault), *ON_TWO_NODES)
+def test_a_rank_that_fails_is_named_whether_it_can_say_so_or_not(cluster: Cluster, tmp_path: Path) -> None:
+    faults = {"raise": 1, "kill": 0}
+    trials = [
+        f'[[trial]]\nname = "{kind}"\nstrategy = "all_reduce"\nworld_size = 2\n{QUICK}'
+        f'[[trial.fault]]\nkind = "{kind}"\nrank = {rank}\nstep = 3\n'
+        for kind, rank in faults.items()
+    ]
+    results, code = run_json(tmp_path / "runs", write_preset(tmp_path, "".join(trials)), *ON_TWO_NODES)
     assert code == 1
-    [trial] = results["trials"]
-    assert trial["error"].startswith("rank 1 ")
-    assert "FAULT" in trial["error"].upper()
+    [raised, killed] = results["trials"]
+    assert raised["error"].startswith("rank 1 ")
+    assert "FAULT" in raised["error"].upper()
+    assert killed["error"].splitlines()[0] == "rank 0 killed by SIGKILL"
     assert cluster.tasks() == []
 
 

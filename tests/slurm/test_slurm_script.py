@@ -114,8 +114,8 @@ def test_in_an_array_each_rank_is_a_job_and_they_meet_at_a_file() -> None:
 
 
 def test_ranks_may_meet_at_a_file_in_any_case() -> None:
-    assert "INIT_METHOD" in rendered(trial(init_method="file"), engine())
-    assert "INIT_METHOD" not in rendered(trial(), engine())
+    assert "export INIT_METHOD" in rendered(trial(init_method="file"), engine())
+    assert "export INIT_METHOD" not in rendered(trial(), engine())
 
 
 @pytest.mark.parametrize("tasks", ["rank", "node", "array"])
@@ -126,7 +126,7 @@ def test_one_process_is_one_task_whatever_a_task_is(launch: str, fields: Any, co
     assert asked[1:3] == ["--nodes=1", "--ntasks=1"]
     assert (f"--cpus-per-task={cores}" in asked) == (cores > 1)
     assert f"exec python -m workers.{launch}" in script
-    assert "MASTER_ADDR" not in script
+    assert "MASTER_ADDR=" not in script
 
 
 def test_odd_folders_and_odd_words_are_spelled_as_sbatch_and_bash_read_them() -> None:
@@ -159,6 +159,13 @@ def test_a_file_that_no_address_can_name_is_refused() -> None:
         ("-n4", "--ntasks is the lab's to say"),
         ("--output x", "--output is the lab's to say"),
         ("--mem=4G # all", "cannot be written"),
+        ("--exclusive --nodes=4", "--nodes is the lab's to say"),
+        ("-pdebug -N3", "--nodes is the lab's to say"),
+        ("-HN3", "--nodes is the lab's to say"),
+        ("--out=x", "--output is the lab's to say"),
+        ("--arr 0-9", "--array is the lab's to say"),
+        ("--mem 4G --ntasks-per-n=2", "--ntasks-per-node is the lab's to say"),
+        ("--exclusive -- x", "is none of sbatch's"),
     ],
 )
 def test_options_that_the_lab_has_to_give_itself_are_refused(option: str, why: str) -> None:
@@ -167,7 +174,48 @@ def test_options_that_the_lab_has_to_give_itself_are_refused(option: str, why: s
 
 
 def test_options_that_anybody_may_give_are_taken() -> None:
-    check_options(engine(options=("--exclusive", "-c4", "--constraint=a|b", "--comment='two words'", "-x n1")))
+    fine = ("--exclusive", "-c4", "--constraint=a|b", "--comment='two words'", "-x n1", "-pN", "-Hpa --mem 4G -t 5")
+    check_options(engine(options=(*fine, "--nodelist=n1", "--ntasks-per-core=1", "--wait-all-nodes=1")))
+
+
+SAID = {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "NNODES": "1", "PET_NODE_RANK": "0",
+        "TORCHELASTIC_RUN_ID": "x", "MASTER_ADDR": "elsewhere", "MASTER_PORT": "1",
+        "INIT_METHOD": "file:///x"}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("tasks", "launch", "left"),
+    [
+        ("rank", "task", {}),
+        ("array", "task", {"INIT_METHOD": "file://{folder}/meeting"}),
+        ("node", "spawn", {"MASTER_ADDR": "n1", "MASTER_PORT": "15007", "NNODES": "2", "NODE_RANK": "0"}),
+        ("node", "single", {}),
+    ],
+)
+def test_what_a_shell_says_of_other_ranks_does_not_reach_the_tasks(
+    tmp_path: Path, tasks: str, launch: str, left: dict[str, str]
+) -> None:
+    """The script as it is, with an srun that starts one task, and a task that says where it is."""
+    programs = {
+        "srun": 'while [ "$1" != bash ]; do shift; done; exec "$@"',
+        "scontrol": "echo n1",
+        "python": "env > said",
+    }
+    for name, does in programs.items():
+        (tmp_path / name).write_text(f"#!/bin/bash\n{does}\n")
+        (tmp_path / name).chmod(0o755)
+    (tmp_path / "wire.env").touch()
+    slurm = {"SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "n", "SLURM_JOB_NUM_NODES": "2", "SLURM_NODEID": "0"}
+    slurm["SLURM_CPUS_PER_TASK"] = "2"
+    environment = {"PATH": f"{tmp_path}:/usr/bin:/bin", **SAID, **slurm}
+    one = one_process(launch) if launch == "single" else trial(launch=launch)
+    script = rendered(one, engine(tasks=tasks), tmp_path)
+    subprocess.run(["bash"], input=script, cwd=tmp_path, env=environment, text=True, check=True)
+    found = dict(line.partition("=")[::2] for line in (tmp_path / "said").read_text().splitlines())
+    assert {name: found[name] for name in found if name in (*SAID, "NODE_RANK")} == {
+        name: value.format(folder=tmp_path) for name, value in left.items()
+    }
+    assert found["SLURM_JOB_ID"] == "7"
 
 
 def test_an_example_says_where_things_go() -> None:

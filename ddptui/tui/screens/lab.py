@@ -20,8 +20,9 @@ from ddptui import machine, past
 from ddptui.estimate import estimate
 from ddptui.failure import printable
 from ddptui.listing import all_presets, size
-from ddptui.preflight import torchvision_models
+from ddptui.preflight import settle, torchvision_models
 from ddptui.preset import Preset
+from ddptui.preset_file import PresetError
 from ddptui.tui.screens.base import LabScreen
 from ddptui.tui.screens.save import keep_as_own
 from ddptui.tui.widgets.about import About
@@ -183,10 +184,15 @@ class Lab(LabScreen):
     def action_run(self) -> None:
         """Run the draft, or go to what is wrong with it."""
         self._catch_up()
-        if self._judged.settled is not None:
-            self.console_app.run_preset(self._judged.settled)
-        else:
+        if self._judged.settled is None:
             self._refuse()
+            return
+        try:
+            ready = settle(self._judged.settled)  # with its engine, which is not asked at every key
+        except PresetError as error:
+            self.notify(printable(str(error)), title="Cannot be run", severity="error", timeout=8, markup=False)
+        else:
+            self.console_app.run_preset(ready)
 
     def _refuse(self) -> None:
         """Where the reason is beside the form, and the form can be seen, it is not said again."""
