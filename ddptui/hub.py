@@ -14,14 +14,13 @@ import shutil
 import tempfile
 import time
 from collections.abc import Iterable
-from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
 import msgspec
-import psutil
 import zmq
 
+from ddptui import scratch
 from ddptui.door import bind_near, local_door, network_door
 from ddptui.locks import Lock
 from ddptui.wire import HUB, KEYS, MOST_BYTES_A_FRAME, TOKEN, VERSION, ConsoleMessage, Hello, RankMessage, Stop
@@ -180,9 +179,4 @@ def _new_folder() -> Path:
     where = Path(tempfile.gettempdir())
     if len(os.fsencode(where)) > LONGEST_FOLDER_PATH:
         where = Path("/tmp")
-    for left in where.glob("ddptui-hub-*-*"):
-        pid = left.name.split("-")[2]
-        with suppress(FileNotFoundError):  # its keeper was faster
-            if pid.isdecimal() and not psutil.pid_exists(int(pid)) and left.stat().st_uid == os.getuid():
-                shutil.rmtree(left, ignore_errors=True)
-    return Path(tempfile.mkdtemp(prefix=f"ddptui-hub-{os.getpid()}-", dir=where))
+    return scratch.folder("ddptui-hub", where)

@@ -8,14 +8,12 @@ from contextlib import suppress
 from itertools import count
 from pathlib import Path
 
-import psutil
-
 from ddptui import launch
 from ddptui.engine import Engine, Part, spread
 from ddptui.hub import Hub
 from ddptui.journal import Repeat
 from ddptui.launch.local import LAUNCHER_LOG
-from ddptui.launch.started import ELSEWHERE, NotStarted
+from ddptui.launch.started import Elsewhere, NotStarted
 from ddptui.muster import Muster, There
 from ddptui.network import NetworkError, chosen, port_of
 from ddptui.node_wire import MEETING_MARK, Begin, End
@@ -83,7 +81,7 @@ def parts_of(trial: Trial, nodes: int, address: str = "NODE_0", port: int = 0) -
     return [Part(number, len(ranks), own, address, port) for number, own in enumerate(ranks)]
 
 
-class OnNodes:
+class OnNodes(Elsewhere):
     """One launch. It begins once all nodes are here."""
 
     def __init__(
@@ -168,15 +166,6 @@ class OnNodes:
 
     def meet(self, hello: Hello) -> None:
         """The node looks after it."""
-
-    def family(self) -> list[psutil.Process]:
-        return []
-
-    def stopped(self) -> list[int]:
-        return []
-
-    def status(self, hello: Hello) -> str | None:
-        return ELSEWHERE
 
     def stop(self) -> None:
         for part in self._parts:

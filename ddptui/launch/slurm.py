@@ -8,14 +8,12 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-import psutil
-
 from ddptui.engine import Engine
 from ddptui.hub import Hub
 from ddptui.journal import Repeat
 from ddptui.launch import module_folders
 from ddptui.launch.local import LAUNCHER_LOG
-from ddptui.launch.started import ELSEWHERE, NotStarted
+from ddptui.launch.started import Elsewhere, NotStarted
 from ddptui.network import NetworkError, chosen, port_of
 from ddptui.placement import ALONE
 from ddptui.preset import Trial
@@ -71,7 +69,7 @@ class Slurm:
         """Each job has been ended by itself."""
 
 
-class Job:
+class Job(Elsewhere):
     """One launch. It is kept by slurm/keeper.py: when this process tells it so, or is gone, the job is cancelled."""
 
     def __init__(
@@ -138,15 +136,6 @@ class Job:
         """So it has begun."""
         if self.is_waiting:
             self._watch.hurry()
-
-    def family(self) -> list[psutil.Process]:
-        return []
-
-    def stopped(self) -> list[int]:
-        return []
-
-    def status(self, hello: Hello) -> str | None:
-        return ELSEWHERE
 
     def stop(self) -> None:
         """Cancel the job if it is not over, and wait until no queue has it; then see how it ended, if it did so of its

@@ -51,6 +51,19 @@ class Started(Protocol):
         """End it, wherever it is; return when nothing is left, in a queue or on a node."""
 
 
+class Elsewhere:
+    """What a launch says of its processes that cannot be looked at from here."""
+
+    def family(self) -> list[psutil.Process]:
+        return []
+
+    def stopped(self) -> list[int]:
+        return []
+
+    def status(self, hello: Hello) -> str | None:
+        return ELSEWHERE
+
+
 class Starter(Protocol):
     """Starts the launches of one run, one after another."""
 
