@@ -21,7 +21,7 @@ VERDICT_S = 2.0  # after the first sign of failure, how long the launcher may ta
 CONFESSION_S = 1.0  # after it is told to end, how long a rank that hangs may take to say in its log where it was
 FAREWELL_S = 20.0  # after the last rank is done, how long the launcher may take to end
 LAST_WORDS_S = 5.0  # to read what has come in; a second is enough for all that may wait, but there may be a flood
-START_S = 300.0  # how long to wait for one more rank, or for those that are here to be ready
+START_S = 180.0  # how long to wait for one more rank, or for those that are here to be ready
 
 
 class Vigil:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -22,15 +23,20 @@ def environment(runs: Path) -> dict[str, str]:
 
 
 def ddptui(runs: Path, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """Run a command to its end."""
-    return subprocess.run(
-        arguments(*words),
-        env=environment(runs) | variables,
-        capture_output=True,
-        text=True,
-        timeout=ENOUGH_S,
-        check=False,
-    )
+    """Run a command to its end. One that has none is aborted, and everybody under it: then they say where they were."""
+    told = environment(runs) | {"PYTHONFAULTHANDLER": "1"} | variables
+    with subprocess.Popen(
+        arguments(*words), env=told, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            out, error = process.communicate(timeout=ENOUGH_S)
+        except subprocess.TimeoutExpired:
+            for each in [*family(process.pid), process]:
+                each.send_signal(signal.SIGABRT)
+            out, error = process.communicate()
+            logs = "".join(f"\n{log}:\n{log.read_text()[-5000:]}" for log in sorted(runs.rglob("*.log")))
+            raise AssertionError(f"{words} has not ended in {ENOUGH_S} s:\n{error}\n{logs}") from None
+    return subprocess.CompletedProcess(process.args, process.returncode, out, error)
 
 
 def start(runs: Path, *words: str) -> "subprocess.Popen[str]":

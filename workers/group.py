@@ -2,6 +2,7 @@
 
 import gc
 import os
+import socket
 import sys
 import tempfile
 from datetime import timedelta
@@ -13,6 +14,7 @@ from ddptui.preset import PATIENCE, Trial
 from workers.node import ANY_PORT, LOCALHOST, Node
 from workers.rank import Rank, choose_backend
 
+MOST_WAITING = 1024  # ranks, between the port and the store
 START_S = 300  # for all ranks to meet: the last one may start late
 LONGEST_JITTER = 10  # × the mean; longer than that is one sleep in 20,000
 INIT_METHOD = "INIT_METHOD"  # file:///PATH, of a file that is not there yet: an old one names ranks that are gone
@@ -29,22 +31,36 @@ class Meeting(NamedTuple):
 IN_ENVIRONMENT = Meeting()  # MASTER_ADDR and MASTER_PORT say where
 
 
-def host_store(address: str = LOCALHOST, port: int = ANY_PORT) -> dist.TCPStore:
-    """Open the meeting place in the process that starts the ranks. Port 0: one that is free, so that two labs can run
-    at once; the store holds it from now on, so that nobody takes it before the ranks are there."""
-    return dist.TCPStore(address, port, is_master=True, wait_for_workers=False)
+def open_port(address: str = LOCALHOST, port: int = ANY_PORT) -> socket.socket:
+    """Listen where the ranks will meet; whoever comes before the store is there waits. Port 0: one that is free, so
+    that two labs can run at once. Ranks of other hosts may know this one by an address that it does not know itself."""
+    if address == LOCALHOST:
+        return socket.create_server((address, port), backlog=MOST_WAITING)
+    if socket.has_dualstack_ipv6():
+        family, both = socket.AF_INET6, True
+    else:
+        family, both = socket.AF_INET, False
+    return socket.create_server(("", port), family=family, dualstack_ipv6=both, backlog=MOST_WAITING)
 
 
-def open_meeting(trial: Trial, node: Node) -> tuple[Meeting, dist.TCPStore | None]:
-    """Where the ranks that this process will start meet those of other nodes; and on the first node the store, which
-    is there as long as somebody keeps it."""
+def host_store(port: socket.socket | None = None) -> dist.TCPStore:
+    """Open the meeting place, which is there as long as somebody keeps it. It has a thread: who forks does so before,
+    since a fork takes no threads along, but whatever locks they hold."""
+    port = port or open_port()
+    number = port.getsockname()[1]
+    return dist.TCPStore(LOCALHOST, number, is_master=True, wait_for_workers=False, master_listen_fd=port.detach())
+
+
+def open_meeting(trial: Trial, node: Node) -> tuple[Meeting, socket.socket | None]:
+    """Where the ranks that this process will start meet those of other nodes; and on the first node the port for the
+    store."""
     if trial.init_method == "file":
         of_our_own = f"file://{tempfile.gettempdir()}/ddptui-meeting-{os.getpid()}"
         if INIT_METHOD not in os.environ and len(node.ranks) < trial.world_size:
             sys.exit(f"{INIT_METHOD}=file:///PATH is missing: a new file that all nodes can see, where the ranks meet")
         return Meeting(init_method=os.environ.get(INIT_METHOD, of_our_own)), None
-    store = host_store(node.address, node.port) if node.is_first else None
-    return Meeting(node.address, store.port if store else node.port), store
+    port = open_port(node.address, node.port) if node.is_first else None
+    return Meeting(node.address, port.getsockname()[1] if port else node.port), port
 
 
 def join_group(me: Rank, meeting: Meeting) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import torch.multiprocessing as mp
 
 from ddptui.preset import Trial
-from workers.group import Meeting, join_group, leave_group, open_meeting
+from workers.group import Meeting, host_store, join_group, leave_group, open_meeting
 from workers.node import Node, this_node
 from workers.rank import rank_process, read_trial
 
@@ -28,7 +28,7 @@ def run_rank(rank: int, trial: Trial, node: Node, meeting: Meeting) -> None:
 def main() -> None:
     trial = read_trial(["launch=process", *sys.argv[1:]])
     node = this_node(trial)
-    meeting, _store = open_meeting(trial, node)
+    meeting, port = open_meeting(trial, node)
     context: Any = mp.get_context(trial.start_method)
     if trial.start_method == "forkserver":
         context.set_forkserver_preload(["workers.train"])
@@ -36,6 +36,7 @@ def main() -> None:
     for process in ranks.values():
         process.start()
 
+    _store = host_store(port) if port else None
     wait_for_all(ranks)
 
 

@@ -8,7 +8,7 @@ import sys
 import torch.multiprocessing as mp
 
 from ddptui.preset import Trial
-from workers.group import Meeting, join_group, leave_group, open_meeting
+from workers.group import Meeting, host_store, join_group, leave_group, open_meeting
 from workers.node import Node, this_node
 from workers.rank import rank_process, read_trial
 
@@ -25,12 +25,17 @@ def run_rank(local_rank: int, trial: Trial, node: Node, meeting: Meeting) -> Non
 def main() -> None:
     trial = read_trial(["launch=spawn", *sys.argv[1:]])
     node = this_node(trial)
-    meeting, _store = open_meeting(trial, node)
+    meeting, port = open_meeting(trial, node)
     if trial.start_method == "forkserver":
         mp.set_forkserver_preload(["workers.train"])
-    # mp.spawn is start_processes with start_method="spawn"
+    # mp.spawn is start_processes with start_method="spawn", and waits for them at once
+    ranks = mp.start_processes(
+        run_rank, (trial, node, meeting), nprocs=len(node.ranks), start_method=trial.start_method, join=False
+    )
+    _store = host_store(port) if port else None
     try:
-        mp.start_processes(run_rank, (trial, node, meeting), nprocs=len(node.ranks), start_method=trial.start_method)
+        while not ranks.join():
+            pass
     except mp.ProcessExitedException as failure:
         sys.exit(f"rank {node.ranks[failure.error_index]} ended with exit code {failure.exit_code}")
     except mp.ProcessRaisedException as failure:

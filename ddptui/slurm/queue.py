@@ -47,7 +47,8 @@ class Watch:
 
     def news(self) -> list[str]:
         """What has not been said yet."""
-        said, self._said = self._said, []
+        said = list(self._said)
+        del self._said[: len(said)]  # not a new list: the thread may be about to add to this one
         return said
 
     def hurry(self) -> None:

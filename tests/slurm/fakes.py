@@ -93,4 +93,7 @@ class Fakes:
 
     def calls(self, name: str) -> list[list[str]]:
         """With which arguments a command has been called."""
-        return [arguments for command, *arguments in json.loads(self._file.read_text())["calls"] if command == name]
+        with self._file.open() as file:
+            fcntl.flock(file, fcntl.LOCK_SH)  # not while a command writes
+            calls = json.load(file)["calls"]
+        return [arguments for command, *arguments in calls if command == name]

@@ -1,12 +1,17 @@
 """Ranks leave their group with none of its threads behind: one that drops a tensor as Python shuts down aborts it."""
 
+import socket
+import sys
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import pytest
 import torch
 import torch.distributed as dist
 
 from ddptui.preset import Trial
+from workers import process, spawn
 from workers.aggregate import strategy_of
 from workers.bottleneck import Delays
 from workers.group import Meeting, host_store, join_group, leave_group
@@ -35,3 +40,36 @@ def test_no_thread_of_the_group_is_left(strategy: str) -> None:
     finally:
         leave_group()
     assert group_threads() == []
+
+
+@pytest.mark.parametrize("launcher", [spawn, process])
+def test_the_store_with_its_thread_comes_after_the_last_fork(
+    monkeypatch: pytest.MonkeyPatch, launcher: ModuleType
+) -> None:
+    """A fork copies the locks that another thread holds, and not the thread that would let go of them."""
+    came: list[str] = []
+
+    class Started:
+        exitcode, sentinel = 0, 0
+
+        def start(self) -> None:
+            came.append("rank")
+
+        def join(self) -> bool:
+            return True
+
+    def start_processes(*_: Any, nprocs: int, **__: Any) -> Started:
+        came.extend(["rank"] * nprocs)
+        return Started()
+
+    def store(port: socket.socket) -> None:
+        came.append("store")
+        port.close()
+
+    monkeypatch.setattr(sys, "argv", ["rank", "world_size=3", "start_method=fork"])
+    monkeypatch.setattr(launcher, "host_store", store)
+    monkeypatch.setattr(spawn.mp, "start_processes", start_processes)
+    monkeypatch.setattr(process.mp.get_context("fork"), "Process", lambda **_: Started(), raising=False)
+    monkeypatch.setattr(process, "wait_for_all", lambda ranks: None)
+    launcher.main()
+    assert came == ["rank"] * 3 + ["store"]
