@@ -24,8 +24,9 @@ ADVICE = {
         f"something else kept more than {MOST_OTHER_LOAD:g} of a core busy meanwhile: close it, and run again"
     ),
     Caution.CLOCKS_APART: (
-        "the ranks waited for each other less than the hosts' clocks may be apart, so their waits and transfers are "
-        "withheld: start the console nearer to the ranks (on one of their hosts), or look at a larger batch or model"
+        "the ranks waited for each other less than their clocks may be apart (those of hosts, or of GPUs), so their "
+        "waits and transfers are withheld: look at a larger batch or model; if the ranks are on other hosts, start the "
+        "console nearer to them (on one of these)"
     ),
     Caution.CLOCKS_UNKNOWN: (
         "a host's clock could not be compared with the console's, so waits and transfers are withheld: no rank of it "

@@ -9,17 +9,21 @@ change places.
 DRIFT is two crystals that nobody disciplines, each off by 50 ppm; of disciplined clocks NTP expects 15 ppm (RFC 5905,
 PHI). Where a clock does what is beyond that (its machine was suspended, say), its probes contradict each other: there
 the error is as large as the contradiction.
+
+A GPU has a clock, too. Its rank has tied that to its host's already, and says how well: nothing is moved for it, but no
+two such ranks are compared any better, even of one host.
 """
 
-from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from bisect import bisect_right, insort
+from collections.abc import Collection, Mapping, Sequence
 from math import inf
+from types import MappingProxyType
 from typing import NamedTuple
 
 import msgspec
 
 from ddptui.shifted import moved
-from ddptui.wire import Hello, Launched, Message, Offset, Step
+from ddptui.wire import Hello, Launched, Message, Offset, Step, Tied
 
 DRIFT_PPM = 100
 FAR_NS = 2**62  # further than any two clocks are apart
@@ -109,22 +113,26 @@ def _between(before: Knot, after: Knot, moment_ns: int) -> Estimate:
 
 
 class Clocks(msgspec.Struct):
-    """The clocks of a launch, from its messages. of_rank: of those ranks that have another one than the console."""
+    """The clocks of a launch, from its messages. of_rank: of those ranks that have another one than the console; ties:
+    what those have said whose device has one of its own, in the order of their moments."""
 
     own: str = ""
     of_rank: dict[int, str] = {}
     tracks: dict[str, Track] = {}
+    ties: dict[int, list[Tied]] = {}
     said_ns: int = 0  # when the console said something last
 
     def hear(self, message: Message) -> None:
         """Any message; most say nothing of clocks."""
         match message:
             case Launched():
-                self.own, self.of_rank, self.tracks = message.clock, {}, {}
+                self.own, self.of_rank, self.tracks, self.ties = message.clock, {}, {}, {}
             case Hello():
                 self._meet(message)
             case Offset() if message.clock in self.tracks:
                 self.tracks[message.clock].add(message)
+            case Tied():
+                insort(self.ties.setdefault(message.rank, []), message, key=_moment)
         if not hasattr(message, "rank"):
             self.said_ns = message.at_ns
 
@@ -151,6 +159,18 @@ class Clocks(msgspec.Struct):
         track = self.track(rank)
         return moment_ns if track is None else track.console_ns(moment_ns)
 
+    def tie_error(self, rank: int, first_ns: int, last_ns: int) -> int:
+        """How far off its device's times between two moments may be at the worst, ns; 0: they are its host's."""
+        ties = self.ties.get(rank)
+        if not ties:
+            return 0
+        begin, end = (bisect_right(ties, moment_ns, key=_moment) for moment_ns in (first_ns, last_ns))
+        return max(tied.error_ns for tied in ties[max(0, begin - 1) : max(1, end)])
+
+
+def _moment(tied: Tied) -> int:
+    return tied.at_ns
+
 
 def aligned(message: Message, clocks: Clocks) -> Message:
     """The message with all its times by the console's clock."""
@@ -160,38 +180,54 @@ def aligned(message: Message, clocks: Clocks) -> Message:
 
 
 class Apart(NamedTuple):
-    """How far the clocks of ranks may be apart, once they are aligned. clock_of: as in Clocks; error_ns: by clock, the
-    most in all that is compared (inf: nobody knows)."""
+    """How far the clocks of ranks may be apart, once they are aligned: each the most in all that is compared, ns.
+    clock_of: as in Clocks; error_ns: by clock (inf: nobody knows); tie_ns: by rank, of its device's to its host's."""
 
     clock_of: Mapping[int, str]
     error_ns: Mapping[str, float]
+    tie_ns: Mapping[int, float] = MappingProxyType({})
 
-    def errors(self, ranks: Iterable[int]) -> dict[str, float]:
-        """The clocks of these ranks, the console's among them ("")."""
-        return {clock: self.error_ns.get(clock, 0.0) for clock in {self.clock_of.get(rank, "") for rank in ranks}}
+    def of(self, ranks: Collection[int]) -> dict[int, float]:
+        """By rank, how far its clock may be from another's of these: its own error, and the worst of the others'."""
+        ties: dict[str, list[float]] = {}  # by clock, the worst first
+        for rank in ranks:
+            ties.setdefault(self._clock(rank), []).append(self.tie_ns.get(rank, 0.0))
+        for of_clock in ties.values():
+            of_clock.sort(reverse=True)
+        return {rank: self._of_one(rank, ties) for rank in ranks}
 
-    def of(self, rank: int, errors: Mapping[str, float]) -> float:
-        """The rank's clock and the worst of the others, of these."""
-        own = self.clock_of.get(rank, "")
-        others = [error for clock, error in errors.items() if clock != own]
-        return errors[own] + max(others) if others else 0.0
+    def _of_one(self, rank: int, ties: Mapping[str, Sequence[float]]) -> float:
+        own, tie = self._clock(rank), self.tie_ns.get(rank, 0.0)
+        same = ties[own][:2]
+        others = [same[1] if tie == same[0] else same[0]] if len(same) > 1 else []
+        others += [self._error(own) + self._error(clock) + worst for clock, (worst, *_) in ties.items() if clock != own]
+        return tie + max(others) if others else 0.0
 
-    def most(self, ranks: Iterable[int]) -> float:
+    def _clock(self, rank: int) -> str:
+        return self.clock_of.get(rank, "")  # the console's own
+
+    def _error(self, clock: str) -> float:
+        return self.error_ns.get(clock, 0.0)
+
+    def most(self, ranks: Collection[int]) -> float:
         """Any two of these."""
-        errors = self.errors(ranks)
-        return sum(sorted(errors.values())[-2:]) if len(errors) > 1 else 0.0
+        return max(self.of(ranks).values(), default=0.0)
 
 
 def apart(clocks: Clocks, steps: Mapping[int, Sequence[Step]]) -> Apart | None:
     """As ranks told them, not aligned yet. None: all have one clock."""
-    if len({clocks.of_rank.get(rank, "") for rank in steps}) < 2:
+    are_tied = len(steps) > 1 and not clocks.ties.keys().isdisjoint(steps)
+    if len({clocks.of_rank.get(rank, "") for rank in steps}) < 2 and not are_tied:
         return None
     errors: dict[str, float] = {}
+    ties: dict[int, float] = {}
     for rank, own in steps.items():
+        compared = [call.enter_ns for step in own for call in step.collectives]
+        if compared:
+            ties[rank] = clocks.tie_error(rank, min(compared), max(compared))
         track = clocks.track(rank)
         if track is not None:
             clock = clocks.of_rank[rank]
-            compared = (call.enter_ns for step in own for call in step.collectives)
             found = (track.at(moment).error_ns for moment in compared)
             errors[clock] = max(errors.get(clock, 0.0 if track.knots else inf), max(found, default=0.0))
-    return Apart(clocks.of_rank, errors)
+    return Apart(clocks.of_rank, errors, ties)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from statistics import median
 from typing import NamedTuple
 
-from ddptui import strategies
+from ddptui import devices, strategies
 from ddptui.lights import is_multiple, is_own
 from ddptui.preset import Bottleneck, Fault, Preset, Trial
 from ddptui.results import RepeatResult, Results, TrialResult
@@ -96,6 +96,15 @@ def _split(row: Row) -> str:
     return "+".join(str(rank.sub_batch) for rank in ranks if rank.sub_batch is not None) or NOTHING
 
 
+def _memory(row: Row) -> str:
+    """The most that each rank, or replica, took of its GPU's memory."""
+    return (devices.memory(row.result.repeats[-1].ranks) if row.result.repeats else "") or NOTHING
+
+
+def _backend(row: Row) -> str:
+    return (row.result.repeats[-1].backend if row.result.repeats else None) or NOTHING
+
+
 def _slept(row: Row) -> str:
     """How often the delays of a repeat fired, and how long they really took."""
     if all(each.at == "link" for each in row.trial.bottleneck) or not row.result.repeats:
@@ -182,9 +191,11 @@ COLUMNS = (
     Column("launch", "launch", lambda row: row.trial.launch, 40),
     Column("ranks", "ranks", lambda row: str(row.trial.world_size), 55),
     Column("strategy", "strategy", lambda row: row.trial.strategy or NOTHING, 45),
+    Column("backend", "backend", _backend, 15),
     Column("average", "average", lambda row: how_often(row.trial) or NOTHING, 46),
     Column("mistake", "mistake", lambda row: row.trial.mistake or NOTHING, 20),
     Column("split", "sub-batch", _split, 92),
+    Column("memory", "gpu mem.", _memory, 90),
     Column("bottleneck", "bottleneck", lambda row: describe_bottleneck(row.trial.bottleneck), 30),
     Column("fault", "fault", lambda row: describe_fault(row.trial.fault), 29),
     Column("slept", "slept", _slept, 93),
@@ -210,7 +221,10 @@ COLUMNS = (
     Column("order", "order", _order, 78),
 )
 UNEQUAL_WORK = {"speedup": 97, "samples": 96}  # worth more than times, where trials do different work in a step
-LEFT = {"trial", "launch", "strategy", "average", "mistake", "bottleneck", "fault", "sync", "mean", "order", "culprit"}
+LEFT = {
+    "trial", "launch", "strategy", "backend", "average", "mistake", "bottleneck", "fault", "sync", "mean", "order",
+    "culprit",
+}  # fmt: skip
 
 
 def worths(rows: Sequence[Row]) -> dict[str, int]:

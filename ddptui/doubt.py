@@ -35,10 +35,11 @@ def doubt(joined: Sequence[Joined]) -> Doubt | None:
 
 def _of_step(step: Joined, apart: Apart) -> dict[int, float]:
     found = dict.fromkeys(step.ranks, 0.0)
-    errors = {key: apart.errors(moments) for key, moments in step.entered.items()}
+    together = {key: frozenset(moments) for key, moments in step.entered.items()}
+    errors = {ranks: apart.of(ranks) for ranks in set(together.values())}
     for rank, own in step.ranks.items():
         for key, operation in zip(keys_of(own.step), own.step.collectives, strict=True):
-            found[rank] += min(apart.of(rank, errors[key]), operation.exit_ns - operation.enter_ns)
+            found[rank] += min(errors[together[key]][rank], operation.exit_ns - operation.enter_ns)
     return found
 
 

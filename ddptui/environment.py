@@ -9,7 +9,8 @@ from typing import Any
 
 import psutil
 
-from ddptui import __version__
+from ddptui import __version__, gpus
+from ddptui.gpus import VISIBLE, Driver
 from ddptui.preset import available_cores
 
 PACKAGES = ("torch", "torchvision", "numpy", "pyzmq", "msgspec", "psutil")
@@ -28,6 +29,19 @@ def describe() -> dict[str, Any]:
         "cores": available_cores(),
         "memory_bytes": psutil.virtual_memory().total,
         "load_before": os.getloadavg()[0],
+        **gpus_of(gpus.ask()),
+    }
+
+
+def gpus_of(driver: Driver | None) -> dict[str, Any]:
+    """This host's GPUs, if there are any, whoever uses them: by name and memory, their driver, and which are hidden."""
+    if driver is None or not driver.gpus:
+        return {}
+    knows = f" (CUDA {driver.cuda[0]}.{driver.cuda[1]})" if driver.cuda else ""
+    return {
+        "gpus": [f"{gpu.name}, {gpu.total_bytes or 0:,} bytes" for gpu in driver.gpus],
+        "gpu_driver": f"{driver.version}{knows}",
+        "gpus_visible": os.environ.get(VISIBLE),
     }
 
 

@@ -4,20 +4,28 @@ import re
 import signal
 from collections.abc import Mapping, Sequence
 
+from ddptui.remedies import LESS, explained
 from ddptui.wire import Failed
 
 LAST_LINES = 8
+LINES_SEARCHED = 60  # of the log of a rank that said nothing: a C++ trace stands below what went wrong
 WIDEST_LINE = 300
 
 # What a rank says whose peer is gone: it is a victim, not the cause.
-PEER_IS_GONE = re.compile(r"(closed|reset) by (remote )?peer|peer closed|Broken pipe|Socket closed", re.IGNORECASE)
+PEER_IS_GONE = re.compile(
+    r"(closed|reset) by (remote )?peer|peer closed|Broken pipe|Socket closed|Timed out waiting \d+ms for|"
+    r"ncclRemoteError|remote process exited|communicator was aborted|"
+    r"Watchdog caught collective operation timeout|NCCL operation timed out",
+    re.IGNORECASE,
+)
 # What the launchers say of the first rank to fail: ours, then torchrun's.
 OUR_LAUNCHERS = re.compile(r"^rank (\d+) ended with exit code (-?\d+)", re.MULTILINE)
 TORCHRUN = re.compile(r"Root Cause.*?rank\s*:\s*(\d+).*?exitcode\s*:\s*(-?\d+)", re.DOTALL)
 
-# What says that memory ran out: Python, torch on the CPU, torch on a GPU.
+# What says that memory ran out: Python, torch on the CPU.
 OUT_OF_MEMORY = re.compile(r"MemoryError|can't allocate memory|out of memory", re.IGNORECASE)
-LESS = "take a smaller batch_size or model, or fewer ranks"
+# What stands in the log alone, where the error only says that NCCL, or a DataLoader's worker, has failed.
+IN_THE_LOG = re.compile(r"^.*(?:NCCL WARN|Unexpected bus error|is killed by signal).*$", re.MULTILINE)
 
 
 def explain(
@@ -39,8 +47,8 @@ def explain(
     one_process       there is no launcher: the process that was started is rank 0, and whatever other ranks there are
     """
     if one_process and not failed:
-        headline = f"rank 0 {ending(exit_code)}"
-        return with_log(f"{headline}{_remedy(headline, memory_was_short)}", rank_logs.get(0, "") or launcher_log)
+        log = rank_logs.get(0, "") or launcher_log
+        return with_log(f"rank 0 {_unsaid(exit_code, log, memory_was_short)}", log)
     if exit_code is not None and exit_code < 0 and not failed:
         return with_log(f"the launcher was {ending(exit_code)}", launcher_log)
     rank, how = _first_to_go(launcher_log, failed, silent)
@@ -50,27 +58,43 @@ def explain(
         return with_log(f"{who}: the launcher {launcher}", launcher_log)
     own_words = [words.error for words in failed if words.rank == rank]
     log = rank_logs.get(rank, "")
-    headline = f"rank {rank} {own_words[0] if own_words else ending(how)}"
-    return with_log(f"{headline}{_remedy(headline, memory_was_short)}", log or launcher_log)
+    why = _said(own_words[0], log) if own_words else _unsaid(how, log, memory_was_short)
+    return with_log(f"rank {rank} {why}", log or launcher_log)
 
 
-def _remedy(headline: str, memory_was_short: bool) -> str:
-    if memory_was_short and headline.endswith(("SIGKILL", "without a word")):
-        return f": the kernel killed it, since memory ran out; {LESS}"
-    return f"; {LESS}" if OUT_OF_MEMORY.search(headline) else ""
+def _said(words: str, log: str) -> str:
+    """A rank's own words, or what they mean where that is known."""
+    besides = IN_THE_LOG.findall(log) if "NCCL" in words or "DataLoader worker" in words else []
+    return explained("\n".join([words, *besides])) or f"{words}{f'; {LESS}' if OUT_OF_MEMORY.search(words) else ''}"
+
+
+def _unsaid(exit_code: int | None, log: str, memory_was_short: bool) -> str:
+    """How a rank ended that said nothing, and why, as far as its log or the kernel tells."""
+    how = ending(exit_code)
+    if memory_was_short and how.endswith(("SIGKILL", "without a word")):
+        return f"{how}: the kernel killed it, since memory ran out; {LESS}"
+    known = explained("\n".join(log.splitlines()[-LINES_SEARCHED:])) if exit_code != 0 else None
+    return f"{how}: {known}" if known else how
 
 
 def _first_to_go(launcher_log: str, failed: Sequence[Failed], silent: Sequence[int]) -> tuple[int | None, int | None]:
     """The rank that failed first and its exit code: the launcher has seen it; else what the ranks said tells."""
-    for pattern in (OUR_LAUNCHERS, TORCHRUN):
-        if found := pattern.search(launcher_log):
-            return int(found[1]), int(found[2])
     causes = [words for words in failed if not PEER_IS_GONE.search(words.error)]
+    victims = {words.rank for words in failed} - {words.rank for words in causes}
+    seen = _seen_to_go(launcher_log)
+    if seen is not None and not (causes and seen[0] in victims):  # a cause may take longer to end: NCCL tidies up
+        return seen
     if causes:
         return min(causes, key=lambda words: words.at_ns).rank, None
     if silent:
         return silent[0], None
     return (min(failed, key=lambda words: words.at_ns).rank, None) if failed else (None, None)
+
+
+def _seen_to_go(launcher_log: str) -> tuple[int, int] | None:
+    """The rank that the launcher saw end first, and its exit code."""
+    found = OUR_LAUNCHERS.search(launcher_log) or TORCHRUN.search(launcher_log)
+    return (int(found[1]), int(found[2])) if found else None
 
 
 def ending(exit_code: int | None) -> str:

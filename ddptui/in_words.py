@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from ddptui import story
 from ddptui.cautions import ADVICE
+from ddptui.devices import OVER
 from ddptui.preset import Preset
 from ddptui.report import notes
 from ddptui.results import Results, TrialResult
@@ -50,8 +51,9 @@ def worst(trials: Sequence[TrialResult]) -> str | None:
 
 
 def _speaks_of(note: str, name: str) -> bool:
-    """How a trial was started says how to read the table, and nothing of what became of it."""
-    return note.startswith((f"{name}: ", f"{name} failed: ")) and not note.startswith(f"{name}: started by ")
+    """How a trial was started and its ranks met says how to read the table, and nothing of what became of it."""
+    how = (f"{name}: started by ", f"{name}: {OVER} ")
+    return note.startswith((f"{name}: ", f"{name} failed: ")) and not note.startswith(how)
 
 
 def _concerning(cautions: Sequence[str], trial: TrialResult | None) -> list[str]:

@@ -18,6 +18,7 @@ from ddptui.wire import (
     Done,
     Ended,
     Failed,
+    Gpu,
     Heartbeat,
     Hello,
     Injection,
@@ -63,7 +64,8 @@ class RankState(msgspec.Struct):
     recent: deque[Step] = msgspec.field(default_factory=lambda: deque(maxlen=MOST_RECENT))  # warm-up left out
     cpu_percent: float | None = None
     rss_bytes: int | None = None
-    gpu_bytes: int | None = None
+    gpu_bytes: int | None = None  # of its own tensors
+    gpu: Gpu = Gpu()  # what its GPU is at, whoever uses it
     dropped: int = 0
     position: Position = Position()  # at its last beat
     error: str | None = None
@@ -178,6 +180,7 @@ def _apply(live: Live, message: Message) -> None:
             rank.cpu_percent = message.cpu_percent
             rank.rss_bytes = message.rss_bytes
             rank.gpu_bytes = message.gpu_bytes
+            rank.gpu = message.gpu or Gpu()
             rank.dropped = message.dropped
             rank.position = message.position
         case Launched():

@@ -13,7 +13,7 @@ from ddptui.whereabouts import Whereabouts, who_lacks
 from ddptui.wire import Refused
 
 NS = 1e9  # a second
-CLOCKS_UNKNOWN = "the hosts' clocks have not been compared yet: who waits cannot be told"
+CLOCKS_UNKNOWN = "the ranks' clocks have not been compared yet: who waits cannot be told"
 
 
 def sentence(watched: Watch, states: dict[int, str], preset: Preset, now_ns: int) -> str:
@@ -80,7 +80,7 @@ def _verdict(judgement: Judgement | None, world_size: int) -> str:
     if judgement is None:
         return "no waiting is known yet"
     if judgement.doubt and judgement.withheld:
-        return f"the hosts' clocks agree to {_error(judgement.doubt)}, and waits are shorter: who waits cannot be told"
+        return f"the ranks' clocks agree to {_error(judgement.doubt)}, and waits are shorter: who waits cannot be told"
     shares = f"{judgement.wait:.0%} of the time waiting, {judgement.transfer:.0%} in transfers"
     shares += f", by clocks that agree to {_error(judgement.doubt)}" if judgement.doubt else ""
     culprit = judgement.culprit

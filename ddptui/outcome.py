@@ -138,10 +138,10 @@ class Heard(msgspec.Struct):
 
     def _align(self) -> None:
         """Bring all times to the console's clock, now that all is known of the others."""
-        if not self.clocks.of_rank:
-            return
         measured = {rank: [step for step in own if not step.warmup] for rank, own in self.steps.items()}
         self.apart = apart(self.clocks, measured)
+        if not self.clocks.of_rank:
+            return
         kept = {rank: [self._by_console(step) for step in own] for rank, own in self.steps.items()}
         told = {rank: self._told_by_console(rank, each) for rank, each in self.blocks.told.items()}
         self.blocks = msgspec.structs.replace(self.blocks, kept=kept, told=told)
@@ -274,7 +274,10 @@ def _result(heard: Heard, launched: Launched) -> RepeatResult:
     joints = _side_by_side(measured, heard.pauses, heard.apart, whole) if compared else join({})
     judgement = judge_joints(joints)
     steps = max(span.steps for span in spans.values())
+    first = heard.hellos[min(heard.hellos)]
     result = RepeatResult(
+        backend=first.backend,
+        backend_why=first.backend_why,
         train_time_s=train_time_s,
         startup_s=(max(span.first_ns for span in spans.values()) - (heard.begun_ns or launched.at_ns)) / S,
         steps=steps,
@@ -470,6 +473,8 @@ def _rank(heard: Heard, rank: int, judgement: Judgement | None) -> RankResult:
         host=hello.host,
         pid=hello.pid,
         device=hello.device,
+        device_why=hello.device_why,
+        peak_gpu_bytes=done.peak_gpu_bytes,
         **_of_its_collectives(judgement, rank),
         bottleneck_fired=done.bottleneck_fired,
         bottleneck_s=done.bottleneck_ns / S,

@@ -7,7 +7,6 @@ import sys
 import tempfile
 from difflib import get_close_matches
 from functools import cache
-from glob import glob
 from importlib.machinery import PathFinder
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,6 +15,7 @@ import msgspec
 import platformdirs
 import psutil
 
+from ddptui.device_check import check_compiler, check_devices, check_mpi
 from ddptui.launch import links, module_folders
 from ddptui.limits import allow_open_files
 from ddptui.network import NetworkError, chosen
@@ -35,7 +35,6 @@ MB = 2**20
 # What a rank takes of its own: 390 to 600 MB were measured with torch 2.15 for the CPU, and 100 to 240 where it shares
 # its parent's. This is to refuse only what is hopeless.
 RANK_MB, FORKED_MB = 300, 75
-GPU_DEVICES = ("/dev/nvidia[0-9]*", "/dev/dxg", "/dev/kfd")  # NVIDIA's, through WSL, AMD's
 
 
 def settle(preset: Preset, *, to_be_started: bool = True) -> Preset:
@@ -49,9 +48,12 @@ def settle(preset: Preset, *, to_be_started: bool = True) -> Preset:
         preset = placed(preset)
     except TrialError as error:
         raise PresetError(f"{preset.name}: {error}") from None
+    here = preset.engine.name == "local"
     if to_be_started:
         _check_engine(preset)
-    here = preset.engine.name == "local"
+        check_mpi(preset)
+        if here:
+            check_devices(preset.name, preset.trials)
     there_too = preset.engine.name != "join"  # jobs of Slurm see the folders that this host does
     for trial in preset.trials if here else ():
         _check_room(preset.name, trial)
@@ -63,7 +65,9 @@ def settle(preset: Preset, *, to_be_started: bool = True) -> Preset:
 def settle_trial(trial: Trial, ranks_here: int) -> Trial:
     """A trial of a run whose console is elsewhere, checked on the node that starts so many ranks of it: data lies where
     the console says, or where this host keeps it. Raises PresetError."""
-    _check_room("here", msgspec.structs.replace(trial, world_size=ranks_here))
+    of_here = msgspec.structs.replace(trial, world_size=ranks_here)
+    _check_room("here", of_here)
+    check_devices("here", [of_here])
     elsewhere = trial.data_dir is not None and not os.path.isdir(trial.data_dir)
     return _settle("here", msgspec.structs.replace(trial, data_dir=None) if elsewhere else trial, here=True)
 
@@ -97,11 +101,8 @@ def _settle(preset: str, trial: Trial, *, here: bool, data_is_here: bool = True)
         raise PresetError(f"{preset}, trial {trial.name}: model: {problem}")
     if here and links.links_of(trial) and (no_link := links.problem()):
         raise PresetError(f"{preset}, trial {trial.name}: bottleneck: {no_link}")
-    if trial.sync_batchnorm and here and surely_no_gpu():
-        raise PresetError(
-            f"{preset}, trial {trial.name}: sync_batchnorm: torch's SyncBatchNorm runs on GPUs only, and this machine "
-            "has none; leave it out here"
-        )
+    if here:
+        check_compiler(preset, trial)
     if trial.dataset not in FILES or not data_is_here:
         return trial
     folder = data_folder(trial)
@@ -154,11 +155,12 @@ def _check_temporary_folder() -> None:
 def _check_room(preset: str, trial: Trial) -> None:
     """Refuse what surely cannot be started here, for want of memory or of open files."""
     mb = memory_mb(trial)
+    least = "world_size" + " or max_bytes" * bool(trial.primitives) + " or num_workers" * bool(trial.num_workers)
     there = (psutil.virtual_memory().total + psutil.swap_memory().total) // MB
     if mb > there:
         raise PresetError(
             f"{preset}, trial {trial.name}: world_size: {trial.world_size} ranks take {mb:,} MB at the very least, and "
-            f"this machine has {there:,} MB: lower world_size{' or max_bytes' if trial.primitives else ''}"
+            f"this machine has {there:,} MB: lower {least}"
         )
     wanted = open_files(trial)
     if (allowed := allow_open_files(wanted)) < wanted:
@@ -170,10 +172,9 @@ def _check_room(preset: str, trial: Trial) -> None:
 
 def memory_mb(trial: Trial) -> int:
     """What the ranks of a trial take at the very least, in MB. The replicas of `dp` are threads: they count as one."""
-    if trial.launch in ("single", "dp"):
-        return RANK_MB
+    processes = 1 if trial.launch in ("single", "dp") else trial.world_size
     forked = trial.launch != "launch" and trial.start_method != "spawn"
-    return trial.world_size * (FORKED_MB if forked else RANK_MB) + buffers_mb(trial)
+    return processes * ((FORKED_MB if forked else RANK_MB) + trial.num_workers * RANK_MB) + buffers_mb(trial)
 
 
 def buffers_mb(trial: Trial) -> int:
@@ -189,11 +190,6 @@ def open_files(trial: Trial) -> int:
     """How many descriptors the busiest process of a trial wants, with some to spare. Measured with 2 to 16 ranks: a
     launcher has 16 and 3 a rank, a forked rank 28 and 3 a rank, `dp` 4 and 7 a replica."""
     return 16 + 8 * trial.world_size if trial.launch == "dp" else 32 + 4 * trial.world_size
-
-
-def surely_no_gpu() -> bool:
-    """Whether there is no device file of any GPU. Elsewhere than on Linux we cannot tell without torch."""
-    return sys.platform == "linux" and not any(glob(pattern) for pattern in GPU_DEVICES)
 
 
 def data_folder(trial: Trial) -> Path:

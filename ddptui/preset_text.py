@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import tomli_w
 
-from ddptui.preset import TRIAL_FIELDS, Preset, Trial, meaningless
+from ddptui.preset import TRIAL_FIELDS, Preset, Reference, Trial, meaningless
 
 
 def as_toml(preset: Preset) -> str:
@@ -20,9 +20,14 @@ def as_toml(preset: Preset) -> str:
         "repeats": preset.repeats,
         "trial": [_fields(trial) for trial in preset.trials],
         "engine": msgspec.to_builtins(preset.engine),
-        "reference": [msgspec.to_builtins(reference) for reference in preset.references],
+        "reference": [_said(reference) for reference in preset.references],
     }
     return tomli_w.dumps({key: value for key, value in table.items() if value not in ([], {})}, multiline_strings=True)
+
+
+def _said(reference: Reference) -> dict[str, Any]:
+    """TOML has no word for what was not published."""
+    return {key: value for key, value in msgspec.to_builtins(reference).items() if value is not None}
 
 
 def _fields(trial: Trial) -> dict[str, Any]:

@@ -1,10 +1,11 @@
 """The columns of a trial's ranks, in one repeat: who waited, for whom, and what was sent. Pure."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from ddptui.columns import NOTHING
 from ddptui.failure import printable
+from ddptui.primitives.units import size
 from ddptui.results import RankResult
 from ddptui.story import seconds
 
@@ -15,6 +16,7 @@ LEFT = {"host", "device", "waits for"}
 class RankColumn(NamedTuple):
     header: str
     cell: Callable[[RankResult], str]
+    always: bool = True  # else: only where a rank has something to say in it
 
 
 def _seconds(value: float | None) -> str:
@@ -47,6 +49,15 @@ def _delays(rank: RankResult) -> str:
     return f"{rank.bottleneck_fired}× {seconds(rank.bottleneck_s)}" if rank.bottleneck_fired else NOTHING
 
 
+def _peak(rank: RankResult) -> str:
+    return size(rank.peak_gpu_bytes) if rank.peak_gpu_bytes is not None else NOTHING
+
+
+def telling(ranks: Sequence[RankResult]) -> list[RankColumn]:
+    """The columns of these ranks."""
+    return [column for column in COLUMNS if column.always or any(column.cell(rank) != NOTHING for rank in ranks)]
+
+
 COLUMNS = (
     RankColumn("rank", lambda rank: str(rank.rank)),
     RankColumn("wait", lambda rank: _seconds(rank.wait_s)),
@@ -59,6 +70,7 @@ COLUMNS = (
     RankColumn("overlap", lambda rank: f"{rank.overlap:.0%}" if rank.overlap is not None else NOTHING),
     RankColumn("sent", lambda rank: amount(rank.bytes)),
     RankColumn("delays", _delays),
+    RankColumn("gpu mem.", _peak, always=False),
     RankColumn("device", lambda rank: printable(rank.device)),
     RankColumn("pid", lambda rank: str(rank.pid)),
     RankColumn("host", lambda rank: printable(rank.host)),

@@ -10,7 +10,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from ddptui import story
+from ddptui import devices, story
 from ddptui.columns import (
     COLUMNS,
     GAP,
@@ -33,6 +33,7 @@ from ddptui.launch import LABELS
 from ddptui.lights import red
 from ddptui.preset import Preset
 from ddptui.primitives import report as of_primitives
+from ddptui.published import sources, steps_beside
 from ddptui.results import RepeatResult, Results
 
 STYLES = {"failed": "red", "skipped": "dim", "ok": ""}
@@ -116,13 +117,14 @@ def notes(results: Results, preset: Preset) -> list[str]:
         found.append("¹ threads, CPU stand-in for nn.DataParallel: there is no GPU here")
     if "launch" in modes:
         found.append(f"{modes['launch'].result.name}: started by {LABELS['launch']}")
+    found += devices.backends(results, preset)
     aggregations = {aggregation(row) for row in rows}
     if IN_BACKWARD in aggregations:
         found.append(f"{IN_BACKWARD} torch DDP aggregates while backward runs: its time is within that phase")
     if IN_SOME_STEPS in aggregations:
         found.append(f"{IN_SOME_STEPS} averages in some steps only: the median step has no aggregation")
     if any(repeat.wait_error_ms is not None and repeat.wait_ms is not None for repeat in _repeats(results)):
-        found.append(f"wait ms {OFF_BY}: how far the clocks of the hosts may put it off, and transfer ms with it")
+        found.append(f"wait ms {OFF_BY}: how far the ranks' clocks may put it off, and transfer ms with it")
     for row in rows:
         trial = row.result
         found += [f"{trial.name}: {words}" for words in story.of_trial(trial, row.trial)]
@@ -136,9 +138,9 @@ def notes(results: Results, preset: Preset) -> list[str]:
         if trial.error:
             headline, *log = trial.error.splitlines()
             found.append("\n  ".join([f"{trial.name} failed: {headline}", *log]))
+    found += devices.unexpected(results)
     found += story.cautions(results.trials)
-    sources = dict.fromkeys(reference.source for reference in preset.references if reference.source)
-    found += [f"published: {source}" for source in sources]
+    found += [f"published: {words}" for words in [*sources(preset), *steps_beside(results, preset)]]
     if results.status == "interrupted":
         found.append("interrupted: the table shows what was finished")
     return found
@@ -156,6 +158,7 @@ CSV_COLUMNS = (
     "excess_s", "excess_low_s", "excess_high_s", "without_culprit_s", "without_skew_s", "loss_first", "loss_last",
     "accuracy", "parameters_in_sync", "buffers_in_sync", "averaging_right", "averaging_error", "averaging_scale",
     "reshuffled", "ratio", "speedup", "published_ratio", "clock_error_ms", "wait_error_ms",
+    "backend", "backend_why", "peak_gpu_bytes_least", "peak_gpu_bytes_most",
 )  # fmt: skip
 
 
@@ -163,6 +166,7 @@ def _csv_row(row: Row, number: int, repeat: RepeatResult) -> dict[str, object]:
     summary = row.result.summary
     phases = msgspec.structs.asdict(repeat.phases_ms) if repeat.phases_ms else {}
     culprit, without = repeat.culprit, repeat.what_if_s
+    peaks = devices.peaks(repeat.ranks)
     return {
         "trial": row.result.name,
         "repeat": number,
@@ -211,4 +215,8 @@ def _csv_row(row: Row, number: int, repeat: RepeatResult) -> dict[str, object]:
         "published_ratio": row.published,
         "clock_error_ms": repeat.clock_error_ms,
         "wait_error_ms": repeat.wait_error_ms,
+        "backend": repeat.backend,
+        "backend_why": repeat.backend_why,
+        "peak_gpu_bytes_least": min(peaks, default=None),
+        "peak_gpu_bytes_most": max(peaks, default=None),
     }

@@ -131,7 +131,7 @@ class Change(_Part, frozen=True, kw_only=True):
 
 class RankResult(_Part, frozen=True, kw_only=True):
     """One rank. What collectives tell (wait_s to bytes) is None where there are none; who waited for whom also where
-    the hosts' clocks may be further apart than the ranks waited.
+    the clocks may be further apart than the ranks waited.
 
     wait_s         it did nothing else, and a rank that it needed had not come
     transfer_s     operations were under way, and nobody was lacking
@@ -140,6 +140,8 @@ class RankResult(_Part, frozen=True, kw_only=True):
     waited_for_s   how much of wait_s was for which rank
     wait_caused_s  the others waited for its own work, all together; last_arrivals: in how many operations it came last
     start_s        from its first word until it was about to meet the others
+    device_why     where the trial left the device open, and one might have expected another
+    peak_gpu_bytes the most that its tensors took of its GPU's memory
     """
 
     rank: int
@@ -158,6 +160,8 @@ class RankResult(_Part, frozen=True, kw_only=True):
     bottleneck_fired: int
     bottleneck_s: float
     start_s: float = 0.0
+    device_why: str = ""
+    peak_gpu_bytes: int | None = None
     sub_batch: int | None = None  # dp: the most samples that this replica saw in a step
     dropped: int = 0  # messages that found the rank's queue full: figures lack what they said
 
@@ -166,8 +170,11 @@ class RepeatResult(_Part, frozen=True, kw_only=True):
     """One launch. train_time_s: from the first measured step to the last optimizer step, of the slowest rank;
     startup_s: from the launch to the first step, of the slowest rank; steps: those measured. clock_error_ms: how far
     apart the clocks of two hosts may be (None: all ranks have one clock), and wait_error_ms, by how much that may put
-    wait_ms off, and transfer_ms; what would be put off by more than it is, is withheld: None."""
+    wait_ms off, and transfer_ms; what would be put off by more than it is, is withheld: None. (On GPUs, each rank's has
+    a clock of its own.) backend: of the process group, if there is one, and why it is that."""
 
+    backend: str | None = None
+    backend_why: str = ""
     train_time_s: float
     startup_s: float
     steps: int

@@ -5,6 +5,7 @@ from statistics import median
 
 import msgspec
 
+from ddptui import devices
 from ddptui.cautions import ADVICE
 from ddptui.columns import describe_bottleneck
 from ddptui.preset import Bottleneck, Trial
@@ -37,20 +38,22 @@ def of_trial(result: TrialResult, trial: Trial) -> list[str]:
     changes = [change for repeat in result.repeats for change in repeat.changes]
     if changes:
         said.append("changed while it ran: " + "; ".join(_changed(change) for change in changes))
+    if trial.launch == "dp":
+        said.append(devices.output_device(result.repeats[-1].ranks))
     if trial.instruments == "off":
         said.append("without instruments: only its times are known")
     return [line for line in said if line]
 
 
 def _without_waits(result: TrialResult) -> list[RepeatResult]:
-    """Repeats whose waits the clocks of the hosts cannot tell."""
+    """Repeats whose waits the clocks of the ranks (their hosts', or their GPUs') cannot tell."""
     return [each for each in result.repeats if each.clock_error_ms is not None and each.wait_share is None]
 
 
 def _withheld(repeat: RepeatResult) -> str:
     off, put_off = (seconds((each or 0.0) / MS_A_S) for each in (repeat.clock_error_ms, repeat.wait_error_ms))
     return (
-        f"its waits are withheld: the hosts' clocks agree to ±{off}, which may put those of a step off by ±{put_off}, "
+        f"its waits are withheld: the ranks' clocks agree to ±{off}, which may put those of a step off by ±{put_off}, "
         "and they are shorter"
     )
 

@@ -50,7 +50,8 @@ class _Message(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True
 
 class Hello(_Message, frozen=True, kw_only=True):
     """A rank exists. The first message of every rank, or replica. Who has the token and does not fit is told so:
-    hence no limits for version, rank and world_size. `clock`: which one it tells the time by (empty: the console's)."""
+    hence no limits for version, rank and world_size. `device_why`: where the trial left the device open, and one might
+    have expected another. `clock`: which one it tells the time by (empty: the console's)."""
 
     version: int
     token: Annotated[str, Meta(max_length=256)]
@@ -62,6 +63,7 @@ class Hello(_Message, frozen=True, kw_only=True):
     device: Name
     threads: Count
     torch: Name
+    device_why: Name = ""
     backend: Word | None = None
     backend_why: Name = ""
     clock: Name = ""
@@ -166,16 +168,43 @@ class Position(msgspec.Struct, frozen=True, array_like=True):
     asleep: bool = False
 
 
+class Gpu(msgspec.Struct, frozen=True, array_like=True):
+    """What a rank's GPU is at, as NVML tells, whoever uses it. None: it does not say.
+
+    busy_percent  of the time lately (a second at most), in which some kernel ran
+    used_bytes    of its memory, by all processes; total_bytes: all there is
+    watts         what it draws
+    celsius       how hot it is
+    """
+
+    busy_percent: Number | None = None
+    used_bytes: Count | None = None
+    total_bytes: Count | None = None
+    watts: Number | None = None
+    celsius: Number | None = None
+
+
 class Heartbeat(_Message, frozen=True, kw_only=True):
-    """Once a second. `cpu_percent` is of one core, `dropped` counts messages that found a full queue."""
+    """Once a second. `cpu_percent` is of one core, `gpu_bytes` what the rank's own tensors take of its GPU's memory,
+    `dropped` counts messages that found a full queue."""
 
     rank: RankNumber
     at_ns: Count
     cpu_percent: Number | None  # None: not a number
     rss_bytes: Count
     gpu_bytes: Count | None = None
+    gpu: Gpu | None = None
     dropped: Count = 0
     position: Position = Position()
+
+
+class Tied(_Message, frozen=True, kw_only=True):
+    """A rank's device has a clock of its own. Its times are told by the host's: off by `error_ns` at most, from this
+    moment on, until it is said anew."""
+
+    rank: RankNumber
+    at_ns: Count
+    error_ns: Count
 
 
 class Pause(_Message, frozen=True, kw_only=True):
@@ -299,7 +328,9 @@ class Echo(_Message, frozen=True, kw_only=True):
     said_ns: Count
 
 
-RankMessage = Hello | Ready | Step | Trained | Heartbeat | Pause | Fingerprint | Shown | Timed | Done | Failed | Echo
+RankMessage = (
+    Hello | Ready | Step | Trained | Heartbeat | Tied | Pause | Fingerprint | Shown | Timed | Done | Failed | Echo
+)
 
 
 class Stop(_Message, frozen=True, kw_only=True):

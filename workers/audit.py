@@ -2,6 +2,9 @@
 
 The answer is worked out another way: a copy of the model, which no strategy has touched, computes each rank's own
 gradient of the same samples; all ranks gather all of these and take the mean in float64.
+
+Both compute in the parameters' own type and uncompiled, whatever the training did: a strategy gets gradients of that
+type in any case, and two kernels that round differently would look like a mistake of its.
 """
 
 import copy

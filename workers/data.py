@@ -39,10 +39,11 @@ class Samples(Dataset[tuple[Tensor, Tensor]]):
         return len(self.labels)
 
     def __getitem__(self, indices: list[int]) -> tuple[Tensor, Tensor]:
-        inputs = self.inputs[indices]
+        rows = torch.tensor(indices, dtype=torch.long).to(self.inputs.device, non_blocking=True)  # a list is waited for
+        inputs = self.inputs[rows]
         if inputs.dtype == torch.uint8:  # images are kept as bytes, an eighth to a quarter of what the model wants
             inputs = inputs.to(torch.get_default_dtype()).div_(255).sub_(self._mean).div_(self._std)
-        return inputs, self.labels[indices]
+        return inputs, self.labels[rows]
 
 
 class Data(NamedTuple):
@@ -83,9 +84,11 @@ class Share(DistributedSampler[list[int]]):
 
 
 def load(trial: Trial, wanted: tuple[int, ...] | None, device: torch.device) -> Data:
-    """The trial's dataset, its samples of the shape that the model wants (None: as they are)."""
+    """The trial's dataset, its samples of the shape that the model wants (None: as they are). `device`: where noise is
+    made. What others fetch, or page-locked memory takes on its way, is on the host."""
     if trial.dataset == "random":
-        return _random(trial, trial.shape or wanted or (3, 32, 32), device)
+        where = torch.device("cpu") if trial.num_workers or trial.pin_memory else device
+        return _random(trial, trial.shape or wanted or (3, 32, 32), where)
     train_images, train_labels, test_images, test_labels = _images(trial)
     shape = wanted or tuple(train_images.shape[1:])
     mean, std = NORMAL[trial.dataset]

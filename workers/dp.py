@@ -7,13 +7,15 @@ outputs on the first one, where the loss is. Without GPUs, a stand-in with the s
 import sys
 import time
 
+import torch
 from torch import nn
 
 from ddptui.preset import Trial
 from workers.aggregate.none import NoAggregation
 from workers.bottleneck import Delays
+from workers.device import Chosen
 from workers.rank import Rank, hello, pin_threads, rank_process, read_trial
-from workers.replicas import Replica, ReplicaDelays, ReplicaProgress, ThreadedDataParallel, Watch
+from workers.replicas import OverGpus, Replica, ReplicaDelays, ReplicaProgress, ThreadedDataParallel, Watch
 from workers.reporter import Reporter
 from workers.train import train
 
@@ -27,7 +29,7 @@ class DataParallel(NoAggregation):
 
     def prepare(self, model: nn.Module) -> nn.Module:
         if next(model.parameters()).is_cuda:
-            return nn.DataParallel(Replica(model, self._watches), list(range(self.trial.world_size)))
+            return OverGpus(Replica(model, self._watches), list(range(self.trial.world_size)))
         return ThreadedDataParallel(model, self._watches, pin_threads(self.trial, range(self.trial.world_size)))
 
 
@@ -36,7 +38,7 @@ def main() -> None:
     with rank_process(trial, 0, range(trial.world_size), has_parent=False) as me:
         watches = [watch_replica(me, rank) for rank in range(trial.world_size)]
         process = Rank(trial, 0, 1, me.device, me.reporter, ReplicaDelays(watches))
-        train(process, DataParallel(trial, watches), ReplicaProgress(watches, trial.warmup_steps, me.device))
+        train(process, DataParallel(trial, watches), ReplicaProgress(watches, trial.warmup_steps))
         for watch in watches:
             watch.reporter.close()
 
@@ -44,14 +46,16 @@ def main() -> None:
 def watch_replica(me: Rank, rank: int) -> Watch:
     """Replica 0 is the process itself; the others introduce themselves here, each over a wire of its own."""
     if rank == 0:
-        return Watch(me.reporter, me.delays, me.start_ns)
+        return Watch(me.reporter, me.delays, me.device, me.start_ns)
+    device = torch.device("cuda", rank) if me.device.type == "cuda" else me.device
     reporter = Reporter(rank)
-    reporter.say(hello(me.trial, rank, me.device, pin_threads(me.trial, range(me.trial.world_size))))
+    reporter.say(hello(me.trial, rank, Chosen(device), pin_threads(me.trial, range(me.trial.world_size))))
+    reporter.works_on(device)
     delays = Delays(me.trial.bottleneck, rank, seed=me.trial.seed, warmup_steps=me.trial.warmup_steps)
     begin = time.monotonic_ns()
     delays.start()
     reporter.position = lambda: me.reporter.position()  # they are all in one loop
-    return Watch(reporter, delays, time.monotonic_ns() - begin)
+    return Watch(reporter, delays, device, time.monotonic_ns() - begin)
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from ddptui.wire import LOGS, Done, Fingerprint
 from workers.data import Samples
+from workers.device import peak_bytes
 from workers.rank import Rank
 
 AT_ONCE = 512  # samples
@@ -17,6 +18,7 @@ AT_ONCE = 512  # samples
 
 def evaluate(me: Rank, model: nn.Module, test: Samples) -> Done:
     """Evaluate this rank's share of the held-out samples, hash the model, and save it if asked."""
+    peak = peak_bytes(me.device)  # of the training: evaluating takes other batches
     correct, evaluated = accuracy(model, test, range(me.rank, len(test), me.world_size), me.device)
     return Done(
         rank=me.rank,
@@ -27,7 +29,7 @@ def evaluate(me: Rank, model: nn.Module, test: Samples) -> Done:
         buffers=hashes(model.named_buffers()),
         bottleneck_fired=me.delays.fired,
         bottleneck_ns=me.delays.slept_ns,
-        peak_gpu_bytes=torch.cuda.max_memory_allocated(me.device) if me.device.type == "cuda" else None,
+        peak_gpu_bytes=peak,
         checkpoint=save(model, me.rank) if me.trial.save else None,
         dropped=me.reporter.dropped,
     )

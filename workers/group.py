@@ -11,8 +11,9 @@ from typing import NamedTuple
 import torch.distributed as dist
 
 from ddptui.preset import PATIENCE, Trial
+from workers.device import choose_backend
 from workers.node import ANY_PORT, LOCALHOST, Node
-from workers.rank import Rank, choose_backend
+from workers.rank import Rank
 
 MOST_WAITING = 1024  # ranks, between the port and the store
 START_S = 300  # for all ranks to meet: the last one may start late
@@ -64,8 +65,16 @@ def open_meeting(trial: Trial, node: Node) -> tuple[Meeting, socket.socket | Non
 
 
 def join_group(me: Rank, meeting: Meeting) -> None:
-    """Become a member of the group."""
-    backend, _ = choose_backend(me.trial, me.device)
+    """Become a member of the group.
+
+    NCCL is not told the rank's GPU (`device_id`), but takes that of the tensors that it is given. Where it is told,
+    torch 2.6 and 2.7.0 have it connect without blocking, and NCCL 2.26 then hangs now and again.
+    """
+    backend, _ = choose_backend(me.trial, me.device, me.shares_gpu)
+    patience = timedelta(seconds=patience_s(me.trial))
+    if backend == "mpi":
+        join_over_mpi(me, patience)
+        return
     store = dist.TCPStore(meeting.address, meeting.port, is_master=False) if meeting.address else None
     dist.init_process_group(
         backend,
@@ -73,8 +82,21 @@ def join_group(me: Rank, meeting: Meeting) -> None:
         init_method=None if store else meeting.init_method,
         rank=me.rank,
         world_size=me.world_size,
-        timeout=timedelta(seconds=patience_s(me.trial)),
+        timeout=patience,
     )
+
+
+def join_over_mpi(me: Rank, patience: timedelta) -> None:
+    """MPI itself says who is which rank, and where they meet. Raises RuntimeError when it says otherwise than whoever
+    told this process: then its ranks were started without mpirun, and each is alone in a world of its own."""
+    dist.init_process_group("mpi", timeout=patience)
+    told, wanted = (dist.get_rank(), dist.get_world_size()), (me.rank, me.world_size)
+    if told != wanted:
+        leave_group()
+        raise RuntimeError(
+            f"backend = 'mpi': MPI says rank {told[0]} of {told[1]}, the trial rank {wanted[0]} of {wanted[1]}: mpirun "
+            f"must start the ranks (`mpirun -n {wanted[1]} python -m workers.task …`, launch = 'task')"
+        )
 
 
 def patience_s(trial: Trial) -> float:

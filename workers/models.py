@@ -3,6 +3,7 @@ and the user's own."""
 
 import importlib
 import math
+from collections.abc import Callable
 from difflib import get_close_matches
 from itertools import pairwise
 
@@ -104,6 +105,25 @@ def synchronised(model: nn.Module) -> nn.Module:
         raise RuntimeError("sync_batchnorm: torch's SyncBatchNorm runs on GPUs only, and this rank is on the CPU")
     synced: nn.Module = nn.SyncBatchNorm.convert_sync_batchnorm(model)
     return synced
+
+
+def layout(trial: Trial) -> torch.memory_format:
+    """How tensors of four dimensions lie in memory: weights of convolutions, and images."""
+    return torch.channels_last if trial.channels_last else torch.preserve_format
+
+
+def compiled(trial: Trial, network: nn.Module) -> Callable[[Tensor], Tensor]:
+    """What to call for the network's scores: torch.compile of it, if the trial says so. It shares the parameters.
+
+    It goes around what the strategy has prepared, as torch advises for DDP, whose buckets then cut the graph: backward
+    is compiled in as many parts, and what one of them has computed is sent while the next one runs. Around a bare model
+    backward is one part, and gradients arrive when all of it is over: strategies of our own overlap nothing.
+
+    The first step compiles, and so does the first smaller last batch of an epoch: let both be warm-up, or let the
+    batches divide the samples evenly. Buckets of torch DDP of less than 1 MB are too small for torch.compile: it fails.
+    """
+    forward: Callable[[Tensor], Tensor] = torch.compile(network) if trial.compile else network
+    return forward
 
 
 def set_dtype(trial: Trial) -> None:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from ddptui.wire import PHASES, Done, Fingerprint, RankMessage, Ready, Slept, Step, Trained
+from ddptui.wire import PHASES, Done, Fingerprint, RankMessage, Ready, Slept, Step, Tied, Trained
 from workers.calls import Call, collectives
 from workers.clock import Clock
 from workers.rank import Rank
@@ -71,22 +71,22 @@ class Progress:
     def done(self, done: Done) -> None:
         self._reporter.say(done)
 
-    def told(self, mark: Mark, clock: Clock) -> Sequence[Step] | None:
+    def told(self, mark: Mark, clock: Clock) -> Sequence[RankMessage] | None:
         """What there is to tell of a step; None while the device has not made it."""
         times = clock.resolve(mark.moments())
         if times is None:
             return None
-        self.log(mark)
-        return [self.message(mark, times)]
+        loss = clock.read(mark.loss)
+        self.log(mark, loss)
+        return [*ties(self.rank, clock), self.message(mark, times, loss)]
 
-    def log(self, mark: Mark) -> None:
+    def log(self, mark: Mark, loss: float) -> None:
         if mark.step % LOG_EVERY == 0:
-            line = f"rank {self.rank}  epoch {mark.epoch}  step {mark.step}  loss {mark.loss.item():.4f}\n"
+            line = f"rank {self.rank}  epoch {mark.epoch}  step {mark.step}  loss {loss:.4f}\n"
             print(line, end="", flush=True)  # in one piece: without a console, all ranks write to one terminal
 
-    def message(self, mark: Mark, times: Sequence[int]) -> Step:
+    def message(self, mark: Mark, times: Sequence[int], loss: float) -> Step:
         """times: the mark's moments, in ns."""
-        loss = mark.loss.item()
         phases = mark.laps.phases
         calls, laps = times[: -len(phases) - 1], times[-len(phases) - 1 :]
         lengths = {phase: end - begin for phase, (begin, end) in zip(phases, pairwise(laps), strict=True)}
@@ -105,6 +105,12 @@ class Progress:
             collectives=collectives(mark.calls, calls, buckets=mark.buckets),
             slept=mark.slept,
         )
+
+
+def ties(rank: int, clock: Clock) -> list[Tied]:
+    """How exact the times of a rank's device are, if that has changed: said before the step that it holds for."""
+    exactness = clock.tied_anew()
+    return [Tied(rank=rank, at_ns=exactness.from_ns, error_ns=exactness.error_ns)] if exactness else []
 
 
 class Quiet(Progress):
@@ -132,7 +138,7 @@ class Quiet(Progress):
         if times is None:
             return None
         first_ns, begin_ns, end_ns = times
-        loss = last.loss.item()
+        loss = clock.read(last.loss)
         return [
             Trained(
                 rank=self.rank,

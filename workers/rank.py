@@ -17,6 +17,7 @@ from ddptui.preset import Trial, TrialError, available_cores, from_arguments, th
 from ddptui.wire import HUB, LOGS, TOKEN, VERSION, Failed, Hello, Position
 from workers import guard, link
 from workers.bottleneck import Delays, Sites
+from workers.device import Chosen, choose_backend, choose_device, describe
 from workers.reporter import Reporter
 
 
@@ -29,6 +30,7 @@ class Rank:
     reporter: Reporter
     delays: Sites
     start_ns: int = 0  # from its Hello until it was about to meet the others
+    shares_gpu: bool = False  # with other ranks of this host
 
 
 def read_trial(arguments: list[str]) -> Trial:
@@ -37,29 +39,6 @@ def read_trial(arguments: list[str]) -> Trial:
         return from_arguments(arguments)
     except TrialError as error:
         sys.exit(f"{Path(sys.argv[0]).stem}: {error}")
-
-
-def choose_backend(trial: Trial, device: torch.device) -> tuple[str, str]:
-    """The process group's backend, and why."""
-    if trial.backend != "auto":
-        return trial.backend, "the trial says so"
-    return ("nccl", "the ranks are on GPUs") if device.type == "cuda" else ("gloo", "the ranks are on the CPU")
-
-
-def choose_device(trial: Trial, rank: int, here: range) -> torch.device:
-    """A GPU of its own for each rank of this host, or the first of several, or else the CPU. Raises RuntimeError for
-    GPUs that are not there."""
-    gpus = torch.cuda.device_count() if trial.device != "cpu" else 0
-    if trial.launch == "task" and 0 < gpus == trial.gpus_per_rank:  # its own, and no other can be seen
-        return torch.device("cuda", 0)
-    if gpus >= len(here) * trial.gpus_per_rank:
-        device = torch.device("cuda", here.index(rank) * trial.gpus_per_rank)
-        torch.cuda.set_device(device)
-        return device
-    if trial.device == "cuda" or (gpus and trial.gpus_per_rank > 1):
-        each = "a GPU" if trial.gpus_per_rank == 1 else f"{trial.gpus_per_rank} GPUs"
-        raise RuntimeError(f"device = {trial.device!r} needs {each} a rank: {len(here)} ranks here, {gpus} GPUs")
-    return torch.device("cpu")
 
 
 def pin_threads(trial: Trial, here: range) -> int:
@@ -86,13 +65,12 @@ def rank_process(trial: Trial, rank: int, here: range, *, has_parent: bool = Tru
     threads = pin_threads(trial, here)
     reporter = Reporter(rank, beats=trial.instruments == "on")
     try:
-        device = choose_device(trial, rank, here)
-        reporter.say(hello(trial, rank, device, threads))
+        device, _, shared = placed(trial, rank, here, threads, reporter)
         delays = Delays(trial.bottleneck, rank, seed=trial.seed, warmup_steps=trial.warmup_steps)
         begin = time.monotonic_ns()
         reporter.position = lambda: Position(asleep=delays.asleep)
         delays.start()
-        yield Rank(trial, rank, trial.world_size, device, reporter, delays, time.monotonic_ns() - begin)
+        yield Rank(trial, rank, trial.world_size, device, reporter, delays, time.monotonic_ns() - begin, shared)
     except BaseException as error:
         traceback.print_exc()
         reporter.say(Failed(rank=rank, at_ns=time.monotonic_ns(), error=f"{type(error).__name__}: {error}"))
@@ -103,10 +81,24 @@ def rank_process(trial: Trial, rank: int, here: range, *, has_parent: bool = Tru
         sys.stderr.flush()
 
 
-def hello(trial: Trial, rank: int, device: torch.device, threads: int) -> Hello:
-    has_group = trial.launch not in ("single", "dp")
-    name, why = choose_backend(trial, device) if has_group else (None, "")
-    stand_in = trial.launch == "dp" and device.type == "cpu"
+def placed(trial: Trial, rank: int, here: range, threads: int, reporter: Reporter) -> Chosen:
+    """Choose the rank's device and say Hello: in any case, since who has not is not heard when it says what failed."""
+    try:
+        chosen = choose_device(trial, rank, here)
+        words = hello(trial, rank, chosen, threads)
+    except RuntimeError:
+        reporter.say(hello(trial, rank, None, threads))
+        raise
+    reporter.say(words)
+    reporter.works_on(chosen.device)
+    return chosen
+
+
+def hello(trial: Trial, rank: int, chosen: Chosen | None, threads: int) -> Hello:
+    """chosen: none where there is no device to be had. Raises RuntimeError for a group that cannot be."""
+    backend, backend_why = None, ""
+    if chosen and trial.launch not in ("single", "dp"):
+        backend, backend_why = choose_backend(trial, chosen.device, chosen.shared)
     return Hello(
         version=VERSION,
         token=os.environ.get(TOKEN, ""),
@@ -115,22 +107,14 @@ def hello(trial: Trial, rank: int, device: torch.device, threads: int) -> Hello:
         at_ns=time.monotonic_ns(),
         host=socket.gethostname(),
         pid=os.getpid(),
-        device=f"{device} (thread, CPU stand-in)" if stand_in else describe(device, trial.gpus_per_rank),
+        device=describe(trial, chosen.device) if chosen else "none",
+        device_why=chosen.why if chosen else "",
         threads=threads,
         torch=str(torch.__version__),
-        backend=name,
-        backend_why=why,
+        backend=backend,
+        backend_why=backend_why,
         clock=own_clock(),
     )
-
-
-def describe(device: torch.device, several: int) -> str:
-    """As the table names what a rank computes on."""
-    if several == 1:
-        return str(device)
-    if device.type == "cpu":
-        return f"{device} ({several} threads, CPU stand-in)"
-    return f"{device}-{(device.index or 0) + several - 1}"
 
 
 def log_to_file(rank: int) -> None:

@@ -2,49 +2,55 @@
 a stand-in for nn.DataParallel that runs them in threads."""
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from threading import Barrier
-from time import monotonic_ns
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 import torch
 from torch import Tensor, nn
 
 from ddptui.preset import Bottleneck, Site
-from ddptui.wire import GATHER_OUTPUTS, Collective, Done, Slept, Step
+from ddptui.wire import GATHER_OUTPUTS, Collective, Done, RankMessage, Slept, Step
 from workers.bottleneck import Sites
-from workers.clock import Clock
-from workers.progress import Mark, Progress
+from workers.clock import Clock, clock_of
+from workers.device import CPU, peak_bytes
+from workers.progress import Mark, Progress, ties
 from workers.reporter import Reporter
+
+Precision = Callable[[], torch.autocast]
 
 
 class Seen(NamedTuple):
-    """What a replica did in one step: how many samples it got, how many bytes it gave to the output device, and when it
-    was through with its part."""
+    """What a replica did in one step: how many samples it got, how many bytes it gave to the output device, and by its
+    clock when it had its part, when it was through with it, and when it gave its outputs away (no marks: it got
+    nothing, of a batch that small)."""
 
     samples: int = 0
     gives: int = 0
-    fetched_ns: int = 0
-    computed_ns: int = 0
-    arrived_ns: int = 0
+    marks: tuple[Any, ...] = ()
+    slept: tuple[Slept, ...] = ()
 
 
 class Watch:
     """What is seen of one replica, and what delays it."""
 
-    def __init__(self, reporter: Reporter, delays: Sites, start_ns: int = 0) -> None:
+    def __init__(self, reporter: Reporter, delays: Sites, device: torch.device = CPU, start_ns: int = 0) -> None:
         self.reporter = reporter
         self.delays = delays
+        self.device = device
+        self.clock = clock_of(device)
         self.start_ns = start_ns  # what its delay at the start took
         self.seen = Seen()  # in this step
         self.sub_batch = 0  # the most samples in a step
 
 
 class Replica(nn.Module):
-    """A replica under watch. On GPUs nn.DataParallel copies it, so it is told apart by the device that it runs on."""
+    """A replica under watch. On GPUs nn.DataParallel copies it at every forward, and runs each copy in a thread that is
+    new, with its device's stream as the current one: so a copy is told apart by its device, and its marks are of that
+    stream. There it has its part when the parameters have come, too."""
 
     def __init__(self, module: nn.Module, watches: Sequence[Watch], index: int = 0) -> None:
         super().__init__()
@@ -55,13 +61,13 @@ class Replica(nn.Module):
     def forward(self, inputs: Tensor) -> Tensor:
         watch = self._watches[inputs.device.index if inputs.device.type == "cuda" else self._index]
         watch.delays.at("data")
-        fetched_ns = monotonic_ns()
+        fetched = watch.clock.now()
         outputs: Tensor = self.module(inputs)
         watch.delays.at("forward")
-        computed_ns = monotonic_ns()
+        computed = watch.clock.now()
         watch.sub_batch = max(watch.sub_batch, len(inputs))
         watch.delays.before_collective()
-        watch.seen = Seen(len(inputs), outputs.nbytes, fetched_ns, computed_ns, monotonic_ns())
+        watch.seen = Seen(len(inputs), outputs.nbytes, (fetched, computed, watch.clock.now()))
         return outputs
 
 
@@ -85,10 +91,11 @@ class ThreadedDataParallel(nn.Module):
         self._copy_buffers()
         parts = inputs.chunk(len(self.replicas))
         together = Barrier(len(parts))  # threads start in turn, but no replica runs before all have their part
+        precision = precision_here(inputs.device)
 
         def run(replica: Replica, part: Tensor) -> Tensor:
             together.wait()
-            outputs: Tensor = replica(part)
+            outputs: Tensor = run_in(precision, replica, part)
             return outputs
 
         return torch.cat(list(self._pool.map(run, self.replicas, parts)))
@@ -99,6 +106,27 @@ class ThreadedDataParallel(nn.Module):
         for other in others:
             for own, source in zip(other.buffers(), first.buffers(), strict=True):
                 own.copy_(source)
+
+
+class OverGpus(nn.DataParallel[nn.Module]):
+    """nn.DataParallel, its threads under the autocast of the thread that calls it. By itself it tells them whether
+    there is one, and not of which type: they would take float16 for bfloat16."""
+
+    def parallel_apply(self, replicas: Sequence[nn.Module], inputs: Sequence[Any], kwargs: Any) -> list[Any]:
+        precision = precision_here(self.src_device_obj)
+        running: list[Any] = [partial(run_in, precision, replica) for replica in replicas]
+        return super().parallel_apply(running, inputs, kwargs)
+
+
+def run_in(precision: Precision, network: nn.Module, *inputs: Any, **kwargs: Any) -> Any:
+    with precision():
+        return network(*inputs, **kwargs)
+
+
+def precision_here(device: torch.device) -> Precision:
+    """The autocast of this thread, to be entered in others: each thread has its own."""
+    kind = device.type
+    return partial(torch.autocast, kind, dtype=torch.get_autocast_dtype(kind), enabled=torch.is_autocast_enabled(kind))
 
 
 class ReplicaDelays:
@@ -141,13 +169,11 @@ class ReplicaDelays:
 
 class ReplicaProgress(Progress):
     """Each replica reports as a rank: its own sub-batch and forward, then the gather, which comes before the one
-    backward that all share. On GPUs a replica's forward ends on its device, unseen by the host: the gather counts as
-    forward there."""
+    backward that all share. Its part is by its own device's clock, the rest by that of the first one."""
 
-    def __init__(self, watches: Sequence[Watch], warmup_steps: int, device: torch.device) -> None:
+    def __init__(self, watches: Sequence[Watch], warmup_steps: int) -> None:
         super().__init__(0, warmup_steps, watches[0].reporter)
         self._watches = watches
-        self._on_host = device.type == "cpu"
 
     def ready(self, steps: int, parameters: int, start_ns: int) -> None:
         for rank, watch in enumerate(self._watches):
@@ -155,28 +181,22 @@ class ReplicaProgress(Progress):
 
     def step(self, mark: Mark, clock: Clock) -> None:
         for rank, watch in enumerate(self._watches):
-            slept = watch.delays.taken()
-            watch.reporter.say(partial(self._told_of, rank, watch.seen, slept, mark, clock))
+            seen = watch.seen._replace(slept=watch.delays.taken())
+            watch.reporter.say(partial(self._told_of, rank, seen, mark, clock))
 
-    def _told_of(
-        self, rank: int, seen: Seen, slept: tuple[Slept, ...], mark: Mark, clock: Clock
-    ) -> Sequence[Step] | None:
+    def _told_of(self, rank: int, seen: Seen, mark: Mark, clock: Clock) -> Sequence[RankMessage] | None:
+        own_clock = self._watches[rank].clock
+        own = own_clock.resolve(seen.marks) if seen.marks else []
         times = clock.resolve(mark.moments())
-        if times is None:
+        if own is None or times is None:
             return None
+        loss = clock.read(mark.loss)
         if rank == 0:
-            self.log(mark)
-        step = msgspec.structs.replace(self.message(mark, times), rank=rank, samples=seen.samples, slept=slept)
-        if self._on_host and seen.samples:
-            data, forward, backward, average, optimizer = step.phases_ns
-            gathered = step.begin_ns + data + forward
-            own_data, own_forward = seen.fetched_ns - step.begin_ns, seen.computed_ns - seen.fetched_ns
-            phases = (own_data, own_forward, backward, average + gathered - seen.computed_ns, optimizer)
-            gather = Collective(
-                GATHER_OUTPUTS, 0, seen.gives, seen.computed_ns, seen.arrived_ns, seen.arrived_ns, gathered
-            )
-            step = msgspec.structs.replace(step, phases_ns=phases, order=(0, 1, 3, 2, 4), collectives=(gather,))
-        return [step]
+            self.log(mark, loss)
+        step = msgspec.structs.replace(
+            self.message(mark, times, loss), rank=rank, samples=seen.samples, slept=seen.slept
+        )
+        return [*ties(rank, own_clock), with_own_part(step, seen.gives, own) if own else step]
 
     def done(self, done: Done) -> None:
         """Replica 0 speaks for the model, which there is only once."""
@@ -190,5 +210,25 @@ class ReplicaProgress(Progress):
                 dropped=watch.reporter.dropped,
             )
             if rank > 0:
-                own = msgspec.structs.replace(own, correct=0, evaluated=0, parameters={}, buffers={}, checkpoint=None)
+                own = msgspec.structs.replace(
+                    own,
+                    correct=0,
+                    evaluated=0,
+                    parameters={},
+                    buffers={},
+                    peak_gpu_bytes=peak_bytes(watch.device),
+                    checkpoint=None,
+                )
             watch.reporter.say(own)
+
+
+def with_own_part(step: Step, gives: int, own: Sequence[int]) -> Step:
+    """The step of all, with what was a replica's own in it: its data and forward until the gather, to which it `gives`
+    so many bytes. own: its three moments, in ns."""
+    data, forward, backward, average, optimizer = step.phases_ns
+    gathered = step.begin_ns + data + forward
+    # They are between those two, which another device's clock has told: it may be off by a little.
+    fetched, computed, arrived = (min(max(moment, step.begin_ns), gathered) for moment in own)
+    phases = (fetched - step.begin_ns, computed - fetched, backward, average + gathered - computed, optimizer)
+    gather = Collective(GATHER_OUTPUTS, 0, gives, computed, arrived, arrived, gathered)
+    return msgspec.structs.replace(step, phases_ns=phases, order=(0, 1, 3, 2, 4), collectives=(gather,))

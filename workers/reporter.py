@@ -9,6 +9,7 @@ import traceback
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 
 import msgspec
 import psutil
@@ -38,6 +39,8 @@ from ddptui.wire import (
     Step,
     Stop,
 )
+from workers.device import CPU, used_bytes
+from workers.meter import Meter
 
 SEND_EVERY_MS = 200  # at the same moments on all ranks of a host: what that costs them, it costs them at once
 BEAT_EVERY_S = 1.0
@@ -63,6 +66,7 @@ class Reporter:
         self.dropped = 0
         self.bottleneck: tuple[Bottleneck, ...] | None = None  # what the console wants from the next step on
         self.position: Callable[[], Position] = Position  # where the rank is
+        self.meter = Meter(CPU)  # of its device, once that is known
         self._heard = time.monotonic()
         self._queue: deque[RankMessage | Telling] = deque()
         self._unsent: list[RankMessage] = []  # taken from the queue, or the thread's own
@@ -71,6 +75,13 @@ class Reporter:
         if HUB in os.environ:
             self._thread = threading.Thread(target=self._run, args=(os.environ[HUB],), name="reporter", daemon=True)
             self._thread.start()
+
+    def works_on(self, device: torch.device) -> None:
+        """The rank's device is known. It becomes the current one of the reporter's thread, too, which asks it about its
+        events: a thread that has none is on the first GPU, where CUDA would take some hundred MB for each such rank."""
+        self.meter = Meter(device)
+        if device.type == "cuda" and self._thread is not None:
+            self.say(partial(make_current, device))
 
     def say(self, words: RankMessage | Telling) -> None:
         """A message; or what gives one, later and in another thread."""
@@ -205,10 +216,17 @@ class Reporter:
             at_ns=time.monotonic_ns(),
             cpu_percent=process.cpu_percent(),
             rss_bytes=process.memory_info().rss,
-            gpu_bytes=torch.cuda.memory_allocated() if torch.cuda.is_initialized() else None,
+            gpu_bytes=used_bytes(self.meter.device),
+            gpu=self.meter.read(),
             dropped=self.dropped,
             position=self.position(),
         )
+
+
+def make_current(device: torch.device) -> list[RankMessage]:
+    """For the thread that calls it. There is nothing to say of it."""
+    torch.cuda.set_device(device)
+    return []
 
 
 def is_too_long(message: RankMessage) -> bool:

@@ -5,18 +5,27 @@ Where torch's process groups take hooks (2.15's do), they see every call, those 
 Elsewhere the public functions are wrapped, and DDP is given a communication hook; what DDP's forward sends then stays
 unseen. In both cases `Work.wait` is wrapped: it is where Python waits for what it has issued.
 
-Nothing here waits for anything. On a GPU the moments are events on the stream, read later.
+Nothing here waits for anything. On a GPU the moments are events on the stream, read later, and this is relied upon:
+
+    called, enter  on the stream of whoever calls, which NCCL makes its own wait for: it begins no sooner
+    issued         a call that is not in the background runs on that very stream, or has made it wait: it is over there
+    a wait         for NCCL makes the current stream wait, and not the host: what is recorded before it is when the
+                   device has nothing else to do, and after it, when the operation is over
+    told           NCCL's futures call back at once, on a stream that waits for the operation, and for nothing else
+    settled        torch DDP waits in the same way, on the stream on which backward was called
+
+There the host runs ahead: where a rank is, the device says.
 """
 
 import inspect
 import threading
+from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial, wraps
 from typing import Any
 
 import torch.distributed as dist
-from msgspec.structs import replace
 from torch import Tensor, nn
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 from torch.nn.parallel import DistributedDataParallel
@@ -26,6 +35,7 @@ from ddptui.wire import Position
 from workers.bottleneck import Sites
 from workers.calls import Call, carries, kinds
 from workers.clock import Clock
+from workers.position import position_of
 from workers.progress import Laps
 from workers.rank import Rank
 
@@ -57,11 +67,13 @@ class Tap:
         """facts: what to expect of the strategy.
         attached: to torch; else it sees nothing, and costs nothing."""
         self.now = clock.now
+        self._clock = clock
         self.buckets = facts.buckets  # whether calls carry them
         self._delays = delays
         self._facts = facts
         self._laps: Laps | None = None  # none: between two steps, where nothing is recorded
         self._calls: list[Call] = []
+        self._behind: deque[tuple[Laps, list[Call]]] = deque()  # steps that the device has not made yet, oldest first
         self._works: dict[int, tuple[dist.Work, Call]] = {}  # kept, since torch would give its number to another one
         self._unsettled: list[Call] = []  # what torch DDP has issued and has not waited for
         self._carriers = 0  # what the step before sent in the background after its forward
@@ -88,6 +100,10 @@ class Tap:
 
     def end(self) -> list[Call]:
         """The step is over: what it has called, in order."""
+        if self._laps is not None:
+            self._behind.append((self._laps, self._calls))
+        while self._behind and self._clock.reached(self._behind[0][0].moments[-1]):
+            self._behind.popleft()
         calls, self._calls, self._laps = self._calls, [], None
         if self._facts.overlaps:
             self._carriers = sum(map(carries, calls))
@@ -95,15 +111,12 @@ class Tap:
         return calls
 
     def position(self) -> Position:
-        """Where the rank is; asked in the reporter's thread, while the loop goes on."""
+        """Where the rank is, and not only its loop; asked in the reporter's thread, while that goes on."""
         laps, calls = self._laps, list(self._calls)
-        if laps is None:
-            return Position()
-        number, call = next(((at, call) for at, call in enumerate(calls) if call.over is None), (None, None))
-        here = Position(laps.step, tuple(laps.phases), len(calls), asleep=self._delays.asleep)
-        if call is None:
-            return here
-        return replace(here, number=number, kind=call.kind, root=call.root, group=call.group, ahead=call.background)
+        behind = [step for step in list(self._behind) if not self._clock.reached(step[0].moments[-1])]
+        if behind:
+            laps, calls = behind[0]
+        return Position() if laps is None else position_of(laps, calls, self._clock, asleep=self._delays.asleep)
 
     def before(self, kind: str, size: int, root: int | None, group: tuple[int, ...]) -> Call | None:
         """A collective has been called. Returns what is known of it when it has been entered."""
@@ -135,7 +148,7 @@ class Tap:
 
     def _is_overtaken(self) -> bool:
         """Whether more will be sent in the background after this, as in the step before. Only then must torch be asked
-        when it is over: of the last one we know it, since somebody waits for it. (The answer comes in a thread of
+        when it is over: of the last one we know it, since somebody waits for it. (gloo's answer comes in a thread of
         torch's that must wait for Python's lock: that costs more than all the rest of the tap.)"""
         return self._facts.overlaps and sum(map(carries, self._calls)) < self._carriers
 

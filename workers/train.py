@@ -6,7 +6,6 @@ import msgspec
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.utils.data import DataLoader
 
 from ddptui.preset import Trial
 from workers.aggregate.strategy import Strategy, gradients_of
@@ -16,7 +15,9 @@ from workers.data import Share, load
 from workers.evaluate import evaluate, fingerprint
 from workers.fault import Faults
 from workers.inside import over_devices
-from workers.models import build, set_dtype, synchronised, wanted_shape
+from workers.loading import loader_of, on_device
+from workers.models import build, compiled, layout, set_dtype, synchronised, wanted_shape
+from workers.precision import clip, lowered, scaler_of
 from workers.progress import Laps, Mark, Progress, progress_of
 from workers.rank import Rank
 from workers.tap import tap_of
@@ -29,15 +30,17 @@ def train(me: Rank, strategy: Strategy, progress: Progress | None = None) -> nn.
 
     torch.manual_seed(trial.seed)  # the same on every rank, so that all start from the same parameters
     data = load(trial, wanted_shape(trial), device)
-    model = build(trial, data.shape, data.classes).to(device)
+    model = build(trial, data.shape, data.classes).to(device).to(memory_format=layout(trial))
     if trial.sync_batchnorm:
         model = synchronised(model)
     network = strategy.prepare(over_devices(me, model))
+    forward = compiled(trial, network)
     torch.manual_seed(trial.seed + 1 + me.rank)  # from here on another one each, or all would drop out alike
 
     share = Share(data.train, batch_size=trial.batch_size, rank=me.rank, world_size=me.world_size, seed=trial.seed)
-    loader = DataLoader(data.train, sampler=share, batch_size=None)
+    loader = loader_of(trial, data.train, share, device)
     optimizer = make_optimizer(trial, model)
+    scaler = scaler_of(trial, device)
     steps = trial.steps or trial.epochs * len(share)
 
     clock = clock_of(device)
@@ -59,7 +62,7 @@ def train(me: Rank, strategy: Strategy, progress: Progress | None = None) -> nn.
         laps = Laps(clock, step)
         tap.begin(laps)
 
-        inputs, labels = (tensor.to(device) for tensor in next(batches))
+        inputs, labels = on_device(trial, next(batches), device)
         delays.at("data")
         laps.end("data")
 
@@ -67,7 +70,8 @@ def train(me: Rank, strategy: Strategy, progress: Progress | None = None) -> nn.
         with nullcontext() if agrees else strategy.no_sync():
             if step == together[0]:
                 strategy.share_buffers(model)
-            total = F.cross_entropy(network(inputs), labels, reduction="sum")
+            with lowered(trial, device):
+                total = F.cross_entropy(forward(inputs), labels, reduction="sum")
             # Divided by the mean share of a rank, not by this rank's own: the mean over ranks is then the mean over
             # the global batch, even where the shares differ by a sample.
             loss = total * me.world_size / samples_behind(step, together, share, trial)
@@ -75,7 +79,7 @@ def train(me: Rank, strategy: Strategy, progress: Progress | None = None) -> nn.
             laps.end("forward")
             faults.strike(step, device)
 
-            loss.backward()
+            scaler.scale(loss).backward()
             tap.settle()
             delays.at("backward")
             laps.end("backward")
@@ -85,7 +89,10 @@ def train(me: Rank, strategy: Strategy, progress: Progress | None = None) -> nn.
             laps.end("aggregate")
 
         if trial.average == "parameters" or step == together[-1]:
-            optimizer.step()
+            scaler.unscale_(optimizer)  # before clipping, which is about the true lengths
+            clip(trial, model)
+            scaler.step(optimizer)
+            scaler.update()
             optimizer.zero_grad()
             laps.end("optimizer")
 
@@ -121,9 +128,14 @@ def samples_behind(step: int, together: range, share: Share, trial: Trial) -> in
 
 
 def make_optimizer(trial: Trial, model: nn.Module) -> torch.optim.Optimizer:
+    """With a scaler it is a fused one, which skips a step by itself: of any other, the scaler asks the device in every
+    step whether to call it at all, and the loop waits for the answer."""
+    fused = trial.amp == "fp16" or None  # None: as torch sees fit
     if trial.optimizer == "adam":
-        return torch.optim.Adam(model.parameters(), lr=trial.lr, weight_decay=trial.weight_decay)
-    return torch.optim.SGD(model.parameters(), lr=trial.lr, momentum=trial.momentum, weight_decay=trial.weight_decay)
+        return torch.optim.Adam(model.parameters(), lr=trial.lr, weight_decay=trial.weight_decay, fused=fused)
+    return torch.optim.SGD(
+        model.parameters(), lr=trial.lr, momentum=trial.momentum, weight_decay=trial.weight_decay, fused=fused
+    )
 
 
 def mean_of_share(total: Tensor, labels: Tensor) -> Tensor:

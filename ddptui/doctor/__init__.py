@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 
-from ddptui.doctor import engines, folders, host, machine, torch_side
+from ddptui.doctor import engines, folders, gpu_side, host, machine, torch_side
 from ddptui.doctor.finding import Finding, first_line, lines, with_known_cause
 
 Check = Callable[[], Iterable[Finding]]
@@ -21,6 +21,8 @@ def groups(runs: str | None) -> Groups:
     return {
         "This machine": (
             ("python", machine.machine),
+            ("driver", gpu_side.told_by_nvml),
+            ("compiler", machine.compiler),
             ("interfaces", machine.interfaces),
             ("open files", machine.open_files),
             ("processes", machine.processes),

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import zmq
 
+from ddptui import gpus
 from ddptui.doctor.child import Child, NoAnswer
 from ddptui.doctor.finding import Finding, first_line
 from ddptui.hub import Hub
-from ddptui.preflight import DATA_VARIABLE, FILES, data_folder, surely_no_gpu
+from ddptui.preflight import DATA_VARIABLE, FILES, data_folder
 from ddptui.preset import Trial
 from ddptui.record import RUNS_VARIABLE, runs_folder
 from ddptui.wire import HUB, TOKEN
@@ -110,7 +111,7 @@ def shared_memory() -> Iterator[Finding]:
         yield Finding("/dev/shm", why, "`mount -t tmpfs tmpfs /dev/shm` (docker: --shm-size=1g)")
         return
     yield Finding(
-        "/dev/shm", f"{size * 1024:.0f} MB, for NCCL and DataLoader workers", shared_remedy(size, surely_no_gpu())
+        "/dev/shm", f"{size * 1024:.0f} MB, for NCCL and DataLoader workers", shared_remedy(size, gpus.surely_none())
     )
 
 

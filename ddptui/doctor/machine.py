@@ -12,6 +12,7 @@ from pathlib import Path
 
 import psutil
 
+from ddptui.device_check import no_compiler
 from ddptui.doctor.finding import Finding, first_line
 from ddptui.environment import cpu_model
 from ddptui.preset import available_cores
@@ -33,6 +34,12 @@ def machine() -> Iterator[Finding]:
     free = psutil.virtual_memory().available / GB
     remedy = "two ranks want 2 GB: end other programs" if free < ENOUGH_MEMORY_GB else ""
     yield Finding("memory", f"{free:.1f} GB free", remedy)
+
+
+def compiler() -> Iterator[Finding]:
+    """Only torch.compile wants one: a machine without is no worse for it otherwise."""
+    lacking = no_compiler(os.environ)
+    yield Finding("compiler", lacking or "there is one for C++: compile = true may be had", tried=not lacking)
 
 
 def interfaces() -> Iterator[Finding]:

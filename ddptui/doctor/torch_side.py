@@ -9,14 +9,14 @@ from typing import Any
 import zmq
 
 from ddptui import launch
+from ddptui.device_check import OLDER
 from ddptui.doctor.child import Child, NoAnswer
 from ddptui.doctor.finding import Finding
 from ddptui.environment import installed
+from ddptui.gpus import VISIBLE, surely_none
 from ddptui.hub import Hub
-from ddptui.preflight import surely_no_gpu
 
 GB = 2**30
-VISIBLE = "CUDA_VISIBLE_DEVICES"
 INTERFACE = "GLOO_SOCKET_IFNAME"
 AGAIN = "pip install --force-reinstall torch torchvision"
 NO_GPU = "none: ranks run on the CPU, and dp is a stand-in with threads"
@@ -62,7 +62,7 @@ def _gpus(child: Child) -> dict[str, Any]:
 
 def _no_gpu_here() -> bool:
     """Elsewhere than on Linux torch has no CUDA, and there is nothing to mend."""
-    return surely_no_gpu() or not sys.platform.startswith("linux")
+    return surely_none() or not sys.platform.startswith("linux")
 
 
 def judge_gpus(told: dict[str, Any], build: str | None, visible: str | None, surely_none: bool) -> Finding:
@@ -71,7 +71,9 @@ def judge_gpus(told: dict[str, Any], build: str | None, visible: str | None, sur
     gpus: Sequence[tuple[str, int]] = told["gpus"]
     why: str = told["why_none"]
     if gpus:
-        return Finding("GPUs", ", ".join(f"{name} ({memory / GB:.0f} GB)" for name, memory in gpus))
+        names = ", ".join(f"{name} ({memory / GB:.0f} GB)" for name, memory in gpus)
+        ranks = "one rank, or more that share it" if len(gpus) == 1 else f"{len(gpus)} ranks, or more that share them"
+        return Finding("GPUs", f"{names}: for {ranks} (share_gpu = true)")
     if visible is not None and visible.strip() in ("", "-1"):
         return Finding("GPUs", f"hidden: {VISIBLE} is {visible!r}", "" if surely_none else f"`unset {VISIBLE}`")
     if surely_none:
@@ -79,8 +81,7 @@ def judge_gpus(told: dict[str, Any], build: str | None, visible: str | None, sur
     if build is None:
         return Finding("GPUs", "there, but this torch is built without CUDA", f"`{AGAIN}` (on Linux: with CUDA)")
     if "too old" in why:
-        remedy = "update the driver, or install a torch for an older CUDA (pytorch.org/get-started)"
-        return Finding("GPUs", f"there, but the driver is too old for this torch's CUDA {build}", remedy)
+        return Finding("GPUs", f"there, but the driver is too old for this torch's CUDA {build}", OLDER)
     if "no NVIDIA driver" in why:
         return Finding("GPUs", "there, but no driver is", "install NVIDIA's driver; `nvidia-smi` must list the GPUs")
     remedy = f"`nvidia-smi` must list the GPUs; {VISIBLE} is {'not set' if visible is None else repr(visible)}"
@@ -89,6 +90,7 @@ def judge_gpus(told: dict[str, Any], build: str | None, visible: str | None, sur
 
 def judge_backends(there: Sequence[str], gpu: bool) -> Finding:
     unused = " (nccl needs a GPU)" if "nccl" in there and not gpu else ""
+    unused += "" if "mpi" in there else "; mpi: only in a torch that was built from source where an MPI library is"
     if "gloo" not in there:
         return Finding("backends", (", ".join(there) or "none") + unused, f"no gloo: `{AGAIN}`", fatal=True)
     return Finding("backends", ", ".join(there) + unused)

@@ -7,7 +7,7 @@ OF_TRAINING = (
     "powersgd_rank", "sync_batchnorm", "mistake", "hash_every", "model", "width", "depth", "batch_norm", "dataset",
     "data_dir", "download", "shape", "samples", "classes", "batch_size", "epochs", "steps", "optimizer", "lr",
     "momentum", "weight_decay", "save", "instruments", "fault",
-    "gpus_per_rank",
+    "gpus_per_rank", "amp", "channels_last", "compile", "clip_norm", "num_workers", "pin_memory",
 )  # fmt: skip
 OF_MEASURING = ("composites", "min_bytes", "max_bytes", "step_factor", "iterations", "cell_s", "cadence")
 OF_PRIMITIVES = ("operations", "reduce_ops", "root", *OF_MEASURING)

@@ -116,7 +116,7 @@ def _joined(heard: Heard) -> list[Joined]:
     joined = join(close, pauses, heard.apart).steps
     if (found := doubt(joined)) and is_too_far_apart(joined, found):
         raise ProjectionError(
-            "the clocks of its hosts are further apart than its ranks waited: nothing is known of its transfers"
+            "the clocks of its ranks are further apart than they waited: nothing is known of its transfers"
         )
     every = max(1, len(joined) * len(measured) // MOST_RANK_STEPS)
     return joined[::every]

@@ -40,6 +40,7 @@ from ddptui.wire import (
     Slept,
     Step,
     Stop,
+    Tied,
     Timed,
     Trained,
 )
@@ -175,6 +176,11 @@ def offset(
     return Offset(rank=rank, clock=clock, at_ns=at_ns, offset_ns=offset_ns, error_ns=error_ns)
 
 
+def tied(rank: int = 0, at_ms: float = FIRST_STEP_MS, error_ms: float = 0.05) -> Tied:
+    """How exact the times of a rank's device are from then on."""
+    return Tied(rank=rank, at_ns=round(at_ms * MS), error_ns=round(error_ms * MS))
+
+
 def ended(status: str = "ok", error: str | None = None) -> Ended:
     return msgspec.convert({"type": "Ended", "at_ns": 9_500 * MS, "status": status, "error": error}, Ended)
 
@@ -218,7 +224,7 @@ def one_of_each() -> list[Message]:
     steps: list[Message] = [step(), full, step(loss=None), fingerprint(), trained(), trained(loss=None)]
     late = Bottleneck(at="forward", ranks=(1,), sleep_ms=5)
     waits = Position(step=3, passed=("data", "forward"), calls=2, number=1, kind="reduce", root=0, group=(0, 1))
-    seen: list[Message] = [heartbeat(), msgspec.structs.replace(heartbeat(), position=waits), pause(), load()]
+    seen: list[Message] = [heartbeat(), msgspec.structs.replace(heartbeat(), position=waits), pause(), load(), tied()]
     seen += [Injection(at_ns=4_000 * MS, bottleneck=(late,)), Refused(at_ns=4_000 * MS, count=3, why="a stranger")]
     seen += [Notice(at_ns=1_500 * MS, text="job 7 waits"), offset(), Echo(rank=1, number=2, heard_ns=10, said_ns=20)]
     seen += [shown(), shown(buffers=(Buffer("parts", 2, None, None),)), shown(error="no"), timed(), timed(us=())]

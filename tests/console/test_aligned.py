@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ddptui.clocks import DRIFT_PPM, Clocks, Track, aligned, apart
-from ddptui.wire import Collective, Message, Offset
-from tests.console.builders import MS, hello, launched, load, offset, one_of_each, step
+from ddptui.clocks import DRIFT_PPM, Apart, Clocks, Track, aligned, apart
+from ddptui.wire import Collective, Message, Offset, Step
+from tests.console.builders import MS, hello, launched, load, offset, one_of_each, step, tied
 from tests.console.test_shifted import times
 
 S = 1_000_000_000  # ns
@@ -182,3 +182,86 @@ def test_the_errors_of_two_hosts_add_up_and_those_of_one_do_not() -> None:
     assert found is not None
     for ranks, error_ms in (((0, 1), 0.1), ((0, 2), 0.3), ((1, 2), 0.4), ((2, 3), 0.0), (range(4), 0.4)):
         assert found.most(ranks) / MS == pytest.approx(error_ms, abs=0.001)
+
+
+# Devices with clocks of their own
+
+
+def entering(*ranks: int, at_ms: tuple[float, ...] = (2_000,)) -> dict[int, list[Step]]:
+    """Steps in which these ranks enter operations at these moments."""
+    calls = tuple(Collective("all_reduce", seq, 8, *[round(at * MS)] * 4) for seq, at in enumerate(at_ms))
+    return {rank: [msgspec.structs.replace(step(rank), collectives=calls)] for rank in ranks}
+
+
+def found_apart(clocks: Clocks, steps: dict[int, list[Step]]) -> Apart:
+    found = apart(clocks, steps)
+    assert found is not None
+    return found
+
+
+def test_gpus_of_one_host_are_apart_by_the_sum_of_their_ties_and_nothing_is_moved() -> None:
+    clocks = clocks_of(launched(), *map(hello, range(3)), tied(0, 1_000, 0.02), tied(1, 1_000, 0.05))
+    found = found_apart(clocks, entering(0, 1, 2))
+    for ranks, error_ms in (((0, 1), 0.07), ((0, 2), 0.02), ((1, 2), 0.05), ((0, 1, 2), 0.07), ((1,), 0.0)):
+        assert found.most(ranks) == pytest.approx(error_ms * MS)
+    assert found.of((0, 1, 2)) == pytest.approx({0: 0.07 * MS, 1: 0.07 * MS, 2: 0.05 * MS})
+    assert aligned(step(0), clocks) == step(0)
+
+
+def test_a_tie_adds_to_the_error_of_its_host_and_two_of_a_host_share_that() -> None:
+    heard = [hello(0), hello(1, clock="far"), hello(2, clock="far"), offset(1, 2_000, 0, 0.3)]
+    clocks = clocks_of(launched(), *heard, tied(1, 1_000, 0.02), tied(2, 1_000, 0.05))
+    found = found_apart(clocks, entering(0, 1, 2))
+    for ranks, error_ms in (((0, 1), 0.32), ((0, 2), 0.35), ((1, 2), 0.07)):
+        assert found.most(ranks) / MS == pytest.approx(error_ms, abs=0.001)
+
+
+def test_a_rank_alone_is_apart_from_nobody() -> None:
+    assert apart(clocks_of(launched(), hello(0), tied(0)), entering(0)) is None
+
+
+def test_where_nothing_was_tied_nothing_is_said() -> None:
+    assert apart(clocks_of(launched(), hello(0), hello(1)), entering(0, 1)) is None
+
+
+@pytest.mark.parametrize(
+    ("at_ms", "error_ms"),
+    [
+        ((2_000,), 0.02),  # before the first word of it: that must do
+        ((3_000,), 0.02),
+        ((3_999,), 0.02),
+        ((4_000,), 0.4),
+        ((5_500,), 0.01),
+        ((3_500, 5_500), 0.4),
+        ((2_000, 3_500), 0.02),
+    ],
+)
+def test_of_ties_those_count_that_are_in_force_where_something_is_compared(
+    at_ms: tuple[float, ...], error_ms: float
+) -> None:
+    told = [tied(0, 5_000, 0.01), tied(0, 3_000, 0.02), tied(0, 4_000, 0.4)]  # replicas' come in any order
+    clocks = clocks_of(launched(), hello(0), hello(1), *told)
+    assert found_apart(clocks, entering(0, 1, at_ms=at_ms)).most((0, 1)) == pytest.approx(error_ms * MS)
+
+
+def test_the_next_launch_has_other_ties() -> None:
+    assert clocks_of(launched(), hello(0), tied(0), launched()).ties == {}
+
+
+@given(
+    st.dictionaries(st.integers(0, 8), st.tuples(st.sampled_from("abc"), st.integers(0, 9)), min_size=1),
+    st.fixed_dictionaries({clock: st.integers(0, 9) for clock in "abc"}),
+)
+def test_how_far_a_rank_is_apart_is_the_worst_of_all_pairs(
+    ranks: dict[int, tuple[str, int]], errors: dict[str, int]
+) -> None:
+    def pair(one: int, other: int) -> int:
+        (clock, tie), (other_clock, other_tie) = ranks[one], ranks[other]
+        return tie + other_tie + (0 if clock == other_clock else errors[clock] + errors[other_clock])
+
+    found = Apart(
+        {rank: clock for rank, (clock, _) in ranks.items()}, errors, {rank: tie for rank, (_, tie) in ranks.items()}
+    )
+    worst = {one: max((pair(one, other) for other in ranks if other != one), default=0) for one in ranks}
+    assert found.of(list(ranks)) == worst
+    assert found.most(ranks) == max(worst.values())

@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 import psutil
 import pytest
 
-from ddptui import doctor
-from ddptui.doctor import child, engines, folders, host, machine, torch_side
+from ddptui import doctor, gpus
+from ddptui.doctor import child, engines, folders, gpu_side, host, machine, torch_side
 from ddptui.doctor.child import Child, NoAnswer
 from ddptui.doctor.finding import COLUMNS, Finding, lines, with_known_cause
 from ddptui.lab_root import lab_root
@@ -159,6 +159,13 @@ def test_this_machine_is_told_without_a_remedy_where_it_suffices(monkeypatch: py
     monkeypatch.setattr(psutil, "virtual_memory", lambda: enough._replace(available=GB))
     monkeypatch.setattr(machine, "available_cores", lambda: 1)
     assert [bool(finding.remedy) for finding in machine.machine()] == [False, True, True]
+
+
+def test_a_compiler_is_missed_by_torch_compile_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "no_compiler", lambda _: "")
+    assert only(machine.compiler()) == Finding("compiler", "there is one for C++: compile = true may be had")
+    monkeypatch.setattr(machine, "no_compiler", lambda _: "install g++")
+    assert only(machine.compiler()) == Finding("compiler", "install g++", tried=False)
 
 
 def test_the_loopback_interface_is_talked_over(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -520,7 +527,69 @@ def test_gpus_that_torch_does_not_see_are_told_apart(case: Gpu, found: str, reme
 def test_gpus_are_told_by_name_and_memory() -> None:
     told = {"gpus": [["H200", 139 * GB], ["H200", 139 * GB]], "why_none": ""}
     finding = torch_side.judge_gpus(told, "13.2", None, False)
-    assert finding == Finding("GPUs", "H200 (139 GB), H200 (139 GB)")
+    assert finding == Finding(
+        "GPUs", "H200 (139 GB), H200 (139 GB): for 2 ranks, or more that share them (share_gpu = true)"
+    )
+    alone = torch_side.judge_gpus({"gpus": told["gpus"][:1], "why_none": ""}, "13.2", None, False)
+    assert alone.found == "H200 (139 GB): for one rank, or more that share it (share_gpu = true)"
+
+
+# NVIDIA's driver
+
+H100 = gpus.Gpu("H100", "GPU-aa", 80 * GB, GB, 0)
+DRIVER = gpus.Driver("580.65", (13, 0), (H100, H100._replace(uuid="GPU-bb", used_bytes=None, busy_percent=None)))
+
+
+def told_by_nvml(monkeypatch: pytest.MonkeyPatch, driver: gpus.Driver | None, visible: str | None) -> list[Finding]:
+    monkeypatch.setattr(gpus, "surely_none", lambda: False)
+    monkeypatch.setattr(gpus, "ask", lambda: driver)
+    monkeypatch.delenv(gpus.VISIBLE, raising=False)
+    if visible is not None:
+        monkeypatch.setenv(gpus.VISIBLE, visible)
+    return list(gpu_side.told_by_nvml())
+
+
+def test_the_driver_and_its_gpus_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    driver, first, second = told_by_nvml(monkeypatch, DRIVER, None)
+    assert driver.found.startswith("580.65, up to CUDA 13.0; this torch is built for")
+    assert first == Finding("GPU 0", "H100, 80 GB (1.0 used), 0 % busy")
+    assert second == Finding("GPU 1", "H100, 80 GB")
+
+
+def test_a_gpu_that_is_hidden_is_said_to_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, first, second = told_by_nvml(monkeypatch, DRIVER, "1")
+    assert first.found.endswith("; hidden: CUDA_VISIBLE_DEVICES is '1'")
+    assert "hidden" not in second.found
+
+
+@pytest.mark.parametrize("others", [{"busy_percent": 40}, {"used_bytes": 30 * GB}])
+def test_a_gpu_that_others_use_spoils_times(others: dict[str, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    used = DRIVER._replace(gpus=(H100._replace(**others),))
+    _, finding = told_by_nvml(monkeypatch, used, None)
+    assert "others use it, so times would suffer" in finding.remedy
+    assert not finding.fatal
+
+
+def test_instances_of_a_gpu_are_said_and_not_called_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+    cut = DRIVER._replace(gpus=(H100._replace(is_cut=True),))
+    _, finding = told_by_nvml(monkeypatch, cut, "MIG-4e2a")
+    assert finding.found == "H100, 80 GB (1.0 used), 0 % busy, cut into instances (MIG)"
+
+
+def test_a_driver_that_is_too_old_has_its_remedy() -> None:
+    new, old = gpus.Build("13.2", None), gpus.Build("12.6", None)
+    assert gpu_side.judge_driver(DRIVER, new).remedy == gpu_side.judge_driver(DRIVER, None).remedy == ""
+    too_old = gpu_side.judge_driver(DRIVER._replace(version="550.54", cuda=(12, 4)), new)
+    assert too_old.found == "550.54, up to CUDA 12.4; this torch is built for CUDA 13.2"
+    assert "update the driver, or install a torch for an older CUDA" in too_old.remedy
+    assert not gpu_side.judge_driver(DRIVER._replace(cuda=(12, 4)), old).remedy
+
+
+def test_without_gpus_or_nvml_there_is_little_to_tell(monkeypatch: pytest.MonkeyPatch) -> None:
+    [finding] = told_by_nvml(monkeypatch, None, None)
+    assert (finding.what, finding.tried) == ("driver", False)
+    monkeypatch.setattr(gpus, "surely_none", lambda: True)
+    assert list(gpu_side.told_by_nvml()) == []
 
 
 @pytest.mark.parametrize("name", ["torch", "torchvision"])
@@ -593,8 +662,19 @@ def test_a_forkserver_that_does_not_start_and_an_nccl_that_does_not_sum_are_warn
     assert not [finding for finding in found.values() if finding.fatal]
 
 
+@pytest.mark.parametrize(
+    ("there", "found"),
+    [
+        (["gloo", "nccl", "mpi"], "gloo, nccl, mpi"),
+        (["gloo"], "gloo; mpi: only in a torch that was built from source where an MPI library is"),
+    ],
+)
+def test_mpi_is_told_to_be_rare(there: list[str], found: str) -> None:
+    assert torch_side.judge_backends(there, gpu=True) == Finding("backends", found)
+
+
 def test_backends_that_are_not_there_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch_side, "surely_no_gpu", lambda: True)
+    monkeypatch.setattr(torch_side, "surely_none", lambda: True)
     plain = {"torch": "2", "torchvision": "1", "group_hooks": False, "gpu_build": None}
     found = found_by(Told(versions=plain | {"backends": ["gloo"]}))
     assert "with NCCL" in found["nccl"].remedy

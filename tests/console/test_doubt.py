@@ -32,6 +32,7 @@ from tests.console.builders import (
     preset_of,
     ready,
     results_for,
+    tied,
 )
 from tests.console.traces import delayed, trace, works_of
 
@@ -171,11 +172,11 @@ def test_the_table_says_how_far_off_waits_may_be_and_why_some_are_withheld() -> 
     preset = preset_of({"trial": [{"name": "a"}]})
     given = report.text(results_for(preset, heard(0.05)), preset, 200)
     assert " ±0." in given
-    assert "wait ms ±: how far the clocks of the hosts may put it off" in given
+    assert "wait ms ±: how far the ranks' clocks may put it off" in given
     withheld = report.text(results_for(preset, heard(4.0)), preset, 200)
     assert "±0." not in withheld.split("\n\n")[1]
-    assert "a: its waits are withheld: the hosts' clocks agree to ±4" in withheld
-    assert "caution, a: the ranks waited for each other less than the hosts' clocks may be apart" in withheld
+    assert "a: its waits are withheld: the ranks' clocks agree to ±4" in withheld
+    assert "caution, a: the ranks waited for each other less than their clocks may be apart" in withheld
     assert "±" not in report.text(results_for(preset, of_one_clock()), preset, 200)
 
 
@@ -231,6 +232,50 @@ def test_live_a_rank_is_heard_by_the_consoles_clock() -> None:
     assert live.ranks[1].heard_ns == pytest.approx(2_900 * MS, abs=0.2 * MS)
     unknown = fold(Live(), [launched(), load(at_ms=2_000), far, beat])
     assert unknown.ranks[1].heard_ns == 2_900 * MS  # the console had spoken when it came
+
+
+# On GPUs, which have clocks of their own
+
+
+def on_gpus(error_ms: float, **options: float) -> list[Message]:
+    """The same launch on one host, with a GPU a rank; how exact their times are, both have said before the first
+    step."""
+    messages = of_one_clock(**options)
+    first = next(place for place, message in enumerate(messages) if isinstance(message, Step))
+    at_ms = messages[first].begin_ns / MS  # type: ignore[union-attr]
+    return [*messages[:first], *(tied(rank, at_ms, error_ms) for rank in (0, 1)), *messages[first:]]
+
+
+def test_of_gpus_that_are_tied_well_the_waits_are_given_with_the_sum_of_their_errors() -> None:
+    one, gpus = result_of(of_one_clock()), result_of(on_gpus(0.03))
+    assert gpus.clock_error_ms == pytest.approx(0.06)
+    assert gpus.wait_error_ms is not None
+    assert gpus.wait_error_ms > 0
+    assert (gpus.wait_ms, gpus.verdict, gpus.warnings) == (one.wait_ms, one.verdict, one.warnings)
+    assert gpus.culprit == one.culprit is not None
+
+
+def test_of_gpus_whose_clocks_are_further_apart_than_they_waited_waits_are_withheld() -> None:
+    found = result_of(on_gpus(2.0))
+    assert (found.wait_ms, found.transfer_ms, found.culprit, found.verdict) == (None, None, None, "inconclusive")
+    assert Caution.CLOCKS_APART in found.warnings
+    assert Caution.CLOCKS_UNKNOWN not in found.warnings
+    assert found.train_time_s == result_of(of_one_clock()).train_time_s
+
+
+@pytest.mark.parametrize(("error_ms", "withheld", "culprit"), [(0.03, False, 1), (2.0, True, None)])
+def test_live_and_told_again_ties_are_judged_as_in_the_result(
+    error_ms: float, withheld: bool, culprit: int | None
+) -> None:
+    messages = on_gpus(error_ms)
+    for told in (messages, [message for _, message in _with_moments(messages)]):
+        watch = watched(told)
+        assert watch.judgement is not None
+        assert watch.judgement.withheld == withheld
+        assert watch.culprit == culprit
+        assert result_of(told).culprit == result_of(messages).culprit
+        assert watch.apart is not None
+        assert watch.apart.most((0, 1)) == pytest.approx(2 * error_ms * MS)
 
 
 # Told again, or looked at elsewhere

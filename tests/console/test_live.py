@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from ddptui.live import RATE_OVER, Live, fold
-from ddptui.wire import Collective, Message, Position, Refused
+from ddptui.wire import Collective, Gpu, Message, Position, Refused
 from tests.console.builders import (
     done,
     ended,
@@ -70,6 +70,16 @@ def test_a_heartbeat_tells_of_load_and_losses() -> None:
     rank = live.ranks[0]
     assert (rank.cpu_percent, rank.rss_bytes, rank.gpu_bytes, rank.dropped) == (12.5, 5_000, None, 2)
     assert rank.state == "starting"
+
+
+def test_a_heartbeat_tells_what_the_gpu_is_at_until_the_next() -> None:
+    gpu = Gpu(busy_percent=97.0, used_bytes=3, total_bytes=9, watts=250.5, celsius=70)
+    beat = msgspec.structs.replace(heartbeat(0), gpu_bytes=2, gpu=gpu)
+    live = fold(Live(), [launched(), hello(0), hello(1), beat])
+    assert (live.ranks[0].gpu, live.ranks[0].gpu_bytes) == (gpu, 2)
+    assert live.ranks[1].gpu == Gpu()
+    fold(live, [heartbeat(0)])
+    assert (live.ranks[0].gpu, live.ranks[0].gpu_bytes) == (Gpu(), None)
 
 
 def test_the_step_is_that_of_the_slowest_rank() -> None:

@@ -68,6 +68,10 @@ def test_no_limit_is_enough(limits: list[tuple[int, int]]) -> None:
         ({"world_size": 21, "start_method": "fork"}, False),
         ({"world_size": 5, "launch": "launch"}, False),
         ({"world_size": 21, "launch": "dp"}, True),
+        ({"world_size": 3, "num_workers": 1}, False),
+        ({"world_size": 2, "num_workers": 1}, True),
+        ({"world_size": 2, "start_method": "fork", "num_workers": 2}, True),
+        ({"launch": "single", "num_workers": 4}, False),
         ({"primitives": "see", "world_size": 4}, True),
         ({"primitives": "measure", "world_size": 3, "max_bytes": 49 * 2**20}, True),  # two of each size: 588 MB
         ({"primitives": "measure", "world_size": 3, "max_bytes": 51 * 2**20}, False),

@@ -97,6 +97,45 @@ def test_dp_has_replicas_but_no_strategy() -> None:
         ({"strategy": "ddp", "static_graph": True, "every": 2}, "static_graph", "torch DDP fails with it in no_sync"),
         ({"sync_batchnorm": True, "device": "cpu"}, "sync_batchnorm", "SyncBatchNorm runs on GPUs only"),
         (
+            {"share_gpu": True, "backend": "nccl"},
+            "share_gpu",
+            "NCCL refuses two ranks on one GPU: leave backend = 'auto'",
+        ),
+        ({"share_gpu": True, "gpus_per_rank": 2}, "share_gpu", "whoever wants several GPUs cannot share one"),
+        ({"share_gpu": True, "device": "cpu"}, "share_gpu", "there is no GPU to share"),
+        ({"backend": "nccl", "device": "cpu"}, "backend", "nccl needs GPUs"),
+        *(
+            (
+                {"backend": "mpi", "launch": launch},
+                "backend",
+                "mpi wants ranks that mpirun has started (launch = 'task')",
+            )
+            for launch in ("process", "launch", "spawn")
+        ),
+        ({"launch": "single", "backend": "mpi"}, "backend", "one process has no group"),
+        (
+            {"backend": "gloo", "device": "cuda", "strategy": "ring"},
+            "strategy",
+            "'ring' sends to its neighbour, and gloo",
+        ),
+        ({"amp": "bf16", "dtype": "float64"}, "amp", "autocast leaves float64 as it is"),
+        ({"amp": "fp32"}, "amp", "invalid enum value"),
+        ({"amp": "fp16", "strategy": "ddp_powersgd"}, "amp", "fp16 overflows now and then, and PowerSGD keeps"),
+        ({"compile": True, "strategy": "ddp", "bucket_mb": 0.5}, "bucket_mb", "torch compiles a DDP with buckets of 1"),
+        ({"channels_last": True, "model": "mlp"}, "channels_last", "the model mlp has no convolutions"),
+        (
+            {"channels_last": True, "model": "linears", "dataset": "random", "classes": 3},
+            "channels_last",
+            "the model linears has no convolutions",
+        ),
+        ({"pin_memory": True, "device": "cpu"}, "pin_memory", "with device = 'cpu' it means nothing"),
+        ({"compile": True, "launch": "dp"}, "compile", "nn.DataParallel copies the model anew in every step"),
+        ({"compile": True, "gpus_per_rank": 2}, "compile", "nn.DataParallel copies the model anew in every step"),
+        ({"clip_norm": 0}, "clip_norm", "expected float > 0.0"),
+        ({"clip_norm": float("inf")}, "clip_norm", "must be a finite number"),
+        ({"num_workers": -1}, "num_workers", "expected int >= 0"),
+        ({"num_workers": 65}, "num_workers", "expected int <= 64"),
+        (
             {"strategy": "ring", "mistake": "group_of_one"},
             "mistake",
             "'group_of_one' is made with strategy = 'all_reduce' or 'ddp'",
@@ -144,6 +183,17 @@ def test_a_trial_that_cannot_be_is_refused_by_its_key(values: dict[str, Any], ke
         {"mistake": "group_of_one", "strategy": "ddp"},
         {"mistake": "average_again", "strategy": "ddp"},
         {"launch": "single", "every": 2},
+        {"share_gpu": True, "backend": "gloo", "device": "cuda"},
+        {"share_gpu": True, "strategy": "ring"},  # there may be GPUs enough, where NCCL sends
+        {"backend": "gloo", "strategy": "ring"},
+        {"backend": "gloo", "strategy": "ring", "device": "cuda", "world_size": 1},
+        {"backend": "gloo", "device": "cuda", "strategy": "gather_scatter"},
+        {"backend": "mpi", "launch": "task"},
+        {"amp": "fp16", "device": "cpu", "clip_norm": 1.5},
+        {"channels_last": True, "model": "resnet18"},
+        {"channels_last": True, "model": "mine:Net"},
+        {"pin_memory": True, "num_workers": 4, "launch": "dp"},
+        {"compile": True, "launch": "single", "device": "cuda"},
     ],
 )
 def test_a_trial_next_to_one_that_cannot_be_is_let_in(values: dict[str, Any]) -> None:
@@ -174,6 +224,7 @@ OF_A_GROUP: dict[str, Any] = {
     "average": "parameters",
     "sync_batchnorm": True,
     "hash_every": 5,
+    "share_gpu": True,
 }
 
 
@@ -226,6 +277,7 @@ def test_a_field_that_means_nothing_with_a_strategy_is_refused_with_the_reason(
         ("powersgd_rank", "one process sends no gradients"),
         ("sync_batchnorm", "one process has nobody to share statistics with"),
         ("hash_every", "there is one copy of the model"),
+        ("share_gpu", "one process has nobody to share a GPU with"),
     ],
 )
 def test_a_field_of_a_group_means_nothing_in_one_process(launch: str, field: str, why: str) -> None:
@@ -328,6 +380,12 @@ OWN_FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "seed": st.integers(0, 2**62),
     "save": st.booleans(),
     "device": st.sampled_from(choices("device")),
+    "amp": st.sampled_from(choices("amp")),
+    "channels_last": st.booleans(),
+    "num_workers": st.integers(0, 64),
+    "pin_memory": st.booleans(),
+    "clip_norm": st.floats(1e-6, 1e6),
+    "compile": st.booleans(),
     "stall_s": st.floats(5, 86_400),
 }
 # What means something with any strategy; and with some, as MEANT_FOR has it.
@@ -335,6 +393,7 @@ GROUP_FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "backend": st.sampled_from(["auto", "gloo"]),
     "hash_every": st.integers(1, 10**6),
     "gpus_per_rank": st.integers(1, 64),
+    "share_gpu": st.booleans(),
 }
 STRATEGY_FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "reduction": st.just("avg"),
@@ -416,6 +475,26 @@ def agreements(draw: st.DrawFn, strategy: str, values: dict[str, Any]) -> dict[s
     return chosen
 
 
+def without_contradictions(values: dict[str, Any]) -> dict[str, Any]:
+    """The same without the first of any two fields that do not go together."""
+    several, on_cpu = values.get("gpus_per_rank", 1) > 1, values.get("device") == "cpu"
+    if values.get("device") == "cuda" and values.get("strategy") == "ring":
+        values.pop("backend", None)
+    if values.get("dtype") == "float64":
+        values.pop("amp", None)
+    if values.get("amp") == "fp16" and values.get("strategy") == "ddp_powersgd":
+        values.pop("amp")
+    if values.get("model") == "mlp":
+        values.pop("channels_last", None)
+    if on_cpu:
+        values.pop("pin_memory", None)
+    if on_cpu or several:
+        values.pop("share_gpu", None)
+    if several or values["launch"] == "dp" or (values.get("bucket_mb") or 1) < 1:
+        values.pop("compile", None)
+    return values
+
+
 @st.composite
 def trials(draw: st.DrawFn) -> Trial:
     launch = draw(MODES)
@@ -446,7 +525,7 @@ def trials(draw: st.DrawFn) -> Trial:
         values |= {"steps": draw(st.integers(101, 199)), "warmup_steps": draw(st.integers(0, 4))}
     values["bottleneck"] = draw(st.lists(bottlenecks(launch, world_size, strategy), max_size=3))
     values["fault"] = draw(st.lists(faults(1 if launch == "dp" else world_size, strategy), max_size=2))
-    return make_trial(values)
+    return make_trial(without_contradictions(values))
 
 
 @st.composite
@@ -518,6 +597,34 @@ def test_every_primitive_and_composite_has_its_facts() -> None:
         ({"primitives": "measure", "operations": ["reduce", "reduce"]}, "operations: names one twice"),
         ({"primitives": "see", "operations": ["local_sum"]}, "operations: local_sum sends nothing"),
         ({"root": 1}, "root: means nothing with training: it is for primitives"),
+        *(
+            (
+                {"primitives": "see", field: value},
+                f"{field}: means nothing with primitives = 'see': the ranks train nothing",
+            )
+            for field, value in {
+                "amp": "bf16",
+                "channels_last": True,
+                "compile": True,
+                "clip_norm": 1.0,
+                "num_workers": 2,
+                "pin_memory": True,
+            }.items()
+        ),
+        (
+            {"primitives": "see", "backend": "gloo", "device": "cuda"},
+            "operations: gloo sends and receives nothing that lies on a GPU: name the others, without send_recv",
+        ),
+        (
+            {
+                "primitives": "measure",
+                "backend": "gloo",
+                "device": "cuda",
+                "operations": ["reduce"],
+                "composites": ["ring"],
+            },
+            "composites: 'ring' sends to its neighbour, and gloo sends and receives nothing that lies on a GPU",
+        ),
     ],
 )
 def test_a_trial_of_primitives_that_cannot_be_says_why(values: dict[str, Any], message: str) -> None:

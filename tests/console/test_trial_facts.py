@@ -23,6 +23,16 @@ def test_a_field_without_a_column_has_one_where_it_differs() -> None:
     assert "seed" not in cells
 
 
+def test_what_trials_on_gpus_differ_in_is_told() -> None:
+    trials = [{"name": "a", "amp": "bf16", "share_gpu": True}, {"name": "b", "clip_norm": 1, "num_workers": 2}]
+    shown = facts(preset_of({"trial": trials}))
+    told = {fact.header: fact.cells for fact in shown if fact.differs}
+    assert told.pop("trial") == ("a", "b")
+    assert told == {
+        "amp": ("bf16", "–"), "share_gpu": ("true", "false"), "clip_norm": ("–", "1.0"), "num_workers": ("0", "2"),
+    }  # fmt: skip
+
+
 def test_delays_and_lengths_are_spelled_out() -> None:
     delay = {"at": "aggregate", "ranks": [1], "sleep_ms": 10}
     trials = [{"name": "a", "bottleneck": [delay], "steps": 9}, {"name": "b", "epochs": 1}]

@@ -20,6 +20,7 @@ from tests.console.builders import (
     one_of_each_to_a_rank,
     ready,
     step,
+    tied,
     trained,
 )
 
@@ -158,6 +159,7 @@ HELLO: dict[str, Any] = msgspec.to_builtins(hello())
 FAILED: dict[str, Any] = msgspec.to_builtins(failed())
 BEAT: dict[str, Any] = msgspec.to_builtins(heartbeat())
 AT: dict[str, Any] = {"rank": 0, "at_ns": 1, "position": [3, ["data"], 2, 1, "all_reduce", None, [0, 1], False]}
+TIED: dict[str, Any] = msgspec.to_builtins(tied())
 INFINITE = float("inf")
 
 
@@ -187,6 +189,14 @@ INFINITE = float("inf")
         STEP | {"collectives": [OPERATION] * 65_537},
         BEAT | {"cpu_percent": INFINITE},
         BEAT | AT | {"position": [3, ["a\nb"]]},
+        BEAT | {"gpu": [INFINITE]},
+        BEAT | {"gpu": [99.0, -1]},
+        BEAT | {"gpu": [99.0, 1, 2, "much"]},
+        BEAT | {"gpu_bytes": -1},
+        TIED | {"error_ns": -1},
+        TIED | {"at_ns": -1},
+        TIED | {"extra": 1},
+        {key: value for key, value in TIED.items() if key != "error_ns"},
         PRINT | {"parameters": {"weight\x00": "ab"}},
         PRINT | {"parameters": {"w" * 501: "ab"}},
         PRINT | {"parameters": {"weight": "a" * 129}},
@@ -210,6 +220,9 @@ def test_what_no_rank_says_is_refused(raw: dict[str, Any]) -> None:
         FAILED | {"error": "line\n" * 3_000},
         HELLO | {"rank": -1, "version": 10**9, "world_size": -5},
         BEAT | AT,
+        BEAT | {"gpu_bytes": 2**36, "gpu": [99.5, 2**36, 2**37, 650.25, 71]},
+        BEAT | {"gpu": [None, 2**36]},
+        TIED,
     ],
     ids=lambda raw: raw["type"],
 )

@@ -51,8 +51,8 @@ def see(*words: str, says: str) -> Case:
     return Case(("--preset", "primitives-see", "--no-ui", *words), says)
 
 
-def override(assignment: str | bytes, message: str) -> Case:
-    return run("--set", assignment, says=message)
+def override(assignment: str | bytes, message: str, *others: str) -> Case:
+    return run("--set", assignment, *others, says=message)
 
 
 def show(files: dict[str, str | bytes], message: str) -> Case:
@@ -169,6 +169,23 @@ FLAGS = {
         "--set", "epochs=1", "--set", "epochs=2", says="--set epochs: is given 2 times: leave one"
     ),
     "a name for all": override("name=x", "--set name: every trial has a name of its own"),
+    "ranks that MPI would start": override("backend=mpi", "mpi wants ranks that mpirun has started"),
+    "NCCL for a shared GPU": override(
+        "backend=nccl",
+        "NCCL refuses two ranks on one GPU: leave backend = 'auto', or take 'gloo'",
+        "--set",
+        "share_gpu=true",
+    ),
+    "a shared GPU, on the CPU": override("share_gpu=true", "there is no GPU to share", "--set", "device=cpu"),
+    "NCCL on the CPU": override(
+        "backend=nccl", "nccl needs GPUs: with device = 'cpu' it is gloo", "--set", "device=cpu"
+    ),
+    "an unknown precision": override("amp=fp8", "--set amp: invalid enum value 'fp8'; one of bf16, fp16"),
+    "half precision of doubles": override("amp=bf16", "autocast leaves float64", "--set", "dtype=float64"),
+    "no norm to clip to": override("clip_norm=0", "--set clip_norm: expected float > 0"),
+    "images for a model without": override("channels_last=true", "has no convolutions", "--set", "model=mlp"),
+    "pinned memory for no GPU": override("pin_memory=true", "with device = 'cpu' it means", "--set", "device=cpu"),
+    "less than no workers": override("num_workers=-1", "--set num_workers: expected int >= 0"),
     "a NaN": override("lr=nan", "--set lr: expected float >= 0"),
     "an override that is no text": override(b"lr=\xff", "--set lr: is no text"),
     "a model that nobody has": override("model=resnet81", "no model 'resnet81'; did you mean 'resnet18'?"),
@@ -217,6 +234,10 @@ PROJECTIONS = {
 SURROUNDINGS = {
     "no torch": run(says="torch is not installed: `pip install torch`", hidden="torch"),
     "no torchvision": run(says="torchvision is not installed: `pip install torchvision`", hidden="torchvision"),
+    "no GPU": run("--set", "device=cuda", says=", or `--set device=cpu`", CUDA_VISIBLE_DEVICES="-1"),
+    "a GPU that is hidden": run("--set", "device=cuda", says="CUDA_VISIBLE_DEVICES is ''", CUDA_VISIBLE_DEVICES=""),
+    "NCCL without a GPU": run("--set", "backend=nccl", says="'nccl' needs NVIDIA GPUs, and", CUDA_VISIBLE_DEVICES=""),
+    "no compiler": run("--set", "compile=true", says="install g++, or name another with CXX", CXX="no-such-compiler"),
     "no data": run("--set", "dataset=mnist", says="let torchvision fetch it with `--set download=true`"),
     "data in a file": run("--set", "dataset=cifar10", says="DDPTUI_DATA", files={"f": ""}, DDPTUI_DATA="f"),
     "runs in a file": run(says="cannot keep runs here", files={"f": ""}, DDPTUI_RUNS="f"),

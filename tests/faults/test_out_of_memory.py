@@ -81,12 +81,20 @@ def test_who_was_killed_while_memory_was_enough_is_not_said_to_have_lacked_it() 
     [
         "MemoryError: ",
         "RuntimeError: [enforce fail at alloc_cpu.cpp:121] . DefaultCPUAllocator: can't allocate memory: you tried …",
-        "OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 GiB.",
     ],
 )
 def test_a_rank_that_says_itself_that_memory_is_short_is_told_what_to_lower(error: str) -> None:
     said = explain(exit_code=1, launcher_log="", rank_logs={}, failed=[failed(0, error)], silent=[], missing=[])
     assert said.splitlines()[0].endswith("take a smaller batch_size or model, or fewer ranks")
+
+
+def test_a_gpu_without_memory_is_told_apart_from_a_host_without() -> None:
+    words = "OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 GiB."
+    said = explain(exit_code=1, launcher_log="", rank_logs={}, failed=[failed(1, words)], silent=[], missing=[])
+    assert (
+        said
+        == "rank 1 ran out of memory on the GPU: 20.00 GiB asked; take a smaller batch_size or model, or amp = 'bf16'"
+    )
 
 
 def counted(folder: Path, own: str) -> int:

@@ -1,10 +1,15 @@
 """What cannot run is refused in one line, with what to do about it, before a process is started."""
 
+import re
 from pathlib import Path
 
 import pytest
 
-from ddptui.preflight import surely_no_gpu
+from ddptui.device_check import needs
+from ddptui.gpus import surely_none
+from ddptui.lab_root import lab_root
+from ddptui.preset import parse_assignment
+from ddptui.preset_file import load
 from tests.runner import ddptui, run_json, write_preset
 
 
@@ -64,10 +69,36 @@ def test_doctor_looks_at_torch_by_running_it(tmp_path: Path) -> None:
         assert word in done.stdout
 
 
-@pytest.mark.skipif(not surely_no_gpu(), reason="this machine has a GPU, where SyncBatchNorm works")
+without_gpus = pytest.mark.skipif(not surely_none(), reason="this machine has a GPU, where these run")
+
+
+@without_gpus
 def test_synchronised_batchnorm_wants_a_gpu(tmp_path: Path) -> None:
     line = refusal(tmp_path, "--preset", "batchnorm", "--no-ui", "--set", "sync_batchnorm=true")
     assert "SyncBatchNorm runs on GPUs only, and this machine has none" in line
+    assert "or `--set sync_batchnorm=false`" in line
+
+
+@without_gpus
+@pytest.mark.parametrize("preset", sorted(path.stem for path in (lab_root() / "presets").glob("*.toml")))
+def test_a_preset_for_gpus_says_so_and_its_remedy_helps(tmp_path: Path, preset: str) -> None:
+    """Every preset of the group; whatever it says to lay over it makes it one that could start here."""
+    if load(preset).group != "GPUs":
+        assert not any(map(needs, load(preset).trials))
+        return
+    line = refusal(tmp_path, "--preset", preset, "--no-ui")
+    assert "GPU" in line
+    assert "and this machine has none: run it where there is one (`ddptui doctor` says what a machine has), or" in line
+    overrides = dict(parse_assignment(assignment) for assignment in re.findall(r"--set (\S+=[\w.]+)", line))
+    assert overrides
+    assert not any(map(needs, load(preset, overrides).trials))
+
+
+@without_gpus
+def test_a_hidden_gpu_and_none_are_told_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    line = refusal(tmp_path, "--preset", "quickstart", "--no-ui", "--set", "device=cuda")
+    assert "this machine has none (CUDA_VISIBLE_DEVICES is '', too: that hides every GPU)" in line
 
 
 @pytest.mark.parametrize(
@@ -77,6 +108,7 @@ def test_synchronised_batchnorm_wants_a_gpu(tmp_path: Path) -> None:
         ("strategy=ddp_pwoersgd", "did you mean 'ddp_powersgd'?"),
         ("mistake=divide_twice", "'divide_twice' is made with strategy = 'all_reduce'"),
         ("every=0", "expected int >= 1"),
+        ("backend=mpi", "a torch that was built from source where an MPI library is; gloo and nccl do without"),
     ],
 )
 def test_what_means_nothing_together_is_refused_with_the_reason(tmp_path: Path, assignment: str, why: str) -> None:

@@ -29,6 +29,8 @@ TRIAL = Trial(
     model="mlp", width=12, depth=2, dataset="random", shape=(5,), samples=58, classes=4, batch_size=11, steps=18,
     dtype="float64", momentum=0.9, weight_decay=0.01, lr=0.1, world_size=1, warmup_steps=0,
 )  # fmt: skip
+CLIP = {"clip_norm": 0.1}
+IMAGES = {"model": "tests.numerics.convolutions:make", "shape": (3, 6, 5)}  # in no two dimensions alike
 SMALL_BUCKETS = 0.0005  # MB: some of the model's six tensors each
 
 
@@ -52,6 +54,17 @@ def accumulating() -> dict[str, dict[str, Any]]:
     return {f"{name}-every": fields | {"every": 4} for name, fields in variants().items() if name != "ddp-static"}
 
 
+def clipping() -> dict[str, dict[str, Any]]:
+    """All ranks shorten the same mean. (Where parameters are averaged each shortens its own: something else.)"""
+    return {f"{name}-clip": fields | CLIP for name, fields in variants().items()}
+
+
+def innermost_channels() -> dict[str, dict[str, Any]]:
+    """Weights of convolutions, their gradients and the images lie in memory with their channels innermost."""
+    ways = variants() | of_parameters() | {name: accumulating()[name] for name in ("flat-every", "bucketed-every")}
+    return {f"{name}-channels": fields | IMAGES | {"channels_last": True} for name, fields in ways.items()}
+
+
 WRONG: dict[str, dict[str, Any]] = {
     "none": {"strategy": "none"},
     "group_of_one": {"strategy": "all_reduce", "mistake": "group_of_one"},
@@ -61,7 +74,7 @@ WRONG: dict[str, dict[str, Any]] = {
     "no_first_broadcast": {"strategy": "all_reduce", "mistake": "no_first_broadcast"},
     "no_set_epoch": {"strategy": "all_reduce", "mistake": "no_set_epoch"},
 }
-ALL = variants() | of_parameters() | accumulating() | WRONG
+ALL = variants() | of_parameters() | accumulating() | clipping() | innermost_channels() | WRONG
 
 
 def trial_of(name: str, world_size: int) -> Trial:
@@ -126,6 +139,22 @@ def bigger_batch() -> dict[str, Tensor]:
     return alone(batch_size=44, steps=6)
 
 
+@pytest.fixture(scope="module")
+def clipped() -> dict[str, Tensor]:
+    return alone(**CLIP)
+
+
+@pytest.fixture(scope="module")
+def images() -> dict[str, Tensor]:
+    """In the order in which torch lays out by itself."""
+    return alone(**IMAGES)
+
+
+@pytest.fixture(scope="module")
+def images_bigger_batch() -> dict[str, Tensor]:
+    return alone(batch_size=44, steps=6, **IMAGES)
+
+
 def apart(a: dict[str, Tensor], b: dict[str, Tensor]) -> float:
     return max((a[name] - b[name]).abs().max().item() for name in a)
 
@@ -142,7 +171,25 @@ def test_accumulating_equals_one_process_with_the_bigger_batch(
     assert all(apart(rank[name], bigger_batch) <= 1e-12 for rank in world.learned)
 
 
-@pytest.mark.parametrize("name", [*variants(), *of_parameters(), *accumulating()])
+@pytest.mark.parametrize("name", clipping())
+def test_clipping_equals_one_process_that_clips(name: str, world: World, clipped: dict[str, Tensor]) -> None:
+    assert all(apart(rank[name], clipped) <= 1e-12 for rank in world.learned)
+
+
+def test_clipping_is_felt(big_batch: dict[str, Tensor], clipped: dict[str, Tensor]) -> None:
+    assert apart(big_batch, clipped) > 1e-3
+
+
+@pytest.mark.parametrize("name", innermost_channels())
+def test_the_layout_in_memory_changes_nothing(
+    name: str, world: World, images: dict[str, Tensor], images_bigger_batch: dict[str, Tensor]
+) -> None:
+    expected = images_bigger_batch if "-every" in name else images
+    assert all(apart(rank[name], expected) <= 1e-12 for rank in world.learned)
+    assert all(rank[name]["0.weight"].stride() == (27, 1, 9, 3) for rank in world.learned)
+
+
+@pytest.mark.parametrize("name", [*variants(), *of_parameters(), *accumulating(), *clipping(), *innermost_channels()])
 def test_ends_with_the_same_bits_on_all_ranks(name: str, world: World) -> None:
     for rank in world.learned[1:]:
         assert all(torch.equal(rank[name][tensor], world.learned[0][name][tensor]) for tensor in rank[name])
@@ -163,7 +210,7 @@ def test_the_ranks_may_agree_on_what_is_wrong(name: str, world: World) -> None:
     assert apart(world.learned[0][name], world.learned[1][name]) == 0
 
 
-@pytest.mark.parametrize("name", [*variants(), *of_parameters(), *accumulating()])
+@pytest.mark.parametrize("name", [*variants(), *of_parameters(), *accumulating(), *clipping(), *innermost_channels()])
 def test_the_audit_finds_the_mean(name: str, world: World) -> None:
     for said in world.said:
         audit = said[name].audit

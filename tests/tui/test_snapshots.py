@@ -20,7 +20,8 @@ from ddptui.tui.screens.result import ResultScreen
 from ddptui.tui.screens.run import RunScreen
 from ddptui.tui.screens.runs import RunsScreen
 from tests.tui import told_primitives
-from tests.tui.told import RECORDED, ToldAsItGoes, moment_s, playback
+from tests.tui.told import RECORDED, Clock, ToldAsItGoes, moment_s, playback
+from tests.tui.told_gpus import made_up
 
 Snap = Callable[..., bool]
 SMALL, MIDDLE, LARGE = (80, 24), (120, 40), (200, 60)
@@ -58,8 +59,8 @@ def pictured(
     return snap(app, terminal_size=size, run_before=before)
 
 
-def at(trial: str, step: int) -> Playback:
-    told = playback()
+def at(trial: str, step: int, run: Run | None = None) -> Playback:
+    told = Playback(run, run.preset(), Clock()) if run else playback()
     told.seek(moment_s(told, trial, step))
     return told
 
@@ -78,6 +79,12 @@ def test_lab_refuses(snap_compare: Snap, tmp_path: Path, size: tuple[int, int], 
 @pytest.mark.parametrize(("size", "theme"), LOOKS)
 def test_run_with_a_late_rank(snap_compare: Snap, tmp_path: Path, size: tuple[int, int], theme: str) -> None:
     screen = RunScreen(ToldAsItGoes(at("late", 60)))
+    assert pictured(snap_compare, tmp_path, screen, size, theme)
+
+
+@pytest.mark.parametrize(("size", "theme"), LOOKS)
+def test_run_on_gpus_that_are_made_up(snap_compare: Snap, tmp_path: Path, size: tuple[int, int], theme: str) -> None:
+    screen = RunScreen(ToldAsItGoes(at("late", 60, made_up(tmp_path))))
     assert pictured(snap_compare, tmp_path, screen, size, theme)
 
 
@@ -110,8 +117,13 @@ def test_result(snap_compare: Snap, tmp_path: Path, size: tuple[int, int], theme
     assert pictured(snap_compare, tmp_path, result(), size, theme, "down")
 
 
-def result() -> ResultScreen:
-    run = Run(RECORDED)
+@pytest.mark.parametrize(("size", "theme"), LOOKS)
+def test_result_on_gpus_that_are_made_up(snap_compare: Snap, tmp_path: Path, size: tuple[int, int], theme: str) -> None:
+    assert pictured(snap_compare, tmp_path, result(made_up(tmp_path)), size, theme)
+
+
+def result(run: Run | None = None) -> ResultScreen:
+    run = run or Run(RECORDED)
     preset = run.preset()
     return ResultScreen(run, preset, results_of(run, preset))
 

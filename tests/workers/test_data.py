@@ -2,7 +2,9 @@
 
 from collections.abc import Iterable
 from itertools import chain
+from typing import Any
 
+import msgspec
 import pytest
 import torch
 from hypothesis import given
@@ -103,3 +105,13 @@ def test_random_samples_follow_from_the_seed_and_take_any_shape() -> None:
     assert first.train.inputs.shape == (10, 2, 3)
     assert torch.equal(first.train.inputs, again.train.inputs)
     assert first.classes == 4
+
+
+@pytest.mark.parametrize("fields", [{"num_workers": 2}, {"pin_memory": True}])
+def test_what_has_a_way_to_the_device_is_made_on_the_host(fields: dict[str, Any]) -> None:
+    """Elsewhere than asked for: the meta device makes no random numbers, and would say so."""
+    trial = Trial(dataset="random", shape=(2,), samples=10)
+    with pytest.raises(RuntimeError):
+        load(trial, None, torch.device("meta"))
+    data = load(msgspec.structs.replace(trial, **fields), None, torch.device("meta"))
+    assert {data.train.inputs.device, data.train.labels.device, data.test.inputs.device} == {CPU}

@@ -7,7 +7,7 @@ from torch import nn
 from ddptui.preset import Trial
 from workers.bottleneck import Delays
 from workers.inside import over_devices
-from workers.rank import Rank, choose_device, describe
+from workers.rank import Rank
 from workers.reporter import Reporter
 
 CPU = torch.device("cpu")
@@ -55,30 +55,3 @@ def test_each_device_sees_its_part() -> None:
 def test_one_device_is_left_as_it_is() -> None:
     model = nn.Linear(2, 2)
     assert over_devices(rank(Trial()), model) is model
-
-
-@pytest.mark.parametrize(
-    ("gpus", "rank", "here", "several", "expected"),
-    [(4, 3, range(2, 4), 2, 2), (2, 1, range(2), 1, 1), (0, 0, range(2), 2, None), (3, 0, range(2), 1, 0)],
-)
-def test_devices_follow_from_the_ranks_of_this_host(
-    monkeypatch: pytest.MonkeyPatch, gpus: int, rank: int, here: range, several: int, expected: int | None
-) -> None:
-    chosen = []
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
-    monkeypatch.setattr(torch.cuda, "set_device", chosen.append)
-    device = choose_device(Trial(gpus_per_rank=several), rank, here)
-    assert device == (CPU if expected is None else torch.device("cuda", expected))
-    assert chosen == ([] if expected is None else [device])
-
-
-def test_too_few_gpus_are_no_reason_to_take_fewer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 3)
-    with pytest.raises(RuntimeError, match="needs 2 GPUs a rank: 2 ranks here, 3 GPUs"):
-        choose_device(Trial(gpus_per_rank=2), 0, range(2))
-
-
-def test_a_rank_says_what_it_computes_on() -> None:
-    assert describe(CPU, 1) == "cpu"
-    assert describe(CPU, 2) == "cpu (2 threads, CPU stand-in)"
-    assert describe(torch.device("cuda", 2), 2) == "cuda:2-3"

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from ddptui.preset import Trial
-from workers.models import build, wanted_shape
+from workers.models import build, compiled, layout, wanted_shape
 
 
 @pytest.mark.parametrize(
@@ -81,3 +81,28 @@ def test_what_makes_no_model_says_so_in_one_line(model: str, error: type[Excepti
     with pytest.raises(error, match=f"model '{model}': .*{why}|model '{model}': {why}") as refusal:
         build(Trial(model=model), (3,), 7)
     assert "\n" not in str(refusal.value)
+
+
+@pytest.mark.parametrize(("channels_last", "strides"), [(True, (250, 1, 50, 10)), (False, (250, 25, 5, 1))])
+def test_weights_of_convolutions_get_their_layout(channels_last: bool, strides: tuple[int, ...]) -> None:
+    trial = Trial(model="net", channels_last=channels_last)
+    model = build(trial, (1, 28, 28), 10).to(memory_format=layout(trial))
+    assert model.get_parameter("conv2.weight").stride() == strides
+    assert model.get_parameter("fc1.weight").stride() == (320, 1)
+
+
+def test_what_is_compiled_shares_the_parameters_and_nothing_else_is_wrapped(
+    wrapped: tuple[torch.nn.Module, torch.nn.Module],
+) -> None:
+    model, network = wrapped
+    assert compiled(Trial(), model) is model
+    assert network is not model
+    assert [id(parameter) for parameter in network.parameters()] == [id(parameter) for parameter in model.parameters()]
+
+
+@pytest.fixture(scope="module")  # not in the test: with the first compiler torch sets an environment variable
+def wrapped() -> tuple[torch.nn.Module, torch.nn.Module]:
+    model = torch.nn.Linear(2, 2)
+    network = compiled(Trial(compile=True), model)
+    assert isinstance(network, torch.nn.Module)
+    return model, network

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import msgspec
 import pytest
+import torch
 
 from ddptui.hub import Hub
 from ddptui.preset import Bottleneck
@@ -165,6 +166,34 @@ def test_without_a_console_it_says_nothing_and_starts_nothing() -> None:
     reporter.say(Failed(rank=0, at_ns=0, error=""))
     assert reporter._thread is None
     reporter.close()
+
+
+def test_the_thread_that_asks_a_gpu_is_on_that_gpu(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And the loop's own thread is left where it is: replicas of one process have a reporter each."""
+    came: list[tuple[object, int]] = []
+    gpu = torch.device("cuda", 1)
+    monkeypatch.setattr(torch.cuda, "set_device", lambda device: came.append((device, threading.get_ident())))
+
+    def told() -> list[Failed]:
+        came.append(("asked", threading.get_ident()))
+        return [failed(1)]
+
+    reporter = Reporter(0, beats=False)
+    reporter.say(hello(hub))
+    reporter.works_on(gpu)
+    reporter.say(told)
+    receive(hub, 2)
+    reporter.close()
+    thread = came[0][1]
+    assert came == [(gpu, thread), ("asked", thread)]
+    assert thread != threading.get_ident()
+
+
+def test_without_a_console_the_threads_device_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    came: list[torch.device] = []
+    monkeypatch.setattr(torch.cuda, "set_device", came.append)
+    Reporter(1).works_on(torch.device("cuda", 1))
+    assert came == []
 
 
 def test_a_hello_travels_alone(hub: Hub) -> None:

@@ -3,6 +3,7 @@ strategy, in a group of one and between real ranks; they leave no trace, and nob
 
 import time
 from collections.abc import Callable, Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from torch import nn
 
 from ddptui.preset import Bottleneck, Trial
 from ddptui.strategies import STRATEGIES
-from ddptui.wire import Collective, Step
+from ddptui.wire import Collective, Position, Step
 from tests.leaving import leave
 from workers import tap as module
 from workers.aggregate import strategy_of
@@ -46,7 +47,7 @@ class Listener(Progress):
         self.steps: list[Step] = []
 
     def step(self, mark: Mark, clock: Clock) -> None:
-        self.steps += self.told(mark, clock) or []
+        self.steps += [message for message in self.told(mark, clock) or [] if isinstance(message, Step)]
 
 
 def learn(strategy: Any, rank: int, ranks: int, *bottlenecks: Bottleneck) -> list[Step]:
@@ -401,6 +402,85 @@ def test_what_nobody_has_waited_for_ends_with_its_call() -> None:
     assert work is not None
     work.wait()
     assert each.enter_ns <= each.awaited_ns == each.exit_ns <= between
+
+
+class Behind(HostClock):
+    """Of a device that has come as far as `at`, while the host goes on."""
+
+    def __init__(self) -> None:
+        self.ticks = count()
+        self.at = 0
+
+    def now(self) -> int:  # type: ignore[override]
+        return next(self.ticks)
+
+    def reached(self, mark: int) -> bool:
+        return mark <= self.at
+
+
+def by_the_clock(clock: Clock) -> Tap:
+    return Tap(clock, Delays((), 0, seed=0, warmup_steps=0), nn.Linear(1, 1), STRATEGIES["all_reduce"])
+
+
+def make_a_step(tap: Tap, clock: Clock, number: int) -> tuple[Laps, list[Call]]:
+    laps = Laps(clock, number)
+    tap.begin(laps)
+    laps.end("data")
+    dist.all_reduce(torch.ones(1))
+    work = dist.broadcast(torch.ones(1), src=0, async_op=True)
+    laps.end("forward")
+    assert work is not None
+    work.wait()
+    laps.end("backward")
+    return laps, tap.end()
+
+
+@pytest.mark.usefixtures("way")
+def test_where_a_rank_is_the_device_says_and_not_the_loop_that_runs_ahead() -> None:
+    clock = Behind()
+    tap = by_the_clock(clock)
+    (laps, [reduced, sent]), _ = [make_a_step(tap, clock, number) for number in (5, 6)]
+    data, forward = ("data",), ("data", "forward")
+    sent_at = {"number": 1, "kind": "broadcast", "root": 0}
+    for at, place in (
+        (laps.moments[0], Position(5)),
+        (reduced.enter, Position(5, data, 1, 0, "all_reduce")),
+        (reduced.over, Position(5, data, 1)),
+        (sent.enter, Position(5, data, 2, **sent_at, ahead=True)),
+        (sent.awaited, Position(5, forward, 2, **sent_at)),
+        (sent.over, Position(5, forward, 2)),
+    ):
+        clock.at = at
+        assert tap.position() == place
+    clock.at = laps.moments[-1]
+    assert tap.position().step == 6
+    clock.at = next(clock.ticks)
+    assert tap.position() == Position()
+    tap.close()
+
+
+@pytest.mark.usefixtures("way")
+def test_by_the_hosts_clock_a_rank_is_where_its_loop_is_and_steps_are_not_kept() -> None:
+    tap = by_the_clock(HostClock())
+    make_a_step(tap, HostClock(), 5)
+    assert tap.position() == Position()
+    assert not tap._behind
+    tap.begin(Laps(HostClock(), 6))
+    assert tap.position() == Position(6)
+    dist.all_reduce(torch.ones(1))
+    assert tap.position() == Position(6, (), 1)
+    tap.close()
+
+
+@pytest.mark.usefixtures("way")
+def test_steps_that_the_device_has_made_are_not_kept() -> None:
+    clock = Behind()
+    tap = by_the_clock(clock)
+    for number in range(10):
+        make_a_step(tap, clock, number)
+        clock.at = next(clock.ticks) - 30  # some two steps
+    assert 1 <= len(tap._behind) <= 4
+    tap.close()
 
 
 @pytest.mark.usefixtures("way")

@@ -9,7 +9,7 @@ from ddptui.preset import Trial
 from workers.data import Samples, Share
 from workers.models import build, synchronised
 from workers.progress import Laps
-from workers.train import round_of, samples_behind
+from workers.train import make_optimizer, round_of, samples_behind
 
 
 @pytest.mark.parametrize(
@@ -74,3 +74,21 @@ def test_batchnorm_goes_into_every_hidden_layer_and_synchronised_refuses_the_cpu
     assert sum(isinstance(module, torch.nn.BatchNorm1d) for module in model.modules()) == 3
     with pytest.raises(RuntimeError, match="SyncBatchNorm runs on GPUs only, and this rank is on the CPU"):
         synchronised(model)
+
+
+@pytest.mark.parametrize(("amp", "fused"), [(None, None), ("bf16", None), ("fp16", True)])
+@pytest.mark.parametrize("kind", ["sgd", "adam"])
+def test_only_a_fused_optimizer_skips_a_step_without_being_asked(
+    optimizers: dict[tuple[str, str | None], torch.optim.Optimizer], kind: str, amp: str | None, fused: bool | None
+) -> None:
+    optimizer = optimizers[kind, amp]
+    assert type(optimizer).__name__.lower() == kind
+    assert optimizer.defaults["fused"] is fused
+    assert getattr(optimizer, "_step_supports_amp_scaling", False) is bool(fused)
+
+
+@pytest.fixture(scope="module")  # not in the test: with the first optimizer torch sets an environment variable
+def optimizers() -> dict[tuple[str, str | None], torch.optim.Optimizer]:
+    model = torch.nn.Linear(2, 2)
+    trials = [Trial(optimizer=kind, amp=amp) for kind in ("sgd", "adam") for amp in (None, "bf16", "fp16")]
+    return {(trial.optimizer, trial.amp): make_optimizer(trial, model) for trial in trials}

@@ -1,4 +1,4 @@
-"""Many tensors in one long buffer, so that one collective serves them all."""
+"""Many tensors in one long buffer, so that one collective serves them all; and one tensor as a long vector."""
 
 import torch
 from torch import Tensor
@@ -21,11 +21,25 @@ def lay_out(tensors: list[Tensor], buffer: Tensor | None = None, divisor: int = 
     if buffer is None or len(buffer) != sum(lengths) or lie_elsewhere(tensors, buffer, lengths):
         buffer = torch.empty(sum(lengths), dtype=tensors[0].dtype, device=tensors[0].device)
     for tensor, part in zip(tensors, buffer.split(lengths), strict=True):
-        place = part.view(tensor.shape)
+        place = laid_out_as(tensor, part)
         if tensor.data_ptr() != place.data_ptr() or divisor != 1:
             torch.div(tensor.detach(), divisor, out=place)
         tensor.data = place
     return buffer
+
+
+def laid_out_as(tensor: Tensor, part: Tensor) -> Tensor:
+    """A part of a buffer in the tensor's shape and, where that is dense, with its strides (channels innermost, say): a
+    fused optimizer goes through gradient and parameter as they lie in memory, whatever their strides say."""
+    strides = torch.empty_like(tensor, device="meta").stride()
+    return part.as_strided(tensor.shape, strides, part.storage_offset())
+
+
+def as_it_lies(tensor: Tensor) -> Tensor:
+    """A dense tensor as a vector of its numbers in the order of memory. (view(-1) wants them in the order of indices.)
+    All ranks must have the same strides; then it is the same order on all. Raises RuntimeError if it is not dense."""
+    outermost_first = sorted(range(tensor.dim()), key=tensor.stride, reverse=True)
+    return tensor.permute(outermost_first).view(-1)
 
 
 def lie_elsewhere(tensors: list[Tensor], buffer: Tensor, lengths: list[int]) -> bool:

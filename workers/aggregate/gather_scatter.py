@@ -17,7 +17,8 @@ class GatherScatter(Strategy):
             if dist.get_rank() == 0:
                 everybodys = [torch.empty_like(tensor) for _ in range(ranks)]
                 dist.gather(tensor, everybodys, dst=0)
-                mean = torch.stack(everybodys).mean(dim=0)
+                mean = torch.empty_like(tensor)  # lies in memory as theirs do, which is how it is scattered
+                torch.mean(torch.stack(everybodys), dim=0, out=mean)
                 dist.scatter(tensor, [mean] * ranks, src=0)
             else:
                 dist.gather(tensor, dst=0)

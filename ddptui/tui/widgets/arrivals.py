@@ -87,7 +87,7 @@ def _nothing_to_see(found: ArrivalsSummary | None) -> str:
     if len(found.ranks) < 2:
         return "one rank: nobody to wait for"
     if found.withheld:
-        return f"the hosts' clocks agree to ±{found.apart:.2g} ms, and waits are shorter: who came when cannot be told"
+        return f"the ranks' clocks agree to ±{found.apart:.2g} ms, and waits are shorter: who came when cannot be told"
     return "no operation of several ranks in these steps: nobody waits"
 
 

@@ -2,7 +2,7 @@
 
 from textual.content import Content
 
-from ddptui.rank_columns import COLUMNS, LEFT
+from ddptui.rank_columns import LEFT, telling
 from ddptui.results import TrialResult
 from ddptui.tui.widgets.lab_table import Header, LabTable
 
@@ -19,8 +19,9 @@ class RankDetail(LabTable):
         repeats = trial.repeats if trial else []
         self._of = f"{trial.name}, repeat {len(repeats)}" if trial and repeats else "no repeat has ended"
         ranks = repeats[-1].ranks if repeats else []
-        headers = [Header(column.header, column.header, column.header in LEFT) for column in COLUMNS]
-        self.fill(headers, {str(rank.rank): [column.cell(rank) for column in COLUMNS] for rank in ranks})
+        columns = telling(ranks)
+        headers = [Header(column.header, column.header, column.header in LEFT) for column in columns]
+        self.fill(headers, {str(rank.rank): [column.cell(rank) for column in columns] for rank in ranks})
         self.call_after_refresh(self._say_what)
 
     def on_resize(self) -> None:

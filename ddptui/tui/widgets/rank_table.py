@@ -1,6 +1,6 @@
 """A row a rank: what it does, how far it is, what its steps cost."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import ClassVar, NamedTuple
 
 from rich.text import Text
@@ -9,11 +9,13 @@ from textual.widgets import DataTable
 
 from ddptui import rank_states
 from ddptui.live import RankState
-from ddptui.rank_states import phases_ms, wait_ms
+from ddptui.primitives.units import size
+from ddptui.rank_states import STALLED, phases_ms, wait_ms
 from ddptui.watch import Watch
+from ddptui.wire import Gpu
 
 BAR = 10  # characters
-MB = 2**20
+MB, GB = 2**20, 2**30
 NOTHING = "–"
 
 
@@ -32,6 +34,7 @@ class Column(NamedTuple):
     width: int
     worth: int  # where space is short, the least goes first
     cell: Callable[[Row], str]
+    told: Callable[[RankState], float | None] | None = None  # of a GPU: shown where it is known of some rank
 
 
 def _phase(place: int) -> Callable[[Row], str]:
@@ -54,6 +57,13 @@ def _bytes(count: int | None) -> str:
     return f"{count / MB:.0f} MB" if count is not None else NOTHING
 
 
+def _of_total(gpu: Gpu) -> str:
+    """All that is in use of a GPU's memory, by whomever, in one unit."""
+    if gpu.used_bytes is None or gpu.total_bytes is None:
+        return size(gpu.used_bytes) if gpu.used_bytes is not None else NOTHING
+    return f"{gpu.used_bytes / GB:.1f}/{gpu.total_bytes / GB:.1f} GB"
+
+
 def _optional(value: float | None, form: str) -> str:
     return format(value, form) if value is not None else NOTHING
 
@@ -62,9 +72,9 @@ def _loss(row: Row) -> str:
     return "nan" if row.rank.loss is None and row.rank.step else _optional(row.rank.loss, ".4f")
 
 
-def _cpu(row: Row) -> str:
-    """Of a rank that is silent, nothing is known."""
-    return NOTHING if row.state.startswith("stalled") else _optional(row.rank.cpu_percent, ".0f")
+def _meter(figure: Callable[[RankState], float | None]) -> Callable[[Row], str]:
+    """What a heartbeat said. Of a rank that is silent, nothing is known."""
+    return lambda row: NOTHING if row.state.startswith(STALLED) else _optional(figure(row.rank), ".0f")
 
 
 COLUMNS = (
@@ -80,9 +90,13 @@ COLUMNS = (
     Column("aggr.", 6, 68, _phase(3)),
     Column("optim.", 7, 63, _phase(4)),
     Column("wait", 6, 95, lambda row: _optional(row.wait_ms, ".1f")),
-    Column("cpu %", 5, 70, _cpu),
+    Column("cpu %", 5, 70, _meter(lambda rank: rank.cpu_percent)),
     Column("memory", 8, 55, lambda row: _bytes(row.rank.rss_bytes)),
-    Column("gpu mem.", 8, 56, lambda row: _bytes(row.rank.gpu_bytes)),
+    Column("gpu %", 5, 71, _meter(lambda rank: rank.gpu.busy_percent), lambda rank: rank.gpu.busy_percent),
+    Column("gpu mem.", 8, 69, lambda row: _bytes(row.rank.gpu_bytes), lambda rank: rank.gpu_bytes),
+    Column("gpu used", 14, 54, lambda row: _of_total(row.rank.gpu), lambda rank: rank.gpu.used_bytes),
+    Column("W", 4, 59, _meter(lambda rank: rank.gpu.watts), lambda rank: rank.gpu.watts),
+    Column("°C", 4, 58, _meter(lambda rank: rank.gpu.celsius), lambda rank: rank.gpu.celsius),
 )
 LEFT = ("state", "progress")
 GAP = 2
@@ -90,15 +104,19 @@ PADDING = 2  # DataTable's own
 LINE = "line"  # the one column that the table has
 
 
-def fitting(width: int, *, gpu: bool) -> list[Column]:
-    """The columns that a table of this width has room for, the most telling first taken, in their order."""
+def telling(ranks: Iterable[RankState]) -> list[Column]:
+    """Without those of GPUs of which no rank tells."""
+    there = list(ranks)
+    return [each for each in COLUMNS if each.told is None or any(each.told(rank) is not None for rank in there)]
+
+
+def fitting(width: int, columns: Sequence[Column]) -> list[Column]:
+    """Those that a table of this width has room for, the most telling first taken, in their order."""
     taken: list[Column] = []
-    for column in sorted(COLUMNS, key=lambda column: -column.worth):
-        if column.header == "gpu mem." and not gpu:
-            continue
+    for column in sorted(columns, key=lambda column: -column.worth):
         if sum(each.width + GAP for each in [*taken, column]) <= width - PADDING + GAP:
             taken.append(column)
-    return [column for column in COLUMNS if column in taken]
+    return [column for column in columns if column in taken]
 
 
 class RankTable(DataTable[Text], inherit_bindings=False):
@@ -131,7 +149,7 @@ class RankTable(DataTable[Text], inherit_bindings=False):
     def show(self, watched: Watch, ranks: int, now_ns: int) -> None:
         """Bring up to date what has changed of what can be seen. `ranks`: how many there are, or will be."""
         live, steps = watched.live, watched.latest
-        self._lay_out(ranks, gpu=any(rank.gpu_bytes is not None for rank in live.ranks.values()))
+        self._lay_out(ranks, telling(live.ranks.values()))
         states = rank_states.states(live, steps, now_ns)
         first = int(self.scroll_y)
         for number in range(first, min(first + self.app.size.height, ranks)):  # at least what can be seen
@@ -141,10 +159,10 @@ class RankTable(DataTable[Text], inherit_bindings=False):
             row = Row(rank, state, phases_ms(rank), wait, is_culprit=number == watched.culprit)
             self._show_line(number, _line(self._columns, [column.cell(row) for column in self._columns], row.state))
 
-    def _lay_out(self, ranks: int, *, gpu: bool) -> None:
+    def _lay_out(self, ranks: int, offered: Sequence[Column]) -> None:
         """Columns as they fit, and a row a rank; only where that has changed."""
         width = self.scrollable_content_region.width
-        columns = fitting(width, gpu=gpu)
+        columns = fitting(width, offered)
         if columns == self._columns and ranks == self.row_count:
             return
         chosen = self.cursor_row

@@ -68,12 +68,12 @@ def _train_s(trial: TrialResult) -> float:
 
 
 def _is_withheld(trial: TrialResult) -> bool:
-    """Whether its hosts' clocks are further apart than its ranks waited."""
+    """Whether its ranks' clocks are further apart than its ranks waited."""
     return any(repeat.clock_error_ms is not None and repeat.wait_share is None for repeat in trial.repeats)
 
 
 def _parts(trial: TrialResult) -> list[tuple[str, float]]:
-    """What was no wait, no transfer and no delay that the lab put in was work; where the hosts' clocks do not tell,
+    """What was no wait, no transfer and no delay that the lab put in was work; where the ranks' clocks do not tell,
     nobody knows."""
     train_s = _train_s(trial)
     if _is_withheld(trial):

@@ -1,0 +1,292 @@
+"""What is refused before anything starts for want of GPUs, a compiler or MPI; and what each refusal says to do."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ddptui import device_check, gpus, preflight
+from ddptui.device_check import Machine, backends, check_mpi, no_compiler, problem, without_gpus
+from ddptui.gpus import Build, Driver, Gpu
+from ddptui.preset import Preset, Trial, make_trial
+from ddptui.preset_file import PresetError, parse
+from ddptui.trial_devices import NO_SENDING
+from tests.console.builders import preset_of
+
+TORCH = Build("13.2", None)
+OTHERWISE = "`--set device=cpu`"
+DOCTOR = "run it where there is one (`ddptui doctor` says what a machine has)"
+NO_GPU = Machine(surely_none=True, driver=None, build=TORCH, visible=None)
+
+
+def with_gpus(
+    number: int, visible: str | None = None, cuda: tuple[int, int] = (13, 0), build: Build | None = TORCH
+) -> Machine:
+    every = tuple(Gpu("H100", f"GPU-{index}") for index in range(number))
+    return Machine(surely_none=False, driver=Driver("580.65", cuda, every), build=build, visible=visible)
+
+
+UNKNOWN = Machine(surely_none=False, driver=None, build=TORCH, visible=None)
+
+
+@pytest.mark.parametrize(
+    ("fields", "machine", "says"),
+    [
+        (
+            {"device": "cuda"},
+            NO_GPU,
+            f"device: 'cuda' needs an NVIDIA GPU, and this machine has none: {DOCTOR}, or {OTHERWISE}",
+        ),
+        (
+            {"device": "cuda"},
+            NO_GPU._replace(visible=""),
+            "device: 'cuda' needs an NVIDIA GPU, and this machine has none (CUDA_VISIBLE_DEVICES is '', too: that "
+            f"hides every GPU): {DOCTOR}, or {OTHERWISE}",
+        ),
+        ({"backend": "nccl"}, NO_GPU, "backend: 'nccl' needs NVIDIA GPUs, and this machine has none"),
+        (
+            {"sync_batchnorm": True},
+            NO_GPU,
+            "sync_batchnorm: torch's SyncBatchNorm runs on GPUs only, and this machine",
+        ),
+        ({"device": "cuda"}, with_gpus(0), "device: 'cuda' needs an NVIDIA GPU, and this machine has none"),
+        (
+            {"device": "cuda"},
+            with_gpus(2, build=Build(None, None)),
+            "device: 'cuda' needs an NVIDIA GPU, and this torch is built without CUDA: `pip install --force-reinstall "
+            f"torch torchvision` (on Linux: with CUDA), or {OTHERWISE}",
+        ),
+        *(
+            (
+                {"device": "cuda"},
+                with_gpus(2, visible=visible),
+                f"CUDA_VISIBLE_DEVICES is '{visible}', which hides every GPU: `unset CUDA_VISIBLE_DEVICES`, or `--set",
+            )
+            for visible in ("", "-1")
+        ),
+        (
+            {"device": "cuda"},
+            UNKNOWN._replace(visible=""),
+            "CUDA_VISIBLE_DEVICES is '', which hides every GPU: `unset CUDA_VISIBLE_DEVICES`",
+        ),
+        (
+            {"device": "cuda"},
+            with_gpus(2, visible="7"),
+            "CUDA_VISIBLE_DEVICES is '7', which leaves none of them (here: 0 to 1): `unset CUDA_VISIBLE_DEVICES`",
+        ),
+        (
+            {"device": "cuda"},
+            with_gpus(2, cuda=(12, 4)),
+            "the driver 580.65 (CUDA 12.4) is too old for this torch, which is built for CUDA 13.2: update the driver, "
+            f"or install a torch for an older CUDA (pytorch.org/get-started), or {OTHERWISE}",
+        ),
+        (
+            {"device": "cuda"},
+            with_gpus(1),
+            "world_size: 2 ranks want 2 GPUs, and 1 is there; NCCL refuses two ranks on one: `--set share_gpu=true` "
+            "lets them share it over gloo, or lower world_size",
+        ),
+        (
+            {"device": "cuda", "backend": "nccl", "world_size": 4},
+            with_gpus(4, visible="0,1"),
+            "world_size: 4 ranks want 4 GPUs, and 2 are there; NCCL refuses two ranks on one: `--set share_gpu=true` "
+            "with backend = 'auto' lets them share it over gloo, or lower world_size",
+        ),
+        ({"backend": "nccl"}, with_gpus(1), "2 ranks want 2 GPUs, and 1 is there; NCCL refuses two ranks on one"),
+        ({"sync_batchnorm": True}, with_gpus(1), "2 ranks want 2 GPUs, and 1 is there"),
+        (
+            {"launch": "dp", "device": "cuda"},
+            with_gpus(1),
+            "world_size: 2 replicas want a GPU each, and 1 is there: lower world_size",
+        ),
+        (
+            {"gpus_per_rank": 2},
+            with_gpus(3),
+            "gpus_per_rank: 2 ranks of 2 GPUs each want 4, and 3 are there: lower gpus_per_rank or world_size",
+        ),
+        (
+            {"gpus_per_rank": 2, "device": "cuda", "world_size": 1},
+            with_gpus(1),
+            "gpus_per_rank: 1 rank of 2 GPUs each want 2, and 1 is there",
+        ),
+        (
+            {"device": "cuda", "share_gpu": True, "strategy": "ring"},
+            with_gpus(1),
+            f"strategy: the ranks share a GPU, which only gloo allows; 'ring' sends to its neighbour, and {NO_SENDING}",
+        ),
+    ],
+)
+def test_what_a_machine_cannot_run_is_said_with_what_to_do(fields: dict[str, Any], machine: Machine, says: str) -> None:
+    found = problem(make_trial(fields), machine, OTHERWISE)
+    assert found is not None
+    assert found.startswith(says) or says in found
+    assert "\n" not in found
+
+
+@pytest.mark.parametrize(
+    ("fields", "machine"),
+    [
+        ({}, NO_GPU),
+        ({"gpus_per_rank": 2}, NO_GPU),  # replicas are threads on the CPU
+        ({"gpus_per_rank": 2}, with_gpus(2, visible="")),
+        ({"launch": "dp"}, with_gpus(1)),
+        ({}, with_gpus(1)),  # the ranks take the CPU, and say why
+        ({"device": "cuda"}, with_gpus(2)),
+        ({"device": "cuda"}, with_gpus(4, visible="3,1")),
+        ({"device": "cuda"}, with_gpus(2, build=None)),
+        ({"device": "cuda"}, with_gpus(2, cuda=(13, 0), build=Build("13.2", None))),
+        ({"device": "cuda", "share_gpu": True}, with_gpus(1)),
+        ({"device": "cuda", "share_gpu": True, "strategy": "ring"}, with_gpus(2)),
+        ({"device": "cuda"}, UNKNOWN),  # only the ranks can tell
+        ({"device": "cuda"}, UNKNOWN._replace(build=Build(None, "6.2"))),
+        ({"gpus_per_rank": 2}, with_gpus(4)),
+        ({"device": "cuda", "launch": "single"}, with_gpus(1)),
+    ],
+)
+def test_what_it_can_run_or_only_the_ranks_can_tell_is_let_through(fields: dict[str, Any], machine: Machine) -> None:
+    assert problem(make_trial(fields), machine, OTHERWISE) is None
+
+
+# What does without GPUs
+
+
+@pytest.mark.parametrize(
+    ("fields", "instead"),
+    [
+        ({"device": "cuda"}, "`--set device=cpu`"),
+        ({"device": "cuda", "backend": "nccl"}, "`--set device=cpu --set backend=auto`"),
+        ({"device": "cuda", "share_gpu": True}, "`--set device=cpu --set share_gpu=false`"),
+        ({"device": "cuda", "pin_memory": True}, "`--set device=cpu --set pin_memory=false`"),
+        ({"sync_batchnorm": True}, "`--set sync_batchnorm=false`"),
+        ({"backend": "nccl"}, "`--set backend=auto`"),
+    ],
+)
+def test_what_is_said_to_do_without_gpus_does(fields: dict[str, Any], instead: str) -> None:
+    """It is laid over the preset as a command line would, and then nothing is wrong any more."""
+    table = {"trial": [{"name": "a", **fields}, {"name": "b", "launch": "dp", "device": fields.get("device", "auto")}]}
+    assert without_gpus(parse("made", table, {}).trials) == instead
+    overrides = dict(word.split("=") for word in re.findall(r"\S+=\S+", instead.strip("`")))
+    typed = {key: value == "true" if value in ("true", "false") else value for key, value in overrides.items()}
+    for trial in parse("made", table, typed).trials:
+        assert problem(trial, NO_GPU, "") is None
+
+
+# As a run is settled
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> list[Machine]:
+    """The machine that is found: the last entry."""
+    found = [NO_GPU]
+    monkeypatch.setattr(device_check, "look", lambda: found[-1])
+    return found
+
+
+TWO = {"trial": [{"name": "cpu"}, {"name": "gpus", "device": "cuda"}]}
+
+
+def test_a_later_trial_is_refused_before_the_first_one_starts(machine: list[Machine]) -> None:
+    with pytest.raises(PresetError, match=r"^made, trial gpus: device: 'cuda' needs an NVIDIA GPU"):
+        preflight.settle(preset_of(TWO))
+    machine.append(with_gpus(2))
+    assert [trial.name for trial in preflight.settle(preset_of(TWO)).trials] == ["cpu", "gpus"]
+
+
+@pytest.mark.usefixtures("machine")
+def test_what_is_only_shown_need_not_run_here() -> None:
+    preflight.settle(preset_of(TWO), to_be_started=False)
+    preflight.settle(preset_of({**TWO, "engine": {"name": "join", "interface": "lo"}}), to_be_started=False)
+
+
+def test_nobody_looks_at_gpus_for_trials_that_want_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(device_check, "look", lambda: pytest.fail("it looked"))
+    preflight.settle(preset_of({"trial": [{"name": "a"}, {"name": "b", "launch": "dp"}]}))
+
+
+def test_a_node_that_joined_looks_at_its_own_ranks(machine: list[Machine]) -> None:
+    trial = make_trial({"name": "a", "device": "cuda", "world_size": 4})
+    machine.append(with_gpus(2))
+    assert preflight.settle_trial(trial, ranks_here=2).world_size == 4
+    with pytest.raises(PresetError, match="3 ranks want 3 GPUs, and 2 are there"):
+        preflight.settle_trial(trial, ranks_here=3)
+
+
+def test_this_machine_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(gpus.VISIBLE, "5")
+    found = device_check.look()
+    assert (found.surely_none, found.build, found.visible) == (gpus.surely_none(), gpus.built_for(), "5")
+
+
+# A compiler
+
+
+def test_torch_compile_wants_a_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(device_check.sys, "platform", "linux")
+    for name in ("g++", "icpx"):
+        (tmp_path / name).write_text("")
+        (tmp_path / name).chmod(0o755)
+    here = {"PATH": str(tmp_path)}
+    assert no_compiler(here) == ""
+    assert no_compiler(here | {"CXX": "icpx -O2"}) == ""
+    for variables, named in ((here | {"CXX": "clang++"}, "'clang++'"), ({"PATH": "/nowhere"}, "'g++'")):
+        assert f"torch.compile needs a C++ compiler, and {named} is not there: install g++" in no_compiler(variables)
+
+
+def test_a_trial_to_be_compiled_is_refused_without_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CXX", raising=False)
+    preset = preset_of({"trial": [{"name": "a", "compile": True}]})
+    monkeypatch.setattr(device_check.shutil, "which", lambda *_, **__: "/usr/bin/g++")
+    preflight.settle(preset)
+    monkeypatch.setattr(device_check.shutil, "which", lambda *_, **__: None)
+    with pytest.raises(PresetError, match=r"trial a: compile: torch.compile needs a C\+\+ compiler.*compile=false"):
+        preflight.settle(preset)
+    preflight.settle(preset_of({"trial": [{"name": "a"}]}))
+
+
+def test_on_a_gpu_it_wants_triton(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(device_check, "no_compiler", lambda _: "")
+    monkeypatch.setattr(device_check, "find_spec", lambda _: None)
+    device_check.check_compiler("made", Trial(name="a", compile=True))
+    with pytest.raises(PresetError, match="needs Triton on a GPU, and it is not installed: `pip install triton`"):
+        device_check.check_compiler("made", Trial(name="a", compile=True, device="cuda"))
+
+
+# MPI
+
+WITH_MPI: dict[str, Any] = {"trial": [{"name": "a", "launch": "task", "backend": "mpi"}]}
+
+
+def preset_with_mpi() -> Preset:
+    return preset_of(WITH_MPI)
+
+
+def test_mpi_is_there_only_where_torch_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(device_check, "backends", lambda: ["gloo", "mpi"])
+    check_mpi(preset_with_mpi())
+    monkeypatch.setattr(device_check, "backends", lambda: ["gloo", "nccl"])
+    with pytest.raises(
+        PresetError,
+        match=r"trial a: backend: this torch has no mpi \(it has gloo, nccl\): only a torch that was built from source",
+    ):
+        check_mpi(preset_with_mpi())
+
+
+def test_nobody_is_asked_where_no_trial_wants_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(device_check, "backends", lambda: pytest.fail("it was asked"))
+    check_mpi(preset_of({"trial": [{"name": "a"}]}))
+
+
+def test_torch_says_itself_which_backends_it_has() -> None:
+    assert "gloo" in backends()
+
+
+def test_a_torch_that_does_not_answer_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    from ddptui.doctor import child
+
+    def refuse(*_: object, **__: object) -> None:
+        raise child.NoAnswer("ImportError: libfoo.so")
+
+    monkeypatch.setattr(child.Child, "ask", refuse)
+    with pytest.raises(PresetError, match=r"torch cannot be imported: ImportError: libfoo.so; `ddptui doctor`"):
+        backends()

@@ -1,0 +1,56 @@
+"""What was published, beside what was measured."""
+
+import tomllib
+from typing import Any
+
+from ddptui.preset import Preset
+from ddptui.preset_file import parse
+from ddptui.preset_text import as_toml
+from ddptui.published import published
+from ddptui.report import notes
+from ddptui.results import Results
+from tests.console.builders import failure, journal, preset_of, results_for
+
+
+def ran(*references: dict[str, Any]) -> tuple[Results, Preset]:
+    """Trial a took 0.03 s with steps of 10 ms, b 0.06 s with steps of 20 ms; c failed."""
+    preset = preset_of({"trial": [{"name": "a"}, {"name": "b"}, {"name": "c"}], "reference": list(references)})
+    return results_for(preset, journal("a"), journal("b", step_ms=20), failure("c")), preset
+
+
+A = {"trial": "a", "train_time_s": 3.0, "step_ms": 1040, "source": "a demo"}
+B = {"trial": "b", "train_time_s": 1.5, "step_ms": 700.5}
+
+
+def test_a_published_step_stands_beside_ours() -> None:
+    first, second, source = published(*ran(A, B))
+    assert first == (
+        "a: 0.03 s here, 3.00 s published (ours / published 0.01); to the baseline 1.00 here, 1.00 there; "
+        "a step 10.00 ms here, 1040 ms published"
+    )
+    assert second.endswith("to the baseline 2.00 here, 0.50 there; a step 20.00 ms here, 700.5 ms published")
+    assert source == "source: a demo"
+
+
+def test_without_a_published_step_none_is_spoken_of() -> None:
+    results, preset = ran({"trial": "a", "train_time_s": 3.0})
+    assert "step" not in "".join(published(results, preset))
+    assert not any(note.startswith("published: step") for note in notes(results, preset))
+
+
+def test_the_tables_foot_has_all_steps_in_a_line() -> None:
+    said = [note for note in notes(*ran(A, B, {"trial": "c", "train_time_s": 2.0, "step_ms": 5})) if "publ" in note]
+    assert said == [
+        "published: a demo",
+        "published: step ms: a 10.00 here, 1040 there; b 20.00 here, 700.5 there; c unknown here, 5 there",
+    ]
+
+
+def test_a_trial_that_failed_has_only_what_was_published() -> None:
+    results, preset = ran({"trial": "c", "train_time_s": 2.0, "step_ms": 5})
+    assert published(results, preset)[0] == "c: failed here, 2.00 s published"
+
+
+def test_what_was_published_is_kept_with_a_run_whether_a_step_was_or_not() -> None:
+    _, preset = ran(A, {"trial": "b", "train_time_s": 1.5})
+    assert parse("made", tomllib.loads(as_toml(preset)), {}).references == preset.references

@@ -1,0 +1,98 @@
+"""Which columns the table of ranks has, with GPUs and without."""
+
+import asyncio
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from ddptui.live import RankState
+from ddptui.playback import Playback
+from ddptui.tui.screens.run import RunScreen
+from ddptui.tui.widgets.rank_table import COLUMNS, GAP, Row, fitting, telling
+from ddptui.wire import Gpu
+from tests.tui.opened import opened, seen
+from tests.tui.told import Clock, moment_s
+from tests.tui.told_gpus import made_up
+
+GB = 2**30
+ON_CPU = RankState(rank=0, pid=1, device="cpu", cpu_percent=99.0)
+FULL = Gpu(busy_percent=96.6, used_bytes=5 * GB, total_bytes=80 * GB, watts=251.4, celsius=71)
+ON_GPU = msgspec.structs.replace(ON_CPU, device="cuda:0", gpu_bytes=3 * GB, gpu=FULL)
+OF_GPUS = ["gpu %", "gpu mem.", "gpu used", "W", "°C"]
+
+
+def headers(width: int, *ranks: RankState) -> list[str]:
+    return [column.header for column in fitting(width, telling(ranks))]
+
+
+def cells(rank: RankState, state: str = "running") -> dict[str, str]:
+    row = Row(rank, state, phases=None, wait_ms=None, is_culprit=False)
+    return {column.header: column.cell(row) for column in COLUMNS if column.header in [*OF_GPUS, "cpu %"]}
+
+
+def test_where_no_rank_tells_of_a_gpu_there_is_no_column_for_it() -> None:
+    assert not {*headers(500)} & {*OF_GPUS}
+    assert not {*headers(500, ON_CPU)} & {*OF_GPUS}
+
+
+@pytest.mark.parametrize("width", [76, 116, 196, 500])
+def test_without_gpus_nothing_gives_way(width: int) -> None:
+    plain = [column for column in COLUMNS if column.told is None]
+    assert headers(width, ON_CPU) == [column.header for column in fitting(width, plain)]
+
+
+def test_what_one_rank_tells_has_a_column_for_all() -> None:
+    assert [header for header in headers(500, ON_CPU, ON_GPU) if header in OF_GPUS] == OF_GPUS
+
+
+def test_a_figure_that_the_driver_withholds_takes_no_room() -> None:
+    """As where a GPU is cut into several, or lent to a virtual machine."""
+    busy = msgspec.structs.replace(ON_GPU, gpu=Gpu(used_bytes=GB))
+    assert [header for header in headers(500, busy) if header in OF_GPUS] == ["gpu mem.", "gpu used"]
+    assert cells(busy)["gpu used"] == "1 GB"
+
+
+@pytest.mark.parametrize(("width", "shown"), [(76, ["gpu %"]), (116, ["gpu %", "gpu mem.", "W"]), (196, OF_GPUS)])
+def test_how_busy_it_is_and_its_memory_come_first(width: int, shown: list[str]) -> None:
+    chosen = headers(width, ON_GPU)
+    assert [header for header in chosen if header in OF_GPUS] == shown
+    assert sum(column.width + GAP for column in COLUMNS if column.header in chosen) <= width
+
+
+def test_what_a_gpu_is_at_is_told_in_whole_numbers() -> None:
+    assert cells(ON_GPU) == {
+        "cpu %": "99", "gpu %": "97", "gpu mem.": "3072 MB", "gpu used": "5.0/80.0 GB", "W": "251", "°C": "71",
+    }  # fmt: skip
+    assert cells(ON_CPU) == dict.fromkeys(OF_GPUS, "–") | {"cpu %": "99"}
+
+
+def test_of_a_silent_rank_nothing_is_known_of_its_gpu_either() -> None:
+    told = cells(ON_GPU, "stalled (5 s)")
+    assert {told[header] for header in ("cpu %", "gpu %", "W", "°C")} == {"–"}
+
+
+def test_no_figure_is_wider_than_its_column() -> None:
+    most = Gpu(busy_percent=100, used_bytes=999 * GB, total_bytes=999 * GB, watts=1999, celsius=110)
+    told = cells(msgspec.structs.replace(ON_GPU, gpu_bytes=99_999 * 2**20, gpu=most))
+    assert all(len(told[column.header]) <= column.width for column in COLUMNS if column.header in told)
+
+
+@pytest.mark.parametrize(("size", "figures"), [((80, 24), ("97",)), ((120, 40), ("97", "4096 MB", "242"))])
+def test_the_figures_stand_under_their_headers(size: tuple[int, int], figures: tuple[str, ...], tmp_path: Path) -> None:
+    async def shown() -> list[str]:
+        run = made_up(tmp_path)
+        told = Playback(run, run.preset(), Clock())
+        told.seek(moment_s(told, "late", 60))
+        screen = RunScreen(told)
+        async with opened(tmp_path, screen, size) as (app, pilot):
+            screen.tick()
+            await pilot.pause()
+            return seen(app).splitlines()
+
+    lines = asyncio.run(shown())
+    [header] = [line for line in lines if "gpu %" in line]
+    row = lines[lines.index(header) + 1]
+    for column, figure in zip(("gpu %", "gpu mem.", "W  "), figures, strict=False):
+        end = header.index(column) + len(column.strip())
+        assert row[:end].endswith(figure)
