@@ -22,7 +22,8 @@ from ddptui.results import Results
 from ddptui.wire import Message
 
 RUNS_VARIABLE = "DDPTUI_RUNS"
-MATTERS_TO_FIGURES = ("ddptui", "python", "host", "cpu", "cores", "gpus", "gpu_driver", "gpus_visible")  # of the environment; and the packages
+# Of the environment; and the packages.
+MATTERS_TO_FIGURES = ("ddptui", "python", "host", "cpu", "cores", "gpus", "gpu_driver", "gpus_visible")
 STAMP, STAMP_FORMAT = re.compile(r"\d{8}-\d{6}"), "%Y%m%d-%H%M%S"  # what a run's name begins with
 
 
