@@ -1,11 +1,18 @@
-"""Where the delays go in. A delay is data: site, ranks, length, steps. The rank sleeps."""
+"""Where the delays go in. A delay is data: site, ranks, length, steps. The rank sleeps.
+
+On a GPU the rank first lets its device finish: else the device would work on through the delay, what the host has put
+before it, and hardly notice. It is the only place where the loop waits for its device.
+"""
 
 import random
 import time
 from typing import Protocol
 
+import torch
+
 from ddptui.preset import Bottleneck, Site
 from ddptui.wire import Slept
+from workers.device import CPU
 
 
 class Sites(Protocol):
@@ -33,12 +40,21 @@ class Sites(Protocol):
 class Delays:
     """The delays of one rank. Counts what it really did, from after the warm-up on (a delay at `start` always)."""
 
-    def __init__(self, bottlenecks: tuple[Bottleneck, ...], rank: int, *, seed: int, warmup_steps: int) -> None:
+    def __init__(
+        self,
+        bottlenecks: tuple[Bottleneck, ...],
+        rank: int,
+        *,
+        seed: int,
+        warmup_steps: int,
+        device: torch.device = CPU,
+    ) -> None:
         self.fired = 0
         self.slept_ns = 0
         self.asleep = False
         self._taken: list[Slept] = []  # since they were last asked for
         self._rank = rank
+        self._device = device
         self._random = random.Random(f"{seed} {rank}")
         self._warmup_steps = warmup_steps
         self._step: int | None = None  # none: outside the steps
@@ -101,6 +117,8 @@ class Delays:
 
     def _sleep(self, site: Site, bottleneck: Bottleneck) -> None:
         self.asleep = True
+        if self._device.type == "cuda":
+            torch.cuda.current_stream(self._device).synchronize()
         begin = time.monotonic_ns()
         time.sleep(self._length_s(bottleneck))
         end = time.monotonic_ns()

@@ -45,13 +45,14 @@ def main() -> None:
 
 def watch_replica(me: Rank, rank: int) -> Watch:
     """Replica 0 is the process itself; the others introduce themselves here, each over a wire of its own."""
+    trial = me.trial
     if rank == 0:
         return Watch(me.reporter, me.delays, me.device, me.start_ns)
     device = torch.device("cuda", rank) if me.device.type == "cuda" else me.device
     reporter = Reporter(rank)
-    reporter.say(hello(me.trial, rank, Chosen(device), pin_threads(me.trial, range(me.trial.world_size))))
+    reporter.say(hello(trial, rank, Chosen(device), pin_threads(trial, range(trial.world_size))))
     reporter.works_on(device)
-    delays = Delays(me.trial.bottleneck, rank, seed=me.trial.seed, warmup_steps=me.trial.warmup_steps)
+    delays = Delays(trial.bottleneck, rank, seed=trial.seed, warmup_steps=trial.warmup_steps, device=device)
     begin = time.monotonic_ns()
     delays.start()
     reporter.position = lambda: me.reporter.position()  # they are all in one loop

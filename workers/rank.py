@@ -66,7 +66,7 @@ def rank_process(trial: Trial, rank: int, here: range, *, has_parent: bool = Tru
     reporter = Reporter(rank, beats=trial.instruments == "on")
     try:
         device, _, shared = placed(trial, rank, here, threads, reporter)
-        delays = Delays(trial.bottleneck, rank, seed=trial.seed, warmup_steps=trial.warmup_steps)
+        delays = Delays(trial.bottleneck, rank, seed=trial.seed, warmup_steps=trial.warmup_steps, device=device)
         begin = time.monotonic_ns()
         reporter.position = lambda: Position(asleep=delays.asleep)
         delays.start()

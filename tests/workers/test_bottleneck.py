@@ -1,8 +1,10 @@
 """A delay goes in where, when and on whom it should, and is counted for what it really was."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
 from ddptui.preset import Bottleneck
 from workers.bottleneck import Delays
@@ -106,3 +108,24 @@ def test_a_slow_link_delays_nobody() -> None:
     delays.at("forward")
     assert not delays.before_collective()
     assert (delays.fired, delays.taken()) == (0, ())
+
+
+@pytest.mark.parametrize(("device", "expected"), [("cuda:1", ["cuda:1 is done", "slept"]), ("cpu", ["slept"])])
+def test_a_device_finishes_before_its_rank_sleeps(
+    monkeypatch: pytest.MonkeyPatch, device: str, expected: list[str]
+) -> None:
+    """Else it would go on with what is queued, and the delay be hidden behind that."""
+    came: list[str] = []
+
+    def stream(device: torch.device) -> SimpleNamespace:
+        return SimpleNamespace(synchronize=lambda: came.append(f"{device} is done"))
+
+    monkeypatch.setattr(torch.cuda, "current_stream", stream)
+    monkeypatch.setattr("workers.bottleneck.time.sleep", lambda s: came.append("slept"))
+    late = (Bottleneck(at="backward", ranks=(0,), sleep_ms=1.0),)
+    delays = Delays(late, 0, seed=0, warmup_steps=0, device=torch.device(device))
+    delays.begin(0)
+    delays.at("forward")
+    assert came == []
+    delays.at("backward")
+    assert came == expected
