@@ -23,16 +23,14 @@ def environment(runs: Path) -> dict[str, str]:
 
 
 def ddptui(runs: Path, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """Run a command to its end. One that has none is aborted, and everybody under it: then they say where they were."""
-    told = environment(runs) | {"PYTHONFAULTHANDLER": "1"} | variables
-    with subprocess.Popen(
-        arguments(*words), env=told, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as process:
+    """Run a command to its end. One that has none is aborted, so that it says where it was."""
+    command = [sys.executable, "-X", "faulthandler", *arguments(*words)[1:]]
+    told = environment(runs) | variables
+    with subprocess.Popen(command, env=told, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         try:
             out, error = process.communicate(timeout=ENOUGH_S)
         except subprocess.TimeoutExpired:
-            for each in [*family(process.pid), process]:
-                each.send_signal(signal.SIGABRT)
+            process.send_signal(signal.SIGABRT)
             out, error = process.communicate()
             logs = "".join(f"\n{log}:\n{log.read_text()[-5000:]}" for log in sorted(runs.rglob("*.log")))
             raise AssertionError(f"{words} has not ended in {ENOUGH_S} s:\n{error}\n{logs}") from None
