@@ -10,30 +10,40 @@ import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from ddptui import session
 from ddptui.hub import Hub
 from ddptui.lab import Controls
+from ddptui.outcome import Outcomes
 from ddptui.preset import Preset, make_trial
 from ddptui.record import Run
 from ddptui.tui.app import Console
 from ddptui.tui.start import be_nice
 from ddptui.wire import Ended, Launched, Message, Step
 
-RUNS, RANKS, RATE, SECONDS = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4])
 heard = {"steps": 0}
 
 
-def speaker(number: int, hub: Hub) -> "subprocess.Popen[bytes]":
-    what = (number, hub.endpoint, hub.token, RATE // RANKS, SECONDS, RANKS)
+class Flood(NamedTuple):
+    """rate: messages a second, of all ranks together."""
+
+    ranks: int
+    rate: int
+    seconds: float
+
+
+def speaker(number: int, hub: Hub, of: Flood) -> "subprocess.Popen[bytes]":
+    what = (number, hub.endpoint, hub.token, of.rate // of.ranks, of.seconds, of.ranks)
     return subprocess.Popen([sys.executable, "-c", f"from benchmarks.hub_load import rank; rank(*{what!r})"])
 
 
-def flood(preset: Preset, run: Run, controls: Controls) -> Iterator[Message]:
-    """What lab.run_preset does, with ranks that only talk."""
-    with Hub(RANKS) as hub, run.begin("flood", 1) as repeat:
-        ranks = [speaker(number, hub) for number in range(RANKS)]
+def flood(of: Flood, preset: Preset, run: Run, controls: Controls, *, there: Outcomes) -> Iterator[Message]:
+    """What lab.run_preset does, with ranks that only talk. `there` is empty: no run is resumed here."""
+    with Hub(of.ranks) as hub, run.begin("flood", 1) as repeat:
+        ranks = [speaker(number, hub, of) for number in range(of.ranks)]
         first: list[Message] = [Launched(trial="flood", repeat=1, at_ns=time.monotonic_ns(), command=())]
         while any(process.poll() is None for process in ranks) and controls.end() is None:
             for message in [*first, *hub.receive(100)]:
@@ -52,14 +62,15 @@ def flood(preset: Preset, run: Run, controls: Controls) -> Iterator[Message]:
 
 
 def main() -> None:
-    steps = round(RATE / RANKS * SECONDS)
-    trial = make_trial({"name": "flood", "world_size": RANKS, "batch_size": 1024, "steps": steps})
+    runs, of = Path(sys.argv[1]), Flood(int(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4]))
+    steps = round(of.rate / of.ranks * of.seconds)
+    trial = make_trial({"name": "flood", "world_size": of.ranks, "batch_size": 1024, "steps": steps})
     preset = Preset(name="flood", title="", group="", about="", baseline="flood", repeats=1, trials=(trial,))
-    session.lab.run_preset = flood  # type: ignore[assignment]
+    session.lab.run_preset = partial(flood, of)  # type: ignore[assignment]
     threads = ThreadPoolExecutor(1)
     threads.submit(int).result()
     be_nice()
-    app = Console(RUNS, preset, threads=threads)
+    app = Console(runs, preset, threads=threads)
     app.run()
     if app.session is not None:
         app.session.close()

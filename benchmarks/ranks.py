@@ -5,7 +5,7 @@ import os
 import torch
 import torch.distributed as dist
 
-from workers.group import ADDRESS
+from workers.node import LOCALHOST
 
 
 def join(rank: int, ranks: int, port: int, *, batch: bool = True) -> None:
@@ -13,5 +13,5 @@ def join(rank: int, ranks: int, port: int, *, batch: bool = True) -> None:
     if batch:
         os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
     torch.set_num_threads(1)
-    store = dist.TCPStore(ADDRESS, port, is_master=False)
+    store = dist.TCPStore(LOCALHOST, port, is_master=False)
     dist.init_process_group("gloo", store=store, rank=rank, world_size=ranks)

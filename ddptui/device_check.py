@@ -1,25 +1,22 @@
-"""What a trial wants of this machine's GPUs, backends and compilers, looked at before anything is started."""
+"""What a trial wants of this machine's GPUs, looked at before anything is started."""
 
 import os
-import shlex
-import shutil
-import sys
-from collections.abc import Iterable, Mapping, Sequence
-from importlib.util import find_spec
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from ddptui import gpus
 from ddptui.gpus import VISIBLE, Build, Driver
-from ddptui.preset import Preset, Trial
+from ddptui.preset import Trial, is_own_model
 from ddptui.preset_file import PresetError
-from ddptui.trial_devices import sends
+from ddptui.torch_builds import OLDER, WITH_CUDA
+from ddptui.trial_devices import could_share, sends
 
-WITH_CUDA = "`pip install --force-reinstall torch torchvision` (on Linux: with CUDA)"
-OLDER = "update the driver, or install a torch for an older CUDA (pytorch.org/get-started)"
-HOW_TO_GET_MPI = (
-    "only a torch that was built from source on a machine with an MPI library has it; backend = 'gloo' or 'nccl' do "
-    "without"
+ELSEWHERE = (
+    "run it where there is one (a container sees them after `docker run --gpus all`; `ddptui doctor` says what a "
+    "machine has)"
 )
+OUR_MODELS = ("net", "mlp", "linears")
+FEW_STEPS = 10  # after the warm-up, of a model that is meant for a GPU: hours become minutes
 
 
 class Machine(NamedTuple):
@@ -36,7 +33,7 @@ def look() -> Machine:
     return Machine(gpus.surely_none(), gpus.ask(), gpus.built_for(), os.environ.get(VISIBLE))
 
 
-def check_devices(preset: str, trials: Sequence[Trial]) -> None:
+def check_machine(preset: str, trials: Sequence[Trial]) -> None:
     """Refuse the first of these trials, all ranks of which are on this machine, that its GPUs cannot run. Raises
     PresetError."""
     if not any(map(wants_to_know, trials)):
@@ -49,7 +46,7 @@ def check_devices(preset: str, trials: Sequence[Trial]) -> None:
 
 def wants_to_know(trial: Trial) -> bool:
     """Whether what this trial does hangs on the GPUs that there are."""
-    return needs(trial) is not None or (trial.device == "auto" and trial.gpus_per_rank > 1)
+    return needs(trial) is not None or _may_send_over_gloo(trial)
 
 
 def needs(trial: Trial) -> str | None:
@@ -71,8 +68,14 @@ def without_gpus(trials: Iterable[Trial]) -> str:
         "sync_batchnorm=false": any(trial.sync_batchnorm for trial in trials),
         "share_gpu=false": on_gpus and any(trial.share_gpu for trial in trials),
         "pin_memory=false": on_gpus and any(trial.pin_memory for trial in trials),
+        f"steps={FEW_STEPS + max(trial.warmup_steps for trial in trials)}": on_gpus and any(map(_is_large, trials)),
     }
     return f"`{' '.join(f'--set {assignment}' for assignment, is_needed in instead.items() if is_needed)}`"
+
+
+def _is_large(trial: Trial) -> bool:
+    """Whether a trial is made for GPUs: our own models are small, and of the user's own we know nothing."""
+    return trial.model not in OUR_MODELS and not is_own_model(trial.model)
 
 
 def problem(trial: Trial, machine: Machine, otherwise: str) -> str | None:
@@ -86,7 +89,7 @@ def problem(trial: Trial, machine: Machine, otherwise: str) -> str | None:
         return None
     if not there:
         return f"{needed}, and {_hidden(machine)}, or {otherwise}"
-    return _too_few(trial, there) if needed or trial.gpus_per_rank > 1 else None
+    return (_too_few(trial, there, machine) if needed else None) or _cannot_send(trial, there)
 
 
 def _lacking(machine: Machine) -> tuple[str, str] | None:
@@ -94,7 +97,7 @@ def _lacking(machine: Machine) -> tuple[str, str] | None:
     driver, build, visible = machine.driver, machine.build, machine.visible
     if machine.surely_none or (driver is not None and not driver.gpus):
         besides = f" ({VISIBLE} is {visible!r}, too: that hides every GPU)" if gpus.is_empty(visible) else ""
-        return f"this machine has none{besides}", "run it where there is one (`ddptui doctor` says what a machine has)"
+        return f"this machine has none{besides}", ELSEWHERE
     if build == Build(None, None):
         return "this torch is built without CUDA", WITH_CUDA
     if gpus.is_empty(visible):
@@ -116,70 +119,46 @@ def _hidden(machine: Machine) -> str:
     return f"{VISIBLE} is {machine.visible!r}, which leaves none of them (here: {numbers}): `unset {VISIBLE}`"
 
 
-def _too_few(trial: Trial, there: int) -> str | None:
+def _too_few(trial: Trial, there: int, machine: Machine) -> str | None:
     """Why so many GPUs are not enough."""
     wanted = trial.world_size * trial.gpus_per_rank
-    are_there = f"{there} {'is' if there == 1 else 'are'} there"
+    are_there = _are_there(there, machine)
     if wanted <= there:
         return None
     if trial.launch == "dp":
         return f"world_size: {wanted} replicas want a GPU each, and {are_there}: lower world_size"
     if trial.gpus_per_rank > 1:
-        ranks = f"{trial.world_size} {'rank' if trial.world_size == 1 else 'ranks'}"
-        what = f"{ranks} of {trial.gpus_per_rank} GPUs each want {wanted}"
-        return f"gpus_per_rank: {what}, and {are_there}: lower gpus_per_rank or world_size"
-    if not trial.share_gpu:
-        also = " with backend = 'auto'" if trial.backend == "nccl" else ""
-        return (
-            f"world_size: {wanted} ranks want {wanted} GPUs, and {are_there}; NCCL refuses two ranks on one: "
-            f"`--set share_gpu=true`{also} lets them share it over gloo, or lower world_size"
-        )
-    if found := sends(trial):
+        several = f"{trial.world_size} ranks of {trial.gpus_per_rank} GPUs each want {wanted}"
+        what = f"1 rank wants {wanted} GPUs" if trial.world_size == 1 else several
+        return f"gpus_per_rank: {what}, and {are_there}: lower gpus_per_rank{' or world_size' * (trial.world_size > 1)}"
+    if trial.share_gpu:
+        return None
+    also = " --set backend=auto" if trial.backend == "nccl" else ""
+    share = f"`--set share_gpu=true{also}` lets them share it over gloo, or " if could_share(trial) else ""
+    what = f"{wanted} ranks want {wanted} GPUs, and {are_there}; NCCL refuses two ranks on one"
+    return f"world_size: {what}: {share}lower world_size"
+
+
+def _are_there(there: int, machine: Machine) -> str:
+    """That so many GPUs are; and what hides the others, if there are others."""
+    every = len(machine.driver.gpus) if machine.driver else there
+    verb = "is" if there == 1 else "are"
+    if there == every:
+        return f"{there} {verb} there"
+    return f"{there} of {every} {verb} left by {VISIBLE}={machine.visible!r}"
+
+
+def _may_send_over_gloo(trial: Trial) -> bool:
+    """Whether there may be point-to-point messages from GPUs over gloo, which has none."""
+    over_gloo = trial.share_gpu or trial.backend == "gloo"
+    return trial.device != "cpu" and over_gloo and sends(trial) is not None
+
+
+def _cannot_send(trial: Trial, there: int) -> str | None:
+    """Why with so many GPUs, one at least, there would be such messages."""
+    found, is_enough = sends(trial), trial.world_size * trial.gpus_per_rank <= there
+    if found is None or not _may_send_over_gloo(trial):
+        return None
+    if trial.share_gpu and not is_enough:
         return f"{found[0]}: the ranks share a GPU, which only gloo allows; {found[1]}"
-    return None
-
-
-def check_compiler(preset: str, trial: Trial) -> None:
-    """torch.compile writes C++, and on GPUs Triton. Raises PresetError where nobody could compile that."""
-    if not trial.compile:
-        return
-    if lacking := no_compiler(os.environ) or (no_triton() if trial.device == "cuda" else ""):
-        raise PresetError(f"{preset}, trial {trial.name}: compile: {lacking}, or `--set compile=false`")
-
-
-def no_compiler(variables: Mapping[str, str]) -> str:
-    """Why torch.compile finds no C++ compiler; empty: it does. It takes CXX, or else the system's usual one."""
-    usual = "clang++" if sys.platform == "darwin" else "g++"
-    words = shlex.split(variables.get("CXX", usual)) or [""]
-    if shutil.which(words[0], path=variables.get("PATH")) is not None:
-        return ""
-    return f"torch.compile needs a C++ compiler, and {words[0]!r} is not there: install g++, or name another with CXX"
-
-
-def no_triton() -> str:
-    if find_spec("triton") is not None:
-        return ""
-    return "torch.compile needs Triton on a GPU, and it is not installed: `pip install triton`"
-
-
-def check_mpi(preset: Preset) -> None:
-    """Whether this torch has MPI, if a trial wants it: torch alone can tell, in a process of its own. Raises
-    PresetError."""
-    trial = next((trial for trial in preset.trials if trial.backend == "mpi"), None)
-    if trial is not None and "mpi" not in (there := backends()):
-        raise PresetError(f"{preset.name}, trial {trial.name}: backend: {no_mpi(there)}")
-
-
-def no_mpi(there: Sequence[str]) -> str:
-    return f"this torch has no mpi (it has {', '.join(there) or 'none'}): {HOW_TO_GET_MPI}"
-
-
-def backends() -> list[str]:
-    """Those of the installed torch. Raises PresetError."""
-    from ddptui.doctor.child import Child, NoAnswer  # now: hardly any preset asks
-
-    try:
-        with Child("workers.doctor.probe") as child:
-            return list(child.ask("versions")["backends"])
-    except NoAnswer as why:
-        raise PresetError(f"torch cannot be imported: {why}; `ddptui doctor` says more") from None
+    return f"{found[0]}: {found[1]}" if trial.backend == "gloo" and is_enough else None

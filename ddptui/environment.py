@@ -10,9 +10,10 @@ from typing import Any
 import psutil
 
 from ddptui import __version__, gpus
-from ddptui.gpus import VISIBLE, Driver
+from ddptui.gpus import VISIBLE, Driver, Gpu
 from ddptui.preset import available_cores
 
+GB = 2**30
 PACKAGES = ("torch", "torchvision", "numpy", "pyzmq", "msgspec", "psutil")
 
 
@@ -39,10 +40,14 @@ def gpus_of(driver: Driver | None) -> dict[str, Any]:
         return {}
     knows = f" (CUDA {driver.cuda[0]}.{driver.cuda[1]})" if driver.cuda else ""
     return {
-        "gpus": [f"{gpu.name}, {gpu.total_bytes or 0:,} bytes" for gpu in driver.gpus],
+        "gpus": [_in_short(gpu) for gpu in driver.gpus],
         "gpu_driver": f"{driver.version}{knows}",
         "gpus_visible": os.environ.get(VISIBLE),
     }
+
+
+def _in_short(gpu: Gpu) -> str:
+    return f"{gpu.name}, {gpu.total_bytes / GB:.0f} GB" if gpu.total_bytes else gpu.name
 
 
 def installed(package: str) -> str | None:

@@ -4,7 +4,9 @@ import re
 import signal
 from collections.abc import Mapping, Sequence
 
-from ddptui.remedies import LESS, explained
+from ddptui.remedies import explained
+from ddptui.short_of_memory import RAN_OUT, less
+from ddptui.trial import Trial
 from ddptui.wire import Failed
 
 LAST_LINES = 8
@@ -23,13 +25,23 @@ OUR_LAUNCHERS = re.compile(r"^rank (\d+) ended with exit code (-?\d+)", re.MULTI
 TORCHRUN = re.compile(r"Root Cause.*?rank\s*:\s*(\d+).*?exitcode\s*:\s*(-?\d+)", re.DOTALL)
 
 # What says that memory ran out: Python, torch on the CPU.
-OUT_OF_MEMORY = re.compile(r"MemoryError|can't allocate memory|out of memory", re.IGNORECASE)
+OUT_OF_MEMORY = re.compile(r"MemoryError|can't allocate memory|out of memory\b(?!-)", re.IGNORECASE)
 # What stands in the log alone, where the error only says that NCCL, or a DataLoader's worker, has failed.
 IN_THE_LOG = re.compile(r"^.*(?:NCCL WARN|Unexpected bus error|is killed by signal).*$", re.MULTILINE)
+# What a rank may say, and yet did not end of.
+WARNING = re.compile(r"^.*Warning:.*$", re.MULTILINE)
+PUT_IN = re.compile(r"^fault, step \d+: (?:kill|exit|abort)$", re.MULTILINE)
+# What Python's helpers say after a rank that was killed: one that cleans up, and one that had handed something over.
+AFTERWARDS = re.compile(
+    r"^.*UserWarning: resource_tracker: .*\n?(?:^ +warnings\.warn\(.*\n?)?|"
+    r"^Traceback .*\n(?:^ .*\n)*^ .*resource_sharer\.py\S+ line \d+, in _serve\n(?:^ .*\n)*^\S.*\n?",
+    re.MULTILINE,
+)
 
 
 def explain(
     *,
+    trial: Trial,
     exit_code: int | None,
     launcher_log: str,
     rank_logs: Mapping[int, str],
@@ -41,6 +53,7 @@ def explain(
 ) -> str:
     """The failure of a launch.
 
+    trial             what was launched: remedies are named that it can take
     exit_code         the launcher's; None: it had to be stopped
     failed            last words of ranks; silent: ranks that died without any; missing: ranks that never said Hello
     memory_was_short  the kernel has killed somebody for want of memory meanwhile
@@ -48,7 +61,7 @@ def explain(
     """
     if one_process and not failed:
         log = rank_logs.get(0, "") or launcher_log
-        return with_log(f"rank 0 {_unsaid(exit_code, log, memory_was_short)}", log)
+        return with_log(f"rank 0 {_unsaid(trial, exit_code, log, memory_was_short)}", log)
     if exit_code is not None and exit_code < 0 and not failed:
         return with_log(f"the launcher was {ending(exit_code)}", launcher_log)
     rank, how = _first_to_go(launcher_log, failed, silent)
@@ -58,22 +71,26 @@ def explain(
         return with_log(f"{who}: the launcher {launcher}", launcher_log)
     own_words = [words.error for words in failed if words.rank == rank]
     log = rank_logs.get(rank, "")
-    why = _said(own_words[0], log) if own_words else _unsaid(how, log, memory_was_short)
-    return with_log(f"rank {rank} {why}", log or launcher_log)
+    why = _said(trial, own_words[0], log) if own_words else f" {_unsaid(trial, how, log, memory_was_short)}"
+    return with_log(f"rank {rank}{why}", log or launcher_log)
 
 
-def _said(words: str, log: str) -> str:
-    """A rank's own words, or what they mean where that is known."""
+def _said(trial: Trial, words: str, log: str) -> str:
+    """What follows a rank's name: its own words, or what they mean where that is known."""
     besides = IN_THE_LOG.findall(log) if "NCCL" in words or "DataLoader worker" in words else []
-    return explained("\n".join([words, *besides])) or f"{words}{f'; {LESS}' if OUT_OF_MEMORY.search(words) else ''}"
+    if known := explained("\n".join([words, *besides]), trial):
+        return f" {known}" if known.startswith(RAN_OUT) else f": {known}"  # of which it is the subject, or is not
+    return f" {words}; {less(trial)}" if OUT_OF_MEMORY.search(words) else f" {words}"
 
 
-def _unsaid(exit_code: int | None, log: str, memory_was_short: bool) -> str:
+def _unsaid(trial: Trial, exit_code: int | None, log: str, memory_was_short: bool) -> str:
     """How a rank ended that said nothing, and why, as far as its log or the kernel tells."""
     how = ending(exit_code)
+    if exit_code == 0 or PUT_IN.search(log):
+        return how
     if memory_was_short and how.endswith(("SIGKILL", "without a word")):
-        return f"{how}: the kernel killed it, since memory ran out; {LESS}"
-    known = explained("\n".join(log.splitlines()[-LINES_SEARCHED:])) if exit_code != 0 else None
+        return f"{how}: the kernel killed it, since memory ran out; {less(trial)}"
+    known = explained("\n".join(WARNING.sub("", log).splitlines()[-LINES_SEARCHED:]), trial)
     return f"{how}: {known}" if known else how
 
 
@@ -112,8 +129,8 @@ def ending(exit_code: int | None) -> str:
 
 
 def with_log(headline: str, log: str) -> str:
-    """The headline, and under it the last lines of a log, made safe for a terminal."""
-    lines = [printable(line)[:WIDEST_LINE].rstrip() for line in log.splitlines()]
+    """The headline, and under it the last lines of a log that are the rank's, made safe for a terminal."""
+    lines = [printable(line)[:WIDEST_LINE].rstrip() for line in AFTERWARDS.sub("", log).splitlines()]
     return "\n".join([*map(printable, headline.splitlines()), *[line for line in lines if line][-LAST_LINES:]])
 
 

@@ -15,15 +15,15 @@ import msgspec
 import platformdirs
 import psutil
 
-from ddptui.device_check import check_compiler, check_devices, check_mpi
+from ddptui.device_check import OUR_MODELS, check_machine
 from ddptui.launch import links, module_folders
 from ddptui.limits import allow_open_files
 from ddptui.network import NetworkError, chosen
 from ddptui.placement import placed
 from ddptui.preset import Preset, Trial, TrialError, is_own_model
 from ddptui.preset_file import PresetError
+from ddptui.torch_check import check_compiler, check_mpi
 
-OUR_MODELS = ("net", "mlp", "linears")
 DATA_VARIABLE = "DDPTUI_DATA"
 IDX = [f"{part}-{what}-ubyte" for part in ("train", "t10k") for what in ("images-idx3", "labels-idx1")]
 FILES = {  # below the data folder, as torchvision lays them out
@@ -53,7 +53,7 @@ def settle(preset: Preset, *, to_be_started: bool = True) -> Preset:
         _check_engine(preset)
         check_mpi(preset)
         if here:
-            check_devices(preset.name, preset.trials)
+            check_machine(preset.name, preset.trials)
     there_too = preset.engine.name != "join"  # jobs of Slurm see the folders that this host does
     for trial in preset.trials if here else ():
         _check_room(preset.name, trial)
@@ -67,7 +67,7 @@ def settle_trial(trial: Trial, ranks_here: int) -> Trial:
     the console says, or where this host keeps it. Raises PresetError."""
     of_here = msgspec.structs.replace(trial, world_size=ranks_here)
     _check_room("here", of_here)
-    check_devices("here", [of_here])
+    check_machine("here", [of_here])
     elsewhere = trial.data_dir is not None and not os.path.isdir(trial.data_dir)
     return _settle("here", msgspec.structs.replace(trial, data_dir=None) if elsewhere else trial, here=True)
 

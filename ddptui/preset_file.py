@@ -40,6 +40,8 @@ TABLES_OF_A_TRIAL = {
 ENGINE_FIELDS = {field.name for field in msgspec.structs.fields(Engine)}
 REFERENCE_FIELDS = {field.name for field in msgspec.structs.fields(Reference)}
 ENGINES = ("local", "join", "slurm")
+# In a matrix: their values alone would say nothing. (Others have names that runs and baselines know already.)
+NAMED = ("share_gpu", "channels_last", "compile", "clip_norm", "num_workers", "pin_memory")
 MOST_TRIALS = 1000
 MOST_BYTES = 2**20  # of a preset's file
 MOST_NAMED = 8  # of the trials, where one is not among them
@@ -243,7 +245,7 @@ def _expand(table: dict[str, Any], overridden: set[str]) -> Iterable[Trial]:
     if matrix:
         for values in itertools.product(*matrix.values()):
             point = dict(zip(matrix, values, strict=True))
-            name = "-".join(_short(value) for value in point.values())
+            name = "-".join(f"{key}-{_short(value)}" if key in NAMED else _short(value) for key, value in point.items())
             yield _make({"name": name} | point, "matrix", defaults, overridden)
     for index, trial in enumerate(table.get("trial", ())):
         yield _make({"name": str(index + 1)} | trial, f"trial[{index}]", defaults, overridden)

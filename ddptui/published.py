@@ -20,12 +20,12 @@ def sources(preset: Preset) -> list[str]:
 
 
 def steps_beside(results: Results, preset: Preset) -> list[str]:
-    """What was published of a step, beside the table's, in a line if there is any."""
+    """What was published of a step, beside the table's, in a line if both are known of any trial."""
     ours = {trial.name: _step_ms(trial) for trial in results.trials}
     told = [
-        f"{each.trial} {_ms(ours[each.trial])} here, {each.step_ms:g} there"
+        f"{each.trial} {here:.2f} here, {each.step_ms:g} there"
         for each in preset.references
-        if each.step_ms is not None
+        if each.step_ms is not None and (here := ours[each.trial]) is not None
     ]
     return [f"step ms: {'; '.join(told)}"] if told else []
 
@@ -34,10 +34,6 @@ def _step_ms(trial: TrialResult) -> float | None:
     """The table's: the median over repeats."""
     steps = [repeat.step_ms.median for repeat in trial.repeats if repeat.step_ms]
     return median(steps) if steps else None
-
-
-def _ms(value: float | None) -> str:
-    return f"{value:.2f}" if value is not None else "unknown"
 
 
 def _line(reference: Reference, trial: TrialResult, base: float | None) -> str:
@@ -49,6 +45,6 @@ def _line(reference: Reference, trial: TrialResult, base: float | None) -> str:
     words += f" (ours / published {ours / reference.train_time_s:.3g})"
     if base is not None and trial.summary.ratio is not None:
         words += f"; to the baseline {trial.summary.ratio.median:.2f} here, {reference.train_time_s / base:.2f} there"
-    if reference.step_ms is not None:
-        words += f"; a step {_ms(_step_ms(trial))} ms here, {reference.step_ms:g} ms published"
+    if reference.step_ms is not None and (here := _step_ms(trial)) is not None:
+        words += f"; a step {here:.2f} ms here, {reference.step_ms:g} ms published"
     return words

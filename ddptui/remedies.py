@@ -7,17 +7,17 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple
 
-UNITS = {"bytes": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
-GIB = UNITS["GiB"]
-LESS = "take a smaller batch_size or model, or fewer ranks"
-LESS_ON_GPU = "take a smaller batch_size or model, or amp = 'bf16'"
-SHARED_MEMORY = "make it larger: `mount -o remount,size=1g /dev/shm` (docker: --shm-size=1g)"
-FEWER_WORKERS = "memory may be short; take a smaller num_workers, or 0"
-WITHOUT_NCCL = "NCCL_DEBUG=INFO before the command says more; backend = 'gloo' does without NCCL"
-SEEN = "`nvidia-smi` must list one, and CUDA_VISIBLE_DEVICES must not hide it"
-WITH_CUDA = "`pip install --force-reinstall torch torchvision` (on Linux: with CUDA), or device = 'cpu'"
+from ddptui.short_of_memory import less_on_gpu, told_of_gpu
+from ddptui.torch_builds import OLDER, WITH_CUDA
+from ddptui.trial import Trial
+from ddptui.trial_devices import NO_SENDING, could_share, sends
 
-Telling = Callable[["re.Match[str]"], str]
+SHARED_MEMORY = "make it larger: `mount -o remount,size=1g /dev/shm` (docker: --shm-size=1g)"
+NCCL_SAYS = "NCCL_DEBUG=INFO before the command says more"
+WITHOUT_WORKERS = "with num_workers = 0 the rank fetches its batches itself, and says what goes wrong"
+SEEN = "`nvidia-smi` must list one, and CUDA_VISIBLE_DEVICES must not hide it"
+
+Telling = Callable[["re.Match[str]", Trial], str]
 
 
 class Case(NamedTuple):
@@ -27,38 +27,16 @@ class Case(NamedTuple):
     told: str | Telling
 
 
-def explained(error: str) -> str | None:
-    """The error in one line, with its remedy; None: its own words must do."""
+def explained(error: str, trial: Trial) -> str | None:
+    """The error in one line, with a remedy that fits the trial; None: its own words must do."""
     text = " ".join(error.split())
     for case in CASES:
         if found := case.words.search(text):
-            return case.told if isinstance(case.told, str) else case.told(found)
+            return case.told if isinstance(case.told, str) else case.told(found, trial)
     return None
 
 
-def _out_of_memory(found: "re.Match[str]") -> str:
-    """«CUDA out of memory. Tried to allocate 20.00 GiB. GPU 0 has a total capacity of 79.11 GiB of which 3.50 GiB is
-    free. Process 7 has 25.97 MiB memory in use. Including non-PyTorch memory, this process has 5.13 GiB memory in …»"""
-    text = found.string[found.start() :]
-    asked = re.search(r"Tried to allocate ([\d.]+ \w+)", text)
-    room = re.search(r"GPU (\d+) has a total capaci?ty of ([\d.]+ \w+) of which ([\d.]+ \w+) is free", text)
-    where = f" on cuda:{room[1]}" if room else " on the GPU"
-    said = [f"{asked[1]} asked"] if asked else []
-    said += [f"{room[3]} free of {room[2]}"] if room else []
-    numbers = f": {', '.join(said)}" if said else ""
-    return f"ran out of memory{where}{numbers}; {LESS_ON_GPU}{_of_others(text)}"
-
-
-def _of_others(text: str) -> str:
-    """What other processes hold of the same GPU, where that is more than a CUDA context takes."""
-    others = re.findall(r"Process \d+ has ([\d.]+) (\w+) memory in use", text)
-    held = sum(float(size) * UNITS.get(unit, 0) for size, unit in others)
-    if held < GIB:
-        return ""
-    return f"; other processes hold {held / GIB:.2f} GiB of it: ranks that share it (fewer of them), or other programs"
-
-
-def _two_devices(found: "re.Match[str]") -> str:
+def _two_devices(found: "re.Match[str]", _trial: Trial) -> str:
     """«Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cpu! (when checking
     argument for argument mat2 in method wrapper_CUDA_mm)»; or «… but got mat2 is on cpu, different from other tensors
     on cuda:0 (when checking argument in method wrapper_CUDA_mm)»"""
@@ -70,23 +48,21 @@ def _two_devices(found: "re.Match[str]") -> str:
     )
 
 
-def _too_old(found: "re.Match[str]") -> str:
+def _too_old(found: "re.Match[str]", _trial: Trial) -> str:
     """CUDA's number of its version: 12040 is 12.4."""
     version = int(found[1])
     return (
-        f"the NVIDIA driver is too old for this torch: it knows CUDA {version // 1000}.{version % 1000 // 10}; update "
-        "the driver, or install a torch for an older CUDA (pytorch.org/get-started)"
+        f"the NVIDIA driver is too old for this torch: it knows CUDA {version // 1000}.{version % 1000 // 10}; {OLDER}"
     )
 
 
-def _same_gpu(found: "re.Match[str]") -> str:
-    return (
-        f"NCCL refuses two ranks on one GPU, as ranks {found[1]} and {found[2]} are: share_gpu = true lets them share "
-        "it over gloo; or take no more ranks than GPUs"
-    )
+def _same_gpu(found: "re.Match[str]", trial: Trial) -> str:
+    sharing = "share_gpu = true lets them share it over gloo; or " if could_share(trial) else ""
+    ranks = f"{found[1]} and {found[2]}"
+    return f"NCCL refuses two ranks on one GPU, as ranks {ranks} are: {sharing}take no more ranks than GPUs"
 
 
-def _timeout(found: "re.Match[str]") -> str:
+def _timeout(found: "re.Match[str]", _trial: Trial) -> str:
     call = re.search(r"OpType=(\w+)", found.string)
     after = re.search(r"Timeout\(ms\)=(\d+)", found.string)
     what = f" in {call[1].lower()}" if call else ""
@@ -94,11 +70,32 @@ def _timeout(found: "re.Match[str]") -> str:
     return f"NCCL waited in vain{what}{long}: another rank did not come; its log, and the step it was in, say why"
 
 
-def _nccl(found: "re.Match[str]") -> str:
+def _nccl(found: "re.Match[str]", trial: Trial) -> str:
     kind = re.search(r"ncclUnhandledCudaError|ncclSystemError|ncclInternalError|ncclInvalid\w+", found.string)
     last = re.search(r"Last error: (?!Exception raised)(.{1,160}?)(?= Exception raised|$)", found.string)
     why = f" ({last[1].strip()})" if last else ""
-    return f"NCCL failed: {kind[0] if kind else 'an error of its own'}{why}; {WITHOUT_NCCL}"
+    without = "" if sends(trial) else "; backend = 'gloo' does without NCCL"
+    return f"NCCL failed: {kind[0] if kind else 'an error of its own'}{why}; {NCCL_SAYS}{without}"
+
+
+def _nccl_of_replicas(found: "re.Match[str]", trial: Trial) -> str:
+    """nn.DataParallel sends its replicas by NCCL whatever the backend of a group."""
+    without = "another launch" if trial.launch == "dp" else "gpus_per_rank = 1"
+    return f"NCCL failed in nn.DataParallel ({found[1]}); {NCCL_SAYS}; {without} does without it"
+
+
+def _sent_by_gloo(_found: "re.Match[str]", trial: Trial) -> str:
+    by_nccl = [] if trial.share_gpu else ["backend = 'nccl'"]
+    if (field_and_why := sends(trial)) is None:
+        return ": take ".join([NO_SENDING, *by_nccl])
+    return ", or ".join([field_and_why[1], *by_nccl])
+
+
+def _worker(found: "re.Match[str]", _trial: Trial) -> str:
+    how = found[1].strip()
+    if how == "Killed":
+        return f"a DataLoader worker was ended ({how}): memory may be short; take a smaller num_workers, or 0"
+    return f"a DataLoader worker was ended ({how}): in code of the dataset or of a library; {WITHOUT_WORKERS}"
 
 
 def _case(words: str, told: str | Telling) -> Case:
@@ -122,8 +119,13 @@ CASES = (  # the first that fits: what is particular stands above what is genera
         "NCCL_SOCKET_IFNAME names the interface to meet on",
     ),
     _case(
-        r"CUDA out of memory|CUDA error: out of memory|CUBLAS_STATUS_ALLOC_FAILED|Cuda failure.{0,4}'out of memory'",
-        _out_of_memory,
+        r"OutOfMemoryError: (?:CUDA|HIP) (?:ran )?out of memory|(?:CUDA|HIP) out of memory\W+Tried to allocate|"
+        r"(?:CUDA|HIP) error: out of memory|CUBLAS_STATUS_ALLOC_FAILED|Cuda failure.{0,4}'out of memory'",
+        told_of_gpu,
+    ),
+    _case(
+        r"CUDNN_STATUS_NOT_INITIALIZED|Unable to find a valid cuDNN algorithm",
+        lambda _found, trial: f"cuDNN cannot work, usually since the GPU's memory is full; {less_on_gpu(trial)}",
     ),
     _case(r"Watchdog caught collective operation timeout|NCCL operation timed out", _timeout),
     _case(
@@ -131,6 +133,7 @@ CASES = (  # the first that fits: what is particular stands above what is genera
         "NCCL lost another rank: the one that ended first says why",
     ),
     _case(r"NCCL error in|NCCL error:|ncclUnhandledCudaError|ncclSystemError|ncclInternalError", _nccl),
+    _case(r"NCCL Error \d+: ([\w -]+\w)", _nccl_of_replicas),
     _case(
         r"Expected all tensors to be on the same device, but found at least two devices, (?P<one>\S+) and "
         r"(?P<other>\S+?)!",
@@ -143,8 +146,21 @@ CASES = (  # the first that fits: what is particular stands above what is genera
     ),
     _case(r"Tensor on device (?P<one>[\w:]+) is not on the expected device (?P<other>[\w:]+)!", _two_devices),
     _case(
-        r"Input type \((?:torch\.)?cuda\.\w+\) and weight type \((?:torch\.)?\w+\) should be the same",
+        r"Input type \((?:torch\.cuda\.|CUDA)\w+\) and weight type \((?:torch\.|CPU)\w+\) should be the same",
         "a part of the model stayed on the CPU: .to(device) finds only layers that are attributes, or in nn.ModuleList",
+    ),
+    _case(
+        r"Input type \((?:torch\.|CPU)\w+\) and weight type \((?:torch\.cuda\.|CUDA)\w+\) should be the same",
+        "a layer on the GPU gets a tensor that is on the CPU: forward has made it there; make it with "
+        "device=inputs.device",
+    ),
+    _case(
+        r"module must have its parameters and buffers on device (\S+) \(device_ids\[0\]\) but found one of them on "
+        r"device: (\S+)",
+        lambda found, _trial: (
+            f"nn.DataParallel wants the whole model on {found[1]}, and a parameter or buffer is on {found[2]}: make "
+            "none on a device of its own, and none after the model was moved"
+        ),
     ),
     _case(r"NVIDIA driver on your system is too old \(found version (\d+)\)", _too_old),
     _case(
@@ -156,6 +172,16 @@ CASES = (  # the first that fits: what is particular stands above what is genera
         r"(?i)driver/library version mismatch|unsupported display driver / cuda driver combination",
         "the NVIDIA driver was updated while it was loaded: reboot, or load its kernel module anew",
     ),
+    _case(
+        r"(?:Error 802|CUDA error): system not yet initialized",
+        "CUDA waits for the fabric manager, which GPUs that an NVSwitch joins must have, in the driver's version: "
+        "`systemctl start nvidia-fabricmanager`",
+    ),
+    _case(
+        r"CUDA unknown error - ",
+        "CUDA does not start, and does not know why: `nvidia-smi` must list the GPUs; after a suspend, load the kernel "
+        "module nvidia_uvm anew, or reboot; in a container, /dev/nvidia-uvm must be there",
+    ),
     _case(r"No CUDA GPUs are available|no CUDA-capable device is detected", f"CUDA sees no GPU: {SEEN}"),
     _case(r"CUDA error: invalid device ordinal", f"a rank asked for a GPU that it does not see: {SEEN}"),
     _case(
@@ -166,14 +192,14 @@ CASES = (  # the first that fits: what is particular stands above what is genera
         r"no kernel image is available for execution on the device",
         "this torch has no code for this GPU: install one that has (pytorch.org/get-started)",
     ),
-    _case(r"Torch not compiled with CUDA enabled", f"this torch is built without CUDA: {WITH_CUDA}"),
+    _case(r"Torch not compiled with CUDA enabled", f"this torch is built without CUDA: {WITH_CUDA}, or device = 'cpu'"),
     _case(
         r"Cannot re-initialize CUDA in forked subprocess",
         "CUDA does not survive a fork: take start_method = 'spawn'",
     ),
     _case(
         r"(?:write|read)v? \[[^]]*\]:\d+: Bad address",
-        "gloo sends and receives nothing that lies on a GPU: take a strategy other than 'ring', or backend = 'nccl'",
+        _sent_by_gloo,
     ),
     _case(
         r"Unexpected bus error encountered in worker|DataLoader worker \(pid \d+\) is killed by signal: Bus error",
@@ -181,10 +207,11 @@ CASES = (  # the first that fits: what is particular stands above what is genera
     ),
     _case(
         r"DataLoader worker \(pid \d+\) is killed by signal: ([\w ]+)",
-        lambda found: f"a DataLoader worker was ended ({found[1]}): {FEWER_WORKERS}",
+        _worker,
     ),
     _case(
-        r"DataLoader worker \(pid\(s\) [\d, ]+\) exited unexpectedly", f"a DataLoader worker was ended: {FEWER_WORKERS}"
+        r"DataLoader worker \(pid\(s\) [\d, ]+\) exited unexpectedly",
+        f"a DataLoader worker is gone, and its end was not seen; {WITHOUT_WORKERS}",
     ),
     _case(
         r"unable to (?:write to|allocate shared memory\(shm\) for|resize) file </torch_",
@@ -200,6 +227,6 @@ CASES = (  # the first that fits: what is particular stands above what is genera
     ),
     _case(
         r"Found (?P<name>.{1,60}?) which is too old to be supported by the triton GPU compiler",
-        lambda found: f"Triton compiles nothing for {found['name']}, which is too old: compile = false",
+        lambda found, _trial: f"Triton compiles nothing for {found['name']}, which is too old: compile = false",
     ),
 )

@@ -114,7 +114,7 @@ def notes(results: Results, preset: Preset) -> list[str]:
     found = [f"ratio, speed-up: against {preset.baseline}"] if len(preset.trials) > 1 else []
     modes = {row.trial.launch: row for row in rows if row.result.repeats}
     if "dp" in modes and is_stand_in(modes["dp"]):
-        found.append("¹ threads, CPU stand-in for nn.DataParallel: there is no GPU here")
+        found.append("¹ threads, CPU stand-in for nn.DataParallel")
     if "launch" in modes:
         found.append(f"{modes['launch'].result.name}: started by {LABELS['launch']}")
     found += devices.backends(results, preset)

@@ -2,9 +2,9 @@
 
 A rank says once a second where it is. It stands still as long as it says the same, or nothing; not if it sleeps in a
 delay that was put in. A launch has stalled when no rank has come any further for the trial's `stall_s`, or when one has
-said nothing for so long. A rank that is in no collective and works (half a core's worth, or it waits for a disk) may
-just be slow: it is given ten times as much. Without instruments ranks do not say where they are: then only a stopped
-process is seen.
+said nothing for so long. A rank that is in no collective and works (half a core's worth, or it waits for a disk, or for
+a process that it has started and that works) may just be slow: it is given ten times as much. Without instruments ranks
+do not say where they are: then only a stopped process is seen.
 """
 
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ from ddptui.whereabouts import STOPPED, Odd, Stall, Whereabouts, explain
 from ddptui.wire import Done, Failed, Heartbeat, Position, RankMessage, Ready, Shown, Step, Timed
 
 S = 1e9  # ns
-IN_TIME_S = 1.5  # a beat, and its way here: by so much it is seen sooner, so that it is said in time
+IN_TIME_S = 2.0  # a beat, its way here, and another look: by so much it is seen sooner, so that it is said in time
 SILENT_S = 3.0  # ranks beat once a second
 COMPUTES_PERCENT = 50.0  # of a core
 MOST_STEPS_APART = 10_000  # of the fastest rank and the slowest; further apart they are not compared

@@ -17,7 +17,8 @@ def check_devices(trial: Trial) -> None:
     if trial.pin_memory and trial.device == "cpu":
         raise TrialError("pin_memory", "is for the way to a GPU: with device = 'cpu' it means nothing")
     if trial.compile and trial.strategy is not None and STRATEGIES[trial.strategy].is_ddp and small(trial.bucket_mb):
-        raise TrialError("bucket_mb", "torch compiles a DDP with buckets of 1 MB or more: its first one is that large")
+        why = f"{trial.bucket_mb:g} MB is too small for torch to compile a DDP with, whose first bucket has 1 MB"
+        raise TrialError("bucket_mb", f"{why}: take 1 or more, or compile = false")
     if trial.compile and trial.gpus_per_rank > 1:
         raise TrialError("compile", "with gpus_per_rank > 1: nn.DataParallel copies the model anew in every step")
 
@@ -28,8 +29,8 @@ def _check_backend(trial: Trial) -> None:
     if trial.backend == "mpi" and trial.launch != "task":
         raise TrialError(
             "backend",
-            "mpi wants ranks that mpirun has started (launch = 'task'), and a torch that was built from source where "
-            "an MPI library is; gloo and nccl do without",
+            "mpi wants ranks that MPI knows: launch = 'task' with --engine slurm, or by hand `mpirun … python -m "
+            "workers.task …`, with RANK, WORLD_SIZE and so on for each; gloo and nccl do without",
         )
     if trial.backend == "gloo" and trial.device == "cuda" and (found := sends(trial)):
         raise TrialError(*found)
@@ -53,9 +54,14 @@ def sends(trial: Trial) -> tuple[str, str] | None:
     return None
 
 
+def could_share(trial: Trial) -> bool:
+    """Whether ranks of the trial could do with a part of a GPU each, over gloo."""
+    return trial.gpus_per_rank == 1 and trial.launch not in ("single", "dp") and sends(trial) is None
+
+
 def _check_sharing(trial: Trial) -> None:
     if trial.device == "cpu":
-        raise TrialError("share_gpu", "with device = 'cpu' there is no GPU to share")
+        raise TrialError("share_gpu", "with device = 'cpu' there is no GPU to share: `--set share_gpu=false`")
     if trial.gpus_per_rank > 1:
         raise TrialError("share_gpu", "with gpus_per_rank > 1: whoever wants several GPUs cannot share one")
     if trial.backend == "nccl":

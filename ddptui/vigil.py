@@ -4,6 +4,8 @@ import time
 from collections.abc import Iterator
 from math import inf
 
+import psutil
+
 from ddptui import failure, shortage
 from ddptui.clocks import Clocks, aligned
 from ddptui.hub import Hub
@@ -17,6 +19,7 @@ from ddptui.wire import Done, Ended, Failed, Hello, RankMessage, Ready, Shown, S
 
 LOOK_EVERY_S = 0.25  # for dead ranks: it reads files of each, so not at every message
 STOOD_STILL_S = 3.0  # when it looks so late, it was the console that did
+SURE_NS = 500_000_000  # for so long a stall is looked at before it is one
 VERDICT_S = 2.0  # after the first sign of failure, how long the launcher may take to say which rank it was
 CONFESSION_S = 1.0  # after it is told to end, how long a rank that hangs may take to say in its log where it was
 FAREWELL_S = 20.0  # after the last rank is done, how long the launcher may take to end
@@ -36,6 +39,7 @@ class Vigil:
         start_s = inf if trial.download else START_S  # who waits for the network does not work
         self._stalls = Stalls(trial.world_size, trial.stall_s, start_s=start_s, beats=trial.instruments == "on")
         self._stall: Stall | None = None
+        self._suspected_ns: int | None = None  # since when a stall is seen
         self._killed_before = shortage.kills()
         self._steps: dict[int, int] = {}  # of each rank, how many there will be
         self._trained: set[int] = set()
@@ -106,6 +110,7 @@ class Vigil:
         if why := self._launcher.why():
             return Ended(at_ns=now, status="failed", error=failure.with_log(why, self._repeat.log(LAUNCHER_LOG)))
         error = failure.explain(
+            trial=self._trial,
             exit_code=self._exit_code,
             launcher_log=self._repeat.log(LAUNCHER_LOG),
             rank_logs={rank: self._repeat.log(f"rank-{rank}.log") for rank in self._ranks},
@@ -141,10 +146,21 @@ class Vigil:
         elif stopped := self._stopped_before_hello():
             self._stall = Stall(f"{stopped}; for {self._trial.stall_s:g} s now", self._missing()[0])
             self._end_within(0)
-        elif stall := self._stalls.look(time.monotonic_ns(), {rank: state for rank, state in states.items() if state}):
+        elif stall := self._stalled({rank: state for rank, state in states.items() if state}):
             self._stall = stall
             self._hub.send(Stop(why=stall.why.splitlines()[0]))
             self._end_within(CONFESSION_S)
+
+    def _stalled(self, states: dict[int, str]) -> Stall | None:
+        """A stall that has been seen for a while, in which no rank's helpers worked. What they do is asked last, since
+        that costs, and more than once, since between two files a compiler sleeps, too."""
+        now_ns = time.monotonic_ns()
+        if stall := self._stalls.look(now_ns, states):
+            asleep = [rank for rank, state in states.items() if state == psutil.STATUS_SLEEPING]
+            at_work = [rank for rank in asleep if self._launcher.helpers_work(self._hub.hellos[rank])]
+            stall = self._stalls.look(now_ns, states | dict.fromkeys(at_work, psutil.STATUS_RUNNING))
+        self._suspected_ns = (self._suspected_ns or now_ns) if stall else None
+        return stall if self._suspected_ns and now_ns - self._suspected_ns >= SURE_NS else None
 
     def _stopped_before_hello(self) -> str | None:
         """That a process of the launch has been stopped for long while ranks are missing: it may be one of them."""

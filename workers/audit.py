@@ -19,6 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ddptui.wire import Audit
+from workers.aggregate.initial import broadcast_together
 from workers.aggregate.strategy import Strategy, gradients_of
 from workers.data import Samples
 from workers.rank import Rank
@@ -27,6 +28,7 @@ Batch = tuple[Tensor, Tensor]
 Tensors = dict[str, Tensor]  # of a model, by the parameter's name
 PIECE = 2**18  # numbers
 MOST_STEPS = 3  # of a round
+MOST_SAMPLES = 32  # of a rank in a step: in float32 more might not fit where the training's did
 
 
 def audit(me: Rank, strategy: Strategy, network: nn.Module, model: nn.Module, train: Samples) -> Audit | None:
@@ -40,29 +42,35 @@ def audit(me: Rank, strategy: Strategy, network: nn.Module, model: nn.Module, tr
     with restored(model):
         if me.trial.average == "parameters":
             return compare("parameters", *average_parameters(strategy, model))
-        return compare("gradients", *average_gradients(strategy, network, model, shares(me, train)))
+        in_parts = me.trial.gpus_per_rank > 1
+        return compare("gradients", *average_gradients(strategy, network, model, shares(me, train), in_parts=in_parts))
 
 
 def shares(me: Rank, train: Samples) -> list[Batch]:
     """This rank's part of the batches of a round, a few at most."""
     size = min(me.trial.batch_size, len(train))
+    size -= max(0, math.ceil(size / me.world_size) - MOST_SAMPLES) * me.world_size  # who has one less, still has
     found = []
     for number in range(min(me.trial.every, MOST_STEPS)):
         first = number * size % (len(train) - size + 1)
-        inputs, labels = train[list(range(first + me.rank, first + size, me.world_size))]
-        found.append((inputs.to(me.device), labels.to(me.device)))
+        found.append(train[list(range(first + me.rank, first + size, me.world_size))])
     return found
 
 
 def average_gradients(
-    strategy: Strategy, network: nn.Module, model: nn.Module, batches: list[Batch]
+    strategy: Strategy, network: nn.Module, model: nn.Module, batches: list[Batch], *, in_parts: bool
 ) -> tuple[Tensors, Tensors]:
-    """The gradients that the strategy leaves on this rank, and this rank's own."""
+    """The gradients that the strategy leaves on this rank, and this rank's own.
+
+    in_parts: the network cuts a batch into parts, whose dropout and statistics are others than the whole batch's: so
+    there is no dropout then, and the statistics are those of the training.
+    """
+    broadcast_together(list(model.buffers()))  # as before each round; torch DDP's forward would, and the copy's not
     alone = copy.deepcopy(model)
-    device = batches[0][0].device
+    device = next(model.parameters()).device
     weight = 1 / max(1, sum(len(labels) for _, labels in batches))  # gradients as large as in the training
     for one, pause in ((network, strategy.no_sync), (alone, nullcontext)):
-        one.train()
+        one.train(not in_parts)
         one.zero_grad()
         with torch.random.fork_rng([device] if device.type == "cuda" else []):  # the same dropout in both
             for batch in batches[:-1]:
@@ -118,7 +126,8 @@ def compare(of: Literal["gradients", "parameters"], left: Tensors, own: Tensors)
 
 
 def backward(network: nn.Module, batch: Batch, weight: float) -> None:
-    inputs, labels = batch
+    device = next(network.parameters()).device
+    inputs, labels = (tensor.to(device) for tensor in batch)  # one batch at a time: memory is full of the training
     (F.cross_entropy(network(inputs), labels, reduction="sum") * weight).backward()
 
 

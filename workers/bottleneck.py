@@ -1,7 +1,7 @@
 """Where the delays go in. A delay is data: site, ranks, length, steps. The rank sleeps.
 
 On a GPU the rank first lets its device finish: else the device would work on through the delay, what the host has put
-before it, and hardly notice. It is the only place where the loop waits for its device.
+before it, and hardly notice. It is the only place where we have the loop wait for its device.
 """
 
 import random
@@ -116,9 +116,9 @@ class Delays:
         return (self._step - bottleneck.from_step) % bottleneck.every == 0
 
     def _sleep(self, site: Site, bottleneck: Bottleneck) -> None:
-        self.asleep = True
-        if self._device.type == "cuda":
+        if self._device.type == "cuda":  # not asleep yet: a device that never finishes is no delay of ours
             torch.cuda.current_stream(self._device).synchronize()
+        self.asleep = True
         begin = time.monotonic_ns()
         time.sleep(self._length_s(bottleneck))
         end = time.monotonic_ns()

@@ -34,7 +34,10 @@ class Exactness(NamedTuple):
 
 class Clock(Protocol):
     def now(self) -> Any:
-        """A mark in time, cheap to take, in any thread."""
+        """A mark in time, cheap to take, in any thread: when the device is through with all that it was given in it."""
+
+    def at_once(self) -> Any:
+        """A mark of the host's own moment: the device gets there now, whatever it has to do."""
 
     def reached(self, mark: Any) -> bool:
         """Whether the device has got there."""
@@ -54,7 +57,7 @@ class Clock(Protocol):
 class HostClock:
     """On the CPU, work is done when the call returns."""
 
-    now = staticmethod(time.monotonic_ns)
+    now = at_once = staticmethod(time.monotonic_ns)
 
     def reached(self, mark: int) -> bool:
         return True
@@ -98,8 +101,10 @@ class CudaClock:
     def __init__(self, device: torch.device) -> None:
         """Raises RuntimeError for a GPU that does not answer."""
         self._device = device
-        # Nobody else's: ordinary streams are dealt out of a pool again and again, also to callbacks of futures, and
-        # then wait for collectives. Those of high priority have a pool of their own.
+        # Streams are dealt out of pools again and again: ordinary ones also to callbacks of futures, where they wait on
+        # collectives; those of the highest priority to gloo. Each priority has a pool of its own, and this one lies
+        # between, where nobody asks. On a GPU that has but two it is gloo's, too: then a tie may fail, and the one
+        # before stays; a value, or a mark of the host's moment, may come later by a copy of gloo's.
         self._side = torch.cuda.Stream(device, priority=-1)
         self._lock = Lock()  # replicas of one process may share a clock, each with a reporter of its own
         self._told_ns = 0  # how far off times are, as it was said last
@@ -112,10 +117,10 @@ class CudaClock:
         self._due_ns = first.at_ns + TIE_EVERY_NS
 
     def now(self) -> Mark:
-        tie = self._tie  # before the event: another thread may make a new one meanwhile
-        event = torch.cuda.Event(enable_timing=True)
-        event.record(torch.cuda.current_stream(self._device))  # of this thread; whose current device may be another
-        return Mark(event, tie)
+        return self._on(torch.cuda.current_stream(self._device))  # of this thread; whose current device may be another
+
+    def at_once(self) -> Mark:
+        return self._on(self._side)
 
     def reached(self, mark: Mark) -> bool:
         try:
@@ -124,13 +129,17 @@ class CudaClock:
             return False
 
     def resolve(self, marks: Sequence[Mark]) -> list[int] | None:
-        """By the oldest of their ties: so they stay in the device's order, and none is earlier than its tie."""
+        """By the oldest of their ties: so they stay in the device's order, and none is earlier than its tie. A call has
+        one mark in several places: the driver is asked once for each, since meanwhile the loop waits for Python's lock.
+        """
+        each = {id(mark): mark for mark in marks}
         with self._lock:
             self._tie_anew()
-            if not all(mark.event.query() for mark in reversed(marks)):  # of several streams; the last one is last
+            if not all(mark.event.query() for mark in reversed(each.values())):  # of several streams; the last is last
                 return None
-            tie = min((mark.tie for mark in marks), key=lambda tie: tie.at_ns)
-            times = [tie.ns_of(mark.event) for mark in marks]
+            tie = min((mark.tie for mark in each.values()), key=lambda tie: tie.at_ns)
+            ns = {key: tie.ns_of(mark.event) for key, mark in each.items()}
+            times = [ns[id(mark)] for mark in marks]
             self._note_error(tie, times)
             return times
 
@@ -143,6 +152,12 @@ class CudaClock:
         with self._lock:
             untold, self._untold = self._untold, None
             return untold
+
+    def _on(self, stream: torch.cuda.Stream) -> Mark:
+        tie = self._tie  # before the event: another thread may make a new one meanwhile
+        event = torch.cuda.Event(enable_timing=True)
+        event.record(stream)
+        return Mark(event, tie)
 
     def _note_error(self, tie: Tie, times: Sequence[int]) -> None:
         """Times by this tie are worse the later they come after it. What is said holds for a while, and is said anew

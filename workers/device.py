@@ -6,12 +6,13 @@ from typing import NamedTuple
 import torch
 import torch.distributed as dist
 
+from ddptui.gpus import VISIBLE
 from ddptui.preset import Trial
+from ddptui.torch_builds import OLDER, WHO_HAS_MPI
+from ddptui.trial_devices import could_share, sends
 
 CPU = torch.device("cpu")
-VISIBLE = "CUDA_VISIBLE_DEVICES"
 NEEDED = "CUDA takes an NVIDIA GPU and its driver, which `nvidia-smi` lists"
-NEWER = "update the driver, or install a torch for an older CUDA"
 LONGEST = 200  # of somebody else's words, in ours: a Hello must be able to carry them
 
 
@@ -31,14 +32,14 @@ def choose_device(trial: Trial, rank: int, here: range) -> Chosen:
         return Chosen(CPU)
     gpus, unusable = usable_gpus()
     several = trial.gpus_per_rank
-    may_share = trial.share_gpu and can_share(trial)
-    if trial.launch == "task" and gpus == several and not may_share:  # the platform shows each task its own alone
+    own_alone = trial.launch == "task" and VISIBLE in os.environ  # as platforms show each task its own GPUs
+    if own_alone and gpus == several and not trial.share_gpu:
         return take(0)
     if gpus >= len(here) * several:
         return take(here.index(rank) * several)
-    if gpus and may_share:
+    if gpus and trial.share_gpu:
         return take(here.index(rank) % gpus, shared=True)
-    if gpus and (trial.device == "cuda" or several > 1):
+    if gpus and trial.device == "cuda":
         raise RuntimeError(too_few(trial, len(here), gpus))
     if trial.device == "cuda":
         raise RuntimeError(f"device = 'cuda': {unusable or no_gpu()}, or take device = 'cpu'")
@@ -81,46 +82,48 @@ def in_one_line(error: Exception) -> str:
     """Why CUDA does not start, in torch's own words as far as they tell what is wrong; and what to do."""
     words = " ".join(str(error).split()).partition(" Please ")[0].rstrip(".")[:LONGEST]
     hiding = f" ({VISIBLE} is {os.environ[VISIBLE][:LONGEST]!r})" if VISIBLE in os.environ else ""
-    return f"{words}{hiding}: {NEWER if 'too old' in words else NEEDED}"
+    return f"{words}{hiding}: {OLDER if 'too old' in words else NEEDED}"
 
 
 def too_few(trial: Trial, ranks: int, gpus: int) -> str:
     each = "a GPU" if trial.gpus_per_rank == 1 else f"{trial.gpus_per_rank} GPUs"
-    share = "let them share with share_gpu = true, over gloo, or " if can_share(trial) else ""
+    also = " and backend = 'auto'" if trial.backend == "nccl" else ""
+    share = f"let them share with share_gpu = true{also}, over gloo, or " if could_share(trial) else ""
+    fewer = "" if ranks == 1 else f"take fewer {kind(trial)}s, or "
     return (
-        f"device = {trial.device!r} needs {each} a {kind(trial)}: {ranks} {kind(trial)}s here, {counted(gpus)}; "
-        f"{share}take fewer {kind(trial)}s, or device = 'cpu'"
+        f"device = 'cuda' needs {each} a {kind(trial)}: {counted(ranks, kind(trial))} here, {counted(gpus, 'GPU')}; "
+        f"{share}{fewer}device = 'cpu'"
     )
 
 
 def why_not(trial: Trial, ranks: int, gpus: int) -> str:
     """Why ranks are on the CPU though there are GPUs."""
-    share = f": share_gpu = true lets them share {'it' if gpus == 1 else 'them'}" if can_share(trial) else ""
-    return f"{counted(gpus)} for {ranks} {kind(trial)}s{share}"
-
-
-def can_share(trial: Trial) -> bool:
-    """Whether ranks of the trial could do with a part of a GPU each."""
-    return trial.gpus_per_rank == 1 and trial.launch != "dp"
+    share = f": share_gpu = true lets them share {'it' if gpus == 1 else 'them'}" if could_share(trial) else ""
+    each = f" of {trial.gpus_per_rank} GPUs each" if trial.gpus_per_rank > 1 else ""
+    return f"{counted(gpus, 'GPU')} for {counted(ranks, kind(trial))}{each}{share}"
 
 
 def kind(trial: Trial) -> str:
     return "replica" if trial.launch == "dp" else "rank"
 
 
-def counted(gpus: int) -> str:
-    return "1 GPU" if gpus == 1 else f"{gpus} GPUs"
+def counted(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def choose_backend(trial: Trial, device: torch.device, shared: bool) -> tuple[str, str]:
     """The process group's backend, and why. Raises RuntimeError for one that cannot be, before ranks wait for it."""
-    if trial.backend == "nccl":
+    backend, why = wanted_backend(trial, device, shared)
+    if backend == "nccl":
         check_nccl(device, shared)
-    if trial.backend == "mpi" and not dist.is_mpi_available():
-        raise RuntimeError(
-            "backend = 'mpi': this torch has no MPI; only one has it that was built from source where an MPI is "
-            "installed. gloo and nccl do without: backend = 'auto'"
-        )
+    if backend == "mpi" and not dist.is_mpi_available():
+        raise RuntimeError(f"backend = 'mpi': this torch has no MPI; {WHO_HAS_MPI}. gloo and nccl do without")
+    if backend == "gloo" and device.type == "cuda" and (found := sends(trial)):
+        raise RuntimeError(f"{found[0]}: {found[1]} (gloo: {why})")
+    return backend, why
+
+
+def wanted_backend(trial: Trial, device: torch.device, shared: bool) -> tuple[str, str]:
     if trial.backend != "auto":
         return trial.backend, "the trial says so"
     if device.type == "cpu":

@@ -15,7 +15,8 @@ from workers.aggregate.none import NoAggregation
 from workers.bottleneck import Delays
 from workers.device import Chosen
 from workers.rank import Rank, hello, pin_threads, rank_process, read_trial
-from workers.replicas import OverGpus, Replica, ReplicaDelays, ReplicaProgress, ThreadedDataParallel, Watch
+from workers.replica_progress import ReplicaProgress
+from workers.replicas import OverGpus, Replica, ReplicaDelays, ThreadedDataParallel, Watch
 from workers.reporter import Reporter
 from workers.train import train
 
@@ -38,7 +39,9 @@ def main() -> None:
     with rank_process(trial, 0, range(trial.world_size), has_parent=False) as me:
         watches = [watch_replica(me, rank) for rank in range(trial.world_size)]
         process = Rank(trial, 0, 1, me.device, me.reporter, ReplicaDelays(watches))
-        train(process, DataParallel(trial, watches), ReplicaProgress(watches, trial.warmup_steps))
+        progress = ReplicaProgress(watches, trial.warmup_steps)
+        # By the clock of replica 0: another one of that device would be off in its own way, of which nothing is told.
+        train(process, DataParallel(trial, watches), progress, watches[0].clock)
         for watch in watches:
             watch.reporter.close()
 

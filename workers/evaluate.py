@@ -1,6 +1,7 @@
 """After the last step: how good is the model, and is it the same on every rank?"""
 
 import hashlib
+import math
 import os
 import time
 from collections.abc import Iterable
@@ -8,18 +9,20 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor, nn
 
+from ddptui.preset import Trial
 from ddptui.wire import LOGS, Done, Fingerprint
 from workers.data import Samples
 from workers.device import peak_bytes
 from workers.rank import Rank
 
-AT_ONCE = 512  # samples
+MOST_AT_ONCE = 512  # samples
 
 
 def evaluate(me: Rank, model: nn.Module, test: Samples) -> Done:
     """Evaluate this rank's share of the held-out samples, hash the model, and save it if asked."""
     peak = peak_bytes(me.device)  # of the training: evaluating takes other batches
-    correct, evaluated = accuracy(model, test, range(me.rank, len(test), me.world_size), me.device)
+    indices = range(me.rank, len(test), me.world_size)
+    correct, evaluated = accuracy(model, test, indices, me.device, at_once(me.trial))
     return Done(
         rank=me.rank,
         at_ns=time.monotonic_ns(),
@@ -42,13 +45,18 @@ def fingerprint(model: nn.Module, rank: int, step: int) -> Fingerprint:
     )
 
 
-def accuracy(model: nn.Module, test: Samples, indices: range, device: torch.device) -> tuple[int, int]:
-    """How many of these samples the model gets right, and how many there are."""
+def at_once(trial: Trial) -> int:
+    """How many samples to evaluate together: no more than a device had in a step of the training, which fitted."""
+    return min(MOST_AT_ONCE, math.ceil(trial.batch_size / (trial.world_size * trial.gpus_per_rank)))
+
+
+def accuracy(model: nn.Module, test: Samples, indices: range, device: torch.device, together: int) -> tuple[int, int]:
+    """How many of these samples the model gets right, `together` at once, and how many there are."""
     model.eval()
     correct = 0
     with torch.no_grad():
-        for start in range(0, len(indices), AT_ONCE):
-            inputs, labels = test[list(indices[start : start + AT_ONCE])]
+        for start in range(0, len(indices), together):
+            inputs, labels = test[list(indices[start : start + together])]
             correct += int((model(inputs.to(device)).argmax(1) == labels.to(device)).sum())
     return correct, len(indices)
 

@@ -19,6 +19,10 @@ MOST_WAITING = 1024  # ranks, between the port and the store
 START_S = 300  # for all ranks to meet: the last one may start late
 LONGEST_JITTER = 10  # × the mean; longer than that is one sleep in 20,000
 INIT_METHOD = "INIT_METHOD"  # file:///PATH, of a file that is not there yet: an old one names ranks that are gone
+BY_HAND = (
+    "mpirun -n {} sh -c 'RANK=$OMPI_COMM_WORLD_RANK WORLD_SIZE=$OMPI_COMM_WORLD_SIZE MASTER_ADDR=localhost "
+    "MASTER_PORT=29500 python -m workers.task backend=mpi …'"
+)
 
 
 class Meeting(NamedTuple):
@@ -94,8 +98,8 @@ def join_over_mpi(me: Rank, patience: timedelta) -> None:
     if told != wanted:
         leave_group()
         raise RuntimeError(
-            f"backend = 'mpi': MPI says rank {told[0]} of {told[1]}, the trial rank {wanted[0]} of {wanted[1]}: mpirun "
-            f"must start the ranks (`mpirun -n {wanted[1]} python -m workers.task …`, launch = 'task')"
+            f"backend = 'mpi': MPI says rank {told[0]} of {told[1]}, the trial rank {wanted[0]} of {wanted[1]}: start "
+            f"the ranks with --engine slurm and launch = 'task', or by hand `{BY_HAND.format(wanted[1])}` (Open MPI)"
         )
 
 

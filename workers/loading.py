@@ -2,7 +2,9 @@
 
 import multiprocessing
 import os
+from collections.abc import Iterator
 from functools import partial
+from itertools import chain
 
 import torch
 from torch import Tensor
@@ -12,7 +14,8 @@ from ddptui.preset import Trial
 from workers import guard
 from workers.data import Samples, Share
 
-Batches = DataLoader[tuple[Tensor, Tensor]]
+Batch = tuple[Tensor, Tensor]
+Batches = DataLoader[Batch]
 
 
 def loader_of(trial: Trial, samples: Samples, share: Share, device: torch.device) -> Batches:
@@ -37,7 +40,14 @@ def loader_of(trial: Trial, samples: Samples, share: Share, device: torch.device
     )
 
 
-def on_device(trial: Trial, batch: tuple[Tensor, Tensor], device: torch.device) -> tuple[Tensor, Tensor]:
+def begun(loader: Batches) -> Iterator[Batch]:
+    """The first epoch's batches. Where others fetch them, the first one is here: what they need to start, which is
+    seconds, is a part of the rank's own start, and no stall of its first step."""
+    batches = iter(loader)
+    return chain([next(batches)], batches) if loader.num_workers else batches
+
+
+def on_device(trial: Trial, batch: Batch, device: torch.device) -> Batch:
     """Inputs and labels where the model is, images in the layout of its weights. torch does not wait for the copy; and
     from page-locked memory, the driver does not have to, either."""
     inputs, labels = (tensor.to(device, non_blocking=True) for tensor in batch)

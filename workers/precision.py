@@ -33,3 +33,21 @@ def clip(trial: Trial, model: nn.Module) -> None:
     averaged, all ranks shorten the same. The host does not wait for the length."""
     if trial.clip_norm is not None:
         nn.utils.clip_grad_norm_(model.parameters(), trial.clip_norm)
+
+
+def begin_momentum(optimizer: torch.optim.SGD) -> None:
+    """Momentum from zero, which is what the first step would make of it. A fused SGD makes it by itself of memory that
+    nobody has filled, and where that step overflows and is skipped, the next one takes it for momentum."""
+    for group in optimizer.param_groups:
+        if group["momentum"]:
+            for parameter in group["params"]:
+                optimizer.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
+
+
+def optimize(scaler: torch.amp.GradScaler, optimizer: torch.optim.Optimizer, trial: Trial, model: nn.Module) -> None:
+    """The optimizer's step with the gradients that are there, of their true lengths: clipping is about those."""
+    scaler.unscale_(optimizer)
+    clip(trial, model)
+    scaler.step(optimizer)
+    scaler.update()
+    optimizer.zero_grad()

@@ -64,6 +64,7 @@ class Reporter:
         self.rank = rank
         self._beats = beats
         self.dropped = 0
+        self._failed = False  # the device: what it was to tell, nobody will ever know
         self.bottleneck: tuple[Bottleneck, ...] | None = None  # what the console wants from the next step on
         self.position: Callable[[], Position] = Position  # where the rank is
         self.meter = Meter(CPU)  # of its device, once that is known
@@ -169,11 +170,7 @@ class Reporter:
         known: list[RankMessage] = []
         while self._queue and len(known) < MOST_A_FRAME:
             words = self._queue[0]
-            try:
-                told = words() if callable(words) else [words]
-            except RuntimeError:  # torch's: the device has failed, as the loop will notice, too
-                traceback.print_exc()
-                told = []
+            told = self._told_by(words) if callable(words) else [words]
             if told is None:
                 break
             self._queue.popleft()
@@ -181,6 +178,19 @@ class Reporter:
             self.dropped += len(told) - len(sayables)
             known += sayables
         return known
+
+    def _told_by(self, words: Telling) -> Sequence[RankMessage] | None:
+        """Nothing, once the device has failed, of which torch raises RuntimeError. The loop notices, too, and its words
+        should end the log: it will say so, or if the rank is ending already, it has."""
+        if self._failed:
+            return []
+        try:
+            return words()
+        except RuntimeError:
+            self._failed = True
+            if not self._closing.is_set():
+                traceback.print_exc()
+            return []
 
     def _say_what_is_left(self, say: Callable[[], object]) -> None:
         """For a while; what is not known by then never will be."""

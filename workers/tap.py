@@ -11,10 +11,16 @@ Nothing here waits for anything. On a GPU the moments are events on the stream, 
     issued         a call that is not in the background runs on that very stream, or has made it wait: it is over there
     a wait         for NCCL makes the current stream wait, and not the host: what is recorded before it is when the
                    device has nothing else to do, and after it, when the operation is over
-    told           NCCL's futures call back at once, on a stream that waits for the operation, and for nothing else
+    told           NCCL's futures call back at once, on a stream that waits for the operation, and for nothing else;
+                   gloo's and MPI's call back when the host has done the operation, from a thread of theirs, on the
+                   default stream, behind all that is queued there: so there it is the host's moment that counts. What
+                   gloo then copies to the device is not in it
     settled        torch DDP waits in the same way, on the stream on which backward was called
 
 There the host runs ahead: where a rank is, the device says.
+
+torch.compile traces whatever Python it comes across in a forward, hooks that C++ calls among it, and would make our
+events a part of its graphs: all that torch calls of ours is kept from it.
 """
 
 import inspect
@@ -25,6 +31,7 @@ from contextlib import suppress
 from functools import partial, wraps
 from typing import Any
 
+import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
@@ -67,6 +74,8 @@ class Tap:
         """facts: what to expect of the strategy.
         attached: to torch; else it sees nothing, and costs nothing."""
         self.now = clock.now
+        by_the_device = dist.is_initialized() and dist.get_backend() == "nccl"
+        self._now_told = clock.now if by_the_device else clock.at_once
         self._clock = clock
         self.buckets = facts.buckets  # whether calls carry them
         self._delays = delays
@@ -153,7 +162,7 @@ class Tap:
         return self._facts.overlaps and sum(map(carries, self._calls)) < self._carriers
 
     def _told(self, call: Call) -> None:
-        call.told = self.now()
+        call.told = self._now_told()
 
     def waited(self, work: dist.Work, begin: Any) -> None:
         """Python has waited for a work, from `begin` until now."""
@@ -168,8 +177,13 @@ def _attach(tap: Tap, network: nn.Module) -> list[Callable[[], None]]:
     undo = _hook_the_groups(tap) if group_takes_hooks() else _wrap_the_functions(tap, network)
     undo.append(_wrap_wait(tap))
     if isinstance(network, DistributedDataParallel):  # whose forward sends first, and then calls the model
-        undo.append(network.module.register_forward_pre_hook(lambda *_: tap.settle()).remove)
+        undo.append(network.module.register_forward_pre_hook(untraced(lambda *_: tap.settle())).remove)
     return undo
+
+
+def untraced(function: Callable[..., Any]) -> Callable[..., Any]:
+    disabled: Callable[..., Any] = torch.compiler.disable(function)
+    return disabled
 
 
 def _hook_the_groups(tap: Tap) -> list[Callable[[], None]]:
@@ -180,8 +194,8 @@ def _hook_the_groups(tap: Tap) -> list[Callable[[], None]]:
         ranks = () if group is world else tuple(dist.get_process_group_ranks(group))
         open_calls: dict[int, Call] = {}
         hooked: Any = group
-        hooked.register_pre_hook(HOOK_ID, partial(_before_hook, tap, kind_of, ranks, open_calls))
-        hooked.register_post_hook(HOOK_ID, partial(_after_hook, tap, open_calls))
+        hooked.register_pre_hook(HOOK_ID, untraced(partial(_before_hook, tap, kind_of, ranks, open_calls)))
+        hooked.register_post_hook(HOOK_ID, untraced(partial(_after_hook, tap, open_calls)))
         undo += [partial(hooked.unregister_pre_hook, HOOK_ID), partial(hooked.unregister_post_hook, HOOK_ID)]
     return undo
 
@@ -236,7 +250,7 @@ def _wrapped(tap: Tap, name: str, function: Callable[..., Any]) -> Callable[...,
             tap.issued(call, result if in_background else None, background=in_background)
         return result
 
-    return announced
+    return untraced(announced)
 
 
 def _root_of(kind: str, root: int | None) -> int | None:
@@ -259,5 +273,5 @@ def _wrap_wait(tap: Tap) -> Callable[[], None]:
         tap.waited(work, begin)
         return result
 
-    setattr(dist.Work, "wait", watched)  # noqa: B010
+    setattr(dist.Work, "wait", untraced(watched))  # noqa: B010
     return partial(setattr, dist.Work, "wait", wait)

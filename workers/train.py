@@ -10,20 +10,20 @@ from torch import Tensor, nn
 from ddptui.preset import Trial
 from workers.aggregate.strategy import Strategy, gradients_of
 from workers.audit import audit
-from workers.clock import clock_of
+from workers.clock import Clock, clock_of
 from workers.data import Share, load
 from workers.evaluate import evaluate, fingerprint
 from workers.fault import Faults
 from workers.inside import over_devices
-from workers.loading import loader_of, on_device
+from workers.loading import begun, loader_of, on_device
 from workers.models import build, compiled, layout, set_dtype, synchronised, wanted_shape
-from workers.precision import clip, lowered, scaler_of
+from workers.precision import begin_momentum, lowered, optimize, scaler_of
 from workers.progress import Laps, Mark, Progress, progress_of
 from workers.rank import Rank
 from workers.tap import tap_of
 
 
-def train(me: Rank, strategy: Strategy, progress: Progress | None = None) -> nn.Module:
+def train(me: Rank, strategy: Strategy, progress: Progress | None = None, clock: Clock | None = None) -> nn.Module:
     """Train one rank's replica of the model, and say how it went. Returns the bare model."""
     trial, delays, device = me.trial, me.delays, me.device
     set_dtype(trial)
@@ -43,16 +43,17 @@ def train(me: Rank, strategy: Strategy, progress: Progress | None = None) -> nn.
     scaler = scaler_of(trial, device)
     steps = trial.steps or trial.epochs * len(share)
 
-    clock = clock_of(device)
+    clock = clock or clock_of(device)
     progress = progress or progress_of(me)
     tap = tap_of(me, network, clock)
     me.reporter.position = tap.position
     faults = Faults(trial.fault, me.rank)
+    batches = begun(loader)
     progress.ready(steps, parameters=sum(parameter.numel() for parameter in model.parameters()), start_ns=me.start_ns)
 
     for step in range(steps):
         epoch, batch = divmod(step, len(share))
-        if batch == 0:
+        if batch == 0 and epoch > 0:  # the first one's have begun
             if trial.mistake != "no_set_epoch":
                 share.set_epoch(epoch)  # another order each epoch, the same on all ranks
             batches = iter(loader)
@@ -75,6 +76,7 @@ def train(me: Rank, strategy: Strategy, progress: Progress | None = None) -> nn.
             # Divided by the mean share of a rank, not by this rank's own: the mean over ranks is then the mean over
             # the global batch, even where the shares differ by a sample.
             loss = total * me.world_size / samples_behind(step, together, share, trial)
+            own_loss = mean_of_share(total, labels)  # here, since what a step tells is there by its last mark
             delays.at("forward")
             laps.end("forward")
             faults.strike(step, device)
@@ -89,11 +91,7 @@ def train(me: Rank, strategy: Strategy, progress: Progress | None = None) -> nn.
             laps.end("aggregate")
 
         if trial.average == "parameters" or step == together[-1]:
-            scaler.unscale_(optimizer)  # before clipping, which is about the true lengths
-            clip(trial, model)
-            scaler.step(optimizer)
-            scaler.update()
-            optimizer.zero_grad()
+            optimize(scaler, optimizer, trial, model)
             laps.end("optimizer")
 
         if trial.average == "parameters" and agrees:
@@ -101,8 +99,7 @@ def train(me: Rank, strategy: Strategy, progress: Progress | None = None) -> nn.
                 strategy.average(list(model.parameters()))
             laps.end("aggregate")
 
-        loss = mean_of_share(total, labels)
-        progress.step(Mark(step, epoch, laps, len(labels), loss, tap.end(), tap.buckets, delays.taken()), clock)
+        progress.step(Mark(step, epoch, laps, len(labels), own_loss, tap.end(), tap.buckets, delays.taken()), clock)
         if trial.hash_every and (step + 1) % trial.hash_every == 0:
             progress.fingerprint(fingerprint(model, me.rank, step))
 
@@ -133,9 +130,12 @@ def make_optimizer(trial: Trial, model: nn.Module) -> torch.optim.Optimizer:
     fused = trial.amp == "fp16" or None  # None: as torch sees fit
     if trial.optimizer == "adam":
         return torch.optim.Adam(model.parameters(), lr=trial.lr, weight_decay=trial.weight_decay, fused=fused)
-    return torch.optim.SGD(
+    sgd = torch.optim.SGD(
         model.parameters(), lr=trial.lr, momentum=trial.momentum, weight_decay=trial.weight_decay, fused=fused
     )
+    if fused:
+        begin_momentum(sgd)
+    return sgd
 
 
 def mean_of_share(total: Tensor, labels: Tensor) -> Tensor:

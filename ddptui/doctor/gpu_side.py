@@ -4,9 +4,9 @@ import os
 from collections.abc import Iterator
 
 from ddptui import gpus
-from ddptui.device_check import OLDER
 from ddptui.doctor.finding import Finding
 from ddptui.gpus import VISIBLE, Build, Driver, Gpu
+from ddptui.torch_builds import OLDER
 
 GB = 2**30
 BUSY_PERCENT, BUSY_GB = 10, 2  # more than an idle GPU shows: the driver itself takes up to one GB

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import psutil
 
-from ddptui.device_check import no_compiler
 from ddptui.doctor.finding import Finding, first_line
 from ddptui.environment import cpu_model
 from ddptui.preset import available_cores
+from ddptui.torch_check import no_compiler
 
 GB = 2**30
 ENOUGH_MEMORY_GB = 2  # for two ranks

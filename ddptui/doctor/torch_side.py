@@ -9,16 +9,15 @@ from typing import Any
 import zmq
 
 from ddptui import launch
-from ddptui.device_check import OLDER
 from ddptui.doctor.child import Child, NoAnswer
 from ddptui.doctor.finding import Finding
 from ddptui.environment import installed
 from ddptui.gpus import VISIBLE, surely_none
 from ddptui.hub import Hub
+from ddptui.torch_builds import AGAIN, OLDER, WITH_CUDA
 
 GB = 2**30
 INTERFACE = "GLOO_SOCKET_IFNAME"
-AGAIN = "pip install --force-reinstall torch torchvision"
 NO_GPU = "none: ranks run on the CPU, and dp is a stand-in with threads"
 
 
@@ -79,7 +78,7 @@ def judge_gpus(told: dict[str, Any], build: str | None, visible: str | None, sur
     if surely_none:
         return Finding("GPUs", NO_GPU)
     if build is None:
-        return Finding("GPUs", "there, but this torch is built without CUDA", f"`{AGAIN}` (on Linux: with CUDA)")
+        return Finding("GPUs", "there, but this torch is built without CUDA", WITH_CUDA)
     if "too old" in why:
         return Finding("GPUs", f"there, but the driver is too old for this torch's CUDA {build}", OLDER)
     if "no NVIDIA driver" in why:

@@ -10,7 +10,7 @@ def starter_of(engine: Engine, run: Run) -> Starter:
     """What starts the launches of a run. Raises OSError, NotStarted."""
     match engine.name:
         case "local":
-            return Local()
+            return Local(run.folder)
         case "join":
             from ddptui.launch.joined import Joined
 

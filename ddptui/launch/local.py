@@ -1,6 +1,8 @@
 """The engine `local`: a launcher and its ranks as processes of this host, in a session of their own."""
 
 import os
+import shlex
+import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -14,17 +16,22 @@ from ddptui.hub import Hub
 from ddptui.journal import Repeat
 from ddptui.launch import keeper
 from ddptui.preset import Trial, available_cores
+from ddptui.stall import WORKING
 from ddptui.wire import CONSOLE_PID, LOGS, Hello
 
 LAUNCHER_LOG = "launcher.log"
 ENOUGH_S = 8.0  # for the keeper to end everybody: it needs less than half of that
+COMPILED = "TORCHINDUCTOR_CACHE_DIR"  # where torch.compile keeps what it has compiled; else below TMPDIR
 MEETING = "INIT_METHOD"  # where the ranks meet, if that is a file: as torch has it, file:///PATH
 
 
 class Local:
-    """Starts launches on this host."""
+    """Starts launches on this host. `folder`: the run's; what is compiled lies there for all launches of the run."""
 
     is_here = True
+
+    def __init__(self, folder: Path) -> None:
+        self._compiled = folder / "compiled"
 
     def command(self, trial: Trial, repeat: Repeat) -> list[str]:
         return launch.command(trial)
@@ -36,11 +43,19 @@ class Local:
         return Hub(world_size)
 
     def start(self, trial: Trial, command: list[str], repeat: Repeat, hub: Hub) -> "Launcher":
-        environment = self.environment(trial) | surroundings(hub.way, repeat.folder, hub.folder)
+        environment = self.environment(trial) | surroundings(hub.way, repeat.folder, hub.folder) | self._cache(trial)
         return Launcher(command, environment, repeat.folder, hub.folder)
 
     def close(self) -> None:
         """Each launch has ended by itself."""
+        shutil.rmtree(self._compiled, ignore_errors=True)
+
+    def _cache(self, trial: Trial) -> dict[str, str]:
+        """TMPDIR is new in each launch, so each would compile everything anew. torch hands the compiler paths as they
+        are: one with a space in it means two files there, and is better left alone."""
+        folder = str(self._compiled.resolve())
+        usable = trial.compile and COMPILED not in os.environ and shlex.quote(folder) == folder
+        return {COMPILED: folder} if usable else {}
 
 
 def _without_a_place(environment: Mapping[str, str]) -> dict[str, str]:
@@ -116,6 +131,13 @@ class Launcher:
         """What a rank's process does, as psutil says it: running, sleeping, stopped, …; None if it is gone."""
         process = self._family.get(hello.pid)
         return None if process is None else self._does(process)
+
+    def helpers_work(self, hello: Hello) -> bool:
+        """torch.compile has compilers and workers below the rank, a loader has workers: while they work, it sleeps."""
+        with suppress(psutil.NoSuchProcess, KeyError):
+            below = self._family[hello.pid].children(recursive=True)
+            return any(self._does(process) in WORKING for process in below)
+        return False
 
     @staticmethod
     def _does(process: psutil.Process) -> str | None:

@@ -47,6 +47,9 @@ class Started(Protocol):
     def status(self, hello: Hello) -> str | None:
         """What a rank's process does, in psutil's words, or ELSEWHERE; None: it is gone."""
 
+    def helpers_work(self, hello: Hello) -> bool:
+        """Whether a process that a rank has started works for it, as a compiler does. Looking costs: ask rarely."""
+
     def stop(self) -> None:
         """End it, wherever it is; return when nothing is left, in a queue or on a node."""
 
@@ -62,6 +65,9 @@ class Elsewhere:
 
     def status(self, hello: Hello) -> str | None:
         return ELSEWHERE
+
+    def helpers_work(self, hello: Hello) -> bool:
+        return False
 
 
 class Starter(Protocol):

@@ -1,22 +1,24 @@
-"""What is refused before anything starts for want of GPUs, a compiler or MPI; and what each refusal says to do."""
+"""What is refused before anything starts for want of GPUs; and what each refusal says to do."""
 
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ddptui import device_check, gpus, preflight
-from ddptui.device_check import Machine, backends, check_mpi, no_compiler, problem, without_gpus
+from ddptui.device_check import Machine, problem, wants_to_know, without_gpus
 from ddptui.gpus import Build, Driver, Gpu
-from ddptui.preset import Preset, Trial, make_trial
+from ddptui.preset import make_trial, parse_assignment
 from ddptui.preset_file import PresetError, parse
 from ddptui.trial_devices import NO_SENDING
 from tests.console.builders import preset_of
 
 TORCH = Build("13.2", None)
 OTHERWISE = "`--set device=cpu`"
-DOCTOR = "run it where there is one (`ddptui doctor` says what a machine has)"
+DOCTOR = (
+    "run it where there is one (a container sees them after `docker run --gpus all`; `ddptui doctor` says what a "
+    "machine has)"
+)
 NO_GPU = Machine(surely_none=True, driver=None, build=TORCH, visible=None)
 
 
@@ -90,8 +92,8 @@ UNKNOWN = Machine(surely_none=False, driver=None, build=TORCH, visible=None)
         (
             {"device": "cuda", "backend": "nccl", "world_size": 4},
             with_gpus(4, visible="0,1"),
-            "world_size: 4 ranks want 4 GPUs, and 2 are there; NCCL refuses two ranks on one: `--set share_gpu=true` "
-            "with backend = 'auto' lets them share it over gloo, or lower world_size",
+            "world_size: 4 ranks want 4 GPUs, and 2 of 4 are left by CUDA_VISIBLE_DEVICES='0,1'; NCCL refuses two "
+            "ranks on one: `--set share_gpu=true --set backend=auto` lets them share it over gloo, or lower world_size",
         ),
         ({"backend": "nccl"}, with_gpus(1), "2 ranks want 2 GPUs, and 1 is there; NCCL refuses two ranks on one"),
         ({"sync_batchnorm": True}, with_gpus(1), "2 ranks want 2 GPUs, and 1 is there"),
@@ -101,19 +103,34 @@ UNKNOWN = Machine(surely_none=False, driver=None, build=TORCH, visible=None)
             "world_size: 2 replicas want a GPU each, and 1 is there: lower world_size",
         ),
         (
-            {"gpus_per_rank": 2},
+            {"device": "cuda"},
+            with_gpus(2, visible="1"),
+            "world_size: 2 ranks want 2 GPUs, and 1 of 2 is left by CUDA_VISIBLE_DEVICES='1'; NCCL refuses",
+        ),
+        (
+            {"gpus_per_rank": 2, "device": "cuda"},
             with_gpus(3),
             "gpus_per_rank: 2 ranks of 2 GPUs each want 4, and 3 are there: lower gpus_per_rank or world_size",
         ),
         (
             {"gpus_per_rank": 2, "device": "cuda", "world_size": 1},
             with_gpus(1),
-            "gpus_per_rank: 1 rank of 2 GPUs each want 2, and 1 is there",
+            "gpus_per_rank: 1 rank wants 2 GPUs, and 1 is there: lower gpus_per_rank",
         ),
         (
             {"device": "cuda", "share_gpu": True, "strategy": "ring"},
             with_gpus(1),
             f"strategy: the ranks share a GPU, which only gloo allows; 'ring' sends to its neighbour, and {NO_SENDING}",
+        ),
+        (
+            {"share_gpu": True, "primitives": "see"},
+            with_gpus(1),
+            f"operations: the ranks share a GPU, which only gloo allows; {NO_SENDING}",
+        ),
+        (
+            {"backend": "gloo", "strategy": "ring"},
+            with_gpus(2),
+            f"strategy: 'ring' sends to its neighbour, and {NO_SENDING}: take another strategy",
         ),
     ],
 )
@@ -141,11 +158,38 @@ def test_what_a_machine_cannot_run_is_said_with_what_to_do(fields: dict[str, Any
         ({"device": "cuda"}, UNKNOWN),  # only the ranks can tell
         ({"device": "cuda"}, UNKNOWN._replace(build=Build(None, "6.2"))),
         ({"gpus_per_rank": 2}, with_gpus(4)),
+        ({"gpus_per_rank": 2}, with_gpus(3)),  # threads on the CPU stand for them, and the ranks say why
+        ({"share_gpu": True, "strategy": "ring"}, with_gpus(2)),  # one each, over NCCL
+        ({"backend": "gloo", "strategy": "ring"}, with_gpus(1)),  # on the CPU
+        ({"backend": "gloo", "strategy": "ring"}, NO_GPU),
+        ({"backend": "gloo", "share_gpu": True}, with_gpus(1)),
         ({"device": "cuda", "launch": "single"}, with_gpus(1)),
     ],
 )
 def test_what_it_can_run_or_only_the_ranks_can_tell_is_let_through(fields: dict[str, Any], machine: Machine) -> None:
     assert problem(make_trial(fields), machine, OTHERWISE) is None
+
+
+def test_what_would_be_refused_next_is_not_offered() -> None:
+    found = problem(make_trial({"device": "cuda", "strategy": "ring"}), with_gpus(1), OTHERWISE)
+    assert found == "world_size: 2 ranks want 2 GPUs, and 1 is there; NCCL refuses two ranks on one: lower world_size"
+
+
+@pytest.mark.parametrize(
+    ("fields", "wants"),
+    [
+        ({}, False),
+        ({"gpus_per_rank": 2}, False),
+        ({"strategy": "ring"}, False),
+        ({"backend": "gloo"}, False),
+        ({"strategy": "ring", "share_gpu": True}, True),
+        ({"strategy": "ring", "backend": "gloo"}, True),
+        ({"strategy": "ring", "backend": "gloo", "device": "cpu"}, False),
+        ({"primitives": "see", "share_gpu": True}, True),
+    ],
+)
+def test_gpus_are_looked_for_where_they_matter(fields: dict[str, Any], wants: bool) -> None:
+    assert wants_to_know(make_trial(fields)) is wants
 
 
 # What does without GPUs
@@ -158,6 +202,7 @@ def test_what_it_can_run_or_only_the_ranks_can_tell_is_let_through(fields: dict[
         ({"device": "cuda", "backend": "nccl"}, "`--set device=cpu --set backend=auto`"),
         ({"device": "cuda", "share_gpu": True}, "`--set device=cpu --set share_gpu=false`"),
         ({"device": "cuda", "pin_memory": True}, "`--set device=cpu --set pin_memory=false`"),
+        ({"device": "cuda", "model": "resnet18", "warmup_steps": 16}, "`--set device=cpu --set steps=26`"),
         ({"sync_batchnorm": True}, "`--set sync_batchnorm=false`"),
         ({"backend": "nccl"}, "`--set backend=auto`"),
     ],
@@ -167,7 +212,7 @@ def test_what_is_said_to_do_without_gpus_does(fields: dict[str, Any], instead: s
     table = {"trial": [{"name": "a", **fields}, {"name": "b", "launch": "dp", "device": fields.get("device", "auto")}]}
     assert without_gpus(parse("made", table, {}).trials) == instead
     overrides = dict(word.split("=") for word in re.findall(r"\S+=\S+", instead.strip("`")))
-    typed = {key: value == "true" if value in ("true", "false") else value for key, value in overrides.items()}
+    typed = dict(map(parse_assignment, map("=".join, overrides.items())))
     for trial in parse("made", table, typed).trials:
         assert problem(trial, NO_GPU, "") is None
 
@@ -216,77 +261,3 @@ def test_this_machine_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(gpus.VISIBLE, "5")
     found = device_check.look()
     assert (found.surely_none, found.build, found.visible) == (gpus.surely_none(), gpus.built_for(), "5")
-
-
-# A compiler
-
-
-def test_torch_compile_wants_a_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(device_check.sys, "platform", "linux")
-    for name in ("g++", "icpx"):
-        (tmp_path / name).write_text("")
-        (tmp_path / name).chmod(0o755)
-    here = {"PATH": str(tmp_path)}
-    assert no_compiler(here) == ""
-    assert no_compiler(here | {"CXX": "icpx -O2"}) == ""
-    for variables, named in ((here | {"CXX": "clang++"}, "'clang++'"), ({"PATH": "/nowhere"}, "'g++'")):
-        assert f"torch.compile needs a C++ compiler, and {named} is not there: install g++" in no_compiler(variables)
-
-
-def test_a_trial_to_be_compiled_is_refused_without_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("CXX", raising=False)
-    preset = preset_of({"trial": [{"name": "a", "compile": True}]})
-    monkeypatch.setattr(device_check.shutil, "which", lambda *_, **__: "/usr/bin/g++")
-    preflight.settle(preset)
-    monkeypatch.setattr(device_check.shutil, "which", lambda *_, **__: None)
-    with pytest.raises(PresetError, match=r"trial a: compile: torch.compile needs a C\+\+ compiler.*compile=false"):
-        preflight.settle(preset)
-    preflight.settle(preset_of({"trial": [{"name": "a"}]}))
-
-
-def test_on_a_gpu_it_wants_triton(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(device_check, "no_compiler", lambda _: "")
-    monkeypatch.setattr(device_check, "find_spec", lambda _: None)
-    device_check.check_compiler("made", Trial(name="a", compile=True))
-    with pytest.raises(PresetError, match="needs Triton on a GPU, and it is not installed: `pip install triton`"):
-        device_check.check_compiler("made", Trial(name="a", compile=True, device="cuda"))
-
-
-# MPI
-
-WITH_MPI: dict[str, Any] = {"trial": [{"name": "a", "launch": "task", "backend": "mpi"}]}
-
-
-def preset_with_mpi() -> Preset:
-    return preset_of(WITH_MPI)
-
-
-def test_mpi_is_there_only_where_torch_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(device_check, "backends", lambda: ["gloo", "mpi"])
-    check_mpi(preset_with_mpi())
-    monkeypatch.setattr(device_check, "backends", lambda: ["gloo", "nccl"])
-    with pytest.raises(
-        PresetError,
-        match=r"trial a: backend: this torch has no mpi \(it has gloo, nccl\): only a torch that was built from source",
-    ):
-        check_mpi(preset_with_mpi())
-
-
-def test_nobody_is_asked_where_no_trial_wants_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(device_check, "backends", lambda: pytest.fail("it was asked"))
-    check_mpi(preset_of({"trial": [{"name": "a"}]}))
-
-
-def test_torch_says_itself_which_backends_it_has() -> None:
-    assert "gloo" in backends()
-
-
-def test_a_torch_that_does_not_answer_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    from ddptui.doctor import child
-
-    def refuse(*_: object, **__: object) -> None:
-        raise child.NoAnswer("ImportError: libfoo.so")
-
-    monkeypatch.setattr(child.Child, "ask", refuse)
-    with pytest.raises(PresetError, match=r"torch cannot be imported: ImportError: libfoo.so; `ddptui doctor`"):
-        backends()

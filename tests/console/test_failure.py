@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from ddptui.failure import ending, explain, printable, with_log
+from ddptui.trial import Trial
 from ddptui.wire import Failed
 from tests.console.builders import failed
 
@@ -27,7 +28,8 @@ VICTIM = "RuntimeError: Connection closed by peer [127.0.0.1]:1"
 
 def first_line(**known: Any) -> str:
     nothing: dict[str, Any] = {
-        "exit_code": 1, "launcher_log": "", "rank_logs": {}, "failed": [], "silent": [], "missing": [],
+        "trial": Trial(), "exit_code": 1, "launcher_log": "", "rank_logs": {},
+        "failed": [], "silent": [], "missing": [],
     }  # fmt: skip
     return explain(**(nothing | known)).splitlines()[0]
 
@@ -88,7 +90,9 @@ def test_an_end_without_a_result_is_a_failure() -> None:
 
 
 def test_the_end_of_the_ranks_own_log_is_shown_else_the_launchers() -> None:
-    known: dict[str, Any] = {"exit_code": 1, "launcher_log": "launcher", "failed": [], "missing": []}
+    known: dict[str, Any] = {
+        "trial": Trial(), "exit_code": 1, "launcher_log": "launcher", "failed": [], "missing": [],
+    }  # fmt: skip
     own = explain(**known, rank_logs={0: "zero", 1: "one"}, silent=[1])
     assert own.splitlines()[1:] == ["one"]
     other = explain(**known, rank_logs={0: "zero", 1: ""}, silent=[1])
@@ -101,6 +105,45 @@ def test_the_last_lines_of_a_log_are_shown_without_blank_ones() -> None:
     log = "\n".join(f"line {number}\n   " for number in range(20))
     assert with_log("headline", log).splitlines() == ["headline", *(f"line {number}" for number in range(12, 20))]
     assert with_log("headline", "") == "headline"
+
+
+PYTHON = "/usr/lib/python3.11/multiprocessing"
+TRACKER = f"""\
+{PYTHON}/resource_tracker.py:254: UserWarning: resource_tracker: There appear to be 14 leaked semaphore objects
+  warnings.warn('resource_tracker: There appear to be %d '
+{PYTHON}/resource_tracker.py:267: UserWarning: resource_tracker: '/mp-5x': [Errno 2] No such file or directory
+  warnings.warn('resource_tracker: %r: %s' % (name, e))
+"""
+TRACKER_SINCE_3_12 = f"""\
+{PYTHON}/resource_tracker.py:279: UserWarning: resource_tracker: There appear to be 1 leaked semaphore objects: '/mp-5x'
+  warnings.warn(
+"""
+SHARER = f"""\
+Traceback (most recent call last):
+  File "{PYTHON}/resource_sharer.py", line 138, in _serve
+    with self._listener.accept() as conn:
+         ^^^^^^^^^^^^^^^^^^^^^^^
+  File "{PYTHON}/connection.py", line 399, in _recv
+    raise EOFError
+EOFError
+"""
+OWN = f"""\
+Traceback (most recent call last):
+  File "{PYTHON}/resource_sharer.py", line 57, in detach
+    with _resource_sharer.get_connection(self._id) as conn:
+ConnectionRefusedError: [Errno 111] Connection refused
+"""
+
+
+@pytest.mark.parametrize("afterwards", [TRACKER, TRACKER_SINCE_3_12, SHARER, SHARER + TRACKER, TRACKER.rstrip()])
+def test_what_pythons_helpers_say_after_a_killed_rank_is_left_out(afterwards: str) -> None:
+    assert with_log("headline", f"fault, step 5: kill\n{afterwards}") == "headline\nfault, step 5: kill"
+    assert with_log("headline", f"{afterwards.rstrip()}\n  its own line") == "headline\n  its own line"
+
+
+def test_the_ranks_own_warnings_and_tracebacks_stay() -> None:
+    own = f"a.py:1: UserWarning: mine\n  warnings.warn('mine')\n{OWN}".rstrip()
+    assert with_log("headline", f"{own}\n{TRACKER}{SHARER}") == f"headline\n{own}"
 
 
 def test_a_long_line_of_a_log_is_cut() -> None:
@@ -125,7 +168,13 @@ def test_control_characters_are_spelled_out(raw: str, shown: str) -> None:
 def test_nothing_a_rank_says_reaches_the_terminal_unspelled() -> None:
     evil = "\x1b[31mred\x1b[0m\x9b2J\u202e"
     told = explain(
-        exit_code=1, launcher_log="", rank_logs={0: f"{evil}\r{evil}"}, failed=[failed(0, evil)], silent=[], missing=[]
+        trial=Trial(),
+        exit_code=1,
+        launcher_log="",
+        rank_logs={0: f"{evil}\r{evil}"},
+        failed=[failed(0, evil)],
+        silent=[],
+        missing=[],
     )
     assert all(char.isprintable() or char == "\n" for char in told)
 

@@ -239,8 +239,9 @@ def test_the_console_counts_device_files_and_what_hides_them(
 
 def test_a_run_keeps_what_gpus_it_had(monkeypatch: pytest.MonkeyPatch) -> None:
     assert gpus_of(None) == {}
+    assert gpus_of(Driver("550.54", None, (Gpu("H100", UUIDS[0], None),)))["gpus"] == ["H100"]
     monkeypatch.setenv(gpus.VISIBLE, "1")
     monkeypatch.setattr(gpus, "ask", lambda: FOUR)
     kept = describe()
-    assert kept["gpus"] == [f"H100, {80 * GB:,} bytes"] * 4
+    assert kept["gpus"] == ["H100, 80 GB"] * 4
     assert (kept["gpu_driver"], kept["gpus_visible"]) == ("550.54 (CUDA 12.4)", "1")

@@ -11,7 +11,7 @@ from ddptui import launch, preflight
 from ddptui.columns import describe_bottleneck
 from ddptui.launch import links
 from ddptui.preset import Trial, TrialError, from_arguments, make_trial, to_arguments
-from ddptui.preset_file import PresetError
+from ddptui.preset_file import PresetError, load
 from tests.console.builders import preset_of
 from workers import link
 
@@ -96,6 +96,18 @@ def test_ranks_meet_where_the_launcher_is() -> None:
     assert (told["MASTER_ADDR"], told["GLOO_SOCKET_IFNAME"]) == ("10.77.0.254", "eth0")
     command = launch.launch.command("python", trial(SLOW, launch="launch"), part)
     assert {"--nnodes=1", "--node_rank=0", "--master_addr=10.77.0.254", "--master_port=29500"} <= set(command)
+
+
+def test_nccl_is_left_no_way_but_the_links() -> None:
+    """All ranks are on one host, where it would go from GPU to GPU, or through shared memory."""
+    told = links.environment(7, [4, 5, 6])
+    assert {told[f"NCCL_{way}_DISABLE"] for way in ("P2P", "SHM", "IB")} == {"1"}
+    assert told["NCCL_SOCKET_IFNAME"] == "=eth0"
+
+
+def test_the_preset_that_shows_them_is_of_the_cpu() -> None:
+    """What it says of backward and cores is not so on GPUs."""
+    assert {each.device for each in load("slow-link").trials} == {"cpu"}
 
 
 def test_the_switch_has_a_port_a_rank() -> None:

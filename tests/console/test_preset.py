@@ -102,13 +102,13 @@ def test_dp_has_replicas_but_no_strategy() -> None:
             "NCCL refuses two ranks on one GPU: leave backend = 'auto'",
         ),
         ({"share_gpu": True, "gpus_per_rank": 2}, "share_gpu", "whoever wants several GPUs cannot share one"),
-        ({"share_gpu": True, "device": "cpu"}, "share_gpu", "there is no GPU to share"),
+        ({"share_gpu": True, "device": "cpu"}, "share_gpu", "there is no GPU to share: `--set share_gpu=false`"),
         ({"backend": "nccl", "device": "cpu"}, "backend", "nccl needs GPUs"),
         *(
             (
                 {"backend": "mpi", "launch": launch},
                 "backend",
-                "mpi wants ranks that mpirun has started (launch = 'task')",
+                "mpi wants ranks that MPI knows: launch = 'task' with --engine slurm, or by hand `mpirun",
             )
             for launch in ("process", "launch", "spawn")
         ),
@@ -121,7 +121,7 @@ def test_dp_has_replicas_but_no_strategy() -> None:
         ({"amp": "bf16", "dtype": "float64"}, "amp", "autocast leaves float64 as it is"),
         ({"amp": "fp32"}, "amp", "invalid enum value"),
         ({"amp": "fp16", "strategy": "ddp_powersgd"}, "amp", "fp16 overflows now and then, and PowerSGD keeps"),
-        ({"compile": True, "strategy": "ddp", "bucket_mb": 0.5}, "bucket_mb", "torch compiles a DDP with buckets of 1"),
+        ({"compile": True, "strategy": "ddp", "bucket_mb": 0.5}, "bucket_mb", "take 1 or more, or compile = false"),
         ({"channels_last": True, "model": "mlp"}, "channels_last", "the model mlp has no convolutions"),
         (
             {"channels_last": True, "model": "linears", "dataset": "random", "classes": 3},

@@ -62,6 +62,14 @@ def test_the_matrix_is_a_product_and_names_its_trials() -> None:
     ]  # fmt: skip
 
 
+def test_a_switch_or_a_number_that_says_nothing_alone_is_named_with_its_field() -> None:
+    preset = preset_of({"matrix": {"compile": [False, True], "num_workers": [0, 1], "world_size": [2]}})
+    assert names(preset) == [
+        "compile-false-num_workers-0-2", "compile-false-num_workers-1-2",
+        "compile-true-num_workers-0-2", "compile-true-num_workers-1-2",
+    ]  # fmt: skip
+
+
 def test_trials_given_one_by_one_follow_the_matrix() -> None:
     preset = preset_of({"matrix": {"epochs": [5, 6]}, "trial": [{"name": "own"}, {"epochs": 7}]})
     assert names(preset) == ["5", "6", "own", "2"]

@@ -3,6 +3,8 @@
 import tomllib
 from typing import Any
 
+import msgspec
+
 from ddptui.preset import Preset
 from ddptui.preset_file import parse
 from ddptui.preset_text import as_toml
@@ -42,8 +44,19 @@ def test_the_tables_foot_has_all_steps_in_a_line() -> None:
     said = [note for note in notes(*ran(A, B, {"trial": "c", "train_time_s": 2.0, "step_ms": 5})) if "publ" in note]
     assert said == [
         "published: a demo",
-        "published: step ms: a 10.00 here, 1040 there; b 20.00 here, 700.5 there; c unknown here, 5 there",
+        "published: step ms: a 10.00 here, 1040 there; b 20.00 here, 700.5 there",
     ]
+
+
+def test_steps_that_are_not_known_here_are_left_out() -> None:
+    results, preset = ran({"trial": "c", "train_time_s": 2.0, "step_ms": 5})
+    assert not any("step ms" in note for note in notes(results, preset))
+    results, preset = ran(A)
+    unmeasured = [msgspec.structs.replace(repeat, step_ms=None) for repeat in results.trials[0].repeats]
+    unknown = msgspec.structs.replace(
+        results, trials=[msgspec.structs.replace(results.trials[0], repeats=unmeasured), *results.trials[1:]]
+    )
+    assert "a step" not in published(unknown, preset)[0]
 
 
 def test_a_trial_that_failed_has_only_what_was_published() -> None:

@@ -7,9 +7,12 @@ from typing import Any
 import pytest
 
 from ddptui.failure import explain
-from ddptui.remedies import CASES, LESS_ON_GPU, SEEN, SHARED_MEMORY, WITHOUT_NCCL, explained
+from ddptui.remedies import CASES, NCCL_SAYS, SEEN, SHARED_MEMORY, WITHOUT_WORKERS, explained
+from ddptui.trial import Trial
 from tests.console.builders import failed
 
+LESS_ON_GPU = "take a smaller batch_size or model, or amp = 'bf16'"
+WITHOUT_NCCL = f"{NCCL_SAYS}; backend = 'gloo' does without NCCL"
 AT = "/pytorch/torch/csrc/distributed/c10d/NCCLUtils.cpp:93"
 FREE = "GPU 0 has a total capacity of 79.11 GiB of which 3.50 GiB is free."
 OURS = (
@@ -51,9 +54,15 @@ SAYINGS = {
     OOM: f"ran out of memory on cuda:0: 20.00 GiB asked, 3.50 GiB free of 79.11 GiB; {LESS_ON_GPU}",
     SHARED_OOM: (
         f"ran out of memory on cuda:1: 196.00 MiB asked, 11.50 MiB free of 47.40 GiB; {LESS_ON_GPU}; other processes "
-        "hold 11.50 GiB of it: ranks that share it (fewer of them), or other programs"
+        "hold 11.50 GiB of it: other programs (`nvidia-smi` lists them)"
     ),
     "RuntimeError: CUDA error: out of memory": f"ran out of memory on the GPU; {LESS_ON_GPU}",
+    "torch.OutOfMemoryError: HIP out of memory. Tried to allocate 2.00 GiB.": "ran out of memory on the GPU: 2.00 GiB",
+    "OutOfMemoryError: CUDA out of memory. Allocation was preemptively rejected because it would exceed": (
+        f"ran out of memory on the GPU; {LESS_ON_GPU}"
+    ),
+    "RuntimeError: cuDNN error: CUDNN_STATUS_NOT_INITIALIZED": f"usually since the GPU's memory is full; {LESS_ON_GPU}",
+    "RuntimeError: Unable to find a valid cuDNN algorithm to run convolution": "usually since the GPU's memory is full",
     "RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`": (
         f"ran out of memory on the GPU; {LESS_ON_GPU}"
     ),
@@ -70,12 +79,28 @@ SAYINGS = {
     "RuntimeError: Input type (torch.cuda.FloatTensor) and weight type (torch.FloatTensor) should be the same": (
         "a part of the model stayed on the CPU"
     ),
+    "RuntimeError: Input type (torch.FloatTensor) and weight type (torch.cuda.FloatTensor) should be the same": (
+        "a layer on the GPU gets a tensor that is on the CPU: forward has made it there"
+    ),
+    "RuntimeError: Input type (CPUBFloat16Type) and weight type (CUDABFloat16Type) should be the same": (
+        "a layer on the GPU gets a tensor that is on the CPU"
+    ),
+    "RuntimeError: module must have its parameters and buffers on device cuda:0 (device_ids[0]) but found one of them "
+    "on device: cpu": "nn.DataParallel wants the whole model on cuda:0, and a parameter or buffer is on cpu: make none",
     (
         "RuntimeError: The NVIDIA driver on your system is too old (found version 12040). Please update your GPU "
         "driver by downloading and installing a new version from the URL: http://www.nvidia.com/Download/index.aspx"
     ): "the NVIDIA driver is too old for this torch: it knows CUDA 12.4; update the driver, or install",
     "RuntimeError: Found no NVIDIA driver on your system. Please check that you have an NVIDIA GPU": (
         "CUDA finds no NVIDIA driver: install it (`nvidia-smi` must list the GPUs; docker: --gpus all)"
+    ),
+    "RuntimeError: Unexpected error from cudaGetDeviceCount(). Did you run some cuda functions before calling "
+    "NumCudaDevices() that might have already set an error? Error 802: system not yet initialized": (
+        "`systemctl start nvidia-fabricmanager`"
+    ),
+    "RuntimeError: CUDA unknown error - this may be due to an incorrectly set up environment, e.g. changing env "
+    "variable CUDA_VISIBLE_DEVICES after program start. Setting the available devices to be zero.": (
+        "CUDA does not start, and does not know why: `nvidia-smi` must list the GPUs"
     ),
     "RuntimeError: No CUDA GPUs are available": f"CUDA sees no GPU: {SEEN}",
     "AssertionError: Torch not compiled with CUDA enabled": "this torch is built without CUDA: `pip install --force",
@@ -112,9 +137,12 @@ SAYINGS = {
     NCCL.format("remote process exited or there was a network error", REMOTE, "socketProgress: Connection closed"): (
         "NCCL lost another rank: the one that ended first says why"
     ),
+    "RuntimeError: NCCL Error 2: unhandled system error (run with NCCL_DEBUG=INFO for details)": (
+        f"NCCL failed in nn.DataParallel (unhandled system error); {NCCL_SAYS}; gpus_per_rank = 1 does without it"
+    ),
     WATCHDOG: "NCCL waited in vain in allreduce for 600 s: another rank did not come",
     "RuntimeError: [../third_party/gloo/gloo/transport/tcp/pair.cc:598] writev [127.0.0.1]:4711: Bad address": (
-        "gloo sends and receives nothing that lies on a GPU"
+        "gloo sends and receives nothing that lies on a GPU: take backend = 'nccl'"
     ),
     DATA.format(123, "Bus error") + "It is possible that dataloader's workers are out of shared memory.": (
         f"a DataLoader worker was ended by a bus error: /dev/shm is full; {SHARED_MEMORY}, or num_workers = 0"
@@ -122,7 +150,12 @@ SAYINGS = {
     DATA.format(
         123, "Killed"
     ): "a DataLoader worker was ended (Killed): memory may be short; take a smaller num_workers",
-    "RuntimeError: DataLoader worker (pid(s) 12, 13) exited unexpectedly": "a DataLoader worker was ended: memory",
+    DATA.format(123, "Segmentation fault"): (
+        "a DataLoader worker was ended (Segmentation fault): in code of the dataset or of a library; with num"
+    ),
+    "RuntimeError: DataLoader worker (pid(s) 12, 13) exited unexpectedly": (
+        f"a DataLoader worker is gone, and its end was not seen; {WITHOUT_WORKERS}"
+    ),
     "ERROR: Unexpected bus error encountered in worker. This might be caused by insufficient shared memory (shm).": (
         "a DataLoader worker was ended by a bus error: /dev/shm is full"
     ),
@@ -144,7 +177,7 @@ SAYINGS = {
 
 @pytest.mark.parametrize("words", SAYINGS)
 def test_an_error_is_told_in_one_line_with_what_to_do(words: str) -> None:
-    told = explained(words)
+    told = explained(words, Trial())
     assert told is not None
     assert SAYINGS[words] in told
     assert "\n" not in told
@@ -168,11 +201,45 @@ def test_every_case_is_tried() -> None:
         "ConnectionRefusedError: [Errno 111] Connection refused",
         "RuntimeError: connect [127.0.0.1]:4711: Connection refused",
         "FileNotFoundError: [Errno 2] No such file or directory: 'cuda'",
+        "ValueError: my cache: CUDA out of memory budget exceeded",
+        "RuntimeError: Input type (CUDABFloat16Type) and weight type (torch.cuda.FloatTensor) should be the same",
+        "RuntimeError: my own system not yet initialized",
         "",
     ],
 )
 def test_what_is_not_known_keeps_its_own_words(words: str) -> None:
-    assert explained(words) is None
+    assert explained(words, Trial()) is None
+
+
+BAD_ADDRESS = "RuntimeError: [pair.cc:598] writev [127.0.0.1]:4711: Bad address"
+OF_REPLICAS = "RuntimeError: NCCL Error 1: unhandled cuda error"
+BY_GLOO = "backend = 'gloo' does without NCCL"
+RING, DP, ALL, SHARED = Trial(strategy="ring"), Trial(launch="dp"), Trial(primitives="measure"), Trial(share_gpu=True)
+
+
+@pytest.mark.parametrize(
+    ("words", "trial", "says", "not_offered"),
+    [
+        (BAD_ADDRESS, RING, "take another strategy, or backend = 'nccl'", "operations"),
+        (BAD_ADDRESS, Trial(strategy="ring", share_gpu=True), "take another strategy", "nccl"),
+        (BAD_ADDRESS, ALL, "name the others, without send_recv and isend_irecv, or backend = 'nccl'", "ring"),
+        (BAD_ADDRESS, Trial(primitives="see", share_gpu=True), "without send_recv and isend_irecv", "nccl"),
+        (BAD_ADDRESS, SHARED, "gloo sends and receives nothing that lies on a GPU", "nccl"),
+        (OF_REPLICAS, DP, "another launch does without it", "backend"),
+        (OF_REPLICAS, Trial(gpus_per_rank=2), "gpus_per_rank = 1 does without it", "backend"),
+        (NCCL.format("x", SYSTEM, ""), Trial(), BY_GLOO, "launch"),
+        (NCCL.format("x", SYSTEM, ""), RING, NCCL_SAYS, "gloo"),
+        (DUPLICATE, RING, "take no more ranks than GPUs", "share_gpu"),
+        (SHARED_OOM, SHARED, "ranks that share it, or other programs", "nvidia-smi"),
+        (DATA.format(1, "Aborted"), Trial(), WITHOUT_WORKERS, "memory"),
+        ("RuntimeError: cuDNN error: CUDNN_STATUS_NOT_INITIALIZED", ALL, "take a smaller max_bytes", "amp"),
+    ],
+)
+def test_only_what_helps_a_trial_is_offered(words: str, trial: Trial, says: str, not_offered: str) -> None:
+    told = explained(words, trial)
+    assert told is not None
+    assert told.endswith(says)
+    assert not_offered not in told
 
 
 # In the place of a failure's first line
@@ -180,7 +247,8 @@ def test_what_is_not_known_keeps_its_own_words(words: str) -> None:
 
 def told(**known: Any) -> list[str]:
     nothing: dict[str, Any] = {
-        "exit_code": 1, "launcher_log": "", "rank_logs": {}, "failed": [], "silent": [], "missing": [],
+        "trial": Trial(), "exit_code": 1, "launcher_log": "", "rank_logs": {},
+        "failed": [], "silent": [], "missing": [],
     }  # fmt: skip
     return explain(**(nothing | known)).splitlines()
 
@@ -193,7 +261,7 @@ def test_the_rank_is_named_and_its_log_follows() -> None:
 
 def test_an_error_of_several_lines_is_one() -> None:
     [line] = told(failed=[failed(0, DUPLICATE)])
-    assert line.startswith("rank 0 NCCL refuses two ranks on one GPU, as ranks 1 and 0 are: share_gpu = true")
+    assert line.startswith("rank 0: NCCL refuses two ranks on one GPU, as ranks 1 and 0 are: share_gpu = true")
 
 
 def test_what_nccl_wrote_to_the_log_is_better_than_its_error() -> None:
@@ -202,13 +270,13 @@ def test_what_nccl_wrote_to_the_log_is_better_than_its_error() -> None:
     log = f"a note\n{SHM} (size 9637888), error: No space left on device (28)\nTraceback\n"
     assert (
         told(failed=[failed(0, words)], rank_logs={0: log})[0]
-        == f"rank 0 NCCL finds no room in /dev/shm; {SHARED_MEMORY}"
+        == f"rank 0: NCCL finds no room in /dev/shm; {SHARED_MEMORY}"
     )
 
 
 def test_why_a_dataloaders_worker_ended_stands_in_the_log() -> None:
     words = "RuntimeError: DataLoader worker (pid(s) 7) exited unexpectedly"
-    assert "ended: memory may be short" in told(failed=[failed(0, words)])[0]
+    assert "its end was not seen" in told(failed=[failed(0, words)])[0]
     for log, says in (
         (f"Traceback\n{DATA.format(7, 'Killed')}\n", "ended (Killed): memory may be short"),
         ("ERROR: Unexpected bus error encountered in worker. This might be\n", "/dev/shm is full"),
@@ -225,6 +293,28 @@ def test_a_rank_that_said_nothing_is_explained_by_its_log() -> None:
     assert first.startswith("rank 1 killed by SIGABRT: NCCL waited in vain in allreduce for 600 s")
     alone = told(exit_code=-6, rank_logs={0: f"RuntimeError: {OOM}"}, one_process=True)[0]
     assert alone.startswith("rank 0 killed by SIGABRT: ran out of memory on cuda:0")
+
+
+DRIVER = (
+    "/torch/cuda/__init__.py:180: UserWarning: CUDA initialization: The NVIDIA driver on your system is too old (found "
+    "version 12040). Please update your GPU driver (Triggered internally at CUDAFunctions.cpp:109.)\n"
+    "  return torch._C._cuda_getDeviceCount() > 0\n"
+)
+
+
+def test_a_warning_in_the_log_is_not_the_cause() -> None:
+    ended = {"exit_code": 7, "one_process": True}
+    assert told(**ended, rank_logs={0: DRIVER})[0] == "rank 0 ended with exit code 7"
+    assert "too old" in told(**ended, rank_logs={0: DRIVER + DRIVER.replace("UserWarning", "RuntimeError")})[0]
+
+
+@pytest.mark.parametrize("kind", ["kill", "exit", "abort"])
+def test_a_fault_that_was_put_in_is_the_cause_whatever_else_the_log_says(kind: str) -> None:
+    ended = {"exit_code": 7, "one_process": True}
+    log = f"RuntimeError: {OOM}\nfault, step 10: {kind}\n"
+    assert told(**ended, rank_logs={0: log})[0] == "rank 0 ended with exit code 7"
+    elsewhere = told(**ended, rank_logs={0: f"RuntimeError: {OOM}\nfault, step 10: skip\n"})[0]
+    assert "ran out of memory" in elsewhere
 
 
 def test_a_rank_that_ended_well_is_not_blamed_for_what_its_log_says() -> None:
@@ -245,4 +335,4 @@ def test_who_lost_another_rank_is_not_the_cause(victim: str) -> None:
     assert told(failed=words)[0].startswith("rank 1 ran out of memory")
     ended_first = "rank 0 ended with exit code 1\n"  # while the cause still tidied up
     assert told(failed=words, launcher_log=ended_first)[0].startswith("rank 1 ran out of memory")
-    assert told(failed=words[:1], launcher_log=ended_first)[0].startswith("rank 0 ")
+    assert told(failed=words[:1], launcher_log=ended_first)[0].startswith("rank 0")

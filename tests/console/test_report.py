@@ -388,7 +388,7 @@ def test_of_many_tensors_that_differ_three_are_named() -> None:
 def test_dp_without_a_gpu_is_marked_as_a_stand_in(device: str, marked: bool) -> None:
     preset = preset_of({"trial": [{"name": "a", "launch": "dp"}]})
     results = results_for(preset, journal("a", device=device))
-    footnote = "¹ threads, CPU stand-in for nn.DataParallel: there is no GPU here"
+    footnote = "¹ threads, CPU stand-in for nn.DataParallel"
     assert (footnote in notes(results, preset)) is marked
     assert ("a ¹" in text(results, preset, 60)) is marked
 

@@ -169,7 +169,7 @@ FLAGS = {
         "--set", "epochs=1", "--set", "epochs=2", says="--set epochs: is given 2 times: leave one"
     ),
     "a name for all": override("name=x", "--set name: every trial has a name of its own"),
-    "ranks that MPI would start": override("backend=mpi", "mpi wants ranks that mpirun has started"),
+    "ranks that MPI would start": override("backend=mpi", "mpi wants ranks that MPI knows"),
     "NCCL for a shared GPU": override(
         "backend=nccl",
         "NCCL refuses two ranks on one GPU: leave backend = 'auto', or take 'gloo'",

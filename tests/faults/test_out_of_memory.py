@@ -8,11 +8,13 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from ddptui.failure import explain
 from ddptui.shortage import kills
+from ddptui.trial import Trial
 from tests.console.builders import failed
 from tests.runner import QUICK, environment, write_preset
 
@@ -69,11 +71,18 @@ def test_a_rank_that_the_kernel_killed_for_want_of_memory_is_said_to_have_been(
     assert headline.startswith("rank 0 killed by SIGKILL: the kernel killed it, since memory ran out; take a smaller")
 
 
+def said(trial: Trial | None = None, **known: Any) -> str:
+    """The headline of a process that is its own launcher."""
+    nothing: dict[str, Any] = {"exit_code": 1, "launcher_log": "", "rank_logs": {}, "failed": [], "silent": [0]}
+    told = explain(trial=trial or Trial(), missing=[], one_process=True, **(nothing | known))
+    return told.splitlines()[0]
+
+
 def test_who_was_killed_while_memory_was_enough_is_not_said_to_have_lacked_it() -> None:
-    words = {"exit_code": -9, "launcher_log": "", "rank_logs": {}, "failed": [], "silent": [0], "missing": []}
-    assert explain(**words, one_process=True) == "rank 0 killed by SIGKILL"  # type: ignore[arg-type]
-    short = explain(**words, one_process=True, memory_was_short=True)  # type: ignore[arg-type]
-    assert "memory ran out" in short
+    assert said(exit_code=-9) == "rank 0 killed by SIGKILL"
+    assert "memory ran out" in said(exit_code=-9, memory_was_short=True)
+    put_in = said(exit_code=-9, memory_was_short=True, rank_logs={0: "fault, step 3: kill"})
+    assert put_in == "rank 0 killed by SIGKILL", "its own doing, whoever else the kernel has killed"
 
 
 @pytest.mark.parametrize(
@@ -84,17 +93,48 @@ def test_who_was_killed_while_memory_was_enough_is_not_said_to_have_lacked_it() 
     ],
 )
 def test_a_rank_that_says_itself_that_memory_is_short_is_told_what_to_lower(error: str) -> None:
-    said = explain(exit_code=1, launcher_log="", rank_logs={}, failed=[failed(0, error)], silent=[], missing=[])
-    assert said.splitlines()[0].endswith("take a smaller batch_size or model, or fewer ranks")
+    assert said(failed=[failed(0, error)]).endswith("; take a smaller batch_size or model, or fewer ranks")
 
 
-def test_a_gpu_without_memory_is_told_apart_from_a_host_without() -> None:
-    words = "OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 GiB."
-    said = explain(exit_code=1, launcher_log="", rank_logs={}, failed=[failed(1, words)], silent=[], missing=[])
-    assert (
-        said
-        == "rank 1 ran out of memory on the GPU: 20.00 GiB asked; take a smaller batch_size or model, or amp = 'bf16'"
-    )
+@pytest.mark.parametrize(
+    "error", ["ValueError: out of memory-mapped range", "KeyError: 'a cache'", "RuntimeError: memory is out of order"]
+)
+def test_what_only_sounds_like_memory_keeps_its_own_words(error: str) -> None:
+    assert said(failed=[failed(0, error)]) == f"rank 0 {error}"
+
+
+@pytest.mark.parametrize(
+    ("trial", "advice"),
+    [
+        (Trial(), "take a smaller batch_size or model, or fewer ranks"),
+        (Trial(world_size=1), "take a smaller batch_size or model"),
+        (Trial(primitives="measure"), "take a smaller max_bytes, or fewer ranks"),
+        (Trial(primitives="see"), "take fewer ranks"),
+        (Trial(primitives="see", world_size=1), "end other programs that hold it"),
+    ],
+)
+def test_only_what_takes_less_of_the_hosts_memory_is_offered(trial: Trial, advice: str) -> None:
+    assert said(trial, failed=[failed(0, "MemoryError: ")]).endswith(f"MemoryError: ; {advice}")
+    assert said(trial, exit_code=-9, memory_was_short=True).endswith(f"since memory ran out; {advice}")
+
+
+@pytest.mark.parametrize(
+    ("trial", "advice"),
+    [
+        (Trial(), "take a smaller batch_size or model, or amp = 'bf16'"),
+        (Trial(amp="fp16"), "take a smaller batch_size or model"),
+        (Trial(dtype="float64"), "take a smaller batch_size or model"),
+        (Trial(share_gpu=True, amp="bf16"), "take a smaller batch_size or model, or fewer ranks"),
+        (Trial(primitives="measure"), "take a smaller max_bytes"),
+        (Trial(primitives="see"), "end other programs that hold it"),
+        (Trial(primitives="see", share_gpu=True), "take fewer ranks"),
+    ],
+)
+@pytest.mark.parametrize("library", ["CUDA", "HIP"])
+def test_only_what_takes_less_of_a_gpus_memory_is_offered(trial: Trial, advice: str, library: str) -> None:
+    words = f"OutOfMemoryError: {library} out of memory. Tried to allocate 20.00 GiB."
+    told = said(trial, failed=[failed(0, words)])
+    assert told == f"rank 0 ran out of memory on the GPU: 20.00 GiB asked; {advice}"
 
 
 def counted(folder: Path, own: str) -> int:

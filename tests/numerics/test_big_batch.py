@@ -54,15 +54,25 @@ def accumulating() -> dict[str, dict[str, Any]]:
     return {f"{name}-every": fields | {"every": 4} for name, fields in variants().items() if name != "ddp-static"}
 
 
-def clipping() -> dict[str, dict[str, Any]]:
-    """All ranks shorten the same mean. (Where parameters are averaged each shortens its own: something else.)"""
-    return {f"{name}-clip": fields | CLIP for name, fields in variants().items()}
+def of_images() -> dict[str, dict[str, Any]]:
+    """Weights of convolutions, their gradients and the images lie in memory with their channels innermost; and all
+    ranks clip the same mean. (Where parameters are averaged each would clip its own: something else.)"""
+    ways = variants() | {name: accumulating()[name] for name in ("flat-every", "bucketed-every")}
+    clipped = {name: fields | CLIP for name, fields in ways.items()} | of_parameters()
+    return {f"{name}-images": fields | IMAGES | {"channels_last": True} for name, fields in clipped.items()}
 
 
-def innermost_channels() -> dict[str, dict[str, Any]]:
-    """Weights of convolutions, their gradients and the images lie in memory with their channels innermost."""
-    ways = variants() | of_parameters() | {name: accumulating()[name] for name in ("flat-every", "bucketed-every")}
-    return {f"{name}-channels": fields | IMAGES | {"channels_last": True} for name, fields in ways.items()}
+def in_parts() -> dict[str, dict[str, Any]]:
+    """Ranks of two devices each, and a model that draws or has statistics: no big batch is like them, but the mean over
+    the ranks is a mean. 16 samples a batch: with 2 of them or more, each part has statistics."""
+    common = {"gpus_per_rank": 2, "samples": 48, "batch_size": 16, "steps": 9}
+    dropout = common | {"model": "net", "shape": (1, 28, 28)}
+    statistics = common | {"batch_norm": True}
+    return {
+        "all_reduce-dropout": {"strategy": "all_reduce"} | dropout,
+        "all_reduce-statistics": {"strategy": "all_reduce"} | statistics,
+        "ddp-statistics": {"strategy": "ddp"} | statistics,
+    }
 
 
 WRONG: dict[str, dict[str, Any]] = {
@@ -74,7 +84,8 @@ WRONG: dict[str, dict[str, Any]] = {
     "no_first_broadcast": {"strategy": "all_reduce", "mistake": "no_first_broadcast"},
     "no_set_epoch": {"strategy": "all_reduce", "mistake": "no_set_epoch"},
 }
-ALL = variants() | of_parameters() | accumulating() | clipping() | innermost_channels() | WRONG
+RIGHT = variants() | of_parameters() | accumulating() | of_images()
+ALL = RIGHT | in_parts() | WRONG
 
 
 def trial_of(name: str, world_size: int) -> Trial:
@@ -140,19 +151,13 @@ def bigger_batch() -> dict[str, Tensor]:
 
 
 @pytest.fixture(scope="module")
-def clipped() -> dict[str, Tensor]:
-    return alone(**CLIP)
-
-
-@pytest.fixture(scope="module")
-def images() -> dict[str, Tensor]:
-    """In the order in which torch lays out by itself."""
-    return alone(**IMAGES)
-
-
-@pytest.fixture(scope="module")
-def images_bigger_batch() -> dict[str, Tensor]:
-    return alone(batch_size=44, steps=6, **IMAGES)
+def images() -> dict[str, dict[str, Tensor]]:
+    """In the order in which torch lays out by itself; by how they are averaged."""
+    return {
+        "gradients": alone(**IMAGES, **CLIP),
+        "every": alone(batch_size=44, steps=6, **IMAGES, **CLIP),
+        "parameters": alone(**IMAGES),
+    }
 
 
 def apart(a: dict[str, Tensor], b: dict[str, Tensor]) -> float:
@@ -171,25 +176,20 @@ def test_accumulating_equals_one_process_with_the_bigger_batch(
     assert all(apart(rank[name], bigger_batch) <= 1e-12 for rank in world.learned)
 
 
-@pytest.mark.parametrize("name", clipping())
-def test_clipping_equals_one_process_that_clips(name: str, world: World, clipped: dict[str, Tensor]) -> None:
-    assert all(apart(rank[name], clipped) <= 1e-12 for rank in world.learned)
-
-
-def test_clipping_is_felt(big_batch: dict[str, Tensor], clipped: dict[str, Tensor]) -> None:
-    assert apart(big_batch, clipped) > 1e-3
-
-
-@pytest.mark.parametrize("name", innermost_channels())
-def test_the_layout_in_memory_changes_nothing(
-    name: str, world: World, images: dict[str, Tensor], images_bigger_batch: dict[str, Tensor]
+@pytest.mark.parametrize("name", of_images())
+def test_clipping_equals_one_process_that_clips_and_the_layout_in_memory_changes_nothing(
+    name: str, world: World, images: dict[str, dict[str, Tensor]]
 ) -> None:
-    expected = images_bigger_batch if "-every" in name else images
+    expected = images["every" if "-every" in name else ALL[name].get("average", "gradients")]
     assert all(apart(rank[name], expected) <= 1e-12 for rank in world.learned)
     assert all(rank[name]["0.weight"].stride() == (27, 1, 9, 3) for rank in world.learned)
 
 
-@pytest.mark.parametrize("name", [*variants(), *of_parameters(), *accumulating(), *clipping(), *innermost_channels()])
+def test_clipping_is_felt(images: dict[str, dict[str, Tensor]]) -> None:
+    assert apart(images["gradients"], images["parameters"]) > 1e-3
+
+
+@pytest.mark.parametrize("name", RIGHT)
 def test_ends_with_the_same_bits_on_all_ranks(name: str, world: World) -> None:
     for rank in world.learned[1:]:
         assert all(torch.equal(rank[name][tensor], world.learned[0][name][tensor]) for tensor in rank[name])
@@ -210,7 +210,7 @@ def test_the_ranks_may_agree_on_what_is_wrong(name: str, world: World) -> None:
     assert apart(world.learned[0][name], world.learned[1][name]) == 0
 
 
-@pytest.mark.parametrize("name", [*variants(), *of_parameters(), *accumulating(), *clipping(), *innermost_channels()])
+@pytest.mark.parametrize("name", [*RIGHT, *in_parts()])
 def test_the_audit_finds_the_mean(name: str, world: World) -> None:
     for said in world.said:
         audit = said[name].audit

@@ -1,6 +1,7 @@
 """The Lab screen: what can be asked, changed, saved and run, with the keyboard alone."""
 
 import asyncio
+import threading
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 
@@ -10,9 +11,10 @@ from textual.theme import BUILTIN_THEMES
 from textual.widgets import Input, OptionList, Select, Static
 
 from ddptui.preset import Preset
-from ddptui.preset_file import load
+from ddptui.preset_file import PresetError, load
 from ddptui.record import Run
 from ddptui.tui.app import Console
+from ddptui.tui.screens import lab as lab_screen
 from ddptui.tui.screens.confirm import Confirm
 from ddptui.tui.screens.lab import Lab
 from ddptui.tui.screens.save import SavePreset
@@ -140,6 +142,7 @@ def test_the_filter_finds_names_titles_and_groups_and_goes_again() -> None:
 def test_enter_runs_what_the_cursor_is_on(started: Started) -> None:
     async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
         await pilot.press(*"jjjjj", "enter")
+        await until(pilot, lambda: started)
 
     play(scenario)
     assert [preset.name for preset in started] == ["launch-modes"]
@@ -151,10 +154,51 @@ def test_keys_may_be_faster_than_messages(started: Started) -> None:
         last = lab.query_one(PresetChooser).highlighted_option
         field(lab, "repeats").answer.value = "2"
         lab.action_run()
+        await until(pilot, lambda: started)
         assert last is not None
         assert started[0].name == last.id
 
     play(scenario)
+
+
+def test_what_takes_long_before_a_start_leaves_the_screen_alive(
+    started: Started, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A driver that is asleep. Where the screen waited for it, nobody would wake it here."""
+    woken = threading.Event()
+
+    def settled(preset: Preset) -> Preset:
+        assert woken.wait(10), "the screen waits"
+        return preset
+
+    monkeypatch.setattr(lab_screen, "settle", settled)
+
+    async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
+        await pilot.press("enter")
+        await pilot.press("slash")
+        assert not started
+        assert not lab.query_one(PresetChooser).has_focus
+        woken.set()
+        await until(pilot, lambda: started)
+
+    play(scenario)
+
+
+def test_what_the_form_has_no_field_for_is_said_with_where_to_say_it(
+    started: Started, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(preset: Preset) -> Preset:
+        raise PresetError("one: device: there is no GPU, or `--set device=cpu`")
+
+    monkeypatch.setattr(lab_screen, "settle", refused)
+
+    async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
+        await pilot.press("enter")
+        await until(pilot, lambda: toasts(app))
+        assert "start the console again with `ddptui --preset quickstart --set …`" in toasts(app)[0]
+
+    play(scenario)
+    assert not started
 
 
 def test_a_change_is_shown_run_and_copied(started: Started) -> None:
@@ -173,7 +217,7 @@ def test_a_change_is_shown_run_and_copied(started: Started) -> None:
         assert "4 repeats" in seen(app)
         assert reason(lab) == ""
         await pilot.press("f5", "escape", "c")
-        await pilot.pause()
+        await until(pilot, lambda: started)
         assert app.clipboard == command(lab)
 
     play(scenario)

@@ -129,3 +129,21 @@ def test_a_device_finishes_before_its_rank_sleeps(
     assert came == []
     delays.at("backward")
     assert came == expected
+
+
+def test_a_rank_whose_device_never_finishes_is_not_asleep(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It sits in a collective, say: the console must not take that for a delay that was put in."""
+    late = (Bottleneck(at="forward", ranks=(0,), sleep_ms=1.0),)
+    delays = Delays(late, 0, seed=0, warmup_steps=0, device=torch.device("cuda", 0))
+    seen: list[tuple[str, bool]] = []
+
+    def note(what: str) -> None:
+        seen.append((what, delays.asleep))
+
+    stream = SimpleNamespace(synchronize=lambda: note("waits for its device"))
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: stream)
+    monkeypatch.setattr("workers.bottleneck.time.sleep", lambda s: note("sleeps"))
+    delays.begin(0)
+    delays.at("forward")
+    note("goes on")
+    assert seen == [("waits for its device", False), ("sleeps", True), ("goes on", False)]

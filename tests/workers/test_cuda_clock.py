@@ -185,6 +185,44 @@ def test_a_mark_of_another_thread_is_on_that_threads_stream(gpu: Gpu, clock: Cud
     assert times[0] - times[1] == pytest.approx(S, rel=0.001)
 
 
+def test_the_hosts_moment_is_marked_whatever_the_device_has_to_do(gpu: Gpu, clock: CudaClock) -> None:
+    gpu.main.push(S)
+    begin_ns = gpu.now_ns
+    mark, behind = clock.at_once(), clock.now()
+    gpu.pass_(MS)
+    assert clock.reached(mark)
+    assert not clock.reached(behind)
+    times = clock.resolve([mark])
+    assert times is not None
+    assert times[0] == pytest.approx(begin_ns, abs=100_000)
+
+
+def test_of_a_mark_in_several_places_the_device_is_asked_once(
+    gpu: Gpu, clock: CudaClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, timed = [], []
+    query = Event.query
+
+    def asks(event: Event) -> bool:
+        asked.append(event)
+        return query(event)
+
+    def times_it(event: Event, later: Event) -> float:
+        timed.append(later)
+        return (later.over_ns or 0) / MS - (event.over_ns or 0) / MS
+
+    first, last = clock.now(), clock.now()
+    gpu.pass_(MS)
+    monkeypatch.setattr(Event, "query", asks)
+    monkeypatch.setattr(Event, "elapsed_time", times_it)
+    times = clock.resolve([first, first, last, first, last])
+    assert asked == [last.event, first.event]
+    assert timed == [first.event, last.event]
+    assert times is not None
+    assert times[0] < times[2]
+    assert times == [times[0], times[0], times[2], times[0], times[2]]
+
+
 def test_a_value_is_read_on_a_stream_of_its_own_and_waits_for_no_other(gpu: Gpu, clock: CudaClock) -> None:
     read_on: list[Stream] = []
 
@@ -223,6 +261,7 @@ def test_the_hosts_own_clock_is_there_at_once_and_never_said_anything_of() -> No
     clock = HostClock()
     marks = [clock.now(), clock.now()]
     assert clock.resolve(marks) == marks
+    assert marks[0] <= marks[1] <= clock.at_once()
     assert clock.reached(marks[-1])
     assert clock.read(torch.tensor(1.5)) == 1.5
     assert clock.tied_anew() is None

@@ -8,6 +8,7 @@ import torch
 import torch.distributed as dist
 
 from ddptui.preset import Trial
+from ddptui.torch_builds import OLDER
 from ddptui.wire import Failed, Hello
 from workers import evaluate as evaluation
 from workers import group
@@ -59,10 +60,8 @@ def driver(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[torch.device]]
         (1, 1, range(2), {"share_gpu": True}, 0, True),
         (2, 2, range(3), {"share_gpu": True}, 0, True),
         (2, 1, range(3), {"share_gpu": True}, 1, True),  # its own, and yet not one of a group for NCCL
-        (1, 3, range(2, 4), {"launch": "task"}, 0, False),
         (2, 3, range(2, 4), {"launch": "task"}, 1, False),
         (1, 3, range(2, 4), {"launch": "task", "share_gpu": True}, 0, True),
-        (2, 1, range(2), {"launch": "task", "gpus_per_rank": 2}, 0, False),
         (0, 0, range(2), {}, None, False),
         (0, 0, range(2), {"share_gpu": True}, None, False),
         (0, 0, range(2), {"gpus_per_rank": 2}, None, False),
@@ -78,12 +77,28 @@ def test_a_device_follows_from_the_ranks_of_this_host(
     assert current == ([] if expected is None else [device])
 
 
+@pytest.mark.parametrize("several", [1, 2])
+def test_a_task_takes_the_gpus_that_a_platform_shows_to_it_alone(
+    driver: Any, monkeypatch: pytest.MonkeyPatch, several: int
+) -> None:
+    """Where nobody has chosen for the tasks of a host, all see the same, and they would meet on it unasked."""
+    driver(several)
+    trial = Trial(launch="task", gpus_per_rank=several)
+    assert choose_device(trial, 3, range(2, 4)).device == CPU
+    assert choose_device(trial, 3, range(3, 4)) == Chosen(GPU)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1,2"[: 2 * several - 1])
+    assert choose_device(trial, 3, range(2, 4)) == Chosen(GPU)
+
+
 @pytest.mark.parametrize(
     ("gpus", "here", "trial", "why"),
     [
         (1, range(2), {}, "1 GPU for 2 ranks: share_gpu = true lets them share it"),
         (2, range(3), {}, "2 GPUs for 3 ranks: share_gpu = true lets them share them"),
         (2, range(4), {"launch": "dp", "world_size": 4}, "2 GPUs for 4 replicas"),
+        (3, range(2), {"gpus_per_rank": 2}, "3 GPUs for 2 ranks of 2 GPUs each"),
+        (1, range(1), {"gpus_per_rank": 2}, "1 GPU for 1 rank of 2 GPUs each"),
+        (1, range(2), {"strategy": "ring"}, "1 GPU for 2 ranks"),  # sharing is over gloo, which would refuse
     ],
 )
 def test_too_few_gpus_leave_the_cpu_and_a_reason(
@@ -104,8 +119,19 @@ def test_too_few_gpus_leave_the_cpu_and_a_reason(
         ),
         (
             3,
-            {"gpus_per_rank": 2},
-            "device = 'auto' needs 2 GPUs a rank: 2 ranks here, 3 GPUs; take fewer ranks, or device = 'cpu'",
+            {"device": "cuda", "gpus_per_rank": 2},
+            "device = 'cuda' needs 2 GPUs a rank: 2 ranks here, 3 GPUs; take fewer ranks, or device = 'cpu'",
+        ),
+        (
+            1,
+            {"device": "cuda", "backend": "nccl"},
+            "device = 'cuda' needs a GPU a rank: 2 ranks here, 1 GPU; let them share with share_gpu = true and "
+            "backend = 'auto', over gloo, or take fewer ranks, or device = 'cpu'",
+        ),
+        (
+            1,
+            {"device": "cuda", "strategy": "ring"},
+            "device = 'cuda' needs a GPU a rank: 2 ranks here, 1 GPU; take fewer ranks, or device = 'cpu'",
         ),
         (
             1,
@@ -119,6 +145,13 @@ def test_who_wants_gpus_is_told_how_many_are_missing(driver: Any, gpus: int, tri
     with pytest.raises(RuntimeError) as raised:
         choose_device(Trial(**trial), 0, range(2))
     assert str(raised.value) == error
+
+
+def test_a_rank_alone_is_not_told_to_take_fewer(driver: Any) -> None:
+    driver(1)
+    with pytest.raises(RuntimeError) as raised:
+        choose_device(Trial(device="cuda", gpus_per_rank=2), 0, range(1))
+    assert str(raised.value) == "device = 'cuda' needs 2 GPUs a rank: 1 rank here, 1 GPU; device = 'cpu'"
 
 
 @pytest.mark.parametrize("visible", ["", "-1"])
@@ -170,7 +203,7 @@ def test_a_torch_without_cuda_says_so(driver: Any, monkeypatch: pytest.MonkeyPat
 def test_gpus_that_the_driver_counts_and_torch_cannot_use_are_none(driver: Any) -> None:
     """torch counts by the driver's word as long as CUDA has not been started."""
     current = driver(2, says(RuntimeError(TOO_OLD)))
-    why = "is too old (found version 11040): update the driver, or install a torch for an older CUDA"
+    why = f"is too old (found version 11040): {OLDER}"
     chosen = choose_device(Trial(), 0, range(2))
     assert chosen == Chosen(CPU, f"The NVIDIA driver on your system {why}")
     assert current == []
@@ -208,7 +241,7 @@ def test_a_backend_that_is_said_is_taken() -> None:
     [
         ("nccl", CPU, False, "'nccl' needs GPUs, and the ranks are on the CPU: backend = 'auto' is gloo there"),
         ("nccl", GPU, True, "'nccl' refuses two ranks on one GPU: with share_gpu = true, leave it 'auto'"),
-        ("mpi", CPU, False, "'mpi': this torch has no MPI; only one has it that was built from source"),
+        ("mpi", CPU, False, "'mpi': this torch has no MPI; only a torch that was built from source where an MPI"),
     ],
 )
 def test_a_backend_that_cannot_be_is_refused_before_ranks_wait_for_it(
@@ -218,6 +251,29 @@ def test_a_backend_that_cannot_be_is_refused_before_ranks_wait_for_it(
     with pytest.raises(RuntimeError) as raised:
         choose_backend(Trial(backend=backend), device, shared)
     assert str(raised.value).startswith(f"backend = {error}")
+
+
+BY_HAND: list[dict[str, Any]] = [{"strategy": "ring"}, {"primitives": "see", "strategy": None}]
+
+
+@pytest.mark.parametrize("fields", BY_HAND)
+@pytest.mark.parametrize(
+    ("also", "shared", "why"),
+    [
+        ({"backend": "gloo"}, False, "the trial says so"),
+        ({"share_gpu": True}, True, "ranks share a GPU, which NCCL refuses"),
+    ],
+)
+def test_what_gloo_cannot_send_from_a_gpu_is_refused_where_the_device_is_known(
+    fields: dict[str, Any], also: dict[str, Any], shared: bool, why: str
+) -> None:
+    trial = Trial(**fields, **also)
+    with pytest.raises(RuntimeError) as raised:
+        choose_backend(trial, GPU, shared)
+    assert "gloo sends and receives nothing that lies on a GPU" in str(raised.value)
+    assert str(raised.value).endswith(f"(gloo: {why})")
+    assert choose_backend(trial, CPU, shared=False)[0] == "gloo"
+    assert choose_backend(Trial(**fields), GPU, shared=False)[0] == "nccl"
 
 
 def made_up_mpi(monkeypatch: pytest.MonkeyPatch, rank: int, world_size: int) -> list[dict[str, Any]]:
@@ -244,7 +300,8 @@ def test_mpi_says_itself_who_is_which_rank(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_ranks_that_mpirun_has_not_started_are_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
     made = made_up_mpi(monkeypatch, rank=0, world_size=1)
-    with pytest.raises(RuntimeError, match=r"MPI says rank 0 of 1, the trial rank 1 of 2: mpirun must start .*-n 2 "):
+    told = r"MPI says rank 0 of 1, the trial rank 1 of 2: start the ranks with --engine slurm .* by hand `mpirun -n 2 "
+    with pytest.raises(RuntimeError, match=told):
         join_group(rank_of(Trial(backend="mpi", launch="task"), 1), IN_ENVIRONMENT)
     assert made[-1] == {}, "the group was not left"
 

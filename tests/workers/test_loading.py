@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import msgspec
 import psutil
@@ -19,7 +20,8 @@ from tests.runner import survivors
 from workers import guard
 from workers.aggregate import strategy_of
 from workers.data import Samples, Share, load
-from workers.loading import begin_worker, loader_of, on_device, pins
+from workers.loading import begin_worker, begun, loader_of, on_device, pins
+from workers.progress import Progress
 
 pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")  # more workers than there are cores
 
@@ -38,7 +40,7 @@ def batches(num_workers: int) -> list[tuple[Tensor, Tensor]]:
     found = []
     for epoch in range(EPOCHS):
         share.set_epoch(epoch)
-        each = iter(loader)
+        each = iter(loader) if epoch else begun(loader)
         found += [next(each) for _ in range(len(share))]
     return found
 
@@ -64,21 +66,66 @@ def test_workers_fetch_the_same_batches_in_the_same_order_and_draw_nothing() -> 
     assert not torch.equal(alone[0][0], alone[6][0])  # each epoch has an order of its own
 
 
+class Learned(NamedTuple):
+    tensors: dict[str, Tensor]
+    orders: tuple[str, ...]
+    fetching: int  # processes, when the rank was ready
+
+
 @pytest.fixture(scope="module")
-def learned() -> list[dict[str, Tensor]]:
+def learned() -> list[Learned]:
     """What a rank learns without workers, and with two."""
-    threads = torch.get_num_threads()
+    threads, ready, fetching = torch.get_num_threads(), Progress.ready, []
+
+    def counted(*arguments: Any, **named: Any) -> None:
+        fetching.append(len(multiprocessing.active_children()))
+        ready(*arguments, **named)
+
+    found = []
     try:
-        trials = [msgspec.structs.replace(TRIAL, num_workers=workers) for workers in (0, 2)]
-        return [learn(0, trial, strategy_of(trial))[0] for trial in trials]
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Progress, "ready", counted)
+            for workers in (0, 2):
+                trial = msgspec.structs.replace(TRIAL, num_workers=workers)
+                tensors, said = learn(0, trial, strategy_of(trial))
+                found.append(Learned(tensors, said.orders, fetching[-1]))
     finally:
         torch.set_default_dtype(torch.float32)
         torch.set_num_threads(threads)
+    return found
 
 
-def test_what_is_learned_has_the_same_bits(learned: list[dict[str, Tensor]]) -> None:
+def test_what_is_learned_has_the_same_bits(learned: list[Learned]) -> None:
     without, with_two = learned
-    assert all(torch.equal(without[name], with_two[name]) for name in without)
+    assert all(torch.equal(without.tensors[name], with_two.tensors[name]) for name in without.tensors)
+    assert without.orders == with_two.orders
+    assert len(set(without.orders)) == EPOCHS
+
+
+def test_a_rank_is_ready_when_those_who_fetch_are(learned: list[Learned]) -> None:
+    """They start for seconds, which would pass for a stall in the first step."""
+    assert [each.fetching for each in learned] == [0, 2]
+
+
+class Loader:
+    """Counts what has been asked of it."""
+
+    def __init__(self, num_workers: int) -> None:
+        self.num_workers = num_workers
+        self.fetched = 0
+
+    def __iter__(self) -> Iterator[int]:
+        for number in range(3):
+            self.fetched += 1
+            yield number
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_the_first_batch_is_waited_for_where_others_fetch_it(workers: int) -> None:
+    loader: Any = Loader(workers)
+    batches: Any = begun(loader)
+    assert loader.fetched == (1 if workers else 0)
+    assert list(batches) == [0, 1, 2]
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])

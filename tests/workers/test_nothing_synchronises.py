@@ -3,6 +3,10 @@ copied to it while the host stands still, and nobody calls a synchronize.
 
 Of a device without memory ("meta") there is nothing to read: who tries, fails. What cannot run there runs on the CPU,
 where every read is counted. In both cases the clock is that of a simulated GPU, with the real loop and the real tap.
+
+The exception is torch's PowerSGD hook, in which nothing is ours: where there is a GPU it waits for that in every step
+(torch.cuda.synchronize, which it does not call on the CPU, and which torch's own check lets pass), and in the first one
+in which it compresses, it also copies what it has drawn on the CPU, and blocks.
 """
 
 from collections.abc import Callable, Iterator
@@ -34,7 +38,7 @@ from workers.rank import Rank
 from workers.reporter import Reporter, Telling
 
 META, CPU = torch.device("meta"), torch.device("cpu")
-STEPS = 4
+STEPS = 5
 SHAPE, CLASSES, SAMPLES = (6,), 3, 32
 READS = {
     torch.ops.aten._local_scalar_dense.default, torch.ops.aten.is_nonzero.default, torch.ops.aten.equal.default,
@@ -198,8 +202,8 @@ def check(gpu: Gpu, watched: Watched, ear: Ear) -> None:
 
 
 # Where gradients are sent as they come, ranks agree on an order after the first backward, and read it; torch's DDP does
-# so, too, and compares values when it is made.
-AGREE_FIRST = 2  # steps
+# so, too, and compares values when it is made. PowerSGD compresses from the third step on, and draws there.
+AGREE_FIRST = 3  # steps
 ON_META = [name for name, facts in STRATEGIES.items() if not (facts.buckets or facts.is_ddp)]
 OPTIONS: dict[str, dict[str, Any]] = {
     "plain": {},
@@ -236,6 +240,30 @@ def test_on_the_cpu_nothing_is_read_either_and_every_step_is_told(
     watched, ear = loop(trial_of(strategy, world_size=1, amp=amp, clip_norm=1.0), CPU)
     check(gpu, watched, ear)
     assert [message.step for message in ear.told()] == list(range(STEPS))
+
+
+@pytest.mark.usefixtures("alone")
+def test_what_powersgd_draws_on_the_cpu_it_draws_before_a_gpu_is_watched(
+    loop: Loop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn: list[int] = []  # how often, by the step
+    randn = torch.randn
+
+    def counted(*shape: int, **options: Any) -> Tensor:
+        drawn[-1] += 1
+        return randn(*shape, **options)
+
+    def next_step(trial: Trial, tensors: Any, device: torch.device) -> Any:
+        drawn.append(0)
+        return on_device(trial, tensors, device)
+
+    on_device = module.on_device
+    monkeypatch.setattr(torch, "randn", counted)
+    monkeypatch.setattr(module, "on_device", next_step)
+    loop(trial_of("ddp_powersgd", world_size=1), CPU)
+    assert len(drawn) == STEPS
+    assert sum(drawn[:AGREE_FIRST]) > 0
+    assert not any(drawn[AGREE_FIRST:])
 
 
 # What must turn it red

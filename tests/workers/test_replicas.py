@@ -1,20 +1,25 @@
 """nn.DataParallel's replicas under watch; and its stand-in: threads that together are the big batch."""
 
+import sys
 import threading
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 
-from ddptui.preset import Bottleneck
+from ddptui.preset import Bottleneck, Trial
 from ddptui.wire import Done, RankMessage, Step, Tied
+from workers import dp
 from workers import replicas as module
 from workers.bottleneck import Delays
 from workers.clock import Exactness
 from workers.progress import Laps, Mark
-from workers.replicas import OverGpus, Replica, ReplicaDelays, ReplicaProgress, Seen, ThreadedDataParallel, Watch
+from workers.rank import Rank
+from workers.replica_progress import ReplicaProgress
+from workers.replicas import OverGpus, Replica, ReplicaDelays, Seen, ThreadedDataParallel, Watch
 from workers.reporter import Reporter
 
 MS = 1_000_000
@@ -206,6 +211,27 @@ def test_how_exact_a_replicas_clock_is_comes_before_its_step(monkeypatch: pytest
     told = [watch.reporter.told() for watch in seen]  # type: ignore[attr-defined]
     assert [[type(message) for message in messages] for messages in told] == [[Tied, Step], [Tied, Step]]
     assert [messages[0] for messages in told] == [Tied(rank=0, at_ns=5, error_ns=7), Tied(rank=1, at_ns=5, error_ns=9)]
+
+
+def test_the_loop_goes_by_the_clock_of_the_first_replica(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a clock of its own it would be off in its own way, of which nobody is told."""
+    made: list[Simulated] = []
+
+    def clock_of(_: torch.device) -> Simulated:
+        made.append(Simulated())
+        return made[-1]
+
+    def train(me: Rank, strategy: Any, progress: Any, clock: Any) -> None:
+        assert [clock] == made[:1]
+
+    me = Rank(Trial(), 0, 2, torch.device("cpu"), Said(0), Delays((), 0, seed=0, warmup_steps=0))
+    monkeypatch.setattr(module, "clock_of", clock_of)
+    monkeypatch.setattr(sys, "argv", ["dp", "world_size=2"])
+    monkeypatch.setattr(dp, "rank_process", lambda *_, **__: nullcontext(me))
+    monkeypatch.setattr(dp, "pin_threads", lambda *_: 1)
+    monkeypatch.setattr(dp, "train", train)
+    dp.main()
+    assert len(made) == 2
 
 
 def test_a_replica_that_gets_nothing_of_a_small_batch_says_the_step_of_all(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -130,16 +130,53 @@ def test_what_never_gets_known_does_not_take_the_last_words_with_it(hub: Hub, mo
     assert receive(hub, 2) == [hello(hub), failed(3)]
 
 
-def test_where_the_device_fails_the_rest_is_said_all_the_same(hub: Hub, capsys: pytest.CaptureFixture[str]) -> None:
-    def broken() -> None:
-        raise RuntimeError("CUDA error: unspecified launch failure")
+def broken() -> None:
+    raise RuntimeError("CUDA error: unspecified launch failure")
 
+
+def test_where_the_device_fails_the_rest_is_said_all_the_same(hub: Hub, capsys: pytest.CaptureFixture[str]) -> None:
     reporter = Reporter(0)
     for words in (hello(hub), broken, failed(3)):
         reporter.say(words)
     assert receive(hub, 2) == [hello(hub), failed(3)]
     reporter.close()
     assert "CUDA error" in capsys.readouterr().err
+
+
+def test_a_device_that_has_failed_is_told_of_once_and_asked_no_more(
+    hub: Hub, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Some forty steps are queued: the end of the log, which is shown, should be the loop's."""
+    asked: list[int] = []
+
+    def told() -> list[Failed]:
+        asked.append(1)
+        return []
+
+    reporter = Reporter(0)
+    for words in (hello(hub), broken, broken, told, failed(3)):
+        reporter.say(words)
+    assert receive(hub, 2) == [hello(hub), failed(3)]
+    reporter.say(told)
+    reporter.close()
+    assert capsys.readouterr().err.count("RuntimeError: CUDA error") == 1
+    assert asked == []
+
+
+def test_a_rank_that_is_ending_has_said_itself_that_its_device_failed(
+    hub: Hub, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reporter = Reporter(0)
+
+    def broken_at_the_end() -> None:
+        if reporter._closing.is_set():
+            broken()
+
+    for words in (hello(hub), broken_at_the_end, failed(3)):
+        reporter.say(words)
+    reporter.close()
+    assert receive(hub, 2) == [hello(hub), failed(3)]
+    assert capsys.readouterr().err == ""
 
 
 def test_without_a_console_what_there_is_to_tell_is_asked_for_in_order_until_it_is_known() -> None:

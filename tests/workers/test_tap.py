@@ -391,6 +391,36 @@ def test_of_buckets_all_but_the_last_are_asked_for_when_they_are_over() -> None:
     assert [call.told is not None for call in calls] == [True, True, False]
 
 
+class Two(HostClock):
+    """Tells the moments of the device, even, from the host's, odd."""
+
+    def now(self) -> int:  # type: ignore[override]
+        return time.monotonic_ns() // 2 * 2
+
+    def at_once(self) -> int:  # type: ignore[override]
+        return self.now() + 1
+
+
+@pytest.mark.usefixtures("way")
+@pytest.mark.parametrize(("backend", "by_the_host"), [("gloo", True), ("mpi", True), ("nccl", False)])
+def test_when_a_bucket_is_over_the_host_says_where_it_does_the_operation(
+    backend: str, by_the_host: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a GPU, what is marked in a thread of gloo's would lie behind all of backward."""
+    monkeypatch.setattr(dist, "get_backend", lambda: backend)
+    tap = Tap(Two(), Delays((), 0, seed=0, warmup_steps=0), nn.Linear(1, 1), STRATEGIES["bucketed"])
+    laps = Laps(Two())
+    laps.phases = ["data", "forward"]
+    tap.begin(laps)
+    call = tap.before("all_reduce", 4, None, ())
+    assert call is not None
+    tap.issued(call, None, background=True)
+    tap._told(call)
+    tap.close()
+    assert call.told % 2 == by_the_host
+    assert (call.enter % 2, call.over % 2) == (0, 0)
+
+
 @pytest.mark.usefixtures("way")
 def test_what_nobody_has_waited_for_ends_with_its_call() -> None:
     tap = tapped()

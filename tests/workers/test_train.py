@@ -1,15 +1,24 @@
 """The loop's own arithmetic: which steps share an average, how many samples are behind it, and what a phase takes."""
 
+from collections.abc import Iterator
 from itertools import count
+from typing import Any
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from ddptui.preset import Trial
+from workers.aggregate import strategy_of
+from workers.bottleneck import Delays
+from workers.clock import Clock, HostClock
 from workers.data import Samples, Share
 from workers.models import build, synchronised
-from workers.progress import Laps
-from workers.train import make_optimizer, round_of, samples_behind
+from workers.precision import optimize
+from workers.progress import Laps, Mark, Progress
+from workers.rank import Rank
+from workers.reporter import Reporter
+from workers.train import make_optimizer, round_of, samples_behind, train
 
 
 @pytest.mark.parametrize(
@@ -92,3 +101,80 @@ def optimizers() -> dict[tuple[str, str | None], torch.optim.Optimizer]:
     model = torch.nn.Linear(2, 2)
     trials = [Trial(optimizer=kind, amp=amp) for kind in ("sgd", "adam") for amp in (None, "bf16", "fp16")]
     return {(trial.optimizer, trial.amp): make_optimizer(trial, model) for trial in trials}
+
+
+@pytest.fixture
+def nan_where_nobody_wrote() -> Iterator[None]:
+    torch.use_deterministic_algorithms(True)
+    yield
+    torch.use_deterministic_algorithms(False)
+
+
+@pytest.mark.usefixtures("optimizers", "nan_where_nobody_wrote")
+def test_a_first_step_that_overflows_leaves_no_momentum() -> None:
+    """The steps after it are those of a training that begins with them."""
+    assert torch.empty(1).isnan()
+    trial = Trial(amp="fp16", momentum=0.9, lr=0.1)
+    model, plain = torch.nn.Linear(2, 2), torch.nn.Linear(2, 2)
+    plain.load_state_dict(model.state_dict())
+    scaler, unscaled = torch.amp.GradScaler("cpu", init_scale=4.0), torch.amp.GradScaler("cpu", enabled=False)
+    optimizer = make_optimizer(trial, model)
+    sgd = torch.optim.SGD(plain.parameters(), lr=0.1, momentum=0.9)
+    for size in (float("inf"), 1.0, 2.0):
+        scaler.scale(model(torch.ones(2)).sum() * size).backward()
+        optimize(scaler, optimizer, trial, model)
+    for size in (1.0, 2.0):
+        (plain(torch.ones(2)).sum() * size).backward()
+        optimize(unscaled, sgd, Trial(), plain)
+    for ours, theirs in zip(model.parameters(), plain.parameters(), strict=True):
+        assert torch.allclose(ours, theirs, rtol=0, atol=1e-6)
+
+
+# What a step tells is there by its last mark: it is read when the device has come to that.
+
+
+class Log(TorchDispatchMode):
+    def __init__(self) -> None:
+        super().__init__()
+        self.words: list[str] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.words.append("computes")
+        return func(*args, **kwargs or {})
+
+
+class Marking(HostClock):
+    def __init__(self, log: Log) -> None:
+        self._log = log
+
+    def now(self) -> int:
+        self._log.words.append("marks")
+        return len(self._log.words)
+
+
+class Ends(Progress):
+    """Notes what came last when a step is told."""
+
+    def __init__(self, log: Log) -> None:
+        super().__init__(0, 0, Reporter(0))
+        self.last: list[str] = []
+        self._log = log
+
+    def step(self, mark: Mark, clock: Clock) -> None:
+        self.last.append(self._log.words[-1])
+
+
+@pytest.mark.usefixtures("optimizers")
+@pytest.mark.parametrize("options", [{}, {"every": 2}, {"amp": "fp16"}], ids=str)
+def test_nothing_is_computed_after_the_last_mark_of_a_step(options: dict[str, Any]) -> None:
+    trial = Trial(
+        launch="single", strategy=None, model="mlp", width=4, depth=1, dataset="random", shape=(3,), samples=16,
+        batch_size=4, steps=4, warmup_steps=0, **options,
+    )  # fmt: skip
+    log = Log()
+    ends = Ends(log)
+    me = Rank(trial, 0, 1, torch.device("cpu"), Reporter(0), Delays((), 0, seed=0, warmup_steps=0))
+    with log:
+        train(me, strategy_of(trial), ends, Marking(log))
+    assert ends.last == ["marks"] * 4
+    assert "computes" in log.words

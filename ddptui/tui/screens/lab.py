@@ -1,5 +1,6 @@
 """The first screen: what can be asked, what would be run for it, and how long that would take."""
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date
@@ -35,6 +36,11 @@ from ddptui.tui.widgets.trial_table import TrialTable
 
 VIEWS = ("list", "text", "form")
 UNKNOWN = "not run here yet"
+
+
+def again(name: str) -> str:
+    """Where to say what the form has no field for."""
+    return f"; for what the form lacks, start the console again with `ddptui --preset {name} --set …`"
 
 
 class Lab(LabScreen):
@@ -186,11 +192,17 @@ class Lab(LabScreen):
         self._catch_up()
         if self._judged.settled is None:
             self._refuse()
-            return
+        else:
+            self._start(self._judged.settled)
+
+    @work(exclusive=True, group="start")
+    async def _start(self, preset: Preset) -> None:
+        """Ask its engine and the GPUs' driver, which is not done at every key: they may take seconds to answer."""
         try:
-            ready = settle(self._judged.settled)  # with its engine, which is not asked at every key
+            ready = await asyncio.to_thread(settle, preset)
         except PresetError as error:
-            self.notify(printable(str(error)), title="Cannot be run", severity="error", timeout=8, markup=False)
+            words = printable(f"{error}{again(preset.name) if '--set' in str(error) else ''}")
+            self.notify(words, title="Cannot be run", severity="error", timeout=8, markup=False)
         else:
             self.console_app.run_preset(ready)
 

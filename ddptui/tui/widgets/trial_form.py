@@ -14,9 +14,9 @@ from textual.widgets import Input, Select, Static
 
 from ddptui import draft as drafts
 from ddptui.columns import NOTHING
+from ddptui.device_check import OUR_MODELS
 from ddptui.draft import LENGTH, REPEATS, as_it_is, label, length_field
 from ddptui.failure import printable
-from ddptui.preflight import OUR_MODELS
 from ddptui.preset import Preset, choices
 from ddptui.tui.widgets.bottleneck_fields import BottleneckFields
 from ddptui.tui.widgets.field import Field
