@@ -6,8 +6,13 @@ from collections.abc import Iterator
 
 import psutil
 import pytest
+from hypothesis import settings
 
 GRACE_S = 10  # for processes that are on their way out
+
+# Property tests are held to what is true, not to how fast a busy machine finds it.
+settings.register_profile("patient", deadline=None)
+settings.load_profile("patient")
 
 
 @pytest.fixture(autouse=True)
