@@ -50,12 +50,22 @@ class Linears(nn.Module):
         return x
 
 
+class Layers(nn.Sequential):
+    """Layers, one after the other. The forward is nn.Sequential's own, but stands in a file of ours: torch.compile
+    passes over those of torch, and under torch DDP, which it begins with, it would compile nothing."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        for layer in self:
+            x = layer(x)
+        return x
+
+
 def mlp(shape: tuple[int, ...], width: int, depth: int, classes: int, *, batch_norm: bool = False) -> nn.Module:
     """`depth` hidden layers of `width` units with ReLU, each with BatchNorm before it if wanted."""
     layers: list[nn.Module] = [nn.Flatten()]
     for before, after in pairwise([math.prod(shape), *[width] * depth]):
         layers += [nn.Linear(before, after), *([nn.BatchNorm1d(after)] if batch_norm else []), nn.ReLU()]
-    return nn.Sequential(*layers, nn.Linear(width, classes))
+    return Layers(*layers, nn.Linear(width, classes))
 
 
 def wanted_shape(trial: Trial) -> tuple[int, ...] | None:

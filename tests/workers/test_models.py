@@ -1,14 +1,19 @@
 """The models take what they want and give a score a class."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
 
 from ddptui.preset import Trial
-from workers.models import build, compiled, layout, wanted_shape
+from workers.group import leave_group
+from workers.models import build, compiled, layout, mlp, wanted_shape
 
 
 @pytest.mark.parametrize(
@@ -106,3 +111,24 @@ def wrapped() -> tuple[torch.nn.Module, torch.nn.Module]:
     network = compiled(Trial(compile=True), model)
     assert isinstance(network, torch.nn.Module)
     return model, network
+
+
+@pytest.mark.filterwarnings("ignore")  # torch.compile hides its own in a way that fails where warnings are errors
+def test_an_mlp_is_compiled_under_torch_ddp_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which a plain nn.Sequential is not."""
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))  # else torch sets it
+    graphs: list[torch.fx.GraphModule] = []
+
+    def keep(graph: torch.fx.GraphModule, _: object) -> Callable[..., Any]:
+        graphs.append(graph)
+        return graph.forward
+
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    try:
+        for model, compiled in ((mlp((5,), 8, 2, 4), True), (nn.Sequential(nn.Linear(5, 4)), False)):
+            graphs.clear()
+            torch.compile(DistributedDataParallel(model), backend=keep)(torch.ones(3, 5))
+            assert bool(graphs) == compiled
+    finally:
+        torch.compiler.reset()
+        leave_group()
