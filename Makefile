@@ -8,10 +8,11 @@ LIGHT := tests/console tests/tui tests/workers tests/faults/test_bad_input.py te
 
 # Files that start ranks and do not mind others beside them: also two at once, each in one piece, since its tests share
 # what was launched. Whatever is in neither list measures, or looks at the whole machine, and runs alone.
-BESIDE := tests/faults/test_deaths.py tests/faults/test_faults.py tests/faults/test_lost_folders.py \
-	tests/faults/test_resume.py tests/faults/test_silence.py tests/lab/test_before_anything_starts.py \
-	tests/lab/test_instruments.py tests/lab/test_mistakes.py tests/lab/test_primitives_runs.py tests/lab/test_runs.py \
-	tests/hosts tests/numerics tests/slurm tests/test_wheel.py
+# Long ones first, or one of the two waits for the other at the end.
+BESIDE := tests/test_wheel.py tests/numerics tests/faults/test_deaths.py tests/faults/test_faults.py tests/hosts tests/slurm \
+	tests/faults/test_resume.py tests/faults/test_silence.py tests/faults/test_lost_folders.py \
+	tests/lab/test_before_anything_starts.py tests/lab/test_instruments.py tests/lab/test_mistakes.py \
+	tests/lab/test_primitives_runs.py tests/lab/test_runs.py
 
 .PHONY: demo test lint bench soak clean
 

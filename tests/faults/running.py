@@ -79,6 +79,9 @@ class Running:
         return trial["error"], self.console.returncode
 
 
+SEMAPHORE = "sem.mp-"  # of Python's multiprocessing: launches here make none, but tests beside them may
+
+
 class Traces:
     """What processes may leave on a machine: shared memory, and the folders of hubs."""
 
@@ -88,7 +91,8 @@ class Traces:
 
     @staticmethod
     def now() -> "Traces":
-        memory = {path.name for path in Path("/dev/shm").glob("*")}
+        files = {path.name for path in Path("/dev/shm").glob("*")}
+        memory = {name for name in files if not name.startswith(SEMAPHORE)}
         return Traces(memory, {str(path) for path in Path("/tmp").glob("ddptui-hub-*")})
 
     def left_by(self, console: int) -> list[str]:
