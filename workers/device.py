@@ -6,7 +6,7 @@ from typing import NamedTuple
 import torch
 import torch.distributed as dist
 
-from ddptui.gpus import VISIBLE
+from ddptui.gpus import VISIBLE, is_empty
 from ddptui.preset import Trial
 from ddptui.torch_builds import OLDER, WHO_HAS_MPI
 from ddptui.trial_devices import could_share, sends
@@ -69,7 +69,7 @@ def no_gpu() -> str:
     if torch.version.cuda is None and torch.version.hip is None:
         return "this torch is built without CUDA: install one that has it"
     visible = os.environ.get(VISIBLE)
-    if visible is not None and visible.strip() in ("", "-1"):
+    if is_empty(visible):
         return f"{VISIBLE} is {visible!r}, which hides every GPU: unset it"
     try:
         torch.cuda.init()

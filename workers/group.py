@@ -41,10 +41,8 @@ def open_port(address: str = LOCALHOST, port: int = ANY_PORT) -> socket.socket:
     that two labs can run at once. Ranks of other hosts may know this one by an address that it does not know itself."""
     if address == LOCALHOST:
         return socket.create_server((address, port), backlog=MOST_WAITING)
-    if socket.has_dualstack_ipv6():
-        family, both = socket.AF_INET6, True
-    else:
-        family, both = socket.AF_INET, False
+    both = socket.has_dualstack_ipv6()
+    family = socket.AF_INET6 if both else socket.AF_INET
     return socket.create_server(("", port), family=family, dualstack_ipv6=both, backlog=MOST_WAITING)
 
 

@@ -12,7 +12,7 @@ from ddptui import launch
 from ddptui.doctor.child import Child, NoAnswer
 from ddptui.doctor.finding import Finding
 from ddptui.environment import installed
-from ddptui.gpus import VISIBLE, surely_none
+from ddptui.gpus import VISIBLE, is_empty, surely_none
 from ddptui.hub import Hub
 from ddptui.torch_builds import AGAIN, OLDER, WITH_CUDA
 
@@ -73,7 +73,7 @@ def judge_gpus(told: dict[str, Any], build: str | None, visible: str | None, sur
         names = ", ".join(f"{name} ({memory / GB:.0f} GB)" for name, memory in gpus)
         ranks = "one rank, or more that share it" if len(gpus) == 1 else f"{len(gpus)} ranks, or more that share them"
         return Finding("GPUs", f"{names}: for {ranks} (share_gpu = true)")
-    if visible is not None and visible.strip() in ("", "-1"):
+    if is_empty(visible):
         return Finding("GPUs", f"hidden: {VISIBLE} is {visible!r}", "" if surely_none else f"`unset {VISIBLE}`")
     if surely_none:
         return Finding("GPUs", NO_GPU)

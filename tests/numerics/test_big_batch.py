@@ -3,21 +3,18 @@
 Worlds of 2 would hide mistakes in the order of a sum (a + b = b + a), float32 mistakes in scale.
 """
 
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as mp
 from torch import Tensor
 
 from ddptui.preset import Trial
 from ddptui.strategies import STRATEGIES
-from tests.leaving import leave
 from tests.numerics.learning import Said, learn
+from tests.numerics.ranks import Learned, leave_behind, run
 from workers.aggregate import strategy_of
 
 EXACT = [name for name, facts in STRATEGIES.items() if name not in ("none", "ddp_powersgd") and not facts.rounding]
@@ -101,31 +98,21 @@ def run_rank(rank: int, world_size: int, folder: str) -> None:
     for name in ALL:
         trial = trial_of(name, world_size)
         learned[name], said[name] = learn(rank, trial, strategy_of(trial))
-    torch.save(learned, Path(folder) / f"rank-{rank}.pth")
-    (Path(folder) / f"rank-{rank}.json").write_bytes(msgspec.json.encode(said))
-    leave()
-
-
-Learned = list[dict[str, dict[str, Tensor]]]
+    leave_behind(folder, rank, learned, said)
 
 
 class World(msgspec.Struct):
     size: int
-    learned: Learned
+    learned: list[Learned]
     said: list[dict[str, Said]]
 
 
 @pytest.fixture(scope="module", params=[3, 4])
 def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> World:
     folder = tmp_path_factory.mktemp(f"world-{request.param}")
-    start: Callable[..., object] = mp.start_processes
-    start(run_rank, (request.param, str(folder)), nprocs=request.param, start_method="spawn")
-    ranks = range(request.param)
-    return World(
-        size=request.param,
-        learned=[torch.load(folder / f"rank-{rank}.pth", weights_only=True) for rank in ranks],
-        said=[msgspec.json.decode((folder / f"rank-{rank}.json").read_bytes(), type=dict[str, Said]) for rank in ranks],
-    )
+    size: int = request.param
+    learned, said = run(run_rank, (size, str(folder)), size, folder, dict[str, Said])
+    return World(size, learned, said)
 
 
 def alone(**fields: Any) -> dict[str, Tensor]:

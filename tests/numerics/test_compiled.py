@@ -2,21 +2,18 @@
 
 import os
 import shutil
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as mp
 from torch import Tensor
 
 from ddptui.lights import EXACT
 from ddptui.preset import Trial
-from tests.leaving import leave
 from tests.numerics.learning import Said, learn
+from tests.numerics.ranks import Learned, leave_behind, run
 from workers.aggregate import strategy_of
 
 pytestmark = pytest.mark.skipif(
@@ -51,13 +48,11 @@ def run_rank(rank: int, folder: str) -> None:
         trial = msgspec.structs.replace(TRIAL, compile=True, **fields)
         learned[name], said[name] = learn(rank, trial, strategy_of(trial))
         graphs[name] = torch._dynamo.utils.counters["stats"]["unique_graphs"]
-    torch.save(learned, Path(folder) / f"rank-{rank}.pth")
-    (Path(folder) / f"rank-{rank}.json").write_bytes(msgspec.json.encode([said, graphs]))
-    leave()
+    leave_behind(folder, rank, learned, (said, graphs))
 
 
 class World(msgspec.Struct):
-    learned: list[dict[str, dict[str, Tensor]]]
+    learned: list[Learned]
     said: list[dict[str, Said]]
     graphs: list[dict[str, int]]
 
@@ -65,13 +60,7 @@ class World(msgspec.Struct):
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     folder = tmp_path_factory.mktemp("world")
-    start: Callable[..., object] = mp.start_processes
-    start(run_rank, (str(folder),), nprocs=RANKS, start_method="spawn")
-    heard = [
-        msgspec.json.decode((folder / f"rank-{rank}.json").read_bytes(), type=tuple[dict[str, Said], dict[str, int]])
-        for rank in range(RANKS)
-    ]
-    learned = [torch.load(folder / f"rank-{rank}.pth", weights_only=True) for rank in range(RANKS)]
+    learned, heard = run(run_rank, (str(folder),), RANKS, folder, tuple[dict[str, Said], dict[str, int]])
     return World(learned, [said for said, _ in heard], [graphs for _, graphs in heard])
 
 

@@ -1,21 +1,18 @@
 """Forward in a shorter type, the scale that float16 needs, and clipping, in the loop of real ranks."""
 
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as mp
 from torch import Tensor
 
 from ddptui.lights import EXACT
 from ddptui.preset import Trial
 from ddptui.strategies import STRATEGIES
-from tests.leaving import leave
 from tests.numerics.learning import Said, learn
+from tests.numerics.ranks import Learned, leave_behind, run
 from workers import train as loop
 from workers.aggregate import strategy_of
 from workers.precision import TYPES, scaler_of
@@ -100,13 +97,11 @@ def run_rank(rank: int, folder: str) -> None:
     for name in CASES:
         overflows = name.endswith("fp16") and not name.startswith("clip")
         learned[name], found.said[name], found.scales[name] = run_case(name, rank, overflows=overflows)
-    torch.save(learned, Path(folder) / f"rank-{rank}.pth")
-    (Path(folder) / f"rank-{rank}.json").write_bytes(msgspec.json.encode(found))
-    leave()
+    leave_behind(folder, rank, learned, found)
 
 
 class World(msgspec.Struct):
-    learned: list[dict[str, dict[str, Tensor]]]
+    learned: list[Learned]
     found: list[Found]
 
     def hashes(self, name: str) -> list[list[dict[str, str]]]:
@@ -118,13 +113,7 @@ class World(msgspec.Struct):
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     folder = tmp_path_factory.mktemp("world")
-    start: Callable[..., object] = mp.start_processes
-    start(run_rank, (str(folder),), nprocs=RANKS, start_method="spawn")
-    ranks = range(RANKS)
-    return World(
-        [torch.load(folder / f"rank-{rank}.pth", weights_only=True) for rank in ranks],
-        [msgspec.json.decode((folder / f"rank-{rank}.json").read_bytes(), type=Found) for rank in ranks],
-    )
+    return World(*run(run_rank, (str(folder),), RANKS, folder, Found))
 
 
 def apart(a: dict[str, Tensor], b: dict[str, Tensor]) -> float:

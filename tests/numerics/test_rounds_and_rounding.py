@@ -1,21 +1,18 @@
 """What is not the big batch, and how far it is from it: averaging less often, averaging parameters under Adam, lossy
 gradients; and what BatchNorm's buffers become."""
 
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as mp
 from torch import Tensor
 
 from ddptui.lights import band
 from ddptui.preset import Trial
-from tests.leaving import leave
 from tests.numerics.learning import Said, learn
+from tests.numerics.ranks import Learned, leave_behind, run
 from workers.aggregate import strategy_of
 from workers.aggregate.ddp_powersgd import WHOLE_STEPS, DDPPowerSGD
 
@@ -82,16 +79,11 @@ def run_rank(rank: int, folder: str) -> None:
     learned, said = {}, {}
     for name in CASES:
         learned[name], said[name] = learn(rank, trial_of(name), strategy_of(trial_of(name)))
-    torch.save(learned, Path(folder) / f"rank-{rank}.pth")
-    (Path(folder) / f"rank-{rank}.json").write_bytes(msgspec.json.encode([said, telescope(rank)]))
-    leave()
-
-
-Heard = msgspec.json.Decoder(tuple[dict[str, Said], tuple[float, float]])
+    leave_behind(folder, rank, learned, (said, telescope(rank)))
 
 
 class World(msgspec.Struct):
-    learned: list[dict[str, dict[str, Tensor]]]
+    learned: list[Learned]
     said: list[dict[str, Said]]
     telescopes: list[tuple[float, float]]
 
@@ -99,10 +91,7 @@ class World(msgspec.Struct):
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     folder = tmp_path_factory.mktemp("world")
-    start: Callable[..., object] = mp.start_processes
-    start(run_rank, (str(folder),), nprocs=RANKS, start_method="spawn")
-    heard = [Heard.decode((folder / f"rank-{rank}.json").read_bytes()) for rank in range(RANKS)]
-    learned = [torch.load(folder / f"rank-{rank}.pth", weights_only=True) for rank in range(RANKS)]
+    learned, heard = run(run_rank, (str(folder),), RANKS, folder, tuple[dict[str, Said], tuple[float, float]])
     return World(learned, [said for said, _ in heard], [found for _, found in heard])
 
 
