@@ -12,7 +12,7 @@ from ddptui import course, lab, report
 from ddptui.columns import count
 from ddptui.environment import describe
 from ddptui.journal import RunLost
-from ddptui.launch import LABELS
+from ddptui.launch_modes import LABELS
 from ddptui.now import refusal
 from ddptui.outcome import NO_OUTCOMES, Outcomes
 from ddptui.preset import Preset

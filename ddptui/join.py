@@ -18,6 +18,7 @@ from ddptui import __version__, launch, place, scratch
 from ddptui.engine import Part, spread
 from ddptui.journal import tail
 from ddptui.launch.local import LAUNCHER_LOG, Launcher, surroundings
+from ddptui.launch_modes import ALONE
 from ddptui.locks import unlock
 from ddptui.network import NetworkError, is_free, towards
 from ddptui.node_wire import (
@@ -35,7 +36,6 @@ from ddptui.node_wire import (
     ToNode,
     Welcome,
 )
-from ddptui.placement import ALONE
 from ddptui.preflight import settle_trial
 from ddptui.preset import Trial, TrialError, available_cores, from_arguments
 from ddptui.preset_file import PresetError

@@ -9,7 +9,8 @@ from ddptui import launch
 from ddptui.columns import count, describe_bottleneck, describe_fault, how_often
 from ddptui.engine import Engine, Part
 from ddptui.launch import joined, links
-from ddptui.placement import ALONE, OF_SEVERAL_HOSTS
+from ddptui.launch_modes import ALONE, LABELS
+from ddptui.placement import OF_SEVERAL_HOSTS
 from ddptui.preset import Preset, Trial, available_cores
 from ddptui.preset_file import PresetError, folders, load, shipped_and_own
 from ddptui.record import Run
@@ -58,7 +59,7 @@ def one(preset: Preset, typed: str | None = None) -> str:
     for trial in preset.trials:
         mark = "  (baseline)" if trial.name == preset.baseline and len(preset.trials) > 1 else ""
         what = [
-            launch.LABELS[trial.launch],
+            LABELS[trial.launch],
             count(trial.world_size, "rank"),
             *(tried(trial) if trial.primitives else _trained(trial)),
         ]

@@ -3,9 +3,9 @@
 import msgspec
 
 from ddptui.engine import LOCAL, Engine
+from ddptui.launch_modes import ALONE
 from ddptui.preset import Preset, Trial, TrialError
 
-ALONE = ("single", "dp")  # launch modes of one process
 OF_SLURM = ("tasks", "partition", "account", "gres", "time", "options")
 OF_SEVERAL_HOSTS = ("nodes", "interface", "port", "shared")
 

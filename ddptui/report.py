@@ -29,7 +29,7 @@ from ddptui.columns import (
     total,
     worths,
 )
-from ddptui.launch import LABELS
+from ddptui.launch_modes import LABELS
 from ddptui.lights import red
 from ddptui.preset import Preset
 from ddptui.primitives import report as of_primitives
@@ -116,7 +116,7 @@ def notes(results: Results, preset: Preset) -> list[str]:
     if "dp" in modes and is_stand_in(modes["dp"]):
         found.append("¹ threads, CPU stand-in for nn.DataParallel")
     if "launch" in modes:
-        found.append(f"{modes['launch'].result.name}: started by {LABELS['launch']}")
+        found.append(f"{modes['launch'].result.name}: started by {_launcher(modes['launch'])}")
     found += devices.backends(results, preset)
     aggregations = {aggregation(row) for row in rows}
     if IN_BACKWARD in aggregations:
@@ -144,6 +144,12 @@ def notes(results: Results, preset: Preset) -> list[str]:
     if results.status == "interrupted":
         found.append("interrupted: the table shows what was finished")
     return found
+
+
+def _launcher(row: Row) -> str:
+    """The module that started the ranks: a torch without torch.distributed.launch has torch.distributed.run."""
+    modules = (word for word in row.result.command if word.startswith("torch.distributed."))
+    return next(modules, LABELS["launch"])
 
 
 def _repeats(results: Results) -> list[RepeatResult]:

@@ -43,7 +43,7 @@ def ask_all(child: Child) -> Iterator[Finding]:
         yield Finding("torch", f"{installed('torch')}, cannot be imported: {why}", f"`{AGAIN}`", fatal=True)
         return
     yield Finding("torch", f"{facts['torch']}, torchvision {facts['torchvision']}")
-    yield Finding("launch", launch.LABELS["launch"])
+    yield Finding("launch", launch.torch_launcher())
     hooks = "seen through the process group's hooks" if facts["group_hooks"] else "seen by wrapping torch's functions"
     yield Finding("collectives", hooks)
     gpus = _gpus(child)

@@ -1,39 +1,58 @@
-"""How ranks are started: a file a launch mode renders the command, local.py runs it on this host."""
+"""The command line and the environment that start a trial's ranks, for each launch mode."""
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Iterable
+from importlib.util import find_spec
+from pathlib import Path
 
 from ddptui.engine import Part
 from ddptui.lab_root import lab_root
-from ddptui.launch import dp, launch, links, process, single, spawn, task
-from ddptui.preset import Trial, threads_a_rank
+from ddptui.launch import links
+from ddptui.preset import Trial, threads_a_rank, to_arguments
 
-MODES: dict[str, Callable[[str, Trial], list[str]]] = {
-    "single": single.command,
-    "dp": dp.command,
-    "process": process.command,
-    "launch": launch.command,
-    "spawn": spawn.command,
-    "task": task.command,
-}
-
-LABELS = {
-    "single": "one process, no group",
-    "dp": "nn.DataParallel; without GPUs: threads, CPU stand-in",
-    "process": "mp.Process",
-    "launch": launch.module(),
-    "spawn": "mp.spawn",
-    "task": "a task a rank, started by somebody else",
-}
+SAID_BY_THE_LAUNCHER = {"launch": ("world_size",), "task": ("world_size",)}  # fields that are not passed as arguments
 
 
 def command(trial: Trial, python: str = sys.executable, part: Part | None = None) -> list[str]:
-    """The exact command line that starts a trial, or a node's part of it; `environment` has what it needs besides, and
-    the part's own. (torch's launcher reads its part from the command line.)"""
+    """Return the exact command line that starts a trial, or one node's part of it.
+
+    `environment` has the variables that the command needs; a part has variables of its own (`Part.environment`), but
+    torch's launcher reads its part from the command line.
+    """
     part = part or links.part(trial)
-    rendered = launch.command(python, trial, part) if trial.launch == "launch" else MODES[trial.launch](python, trial)
+    rendered = [python, *_launcher(trial, part), "-m", f"workers.{trial.launch}", *arguments(trial)]
     return links.wrapped(rendered, trial)
+
+
+def arguments(trial: Trial) -> list[str]:
+    """Return `key=value` for each field off its default, except those that the launcher or the entry point implies."""
+    left_out = {"launch", *SAID_BY_THE_LAUNCHER.get(trial.launch, ())}
+    return [argument for argument in to_arguments(trial) if argument.partition("=")[0] not in left_out]
+
+
+def _launcher(trial: Trial, part: Part | None) -> Iterable[str]:
+    """torch's launcher and its options, where it starts the ranks; nothing where the entry point does."""
+    if trial.launch != "launch":
+        return []
+    if part is None:  # standalone: one host, at a port that is free
+        return ["-m", torch_launcher(), "--standalone", f"--nproc_per_node={trial.world_size}"]
+    return [
+        "-m",
+        torch_launcher(),
+        f"--nnodes={part.nodes}",
+        f"--node_rank={part.node}",
+        f"--nproc_per_node={len(part.ranks)}",
+        f"--master_addr={part.address}",
+        f"--master_port={part.port}",
+    ]
+
+
+def torch_launcher() -> str:
+    """Return torch.distributed.launch, or torch.distributed.run where this torch no longer has it; imports neither."""
+    torch = find_spec("torch")
+    gone = torch is not None and torch.origin and not (Path(torch.origin).parent / "distributed/launch.py").exists()
+    return "torch.distributed.run" if gone else "torch.distributed.launch"
 
 
 def environment(trial: Trial, cores: int, ranks_here: int | None = None) -> dict[str, str]:

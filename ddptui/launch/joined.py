@@ -14,10 +14,10 @@ from ddptui.hub import Hub
 from ddptui.journal import Repeat
 from ddptui.launch.local import LAUNCHER_LOG
 from ddptui.launch.started import Elsewhere, NotStarted
+from ddptui.launch_modes import ALONE
 from ddptui.muster import Muster, There
 from ddptui.network import NetworkError, chosen, port_of
 from ddptui.node_wire import MEETING_MARK, Begin, End
-from ddptui.placement import ALONE
 from ddptui.preset import Trial, to_arguments
 from ddptui.record import Run
 from ddptui.wire import SILENCE_S, Hello

@@ -14,8 +14,8 @@ from ddptui.journal import Repeat
 from ddptui.launch import module_folders
 from ddptui.launch.local import LAUNCHER_LOG
 from ddptui.launch.started import Elsewhere, NotStarted
+from ddptui.launch_modes import ALONE
 from ddptui.network import NetworkError, chosen, port_of
-from ddptui.placement import ALONE
 from ddptui.preset import Trial
 from ddptui.slurm import keeper
 from ddptui.slurm.keeper import SCRIPT, WIRE_ENV

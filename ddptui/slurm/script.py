@@ -11,11 +11,10 @@ from pathlib import Path
 
 from ddptui import launch
 from ddptui.engine import Engine, spread
-from ddptui.launch.arguments import arguments
-from ddptui.launch.launch import module
+from ddptui.launch import arguments, torch_launcher
 from ddptui.launch.local import LAUNCHER_LOG
+from ddptui.launch_modes import ALONE
 from ddptui.network import FIRST_PORT, PORTS
-from ddptui.placement import ALONE
 from ddptui.preset import Trial
 from ddptui.slurm.keeper import WIRE_ENV
 
@@ -176,10 +175,10 @@ def _torchrun(trial: Trial, engine: Engine, python: str) -> Iterator[str]:
     most, least = len(blocks[0]), len(blocks[-1])
     larger = sum(len(block) == most for block in blocks)
     ranks = str(most) if most == least else f"$((SLURM_NODEID < {larger} ? {most} : {least}))"
-    yield f"exec {shlex.join([python, '-m', module()])} \\"
+    yield f"exec {shlex.join([python, '-m', torch_launcher()])} \\"
     yield f"    --nnodes={len(blocks)} --node_rank=$SLURM_NODEID --nproc_per_node={ranks} \\"
     yield "    --master_addr=$MASTER_ADDR --master_port=$MASTER_PORT \\"
-    yield f"    {shlex.join(['-m', 'workers.launch', *arguments(trial, without=('world_size',))])}"
+    yield f"    {shlex.join(['-m', 'workers.launch', *arguments(trial)])}"
 
 
 def _spelled(value: str) -> str:

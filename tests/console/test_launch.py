@@ -9,6 +9,7 @@ import pytest
 
 from ddptui import launch
 from ddptui.lab_root import lab_root
+from ddptui.launch_modes import LABELS
 from ddptui.preset import LaunchMode, choices, from_arguments, make_trial
 
 TORCH_MODULE = "torch.distributed.launch"
@@ -20,7 +21,7 @@ def torch_with_launch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "distributed").mkdir()
     (tmp_path / "distributed" / "launch.py").touch()
     found = ModuleSpec("torch", None, origin=str(tmp_path / "__init__.py"))
-    monkeypatch.setattr(launch.launch, "find_spec", lambda name: found)
+    monkeypatch.setattr(launch, "find_spec", lambda name: found)
     return tmp_path
 
 
@@ -59,9 +60,9 @@ def test_the_name_of_a_trial_is_the_consoles_own_affair() -> None:
 
 
 def test_a_torch_without_its_launch_module_is_asked_for_run(torch_with_launch: Path) -> None:
-    assert launch.launch.module() == TORCH_MODULE
+    assert launch.torch_launcher() == TORCH_MODULE
     (torch_with_launch / "distributed" / "launch.py").unlink()
-    assert launch.launch.module() == "torch.distributed.run"
+    assert launch.torch_launcher() == "torch.distributed.run"
     assert launch.command(make_trial({"launch": "launch"}), "py")[2] == "torch.distributed.run"
 
 
@@ -75,8 +76,7 @@ def test_what_a_command_says_makes_the_trial_again(mode: LaunchMode) -> None:
 
 @pytest.mark.parametrize("mode", choices("launch"))
 def test_each_launch_mode_has_a_command_a_label_and_an_entry_point(mode: str) -> None:
-    assert mode in launch.MODES
-    assert mode in launch.LABELS
+    assert mode in LABELS
     assert (lab_root() / "workers" / f"{mode}.py").is_file()
 
 

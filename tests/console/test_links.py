@@ -94,7 +94,7 @@ def test_ranks_meet_where_the_launcher_is() -> None:
     assert told[links.LINKS] == "7 4 5 6"
     assert part.environment().items() <= told.items()
     assert (told["MASTER_ADDR"], told["GLOO_SOCKET_IFNAME"]) == ("10.77.0.254", "eth0")
-    command = launch.launch.command("python", trial(SLOW, launch="launch"), part)
+    command = launch.command(trial(SLOW, launch="launch"), "python", part)
     assert {"--nnodes=1", "--node_rank=0", "--master_addr=10.77.0.254", "--master_port=29500"} <= set(command)
 
 
