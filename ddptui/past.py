@@ -45,10 +45,10 @@ def _line(run: Run, today: date) -> Line:
         preset = str(run.environment().get("preset", run.name))
     except RunError:
         preset = run.name
-    return Line(run, _when(run.name, today), preset, run.status())
+    return Line(run, _when_in_short(run.name, today), preset, run.status())
 
 
-def _when(name: str, today: date) -> str:
+def _when_in_short(name: str, today: date) -> str:
     began = started(name)
     return NOTHING if began is None else began.strftime("%H:%M" if began.date() == today else "%m-%d")
 

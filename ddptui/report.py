@@ -32,6 +32,7 @@ from ddptui.columns import (
 from ddptui.launch_modes import LABELS
 from ddptui.lights import red
 from ddptui.preset import Preset
+from ddptui.primitives import export
 from ddptui.primitives import report as of_primitives
 from ddptui.published import sources, steps_beside
 from ddptui.results import RepeatResult, Results
@@ -88,7 +89,7 @@ def markdown(results: Results, preset: Preset) -> str:
 def as_csv(results: Results, preset: Preset) -> str:
     """A line a repeat of each trial, every figure in full, for a spreadsheet or a script."""
     if preset.kind == "primitives":
-        return of_primitives.as_csv(results, preset)
+        return export.as_csv(results, preset)
     output = io.StringIO()
     writer = csv.DictWriter(output, CSV_COLUMNS, lineterminator="\n")
     writer.writeheader()

@@ -6,12 +6,9 @@ from ddptui.drawing import Line, Span, width_of
 from ddptui.preset import Preset
 from ddptui.primitives import grid
 from ddptui.primitives.blocks import Block, Heading, Notes, Plotted, Shown, blocks
-from ddptui.primitives.export import as_csv
 from ddptui.primitives.plot import draw
 from ddptui.primitives.tables import BOLD, DIM, END, RED, Table, as_markdown, as_text
 from ddptui.results import Results
-
-__all__ = ["as_csv", "markdown", "text"]
 
 WIDE = 100  # of grids and plots in Markdown
 PLOT_HEIGHT = 16

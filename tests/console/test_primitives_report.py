@@ -9,8 +9,9 @@ import msgspec
 import pytest
 
 from ddptui.preset import Preset
+from ddptui.primitives.export import as_csv
 from ddptui.primitives.grid import LEGEND, grid
-from ddptui.primitives.report import as_csv, markdown, text
+from ddptui.primitives.report import markdown, text
 from ddptui.primitives.results import BufferView, PrimitivesResult, RankView
 from ddptui.primitives.tables import Column, Table, as_markdown, as_text, fitting
 from ddptui.primitives.units import bandwidth, digits, duration, percent, size
