@@ -2,27 +2,16 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-# Tests that hardly start ranks: two of them at once.
-LIGHT := tests/console tests/tui tests/workers tests/faults/test_bad_input.py tests/faults/test_hostile_frames.py \
-	tests/faults/test_journal.py tests/faults/test_under_load.py
-
-# Files that start ranks and do not mind others beside them: also two at once, each in one piece, since its tests share
-# what was launched. Whatever is in neither list measures, or looks at the whole machine, and runs alone.
-# Long ones first, or one of the two waits for the other at the end.
-BESIDE := tests/test_wheel.py tests/numerics tests/faults/test_deaths.py tests/faults/test_faults.py tests/hosts tests/slurm \
-	tests/faults/test_resume.py tests/faults/test_silence.py tests/faults/test_lost_folders.py \
-	tests/lab/test_before_anything_starts.py tests/lab/test_instruments.py tests/lab/test_mistakes.py \
-	tests/lab/test_primitives_runs.py tests/lab/test_runs.py
-
 .PHONY: demo test lint bench soak clean
 
 demo: .venv/installed
 	$(BIN)/ddptui --preset quickstart
 
+# Three groups, by markers that tests/conftest.py gives each test by its folder.
 test: lint
-	$(BIN)/python -m pytest -n 2 $(LIGHT)
-	$(BIN)/python -m pytest -n 2 --dist loadfile $(BESIDE)
-	$(BIN)/python -m pytest $(addprefix --ignore=,$(LIGHT) $(BESIDE))
+	$(BIN)/python -m pytest -n 2 -m "not launches and not quiet"
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m launches
+	$(BIN)/python -m pytest -m quiet
 
 lint: .venv/installed
 	$(BIN)/ruff check .

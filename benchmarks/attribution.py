@@ -15,11 +15,13 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from benchmarks.launches import run
-from ddptui.outcome import slept_s, window
-from ddptui.preset import Bottleneck, Preset, make_trial
-from ddptui.verdict import judge
-from ddptui.waits import join
-from ddptui.wire import Step
+from ddptui.analysis.repeat import slept_s, window
+from ddptui.analysis.verdict import judge
+from ddptui.analysis.waits import join
+from ddptui.config.preset import Preset
+from ddptui.config.rules import make_trial
+from ddptui.config.trial import Bottleneck
+from ddptui.wire.messages import Step
 
 SITES = ("data", "forward", "backward", "aggregate")
 STRATEGIES = ("all_reduce", "ddp")

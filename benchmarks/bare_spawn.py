@@ -16,9 +16,9 @@ def run_rank(rank: int, world_size: int, port: int, steps: int) -> None:
     import torch.nn.functional as F
     from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
-    from ddptui.preset import Trial
-    from workers.data import load
-    from workers.models import build, wanted_shape
+    from ddptui.config.trial import Trial
+    from workers.training.data import load
+    from workers.training.models import build, wanted_shape
 
     torch.set_num_threads(1)
     store = dist.TCPStore("127.0.0.1", port)

@@ -12,8 +12,8 @@ from pathlib import Path
 from statistics import median
 
 from benchmarks.terminal import Terminal
-from ddptui.record import all_runs
-from ddptui.replay import results_of
+from ddptui.store.replay import results_of
+from ddptui.store.runs import all_runs
 
 CONSOLE = str(Path(sys.executable).with_name("ddptui"))
 TWO_RANKS = """

@@ -15,7 +15,7 @@ from statistics import median
 
 import msgspec
 
-from ddptui.wire import Message, Step
+from ddptui.wire.messages import Message, Step
 
 PRESET = """
 [[trial]]

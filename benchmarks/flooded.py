@@ -14,15 +14,16 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from ddptui import session
-from ddptui.hub import Hub
-from ddptui.lab import Controls
-from ddptui.outcome import Outcomes
-from ddptui.preset import Preset, make_trial
-from ddptui.record import Run
+from ddptui.analysis.repeat import Outcomes
+from ddptui.config.preset import Preset
+from ddptui.config.rules import make_trial
+from ddptui.engines.hub import Hub
+from ddptui.run import session
+from ddptui.run.lab import Controls
+from ddptui.store.runs import Run
 from ddptui.tui.app import Console
 from ddptui.tui.start import be_nice
-from ddptui.wire import Ended, Launched, Message, Step
+from ddptui.wire.messages import Ended, Launched, Message, Step
 
 heard = {"steps": 0}
 

@@ -16,10 +16,10 @@ import msgspec
 import psutil
 import zmq
 
-from ddptui.hub import Hub
-from ddptui.live import Live, fold
-from ddptui.record import Repeat
-from ddptui.wire import VERSION, Heartbeat, Hello, Step
+from ddptui.engines.hub import Hub
+from ddptui.live.state import Live, fold
+from ddptui.store.journal import Repeat
+from ddptui.wire.messages import VERSION, Heartbeat, Hello, Step
 
 RANKS = 8
 STEPS_PER_S = 500  # a rank

@@ -5,11 +5,11 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
-from ddptui import lab
-from ddptui.environment import describe
-from ddptui.outcome import Heard, launches
-from ddptui.preset import Preset
-from ddptui.record import Run
+from ddptui.analysis.repeat import Heard, launches
+from ddptui.config.preset import Preset
+from ddptui.host.environment import describe
+from ddptui.run import lab
+from ddptui.store.runs import Run
 
 
 def run(preset: Preset) -> Iterator[Heard]:

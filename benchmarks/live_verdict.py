@@ -15,12 +15,14 @@ from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
-from ddptui import lab
-from ddptui.environment import describe
-from ddptui.preset import Bottleneck, Preset, make_trial
-from ddptui.record import Run
-from ddptui.watch import Watch
-from ddptui.wire import Ended, Launched, Step
+from ddptui.config.preset import Preset
+from ddptui.config.rules import make_trial
+from ddptui.config.trial import Bottleneck
+from ddptui.host.environment import describe
+from ddptui.live.monitor import Watch
+from ddptui.run import lab
+from ddptui.store.runs import Run
+from ddptui.wire.messages import Ended, Launched, Step
 
 SITES = ("data", "forward", "backward", "aggregate")
 STRATEGIES = ("all_reduce", "ddp")

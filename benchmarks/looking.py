@@ -21,18 +21,19 @@ import torch.distributed as dist
 import torch.multiprocessing as mp
 
 from benchmarks.ranks import join
-from ddptui.hub import Hub
-from ddptui.live import Live, fold
-from ddptui.preset import Trial, make_trial
-from ddptui.record import Repeat
-from ddptui.wire import HUB, TOKEN
+from ddptui.config.rules import make_trial
+from ddptui.config.trial import Trial
+from ddptui.engines.hub import Hub
+from ddptui.live.state import Live, fold
+from ddptui.store.journal import Repeat
+from ddptui.wire.messages import HUB, TOKEN
 from workers.aggregate import strategy_of
-from workers.bottleneck import Delays
-from workers.clock import Clock
-from workers.group import host_store
-from workers.progress import Mark, progress_of
-from workers.rank import Rank, hello
-from workers.reporter import Reporter
+from workers.instruments.clock import Clock
+from workers.instruments.progress import Mark, progress_of
+from workers.rank.delays import Delays
+from workers.rank.group import host_store
+from workers.rank.process import Rank, hello
+from workers.rank.reporter import Reporter
 from workers.train import train
 
 RANKS = 2

@@ -23,11 +23,11 @@ import torch.multiprocessing as mp
 
 from benchmarks.primitives_reference import call_of, streaming
 from benchmarks.ranks import join
-from workers.clock import HostClock
-from workers.group import host_store
+from workers.instruments.clock import HostClock
 from workers.primitives import PRIMITIVES
 from workers.primitives.primitive import Setting
 from workers.primitives.timing import Timer
+from workers.rank.group import host_store
 
 OPERATIONS = ("all_reduce", "broadcast", "reduce", "all_gather", "reduce_scatter", "all_to_all")
 IN_PARTS = ("all_gather", "reduce_scatter", "all_to_all")

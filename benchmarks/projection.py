@@ -14,15 +14,16 @@ from contextlib import closing
 from pathlib import Path
 from statistics import fmean, median
 
-from ddptui import lab
-from ddptui.environment import describe
-from ddptui.preflight import settle
-from ddptui.preset import Preset, available_cores
-from ddptui.preset_file import load
+from ddptui.config.preset import Preset
+from ddptui.engines.preflight import settle
+from ddptui.host.cores import available_cores
+from ddptui.host.environment import describe
 from ddptui.projection.command import Question, projection
 from ddptui.projection.results import Point
-from ddptui.record import Run
-from ddptui.wire import Launched, Load, Message
+from ddptui.run import lab
+from ddptui.store.presets import load
+from ddptui.store.runs import Run
+from ddptui.wire.messages import Launched, Load, Message
 
 MEASURED, FORETOLD = 2, (4, 8)  # ranks
 QUESTION = Question(trial="ranks-2", ranks="2,4,8", cores=available_cores(), strategies=("all_reduce",))

@@ -18,7 +18,7 @@ import torch.multiprocessing as mp
 from benchmarks.ranks import join
 from benchmarks.strategies import timed
 from workers.aggregate.ring import ring_all_reduce, room_for
-from workers.group import host_store
+from workers.rank.group import host_store
 
 MB = 2**20
 SIZES_MB = (1, 16, 64)

@@ -18,7 +18,7 @@ import torch.distributed as dist
 import torch.multiprocessing as mp
 
 from benchmarks.ranks import join
-from workers.group import host_store
+from workers.rank.group import host_store
 
 RANKS = 2
 FLOATS = 21_840  # parameters of `net`

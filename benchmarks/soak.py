@@ -20,13 +20,27 @@ import msgspec
 import psutil
 import zmq
 
-from ddptui import blocks
-from ddptui.hub import Hub
-from ddptui.journal import Repeat
-from ddptui.preset import Preset, make_trial
-from ddptui.tally import Tally
-from ddptui.watch import Watch
-from ddptui.wire import HUB, VERSION, Alive, Collective, Done, Ended, Hello, Launched, Message, RankMessage, Ready, Step
+from ddptui.analysis import thinning
+from ddptui.analysis.running_results import Tally
+from ddptui.config.preset import Preset
+from ddptui.config.rules import make_trial
+from ddptui.engines.hub import Hub
+from ddptui.live.monitor import Watch
+from ddptui.store.journal import Repeat
+from ddptui.wire.messages import (
+    HUB,
+    VERSION,
+    Alive,
+    Collective,
+    Done,
+    Ended,
+    Hello,
+    Launched,
+    Message,
+    RankMessage,
+    Ready,
+    Step,
+)
 
 PROCESSES = 4  # for all ranks
 TICK_S = 0.05
@@ -77,7 +91,7 @@ def speak(ranks: list[int], world_size: int, a_second: int, seconds: float, hub:
 
     endpoint, token = hub
     os.environ[HUB] = endpoint
-    from workers.reporter import Reporter
+    from workers.rank.reporter import Reporter
 
     reporters = {rank: Reporter(rank, beats=False) for rank in ranks}
     said, slowest = 0, 0.0
@@ -237,7 +251,7 @@ def report(
           f"{rss[-2]:.0f} at the end, {rss[-1]:.0f} with the results")  # fmt: skip
     if repeat is not None:
         print(f"steps looked at          {repeat.looked_at or repeat.steps:,} of {repeat.steps:,} "
-              f"(at most {blocks.MOST_EVENTS:,} steps and collectives of all ranks)")  # fmt: skip
+              f"(at most {thinning.MOST_EVENTS:,} steps and collectives of all ranks)")  # fmt: skip
 
 
 if __name__ == "__main__":

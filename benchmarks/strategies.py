@@ -18,11 +18,12 @@ import torch.multiprocessing as mp
 import torch.nn.functional as F
 
 from benchmarks.ranks import join
-from ddptui.preset import Trial, make_trial
+from ddptui.config.rules import make_trial
+from ddptui.config.trial import Trial
 from workers.aggregate import strategy_of
 from workers.aggregate.strategy import gradients_of
-from workers.group import host_store
-from workers.models import build, wanted_shape
+from workers.rank.group import host_store
+from workers.training.models import build, wanted_shape
 
 MODELS = ("net", "resnet18")
 STRATEGIES = ("ddp", "flat", "bucketed", "all_reduce", "none")

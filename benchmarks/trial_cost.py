@@ -16,11 +16,12 @@ from contextlib import closing
 from pathlib import Path
 from statistics import median
 
-from ddptui import lab
-from ddptui.environment import describe
-from ddptui.preset import Preset, make_trial
-from ddptui.record import Run
-from ddptui.wire import Ended, Launched, Step
+from ddptui.config.preset import Preset
+from ddptui.config.rules import make_trial
+from ddptui.host.environment import describe
+from ddptui.run import lab
+from ddptui.store.runs import Run
+from ddptui.wire.messages import Ended, Launched, Step
 
 STEPS = 20
 S = 1e9  # ns

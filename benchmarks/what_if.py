@@ -14,10 +14,12 @@ from statistics import fmean, median
 from typing import Any
 
 from benchmarks.launches import run
-from ddptui.outcome import window
-from ddptui.preset import Bottleneck, Preset, make_trial
-from ddptui.verdict import judge, what_if
-from ddptui.wire import Step
+from ddptui.analysis.repeat import window
+from ddptui.analysis.verdict import judge, what_if
+from ddptui.config.preset import Preset
+from ddptui.config.rules import make_trial
+from ddptui.config.trial import Bottleneck
+from ddptui.wire.messages import Step
 
 SITES = ("data", "forward", "backward", "aggregate")
 STRATEGIES = ("all_reduce", "ddp")

@@ -15,9 +15,9 @@ import click
 from ddptui import __version__
 
 if TYPE_CHECKING:
-    from ddptui.preset import Preset
+    from ddptui.config.preset import Preset
     from ddptui.projection.results import Scaling
-    from ddptui.record import Run
+    from ddptui.store.runs import Run
 
 USAGE_ERROR = 2
 INTERRUPTED = 130
@@ -142,13 +142,13 @@ def main(
 
 
 def _run(asked: Asked, runs: str | None, as_json: bool) -> int:
-    from ddptui import headless
+    from ddptui.run import headless
 
     return _interruptible(lambda folder: headless.run(_load(asked), folder, as_json=as_json), runs)
 
 
 def _resume(name: str, runs: str | None, as_json: bool) -> int:
-    from ddptui import headless
+    from ddptui.run import headless
 
     def work(folder: Path) -> int:
         run, preset = _begun(name, folder)
@@ -159,9 +159,9 @@ def _resume(name: str, runs: str | None, as_json: bool) -> int:
 
 def _begun(name: str, runs: Path) -> "tuple[Run, Preset]":
     """A run, and its preset, if it can go on here. Raises RunError, Refusal."""
-    from ddptui.preflight import settle
-    from ddptui.preset_file import PresetError
-    from ddptui.record import find_run
+    from ddptui.config.parser import PresetError
+    from ddptui.engines.preflight import settle
+    from ddptui.store.runs import find_run
 
     run = find_run(runs, name)
     try:
@@ -182,7 +182,7 @@ def _console(
     gc.disable()  # until the first picture is there: to collect what is only being built takes a tenth of the start
     from textual.theme import BUILTIN_THEMES
 
-    from ddptui.record import RunError, runs_folder
+    from ddptui.store.runs import RunError, runs_folder
 
     if not sys.stdin.isatty():
         raise Refusal("the console wants a terminal to read keys from; without one, run headless: --no-ui")
@@ -204,8 +204,8 @@ def _console(
 
 def _interruptible(work: Callable[[Path], int], runs: str | None) -> int:
     """Do some work that starts ranks and keeps them in the folder of runs. Returns the exit code. Raises Refusal."""
-    from ddptui.journal import RunLost
-    from ddptui.record import RunError, runs_folder
+    from ddptui.store.journal import RunLost
+    from ddptui.store.runs import RunError, runs_folder
 
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
@@ -224,9 +224,11 @@ def _load(asked: Asked, *, to_be_started: bool = True) -> Any:
     """The preset as it would run here, or wherever its engine is. Raises Refusal."""
     import msgspec
 
-    from ddptui.preflight import settle
-    from ddptui.preset import TrialError, parse_assignment
-    from ddptui.preset_file import PresetError, load
+    from ddptui.config.arguments import parse_assignment
+    from ddptui.config.parser import PresetError
+    from ddptui.config.trial import TrialError
+    from ddptui.engines.preflight import settle
+    from ddptui.store.presets import load
 
     try:
         overrides = [parse_assignment(text) for text in asked.assignments]
@@ -251,9 +253,9 @@ def _load(asked: Asked, *, to_be_started: bool = True) -> Any:
 def presets(obj: dict[str, Any], /, name: str | None, assignments: tuple[str, ...], **where: Any) -> None:
     """List the presets; with a NAME, its trials and the exact commands. Nothing is started. With --nodes, the lines to
     type on each node; with --engine slurm, the scripts."""
-    from ddptui import listing
-    from ddptui.preset_file import PresetError
-    from ddptui.slurm.script import ScriptError
+    from ddptui.config.parser import PresetError
+    from ddptui.engines.slurm.script import ScriptError
+    from ddptui.run import listing
 
     engine = obj["engine"] | _said(where)
     if engine.get("nodes", 1) > 1:
@@ -274,8 +276,8 @@ def presets(obj: dict[str, Any], /, name: str | None, assignments: tuple[str, ..
 @click.pass_obj
 def runs(obj: dict[str, Any], runs: str | None) -> None:
     """List the runs, newest first."""
-    from ddptui import listing
-    from ddptui.record import all_runs, runs_folder
+    from ddptui.run import listing
+    from ddptui.store.runs import all_runs, runs_folder
 
     folder = runs_folder(runs or obj["runs"])
     if folder.exists() and not folder.is_dir():
@@ -291,10 +293,11 @@ def runs(obj: dict[str, Any], runs: str | None) -> None:
 def show(obj: dict[str, Any], run: str, format: str, runs: str | None) -> None:
     """The table of a RUN (its name, the start of it, its folder, or `last`) again, from what is on disk; or its
     timeline (`--format trace`), for ui.perfetto.dev."""
-    from ddptui import headless, report
-    from ddptui.record import RunError, find_run, runs_folder
-    from ddptui.replay import results_of
-    from ddptui.trace import trace
+    from ddptui.report import table
+    from ddptui.report.trace import trace
+    from ddptui.run import headless
+    from ddptui.store.replay import results_of
+    from ddptui.store.runs import RunError, find_run, runs_folder
 
     try:
         found = find_run(runs_folder(runs or obj["runs"]), run)
@@ -306,7 +309,7 @@ def show(obj: dict[str, Any], run: str, format: str, runs: str | None) -> None:
         results = results_of(found, preset)
     except RunError as error:
         raise Refusal(str(error)) from None
-    shown = headless.as_table(results, preset) if format == "table" else report.FORMATS[format](results, preset)
+    shown = headless.as_table(results, preset) if format == "table" else table.FORMATS[format](results, preset)
     click.echo(shown, nl=False)
 
 
@@ -348,7 +351,7 @@ def project(
     from ddptui.projection import ProjectionError
     from ddptui.projection.command import Question
     from ddptui.projection.command import run as projected
-    from ddptui.record import runs_folder
+    from ddptui.store.runs import runs_folder
 
     question = Question(trial, ranks, network, alpha, gbps, scaling, cores, strategies)
     try:
@@ -365,8 +368,8 @@ def project(
 def verify(obj: dict[str, Any], a: str, b: str | None, runs: str | None) -> None:
     """Compare two checkpoints A and B, or the ranks of every trial of a RUN: which tensors differ, parameters and
     buffers apart. Exit 1 if any does."""
-    from ddptui import verify
-    from ddptui.record import RunError, find_run, runs_folder
+    from ddptui.run import verify
+    from ddptui.store.runs import RunError, find_run, runs_folder
 
     try:
         if b is None:
@@ -388,7 +391,7 @@ def verify(obj: dict[str, Any], a: str, b: str | None, runs: str | None) -> None
 def selftest(obj: dict[str, Any], modes: tuple[str, ...], strategies: tuple[str, ...], runs: str | None) -> None:
     """Put delays of known length in, at every site, under every strategy and launch mode, and set against them what is
     attributed. Takes some minutes. Exit 1 if anything is wrong."""
-    from ddptui import selftest
+    from ddptui.run import selftest
 
     known = selftest.known_strategies()
     for name in strategies:
@@ -408,10 +411,10 @@ def selftest(obj: dict[str, Any], modes: tuple[str, ...], strategies: tuple[str,
 def join(ticket: str, node: int | None, kind: str | None) -> None:
     """Take part, with this host, in a run whose console waits elsewhere (--engine join). TICKET: the line that it gave,
     or better the file that holds it: what is typed here, others on this host can read. Else DDPTUI_TICKET has it."""
-    from ddptui.join import JoinError, node_here
-    from ddptui.join import join as joined
-    from ddptui.place import PlaceError
-    from ddptui.ticket import TicketError, read_ticket
+    from ddptui.engines.join.agent import JoinError, node_here
+    from ddptui.engines.join.agent import join as joined
+    from ddptui.engines.join.ticket import TicketError, read_ticket
+    from ddptui.host.place.place import PlaceError
 
     def say(text: str) -> None:
         click.echo(text, err=True)
@@ -438,9 +441,9 @@ def join(ticket: str, node: int | None, kind: str | None) -> None:
 def manifest(obj: dict[str, Any], /, name: str, ticket: str | None, **asked: Any) -> None:
     """The job that starts `ddptui join` on the nodes of a platform, for a run of the preset NAME: Kubeflow's TrainJob
     or PyTorchJob, or PAI-DLC's."""
-    from ddptui.manifest.command import render
-    from ddptui.manifest.options import ManifestError, Options
-    from ddptui.ticket import TicketError, read_ticket
+    from ddptui.engines.join.ticket import TicketError, read_ticket
+    from ddptui.engines.manifest.command import render
+    from ddptui.engines.manifest.options import ManifestError, Options
 
     engine = {"name": "join", "nodes": asked["nodes"]}
     _load(Asked(name, obj["assignments"], None, engine), to_be_started=False)
@@ -455,8 +458,8 @@ def manifest(obj: dict[str, Any], /, name: str, ticket: str | None, **asked: Any
 @click.option("--as", "kind", metavar="KIND", help="Read it as that of env, torchrun, slurm, slurm_array, dlc, …")
 def place(kind: str | None) -> None:
     """What this process's environment says of its place among all ranks, and how it is read."""
-    from ddptui.place import PlaceError
-    from ddptui.place.command import text
+    from ddptui.host.place.command import text
+    from ddptui.host.place.place import PlaceError
 
     try:
         click.echo(text(os.environ, kind))

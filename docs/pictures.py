@@ -13,16 +13,16 @@ from pathlib import Path
 
 import msgspec
 
-from ddptui.environment import describe
-from ddptui.playback import Playback
-from ddptui.preset_file import load
-from ddptui.record import Run
-from ddptui.replay import results_of
-from ddptui.session import Session
+from ddptui.host.environment import describe
+from ddptui.live.monitor import Watch
+from ddptui.run.playback import Playback
+from ddptui.run.session import Session
+from ddptui.store.presets import load
+from ddptui.store.replay import results_of
+from ddptui.store.runs import Run
 from ddptui.tui.app import Console
 from ddptui.tui.screens.result import ResultScreen
 from ddptui.tui.screens.run import RunScreen
-from ddptui.watch import Watch
 
 HERE = Path(__file__).parent
 SIZE = (120, 40)

@@ -3,16 +3,31 @@
 import os
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import psutil
 import pytest
 from hypothesis import settings
 
+TESTS = Path(__file__).parent
 GRACE_S = 10  # for processes that are on their way out
 
 # Property tests are held to what is true, not to how fast a busy machine finds it.
 settings.register_profile("patient", deadline=None)
 settings.load_profile("patient")
+
+
+MARKS = {"real": "launches", "numerics": "launches", "quiet": "quiet"}  # by folder: what may run beside a test
+LONG = ("test_wheel", "test_big_batch", "test_deaths", "test_faults")  # first, or one of two workers waits for them
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark each test by its folder, and put the long files first."""
+    for item in items:
+        folder = item.path.relative_to(TESTS).parts[0]
+        if folder in MARKS:
+            item.add_marker(MARKS[folder])
+    items.sort(key=lambda item: LONG.index(item.path.stem) if item.path.stem in LONG else len(LONG))
 
 
 @pytest.fixture(autouse=True)

@@ -10,14 +10,14 @@ import time
 import torch
 from torch import nn
 
-from ddptui.preset import Trial
+from ddptui.config.trial import Trial
 from workers.aggregate.none import NoAggregation
-from workers.bottleneck import Delays
-from workers.device import Chosen
-from workers.rank import Rank, hello, pin_threads, rank_process, read_trial
-from workers.replica_progress import ReplicaProgress
-from workers.replicas import OverGpus, Replica, ReplicaDelays, ThreadedDataParallel, Watch
-from workers.reporter import Reporter
+from workers.rank.delays import Delays
+from workers.rank.device import Chosen
+from workers.rank.process import Rank, hello, pin_threads, rank_process, read_trial
+from workers.rank.reporter import Reporter
+from workers.replicas.progress import ReplicaProgress
+from workers.replicas.replicas import OverGpus, Replica, ReplicaDelays, ThreadedDataParallel, Watch
 from workers.train import train
 
 

@@ -6,9 +6,9 @@ python -m torch.distributed.launch --standalone --nproc_per_node=2 -m workers.la
 import os
 import sys
 
-from workers.group import IN_ENVIRONMENT, join_group, leave_group
-from workers.node import choose_interface
-from workers.rank import rank_process, read_trial
+from workers.rank.group import IN_ENVIRONMENT, join_group, leave_group
+from workers.rank.node import choose_interface
+from workers.rank.process import rank_process, read_trial
 from workers.work import work
 
 

@@ -6,7 +6,7 @@ python -m workers.single epochs=3
 import sys
 
 from workers.aggregate import strategy_of
-from workers.rank import rank_process, read_trial
+from workers.rank.process import rank_process, read_trial
 from workers.train import train
 
 

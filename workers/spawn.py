@@ -7,10 +7,10 @@ import sys
 
 import torch.multiprocessing as mp
 
-from ddptui.preset import Trial
-from workers.group import Meeting, host_store, join_group, leave_group, open_meeting
-from workers.node import Node, this_node
-from workers.rank import rank_process, read_trial
+from ddptui.config.trial import Trial
+from workers.rank.group import Meeting, host_store, join_group, leave_group, open_meeting
+from workers.rank.node import Node, this_node
+from workers.rank.process import rank_process, read_trial
 
 
 def run_rank(local_rank: int, trial: Trial, node: Node, meeting: Meeting) -> None:

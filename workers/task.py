@@ -6,11 +6,11 @@ RANK=1 WORLD_SIZE=2 MASTER_ADDR=10.0.0.1 MASTER_PORT=15432 python -m workers.tas
 import os
 import sys
 
-from ddptui import place
-from ddptui.place import Place, PlaceError
-from workers.group import IN_ENVIRONMENT, INIT_METHOD, Meeting, join_group, leave_group
-from workers.node import choose_interface
-from workers.rank import rank_process, read_trial
+from ddptui.host import place
+from ddptui.host.place.place import Place, PlaceError
+from workers.rank.group import IN_ENVIRONMENT, INIT_METHOD, Meeting, join_group, leave_group
+from workers.rank.node import choose_interface
+from workers.rank.process import rank_process, read_trial
 from workers.work import work
 
 

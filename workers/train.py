@@ -7,20 +7,20 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ddptui.preset import Trial
+from ddptui.config.trial import Trial
 from workers.aggregate.strategy import Strategy, gradients_of
-from workers.audit import audit
-from workers.clock import Clock, clock_of
-from workers.data import Share, load
-from workers.evaluate import evaluate, fingerprint
-from workers.fault import Faults
-from workers.inside import over_devices
-from workers.loading import begun, loader_of, on_device
-from workers.models import build, compiled, layout, set_dtype, synchronised, wanted_shape
-from workers.precision import begin_momentum, lowered, optimize, scaler_of
-from workers.progress import Laps, Mark, Progress, progress_of
-from workers.rank import Rank
-from workers.tap import tap_of
+from workers.instruments.clock import Clock, clock_of
+from workers.instruments.progress import Laps, Mark, Progress, progress_of
+from workers.instruments.tap import tap_of
+from workers.rank.faults import Faults
+from workers.rank.process import Rank
+from workers.replicas.multi_gpu import over_devices
+from workers.training.audit import audit
+from workers.training.data import Share, load
+from workers.training.evaluate import evaluate, fingerprint
+from workers.training.loader import begun, loader_of, on_device
+from workers.training.models import build, compiled, layout, set_dtype, synchronised, wanted_shape
+from workers.training.precision import begin_momentum, lowered, optimize, scaler_of
 
 
 def train(me: Rank, strategy: Strategy, progress: Progress | None = None, clock: Clock | None = None) -> nn.Module:

@@ -1,6 +1,6 @@
 """What a rank is there for: to train, or to try the primitives that training is made of."""
 
-from workers.rank import Rank
+from workers.rank.process import Rank
 
 
 def work(me: Rank) -> None:

@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 
-from ddptui.doctor import engines, folders, gpu_side, host, machine, torch_side
-from ddptui.doctor.finding import Finding, first_line, lines, with_known_cause
+from ddptui.doctor import engines, folders, gpus, machine, processes, torch
+from ddptui.doctor.finding import Finding, lines, with_known_cause
+from ddptui.text.printable import first_line
 
 Check = Callable[[], Iterable[Finding]]
 Groups = dict[str, tuple[tuple[str, Check], ...]]
@@ -21,7 +22,7 @@ def groups(runs: str | None) -> Groups:
     return {
         "This machine": (
             ("python", machine.machine),
-            ("driver", gpu_side.told_by_nvml),
+            ("driver", gpus.told_by_nvml),
             ("compiler", machine.compiler),
             ("interfaces", machine.interfaces),
             ("open files", machine.open_files),
@@ -35,12 +36,12 @@ def groups(runs: str | None) -> Groups:
         ),
         "Processes": (
             ("sockets", folders.sockets),
-            ("clock", host.clock),
-            ("scheduler", host.scheduler),
-            ("orphans", host.orphans),
+            ("clock", processes.clock),
+            ("scheduler", processes.scheduler),
+            ("orphans", processes.orphans),
         ),
         "Elsewhere": (("join", engines.join), ("slurm", engines.slurm), ("slow links", engines.slow_links)),
-        "torch, and ranks that meet (takes some seconds)": (("torch", torch_side.torch),),
+        "torch, and ranks that meet (takes some seconds)": (("torch", torch.torch),),
     }
 
 

@@ -3,12 +3,12 @@
 import shutil
 from collections.abc import Iterator
 
+from ddptui.config.engine import Engine
+from ddptui.config.parser import PresetError
 from ddptui.doctor.finding import Finding
-from ddptui.engine import Engine
-from ddptui.launch import links
-from ddptui.network import NetworkError, chosen
-from ddptui.preset_file import PresetError
-from ddptui.slurm.check import check
+from ddptui.engines.local import links
+from ddptui.engines.slurm.check import check
+from ddptui.host.network import NetworkError, chosen
 
 
 def join() -> Iterator[Finding]:

@@ -49,11 +49,3 @@ def _wrapped(begin: str, text: str) -> list[str]:
         break_long_words=False,
         break_on_hyphens=False,
     ) or [begin.rstrip()]
-
-
-def first_line(error: BaseException) -> str:
-    """An error in one line, without the numbers and paths that OSError puts around it."""
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror
-    told = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
-    return f"{type(error).__name__}: {told}" if told else type(error).__name__

@@ -9,14 +9,15 @@ from pathlib import Path
 
 import zmq
 
-from ddptui import gpus
-from ddptui.doctor.child import Child, NoAnswer
-from ddptui.doctor.finding import Finding, first_line
-from ddptui.hub import Hub
-from ddptui.preflight import DATA_VARIABLE, FILES, data_folder
-from ddptui.preset import Trial
-from ddptui.record import RUNS_VARIABLE, runs_folder
-from ddptui.wire import HUB, TOKEN
+from ddptui.config.trial import Trial
+from ddptui.doctor.finding import Finding
+from ddptui.engines.hub import Hub
+from ddptui.engines.preflight import DATA_VARIABLE, FILES, data_folder
+from ddptui.host import gpus
+from ddptui.host.rank_side import Child, NoAnswer
+from ddptui.store.runs import RUNS_VARIABLE, runs_folder
+from ddptui.text.printable import first_line
+from ddptui.wire.messages import HUB, TOKEN
 
 GB = 2**30
 ENOUGH_DISK_GB = 1

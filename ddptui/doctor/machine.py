@@ -12,10 +12,11 @@ from pathlib import Path
 
 import psutil
 
-from ddptui.doctor.finding import Finding, first_line
-from ddptui.environment import cpu_model
-from ddptui.preset import available_cores
-from ddptui.torch_check import no_compiler
+from ddptui.doctor.finding import Finding
+from ddptui.engines.preflight_torch import no_compiler
+from ddptui.host.cores import available_cores
+from ddptui.host.environment import cpu_model
+from ddptui.text.printable import first_line
 
 GB = 2**30
 ENOUGH_MEMORY_GB = 2  # for two ranks

@@ -13,14 +13,14 @@ from collections.abc import Sequence
 from statistics import fmean
 from typing import NamedTuple
 
-from ddptui.preset import Trial
+from ddptui.config.strategies import STRATEGIES
+from ddptui.config.trial import Trial
 from ddptui.projection.costs import Backward, Traffic, all_over, hidden_until, sent
+from ddptui.projection.measured import Launch, Seen
 from ddptui.projection.network import CallCosts, outliers
-from ddptui.projection.ranks import Scale, lengths, picked
-from ddptui.projection.seen import Launch, Seen
-from ddptui.projection.slowest import expected, slowest
+from ddptui.projection.rank_spread import Scale, lengths, picked
+from ddptui.projection.slowest_rank import expected, slowest
 from ddptui.projection.traffic import taken, traffic
-from ddptui.strategies import STRATEGIES
 
 FREE = CallCosts(0.0, 0.0)
 PASSES = "isend_irecv"  # all ranks do it at once, each with its neighbour

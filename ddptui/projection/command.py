@@ -6,19 +6,21 @@ from pathlib import Path
 from statistics import fmean
 from typing import NamedTuple
 
-from ddptui.outcome import Heard
-from ddptui.preset import Preset, Trial
-from ddptui.projection import ProjectionError, asked, kin, report, words
+from ddptui.analysis.repeat import Heard
+from ddptui.config.preset import Preset
+from ddptui.config.strategies import STRATEGIES
+from ddptui.config.trial import Trial
+from ddptui.projection import ProjectionError, arguments, related_trials, report
+from ddptui.projection import sentences as words
 from ddptui.projection.calibration import Calibration, calibrated
+from ddptui.projection.measured import Launch, Seen, deceptive, seen, step_s
 from ddptui.projection.model import Asked, Beyond, CostsOf, Model, Projected
 from ddptui.projection.network import US, CallCosts, Taken, fitted, outliers
-from ddptui.projection.ranks import ranks_of
+from ddptui.projection.rank_spread import ranks_of
 from ddptui.projection.reading import heard_of, network_of_primitives, trial_of, why_not
 from ddptui.projection.results import NetworkUsed, Point, Projection, Scaling
-from ddptui.projection.seen import Launch, Seen, deceptive, seen, step_s
 from ddptui.projection.traffic import taken
-from ddptui.record import Run, RunError, find_run
-from ddptui.strategies import STRATEGIES
+from ddptui.store.runs import Run, RunError, find_run
 
 PIPED_WIDTH = 80
 MS, GB = 1e3, 1e9  # ms a second; bytes
@@ -64,7 +66,7 @@ class Basis(NamedTuple):
 
 def run(runs: Path, name: str, question: Question, form: str = "table") -> int:
     """Print what a run says of more ranks, in one of the formats; the exit code. Raises ProjectionError."""
-    from ddptui.headless import show
+    from ddptui.run.output import show
 
     found = projection(runs, name, question)
     width = shutil.get_terminal_size((PIPED_WIDTH, 24)).columns
@@ -74,10 +76,10 @@ def run(runs: Path, name: str, question: Question, form: str = "table") -> int:
 
 def projection(runs: Path, name: str, question: Question) -> Projection:
     """`runs`: the folder of runs; `name`: as find_run takes it. Raises ProjectionError."""
-    stated = asked.check(question.strategies, question.cores, question.alpha, question.gbps)
+    stated = arguments.check(question.strategies, question.cores, question.alpha, question.gbps)
     if stated and question.network:
         raise ProjectionError("--network measures what --alpha and --gbps state: leave the one or the others out")
-    numbers = asked.numbers_of_ranks(question.ranks)
+    numbers = arguments.numbers_of_ranks(question.ranks)
     try:
         run = find_run(runs, name)
         primitives = find_run(runs, question.network) if question.network else None
@@ -97,7 +99,7 @@ def _projection(
     trial, heard = trial_of(run, preset, question.trial)
     found = _seen(trial, heard)
     wire = _wire(run, preset, trial, found, stated, primitives)
-    related = kin.foretold(trial, preset.trials, strong=question.scaling == "strong")
+    related = related_trials.foretold(trial, preset.trials, strong=question.scaling == "strong")
     alike = {other: heard_of(run, preset, other) for other in related}
     basis = Basis(run, trial, heard, found, wire, wire.costs_of(found.launches), alike, question)
     calibrations = _calibrations(basis)
@@ -135,7 +137,7 @@ def _model(basis: Basis, calibrations: Mapping[str, Calibration], numbers: Seque
         cores=question.cores,
         threads=max(words.threads for words in basis.heard[0].hellos.values()),
     )
-    strategies = asked.with_its_own(question.strategies, own.strategy)
+    strategies = arguments.with_its_own(question.strategies, own.strategy)
     each = [calibrations.get(strategy) or own.of_another(strategy) for strategy in strategies]
     return Model(found, each, basis.wire.costs_of, wanted, basis.wire.slowed_from)
 
@@ -208,7 +210,7 @@ def _wire(
 
 
 def _taken_by_others(run: Run, preset: Preset, trial: Trial) -> Iterator[Taken]:
-    for other in kin.on_the_same_wire(trial, preset.trials):
+    for other in related_trials.on_the_same_wire(trial, preset.trials):
         heard = heard_of(run, preset, other)
         if not why_not(other, heard):
             found = _seen(other, heard)

@@ -19,9 +19,9 @@ from itertools import accumulate
 from math import ceil
 from typing import NamedTuple
 
-from ddptui.primitives.theory import theory
+from ddptui.analysis.primitives.theory import theory
+from ddptui.config.strategies import STRATEGIES
 from ddptui.projection.network import Bill, CallCosts
-from ddptui.strategies import STRATEGIES
 
 MB = 2**20  # bytes, as torch DDP counts them
 BUCKET_MB, FIRST_BUCKET_MB = 25.0, 1.0  # torch DDP's, if nobody says otherwise

@@ -27,10 +27,10 @@ from typing import NamedTuple
 
 from ddptui.projection.calibration import Calibration, backward_of
 from ddptui.projection.costs import Backward, sent
+from ddptui.projection.measured import Launch, Seen
 from ddptui.projection.network import CallCosts
-from ddptui.projection.ranks import Picks, Scale, lengths, picked
-from ddptui.projection.seen import Launch, Seen
-from ddptui.projection.slowest import expected, slowest
+from ddptui.projection.rank_spread import Picks, Scale, lengths, picked
+from ddptui.projection.slowest_rank import expected, slowest
 
 DRAWN = 100  # times
 FEWEST_STEPS = 20  # from which a band is drawn

@@ -13,8 +13,8 @@ broadcast beside an all_reduce tells the first two apart, a sum without a wire t
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from ddptui.primitives.least_squares import not_negative
-from ddptui.primitives.theory import OPERATIONS, Cost, theory
+from ddptui.analysis.primitives.least_squares import not_negative
+from ddptui.analysis.primitives.theory import OPERATIONS, Cost, theory
 from ddptui.projection import ProjectionError
 
 US, GIGABIT = 1e-6, 1e9 / 8  # s; bytes

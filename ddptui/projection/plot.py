@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from math import log2, log10
 
-from ddptui.braille import Frame, Point, cells, character, columns, frame
-from ddptui.drawing import linear_ticks, log_ticks
 from ddptui.projection.results import Point as Projected
+from ddptui.text.braille import Frame, Point, cells, character, columns, frame
+from ddptui.text.drawing import linear_ticks, log_ticks
 
 MEASURED = "×"
 BAND_EVERY = 3  # dots

@@ -5,13 +5,14 @@ from typing import NamedTuple
 
 import msgspec
 
-from ddptui.outcome import Heard, launches
-from ddptui.preset import Preset, Trial
-from ddptui.primitives.results import PrimitivesResult
+from ddptui.analysis.primitives.results import PrimitivesResult
+from ddptui.analysis.repeat import Heard, launches
+from ddptui.config.preset import Preset
+from ddptui.config.trial import Trial
 from ddptui.projection import ProjectionError
-from ddptui.projection.asked import NOT_PROJECTED
+from ddptui.projection.arguments import NOT_PROJECTED
 from ddptui.projection.network import US, CallCosts, Taken, fitted, gamma_of
-from ddptui.record import Run
+from ddptui.store.runs import Run
 
 ALONE = "local_sum"  # a sum without a wire
 

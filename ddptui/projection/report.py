@@ -7,10 +7,11 @@ from typing import NamedTuple
 
 import msgspec
 
-from ddptui.columns import GAP, NOTHING
 from ddptui.projection.plot import plot
 from ddptui.projection.results import Point, Projection
-from ddptui.projection.words import BAND, ms, of_efficiency, percent
+from ddptui.projection.sentences import BAND, ms, of_efficiency, percent
+from ddptui.report.columns import GAP
+from ddptui.text.units import NOTHING
 
 PLOT_HEIGHT, PLOT_WIDTH = 12, 100
 MOST_IN_FULL = 2  # strategies

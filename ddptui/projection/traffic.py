@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from statistics import fmean, median
 
-from ddptui.preset import Trial
+from ddptui.config.strategies import STRATEGIES
+from ddptui.config.trial import Trial
 from ddptui.projection.costs import SENT_IN, Traffic
+from ddptui.projection.measured import Call, Launch, Seen
 from ddptui.projection.network import Taken
-from ddptui.projection.seen import Call, Launch, Seen
-from ddptui.strategies import STRATEGIES
 
 A_CALL_A_TENSOR = {
     "all_reduce": "all_reduce", "all_reduce_async": "all_reduce", "reduce_broadcast": "reduce",

@@ -17,16 +17,16 @@ from textual.binding import Binding, BindingType
 from textual.command import Provider
 from textual.screen import Screen
 
-from ddptui.preset import Preset
+from ddptui.config.preset import Preset
 from ddptui.tui import settings
 from ddptui.tui.screens.lab import Lab
 
 if TYPE_CHECKING:
-    from ddptui.outcome import Outcomes
-    from ddptui.playback import Playback
-    from ddptui.record import Run
-    from ddptui.results import Results
-    from ddptui.session import Session
+    from ddptui.analysis.repeat import Outcomes
+    from ddptui.analysis.results import Results
+    from ddptui.run.playback import Playback
+    from ddptui.run.session import Session
+    from ddptui.store.runs import Run
 
 ERROR_STAYS_S = 10
 
@@ -121,8 +121,8 @@ class Console(App[int]):
 
     def run_preset(self, preset: Preset) -> None:
         """Start a run, and show it. One at a time: they would take the cores from each other."""
-        from ddptui.environment import describe
-        from ddptui.record import Run, RunError
+        from ddptui.host.environment import describe
+        from ddptui.store.runs import Run, RunError
 
         if self._is_free():
             try:
@@ -133,10 +133,10 @@ class Console(App[int]):
     @work(exclusive=True, group="open")
     async def resume(self, run: "Run", preset: Preset) -> None:
         """Launch what is missing in a run, and show it. What is there is read in a thread."""
-        from ddptui.environment import describe
-        from ddptui.journal import RunLost
-        from ddptui.record import RunError
-        from ddptui.replay import finished, outcomes_of
+        from ddptui.host.environment import describe
+        from ddptui.store.journal import RunLost
+        from ddptui.store.replay import finished, outcomes_of
+        from ddptui.store.runs import RunError
 
         if self._is_free():
             try:
@@ -155,7 +155,7 @@ class Console(App[int]):
         return self.session is None
 
     def _follow(self, run: "Run", preset: Preset, there: "Outcomes") -> None:
-        from ddptui.session import Session
+        from ddptui.run.session import Session
 
         self.session = Session(preset, run, self._threads, there)
         self.push_screen(told(self.session))
@@ -174,8 +174,8 @@ class Console(App[int]):
     @work(exclusive=True, group="open")
     async def open_run(self, run: "Run") -> None:
         """Show the results of a run that is on disk. Its journals may be long: they are read in a thread."""
-        from ddptui.record import RunError
-        from ddptui.replay import results_of
+        from ddptui.store.replay import results_of
+        from ddptui.store.runs import RunError
 
         try:
             preset = run.preset()
@@ -187,8 +187,8 @@ class Console(App[int]):
     @work(exclusive=True, group="open")
     async def replay(self, run: "Run") -> None:
         """Show a run that is on disk as it went."""
-        from ddptui.playback import Playback
-        from ddptui.record import RunError
+        from ddptui.run.playback import Playback
+        from ddptui.store.runs import RunError
 
         try:
             self.push_screen(told(await asyncio.to_thread(Playback, run, run.preset())))

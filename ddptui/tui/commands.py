@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 from textual.command import DiscoveryHit, Hit, Hits, Provider
 
-from ddptui.exports import FORMATS
-from ddptui.preflight import settle
-from ddptui.preset_file import PresetError, load, shipped_and_own
-from ddptui.record import all_runs
+from ddptui.config.parser import PresetError
+from ddptui.engines.preflight import settle
+from ddptui.store.presets import load, shipped_and_own
+from ddptui.store.runs import all_runs
+from ddptui.tui.exports import FORMATS
 from ddptui.tui.screens.result import ResultScreen
 from ddptui.tui.screens.run import RunScreen
 from ddptui.tui.widgets.panes import TITLES

@@ -6,8 +6,9 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from ddptui.preset import Preset
-from ddptui.record import Run
+from ddptui.config.preset import Preset
+from ddptui.run.output import show
+from ddptui.store.runs import Run
 from ddptui.tui.app import Console
 from ddptui.tui.settings import first_theme
 
@@ -38,10 +39,10 @@ def start(
             app.session.close()
             app.finished.append((app.session.results, app.session.preset))
         threads.shutdown()
-    from ddptui import headless  # now: it would have kept the first picture waiting
+    from ddptui.run import headless  # now: it would have kept the first picture waiting
 
     for results, shown in app.finished:
-        headless.show(headless.as_table(results, shown))
+        show(headless.as_table(results, shown))
     worst = max((headless.EXIT_CODES[results.status] for results, _ in app.finished), default=0)
     return app.return_code or worst
 

@@ -4,13 +4,13 @@ import msgspec
 import torch
 from torch import Tensor
 
-from ddptui.preset import Trial
-from ddptui.wire import Audit, Done, Fingerprint
+from ddptui.config.trial import Trial
+from ddptui.wire.messages import Audit, Done, Fingerprint
 from workers.aggregate.strategy import Strategy
-from workers.bottleneck import Delays
-from workers.progress import Progress
-from workers.rank import Rank
-from workers.reporter import Reporter
+from workers.instruments.progress import Progress
+from workers.rank.delays import Delays
+from workers.rank.process import Rank
+from workers.rank.reporter import Reporter
 from workers.train import train
 
 

@@ -9,7 +9,7 @@ import torch
 import torch.multiprocessing as mp
 from torch import Tensor
 
-from tests.leaving import leave
+from tests.support.leaving import leave
 
 Learned = dict[str, dict[str, Tensor]]  # by the way to learn, and the tensor's name
 Told = TypeVar("Told")

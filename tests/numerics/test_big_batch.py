@@ -11,8 +11,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from ddptui.preset import Trial
-from ddptui.strategies import STRATEGIES
+from ddptui.config.strategies import STRATEGIES
+from ddptui.config.trial import Trial
 from tests.numerics.learning import Said, learn
 from tests.numerics.ranks import Learned, leave_behind, run
 from workers.aggregate import strategy_of

@@ -10,8 +10,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from ddptui.lights import EXACT
-from ddptui.preset import Trial
+from ddptui.analysis.correctness import EXACT
+from ddptui.config.trial import Trial
 from tests.numerics.learning import Said, learn
 from tests.numerics.ranks import Learned, leave_behind, run
 from workers.aggregate import strategy_of

@@ -12,9 +12,9 @@ import torch.distributed as dist
 import torch.multiprocessing as mp
 from torch import Tensor, nn
 
-from ddptui.preset import Trial
-from ddptui.strategies import STRATEGIES
-from tests.leaving import leave
+from ddptui.config.strategies import STRATEGIES
+from ddptui.config.trial import Trial
+from tests.support.leaving import leave
 from workers.aggregate import ring, strategy_of
 from workers.aggregate.bucketed import pack
 from workers.aggregate.buffer import by_dtype, lay_out

@@ -8,14 +8,14 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from ddptui.lights import EXACT
-from ddptui.preset import Trial
-from ddptui.strategies import STRATEGIES
+from ddptui.analysis.correctness import EXACT
+from ddptui.config.strategies import STRATEGIES
+from ddptui.config.trial import Trial
 from tests.numerics.learning import Said, learn
 from tests.numerics.ranks import Learned, leave_behind, run
 from workers import train as loop
 from workers.aggregate import strategy_of
-from workers.precision import TYPES, scaler_of
+from workers.training.precision import TYPES, scaler_of
 
 RANKS = 3
 STEPS = 6

@@ -6,10 +6,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ddptui.preset import Trial
-from workers.models import build
-from workers.precision import TYPES, clip, lowered, scaler_of
+from ddptui.config.trial import Trial
 from workers.train import make_optimizer
+from workers.training.models import build
+from workers.training.precision import TYPES, clip, lowered, scaler_of
 
 CPU = torch.device("cpu")
 UNIT = {"bf16": 2.0**-8, "fp16": 2.0**-11}  # the roundoff: half of the distance from 1 to the next number

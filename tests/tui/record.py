@@ -14,12 +14,12 @@ import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from ddptui.environment import describe
-from ddptui.lab_root import lab_root
-from ddptui.live import Live, fold
-from ddptui.preset_file import load
-from ddptui.record import Run
-from ddptui.session import Session
+from ddptui.host.environment import describe
+from ddptui.host.install import lab_root
+from ddptui.live.state import Live, fold
+from ddptui.run.session import Session
+from ddptui.store.presets import load
+from ddptui.store.runs import Run
 
 HERE = Path(__file__).parent / "recorded"
 KILLED_AT_STEP = 60

@@ -7,10 +7,10 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from ddptui import lab
-from ddptui.environment import describe
-from ddptui.preset_file import load
-from ddptui.record import Run
+from ddptui.host.environment import describe
+from ddptui.run import lab
+from ddptui.store.presets import load
+from ddptui.store.runs import Run
 from tests.tui.record import anonymous
 
 HERE = Path(__file__).parent / "recorded_primitives"

@@ -2,10 +2,10 @@
 
 import pytest
 
-from ddptui.arrivals import ArrivalsSummary, RankArrivals, summary
+from ddptui.analysis.waits import join
+from ddptui.live.arrivals import ArrivalsSummary, RankArrivals, summary
 from ddptui.tui.widgets.arrivals import Arrivals
-from ddptui.waits import join
-from tests.console.traces import delayed, trace, works_of
+from tests.support.traces import delayed, trace, works_of
 from tests.tui.drawn import SIZES, text_of
 
 PROMPT = RankArrivals(0, 5.0, 10.0, 4.0, 1.0, 0, [0.0] * 4)

@@ -7,7 +7,7 @@ import pytest
 from textual.app import App
 from textual.theme import BUILTIN_THEMES
 
-from ddptui.drawing import Line
+from ddptui.text.drawing import Line
 from ddptui.tui.widgets.canvas import Canvas
 from tests.tui.drawn import Alone
 

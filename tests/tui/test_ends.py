@@ -16,7 +16,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.runner import arguments, environment, family, survivors, write_preset
+from tests.support.runner import arguments, environment, family, survivors, write_preset
 
 LONG = """
 [defaults]

@@ -10,9 +10,10 @@ from textual.pilot import Pilot
 from textual.theme import BUILTIN_THEMES
 from textual.widgets import Input, OptionList, Select, Static
 
-from ddptui.preset import Preset
-from ddptui.preset_file import PresetError, load
-from ddptui.record import Run
+from ddptui.config.parser import PresetError
+from ddptui.config.preset import Preset
+from ddptui.store.presets import load
+from ddptui.store.runs import Run
 from ddptui.tui.app import Console
 from ddptui.tui.screens import lab as lab_screen
 from ddptui.tui.screens.confirm import Confirm
@@ -24,7 +25,7 @@ from ddptui.tui.widgets.preset_list import PresetChooser, PresetList
 from ddptui.tui.widgets.recent_runs import RecentRuns
 from ddptui.tui.widgets.trial_form import TrialForm
 from ddptui.tui.widgets.trial_table import TrialTable
-from tests.console.builders import journal, two_trials, write_run
+from tests.support.builders import journal, two_trials, write_run
 from tests.tui.opened import opened, seen, toasts, until
 
 Scenario = Callable[[Console, Pilot[int], Lab], Coroutine[None, None, None]]

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from textual.pilot import Pilot
 
-from ddptui.draft import OF_MEASURING, OF_SEEING, OF_TRAINING
-from ddptui.preset import Preset
+from ddptui.config.preset import Preset
 from ddptui.tui.app import Console
+from ddptui.tui.draft import OF_MEASURING, OF_SEEING, OF_TRAINING
 from ddptui.tui.screens.lab import Lab
 from ddptui.tui.widgets.bottleneck_fields import BottleneckFields
 from ddptui.tui.widgets.field import Field

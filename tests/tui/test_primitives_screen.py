@@ -12,11 +12,11 @@ from textual.pilot import Pilot
 from textual.theme import BUILTIN_THEMES
 from textual.widgets import Input, Static
 
-from ddptui.primitives.ownership import RANK_KINDS, named
-from ddptui.primitives.results import BufferView, Cell, RankView, View
-from ddptui.primitives.tables import Table
-from ddptui.record import Run
-from ddptui.results import Results
+from ddptui.analysis.primitives.ownership import RANK_KINDS, named
+from ddptui.analysis.primitives.results import BufferView, Cell, RankView, View
+from ddptui.analysis.results import Results
+from ddptui.store.runs import Run
+from ddptui.text.tables import Table
 from ddptui.tui.app import Console, shown, told
 from ddptui.tui.screens.confirm import Confirm
 from ddptui.tui.screens.following import Over
@@ -28,10 +28,10 @@ from ddptui.tui.widgets.canvas import Canvas
 from ddptui.tui.widgets.primitive_grid import Page, PrimitiveGrid
 from ddptui.tui.widgets.primitive_list import PrimitiveList
 from ddptui.tui.widgets.primitive_times import SizePlot, SizeTable
-from tests.tui import told as of_training
+from tests.tui import recordings as of_training
 from tests.tui.opened import opened, seen, toasts, until
-from tests.tui.told import Clock, ToldAsItGoes
-from tests.tui.told_primitives import RECORDED, at, over, playback, results
+from tests.tui.primitive_recordings import RECORDED, at, over, playback, results
+from tests.tui.recordings import Clock, ToldAsItGoes
 
 SIZES = [(80, 24), (120, 40), (200, 60)]
 VIEWS = 23
@@ -436,7 +436,7 @@ def spoilt_run(folder: Path) -> Run:
 
 
 def test_a_failed_launch_is_complained_of_and_what_was_measured_is_kept_in_sight(tmp_path: Path) -> None:
-    from ddptui.playback import Playback
+    from ddptui.run.playback import Playback
 
     clock = Clock()
     run = spoilt_run(tmp_path)
@@ -457,7 +457,7 @@ def test_a_failed_launch_is_complained_of_and_what_was_measured_is_kept_in_sight
 
 
 def test_of_a_trial_that_failed_it_is_said_why_there_is_nothing(tmp_path: Path) -> None:
-    from ddptui.replay import results_of
+    from ddptui.store.replay import results_of
 
     run = spoilt_run(tmp_path)
 

@@ -6,14 +6,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from ddptui.live import RankState
-from ddptui.playback import Playback
+from ddptui.live.state import RankState
+from ddptui.run.playback import Playback
 from ddptui.tui.screens.run import RunScreen
 from ddptui.tui.widgets.rank_table import COLUMNS, GAP, Row, fitting, telling
-from ddptui.wire import Gpu
+from ddptui.wire.messages import Gpu
+from tests.tui.gpu_recordings import made_up
 from tests.tui.opened import opened, seen
-from tests.tui.told import Clock, moment_s
-from tests.tui.told_gpus import made_up
+from tests.tui.recordings import Clock, moment_s
 
 GB = 2**30
 ON_CPU = RankState(rank=0, pid=1, device="cpu", cpu_percent=99.0)

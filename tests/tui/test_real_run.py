@@ -10,13 +10,13 @@ import pytest
 from textual.pilot import Pilot
 from textual.widgets import Input
 
-from ddptui.record import Run, all_runs
+from ddptui.store.runs import Run, all_runs
 from ddptui.tui.app import Console
 from ddptui.tui.screens.export import ExportDialog
 from ddptui.tui.screens.inject import Inject
 from ddptui.tui.screens.result import ResultScreen
 from ddptui.tui.screens.run import RunScreen
-from ddptui.wire import Injection, Launched, Message, Step
+from ddptui.wire.messages import Injection, Launched, Message, Step
 from tests.tui.opened import seen
 
 PATIENCE_S = 90

@@ -11,19 +11,19 @@ from textual.pilot import Pilot
 from textual.theme import BUILTIN_THEMES
 from textual.widgets import Input
 
-from ddptui import report
-from ddptui.preset import Preset
-from ddptui.record import Run
-from ddptui.replay import results_of
-from ddptui.results import Culprit, Interval, RankResult, Results, TrialResult
+from ddptui.analysis.results import Culprit, Interval, RankResult, Results, TrialResult
+from ddptui.config.preset import Preset
+from ddptui.report import table as report
+from ddptui.store.replay import results_of
+from ddptui.store.runs import Run
 from ddptui.tui.app import Console
 from ddptui.tui.screens.confirm import Confirm
 from ddptui.tui.screens.result import PANES, ResultScreen
 from ddptui.tui.widgets.comparison import Comparison
 from ddptui.tui.widgets.rank_detail import RankDetail
 from ddptui.tui.widgets.verdict import Verdict
-from ddptui.wire import Message
-from tests.console.builders import ended, failure, journal, launched, preset_of, results_for, two_trials, write_run
+from ddptui.wire.messages import Message
+from tests.support.builders import ended, failure, journal, launched, preset_of, results_for, two_trials, write_run
 from tests.tui.opened import opened, seen, toasts, until
 
 STEPS_MS = {"slow": 400, "base": 100, "fast": 30, "slowest": 4000}

@@ -8,9 +8,9 @@ import msgspec
 import pytest
 from textual.pilot import Pilot
 
-from ddptui.outcome import NO_OUTCOMES
-from ddptui.preset import Bottleneck
-from ddptui.record import Run
+from ddptui.analysis.repeat import NO_OUTCOMES
+from ddptui.config.trial import Bottleneck
+from ddptui.store.runs import Run
 from ddptui.tui.app import Console
 from ddptui.tui.screens.help import HelpScreen
 from ddptui.tui.screens.inject import Inject
@@ -19,9 +19,9 @@ from ddptui.tui.screens.run import RunScreen
 from ddptui.tui.widgets.line_chart import LineChart
 from ddptui.tui.widgets.panes import TITLES, Panes
 from ddptui.tui.widgets.rank_table import RankTable
-from ddptui.wire import Hello, Launched, Step
+from ddptui.wire.messages import Hello, Launched, Step
 from tests.tui.opened import opened, seen, toasts
-from tests.tui.told import Clock, ToldAsItGoes, moment_s, playback
+from tests.tui.recordings import Clock, ToldAsItGoes, moment_s, playback
 
 SIZES = [(80, 24), (120, 40), (200, 60)]
 

@@ -10,8 +10,8 @@ import pytest
 from textual.pilot import Pilot
 from textual.theme import BUILTIN_THEMES
 
-from ddptui.overview import overview
-from ddptui.record import Run, all_runs
+from ddptui.store.overview import overview
+from ddptui.store.runs import Run, all_runs
 from ddptui.tui.app import Console
 from ddptui.tui.screens import runs as runs_screen
 from ddptui.tui.screens.compare import CompareScreen
@@ -19,7 +19,7 @@ from ddptui.tui.screens.confirm import Confirm
 from ddptui.tui.screens.result import ResultScreen
 from ddptui.tui.screens.runs import RunsScreen
 from ddptui.tui.widgets.run_table import MARK, RunTable
-from tests.console.builders import journal, two_trials, write_run
+from tests.support.builders import journal, two_trials, write_run
 from tests.tui.opened import opened, seen, toasts, until
 
 Scenario = Callable[[Console, Pilot[int], RunsScreen], Coroutine[None, None, None]]

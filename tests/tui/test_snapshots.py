@@ -10,18 +10,19 @@ import pytest
 from textual.pilot import Pilot
 from textual.screen import Screen
 
-from ddptui import machine, preset_file
-from ddptui.playback import Playback
-from ddptui.record import Run
-from ddptui.replay import results_of
+from ddptui.config import parser
+from ddptui.host import summary
+from ddptui.run.playback import Playback
+from ddptui.store.replay import results_of
+from ddptui.store.runs import Run
 from ddptui.tui.app import Console
 from ddptui.tui.screens.primitives import PrimitivesScreen
 from ddptui.tui.screens.result import ResultScreen
 from ddptui.tui.screens.run import RunScreen
 from ddptui.tui.screens.runs import RunsScreen
-from tests.tui import told_primitives
-from tests.tui.told import RECORDED, Clock, ToldAsItGoes, moment_s, playback
-from tests.tui.told_gpus import made_up
+from tests.tui import primitive_recordings
+from tests.tui.gpu_recordings import made_up
+from tests.tui.recordings import RECORDED, Clock, ToldAsItGoes, moment_s, playback
 
 Snap = Callable[..., bool]
 SMALL, MIDDLE, LARGE = (80, 24), (120, 40), (200, 60)
@@ -34,10 +35,10 @@ CONSTANT = "2 cores · no GPU · torch 2.15.0"
 @pytest.fixture(autouse=True)
 def always_the_same(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """This machine and this checkout are not in the picture."""
-    monkeypatch.setattr(machine, "in_short", lambda: CONSTANT)
-    monkeypatch.setattr(preset_file, "folders", lambda: [RECORDED.parent])
-    monkeypatch.setattr("ddptui.launch.environment", lambda trial, cores: {"PYTHONPATH": "/lab"})
-    monkeypatch.setattr("ddptui.launch.command", lambda trial: ["python", "-m", f"workers.{trial.launch}"])
+    monkeypatch.setattr(summary, "in_short", lambda: CONSTANT)
+    monkeypatch.setattr(parser, "folders", lambda: [RECORDED.parent])
+    monkeypatch.setattr("ddptui.engines.command.environment", lambda trial, cores: {"PYTHONPATH": "/lab"})
+    monkeypatch.setattr("ddptui.engines.command.command", lambda trial: ["python", "-m", f"workers.{trial.launch}"])
 
 
 def pictured(
@@ -131,25 +132,25 @@ def result(run: Run | None = None) -> ResultScreen:
 @pytest.mark.parametrize(("size", "theme"), LOOKS)
 def test_primitives_seen(snap_compare: Snap, tmp_path: Path, size: tuple[int, int], theme: str) -> None:
     """A reduce, after its call."""
-    screen = PrimitivesScreen(told_primitives.over())
+    screen = PrimitivesScreen(primitive_recordings.over())
     assert pictured(snap_compare, tmp_path, screen, size, theme, "n", "n", "n", "space")
 
 
 @pytest.mark.parametrize("size", [SMALL, MIDDLE])
 def test_primitives_to_be_guessed(snap_compare: Snap, tmp_path: Path, size: tuple[int, int]) -> None:
     """An all_to_all, before its call."""
-    screen = PrimitivesScreen(told_primitives.over())
+    screen = PrimitivesScreen(primitive_recordings.over())
     assert pictured(snap_compare, tmp_path, screen, size, DARK, "end", "p")
 
 
 @pytest.mark.parametrize(("size", "theme"), LOOKS)
 def test_primitives_measured(snap_compare: Snap, tmp_path: Path, size: tuple[int, int], theme: str) -> None:
-    screen = PrimitivesScreen(told_primitives.over())
+    screen = PrimitivesScreen(primitive_recordings.over())
     assert pictured(snap_compare, tmp_path, screen, size, theme, "3", "n", "space", "n", "n", "n")
 
 
 def test_primitives_under_way(snap_compare: Snap, tmp_path: Path) -> None:
-    screen = PrimitivesScreen(ToldAsItGoes(told_primitives.at("ranks-4", 6)))
+    screen = PrimitivesScreen(ToldAsItGoes(primitive_recordings.at("ranks-4", 6)))
     assert pictured(snap_compare, tmp_path, screen, MIDDLE, DARK)
 
 

@@ -3,10 +3,10 @@
 import msgspec
 import pytest
 
-from ddptui.results import Injected, Results, TrialResult
+from ddptui.analysis.results import Injected, Results, TrialResult
 from ddptui.tui.widgets import time_bars
 from ddptui.tui.widgets.time_bars import TimeBars
-from tests.console.builders import ended, failure, journal, launched, preset_of, results_for
+from tests.support.builders import ended, failure, journal, launched, preset_of, results_for
 from tests.tui.drawn import SIZES, text_of
 
 

@@ -3,10 +3,10 @@
 import msgspec
 import pytest
 
+from ddptui.analysis.waits import Joined, join
 from ddptui.tui.widgets.timeline import Timeline
-from ddptui.waits import Joined, join
-from ddptui.wire import Slept
-from tests.console.traces import MS, all_reduce, delayed, trace, works_of
+from ddptui.wire.messages import Slept
+from tests.support.traces import MS, all_reduce, delayed, trace, works_of
 from tests.tui.drawn import SIZES, text_of
 
 ALONE_MS = (2.0, 4.0, 6.0, 0.0, 2.0, 1.0)  # data, forward, backward, aggregate, optimizer, between

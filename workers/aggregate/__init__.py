@@ -1,6 +1,6 @@
 """How ranks agree: one strategy a file. What each must do is in strategy.py."""
 
-from ddptui.preset import Trial
+from ddptui.config.trial import Trial
 from workers.aggregate.all_gather import AllGather
 from workers.aggregate.all_reduce import AllReduce
 from workers.aggregate.all_reduce_async import AllReduceAsync

@@ -8,7 +8,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from ddptui.preset import Trial
+from ddptui.config.trial import Trial
 from workers.aggregate.buffer import by_dtype, lay_out
 from workers.aggregate.strategy import Strategy
 

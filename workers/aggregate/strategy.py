@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager, nullcontext
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from ddptui.preset import Trial
+from ddptui.config.trial import Trial
 from workers.aggregate.initial import broadcast_from_rank_0, broadcast_together
 
 

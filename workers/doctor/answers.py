@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from workers import guard
+from workers.rank import guard
 
 Question = Callable[[], dict[str, Any]]
 

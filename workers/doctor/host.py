@@ -13,9 +13,9 @@ from typing import Any
 import msgspec
 import zmq
 
-from ddptui.wire import CONSOLE_PID, HUB, TOKEN, VERSION, Hello
-from workers import guard
+from ddptui.wire.messages import CONSOLE_PID, HUB, TOKEN, VERSION, Hello
 from workers.doctor.answers import answer
+from workers.rank import guard
 
 LAST_WORDS_MS = 2_000
 A_MINUTE_S = 60

@@ -7,9 +7,9 @@ import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
 
-from workers import guard
-from workers.group import host_store, leave_group
-from workers.node import LOCALHOST
+from workers.rank import guard
+from workers.rank.group import host_store, leave_group
+from workers.rank.node import LOCALHOST
 
 RANKS = 2
 PATIENCE = timedelta(seconds=30)  # for a rank that does not come

@@ -5,14 +5,14 @@ from typing import NamedTuple
 
 import torch
 
-from ddptui.preset import Trial
-from ddptui.primitives.fields import chosen, sizes
-from ddptui.primitives.operations import OPERATIONS, REDUCE_OPS, ReduceOpName
+from ddptui.config.operations import OPERATIONS, REDUCE_OPS, ReduceOpName
+from ddptui.config.operations_rules import chosen, sizes
+from ddptui.config.trial import Trial
 from workers.aggregate import STRATEGIES
 from workers.primitives import PRIMITIVES
 from workers.primitives.composite import Composite
 from workers.primitives.primitive import Primitive, Setting
-from workers.rank import Rank
+from workers.rank.process import Rank
 
 TO_BE_SEEN = 4  # elements of a tensor, and so many or a few more of all parts together: they must fit on a screen
 DTYPES = {"float32": torch.float32, "float64": torch.float64}

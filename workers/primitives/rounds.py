@@ -9,14 +9,14 @@ from statistics import median
 
 import torch
 
-from ddptui.primitives.operations import OPERATIONS
-from ddptui.wire import Buffer, Done, Position, Ready, Shown, Timed
-from workers.clock import clock_of
+from ddptui.config.operations import OPERATIONS
+from ddptui.wire.messages import Buffer, Done, Position, Ready, Shown, Timed
+from workers.instruments.clock import clock_of
 from workers.primitives.numbers import Readable, Scrambled, wrong
 from workers.primitives.plans import Plan, bytes_of, plans_to_measure, plans_to_see, primitive_of
 from workers.primitives.primitive import Argument, Primitive
 from workers.primitives.timing import ROUNDS, Timer
-from workers.rank import Rank
+from workers.rank.process import Rank
 
 MOST_OF_A_REFUSAL = 300  # characters of what the backend says
 

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from workers.clock import Clock
+from workers.instruments.clock import Clock
 from workers.primitives.primitive import Primitive
 
 ROUNDS = 5

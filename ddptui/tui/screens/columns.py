@@ -11,7 +11,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Static
 from textual.widgets.option_list import Option
 
-from ddptui.columns import Column
+from ddptui.report.columns import Column
 from ddptui.tui.widgets.chooser import Chooser
 
 KEYS = "space show or hide   enter done\nf as many as fit     esc as it was"

@@ -8,8 +8,8 @@ from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.widgets import Static
 
-from ddptui import two_runs
-from ddptui.results import Results
+from ddptui.analysis.results import Results
+from ddptui.report import run_diff
 from ddptui.tui.screens.base import LabScreen
 from ddptui.tui.widgets.lab_table import Header, LabTable
 from ddptui.tui.widgets.title_bar import TitleBar
@@ -33,13 +33,13 @@ class CompareScreen(LabScreen):
 
     def on_mount(self) -> None:
         self.query_one(TitleBar).show("Two runs", f"A {self._a.run}   B {self._b.run}")
-        pairs = two_runs.pairs(self._a, self._b)
-        columns = two_runs.telling(pairs)
-        headers = [Header(column.header, column.header, column.header in two_runs.LEFT) for column in columns]
+        pairs = run_diff.pairs(self._a, self._b)
+        columns = run_diff.telling(pairs)
+        headers = [Header(column.header, column.header, column.header in run_diff.LEFT) for column in columns]
         table = self.query_one(LabTable)
         table.border_title = "Trials of both" if pairs else "No trial is in both"
         table.fill(headers, {pair.a.name: [column.cell(pair) for column in columns] for pair in pairs})
-        lines = two_runs.differences(self._a, self._b) or ["Nothing: same trials, same fields, same machine."]
+        lines = run_diff.differences(self._a, self._b) or ["Nothing: same trials, same fields, same machine."]
         self.query_one("#differences").border_title = "What else differs"
         self.query_one("#differences Static", Static).update(Content("\n").join(map(Content, lines)))
         table.focus()

@@ -11,8 +11,8 @@ from textual.screen import ModalScreen
 from textual.widgets import Button, Input, OptionList
 from textual.widgets.option_list import Option
 
-from ddptui.exports import FORMATS, meant, offered
-from ddptui.record import Run
+from ddptui.store.runs import Run
+from ddptui.tui.exports import FORMATS, meant, offered
 from ddptui.tui.widgets.chooser import Chooser
 
 WORDS = {

@@ -4,10 +4,10 @@ import asyncio
 import os
 from typing import TYPE_CHECKING
 
-from ddptui import exports
-from ddptui.preset import Preset
-from ddptui.record import Run
-from ddptui.results import Results
+from ddptui.analysis.results import Results
+from ddptui.config.preset import Preset
+from ddptui.store.runs import Run
+from ddptui.tui import exports
 from ddptui.tui.screens.confirm import Confirm
 from ddptui.tui.screens.export import ExportDialog
 

@@ -7,20 +7,21 @@ from typing import ClassVar, NamedTuple
 from textual import work
 from textual.binding import Binding, BindingType
 
-from ddptui import course, now, rank_states
-from ddptui.playback import Playback
-from ddptui.preset import Preset, Trial
-from ddptui.rank_states import STALLED
-from ddptui.record import Run
-from ddptui.results import Results
-from ddptui.session import Session
+from ddptui.analysis.results import Results
+from ddptui.config.preset import Preset
+from ddptui.config.trial import Trial
+from ddptui.live import headline, progress, rank_states
+from ddptui.live.monitor import Watch
+from ddptui.live.rank_states import STALLED
+from ddptui.run.playback import Playback
+from ddptui.run.session import Session
+from ddptui.store.runs import Run
 from ddptui.tui.screens.base import LabScreen
 from ddptui.tui.screens.confirm import Confirm
 from ddptui.tui.screens.exporting import export
 from ddptui.tui.screens.tell import tell
 from ddptui.tui.widgets.title_bar import TitleBar
-from ddptui.watch import Watch
-from ddptui.wire import Message
+from ddptui.wire.messages import Message
 
 S = 1e9  # ns
 OF_A_RUN = ("skip", "stop", "leave_run")
@@ -132,7 +133,7 @@ class Following(LabScreen):
         is_plain = live.status == "running" and live.step and not any(map(_is_stalled, states.values()))
         is_done = live.status == "ok" and not live.failures
         return self.feed.error or (
-            "" if is_plain or is_done else now.sentence(self.watched, states, self.feed.preset, now_ns)
+            "" if is_plain or is_done else headline.sentence(self.watched, states, self.feed.preset, now_ns)
         )
 
     def trial_under_way(self) -> Trial | None:
@@ -154,14 +155,14 @@ class Following(LabScreen):
             return self._outcome(feed)
         now_ns = feed.now_ns()
         begun = live.began_ns if live.began_ns is not None else now_ns
-        left = course.left_s(feed.preset, live, now_ns) if isinstance(feed, Session) else None
-        total = f" of {course.clock((feed.end_ns - begun) / S)}" if isinstance(feed, Playback) else ""
+        left = progress.left_s(feed.preset, live, now_ns) if isinstance(feed, Session) else None
+        total = f" of {progress.clock((feed.end_ns - begun) / S)}" if isinstance(feed, Playback) else ""
         parts = [
             f"replay × {feed.speed:g}{', standing still' * feed.paused}" if isinstance(feed, Playback) else "",
             at,
             f"{live.step} of {live.steps}" if live.steps else "",
-            course.clock((now_ns - begun) / S) + total,
-            f"about {course.clock(left)} left" if left is not None else "",
+            progress.clock((now_ns - begun) / S) + total,
+            f"about {progress.clock(left)} left" if left is not None else "",
         ]
         return " · ".join(filter(None, parts))
 

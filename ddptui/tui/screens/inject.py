@@ -9,9 +9,9 @@ from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Button, Input, Label, Select, Static
 
-from ddptui.columns import describe_bottleneck
-from ddptui.injection import sites, with_delay
-from ddptui.preset import Bottleneck, Trial, TrialError
+from ddptui.config.describe import describe_bottleneck
+from ddptui.config.trial import Bottleneck, Trial, TrialError
+from ddptui.tui.injection import sites, with_delay
 
 USUAL_MS = "20"
 

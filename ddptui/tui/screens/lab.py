@@ -16,14 +16,15 @@ from textual.events import DescendantFocus
 from textual.message import Message
 from textual.widgets import Static
 
-from ddptui import draft as drafts
-from ddptui import machine, past
-from ddptui.estimate import estimate
-from ddptui.failure import printable
-from ddptui.listing import all_presets, size
-from ddptui.preflight import settle, torchvision_models
-from ddptui.preset import Preset
-from ddptui.preset_file import PresetError
+from ddptui.analysis.estimate import estimate
+from ddptui.config.parser import PresetError
+from ddptui.config.preset import Preset
+from ddptui.engines.preflight import settle, torchvision_models
+from ddptui.host import summary as machine
+from ddptui.store import overview as past
+from ddptui.store.presets import all_presets, size
+from ddptui.text.printable import printable
+from ddptui.tui import draft as drafts
 from ddptui.tui.screens.base import LabScreen
 from ddptui.tui.screens.save import keep_as_own
 from ddptui.tui.widgets.about import About

@@ -12,20 +12,20 @@ from textual.content import Content
 from textual.timer import Timer
 from textual.widgets import OptionList, Static
 
-from ddptui.failure import printable
-from ddptui.preset import Trial
-from ddptui.primitives.combine import Which, by_operation
-from ddptui.primitives.ownership import named
-from ddptui.primitives.plot import What
-from ddptui.primitives.results import PrimitivesResult, View
-from ddptui.primitives.so_far import SoFar, under_way
-from ddptui.standing import what_became
+from ddptui.analysis.primitives.combine import Which, by_operation
+from ddptui.analysis.primitives.ownership import named
+from ddptui.analysis.primitives.results import PrimitivesResult, View
+from ddptui.config.trial import Trial
+from ddptui.live.primitives import SoFar, under_way
+from ddptui.report.primitives.plot import What
+from ddptui.report.status import what_became
+from ddptui.text.printable import printable
 from ddptui.tui.screens.following import Feed, Following, Over
 from ddptui.tui.widgets.pane_bar import PaneBar
 from ddptui.tui.widgets.primitive_grid import PrimitiveGrid
 from ddptui.tui.widgets.primitive_list import Item, PrimitiveList
 from ddptui.tui.widgets.primitive_times import PrimitiveTimes
-from ddptui.wire import Message
+from ddptui.wire.messages import Message
 
 PLAY_EVERY_S = 1.0
 TO_BE_SEEN = ("reveal", "play")

@@ -8,12 +8,13 @@ from textual.binding import Binding, BindingType
 from textual.containers import Container
 from textual.widgets import DataTable
 
-from ddptui import report
-from ddptui.columns import COLUMNS, count
-from ddptui.in_words import in_short, worst
-from ddptui.preset import Preset
-from ddptui.record import Run
-from ddptui.results import Results, TrialResult
+from ddptui.analysis.results import Results, TrialResult
+from ddptui.config.preset import Preset
+from ddptui.report import table
+from ddptui.report.columns import COLUMNS
+from ddptui.report.trial_notes import in_short, worst
+from ddptui.store.runs import Run
+from ddptui.text.words import count
 from ddptui.tui.screens.base import LabScreen
 from ddptui.tui.screens.columns import ColumnsDialog
 from ddptui.tui.screens.exporting import export
@@ -127,7 +128,7 @@ class ResultScreen(LabScreen):
         self.notify("Copied the row, a tab between two cells.", markup=False)
 
     def action_copy_table(self) -> None:
-        self.app.copy_to_clipboard(report.markdown(self.results, self.preset))
+        self.app.copy_to_clipboard(table.markdown(self.results, self.preset))
         self.notify("Copied the table as Markdown.", markup=False)
 
     def action_replay(self) -> None:

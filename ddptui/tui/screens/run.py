@@ -9,11 +9,12 @@ from textual.content import Content
 from textual.reactive import reactive
 from textual.widgets import Static
 
-from ddptui import course, now, rank_states
-from ddptui.injection import can_still_come
-from ddptui.playback import Playback
-from ddptui.preset import Trial
-from ddptui.session import Session
+from ddptui.config.trial import Trial
+from ddptui.live import headline, progress, rank_states
+from ddptui.live.monitor import Watch
+from ddptui.run.playback import Playback
+from ddptui.run.session import Session
+from ddptui.tui.injection import can_still_come
 from ddptui.tui.screens.base import LabScreen
 from ddptui.tui.screens.confirm import Confirm
 from ddptui.tui.screens.inject import Inject
@@ -21,7 +22,6 @@ from ddptui.tui.screens.tell import tell
 from ddptui.tui.widgets.line_chart import LineChart
 from ddptui.tui.widgets.panes import TITLES, Panes
 from ddptui.tui.widgets.title_bar import TitleBar
-from ddptui.watch import Watch
 
 S = 1e9  # ns
 OF_A_RUN = ("inject", "skip", "stop", "leave_run")
@@ -93,7 +93,7 @@ class RunScreen(LabScreen):
         watched = self.watched
         watched.look(now_ns)
         states = rank_states.states(watched.live, watched.last, now_ns)
-        said = self.feed.error or now.sentence(watched, states, self.feed.preset, now_ns)
+        said = self.feed.error or headline.sentence(watched, states, self.feed.preset, now_ns)
         self.query_one("#now", Static).update(Content(said), layout=False)
         self.query_one(TitleBar).show(self._where(), self._how(now_ns))
         self.query_one(Panes).draw(watched, self.feed, now_ns)
@@ -109,13 +109,13 @@ class RunScreen(LabScreen):
     def _how(self, now_ns: int) -> str:
         live = self.watched.live
         begun = live.began_ns if live.began_ns is not None else now_ns
-        left = course.left_s(self.feed.preset, live, now_ns) if isinstance(self.feed, Session) else None
-        total = f" of {course.clock((self.feed.end_ns - begun) / S)}" if isinstance(self.feed, Playback) else ""
+        left = progress.left_s(self.feed.preset, live, now_ns) if isinstance(self.feed, Session) else None
+        total = f" of {progress.clock((self.feed.end_ns - begun) / S)}" if isinstance(self.feed, Playback) else ""
         parts = [
             self._mode(),
             f"step {live.step} of {live.steps}" if live.steps else "",
-            course.clock((now_ns - begun) / S) + total,
-            f"about {course.clock(left)} left" if left is not None else "",
+            progress.clock((now_ns - begun) / S) + total,
+            f"about {progress.clock(left)} left" if left is not None else "",
         ]
         return " · ".join(filter(None, parts))
 

@@ -11,13 +11,13 @@ from textual.message import Message
 from textual.widgets import DataTable, Input, Static
 from textual.worker import get_current_worker
 
-from ddptui.columns import count
-from ddptui.overview import Overview, overview
-from ddptui.preflight import settle
-from ddptui.preset_file import PresetError
-from ddptui.record import Run, RunError, all_runs, delete
-from ddptui.replay import results_of
-from ddptui.results import Results
+from ddptui.analysis.results import Results
+from ddptui.config.parser import PresetError
+from ddptui.engines.preflight import settle
+from ddptui.store.overview import Overview, overview
+from ddptui.store.replay import results_of
+from ddptui.store.runs import Run, RunError, all_runs, delete
+from ddptui.text.words import count
 from ddptui.tui.screens.base import LabScreen
 from ddptui.tui.screens.compare import CompareScreen
 from ddptui.tui.screens.confirm import Confirm

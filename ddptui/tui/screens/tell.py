@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable
 
-from ddptui import now
+from ddptui.live import headline
 from ddptui.tui.screens.base import LabScreen
-from ddptui.wire import Ended, Launched, Message, Refused
+from ddptui.wire.messages import Ended, Launched, Message, Refused
 
 LINES_OF_AN_ERROR = 4  # the log has more
 
@@ -18,4 +18,4 @@ def tell(screen: LabScreen, messages: Iterable[Message], trial: str | None) -> N
             why = (message.error or "no reason is known").splitlines()[:LINES_OF_AN_ERROR]
             screen.console_app.complain(f"{trial} failed", "\n".join(why))
         elif isinstance(message, Refused):
-            screen.notify(now.refusal(message), title="Somebody was not let in", severity="warning", markup=False)
+            screen.notify(headline.refusal(message), title="Somebody was not let in", severity="warning", markup=False)

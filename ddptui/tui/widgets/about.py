@@ -8,7 +8,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.content import Content
 
-from ddptui.failure import printable
+from ddptui.text.printable import printable
 
 if TYPE_CHECKING:
     from textual.widgets import Markdown

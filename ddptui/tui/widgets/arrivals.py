@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from ddptui.arrivals import ArrivalsSummary, RankArrivals, most_telling, typical_lateness
-from ddptui.columns import count
-from ddptui.drawing import GLYPHS, Line, axis, bar, legend, wrap
+from ddptui.live.arrivals import ArrivalsSummary, RankArrivals, most_telling, typical_lateness
+from ddptui.text.drawing import GLYPHS, Line, axis, bar, legend, wrap
+from ddptui.text.words import count
 from ddptui.tui.widgets.canvas import Canvas
 
 PARTS = ("work", "delay", "arrival", "wait", "transfer", "rest")

@@ -5,8 +5,8 @@ from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.widgets import Input, Select, Static
 
-from ddptui.draft import LINK, NO_BOTTLENECK, bottleneck, bottleneck_fields
-from ddptui.preset import choices
+from ddptui.config.trial import choices
+from ddptui.tui.draft import LINK, NO_BOTTLENECK, bottleneck, bottleneck_fields
 from ddptui.tui.widgets.field import Field
 
 NONE, SOME = "none", "put in"

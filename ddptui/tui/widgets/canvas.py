@@ -9,8 +9,8 @@ from textual.geometry import Size
 from textual.strip import Strip
 from textual.widget import Widget
 
-from ddptui.drawing import Line
-from ddptui.failure import printable
+from ddptui.text.drawing import Line
+from ddptui.text.printable import printable
 
 KINDS = ("work", "arrival", "wait", "transfer", "rest", "delay", "unknown", "culprit", "muted", "strong")
 

@@ -9,10 +9,11 @@ from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.widgets import Static
 
-from ddptui import launch
-from ddptui.draft import Draft, command_line
-from ddptui.failure import printable
-from ddptui.preset import Trial, available_cores
+from ddptui.config.trial import Trial
+from ddptui.engines import command
+from ddptui.host.cores import available_cores
+from ddptui.text.printable import printable
+from ddptui.tui.draft import Draft, command_line
 
 
 class CommandLine(VerticalScroll):
@@ -39,5 +40,7 @@ class CommandLine(VerticalScroll):
 
 def _by_itself(trial: Trial) -> str:
     """The exact command, with what it needs in its environment."""
-    variables = launch.environment(trial, available_cores()).items()
-    return " ".join([*(f"{name}={shlex.quote(value)}" for name, value in variables), shlex.join(launch.command(trial))])
+    variables = command.environment(trial, available_cores()).items()
+    return " ".join(
+        [*(f"{name}={shlex.quote(value)}" for name, value in variables), shlex.join(command.command(trial))]
+    )

@@ -7,10 +7,10 @@ from rich.style import Style
 from textual import events
 from textual.widgets import DataTable
 
-from ddptui.columns import COLUMNS, GAP, LEFT, Row, fitting, rows_of, telling, worths
-from ddptui.preset import Preset
-from ddptui.results import Results
-from ddptui.sorting import order
+from ddptui.analysis.results import Results
+from ddptui.config.preset import Preset
+from ddptui.report.columns import COLUMNS, GAP, LEFT, Row, fitting, rows_of, telling, worths
+from ddptui.text.tables import order
 from ddptui.tui.widgets.lab_table import Header, LabTable
 from ddptui.tui.widgets.time_bars import BASELINE
 

@@ -6,8 +6,8 @@ from typing import ClassVar, NamedTuple
 
 from textual.reactive import reactive
 
-from ddptui.braille import Frame, Point, cells, character, columns, frame, is_finite, logarithms
-from ddptui.drawing import Line, Span, linear_ticks, log_ticks, wrap
+from ddptui.text.braille import Frame, Point, cells, character, columns, frame, is_finite, logarithms
+from ddptui.text.drawing import Line, Span, linear_ticks, log_ticks, wrap
 from ddptui.tui.widgets.canvas import Canvas
 
 KINDS = tuple(f"series-{number}" for number in range(6))

@@ -5,10 +5,11 @@ from textual.containers import Container
 from textual.reactive import reactive
 from textual.widget import Widget
 
-from ddptui.arrivals import summary
-from ddptui.curve import mean_of
-from ddptui.playback import Playback
-from ddptui.session import Session
+from ddptui.live.arrivals import summary
+from ddptui.live.loss_curve import mean_of
+from ddptui.live.monitor import Watch
+from ddptui.run.playback import Playback
+from ddptui.run.session import Session
 from ddptui.tui.widgets.arrivals import Arrivals
 from ddptui.tui.widgets.comparison import Comparison
 from ddptui.tui.widgets.line_chart import LineChart, Series, kind_of
@@ -16,7 +17,6 @@ from ddptui.tui.widgets.pane_bar import PaneBar
 from ddptui.tui.widgets.rank_log import RankLog
 from ddptui.tui.widgets.rank_table import RankTable
 from ddptui.tui.widgets.timeline import Timeline
-from ddptui.watch import Watch
 
 TITLES = {
     "ranks": "Ranks",

@@ -14,9 +14,9 @@ from textual.message import Message
 from textual.widgets import Input
 from textual.widgets.option_list import Option
 
-from ddptui.failure import printable
-from ddptui.listing import Broken
-from ddptui.preset import Preset
+from ddptui.config.preset import Preset
+from ddptui.store.presets import Broken
+from ddptui.text.printable import printable
 from ddptui.tui.widgets.chooser import Chooser
 from ddptui.tui.widgets.two_ends import TwoEnds
 

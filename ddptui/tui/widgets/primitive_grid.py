@@ -8,9 +8,9 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 
-from ddptui.drawing import Line
-from ddptui.primitives.ownership import RANK_KINDS, named, page
-from ddptui.primitives.results import View
+from ddptui.analysis.primitives.ownership import RANK_KINDS, named, page
+from ddptui.analysis.primitives.results import View
+from ddptui.text.drawing import Line
 from ddptui.tui.widgets.canvas import Canvas
 
 NOTHING_YET = "nothing to be seen yet: the ranks have not come to it"

@@ -10,21 +10,21 @@ from textual import events
 from textual.app import ComposeResult
 from textual.containers import Vertical
 
-from ddptui.drawing import Line, wrap
-from ddptui.primitives import measured
-from ddptui.primitives.combine import Which, by_operation
-from ddptui.primitives.fit import Fit, fits, network_of
-from ddptui.primitives.plot import KINDS, TITLES, What, draw
-from ddptui.primitives.results import PrimitivesResult
-from ddptui.primitives.steady import is_uneven
-from ddptui.primitives.tables import Table, fitting, telling
-from ddptui.primitives.theory import Network, theory
+from ddptui.analysis.primitives.combine import Which, by_operation
+from ddptui.analysis.primitives.fit import Fit, fits, network_of
+from ddptui.analysis.primitives.results import PrimitivesResult
+from ddptui.analysis.primitives.stability import is_uneven
+from ddptui.analysis.primitives.theory import Network, theory
+from ddptui.report.primitives import tables
+from ddptui.report.primitives.plot import KINDS, TITLES, What, draw
+from ddptui.text.drawing import Line, wrap
+from ddptui.text.tables import Table, fitting, telling
 from ddptui.tui.widgets.canvas import Canvas
 from ddptui.tui.widgets.lab_table import Header, LabTable
 
 OF_THE_NETWORK = ("isend_irecv", "send_recv", "local_sum")  # what the textbook's figures are made from
 NOT_SAID = ("operation", "left out", "algorithm", "textbook formula")  # of a model: said elsewhere
-UNEVEN = f"{measured.MARK} its calls differ much among each other"
+UNEVEN = f"{tables.MARK} its calls differ much among each other"
 
 
 class SizeTable(LabTable):
@@ -120,8 +120,8 @@ class PrimitiveTimes(Vertical):
         network = network_of(models)
         told = network[0] if network and network[1] != chosen and chosen.operation != "local_sum" else None
         table = self.query_one(SizeTable)
-        table.show(measured.of_cells(cells, model, told))
-        table.border_title = measured.heading(chosen)
+        table.show(tables.of_cells(cells, model, told))
+        table.border_title = tables.heading(chosen)
         table.border_subtitle = UNEVEN if any(map(is_uneven, cells)) else ""
         refusal = next((cell.error for cell in cells if cell.error), None)
         self.query_one(Model).show(in_words(model, network) if model else (), refusal or "")
@@ -130,7 +130,7 @@ class PrimitiveTimes(Vertical):
 def in_words(model: Fit, network: tuple[Network, Which] | None) -> list[str]:
     """The textbook's formula, term by term, and what was fitted, figure by figure."""
     book = theory(model.which.operation, composite=model.which.composite)
-    columns = telling(measured.of_models([model], network))
+    columns = telling(tables.of_models([model], network))
     said = [f"{each.header} {each.cells[0]}" for each in columns if each.header not in NOT_SAID]
     first, *terms = book.formula.split(" + ")
     return [f"{book.algorithm}: {first}", *(f"+ {term}" for term in terms), *said]

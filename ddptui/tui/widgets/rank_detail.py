@@ -2,8 +2,8 @@
 
 from textual.content import Content
 
-from ddptui.rank_columns import LEFT, telling
-from ddptui.results import TrialResult
+from ddptui.analysis.results import TrialResult
+from ddptui.report.rank_columns import LEFT, telling
 from ddptui.tui.widgets.lab_table import Header, LabTable
 
 

@@ -6,7 +6,7 @@ from typing import ClassVar
 from textual.binding import Binding, BindingType
 from textual.widgets import Log
 
-from ddptui.log_tail import LogTail
+from ddptui.store.logs import LogTail
 
 MOST_LINES = 2000
 

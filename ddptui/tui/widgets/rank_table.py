@@ -7,12 +7,12 @@ from rich.text import Text
 from textual.binding import Binding, BindingType
 from textual.widgets import DataTable
 
-from ddptui import rank_states
-from ddptui.live import RankState
-from ddptui.primitives.units import size
-from ddptui.rank_states import STALLED, phases_ms, wait_ms
-from ddptui.watch import Watch
-from ddptui.wire import Gpu
+from ddptui.live import rank_states
+from ddptui.live.monitor import Watch
+from ddptui.live.rank_states import STALLED, phases_ms, wait_ms
+from ddptui.live.state import RankState
+from ddptui.text.units import size
+from ddptui.wire.messages import Gpu
 
 BAR = 10  # characters
 MB, GB = 2**20, 2**30

@@ -7,9 +7,9 @@ from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.widgets.option_list import Option
 
-from ddptui.failure import printable
-from ddptui.past import Line
-from ddptui.record import Run
+from ddptui.store.overview import Line
+from ddptui.store.runs import Run
+from ddptui.text.printable import printable
 from ddptui.tui.widgets.chooser import Chooser
 from ddptui.tui.widgets.two_ends import TwoEnds
 

@@ -6,7 +6,7 @@ from typing import ClassVar
 from rich.style import Style
 from textual.binding import Binding, BindingType
 
-from ddptui.overview import Overview
+from ddptui.store.overview import Overview
 from ddptui.tui.widgets.lab_table import Header, LabTable
 
 HEADERS = (

@@ -3,10 +3,10 @@
 from collections.abc import Callable, Sequence
 from statistics import median
 
-from ddptui.columns import count
-from ddptui.drawing import GLYPHS, Line, bar, legend, shorten, wrap
-from ddptui.results import RepeatResult, Results, TrialResult
-from ddptui.standing import standing
+from ddptui.analysis.results import RepeatResult, Results, TrialResult
+from ddptui.report.status import standing
+from ddptui.text.drawing import GLYPHS, Line, bar, legend, shorten, wrap
+from ddptui.text.words import count
 from ddptui.tui.widgets.canvas import Canvas
 
 PART_FOR_NAME = 3  # of the width, one at most is for the trial's name

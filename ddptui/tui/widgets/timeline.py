@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from typing import ClassVar
 
-from ddptui.columns import count
-from ddptui.drawing import GLYPHS, Line, axis, wrap
-from ddptui.timeline import BETWEEN, Run, cell_of, last_steps, row, runs, window
+from ddptui.analysis.waits import Joined
+from ddptui.live.timeline import BETWEEN, Run, cell_of, last_steps, row, runs, window
+from ddptui.text.drawing import GLYPHS, Line, axis, wrap
+from ddptui.text.words import count
 from ddptui.tui.widgets.canvas import Canvas
-from ddptui.waits import Joined
-from ddptui.wire import PHASES
+from ddptui.wire.messages import PHASES
 
 FILL = {"data": "┈", "forward": "─", "backward": "═", "aggregate": "┅", "optimizer": "╍", BETWEEN: " "}
 WORDS = {"delay": "delay put in"}

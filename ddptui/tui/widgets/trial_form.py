@@ -12,12 +12,13 @@ from textual.content import Content
 from textual.message import Message
 from textual.widgets import Input, Select, Static
 
-from ddptui import draft as drafts
-from ddptui.columns import NOTHING
-from ddptui.device_check import OUR_MODELS
-from ddptui.draft import LENGTH, REPEATS, as_it_is, label, length_field
-from ddptui.failure import printable
-from ddptui.preset import Preset, choices
+from ddptui.config.preset import Preset
+from ddptui.config.trial import choices
+from ddptui.engines.preflight_devices import OUR_MODELS
+from ddptui.text.printable import printable
+from ddptui.text.units import NOTHING
+from ddptui.tui import draft as drafts
+from ddptui.tui.draft import LENGTH, REPEATS, as_it_is, label, length_field
 from ddptui.tui.widgets.bottleneck_fields import BottleneckFields
 from ddptui.tui.widgets.field import Field
 

@@ -5,9 +5,10 @@ from typing import ClassVar
 from textual.binding import Binding, BindingType
 from textual.content import Content
 
-from ddptui.failure import printable
-from ddptui.preset import Preset, Trial
-from ddptui.trial_facts import facts
+from ddptui.config.preset import Preset
+from ddptui.config.trial import Trial
+from ddptui.report.preset_columns import facts
+from ddptui.text.printable import printable
 from ddptui.tui.widgets.lab_table import Header, LabTable
 
 

@@ -9,10 +9,10 @@ from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.widgets import Static
 
-from ddptui.in_words import in_words
-from ddptui.preset import Preset
-from ddptui.published import published
-from ddptui.results import Results
+from ddptui.analysis.results import Results
+from ddptui.config.preset import Preset
+from ddptui.report.references import published
+from ddptui.report.trial_notes import in_words
 
 
 class Verdict(VerticalScroll):

@@ -1,0 +1,94 @@
+"""How the trials of a preset compare: what their repeats show in, results out. Pure: no I/O, no clock."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from statistics import median
+from typing import Any
+
+import msgspec
+
+from ddptui.analysis import across_repeats, cautions, correctness
+from ddptui.analysis.repeat import Outcome
+from ddptui.analysis.results import Ratio, RepeatResult, Results, Spread, Summary, TrialResult
+from ddptui.config.preset import Preset
+from ddptui.config.trial import Trial
+
+
+def compare(
+    preset: Preset, run: str, environment: dict[str, Any], outcomes: Mapping[tuple[str, int], Outcome]
+) -> Results:
+    """All trials of a preset, side by side. Outcomes may be missing: the run goes on, or was interrupted."""
+    of_trial = {
+        trial.name: [found for number in range(1, preset.repeats + 1) if (found := outcomes.get((trial.name, number)))]
+        for trial in preset.trials
+    }
+    baseline = {found.repeat: found.result for found in of_trial[preset.baseline] if found.result}
+    cores = environment.get("cores") if preset.engine.name == "local" else None  # of other hosts nobody has asked
+    trials = [_trial(trial, of_trial[trial.name], baseline, cores) for trial in preset.trials]
+    statuses = {trial.status for trial in trials}
+    complete = all(_over(found) or len(found) == preset.repeats for found in of_trial.values())
+    interrupted = any(found.status == "interrupted" for found in outcomes.values()) or statuses == {"skipped"}
+    return Results(
+        run=run,
+        preset=preset.name,
+        baseline=preset.baseline,
+        environment=environment,
+        status="interrupted" if interrupted or not complete else "failed" if "failed" in statuses else "ok",
+        trials=trials,
+    )
+
+
+def _trial(
+    trial: Trial, outcomes: Sequence[Outcome], baseline: Mapping[int, RepeatResult], cores: int | None
+) -> TrialResult:
+    repeats = {found.repeat: found.result for found in outcomes if found.result}
+    primitives = [found.primitives for found in outcomes if found.primitives]
+    failed = _failed(outcomes)
+    judged = [_judged(repeat, trial) for repeat in repeats.values()]
+    return TrialResult(
+        name=trial.name,
+        status="failed" if failed else "ok" if any(found.status == "ok" for found in outcomes) else "skipped",
+        error=failed.error if failed else None,
+        config=msgspec.to_builtins(trial),
+        command=list(outcomes[0].command) if outcomes else [],
+        repeats=judged,
+        summary=_summary(trial, repeats, baseline, cores) if repeats else None,
+        primitives=primitives,
+    )
+
+
+def _judged(repeat: RepeatResult, trial: Trial) -> RepeatResult:
+    """With a verdict on the strategy's work, which depends on what the trial may expect of it."""
+    if repeat.averaging is None:
+        return repeat
+    return msgspec.structs.replace(repeat, averaging=correctness.judged(repeat.averaging, trial))
+
+
+def _failed(outcomes: Iterable[Outcome]) -> Outcome | None:
+    return next((found for found in outcomes if found.status == "failed"), None)
+
+
+def _over(outcomes: Iterable[Outcome]) -> bool:
+    """Whether the trial's other repeats are spared."""
+    return any(found.status in ("failed", "skipped") for found in outcomes)
+
+
+def _summary(
+    trial: Trial, repeats: Mapping[int, RepeatResult], baseline: Mapping[int, RepeatResult], cores: int | None
+) -> Summary:
+    times = [repeat.train_time_s for repeat in repeats.values()]
+    rate = median(repeat.samples_per_s for repeat in repeats.values())
+    pairs = [(repeat, baseline[number]) for number, repeat in repeats.items() if number in baseline]
+    ratios = [repeat.train_time_s / base.train_time_s for repeat, base in pairs]
+    base_rate = median(repeat.samples_per_s for repeat in baseline.values()) if baseline else None
+    train_time_s = Spread(median=median(times), min=min(times), max=max(times))
+    culprit = across_repeats.culprit(list(repeats.values()))
+    return Summary(
+        train_time_s=train_time_s,
+        samples_per_s=rate,
+        speedup=rate / base_rate if base_rate else None,
+        ratio=Ratio(median=median(ratios), low=min(ratios), high=max(ratios)) if ratios else None,
+        verdict=across_repeats.verdict(list(repeats.values())),
+        culprit=culprit,
+        what_if_s=across_repeats.what_if(list(repeats.values()), culprit),
+        warnings=cautions.of_trial(trial, list(repeats.values()), train_time_s, cores),
+    )

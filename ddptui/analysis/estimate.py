@@ -1,0 +1,108 @@
+"""How long a preset will take, from what earlier runs took. Pure.
+
+A launch is its start-up, its training with the warm-up steps, and its end. The first two are of the newest run of this
+preset in which the trial was alike; training is scaled by the number of steps. Primitives take what they took. A trial
+never run like this counts with the start-up of others of the same launch mode and number of ranks: then the estimate is
+a lower bound.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from statistics import median
+from typing import NamedTuple
+
+import msgspec
+
+from ddptui.analysis.results import Results, TrialResult
+from ddptui.config.preset import Preset
+from ddptui.config.trial import TRIAL_FIELDS, Trial
+
+END_S = 1.7  # evaluation, comparing the ranks, leaving: the median of 90 launches of two ranks on two cores
+NOT_OF_TIME = {
+    "name", "epochs", "steps", "batch_size", "warmup_steps", "seed", "lr", "momentum", "weight_decay",
+    "data_dir", "download",
+}  # fmt: skip
+
+
+class Estimate(NamedTuple):
+    """`at_least`: of some trial only the start-up is known."""
+
+    s: float
+    at_least: bool = False
+
+    def __str__(self) -> str:
+        return f"over {_rounded(self.s, math.floor)}" if self.at_least else f"~{_rounded(self.s, round)}"
+
+
+def estimate(preset: Preset, past: Sequence[Results]) -> Estimate | None:
+    """Of a whole run of this preset; `past` is newest first. None: nothing like it has been run here."""
+    launches = [_launch(trial, preset.name, past) for trial in preset.trials]
+    known = [launch for launch in launches if launch is not None]
+    if not known:
+        return None
+    at_least = len(known) < len(launches) or any(launch.at_least for launch in known)
+    return Estimate(preset.repeats * sum(launch.s for launch in known), at_least)
+
+
+def _launch(trial: Trial, preset: str, past: Sequence[Results]) -> Estimate | None:
+    results_of_trial = (
+        result for results in past if results.preset == preset for result in results.trials if result.name == trial.name
+    )
+    for result in results_of_trial:
+        s = _as_before(trial, result)
+        if s is not None:
+            return Estimate(s)
+    startups = [
+        repeat.startup_s
+        for results in past
+        for result in results.trials
+        if (result.config.get("launch"), result.config.get("world_size")) == (trial.launch, trial.world_size)
+        for repeat in result.repeats
+    ]
+    return Estimate(median(startups) + END_S, at_least=True) if startups else None
+
+
+def _as_before(trial: Trial, result: TrialResult) -> float | None:
+    """Start-up, training by its steps, and end; None where a step was another one, or their number is not known."""
+    then = _config(result)
+    took_s = [launch.took_s for launch in result.primitives if launch.took_s is not None]
+    if took_s and then == trial:
+        return median(took_s)
+    if then is None or not result.repeats or not _alike(trial, then):
+        return None
+    measured = median(repeat.steps for repeat in result.repeats)
+    steps = _steps(trial, then, measured + then.warmup_steps)
+    if steps is None or not measured:
+        return None
+    step_s: float = median(repeat.train_time_s for repeat in result.repeats) / measured
+    return median(repeat.startup_s for repeat in result.repeats) + step_s * steps + END_S
+
+
+def _config(result: TrialResult) -> Trial | None:
+    """The trial as it was run; None for one that this version would not know."""
+    try:
+        return msgspec.convert(result.config, Trial)
+    except msgspec.ValidationError:
+        return None
+
+
+def _alike(trial: Trial, then: Trial) -> bool:
+    """Whether a step of the one is a step of the other."""
+    return all(getattr(trial, field) == getattr(then, field) for field in TRIAL_FIELDS if field not in NOT_OF_TIME)
+
+
+def _steps(trial: Trial, then: Trial, steps_then: float) -> float | None:
+    """How many steps the trial makes, by how many it made then."""
+    if trial.steps is not None:
+        return trial.steps
+    if then.steps is not None:
+        return None  # how many an epoch has was not seen
+    return steps_then * then.batch_size / then.epochs * trial.epochs / trial.batch_size
+
+
+def _rounded(s: float, whole: Callable[[float], int]) -> str:
+    if s < 10:
+        return f"{max(1, whole(s))} s"
+    if s < 57.5:
+        return f"{5 * whole(s / 5)} s"
+    return f"{max(1, whole(s / 60))} min" if s < 3570 else f"{whole(s / 360) / 10:.1f} h"

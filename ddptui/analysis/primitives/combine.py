@@ -1,0 +1,68 @@
+"""Several launches of the same measurement as one: cell by cell the median of times, and all that was wrong."""
+
+from collections.abc import Iterable, Sequence
+from statistics import median
+from typing import NamedTuple
+
+import msgspec
+
+from ddptui.analysis.primitives.results import Cell, PrimitivesResult, TimeUs
+from ddptui.config.operations import ReduceOpName, title
+
+
+class Which(NamedTuple):
+    """An operation or, as composite, a strategy's; by one of the operators where it takes one."""
+
+    operation: str
+    composite: bool = False
+    reduce_op: ReduceOpName | None = None
+
+    def __str__(self) -> str:
+        name = title(self.operation, composite=self.composite)
+        return name if self.reduce_op in (None, "sum") else f"{name} ({self.reduce_op})"
+
+
+def which(cell: Cell) -> Which:
+    return Which(cell.operation, cell.composite, cell.reduce_op)
+
+
+def combined(repeats: Sequence[PrimitivesResult]) -> PrimitivesResult:
+    """What there is to see is that of the first launch; calls are added up."""
+    cells: dict[tuple[Which, int], list[Cell]] = {}
+    for cell in (cell for repeat in repeats for cell in repeat.cells):
+        cells.setdefault((which(cell), cell.bytes), []).append(cell)
+    return msgspec.structs.replace(repeats[0], cells=[_one(several) for several in cells.values()])
+
+
+def by_operation(cells: Iterable[Cell]) -> dict[Which, list[Cell]]:
+    """In the order in which they come, each one's from the smallest size to the largest."""
+    found: dict[Which, list[Cell]] = {}
+    for cell in cells:
+        found.setdefault(which(cell), []).append(cell)
+    return {key: sorted(several, key=lambda cell: cell.bytes) for key, several in found.items()}
+
+
+def _one(cells: Sequence[Cell]) -> Cell:
+    slowest = max(cells, key=lambda cell: cell.slowest_us or 0.0)
+    time = _time([cell.time_us for cell in cells if cell.time_us])
+    longer = time.mean / slowest.time_us.mean if time and slowest.time_us else 1.0
+    return msgspec.structs.replace(
+        slowest,
+        calls=sum(cell.calls for cell in cells),
+        time_us=time,
+        cv=_median(cell.cv for cell in cells),
+        algbw_gb_s=slowest.algbw_gb_s and slowest.algbw_gb_s / longer,
+        busbw_gb_s=slowest.busbw_gb_s and slowest.busbw_gb_s / longer,
+        wrong=sum(cell.wrong for cell in cells),
+        error=next((cell.error for cell in cells if cell.error), None),
+    )
+
+
+def _time(times: Sequence[TimeUs]) -> TimeUs | None:
+    names = TimeUs.__struct_fields__
+    return TimeUs(**{name: median(getattr(time, name) for time in times) for name in names}) if times else None
+
+
+def _median(figures: Iterable[float | None]) -> float | None:
+    told = [figure for figure in figures if figure is not None]
+    return median(told) if told else None

@@ -1,0 +1,152 @@
+"""From which size on one way to the same end is faster than another: as measured, as fitted, and by the textbook.
+
+The end is the same for all composites, and for a bare all_reduce where none that divides is measured beside it: to have
+on all ranks what all tensors come to together.
+
+What counts: one is faster at some size, and the other at some larger size, each by more than CLEAR: what is less is
+noise. Of what was measured, only sizes count at which both have a median that means something (`steady`); of fitted
+lines, only differences above what they themselves are off by at most sizes. The size is where the two lines cross,
+drawn through the points on two logarithmic axes, between the last clear difference and the first one of the other sign.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import combinations, pairwise
+from math import exp, log
+from statistics import median
+from typing import NamedTuple
+
+from ddptui.analysis.primitives.combine import Which, by_operation
+from ddptui.analysis.primitives.fit import Fit, Times, fits, network_of, predict, textbook, times_of
+from ddptui.analysis.primitives.results import PrimitivesResult
+from ddptui.analysis.primitives.stability import has_a_median
+from ddptui.analysis.primitives.theory import Network
+
+CLEAR = 0.10  # of the faster one's time
+STEPS_A_DOUBLING = 8  # in which lines that are known everywhere are looked at
+
+Ratio = tuple[float, float]  # bytes, and the logarithm of the first one's time over the second one's
+
+
+class Crossing(NamedTuple):
+    """At `size` bytes `after` overtakes `before`."""
+
+    before: Which
+    after: Which
+    size: float
+
+
+class Overtaking(NamedTuple):
+    """`after` is the faster one from so many bytes on; None: not so, within the sizes that were measured."""
+
+    before: Which
+    after: Which
+    measured: float | None
+    fitted: float | None
+    textbook: float | None
+
+
+def overtakings(result: PrimitivesResult, fitted: Sequence[Fit] | None = None) -> list[Overtaking]:
+    """Of all pairs that do the same, those of which at least one of measurement, model and textbook says it."""
+    found = fits(result) if fitted is None else fitted
+    models = {each.which: each for each in found}
+    groups = steady_times(result)
+    network = network_of(found)
+    return [
+        overtaking
+        for one, other in combinations(rivals(models), 2)
+        for overtaking in _of_pair(
+            measured(one, other, groups[one], groups[other]),
+            fitted_crossings(models[one], models[other]),
+            by_the_book(models[one], models[other], network[0]) if network else [],
+        )
+    ]
+
+
+def steady_times(result: PrimitivesResult) -> dict[Which, dict[int, float]]:
+    """The medians that mean something, in s by bytes."""
+    return {key: times_of([*filter(has_a_median, cells)]) for key, cells in by_operation(result.cells).items()}
+
+
+def rivals(measured: Iterable[Which]) -> list[Which]:
+    """Those that do the same."""
+    all_of_them = list(measured)
+    composites = [key for key in all_of_them if key.composite]
+    divided = any(key.operation == "all_reduce" for key in composites)
+    bare = [] if divided else [key for key in all_of_them if key.operation == "all_reduce" and not key.composite]
+    return [*[key for key in bare if key.reduce_op in (None, "sum", "avg")], *composites]
+
+
+def measured(one: Which, other: Which, times: Times, others: Times) -> list[Crossing]:
+    """Where both were measured."""
+    sizes = sorted(size for size in times if size in others)
+    return crossings(one, other, [(size, log(times[size] / others[size])) for size in sizes])
+
+
+def fitted_crossings(one: Fit, other: Fit) -> list[Crossing]:
+    """On the bent lines, between the smallest and the largest size of both."""
+    return _everywhere(one, other, predict, max(CLEAR, _usually_off(one), _usually_off(other)))
+
+
+def by_the_book(one: Fit, other: Fit, network: Network) -> list[Crossing]:
+    """Over the same sizes, by the formulas."""
+    return _everywhere(one, other, lambda each, size: textbook(each, size, network), CLEAR)
+
+
+def crossings(one: Which, other: Which, ratios: Sequence[Ratio], least: float = CLEAR) -> list[Crossing]:
+    """From a line of ratios, in order of their sizes; `least` is the difference that counts."""
+    clear = [at for at, (_, ratio) in enumerate(ratios) if abs(ratio) > log(1 + least)]
+    found = []
+    for last, first in pairwise(clear):
+        if ratios[last][1] * ratios[first][1] < 0:
+            before, after = (one, other) if ratios[last][1] < 0 else (other, one)
+            found.append(Crossing(before, after, _zero(ratios[last : first + 1])))
+    return found
+
+
+def _zero(ratios: Sequence[Ratio]) -> float:
+    """Of the places where the line crosses zero, the middle one: there is an odd number of them."""
+    zeros = [
+        exp(log(left) + (log(right) - log(left)) * low / (low - high))
+        for (left, low), (right, high) in pairwise(ratios)
+        if (low < 0) != (high < 0)
+    ]
+    return zeros[len(zeros) // 2]
+
+
+def _usually_off(fit: Fit) -> float:
+    return median(map(abs, fit.residuals.values())) if fit.residuals else 0.0
+
+
+def _everywhere(one: Fit, other: Fit, time: Callable[[Fit, float], float | None], least: float) -> list[Crossing]:
+    sizes = [size for size in _common(one.times, other.times) if size > 0]
+    ratios = []
+    for size in _steps(sizes[0], sizes[-1]) if len(sizes) > 1 else []:
+        first, second = time(one, size), time(other, size)
+        if first and second:
+            ratios.append((size, log(first / second)))
+    return crossings(one.which, other.which, ratios, least)
+
+
+def _common(sizes: Mapping[int, float], others: Mapping[int, float]) -> list[int]:
+    return sorted(size for size in sizes if size in others)
+
+
+def _steps(low: int, high: int) -> list[float]:
+    """From one size to another, evenly on a logarithmic axis."""
+    count = max(1, round(log(high / low) / log(2) * STEPS_A_DOUBLING))
+    return [low * (high / low) ** (at / count) for at in range(count + 1)]
+
+
+def _of_pair(
+    measured: Sequence[Crossing], fitted: Sequence[Crossing], by_the_book: Sequence[Crossing]
+) -> list[Overtaking]:
+    """The first time that one overtakes the other, and the first time that it is the other way round."""
+    directions = dict.fromkeys((each.before, each.after) for each in (*measured, *fitted, *by_the_book))
+    return [
+        Overtaking(before, after, *(_first(before, after, several) for several in (measured, fitted, by_the_book)))
+        for before, after in directions
+    ]
+
+
+def _first(before: Which, after: Which, several: Iterable[Crossing]) -> float | None:
+    return next((each.size for each in several if (each.before, each.after) == (before, after)), None)

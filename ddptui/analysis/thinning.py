@@ -1,0 +1,184 @@
+"""The steps of a launch that may be long: all of them, or evenly spaced blocks of them, and what all of them come to.
+Pure.
+
+Blocks have the same step numbers on all ranks, so that these can be put side by side, and are whole, since a rank that
+is late may be so because of the step before.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import pairwise
+
+import msgspec
+from msgspec.structs import replace
+
+from ddptui.analysis.waits import POINT_TO_POINT
+from ddptui.wire.messages import Collective, Pause, Slept, Step, Trained
+
+BLOCK = 32  # steps
+MOST_EVENTS = 400_000  # of all ranks together, steps and collectives: some 200 MB, and half a minute to judge
+
+ByRank = dict[int, list[Step]]
+
+
+class Told(msgspec.Struct):
+    """What one rank's steps come to, whether or not they are kept. begin_ns: when the first of all began; begin, end:
+    the first and the last one that was measured; slept: by site, how often, and how long in ns."""
+
+    first: Step
+    begin_ns: int
+    begin: Step | None = None
+    end: Step | None = None
+    steps: int = 0
+    samples: int = 0
+    slept: dict[str, tuple[int, int]] = {}
+
+    def hear(self, step: Step) -> None:
+        self.begin_ns = min(self.begin_ns, step.begin_ns)
+        for slept in step.slept:
+            if not step.warmup or slept.at == "start":
+                fired, ns = self.slept.get(slept.at, (0, 0))
+                self.slept[slept.at] = fired + 1, ns + slept.end_ns - slept.begin_ns
+        if not step.warmup:
+            self.begin = self.begin or step
+            self.end = step
+            self.steps += 1
+            self.samples += step.samples
+
+    def span(self) -> Trained | None:
+        """What the rank would have said of them without instruments; None: no step was measured."""
+        if self.begin is None or self.end is None:
+            return None
+        return Trained(
+            rank=self.first.rank,
+            first_ns=self.first.begin_ns,
+            begin_ns=self.begin.begin_ns,
+            end_ns=self.end.end_ns,
+            steps=self.steps,
+            samples=self.samples,
+            loss=self.end.loss,
+        )
+
+
+class Blocks(msgspec.Struct):
+    """`kept`: by rank, in the order heard; every `stride`-th block of steps."""
+
+    kept: ByRank = {}
+    told: dict[int, Told] = {}
+    stride: int = 1
+    events: int = 0
+    most: int = 0  # none: MOST_EVENTS
+
+    def hear(self, step: Step) -> None:
+        if step.rank not in self.told:
+            self.told[step.rank] = Told(step, step.begin_ns)
+            self.kept[step.rank] = []
+        self.told[step.rank].hear(step)
+        if step.step // BLOCK % self.stride == 0:
+            self.kept[step.rank].append(step)
+            self.events += 1 + len(step.collectives)
+            if self.events > max(self.most, MOST_EVENTS):
+                self._thin()
+
+    def _thin(self) -> None:
+        self.stride *= 2
+        for own in self.kept.values():
+            own[:] = [step for step in own if step.step // BLOCK % self.stride == 0]
+        self.events = sum(1 + len(step.collectives) for own in self.kept.values() for step in own)
+        self.most = 2 * self.events if self.events > MOST_EVENTS else 0  # one block stays, however much it is
+
+
+def close_up(steps: ByRank, pauses: Iterable[Pause]) -> tuple[ByRank, list[Pause]]:
+    """The same steps as if no time lay between the blocks; and the pauses within them."""
+    numbers = sorted({step.step for own in steps.values() for step in own})
+    first_of_block = [*numbers[:1], *(number for before, number in pairwise(numbers) if number > before + 1)]
+    blocks: list[ByRank] = [{rank: [] for rank in steps} for _ in first_of_block]
+    for rank, own in steps.items():
+        for step in own:
+            blocks[bisect_right(first_of_block, step.step) - 1][rank].append(step)
+    cuts = _cuts(blocks)
+    closed: ByRank = {rank: [] for rank in steps}
+    for block, cut_ns in zip(blocks, cuts, strict=True):
+        for rank, own in block.items():
+            closed[rank] += [_earlier(step, cut_ns) for step in own]
+    return closed, _pauses_within(blocks, cuts, pauses)
+
+
+def _cuts(blocks: list[ByRank]) -> list[int]:
+    """By how much each block moves, ns: until the first rank has no time left between it and the one before."""
+    cuts, ends = [0] * len(blocks), dict[int, int]()
+    for number, block in enumerate(blocks):
+        gaps = [min(step.begin_ns for step in own) - ends[rank] for rank, own in block.items() if own and rank in ends]
+        cuts[number] = (cuts[number - 1] if number else 0) + max(0, min(gaps, default=0))
+        ends |= {rank: max(step.end_ns for step in own) for rank, own in block.items() if own}
+    return cuts
+
+
+def _pauses_within(blocks: list[ByRank], cuts: list[int], pauses: Iterable[Pause]) -> list[Pause]:
+    begins = [min(step.begin_ns for own in block.values() for step in own) for block in blocks]
+    ends = [max(step.end_ns for own in block.values() for step in own) for block in blocks]
+    kept = []
+    for pause in pauses:
+        at = bisect_right(begins, pause.begin_ns) - 1
+        if at >= 0 and pause.begin_ns < ends[at]:
+            kept.append(replace(pause, begin_ns=pause.begin_ns - cuts[at], end_ns=pause.end_ns - cuts[at]))
+    return kept
+
+
+def _earlier(step: Step, ns: int) -> Step:
+    return replace(
+        step,
+        begin_ns=step.begin_ns - ns,
+        end_ns=step.end_ns - ns,
+        collectives=tuple(_call_earlier(call, ns) for call in step.collectives),
+        slept=tuple(Slept(each.at, each.begin_ns - ns, each.end_ns - ns) for each in step.slept),
+    )
+
+
+def _call_earlier(call: Collective, ns: int) -> Collective:
+    return replace(
+        call,
+        called_ns=call.called_ns - ns,
+        enter_ns=call.enter_ns - ns,
+        awaited_ns=call.awaited_ns - ns,
+        exit_ns=call.exit_ns - ns,
+    )
+
+
+def sound(steps: ByRank) -> tuple[ByRank, dict[int, str]]:
+    """Those that can be put side by side; and by the number of the others, why not: nothing here trusts a message."""
+    wrong = {number: why for rank, own in steps.items() for number, why in _out_of_order(rank, own)}
+    wrong |= dict.fromkeys(_numbered_otherwise(steps), "ranks number their operations in different ways")
+    if wrong:
+        steps = {rank: [step for step in own if step.step not in wrong] for rank, own in steps.items()}
+    return steps, wrong
+
+
+def _out_of_order(rank: int, steps: Iterable[Step]) -> Iterator[tuple[int, str]]:
+    last, end_ns = -1, 0
+    for step in steps:
+        if step.step <= last or step.begin_ns < end_ns:
+            yield step.step, f"rank {rank} told of it too late, or of the one before it"
+        else:
+            last, end_ns = step.step, step.end_ns
+
+
+def _numbered_otherwise(steps: ByRank) -> set[int]:
+    """Steps in which ranks made as many operations on a group, and do not count them alike."""
+    numbers: dict[tuple[int, tuple[int, ...]], dict[int, list[int]]] = {}
+    for rank, own in steps.items():
+        for step in own:
+            for call in step.collectives:
+                if call.kind not in POINT_TO_POINT:
+                    numbers.setdefault((step.step, call.group), {}).setdefault(rank, []).append(call.seq)
+    return {number for (number, _), by_rank in numbers.items() if _differ(by_rank.values())}
+
+
+def _differ(counted: Iterable[list[int]]) -> bool:
+    first, *others = counted
+    return any(len(own) == len(first) and sorted(own) != sorted(first) for own in others)
+
+
+def kept_of(steps: Mapping[int, list[Step]]) -> int:
+    """How many different steps there are."""
+    return len({step.step for own in steps.values() for step in own})

@@ -1,0 +1,97 @@
+"""How long a trial would have taken with other work in it: its steps once more, through the dependencies. Pure.
+
+A rank's own work takes what it is said to take; an operation is over on a rank when all that it needs have entered it,
+and the transfer that was measured has passed. With the work as it was, the measured time comes out again. (But for a
+rank that stood still within an operation: here, the others meet what that took at their next operation.)
+"""
+
+from collections.abc import Callable, Sequence
+from statistics import fmean
+
+from ddptui.analysis.waits import Event, Joined, Key
+
+Work = Callable[[Joined, int], Sequence[float]]  # of a rank in a step, ns by part
+
+
+def as_measured(step: Joined, rank: int) -> Sequence[float]:
+    return step.ranks[rank].work_ns
+
+
+def all_alike(work: Work) -> Work:
+    """Every rank works as long as all do on average, step by step and part by part."""
+
+    def alike(step: Joined, _: int) -> Sequence[float]:
+        return [fmean(parts) for parts in zip(*(work(step, rank) for rank in step.ranks), strict=True)]
+
+    return alike
+
+
+def replay(steps: Sequence[Joined], work: Work = as_measured) -> float:
+    """The time from the first step's begin to the end of the slowest rank, ns."""
+    if not steps:
+        return 0.0
+    ranks = [_Rank(rank, steps, work) for rank in sorted(steps[0].ranks)]
+    entered: dict[tuple[int, Key], dict[int, float]] = {}
+    running = ranks
+    while running:
+        went_on = [rank.run(entered) for rank in running]
+        running = [rank for rank in running if not rank.is_over]
+        if running and not any(went_on):
+            raise AssertionError("ranks wait for each other in a circle")
+    began = min(step.step.begin_ns for step in steps[0].ranks.values())
+    return max(rank.moment for rank in ranks) - began
+
+
+class _Rank:
+    """One rank on its way through its steps."""
+
+    def __init__(self, rank: int, steps: Sequence[Joined], work: Work) -> None:
+        self._rank = rank
+        self._steps = steps
+        self._work = work
+        self._at = 0  # step
+        self._event = 0
+        self._worked = False  # the own work before the event is done
+        self._factors: list[float] = []
+        self.moment = float(steps[0].ranks[rank].step.begin_ns)
+
+    @property
+    def is_over(self) -> bool:
+        return self._at == len(self._steps)
+
+    def run(self, entered: dict[tuple[int, Key], dict[int, float]]) -> bool:
+        """Go on until an operation lacks a rank. Whether there was anything to do."""
+        went_on = False
+        while not self.is_over:
+            step = self._steps[self._at]
+            own = step.ranks[self._rank]
+            event = own.program[self._event]
+            if not self._worked:
+                self._work_until(event, step)
+                went_on = True
+                if event.enters and event.key is not None:
+                    entered.setdefault((step.number, event.key), {})[self._rank] = self.moment
+            if event.awaits and event.key is not None:
+                here = entered[step.number, event.key]
+                needed = step.needs[event.key][self._rank]
+                if any(rank not in here for rank in needed):
+                    return went_on
+                over = max(here[rank] for rank in needed) + own.transfers[event.key]
+                self.moment = max(self.moment, over)
+            self._next_event(len(own.program))
+        return went_on
+
+    def _work_until(self, event: Event, step: Joined) -> None:
+        if self._event == 0:
+            measured, wanted = step.ranks[self._rank].work_ns, self._work(step, self._rank)
+            self._factors = [want / was if was else 0.0 for was, want in zip(measured, wanted, strict=True)]
+            # What was no work at all cannot be stretched: it is done at the beginning.
+            self.moment += sum(want for was, want in zip(measured, wanted, strict=True) if not was)
+        self.moment += sum(part * factor for part, factor in zip(event.work, self._factors, strict=True))
+        self._worked = True
+
+    def _next_event(self, events: int) -> None:
+        self._worked = False
+        self._event += 1
+        if self._event == events:
+            self._at, self._event = self._at + 1, 0

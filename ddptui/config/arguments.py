@@ -1,0 +1,52 @@
+"""A trial as command-line arguments, which is how a rank is told what to do."""
+
+import tomllib
+from typing import Any
+
+import msgspec
+
+from ddptui.config.rules import make_trial
+from ddptui.config.trial import TRIAL_FIELDS, Trial, TrialError
+
+
+def to_arguments(trial: Trial) -> list[str]:
+    """`key=value` for every field that is not at its default: what a rank's entry point takes."""
+    differing = [
+        (name, value)
+        for name, field in TRIAL_FIELDS.items()
+        if (value := getattr(trial, name)) != field.default and value is not None and name != "name"
+    ]
+    return [f"{name}={_literal(msgspec.to_builtins(value), bare=True)}" for name, value in differing]
+
+
+def from_arguments(arguments: list[str]) -> Trial:
+    """The inverse of to_arguments. Raises TrialError."""
+    return make_trial(dict(parse_assignment(argument) for argument in arguments))
+
+
+def parse_assignment(text: str) -> tuple[str, Any]:
+    """Read `key=value`; the value as TOML has it, or else as a bare string. Raises TrialError without a `=`."""
+    key, equals, value = text.partition("=")
+    if not equals:
+        raise TrialError(text, "expected KEY=VALUE")
+    try:
+        table = tomllib.loads(f"value = {value}")
+    except (ValueError, RecursionError):
+        return key.strip(), value.strip()
+    return key.strip(), table["value"] if len(table) == 1 else value.strip()
+
+
+def _literal(value: Any, *, bare: bool = False) -> str:
+    """Spell a plain value as TOML does, inline; a string at the top may stay bare."""
+    match value:
+        case str():
+            spelled = msgspec.json.encode(value).decode().replace("\x7f", "\\u007f")  # which TOML wants escaped
+            return value if bare and parse_assignment(f"_={value}")[1] == value else spelled
+        case bool():
+            return str(value).lower()
+        case dict():
+            return "{" + ", ".join(f"{key} = {_literal(item)}" for key, item in value.items()) + "}"
+        case list() | tuple():
+            return "[" + ", ".join(_literal(item) for item in value) + "]"
+        case _:
+            return str(value)

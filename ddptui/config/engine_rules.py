@@ -1,0 +1,41 @@
+"""A preset as its engine starts it, and what does not go together. Pure."""
+
+import msgspec
+
+from ddptui.config.engine import LOCAL, Engine
+from ddptui.config.launch_modes import ALONE
+from ddptui.config.preset import Preset
+from ddptui.config.trial import Trial, TrialError
+
+OF_SLURM = ("tasks", "partition", "account", "gres", "time", "options")
+OF_SEVERAL_HOSTS = ("nodes", "interface", "port", "shared")
+
+
+def placed(preset: Preset) -> Preset:
+    """The preset as its engine starts it: by Slurm a rank is a task of its own, unless a task is a node. Raises
+    TrialError for what does not go together."""
+    engine = preset.engine
+    _check_options(engine)
+    return msgspec.structs.replace(preset, trials=tuple(_placed(trial, engine) for trial in preset.trials))
+
+
+def _placed(trial: Trial, engine: Engine) -> Trial:
+    if engine.name == "slurm" and engine.tasks != "node" and trial.launch not in ALONE:
+        trial = msgspec.structs.replace(trial, launch="task", start_method="spawn")
+    elif trial.launch == "task":
+        raise TrialError("launch", f"trial {trial.name}: 'task' is a rank that Slurm starts: --engine slurm")
+    if engine.name != "local" and any(each.at == "link" for each in trial.bottleneck):
+        raise TrialError("bottleneck", f"trial {trial.name}: a slow link is made on this host alone: --engine local")
+    if trial.save and engine.name == "join":
+        raise TrialError("save", f"trial {trial.name}: checkpoints would stay on the nodes: leave it out")
+    return trial
+
+
+def _check_options(engine: Engine) -> None:
+    meant = {"local": (), "join": OF_SEVERAL_HOSTS, "slurm": (*OF_SEVERAL_HOSTS, *OF_SLURM)}[engine.name]
+    if engine.tasks == "array" and engine.nodes != LOCAL.nodes:
+        raise TrialError("engine.nodes", "means nothing with --tasks array: each rank is a job, which Slurm places")
+    for key in (*OF_SEVERAL_HOSTS, *OF_SLURM):
+        if key not in meant and getattr(engine, key) != getattr(LOCAL, key):
+            which = "slurm" if key in OF_SLURM else "join or slurm"
+            raise TrialError(f"engine.{key}", f"means nothing with the engine {engine.name!r}: --engine {which}")

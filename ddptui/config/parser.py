@@ -1,0 +1,250 @@
+"""From a TOML file to a Preset: find it, read it, expand the matrix, and say precisely what is wrong with it."""
+
+import itertools
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
+from typing import Any, Literal
+
+import msgspec
+
+from ddptui.config import operations_rules as of_primitives
+from ddptui.config.engine import Engine
+from ddptui.config.preset import Preset, Reference
+from ddptui.config.rules import make_trial, meaningless
+from ddptui.config.trial import TRIAL_FIELDS, Bottleneck, Fault, Trial, TrialError, choices
+
+TOP_LEVEL = {"title": str, "kind": str, "group": str, "about": str, "baseline": str, "repeats": int}
+TABLES = {"defaults": dict, "matrix": dict, "trial": list, "reference": list, "engine": dict}
+TABLES_OF_A_TRIAL = {
+    "bottleneck": {field.name for field in msgspec.structs.fields(Bottleneck)},
+    "fault": {field.name for field in msgspec.structs.fields(Fault)},
+}
+ENGINE_FIELDS = {field.name for field in msgspec.structs.fields(Engine)}
+REFERENCE_FIELDS = {field.name for field in msgspec.structs.fields(Reference)}
+ENGINES = ("local", "join", "slurm")
+# In a matrix: their values alone would say nothing. (Others have names that runs and baselines know already.)
+NAMED = ("share_gpu", "channels_last", "compile", "clip_norm", "num_workers", "pin_memory")
+MOST_TRIALS = 1000
+MOST_NAMED = 8  # of the trials, where one is not among them
+TRIAL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,63}")  # it names a folder
+
+
+class PresetError(ValueError):
+    """One line: the file, the key's path, what is wrong, and the nearest valid spelling."""
+
+
+def parse(name: str, table: dict[str, Any], overrides: dict[str, Any]) -> Preset:
+    """Build a preset from the tables of its file. Raises TrialError."""
+    _check_shape(table)
+    table = _override(table, overrides)
+    trials = tuple(_expand(table, set(overrides)))
+    names = [trial.name for trial in trials]
+    if not trials:
+        raise TrialError("", "has no trial: give it a [matrix] or a [[trial]]")
+    kind = _kind_of_preset(table, trials)
+    _check_of_use(overrides, trials)
+    for name_in_any_case, times in Counter(map(str.lower, names)).items():
+        if times > 1:  # they name folders, and some file systems do not tell cases apart
+            raise TrialError("trial", f"{times} trials are called {name_in_any_case!r}; give them names of their own")
+    return Preset(
+        name=name,
+        title=table.get("title", name),
+        group=table.get("group", "other"),
+        about=table.get("about", ""),
+        baseline=_baseline(table, names, bool(overrides)),
+        repeats=_at_least_one(table.get("repeats", 1)),
+        trials=trials,
+        kind=kind,
+        references=tuple(_references(table, names, bool(overrides))),
+        engine=make_engine(table.get("engine", {})),
+    )
+
+
+def make_engine(table: dict[str, Any]) -> Engine:
+    """Where the ranks are started, as `[engine]` says. Raises TrialError."""
+    try:
+        return msgspec.convert(table, Engine)
+    except msgspec.ValidationError as error:
+        what, _, place = str(error).replace("`", "").partition(" - at $")
+        key = place.lstrip(".")
+        options = ENGINES if key == "name" else ()
+        raise TrialError(f"engine{place}", f"{what}{_nearest(table.get(key), options)}") from None
+
+
+def _check_of_use(overrides: Iterable[str], trials: Sequence[Trial]) -> None:
+    """What --set says of training where the ranks try primitives, or the other way round, is a mistake."""
+    useless = [of_primitives.meaningless(trial.primitives) for trial in trials]
+    for key in overrides:
+        if all(key in fields for fields in useless):
+            raise TrialError(f"--set {key}", f"means nothing with {useless[0][key]}")
+
+
+def _kind_of_preset(table: dict[str, Any], trials: Sequence[Trial]) -> Literal["training", "primitives"]:
+    """As it says; what its trials do must fit."""
+    kind: Literal["training", "primitives"] = table.get("kind", "training")
+    if kind not in ("training", "primitives"):
+        raise TrialError("kind", f"{kind!r} is neither 'training' nor 'primitives'")
+    for trial in trials:
+        if (trial.primitives is None) != (kind == "training"):
+            does = "trains" if trial.primitives is None else f"has primitives = {trial.primitives!r}"
+            wants = "primitives = 'see' or 'measure' in every trial" if kind == "primitives" else "kind = 'primitives'"
+            raise TrialError("kind", f"{kind!r}, but trial {trial.name} {does}: that wants {wants}")
+    return kind
+
+
+def _check_shape(table: dict[str, Any]) -> None:
+    """Every key known, every table of its kind."""
+    known = TOP_LEVEL | TABLES
+    for key, value in table.items():
+        if key not in known:
+            raise TrialError(key, f"unknown key{_nearest(key, known)}")
+        if not isinstance(value, known[key]) or (known[key] is int and isinstance(value, bool)):
+            raise TrialError(key, f"expected {_kind(known[key])}, got {_kind(type(value))}")
+    _check_fields(table.get("defaults", {}), "defaults.")
+    if "name" in table.get("defaults", {}):
+        raise TrialError("defaults.name", "every trial has a name of its own")
+    for index, trial in enumerate(table.get("trial", ())):
+        _check_fields(trial, f"trial[{index}].")
+    for key, values in table.get("matrix", {}).items():
+        if not isinstance(values, list) or not values:
+            raise TrialError(f"matrix.{key}", "expected a list of values to try")
+        for value in values:
+            _check_fields({key: value}, "matrix.")
+    for index, reference in enumerate(table.get("reference", ())):
+        _check_keys(reference, REFERENCE_FIELDS, f"reference[{index}].")
+    _check_keys(table.get("engine", {}), ENGINE_FIELDS, "engine.")
+
+
+def _check_fields(fields: Any, before: str) -> None:
+    """A trial's fields, those of its bottlenecks and faults too; `before` is what a key's path begins with."""
+    _check_keys(fields, TRIAL_FIELDS, before)
+    for name, known in TABLES_OF_A_TRIAL.items():
+        tables = fields.get(name, ())
+        for index, table in enumerate(tables if isinstance(tables, list) else ()):
+            _check_keys(table, known, f"{before}{name}[{index}].")
+
+
+def _check_keys(table: Any, known: Iterable[str], before: str) -> None:
+    if not isinstance(table, dict):
+        raise TrialError(before.rstrip("."), f"expected a table, got {_kind(type(table))}")
+    for key in table:
+        if key not in known:
+            raise TrialError(f"{before}{key}", f"unknown key{_nearest(key, known)}")
+
+
+def _override(table: dict[str, Any], overrides: dict[str, Any]) -> dict[str, Any]:
+    """Lay --set over the defaults, and over whatever else names the same field."""
+    if "name" in overrides:
+        raise TrialError("--set name", "every trial has a name of its own")
+    _check_fields(overrides, "--set ")
+    matrix = {key: [overrides[key]] if key in overrides else tried for key, tried in table.get("matrix", {}).items()}
+    trials = [
+        trial | {key: value for key, value in overrides.items() if key in trial} for trial in table.get("trial", ())
+    ]
+    laid_over = table | {"defaults": table.get("defaults", {}) | overrides, "matrix": matrix, "trial": trials}
+    return {key: value for key, value in laid_over.items() if value not in ({}, [])}
+
+
+def _expand(table: dict[str, Any], overridden: set[str]) -> Iterable[Trial]:
+    """The product of the matrix, then the trials given one by one."""
+    defaults = table.get("defaults", {})
+    matrix = table.get("matrix", {})
+    if (size := math.prod(map(len, matrix.values()))) > MOST_TRIALS:
+        raise TrialError("matrix", f"makes {size} trials; {MOST_TRIALS} are the most")
+    if (listed := len(table.get("trial", ()))) > MOST_TRIALS:
+        raise TrialError("trial", f"there are {listed} of them; {MOST_TRIALS} are the most")
+    if matrix:
+        for values in itertools.product(*matrix.values()):
+            point = dict(zip(matrix, values, strict=True))
+            name = "-".join(f"{key}-{_short(value)}" if key in NAMED else _short(value) for key, value in point.items())
+            yield _make({"name": name} | point, "matrix", defaults, overridden)
+    for index, trial in enumerate(table.get("trial", ())):
+        yield _make({"name": str(index + 1)} | trial, f"trial[{index}]", defaults, overridden)
+
+
+def _make(own: dict[str, Any], path: str, defaults: dict[str, Any], overridden: set[str]) -> Trial:
+    """A trial from its own fields over the defaults that mean something in its launch mode, with its strategy."""
+    launch, strategy = (str((defaults | own).get(key, TRIAL_FIELDS[key].default)) for key in ("launch", "strategy"))
+    useless = meaningless(launch, strategy, (defaults | own).get("primitives"))
+    values = {key: value for key, value in defaults.items() if key not in useless} | own
+    for key in own:
+        if key in useless:
+            raise TrialError(f"{path}.{key}", f"means nothing with {useless[key]}")
+    try:
+        trial = make_trial(values)
+    except TrialError as error:
+        key = re.split(r"[.\[]", error.key)[0]
+        where = "--set " if key in overridden else "defaults." if key in defaults and key not in own else f"{path}."
+        raise TrialError(where + error.key, error.why + _nearest_choice(key, error.key, values)) from None
+    if not TRIAL_NAME.fullmatch(trial.name):
+        raise TrialError(f"{path}.name", f"{trial.name!r} cannot name a folder: letters, digits and . _ + - only")
+    return trial
+
+
+def _nearest_choice(key: str, path: str, values: dict[str, Any]) -> str:
+    """What a field that has a list of choices might have meant."""
+    last = re.sub(r"\[\d+\]$", "", path.rpartition(".")[2])
+    value = values.get(key)
+    if (found := re.match(r"\w+\[(\d+)\]", path)) and isinstance(value, list):
+        value = value[int(found[1])]
+    if isinstance(value, dict):  # of a bottleneck, or a fault
+        value = value.get(last)
+    options = choices(last)
+    return f"; one of {', '.join(options)}{_nearest(value, options)}" if options and value not in options else ""
+
+
+def _baseline(table: dict[str, Any], names: list[str], overridden: bool) -> str:
+    """The trial that ratios are taken to: as named, or the first; --set may have renamed it away."""
+    baseline: str = table.get("baseline", names[0])
+    if baseline in names:
+        return baseline
+    if overridden:
+        return names[0]
+    raise TrialError("baseline", f"no trial {baseline!r}{_nearest(baseline, names) or _some(names)}")
+
+
+def _references(table: dict[str, Any], names: list[str], overridden: bool) -> Iterable[Reference]:
+    for index, fields in enumerate(table.get("reference", ())):
+        try:
+            reference = msgspec.convert(fields, Reference)
+        except msgspec.ValidationError as error:
+            raise TrialError(f"reference[{index}]", str(error).replace("`", "").replace(" - at $.", " at ")) from None
+        if reference.trial in names:
+            yield reference
+        elif not overridden:
+            why = f"no trial {reference.trial!r}{_nearest(reference.trial, names) or _some(names)}"
+            raise TrialError(f"reference[{index}].trial", why)
+
+
+def _at_least_one(repeats: int) -> int:
+    if not 1 <= repeats <= 1000:
+        raise TrialError("repeats", f"expected 1 to 1000, got {repeats}")
+    return repeats
+
+
+def _short(value: Any) -> str:
+    """A matrix value as a part of its trial's name."""
+    if isinstance(value, list):
+        return "+".join(_short(item) for item in value) or "none"
+    if isinstance(value, dict):
+        return "_".join(_short(item) for item in value.values())
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _nearest(word: Any, known: Iterable[str]) -> str:
+    close = get_close_matches(str(word), list(known), n=1)
+    return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def _some(names: list[str]) -> str:
+    """What there is instead, as much as fits into a line."""
+    return f"; there is {', '.join(names[:MOST_NAMED])}" + (" …" if len(names) > MOST_NAMED else "")
+
+
+def _kind(kind: type) -> str:
+    return {dict: "a table", list: "a list", str: "text", int: "a whole number", bool: "true or false"}.get(
+        kind, kind.__name__
+    )

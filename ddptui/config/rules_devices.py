@@ -1,0 +1,80 @@
+"""Devices, backends, precision and loading: which of these fields do not go together in a trial. Pure."""
+
+from ddptui.config.strategies import STRATEGIES
+from ddptui.config.trial import Trial, TrialError
+
+NO_IMAGES = ("mlp", "linears")  # models that convolve nothing
+NOT_BY_GLOO = ("send_recv", "isend_irecv")
+NO_SENDING = "gloo sends and receives nothing that lies on a GPU"
+
+
+def check_devices(trial: Trial) -> None:
+    """Raises TrialError for what can never run, on whatever machine."""
+    _check_backend(trial)
+    if trial.share_gpu:
+        _check_sharing(trial)
+    _check_precision(trial)
+    if trial.pin_memory and trial.device == "cpu":
+        raise TrialError("pin_memory", "is for the way to a GPU: with device = 'cpu' it means nothing")
+    if trial.compile and trial.strategy is not None and STRATEGIES[trial.strategy].is_ddp and small(trial.bucket_mb):
+        why = f"{trial.bucket_mb:g} MB is too small for torch to compile a DDP with, whose first bucket has 1 MB"
+        raise TrialError("bucket_mb", f"{why}: take 1 or more, or compile = false")
+    if trial.compile and trial.gpus_per_rank > 1:
+        raise TrialError("compile", "with gpus_per_rank > 1: nn.DataParallel copies the model anew in every step")
+
+
+def _check_backend(trial: Trial) -> None:
+    if trial.backend == "nccl" and trial.device == "cpu":
+        raise TrialError("backend", "nccl needs GPUs: with device = 'cpu' it is gloo")
+    if trial.backend == "mpi" and trial.launch != "task":
+        raise TrialError(
+            "backend",
+            "mpi wants ranks that MPI knows: launch = 'task' with --engine slurm, or by hand `mpirun … python -m "
+            "workers.task …`, with RANK, WORLD_SIZE and so on for each; gloo and nccl do without",
+        )
+    if trial.backend == "gloo" and trial.device == "cuda" and (found := sends(trial)):
+        raise TrialError(*found)
+
+
+def small(bucket_mb: float | None) -> bool:
+    return bucket_mb is not None and bucket_mb < 1
+
+
+def sends(trial: Trial) -> tuple[str, str] | None:
+    """The field that asks for point-to-point messages, and why they fail where gloo has tensors on GPUs."""
+    if trial.primitives is None:
+        by_hand = trial.strategy == "ring" and trial.world_size > 1
+        return (
+            ("strategy", f"'ring' sends to its neighbour, and {NO_SENDING}: take another strategy") if by_hand else None
+        )
+    if "ring" in trial.composites:
+        return "composites", f"'ring' sends to its neighbour, and {NO_SENDING}: leave it out"
+    if not trial.operations or set(trial.operations) & set(NOT_BY_GLOO):
+        return "operations", f"{NO_SENDING}: name the others, without {' and '.join(NOT_BY_GLOO)}"
+    return None
+
+
+def could_share(trial: Trial) -> bool:
+    """Whether ranks of the trial could do with a part of a GPU each, over gloo."""
+    return trial.gpus_per_rank == 1 and trial.launch not in ("single", "dp") and sends(trial) is None
+
+
+def _check_sharing(trial: Trial) -> None:
+    if trial.device == "cpu":
+        raise TrialError("share_gpu", "with device = 'cpu' there is no GPU to share: `--set share_gpu=false`")
+    if trial.gpus_per_rank > 1:
+        raise TrialError("share_gpu", "with gpus_per_rank > 1: whoever wants several GPUs cannot share one")
+    if trial.backend == "nccl":
+        raise TrialError("share_gpu", "NCCL refuses two ranks on one GPU: leave backend = 'auto', or take 'gloo'")
+
+
+def _check_precision(trial: Trial) -> None:
+    if trial.amp is not None and trial.dtype == "float64":
+        raise TrialError("amp", "autocast leaves float64 as it is: it goes with dtype = 'float32'")
+    if trial.amp == "fp16" and trial.strategy == "ddp_powersgd":
+        raise TrialError(
+            "amp",
+            "fp16 overflows now and then, and PowerSGD keeps what it could not send: infinite from then on. Take bf16",
+        )
+    if trial.channels_last and trial.model in NO_IMAGES:
+        raise TrialError("channels_last", f"the model {trial.model} has no convolutions: it would change nothing")

@@ -1,0 +1,1 @@
+"""Why a launch failed, or where it hangs. Pure."""

@@ -1,0 +1,232 @@
+"""What the words of an error mean, and what to do about it: torch's, CUDA's and NCCL's own, in one line each. Pure.
+
+The words are those that torch 2.6 to 2.15 and NCCL 2.19 to 2.28 say.
+"""
+
+import re
+from collections.abc import Callable
+from typing import NamedTuple
+
+from ddptui.config.rules_devices import NO_SENDING, could_share, sends
+from ddptui.config.trial import Trial
+from ddptui.diagnosis.memory import less_on_gpu, told_of_gpu
+from ddptui.text.torch_remedies import OLDER, WITH_CUDA
+
+SHARED_MEMORY = "make it larger: `mount -o remount,size=1g /dev/shm` (docker: --shm-size=1g)"
+NCCL_SAYS = "NCCL_DEBUG=INFO before the command says more"
+WITHOUT_WORKERS = "with num_workers = 0 the rank fetches its batches itself, and says what goes wrong"
+SEEN = "`nvidia-smi` must list one, and CUDA_VISIBLE_DEVICES must not hide it"
+
+Telling = Callable[["re.Match[str]", Trial], str]
+
+
+class Case(NamedTuple):
+    """An error that is known by its words. `told`: what is said in its place; a text, or made of what was found."""
+
+    words: re.Pattern[str]
+    told: str | Telling
+
+
+def explained(error: str, trial: Trial) -> str | None:
+    """The error in one line, with a remedy that fits the trial; None: its own words must do."""
+    text = " ".join(error.split())
+    for case in CASES:
+        if found := case.words.search(text):
+            return case.told if isinstance(case.told, str) else case.told(found, trial)
+    return None
+
+
+def _two_devices(found: "re.Match[str]", _trial: Trial) -> str:
+    """«Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cpu! (when checking
+    argument for argument mat2 in method wrapper_CUDA_mm)»; or «… but got mat2 is on cpu, different from other tensors
+    on cuda:0 (when checking argument in method wrapper_CUDA_mm)»"""
+    call = re.search(r"in method wrapper_(?:CUDA_+)?(\w+)", found.string)
+    where = f" in {call[1]}" if call else ""
+    return (
+        f"tensors on two devices, {found['one']} and {found['other']}, met{where}: the model makes one elsewhere than "
+        "its inputs; make it with device=inputs.device, or keep it with register_buffer, which moves with the model"
+    )
+
+
+def _too_old(found: "re.Match[str]", _trial: Trial) -> str:
+    """CUDA's number of its version: 12040 is 12.4."""
+    version = int(found[1])
+    return (
+        f"the NVIDIA driver is too old for this torch: it knows CUDA {version // 1000}.{version % 1000 // 10}; {OLDER}"
+    )
+
+
+def _same_gpu(found: "re.Match[str]", trial: Trial) -> str:
+    sharing = "share_gpu = true lets them share it over gloo; or " if could_share(trial) else ""
+    ranks = f"{found[1]} and {found[2]}"
+    return f"NCCL refuses two ranks on one GPU, as ranks {ranks} are: {sharing}take no more ranks than GPUs"
+
+
+def _timeout(found: "re.Match[str]", _trial: Trial) -> str:
+    call = re.search(r"OpType=(\w+)", found.string)
+    after = re.search(r"Timeout\(ms\)=(\d+)", found.string)
+    what = f" in {call[1].lower()}" if call else ""
+    long = f" for {int(after[1]) // 1000} s" if after else ""
+    return f"NCCL waited in vain{what}{long}: another rank did not come; its log, and the step it was in, say why"
+
+
+def _nccl(found: "re.Match[str]", trial: Trial) -> str:
+    kind = re.search(r"ncclUnhandledCudaError|ncclSystemError|ncclInternalError|ncclInvalid\w+", found.string)
+    last = re.search(r"Last error: (?!Exception raised)(.{1,160}?)(?= Exception raised|$)", found.string)
+    why = f" ({last[1].strip()})" if last else ""
+    without = "" if sends(trial) else "; backend = 'gloo' does without NCCL"
+    return f"NCCL failed: {kind[0] if kind else 'an error of its own'}{why}; {NCCL_SAYS}{without}"
+
+
+def _nccl_of_replicas(found: "re.Match[str]", trial: Trial) -> str:
+    """nn.DataParallel sends its replicas by NCCL whatever the backend of a group."""
+    without = "another launch" if trial.launch == "dp" else "gpus_per_rank = 1"
+    return f"NCCL failed in nn.DataParallel ({found[1]}); {NCCL_SAYS}; {without} does without it"
+
+
+def _sent_by_gloo(_found: "re.Match[str]", trial: Trial) -> str:
+    by_nccl = [] if trial.share_gpu else ["backend = 'nccl'"]
+    if (field_and_why := sends(trial)) is None:
+        return ": take ".join([NO_SENDING, *by_nccl])
+    return ", or ".join([field_and_why[1], *by_nccl])
+
+
+def _worker(found: "re.Match[str]", _trial: Trial) -> str:
+    how = found[1].strip()
+    if how == "Killed":
+        return f"a DataLoader worker was ended ({how}): memory may be short; take a smaller num_workers, or 0"
+    return f"a DataLoader worker was ended ({how}): in code of the dataset or of a library; {WITHOUT_WORKERS}"
+
+
+def _case(words: str, told: str | Telling) -> Case:
+    return Case(re.compile(words), told)
+
+
+CASES = (  # the first that fits: what is particular stands above what is general
+    _case(r"Duplicate GPU detected ?: rank (\d+) and rank (\d+)", _same_gpu),
+    _case(
+        r"Error(?: while \w+ shared memory segment|: failed to (?:create|extend)(?: shared memory file)?) \S*nccl",
+        f"NCCL finds no room in /dev/shm; {SHARED_MEMORY}",
+    ),
+    _case(
+        r"(?:no socket interface found|NET/Socket ?: (?:No usable listening|no) interface found)",
+        "NCCL finds no network interface to listen at: name one with NCCL_SOCKET_IFNAME (`ip addr` lists them; on one "
+        "host lo will do)",
+    ),
+    _case(
+        r"(?i)nccl.{0,400}connection refused",
+        "NCCL was refused by another rank's socket: that rank is gone, or a firewall stands between; "
+        "NCCL_SOCKET_IFNAME names the interface to meet on",
+    ),
+    _case(
+        r"OutOfMemoryError: (?:CUDA|HIP) (?:ran )?out of memory|(?:CUDA|HIP) out of memory\W+Tried to allocate|"
+        r"(?:CUDA|HIP) error: out of memory|CUBLAS_STATUS_ALLOC_FAILED|Cuda failure.{0,4}'out of memory'",
+        told_of_gpu,
+    ),
+    _case(
+        r"CUDNN_STATUS_NOT_INITIALIZED|Unable to find a valid cuDNN algorithm",
+        lambda _found, trial: f"cuDNN cannot work, usually since the GPU's memory is full; {less_on_gpu(trial)}",
+    ),
+    _case(r"Watchdog caught collective operation timeout|NCCL operation timed out", _timeout),
+    _case(
+        r"ncclRemoteError|remote process exited or there was a network error|NCCL communicator was aborted",
+        "NCCL lost another rank: the one that ended first says why",
+    ),
+    _case(r"NCCL error in|NCCL error:|ncclUnhandledCudaError|ncclSystemError|ncclInternalError", _nccl),
+    _case(r"NCCL Error \d+: ([\w -]+\w)", _nccl_of_replicas),
+    _case(
+        r"Expected all tensors to be on the same device, but found at least two devices, (?P<one>\S+) and "
+        r"(?P<other>\S+?)!",
+        _two_devices,
+    ),
+    _case(
+        r"Expected all tensors to be on the same device, but got \S+ is on (?P<one>[\w:]+), different from other "
+        r"tensors on (?P<other>[\w:]+)",
+        _two_devices,
+    ),
+    _case(r"Tensor on device (?P<one>[\w:]+) is not on the expected device (?P<other>[\w:]+)!", _two_devices),
+    _case(
+        r"Input type \((?:torch\.cuda\.|CUDA)\w+\) and weight type \((?:torch\.|CPU)\w+\) should be the same",
+        "a part of the model stayed on the CPU: .to(device) finds only layers that are attributes, or in nn.ModuleList",
+    ),
+    _case(
+        r"Input type \((?:torch\.|CPU)\w+\) and weight type \((?:torch\.cuda\.|CUDA)\w+\) should be the same",
+        "a layer on the GPU gets a tensor that is on the CPU: forward has made it there; make it with "
+        "device=inputs.device",
+    ),
+    _case(
+        r"module must have its parameters and buffers on device (\S+) \(device_ids\[0\]\) but found one of them on "
+        r"device: (\S+)",
+        lambda found, _trial: (
+            f"nn.DataParallel wants the whole model on {found[1]}, and a parameter or buffer is on {found[2]}: make "
+            "none on a device of its own, and none after the model was moved"
+        ),
+    ),
+    _case(r"NVIDIA driver on your system is too old \(found version (\d+)\)", _too_old),
+    _case(
+        r"Found no NVIDIA driver on your system",
+        "CUDA finds no NVIDIA driver: install it (`nvidia-smi` must list the GPUs; docker: --gpus all), or take "
+        "device = 'cpu'",
+    ),
+    _case(
+        r"(?i)driver/library version mismatch|unsupported display driver / cuda driver combination",
+        "the NVIDIA driver was updated while it was loaded: reboot, or load its kernel module anew",
+    ),
+    _case(
+        r"(?:Error 802|CUDA error): system not yet initialized",
+        "CUDA waits for the fabric manager, which GPUs that an NVSwitch joins must have, in the driver's version: "
+        "`systemctl start nvidia-fabricmanager`",
+    ),
+    _case(
+        r"CUDA unknown error - ",
+        "CUDA does not start, and does not know why: `nvidia-smi` must list the GPUs; after a suspend, load the kernel "
+        "module nvidia_uvm anew, or reboot; in a container, /dev/nvidia-uvm must be there",
+    ),
+    _case(r"No CUDA GPUs are available|no CUDA-capable device is detected", f"CUDA sees no GPU: {SEEN}"),
+    _case(r"CUDA error: invalid device ordinal", f"a rank asked for a GPU that it does not see: {SEEN}"),
+    _case(
+        r"CUDA-capable device\(s\) is/are busy or unavailable",
+        "the GPU lets nobody else in: end whoever holds it, or set its compute mode to default (`nvidia-smi -c 0`)",
+    ),
+    _case(
+        r"no kernel image is available for execution on the device",
+        "this torch has no code for this GPU: install one that has (pytorch.org/get-started)",
+    ),
+    _case(r"Torch not compiled with CUDA enabled", f"this torch is built without CUDA: {WITH_CUDA}, or device = 'cpu'"),
+    _case(
+        r"Cannot re-initialize CUDA in forked subprocess",
+        "CUDA does not survive a fork: take start_method = 'spawn'",
+    ),
+    _case(
+        r"(?:write|read)v? \[[^]]*\]:\d+: Bad address",
+        _sent_by_gloo,
+    ),
+    _case(
+        r"Unexpected bus error encountered in worker|DataLoader worker \(pid \d+\) is killed by signal: Bus error",
+        f"a DataLoader worker was ended by a bus error: /dev/shm is full; {SHARED_MEMORY}, or num_workers = 0",
+    ),
+    _case(
+        r"DataLoader worker \(pid \d+\) is killed by signal: ([\w ]+)",
+        _worker,
+    ),
+    _case(
+        r"DataLoader worker \(pid\(s\) [\d, ]+\) exited unexpectedly",
+        f"a DataLoader worker is gone, and its end was not seen; {WITHOUT_WORKERS}",
+    ),
+    _case(
+        r"unable to (?:write to|allocate shared memory\(shm\) for|resize) file </torch_",
+        f"a DataLoader worker finds no room in /dev/shm; {SHARED_MEMORY}, or num_workers = 0",
+    ),
+    _case(
+        r"No working C\+\+ compiler found|Compiler: \S+ is not found",
+        "torch.compile finds no C++ compiler: install g++, or name another with CXX, or compile = false",
+    ),
+    _case(
+        r"Cannot find a working triton installation",
+        "torch.compile finds no Triton: `pip install triton`, or compile = false",
+    ),
+    _case(
+        r"Found (?P<name>.{1,60}?) which is too old to be supported by the triton GPU compiler",
+        lambda found, _trial: f"Triton compiles nothing for {found['name']}, which is too old: compile = false",
+    ),
+)

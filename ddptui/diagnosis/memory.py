@@ -1,0 +1,55 @@
+"""A rank that is short of memory: what it asked for and what there was, and what in its trial would take less. Pure."""
+
+import re
+
+from ddptui.config.trial import Trial
+
+UNITS = {"bytes": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
+GIB = UNITS["GiB"]
+RAN_OUT = "ran out of memory"
+# By kind of trial: what makes it larger. The buffers of primitives that are shown are small.
+SMALLER = {None: "a smaller batch_size or model", "measure": "a smaller max_bytes"}
+
+
+def less(trial: Trial) -> str:
+    """What of a trial takes less memory of the host."""
+    return _take([*_smaller(trial), *(["fewer ranks"] if trial.world_size > 1 else [])])
+
+
+def less_on_gpu(trial: Trial) -> str:
+    """What of a trial takes less memory of a GPU. Fewer ranks: where they share one; elsewhere each gets more to do."""
+    ways = _smaller(trial)
+    ways += ["fewer ranks"] if trial.share_gpu else []
+    ways += ["amp = 'bf16'"] if trial.primitives is None and trial.amp is None and trial.dtype == "float32" else []
+    return _take(ways)
+
+
+def told_of_gpu(found: "re.Match[str]", trial: Trial) -> str:
+    """«CUDA out of memory. Tried to allocate 20.00 GiB. GPU 0 has a total capacity of 79.11 GiB of which 3.50 GiB is
+    free. Process 7 has 25.97 MiB memory in use. Including non-PyTorch memory, this process has 5.13 GiB memory in …»"""
+    text = found.string[found.start() :]
+    asked = re.search(r"Tried to allocate ([\d.]+ \w+)", text)
+    room = re.search(r"GPU (\d+) has a total capaci?ty of ([\d.]+ \w+) of which ([\d.]+ \w+) is free", text)
+    where = f" on cuda:{room[1]}" if room else " on the GPU"
+    said = [f"{asked[1]} asked"] if asked else []
+    said += [f"{room[3]} free of {room[2]}"] if room else []
+    numbers = f": {', '.join(said)}" if said else ""
+    return f"{RAN_OUT}{where}{numbers}; {less_on_gpu(trial)}{_of_others(text, trial)}"
+
+
+def _smaller(trial: Trial) -> list[str]:
+    return [SMALLER[trial.primitives]] if trial.primitives in SMALLER else []
+
+
+def _take(ways: list[str]) -> str:
+    return f"take {', or '.join(ways)}" if ways else "end other programs that hold it"
+
+
+def _of_others(text: str, trial: Trial) -> str:
+    """What other processes hold of the same GPU, where that is more than a CUDA context takes."""
+    others = re.findall(r"Process \d+ has ([\d.]+) (\w+) memory in use", text)
+    held = sum(float(size) * UNITS.get(unit, 0) for size, unit in others)
+    if held < GIB:
+        return ""
+    who = "ranks that share it, or other programs" if trial.share_gpu else "other programs (`nvidia-smi` lists them)"
+    return f"; other processes hold {held / GIB:.2f} GiB of it: {who}"

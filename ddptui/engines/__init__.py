@@ -1,0 +1,1 @@
+"""Where ranks run, and what starts, watches and ends them there."""

@@ -1,0 +1,70 @@
+"""The command line and the environment that start a trial's ranks, for each launch mode."""
+
+import os
+import sys
+from collections.abc import Iterable
+from importlib.util import find_spec
+from pathlib import Path
+
+from ddptui.config.arguments import to_arguments
+from ddptui.config.engine import Part
+from ddptui.config.trial import Trial, threads_a_rank
+from ddptui.engines.local import links
+from ddptui.host.install import lab_root
+
+SAID_BY_THE_LAUNCHER = {"launch": ("world_size",), "task": ("world_size",)}  # fields that are not passed as arguments
+
+
+def command(trial: Trial, python: str = sys.executable, part: Part | None = None) -> list[str]:
+    """Return the exact command line that starts a trial, or one node's part of it.
+
+    `environment` has the variables that the command needs; a part has variables of its own (`Part.environment`), but
+    torch's launcher reads its part from the command line.
+    """
+    part = part or links.part(trial)
+    rendered = [python, *_launcher(trial, part), "-m", f"workers.{trial.launch}", *arguments(trial)]
+    return links.wrapped(rendered, trial)
+
+
+def arguments(trial: Trial) -> list[str]:
+    """Return `key=value` for each field off its default, except those that the launcher or the entry point implies."""
+    left_out = {"launch", *SAID_BY_THE_LAUNCHER.get(trial.launch, ())}
+    return [argument for argument in to_arguments(trial) if argument.partition("=")[0] not in left_out]
+
+
+def _launcher(trial: Trial, part: Part | None) -> Iterable[str]:
+    """torch's launcher and its options, where it starts the ranks; nothing where the entry point does."""
+    if trial.launch != "launch":
+        return []
+    if part is None:  # standalone: one host, at a port that is free
+        return ["-m", torch_launcher(), "--standalone", f"--nproc_per_node={trial.world_size}"]
+    return [
+        "-m",
+        torch_launcher(),
+        f"--nnodes={part.nodes}",
+        f"--node_rank={part.node}",
+        f"--nproc_per_node={len(part.ranks)}",
+        f"--master_addr={part.address}",
+        f"--master_port={part.port}",
+    ]
+
+
+def torch_launcher() -> str:
+    """Return torch.distributed.launch, or torch.distributed.run where this torch no longer has it; imports neither."""
+    torch = find_spec("torch")
+    gone = torch is not None and torch.origin and not (Path(torch.origin).parent / "distributed/launch.py").exists()
+    return "torch.distributed.run" if gone else "torch.distributed.launch"
+
+
+def environment(trial: Trial, cores: int, ranks_here: int | None = None) -> dict[str, str]:
+    """What a rank needs in its environment to run by itself: the lab's modules, and its part of the cores."""
+    threads = threads_a_rank(trial, cores, ranks_here)
+    return {"PYTHONPATH": os.pathsep.join(module_folders()), "OMP_NUM_THREADS": str(threads)}
+
+
+def module_folders() -> list[str]:
+    """Where a rank looks for modules first: the lab's own folder, then what the user's PYTHONPATH names, from here: a
+    rank starts in another folder."""
+    named = os.environ.get("PYTHONPATH", "")
+    users = [os.path.abspath(folder) for folder in named.split(os.pathsep)] if named else []
+    return list(dict.fromkeys([str(lab_root()), *users]))

@@ -1,0 +1,182 @@
+"""The console's end of the wire: one socket a launch, in a folder that only this user can enter; or on the network,
+where CURVE lets in only who has this launch's keys.
+
+Nothing that comes in is trusted. A frame counts only if it decodes strictly and comes from a peer that has said Hello
+with this launch's token. The rest is counted in `refused`, and `why` says what the first of it was; who had the token
+but does not fit is told to stop. Whoever knocks too often finds the door shut: at the limit of open files libzmq would
+abort the process.
+"""
+
+import hmac
+import os
+import secrets
+import shutil
+import tempfile
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Self
+
+import msgspec
+import zmq
+
+from ddptui.engines.curve import Lock
+from ddptui.engines.gate import bind_near, local_door, network_door
+from ddptui.host import temp_folders
+from ddptui.wire.messages import HUB, KEYS, MOST_BYTES_A_FRAME, TOKEN, VERSION, ConsoleMessage, Hello, RankMessage, Stop
+
+LONGEST_FOLDER_PATH = 45  # bytes; sockets below it, a forkserver's too, may have 107 in all
+MOST_FRAMES_AT_ONCE = 256  # so that a flood cannot keep the caller from its other work
+MOST_BYTES_AT_ONCE = 8 * 2**20  # likewise; and decoded they take up to ten times as much
+MOST_BYTES_OF_A_STRANGER = 64 * 2**10  # a frame; who is let in says more
+MOST_FRAMES_WAITING = 64  # of each peer, a rank's of 13 s: what has not come in when a rank ends, is lost
+MOST_FRAMES_UNREAD = 100  # by each peer; what is said to one that does not read is left out
+HANDSHAKE_MS = 5_000  # who connects and does not show a key in time is put out again
+
+
+class Hub:
+    """Receives what the ranks of one launch say, and sends them what the console wants.
+
+    `folder` is the launch's own: whatever is put there goes when the hub is closed.
+    """
+
+    def __init__(self, world_size: int, at: tuple[str, int] | None = None) -> None:
+        """`at`: an address of this host, and the first port to try there; none: ranks of this host alone. Raises
+        OSError."""
+        self.world_size = world_size
+        self.token = secrets.token_hex(16)
+        self.hellos: dict[int, Hello] = {}
+        self.refused = 0
+        self.why = ""
+        self.folder = _new_folder()
+        self._rank_of: dict[bytes, int] = {}
+        self._decoder = msgspec.msgpack.Decoder(list[RankMessage])
+        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        self._socket = self._context.socket(zmq.ROUTER)
+        self._socket.setsockopt(zmq.MAXMSGSIZE, MOST_BYTES_A_FRAME)
+        self._socket.setsockopt(zmq.RCVHWM, MOST_FRAMES_WAITING)
+        self._socket.setsockopt(zmq.SNDHWM, MOST_FRAMES_UNREAD)
+        self._socket.setsockopt(zmq.LINGER, 200)
+        self._socket.setsockopt(zmq.HANDSHAKE_IVL, HANDSHAKE_MS)
+        self._lock = Lock(self._context, self._socket) if at else None
+        try:
+            self.endpoint = bind_near(self._socket, *at) if at else f"ipc://{self.folder}/hub"
+            self._door = network_door(self._socket) if at else local_door(self._socket, self.endpoint)
+        except OSError:
+            self._end()
+            raise
+        self._poller = zmq.Poller()
+        for socket in (self._socket, self._door.knocks):
+            self._poller.register(socket, zmq.POLLIN)
+
+    @property
+    def way(self) -> dict[str, str]:
+        """What a rank needs in its environment to come here."""
+        keys = {KEYS: self._lock.keys.spell()} if self._lock else {}
+        return {HUB: self.endpoint, TOKEN: self.token} | keys
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._socket.disable_monitor()
+        self._door.knocks.close()
+        self._end()
+
+    def _end(self) -> None:
+        self._socket.close()
+        if self._lock:
+            self._lock.close()
+        self._context.term()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def receive(self, timeout_ms: int) -> list[RankMessage]:
+        """What has come in, waiting at most `timeout_ms` for the first of it."""
+        messages: list[RankMessage] = []
+        if not self._wait(timeout_ms):
+            return messages
+        count = size = 0
+        while count < MOST_FRAMES_AT_ONCE and size < MOST_BYTES_AT_ONCE:
+            try:
+                identity, *frames = self._socket.recv_multipart(zmq.NOBLOCK)
+            except zmq.Again:
+                break
+            messages += self._accept(identity, frames)
+            count, size = count + 1, size + sum(map(len, frames))
+        return messages
+
+    def _wait(self, timeout_ms: int) -> bool:
+        """Until something has come in, and look after the door meanwhile."""
+        deadline = time.monotonic() + timeout_ms / 1000
+        while True:
+            self._door.look()
+            left_ms = max(0, round(1000 * (deadline - time.monotonic())))
+            if self._socket in dict(self._poller.poll(left_ms)):
+                return True
+            if not left_ms:
+                return False
+
+    def send(self, message: ConsoleMessage, ranks: Iterable[int] | None = None) -> None:
+        """Send to these ranks (none: to all that are here)."""
+        wanted = self.hellos if ranks is None else set(ranks)
+        for identity, rank in self._rank_of.items():
+            if rank in wanted:
+                self._send(identity, message)
+
+    def _send(self, identity: bytes, message: ConsoleMessage) -> None:
+        self._socket.send_multipart([identity, msgspec.msgpack.encode(message)])
+
+    def _accept(self, identity: bytes, frames: list[bytes]) -> list[RankMessage]:
+        newcomer = identity not in self._rank_of
+        try:
+            [frame] = frames
+            if newcomer and len(frame) > MOST_BYTES_OF_A_STRANGER:
+                return self._refuse("a stranger with a frame that is too long")
+            messages = self._decoder.decode(frame)
+        except (ValueError, RecursionError):  # msgspec.DecodeError is a ValueError
+            return self._refuse("no message of ours")
+        if newcomer and not self._welcome(identity, messages):
+            return []
+        rank = self._rank_of[identity]
+        own: list[RankMessage] = messages[:1] if newcomer else []
+        own += [m for m in messages[len(own) :] if m.rank == rank and not isinstance(m, Hello)]  # Hello is said once
+        if strange := len(messages) - len(own):
+            self._refuse(f"rank {rank} spoke for another one, or said Hello again", strange)
+        return own
+
+    def _refuse(self, why: str, count: int = 1) -> list[RankMessage]:
+        self.refused += count
+        self.why = self.why or why
+        return []
+
+    def _welcome(self, identity: bytes, messages: list[RankMessage]) -> bool:
+        """Let a new peer in if its first message is a Hello that fits."""
+        hello = messages[0] if messages else None
+        if not isinstance(hello, Hello) or not hmac.compare_digest(hello.token.encode(), self.token.encode()):
+            self._refuse("a stranger, without this launch's token")
+            return False
+        if why := self._misfit(hello):
+            self._refuse(why)
+            self._send(identity, Stop(why=why))
+            return False
+        self._rank_of[identity] = hello.rank
+        self.hellos[hello.rank] = hello
+        return True
+
+    def _misfit(self, hello: Hello) -> str:
+        if hello.version != VERSION:
+            return f"the console speaks version {VERSION} of the wire, this rank {hello.version}"
+        if hello.world_size != self.world_size or not 0 <= hello.rank < self.world_size:
+            return f"rank {hello.rank} of {hello.world_size} in a world of {self.world_size}"
+        return f"rank {hello.rank} is here already" if hello.rank in self.hellos else ""
+
+
+def _new_folder() -> Path:
+    """A folder of mode 0700, its path short enough for a socket. Takes away those that a killed console has left."""
+    where = Path(tempfile.gettempdir())
+    if len(os.fsencode(where)) > LONGEST_FOLDER_PATH:
+        where = Path("/tmp")
+    return temp_folders.folder("ddptui-hub", where)

@@ -1,0 +1,1 @@
+"""The engine `join`: ranks on nodes that have joined this console."""

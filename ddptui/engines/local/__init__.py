@@ -1,0 +1,1 @@
+"""The engine `local`: ranks on this host."""

@@ -1,0 +1,212 @@
+"""What can be checked before anything is started: is the data there, does the model exist, is torch installed, is there
+room for that many ranks?"""
+
+import os
+import re
+import sys
+import tempfile
+from difflib import get_close_matches
+from functools import cache
+from importlib.machinery import PathFinder
+from importlib.util import find_spec
+from pathlib import Path
+
+import msgspec
+import platformdirs
+import psutil
+
+from ddptui.config.engine_rules import placed
+from ddptui.config.links import links_of
+from ddptui.config.parser import PresetError
+from ddptui.config.preset import Preset
+from ddptui.config.trial import Trial, TrialError, is_own_model
+from ddptui.engines.command import module_folders
+from ddptui.engines.local import links
+from ddptui.engines.preflight_devices import OUR_MODELS, check_machine
+from ddptui.engines.preflight_torch import check_compiler, check_mpi
+from ddptui.host.limits import allow_open_files
+from ddptui.host.network import NetworkError, chosen
+
+DATA_VARIABLE = "DDPTUI_DATA"
+IDX = [f"{part}-{what}-ubyte" for part in ("train", "t10k") for what in ("images-idx3", "labels-idx1")]
+FILES = {  # below the data folder, as torchvision lays them out
+    "mnist": [f"MNIST/raw/{name}" for name in IDX],
+    "fashion_mnist": [f"FashionMNIST/raw/{name}" for name in IDX],
+    "cifar10": [f"cifar-10-batches-py/{name}" for name in ("data_batch_1", "test_batch", "batches.meta")],
+}
+MB = 2**20
+# What a rank takes of its own: 390 to 600 MB were measured with torch 2.15 for the CPU, and 100 to 240 where it shares
+# its parent's. This is to refuse only what is hopeless.
+RANK_MB, FORKED_MB = 300, 75
+
+
+def settle(preset: Preset, *, to_be_started: bool = True) -> Preset:
+    """The preset with every trial's data folder made absolute, and this process allowed the files that the ranks of the
+    largest want open. Raises PresetError for what cannot run here."""
+    for package in ("torch", "torchvision"):
+        if find_spec(package) is None:
+            raise PresetError(f"{package} is not installed: `pip install {package}`")
+    _check_temporary_folder()
+    try:
+        preset = placed(preset)
+    except TrialError as error:
+        raise PresetError(f"{preset.name}: {error}") from None
+    here = preset.engine.name == "local"
+    if to_be_started:
+        _check_engine(preset)
+        check_mpi(preset)
+        if here:
+            check_machine(preset.name, preset.trials)
+    there_too = preset.engine.name != "join"  # jobs of Slurm see the folders that this host does
+    for trial in preset.trials if here else ():
+        _check_room(preset.name, trial)
+    return msgspec.structs.replace(
+        preset, trials=tuple(_settle(preset.name, trial, here=here, data_is_here=there_too) for trial in preset.trials)
+    )
+
+
+def settle_trial(trial: Trial, ranks_here: int) -> Trial:
+    """A trial of a run whose console is elsewhere, checked on the node that starts so many ranks of it: data lies where
+    the console says, or where this host keeps it. Raises PresetError."""
+    of_here = msgspec.structs.replace(trial, world_size=ranks_here)
+    _check_room("here", of_here)
+    check_machine("here", [of_here])
+    elsewhere = trial.data_dir is not None and not os.path.isdir(trial.data_dir)
+    return _settle("here", msgspec.structs.replace(trial, data_dir=None) if elsewhere else trial, here=True)
+
+
+def _check_engine(preset: Preset) -> None:
+    """Whether the run's engine can do anything from here. Raises PresetError."""
+    engine = preset.engine
+    try:
+        match engine.name:
+            case "join":
+                chosen(engine.interface)
+                over_a_file = [trial.name for trial in preset.trials if trial.init_method == "file"]
+                if engine.shared is None and over_a_file:
+                    raise PresetError(
+                        f"{preset.name}, trial {over_a_file[0]}: init_method: 'file' wants a folder that all see: "
+                        "--shared DIR"
+                    )
+                if engine.shared is not None and not os.path.isdir(engine.shared):
+                    raise PresetError(f"--shared {engine.shared}: no such folder here; all nodes have to see it")
+            case "slurm":
+                from ddptui.engines.slurm.check import check
+
+                chosen(engine.interface)
+                check(engine)
+    except NetworkError as error:
+        raise PresetError(f"--engine {engine.name}: {error}") from None
+
+
+def _settle(preset: str, trial: Trial, *, here: bool, data_is_here: bool = True) -> Trial:
+    if problem := _problem_with_model(trial.model):
+        raise PresetError(f"{preset}, trial {trial.name}: model: {problem}")
+    if here and links_of(trial) and (no_link := links.problem()):
+        raise PresetError(f"{preset}, trial {trial.name}: bottleneck: {no_link}")
+    if here:
+        check_compiler(preset, trial)
+    if trial.dataset not in FILES or not data_is_here:
+        return trial
+    folder = data_folder(trial)
+    missing = [name for name in FILES[trial.dataset] if not (folder / name).is_file()]
+    if missing and not trial.download:
+        raise PresetError(
+            f"{preset}, trial {trial.name}: dataset {trial.dataset} is not in {folder} ({missing[0]} is missing): "
+            f"let torchvision fetch it with `--set download=true`, or put the files there yourself "
+            f"(another folder: `--set data_dir=FOLDER`, or {DATA_VARIABLE})"
+        )
+    return msgspec.structs.replace(trial, data_dir=str(folder))
+
+
+def _problem_with_model(model: str) -> str:
+    """Why there is no such model; empty: there is. A model of the user's own is looked for, never imported here."""
+    if is_own_model(model):
+        module = model.partition(":")[0].partition(".")[0]
+        where = "put its folder on PYTHONPATH (`export PYTHONPATH=FOLDER`)"
+        return "" if _can_be_imported(module) else f"no module {module!r} for {model!r}: {where}"
+    known = [*OUR_MODELS, *torchvision_models()]
+    if model in known:
+        return ""
+    close = get_close_matches(model, known, n=1)
+    kinds = f"one of {', '.join(OUR_MODELS)}, torchvision's, or your own as 'module:attribute'"
+    return f"no model {model!r}; " + (f"did you mean {close[0]!r}?" if close else kinds)
+
+
+def _can_be_imported(module: str) -> bool:
+    """Whether a rank will find a module that is in no package: where the ranks look, which is not in this folder."""
+    folders = [*module_folders(), *(folder for folder in sys.path if folder not in ("", os.getcwd()))]
+    others = (finder for finder in sys.meta_path if finder is not PathFinder)  # what is built in, or installed editable
+    found = PathFinder.find_spec(module, folders) or next(
+        filter(None, (finder.find_spec(module, None) for finder in others)), None
+    )
+    return found is not None
+
+
+def _check_temporary_folder() -> None:
+    """The ranks meet the console at a socket there."""
+    try:
+        with tempfile.TemporaryDirectory(prefix="ddptui-"):
+            return
+    except OSError as error:
+        where = os.environ.get("TMPDIR", "/tmp")
+        raise PresetError(
+            f"{where}: temporary files cannot be written ({error.strerror}): name a folder that can with TMPDIR"
+        ) from None
+
+
+def _check_room(preset: str, trial: Trial) -> None:
+    """Refuse what surely cannot be started here, for want of memory or of open files."""
+    mb = memory_mb(trial)
+    least = "world_size" + " or max_bytes" * bool(trial.primitives) + " or num_workers" * bool(trial.num_workers)
+    there = (psutil.virtual_memory().total + psutil.swap_memory().total) // MB
+    if mb > there:
+        raise PresetError(
+            f"{preset}, trial {trial.name}: world_size: {trial.world_size} ranks take {mb:,} MB at the very least, and "
+            f"this machine has {there:,} MB: lower {least}"
+        )
+    wanted = open_files(trial)
+    if (allowed := allow_open_files(wanted)) < wanted:
+        raise PresetError(
+            f"{preset}, trial {trial.name}: world_size: {trial.world_size} ranks want {wanted} open files a "
+            f"process, and {allowed} are allowed: `ulimit -n {wanted}`, or lower world_size"
+        )
+
+
+def memory_mb(trial: Trial) -> int:
+    """What the ranks of a trial take at the very least, in MB. The replicas of `dp` are threads: they count as one."""
+    processes = 1 if trial.launch in ("single", "dp") else trial.world_size
+    forked = trial.launch != "launch" and trial.start_method != "spawn"
+    return processes * ((FORKED_MB if forked else RANK_MB) + trial.num_workers * RANK_MB) + buffers_mb(trial)
+
+
+def buffers_mb(trial: Trial) -> int:
+    """What the tensors of primitives take where they are measured, on all ranks together: two of each size a rank, so
+    up to four of the largest; where each rank, or the root, gathers everybody's, one more for each of them."""
+    if trial.primitives != "measure":
+        return 0
+    gathers = trial.world_size if "all_gather" in trial.composites else "gather_scatter" in trial.composites
+    return trial.world_size * (4 + gathers) * trial.max_bytes // MB
+
+
+def open_files(trial: Trial) -> int:
+    """How many descriptors the busiest process of a trial wants, with some to spare. Measured with 2 to 16 ranks: a
+    launcher has 16 and 3 a rank, a forked rank 28 and 3 a rank, `dp` 4 and 7 a replica."""
+    return 16 + 8 * trial.world_size if trial.launch == "dp" else 32 + 4 * trial.world_size
+
+
+def data_folder(trial: Trial) -> Path:
+    """Where a trial's dataset is: as it says, or DDPTUI_DATA, or the user's data folder."""
+    chosen = trial.data_dir or os.environ.get(DATA_VARIABLE)
+    return Path(os.path.expanduser(chosen)).absolute() if chosen else platformdirs.user_data_path("ddptui") / "data"
+
+
+@cache
+def torchvision_models() -> tuple[str, ...]:
+    """The classification models that torchvision registers, read from its source: importing it would import torch."""
+    torchvision = find_spec("torchvision")
+    if torchvision is None or torchvision.origin is None:
+        return ()
+    registered = re.compile(r"^@register_model\(.*?\)\n(?:@.*\n)*def (\w+)\(", re.MULTILINE)
+    sources = sorted((Path(torchvision.origin).parent / "models").glob("*.py"))
+    return tuple(name for path in sources for name in registered.findall(path.read_text(encoding="utf-8")))

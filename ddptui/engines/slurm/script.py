@@ -1,0 +1,223 @@
+"""The script of a job, as somebody would write it by hand. Pure.
+
+What its tasks are to know of the console, secrets among it, is not in the script, nor in an environment that Slurm
+sends about: each task reads it from wire.env, beside the script, which only the user can read.
+"""
+
+import shlex
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from ddptui.config.engine import Engine, spread
+from ddptui.config.launch_modes import ALONE
+from ddptui.config.trial import Trial
+from ddptui.engines import command
+from ddptui.engines.command import arguments, torch_launcher
+from ddptui.engines.local.engine import LAUNCHER_LOG
+from ddptui.engines.slurm.keeper import WIRE_ENV
+from ddptui.host.network import FIRST_PORT, PORTS
+
+ENDED = "ended"  # the script leaves its exit code there; an array a line for each of its jobs
+OURS = (
+    "array", "chdir", "clusters", "distribution", "error", "job-name", "nodes", "ntasks", "ntasks-per-node",
+    "open-mode", "output", "parsable", "requeue", "test-only", "wait", "wrap",
+)  # fmt: skip
+OURS_IN_SHORT = {"a": "array", "D": "chdir", "M": "clusters", "m": "distribution", "e": "error", "J": "job-name",
+                 "N": "nodes", "n": "ntasks", "o": "output", "W": "wait"}  # fmt: skip
+FLAGS = "HhOQsVv"  # of sbatch: the short options after which another letter is an option, too
+# What says a place to ranks (ddptui/place), and may be left in the shell that submits.
+OTHER_PLACES = (
+    "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE", "NODE_RANK", "NNODES",
+    "TORCHELASTIC_RUN_ID", "PET_NODE_RANK", "PET_NNODES", "MASTER_ADDR", "MASTER_PORT", "INIT_METHOD",
+)  # fmt: skip
+WHAT_A_TASK_IS = {
+    "rank": "A task of Slurm is a rank.",
+    "node": "A task of Slurm is a node, which starts its ranks itself.",
+    "array": "A rank is a job of an array, and they meet by themselves, at a file.",
+}
+
+
+class ScriptError(ValueError):
+    """What cannot be written into a script; one line."""
+
+
+def render(trial: Trial, engine: Engine, folder: Path, name: str, python: str = sys.executable) -> str:
+    """The script of one launch. folder: the launch's, where the job runs; name: the job's. Raises ScriptError."""
+    what = "One process, started directly." if trial.launch in ALONE else WHAT_A_TASK_IS[engine.tasks]
+    lines = [
+        "#!/bin/bash",
+        f"# Trial {trial.name}: {trial.world_size} {'rank' if trial.world_size == 1 else 'ranks'}. {what}",
+        "",
+        *(f"#SBATCH {option}" for option in _options(trial, engine, folder, name)),
+        "",
+        "set -euo pipefail",
+        f"trap 'echo \"$?\" >> {ENDED}' EXIT  # so that the console need not ask Slurm all the time",
+        f"[ -e {WIRE_ENV} ] || {{ echo 'the console is gone: nothing is started' >&2; exit 1; }}",
+        *_meeting(trial, engine, folder, name),
+        "",
+        "# What each task does. wire.env says where the console is, and what lets a rank in.",
+        "task() {",
+        f"    unset {' '.join(_strangers(trial, engine))}  # Slurm alone says where this is",
+        f"    source ./{WIRE_ENV} || exit 1",
+        *(f"    {line}" for line in _task(trial, engine, python)),
+        "}",
+        "export -f task",
+        "",
+        "# --kill-on-bad-exit: when a task fails, the others would wait for it; --wait=0: but who is done first may go",
+        "srun --export=ALL --kill-on-bad-exit=1 --wait=0 bash -c task",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def example(trial: Trial, engine: Engine) -> str:
+    """The script of a launch that nobody has begun. Raises ScriptError."""
+    return render(trial, engine, Path(f"/RUNS/RUN/trial-{trial.name}/repeat-1"), job_name("RUN", trial, 1), "python")
+
+
+def job_name(run: str, trial: Trial, repeat: int) -> str:
+    return f"ddptui-{run}-{trial.name}-{repeat}"
+
+
+def check_options(engine: Engine) -> None:
+    """Raises ScriptError for what no script could hold."""
+    for value in (engine.partition, engine.account, engine.gres, engine.time):
+        _spelled(value or "-")
+    for option in engine.options:
+        _as_typed(option)
+
+
+def wire_env(variables: Mapping[str, str]) -> str:
+    """The file of variables that the tasks read."""
+    return "".join(f"export {name}={shlex.quote(value)}\n" for name, value in variables.items())
+
+
+def meeting(engine: Engine, folder: Path, name: str) -> Path:
+    """The file at which ranks meet that nobody tells an address: a new one each launch, which all nodes see."""
+    return Path(engine.shared) / f"{name}.meeting" if engine.shared else folder / "meeting"
+
+
+def meets_at_a_file(trial: Trial, engine: Engine) -> bool:
+    return trial.launch not in ALONE and (engine.tasks == "array" or trial.init_method == "file")
+
+
+def _options(trial: Trial, engine: Engine, folder: Path, name: str) -> Iterator[str]:
+    yield f"--job-name={_spelled(name)}"
+    yield from _size(trial, engine)
+    for key in ("partition", "account", "gres", "time"):
+        if (value := getattr(engine, key)) is not None:
+            yield f"--{key}={_spelled(value)}"
+    yield f"--chdir={_spelled(str(folder))}"
+    yield f"--output={_spelled(str(folder / LAUNCHER_LOG).replace('%', '%%'))}"
+    yield "--open-mode=append"
+    yield "--no-requeue"  # a launch begins once
+    for option in engine.options:
+        yield _as_typed(option)
+
+
+def _size(trial: Trial, engine: Engine) -> Iterator[str]:
+    """How many nodes, tasks, and cores for each. Nodes take ranks in blocks, the first ones the larger ones."""
+    threads = trial.threads or 1
+    cores = threads
+    if trial.launch in ALONE:
+        yield from ("--nodes=1", "--ntasks=1")
+        cores = threads * trial.world_size
+    elif engine.tasks == "array":
+        yield from (f"--array=0-{trial.world_size - 1}", "--nodes=1", "--ntasks=1")
+    else:
+        blocks = spread(trial.world_size, engine.nodes)
+        yield f"--nodes={len(blocks)}"
+        if engine.tasks == "node":
+            yield from (f"--ntasks={len(blocks)}", "--ntasks-per-node=1")
+            cores = threads * len(blocks[0])
+        else:
+            yield f"--ntasks={trial.world_size}"
+            if len(blocks[0]) == len(blocks[-1]):
+                yield f"--ntasks-per-node={len(blocks[0])}"
+            yield "--distribution=block"
+    if cores > 1:
+        yield f"--cpus-per-task={cores}"
+
+
+def _meeting(trial: Trial, engine: Engine, folder: Path, name: str) -> Iterator[str]:
+    """What the tasks have to be told, so that they find each other, and their cores."""
+    if any(option.startswith(("--cpus-per-task", "-c")) for option in (*_size(trial, engine), *engine.options)):
+        yield "export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK  # srun does not take it over by itself any more"
+    if meets_at_a_file(trial, engine):
+        yield f"export INIT_METHOD={shlex.quote(_as_url(meeting(engine, folder, name)))}"
+    if engine.tasks == "node" and trial.launch not in ALONE:
+        yield 'MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | sed -n 1p)'
+        yield f"MASTER_PORT=$(({FIRST_PORT} + SLURM_JOB_ID % {PORTS}))"
+        yield "export MASTER_ADDR MASTER_PORT"
+
+
+def _strangers(trial: Trial, engine: Engine) -> list[str]:
+    """Variables that a task must not find as the user had them: all that say a place, but for the script's own."""
+    own = {"INIT_METHOD"} if meets_at_a_file(trial, engine) else set()
+    if engine.tasks == "node" and trial.launch not in ALONE:
+        own |= {"MASTER_ADDR", "MASTER_PORT"}
+    return [name for name in OTHER_PLACES if name not in own]
+
+
+def _task(trial: Trial, engine: Engine, python: str) -> Iterator[str]:
+    """The lines that start a task's rank, or a node's ranks."""
+    if trial.launch == "launch" and engine.tasks == "node":
+        yield from _torchrun(trial, engine, python)
+        return
+    if trial.launch not in ALONE and engine.tasks == "node":
+        yield "export NNODES=$SLURM_JOB_NUM_NODES NODE_RANK=$SLURM_NODEID"
+    yield f"exec {shlex.join(command.command(trial, python))}"
+
+
+def _torchrun(trial: Trial, engine: Engine, python: str) -> Iterator[str]:
+    """One launcher a node. Where the blocks are uneven, the first nodes have a rank more."""
+    blocks = spread(trial.world_size, engine.nodes)
+    most, least = len(blocks[0]), len(blocks[-1])
+    larger = sum(len(block) == most for block in blocks)
+    ranks = str(most) if most == least else f"$((SLURM_NODEID < {larger} ? {most} : {least}))"
+    yield f"exec {shlex.join([python, '-m', torch_launcher()])} \\"
+    yield f"    --nnodes={len(blocks)} --node_rank=$SLURM_NODEID --nproc_per_node={ranks} \\"
+    yield "    --master_addr=$MASTER_ADDR --master_port=$MASTER_PORT \\"
+    yield f"    {shlex.join(['-m', 'workers.launch', *arguments(trial)])}"
+
+
+def _spelled(value: str) -> str:
+    """A value as sbatch reads it: it knows quotes, and a backslash before any character, but no line's end."""
+    if not value.isprintable():
+        raise ScriptError(f"{value!r} cannot be written into a script: it holds what cannot be printed")
+    if "\\" in value:
+        raise ScriptError(f"{value!r} cannot be written into a script: sbatch takes a backslash for a sign of its own")
+    plain = all(char.isalnum() or char in "/._-+:=,@%[]()*" for char in value)
+    return value if plain and value else '"' + value.replace('"', '\\"') + '"'
+
+
+def _as_typed(option: str) -> str:
+    """A further option of sbatch. Raises ScriptError for what is none, and for one that the lab itself has to give."""
+    try:
+        words = shlex.split(option)
+    except ValueError:
+        raise ScriptError(f"option {option!r}: a quote is not closed") from None
+    if not words or not words[0].startswith("-") or words[0].strip("-") == "" or "--" in words:
+        raise ScriptError(f"option {option!r}: is none of sbatch's: they begin with - or --")
+    if any(word.startswith("#") for word in words) or not option.isprintable():
+        raise ScriptError(f"option {option!r}: cannot be written into a script")
+    if name := next(filter(None, map(_ours, words)), None):
+        raise ScriptError(f"option {option!r}: --{name} is the lab's to say; --nodes and --tasks of ddptui change it")
+    return option
+
+
+def _ours(word: str) -> str | None:
+    """The option of the lab's own that a word would set. sbatch takes any beginning of a long name, and several short
+    ones in a word."""
+    if word.startswith("--"):
+        said = word[2:].partition("=")[0]
+        return said if said in OURS else next((name for name in OURS if said and name.startswith(said)), None)
+    letters = word[1:] if word.startswith("-") else ""
+    last = next((letter for letter in letters if letter not in FLAGS), "")  # what follows it is its value
+    return OURS_IN_SHORT.get(last)
+
+
+def _as_url(path: Path) -> str:
+    if any(sign in str(path) for sign in "?#"):
+        raise ScriptError(f"{path}: ranks cannot meet at a file with ? or # in its name: choose another folder")
+    return f"file://{path}"

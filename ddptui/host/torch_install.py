@@ -1,0 +1,1 @@
+"""What to do about an installed torch that lacks something: words that several say. Pure."""

@@ -1,0 +1,1 @@
+"""The state right now, as a fold of the messages. Pure."""

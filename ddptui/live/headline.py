@@ -1,0 +1,96 @@
+"""How a run goes, in one sentence. Pure."""
+
+from ddptui.analysis.clock_error import Doubt
+from ddptui.analysis.verdict import MATTERS, Judgement
+from ddptui.config.describe import describe_bottleneck
+from ddptui.config.preset import Preset
+from ddptui.diagnosis.positions import Whereabouts, who_lacks
+from ddptui.live.monitor import Watch
+from ddptui.live.progress import launches
+from ddptui.live.rank_states import STALLED, silent_s
+from ddptui.live.state import Live, RankState
+from ddptui.text.units import seconds
+from ddptui.text.words import count
+from ddptui.wire.messages import Refused
+
+NS = 1e9  # a second
+CLOCKS_UNKNOWN = "the ranks' clocks have not been compared yet: who waits cannot be told"
+
+
+def sentence(watched: Watch, states: dict[int, str], preset: Preset, now_ns: int) -> str:
+    """Who waits for whom, right now; or what there is to say before and after that."""
+    live, judgement, mismatch = watched.live, watched.judgement, watched.mismatch
+    if live.status != "running":
+        return _ended(live, preset)
+    world_size = watched.world_size(preset)
+    if not live.step:
+        return (
+            live.notice if waits_elsewhere(live) else f"starting: {len(live.ranks)} of {count(world_size, 'rank')} here"
+        )
+    still = _standing_still(live, states, world_size, now_ns)
+    verdict = _verdict(judgement, world_size) if watched.are_clocks_known else CLOCKS_UNKNOWN
+    said = [still, _by_hand(live), "" if still else _mismatch(mismatch) or verdict]
+    return " · ".join(filter(None, said))
+
+
+def waits_elsewhere(live: Live) -> bool:
+    """Whether the launch waits for nodes, or in a queue."""
+    return bool(live.notice) and not live.ranks
+
+
+def refusal(refused: Refused) -> str:
+    """That somebody was not let in."""
+    return f"{count(refused.count, 'message')} refused, and kept out of the record: {refused.why}"
+
+
+def _ended(live: Live, preset: Preset) -> str:
+    """Between two launches, of the last one; in the end, of all."""
+    if live.finished == launches(preset, live) and live.failures:
+        return "failed: " + "; ".join(f"{trial} ({why})" for trial, why in live.failures.items())
+    if live.error:
+        return f"{live.status}: {live.error.splitlines()[0]}"
+    return {"ok": "done", "idle": "starting"}.get(live.status, live.status)
+
+
+def _standing_still(live: Live, states: dict[int, str], world_size: int, now_ns: int) -> str:
+    """Who has not arrived where, while it may still come."""
+    still = [state for state in states.values() if state.startswith(STALLED)]
+    there = {rank.rank: _whereabouts(rank, now_ns) for rank in live.ranks.values() if rank.state != "done"}
+    return who_lacks(there, world_size)[0] if still and there else ""
+
+
+def _whereabouts(rank: RankState, now_ns: int) -> Whereabouts:
+    silent = silent_s(rank, now_ns) > 0
+    return Whereabouts(position=rank.position, steps=rank.step, trains=rank.step > 0, silent=silent, state=None)
+
+
+def _by_hand(live: Live) -> str:
+    if live.injected is None:
+        return ""
+    return f"put in by hand: {describe_bottleneck(live.injected)}" if live.injected else "delays taken out by hand"
+
+
+def _mismatch(mismatch: str | None) -> str:
+    return f"the ranks differ in what they do together: {mismatch}" if mismatch else ""
+
+
+def _verdict(judgement: Judgement | None, world_size: int) -> str:
+    """Of the last two seconds."""
+    if world_size == 1:
+        return "one rank: nobody to wait for"
+    if judgement is None:
+        return "no waiting is known yet"
+    if judgement.doubt and judgement.withheld:
+        return f"the ranks' clocks agree to {_error(judgement.doubt)}, and waits are shorter: who waits cannot be told"
+    shares = f"{judgement.wait:.0%} of the time waiting, {judgement.transfer:.0%} in transfers"
+    shares += f", by clocks that agree to {_error(judgement.doubt)}" if judgement.doubt else ""
+    culprit = judgement.culprit
+    if culprit is None:
+        return shares + ("; no rank stands out" if judgement.wait >= MATTERS else "")
+    late = seconds(culprit.excess_s.estimate / len(judgement.joints.steps))
+    where = "in every phase" if culprit.slower is not None else f"in {culprit.phase}"
+    return f"waiting for rank {culprit.rank}: {late} a step late, {where} ({shares})"
+
+
+def _error(doubt: Doubt) -> str:
+    return f"±{seconds(doubt.clock_ns / NS)}"

@@ -1,0 +1,124 @@
+"""What somebody who watches a run sees of it: its state right now, and what is worked out from that, no more often than
+it is worth. Pure: the caller has the clock."""
+
+from collections import deque
+from collections.abc import Iterable
+from math import inf
+from typing import TypeVar, cast
+
+from ddptui.analysis.clock_sync import Apart, aligned, apart
+from ddptui.analysis.repeat import NO_OUTCOMES, Outcomes
+from ddptui.analysis.thinning import sound
+from ddptui.analysis.verdict import FEWEST_STEPS, Judgement, judge_joints
+from ddptui.analysis.waits import Joined, Joints, join
+from ddptui.config.preset import Preset
+from ddptui.live.state import MOST_RECENT, Live, fold, lately
+from ddptui.wire.messages import Launched, Message, Pause, Step
+
+JUDGE_EVERY_NS = 1e9  # it costs some milliseconds
+LAST_STEPS, FEW = 24, 3  # of which panes speak, at most and at least
+MOST_AT_ONCE = 400  # of ranks times steps, put side by side in one look: where steps are short, some are left out
+
+Told = TypeVar("Told", Step, Pause)
+
+
+class Watch:
+    """`joined`: the last steps that all ranks have finished, side by side, warm-up left out; `mismatch`: how ranks
+    differ in what they do together, if they do; `judgement`: of the last two seconds, or of some long steps; `apart`:
+    how far the ranks' clocks may be, if they have several."""
+
+    def __init__(self, there: Outcomes = NO_OUTCOMES) -> None:
+        """`there`: what the run has already."""
+        self.live = _resumed(there)
+        self.joined: deque[Joined] = deque(maxlen=MOST_RECENT)
+        self.mismatch: str | None = None
+        self.judgement: Judgement | None = None
+        self.apart: Apart | None = None
+        self._next = 0  # step to be joined
+        self._judged_ns = 0
+
+    @property
+    def culprit(self) -> int | None:
+        culprit = self.judgement.culprit if self.judgement else None
+        return culprit.rank if culprit else None
+
+    @property
+    def last(self) -> list[Joined]:
+        """As many steps as panes speak of."""
+        return list(self.joined)[-LAST_STEPS:]
+
+    @property
+    def latest(self) -> list[Joined]:
+        """Of these, what the verdict speaks of: where steps are long, there are few of them; where the ranks' clocks
+        are too far apart to tell who waited, none."""
+        return [] if self.judgement and self.judgement.withheld else lately(self.last, _ended, FEW)
+
+    @property
+    def are_clocks_known(self) -> bool:
+        """Whether what the ranks tell can be compared."""
+        return self.apart is None or self.apart.most(self.live.ranks) < inf
+
+    def world_size(self, preset: Preset) -> int:
+        """How many ranks there are, or will be."""
+        here = len(self.live.ranks)
+        return max(here, next((trial.world_size for trial in preset.trials if trial.name == self.live.trial), 0))
+
+    def hear(self, messages: Iterable[Message]) -> None:
+        for message in messages:
+            fold(self.live, [message])
+            if isinstance(message, Launched):
+                self.joined.clear()
+                self.mismatch = self.judgement = self.apart = None
+                self._next = self._judged_ns = 0
+
+    def look(self, now_ns: int) -> None:
+        """Work out what a pane may want."""
+        self._join()
+        if self.live.status == "running" and now_ns - self._judged_ns >= JUDGE_EVERY_NS:
+            self._judged_ns = now_ns
+            self.judgement = self.judge()
+
+    def judge(self) -> Judgement | None:
+        """Of what all ranks have done lately."""
+        self._join()
+        return judge_joints(Joints(lately(list(self.joined), _ended, FEWEST_STEPS), {}))
+
+    def _join(self) -> None:
+        """Put the steps side by side that have come since the last look. (The step before goes along: what a rank did
+        between two steps belongs to the second.)"""
+        end = self.live.step
+        first = max(self._next, end - max(1, MOST_AT_ONCE // max(1, len(self.live.ranks))))
+        if first >= end:
+            return
+        ranks = self.live.ranks.values()
+        told = {rank.rank: [step for step in rank.recent if first - 1 <= step.step < end] for rank in ranks}
+        self.apart = apart(self.live.clocks, told)
+        if not self.are_clocks_known:
+            return
+        self._next = end
+        steps = {rank: [self._aligned(step) for step in own] for rank, own in told.items()}
+        fitting, wrong = sound(steps)
+        found = join(fitting, [self._aligned(pause) for pause in self.live.pauses], self.apart)
+        if self.joined and self.joined[-1].ranks.keys() != steps.keys():  # a rank has come meanwhile
+            self.joined.clear()
+        ended_ns = _ended(self.joined[-1]) if self.joined else 0
+        self.joined.extend(step for step in found.steps if step.number >= first and _ended(step) > ended_ns)
+        self.mismatch = next(reversed([*wrong.values(), *found.mismatches.values()]), None)
+
+    def _aligned(self, message: Told) -> Told:
+        """All at once, with what is known now: else those that came before a probe, and after it, did not fit."""
+        return cast(Told, aligned(message, self.live.clocks))
+
+
+def _resumed(there: Outcomes) -> Live:
+    failed = [found for found in there.values() if found.status == "failed"]
+    return Live(
+        finished=len(there),
+        there=len(there),
+        over={found.trial: found.repeat for found in failed},
+        failures={found.trial: (found.error or "").partition("\n")[0] for found in failed},
+    )
+
+
+def _ended(step: Joined) -> int:
+    return max(own.step.end_ns for own in step.ranks.values())

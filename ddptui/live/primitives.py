@@ -1,0 +1,96 @@
+"""What a run of primitives has shown so far, trial by trial, and what it is at. Pure: messages in, results out."""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from ddptui.analysis.primitives.collect import Primitives
+from ddptui.analysis.primitives.combine import combined
+from ddptui.analysis.primitives.results import PrimitivesResult
+from ddptui.analysis.repeat import NO_OUTCOMES, Outcomes
+from ddptui.analysis.results import Results
+from ddptui.config.operations import OPERATIONS, REDUCE_OPS, title
+from ddptui.config.operations_rules import chosen, sizes
+from ddptui.config.trial import Trial
+from ddptui.live.state import Live
+from ddptui.text.units import size
+from ddptui.wire.messages import Hello, Launched, Message, Shown, Timed
+
+
+class SoFar:
+    """Launches that are over, and as much of the one under way as all its ranks have told. trial: the one that was
+    launched last."""
+
+    def __init__(self, there: Outcomes = NO_OUTCOMES) -> None:
+        """there: what the run has already."""
+        self.trial: str | None = None
+        self._launches: dict[str, list[PrimitivesResult]] = {}
+        self._together: dict[str, PrimitivesResult] = {}
+        self._hello: Hello | None = None
+        self._heard = Primitives()
+        for found in there.values():
+            if found.primitives is not None:
+                self._launches.setdefault(found.trial, []).append(found.primitives)
+
+    @staticmethod
+    def of(results: Results) -> "SoFar":
+        """A run that is over."""
+        found = SoFar()
+        found._launches = {trial.name: list(trial.primitives) for trial in results.trials if trial.primitives}
+        return found
+
+    def result(self, trial: str) -> PrimitivesResult | None:
+        """All launches of a trial as one: the same object until there is more to see."""
+        if trial not in self._together and trial in self._launches:
+            self._together[trial] = combined(self._launches[trial])
+        return self._together.get(trial)
+
+    def hear(self, messages: Iterable[Message]) -> None:
+        for message in messages:
+            match message:
+                case Launched():
+                    self.trial, self._hello, self._heard = message.trial, None, Primitives()
+                case Hello() if self._hello is None:
+                    self._hello = message
+                    self._launches.setdefault(self.trial or "", []).append(self._heard.result(message))
+                case Shown() | Timed() if self._hello is not None:
+                    self._heard.hear(message)
+                    self._add(message.place, self._hello)
+                case _:
+                    pass
+
+    def _add(self, place: int, hello: Hello) -> None:
+        """Once all ranks have told of a place, what it comes to is kept in place of what they told."""
+        told = self._heard.places.get(place, {})
+        if len(told) < hello.world_size or self.trial is None:
+            return
+        more = Primitives({place: self._heard.places.pop(place)}).result(hello)
+        launches = self._launches[self.trial]
+        before = launches[-1]
+        launches[-1] = msgspec.structs.replace(
+            more, views=[*before.views, *more.views], cells=[*before.cells, *more.cells]
+        )
+        self._together.pop(self.trial, None)
+
+
+def under_way(live: Live, trial: Trial | None) -> str:
+    """all_reduce, 64 KB"""
+    if trial is None or live.status != "running" or not live.steps:
+        return ""
+    places = plan(trial)
+    return places[live.step] if live.step < len(places) else ""
+
+
+def plan(trial: Trial) -> list[str]:
+    """What the ranks do, place by place, in words."""
+    is_shown = trial.primitives == "see"
+    operators = trial.reduce_ops or (REDUCE_OPS if is_shown else ("sum",))
+    wanted = sizes(trial.min_bytes, trial.max_bytes, trial.step_factor)
+    places = []
+    for name in chosen(trial.operations, shown=is_shown):
+        facts = OPERATIONS[name]
+        what = [f"{title(name)} {op.upper()}" if is_shown else title(name) for op in operators if facts.reduces]
+        amounts = [""] if is_shown or not facts.has_bytes else [f", {size(each)}" for each in wanted]
+        places += [f"{each}{amount}" for each in what or [title(name)] for amount in amounts]
+    composites = () if is_shown else trial.composites
+    return places + [f"{title(name, composite=True)}, {size(each)}" for name in composites for each in wanted]

@@ -1,0 +1,44 @@
+"""How far a run has come, and how long it may still take. Pure."""
+
+from ddptui.config.preset import Preset
+from ddptui.live.state import RATE_OVER, Live
+
+S = 1e9  # ns
+
+
+def launches(preset: Preset, live: Live) -> int:
+    """How many there will have been: a trial that has failed, or was skipped, is spared its other repeats."""
+    return sum(live.over.get(trial.name, preset.repeats) for trial in preset.trials)
+
+
+def left_s(preset: Preset, live: Live, now_ns: int) -> float | None:
+    """What the running launch still needs at the pace of its steps, and for each one to come what those so far took.
+    None: nobody knows yet."""
+    if live.began_ns is None or live.status == "interrupted":
+        return None
+    to_come = launches(preset, live) - live.finished
+    finished = live.finished - live.there
+    if live.status != "running":
+        return to_come * (now_ns - live.began_ns) / S / finished if to_come and finished else None
+    running_s = (now_ns - live.launched_ns) / S
+    usual_s = (live.launched_ns - live.began_ns) / S / finished if finished else None
+    rest_s = _rest_s(live)
+    if rest_s is None:
+        rest_s = max(0.0, usual_s - running_s) if usual_s is not None else None
+    if rest_s is None:
+        return None
+    return rest_s + (to_come - 1) * (usual_s if usual_s is not None else running_s + rest_s)
+
+
+def _rest_s(live: Live) -> float | None:
+    """Of the running launch, once its steps have found their pace."""
+    rates = [rank.steps_per_s for rank in live.ranks.values()]
+    slowest = min((rate for rate in rates if rate), default=None)
+    if live.steps is None or slowest is None or live.step < RATE_OVER:
+        return None
+    return (live.steps - live.step) / slowest
+
+
+def clock(seconds: float) -> str:
+    """Minutes and seconds, as on a stopwatch."""
+    return f"{int(seconds) // 60}:{int(seconds) % 60:02d}"

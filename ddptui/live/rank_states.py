@@ -1,0 +1,77 @@
+"""What each rank is doing, in words. Pure."""
+
+from collections.abc import Sequence
+from statistics import median
+
+from ddptui.analysis.verdict import MATTERS
+from ddptui.analysis.waits import Joined
+from ddptui.live.state import Live, RankState, lately
+from ddptui.wire.messages import PHASES
+
+S, MS = 1e9, 1e6  # ns
+SILENT_S = 3.0  # ranks beat once a second
+STALLED_STEPS = 10  # as long as so many usual steps, and
+STALLED_S = 3.0  # at least so long
+STALLED = "stalled"  # what its state begins with then
+RECENT_STEPS, FEW = 20, 3  # at most so many, of the last seconds, but some in any case
+
+
+def states(live: Live, joined: Sequence[Joined], now_ns: int) -> dict[int, str]:
+    """Rank by rank: starting, running, waiting for rank 1, stalled (5 s), evaluating, done, failed, stopped."""
+    silent = [rank.rank for rank in live.ranks.values() if rank.state == "running" and silent_s(rank, now_ns)]
+    return {number: _state(live, rank, joined, silent, now_ns) for number, rank in live.ranks.items()}
+
+
+def waits_for(joined: Sequence[Joined], rank: int) -> int | None:
+    """The rank for which this one has waited most lately, if that is worth a word."""
+    waited: dict[int, int] = {}
+    for step in joined:
+        for wait in step.ranks[rank].waits if rank in step.ranks else ():
+            waited[wait.whom] = waited.get(wait.whom, 0) + wait.end - wait.begin
+    whom = max(waited, key=lambda other: waited[other], default=None)
+    took = sum(step.ranks[rank].step.end_ns - step.ranks[rank].step.begin_ns for step in joined if rank in step.ranks)
+    return whom if whom is not None and waited[whom] >= MATTERS * took else None
+
+
+def phases_ms(rank: RankState) -> list[float] | None:
+    """The medians of its last steps, phase by phase."""
+    last = lately(list(rank.recent)[-RECENT_STEPS:], lambda step: step.end_ns, FEW)
+    return [median(step.phases_ns[place] for step in last) / MS for place in range(len(PHASES))] if last else None
+
+
+def wait_ms(joined: Sequence[Joined], rank: int) -> float | None:
+    """The median of its waiting in these steps."""
+    waited = [step.ranks[rank].wait_ns for step in joined if rank in step.ranks]
+    return median(waited) / MS if waited else None
+
+
+def _state(live: Live, rank: RankState, joined: Sequence[Joined], silent: list[int], now_ns: int) -> str:
+    if rank.state != "running":
+        return "stopped" if rank.state == "starting" and live.status not in ("running", "idle") else rank.state
+    if live.status != "running":
+        return "stopped"
+    if rank.steps and rank.step >= rank.steps:
+        return "evaluating"
+    if seconds := silent_s(rank, now_ns):
+        return f"stalled ({seconds:.0f} s)"
+    if seconds := _stalled_s(rank, now_ns):
+        return f"waiting for rank {silent[0]} ({seconds:.0f} s)" if silent else f"stalled ({seconds:.0f} s)"
+    whom = waits_for(joined, rank.rank)
+    return f"waiting for rank {whom}" if whom is not None else "running"
+
+
+def silent_s(rank: RankState, now_ns: int) -> float:
+    """For how long nothing was heard of it, if that is too long: it stands still, or is gone. Without instruments ranks
+    do not beat."""
+    seconds = (now_ns - rank.heard_ns) / S if rank.rss_bytes is not None else 0.0
+    return seconds if seconds > SILENT_S else 0.0
+
+
+def _stalled_s(rank: RankState, now_ns: int) -> float:
+    """For how long it has finished no step, if that is too long."""
+    if not rank.ends_ns:
+        return 0.0
+    seconds = (now_ns - rank.ends_ns[-1]) / S
+    rate = rank.steps_per_s
+    usual_s = 1 / rate if rate else 0.0
+    return seconds if seconds > max(STALLED_S, STALLED_STEPS * usual_s) else 0.0

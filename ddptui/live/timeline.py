@@ -1,0 +1,119 @@
+"""What every rank did when, on one axis of real time. Pure: steps that are side by side in, segments out, and cells.
+
+Where several things are true of a moment, the one that explains most is shown: a delay that was put in, then a wait,
+then a transfer that nothing hides, then the phase.
+"""
+
+from collections.abc import Collection, Iterator, Sequence
+from itertools import pairwise
+from math import ceil
+from typing import NamedTuple
+
+from ddptui.analysis.waits import Interval, Joined, RankStep, spans
+from ddptui.wire.messages import PHASES
+
+BETWEEN = "between"
+LAYERS = 4  # phases, transfer, wait, delay: the last one that is there is shown
+MOST_LONGER = 3  # an earlier step is shown only while all of them are at most so many times as long as they should be
+
+
+class Segment(NamedTuple):
+    """`what`: one of PHASES, wait, transfer, delay, or between (two steps)."""
+
+    begin_ns: int
+    end_ns: int
+    what: str
+
+
+class Run(NamedTuple):
+    """Cells that show the same: from `first` to before `last`; ns: how long it really took."""
+
+    first: int
+    last: int
+    what: str
+    ns: int
+
+
+def last_steps(joined: Sequence[Joined], most: int) -> Sequence[Joined]:
+    """As many of the last steps as fit on one axis: a long pause before them would leave them no room."""
+    for steps in range(min(most, len(joined)), 1, -1):
+        chosen = joined[-steps:]
+        begin, end = window(chosen)
+        if end - begin <= MOST_LONGER * sum(_length(step) for step in chosen):
+            return chosen
+    return joined[-1:]
+
+
+def window(joined: Sequence[Joined]) -> Interval:
+    """From when the first rank began these steps to when the last one ended them."""
+    all_steps = [own.step for each in (joined[0], joined[-1]) for own in each.ranks.values()]
+    return min(step.begin_ns for step in all_steps), max(step.end_ns for step in all_steps)
+
+
+def _length(step: Joined) -> int:
+    return max(own.step.end_ns - own.step.begin_ns for own in step.ranks.values())
+
+
+def row(joined: Sequence[Joined], rank: int) -> list[Segment]:
+    """What a rank did, without gaps from its first step's begin to its last one's end, in order."""
+    edges = sorted(edge for step in joined for edge in _edges(step.ranks[rank]))
+    open_at: list[list[str]] = [[] for _ in range(LAYERS)]
+    found: list[Segment] = []
+    for number, (moment, opens, layer, what) in enumerate(edges):
+        (open_at[layer].append if opens else open_at[layer].remove)(what)
+        until = edges[number + 1][0] if number + 1 < len(edges) else moment
+        if until > moment:
+            shown = next((layer[-1] for layer in reversed(open_at) if layer), BETWEEN)
+            _append(found, Segment(moment, until, shown))
+    return found
+
+
+def _append(found: list[Segment], segment: Segment) -> None:
+    """One after another of the same kind is one."""
+    if found and found[-1].what == segment.what:
+        found[-1] = found[-1]._replace(end_ns=segment.end_ns)
+    else:
+        found.append(segment)
+
+
+def _edges(own: RankStep) -> Iterator[tuple[int, bool, int, str]]:
+    """Where something begins or ends: when, which of the two, in which layer, what."""
+    step = own.step
+    layers = [
+        [(begin, min(end, step.end_ns), PHASES[place]) for place, begin, end in spans(step)],
+        [(begin, end, "transfer") for begin, end in own.idle],
+        [(begin, end, "wait") for begin, end, _ in own.waits],
+        [(each.begin_ns, each.end_ns, "delay") for each in step.slept if each.begin_ns >= step.begin_ns],
+    ]
+    for layer, intervals in enumerate(layers):
+        for begin, end, what in intervals:
+            if end > begin:
+                yield begin, True, layer, what
+                yield end, False, layer, what
+
+
+def runs(segments: Sequence[Segment], within: Interval, width: int, cuts: Collection[int] = ()) -> list[Run]:
+    """Segments in so many cells: each cell shows what took most of it. At cuts, which are cells, a new run begins."""
+    shown = _cells(segments, within, width)
+    edges = [cell for cell in range(1, width) if cell in cuts or shown[cell] != shown[cell - 1]]
+    found = []
+    for first, last in pairwise([0, *edges, width]):
+        begin, end = (within[0] + cell * (within[1] - within[0]) / width for cell in (first, last))
+        own = [each for each in segments if each.what == shown[first] and each.begin_ns < end and each.end_ns > begin]
+        found.append(Run(first, last, shown[first], sum(each.end_ns - each.begin_ns for each in own)))
+    return found
+
+
+def _cells(segments: Sequence[Segment], within: Interval, width: int) -> list[str]:
+    shares: list[dict[str, float]] = [{} for _ in range(width)]
+    scale = width / (within[1] - within[0])
+    for begin_ns, end_ns, what in segments:
+        left, right = (begin_ns - within[0]) * scale, (end_ns - within[0]) * scale
+        for cell in range(max(0, int(left)), min(width, ceil(right))):
+            share = min(right, cell + 1) - max(left, cell)
+            shares[cell][what] = shares[cell].get(what, 0.0) + share
+    return [max(share, key=lambda what: share[what], default=BETWEEN) for share in shares]
+
+
+def cell_of(moment: int, within: Interval, width: int) -> int:
+    return int((moment - within[0]) / (within[1] - within[0]) * width)

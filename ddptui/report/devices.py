@@ -1,0 +1,65 @@
+"""What the results say of the devices: their memory, and why a backend or device was taken that nobody named. Pure."""
+
+from collections.abc import Sequence
+
+from ddptui.analysis.results import RankResult, Results
+from ddptui.config.preset import Preset
+from ddptui.text.printable import printable
+from ddptui.text.units import SIZES, digits, size
+
+OVER = "backend"  # what a note of one says first
+MOST_PEAKS = 4  # that a cell has one by one
+
+
+def peaks(ranks: Sequence[RankResult]) -> list[int]:
+    """The most that each rank's tensors took of its GPU, in bytes; of ranks that have one."""
+    return [rank.peak_gpu_bytes for rank in ranks if rank.peak_gpu_bytes is not None]
+
+
+def memory(ranks: Sequence[RankResult]) -> str:
+    """All of them in one unit, 1.92+1.21 GB; of many ranks the least and the most; empty where there is no GPU."""
+    told = peaks(ranks)
+    if not told:
+        return ""
+    unit = size(max(told)).split()[1]
+    shown = [digits(peak / 1024 ** SIZES.index(unit)) for peak in told]
+    if len(told) <= MOST_PEAKS:
+        return f"{'+'.join(shown)} {unit}"
+    least, most = shown[told.index(min(told))], shown[told.index(max(told))]
+    return f"{least}…{most} {unit}"
+
+
+def output_device(ranks: Sequence[RankResult]) -> str:
+    """nn.DataParallel: how much more the first device held than any other; empty where it did not."""
+    first, *others = peaks(ranks) or [0]
+    if len(others) + 1 < len(ranks) or not others or first <= max(others):
+        return ""
+    more = size(first - max(others))
+    where = "outputs are gathered there, and gradients added up for the optimizer"
+    return f"{printable(ranks[0].device)} held up to {size(first)}, {more} more than any other device: {where}"
+
+
+def backends(results: Results, preset: Preset) -> list[str]:
+    """Why a group got its backend, where the trial left that open; once for all trials that share it."""
+    left_open = {trial.name for trial in preset.trials if trial.backend == "auto"}
+    groups = {trial.name: repeat for trial in results.trials for repeat in trial.repeats[-1:] if repeat.backend}
+    told: dict[str, list[str]] = {}
+    for name, repeat in groups.items():
+        if name in left_open and repeat.backend_why:
+            words = f"{OVER} {printable(repeat.backend or '')}: {printable(repeat.backend_why)}"
+            told.setdefault(words, []).append(name)
+    if len(told) == 1 and len({repeat.backend for repeat in groups.values()}) == 1:
+        return [*told]
+    return [f"{', '.join(names)}: {words}" for words, names in told.items()]
+
+
+def unexpected(results: Results) -> list[str]:
+    """Why ranks were on another device than one might have thought, a line each reason."""
+    told: dict[str, list[str]] = {}
+    for trial in results.trials:
+        for rank in trial.repeats[-1].ranks if trial.repeats else ():
+            if rank.device_why:
+                kind = "CPU" if rank.device.startswith("cpu") else "GPU"
+                names = told.setdefault(f"on the {kind}: {printable(rank.device_why)}", [])
+                names += [trial.name] if trial.name not in names else []
+    return [f"{', '.join(names)}: {words}" for words, names in told.items()]

@@ -1,0 +1,113 @@
+"""The trials of a preset side by side before they are run: what sets them apart first, then what they share. Pure."""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from ddptui.config.describe import describe_bottleneck, describe_fault, how_often
+from ddptui.config.preset import Preset
+from ddptui.config.trial import TRIAL_FIELDS, Trial
+from ddptui.text.units import NOTHING, size
+from ddptui.text.words import count
+
+
+class Fact(NamedTuple):
+    """A column. `cells`: one a trial; `differs`: whether they do."""
+
+    header: str
+    cells: tuple[str, ...]
+    differs: bool
+
+
+def facts(preset: Preset) -> list[Fact]:
+    """The name, then what differs, then what is the same everywhere and worth a column."""
+    columns = OF_PRIMITIVES if preset.kind == "primitives" else OF_TRAINING
+    usual = [_fact(header, cell, preset) for header, cell in columns.items()]
+    others = [_fact(field, _field(field), preset) for field in TRIAL_FIELDS if field not in SAID]
+    apart = [fact for fact in [*usual, *others] if fact.differs]
+    shared = [fact for fact in usual if not fact.differs and set(fact.cells) != {NOTHING}]
+    return [_fact("trial", lambda trial: trial.name, preset), *apart, *shared]
+
+
+def length(trial: Trial) -> str:
+    return count(trial.steps, "step") if trial.steps is not None else count(trial.epochs, "epoch")
+
+
+def tried(trial: Trial) -> list[str]:
+    """What is done with primitives, in full: measured: all primitives, 1 KB to 64 MB, back to back."""
+    words = [f"{_done(trial)}: {', '.join(trial.operations) or 'all primitives'}"]
+    words += [f"composites: {', '.join(trial.composites)}"] if trial.composites else []
+    return words + [cell for column in ("sizes", "cadence") if (cell := OF_PRIMITIVES[column](trial)) != NOTHING]
+
+
+def _fact(header: str, cell: Callable[[Trial], str], preset: Preset) -> Fact:
+    cells = tuple(cell(trial) for trial in preset.trials)
+    return Fact(header, cells, len(set(cells)) > 1)
+
+
+def _model(trial: Trial) -> str:
+    if trial.model != "mlp":
+        return trial.model
+    return f"mlp {trial.depth}×{trial.width}{' BatchNorm' if trial.batch_norm else ''}"
+
+
+def _field(field: str) -> Callable[[Trial], str]:
+    """A field that has no column of its own, as --set would spell it."""
+
+    def cell(trial: Trial) -> str:
+        value = msgspec.to_builtins(getattr(trial, field))
+        return NOTHING if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+
+    return cell
+
+
+def _done(trial: Trial) -> str:
+    return "shown" if trial.primitives == "see" else "measured"
+
+
+def _measured(cell: Callable[[Trial], str]) -> Callable[[Trial], str]:
+    """Nothing, where each primitive is called once, with a small tensor."""
+    return lambda trial: cell(trial) if trial.primitives == "measure" else NOTHING
+
+
+def _some(names: Sequence[str], usual: str) -> str:
+    """Their names, or if that is too much, how many."""
+    return usual if not names else ", ".join(names) if len(names) <= FEW else str(len(names))
+
+
+def _operators(trial: Trial) -> str:
+    return ", ".join(trial.reduce_ops) or (ALL if trial.primitives == "see" else "sum")
+
+
+ALL, FEW = "all", 2
+OF_TRAINING: dict[str, Callable[[Trial], str]] = {
+    "launch": lambda trial: trial.launch,
+    "ranks": lambda trial: str(trial.world_size),
+    "strategy": lambda trial: trial.strategy or NOTHING,
+    "average": lambda trial: how_often(trial) or NOTHING,
+    "mistake": lambda trial: trial.mistake or NOTHING,
+    "bottleneck": lambda trial: describe_bottleneck(trial.bottleneck),
+    "fault": lambda trial: describe_fault(trial.fault),
+    "model": _model,
+    "data": lambda trial: trial.dataset,
+    "batch": lambda trial: str(trial.batch_size),
+    "length": length,
+}
+OF_PRIMITIVES: dict[str, Callable[[Trial], str]] = {
+    "launch": lambda trial: trial.launch,
+    "ranks": lambda trial: str(trial.world_size),
+    "primitives": lambda trial: _some(trial.operations, ALL),
+    "composites": lambda trial: _some(trial.composites, NOTHING),
+    "are": _done,
+    "by": _operators,
+    "sizes": _measured(lambda trial: f"{size(trial.min_bytes)} to {size(trial.max_bytes)}"),
+    "calls": _measured(lambda trial: f"≤ {trial.iterations} in {trial.cell_s:g} s"),
+    "cadence": _measured(lambda trial: trial.cadence.replace("_", " ")),
+    "root": lambda trial: str(trial.root),
+}
+SAID = {  # by the columns above
+    "name", "launch", "world_size", "strategy", "average", "every", "mistake", "bottleneck", "fault", "model", "width",
+    "depth", "batch_norm", "dataset", "batch_size", "epochs", "steps", "primitives", "operations", "composites",
+    "reduce_ops", "min_bytes", "max_bytes", "iterations", "cell_s", "cadence", "root",
+}  # fmt: skip

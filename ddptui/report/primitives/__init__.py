@@ -1,0 +1,1 @@
+"""A run of primitives as text: tables, plots, exports. Pure."""

@@ -1,0 +1,94 @@
+"""What primitives have shown, for a spreadsheet or a script: every figure in full. Pure."""
+
+import csv
+import io
+from collections.abc import Iterator, Sequence
+
+from ddptui.analysis.primitives.results import BufferView, Cell, PrimitivesResult, RankView
+from ddptui.analysis.results import Results
+from ddptui.config.preset import Preset
+
+INDEPENDENT = ("trial", "repeat", "ranks", "backend", "cadence", "operation", "composite", "reduce_op", "bytes")
+FIGURES = (
+    "calls", "min_us", "median_us", "mean_us", "p90_us", "p99_us", "cv", "algbw_gb_s", "busbw_gb_s", "wrong",
+    "slowest", "slowest_us",
+)  # fmt: skip
+SEEN = ("root", "rank", "call", "buffer", "parts", "before", "after", "undefined")
+COLUMNS = (*INDEPENDENT, *FIGURES, *SEEN, "status", "error")
+
+Fields = dict[str, object]
+
+
+def as_csv(results: Results, preset: Preset) -> str:
+    """A line for each tuple of independent variables (trial, repeat, ranks, operation, composite, operator, bytes,
+    cadence); of what was only shown, a line a buffer; of a trial without either, one that says why."""
+    output = io.StringIO()
+    writer = csv.DictWriter(output, COLUMNS, lineterminator="\n")
+    writer.writeheader()
+    for trial in results.trials:
+        for number, repeat in enumerate(trial.primitives, start=1):
+            common = {"trial": trial.name, "repeat": number, "status": trial.status} | _of_launch(repeat)
+            writer.writerows(common | fields for fields in _lines(repeat))
+        if not trial.primitives:
+            writer.writerow({"trial": trial.name, "status": trial.status, "error": trial.error})
+    return output.getvalue()
+
+
+def _of_launch(repeat: PrimitivesResult) -> Fields:
+    return {"ranks": repeat.ranks, "backend": repeat.backend, "cadence": repeat.cadence}
+
+
+def _lines(repeat: PrimitivesResult) -> Iterator[Fields]:
+    yield from map(_of_cell, repeat.cells)
+    for view in repeat.views:
+        common: Fields = {
+            "operation": view.operation,
+            "composite": False,
+            "reduce_op": view.reduce_op,
+            "root": view.root,
+            "error": view.error,
+        }
+        if view.error:
+            yield common
+        for rank in view.ranks:
+            yield from (common | _of_buffer(rank, buffer) for buffer in rank.buffers)
+
+
+def _of_cell(cell: Cell) -> Fields:
+    time = cell.time_us
+    return {
+        "operation": cell.operation,
+        "composite": cell.composite,
+        "reduce_op": cell.reduce_op,
+        "bytes": cell.bytes,
+        "calls": cell.calls,
+        "min_us": time and time.min,
+        "median_us": time and time.median,
+        "mean_us": time and time.mean,
+        "p90_us": time and time.p90,
+        "p99_us": time and time.p99,
+        "cv": cell.cv,
+        "algbw_gb_s": cell.algbw_gb_s,
+        "busbw_gb_s": cell.busbw_gb_s,
+        "wrong": cell.wrong,
+        "slowest": cell.slowest,
+        "slowest_us": cell.slowest_us,
+        "error": cell.error,
+    }
+
+
+def _of_buffer(rank: RankView, buffer: BufferView) -> Fields:
+    return {
+        "rank": rank.rank,
+        "call": rank.call,
+        "buffer": buffer.name,
+        "parts": buffer.parts,
+        "before": _numbers(buffer.before),
+        "after": _numbers(buffer.after),
+        "undefined": buffer.undefined,
+    }
+
+
+def _numbers(values: Sequence[float | None] | None) -> str | None:
+    """One after the other; None: there is no such buffer."""
+    return None if values is None else " ".join("nan" if value is None else repr(value) for value in values)

@@ -1,0 +1,160 @@
+"""Time or bus bandwidth over size, both axes logarithmic: what was measured as letters, what was fitted as lines.
+
+Pure: a result in, lines out; as spans for the console, where each operation has a colour, or as plain text.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import groupby
+from math import log2, log10
+from string import ascii_lowercase
+from typing import Literal, NamedTuple
+
+from ddptui.analysis.primitives.combine import Which, by_operation
+from ddptui.analysis.primitives.fit import Curve, bent_line, time_at, times_of
+from ddptui.analysis.primitives.results import PrimitivesResult
+from ddptui.config.operations import facts
+from ddptui.text.braille import Frame, Point, cells, character, columns, frame
+from ddptui.text.drawing import Line, Span, log_ticks, wrap
+from ddptui.text.units import round_duration, size
+
+What = Literal["time", "busbw"]
+TITLES: dict[What, str] = {"time": "time", "busbw": "bus bandwidth, GB/s"}
+KINDS = tuple(f"series-{number}" for number in range(6))  # as the other charts of the console have them
+SEVERAL = "*"
+ROWS_A_TICK = 2
+LEGEND_ROWS = 3  # at most
+STEPS_A_CELL = 2  # of a fitted line: as many as there are dots
+
+Cells = dict[tuple[int, int], tuple[str, str]]  # row and column: sign and kind
+
+
+class Drawn(NamedTuple):
+    """One operation: its letter and colour, the measured points and those of its fitted line."""
+
+    which: Which
+    letter: str
+    kind: str
+    points: Sequence[Point]
+    line: Sequence[Point]
+
+
+def plot(
+    result: PrimitivesResult, operations: Sequence[Which], width: int, height: int, what: What = "time"
+) -> list[str]:
+    """The lines without their colours."""
+    lines = draw(result, operations, width, height, what)
+    return ["".join(words for words, _ in line).rstrip() for line in lines]
+
+
+def draw(
+    result: PrimitivesResult, operations: Sequence[Which], width: int, height: int, what: What = "time"
+) -> list[Line]:
+    """At most so many lines, and none longer; the legend is below."""
+    series = _series(result, operations, what, width)
+    seen = frame([*(each.points for each in series), *(each.line for each in series)])
+    legend = wrap([*map(_entry, series), [(TITLES[what], "muted")]], width, min(LEGEND_ROWS, max(1, height // 5)))
+    rows = height - len(legend) - 1
+    if seen is None or rows < 1:
+        return [[("nothing to draw: no size was measured", "muted")]] if seen is None else legend
+    labels = _labels(seen, rows, what)
+    left = max(map(len, labels.values()), default=0) + 1
+    across = max(1, width - left)
+    signs = _signs(series, seen, across, rows)
+    lines: list[Line] = [
+        [(f"{labels.get(row, ''):>{left - 1}}{'┤' if row in labels else '│'}", "muted"), *_spans(signs, row)]
+        for row in range(rows)
+    ]
+    return [*lines, [(" " * left + _sizes(seen, across), "muted")], *legend]
+
+
+def _series(result: PrimitivesResult, operations: Sequence[Which], what: What, width: int) -> list[Drawn]:
+    """Those that were measured with bytes, in the order asked for."""
+    groups = {key: times_of(several) for key, several in by_operation(result.cells).items()}
+    chosen = [key for key in operations if any(groups.get(key, {}))]
+    found = []
+    for number, key in enumerate(chosen):
+        figure = _figure(key, result.ranks, what)
+        times = {bytes: s for bytes, s in groups[key].items() if bytes > 0}
+        points = [(log2(bytes), log10(figure(bytes, s))) for bytes, s in times.items()]
+        letter = ascii_lowercase[number % len(ascii_lowercase)]
+        line = _line(bent_line(times), times, figure, STEPS_A_CELL * width)
+        found.append(Drawn(key, letter, KINDS[number % len(KINDS)], points, line))
+    return found
+
+
+def _figure(which: Which, ranks: int, what: What) -> Callable[[float, float], float]:
+    """What is drawn of bytes and seconds."""
+    if what == "time":
+        return lambda bytes, s: s
+    factor = facts(which.operation, composite=which.composite).factor(ranks)
+    return lambda bytes, s: bytes * factor / s / 1e9
+
+
+def _line(
+    curve: Curve | None, times: Mapping[int, float], figure: Callable[[float, float], float], steps: int
+) -> list[Point]:
+    """From the smallest size to the largest; nothing where nothing could be fitted."""
+    low, high = log2(min(times)), log2(max(times))
+    if curve is None or low == high:
+        return []
+    places = [low + (high - low) * step / steps for step in range(steps + 1)]
+    found = [(x, time_at(curve, 2**x)) for x in places]
+    return [(x, log10(figure(2**x, s))) for x, s in found if s > 0]
+
+
+def _signs(series: Sequence[Drawn], seen: Frame, width: int, rows: int) -> Cells:
+    """By cell: the dots of all lines, the colour of the last one; on them, the letters."""
+    dots: dict[tuple[int, int], tuple[int, str]] = {}
+    for each in series:
+        for row, column, bits in cells(columns(each.line, seen, width, rows), rows):
+            before = dots.get((row, column))
+            dots[row, column] = (bits | before[0] if before else bits, each.kind)
+    signs = {at: (character(bits), kind) for at, (bits, kind) in dots.items()}
+    letters: Cells = {}
+    for each in series:
+        for x, y in each.points:
+            place = _cell(x, y or 0.0, seen, width, rows)
+            alone = letters.get(place, (each.letter, each.kind)) == (each.letter, each.kind)
+            letters[place] = (each.letter, each.kind) if alone else (SEVERAL, "strong")
+    return signs | letters
+
+
+def _cell(x: float, y: float, seen: Frame, width: int, rows: int) -> tuple[int, int]:
+    """Row from the top, and column: the same rounding as that of the dots."""
+    across, up = (2 * width - 1) / (seen.right - seen.left), (4 * rows - 1) / (seen.high - seen.low)
+    return rows - 1 - round((y - seen.low) * up) // 4, round((x - seen.left) * across) // 2
+
+
+def _spans(signs: Cells, row: int) -> list[Span]:
+    end = max((column for at, column in signs if at == row), default=-1) + 1
+    line = [signs.get((row, column), (" ", "")) for column in range(end)]
+    return [("".join(sign for sign, _ in same), kind) for kind, same in groupby(line, key=lambda sign: sign[1])]
+
+
+def _labels(seen: Frame, rows: int, what: What) -> dict[int, str]:
+    """By row from the top."""
+    ticks = log_ticks(seen.low, seen.high, max(1, rows // ROWS_A_TICK))
+    up = (4 * rows - 1) / (seen.high - seen.low)
+    return {
+        rows - 1 - round((tick - seen.low) * up) // 4: round_duration(10**tick) if what == "time" else f"{10**tick:.3g}"
+        for tick, _ in ticks
+        if seen.low <= tick <= seen.high
+    }
+
+
+def _sizes(seen: Frame, width: int) -> str:
+    """The axis below: sizes where there is room, each beginning where it belongs, the last one at the end."""
+    last = size(2**seen.right)
+    signs = list(" " * max(0, width - len(last)) + last)
+    taken = 0
+    for power in range(round(seen.left), round(seen.right)):
+        at = round((power - seen.left) / (seen.right - seen.left) * (width - 1))
+        label = size(2**power)
+        if taken <= at and at + len(label) + 2 <= width - len(last):
+            signs[at : at + len(label)] = label
+            taken = at + len(label) + 2
+    return "".join(signs)
+
+
+def _entry(each: Drawn) -> Line:
+    return [(each.letter, each.kind), (f" {each.which}", "")]

@@ -1,0 +1,172 @@
+"""What there is to say of primitives, piece by piece, whatever it is written as. Pure: results in, blocks out."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from ddptui.analysis.primitives.combine import Which, by_operation, combined, which
+from ddptui.analysis.primitives.crossover import CLEAR, overtakings, rivals, steady_times
+from ddptui.analysis.primitives.fit import Fit, fits, network_of
+from ddptui.analysis.primitives.meaning import meaning
+from ddptui.analysis.primitives.results import Cell, PrimitivesResult, View
+from ddptui.analysis.primitives.stability import MOST_CV, MOST_MEDIAN, MOST_P90, is_uneven
+from ddptui.analysis.primitives.theory import theory
+from ddptui.analysis.results import Results
+from ddptui.config.preset import Preset
+from ddptui.config.trial import Trial
+from ddptui.report.primitives import grid, tables
+from ddptui.report.status import what_became
+from ddptui.text.tables import Table
+
+CADENCES = {
+    "back_to_back": "calls follow each other at once, as nccl-tests streams them",
+    "barrier": "each call follows a barrier, whose time is not counted",
+}
+PLOTTED = ("isend_irecv", "broadcast", "all_reduce", "all_gather")  # where nothing is to be compared
+OVERTAKING = (
+    f"measured: one is faster by more than {CLEAR:.0%} at a smaller size, and the other one at a larger size, both with"
+    " p90 and minimum near their medians; in between, where the lines through the medians cross. fitted: by the bent"
+    " lines, by more than they are off. textbook: by the formulas"
+)
+
+
+class Heading(NamedTuple):
+    words: str
+    level: int
+
+
+class Notes(NamedTuple):
+    """Sentences, a line each."""
+
+    lines: Sequence[str]
+
+
+class Shown(NamedTuple):
+    """A view, as a grid."""
+
+    view: View
+
+
+class Plotted(NamedTuple):
+    result: PrimitivesResult
+    operations: Sequence[Which]
+
+
+Block = Heading | Notes | Shown | Plotted | Table
+
+
+def blocks(results: Results, preset: Preset) -> Iterator[Block]:
+    """Trial by trial, and at the end what went wrong."""
+    trials = {trial.name: trial for trial in preset.trials}
+    for result in results.trials:
+        if result.primitives:
+            yield from of_trial(combined(result.primitives), trials[result.name], len(result.primitives))
+    timed = [which(cell) for result in results.trials for each in result.primitives for cell in each.cells]
+    if timed:
+        yield Notes(_of_models(timed))
+    if notes := failures(results):
+        yield Notes(notes)
+
+
+def failures(results: Results) -> list[str]:
+    """A line a trial that has not all figures, with the end of its log."""
+    found = []
+    for trial in results.trials:
+        if trial.error:
+            headline, *log = trial.error.splitlines()
+            found.append("\n  ".join([f"{trial.name} failed: {headline}", *log]))
+        elif trial.status != "ok":
+            found.append(f"{trial.name} {what_became(trial)}")
+    if results.status == "interrupted":
+        found.append("interrupted: what is shown is what was finished")
+    return found
+
+
+def of_trial(result: PrimitivesResult, trial: Trial, repeats: int) -> Iterator[Block]:
+    yield Heading(f"{trial.name}: {result.ranks} ranks, {result.backend}", 3)
+    if result.views:
+        for view in result.views:
+            yield Heading(grid.heading(view), 4)
+            yield Shown(view)
+        yield Notes([grid.LEGEND])
+    if result.cells:
+        yield from _measured(result, trial, repeats)
+
+
+def _measured(result: PrimitivesResult, trial: Trial, repeats: int) -> Iterator[Block]:
+    groups, found = by_operation(result.cells), fits(result)
+    network = network_of(found)
+    models = {fit.which: fit for fit in found}
+    yield Notes(_how(result, repeats))
+    for key, cells in groups.items():
+        yield Heading(tables.heading(key), 4)
+        told = network[0] if network and network[1] != key and key.operation != "local_sum" else None
+        yield tables.of_cells(cells, models.get(key), told)
+        if wrong := _errors(cells):
+            yield Notes(wrong)
+    if any(is_uneven(cell) for cell in result.cells):
+        yield Notes([_uneven(trial)])
+    yield from _explained(result, found)
+    if said := meaning(found, steady_times(result)):
+        yield Heading("What it means", 4)
+        yield Notes(said)
+
+
+def _explained(result: PrimitivesResult, found: Sequence[Fit]) -> Iterator[Block]:
+    network = network_of(found)
+    yield Heading("Models", 4)
+    yield tables.of_models(found, network)
+    yield Notes([_fed(found, network[1] if network else None)])
+    ways = rivals(fit.which for fit in found)
+    chosen = ways if len(ways) > 1 else [fit.which for fit in found if fit.which.operation in PLOTTED]
+    if any(len(fit.residuals) > 1 for fit in found if fit.which in chosen):
+        yield Plotted(result, chosen)
+    if len(ways) > 1:
+        yield Heading("Who overtakes whom", 4)
+        overtaking = overtakings(result, found)
+        if overtaking:
+            yield tables.of_overtakings(overtaking)
+        yield Notes([OVERTAKING if overtaking else f"nobody, by more than {CLEAR:.0%}: one that is faster stays so"])
+
+
+def _fed(found: Sequence[Fit], source: Which | None) -> str:
+    """Where the textbook's figures come from."""
+    if source is None:
+        return "textbook: unknown, since neither isend/irecv nor send/recv tells α and β here"
+    added = any(fit.which.operation == "local_sum" and fit.gamma is not None for fit in found)
+    gamma = "γ of local_sum" if added else "no γ, since local_sum was not measured"
+    return f"textbook: p ranks, n bytes; α and β of {source}, {gamma}"
+
+
+def _how(result: PrimitivesResult, repeats: int) -> list[str]:
+    launches = f", and of {repeats} launches" if repeats > 1 else ""
+    return [
+        f"cadence: {CADENCES[result.cadence]}; warm-up left out; every element checked (#wrong)",
+        f"times are means over ranks, then over calls{launches}; 1 KB is 1024 bytes; algbw, busbw in GB/s of 1e9 bytes",
+    ]
+
+
+def _uneven(trial: Trial) -> str:
+    cause = "there is other work on the machine, or more ranks than cores: a rank waits until it is its turn"
+    tick = (
+        "a rank that is woken waits for the scheduler's tick (4 ms at 250 Hz), or it does not: sched_batch = true"
+        " (SCHED_BATCH), or ranks pinned to cores of their own, take that away"
+    )
+    return (
+        f"{tables.MARK} its calls differ much among each other (CV above {MOST_CV:.0%}, p90 above {MOST_P90:g}"
+        f" medians, or the median above {MOST_MEDIAN:g} times the least): {cause if trial.sched_batch else tick}"
+    )
+
+
+def _errors(cells: Sequence[Cell]) -> list[str]:
+    return list(dict.fromkeys(f"not done: {cell.error.splitlines()[0]}" for cell in cells if cell.error))
+
+
+def _of_models(timed: Iterable[Which]) -> list[str]:
+    """What the columns are, and whose formulas they are."""
+    books = dict.fromkeys(theory(key.operation, composite=key.composite).source for key in timed)
+    return [
+        "α a message, β a byte sent, γ a byte added (held, as local_sum has it): least squares of relative residuals",
+        "off: the largest residual, of the straight line, and of the line that bends; left out: at a size of which the"
+        " fit knew nothing",
+        *(f"formulas: {book}" for book in books),
+    ]

@@ -1,0 +1,175 @@
+"""Two runs side by side: the trials that both have, and what else differs between them. Pure."""
+
+from collections.abc import Callable, Sequence
+from statistics import median
+from typing import Any, NamedTuple
+
+import msgspec
+
+from ddptui.analysis.results import RepeatResult, Results, Spread, TrialResult
+from ddptui.config.describe import describe_bottleneck
+from ddptui.config.trial import Bottleneck
+from ddptui.text.units import NOTHING
+from ddptui.text.words import count
+
+NOT_COMPARED = {
+    "load_before",
+    "started",
+    "preset",
+    "executable",
+}  # of the environment: other in every run, or elsewhere
+
+
+class Pair(NamedTuple):
+    """One trial in both runs."""
+
+    a: TrialResult
+    b: TrialResult
+
+
+class PairColumn(NamedTuple):
+    header: str
+    cell: Callable[[Pair], str]
+
+
+def pairs(a: Results, b: Results) -> list[Pair]:
+    """The trials that both have, by name, in A's order."""
+    others = {trial.name: trial for trial in b.trials}
+    return [Pair(trial, others[trial.name]) for trial in a.trials if trial.name in others]
+
+
+def _train(trial: TrialResult) -> str:
+    return f"{trial.summary.train_time_s.median:.2f}" if trial.summary else trial.status
+
+
+def _times(pair: Pair) -> tuple[Spread, Spread] | None:
+    return (pair.a.summary.train_time_s, pair.b.summary.train_time_s) if pair.a.summary and pair.b.summary else None
+
+
+def _ratio(pair: Pair) -> str:
+    times = _times(pair)
+    return f"{times[1].median / times[0].median:.2f}" if times and times[0].median else NOTHING
+
+
+def _range(pair: Pair) -> str:
+    """The least and the most that the ratio could be, of the repeats as they came out."""
+    times = _times(pair)
+    if not times or not times[0].min or len(pair.a.repeats) < 2 or len(pair.b.repeats) < 2:
+        return NOTHING
+    return f"{times[1].min / times[0].max:.2f}…{times[1].max / times[0].min:.2f}"
+
+
+def _said(pair: Pair) -> str:
+    """Whether B is faster or slower, as far as the repeats can tell."""
+    times = _times(pair)
+    if times is None:
+        return NOTHING
+    if len(pair.a.repeats) < 2 or len(pair.b.repeats) < 2:
+        return "one repeat only"
+    if times[1].max < times[0].min:
+        return "B faster"
+    return "B slower" if times[1].min > times[0].max else "within the spread"
+
+
+def _both(figure: Callable[[RepeatResult], float | None], form: str) -> Callable[[Pair], str]:
+    """The medians of a figure over the repeats, A's first."""
+
+    def told(trial: TrialResult) -> str:
+        values = [value for repeat in trial.repeats if (value := figure(repeat)) is not None]
+        return format(median(values), form) if values else NOTHING
+
+    return lambda pair: _change(told(pair.a), told(pair.b))
+
+
+def _culprit(trial: TrialResult) -> str:
+    culprit = trial.summary.culprit if trial.summary else None
+    return f"rank {culprit.rank}: {culprit.phase}" if culprit else NOTHING
+
+
+def _change(a: str, b: str) -> str:
+    return NOTHING if a == b == NOTHING else f"{a} → {b}"
+
+
+COLUMNS = (
+    PairColumn("trial", lambda pair: pair.a.name),
+    PairColumn("A train s", lambda pair: _train(pair.a)),
+    PairColumn("B train s", lambda pair: _train(pair.b)),
+    PairColumn("B / A", _ratio),
+    PairColumn("range", _range),
+    PairColumn("so B is", _said),
+    PairColumn("wait ms", _both(lambda repeat: repeat.wait_ms, ".2f")),
+    PairColumn("transfer ms", _both(lambda repeat: repeat.transfer_ms, ".2f")),
+    PairColumn("waits for", lambda pair: _change(_culprit(pair.a), _culprit(pair.b))),
+    PairColumn("loss", _both(lambda repeat: repeat.loss.last, ".3f")),
+)
+LEFT = {"trial", "so B is", "waits for"}
+
+
+def telling(both: Sequence[Pair]) -> list[PairColumn]:
+    """The columns in which at least one trial has something to say."""
+    return [column for column in COLUMNS if any(column.cell(pair) != NOTHING for pair in both)]
+
+
+def differences(a: Results, b: Results) -> list[str]:
+    """What may be behind a difference between the figures, a line each: trials, their fields, what they ran on."""
+    lines = [f"preset: {a.preset} in A, {b.preset} in B"] if a.preset != b.preset else []
+    lines += _only(a, b, "A") + _only(b, a, "B")
+    if repeats := _repeats(a, b):
+        lines.append(repeats)
+    lines += _fields(pairs(a, b))
+    lines += [f"{key}: {_changed(was, now)}" for key, was, now in _environment(a.environment, b.environment)]
+    return lines
+
+
+def _only(a: Results, b: Results, which: str) -> list[str]:
+    alone = [trial.name for trial in a.trials if trial.name not in {other.name for other in b.trials}]
+    return [f"only in {which}: {', '.join(alone)}"] if alone else []
+
+
+def _repeats(a: Results, b: Results) -> str | None:
+    """Of the trial that was run most often."""
+    most = [max((len(trial.repeats) for trial in results.trials), default=0) for results in (a, b)]
+    return f"repeats: {count(most[0], 'repeat')} in A, {most[1]} in B" if most[0] != most[1] else None
+
+
+def _fields(both: Sequence[Pair]) -> list[str]:
+    """Which fields of the trials differ; trials with the same difference share a line."""
+    found: dict[str, list[str]] = {}
+    for pair in both:
+        for key in pair.a.config.keys() | pair.b.config.keys():
+            was, now = _field(pair.a, key), _field(pair.b, key)
+            if was != now:
+                found.setdefault(f"{key}: {_changed(was, now)}", []).append(pair.a.name)
+    return [
+        f"{'all trials' if len(names) == len(both) > 1 else ', '.join(names)}: {change}"
+        for change, names in sorted(found.items())
+    ]
+
+
+def _field(trial: TrialResult, key: str) -> object:
+    """Delays are told as the table tells them."""
+    value = trial.config.get(key)
+    return describe_bottleneck(msgspec.convert(value, tuple[Bottleneck, ...])) if key == "bottleneck" else value
+
+
+def _environment(a: dict[str, Any], b: dict[str, Any]) -> list[tuple[str, Any, Any]]:
+    """Key by key, those of the packages beside the others."""
+    flat_a, flat_b = _flat(a), _flat(b)
+    keys = sorted(flat_a.keys() | flat_b.keys())
+    return [(key, flat_a.get(key), flat_b.get(key)) for key in keys if flat_a.get(key) != flat_b.get(key)]
+
+
+def _flat(environment: dict[str, Any]) -> dict[str, Any]:
+    own = {key: value for key, value in environment.items() if key not in NOT_COMPARED and key != "packages"}
+    packages = environment.get("packages")
+    return own | (packages if isinstance(packages, dict) else {})
+
+
+def _changed(was: object, now: object) -> str:
+    return f"{_spelled(was)} in A, {_spelled(now)} in B"
+
+
+def _spelled(value: object) -> str:
+    if value in (None, NOTHING):
+        return "none"
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()

@@ -1,0 +1,157 @@
+"""A run as Trace Event JSON, which Perfetto (ui.perfetto.dev) and chrome://tracing open. Pure: messages in, text out.
+
+A process is a repeat of a trial. In it each rank has a track with its steps, their phases and the delays that were put
+in; below it, as many as it takes, tracks with its operations, each with wait and transfer apart. An arrow goes from a
+wait to the operation of the rank that it was for. Times are in µs since the launch, by the console's clock; a rank of
+whose clock nothing is known is roughly where it was, and waits for nobody.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from math import inf
+from typing import Any, cast
+
+import msgspec
+
+from ddptui.analysis.clock_sync import Clocks, aligned, apart
+from ddptui.analysis.waits import Joined, join, keys_of, spans
+from ddptui.wire.messages import PHASES, Collective, Launched, Message, Pause, Slept, Step
+
+US = 1000  # ns
+TRACKS_A_RANK = 100
+
+Event = dict[str, Any]
+
+
+def trace(repeats: Mapping[tuple[str, int], Iterable[Message]]) -> Iterator[str]:
+    """The text, piece by piece; repeats by trial and number, each with its messages."""
+    yield '{"displayTimeUnit":"ms","traceEvents":['
+    between = "\n"
+    for process, ((trial, number), messages) in enumerate(repeats.items(), start=1):
+        for event in _of_repeat(process, f"{trial}, repeat {number}", messages):
+            yield between + msgspec.json.encode(event).decode()
+            between = ",\n"
+    yield "\n]}\n"
+
+
+def _of_repeat(process: int, name: str, messages: Iterable[Message]) -> Iterator[Event]:
+    steps: dict[int, list[Step]] = {}
+    pauses: list[Pause] = []
+    zero = 0
+    clocks = Clocks()
+    for message in messages:
+        clocks.hear(message)
+        if isinstance(message, Launched):
+            zero = message.at_ns
+        elif isinstance(message, Pause):
+            pauses.append(message)
+        elif isinstance(message, Step):
+            steps.setdefault(message.rank, []).append(message)
+    far = apart(clocks, steps)
+    known = far is None or far.most(steps) < inf
+    steps = {rank: [cast(Step, aligned(step, clocks)) for step in own] for rank, own in steps.items()}
+    pauses = [cast(Pause, aligned(pause, clocks)) for pause in pauses]
+    yield {"ph": "M", "name": "process_name", "pid": process, "args": {"name": name}}
+    events = _Events(process, zero)
+    for rank in sorted(steps):
+        events.name_track(rank * TRACKS_A_RANK, f"rank {rank}" + ("" if known else " (clocks not compared)"))
+        for step in steps[rank]:
+            events.step(step)
+    for pause in pauses:
+        events.pause(pause)
+    joined = join(steps if known else {}, pauses)
+    for together in joined.steps:
+        events.operations(together)
+    told = {step.number for step in joined.steps}
+    for rank in sorted(steps):
+        for step in steps[rank]:
+            if step.step not in told:
+                events.alone(step)
+    yield from events.made
+
+
+class _Events:
+    """Makes the events of one process."""
+
+    def __init__(self, process: int, zero_ns: int) -> None:
+        self.made: list[Event] = []
+        self._process = process
+        self._zero_ns = zero_ns
+        self._busy_until: dict[int, list[int]] = {}  # by rank: its tracks of operations
+        self._arrows = 0
+
+    def name_track(self, track: int, name: str) -> None:
+        self.made.append({"ph": "M", "name": "thread_name", "pid": self._process, "tid": track, "args": {"name": name}})
+        sort = {
+            "ph": "M",
+            "name": "thread_sort_index",
+            "pid": self._process,
+            "tid": track,
+            "args": {"sort_index": track},
+        }
+        self.made.append(sort)
+
+    def step(self, step: Step) -> None:
+        track = step.rank * TRACKS_A_RANK
+        about = {"epoch": step.epoch, "loss": step.loss, "samples": step.samples, "warm-up": step.warmup}
+        self._slice(f"step {step.step}", "step", track, step.begin_ns, step.end_ns, about)
+        for place, begin, end in spans(step):
+            self._slice(PHASES[place], "phase", track, begin, end)
+        for slept in step.slept:
+            self._delay(track, slept)
+
+    def _delay(self, track: int, slept: Slept) -> None:
+        self._slice(f"delay put in at {slept.at}", "bottleneck", track, slept.begin_ns, slept.end_ns)
+
+    def pause(self, pause: Pause) -> None:
+        track = (pause.rank + 1) * TRACKS_A_RANK - 1
+        self.name_track(track, f"rank {pause.rank}, stood still")
+        self._slice("stood still", "pause", track, pause.begin_ns, pause.end_ns)
+
+    def operations(self, step: Joined) -> None:
+        """Of all ranks in one step, and whom each waited for."""
+        tracks: dict[tuple[int, object], int] = {}
+        for rank, own in step.ranks.items():
+            for key, operation in zip(keys_of(own.step), own.step.collectives, strict=True):
+                tracks[rank, key] = self._operation(rank, operation, own.transfers[key])
+        for rank, own in step.ranks.items():
+            for key, operation in zip(keys_of(own.step), own.step.collectives, strict=True):
+                others = [other for other in step.needs[key][rank] if other != rank]
+                if others:
+                    entered = step.entered[key]
+                    whom = max(others, key=lambda other: entered[other])
+                    complete = min(entered[whom], operation.exit_ns)
+                    if complete > operation.enter_ns:
+                        self._slice(f"wait for rank {whom}", "wait", tracks[rank, key], operation.enter_ns, complete)
+                        self._arrow(tracks[rank, key], operation.enter_ns, tracks[whom, key], entered[whom])
+
+    def alone(self, step: Step) -> None:
+        """The operations of a step that could not be joined with the other ranks'."""
+        for operation in step.collectives:
+            self._operation(step.rank, operation, None)
+
+    def _operation(self, rank: int, operation: Collective, transfer_ns: int | None) -> int:
+        """Returns the track: the first on which nothing is under way."""
+        tracks = self._busy_until.setdefault(rank, [])
+        lane = next((lane for lane, until in enumerate(tracks) if until <= operation.called_ns), len(tracks))
+        track = rank * TRACKS_A_RANK + 1 + lane
+        if lane == len(tracks):
+            tracks.append(0)
+            self.name_track(track, f"rank {rank}, operations" + (f" ({lane + 1})" if lane else ""))
+        tracks[lane] = operation.exit_ns
+        about = {"bytes": operation.bytes, "number": operation.seq, "root": operation.root, "bucket": operation.bucket}
+        name = operation.kind if operation.bucket is None else f"{operation.kind}, bucket {operation.bucket}"
+        self._slice(name, "operation", track, operation.enter_ns, operation.exit_ns, about)
+        if transfer_ns:
+            self._slice("transfer", "transfer", track, operation.exit_ns - transfer_ns, operation.exit_ns)
+        return track
+
+    def _slice(self, name: str, kind: str, track: int, begin: int, end: int, about: Event | None = None) -> None:
+        event = {"ph": "X", "name": name, "cat": kind, "pid": self._process, "tid": track}
+        event |= {"ts": (begin - self._zero_ns) / US, "dur": (end - begin) / US}
+        self.made.append(event | ({"args": about} if about else {}))
+
+    def _arrow(self, track: int, begin: int, to_track: int, end: int) -> None:
+        self._arrows += 1
+        arrow = {"name": "waits for", "cat": "wait", "id": f"{self._process}.{self._arrows}", "pid": self._process}
+        self.made.append(arrow | {"ph": "s", "tid": track, "ts": (begin - self._zero_ns) / US})
+        self.made.append(arrow | {"ph": "f", "bp": "e", "tid": to_track, "ts": (end - self._zero_ns) / US})

@@ -1,0 +1,1 @@
+"""A run from its preset to its results: started, supervised, recorded, replayed."""

@@ -1,0 +1,178 @@
+"""--no-ui: run a preset, say on stderr how it goes, and put the comparison on stdout."""
+
+import os
+import shutil
+import sys
+import time
+from contextlib import closing
+from pathlib import Path
+from typing import Any, TextIO
+
+from ddptui.analysis.repeat import NO_OUTCOMES, Outcomes
+from ddptui.analysis.results import Results
+from ddptui.analysis.running_results import Tally
+from ddptui.config.launch_modes import LABELS
+from ddptui.config.preset import Preset
+from ddptui.host.environment import describe
+from ddptui.live import progress
+from ddptui.live.headline import refusal
+from ddptui.live.monitor import Watch
+from ddptui.report import table
+from ddptui.run import lab
+from ddptui.run.output import show
+from ddptui.store.journal import RunLost
+from ddptui.store.replay import finished, outcomes_of
+from ddptui.store.runs import Run
+from ddptui.text.words import count
+from ddptui.wire.messages import Ended, Launched, Message, Notice, Refused
+
+REDRAW_EVERY_S = 0.25
+PIPED_WIDTH = 80
+CLEAR_LINE = "\r\x1b[2K"
+EXIT_CODES = {"ok": 0, "failed": 1, "interrupted": 130}
+
+
+def run(preset: Preset, runs: Path, *, as_json: bool) -> int:
+    """Run, print, and return the exit code. What is finished is in the run's folder, and printed, in any case."""
+    narrator = Narrator(preset, sys.stderr)
+    run = Run.create(runs, preset, describe())
+    narrator.say(f"{preset.title}: {count(len(preset.trials), 'trial')}, {count(preset.repeats, 'repeat')}")
+    with run.held():
+        return _launches(preset, run, narrator, NO_OUTCOMES, as_json=as_json)
+
+
+def resume(preset: Preset, run: Run, *, as_json: bool) -> int:
+    """Launch what is missing in a run, as `run` would have. Raises RunError if another console is at it."""
+    with run.held():
+        there = finished(outcomes_of(run, preset))
+        narrator = Narrator(preset, sys.stderr, there)
+        for line in resumption(preset, there, run.note_resumption(describe())):
+            narrator.say(line)
+        return _launches(preset, run, narrator, there, as_json=as_json)
+
+
+def _launches(preset: Preset, run: Run, narrator: "Narrator", there: Outcomes, *, as_json: bool) -> int:
+    results, code = _follow(preset, run, narrator, there)
+    narrator.say(f"kept in {run.folder}")
+    show(table.as_json(results, preset) if as_json else as_table(results, preset))
+    return code
+
+
+def as_table(results: Results, preset: Preset) -> str:
+    """The table as stdout wants it: as wide as the terminal, in color if that is one (NO_COLOR says no)."""
+    width = shutil.get_terminal_size((PIPED_WIDTH, 24)).columns
+    return table.text(results, preset, width, color=takes_color(sys.stdout))
+
+
+def takes_color(output: TextIO) -> bool:
+    """Whether it is a terminal that shows color, and nobody has said no."""
+    return bool(output) and output.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def _follow(preset: Preset, run: Run, narrator: "Narrator", there: Outcomes) -> tuple[Results, int]:
+    """Read the stream to its end, or to an interrupt. The results, and the exit code."""
+    tally = Tally(preset, run.name, run.environment(), there)
+    try:
+        if there:
+            run.write_results(tally.results)  # a console that was killed may not have come to it
+        with closing(lab.run_preset(preset, run, there=there)) as stream:
+            for message in stream:
+                narrator.hear(message)
+                if tally.hear(message):
+                    run.write_results(tally.results)
+    except KeyboardInterrupt:
+        narrator.say("interrupted; the ranks are stopped")
+        narrator.say(f"`ddptui --resume {run.name}` launches what is missing")
+    except RunLost as error:
+        narrator.say(f"stopped: {error}; once there is room again, `ddptui --resume {run.name}` goes on")
+        return tally.results, EXIT_CODES["failed"]
+    except OSError as error:
+        narrator.say(f"stopped: {lab.not_launched(error)}")
+        return tally.results, EXIT_CODES["failed"]
+    return tally.results, EXIT_CODES[tally.results.status]
+
+
+def resumption(preset: Preset, there: Outcomes, changed: dict[str, Any]) -> list[str]:
+    """What is said when a run goes on: how much of it is there, and what is no longer as it was when it was begun."""
+    failed = {found.trial for found in there.values() if found.status == "failed"}
+    trials = [trial.name for trial in preset.trials]
+    kept = sum(found.trial not in failed for found in there.values())
+    of = sum(preset.repeats if name not in failed else 0 for name in trials)
+    said = [f"{preset.title}: of {count(of, 'launch', 'launches')}, {kept} are there"]
+    said += [f"left as they are, since they failed: {', '.join(sorted(failed))}"] if failed else []
+    now = ", ".join(f"{key} {value}" for key, value in changed.items())
+    return said + ([f"not as when the run was begun (compare with care): {now}"] if now else [])
+
+
+class Narrator:
+    """Tells a reader of stderr how the run goes: a line that redraws itself on a terminal, else a line a launch."""
+
+    def __init__(self, preset: Preset, output: TextIO | None, there: Outcomes = NO_OUTCOMES) -> None:
+        self._preset = preset
+        self._output = output
+        self._redraws = output is not None and output.isatty()
+        self._watch = Watch(there)
+        self._live = self._watch.live
+        self._drawn = time.monotonic()
+        self._launch_modes = {trial.name: trial.launch for trial in preset.trials}
+
+    def hear(self, message: Message) -> None:
+        self._watch.hear([message])
+        if isinstance(message, Launched) and not self._redraws:
+            self.say(f"{self._where()}  {LABELS[self._launch_modes[message.trial]]}")
+        if isinstance(message, Refused | Notice):
+            self.say(f"{self._where()}  {message.text if isinstance(message, Notice) else refusal(message)}")
+        elif isinstance(message, Ended):
+            self.say(f"{self._where(self._live.finished)}  {self._how_it_ended()}")
+        elif self._redraws and (isinstance(message, Launched) or time.monotonic() - self._drawn > REDRAW_EVERY_S):
+            self._drawn = time.monotonic()
+            line = f"{self._where()}  {self._how_it_goes()}"[: shutil.get_terminal_size().columns - 1]
+            self._write(CLEAR_LINE + line)
+
+    def say(self, line: str) -> None:
+        self._write(f"{CLEAR_LINE if self._redraws else ''}{line}\n")
+
+    def _write(self, text: str) -> None:
+        """A run goes on though nobody reads how (stderr closed, or a pipe whose reader has gone)."""
+        if self._output is not None:
+            try:
+                self._output.write(text)
+                self._output.flush()
+            except OSError:
+                self._output = None
+
+    def _where(self, launch: int | None = None) -> str:
+        of_repeats = f"  repeat {self._live.repeat} of {self._preset.repeats}" if self._preset.repeats > 1 else ""
+        launches = progress.launches(self._preset, self._live)
+        return f"[{launch or self._live.finished + 1}/{launches}] {self._live.trial}{of_repeats}"
+
+    def _how_it_goes(self) -> str:
+        live = self._live
+        if not live.step:
+            here = len(live.ranks)
+            return f"starting, {count(here, 'rank')} here" if here else live.notice or "starting"
+        if live.called:
+            return "  ".join(filter(None, [f"{live.step} of {live.steps}", live.called, self._time_left()]))
+        figures = [f"step {live.step} of {live.steps}"]
+        figures += [f"loss {live.loss:.3f}"] if live.loss is not None else []
+        figures += [f"{live.samples_per_s:.0f} samples/s"] if live.samples_per_s is not None else []
+        return "  ".join(filter(None, [*figures, self._waits_for(), self._time_left()]))
+
+    def _waits_for(self) -> str:
+        """Whom the ranks have waited for lately."""
+        self._watch.look(time.monotonic_ns())
+        culprit = self._watch.judgement.culprit if self._watch.judgement else None
+        return f"waiting for rank {culprit.rank} ({culprit.phase})" if culprit else ""
+
+    def _how_it_ended(self) -> str:
+        live = self._live
+        if live.status != "ok":
+            return f"{live.status}: {(live.error or '').splitlines()[0] if live.error else 'stopped'}"
+        if live.called:
+            return f"{live.step} of {live.steps} tried  {self._time_left()}".rstrip()
+        loss = f"loss {live.loss:.3f}  " if live.loss is not None else ""
+        return f"{count(live.step, 'step')}  {loss}{self._time_left()}".rstrip()
+
+    def _time_left(self) -> str:
+        left = progress.left_s(self._preset, self._live, time.monotonic_ns())
+        return f"about {progress.clock(left)} left" if left is not None else ""

@@ -1,0 +1,116 @@
+"""What `ddptui presets` and `ddptui runs` print."""
+
+import shlex
+from collections.abc import Sequence
+from itertools import groupby
+
+from ddptui.config.describe import describe_bottleneck, describe_fault, how_often
+from ddptui.config.engine import Engine, Part
+from ddptui.config.engine_rules import OF_SEVERAL_HOSTS
+from ddptui.config.launch_modes import ALONE, LABELS
+from ddptui.config.preset import Preset
+from ddptui.config.trial import Trial
+from ddptui.engines import command as launch
+from ddptui.engines.join import engine as joined
+from ddptui.engines.local import links
+from ddptui.engines.slurm import script
+from ddptui.host.cores import available_cores
+from ddptui.report.preset_columns import tried
+from ddptui.store.presets import all_presets, size
+from ddptui.store.runs import Run
+from ddptui.text.words import count
+
+EXAMPLE_PORT = 15_432  # where ranks could meet that are started by hand
+
+
+def every_preset() -> str:
+    """Name, question and size of each preset, group by group; one that cannot be read says why."""
+    presets, broken = all_presets()
+    width = max((len(preset.name) for preset in presets), default=0)
+    lines: list[str] = []
+    for group, members in groupby(presets, key=lambda preset: preset.group):
+        lines += ["", group]
+        lines += [f"  {preset.name:{width}}  {preset.title}  ({size(preset)})" for preset in members]
+    return "\n".join([*lines[1:], *(one.why for one in broken)]) + "\n"
+
+
+def one(preset: Preset, typed: str | None = None) -> str:
+    """A preset's text, its trials, and for each the command that starts it. typed: how it was named."""
+    lines = [preset.title, "", *preset.about.strip().splitlines(), ""]
+    for trial in preset.trials:
+        mark = "  (baseline)" if trial.name == preset.baseline and len(preset.trials) > 1 else ""
+        what = [
+            LABELS[trial.launch],
+            count(trial.world_size, "rank"),
+            *(tried(trial) if trial.primitives else _trained(trial)),
+        ]
+        lines += [f"{trial.name}{mark}", "  " + ", ".join(word for word in what if word)]
+        if trial.bottleneck:
+            lines.append(f"  bottleneck: {describe_bottleneck(trial.bottleneck)}")
+        if trial.fault:
+            lines.append(f"  fault: {describe_fault(trial.fault)}")
+        lines += [*_started(trial, preset.engine), ""]
+    lines += _how_to_join(preset.engine, typed or preset.name) if preset.engine.name == "join" else []
+    return "\n".join([*lines, f"{size(preset)} of each, in turn"]) + "\n"
+
+
+def _started(trial: Trial, engine: Engine) -> list[str]:
+    """What is typed to start a trial by hand: here, on each node, or to the batch system."""
+    match engine.name:
+        case "slurm":
+            return [f"  {line}".rstrip() for line in script.example(trial, engine).splitlines()]
+        case "join":
+            parts = joined.parts_of(trial, engine.nodes, port=EXAMPLE_PORT)
+            return [line for part in parts for line in (f"  on node {part.node}:", *_typed(trial, part))]
+    return [*_typed(trial), f"  ranks meet at: {_rendezvous(trial)}"]
+
+
+def _typed(trial: Trial, part: Part | None = None) -> list[str]:
+    """A command, and what it needs in its environment. A node has cores of its own, and perhaps another Python."""
+    if part is None:
+        variables, command = launch.environment(trial, available_cores()), launch.command(trial)
+    else:
+        alone = trial.launch in ALONE
+        variables = {} if alone or trial.launch == "launch" else part.environment()
+        command = launch.command(trial, "python", None if alone else part)
+        if trial.init_method == "file":
+            variables["INIT_METHOD"] = "file:///SHARED/FOLDER/A_NEW_NAME"
+    return [*(f"  {name}={shlex.quote(value)} \\" for name, value in variables.items()), f"  {shlex.join(command)}"]
+
+
+def _how_to_join(engine: Engine, typed: str) -> list[str]:
+    """The lines that do all this, and more: the panes, and the table."""
+    said = [(key, value) for key in OF_SEVERAL_HOSTS if (value := getattr(engine, key)) is not None]
+    options = " ".join(f"--{key} {shlex.quote(str(value))}" for key, value in said)
+    return [
+        "With the console (NODE_0 is then the address of the first node, and the ports are chosen):",
+        f"  on this machine:  ddptui --preset {typed} --engine join {options}",
+        "  on each node:     ddptui join TICKET    (the console says where the ticket is)",
+        "By hand, without it: the lines above, in a checkout of ddptui on each node.",
+        "",
+    ]
+
+
+def every_run(runs: Sequence[Run]) -> str:
+    """Name and outcome of each run."""
+    if not runs:
+        return "no runs yet: `ddptui --preset quickstart --no-ui`\n"
+    width = max(len(run.name) for run in runs)
+    return "".join(f"{run.name:{width}}  {run.status()}\n" for run in runs)
+
+
+def _trained(trial: Trial) -> list[str | None]:
+    mistake = trial.mistake and f"mistake: {trial.mistake}"
+    return [trial.strategy, how_often(trial), mistake, trial.model, trial.dataset]
+
+
+def _rendezvous(trial: Trial) -> str:
+    if trial.launch in ALONE:
+        return "nowhere, there is only one process"
+    if (part := links.part(trial)) is not None:
+        return f"{part.address}, port {part.port}, in networks of their own (a slow link)"
+    if trial.init_method == "file":
+        return "a file, in the launch's own folder"
+    if trial.launch == "launch":
+        return "127.0.0.1, at a free port that the launcher takes; MASTER_ADDR and MASTER_PORT tell the ranks"
+    return "127.0.0.1, at a free port that the first process takes and hands to the ranks"

@@ -1,0 +1,1 @@
+"""Runs and presets on disk."""

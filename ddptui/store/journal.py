@@ -1,0 +1,80 @@
+"""One repeat's folder, while it is being written: every message in the order received, the command, the logs."""
+
+import errno
+import os
+import shlex
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+import msgspec
+
+from ddptui.store.logs import tail
+from ddptui.wire.messages import Ended, Message
+
+FLUSH_EVERY_S = 0.5  # and somebody says something every second: no message waits longer than that
+
+
+class RunLost(Exception):
+    """A run's folder that could be written until now: the disk is full, say, or it has been deleted."""
+
+
+@contextmanager
+def kept(folder: Path) -> Iterator[None]:
+    """What cannot be written raises RunLost."""
+    try:
+        yield
+    except OSError as error:
+        raise lost(folder, error) from error
+
+
+def lost(folder: Path, error: OSError) -> RunLost:
+    return RunLost(f"the run can no longer be kept in {folder}: {error.strerror or error}")
+
+
+class Repeat:
+    """One repeat's folder, while it is being written."""
+
+    def __init__(self, folder: Path, number: int, journal: IO[bytes]) -> None:
+        """`journal`: open for writing, and closed by somebody else."""
+        self.folder = folder
+        self.number = number
+        self._journal = journal
+        self._flushed = time.monotonic()
+        self._over = False
+
+    def write(self, message: Message) -> None:
+        """Add a message to the journal; with the last one it is on the disk. Raises RunLost."""
+        self._over = self._over or isinstance(message, Ended)
+        try:
+            self._journal.write(msgspec.json.encode(message) + b"\n")
+        except OSError as error:
+            raise lost(self.folder, error) from error
+        if self._over or time.monotonic() - self._flushed > FLUSH_EVERY_S:
+            self._flush()
+
+    def _flush(self) -> None:
+        with kept(self.folder):
+            self._journal.flush()
+            self._flushed = time.monotonic()
+            if os.fstat(self._journal.fileno()).st_nlink == 0:
+                raise FileNotFoundError(errno.ENOENT, "somebody has deleted it")
+            if self._over:
+                os.fsync(self._journal.fileno())
+
+    def write_command(self, command: list[str], environment: dict[str, str]) -> None:
+        """The command as it can be typed again, with no console there."""
+        variables = [f"{name}={shlex.quote(value)}" for name, value in environment.items()]
+        line = " ".join([*variables, shlex.join(command)]) + "\n"
+        with kept(self.folder):
+            (self.folder / "command.txt").write_text(line, encoding="utf-8")
+
+    def log(self, name: str) -> str:
+        """The end of one of the repeat's logs; empty where there is none."""
+        return tail(self.folder / name)
+
+    def close(self) -> None:
+        if not self._over:
+            self.write(Ended(at_ns=time.monotonic_ns(), status="interrupted"))

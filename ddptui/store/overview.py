@@ -1,0 +1,139 @@
+"""Lists earlier runs: a line about each, and the figures that estimates of run time are made from."""
+
+from collections.abc import Iterator
+from datetime import date
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from ddptui.analysis.results import Results
+from ddptui.config.preset import Preset
+from ddptui.store.runs import Run, RunError, all_runs, started
+from ddptui.text.printable import printable
+from ddptui.text.units import NOTHING
+
+
+class Overview(NamedTuple):
+    """`problem`: why the run cannot be opened; None if it can."""
+
+    run: Run
+    when: str
+    preset: str
+    status: str
+    trials: str = NOTHING
+    baseline: str = NOTHING  # its train time in s
+    fastest: str = NOTHING
+    problem: str | None = None
+
+    def fits(self, wanted: str) -> bool:
+        """Whether all words of a filter are in it."""
+        text = f"{self.run.name} {self.when} {self.preset} {self.status}".casefold()
+        return all(word in text for word in wanted.casefold().split())
+
+
+class _Time(msgspec.Struct):
+    median: float
+
+
+class _Summary(msgspec.Struct):
+    train_time_s: _Time
+
+
+class _Trial(msgspec.Struct):
+    name: str
+    status: str
+    summary: _Summary | None
+
+
+class _Results(msgspec.Struct):
+    status: str
+    trials: list[_Trial]
+
+
+def overview(run: Run) -> Overview:
+    """Read from the preset and results.json; the journals are left alone."""
+    when = _when(run.name)
+    try:
+        preset = run.preset()
+    except RunError as error:
+        return Overview(run, when, printable(run.name), "cannot be read", problem=printable(str(error)))
+    title = printable(preset.name)
+    try:
+        results = msgspec.json.decode((run.folder / "results.json").read_bytes(), type=_Results)
+    except FileNotFoundError:
+        return Overview(run, when, title, "interrupted", str(len(preset.trials)))
+    except (OSError, ValueError):
+        return Overview(run, when, title, "results.json cannot be read", str(len(preset.trials)))
+    return Overview(run, when, title, results.status, _trials(results), *_times(results, preset))
+
+
+def _when(name: str) -> str:
+    began = started(name)
+    return NOTHING if began is None else f"{began:%Y-%m-%d %H:%M}"
+
+
+def _trials(results: _Results) -> str:
+    """How many, and how many of them are ok where that is not all."""
+    fine = sum(trial.status == "ok" for trial in results.trials)
+    return str(fine) if fine == len(results.trials) else f"{fine} of {len(results.trials)}"
+
+
+def _times(results: _Results, preset: Preset) -> tuple[str, str]:
+    """The baseline's train time; the fastest trial and its own."""
+    times = {trial.name: trial.summary.train_time_s.median for trial in results.trials if trial.summary}
+    if not times:
+        return NOTHING, NOTHING
+    fastest = min(times, key=lambda name: times[name])
+    baseline = f"{times[preset.baseline]:.2f}" if preset.baseline in times else NOTHING
+    return baseline, f"{times[fastest]:.2f} {printable(fastest)}"
+
+
+MOST_RUNS = 30  # whose figures are read
+MOST_LINES = 10
+
+
+class Line(NamedTuple):
+    """One run in a list of runs. when: the time of today's runs, the day of others."""
+
+    run: Run
+    when: str
+    preset: str
+    status: str
+
+
+class Past(NamedTuple):
+    """Both newest first."""
+
+    lines: list[Line]
+    results: list[Results]
+
+
+def read(runs: Path, today: date) -> Past:
+    """Of a folder of runs. What cannot be read is left out, or said in its line."""
+    try:
+        newest = all_runs(runs)[:MOST_RUNS]
+    except OSError:
+        newest = []
+    return Past([_line(run, today) for run in newest[:MOST_LINES]], list(_results(newest)))
+
+
+def _line(run: Run, today: date) -> Line:
+    try:
+        preset = str(run.environment().get("preset", run.name))
+    except RunError:
+        preset = run.name
+    return Line(run, _when_in_short(run.name, today), preset, run.status())
+
+
+def _when_in_short(name: str, today: date) -> str:
+    began = started(name)
+    return NOTHING if began is None else began.strftime("%H:%M" if began.date() == today else "%m-%d")
+
+
+def _results(runs: list[Run]) -> Iterator[Results]:
+    for run in runs:
+        try:
+            yield msgspec.json.decode((run.folder / "results.json").read_bytes(), type=Results)
+        except (OSError, ValueError):
+            continue

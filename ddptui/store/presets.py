@@ -1,0 +1,156 @@
+"""Presets on disk: those that are shipped, and the user's own."""
+
+import os
+import re
+import stat
+import tomllib
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+import platformdirs
+
+from ddptui.config.engine import LOCAL
+from ddptui.config.parser import PresetError, _nearest, make_engine, parse
+from ddptui.config.preset import Preset
+from ddptui.config.toml import as_toml
+from ddptui.config.trial import TrialError
+from ddptui.host.install import lab_root
+from ddptui.text.words import count
+
+NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
+
+
+def file_of(name: str) -> Path:
+    return folders()[1] / f"{name}.toml"
+
+
+def usual_name(name: str) -> str:
+    """For what was changed of a preset: one's own is replaced."""
+    return name if file_of(name).is_file() else f"{name}-mine"
+
+
+def refusal(name: str) -> str:
+    """Why a preset of one's own cannot have this name; empty: it can."""
+    if not NAME.fullmatch(name):
+        return "a name has small letters, digits, - and _, and begins with a letter or a digit"
+    taken = shipped_and_own().get(name)
+    if taken is not None and taken.parent != folders()[1]:
+        return f"{taken} has this name"
+    return ""
+
+
+def keep(preset: Preset, name: str) -> None:
+    """Write it, over whatever is there. Raises PresetError."""
+    path = file_of(name)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(as_toml(preset), encoding="utf-8")
+    except OSError as error:
+        raise PresetError(f"{path}: cannot be written: {error.strerror}") from None
+
+
+FIRST_GROUPS = ("start here", "primitives", "launch modes", "collectives", "strategies", "bottlenecks", "mistakes")
+
+
+class Broken(NamedTuple):
+    """A preset that cannot be read."""
+
+    name: str
+    why: str
+
+
+def all_presets() -> tuple[list[Preset], list[Broken]]:
+    """The presets as they are listed, one's own last in their group, and those that cannot be read."""
+    presets: list[Preset] = []
+    broken: list[Broken] = []
+    found = shipped_and_own()
+    own = {name for name, path in found.items() if path.parent == folders()[1]}
+    for name, path in found.items():
+        try:
+            presets.append(load(str(path)))
+        except PresetError as error:
+            broken.append(Broken(name, str(error)))
+    return sorted(presets, key=lambda preset: _order(preset, preset.name in own)), broken
+
+
+def _order(preset: Preset, is_own: bool) -> tuple[int, str, bool, str]:
+    group = preset.group.lower()
+    return (FIRST_GROUPS.index(group) if group in FIRST_GROUPS else len(FIRST_GROUPS), group, is_own, preset.name)
+
+
+def size(preset: Preset) -> str:
+    return f"{count(len(preset.trials), 'trial')}, {count(preset.repeats, 'repeat')}"
+
+
+MOST_BYTES = 2**20  # of a preset's file
+LONGEST_QUOTE = 200  # characters of a name that nobody can have meant
+
+
+def folders() -> list[Path]:
+    """Where presets are looked for, in this order."""
+    return [Path("presets"), platformdirs.user_config_path("ddptui") / "presets", lab_root() / "presets"]
+
+
+def shipped_and_own() -> dict[str, Path]:
+    """Every preset that can be named, by name; the first folder wins."""
+    found: dict[str, Path] = {}
+    for folder in folders():
+        for path in sorted(folder.glob("*.toml")):
+            found.setdefault(path.stem, path)
+    return found
+
+
+def find(name_or_file: str) -> Path:
+    """The file of a preset. Raises PresetError."""
+    path = Path(name_or_file)
+    if path.suffix == ".toml" or os.sep in name_or_file:
+        try:
+            found = stat.S_IFMT(path.stat().st_mode)
+        except OSError as error:
+            raise PresetError(
+                f"{name_or_file[:LONGEST_QUOTE]}: {(error.strerror or 'cannot be found').lower()}"
+            ) from None
+        if found != stat.S_IFREG:  # a pipe may never end, nor may what reads it
+            what = "folder, not a preset" if found == stat.S_IFDIR else "pipe or a device: a preset is a plain file"
+            raise PresetError(f"{path}: is a {what}")
+        return path
+    known = shipped_and_own()
+    if name_or_file not in known:
+        raise PresetError(f"no preset {name_or_file!r}{_nearest(name_or_file, known)}; `ddptui presets` lists them")
+    return known[name_or_file]
+
+
+def load(name_or_file: str, overrides: dict[str, Any] | None = None, engine: dict[str, Any] | None = None) -> Preset:
+    """Read a preset, with `overrides` (--set) laid over every trial, and what is said of its engine over [engine].
+    Raises PresetError."""
+    path = find(name_or_file)
+    try:
+        table = tomllib.loads(_text_of(path))
+    except PresetError:
+        raise
+    except OSError as error:
+        raise PresetError(f"{path}: cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise PresetError(f"{path}: is not UTF-8 text (byte {error.start}): save it as UTF-8") from None
+    except (ValueError, RecursionError) as error:  # TOMLDecodeError, and what absurd numbers and nests raise
+        raise PresetError(f"{path}: is not valid TOML: {error}") from None
+    try:
+        preset = parse(path.stem, table, overrides or {})
+        if engine:
+            said = preset.engine if engine.get("name", preset.engine.name) == preset.engine.name else LOCAL
+            preset = msgspec.structs.replace(preset, engine=make_engine(msgspec.to_builtins(said) | engine))
+        return preset
+    except TrialError as error:
+        raise PresetError(f"{path}: {error}") from None
+
+
+def _text_of(path: Path) -> str:
+    """What is in a preset's file, without the mark that some editors begin UTF-8 with. Raises OSError, PresetError."""
+    if not path.is_file():
+        raise PresetError(f"{path}: is no plain file")
+    with path.open("rb") as file:
+        content = file.read(MOST_BYTES + 1)
+    if len(content) > MOST_BYTES:
+        raise PresetError(f"{path}: is no preset: it is larger than {MOST_BYTES >> 20} MB")
+    return content.decode("utf-8-sig").replace("\r\n", "\n")

@@ -1,0 +1,27 @@
+"""A run's results again, from its journals alone."""
+
+from ddptui.analysis.compare import compare
+from ddptui.analysis.repeat import Outcomes, outcome
+from ddptui.analysis.results import Results
+from ddptui.config.preset import Preset
+from ddptui.store.runs import Run
+
+
+def results_of(run: Run, preset: Preset) -> Results:
+    """What results.json says, or would say: the same messages through the same functions."""
+    return compare(preset, run.name, run.environment(), outcomes_of(run, preset))
+
+
+def outcomes_of(run: Run, preset: Preset) -> Outcomes:
+    """Of every launch."""
+    return {
+        (trial.name, number): found
+        for trial in preset.trials
+        for number in range(1, preset.repeats + 1)
+        if (found := outcome(run.messages(trial.name, number)))
+    }
+
+
+def finished(outcomes: Outcomes) -> Outcomes:
+    """Those that need not be launched again. What was interrupted or skipped is missing; what has failed is not."""
+    return {key: found for key, found in outcomes.items() if found.status in ("ok", "failed")}

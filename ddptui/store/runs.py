@@ -1,0 +1,298 @@
+"""The run's folder: write it while the run goes on, reopen it later. Nothing about a run is kept anywhere else."""
+
+import errno
+import fcntl
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import platformdirs
+
+from ddptui.analysis.results import Results
+from ddptui.config.parser import PresetError
+from ddptui.config.preset import Preset
+from ddptui.config.toml import as_toml
+from ddptui.store.journal import Repeat, kept
+from ddptui.store.presets import load
+from ddptui.wire.messages import Message
+
+RUNS_VARIABLE = "DDPTUI_RUNS"
+# Of the environment; and the packages.
+MATTERS_TO_FIGURES = ("ddptui", "python", "host", "cpu", "cores", "gpus", "gpu_driver", "gpus_visible")
+STAMP, STAMP_FORMAT = re.compile(r"\d{8}-\d{6}"), "%Y%m%d-%H%M%S"  # what a run's name begins with
+
+
+class RunError(ValueError):
+    """A run's folder that cannot be made, found or read: one line."""
+
+
+def runs_folder(given: str | None) -> Path:
+    """Where runs are kept: as given, or DDPTUI_RUNS, or the user's data folder."""
+    chosen = given or os.environ.get(RUNS_VARIABLE)
+    return Path(os.path.expanduser(chosen)).absolute() if chosen else platformdirs.user_data_path("ddptui") / "runs"
+
+
+class _Status(msgspec.Struct):
+    """As much of results.json as a list of runs wants."""
+
+    status: str
+
+
+class Run:
+    """A run's folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.name = folder.name
+
+    @staticmethod
+    def create(runs: Path, preset: Preset, environment: dict[str, Any]) -> "Run":
+        """Make the folder of a new run. Raises RunError."""
+        stamp = datetime.now().strftime(STAMP_FORMAT)
+        try:
+            runs.mkdir(parents=True, exist_ok=True)
+            folder = _new_folder(runs, f"{stamp}-{preset.name}")
+        except OSError as error:
+            raise _cannot_keep(runs, error) from None
+        try:
+            about = {"preset": preset.name, "started": datetime.now().astimezone().isoformat("T", "seconds")}
+            (folder / "environment.json").write_bytes(_pretty(about | environment))
+            (folder / "preset.toml").write_text(as_toml(preset), encoding="utf-8")  # last: now it is a run
+        except OSError as error:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise _cannot_keep(runs, error) from None
+        return Run(folder)
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Meanwhile this console writes here, and no other one may. Raises RunError."""
+        try:
+            lock = os.open(self.folder / "preset.toml", os.O_RDWR)
+        except OSError as error:
+            raise RunError(f"{self.folder}: nothing can be added to this run: {error.strerror}") from None
+        try:
+            if not _lock(lock):
+                raise RunError(f"{self.folder}: another console has this run under way: stop it there first")
+            yield
+        finally:
+            os.close(lock)
+
+    def is_held(self) -> bool:
+        """Whether a console has this run under way."""
+        try:
+            lock = os.open(self.folder / "preset.toml", os.O_RDWR)
+        except OSError:
+            return False
+        try:
+            return not _lock(lock)
+        finally:
+            os.close(lock)
+
+    @contextmanager
+    def begin(self, trial: str, number: int) -> Iterator[Repeat]:
+        """Make the folder of a repeat, and its journal. What an interrupted one has left there is put aside. Raises
+        RunLost."""
+        folder = self.repeat_folder(trial, number)
+        with kept(self.folder):
+            if not (self.folder / "preset.toml").is_file():
+                raise FileNotFoundError(errno.ENOENT, "somebody has deleted it")
+            _put_aside(folder)
+            folder.mkdir(parents=True)
+            journal = (folder / "messages.jsonl").open("wb")
+        repeat = Repeat(folder, number, journal)
+        try:
+            yield repeat
+        finally:
+            try:
+                repeat.close()
+            finally:
+                with kept(folder):
+                    journal.close()
+
+    def write_results(self, results: Results) -> None:
+        """Replace results.json as a whole: a reader sees the old one or the new one. Raises RunLost."""
+        self._replace("results.json", _pretty(results))
+
+    def note_resumption(self, environment: dict[str, Any]) -> dict[str, Any]:
+        """Add to environment.json that the run goes on now, and where; returns what has changed since it was begun, as
+        it is now. Raises RunError."""
+        begun = self.environment()
+        before, now_here = _what_matters(begun), _what_matters(environment)
+        changed = {key: value for key, value in now_here.items() if before.get(key) != value}
+        now = datetime.now().astimezone().isoformat("T", "seconds")
+        resumed = [*begun.get("resumed", []), {"at": now, "changed": changed}]
+        self._replace("environment.json", _pretty(begun | {"resumed": resumed}))
+        return changed
+
+    def _replace(self, name: str, content: bytes) -> None:
+        new = self.folder / f"{name}.new"
+        with kept(self.folder):
+            try:
+                with new.open("wb") as file:
+                    file.write(content)
+                    file.flush()
+                    os.fsync(file.fileno())
+                new.replace(self.folder / name)
+            except OSError:
+                with suppress(OSError):
+                    new.unlink()
+                raise
+
+    def preset(self) -> Preset:
+        """The preset as it was run. Raises RunError."""
+        try:
+            preset = load(str(self.folder / "preset.toml"))
+        except PresetError as error:
+            raise RunError(str(error)) from None
+        return msgspec.structs.replace(preset, name=self.environment().get("preset", preset.name))
+
+    def environment(self) -> dict[str, Any]:
+        """What the run was made on. Raises RunError."""
+        path = self.folder / "environment.json"
+        try:
+            return msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
+        except FileNotFoundError:
+            return {}
+        except (OSError, ValueError) as error:
+            raise RunError(f"{path}: cannot be read: {error}") from None
+
+    def status(self) -> str:
+        """What results.json says; a run that has none was interrupted before its first repeat was over."""
+        path = self.folder / "results.json"
+        try:
+            return msgspec.json.decode(path.read_bytes(), type=_Status).status
+        except FileNotFoundError:
+            return "interrupted"
+        except (OSError, ValueError):
+            return "results.json cannot be read"
+
+    def messages(self, trial: str, number: int) -> Iterator[Message]:
+        """A repeat's journal. A last line cut short (the console was killed) is left out."""
+        path = self.repeat_folder(trial, number) / "messages.jsonl"
+        if not path.is_file():
+            return
+        decoder = msgspec.json.Decoder(Message)
+        with path.open("rb") as journal:
+            for line in journal:
+                try:
+                    yield decoder.decode(line)
+                except ValueError:
+                    return
+
+    def checkpoints(self, trial: str, number: int) -> list[Path]:
+        """What the ranks of a repeat have saved, by rank."""
+        folder = self.repeat_folder(trial, number)
+        ranks = {path.stem.removeprefix("model-rank-"): path for path in folder.glob("model-rank-*.pth")}
+        return [ranks[rank] for rank in sorted((rank for rank in ranks if rank.isdecimal()), key=int)]
+
+    def repeats(self, preset: Preset) -> dict[tuple[str, int], Iterator[Message]]:
+        """The journals of the repeats that were launched, by trial and number."""
+        return {
+            (trial.name, number): self.messages(trial.name, number)
+            for trial in preset.trials
+            for number in range(1, preset.repeats + 1)
+            if self.repeat_folder(trial.name, number).is_dir()
+        }
+
+    def replay(self, preset: Preset) -> Iterator[Message]:
+        """All journals, in the order in which they were written: the repeats of the trials are interleaved."""
+        for number in range(1, preset.repeats + 1):
+            for trial in preset.trials:
+                yield from self.messages(trial.name, number)
+
+    def repeat_folder(self, trial: str, number: int) -> Path:
+        return self.folder / f"trial-{trial}" / f"repeat-{number}"
+
+
+def all_runs(runs: Path) -> list[Run]:
+    """The runs in a folder, newest first."""
+    folders = [path for path in runs.iterdir() if (path / "preset.toml").is_file()] if runs.is_dir() else []
+    return [Run(folder) for folder in sorted(folders, key=lambda path: path.name, reverse=True)]
+
+
+def find_run(runs: Path, name: str) -> Run:
+    """A run by its folder, its name, the start of its name, or `last`. Raises RunError."""
+    if (Path(name) / "preset.toml").is_file():
+        return Run(Path(name).absolute())
+    known = all_runs(runs)
+    fitting = known[:1] if name == "last" else [run for run in known if run.name == name]
+    fitting = fitting or [run for run in known if run.name.startswith(name)]
+    if len(fitting) == 1:
+        return fitting[0]
+    what = f"{len(fitting)} runs begin with {name!r}" if fitting else f"no run {name!r}"
+    raise RunError(f"{what} in {runs}; `ddptui runs` lists them")
+
+
+def delete(runs: Path, run: Run) -> None:
+    """Remove a run's folder for good: only one that holds a preset and lies in the folder of runs itself, never what a
+    symbolic link leads to. Raises RunError."""
+    if run.folder.resolve() != runs.resolve() / run.name or not (run.folder / "preset.toml").is_file():
+        raise RunError(f"{run.folder}: not deleted: it is no run's folder in {runs}")
+    if run.is_held():
+        raise RunError(f"{run.folder}: not deleted: a console has it under way: stop it there first")
+    try:
+        shutil.rmtree(run.folder)
+    except OSError as error:
+        raise RunError(f"{run.folder}: not deleted, or not all of it: {error.strerror}") from None
+
+
+def started(name: str) -> datetime | None:
+    """When a run began, by the stamp that its name begins with; None if it has none."""
+    stamp = STAMP.match(name)
+    try:
+        return datetime.strptime(stamp[0], STAMP_FORMAT) if stamp else None
+    except ValueError:
+        return None
+
+
+def _what_matters(environment: dict[str, Any]) -> dict[str, Any]:
+    """Of an environment, what figures may depend on."""
+    packages: dict[str, Any] = environment.get("packages", {})
+    return {key: environment.get(key) for key in MATTERS_TO_FIGURES} | packages
+
+
+def _cannot_keep(runs: Path, error: OSError) -> RunError:
+    return RunError(f"{runs}: cannot keep runs here: {error.strerror}; name a folder with --runs")
+
+
+def _new_folder(runs: Path, name: str) -> Path:
+    """Make a folder that was not there: two consoles that start in the same second get one each."""
+    for suffix in ["", *(f".{number}" for number in range(2, 1000))]:
+        try:
+            folder = runs / (name + suffix)
+            folder.mkdir()
+            return folder
+        except FileExistsError:
+            continue
+    raise FileExistsError(17, "too many runs of this name", name)
+
+
+def _pretty(value: Any) -> bytes:
+    return msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n"
+
+
+def _lock(descriptor: int) -> bool:
+    """Whether nobody else has it locked. Where files cannot be locked (some network folders), nobody has."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
+def _put_aside(folder: Path) -> None:
+    """Rename what is left of an interrupted repeat: it is in no figure, and not lost."""
+    number = 1
+    while folder.exists():
+        aside = folder.with_name(f"{folder.name}.interrupted-{number}")
+        if not aside.exists():
+            folder.rename(aside)
+        number += 1

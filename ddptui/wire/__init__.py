@@ -1,0 +1,1 @@
+"""What ranks, nodes and console send each other. Pure."""

@@ -1,0 +1,92 @@
+"""Real runs with a rank that is late on purpose: it is named, with its phase and what it lost; and a run without names
+nobody."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.runner import ddptui, run_json, write_preset
+
+PRESET = """
+title = "Who is late?"
+[defaults]
+model = "mlp"
+width = 64
+depth = 1
+steps = 43
+threads = 1
+start_method = "fork"
+[[trial]]
+name = "nobody"
+strategy = "all_reduce"
+[[trial]]
+name = "all_reduce"
+strategy = "all_reduce"
+[[trial.bottleneck]]
+at = "forward"
+ranks = [1]
+sleep_ms = 25
+[[trial]]
+name = "ddp"
+strategy = "ddp"
+[[trial.bottleneck]]
+at = "forward"
+ranks = [1]
+sleep_ms = 25
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("culprits")
+
+
+@pytest.fixture(scope="module")
+def results(folder: Path) -> dict[str, Any]:
+    results, code = run_json(folder / "runs", write_preset(folder, PRESET))
+    assert code == 0, results
+    return {trial["name"]: trial for trial in results["trials"]}
+
+
+def test_without_a_delay_nobody_is_named(results: dict[str, Any]) -> None:
+    assert results["nobody"]["summary"]["culprit"] is None
+    assert results["nobody"]["repeats"][0]["culprit"] is None
+    assert results["nobody"]["repeats"][0]["injected"] == []
+
+
+@pytest.mark.parametrize("trial", ["all_reduce", "ddp"])
+def test_the_late_rank_is_named_with_its_phase_and_what_it_lost(trial: str, results: dict[str, Any]) -> None:
+    [repeat] = results[trial]["repeats"]
+    culprit = results[trial]["summary"]["culprit"]
+    assert culprit is not None, repeat
+    injected = repeat["ranks"][1]["bottleneck_s"]
+    assert injected > 40 * 0.025
+    assert repeat["injected"] == [{"rank": 1, "at": "forward", "fired": 40, "s": pytest.approx(injected)}]
+    assert (culprit["rank"], culprit["phase"]) == (1, "forward")
+    excess = culprit["excess_s"]
+    assert 0.9 * injected < excess["low"] < excess["estimate"] < excess["high"] < 1.1 * injected
+    assert culprit["share"] > 0.8
+    assert culprit["wait_caused_s"] == pytest.approx(injected, rel=0.15)
+    assert results[trial]["summary"]["verdict"] == "skew"
+    first, late = repeat["ranks"]
+    assert first["wait_s"] > 0.8 * injected
+    assert late["wait_s"] < 0.2 * injected
+    assert results[trial]["summary"]["what_if_s"]["without_culprit"] < repeat["train_time_s"] - 0.8 * injected
+
+
+@pytest.mark.parametrize("trial", ["nobody", "all_reduce", "ddp"])
+def test_waits_and_transfers_add_up(trial: str, results: dict[str, Any]) -> None:
+    [repeat] = results[trial]["repeats"]
+    assert repeat["mismatches"] == []
+    for rank in repeat["ranks"]:
+        assert rank["collectives"] >= 40
+        assert 0 <= rank["exposed_s"] <= repeat["train_time_s"]
+        if trial != "ddp":
+            assert rank["wait_s"] + rank["transfer_s"] == pytest.approx(rank["exposed_s"])
+
+
+def test_the_foot_puts_the_two_side_by_side(folder: Path, results: dict[str, Any]) -> None:
+    shown = ddptui(folder / "runs", "show", "last").stdout
+    assert shown.count(" on rank 1 at forward; attributed 1") == 2
+    assert "rank 1: forward" in shown

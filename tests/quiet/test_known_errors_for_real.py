@@ -1,0 +1,51 @@
+"""Errors that torch really raises here, as the console tells them: the words that it is known by are still its own."""
+
+from pathlib import Path
+
+import pytest
+
+from ddptui.config.trial import Trial
+from ddptui.diagnosis.known_errors import explained
+from ddptui.host.gpus import surely_none
+from tests.support.runner import QUICK, run_json, write_preset
+
+ELSEWHERE = """
+import torch
+from torch import nn
+class Net(nn.Module):
+    def __init__(self, num_classes):
+        super().__init__()
+        self.layer = nn.Linear(64, num_classes)
+    def forward(self, inputs):
+        return self.layer(inputs.flatten(1)) + torch.ones(self.layer.out_features, device="meta")
+"""
+ONE_RANK = '[[trial]]\nlaunch = "single"\nsteps = 4\nwarmup_steps = 1\nthreads = 1\nmodel = "elsewhere:Net"\n'
+
+
+def test_a_model_that_makes_a_tensor_on_another_device_is_told_where_to_make_it(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere.py").write_text(ELSEWHERE)
+    results, code = run_json(tmp_path / "runs", write_preset(tmp_path, ONE_RANK), PYTHONPATH=str(tmp_path))
+    assert code == 1
+    first, *log = results["trials"][0]["error"].splitlines()
+    assert first.startswith("rank 0: tensors on two devices, meta and cpu, met")
+    assert first.endswith(
+        "make it with device=inputs.device, or keep it with register_buffer, which moves with the model"
+    )
+    assert any("is not on the expected device" in line for line in log)
+
+
+def test_of_a_killed_rank_with_workers_the_log_shows_its_own_words_alone(tmp_path: Path) -> None:
+    """Python's tracker of shared things cleans up after it, and says so in the same log."""
+    killed = QUICK + 'num_workers = 1\n[[trial.fault]]\nkind = "kill"\nrank = 0\nstep = 3\n'
+    results, _ = run_json(tmp_path / "runs", write_preset(tmp_path, f'[[trial]]\nlaunch = "single"\n{killed}'))
+    assert results["trials"][0]["error"].splitlines() == ["rank 0 killed by SIGKILL", "fault, step 3: kill"]
+
+
+@pytest.mark.skipif(not surely_none(), reason="this machine has a GPU, which torch finds")
+def test_a_torch_that_finds_no_driver_or_has_no_cuda_is_told() -> None:
+    torch = pytest.importorskip("torch")
+    with pytest.raises((RuntimeError, AssertionError)) as error:
+        torch.zeros(1).cuda()
+    told = explained(f"{error.type.__name__}: {error.value}", Trial())
+    assert told is not None
+    assert "NVIDIA driver" in told or "built without CUDA" in told

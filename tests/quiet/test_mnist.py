@@ -1,0 +1,32 @@
+"""The real MNIST, where its files are (.ci/run brings them)."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from ddptui.engines.preflight import FILES
+from tests.support.runner import run_json, write_preset
+
+DATA = Path(os.environ.get("DDPTUI_DATA", "nowhere"))
+PRESET = """
+[[trial]]
+name = "mnist"
+launch = "single"
+dataset = "mnist"
+steps = 250
+lr = 0.05
+momentum = 0.9
+"""
+
+
+@pytest.mark.skipif(
+    not all((DATA / name).is_file() for name in FILES["mnist"]),
+    reason="the four idx files of MNIST are not in DDPTUI_DATA/MNIST/raw",
+)
+def test_net_learns_mnist(tmp_path: Path) -> None:
+    results, code = run_json(tmp_path / "runs", write_preset(tmp_path, PRESET))
+    assert code == 0, results
+    [repeat] = results["trials"][0]["repeats"]
+    assert repeat["accuracy"] > 0.9
+    assert repeat["loss"]["last"] < repeat["loss"]["first"]

@@ -1,0 +1,148 @@
+"""Every launch mode, for real: each starts, trains, reports, and they all learn the same."""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import torch
+
+from ddptui.analysis.results import Results
+from tests.support.runner import QUICK, ddptui, run_json, write_preset
+
+PRESET = f"""
+title = "Every way to start ranks"
+baseline = "single"
+[defaults]
+strategy = "all_reduce"
+dtype = "float64"
+save = true
+momentum = 0.9
+batch_size = 50
+{QUICK}
+[[trial]]
+name = "single"
+launch = "single"
+[[trial]]
+name = "dp"
+launch = "dp"
+[[trial]]
+name = "process"
+launch = "process"
+[[trial]]
+name = "process-forkserver"
+launch = "process"
+start_method = "forkserver"
+[[trial]]
+name = "spawn"
+launch = "spawn"
+[[trial]]
+name = "spawn-fork"
+launch = "spawn"
+start_method = "fork"
+[[trial]]
+name = "launch"
+launch = "launch"
+"""
+MULTIPROCESS = ("process", "process-forkserver", "spawn", "spawn-fork", "launch")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("modes")
+
+
+@pytest.fixture(scope="module")
+def results(folder: Path) -> dict[str, Any]:
+    (folder / "tmp").mkdir()
+    results, code = run_json(folder / "runs", write_preset(folder, PRESET), TMPDIR=str(folder / "tmp"))
+    assert code == 0, results
+    return results
+
+
+def checkpoint(folder: Path, results: dict[str, Any], trial: str, rank: int) -> dict[str, torch.Tensor]:
+    path = folder / "runs" / results["run"] / f"trial-{trial}" / "repeat-1" / f"model-rank-{rank}.pth"
+    state: dict[str, torch.Tensor] = torch.load(path, weights_only=True)
+    return state
+
+
+def test_nothing_is_left_in_the_folder_for_temporary_files(folder: Path, results: dict[str, Any]) -> None:
+    assert results["status"] == "ok"
+    assert list((folder / "tmp").iterdir()) == []
+
+
+def test_results_follow_the_schema(results: dict[str, Any]) -> None:
+    assert results["schema"] == 1
+    decoded = msgspec.convert(results, Results, str_keys=True)  # as JSON has them
+    assert msgspec.to_builtins(decoded, str_keys=True) == results
+
+
+def test_every_mode_ends_well_with_all_its_ranks(results: dict[str, Any]) -> None:
+    assert [trial["status"] for trial in results["trials"]] == ["ok"] * 7
+    assert [len(trial["repeats"][0]["ranks"]) for trial in results["trials"]] == [1, 2, 2, 2, 2, 2, 2]
+
+
+@pytest.mark.parametrize("trial", MULTIPROCESS)
+def test_two_processes_learn_what_one_learns(folder: Path, results: dict[str, Any], trial: str) -> None:
+    alone = checkpoint(folder, results, "single", 0)
+    for rank in range(2):
+        for name, tensor in checkpoint(folder, results, trial, rank).items():
+            assert torch.allclose(tensor, alone[name], rtol=0, atol=1e-12), (trial, rank, name)
+
+
+def test_the_stand_in_for_data_parallel_learns_what_one_process_learns(folder: Path, results: dict[str, Any]) -> None:
+    alone, replicated = (checkpoint(folder, results, trial, 0) for trial in ("single", "dp"))
+    assert replicated.keys() == alone.keys()
+    assert all(torch.allclose(replicated[name], alone[name], rtol=0, atol=1e-12) for name in alone)
+
+
+def test_a_replica_reports_its_part_of_the_batch(results: dict[str, Any]) -> None:
+    replicas = results["trials"][1]["repeats"][0]["ranks"]
+    assert [replica["sub_batch"] for replica in replicas] == [25, 25]
+
+
+def test_ranks_of_a_group_end_in_sync_and_one_copy_has_nothing_to_compare(results: dict[str, Any]) -> None:
+    in_sync = {trial["name"]: trial["repeats"][0]["in_sync"]["parameters"] for trial in results["trials"]}
+    assert in_sync == {"single": None, "dp": None, **dict.fromkeys(MULTIPROCESS, True)}
+
+
+def test_figures_are_whole(results: dict[str, Any]) -> None:
+    for trial in results["trials"]:
+        repeat = trial["repeats"][0]
+        assert repeat["steps"] == 6
+        assert 0 < repeat["train_time_s"] < repeat["startup_s"]
+        assert repeat["samples_per_s"] == pytest.approx(6 * 50 / repeat["train_time_s"])
+        assert sum(repeat["phases_ms"].values()) == pytest.approx(repeat["step_ms"]["median"], rel=0.5)
+        assert 0 <= repeat["accuracy"] <= 1
+
+
+def test_show_gives_the_same_results_again_from_the_journals(folder: Path, results: dict[str, Any]) -> None:
+    shown = ddptui(folder / "runs", "show", "last", "--format", "json")
+    assert msgspec.json.decode(shown.stdout) == results
+
+
+def test_the_table_names_the_stand_in_and_the_launcher(folder: Path, results: dict[str, Any]) -> None:
+    shown = ddptui(folder / "runs", "show", results["run"]).stdout
+    assert "threads, CPU stand-in" in shown
+    assert "torch.distributed.launch" in shown
+
+
+def test_the_command_that_was_kept_can_be_typed_again(folder: Path, results: dict[str, Any]) -> None:
+    kept = (folder / "runs" / results["run"] / "trial-spawn" / "repeat-1" / "command.txt").read_text()
+    assert " -m workers.spawn " in kept
+    assert kept.startswith("PYTHONPATH=")
+
+
+def test_checkpoints_of_two_ranks_verify_as_equal_and_of_another_step_as_different(
+    folder: Path, results: dict[str, Any], tmp_path: Path
+) -> None:
+    repeat = folder / "runs" / results["run"] / "trial-spawn" / "repeat-1"
+    ranks = [str(repeat / f"model-rank-{rank}.pth") for rank in range(2)]
+    same = ddptui(tmp_path, "verify", *ranks)
+    assert same.returncode == 0, same.stdout
+    other = checkpoint(folder, results, "spawn", 0)
+    other["1.bias"][0] += 1
+    torch.save(other, tmp_path / "other.pth")
+    different = ddptui(tmp_path, "verify", ranks[0], str(tmp_path / "other.pth"))
+    assert different.returncode == 1
+    assert "1.bias: 1 of 16 elements, at most 1 apart" in different.stdout

@@ -1,0 +1,44 @@
+"""`ddptui project` on a run that ranks have really made: two of them, and four to set its foretelling against."""
+
+from pathlib import Path
+
+import pytest
+
+from ddptui.host.cores import available_cores
+from ddptui.projection.command import Question, projection
+from tests.support.runner import QUICK, ddptui, write_preset
+
+MEAN_MS, STEPS, WARM_UP = 15.0, 60, 2
+LATE = f'at = "forward", sleep_ms = {MEAN_MS}, jitter = "uniform"'
+TRAINING = f"""
+repeats = 1
+[defaults]
+{QUICK.replace("steps = 8", f"steps = {STEPS}", 1)}
+strategy = "all_reduce"
+sched_batch = true
+start_method = "fork"
+[[trial]]
+name = "two"
+batch_size = 16
+bottleneck = [{{ {LATE}, ranks = [0, 1] }}]
+[[trial]]
+name = "four"
+world_size = 4
+batch_size = 32
+bottleneck = [{{ {LATE}, ranks = [0, 1, 2, 3] }}]
+"""
+
+
+def test_a_real_run_foretells_itself_and_more_ranks(tmp_path: Path) -> None:
+    done = ddptui(tmp_path, "--preset", str(write_preset(tmp_path, TRAINING)), "--no-ui")
+    assert done.returncode == 0, done.stderr
+    found = projection(tmp_path, "last", Question(trial="two", ranks="2,4,64", cores=available_cores()))
+    own = {point.ranks: point for point in found.points if point.strategy == "all_reduce"}
+
+    assert own[2].error == pytest.approx(0, abs=0.15)  # whatever else the machine does: it is in both
+    assert own[2].work_ms > 0.8 * MEAN_MS  # the sleep is part of the work
+    assert own[2].wait_ms > 0.6 * MEAN_MS / 3  # the larger of two, uniform on 0 to 2, is 4 / 3 on average
+    assert own[64].wait_ms > own[4].wait_ms > own[2].wait_ms
+    assert own[4].measured_ms is not None
+    assert own[4].measured_ms > own[2].step_ms
+    assert found.network.alpha_us > 0

@@ -1,0 +1,304 @@
+"""The clock of a GPU, which is simulated: its times are within what is said of them, for hours, and nobody waits."""
+
+import random
+import threading
+
+import pytest
+import torch
+
+from ddptui.wire.messages import Step, Tied
+from ddptui.wire.retime import DRIFT_PPM
+from tests.support.simulated_gpu import Event, Gpu, Stream, simulated, true_ns
+from workers.instruments import clock as module
+from workers.instruments.clock import PATIENCE_NS, TIE_EVERY_NS, TRIES, CudaClock, Exactness, HostClock, Mark
+from workers.instruments.progress import Laps, Progress, ties
+from workers.instruments.progress import Mark as StepMark
+from workers.rank.reporter import Reporter
+
+S = 1_000_000_000  # ns
+MS = 1_000_000
+STEP_NS = 250 * MS
+LOOK_NS = 200 * MS  # of the reporter
+
+
+@pytest.fixture
+def gpu() -> Gpu:
+    return Gpu()
+
+
+@pytest.fixture
+def clock(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> CudaClock:
+    return simulated(monkeypatch, gpu)
+
+
+class Worst:
+    """How far off times were, and by how much more than was said."""
+
+    def __init__(self) -> None:
+        self.off_ns = 0.0
+        self.beyond_ns = float("-inf")
+        self.said: list[Exactness] = []
+
+    def look(self, clock: CudaClock, marks: list[Mark], times: list[int]) -> None:
+        if said := clock.tied_anew():
+            self.said.append(said)
+            assert said.from_ns == min(times)
+        off_ns = max(abs(told - true) for told, true in zip(times, true_ns(marks), strict=True))
+        self.off_ns = max(self.off_ns, off_ns)
+        self.beyond_ns = max(self.beyond_ns, off_ns - self.said[-1].error_ns)
+
+
+def train(gpu: Gpu, clock: CudaClock, seconds: float, *, ahead: int = 1) -> Worst:
+    """Steps one after another, the host so many ahead of the device; they are read as the reporter does it."""
+    draw, worst = random.Random(0), Worst()
+    queue: list[list[Mark]] = []
+    end_ns, next_look = gpu.now_ns + seconds * S, 0
+    while gpu.now_ns < end_ns:
+        marks = [clock.now()]
+        for _ in range(2):
+            gpu.main.push(draw.uniform(0.8, 1.2) * STEP_NS / 2)
+            marks.append(clock.now())
+        queue.append(marks)
+        until_ns = gpu.main.free_ns - ahead * STEP_NS
+        while gpu.now_ns < until_ns:
+            gpu.now_ns = round(min(until_ns, max(next_look, gpu.now_ns)))
+            gpu.launch_ns = draw.choice([3_000, 6_000, 40_000])
+            next_look = gpu.now_ns + LOOK_NS
+            while queue and (times := clock.resolve(queue[0])):
+                worst.look(clock, queue.pop(0), times)
+    assert not gpu.synchronised
+    return worst
+
+
+@pytest.mark.parametrize("ppm", [-DRIFT_PPM, 60.0, DRIFT_PPM])
+def test_for_an_hour_times_are_within_what_is_said_of_them(gpu: Gpu, clock: CudaClock, ppm: float) -> None:
+    gpu.ppm = ppm
+    worst = train(gpu, clock, 3600)
+    assert worst.beyond_ns <= 0
+    assert 0 < worst.off_ns < 150_000
+    assert max(said.error_ns for said in worst.said) < 300_000
+    assert len(worst.said) < 20
+
+
+def test_with_one_tie_alone_they_would_be_far_off(gpu: Gpu, clock: CudaClock, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock._due_ns = 2**62
+    worst = train(gpu, clock, 3600)
+    assert worst.off_ns == pytest.approx(3600 * S * 60e-6, rel=0.01)
+    assert worst.beyond_ns <= 0  # and it would be said so
+
+
+def test_an_oscillator_beyond_the_bound_would_be_told_wrong(gpu: Gpu, clock: CudaClock) -> None:
+    """The red case of the first test."""
+    gpu.ppm = 20 * DRIFT_PPM
+    assert train(gpu, clock, 10).beyond_ns > 0
+
+
+@pytest.mark.parametrize("ahead", [0, 4, 20])
+def test_a_host_that_runs_ahead_makes_them_no_worse_than_is_said(gpu: Gpu, clock: CudaClock, ahead: int) -> None:
+    worst = train(gpu, clock, 120, ahead=ahead)
+    assert worst.beyond_ns <= 0
+    assert len(worst.said) < 20
+
+
+def test_a_busy_device_does_not_hold_the_thread_and_the_tie_before_stays(gpu: Gpu, clock: CudaClock) -> None:
+    tie, mark = clock._tie, clock.now()
+    gpu.pass_(TIE_EVERY_NS)
+    gpu.launch_ns = S
+    begin_ns = gpu.now_ns
+    assert clock.resolve([mark]) is not None
+    assert gpu.now_ns - begin_ns < PATIENCE_NS + 50_000
+    assert clock._tie is tie
+    gpu.launch_ns = 5_000
+    gpu.pass_(2 * S)
+    assert clock.resolve([mark]) is not None
+    assert clock._tie is not tie
+
+
+def test_it_ties_no_more_often_than_it_should_and_for_no_longer(gpu: Gpu, clock: CudaClock) -> None:
+    mark = clock.now()
+    gpu.pass_(TIE_EVERY_NS)
+    begin_ns = gpu.now_ns
+    clock.resolve([mark])
+    assert gpu.now_ns - begin_ns < TRIES * 30_000
+    tie = clock._tie
+    gpu.pass_(TIE_EVERY_NS / 2)
+    clock.resolve([mark])
+    assert clock._tie is tie
+
+
+def test_a_tie_that_is_worse_than_the_one_before_with_its_drift_is_not_taken(gpu: Gpu, clock: CudaClock) -> None:
+    tie, mark = clock._tie, clock.now()
+    gpu.launch_ns = 150_000
+    gpu.pass_(TIE_EVERY_NS)
+    clock.resolve([mark])
+    assert clock._tie is tie
+    gpu.pass_(S)  # by then it is better than nothing
+    clock.resolve([mark])
+    assert clock._tie is not tie
+
+
+def test_within_a_list_marks_stay_in_the_devices_order_though_a_tie_came_between(gpu: Gpu, clock: CudaClock) -> None:
+    first = clock.now()
+    gpu.pass_(1.5 * TIE_EVERY_NS)
+    gpu.main.push(S)
+    before = clock.now()
+    assert clock.resolve([first]) is not None
+    after = clock.now()
+    gpu.pass_(2 * S)
+    times = clock.resolve([before, after])
+    assert times is not None
+    assert times == sorted(times)
+    assert before.tie.ns_of(before.event) > after.tie.ns_of(after.event)  # as each one's own tie would have it
+
+
+def test_nothing_is_known_before_every_stream_has_got_there(gpu: Gpu, clock: CudaClock) -> None:
+    other = Stream(gpu)
+    other.push(S)
+    with gpu.on(other):
+        late = clock.now()
+    last = clock.now()
+    gpu.pass_(MS)
+    assert clock.reached(last)
+    assert not clock.reached(late)
+    assert clock.resolve([late, last]) is None
+    gpu.pass_(S)
+    assert clock.reached(late)
+    assert clock.resolve([late, last]) is not None
+
+
+def test_a_mark_of_another_thread_is_on_that_threads_stream(gpu: Gpu, clock: CudaClock) -> None:
+    marks: list[Mark] = []
+    its_own = Stream(gpu)
+
+    def of_autograd() -> None:
+        with gpu.on(its_own):
+            its_own.push(S)
+            marks.append(clock.now())
+
+    thread = threading.Thread(target=of_autograd)
+    thread.start()
+    thread.join()
+    marks.append(clock.now())
+    gpu.pass_(2 * S)
+    times = clock.resolve(marks)
+    assert times is not None
+    assert times[0] - times[1] == pytest.approx(S, rel=0.001)
+
+
+def test_the_hosts_moment_is_marked_whatever_the_device_has_to_do(gpu: Gpu, clock: CudaClock) -> None:
+    gpu.main.push(S)
+    begin_ns = gpu.now_ns
+    mark, behind = clock.at_once(), clock.now()
+    gpu.pass_(MS)
+    assert clock.reached(mark)
+    assert not clock.reached(behind)
+    times = clock.resolve([mark])
+    assert times is not None
+    assert times[0] == pytest.approx(begin_ns, abs=100_000)
+
+
+def test_of_a_mark_in_several_places_the_device_is_asked_once(
+    gpu: Gpu, clock: CudaClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, timed = [], []
+    query = Event.query
+
+    def asks(event: Event) -> bool:
+        asked.append(event)
+        return query(event)
+
+    def times_it(event: Event, later: Event) -> float:
+        timed.append(later)
+        return (later.over_ns or 0) / MS - (event.over_ns or 0) / MS
+
+    first, last = clock.now(), clock.now()
+    gpu.pass_(MS)
+    monkeypatch.setattr(Event, "query", asks)
+    monkeypatch.setattr(Event, "elapsed_time", times_it)
+    times = clock.resolve([first, first, last, first, last])
+    assert asked == [last.event, first.event]
+    assert timed == [first.event, last.event]
+    assert times is not None
+    assert times[0] < times[2]
+    assert times == [times[0], times[0], times[2], times[0], times[2]]
+
+
+def test_a_value_is_read_on_a_stream_of_its_own_and_waits_for_no_other(gpu: Gpu, clock: CudaClock) -> None:
+    read_on: list[Stream] = []
+
+    class Loss(torch.Tensor):
+        def item(self) -> float:
+            read_on.append(gpu.current_stream())
+            return 2.5
+
+    assert clock.read(torch.Tensor._make_subclass(Loss, torch.zeros(()))) == 2.5
+    assert read_on == [gpu.side]
+    assert gpu.current_stream() is gpu.main
+
+
+def test_a_device_that_has_failed_gets_nowhere_and_says_so(
+    gpu: Gpu, clock: CudaClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mark = clock.now()
+
+    def failed(event: Event) -> bool:
+        raise RuntimeError("CUDA error: device-side assert triggered")
+
+    monkeypatch.setattr(Event, "query", failed)
+    assert not clock.reached(mark)
+    with pytest.raises(RuntimeError, match="device-side assert"):
+        clock.resolve([mark])
+
+
+def test_a_device_that_does_not_answer_at_all_is_refused(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu.launch_ns = 60 * S
+    monkeypatch.setattr(module, "FIRST_PATIENCE_NS", MS)
+    with pytest.raises(RuntimeError, match="cuda:0 did not answer within"):
+        simulated(monkeypatch, gpu)
+
+
+def test_the_hosts_own_clock_is_there_at_once_and_never_said_anything_of() -> None:
+    clock = HostClock()
+    marks = [clock.now(), clock.now()]
+    assert clock.resolve(marks) == marks
+    assert marks[0] <= marks[1] <= clock.at_once()
+    assert clock.reached(marks[-1])
+    assert clock.read(torch.tensor(1.5)) == 1.5
+    assert clock.tied_anew() is None
+    assert ties(0, clock) == []
+
+
+# What is told of it
+
+
+def mark(clock: CudaClock, number: int) -> StepMark:
+    laps = Laps(clock, number)
+    for phase in ("data", "forward", "backward", "optimizer"):
+        laps.end(phase)
+    return StepMark(number, 0, laps, 8, torch.tensor(0.5), [], False, ())
+
+
+def test_how_exact_times_are_is_told_before_the_step_that_it_holds_for_and_once(gpu: Gpu, clock: CudaClock) -> None:
+    progress = Progress(3, 0, Reporter(3))
+    gpu.main.push(MS / 2)
+    first, second = mark(clock, 0), mark(clock, 1)
+    assert progress.told(first, clock) is None
+    gpu.pass_(MS)
+    told = progress.told(first, clock)
+    assert told is not None
+    tied, step = told
+    assert isinstance(tied, Tied)
+    assert isinstance(step, Step)
+    assert (tied.rank, tied.at_ns) == (3, step.begin_ns)
+    assert [type(message) for message in progress.told(second, clock) or []] == [Step]
+
+
+def test_a_loss_is_read_once_a_step(clock: CudaClock, gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[torch.Tensor] = []
+    monkeypatch.setattr(clock, "read", lambda tensor: read.append(tensor) or 0.5)
+    progress = Progress(0, 0, Reporter(0))
+    marks = [mark(clock, number) for number in (0, 1)]
+    gpu.pass_(MS)
+    for each in marks:
+        progress.told(each, clock)
+    assert [id(tensor) for tensor in read] == [id(each.loss) for each in marks]

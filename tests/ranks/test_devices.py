@@ -1,0 +1,395 @@
+"""Which device a rank gets, and which backend its group; with a driver that is made up, since few machines have one."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+
+from ddptui.config.trial import Trial
+from ddptui.text.torch_remedies import OLDER
+from ddptui.wire.messages import Failed, Hello
+from workers.dp import watch_replica
+from workers.rank import group
+from workers.rank.delays import Delays
+from workers.rank.device import CPU, Chosen, choose_backend, choose_device, describe, peak_bytes, used_bytes
+from workers.rank.group import IN_ENVIRONMENT, join_group
+from workers.rank.process import Rank, hello, rank_process
+from workers.rank.reporter import Reporter, sayable
+from workers.training import evaluate as evaluation
+
+TOO_OLD = (
+    "The NVIDIA driver on your system is too old (found version 11040). Please update your GPU driver by downloading "
+    "and installing a new version from the URL: http://www.nvidia.com/Download/index.aspx Alternatively, go to: "
+    "https://pytorch.org to install a PyTorch version that has been compiled with your version of the CUDA driver."
+)
+GPU = torch.device("cuda", 0)
+
+
+def says(error: Exception) -> Callable[[], None]:
+    def say() -> None:
+        raise error
+
+    return say
+
+
+@pytest.fixture
+def driver(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[torch.device]]:
+    """Makes one up, with so many GPUs. Returns what will be made the current device."""
+
+    def make(gpus: int, init: Callable[[], None] = lambda: None) -> list[torch.device]:
+        current: list[torch.device] = []
+        monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+        monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
+        monkeypatch.setattr(torch.cuda, "init", init)
+        monkeypatch.setattr(torch.cuda, "set_device", current.append)
+        return current
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("gpus", "rank", "here", "trial", "expected", "shared"),
+    [
+        (2, 1, range(2), {}, 1, False),
+        (3, 0, range(2), {}, 0, False),
+        (8, 5, range(4, 8), {}, 1, False),
+        (4, 3, range(2, 4), {"gpus_per_rank": 2}, 2, False),
+        (2, 1, range(2), {"share_gpu": True}, 1, False),  # enough for all
+        (1, 1, range(2), {"share_gpu": True}, 0, True),
+        (2, 2, range(3), {"share_gpu": True}, 0, True),
+        (2, 1, range(3), {"share_gpu": True}, 1, True),  # its own, and yet not one of a group for NCCL
+        (2, 3, range(2, 4), {"launch": "task"}, 1, False),
+        (1, 3, range(2, 4), {"launch": "task", "share_gpu": True}, 0, True),
+        (0, 0, range(2), {}, None, False),
+        (0, 0, range(2), {"share_gpu": True}, None, False),
+        (0, 0, range(2), {"gpus_per_rank": 2}, None, False),
+        (2, 0, range(2), {"device": "cpu"}, None, False),
+    ],
+)
+def test_a_device_follows_from_the_ranks_of_this_host(
+    driver: Any, gpus: int, rank: int, here: range, trial: dict[str, Any], expected: int | None, shared: bool
+) -> None:
+    current = driver(gpus)
+    device = CPU if expected is None else torch.device("cuda", expected)
+    assert choose_device(Trial(**trial), rank, here) == Chosen(device, "", shared)
+    assert current == ([] if expected is None else [device])
+
+
+@pytest.mark.parametrize("several", [1, 2])
+def test_a_task_takes_the_gpus_that_a_platform_shows_to_it_alone(
+    driver: Any, monkeypatch: pytest.MonkeyPatch, several: int
+) -> None:
+    """Where nobody has chosen for the tasks of a host, all see the same, and they would meet on it unasked."""
+    driver(several)
+    trial = Trial(launch="task", gpus_per_rank=several)
+    assert choose_device(trial, 3, range(2, 4)).device == CPU
+    assert choose_device(trial, 3, range(3, 4)) == Chosen(GPU)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1,2"[: 2 * several - 1])
+    assert choose_device(trial, 3, range(2, 4)) == Chosen(GPU)
+
+
+@pytest.mark.parametrize(
+    ("gpus", "here", "trial", "why"),
+    [
+        (1, range(2), {}, "1 GPU for 2 ranks: share_gpu = true lets them share it"),
+        (2, range(3), {}, "2 GPUs for 3 ranks: share_gpu = true lets them share them"),
+        (2, range(4), {"launch": "dp", "world_size": 4}, "2 GPUs for 4 replicas"),
+        (3, range(2), {"gpus_per_rank": 2}, "3 GPUs for 2 ranks of 2 GPUs each"),
+        (1, range(1), {"gpus_per_rank": 2}, "1 GPU for 1 rank of 2 GPUs each"),
+        (1, range(2), {"strategy": "ring"}, "1 GPU for 2 ranks"),  # sharing is over gloo, which would refuse
+    ],
+)
+def test_too_few_gpus_leave_the_cpu_and_a_reason(
+    driver: Any, gpus: int, here: range, trial: dict[str, Any], why: str
+) -> None:
+    driver(gpus)
+    assert choose_device(Trial(**trial), 0, here) == Chosen(CPU, why)
+
+
+@pytest.mark.parametrize(
+    ("gpus", "trial", "error"),
+    [
+        (
+            1,
+            {"device": "cuda"},
+            "device = 'cuda' needs a GPU a rank: 2 ranks here, 1 GPU; let them share with share_gpu = true, over gloo, "
+            "or take fewer ranks, or device = 'cpu'",
+        ),
+        (
+            3,
+            {"device": "cuda", "gpus_per_rank": 2},
+            "device = 'cuda' needs 2 GPUs a rank: 2 ranks here, 3 GPUs; take fewer ranks, or device = 'cpu'",
+        ),
+        (
+            1,
+            {"device": "cuda", "backend": "nccl"},
+            "device = 'cuda' needs a GPU a rank: 2 ranks here, 1 GPU; let them share with share_gpu = true and "
+            "backend = 'auto', over gloo, or take fewer ranks, or device = 'cpu'",
+        ),
+        (
+            1,
+            {"device": "cuda", "strategy": "ring"},
+            "device = 'cuda' needs a GPU a rank: 2 ranks here, 1 GPU; take fewer ranks, or device = 'cpu'",
+        ),
+        (
+            1,
+            {"device": "cuda", "launch": "dp"},
+            "device = 'cuda' needs a GPU a replica: 2 replicas here, 1 GPU; take fewer replicas, or device = 'cpu'",
+        ),
+    ],
+)
+def test_who_wants_gpus_is_told_how_many_are_missing(driver: Any, gpus: int, trial: dict[str, Any], error: str) -> None:
+    driver(gpus)
+    with pytest.raises(RuntimeError) as raised:
+        choose_device(Trial(**trial), 0, range(2))
+    assert str(raised.value) == error
+
+
+def test_a_rank_alone_is_not_told_to_take_fewer(driver: Any) -> None:
+    driver(1)
+    with pytest.raises(RuntimeError) as raised:
+        choose_device(Trial(device="cuda", gpus_per_rank=2), 0, range(1))
+    assert str(raised.value) == "device = 'cuda' needs 2 GPUs a rank: 1 rank here, 1 GPU; device = 'cpu'"
+
+
+@pytest.mark.parametrize("visible", ["", "-1"])
+def test_what_hides_every_gpu_is_named(driver: Any, monkeypatch: pytest.MonkeyPatch, visible: str) -> None:
+    driver(0, says(RuntimeError("No CUDA GPUs are available")))
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    monkeypatch.setattr(torch.version, "cuda", "12.4")
+    with pytest.raises(RuntimeError) as raised:
+        choose_device(Trial(device="cuda"), 0, range(2))
+    assert str(raised.value) == (
+        f"device = 'cuda': CUDA_VISIBLE_DEVICES is {visible!r}, which hides every GPU: unset it, or take device = 'cpu'"
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "visible", "told"),
+    [
+        (
+            "Found no NVIDIA driver on your system. Please check that you have an NVIDIA GPU",
+            None,
+            "Found no NVIDIA driver on your system: CUDA takes an NVIDIA GPU and its driver, which",
+        ),
+        ("No CUDA GPUs are available", "7", "No CUDA GPUs are available (CUDA_VISIBLE_DEVICES is '7'): CUDA takes"),
+        (TOO_OLD, None, "The NVIDIA driver on your system is too old (found version 11040): update the driver, or"),
+    ],
+)
+def test_torchs_own_words_are_one_line_with_a_remedy(
+    driver: Any, monkeypatch: pytest.MonkeyPatch, words: str, visible: str | None, told: str
+) -> None:
+    driver(0, says(RuntimeError(words)))
+    monkeypatch.setattr(torch.version, "cuda", "12.4")
+    if visible:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    with pytest.raises(RuntimeError) as raised:
+        choose_device(Trial(device="cuda"), 0, range(1))
+    assert str(raised.value).startswith(f"device = 'cuda': {told}")
+    assert str(raised.value).endswith(", or take device = 'cpu'")
+    assert "\n" not in str(raised.value)
+
+
+def test_a_torch_without_cuda_says_so(driver: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    driver(0, says(AssertionError("Torch not compiled with CUDA enabled")))
+    monkeypatch.setattr(torch.version, "cuda", None)
+    monkeypatch.setattr(torch.version, "hip", None)
+    with pytest.raises(RuntimeError, match="this torch is built without CUDA: install one that has it"):
+        choose_device(Trial(device="cuda"), 0, range(1))
+
+
+def test_gpus_that_the_driver_counts_and_torch_cannot_use_are_none(driver: Any) -> None:
+    """torch counts by the driver's word as long as CUDA has not been started."""
+    current = driver(2, says(RuntimeError(TOO_OLD)))
+    why = f"is too old (found version 11040): {OLDER}"
+    chosen = choose_device(Trial(), 0, range(2))
+    assert chosen == Chosen(CPU, f"The NVIDIA driver on your system {why}")
+    assert current == []
+    with pytest.raises(RuntimeError, match="too old"):
+        choose_device(Trial(device="cuda"), 0, range(2))
+
+
+def test_however_long_a_reason_is_a_hello_can_carry_it(driver: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    driver(2, says(RuntimeError("Error\n" * 500)))
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-22222222-bbbb," * 50)
+    words = hello(Trial(), 0, choose_device(Trial(), 0, range(2)), threads=1)
+    assert words.device_why.startswith("Error Error")
+    assert sayable(words) is words
+
+
+@pytest.mark.parametrize(
+    ("device", "shared", "backend", "why"),
+    [
+        (CPU, False, "gloo", "the ranks are on the CPU"),
+        (GPU, False, "nccl", "the ranks are on GPUs"),
+        (GPU, True, "gloo", "ranks share a GPU, which NCCL refuses"),
+    ],
+)
+def test_a_backend_that_is_left_open_has_a_reason(device: torch.device, shared: bool, backend: str, why: str) -> None:
+    assert choose_backend(Trial(), device, shared) == (backend, why)
+
+
+def test_a_backend_that_is_said_is_taken() -> None:
+    assert choose_backend(Trial(backend="gloo"), GPU, shared=False) == ("gloo", "the trial says so")
+    assert choose_backend(Trial(backend="nccl"), GPU, shared=False) == ("nccl", "the trial says so")
+
+
+@pytest.mark.parametrize(
+    ("backend", "device", "shared", "error"),
+    [
+        ("nccl", CPU, False, "'nccl' needs GPUs, and the ranks are on the CPU: backend = 'auto' is gloo there"),
+        ("nccl", GPU, True, "'nccl' refuses two ranks on one GPU: with share_gpu = true, leave it 'auto'"),
+        ("mpi", CPU, False, "'mpi': this torch has no MPI; only a torch that was built from source where an MPI"),
+    ],
+)
+def test_a_backend_that_cannot_be_is_refused_before_ranks_wait_for_it(
+    monkeypatch: pytest.MonkeyPatch, backend: Any, device: torch.device, shared: bool, error: str
+) -> None:
+    monkeypatch.setattr(dist, "is_mpi_available", lambda: False)
+    with pytest.raises(RuntimeError) as raised:
+        choose_backend(Trial(backend=backend), device, shared)
+    assert str(raised.value).startswith(f"backend = {error}")
+
+
+BY_HAND: list[dict[str, Any]] = [{"strategy": "ring"}, {"primitives": "see", "strategy": None}]
+
+
+@pytest.mark.parametrize("fields", BY_HAND)
+@pytest.mark.parametrize(
+    ("also", "shared", "why"),
+    [
+        ({"backend": "gloo"}, False, "the trial says so"),
+        ({"share_gpu": True}, True, "ranks share a GPU, which NCCL refuses"),
+    ],
+)
+def test_what_gloo_cannot_send_from_a_gpu_is_refused_where_the_device_is_known(
+    fields: dict[str, Any], also: dict[str, Any], shared: bool, why: str
+) -> None:
+    trial = Trial(**fields, **also)
+    with pytest.raises(RuntimeError) as raised:
+        choose_backend(trial, GPU, shared)
+    assert "gloo sends and receives nothing that lies on a GPU" in str(raised.value)
+    assert str(raised.value).endswith(f"(gloo: {why})")
+    assert choose_backend(trial, CPU, shared=False)[0] == "gloo"
+    assert choose_backend(Trial(**fields), GPU, shared=False)[0] == "nccl"
+
+
+def made_up_mpi(monkeypatch: pytest.MonkeyPatch, rank: int, world_size: int) -> list[dict[str, Any]]:
+    """Whose process groups have this rank. Returns what they will be made with."""
+    made: list[dict[str, Any]] = []
+    monkeypatch.setattr(dist, "is_mpi_available", lambda: True)
+    monkeypatch.setattr(dist, "init_process_group", lambda backend, **options: made.append({backend: options}))
+    monkeypatch.setattr(dist, "get_rank", lambda: rank)
+    monkeypatch.setattr(dist, "get_world_size", lambda: world_size)
+    monkeypatch.setattr(group, "leave_group", lambda: made.append({}))
+    return made
+
+
+def rank_of(trial: Trial, rank: int, device: torch.device = CPU) -> Rank:
+    return Rank(trial, rank, trial.world_size, device, Reporter(rank), Delays((), rank, seed=0, warmup_steps=0))
+
+
+def test_mpi_says_itself_who_is_which_rank(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = made_up_mpi(monkeypatch, rank=1, world_size=2)
+    join_group(rank_of(Trial(backend="mpi", launch="task"), 1), IN_ENVIRONMENT)
+    assert [list(each) for each in made] == [["mpi"]]
+    assert list(made[0]["mpi"]) == ["timeout"]  # no store, no rank: torch warns of those that MPI passes over
+
+
+def test_ranks_that_mpirun_has_not_started_are_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = made_up_mpi(monkeypatch, rank=0, world_size=1)
+    told = r"MPI says rank 0 of 1, the trial rank 1 of 2: start the ranks with --engine slurm .* by hand `mpirun -n 2 "
+    with pytest.raises(RuntimeError, match=told):
+        join_group(rank_of(Trial(backend="mpi", launch="task"), 1), IN_ENVIRONMENT)
+    assert made[-1] == {}, "the group was not left"
+
+
+def test_ranks_that_share_a_gpu_meet_over_gloo(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = made_up_mpi(monkeypatch, rank=0, world_size=2)
+    me = rank_of(Trial(share_gpu=True), 0, GPU)
+    join_group(me, IN_ENVIRONMENT)
+    me.shares_gpu = True
+    join_group(me, IN_ENVIRONMENT)
+    assert [list(each) for each in made] == [["nccl"], ["gloo"]]
+
+
+@pytest.mark.parametrize(
+    ("trial", "device", "name"),
+    [
+        ({}, CPU, "cpu"),
+        ({}, torch.device("cuda", 1), "cuda:1"),
+        ({"gpus_per_rank": 2}, CPU, "cpu (2 threads, CPU stand-in)"),
+        ({"gpus_per_rank": 2}, torch.device("cuda", 2), "cuda:2-3"),
+        ({"launch": "dp"}, CPU, "cpu (thread, CPU stand-in)"),
+        ({"launch": "dp"}, torch.device("cuda", 1), "cuda:1"),
+    ],
+)
+def test_a_rank_says_what_it_computes_on(trial: dict[str, Any], device: torch.device, name: str) -> None:
+    assert describe(Trial(**trial), device) == name
+    assert hello(Trial(**trial), 1, Chosen(device, "because"), threads=1).device == name
+
+
+@pytest.mark.parametrize(("device", "names"), [(GPU, ["cuda:1", "cuda:2"]), (CPU, ["cpu (thread, CPU stand-in)"] * 2)])
+def test_each_replica_introduces_itself_with_its_own_device(
+    monkeypatch: pytest.MonkeyPatch, device: torch.device, names: list[str]
+) -> None:
+    said: list[Any] = []
+    monkeypatch.setattr("workers.rank.reporter.Reporter.say", lambda _, words: said.append(words))
+    monkeypatch.setattr("workers.replicas.replicas.clock_of", lambda device: f"the clock of {device}")
+    me = rank_of(Trial(launch="dp", world_size=3, threads=1), 0, device)
+    first, *others = [watch_replica(me, rank) for rank in range(3)]
+    assert first.reporter is me.reporter
+    assert [words.device for words in said] == names
+    for watch, rank in zip(others, (1, 2), strict=True):
+        own = device if device.type == "cpu" else torch.device("cuda", rank)
+        assert (watch.device, watch.clock, watch.reporter.meter.device) == (own, f"the clock of {own}", own)
+
+
+def test_a_hello_has_the_reasons() -> None:
+    words = hello(Trial(), 1, Chosen(CPU, "1 GPU for 2 ranks"), threads=1)
+    assert (words.device_why, words.backend, words.backend_why) == (
+        "1 GPU for 2 ranks", "gloo", "the ranks are on the CPU",
+    )  # fmt: skip
+    assert hello(Trial(launch="dp"), 1, Chosen(CPU), threads=1).backend is None
+
+
+@pytest.mark.parametrize("trial", [Trial(device="cuda"), Trial(device="cpu", backend="nccl")])
+def test_a_rank_without_a_device_or_a_group_says_hello_before_it_fails(
+    driver: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], trial: Trial
+) -> None:
+    """Of somebody who has not, the console takes no last words."""
+    driver(1)
+    said: list[Any] = []
+    monkeypatch.setattr("workers.rank.reporter.Reporter.say", lambda _, words: said.append(words))
+    monkeypatch.setattr("workers.rank.process.guard.die_with_console", lambda: None)
+    with pytest.raises(RuntimeError, match=r"device|backend"), rank_process(trial, 0, range(2), has_parent=False):
+        pass
+    assert [type(words) for words in said] == [Hello, Failed]
+    assert said[0].device == "none"
+    assert "RuntimeError: device" in said[1].error or "RuntimeError: backend" in said[1].error
+    capsys.readouterr()
+
+
+def test_memory_is_that_of_the_device_that_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not of the current one, which in another thread is the first."""
+    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda device=GPU: 100 + device.index)
+    monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda device=GPU: 200 + device.index)
+    third = torch.device("cuda", 2)
+    assert (used_bytes(third), peak_bytes(third)) == (102, 202)
+    assert (used_bytes(CPU), peak_bytes(CPU)) == (None, None)
+
+
+def test_a_peak_is_of_the_training_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Evaluating takes batches of another size."""
+    peak = [7]
+
+    def accuracy(*_: Any) -> tuple[int, int]:
+        peak[0] = 900
+        return 0, 0
+
+    monkeypatch.setattr(evaluation, "peak_bytes", lambda _: peak[0])
+    monkeypatch.setattr(evaluation, "accuracy", accuracy)
+    none: Any = []
+    assert evaluation.evaluate(rank_of(Trial(), 0), torch.nn.Linear(1, 1), none).peak_gpu_bytes == 7

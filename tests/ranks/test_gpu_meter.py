@@ -1,0 +1,150 @@
+"""What a GPU is at: NVML's figures of the rank's own GPU, each missing where NVML does not give it; NVML is made up."""
+
+import sys
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import psutil
+import pytest
+import torch
+
+from ddptui.wire.messages import Gpu
+from workers.rank import gpu_meter
+from workers.rank.device import CPU
+from workers.rank.gpu_meter import Meter
+from workers.rank.reporter import Reporter
+
+GPU = torch.device("cuda", 1)
+UUIDS = {0: "11111111-aaaa", 1: "22222222-bbbb"}  # by CUDA's number
+FULL = Gpu(busy_percent=83.0, used_bytes=3 * 2**30, total_bytes=8 * 2**30, watts=215.5, celsius=61.0)
+FIGURES = ("UtilizationRates", "MemoryInfo", "PowerUsage", "Temperature")
+
+
+class NVMLError(Exception):
+    pass
+
+
+class Nvml(SimpleNamespace):
+    """pynvml, of a machine with these GPUs, by their UUIDs; which refuses some figures."""
+
+    NVML_TEMPERATURE_GPU = 0
+
+    def __init__(self, *uuids: str, refuses: tuple[str, ...] = ()) -> None:
+        super().__init__(NVMLError=NVMLError, starts=0, uuids=uuids)
+        self.nvmlDeviceGetUtilizationRates = self.figure(
+            SimpleNamespace(gpu=83, memory=12), "UtilizationRates", refuses
+        )
+        memory = SimpleNamespace(used=3 * 2**30, total=8 * 2**30)
+        self.nvmlDeviceGetMemoryInfo = self.figure(memory, "MemoryInfo", refuses)
+        self.nvmlDeviceGetPowerUsage = self.figure(215_500, "PowerUsage", refuses)
+        self.nvmlDeviceGetTemperature = self.figure(61, "Temperature", refuses)
+
+    def figure(self, value: Any, name: str, refuses: tuple[str, ...]) -> Callable[..., Any]:
+        def ask(handle: str, *_: int) -> Any:
+            assert handle == UUIDS[1], "another one's"
+            if name in refuses:
+                raise NVMLError("Not Supported")
+            return value
+
+        return ask
+
+    def nvmlInit(self) -> None:
+        self.starts += 1
+
+    def nvmlDeviceGetHandleByUUID(self, uuid: str) -> str:
+        if uuid not in self.uuids:
+            raise NVMLError("Not Found")
+        return uuid.partition("-")[2]
+
+
+@pytest.fixture
+def installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Nvml], Nvml]]:
+    def install(nvml: Nvml) -> Nvml:
+        monkeypatch.setitem(sys.modules, "pynvml", nvml)
+        return nvml
+
+    properties = {GPU: SimpleNamespace(uuid=UUIDS[1])}
+    monkeypatch.setattr(torch.cuda, "get_device_properties", properties.__getitem__)
+    gpu_meter.nvml.cache_clear()
+    yield install
+    gpu_meter.nvml.cache_clear()
+
+
+@pytest.mark.parametrize("uuids", [("GPU-22222222-bbbb", "GPU-11111111-aaaa"), ("MIG-22222222-bbbb",)])
+def test_the_gpu_is_found_by_its_uuid_in_whatever_order_nvml_has_them(installed: Any, uuids: tuple[str, ...]) -> None:
+    installed(Nvml(*uuids))
+    assert Meter(GPU).read() == FULL
+
+
+@pytest.mark.parametrize("refused", FIGURES)
+def test_a_figure_that_is_not_given_is_missing_alone(installed: Any, refused: str) -> None:
+    installed(Nvml("GPU-22222222-bbbb", refuses=(refused,)))
+    told = Meter(GPU).read()
+    missing = {
+        "UtilizationRates": {"busy_percent"},
+        "MemoryInfo": {"used_bytes", "total_bytes"},
+        "PowerUsage": {"watts"},
+        "Temperature": {"celsius"},
+    }[refused]
+    for field in Gpu.__struct_fields__:
+        assert getattr(told, field) == (None if field in missing else getattr(FULL, field))
+
+
+def test_nvml_is_started_once_however_often_it_is_asked(installed: Any) -> None:
+    nvml = installed(Nvml("GPU-22222222-bbbb"))
+    for meter_of_a_replica in (Meter(GPU), Meter(GPU)):
+        for _ in range(3):
+            assert meter_of_a_replica.read() == FULL
+    assert nvml.starts == 1
+
+
+def test_a_cpu_has_none_and_nvml_is_left_alone(installed: Any) -> None:
+    nvml = installed(Nvml("GPU-22222222-bbbb"))
+    assert Meter(CPU).read() is None
+    assert nvml.starts == 0
+
+
+def test_without_a_driver_or_the_library_there_is_none(
+    installed: Any, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    nvml = installed(Nvml("GPU-22222222-bbbb"))
+
+    def not_there() -> None:
+        raise NVMLError("NVML Shared Library Not Found")
+
+    nvml.nvmlInit = not_there
+    assert Meter(GPU).read() is None
+    monkeypatch.setitem(sys.modules, "pynvml", None)  # an import of it fails
+    gpu_meter.nvml.cache_clear()
+    assert Meter(GPU).read() is None
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_gpu_that_nvml_does_not_know_has_none(installed: Any) -> None:
+    installed(Nvml("GPU-11111111-aaaa"))
+    assert Meter(GPU).read() is None
+
+
+def test_a_gpu_that_is_lost_takes_no_thread_with_it(installed: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    installed(Nvml("GPU-22222222-bbbb", refuses=FIGURES))
+    assert Meter(GPU).read() == Gpu()
+
+    def failed(_: torch.device) -> Any:
+        raise RuntimeError("CUDA error: unspecified launch failure")
+
+    monkeypatch.setattr(torch.cuda, "get_device_properties", failed)
+    assert Meter(GPU).read() is None
+
+
+def test_a_heartbeat_has_the_figures_of_the_ranks_own_gpu(installed: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    installed(Nvml("GPU-22222222-bbbb", "GPU-11111111-aaaa"))
+    first = torch.device("cuda", 0)  # the current one of the reporter's thread
+    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda device=first: 100 + device.index)
+    reporter = Reporter(1)
+    before = reporter._beat(psutil.Process())
+    reporter.works_on(GPU)
+    beat = reporter._beat(psutil.Process())
+    assert (before.gpu, before.gpu_bytes) == (None, None)
+    assert (beat.gpu, beat.gpu_bytes) == (FULL, 101)
+    reporter.close()

@@ -1,0 +1,75 @@
+"""Ranks leave their group with none of its threads behind: one that drops a tensor as Python shuts down aborts it."""
+
+import socket
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+
+from ddptui.config.trial import Trial
+from workers import process, spawn
+from workers.aggregate import strategy_of
+from workers.rank.delays import Delays
+from workers.rank.group import Meeting, host_store, join_group, leave_group
+from workers.rank.process import Rank
+from workers.rank.reporter import Reporter
+from workers.train import train
+
+TASKS = Path("/proc/self/task")
+
+
+def group_threads() -> list[str]:
+    return [name for path in TASKS.glob("*/comm") if "gloo" in (name := path.read_text().strip())]
+
+
+@pytest.mark.skipif(not TASKS.exists(), reason="only Linux names the threads of native code")
+@pytest.mark.parametrize("strategy", ["all_reduce", "bucketed", "ddp", "ddp_fp16", "ddp_powersgd"])
+def test_no_thread_of_the_group_is_left(strategy: str) -> None:
+    trial = Trial(strategy=strategy, world_size=1, model="mlp", width=8, depth=1, steps=4)  # type: ignore[arg-type]
+    me = Rank(trial, 0, 1, torch.device("cpu"), Reporter(0), Delays((), 0, seed=0, warmup_steps=0))
+    store = host_store()
+    join_group(me, Meeting(store.host, store.port))
+    try:
+        train(me, strategy_of(trial))
+        assert dist.is_initialized()
+        assert group_threads()
+    finally:
+        leave_group()
+    assert group_threads() == []
+
+
+@pytest.mark.parametrize("launcher", [spawn, process])
+def test_the_store_with_its_thread_comes_after_the_last_fork(
+    monkeypatch: pytest.MonkeyPatch, launcher: ModuleType
+) -> None:
+    """A fork copies the locks that another thread holds, and not the thread that would let go of them."""
+    came: list[str] = []
+
+    class Started:
+        exitcode, sentinel = 0, 0
+
+        def start(self) -> None:
+            came.append("rank")
+
+        def join(self) -> bool:
+            return True
+
+    def start_processes(*_: Any, nprocs: int, **__: Any) -> Started:
+        came.extend(["rank"] * nprocs)
+        return Started()
+
+    def store(port: socket.socket) -> None:
+        came.append("store")
+        port.close()
+
+    monkeypatch.setattr(sys, "argv", ["rank", "world_size=3", "start_method=fork"])
+    monkeypatch.setattr(launcher, "host_store", store)
+    monkeypatch.setattr(spawn.mp, "start_processes", start_processes)
+    monkeypatch.setattr(process.mp.get_context("fork"), "Process", lambda **_: Started(), raising=False)
+    monkeypatch.setattr(process, "wait_for_all", lambda ranks: None)
+    launcher.main()
+    assert came == ["rank"] * 3 + ["store"]

@@ -1,0 +1,177 @@
+"""Batches are the same whoever fetches them, and nobody who fetches outlives the rank."""
+
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import msgspec
+import psutil
+import pytest
+import torch
+from torch import Tensor
+
+from ddptui.config.trial import Trial
+from tests.numerics.learning import learn
+from tests.support.runner import survivors
+from workers.aggregate import strategy_of
+from workers.instruments.progress import Progress
+from workers.rank import guard
+from workers.training.data import Samples, Share, load
+from workers.training.loader import begin_worker, begun, loader_of, on_device, pins
+
+pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")  # more workers than there are cores
+
+CPU = torch.device("cpu")
+EPOCHS = 2
+# Dropout draws from the rank's random numbers, and the last batch of an epoch is smaller.
+TRIAL = Trial(model="net", launch="single", strategy=None, epochs=EPOCHS, batch_size=256, dtype="float64")
+ENDLESS = ("model=mlp", "width=8", "depth=1", "steps=1000000", "num_workers=2", "threads=1")
+
+
+def batches(num_workers: int) -> list[tuple[Tensor, Tensor]]:
+    """Of two epochs, as the loop takes them: it leaves off before the loader says that there are no more."""
+    train = load(TRIAL, (1, 28, 28), CPU).train
+    share = Share(train, batch_size=256, rank=1, world_size=3, seed=0)
+    loader = loader_of(Trial(num_workers=num_workers, dtype="float64"), train, share, CPU)
+    found = []
+    for epoch in range(EPOCHS):
+        share.set_epoch(epoch)
+        each = iter(loader) if epoch else begun(loader)
+        found += [next(each) for _ in range(len(share))]
+    return found
+
+
+@pytest.fixture
+def in_float64() -> Iterator[None]:
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(torch.float32)
+
+
+@pytest.mark.usefixtures("in_float64")
+def test_workers_fetch_the_same_batches_in_the_same_order_and_draw_nothing() -> None:
+    torch.manual_seed(0)
+    before = torch.get_rng_state()
+    alone, fetched = batches(0), batches(2)
+    assert torch.equal(torch.get_rng_state(), before)
+    assert len(alone) == len(fetched) == EPOCHS * 6
+    for (inputs, labels), (theirs, their_labels) in zip(alone, fetched, strict=True):
+        assert theirs.dtype == torch.float64
+        assert torch.equal(inputs, theirs)
+        assert torch.equal(labels, their_labels)
+    assert not torch.equal(alone[0][0], alone[6][0])  # each epoch has an order of its own
+
+
+class Learned(NamedTuple):
+    tensors: dict[str, Tensor]
+    orders: tuple[str, ...]
+    fetching: int  # processes, when the rank was ready
+
+
+@pytest.fixture(scope="module")
+def learned() -> list[Learned]:
+    """What a rank learns without workers, and with two."""
+    threads, ready, fetching = torch.get_num_threads(), Progress.ready, []
+
+    def counted(*arguments: Any, **named: Any) -> None:
+        fetching.append(len(multiprocessing.active_children()))
+        ready(*arguments, **named)
+
+    found = []
+    try:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Progress, "ready", counted)
+            for workers in (0, 2):
+                trial = msgspec.structs.replace(TRIAL, num_workers=workers)
+                tensors, said = learn(0, trial, strategy_of(trial))
+                found.append(Learned(tensors, said.orders, fetching[-1]))
+    finally:
+        torch.set_default_dtype(torch.float32)
+        torch.set_num_threads(threads)
+    return found
+
+
+def test_what_is_learned_has_the_same_bits(learned: list[Learned]) -> None:
+    without, with_two = learned
+    assert all(torch.equal(without.tensors[name], with_two.tensors[name]) for name in without.tensors)
+    assert without.orders == with_two.orders
+    assert len(set(without.orders)) == EPOCHS
+
+
+def test_a_rank_is_ready_when_those_who_fetch_are(learned: list[Learned]) -> None:
+    """They start for seconds, which would pass for a stall in the first step."""
+    assert [each.fetching for each in learned] == [0, 2]
+
+
+class Loader:
+    """Counts what has been asked of it."""
+
+    def __init__(self, num_workers: int) -> None:
+        self.num_workers = num_workers
+        self.fetched = 0
+
+    def __iter__(self) -> Iterator[int]:
+        for number in range(3):
+            self.fetched += 1
+            yield number
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_the_first_batch_is_waited_for_where_others_fetch_it(workers: int) -> None:
+    loader: Any = Loader(workers)
+    batches: Any = begun(loader)
+    assert loader.fetched == (1 if workers else 0)
+    assert list(batches) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_no_worker_outlives_its_rank(number: signal.Signals) -> None:
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "workers.single", *ENDLESS]
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as rank:
+        assert rank.stdout is not None
+        assert rank.stdout.readline().startswith("rank 0  epoch 0  step 0")
+        family = psutil.Process(rank.pid).children(recursive=True)
+        workers = [process for process in family if "spawn_main" in " ".join(process.cmdline())]
+        rank.send_signal(number)
+    assert len(workers) == 2
+    assert not survivors(family, timeout_s=30)
+
+
+class Parent:
+    def __init__(self, *, alive: bool) -> None:
+        self.is_alive = lambda: alive
+
+
+def test_a_worker_whose_rank_died_while_it_started_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel tells nobody of a parent that is gone already."""
+    ended: list[int] = []
+    monkeypatch.setattr(guard, "die_with_parent", lambda: None)
+    monkeypatch.setattr(os, "_exit", ended.append)
+    for alive in (True, False):
+        monkeypatch.setattr(multiprocessing, "parent_process", lambda alive=alive: Parent(alive=alive))
+        begin_worker("float32", 0)
+        assert bool(ended) is not alive
+
+
+def test_images_get_the_layout_of_the_weights_and_nothing_else_does() -> None:
+    images, vectors, labels = torch.randn(2, 3, 4, 5), torch.randn(2, 3), torch.zeros(2)
+    trial = Trial(channels_last=True)
+    assert on_device(trial, (images, labels), CPU)[0].stride() == (60, 1, 15, 3)
+    assert torch.equal(on_device(trial, (images, labels), CPU)[0], images)
+    assert on_device(Trial(), (images, labels), CPU)[0].stride() == (60, 20, 5, 1)
+    assert on_device(trial, (vectors, labels), CPU)[0].stride() == (3, 1)
+    assert on_device(trial, (images[:0], labels[:0]), CPU)[0].shape == (0, 3, 4, 5)
+
+
+def test_memory_is_pinned_for_gpus_only() -> None:
+    trial = Trial(pin_memory=True)
+    assert pins(trial, torch.device("cuda"))
+    assert not pins(trial, CPU)
+    assert not pins(Trial(), torch.device("cuda"))
+    share = Share(Samples(torch.zeros(4), torch.zeros(4)), batch_size=2, rank=0, world_size=1, seed=0)
+    assert not loader_of(trial, Samples(torch.zeros(4), torch.zeros(4)), share, CPU).pin_memory

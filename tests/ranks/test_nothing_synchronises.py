@@ -1,0 +1,370 @@
+"""The training loop never waits for its device: between the first and the last step nothing is read off it, nothing is
+copied to it while the host stands still, and nobody calls a synchronize.
+
+Of a device without memory ("meta") there is nothing to read: who tries, fails. What cannot run there runs on the CPU,
+where every read is counted. In both cases the clock is that of a simulated GPU, with the real loop and the real tap.
+
+The exception is torch's PowerSGD hook, in which nothing is ours: where there is a GPU it waits for that in every step
+(torch.cuda.synchronize, which it does not call on the CPU, and which torch's own check lets pass), and in the first one
+in which it compresses, it also copies what it has drawn on the CPU, and blocks.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, nullcontext
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.testing._internal.distributed.fake_pg import FakeStore
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from ddptui.config.strategies import STRATEGIES
+from ddptui.config.trial import Trial
+from ddptui.wire.messages import RankMessage, Step
+from tests.support.builders import done
+from tests.support.simulated_gpu import Gpu, simulated
+from workers import train as module
+from workers.aggregate import strategy_of
+from workers.instruments import tap as tap_module
+from workers.instruments.clock import Clock, clock_of
+from workers.instruments.progress import Mark, Progress
+from workers.rank.delays import Delays
+from workers.rank.group import leave_group
+from workers.rank.process import Rank
+from workers.rank.reporter import Reporter, Telling
+from workers.training.data import Data, Samples
+
+META, CPU = torch.device("meta"), torch.device("cpu")
+STEPS = 5
+SHAPE, CLASSES, SAMPLES = (6,), 3, 32
+READS = {
+    torch.ops.aten._local_scalar_dense.default, torch.ops.aten.is_nonzero.default, torch.ops.aten.equal.default,
+    torch.ops.aten.nonzero.default, torch.ops.aten.masked_select.default, torch.ops.aten._unique2.default,
+}  # fmt: skip
+
+
+class Watched(TorchDispatchMode):
+    """Notes what makes a host wait for a GPU, were the tensors there: values that are read, and copies that block."""
+
+    def __init__(self, device: torch.device) -> None:
+        super().__init__()
+        self._device = device
+        self.waits: list[str] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        out = func(*args, **kwargs)
+        if (func in READS and self._has(args[0])) or blocks(func, args, kwargs):
+            self.waits.append(str(func))
+        return out
+
+    def _has(self, tensor: Tensor) -> bool:
+        """Of whole numbers on the CPU, which are indices and seeds, the device has none where there is a GPU."""
+        return tensor.device == self._device and (tensor.device != CPU or tensor.is_floating_point())
+
+
+def blocks(func: Any, args: Any, kwargs: Any) -> bool:
+    """Whether it copies from one device to another, and the host stands still meanwhile."""
+    match func:
+        case torch.ops.aten.copy_.default:
+            crosses = args[0].device != args[1].device
+            return crosses and not (kwargs.get("non_blocking") or (len(args) > 2 and args[2]))
+        case torch.ops.aten._to_copy.default:
+            crosses = kwargs.get("device") not in (None, args[0].device)
+            return crosses and not kwargs.get("non_blocking")
+        case torch.ops.aten.lift_fresh.default:  # made of Python's numbers
+            return bool(args[0].device != CPU)
+        case torch.ops.aten.index.Tensor:
+            return any(index is not None and index.device != args[0].device for index in args[1])
+    return False
+
+
+class Ear(Reporter):
+    """Hears what the loop leaves, and asks for it only when that is over."""
+
+    def __init__(self) -> None:
+        super().__init__(0)
+        self.tellings: list[Telling] = []
+
+    def say(self, words: RankMessage | Telling) -> None:
+        if callable(words):
+            self.tellings.append(words)
+
+    def told(self) -> list[Step]:
+        return [message for telling in self.tellings for message in telling() or () if isinstance(message, Step)]
+
+
+class Edges(Progress):
+    """Calls when so many steps are over, and when the last one is."""
+
+    def __init__(
+        self, trial: Trial, ear: Ear, begin: Callable[[], object], end: Callable[[], object], *, after: int = 0
+    ) -> None:
+        super().__init__(0, 0, ear)
+        self._calls = {after: begin, trial.steps: end}
+
+    def ready(self, steps: int, parameters: int, start_ns: int) -> None:
+        super().ready(steps, parameters, start_ns)
+        self._calls.get(0, int)()
+
+    def step(self, mark: Mark, clock: Clock) -> None:
+        super().step(mark, clock)
+        self._calls.get(mark.step + 1, int)()
+
+
+def trial_of(strategy: Any, **options: Any) -> Trial:
+    options = {"world_size": 2} | options
+    return Trial(
+        strategy=strategy, model="mlp", width=5, depth=1, batch_norm=True, dataset="random",
+        shape=SHAPE, classes=CLASSES, samples=SAMPLES, batch_size=8, steps=STEPS, warmup_steps=0,
+        bucket_mb=0.0001 if STRATEGIES[strategy].buckets else None, **options,
+    )  # fmt: skip
+
+
+def samples_on(device: torch.device) -> Data:
+    samples = Samples(
+        torch.zeros(SAMPLES, *SHAPE, device=device), torch.zeros(SAMPLES, dtype=torch.long, device=device)
+    )
+    return Data(samples, samples, SHAPE, CLASSES)
+
+
+@pytest.fixture
+def gpu() -> Gpu:
+    return Gpu()
+
+
+Loop = Callable[..., tuple[Watched, Ear]]
+
+
+@pytest.fixture
+def loop(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> Iterator[Loop]:
+    """Runs the real loop by the clock of a simulated GPU; what comes after its last step is left out."""
+    taps: list[tap_module.Tap] = []
+    clock = simulated(monkeypatch, gpu)
+    monkeypatch.setattr(module, "clock_of", lambda device: clock)
+    monkeypatch.setattr(module, "evaluate", lambda *_: done())
+    monkeypatch.setattr(module, "audit", lambda *_: None)
+    lowered = module.lowered  # of which there is none for "meta"
+    monkeypatch.setattr(
+        module, "lowered", lambda trial, device: lowered(trial, device) if device == CPU else nullcontext()
+    )
+
+    def tap_of(*arguments: Any) -> tap_module.Tap:
+        taps.append(tap_module.tap_of(*arguments))
+        return taps[-1]
+
+    monkeypatch.setattr(module, "tap_of", tap_of)
+
+    def run(trial: Trial, device: torch.device = META, data: torch.device = CPU) -> tuple[Watched, Ear]:
+        monkeypatch.setattr(module, "load", lambda *_: samples_on(data))
+        watched, ear = Watched(device), Ear()
+        me = Rank(trial, 0, trial.world_size, device, ear, Delays((), 0, seed=0, warmup_steps=0))
+        with ExitStack() as stack:
+            module.train(me, strategy_of(trial), Edges(trial, ear, lambda: stack.enter_context(watched), stack.close))
+        return watched, ear
+
+    yield run
+    for tap in taps:  # of a loop that did not come to its end
+        tap.close()
+
+
+HOOKS = pytest.mark.skipif(not tap_module.group_takes_hooks(), reason="this torch's groups take no hooks")
+BOTH_WAYS = [pytest.param(True, marks=HOOKS, id="hooks"), pytest.param(False, id="wrapped")]
+
+
+@pytest.fixture(params=BOTH_WAYS)
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tap_module, "group_takes_hooks", lambda: request.param)
+
+
+@pytest.fixture
+def made_up() -> Iterator[None]:
+    """A group of two, without the other one."""
+    dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=2)
+    yield
+    leave_group()
+
+
+@pytest.fixture
+def alone(tmp_path: Path) -> Iterator[None]:
+    dist.init_process_group("gloo", init_method=f"file://{tmp_path}/meet", rank=0, world_size=1)
+    yield
+    leave_group()
+
+
+def check(gpu: Gpu, watched: Watched, ear: Ear) -> None:
+    assert watched.waits == []
+    assert gpu.synchronised == 0
+    assert len(ear.tellings) == STEPS
+
+
+# Where gradients are sent as they come, ranks agree on an order after the first backward, and read it; torch's DDP does
+# so, too, and compares values when it is made. PowerSGD compresses from the third step on, and draws there.
+AGREE_FIRST = 3  # steps
+ON_META = [name for name, facts in STRATEGIES.items() if not (facts.buckets or facts.is_ddp)]
+OPTIONS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "adam": {"optimizer": "adam"},
+    "rounds": {"every": 2},
+    "clipped": {"clip_norm": 1.0},
+    "parameters": {"average": "parameters"},
+}
+
+
+@pytest.mark.usefixtures("way", "made_up")
+@pytest.mark.parametrize("strategy", ON_META)
+def test_of_a_device_without_memory_nothing_is_read(strategy: str, gpu: Gpu, loop: Loop) -> None:
+    check(gpu, *loop(trial_of(strategy)))
+
+
+@pytest.mark.usefixtures("made_up")
+@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
+def test_nor_with_any_option(options: dict[str, Any], gpu: Gpu, loop: Loop) -> None:
+    check(gpu, *loop(trial_of("all_reduce", **options)))
+
+
+@pytest.mark.usefixtures("made_up")
+def test_nor_where_the_samples_are_on_the_device(gpu: Gpu, loop: Loop) -> None:
+    check(gpu, *loop(trial_of("all_reduce"), data=META))
+
+
+@pytest.mark.usefixtures("alone")
+@pytest.mark.parametrize("amp", [None, "fp16"])
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_on_the_cpu_nothing_is_read_either_and_every_step_is_told(
+    strategy: str, amp: Any, gpu: Gpu, loop: Loop
+) -> None:
+    watched, ear = loop(trial_of(strategy, world_size=1, amp=amp, clip_norm=1.0), CPU)
+    check(gpu, watched, ear)
+    assert [message.step for message in ear.told()] == list(range(STEPS))
+
+
+@pytest.mark.usefixtures("alone")
+def test_what_powersgd_draws_on_the_cpu_it_draws_before_a_gpu_is_watched(
+    loop: Loop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn: list[int] = []  # how often, by the step
+    randn = torch.randn
+
+    def counted(*shape: int, **options: Any) -> Tensor:
+        drawn[-1] += 1
+        return randn(*shape, **options)
+
+    def next_step(trial: Trial, tensors: Any, device: torch.device) -> Any:
+        drawn.append(0)
+        return on_device(trial, tensors, device)
+
+    on_device = module.on_device
+    monkeypatch.setattr(torch, "randn", counted)
+    monkeypatch.setattr(module, "on_device", next_step)
+    loop(trial_of("ddp_powersgd", world_size=1), CPU)
+    assert len(drawn) == STEPS
+    assert sum(drawn[:AGREE_FIRST]) > 0
+    assert not any(drawn[AGREE_FIRST:])
+
+
+# What must turn it red
+
+
+def in_the_loop(monkeypatch: pytest.MonkeyPatch, what: Callable[[Tensor], object]) -> None:
+    """Do this with the loss, in every step."""
+    mean = module.mean_of_share
+
+    def does(total: Tensor, labels: Tensor) -> Tensor:
+        what(total)
+        return mean(total, labels)
+
+    monkeypatch.setattr(module, "mean_of_share", does)
+
+
+@pytest.mark.usefixtures("made_up")
+def test_a_value_read_in_the_loop_is_noticed(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
+    in_the_loop(monkeypatch, lambda loss: loss.item())
+    watched, _ = loop(trial_of("all_reduce"), CPU)
+    assert watched.waits == ["aten._local_scalar_dense.default"] * STEPS
+
+
+@pytest.mark.usefixtures("made_up")
+def test_of_a_device_without_memory_it_fails(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
+    refused: list[str] = []
+
+    def reads(loss: Tensor) -> None:
+        with pytest.raises(RuntimeError, match="meta tensors") as caught:
+            loss.item()
+        refused.append(str(caught.value))
+
+    in_the_loop(monkeypatch, reads)
+    loop(trial_of("all_reduce"))
+    assert len(refused) == STEPS
+
+
+@pytest.mark.usefixtures("made_up")
+@pytest.mark.parametrize(
+    "wait",
+    [
+        lambda _: torch.cuda.synchronize(),
+        lambda _: torch.cuda.current_stream().synchronize(),
+        lambda _: torch.cuda.Event(enable_timing=True).synchronize(),
+    ],
+    ids=["device", "stream", "event"],
+)
+def test_a_synchronize_in_the_loop_is_counted(
+    wait: Callable[[Tensor], None], gpu: Gpu, loop: Loop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    in_the_loop(monkeypatch, wait)
+    loop(trial_of("all_reduce"))
+    assert gpu.synchronised == STEPS
+
+
+@pytest.mark.parametrize(
+    ("copy", "waits"),
+    [
+        (lambda: torch.ones(2).to("meta"), True),
+        (lambda: torch.ones(2).to("meta", non_blocking=True), False),
+        (lambda: torch.ones(2, device="meta").copy_(torch.ones(2)), True),
+        (lambda: torch.ones(2, device="meta").copy_(torch.ones(2), non_blocking=True), False),
+        (lambda: torch.ones(2).to(torch.float64), False),
+        (lambda: torch.ones(2)[[0, 1]], False),
+        (lambda: torch.ones(2, device="meta")[[0, 1]], True),
+        (lambda: torch.ones(2, device="meta")[torch.tensor([0, 1])], True),
+    ],
+)
+def test_a_copy_for_which_the_host_waits_is_noticed(copy: Callable[[], Tensor], waits: bool) -> None:
+    with Watched(META) as watched:
+        copy()
+    assert bool(watched.waits) == waits
+
+
+# On a machine that has one
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")
+@pytest.mark.parametrize("amp", [None, "bf16", "fp16"])
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_on_a_gpu_torch_itself_refuses_whatever_waits(
+    strategy: str, amp: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    device = torch.device("cuda", 0)
+    torch.cuda.set_device(device)
+    dist.init_process_group("nccl", init_method=f"file://{tmp_path}/meet", rank=0, world_size=1)
+    ear = Ear()
+    trial = trial_of(strategy, world_size=1, amp=amp, clip_norm=1.0)
+    me = Rank(trial, 0, 1, device, ear, Delays((), 0, seed=0, warmup_steps=0))
+    edges = Edges(
+        trial,
+        ear,
+        lambda: torch.cuda.set_sync_debug_mode("error"),
+        lambda: torch.cuda.set_sync_debug_mode("default"),
+        after=AGREE_FIRST,
+    )
+    try:
+        module.train(me, strategy_of(trial), edges)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+        leave_group()
+    assert type(clock_of(device)).__name__ == "CudaClock"
+    torch.cuda.synchronize()
+    assert [message.step for message in ear.told()] == list(range(STEPS))

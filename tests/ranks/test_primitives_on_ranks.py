@@ -1,0 +1,241 @@
+"""Every primitive and composite, on real ranks: every element that it leaves is what it should be, and is looked at."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+import pytest
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+
+from ddptui.config.operations import COMPOSITES, OPERATIONS, REDUCE_OPS, ReduceOpName
+from ddptui.config.rules import make_trial
+from ddptui.config.trial import Trial
+from workers.aggregate import STRATEGIES
+from workers.instruments.clock import HostClock
+from workers.primitives import PRIMITIVES
+from workers.primitives.composite import Composite
+from workers.primitives.numbers import Readable, Scrambled, wrong
+from workers.primitives.plans import plans_to_measure, plans_to_see
+from workers.primitives.primitive import Primitive, Setting
+from workers.primitives.rounds import checked, refusal
+from workers.primitives.timing import ROUNDS, Timer
+from workers.rank.group import host_store, leave_group
+
+ELEMENTS = (1, 7, 70_000)
+FLOAT32, CPU = torch.float32, torch.device("cpu")
+
+
+class Try(NamedTuple):
+    """One primitive with one size and operator. composite: a strategy's name."""
+
+    name: str
+    op: ReduceOpName
+    elements: int
+    root: int
+    composite: bool = False
+
+
+def tries(ranks: int) -> Iterator[Try]:
+    for name, facts in OPERATIONS.items():
+        for op in REDUCE_OPS if facts.reduces else ("sum",):
+            for elements in ELEMENTS:
+                yield Try(name, op, elements, root=ranks - 1)
+        yield Try(name, "sum", 5, root=0)
+    for name in COMPOSITES:
+        yield from (Try(name, "sum", elements, 0, composite=True) for elements in ELEMENTS)
+
+
+def primitive_of(what: Try, rank: int, ranks: int) -> Primitive:
+    setting = Setting(rank, ranks, what.root, what.elements, FLOAT32, CPU, what.op)
+    if what.composite:
+        return Composite(setting, STRATEGIES[what.name](Trial(world_size=ranks)))
+    return PRIMITIVES[what.name](setting)
+
+
+def run_rank(rank: int, ranks: int, folder: str) -> None:
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=ranks)
+    counts = [checked(primitive_of(what, rank, ranks), seed) for seed, what in enumerate(tries(ranks))]
+    looked_at = [
+        sum(len(found) for found, _ in primitive_of(what, rank, ranks).wanted(Scrambled(0))) for what in tries(ranks)
+    ]
+    spoilt = [spoil(primitive_of(what, rank, ranks)) for what in tries(ranks)]
+    seen = {name: see(name, rank, ranks) for name in OPERATIONS}
+    (Path(folder) / f"{rank}.json").write_bytes(msgspec.json.encode((counts, looked_at, spoilt, seen)))
+    dist.destroy_process_group()
+
+
+def spoil(primitive: Primitive) -> int:
+    """How many elements are found wrong once one in each tensor that the call has left is."""
+    numbers = Scrambled(1, primitive.reduce_op)
+    primitive.fill(numbers)
+    primitive.call()
+    found = list(primitive.wanted(numbers))
+    for tensor, _ in found:
+        tensor[-1] += 1
+    return sum(wrong(tensor, wanted, primitive.ranks) for tensor, wanted in found) - len(found)
+
+
+def see(name: str, rank: int, ranks: int) -> list[list[float]]:
+    primitive = PRIMITIVES[name](Setting(rank, ranks, 0, 2, FLOAT32, CPU))
+    primitive.fill(Readable(9))
+    primitive.call()
+    return [torch.cat(list(argument.tensors or [torch.empty(0)])).tolist() for argument in primitive.arguments()]
+
+
+class World(NamedTuple):
+    ranks: int
+    counts: list[list[int]]
+    looked_at: list[list[int]]
+    spoilt: list[list[int]]
+    seen: list[dict[str, list[list[float]]]]
+
+
+@pytest.fixture(scope="module", params=[2, 3, 4])
+def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> World:
+    folder = tmp_path_factory.mktemp(f"primitives-{request.param}")
+    start: Callable[..., object] = mp.start_processes
+    start(run_rank, (request.param, str(folder)), nprocs=request.param, start_method="spawn")
+    kind = tuple[list[int], list[int], list[int], dict[str, list[list[float]]]]
+    told = [msgspec.json.decode((folder / f"{rank}.json").read_bytes(), type=kind) for rank in range(request.param)]
+    return World(request.param, *map(list, zip(*told, strict=True)))
+
+
+def test_every_element_is_what_it_should_be(world: World) -> None:
+    for counts in world.counts:
+        assert {what: count for what, count in zip(tries(world.ranks), counts, strict=True) if count} == {}
+
+
+def test_an_element_that_is_wrong_is_found_in_every_tensor(world: World) -> None:
+    for spoilt in world.spoilt:
+        assert {what: short for what, short in zip(tries(world.ranks), spoilt, strict=True) if short} == {}
+
+
+def test_every_element_that_a_call_defines_is_looked_at(world: World) -> None:
+    """On all ranks together, by the size of a tensor or part: n is the number of ranks."""
+    n = world.ranks
+    parts = {
+        "send_recv": n - n % 2, "isend_irecv": 2 * n, "broadcast": n, "reduce": 1, "all_reduce": n, "gather": n + n,
+        "all_gather": n + n * n, "scatter": n + n, "reduce_scatter": n + n * n, "all_to_all": 2 * n * n, "barrier": 0,
+        "local_sum": n,
+    }  # fmt: skip
+    for number, what in enumerate(tries(n)):
+        together = sum(looked_at[number] for looked_at in world.looked_at)
+        assert together == what.elements * (n if what.composite else parts[what.name]), what
+
+
+def test_what_moves_where_is_what_the_textbook_says(world: World) -> None:
+    n, seen = world.ranks, world.seen
+    own = [[10.0 * rank + 1, 10.0 * rank + 2] for rank in range(n)]
+    whole = [[10.0 * rank + place for place in range(1, 2 * n + 1)] for rank in range(n)]
+    total = [sum(column) for column in zip(*own, strict=True)]
+    totals = [sum(column) for column in zip(*whole, strict=True)]
+    everybodys = [number for part in own for number in part]
+    for rank in range(n):
+        mine, here = slice(2 * rank, 2 * rank + 2), seen[rank]
+        assert here["broadcast"] == [own[0]]
+        assert here["all_reduce"] == [total]
+        assert here["gather"] == [own[rank], everybodys if rank == 0 else []]
+        assert here["all_gather"] == [own[rank], everybodys]
+        assert here["scatter"] == [whole[0] if rank == 0 else [], whole[0][mine]]
+        assert here["reduce_scatter"] == [whole[rank], totals[mine]]
+        assert here["all_to_all"] == [whole[rank], [number for other in whole for number in other[mine]]]
+        assert here["isend_irecv"] == [own[rank], own[(rank - 1) % n]]
+        has_partner = rank < n - n % 2
+        assert here["send_recv"] == [own[rank - rank % 2] if has_partner else []]
+    assert seen[0]["reduce"] == [total]
+
+
+@pytest.fixture
+def alone() -> Iterator[None]:
+    """A group of one, in this process."""
+    store = host_store()
+    own = dist.TCPStore("127.0.0.1", store.port, is_master=False)
+    dist.init_process_group("gloo", store=own, rank=0, world_size=1)
+    yield
+    leave_group()
+
+
+class Counting(Primitive):
+    """Counts its calls; each takes the seconds that `lasts` says, on a clock of its own."""
+
+    def __init__(self, lasts: float) -> None:
+        self.lasts = lasts
+        self.calls = 0
+        self.now_ns = 0
+        super().__init__(Setting(0, 1, 0, 1, FLOAT32, CPU))
+
+    def call(self) -> None:
+        self.calls += 1
+        self.now_ns += round(self.lasts * 1e9)
+
+    def now(self) -> int:
+        return self.now_ns
+
+    def resolve(self, marks: list[int]) -> list[int]:
+        return marks
+
+
+def timed(timer: Timer, *, warm_up: int = 3, most: int = 100, after_barrier: bool = False) -> Timer:
+    timer.warm_up(calls=warm_up, most=most, most_s=1.0)
+    for _ in range(ROUNDS):
+        timer.round(after_barrier=after_barrier)
+    return timer
+
+
+@pytest.mark.usefixtures("alone")
+@pytest.mark.parametrize("after_barrier", [False, True])
+@pytest.mark.parametrize(
+    ("lasts", "calls"),
+    [(1e-4, 100), (0.05, 4), (7.0, 1)],  # as many as are wanted; as there is time for; one in any case
+)
+def test_the_warm_up_is_not_timed_and_long_calls_are_fewer(lasts: float, calls: int, after_barrier: bool) -> None:
+    counting = Counting(lasts)
+    timer = timed(Timer(counting, counting), after_barrier=after_barrier)
+    assert timer.lengths_ns == [round(lasts * 1e9)] * ROUNDS * calls
+    assert timer.calls == counting.calls == 3 + ROUNDS * (1 + calls)
+
+
+@pytest.mark.usefixtures("alone")
+def test_back_to_back_the_calls_take_all_of_the_time() -> None:
+    setting = Setting(0, 1, 0, 1000, FLOAT32, CPU)
+    timer = Timer(PRIMITIVES["all_reduce"](setting), HostClock())
+    timed(timer, warm_up=0, most=10)
+    assert len(timer.lengths_ns) == ROUNDS * 10
+    assert timer.calls == 1 + ROUNDS * 11  # one call is needed to know how long they are
+    assert min(timer.lengths_ns) > 0
+
+
+class Refused(Primitive):
+    def call(self) -> None:
+        raise RuntimeError("ProcessGroupX does not\n  support alltoall")
+
+
+def test_what_the_backend_cannot_is_said_in_its_words() -> None:
+    assert refusal(Refused(Setting(0, 1, 0, 1, FLOAT32, CPU))) == "ProcessGroupX does not support alltoall"
+    assert refusal(Counting(0.0)) is None
+
+
+def test_sizes_are_counted_as_nccl_tests_counts_them() -> None:
+    trial = make_trial({"primitives": "measure", "world_size": 4, "min_bytes": 1024, "max_bytes": 70_000})
+    plans = {(plan.operation, plan.elements * plan.tensors * 4): plan for plan in plans_to_measure(trial)}
+    assert {size for name, size in plans if name == "all_reduce"} == {1024, 4096, 16384, 65536}
+    assert plans["all_reduce", 4096].elements == 1024  # of every rank's tensor
+    assert plans["all_gather", 4096].elements == 256  # of every rank's part
+    assert [size for name, size in plans if name == "barrier"] == [0]
+
+
+def test_a_size_that_cannot_be_cut_into_equal_parts_is_what_it_comes_to() -> None:
+    wanted = {"world_size": 3, "operations": ["all_gather"], "min_bytes": 4, "max_bytes": 64, "step_factor": 16}
+    plans = plans_to_measure(make_trial({"primitives": "measure", **wanted}))
+    assert [plan.elements * plan.tensors * 4 for plan in plans] == [12, 60]
+
+
+def test_all_operators_are_shown_and_of_many_ranks_single_elements() -> None:
+    plans = plans_to_see(make_trial({"primitives": "see", "world_size": 8}))
+    assert [plan.reduce_op for plan in plans if plan.operation == "reduce"] == list(REDUCE_OPS)
+    assert {plan.elements for plan in plans if OPERATIONS[plan.operation].in_parts} == {1}
+    assert "local_sum" not in {plan.operation for plan in plans}

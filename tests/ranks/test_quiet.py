@@ -1,0 +1,169 @@
+"""A rank without instruments says when it began and ended, and nothing in between; what is left out is only that."""
+
+import time
+import weakref
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+from ddptui.config.trial import Trial
+from ddptui.engines.hub import Hub
+from ddptui.wire.messages import HUB, Heartbeat, Pause, RankMessage, Trained
+from workers.instruments.clock import HostClock
+from workers.instruments.progress import Laps, Mark, Progress, Quiet, progress_of
+from workers.rank import reporter as reporter_module
+from workers.rank.delays import Delays
+from workers.rank.process import Rank
+from workers.rank.reporter import Reporter, Telling
+
+SAMPLES = 8
+
+
+class Ear(Reporter):
+    """Keeps what is said, as often as it must ask for it."""
+
+    def __init__(self) -> None:
+        super().__init__(0, beats=False)
+        self.said: list[RankMessage] = []
+
+    def say(self, words: RankMessage | Telling) -> None:
+        if not callable(words):
+            self.said.append(words)
+            return
+        while (told := words()) is None:
+            pass
+        self.said += told
+
+
+class SlowClock(HostClock):
+    """A device that is asked three times before it has got there."""
+
+    asked = 0
+
+    def resolve(self, marks: object) -> list[int] | None:
+        self.asked += 1
+        return super().resolve(marks) if self.asked > 3 else None  # type: ignore[arg-type]
+
+
+def mark(step: int, loss: float = 0.5) -> Mark:
+    laps = Laps(HostClock())
+    laps.moments = [1000 * step, 1000 * step + 400, 1000 * step + 900]
+    laps.phases = ["data", "optimizer"]
+    return Mark(step, 0, laps, SAMPLES, torch.tensor(loss), [], False, ())
+
+
+def quiet(steps: int, warmup: int, clock: HostClock | None = None, last_loss: float = 0.25) -> list[RankMessage]:
+    ear, clock = Ear(), clock or HostClock()
+    progress = Quiet(0, warmup, ear)
+    progress.ready(steps, parameters=1, start_ns=0)
+    [_] = ear.said
+    for step in range(steps):
+        assert len(ear.said) == 1
+        progress.step(mark(step, last_loss if step == steps - 1 else 9.0), clock)
+    return ear.said[1:]
+
+
+@pytest.mark.parametrize(("steps", "warmup"), [(1, 0), (2, 0), (10, 0), (2, 1), (4, 3), (5, 3), (10, 3), (20, 19)])
+def test_it_says_once_when_it_began_and_ended(steps: int, warmup: int) -> None:
+    assert quiet(steps, warmup) == [
+        Trained(
+            rank=0,
+            first_ns=0,
+            begin_ns=1000 * warmup,
+            end_ns=1000 * (steps - 1) + 900,
+            steps=steps - warmup,
+            samples=SAMPLES * (steps - warmup),
+            loss=0.25,
+        )
+    ]
+
+
+def test_a_loss_that_is_no_number_is_none() -> None:
+    [words] = quiet(5, 3, last_loss=float("nan"))
+    assert isinstance(words, Trained)
+    assert words.loss is None
+
+
+def test_it_waits_for_the_device_only_at_the_end() -> None:
+    clock = SlowClock()
+    [words] = quiet(5, 3, clock)
+    assert isinstance(words, Trained)
+    assert clock.asked == 4
+
+
+def test_it_does_not_keep_the_steps() -> None:
+    progress = Quiet(0, 3, Ear())
+    progress.ready(1000, parameters=1, start_ns=0)
+    kept = []
+    for step in range(100):
+        told = mark(step)
+        kept.append(weakref.ref(told.laps))
+        progress.step(told, HostClock())
+        del told
+    assert not any(laps() for laps in kept)
+
+
+def test_with_instruments_every_step_is_told() -> None:
+    ear = Ear()
+    progress = Progress(0, 3, ear)
+    for step in range(5):
+        progress.step(mark(step), HostClock())
+    assert [type(message).__name__ for message in ear.said] == ["Step"] * 5
+
+
+def test_the_trial_chooses() -> None:
+    def kind(trial: Trial) -> type[Progress]:
+        delays = Delays((), 0, seed=0, warmup_steps=0)
+        return type(progress_of(Rank(trial, 0, 1, torch.device("cpu"), Ear(), delays)))
+
+    assert kind(Trial()) is Progress
+    assert kind(Trial(instruments="off")) is Quiet
+
+
+# The reporter
+
+
+@pytest.fixture
+def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
+    with Hub(1) as hub:
+        monkeypatch.setenv(HUB, hub.endpoint)
+        monkeypatch.setattr(reporter_module, "BEAT_EVERY_S", 0.05)
+        yield hub
+
+
+@pytest.mark.parametrize("wanted", [True, False])
+def test_without_instruments_it_does_not_beat(hub: Hub, wanted: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    beaten: list[int] = []
+    beat = Reporter._beat
+
+    def counted(self: Reporter, process: object) -> Heartbeat:
+        beaten.append(1)
+        return beat(self, process)  # type: ignore[arg-type]
+
+    sent: list[int] = []
+    send = Reporter._send
+
+    def rounds(self: Reporter, socket: object) -> None:
+        sent.append(1)
+        send(self, socket)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Reporter, "_beat", counted)
+    monkeypatch.setattr(Reporter, "_send", rounds)
+    reporter = Reporter(0, beats=wanted)
+    deadline = time.monotonic() + 10
+    while len(sent) < 5 and time.monotonic() < deadline:
+        hub.receive(10)
+    reporter.close()
+    assert len(sent) >= 5
+    assert bool(beaten) == wanted
+
+
+def test_a_thread_that_wakes_much_too_late_says_that_the_process_stood_still() -> None:
+    half = reporter_module.LOOK_EVERY_MS * 1_000_000 // 2  # of the time between two looks
+    late = reporter_module.STOOD_STILL_MS * 1_000_000 - half
+    for later, noted in ((late + 1, [Pause(rank=0, begin_ns=5_000 - half, end_ns=5_001 + late)]), (late, [])):
+        reporter = Reporter(0)
+        reporter._note_pause(5_000, 5_000 + later)
+        assert reporter._take() == [] == list(reporter._queue)
+        assert reporter._unsent == noted

@@ -1,0 +1,270 @@
+"""A rank's end of the wire, against a real hub."""
+
+import os
+import threading
+import time
+from collections.abc import Iterator
+
+import msgspec
+import pytest
+import torch
+
+from ddptui.config.trial import Bottleneck
+from ddptui.engines.hub import Hub
+from ddptui.wire.messages import (
+    HUB,
+    MOST_OF_AN_ERROR,
+    VERSION,
+    Echo,
+    Failed,
+    Fingerprint,
+    Hello,
+    Message,
+    Probe,
+    RankMessage,
+    SetBottleneck,
+)
+from workers.rank import reporter as module
+from workers.rank.reporter import Reporter, sayable
+
+
+@pytest.fixture
+def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
+    with Hub(1) as hub:
+        monkeypatch.setenv(HUB, hub.endpoint)
+        yield hub
+
+
+def hello(hub: Hub) -> Hello:
+    return Hello(
+        version=VERSION, token=hub.token, rank=0, world_size=1, at_ns=0, host="h", pid=os.getpid(), device="cpu",
+        threads=1, torch="2",
+    )  # fmt: skip
+
+
+def receive(hub: Hub, count: int) -> list[Message]:
+    messages: list[Message] = []
+    while len(messages) < count:
+        new = hub.receive(5000)
+        assert new, f"only {len(messages)} of {count} messages came"
+        messages += new
+    return messages
+
+
+def test_everything_said_arrives_in_order_the_last_words_too(hub: Hub) -> None:
+    reporter = Reporter(0)
+    said = [hello(hub), *(Failed(rank=0, at_ns=number, error="x" * 50) for number in range(5000))]
+    for message in said:
+        reporter.say(message)
+    reporter.close()
+    assert receive(hub, len(said)) == said
+    assert reporter.dropped == 0
+
+
+def test_a_full_queue_is_counted_never_waited_for(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST_QUEUED", 10)
+    reporter = Reporter(0)
+    for _ in range(2000):
+        reporter.say(hello(hub))
+    assert reporter.dropped > 0
+    reporter.close()
+
+
+def test_new_delays_from_the_console_reach_the_rank(hub: Hub) -> None:
+    reporter = Reporter(0)
+    reporter.say(hello(hub))
+    receive(hub, 1)
+    bottleneck = (Bottleneck(at="data", ranks=(0,), sleep_ms=1),)
+    hub.send(SetBottleneck(bottleneck=bottleneck))
+    while reporter.bottleneck is None:
+        hub.receive(10)
+    assert reporter.bottleneck == bottleneck
+    reporter.close()
+
+
+def test_a_probe_is_answered_at_once_and_not_with_the_next_batch(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    reporter = Reporter(0, beats=False)
+    reporter.say(hello(hub))
+    receive(hub, 1)
+    monkeypatch.setattr(module, "SEND_EVERY_MS", 10**6)
+    for number in range(3):
+        sent_ns = time.monotonic_ns()
+        hub.send(Probe(number=number))
+        [echo] = receive(hub, 1)
+        assert isinstance(echo, Echo)
+        assert (echo.rank, echo.number) == (0, number)
+        assert sent_ns <= echo.heard_ns <= echo.said_ns <= time.monotonic_ns()
+    reporter.close()
+
+
+def failed(number: int) -> Failed:
+    return Failed(rank=0, at_ns=number, error="")
+
+
+def test_what_is_not_known_yet_keeps_its_place(hub: Hub) -> None:
+    reporter = Reporter(0)
+    known = threading.Event()
+    asked: list[int] = []
+
+    def later() -> list[Failed] | None:
+        asked.append(threading.get_ident())
+        return [failed(1), failed(2)] if known.is_set() else None
+
+    for words in (hello(hub), later, failed(3)):
+        reporter.say(words)
+    assert receive(hub, 1) == [hello(hub)]
+    while len(asked) < 2:
+        assert hub.receive(20) == []
+    known.set()
+    assert receive(hub, 3) == [failed(1), failed(2), failed(3)]
+    assert threading.get_ident() not in asked
+    reporter.close()
+
+
+def test_what_never_gets_known_does_not_take_the_last_words_with_it(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "LAST_WORDS_S", 0.2)
+    reporter = Reporter(0)
+    for words in (hello(hub), lambda: None, failed(3)):
+        reporter.say(words)
+    reporter.close()
+    assert receive(hub, 2) == [hello(hub), failed(3)]
+
+
+def broken() -> None:
+    raise RuntimeError("CUDA error: unspecified launch failure")
+
+
+def test_where_the_device_fails_the_rest_is_said_all_the_same(hub: Hub, capsys: pytest.CaptureFixture[str]) -> None:
+    reporter = Reporter(0)
+    for words in (hello(hub), broken, failed(3)):
+        reporter.say(words)
+    assert receive(hub, 2) == [hello(hub), failed(3)]
+    reporter.close()
+    assert "CUDA error" in capsys.readouterr().err
+
+
+def test_a_device_that_has_failed_is_told_of_once_and_asked_no_more(
+    hub: Hub, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Some forty steps are queued: the end of the log, which is shown, should be the loop's."""
+    asked: list[int] = []
+
+    def told() -> list[Failed]:
+        asked.append(1)
+        return []
+
+    reporter = Reporter(0)
+    for words in (hello(hub), broken, broken, told, failed(3)):
+        reporter.say(words)
+    assert receive(hub, 2) == [hello(hub), failed(3)]
+    reporter.say(told)
+    reporter.close()
+    assert capsys.readouterr().err.count("RuntimeError: CUDA error") == 1
+    assert asked == []
+
+
+def test_a_rank_that_is_ending_has_said_itself_that_its_device_failed(
+    hub: Hub, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reporter = Reporter(0)
+
+    def broken_at_the_end() -> None:
+        if reporter._closing.is_set():
+            broken()
+
+    for words in (hello(hub), broken_at_the_end, failed(3)):
+        reporter.say(words)
+    reporter.close()
+    assert receive(hub, 2) == [hello(hub), failed(3)]
+    assert capsys.readouterr().err == ""
+
+
+def test_without_a_console_what_there_is_to_tell_is_asked_for_in_order_until_it_is_known() -> None:
+    reporter = Reporter(0)
+    answers: list[list[Failed] | None] = [None, None, None, []]
+    asked: list[str] = []
+
+    def slow() -> list[Failed] | None:
+        asked.append("slow")
+        return answers.pop(0)
+
+    def quick() -> list[Failed] | None:
+        asked.append("quick")
+        return []
+
+    reporter.say(slow)
+    reporter.say(quick)
+    reporter.close()
+    assert asked == ["slow", "slow", "slow", "slow", "quick"]
+
+
+def test_without_a_console_it_says_nothing_and_starts_nothing() -> None:
+    reporter = Reporter(0)
+    reporter.say(Failed(rank=0, at_ns=0, error=""))
+    assert reporter._thread is None
+    reporter.close()
+
+
+def test_the_thread_that_asks_a_gpu_is_on_that_gpu(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And the loop's own thread is left where it is: replicas of one process have a reporter each."""
+    came: list[tuple[object, int]] = []
+    gpu = torch.device("cuda", 1)
+    monkeypatch.setattr(torch.cuda, "set_device", lambda device: came.append((device, threading.get_ident())))
+
+    def told() -> list[Failed]:
+        came.append(("asked", threading.get_ident()))
+        return [failed(1)]
+
+    reporter = Reporter(0, beats=False)
+    reporter.say(hello(hub))
+    reporter.works_on(gpu)
+    reporter.say(told)
+    receive(hub, 2)
+    reporter.close()
+    thread = came[0][1]
+    assert came == [(gpu, thread), ("asked", thread)]
+    assert thread != threading.get_ident()
+
+
+def test_without_a_console_the_threads_device_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    came: list[torch.device] = []
+    monkeypatch.setattr(torch.cuda, "set_device", came.append)
+    Reporter(1).works_on(torch.device("cuda", 1))
+    assert came == []
+
+
+def test_a_hello_travels_alone(hub: Hub) -> None:
+    """However much is said at once with it: of strangers the console takes little."""
+    reporter = Reporter(0)
+    said = [hello(hub), *(Failed(rank=0, at_ns=number, error="x" * 1000) for number in range(500))]
+    for message in said:
+        reporter.say(message)
+    assert receive(hub, len(said)) == said
+    assert hub.refused == 0
+    reporter.close()
+
+
+@pytest.mark.parametrize("error", ["x" * 10**6, "no such file: \udcff", "two\nlines \x1b[2J"])
+def test_an_error_is_cut_and_spelled_so_that_the_console_takes_it(error: str) -> None:
+    said = sayable(Failed(rank=0, at_ns=1, error=error))
+    assert msgspec.msgpack.decode(msgspec.msgpack.encode(said), type=RankMessage) == said
+    assert isinstance(said, Failed)
+    assert said.error[:14] == error[:14]
+    assert len(said.error) <= MOST_OF_AN_ERROR
+
+
+@pytest.mark.parametrize("name", ["weight\n", "\udcff", "w" * 1000])
+def test_what_the_console_would_refuse_is_said_to_have_failed(hub: Hub, name: str) -> None:
+    reporter = Reporter(0)
+    reporter.say(hello(hub))
+    reporter.say(Fingerprint(rank=0, step=1, parameters={name: "ab"}, buffers={}))
+    told = receive(hub, 2)[1]
+    reporter.close()
+    assert isinstance(told, Failed)
+    assert told.error.startswith("cannot tell the console what it wanted to (Fingerprint): ")
+    assert hub.refused == 0
+
+
+def test_what_fits_is_said_as_it_is() -> None:
+    words = Fingerprint(rank=0, step=1, parameters={"weight": "ab"}, buffers={})
+    assert sayable(words) is words

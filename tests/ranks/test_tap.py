@@ -1,0 +1,596 @@
+"""Both ways of seeing collectives, the group's hooks and wrapping torch's functions, give the same record of every
+strategy, in a group of one and between real ranks; they leave no trace, and nobody waits for them."""
+
+import time
+from collections.abc import Callable, Iterator
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+from torch import nn
+
+from ddptui.config.strategies import STRATEGIES
+from ddptui.config.trial import Bottleneck, Trial
+from ddptui.wire.messages import Collective, Position, Step
+from tests.support.leaving import leave
+from workers.aggregate import strategy_of
+from workers.instruments import tap as module
+from workers.instruments.calls import Call, collectives
+from workers.instruments.clock import Clock, HostClock
+from workers.instruments.progress import Laps, Mark, Progress
+from workers.instruments.tap import FUNCTIONS, Tap
+from workers.rank.delays import Delays
+from workers.rank.group import leave_group
+from workers.rank.process import Rank
+from workers.rank.reporter import Reporter
+from workers.train import train
+
+HOOKS = pytest.mark.skipif(not module.group_takes_hooks(), reason="this torch's groups take no hooks")
+BOTH_WAYS = [pytest.param(True, marks=HOOKS, id="hooks"), pytest.param(False, id="wrapped")]
+WAYS = (True, False) if module.group_takes_hooks() else (False,)
+STEPS = 4
+PARAMETERS = 6  # of a perceptron with one hidden layer and BatchNorm
+BUFFERS = 2  # dtypes of its buffers: each is broadcast at once
+LATE = Bottleneck(at="aggregate", ranks=(0, 1), sleep_ms=2, per="call", from_step=STEPS - 1)
+
+
+class Listener(Progress):
+    """Keeps what the console would have got."""
+
+    def __init__(self, rank: int) -> None:
+        super().__init__(rank, 0, Reporter(rank))
+        self.steps: list[Step] = []
+
+    def step(self, mark: Mark, clock: Clock) -> None:
+        self.steps += [message for message in self.told(mark, clock) or [] if isinstance(message, Step)]
+
+
+def learn(strategy: Any, rank: int, ranks: int, *bottlenecks: Bottleneck) -> list[Step]:
+    """Train a tiny model with the real loop; what a rank tells of its steps."""
+    trial = Trial(
+        strategy=strategy, world_size=ranks, model="mlp", width=5, depth=1, batch_norm=True, dataset="random",
+        shape=(6,), classes=3, samples=32, batch_size=8, steps=STEPS, warmup_steps=0, bottleneck=bottlenecks,
+        bucket_mb=0.0001 if STRATEGIES[strategy].buckets else None,
+    )  # fmt: skip
+    listener = Listener(rank)
+    delays = Delays(bottlenecks, rank, seed=0, warmup_steps=0)
+    me = Rank(trial, rank, ranks, torch.device("cpu"), Reporter(rank), delays)
+    train(me, strategy_of(trial), listener)
+    return listener.steps
+
+
+def seen_by(calls: list[Call]) -> list[Collective]:
+    return list(collectives(calls, [moment for call in calls for moment in call.moments()], buckets=False))
+
+
+def tapped(network: nn.Module | None = None, strategy: str = "all_reduce", *bottlenecks: Bottleneck) -> Tap:
+    delays = Delays(bottlenecks, dist.get_rank(), seed=0, warmup_steps=0)
+    delays.begin(0)
+    delays.at("forward")
+    return Tap(HostClock(), delays, network or nn.Linear(1, 1), STRATEGIES[strategy])
+
+
+def after_forward(step: Step) -> list[Collective]:
+    """What DDP's forward broadcasts in C++ is seen by hooks alone."""
+    data, forward, *_ = step.phases_ns
+    return [each for each in step.collectives if each.called_ns >= step.begin_ns + data + forward]
+
+
+def what(operations: list[Collective], first: int = 0) -> list[tuple[Any, ...]]:
+    """All of a record but its times; counted from `first` on."""
+    return [(each.kind, each.seq - first, each.bytes, each.root, each.group, each.bucket) for each in operations]
+
+
+def check_times(step: Step) -> None:
+    for each in step.collectives:
+        assert step.begin_ns <= each.called_ns <= each.enter_ns <= min(each.awaited_ns, each.exit_ns)
+        assert max(each.awaited_ns, each.exit_ns) <= step.end_ns
+
+
+# Between two real ranks
+
+
+class Told(msgspec.Struct):
+    steps: dict[str, list[list[Step]]]  # by strategy: with each way of looking
+    delayed: list[list[Step]]
+    by_hand: list[list[Collective]]
+
+
+def look(hooks: bool) -> None:
+    module.group_takes_hooks = lambda: hooks
+
+
+def rank_of_two(rank: int, folder: str, ranks: int) -> None:
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=ranks)
+    pair = dist.new_group([0, 1])
+    told = Told({}, [], [])
+    for strategy in STRATEGIES:
+        told.steps[strategy] = []
+        for hooks in WAYS:
+            look(hooks)
+            told.steps[strategy].append(learn(strategy, rank, ranks))
+    for hooks in WAYS:
+        look(hooks)
+        told.delayed.append(learn("reduce_broadcast", rank, ranks, LATE))
+        told.by_hand.append(by_hand(rank, pair))
+    Path(folder, f"rank-{rank}.json").write_bytes(msgspec.json.encode(told))
+    leave()
+
+
+def by_hand(rank: int, pair: Any) -> list[Collective]:
+    other = 1 - rank
+    tensor, room = torch.ones(3), torch.empty(3)
+    tap = tapped()
+    tap.begin(Laps(HostClock()))
+    dist.all_reduce(tensor)
+    dist.all_reduce(tensor, group=pair)
+    dist.all_reduce(tensor, group=pair)
+    dist.broadcast(tensor, src=1, group=pair)
+    dist.barrier()
+    for sender in (0, 1):
+        if rank == sender:
+            dist.send(tensor, other)
+        else:
+            dist.recv(room, other)
+    works = [dist.isend(tensor, other), dist.irecv(room, other)]
+    for work in works:
+        assert work is not None
+        work.wait()
+    calls = tap.end()
+    tap.close()
+    return seen_by(calls)
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> list[Told]:
+    folder = tmp_path_factory.mktemp("pair")
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("OMP_NUM_THREADS", "1")
+        mp.start_processes(rank_of_two, (str(folder), 2), nprocs=2, start_method="spawn")  # type: ignore[no-untyped-call]
+    return [msgspec.json.decode((folder / f"rank-{rank}.json").read_bytes(), type=Told) for rank in (0, 1)]
+
+
+@HOOKS
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_between_ranks_both_ways_give_the_same_record(strategy: str, pair: list[Told]) -> None:
+    for told in pair:
+        hooks, wrapped = told.steps[strategy]
+        assert len(hooks) == len(wrapped) == STEPS
+        for one, other in zip(hooks, wrapped, strict=True):
+            if STRATEGIES[strategy].is_ddp:
+                one_after, other_after = after_forward(one), after_forward(other)
+                assert one_after
+                assert what(one_after, one_after[0].seq) == what(other_after, other_after[0].seq)
+            else:
+                assert what(list(one.collectives)) == what(list(other.collectives))
+
+
+CALLS = {
+    "none": 0, "all_reduce": PARAMETERS, "all_reduce_async": PARAMETERS, "reduce_broadcast": 2 * PARAMETERS,
+    "gather_scatter": 2 * PARAMETERS, "all_gather": PARAMETERS, "reduce_scatter_all_gather": 2 * PARAMETERS,
+    "ring": 4 * PARAMETERS, "flat": 1,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("way", range(len(WAYS)))
+@pytest.mark.parametrize("strategy", CALLS)
+def test_between_ranks_every_collective_is_seen(strategy: str, way: int, pair: list[Told]) -> None:
+    for told in pair:
+        for step in told.steps[strategy][way]:
+            assert len(after_forward(step)) == CALLS[strategy]
+            in_forward = len(step.collectives) - CALLS[strategy]
+            assert in_forward == (BUFFERS if strategy != "none" else 0)
+
+
+@pytest.mark.parametrize("way", range(len(WAYS)))
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_times_are_in_order_and_within_the_step(strategy: str, way: int, pair: list[Told]) -> None:
+    for told in pair:
+        for step in told.steps[strategy][way]:
+            check_times(step)
+
+
+@pytest.mark.parametrize("way", range(len(WAYS)))
+@pytest.mark.parametrize("strategy", [name for name, facts in STRATEGIES.items() if facts.buckets])
+def test_buckets_are_numbered_as_they_leave(strategy: str, way: int, pair: list[Told]) -> None:
+    last = after_forward(pair[0].steps[strategy][way][-1])
+    assert [each.bucket for each in last] == list(range(len(last)))
+    assert len(last) > 1
+    assert sum(each.bytes for each in last) == sum(
+        each.bytes for each in after_forward(pair[0].steps["all_reduce"][way][-1])
+    ) // (2 if STRATEGIES[strategy].rounding else 1)
+
+
+@pytest.mark.parametrize("way", range(len(WAYS)))
+@pytest.mark.parametrize("strategy", ["all_reduce_async", "bucketed", "ddp"])
+def test_what_runs_in_the_background_is_waited_for_later_than_it_was_entered(
+    strategy: str, way: int, pair: list[Told]
+) -> None:
+    for told in pair:
+        for step in told.steps[strategy][way][1:]:
+            operations = after_forward(step)
+            assert all(each.awaited_ns > each.enter_ns for each in operations)
+    for step in pair[0].steps["all_reduce"][way]:
+        assert all(each.awaited_ns == each.enter_ns for each in step.collectives)
+
+
+@HOOKS
+def test_torch_ddp_waits_for_all_its_buckets_once_the_last_is_issued(pair: list[Told]) -> None:
+    for told in pair:
+        for step in told.steps["ddp"][0][1:]:
+            operations = after_forward(step)
+            [awaited] = {each.awaited_ns for each in operations}
+            assert max(each.enter_ns for each in operations) < awaited < max(each.exit_ns for each in operations)
+
+
+@pytest.mark.parametrize("way", range(len(WAYS)))
+def test_a_delay_lies_between_the_call_and_the_entry_and_never_in_forward(way: int, pair: list[Told]) -> None:
+    for told in pair:
+        *before, last = told.delayed[way]
+        assert not any(step.slept for step in before)
+        operations = after_forward(last)
+        assert len(last.slept) == len(operations) == 2 * PARAMETERS
+        for each, slept in zip(operations, last.slept, strict=True):
+            assert each.called_ns <= slept.begin_ns < slept.end_ns <= each.enter_ns
+            assert each.enter_ns - each.called_ns >= 2e6
+        for each in last.collectives[:BUFFERS]:
+            assert each.enter_ns - each.called_ns < 2e6
+
+
+@pytest.mark.parametrize("way", range(len(WAYS)))
+def test_groups_count_apart_and_partners_name_each_other(way: int, pair: list[Told]) -> None:
+    for rank, told in enumerate(pair):
+        other = 1 - rank
+        seen = [(each.kind, each.seq, each.root, each.group) for each in told.by_hand[way]]
+        first, second = ("send", "recv") if rank == 0 else ("recv", "send")
+        assert seen == [
+            ("all_reduce", 0, None, ()),
+            ("all_reduce", 0, None, (0, 1)),
+            ("all_reduce", 1, None, (0, 1)),
+            ("broadcast", 2, 1, (0, 1)),
+            ("barrier", 1, None, ()),
+            (first, 0, other, ()),
+            (second, 0, other, ()),
+            ("send", 0, other, ()),
+            ("recv", 0, other, ()),
+        ]
+        assert {each.bytes for each in told.by_hand[way] if each.kind != "barrier"} == {12}
+
+
+# In a group of one
+
+
+@pytest.fixture
+def alone(tmp_path: Path) -> Iterator[None]:
+    dist.init_process_group("gloo", init_method=f"file://{tmp_path}/meet", rank=0, world_size=1)
+    yield
+    leave_group()
+
+
+@pytest.fixture(params=BOTH_WAYS)
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, alone: None) -> None:
+    monkeypatch.setattr(module, "group_takes_hooks", lambda: request.param)
+
+
+@HOOKS
+@pytest.mark.usefixtures("alone")
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_alone_both_ways_give_the_same_record(strategy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = []
+    for hooks in WAYS:
+        monkeypatch.setattr(module, "group_takes_hooks", lambda hooks=hooks: hooks)
+        told.append(learn(strategy, 0, 1))
+    for one, other in zip(*told, strict=True):
+        check_times(one)
+        check_times(other)
+        one_after, other_after = after_forward(one), after_forward(other)
+        assert [each[0] for each in what(one_after)] == [each[0] for each in what(other_after)]
+        if one_after:
+            assert what(one_after, one_after[0].seq) == what(other_after, other_after[0].seq)
+
+
+@pytest.mark.usefixtures("way")
+def test_nothing_is_recorded_outside_a_step() -> None:
+    tap = tapped()
+    dist.all_reduce(torch.ones(1))
+    tap.begin(Laps(HostClock()))
+    dist.all_reduce(torch.ones(2))
+    assert [each.bytes for each in seen_by(tap.end())] == [8]
+    dist.all_reduce(torch.ones(3))
+    tap.begin(Laps(HostClock()))
+    assert tap.end() == []
+    tap.close()
+
+
+@pytest.mark.usefixtures("way")
+def test_numbers_begin_afresh_in_each_step_and_count_on_each_group() -> None:
+    group: Any = dist.new_group([0])
+    tap = tapped()
+    for _ in range(2):
+        tap.begin(Laps(HostClock()))
+        dist.all_reduce(torch.ones(1))
+        dist.broadcast(torch.ones(1), src=0, group=group)
+        dist.all_reduce(torch.ones(1))
+        assert what(seen_by(tap.end())) == [
+            ("all_reduce", 0, 4, None, (), None),
+            ("broadcast", 0, 4, 0, (0,), None),
+            ("all_reduce", 1, 4, None, (), None),
+        ]
+    tap.close()
+
+
+@pytest.mark.usefixtures("way")
+@pytest.mark.parametrize(
+    ("kind", "call", "root", "size"),
+    [
+        ("all_reduce", lambda ones, room: dist.all_reduce(ones), None, 12),
+        ("reduce", lambda ones, room: dist.reduce(ones, dst=0), 0, 12),
+        ("broadcast", lambda ones, room: dist.broadcast(ones, src=0), 0, 12),
+        ("gather", lambda ones, room: dist.gather(ones, [room]), 0, 12),
+        ("scatter", lambda ones, room: dist.scatter(room, [ones]), 0, 12),
+        ("all_gather", lambda ones, room: dist.all_gather([room], ones), None, 12),
+        ("all_gather_into_tensor", lambda ones, room: dist.all_gather_into_tensor(room, ones), None, 12),
+        ("reduce_scatter", lambda ones, room: dist.reduce_scatter(room, [ones]), None, 12),
+        ("reduce_scatter_tensor", lambda ones, room: dist.reduce_scatter_tensor(room, ones), None, 12),
+        ("all_to_all_single", lambda ones, room: dist.all_to_all_single(room, ones), None, 12),
+        ("barrier", lambda ones, room: dist.barrier(), None, None),
+    ],
+)
+def test_each_function_is_recorded_by_its_name_with_its_root_and_its_bytes(
+    kind: str, call: Callable[[torch.Tensor, torch.Tensor], None], root: int | None, size: int | None
+) -> None:
+    tap = tapped()
+    tap.begin(Laps(HostClock()))
+    call(torch.ones(3), torch.empty(3))
+    [each] = seen_by(tap.end())
+    tap.close()
+    assert (each.kind, each.seq, each.root, each.group) == (kind, 0, root, ())
+    assert size is None or each.bytes == size
+    assert each.called_ns <= each.enter_ns == each.awaited_ns <= each.exit_ns
+
+
+@pytest.mark.usefixtures("way")
+def test_an_operation_in_the_background_is_over_when_its_wait_is() -> None:
+    tap = tapped()
+    tap.begin(Laps(HostClock()))
+    work = dist.all_reduce(torch.ones(1), async_op=True)
+    between = HostClock().now()
+    assert work is not None
+    work.wait()
+    after = HostClock().now()
+    [each] = seen_by(tap.end())
+    tap.close()
+    assert each.enter_ns < between < each.awaited_ns <= each.exit_ns < after
+
+
+@pytest.mark.usefixtures("way")
+def test_of_buckets_all_but_the_last_are_asked_for_when_they_are_over() -> None:
+    tap = tapped(None, "bucketed")
+    for number in range(2):
+        laps = Laps(HostClock())
+        tap.begin(laps)
+        laps.end("data")
+        laps.end("forward")
+        works = [dist.all_reduce(torch.ones(1), async_op=True) for _ in range(3)]
+        for work in works:
+            assert work is not None
+            work.wait()
+        calls = tap.end()
+        if number == 0:  # how many there will be is not known yet
+            assert [call.told for call in calls] == [None, None, None]
+    deadline = time.monotonic() + 10
+    while None in [call.told for call in calls[:2]] and time.monotonic() < deadline:
+        time.sleep(0.001)  # the answers come in a thread of torch's
+    tap.close()
+    assert [call.told is not None for call in calls] == [True, True, False]
+
+
+class Two(HostClock):
+    """Tells the moments of the device, even, from the host's, odd."""
+
+    def now(self) -> int:  # type: ignore[override]
+        return time.monotonic_ns() // 2 * 2
+
+    def at_once(self) -> int:  # type: ignore[override]
+        return self.now() + 1
+
+
+@pytest.mark.usefixtures("way")
+@pytest.mark.parametrize(("backend", "by_the_host"), [("gloo", True), ("mpi", True), ("nccl", False)])
+def test_when_a_bucket_is_over_the_host_says_where_it_does_the_operation(
+    backend: str, by_the_host: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a GPU, what is marked in a thread of gloo's would lie behind all of backward."""
+    monkeypatch.setattr(dist, "get_backend", lambda: backend)
+    tap = Tap(Two(), Delays((), 0, seed=0, warmup_steps=0), nn.Linear(1, 1), STRATEGIES["bucketed"])
+    laps = Laps(Two())
+    laps.phases = ["data", "forward"]
+    tap.begin(laps)
+    call = tap.before("all_reduce", 4, None, ())
+    assert call is not None
+    tap.issued(call, None, background=True)
+    tap._told(call)
+    tap.close()
+    assert call.told % 2 == by_the_host
+    assert (call.enter % 2, call.over % 2) == (0, 0)
+
+
+@pytest.mark.usefixtures("way")
+def test_what_nobody_has_waited_for_ends_with_its_call() -> None:
+    tap = tapped()
+    tap.begin(Laps(HostClock()))
+    work = dist.all_reduce(torch.ones(1), async_op=True)
+    between = HostClock().now()
+    [each] = seen_by(tap.end())
+    tap.close()
+    assert work is not None
+    work.wait()
+    assert each.enter_ns <= each.awaited_ns == each.exit_ns <= between
+
+
+class Behind(HostClock):
+    """Of a device that has come as far as `at`, while the host goes on."""
+
+    def __init__(self) -> None:
+        self.ticks = count()
+        self.at = 0
+
+    def now(self) -> int:  # type: ignore[override]
+        return next(self.ticks)
+
+    def reached(self, mark: int) -> bool:
+        return mark <= self.at
+
+
+def by_the_clock(clock: Clock) -> Tap:
+    return Tap(clock, Delays((), 0, seed=0, warmup_steps=0), nn.Linear(1, 1), STRATEGIES["all_reduce"])
+
+
+def make_a_step(tap: Tap, clock: Clock, number: int) -> tuple[Laps, list[Call]]:
+    laps = Laps(clock, number)
+    tap.begin(laps)
+    laps.end("data")
+    dist.all_reduce(torch.ones(1))
+    work = dist.broadcast(torch.ones(1), src=0, async_op=True)
+    laps.end("forward")
+    assert work is not None
+    work.wait()
+    laps.end("backward")
+    return laps, tap.end()
+
+
+@pytest.mark.usefixtures("way")
+def test_where_a_rank_is_the_device_says_and_not_the_loop_that_runs_ahead() -> None:
+    clock = Behind()
+    tap = by_the_clock(clock)
+    (laps, [reduced, sent]), _ = [make_a_step(tap, clock, number) for number in (5, 6)]
+    data, forward = ("data",), ("data", "forward")
+    sent_at = {"number": 1, "kind": "broadcast", "root": 0}
+    for at, place in (
+        (laps.moments[0], Position(5)),
+        (reduced.enter, Position(5, data, 1, 0, "all_reduce")),
+        (reduced.over, Position(5, data, 1)),
+        (sent.enter, Position(5, data, 2, **sent_at, ahead=True)),
+        (sent.awaited, Position(5, forward, 2, **sent_at)),
+        (sent.over, Position(5, forward, 2)),
+    ):
+        clock.at = at
+        assert tap.position() == place
+    clock.at = laps.moments[-1]
+    assert tap.position().step == 6
+    clock.at = next(clock.ticks)
+    assert tap.position() == Position()
+    tap.close()
+
+
+@pytest.mark.usefixtures("way")
+def test_by_the_hosts_clock_a_rank_is_where_its_loop_is_and_steps_are_not_kept() -> None:
+    tap = by_the_clock(HostClock())
+    make_a_step(tap, HostClock(), 5)
+    assert tap.position() == Position()
+    assert not tap._behind
+    tap.begin(Laps(HostClock(), 6))
+    assert tap.position() == Position(6)
+    dist.all_reduce(torch.ones(1))
+    assert tap.position() == Position(6, (), 1)
+    tap.close()
+
+
+@pytest.mark.usefixtures("way")
+def test_steps_that_the_device_has_made_are_not_kept() -> None:
+    clock = Behind()
+    tap = by_the_clock(clock)
+    for number in range(10):
+        make_a_step(tap, clock, number)
+        clock.at = next(clock.ticks) - 30  # some two steps
+    assert 1 <= len(tap._behind) <= 4
+    tap.close()
+
+
+@pytest.mark.usefixtures("way")
+def test_closing_leaves_no_trace() -> None:
+    before = {name: getattr(dist, name) for name in FUNCTIONS} | {"wait": dist.Work.wait}
+    tap = tapped()
+    tap.begin(Laps(HostClock()))
+    tap.close()
+    assert {name: getattr(dist, name) for name in FUNCTIONS} | {"wait": dist.Work.wait} == before
+    work = dist.all_reduce(torch.ones(1), async_op=True)
+    assert work is not None
+    work.wait()
+    assert tap.end() == []
+    again = tapped()  # the groups take hooks once more
+    again.begin(Laps(HostClock()))
+    dist.all_reduce(torch.ones(1))
+    assert len(again.end()) == 1
+    again.close()
+
+
+@pytest.mark.usefixtures("way")
+def test_a_tap_that_is_not_attached_sees_nothing_and_changes_nothing() -> None:
+    wait, function = dist.Work.wait, dist.all_reduce
+    tap = Tap(HostClock(), Delays((), 0, seed=0, warmup_steps=0), nn.Linear(1, 1), STRATEGIES["ddp"], attached=False)
+    assert (dist.Work.wait, dist.all_reduce) == (wait, function)
+    tap.begin(Laps(HostClock()))
+    dist.all_reduce(torch.ones(1))
+    tap.settle()
+    assert tap.end() == []
+    tap.close()
+
+
+def test_without_a_group_there_is_nothing_to_see() -> None:
+    tap = Tap(HostClock(), Delays((), 0, seed=0, warmup_steps=0), nn.Linear(1, 1), STRATEGIES["none"])
+    tap.begin(Laps(HostClock()))
+    assert tap.end() == []
+    tap.close()
+
+
+@pytest.mark.usefixtures("way")
+@pytest.mark.parametrize(
+    ("strategy", "bottlenecks", "instruments", "attached"),
+    [
+        ("all_reduce", (), "on", True),
+        ("all_reduce", (), "off", False),
+        ("all_reduce", (LATE,), "off", True),
+        ("ddp", (Bottleneck(at="forward", ranks=(0,), sleep_ms=1),), "off", False),
+    ],
+)
+def test_without_instruments_it_is_attached_only_where_a_delay_must_go_in_before_a_collective(
+    strategy: Any, bottlenecks: tuple[Bottleneck, ...], instruments: Any, attached: bool
+) -> None:
+    wait = dist.Work.wait
+    trial = Trial(strategy=strategy, bottleneck=bottlenecks, instruments=instruments)
+    me = Rank(trial, 0, 1, torch.device("cpu"), Reporter(0), Delays(bottlenecks, 0, seed=0, warmup_steps=0))
+    tap = module.tap_of(me, nn.Linear(1, 1), HostClock())
+    assert (dist.Work.wait is not wait) == attached
+    tap.close()
+
+
+@pytest.mark.usefixtures("way")
+@pytest.mark.parametrize("strategy", ["all_reduce", "all_reduce_async", "bucketed", "ddp", "ring"])
+def test_it_waits_for_nothing_that_was_not_waited_for_without_it(
+    strategy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waited: list[int] = []
+    wait = dist.Work.wait
+
+    def watched(work: dist.Work, *arguments: Any) -> Any:
+        waited.append(1)
+        return wait(work, *arguments)
+
+    def never(*_: Any) -> None:
+        pytest.fail("synchronised")
+
+    monkeypatch.setattr(dist.Work, "wait", watched)
+    monkeypatch.setattr(torch.cuda, "synchronize", never)
+    with monkeypatch.context() as untapped:
+        untapped.setattr(module, "_attach", lambda *_: [])
+        learn(strategy, 0, 1)
+    without, waited[:] = len(waited), []
+    learn(strategy, 0, 1)
+    assert len(waited) == without

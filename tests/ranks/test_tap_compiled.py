@@ -1,0 +1,110 @@
+"""torch.compile traces nothing of the tap: on a GPU its events would become a part of the graph."""
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from ddptui.config.strategies import STRATEGIES
+from workers.instruments import tap as module
+from workers.instruments.calls import Call
+from workers.instruments.clock import HostClock
+from workers.instruments.progress import Laps
+from workers.instruments.tap import Tap
+from workers.rank.delays import Delays
+from workers.rank.group import leave_group
+
+HOOKS = pytest.mark.skipif(not module.group_takes_hooks(), reason="this torch's groups take no hooks")
+BOTH_WAYS = [pytest.param(True, marks=HOOKS, id="hooks"), pytest.param(False, id="wrapped")]
+pytestmark = pytest.mark.filterwarnings("ignore")  # torch.compile hides what it raises itself, but not as errors
+STEPS = 3  # in the second, DDP lays its buckets out anew
+
+
+@pytest.fixture(params=BOTH_WAYS)
+def hooks(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[bool]:
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))  # else torch sets it
+    torch.compiler.reset()
+    monkeypatch.setattr(module, "group_takes_hooks", lambda: request.param)
+    dist.init_process_group("gloo", init_method=f"file://{tmp_path}/meet", rank=0, world_size=1)
+    yield request.param
+    leave_group()
+    torch.compiler.reset()
+
+
+class Model(nn.Module):
+    """DDP broadcasts its buffers in C++; it also sends in its forward, and waits for that itself."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(6, 3)
+        self.norm = nn.BatchNorm1d(3)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        outputs: Tensor = self.norm(self.layer(inputs))
+        seen = outputs.detach().clone()
+        work = dist.all_reduce(seen, async_op=True)
+        assert work is not None
+        work.wait()
+        return outputs + seen
+
+
+class Traced(HostClock):
+    """Counts the moments that were taken while torch was compiling."""
+
+    def __init__(self) -> None:
+        self.taken: list[bool] = []
+
+    def now(self) -> int:  # type: ignore[override]
+        self.taken.append(torch.compiler.is_compiling())
+        return len(self.taken)
+
+
+def learn(clock: Traced, *, compiled: bool) -> tuple[list[list[Call]], list[Any]]:
+    """What was called in each step; and the graphs that were compiled."""
+    graphs: list[Any] = []
+
+    def backend(graph: Any, inputs: Any) -> Any:
+        graphs.append([str(node.target) for node in graph.graph.nodes])
+        return graph
+
+    torch.manual_seed(0)
+    network = DistributedDataParallel(Model())
+    tap = Tap(clock, Delays((), 0, seed=0, warmup_steps=0), network, STRATEGIES["ddp"])
+    forward = torch.compile(network, backend=backend) if compiled else network
+    calls = []
+    for step in range(STEPS):
+        laps = Laps(clock, step)
+        tap.begin(laps)
+        laps.end("data")
+        loss = forward(torch.ones(4, 6)).sum()
+        laps.end("forward")
+        loss.backward()
+        tap.settle()
+        calls.append(tap.end())
+    tap.close()
+    return calls, graphs
+
+
+def test_nothing_of_the_tap_is_traced_and_it_sees_the_same_calls(hooks: bool) -> None:
+    clock = Traced()
+    bare, _ = learn(Traced(), compiled=False)
+    calls, graphs = learn(clock, compiled=True)
+    assert len(graphs) > 0
+    assert not any(clock.taken)
+    kinds = [[call.kind for call in step] for step in calls]
+    assert kinds == [[call.kind for call in step] for step in bare]
+    assert all("broadcast" in step for step in kinds) == hooks
+    assert threading.get_ident() in {call.thread for step in calls for call in step}
+
+
+def test_what_is_not_kept_from_it_would_be_traced(hooks: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Traced()
+    monkeypatch.setattr(module, "untraced", lambda function: function)
+    learn(clock, compiled=True)
+    assert any(clock.taken)

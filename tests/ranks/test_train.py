@@ -1,0 +1,180 @@
+"""The loop's own arithmetic: which steps share an average, how many samples are behind it, and what a phase takes."""
+
+from collections.abc import Iterator
+from itertools import count
+from typing import Any
+
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from ddptui.config.trial import Trial
+from workers.aggregate import strategy_of
+from workers.instruments.clock import Clock, HostClock
+from workers.instruments.progress import Laps, Mark, Progress
+from workers.rank.delays import Delays
+from workers.rank.process import Rank
+from workers.rank.reporter import Reporter
+from workers.train import make_optimizer, round_of, samples_behind, train
+from workers.training.data import Samples, Share
+from workers.training.models import build, synchronised
+from workers.training.precision import optimize
+
+
+@pytest.mark.parametrize(
+    ("every", "batches", "steps", "rounds"),
+    [
+        (1, 3, 5, [[0], [1], [2], [3], [4]]),
+        (2, 4, 8, [[0, 1], [2, 3], [4, 5], [6, 7]]),
+        (2, 3, 6, [[0, 1], [2], [3, 4], [5]]),  # cut at the end of an epoch
+        (4, 3, 5, [[0, 1, 2], [3, 4]]),  # and at the end of all
+        (100, 1, 2, [[0], [1]]),
+    ],
+)
+def test_rounds_cover_every_step_once(every: int, batches: int, steps: int, rounds: list[list[int]]) -> None:
+    found = [list(round_of(step, every, batches, steps)) for step in range(steps)]
+    assert found == [together for together in rounds for _ in together]
+
+
+def test_gradients_that_add_up_are_divided_by_all_their_samples() -> None:
+    share = Share(Samples(torch.zeros(10), torch.zeros(10)), batch_size=4, rank=0, world_size=2, seed=0)
+    assert len(share) == 3  # batches of 4, 4 and 2
+    assert samples_behind(1, range(3), share, Trial(every=3)) == 10
+    assert samples_behind(4, range(3, 5), share, Trial(every=2)) == 8
+    assert samples_behind(5, range(5, 6), share, Trial(every=2)) == 2
+
+
+def test_ranks_that_step_alone_divide_by_each_batchs_own() -> None:
+    share = Share(Samples(torch.zeros(10), torch.zeros(10)), batch_size=4, rank=0, world_size=2, seed=0)
+    found = [samples_behind(step, range(3), share, Trial(every=3, average="parameters")) for step in range(3)]
+    assert found == [4, 4, 2]
+
+
+def test_a_share_keeps_a_hash_of_each_epochs_order() -> None:
+    def orders(rank: int, epochs: list[int]) -> list[str]:
+        share = Share(Samples(torch.zeros(50), torch.zeros(50)), batch_size=4, rank=rank, world_size=2, seed=0)
+        for epoch in epochs:
+            share.set_epoch(epoch)
+            list(share)
+        return share.orders
+
+    assert len(set(orders(0, [0, 1, 2]))) == 3
+    assert len(set(orders(0, [0, 0]))) == 1
+    assert orders(0, [0, 1]) == orders(1, [0, 1])  # of the global order
+
+
+def test_laps_name_each_phase_once_it_is_over() -> None:
+    class Clock:
+        ticks = count()
+
+        def now(self) -> int:
+            return next(self.ticks)
+
+        def resolve(self, marks: object) -> None: ...
+
+    laps = Laps(Clock())
+    laps.end("data")
+    laps.end("optimizer")
+    assert (laps.phases, laps.moments) == (["data", "optimizer"], [0, 1, 2])
+
+
+def test_batchnorm_goes_into_every_hidden_layer_and_synchronised_refuses_the_cpu() -> None:
+    model = build(Trial(model="mlp", depth=3, batch_norm=True), (4,), 2)
+    assert sum(isinstance(module, torch.nn.BatchNorm1d) for module in model.modules()) == 3
+    with pytest.raises(RuntimeError, match="SyncBatchNorm runs on GPUs only, and this rank is on the CPU"):
+        synchronised(model)
+
+
+@pytest.mark.parametrize(("amp", "fused"), [(None, None), ("bf16", None), ("fp16", True)])
+@pytest.mark.parametrize("kind", ["sgd", "adam"])
+def test_only_a_fused_optimizer_skips_a_step_without_being_asked(
+    optimizers: dict[tuple[str, str | None], torch.optim.Optimizer], kind: str, amp: str | None, fused: bool | None
+) -> None:
+    optimizer = optimizers[kind, amp]
+    assert type(optimizer).__name__.lower() == kind
+    assert optimizer.defaults["fused"] is fused
+    assert getattr(optimizer, "_step_supports_amp_scaling", False) is bool(fused)
+
+
+@pytest.fixture(scope="module")  # not in the test: with the first optimizer torch sets an environment variable
+def optimizers() -> dict[tuple[str, str | None], torch.optim.Optimizer]:
+    model = torch.nn.Linear(2, 2)
+    trials = [Trial(optimizer=kind, amp=amp) for kind in ("sgd", "adam") for amp in (None, "bf16", "fp16")]
+    return {(trial.optimizer, trial.amp): make_optimizer(trial, model) for trial in trials}
+
+
+@pytest.fixture
+def nan_where_nobody_wrote() -> Iterator[None]:
+    torch.use_deterministic_algorithms(True)
+    yield
+    torch.use_deterministic_algorithms(False)
+
+
+@pytest.mark.usefixtures("optimizers", "nan_where_nobody_wrote")
+def test_a_first_step_that_overflows_leaves_no_momentum() -> None:
+    """The steps after it are those of a training that begins with them."""
+    assert torch.empty(1).isnan()
+    trial = Trial(amp="fp16", momentum=0.9, lr=0.1)
+    model, plain = torch.nn.Linear(2, 2), torch.nn.Linear(2, 2)
+    plain.load_state_dict(model.state_dict())
+    scaler, unscaled = torch.amp.GradScaler("cpu", init_scale=4.0), torch.amp.GradScaler("cpu", enabled=False)
+    optimizer = make_optimizer(trial, model)
+    sgd = torch.optim.SGD(plain.parameters(), lr=0.1, momentum=0.9)
+    for size in (float("inf"), 1.0, 2.0):
+        scaler.scale(model(torch.ones(2)).sum() * size).backward()
+        optimize(scaler, optimizer, trial, model)
+    for size in (1.0, 2.0):
+        (plain(torch.ones(2)).sum() * size).backward()
+        optimize(unscaled, sgd, Trial(), plain)
+    for ours, theirs in zip(model.parameters(), plain.parameters(), strict=True):
+        assert torch.allclose(ours, theirs, rtol=0, atol=1e-6)
+
+
+# What a step tells is there by its last mark: it is read when the device has come to that.
+
+
+class Log(TorchDispatchMode):
+    def __init__(self) -> None:
+        super().__init__()
+        self.words: list[str] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.words.append("computes")
+        return func(*args, **kwargs or {})
+
+
+class Marking(HostClock):
+    def __init__(self, log: Log) -> None:
+        self._log = log
+
+    def now(self) -> int:
+        self._log.words.append("marks")
+        return len(self._log.words)
+
+
+class Ends(Progress):
+    """Notes what came last when a step is told."""
+
+    def __init__(self, log: Log) -> None:
+        super().__init__(0, 0, Reporter(0))
+        self.last: list[str] = []
+        self._log = log
+
+    def step(self, mark: Mark, clock: Clock) -> None:
+        self.last.append(self._log.words[-1])
+
+
+@pytest.mark.usefixtures("optimizers")
+@pytest.mark.parametrize("options", [{}, {"every": 2}, {"amp": "fp16"}], ids=str)
+def test_nothing_is_computed_after_the_last_mark_of_a_step(options: dict[str, Any]) -> None:
+    trial = Trial(
+        launch="single", strategy=None, model="mlp", width=4, depth=1, dataset="random", shape=(3,), samples=16,
+        batch_size=4, steps=4, warmup_steps=0, **options,
+    )  # fmt: skip
+    log = Log()
+    ends = Ends(log)
+    me = Rank(trial, 0, 1, torch.device("cpu"), Reporter(0), Delays((), 0, seed=0, warmup_steps=0))
+    with log:
+        train(me, strategy_of(trial), ends, Marking(log))
+    assert ends.last == ["marks"] * 4
+    assert "computes" in log.words

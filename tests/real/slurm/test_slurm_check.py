@@ -1,0 +1,66 @@
+"""What is said before anything is submitted."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ddptui.config.engine import Engine
+from ddptui.config.parser import PresetError
+from ddptui.engines.slurm.check import Partition, check, read_partitions
+from tests.support.slurm_cluster import Cluster
+from tests.support.slurm_fakes import Fakes
+
+
+def refusal(**said: Any) -> str:
+    with pytest.raises(PresetError) as error:
+        check(Engine(name="slurm", **said))
+    return str(error.value)
+
+
+def test_sinfo_is_read() -> None:
+    assert read_partitions("debug*|2\nsmall|1\n") == [
+        Partition("debug", 2, True),
+        Partition("small", 1, False),
+    ]
+
+
+def test_a_real_cluster_takes_what_fits_and_says_what_does_not(cluster: Cluster) -> None:
+    check(Engine(name="slurm", nodes=2, time="5", partition="debug", options=("--exclusive",)))
+    assert refusal(partition="debgu") == "--engine slurm: no partition 'debgu'; did you mean 'debug'?"
+    assert refusal(partition="x") == "--engine slurm: no partition 'x'; there are debug, small"
+    assert refusal(nodes=3) == "--engine slurm: 3 nodes, and partition debug has 2: --nodes 2"
+    assert refusal(partition="small", nodes=2) == "--engine slurm: 2 nodes, and partition small has 1: --nodes 1"
+    assert refusal(time="soon") == "--engine slurm: sbatch: Invalid --time specification"
+    assert "Invalid generic resource (gres)" in refusal(gres="gpu:2")
+    assert "unrecognized option '--bogus'" in refusal(options=("--bogus",))
+
+
+def test_without_slurm_it_is_said_where_to_go(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert "sbatch is not on PATH: run this where jobs are submitted" in refusal()
+
+
+def test_a_controller_that_does_not_answer_is_said_in_slurms_words(fakes: Fakes) -> None:
+    fakes.set(broken={"sinfo": "slurm_load_partitions: Unable to contact slurm controller (connect failure)"})
+    assert refusal() == (
+        "--engine slurm: sinfo: slurm_load_partitions: Unable to contact slurm controller (connect failure)"
+    )
+
+
+def test_without_a_default_partition_one_is_to_be_chosen(fakes: Fakes) -> None:
+    fakes.set(sinfo="debug|2\n")
+    assert refusal() == "--engine slurm: there is no default partition: choose one with --partition: debug"
+
+
+def test_nodes_that_are_down_for_now_are_no_reason_to_refuse(fakes: Fakes) -> None:
+    busy = {"sbatch": "allocation failure: Requested node configuration is not available"}
+    fakes.set(sinfo="debug*|2\n", broken=busy)
+    check(Engine(name="slurm", nodes=2))
+    fakes.set(broken={"sbatch": "sbatch: error: Invalid account"})
+    assert refusal() == "--engine slurm: sbatch: Invalid account"
+
+
+def test_options_are_looked_at_before_anybody_is_asked(fakes: Fakes) -> None:
+    assert "--array is the lab's to say" in refusal(options=("--array=0-3",))
+    assert fakes.calls("sinfo") == []

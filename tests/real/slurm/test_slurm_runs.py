@@ -1,0 +1,157 @@
+"""Whole runs on a real cluster: the same table as on one host, and nothing left in the queue or on a node, however the
+console goes."""
+
+import json
+import shlex
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from ddptui.wire.messages import KEYS, TOKEN
+from tests.support.runner import QUICK, ddptui, family, run_json, start, survivors, write_preset
+from tests.support.slurm_cluster import Cluster
+
+RUNNING_WITHIN_S = 90
+GONE_WITHIN_S = 30
+ON_TWO_NODES = ("--engine", "slurm", "--nodes", "2")
+
+
+def preset(folder: Path, fields: str, quick: str = QUICK) -> Path:
+    return write_preset(folder, f'[[trial]]\nname = "one"\nstrategy = "all_reduce"\n{fields}\n{quick}')
+
+
+def repeat(runs: Path) -> Path:
+    [folder] = runs.glob("*/trial-one/repeat-1")
+    return folder
+
+
+def journal(runs: Path) -> list[dict[str, Any]]:
+    paths = list(runs.glob("*/trial-one/repeat-1/messages.jsonl"))
+    lines = paths[0].read_text().splitlines(keepends=True) if paths else []
+    return [json.loads(line) for line in lines if line.endswith("\n")]
+
+
+@pytest.mark.parametrize(
+    ("tasks", "fields"),
+    [
+        ("rank", 'launch = "spawn"\nworld_size = 3'),
+        ("node", 'launch = "launch"\nworld_size = 3'),
+        ("array", 'launch = "spawn"\nworld_size = 2'),
+    ],
+)
+def test_ranks_run_on_two_nodes(cluster: Cluster, tmp_path: Path, tasks: str, fields: str) -> None:
+    where = ["--engine", "slurm"] if tasks == "array" else ON_TWO_NODES  # Slurm places the jobs of an array itself
+    results, code = run_json(tmp_path / "runs", preset(tmp_path, fields), *where, "--tasks", tasks)
+    assert code == 0, results
+    [trial] = results["trials"]
+    [figures] = trial["repeats"]
+    assert [rank["rank"] for rank in figures["ranks"]] == list(range(trial["config"]["world_size"]))
+    assert figures["in_sync"]["parameters"] is True
+    assert figures["train_time_s"] > 0
+    notices = [message["text"] for message in journal(tmp_path / "runs") if message["type"] == "Notice"]
+    assert any(" runs on n" in text for text in notices)
+    left = {path.name for path in repeat(tmp_path / "runs").iterdir()}
+    assert "job.sh" in left
+    assert not left & {"wire.env", "ended", "meeting"}
+    assert cluster.tasks() == []
+
+
+def test_a_rank_that_fails_is_named_whether_it_can_say_so_or_not(cluster: Cluster, tmp_path: Path) -> None:
+    faults = {"raise": 1, "kill": 0}
+    trials = [
+        f'[[trial]]\nname = "{kind}"\nstrategy = "all_reduce"\nworld_size = 2\n{QUICK}'
+        f'[[trial.fault]]\nkind = "{kind}"\nrank = {rank}\nstep = 3\n'
+        for kind, rank in faults.items()
+    ]
+    results, code = run_json(tmp_path / "runs", write_preset(tmp_path, "".join(trials)), *ON_TWO_NODES)
+    assert code == 1
+    [raised, killed] = results["trials"]
+    assert raised["error"].startswith("rank 1 ")
+    assert "FAULT" in raised["error"].upper()
+    assert killed["error"].splitlines()[0] == "rank 0 killed by SIGKILL"
+    assert cluster.tasks() == []
+
+
+def test_what_slurm_refuses_is_said_before_anything_is_kept(cluster: Cluster, tmp_path: Path) -> None:
+    done = ddptui(
+        tmp_path / "runs", "--preset", str(preset(tmp_path, "")), "--no-ui", *ON_TWO_NODES, "--partition", "x"
+    )
+    assert done.returncode == 2
+    assert "no partition 'x'; there are debug, small" in done.stderr
+    assert not (tmp_path / "runs").exists()
+
+
+class Running:
+    """A console whose trial is under way on the nodes."""
+
+    def __init__(self, folder: Path, tasks: str) -> None:
+        self.runs = folder / "runs"
+        long = preset(folder, 'launch = "spawn"\nworld_size = 2', QUICK.replace("steps = 8", "steps = 1000000"))
+        self.console = start(self.runs, "--preset", str(long), "--json", *ON_TWO_NODES, "--tasks", tasks)
+        self._wait_until_it_runs()
+        self.family = family(self.console.pid)
+        pids = [message["pid"] for message in journal(self.runs) if message["type"] == "Hello"]
+        self.ranks = [psutil.Process(pid) for pid in pids]
+
+    def _wait_until_it_runs(self) -> None:
+        deadline = time.monotonic() + RUNNING_WITHIN_S
+        while len({message["rank"] for message in journal(self.runs) if message["type"] == "Step"}) < 2:
+            assert self.console.poll() is None, self.console.communicate()
+            assert time.monotonic() < deadline, "the trial never ran"
+            time.sleep(0.1)  # the journal is a file: there is nothing to wait on
+
+    def end(self) -> None:
+        if self.console.poll() is None:
+            self.console.kill()
+        self.console.communicate()
+        for process in survivors([*self.family, *self.ranks], 0):
+            process.kill()
+
+
+@pytest.fixture
+def running(cluster: Cluster, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Running]:
+    running = Running(tmp_path, request.param)
+    yield running
+    running.end()
+
+
+@pytest.mark.parametrize("running", ["rank"], indirect=True)
+def test_secrets_are_nowhere_to_be_seen_and_nothing_is_left_when_it_is_stopped(
+    cluster: Cluster, running: Running
+) -> None:
+    secrets = secrets_of(running)
+    tasks = cluster.tasks()
+    command_lines = " ".join(word for process in tasks for word in process.cmdline())
+    assert "workers.task" in command_lines
+    [srun, *_] = [process for process in tasks if process.name() == "srun"]  # it sends its environment to the nodes
+    assert not any(secret in command_lines + str(srun.environ()) for secret in secrets)
+
+    running.console.send_signal(signal.SIGINT)
+    running.console.communicate(timeout=GONE_WITHIN_S)
+    assert running.console.returncode == 130
+    assert cluster.queue() == []
+    assert survivors([*running.family, *running.ranks], 1) == []
+    assert cluster.tasks() == []
+
+
+@pytest.mark.parametrize("running", ["node"], indirect=True)
+def test_nothing_is_left_when_the_console_is_killed(cluster: Cluster, running: Running) -> None:
+    running.console.kill()
+    assert survivors([*running.family, *running.ranks], GONE_WITHIN_S) == []
+    assert cluster.queue() == []
+    assert cluster.tasks() == []
+    assert not (repeat(running.runs) / "wire.env").exists()
+
+
+def secrets_of(running: Running) -> list[str]:
+    """The token and the keys, that let a rank in."""
+    lines = (repeat(running.runs) / "wire.env").read_text().splitlines()
+    named = [shlex.split(line.removeprefix("export "))[0].partition("=") for line in lines]
+    secrets = [value for name, _, value in named if name in (TOKEN, KEYS)]
+    assert len(secrets) == 2
+    return secrets

@@ -1,0 +1,154 @@
+"""What cannot run is refused in one line, with what to do about it, before a process is started."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from ddptui.config.arguments import parse_assignment
+from ddptui.engines.preflight_devices import needs
+from ddptui.host.gpus import surely_none
+from ddptui.host.install import lab_root
+from ddptui.store.presets import load
+from tests.support.runner import ddptui, run_json, write_preset
+
+
+def refusal(tmp_path: Path, *words: str) -> str:
+    """The one line that a refused run says."""
+    done = ddptui(tmp_path / "runs", *words)
+    assert done.returncode == 2, done
+    assert done.stdout == ""
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "runs").exists()
+    [line] = done.stderr.splitlines()
+    return line
+
+
+@pytest.mark.parametrize("dataset", ["mnist", "fashion_mnist", "cifar10"])
+def test_missing_data_says_both_ways_to_get_it(tmp_path: Path, dataset: str) -> None:
+    line = refusal(tmp_path, "--preset", "quickstart", "--no-ui", "--set", f"dataset={dataset}", "--set",
+                   f"data_dir={tmp_path}")  # fmt: skip
+    assert f"dataset {dataset} is not in {tmp_path}" in line
+    assert "--set download=true" in line
+    assert "put the files there yourself" in line
+
+
+def test_an_unknown_model_names_its_neighbour(tmp_path: Path) -> None:
+    line = refusal(tmp_path, "--preset", "quickstart", "--no-ui", "--set", "model=resnet81")
+    assert "no model 'resnet81'; did you mean 'resnet18'?" in line
+
+
+def test_a_bad_preset_names_file_key_and_nearest_spelling(tmp_path: Path) -> None:
+    preset = write_preset(tmp_path, '[[trial]]\nlaunch = "spwan"\n')
+    line = refusal(tmp_path, "--preset", str(preset), "--no-ui")
+    assert f"{preset}: trial[0].launch" in line
+    assert "did you mean 'spawn'?" in line
+
+
+def test_runs_that_cannot_be_kept_are_not_begun(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    done = ddptui(tmp_path / "file", "--preset", "quickstart", "--no-ui")
+    assert done.returncode == 2
+    assert "cannot keep runs here" in done.stderr
+    assert "--runs" in done.stderr
+
+
+def test_presets_shows_the_exact_commands_and_starts_nothing(tmp_path: Path) -> None:
+    done = ddptui(tmp_path / "runs", "presets", "launch-modes")
+    assert done.returncode == 0
+    assert "-m torch.distributed.launch --standalone --nproc_per_node=2 -m workers.launch" in done.stdout
+    assert "-m workers.spawn strategy=ddp" in done.stdout
+    assert "threads, CPU stand-in" in done.stdout
+    assert not (tmp_path / "runs").exists()
+
+
+def test_doctor_looks_at_torch_by_running_it(tmp_path: Path) -> None:
+    done = ddptui(tmp_path / "runs", "doctor")
+    assert done.returncode == 0, done
+    for word in ("torch ", "backends", "gloo", "cores", "interfaces", str(tmp_path / "runs")):
+        assert word in done.stdout
+
+
+without_gpus = pytest.mark.skipif(not surely_none(), reason="this machine has a GPU, where these run")
+
+
+@without_gpus
+def test_synchronised_batchnorm_wants_a_gpu(tmp_path: Path) -> None:
+    line = refusal(tmp_path, "--preset", "batchnorm", "--no-ui", "--set", "sync_batchnorm=true")
+    assert "SyncBatchNorm runs on GPUs only, and this machine has none" in line
+    assert "or `--set sync_batchnorm=false`" in line
+
+
+@without_gpus
+@pytest.mark.parametrize("preset", sorted(path.stem for path in (lab_root() / "presets").glob("*.toml")))
+def test_a_preset_for_gpus_says_so_and_its_remedy_helps(tmp_path: Path, preset: str) -> None:
+    """Every preset of the group; whatever it says to lay over it makes it one that could start here."""
+    if load(preset).group != "GPUs":
+        assert not any(map(needs, load(preset).trials))
+        return
+    line = refusal(tmp_path, "--preset", preset, "--no-ui")
+    assert "GPU" in line
+    assert "and this machine has none: run it where there is one (a container sees them after `docker run" in line
+    overrides = dict(parse_assignment(assignment) for assignment in re.findall(r"--set (\S+=[\w.]+)", line))
+    assert overrides
+    assert not any(map(needs, load(preset, overrides).trials))
+
+
+@without_gpus
+def test_a_hidden_gpu_and_none_are_told_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    line = refusal(tmp_path, "--preset", "quickstart", "--no-ui", "--set", "device=cuda")
+    assert "this machine has none (CUDA_VISIBLE_DEVICES is '', too: that hides every GPU)" in line
+
+
+@pytest.mark.parametrize(
+    ("assignment", "why"),
+    [
+        ("average=parameters", "strategy = 'bucketed' averages gradients as backward brings them"),
+        ("strategy=ddp_pwoersgd", "did you mean 'ddp_powersgd'?"),
+        ("mistake=divide_twice", "'divide_twice' is made with strategy = 'all_reduce'"),
+        ("every=0", "expected int >= 1"),
+        ("backend=mpi", "mpi wants ranks that MPI knows: launch = 'task' with --engine slurm, or by hand"),
+    ],
+)
+def test_what_means_nothing_together_is_refused_with_the_reason(tmp_path: Path, assignment: str, why: str) -> None:
+    assert why in refusal(tmp_path, "--preset", "ddp-by-hand", "--no-ui", "--set", assignment)
+
+
+# A model of the user's own
+
+MINE = """
+import os
+from torch import nn
+def net(num_classes: int) -> nn.Module:
+    open(os.environ["MARK"], "a").write(f"{num_classes}\\n")
+    return nn.Sequential(nn.Flatten(), nn.Linear(64, num_classes))
+"""
+TWO_RANKS = "[[trial]]\nsteps = 8\nwarmup_steps = 2\nthreads = 1\n"
+
+
+def test_a_model_of_ones_own_is_trained_by_every_rank(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(MINE)
+    preset = write_preset(tmp_path, TWO_RANKS + 'start_method = "fork"\nmodel = "mine:net"\n')
+    variables = {"PYTHONPATH": str(tmp_path), "MARK": str(tmp_path / "mark")}
+    results, code = run_json(tmp_path / "runs", preset, **variables)
+    assert code == 0, results
+    assert (tmp_path / "mark").read_text() == "10\n10\n"  # once a rank, and never in the console
+    assert results["trials"][0]["repeats"][0]["in_sync"]["parameters"]
+
+
+def test_named_code_that_makes_no_model_fails_in_the_rank_with_one_line(tmp_path: Path) -> None:
+    preset = write_preset(tmp_path, TWO_RANKS + 'launch = "single"\nmodel = "os:system"\n')
+    results, code = run_json(tmp_path / "runs", preset)
+    assert code == 1
+    assert "TypeError: model 'os:system': system(num_classes=10): " in results["trials"][0]["error"].splitlines()[0]
+
+
+def test_whatever_else_a_preset_says_is_only_data(tmp_path: Path) -> None:
+    mark = tmp_path / "mark"
+    code = f"$(touch {mark}) `touch {mark}`; __import__('os').system('touch {mark}')"
+    text = f'title = "{code}"\nabout = "{code}"\ngroup = "{code}"\n{TWO_RANKS}launch = "single"\ndata_dir = "{code}"\n'
+    results, exit_code = run_json(tmp_path / "runs", write_preset(tmp_path, text + 'model = "mlp"\n'))
+    assert exit_code == 0, results
+    assert code in " ".join(results["trials"][0]["command"])
+    assert not mark.exists()

@@ -1,0 +1,88 @@
+"""Faults that were put in by rank and step, in real launches: who is named, at which collective, with which words."""
+
+import re
+from typing import Any
+
+import pytest
+
+from tests.support.runner import QUICK, run_json, write_preset
+
+STALL_S = 5
+STEP = 3
+LATER = {"stop-dp": 3000}  # steps: one that is stopped at once may not have said Hello yet
+
+# What is launched; and how the first line of the error begins, and goes on.
+FAULTS: dict[str, tuple[str, str, int, str]] = {
+    "stop": (
+        'strategy = "all_reduce"\nworld_size = 3\nstart_method = "fork"', "stop", 1,
+        f"rank 1 has not arrived at all_reduce 0 of step {STEP}: rank 1 is stopped, as by SIGSTOP; "
+        f"ranks 0, 2 wait there; for {STALL_S} s now",
+    ),
+    "hang-ddp": (
+        'launch = "launch"\nstrategy = "ddp"', "hang", 0,
+        f"rank 0 has not arrived at all_reduce 0 of step {STEP}: rank 0 is in step {STEP}, in backward; "
+        f"rank 1 waits there; for {STALL_S} s now",
+    ),
+    "skip": (
+        'strategy = "flat"\nworld_size = 3\nstart_method = "fork"', "skip", 2,
+        f"in step {STEP}, rank 2 made 0 of 1 collectives, and is out of step with the others since; now ",
+    ),
+    "stop-dp": (
+        'launch = "dp"\nsteps = 4000', "stop", 0, f"ranks 0, 1 are stopped, as by SIGSTOP; for {STALL_S} s now"
+    ),
+    "mismatch": ('strategy = "all_reduce"\nstart_method = "fork"', "mismatch", 1, "rank 1 killed by SIGABRT"),
+    "exit": ('launch = "launch"\nstrategy = "ddp"', "exit", 1, "rank 1 ended with exit code 7"),
+    "raise": (
+        'launch = "process"\nstart_method = "fork"\nstrategy = "ring"', "raise", 1,
+        "rank 1 RuntimeError: a fault was put in here on purpose",
+    ),
+    "kill-single": ('launch = "single"', "kill", 0, "rank 0 killed by SIGKILL"),
+}  # fmt: skip
+STILL = ("stop", "hang-ddp", "skip", "stop-dp")
+
+
+@pytest.fixture(scope="module")
+def trials(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+    """All of them, one after another; and one at the end in which nothing goes wrong."""
+    folder = tmp_path_factory.mktemp("faults")
+    text = f"[defaults]\nstall_s = {STALL_S}\n{QUICK}"
+    for name, (fields, kind, rank, _) in FAULTS.items():
+        step = LATER.get(name, STEP)
+        fault = f'{{kind = "{kind}", rank = {rank}, step = {step}}}'
+        text += f'[[trial]]\nname = "{name}"\nfault = [{fault}]\n{fields}\n'
+    text += '[[trial]]\nname = "sound"\nlaunch = "single"\n'
+    results, code = run_json(folder / "runs", write_preset(folder, text))
+    assert code == 1
+    return {trial["name"]: trial for trial in results["trials"]}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_who_it_was_and_how_is_said_first(trials: dict[str, dict[str, Any]], name: str) -> None:
+    _, kind, _, said = FAULTS[name]
+    assert trials[name]["status"] == "failed"
+    headline, *rest = trials[name]["error"].splitlines()
+    assert headline.startswith(said)
+    if said.endswith(" now"):
+        assert headline == said
+    log = [line for line in rest if line.startswith("fault, step")]
+    if name in ("mismatch", "exit", "kill-single", "stop"):  # others say more after it
+        assert log == [f"fault, step {STEP}: {kind}"]
+
+
+@pytest.mark.parametrize("name", STILL)
+def test_a_launch_that_hangs_says_what_to_do_where_it_does_not(trials: dict[str, dict[str, Any]], name: str) -> None:
+    assert trials[name]["error"].splitlines()[1].endswith(f"--set stall_s={3 * STALL_S}")
+
+
+@pytest.mark.parametrize("name", ["hang-ddp"])
+def test_the_log_of_a_rank_that_hangs_shows_where(trials: dict[str, dict[str, Any]], name: str) -> None:
+    assert "waiter.acquire()" in trials[name]["error"]
+
+
+def test_native_code_that_gives_up_is_quoted(trials: dict[str, dict[str, Any]]) -> None:
+    assert re.search(r"size|length", trials["mismatch"]["error"])
+    assert "gloo" in trials["mismatch"]["error"]
+
+
+def test_one_bad_trial_does_not_spoil_the_others(trials: dict[str, dict[str, Any]]) -> None:
+    assert trials["sound"]["status"] == "ok"

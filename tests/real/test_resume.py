@@ -1,0 +1,132 @@
+"""A console is killed in the midst of a run; `--resume` launches what is missing, and leaves the rest as it is."""
+
+import json
+import random
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from tests.support.runner import QUICK, ddptui, family, start, survivors, write_preset
+
+TRIALS = ("a", "b")
+PRESET = f'repeats = 2\n[defaults]\nlaunch = "single"\n{QUICK}[[trial]]\nname = "a"\n[[trial]]\nname = "b"\nseed = 1\n'
+LAUNCHES = [(name, repeat) for repeat in (1, 2) for name in TRIALS]
+PATIENCE_S = 60
+
+
+def only_run(runs: Path) -> Path:
+    [run] = runs.iterdir()
+    return run
+
+
+def journal(run: Path, name: str, repeat: int) -> Path:
+    return run / f"trial-{name}" / f"repeat-{repeat}" / "messages.jsonl"
+
+
+def is_finished(path: Path) -> bool:
+    return path.is_file() and b'"type":"Ended"' in path.read_bytes().rstrip(b"\n").rpartition(b"\n")[2]
+
+
+def await_launch(console: "subprocess.Popen[str]", runs: Path, name: str, repeat: int) -> None:
+    """Until this launch has been begun."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not list(runs.glob(f"*/trial-{name}/repeat-{repeat}/messages.jsonl")):
+        assert console.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def kill(console: "subprocess.Popen[str]") -> None:
+    left = family(console.pid)
+    console.kill()
+    console.communicate()
+    assert not survivors(left, 5)
+
+
+def results_of(runs: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((only_run(runs) / "results.json").read_text())
+    return found
+
+
+@pytest.mark.parametrize("seed", [1])  # `make soak` does it fifty times
+def test_killed_at_any_moment_and_resumed_the_table_is_complete(tmp_path: Path, seed: int) -> None:
+    runs, preset = tmp_path / "runs", write_preset(tmp_path, PRESET)
+    console = start(runs, "--preset", str(preset), "--json")
+    await_launch(console, runs, *random.Random(seed).choice(LAUNCHES))
+    time.sleep(random.Random(seed).uniform(0, 5))  # at any moment of it
+    kill(console)
+    run = only_run(runs)
+    there = {path: path.read_bytes() for path in run.glob("*/*/messages.jsonl") if is_finished(path)}
+
+    done = ddptui(runs, "--resume", run.name, "--json")
+    assert done.returncode == 0, done.stderr
+    results = json.loads(done.stdout)
+    assert results["status"] == "ok"
+    assert [(trial["name"], len(trial["repeats"])) for trial in results["trials"]] == [("a", 2), ("b", 2)]
+    assert results == results_of(runs)
+    for path, before in there.items():
+        assert path.read_bytes() == before
+    assert all(is_finished(journal(run, *launch)) for launch in LAUNCHES)
+
+
+@pytest.fixture(scope="module")
+def interrupted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of runs of a console that was interrupted in its second launch, after a trial that fails."""
+    folder = tmp_path_factory.mktemp("interrupted")
+    failing = '[[trial]]\nname = "bad"\nfault = [{kind = "exit", rank = 0, step = 3}]\n'
+    text = PRESET.replace('[[trial]]\nname = "b"', f'{failing}[[trial]]\nname = "b"')
+    console = start(folder / "runs", "--preset", str(write_preset(folder, text)), "--json")
+    await_launch(console, folder / "runs", "b", 1)
+    console.send_signal(signal.SIGINT)
+    _, errors = console.communicate(timeout=PATIENCE_S)
+    assert console.returncode == 130
+    assert f"`ddptui --resume {only_run(folder / 'runs').name}` launches what is missing" in errors
+    return folder / "runs"
+
+
+def test_what_has_failed_is_left_and_what_was_interrupted_is_put_aside(interrupted: Path) -> None:
+    run = only_run(interrupted)
+    cut_short = journal(run, "b", 1).read_bytes()
+    console = start(interrupted, "--resume", "last", "--json")
+    await_launch(console, interrupted, "a", 2)
+
+    other = ddptui(interrupted, "--resume", "last", "--no-ui")
+    assert other.returncode == 2
+    assert "another console has this run under way" in other.stderr
+
+    output, errors = console.communicate(timeout=PATIENCE_S)
+    assert console.returncode == 1  # one trial has failed
+    assert "of 4 launches, 1 are there" in errors
+    assert "left as they are, since they failed: bad" in errors
+    trials = {trial["name"]: (trial["status"], len(trial["repeats"])) for trial in json.loads(output)["trials"]}
+    assert trials == {"a": ("ok", 2), "bad": ("failed", 0), "b": ("ok", 2)}
+    assert (run / "trial-b" / "repeat-1.interrupted-1" / "messages.jsonl").read_bytes() == cut_short
+    environment = json.loads((run / "environment.json").read_text())
+    assert [each["changed"] for each in environment["resumed"]] == [{}]
+
+    again = ddptui(interrupted, "--resume", "last", "--json")
+    assert json.loads(again.stdout)["trials"] == json.loads(output)["trials"]
+    assert "of 4 launches, 4 are there" in again.stderr
+    assert "[" not in again.stderr  # nothing was launched
+
+
+def test_the_journal_is_never_more_than_a_second_behind(tmp_path: Path) -> None:
+    """The messages of ranks that are stopped, too: nothing else comes after them."""
+    long = QUICK.replace("steps = 8", "steps = 1000000")
+    preset = write_preset(tmp_path, f'[[trial]]\nname = "a"\nlaunch = "single"\n{long}')
+    console = start(tmp_path / "runs", "--preset", str(preset), "--json")
+    await_launch(console, tmp_path / "runs", "a", 1)
+    path = journal(only_run(tmp_path / "runs"), "a", 1)
+    while b'"type":"Step"' not in path.read_bytes():
+        assert console.poll() is None
+    moment_ns = time.monotonic_ns()
+    time.sleep(1.5)  # a second, and the time of a frame and of a look
+    told = [json.loads(line) for line in path.read_bytes().splitlines(keepends=True) if line.endswith(b"\n")]
+    assert max(message.get("end_ns", 0) for message in told) >= moment_ns
+    kill(console)
+    assert not psutil.pid_exists(console.pid)

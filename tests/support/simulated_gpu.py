@@ -1,0 +1,129 @@
+"""A GPU that is not there: its clock runs by its own oscillator, its work waits in queues, its events are as torch's.
+Time passes only when somebody looks at the clock, records or asks."""
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from workers.instruments import clock
+
+CALL_NS = 2_000  # what any call into the driver takes the host
+START_NS = 5_000_000_000_000
+
+
+class Stream:
+    """Its work is done in order; free_ns: when the last of it is over, on the host's clock, which the device never
+    sees."""
+
+    def __init__(self, gpu: "Gpu") -> None:
+        self.gpu = gpu
+        self.free_ns = 0.0
+
+    def push(self, work_ns: float) -> None:
+        self.free_ns = max(self.free_ns, self.gpu.now_ns + self.gpu.launch_ns) + work_ns
+
+    def synchronize(self) -> None:
+        self.gpu.synchronised += 1
+
+
+class Event:
+    """What torch.cuda.Event does, and refuses, of what is used of it."""
+
+    gpu: "Gpu"
+
+    def __init__(self, enable_timing: bool = False) -> None:
+        assert enable_timing
+        self.over_ns: float | None = None
+
+    def record(self, stream: Stream) -> None:
+        self.gpu.pass_(CALL_NS)
+        stream.push(0)
+        self.over_ns = stream.free_ns
+
+    def query(self) -> bool:
+        self.gpu.pass_(CALL_NS)
+        assert self.over_ns is not None
+        return self.over_ns <= self.gpu.now_ns
+
+    def elapsed_time(self, later: "Event") -> float:
+        """In ms, as a float32; half a microsecond is the resolution."""
+        if not (self.query() and later.query()):
+            raise RuntimeError("CUDA error: device not ready")
+        assert self.over_ns is not None
+        assert later.over_ns is not None
+        ticks = self.gpu.device_ns(later.over_ns) - self.gpu.device_ns(self.over_ns)
+        assert ticks >= 0, "from a later to an earlier event"
+        return float(np.float32(round(ticks / 500) * 500 / 1e6))
+
+    def synchronize(self) -> None:
+        self.gpu.synchronised += 1
+
+
+class Gpu:
+    """ppm: how much faster its oscillator is; launch_ns: from a record on an idle stream until the device is there."""
+
+    def __init__(self, ppm: float = 60.0) -> None:
+        self.ppm = ppm
+        self.launch_ns = 5_000.0
+        self.now_ns = START_NS
+        self.synchronised = 0
+        self.main = Stream(self)
+        self.side: Stream | None = None
+        self.current = threading.local()
+
+    def pass_(self, ns: float) -> None:
+        self.now_ns += round(ns)
+
+    def host_ns(self) -> int:
+        self.pass_(50)
+        return self.now_ns
+
+    def device_ns(self, host_ns: float) -> float:
+        return 7e15 + (host_ns - START_NS) * (1 + self.ppm / 1e6)
+
+    def new_stream(self, device: torch.device, priority: int) -> Stream:
+        assert priority < 0
+        self.side = Stream(self)
+        return self.side
+
+    def current_stream(self, device: torch.device | None = None) -> Stream:
+        """Of the thread that asks."""
+        found: Stream = getattr(self.current, "stream", self.main)
+        return found
+
+    @contextmanager
+    def on(self, stream: Stream) -> Iterator[None]:
+        self.current.stream, before = stream, self.current_stream()
+        yield
+        self.current.stream = before
+
+    def synchronize(self, *_: object) -> None:
+        self.synchronised += 1
+
+
+def simulated(monkeypatch: pytest.MonkeyPatch, gpu: Gpu) -> "clock.CudaClock":
+    """A clock of this GPU."""
+    event: Any = type("OwnEvent", (Event,), {"gpu": gpu})
+    for name, fake in {
+        "Event": event,
+        "Stream": gpu.new_stream,
+        "stream": gpu.on,
+        "current_stream": gpu.current_stream,
+        "synchronize": gpu.synchronize,
+    }.items():
+        monkeypatch.setattr(torch.cuda, name, fake)
+    monkeypatch.setattr(clock, "time", SimpleNamespace(monotonic_ns=gpu.host_ns))
+    made = clock.clock_of(torch.device("cuda", 0))
+    assert isinstance(made, clock.CudaClock)
+    return made
+
+
+def true_ns(marks: Sequence["clock.Mark"]) -> list[float]:
+    """When the device came to these, by the host's clock."""
+    return [mark.event.over_ns for mark in marks]  # type: ignore[attr-defined]

@@ -1,0 +1,52 @@
+"""The console starts in a blink, and cannot be taken down by native code: it imports no torch, no textual, no numpy."""
+
+import subprocess
+import sys
+
+import pytest
+
+HEAVY = ("torch", "torchvision", "textual", "numpy")
+LIST = "print(*sorted({name.partition('.')[0] for name in sys.modules} & set(HEAVY)))"
+# textual belongs to ddptui.tui alone; _lab holds the rank side in a wheel; __main__ would run the console.
+EVERY_MODULE = """
+import importlib, pkgutil
+def below(package):
+    for found in pkgutil.iter_modules(package.__path__, package.__name__ + "."):
+        if found.name not in ("ddptui.tui", "ddptui._lab", "ddptui.__main__"):
+            module = importlib.import_module(found.name)
+            print(found.name)
+            if found.ispkg:
+                below(module)
+import ddptui
+below(ddptui)
+"""
+
+
+def output_of(code: str) -> list[str]:
+    preface = f"import sys; HEAVY = {HEAVY!r}\n"
+    done = subprocess.run(
+        [sys.executable, "-c", preface + code], capture_output=True, text=True, check=True, timeout=60
+    )
+    return done.stdout.split("\n")
+
+
+@pytest.mark.parametrize("module", ["ddptui", "ddptui.cli"])
+def test_the_command_line_imports_nothing_heavy(module: str) -> None:
+    assert output_of(f"import {module}\n{LIST}") == ["", ""]
+
+
+def test_no_module_of_the_console_imports_anything_heavy() -> None:
+    *modules, heavy, _ = output_of(EVERY_MODULE + LIST)
+    assert {
+        "ddptui.cli",
+        "ddptui.run.lab",
+        "ddptui.report.table",
+        "ddptui.engines.command",
+        "ddptui.engines.local.engine",
+    } <= set(modules)
+    assert heavy == ""
+
+
+def test_the_command_line_imports_only_what_it_needs_to_say_no() -> None:
+    loaded = "import ddptui.cli\nprint(*sorted(name for name in sys.modules if name in ('zmq', 'msgspec', 'rich')))"
+    assert output_of(loaded) == ["", ""]

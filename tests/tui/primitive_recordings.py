@@ -1,0 +1,41 @@
+"""The recorded run of primitives: `see` on four ranks, then the same measured on two and on four."""
+
+from pathlib import Path
+
+from ddptui.analysis.results import Results
+from ddptui.live.monitor import Watch
+from ddptui.run.playback import Playback
+from ddptui.store.replay import results_of
+from ddptui.store.runs import Run
+from ddptui.tui.screens.following import Over
+from tests.tui.recordings import Clock
+
+RECORDED = Path(__file__).parent / "recorded_primitives" / "run"
+SEEN, MEASURED = "see", ("ranks-2", "ranks-4")
+
+
+def playback(clock: Clock | None = None) -> Playback:
+    run = Run(RECORDED)
+    return Playback(run, run.preset(), clock or Clock())
+
+
+def results() -> Results:
+    run = Run(RECORDED)
+    return results_of(run, run.preset())
+
+
+def over() -> Over:
+    run = Run(RECORDED)
+    return Over(run, run.preset(), results())
+
+
+def at(trial: str, places: int, clock: Clock | None = None) -> Playback:
+    """When all ranks of a trial had told of so many places."""
+    told = playback(clock)
+    watched = Watch()
+    for at_ns, message in told._told:
+        watched.hear([message])
+        if watched.live.trial == trial and watched.live.step == places:
+            told.seek((at_ns - told.begin_ns) / 1e9 + 1e-6)
+            return told
+    raise LookupError(f"{trial} has no place {places}")

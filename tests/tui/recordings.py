@@ -1,0 +1,66 @@
+"""The recorded run, told by a clock that a test sets."""
+
+from pathlib import Path
+
+from ddptui.analysis.repeat import NO_OUTCOMES
+from ddptui.analysis.results import Results
+from ddptui.live.monitor import Watch
+from ddptui.run.lab import Controls
+from ddptui.run.playback import Playback
+from ddptui.run.session import Session
+from ddptui.store.runs import Run
+from ddptui.wire.messages import Message
+
+RECORDED = Path(__file__).parent / "recorded" / "run"
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now_ns = 0
+
+    def __call__(self) -> int:
+        return self.now_ns
+
+    def passes(self, seconds: float) -> None:
+        self.now_ns += int(seconds * 1e9)
+
+
+def playback(clock: Clock | None = None) -> Playback:
+    run = Run(RECORDED)
+    return Playback(run, run.preset(), clock or Clock())
+
+
+def moment_s(told: Playback, trial: str, step: int) -> float:
+    """How long after the beginning of the run both ranks had finished this step of a trial."""
+    watched = Watch()
+    for at_ns, message in told._told:
+        watched.hear([message])
+        if watched.live.trial == trial and watched.live.step > step:
+            return (at_ns - told.begin_ns) / 1e9
+    raise LookupError(f"{trial} has no step {step}")
+
+
+class ToldAsItGoes(Session):
+    """The recorded run as if it were under way: what is wanted of it is noted, and nothing comes of it."""
+
+    def __init__(self, told: Playback) -> None:
+        self.preset, self.run, self.error, self.there = told.preset, told.run, None, NO_OUTCOMES
+        self.controls = Controls()
+        self._told = told
+
+    @property
+    def results(self) -> Results:
+        return self._told.results
+
+    @property
+    def is_over(self) -> bool:
+        return self._told.is_over
+
+    def now_ns(self) -> int:
+        return self._told.now_ns()
+
+    def drain(self) -> list[Message]:
+        return self._told.drain()
+
+    def close(self) -> None:
+        pass

@@ -1,0 +1,157 @@
+"""Changes to a preset that nobody has run yet: they mean what --set means, and are refused as it is."""
+
+import shlex
+from pathlib import Path
+
+import pytest
+
+from ddptui.config.arguments import parse_assignment
+from ddptui.config.parser import PresetError
+from ddptui.config.trial import Bottleneck
+from ddptui.store.presets import load
+from ddptui.tui import draft as drafts
+from ddptui.tui.draft import Draft
+from tests.support.builders import write_preset
+
+MIXED = """
+title = "Mixed"
+repeats = 2
+[defaults]
+launch = "spawn"
+[[trial]]
+name = "a"
+world_size = 2
+[[trial]]
+name = "b"
+world_size = 3
+[[trial.bottleneck]]
+at = "backward"
+ranks = [2]
+sleep_ms = 5
+"""
+MATRIX = 'defaults = {launch = "spawn"}\nmatrix = {strategy = ["flat", "ring"], world_size = [1, 2]}\n'
+
+
+@pytest.fixture
+def mixed(tmp_path: Path) -> str:
+    return str(write_preset(tmp_path, MIXED))
+
+
+def test_without_changes_it_is_the_preset(mixed: str) -> None:
+    assert drafts.preset(Draft(mixed)) == load(mixed)
+
+
+def test_a_change_speaks_to_all_trials(mixed: str) -> None:
+    made = drafts.preset(Draft(mixed, {"world_size": "4", "model": "mlp", "repeats": "5"}))
+    assert {(trial.world_size, trial.model) for trial in made.trials} == {(4, "mlp")}
+    assert made.repeats == 5
+
+
+def test_the_command_line_says_the_same(mixed: str) -> None:
+    draft = Draft(mixed, {"model": "mlp", "bottleneck": drafts.bottleneck("forward", "0, 1", "2.5"), "repeats": "3"})
+    words = shlex.split(drafts.command_line(draft))
+    assert words[:3] == ["ddptui", "--preset", mixed]
+    assert words[-3:] == ["--repeats", "3", "--no-ui"]
+    overrides = dict(parse_assignment(word) for place, word in enumerate(words) if words[place - 1] == "--set")
+    assert load(mixed, overrides).trials == drafts.preset(draft).trials
+
+
+def test_only_what_was_changed_is_on_the_command_line() -> None:
+    assert drafts.command_line(Draft("quickstart")) == "ddptui --preset quickstart --no-ui"
+
+
+def test_a_bottleneck_is_put_in_everywhere_and_taken_out_everywhere(mixed: str) -> None:
+    put_in = drafts.preset(Draft(mixed, {"bottleneck": drafts.bottleneck("aggregate", "1", "10")}))
+    assert {trial.bottleneck for trial in put_in.trials} == {(Bottleneck(at="aggregate", ranks=(1,), sleep_ms=10),)}
+    taken_out = drafts.preset(Draft(mixed, {"bottleneck": drafts.NO_BOTTLENECK}))
+    assert {trial.bottleneck for trial in taken_out.trials} == {()}
+
+
+def test_slow_links_are_put_in_with_what_they_let_through(mixed: str) -> None:
+    put_in = drafts.preset(Draft(mixed, {"launch": "spawn", "bottleneck": drafts.bottleneck("link", "0, 1", "2.5")}))
+    assert {trial.bottleneck for trial in put_in.trials} == {(Bottleneck(at="link", ranks=(0, 1), mbit=2.5),)}
+    refused = Draft(mixed, {"launch": "spawn", "bottleneck": drafts.bottleneck("link", "1", "fast")})
+    with pytest.raises(PresetError, match=r"^bottleneck, Mbit/s: a number is wanted, got text"):
+        drafts.preset(refused)
+
+
+def test_the_fields_of_a_bottleneck_come_back() -> None:
+    assert drafts.bottleneck_fields(drafts.bottleneck("link", "0, 1", "2.5")) == ("link", "0,1", "2.5")
+    assert drafts.bottleneck_fields(drafts.bottleneck("aggregate", "0, 1", "2.5")) == ("aggregate", "0,1", "2.5")
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"world_size": "two"}, "ranks: a whole number is wanted, got text 'two'"),
+        ({"world_size": "0"}, "ranks: a whole number >= 1 is wanted, got 0"),
+        ({"world_size": "2000"}, "ranks: a whole number <= 1024 is wanted, got 2000"),
+        ({"world_size": "2.5"}, "ranks: a whole number is wanted, got 2.5"),
+        ({"model": "mlp", "dataset": "x"}, "data: invalid enum value 'x'"),
+        ({"model": "mlp", "strategy": "ringg"}, "did you mean 'ring'?"),
+        ({"repeats": "0"}, "repeats: expected 1 to 1000, got 0"),
+        ({"repeats": "9" * 5000}, "repeats: expected 1 to 1000"),
+        ({"repeats": "²"}, "repeats: expected 1 to 1000"),
+        (
+            {"bottleneck": drafts.bottleneck("aggregate", "one", "10")},
+            "bottleneck, ranks: a whole number is wanted, got text",
+        ),
+        ({"bottleneck": drafts.bottleneck("aggregate", "", "10")}, "names no rank"),
+        ({"bottleneck": drafts.bottleneck("aggregate", "1", "")}, "bottleneck, ms: a number is wanted, got text"),
+        ({"bottleneck": drafts.bottleneck("aggregate", "1", "nan")}, "bottleneck, ms: a number >= 0.0 is wanted"),
+        ({"bottleneck": drafts.bottleneck("aggregate", "9", "1")}, "bottleneck, ranks: rank 9 of 2"),
+        ({"bottleneck": drafts.bottleneck("aggregate", "1", '"')}, "a number is wanted, got text"),
+    ],
+)
+def test_a_change_that_cannot_be_is_refused_in_one_line(mixed: str, changes: dict[str, str], words: str) -> None:
+    draft = Draft(mixed, changes)
+    judged = drafts.judge(draft)
+    assert judged.preset is None
+    assert words in judged.reason
+    assert mixed not in judged.reason
+    assert "\n" not in judged.reason
+    assert drafts.at_fault(draft, judged.reason) == [*changes][-1]
+
+
+def test_what_is_refused_of_a_delay_is_not_taken_for_the_number_of_ranks(mixed: str) -> None:
+    draft = Draft(mixed, {"world_size": "2", "bottleneck": drafts.bottleneck("aggregate", "9", "1")})
+    assert drafts.at_fault(draft, drafts.judge(draft).reason) == "bottleneck"
+
+
+def test_what_is_wrong_in_the_file_is_said_in_the_files_words(tmp_path: Path) -> None:
+    path = str(write_preset(tmp_path, 'trial = [{name = "a", world_size = "two"}]'))
+    assert drafts.judge(Draft(path, {"epochs": "2"})).reason == "trial[0].world_size: expected int, got str"
+
+
+def test_a_matrix_is_narrowed_down_and_its_trials_may_meet(tmp_path: Path) -> None:
+    path = str(write_preset(tmp_path, MATRIX))
+    assert [trial.name for trial in drafts.preset(Draft(path, {"strategy": "ddp"})).trials] == ["ddp-1", "ddp-2"]
+    judged = drafts.judge(Draft(path, {"launch": "single"}))
+    assert "matrix" in judged.reason
+    assert "launch = 'single'" in judged.reason
+    assert drafts.at_fault(Draft(path, {"epochs": "2", "launch": "single"}), judged.reason) == "launch"
+
+
+def test_what_only_this_machine_refuses_still_makes_a_preset(mixed: str) -> None:
+    judged = drafts.judge(Draft(mixed, {"model": "resnet17"}))
+    assert judged.preset is not None
+    assert judged.settled is None
+    assert "no model 'resnet17'; did you mean 'resnet1" in judged.reason
+
+
+def test_a_preset_that_is_gone_is_said_to_be_gone(tmp_path: Path) -> None:
+    with pytest.raises(PresetError, match="no such file"):
+        drafts.preset(Draft(str(tmp_path / "gone.toml")))
+
+
+@pytest.mark.parametrize(
+    ("field", "shown"),
+    [("world_size", "varies"), ("launch", "spawn"), ("repeats", "2"), ("bottleneck", "varies"), ("epochs", "3")],
+)
+def test_a_field_says_what_the_trials_have(mixed: str, field: str, shown: str) -> None:
+    assert drafts.as_it_is(load(mixed), field) == shown
+
+
+def test_where_steps_are_counted_epochs_are_not_asked_for(mixed: str) -> None:
+    assert drafts.length_field(load(mixed)) == "epochs"
+    assert drafts.length_field(load(mixed, {"steps": 9})) == "steps"

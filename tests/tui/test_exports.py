@@ -1,0 +1,73 @@
+"""A run written to a file."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from ddptui.analysis.results import Results
+from ddptui.config.preset import Preset
+from ddptui.report import table
+from ddptui.store.replay import results_of
+from ddptui.store.runs import Run
+from ddptui.tui import exports
+from tests.support.builders import journal, two_trials, write_run
+
+
+@pytest.fixture
+def what(tmp_path: Path) -> tuple[Run, Preset, Results]:
+    run = write_run(tmp_path / "runs", two_trials(), journal("a"), journal("b"))
+    preset = run.preset()
+    return run, preset, results_of(run, preset)
+
+
+@pytest.mark.parametrize("form", ["markdown", "csv", "json"])
+def test_the_formats_of_the_report_are_written_as_they_are(
+    what: tuple[Run, Preset, Results], tmp_path: Path, form: str
+) -> None:
+    path = tmp_path / "out"
+    exports.write(*what, form, path)
+    assert path.read_text(encoding="utf-8") == table.FORMATS[form](what[2], what[1])
+
+
+def test_a_trace_has_the_steps_of_all_repeats(what: tuple[Run, Preset, Results], tmp_path: Path) -> None:
+    exports.write(*what, "trace", tmp_path / "out")
+    events = json.loads((tmp_path / "out").read_text(encoding="utf-8"))["traceEvents"]
+    assert {event["args"]["name"] for event in events if event["name"] == "process_name"} == {
+        "a, repeat 1",
+        "b, repeat 1",
+    }
+
+
+def test_a_file_that_is_there_is_replaced_only_if_that_is_wanted(
+    what: tuple[Run, Preset, Results], tmp_path: Path
+) -> None:
+    path = tmp_path / "out"
+    path.write_text("precious")
+    with pytest.raises(FileExistsError) as refusal:
+        exports.write(*what, "csv", path)
+    assert path.read_text() == "precious"
+    assert exports.why(refusal.value) == f"{path}: File exists"
+    exports.write(*what, "csv", path, replace=True)
+    assert path.read_text().startswith("trial,")
+
+
+def test_a_path_that_cannot_be_is_told_in_one_line(what: tuple[Run, Preset, Results], tmp_path: Path) -> None:
+    for path in (tmp_path / "no" / "folder.md", tmp_path / ("x" * 300), tmp_path / "nul\0"):
+        with pytest.raises((OSError, ValueError)) as refusal:
+            exports.write(*what, "markdown", path)
+        assert "\n" not in exports.why(refusal.value)
+        assert exports.why(refusal.value)
+
+
+def test_each_format_is_offered_a_file_of_its_own(what: tuple[Run, Preset, Results]) -> None:
+    paths = [exports.offered(what[0], form) for form in exports.FORMATS]
+    assert len(set(paths)) == len(exports.FORMATS)
+    assert {path.parent for path in paths} == {Path.cwd()}
+
+
+def test_a_path_is_taken_from_the_folder_one_is_in_and_from_home(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/somebody")
+    assert exports.meant("~/x.md") == Path("/home/somebody/x.md")
+    assert exports.meant("x.md") == Path.cwd() / "x.md"
+    assert exports.meant("~nobody-of-this-name/x").name == "x"

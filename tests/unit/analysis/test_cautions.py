@@ -1,0 +1,151 @@
+"""Each caution is raised by what it warns of, not by a hair less, and comes with its advice."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from ddptui.analysis import cautions
+from ddptui.analysis.cautions import ADVICE, MOST_OTHER_LOAD, WIDE
+from ddptui.analysis.compare import compare
+from ddptui.analysis.results import Caution, InSync, Loss, RankResult, RepeatResult, Spread
+from ddptui.analysis.verdict import FEWEST_STEPS
+from ddptui.config.trial import Trial
+from ddptui.report.table import notes
+from ddptui.wire.messages import Load, Message
+from tests.support.builders import FIRST_STEP_MS, journal, load, outcomes_of, preset_of, results_for, trained
+
+FEW, WIDE_SPREAD, OVER, OTHER = (
+    Caution.TOO_FEW_STEPS,
+    Caution.WIDE_SPREAD,
+    Caution.OVERSUBSCRIBED,
+    Caution.OTHER_LOAD,
+)
+
+
+def repeat(*warnings: Caution, device: str = "cpu") -> RepeatResult:
+    rank = RankResult(rank=0, host="h", pid=1, device=device, bottleneck_fired=0, bottleneck_s=0.0)
+    return RepeatResult(
+        train_time_s=1.0, startup_s=1.0, steps=100, samples_per_s=1.0, step_ms=None, phases_ms=None,
+        loss=Loss(first=None, last=None), accuracy=None, in_sync=InSync(parameters=None, buffers=None, differing=[]),
+        warnings=list(warnings), ranks=[rank],
+    )  # fmt: skip
+
+
+def of_trial(
+    *repeats: RepeatResult, low: float = 1.0, high: float = 1.0, cores: int | None = 2, **fields: Any
+) -> list[Caution]:
+    spread = Spread(median=1.0, min=low, max=high)
+    return cautions.of_trial(Trial(**{"threads": 1, **fields}), repeats or [repeat()], spread, cores)
+
+
+@pytest.mark.parametrize(("steps", "raised"), [(1, [FEW]), (FEWEST_STEPS - 1, [FEW]), (FEWEST_STEPS, [])])
+def test_too_few_steps(steps: int, raised: list[Caution]) -> None:
+    assert cautions.of_repeat(steps, []) == raised
+
+
+@pytest.mark.parametrize(
+    ("others", "raised"),
+    [
+        ([], []),
+        ([0.0], []),
+        ([MOST_OTHER_LOAD], []),
+        ([MOST_OTHER_LOAD + 0.01], [OTHER]),
+        ([0.0, 0.6], [OTHER]),
+        ([1.0, 0.0, 0.0, 0.0, 0.0], []),  # a moment does not count
+    ],
+)
+def test_another_load_on_the_machine(others: Sequence[float], raised: list[Caution]) -> None:
+    loads = [load(busy=1.75 + other, own=1.75) for other in others]
+    assert cautions.of_repeat(100, loads) == raised
+
+
+@pytest.mark.parametrize(("low", "raised"), [(1.0, []), (1 - 0.99 * WIDE, []), (1 - 1.01 * WIDE, [WIDE_SPREAD])])
+def test_a_wide_spread_of_the_repeats(low: float, raised: list[Caution]) -> None:
+    assert of_trial(low=low) == raised
+
+
+@pytest.mark.parametrize(
+    ("ranks", "threads", "cores", "device", "raised"),
+    [
+        (2, 1, 2, "cpu", []),
+        (3, 1, 2, "cpu", [OVER]),
+        (2, 2, 4, "cpu", []),
+        (2, 2, 3, "cpu", [OVER]),
+        (8, 1, None, "cpu", []),  # nobody knows
+        (8, 1, 2, "cuda:0", []),
+        (3, 1, 2, "cpu (thread, CPU stand-in)", [OVER]),
+    ],
+)
+def test_more_threads_than_cores(
+    ranks: int, threads: int, cores: int | None, device: str, raised: list[Caution]
+) -> None:
+    assert of_trial(repeat(device=device), world_size=ranks, threads=threads, cores=cores) == raised
+
+
+def test_without_a_number_of_threads_each_rank_has_one_at_least() -> None:
+    assert of_trial(world_size=2, threads=None, cores=2) == []
+    assert of_trial(world_size=3, threads=None, cores=2) == [OVER]
+    assert of_trial(world_size=2, threads=None, cores=5) == []
+
+
+def test_what_any_repeat_shows_is_the_trials_and_each_is_said_once() -> None:
+    assert of_trial(repeat(), repeat(OTHER), repeat(OTHER, FEW)) == [FEW, OTHER]
+
+
+def test_every_caution_has_its_advice() -> None:
+    assert set(ADVICE) == set(Caution)
+    assert len(set(ADVICE.values())) == len(Caution)
+
+
+# In a run
+
+
+def with_loads(messages: list[Message], *loads: Load) -> list[Message]:
+    return [*messages[:-1], *loads, messages[-1]]
+
+
+def said(*journals: list[Message]) -> list[str]:
+    preset = preset_of({"repeats": len(journals), "trial": [{"name": "a"}]})
+    return [note for note in notes(results_for(preset, *journals), preset) if "caution" in note]
+
+
+def long(repeat: int = 1, step_ms: float = 1000) -> list[Message]:
+    """Steps are few, but what is said of them without instruments is what counts."""
+    told = journal(repeat=repeat, step_ms=step_ms)
+    begin = FIRST_STEP_MS + 100
+    words = [
+        trained(rank, begin_ns=begin * 10**6, end_ns=round((begin + 30 * step_ms) * 10**6), steps=30)
+        for rank in range(2)
+    ]
+    return [*told[:-3], *words, *told[-3:]]
+
+
+def test_the_foot_says_what_to_do() -> None:
+    assert said(journal()) == [f"caution, a: {ADVICE[FEW]}"]
+    assert said(long()) == []
+    assert said(long(), long(2, step_ms=1200)) == [f"caution, a: {ADVICE[WIDE_SPREAD]}"]
+
+
+def test_the_load_counts_while_all_ranks_train_and_at_no_other_time() -> None:
+    begin = FIRST_STEP_MS + 100
+    busy = {at: load(busy=2.0, own=1.0, at_ms=at) for at in (begin - 500, begin + 900, begin + 5000, begin + 30_500)}
+    assert said(with_loads(long(), busy[begin - 500], busy[begin + 900], busy[begin + 30_500])) == []
+    assert said(with_loads(long(), *busy.values())) == [f"caution, a: {ADVICE[OTHER]}"]
+
+
+def test_ranks_that_share_cores_are_warned_of_where_the_environment_tells_how_many_there_are() -> None:
+    preset = preset_of({"trial": [{"name": "a", "threads": 2}]})
+    results = results_for(preset, long())
+    assert not any("more threads than cores" in note for note in notes(results, preset))
+    results = compare(preset, "the-run", {"cores": 2}, outcomes_of(long()))
+    assert f"caution, a: {ADVICE[OVER]}" in notes(results, preset)
+
+
+def test_a_caution_that_is_true_of_many_trials_is_said_once() -> None:
+    preset = preset_of({"trial": [{"name": "a"}, {"name": "b"}]})
+    found = [note for note in notes(results_for(preset, journal("a"), journal("b")), preset) if "caution" in note]
+    assert found == [f"caution, all trials: {ADVICE[FEW]}"]
+    preset = preset_of({"trial": [{"name": "a"}, {"name": "b"}, {"name": "c"}]})
+    found = [note for note in notes(results_for(preset, journal("a"), journal("b")), preset) if "caution" in note]
+    assert found == [f"caution, a, b: {ADVICE[FEW]}"]

@@ -1,0 +1,308 @@
+"""Waits between hosts: given with how far off they may be, withheld where that is more than they are; and nowhere
+compared by different clocks."""
+
+import json
+from functools import cache
+from itertools import pairwise
+
+import msgspec
+import pytest
+
+from ddptui.analysis.clock_error import Doubt
+from ddptui.analysis.repeat import outcome
+from ddptui.analysis.results import Caution, RepeatResult
+from ddptui.analysis.verdict import is_hardly_late
+from ddptui.live import headline
+from ddptui.live.arrivals import summary
+from ddptui.live.monitor import Watch
+from ddptui.live.state import Live, fold
+from ddptui.report import table
+from ddptui.report.trace import trace as as_trace
+from ddptui.run.playback import _with_moments
+from ddptui.wire.messages import Ended, Injection, Launched, Message, Offset, Step
+from ddptui.wire.retime import shifted
+from tests.support.builders import (
+    MS,
+    done,
+    ended,
+    heartbeat,
+    hello,
+    launched,
+    load,
+    offset,
+    preset_of,
+    ready,
+    results_for,
+    tied,
+)
+from tests.support.traces import delayed, trace, works_of
+
+AHEAD_MS = 1_000_000  # rank 1's clock, of the console's
+LATE_MS = 3.0
+
+
+def heard(
+    error_ms: float | None, *, late_ms: float = LATE_MS, by_ms: float = AHEAD_MS, ranks: int = 2
+) -> list[Message]:
+    """A launch of a hundred steps, in which rank 1 is late in forward; and told by a clock of its own, which probes
+    have compared so well. None: not at all."""
+    told = list(trained(late_ms, ranks))
+    last_ms = max(step.end_ns for step in told if isinstance(step, Step)) / MS
+    of_far = [
+        *(hello(rank, world_size=ranks, at_ns=900 * MS) for rank in range(ranks)),
+        *map(ready, range(ranks)),
+        *told,
+    ]
+    by_clock = [_by_its_clock(message, by_ms) for message in of_far]
+    probes = (
+        []
+        if error_ms is None
+        else [offset(1, at_ms, by_ms, error_ms) for at_ms in range(900, int(last_ms) + 1000, 500)]
+    )
+    begin, end = (
+        msgspec.structs.replace(launched(at_ms=800), clock="near"),
+        msgspec.structs.replace(ended(), at_ns=9 * 10**9),
+    )
+    words = [begin, *by_clock[:ranks], *probes, *by_clock[ranks:], *map(done, range(ranks)), end]
+    return list(words)
+
+
+@cache
+def trained(late_ms: float, ranks: int) -> tuple[Message, ...]:
+    works, _ = delayed(works_of(1, ranks=ranks, skew=0.0), 1, "forward", lambda _: late_ms)
+    return tuple(own for step in zip(*trace(works).values(), strict=True) for own in step)
+
+
+def _by_its_clock(message: Message, by_ms: float) -> Message:
+    if getattr(message, "rank", None) != 1:
+        return message
+    later = shifted(message, round(by_ms * MS))
+    return msgspec.structs.replace(later, clock="far") if hasattr(later, "clock") else later
+
+
+def of_one_clock(**options: float) -> list[Message]:
+    """The same launch on one host."""
+    told = [each for each in heard(0.0, by_ms=0, **options) if not isinstance(each, Offset)]  # type: ignore[arg-type]
+    return [msgspec.structs.replace(each, clock="near") if hasattr(each, "clock") else each for each in told]
+
+
+def result_of(messages: list[Message]) -> RepeatResult:
+    found = outcome(messages)
+    assert found is not None
+    assert found.result is not None, found.error
+    return found.result
+
+
+def test_of_one_host_nothing_is_said_of_clocks() -> None:
+    found = result_of(of_one_clock())
+    assert (found.clock_error_ms, found.wait_error_ms) == (None, None)
+    assert found.culprit is not None
+
+
+def test_with_clocks_that_agree_well_the_figures_are_those_of_one_host() -> None:
+    one, two = result_of(of_one_clock()), result_of(heard(0.05))
+    assert two.clock_error_ms == pytest.approx(0.05, abs=0.05)
+    assert one.wait_ms is not None
+    assert two.wait_error_ms is not None
+    assert two.wait_ms == pytest.approx(one.wait_ms, abs=two.wait_error_ms)
+    assert two.startup_s == pytest.approx(one.startup_s, abs=0.001)
+    assert two.train_time_s == pytest.approx(one.train_time_s, rel=0.001)
+    assert (two.verdict, two.mismatches) == (one.verdict, [])
+    assert one.culprit is not None
+    assert two.culprit is not None
+    assert (two.culprit.rank, two.culprit.phase) == (one.culprit.rank, one.culprit.phase) == (1, "forward")
+
+
+def test_the_probes_are_needed_a_clock_taken_wrongly_gives_other_waits() -> None:
+    """The red case: the same messages, with offsets that are wrong by more than they say."""
+    one, wrong = result_of(of_one_clock()), heard(0.05)
+    off = [msgspec.structs.replace(m, offset_ns=m.offset_ns + 4 * MS) if isinstance(m, Offset) else m for m in wrong]
+    assert one.wait_ms is not None
+    assert result_of(off).wait_ms != pytest.approx(one.wait_ms, abs=0.2)
+
+
+@pytest.mark.parametrize("error_ms", [4.0, None], ids=["too far apart", "never compared"])
+def test_what_the_clocks_cannot_tell_is_withheld(error_ms: float | None) -> None:
+    found = result_of(heard(error_ms))
+    for figure in ("wait_ms", "transfer_ms", "wait_share", "transfer_share", "culprit", "what_if_s"):
+        assert getattr(found, figure) is None, figure
+    assert found.verdict == "inconclusive"
+    for rank in found.ranks:
+        assert (rank.wait_s, rank.transfer_s, rank.wait_caused_s, rank.last_arrivals) == (None,) * 4
+        assert rank.waited_for_s == {}
+    why = Caution.CLOCKS_UNKNOWN if error_ms is None else Caution.CLOCKS_APART
+    assert why in found.warnings
+    assert found.train_time_s == pytest.approx(result_of(of_one_clock()).train_time_s, rel=0.001)
+    assert found.phases_ms is not None
+
+
+def test_an_error_that_is_just_smaller_than_the_waits_does_not_withhold_them() -> None:
+    found = result_of(heard(1.0))
+    assert found.wait_share is not None
+    assert not {Caution.CLOCKS_APART, Caution.CLOCKS_UNKNOWN} & set(found.warnings)
+
+
+def test_a_rank_that_waited_less_than_its_clock_can_tell_is_said_to_have() -> None:
+    late, waiting = sorted(result_of(heard(0.3)).ranks, key=lambda rank: rank.wait_s or 0.0)
+    assert (late.rank, late.wait_s) == (1, None)
+    assert waiting.wait_s is not None
+
+
+@pytest.mark.parametrize(("error_ms", "hardly"), [(2.9, False), (3.1, True)])
+def test_a_culprit_that_was_later_by_less_than_the_clocks_may_be_apart_is_not_named(
+    error_ms: float, hardly: bool
+) -> None:
+    """It lost three milliseconds a step; its own waiting has nothing to do with it."""
+    culprit = result_of(of_one_clock()).culprit
+    assert culprit is not None
+    doubted = Doubt(error_ms * MS, {0: [error_ms * MS] * 100, 1: [9.0 * MS] * 100})
+    assert is_hardly_late(culprit, 100, doubted) == hardly
+
+
+def test_a_delay_put_in_by_hand_is_placed_by_the_consoles_clock() -> None:
+    messages = heard(0.05)
+    steps = [message for message in messages if isinstance(message, Step)]
+    at_ns = next(step.begin_ns for step in steps if (step.rank, step.step) == (0, 50)) - 100
+    place = messages.index(steps[100])
+    found = result_of([*messages[:place], Injection(at_ns=at_ns, bottleneck=()), *messages[place:]])
+    [change] = found.changes
+    assert change.step == 50
+
+
+def test_the_table_says_how_far_off_waits_may_be_and_why_some_are_withheld() -> None:
+    preset = preset_of({"trial": [{"name": "a"}]})
+    given = table.text(results_for(preset, heard(0.05)), preset, 200)
+    assert " ±0." in given
+    assert "wait ms ±: how far the ranks' clocks may put it off" in given
+    withheld = table.text(results_for(preset, heard(4.0)), preset, 200)
+    assert "±0." not in withheld.split("\n\n")[1]
+    assert "a: its waits are withheld: the ranks' clocks agree to ±4" in withheld
+    assert "caution, a: the ranks waited for each other less than their clocks may be apart" in withheld
+    assert "±" not in table.text(results_for(preset, of_one_clock()), preset, 200)
+
+
+# While it runs
+
+
+def watched(messages: list[Message]) -> Watch:
+    watch = Watch()
+    watch.hear(each for each in messages if not isinstance(each, Ended) and each.__class__.__name__ != "Done")
+    watch.look(10**10)
+    return watch
+
+
+def said(watch: Watch) -> str:
+    return headline.sentence(watch, {}, preset_of({"trial": [{"name": "a"}]}), 10**10)
+
+
+def test_live_the_same_culprit_is_named_and_how_well_the_clocks_agree() -> None:
+    watch = watched(heard(0.05))
+    assert watch.culprit == 1
+    assert "by clocks that agree to ±" in said(watch)
+    assert "clocks" not in said(watched(of_one_clock()))
+
+
+def test_live_nobody_is_named_and_nobody_late_if_the_clocks_are_too_far_apart() -> None:
+    watch = watched(heard(4.0))
+    assert watch.culprit is None
+    assert watch.latest == []
+    assert said(watch).endswith("and waits are shorter: who waits cannot be told")
+    found = summary(watch.last)
+    assert found is not None
+    assert found.withheld
+    assert found.late is None
+    sure = summary(watched(of_one_clock()).last)
+    assert sure is not None
+    assert (sure.withheld, sure.late) == (False, 1)
+
+
+def test_live_nothing_is_compared_before_the_clocks_are_and_all_of_it_then() -> None:
+    watch = watched(heard(None))
+    assert list(watch.joined) == []
+    assert said(watch) == headline.CLOCKS_UNKNOWN
+    watch.hear([offset(1, 1_000, AHEAD_MS, 0.05)])
+    watch.look(2 * 10**10)
+    assert watch.joined
+    assert watch.mismatch is None
+
+
+def test_live_a_rank_is_heard_by_the_consoles_clock() -> None:
+    beat = msgspec.structs.replace(heartbeat(1), at_ns=(2_900 + AHEAD_MS) * MS)
+    far = hello(1, clock="far", at_ns=(2_000 + AHEAD_MS) * MS)
+    live = fold(Live(), [launched(), far, offset(1, 2_000, AHEAD_MS), beat])
+    assert live.ranks[1].heard_ns == pytest.approx(2_900 * MS, abs=0.2 * MS)
+    unknown = fold(Live(), [launched(), load(at_ms=2_000), far, beat])
+    assert unknown.ranks[1].heard_ns == 2_900 * MS  # the console had spoken when it came
+
+
+# On GPUs, which have clocks of their own
+
+
+def on_gpus(error_ms: float, **options: float) -> list[Message]:
+    """The same launch on one host, with a GPU a rank; how exact their times are, both have said before the first
+    step."""
+    messages = of_one_clock(**options)
+    first = next(place for place, message in enumerate(messages) if isinstance(message, Step))
+    at_ms = messages[first].begin_ns / MS  # type: ignore[union-attr]
+    return [*messages[:first], *(tied(rank, at_ms, error_ms) for rank in (0, 1)), *messages[first:]]
+
+
+def test_of_gpus_that_are_tied_well_the_waits_are_given_with_the_sum_of_their_errors() -> None:
+    one, gpus = result_of(of_one_clock()), result_of(on_gpus(0.03))
+    assert gpus.clock_error_ms == pytest.approx(0.06)
+    assert gpus.wait_error_ms is not None
+    assert gpus.wait_error_ms > 0
+    assert (gpus.wait_ms, gpus.verdict, gpus.warnings) == (one.wait_ms, one.verdict, one.warnings)
+    assert gpus.culprit == one.culprit is not None
+
+
+def test_of_gpus_whose_clocks_are_further_apart_than_they_waited_waits_are_withheld() -> None:
+    found = result_of(on_gpus(2.0))
+    assert (found.wait_ms, found.transfer_ms, found.culprit, found.verdict) == (None, None, None, "inconclusive")
+    assert Caution.CLOCKS_APART in found.warnings
+    assert Caution.CLOCKS_UNKNOWN not in found.warnings
+    assert found.train_time_s == result_of(of_one_clock()).train_time_s
+
+
+@pytest.mark.parametrize(("error_ms", "withheld", "culprit"), [(0.03, False, 1), (2.0, True, None)])
+def test_live_and_told_again_ties_are_judged_as_in_the_result(
+    error_ms: float, withheld: bool, culprit: int | None
+) -> None:
+    messages = on_gpus(error_ms)
+    for told in (messages, [message for _, message in _with_moments(messages)]):
+        watch = watched(told)
+        assert watch.judgement is not None
+        assert watch.judgement.withheld == withheld
+        assert watch.culprit == culprit
+        assert result_of(told).culprit == result_of(messages).culprit
+        assert watch.apart is not None
+        assert watch.apart.most((0, 1)) == pytest.approx(2 * error_ms * MS)
+
+
+# Told again, or looked at elsewhere
+
+
+def test_a_replay_tells_all_ranks_by_one_clock_and_leaves_the_messages_as_they_are() -> None:
+    messages = heard(0.05)
+    told = _with_moments(messages)
+    assert sorted(map(repr, messages)) == sorted(repr(message) for _, message in told)
+    moments = [moment for moment, _ in told]
+    assert moments == sorted(moments)
+    assert moments[-1] < 60_000 * MS
+    numbers = [message.step for _, message in told if isinstance(message, Step)]
+    assert all(abs(one - other) <= 1 for one, other in pairwise(numbers))
+
+
+def test_a_trace_has_all_ranks_on_one_axis() -> None:
+    for error_ms, arrows in ((0.05, True), (None, False)):
+        events = json.loads("".join(as_trace({("a", 1): heard(error_ms)})))["traceEvents"]
+        assert max(event.get("ts", 0) for event in events) < 60e6
+        assert any(event["name"] == "waits for" for event in events) == arrows
+        assert any("clocks not compared" in str(event.get("args")) for event in events) != arrows
+
+
+def test_two_launches_are_told_with_the_time_between_them_by_the_consoles_clock() -> None:
+    first = heard(0.05)
+    again = [shifted(message, 20_000 * MS) for message in first]
+    begun = [moment for moment, message in _with_moments([*first, *again]) if isinstance(message, Launched)]
+    assert begun == [800 * MS, 20_800 * MS]

@@ -1,0 +1,268 @@
+"""Times of other clocks, brought to the console's: always within what is said of them, and in their order."""
+
+from collections.abc import Callable
+from itertools import pairwise
+from math import inf
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ddptui.analysis.clock_sync import Apart, Clocks, Track, aligned, apart
+from ddptui.wire.messages import Collective, Message, Offset, Step
+from ddptui.wire.retime import DRIFT_PPM
+from tests.support.builders import MS, hello, launched, load, offset, one_of_each, step, tied
+from tests.unit.wire.test_retime import times
+
+S = 1_000_000_000  # ns
+AHEAD_NS = 1000 * S
+Clock = Callable[[float], float]  # the console's time in, its own out
+
+
+def steady(ppm: float) -> Clock:
+    """Ahead of the console's, and faster or slower."""
+    return lambda ns: ns + AHEAD_NS + ns * ppm / 1e6
+
+
+def probed(clock: Clock, ways_ns: list[tuple[int, int]], every_ns: int = S) -> Track:
+    """Probes with these ways there and back, one after another."""
+    track = Track()
+    for number, (there, back) in enumerate(ways_ns, start=1):
+        sent = number * every_ns
+        told = round(clock(sent + there))
+        came = sent + there + back
+        offset_ns = told - (sent + came) // 2
+        error = (there + back) // 2 + 2
+        track.add(Offset(rank=1, clock="far", at_ns=(sent + came) // 2, offset_ns=offset_ns, error_ns=error))
+    return track
+
+
+def is_right(track: Track, clock: Clock, console_ns: int) -> bool:
+    found = track.at(round(clock(console_ns)))
+    return abs(clock(console_ns) - console_ns - found.offset_ns) <= found.error_ns + 2  # rounded
+
+
+WAYS = st.lists(st.tuples(*[st.integers(1_000, 30 * MS)] * 2), min_size=1, max_size=30)
+
+
+@given(WAYS, st.floats(-DRIFT_PPM, DRIFT_PPM), st.lists(st.integers(0, 60 * S), min_size=1))
+def test_the_estimate_is_never_off_by_more_than_it_says(
+    ways: list[tuple[int, int]], ppm: float, moments: list[int]
+) -> None:
+    """However long the ways, however different there and back, however the clock drifts within the bound."""
+    track = probed(steady(ppm), ways)
+    assert all(is_right(track, steady(ppm), moment) for moment in moments)
+
+
+@given(WAYS, st.floats(-DRIFT_PPM, DRIFT_PPM), st.integers(0, 40 * S))
+def test_it_is_never_less_sure_than_the_best_probe_alone(ways: list[tuple[int, int]], ppm: float, moment: int) -> None:
+    clock = steady(ppm)
+    best = min(
+        (there + back) / 2 + 2 + abs(clock(moment) - clock(number * S + there)) * DRIFT_PPM / 1e6 + 1
+        for number, (there, back) in enumerate(ways, start=1)
+    )
+    assert probed(clock, ways).at(round(clock(moment))).error_ns <= best + MS * DRIFT_PPM / 1e6 * 30 + 2
+
+
+@given(WAYS, st.lists(st.integers(AHEAD_NS, AHEAD_NS + 40 * S), min_size=2))
+def test_two_moments_never_change_places(ways: list[tuple[int, int]], moments: list[int]) -> None:
+    track = probed(steady(50), ways)
+    ordered = sorted(moments)
+    by_console = [track.console_ns(moment) for moment in ordered]
+    assert by_console == sorted(by_console)
+    for (begin, end), (begun, ended) in zip(pairwise(ordered), pairwise(by_console), strict=True):
+        assert abs((ended - begun) - (end - begin)) <= (end - begin) * DRIFT_PPM / 1e6 + 2
+
+
+def test_a_clock_that_drifts_more_than_is_allowed_would_be_told_wrong() -> None:
+    """The bound is needed: without it, the first test means nothing."""
+    clock = steady(40 * DRIFT_PPM)
+    track = probed(clock, [(10_000, 10_000)])
+    assert is_right(track, clock, S)
+    assert not is_right(track, clock, 5 * S)
+
+
+def test_probes_that_contradict_each_other_make_it_unsure_only_there() -> None:
+    """A machine that was suspended for half a second: its clock stood still."""
+
+    def clock(ns: float) -> float:
+        return ns + AHEAD_NS - min(max(0, ns - 10 * S - S // 4), S // 2)
+
+    track = probed(clock, [(50_000, 50_000)] * 20)
+    assert all(is_right(track, clock, at) for at in range(S, 20 * S, S // 7))
+    assert track.at(round(clock(10 * S + S // 2))).error_ns > S // 2
+    for calm in (9 * S + S // 2, 12 * S):
+        assert track.at(round(clock(calm))).error_ns < 200_000
+
+
+def test_a_better_probe_makes_those_before_it_better() -> None:
+    rough, fine = (5 * MS, 5 * MS), (50_000, 50_000)
+    alone, with_better = probed(steady(0), [rough]), probed(steady(0), [rough, fine])
+    at = AHEAD_NS + S
+    assert alone.at(at).error_ns > 4 * MS
+    assert with_better.at(at).error_ns < 200_000
+
+
+# Messages
+
+
+def clocks_of(*messages: Message) -> Clocks:
+    clocks = Clocks()
+    for message in messages:
+        clocks.hear(message)
+    return clocks
+
+
+FAR = hello(1, clock="far", at_ns=1_002_000 * MS)
+AHEAD = offset(1, 2_000, 1_000_000)  # ms
+
+
+@pytest.mark.parametrize("message", one_of_each(), ids=lambda message: type(message).__name__)
+def test_every_moment_that_a_rank_tells_is_aligned_and_nothing_else(message: Message) -> None:
+    clocks = clocks_of(launched(), hello(0), hello(1, clock="far"), AHEAD)
+    if not hasattr(message, "rank") or isinstance(message, Offset):
+        assert aligned(message, clocks) is message
+        return
+    of_far = msgspec.structs.replace(message, rank=1)
+    told = aligned(of_far, clocks)
+    assert all(
+        abs(before - after - 1_000_000 * MS) <= 1e12 * DRIFT_PPM / 1e6
+        for before, after in zip(times(of_far), times(told), strict=True)
+    )
+    near = msgspec.structs.replace(message, rank=0)
+    assert aligned(near, clocks) is near
+    moments = {"at_ns", "begin_ns", "end_ns", "first_ns", "heard_ns", "said_ns", "collectives", "slept"}
+    kept = {field: getattr(of_far, field) for field in of_far.__struct_fields__ if field not in moments}
+    assert {field: getattr(told, field) for field in kept} == kept
+
+
+def test_a_journal_from_before_there_were_clocks_is_left_as_it_is() -> None:
+    clocks = clocks_of(launched(), hello(0), hello(1))
+    assert clocks.of_rank == {}
+    assert aligned(step(1), clocks) == step(1)
+
+
+def test_a_rank_with_the_consoles_own_clock_is_left_as_it_is() -> None:
+    clocks = clocks_of(msgspec.structs.replace(launched(), clock="near"), hello(0, clock="near"), FAR)
+    assert clocks.of_rank == {1: "far"}
+
+
+def test_a_rank_of_whose_clock_nothing_is_known_is_where_the_console_heard_it_and_not_compared() -> None:
+    clocks = clocks_of(launched(), load(at_ms=2_000), hello(0), FAR)
+    assert aligned(FAR, clocks).at_ns == 2_000 * MS  # type: ignore[union-attr]
+    calls = (Collective("all_reduce", 0, 8, 10, 20, 30, 40),)
+    steps = {rank: [msgspec.structs.replace(step(rank), collectives=calls)] for rank in (0, 1)}
+    found = apart(clocks, steps)
+    assert found is not None
+    assert found.most((0, 1)) == inf
+    clocks.hear(AHEAD)
+    found = apart(clocks, steps)
+    assert found is not None
+    assert found.most((0, 1)) < inf
+
+
+def test_the_next_launch_knows_nothing_of_the_clocks_before() -> None:
+    clocks = clocks_of(launched(), FAR, AHEAD, launched())
+    assert (clocks.of_rank, clocks.tracks) == ({}, {})
+
+
+def test_ranks_of_one_host_are_not_apart_however_far_the_console_is() -> None:
+    clocks = clocks_of(launched(), hello(0, clock="far"), FAR)
+    assert apart(clocks, {0: [step(0)], 1: [step(1)]}) is None
+
+
+def test_the_errors_of_two_hosts_add_up_and_those_of_one_do_not() -> None:
+    third = [hello(2, clock="third"), offset(2, 2_000, 0, 0.3, "third")]
+    clocks = clocks_of(
+        launched(), hello(0), hello(1, clock="far"), offset(1, 2_000, 0), *third, hello(3, clock="third")
+    )
+    calls = (Collective("all_reduce", 0, 8, *[2_000 * MS] * 4),)
+    steps = {rank: [msgspec.structs.replace(step(rank), collectives=calls)] for rank in range(4)}
+    found = apart(clocks, steps)
+    assert found is not None
+    for ranks, error_ms in (((0, 1), 0.1), ((0, 2), 0.3), ((1, 2), 0.4), ((2, 3), 0.0), (range(4), 0.4)):
+        assert found.most(ranks) / MS == pytest.approx(error_ms, abs=0.001)
+
+
+# Devices with clocks of their own
+
+
+def entering(*ranks: int, at_ms: tuple[float, ...] = (2_000,)) -> dict[int, list[Step]]:
+    """Steps in which these ranks enter operations at these moments."""
+    calls = tuple(Collective("all_reduce", seq, 8, *[round(at * MS)] * 4) for seq, at in enumerate(at_ms))
+    return {rank: [msgspec.structs.replace(step(rank), collectives=calls)] for rank in ranks}
+
+
+def found_apart(clocks: Clocks, steps: dict[int, list[Step]]) -> Apart:
+    found = apart(clocks, steps)
+    assert found is not None
+    return found
+
+
+def test_gpus_of_one_host_are_apart_by_the_sum_of_their_ties_and_nothing_is_moved() -> None:
+    clocks = clocks_of(launched(), *map(hello, range(3)), tied(0, 1_000, 0.02), tied(1, 1_000, 0.05))
+    found = found_apart(clocks, entering(0, 1, 2))
+    for ranks, error_ms in (((0, 1), 0.07), ((0, 2), 0.02), ((1, 2), 0.05), ((0, 1, 2), 0.07), ((1,), 0.0)):
+        assert found.most(ranks) == pytest.approx(error_ms * MS)
+    assert found.of((0, 1, 2)) == pytest.approx({0: 0.07 * MS, 1: 0.07 * MS, 2: 0.05 * MS})
+    assert aligned(step(0), clocks) == step(0)
+
+
+def test_a_tie_adds_to_the_error_of_its_host_and_two_of_a_host_share_that() -> None:
+    heard = [hello(0), hello(1, clock="far"), hello(2, clock="far"), offset(1, 2_000, 0, 0.3)]
+    clocks = clocks_of(launched(), *heard, tied(1, 1_000, 0.02), tied(2, 1_000, 0.05))
+    found = found_apart(clocks, entering(0, 1, 2))
+    for ranks, error_ms in (((0, 1), 0.32), ((0, 2), 0.35), ((1, 2), 0.07)):
+        assert found.most(ranks) / MS == pytest.approx(error_ms, abs=0.001)
+
+
+def test_a_rank_alone_is_apart_from_nobody() -> None:
+    assert apart(clocks_of(launched(), hello(0), tied(0)), entering(0)) is None
+
+
+def test_where_nothing_was_tied_nothing_is_said() -> None:
+    assert apart(clocks_of(launched(), hello(0), hello(1)), entering(0, 1)) is None
+
+
+@pytest.mark.parametrize(
+    ("at_ms", "error_ms"),
+    [
+        ((2_000,), 0.02),  # before the first word of it: that must do
+        ((3_000,), 0.02),
+        ((3_999,), 0.02),
+        ((4_000,), 0.4),
+        ((5_500,), 0.01),
+        ((3_500, 5_500), 0.4),
+        ((2_000, 3_500), 0.02),
+    ],
+)
+def test_of_ties_those_count_that_are_in_force_where_something_is_compared(
+    at_ms: tuple[float, ...], error_ms: float
+) -> None:
+    told = [tied(0, 5_000, 0.01), tied(0, 3_000, 0.02), tied(0, 4_000, 0.4)]  # replicas' come in any order
+    clocks = clocks_of(launched(), hello(0), hello(1), *told)
+    assert found_apart(clocks, entering(0, 1, at_ms=at_ms)).most((0, 1)) == pytest.approx(error_ms * MS)
+
+
+def test_the_next_launch_has_other_ties() -> None:
+    assert clocks_of(launched(), hello(0), tied(0), launched()).ties == {}
+
+
+@given(
+    st.dictionaries(st.integers(0, 8), st.tuples(st.sampled_from("abc"), st.integers(0, 9)), min_size=1),
+    st.fixed_dictionaries({clock: st.integers(0, 9) for clock in "abc"}),
+)
+def test_how_far_a_rank_is_apart_is_the_worst_of_all_pairs(
+    ranks: dict[int, tuple[str, int]], errors: dict[str, int]
+) -> None:
+    def pair(one: int, other: int) -> int:
+        (clock, tie), (other_clock, other_tie) = ranks[one], ranks[other]
+        return tie + other_tie + (0 if clock == other_clock else errors[clock] + errors[other_clock])
+
+    found = Apart(
+        {rank: clock for rank, (clock, _) in ranks.items()}, errors, {rank: tie for rank, (_, tie) in ranks.items()}
+    )
+    worst = {one: max((pair(one, other) for other in ranks if other != one), default=0) for one in ranks}
+    assert found.of(list(ranks)) == worst
+    assert found.most(ranks) == max(worst.values())

@@ -1,0 +1,465 @@
+"""Every figure, from messages made by hand, against what is computed here by hand."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from ddptui.analysis.compare import compare
+from ddptui.analysis.correctness import averaging, in_sync, reshuffled, sync_checks
+from ddptui.analysis.repeat import outcome, weighted_loss
+from ddptui.analysis.results import Averaging, Caution, Check, Loss, PhasesMs, StepMs
+from ddptui.wire.messages import Audit, Fingerprint, Message, Notice
+from tests.support.builders import (
+    audit,
+    audit_without_numbers,
+    done,
+    ended,
+    failure,
+    fingerprint,
+    hello,
+    journal,
+    launched,
+    outcomes_of,
+    preset_of,
+    ready,
+    results_for,
+    step,
+    two_trials,
+    with_done,
+)
+
+WARM = {"warmup": True, "samples": 500, "loss": 99.0, "phases_ms": (900, 900, 900, 900, 900)}
+
+# Launched at 1000 ms. Rank 0: warm-up from 3000, then steps of 10, 20 and 30 ms from 3100 on, 6 samples each;
+# rank 1: warm-up from 3050, then steps of 20, 20 and 60 ms from 3100 on, 4 samples each.
+BY_HAND: list[Message] = [
+    launched(),
+    hello(0, pid=11, host="north", device="cpu"),
+    hello(1, pid=12, host="south", device="cuda:1"),
+    ready(0),
+    ready(1),
+    step(1, 0, begin_ms=3_050, end_ms=3_100, **WARM),
+    step(0, 0, begin_ms=3_000, end_ms=3_100, **WARM),
+    step(0, 1, begin_ms=3_100, end_ms=3_110, phases_ms=(1, 1, 1, 1, 1), samples=6, loss=2.0),
+    step(1, 1, begin_ms=3_100, end_ms=3_120, phases_ms=(3, 2, 3, 9, 0), samples=4, loss=1.0),
+    step(0, 2, begin_ms=3_110, end_ms=3_130, phases_ms=(2, 3, 2, 2, 1), samples=6, loss=5.0),
+    step(1, 2, begin_ms=3_120, end_ms=3_140, phases_ms=(4, 2, 5, 1, 0), samples=4, loss=5.0),
+    step(0, 3, begin_ms=3_130, end_ms=3_160, phases_ms=(9, 4, 3, 4, 1), samples=6, loss=0.5),
+    step(1, 3, begin_ms=3_140, end_ms=3_200, phases_ms=(5, 2, 4, 7, 0), samples=4, loss=1.5),
+    done(0, correct=30, evaluated=40),
+    done(1, correct=10, evaluated=20, bottleneck_fired=3, bottleneck_ns=30_000_000, sub_batch=4),
+    ended(),
+]
+
+
+def exactly(value: float) -> Any:
+    return pytest.approx(value, rel=1e-12)
+
+
+def test_an_outcome_says_which_launch_it_was() -> None:
+    found = outcome(journal("b", 2))
+    assert found is not None
+    assert (found.trial, found.repeat, found.status, found.error) == ("b", 2, "ok", None)
+    assert found.command == ("python", "-m", "workers.spawn")
+
+
+def test_every_figure_of_a_repeat() -> None:
+    found = outcome(BY_HAND)
+    assert found is not None
+    result = found.result
+    assert result is not None
+    assert result.train_time_s == exactly(0.100)  # rank 1: 3200 − 3100; rank 0 needs 60 ms
+    assert result.startup_s == exactly(2.050)  # rank 1's first step − the launch
+    assert result.steps == 3
+    assert result.samples_per_s == exactly(300)  # 3 × 6 + 3 × 4 in 0.1 s
+    # Lengths 10 20 20 20 30 60; the deciles lie at 0.5 and 4.5 of the way from the 0th to the 5th.
+    assert result.step_ms == StepMs(median=exactly(20), p10=exactly(15), p90=exactly(45))
+    # Rank 0's medians: 2 3 2 2 1; rank 1's: 4 2 4 7 0.
+    assert result.phases_ms == PhasesMs(
+        data=exactly(3), forward=exactly(2.5), backward=exactly(3), aggregate=exactly(4.5), optimizer=exactly(0.5)
+    )
+    # The first and the last step: (6 × 2 + 4 × 1) / 10 and (6 × 0.5 + 4 × 1.5) / 10.
+    assert result.loss == Loss(first=exactly(1.6), last=exactly(0.9))
+    assert result.accuracy == exactly(40 / 60)
+    assert (result.wait_ms, result.transfer_ms) == (None, None)
+
+
+def test_what_is_told_of_each_rank() -> None:
+    found = outcome(BY_HAND)
+    assert found is not None
+    assert found.result is not None
+    first, second = found.result.ranks
+    assert (first.rank, first.host, first.pid, first.device) == (0, "north", 11, "cpu")
+    assert (first.bottleneck_fired, first.bottleneck_s, first.sub_batch) == (0, 0, None)
+    assert (second.rank, second.host, second.pid, second.device) == (1, "south", 12, "cuda:1")
+    assert (second.bottleneck_fired, second.bottleneck_s, second.sub_batch) == (3, exactly(0.03), 4)
+
+
+def test_warm_up_steps_are_in_no_figure_but_the_startup() -> None:
+    without = [message for message in BY_HAND if not getattr(message, "warmup", False)]
+    found, other = outcome(BY_HAND), outcome(without)
+    assert found is not None
+    assert other is not None
+    assert found.result is not None
+    assert other.result is not None
+    figures = ("train_time_s", "steps", "samples_per_s", "step_ms", "phases_ms", "loss", "accuracy", "ranks")
+    for figure in figures:
+        assert getattr(found.result, figure) == getattr(other.result, figure)
+    assert other.result.startup_s == exactly(2.1)
+
+
+def test_one_measured_step_has_percentiles_too() -> None:
+    messages = [launched(), hello(0), step(0, begin_ms=3_000, end_ms=3_007), done(0), ended()]
+    found = outcome(messages)
+    assert found is not None
+    assert found.result is not None
+    assert found.result.step_ms == StepMs(median=exactly(7), p10=exactly(7), p90=exactly(7))
+
+
+def test_the_loss_is_that_of_the_first_and_the_last_tenth() -> None:
+    steps = [step(0, number, begin_ms=number, end_ms=number + 1, loss=float(number)) for number in range(20)]
+    found = outcome([launched(), hello(0), *steps, done(0), ended()])
+    assert found is not None
+    assert found.result is not None
+    assert found.result.loss == Loss(first=exactly(0.5), last=exactly(18.5))  # of steps 0 1 and 18 19
+
+
+def test_the_loss_is_weighted_by_samples() -> None:
+    assert weighted_loss([step(samples=1, loss=4.0), step(samples=3, loss=0.0)]) == exactly(1)
+    assert weighted_loss([step(samples=0, loss=None), step(samples=3, loss=2.0)]) == exactly(2)
+    assert weighted_loss([step(samples=1, loss=None), step(samples=3, loss=2.0)]) is None
+    assert weighted_loss([step(samples=0, loss=None)]) is None
+    assert weighted_loss([]) is None
+
+
+def test_nothing_evaluated_means_no_accuracy() -> None:
+    found = outcome([launched(), hello(0), step(0), done(0, correct=0, evaluated=0), ended()])
+    assert found is not None
+    assert found.result is not None
+    assert found.result.accuracy is None
+
+
+def test_nothing_right_is_an_accuracy_of_zero() -> None:
+    found = outcome([launched(), hello(0), step(0), done(0, correct=0, evaluated=5), ended()])
+    assert found is not None
+    assert found.result is not None
+    assert found.result.accuracy == 0
+
+
+# How a repeat ended
+
+
+def test_messages_without_a_launch_have_no_outcome() -> None:
+    assert outcome([]) is None
+    assert outcome([hello(), step(), ended()]) is None
+
+
+def test_a_journal_that_stops_short_was_interrupted() -> None:
+    found = outcome(BY_HAND[:-1])
+    assert found is not None
+    assert (found.status, found.error, found.result) == ("interrupted", None, None)
+
+
+def test_a_failure_keeps_its_error_and_has_no_figures() -> None:
+    found = outcome([*BY_HAND[:-1], ended("failed", "rank 1 killed by SIGKILL")])
+    assert found is not None
+    assert (found.status, found.error, found.result) == ("failed", "rank 1 killed by SIGKILL", None)
+
+
+def test_nothing_but_warm_up_is_a_failure() -> None:
+    found = outcome([launched(), hello(0), step(0, warmup=True), done(0), ended()])
+    assert found is not None
+    assert found.status == "failed"
+    assert found.error == "no step was measured: all of them were warm-up steps"
+
+
+@pytest.mark.parametrize(
+    ("messages", "error"),
+    [
+        ([hello(0), hello(1), step(0), step(1), done(0)], "rank 1 never said that it was done"),
+        ([hello(0), hello(1), step(0), done(0), done(1)], "rank 1 never told of a step"),
+        ([hello(0), step(0, begin_ms=10, end_ms=10), done(0)], "rank 0 told of steps that took no time"),
+        ([], "no rank has said anything"),
+    ],
+)
+def test_a_journal_that_is_not_whole_is_a_failure_and_says_what_it_lacks(messages: list[Message], error: str) -> None:
+    found = outcome([launched(), *messages, ended()])
+    assert found is not None
+    assert (found.status, found.error, found.result) == ("failed", error, None)
+
+
+# Whether the ranks agree
+
+
+def test_equal_hashes_are_in_sync() -> None:
+    agreement = in_sync([done(0), done(1)])
+    assert (agreement.parameters, agreement.buffers, agreement.differing) == (True, True, [])
+
+
+def test_what_differs_is_named_parameters_and_buffers_apart() -> None:
+    parameters = in_sync([done(0), done(1, parameters={"weight": "abc", "bias": "other"}), done(2)])
+    assert (parameters.parameters, parameters.buffers, parameters.differing) == (False, True, ["bias"])
+    buffers = in_sync([done(0), done(1, buffers={"running_mean": "other"})])
+    assert (buffers.parameters, buffers.buffers, buffers.differing) == (True, False, ["running_mean"])
+    both = in_sync([done(0), done(1, parameters={"weight": "x", "bias": "y"}, buffers={"running_mean": "z"})])
+    assert (both.parameters, both.buffers, both.differing) == (False, False, ["weight", "bias", "running_mean"])
+
+
+def test_a_tensor_that_only_some_ranks_have_differs() -> None:
+    less, more = done(0), done(1, parameters={"weight": "abc", "bias": "def", "extra": "ghi"})
+    for copies in ([more, less], [less, more]):
+        assert in_sync(copies).differing == ["extra"]
+
+
+def test_one_copy_agrees_with_nobody() -> None:
+    alone = in_sync([done(0)])
+    assert (alone.parameters, alone.buffers, alone.differing) == (None, None, [])
+    replicas = in_sync([done(0), done(1, parameters={}, buffers={})])  # dp: only one of them holds the model
+    assert (replicas.parameters, replicas.buffers, replicas.differing) == (None, None, [])
+
+
+def by_rank(*prints: Fingerprint) -> dict[int, Fingerprint]:
+    return {told.rank: told for told in prints}
+
+
+def test_a_check_says_after_which_step_and_what_differs_parameters_and_buffers_apart() -> None:
+    prints = {
+        4: by_rank(fingerprint(0), fingerprint(1)),
+        9: by_rank(fingerprint(0), fingerprint(1, parameters={"weight": "abc", "bias": "other"})),
+        14: by_rank(fingerprint(0), fingerprint(1, buffers={"running_mean": "other"})),
+        19: by_rank(fingerprint(0, parameters={"weight": "x"}, buffers={}), fingerprint(1)),
+    }
+    assert sync_checks(prints, 2) == [
+        Check(step=4, parameters=True, buffers=True, differing=[]),
+        Check(step=9, parameters=False, buffers=True, differing=["bias"]),
+        Check(step=14, parameters=True, buffers=False, differing=["running_mean"]),
+        Check(step=19, parameters=False, buffers=False, differing=["weight", "bias", "running_mean"]),
+    ]
+
+
+def test_a_check_counts_if_every_rank_has_told_and_checks_come_in_the_order_of_steps() -> None:
+    told = {
+        20: by_rank(fingerprint(0), fingerprint(1), fingerprint(2)),
+        10: by_rank(fingerprint(2), fingerprint(0), fingerprint(0)),
+        0: by_rank(fingerprint(1), fingerprint(2), fingerprint(0)),
+    }
+    assert [check.step for check in sync_checks(told, 3)] == [0, 20]
+    assert sync_checks({}, 3) == []
+
+
+def test_the_checks_of_a_repeat_are_of_what_its_ranks_told_in_any_order() -> None:
+    late = [fingerprint(1, 2), fingerprint(0, 2), fingerprint(0, 3), fingerprint(1, 1), fingerprint(0, 1)]
+    messages = [*BY_HAND[:3], *late, *BY_HAND[3:]]
+    found, without = outcome(messages), outcome(BY_HAND)
+    assert found is not None
+    assert found.result is not None
+    assert [(check.step, check.parameters) for check in found.result.sync_checks] == [(1, True), (2, True)]
+    assert without is not None
+    assert msgspec.structs.replace(found.result, sync_checks=[]) == without.result
+
+
+# Whether the mean is left, and the order is another one in each epoch
+
+
+@pytest.mark.parametrize(
+    ("audits", "worst"),
+    [
+        ([audit(error=0.1), audit(error=0.3, worst="bias"), audit(error=0.2)], 1),
+        ([audit(error=0.3, of="parameters"), None, audit(error=0.2)], 0),
+        ([None, audit(error=0.0)], 1),
+        ([audit(error=1e300), audit_without_numbers()], 1),
+        ([audit_without_numbers(), audit(error=1e300)], 0),
+    ],
+)
+def test_the_audit_is_of_the_rank_that_is_farthest_from_the_mean_or_not_finite(
+    audits: list[Audit | None], worst: int
+) -> None:
+    farthest = audits[worst]
+    assert farthest is not None
+    found = averaging([done(rank, audit=told) for rank, told in enumerate(audits)])
+    assert found == Averaging(**msgspec.structs.asdict(farthest))
+    assert (found.right, found.why) == (None, None)
+
+
+def test_only_what_is_true_of_every_rank_is_said_of_all() -> None:
+    """Everybody has rank 0's: there it is its own, on rank 1 it is not."""
+    own = audit(error=0.7, scaled_error=0.7, own_scale=1.0, own_error=0.0)
+    others = audit(error=0.7, scaled_error=0.7, own_scale=0.1, own_error=0.9)
+    for told in ([own, others], [others, own]):
+        found = averaging([done(rank, audit=words) for rank, words in enumerate(told)])
+        assert found is not None
+        assert (found.own_scale, found.own_error) == (0.1, 0.9)
+
+
+def test_without_an_audit_nothing_is_said_of_the_mean() -> None:
+    assert averaging([]) is None
+    assert averaging([done(0), done(1)]) is None
+
+
+@pytest.mark.parametrize(
+    ("orders", "verdict"),
+    [
+        ([], None),
+        ([()], None),
+        ([("1",), ("1",)], None),
+        ([("1", "2"), ("1", "2")], True),
+        ([("1", "2", "1")], True),  # only the epoch before counts
+        ([("1", "1")], False),
+        ([("1", "2", "2", "3")], False),
+        ([("1", "2"), ("3", "3")], False),
+        ([("3", "3"), ("1", "2")], False),
+        ([(), ("1", "2")], True),
+        ([("1",), ("1", "1")], False),
+    ],
+)
+def test_an_order_is_new_if_no_rank_has_had_it_in_the_epoch_before(
+    orders: list[tuple[str, ...]], verdict: bool | None
+) -> None:
+    assert reshuffled(done(rank, orders=order) for rank, order in enumerate(orders)) is verdict
+
+
+@pytest.mark.parametrize(
+    ("fields", "error", "right", "why"),
+    [
+        ({}, 0.0, True, None),
+        ({}, 0.3, False, "gradients are not the mean: weight is 30.00% of its length away from it"),
+        ({"strategy": "ddp_bf16"}, 0.01, True, None),
+        ({"strategy": "ddp_powersgd"}, 0.3, None, None),
+    ],
+)
+def test_the_comparison_judges_what_was_left_by_what_the_trial_may_expect(
+    fields: dict[str, Any], error: float, right: bool | None, why: str | None
+) -> None:
+    off = audit(error=error, scaled_error=error)
+    messages = with_done(journal("a"), done(0, audit=audit()), done(1, audit=off))
+    results = results_for(preset_of({"trial": [{"name": "a"} | fields]}), messages)
+    [repeat] = results.trials[0].repeats
+    assert repeat.averaging == Averaging(**msgspec.structs.asdict(off), right=right, why=why)
+
+
+def test_a_repeat_without_audit_orders_or_checks_says_nothing_of_them() -> None:
+    [repeat] = results_for(preset_of({"trial": [{"name": "a"}]}), journal("a")).trials[0].repeats
+    assert (repeat.averaging, repeat.reshuffled, repeat.sync_checks) == (None, None, [])
+
+
+# Side by side. A journal's train time is 3 × step_ms, and 3 × 8 samples a rank pass in it.
+
+
+def test_ratios_are_taken_repeat_by_repeat() -> None:
+    results = results_for(
+        two_trials(),
+        journal("a", 1, step_ms=10),
+        journal("b", 1, step_ms=30),
+        journal("a", 2, step_ms=20),
+        journal("b", 2, step_ms=30),
+    )
+    first, second = (trial.summary for trial in results.trials)
+    assert first is not None
+    assert second is not None
+    assert first.ratio is not None
+    assert second.ratio is not None
+    assert (first.ratio.median, first.ratio.low, first.ratio.high) == (1, 1, 1)
+    assert second.ratio.median == exactly(2.25)  # of 30 / 10 and 30 / 20
+    assert (second.ratio.low, second.ratio.high) == (exactly(1.5), exactly(3))
+    assert first.train_time_s.median == exactly(0.045)
+    assert (first.train_time_s.min, first.train_time_s.max) == (exactly(0.03), exactly(0.06))
+    assert first.samples_per_s == exactly((48 / 0.03 + 48 / 0.06) / 2)
+    assert first.speedup == exactly(1)
+    assert second.speedup == exactly((48 / 0.09) / 1_200)
+
+
+def test_a_ratio_needs_the_baseline_of_the_same_repeat() -> None:
+    preset = two_trials()
+    only_second = results_for(preset, journal("a", 2, step_ms=20), journal("b", 1, step_ms=30))
+    summary = only_second.trials[1].summary
+    assert summary is not None
+    assert summary.ratio is None
+    assert summary.speedup == exactly(20 / 30)
+    alone = results_for(preset, journal("b", 1)).trials[1].summary
+    assert alone is not None
+    assert (alone.ratio, alone.speedup) == (None, None)
+
+
+def test_the_baseline_is_the_one_that_was_named() -> None:
+    preset = two_trials(baseline="b", repeats=1)
+    results = results_for(preset, journal("a", step_ms=10), journal("b", step_ms=20))
+    assert results.baseline == "b"
+    assert results.trials[0].summary is not None
+    assert results.trials[0].summary.ratio is not None
+    assert results.trials[0].summary.ratio.median == exactly(0.5)
+
+
+ALL = [journal("a", 1), journal("b", 1), journal("a", 2), journal("b", 2)]
+
+
+def test_a_run_in_which_all_went_well_is_ok() -> None:
+    results = results_for(two_trials(), *ALL)
+    assert results.status == "ok"
+    assert [(trial.name, trial.status, len(trial.repeats)) for trial in results.trials] == [
+        ("a", "ok", 2),
+        ("b", "ok", 2),
+    ]
+    assert results.trials[0].config["launch"] == "spawn"
+    assert results.trials[0].command == ["python", "-m", "workers.spawn"]
+
+
+def test_a_failed_trial_fails_the_run_and_keeps_what_it_had() -> None:
+    results = results_for(two_trials(), *ALL[:3], failure("b", 2, "why"))
+    assert results.status == "failed"
+    b = results.trials[1]
+    assert (b.status, b.error, len(b.repeats)) == ("failed", "why", 1)
+
+
+def test_a_trial_that_failed_is_not_missed_in_later_repeats() -> None:
+    results = results_for(two_trials(), journal("a", 1), failure("b", 1), journal("a", 2))
+    assert results.status == "failed"
+    assert results.trials[1].summary is None
+
+
+def test_a_trial_that_was_never_launched_is_skipped_and_the_run_interrupted() -> None:
+    results = results_for(two_trials(), journal("a", 1))
+    assert results.status == "interrupted"
+    assert [(trial.status, len(trial.repeats)) for trial in results.trials] == [("ok", 1), ("skipped", 0)]
+    assert (results.trials[1].command, results.trials[1].summary) == ([], None)
+
+
+def test_an_interrupted_repeat_interrupts_the_run() -> None:
+    results = results_for(two_trials(), *ALL[:3], BY_HAND[:-1], [launched("b", 2), ended("interrupted")])
+    assert results.status == "interrupted"
+
+
+def test_no_outcome_at_all_is_an_interrupted_run() -> None:
+    results = compare(preset_of({"trial": [{"name": "a"}]}), "the-run", {}, outcomes_of())
+    assert (results.status, results.trials[0].status) == ("interrupted", "skipped")
+
+
+def test_the_results_name_their_run_and_schema() -> None:
+    results = results_for(two_trials(), *ALL)
+    assert (results.schema, results.run, results.preset) == (1, "the-run", "made")
+    assert results.environment == {"host": "here"}
+
+
+def test_waiting_in_a_queue_is_no_part_of_the_start() -> None:
+    first, *rest = BY_HAND
+    queued = [Notice(at_ns=at_ms * 1_000_000, text="a job is queued") for at_ms in (1100, 2500)]
+    begun, waited = outcome([first, *rest]), outcome([first, *queued, *rest])
+    assert begun
+    assert begun.result
+    assert waited
+    assert waited.result
+    assert waited.result.startup_s == pytest.approx(begun.result.startup_s - 1.5)
+    later = outcome([*BY_HAND[:-1], Notice(at_ns=9_000_000_000, text="a job is over"), BY_HAND[-1]])
+    assert later
+    assert later.result
+    assert later.result.startup_s == begun.result.startup_s
+
+
+def test_cores_of_other_hosts_are_not_this_ones() -> None:
+    """Four threads share one core of this host; on how many they run elsewhere, nobody has asked."""
+    crowd: list[Message] = journal("a")
+    for engine, crowded in (({}, True), ({"name": "slurm", "nodes": 2}, False)):
+        preset = preset_of({"engine": engine, "trial": [{"name": "a", "threads": 2}]})
+        results = compare(preset, "the-run", {"cores": 1}, outcomes_of(crowd))
+        assert results.trials[0].summary
+        assert (Caution.OVERSUBSCRIBED in results.trials[0].summary.warnings) == crowded

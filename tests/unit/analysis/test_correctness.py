@@ -1,0 +1,280 @@
+"""What is right and what is wrong with a strategy's work, and the words for it."""
+
+import math
+from typing import Any
+
+import msgspec
+import pytest
+
+from ddptui.analysis.correctness import band, judged, red, some, why_wrong
+from ddptui.analysis.repeat import outcome
+from ddptui.analysis.results import Averaging, Check, InSync, RepeatResult
+from ddptui.config.rules import make_trial
+from tests.support.builders import audit, audit_without_numbers, journal
+
+ALL_REDUCE = make_trial({"world_size": 2})
+POWERSGD = make_trial({"strategy": "ddp_powersgd"})
+AGREE = InSync(parameters=True, buffers=True, differing=[])
+APART = InSync(parameters=False, buffers=True, differing=["weight", "bias"])
+SAME_ORDER = "the samples came in the same order in every epoch: set_epoch was not called"
+
+
+def found(**changes: Any) -> Averaging:
+    return Averaging(**msgspec.structs.asdict(audit(**changes)))
+
+
+def not_finite() -> Averaging:
+    return Averaging(**msgspec.structs.asdict(audit_without_numbers()))
+
+
+def repeat_of(**changes: Any) -> RepeatResult:
+    read = outcome(journal())
+    assert read is not None
+    assert read.result is not None
+    return msgspec.structs.replace(read.result, **changes)
+
+
+# How near is near enough
+
+BANDS: list[tuple[dict[str, Any], float]] = [
+    ({"strategy": "all_reduce"}, 1e-5),
+    ({"strategy": "ring", "world_size": 64}, 1e-5),
+    ({"strategy": "ddp"}, 1e-5),
+    ({"strategy": "none"}, 1e-5),
+    ({"launch": "dp"}, 1e-5),
+    ({"strategy": "all_reduce", "dtype": "float64"}, 1e-12),
+    ({"strategy": "ddp_fp16", "world_size": 2}, 3 / 2048),
+    ({"strategy": "ddp_fp16", "world_size": 8}, 9 / 2048),
+    ({"strategy": "ddp_fp16", "dtype": "float64"}, 3 / 2048),  # it is sent in 16 bits all the same
+    ({"strategy": "ddp_bf16", "world_size": 1}, 2 / 256),
+    ({"strategy": "ddp_bf16", "world_size": 4}, 5 / 256),
+]
+
+
+@pytest.mark.parametrize(("values", "limit"), BANDS)
+def test_the_band_is_as_wide_as_the_rounding_of_the_type_that_is_sent(values: dict[str, Any], limit: float) -> None:
+    assert band(make_trial(values)) == limit
+
+
+@pytest.mark.parametrize(("values", "limit"), BANDS)
+def test_an_error_on_the_edge_of_the_band_is_right_and_the_next_number_wrong(
+    values: dict[str, Any], limit: float
+) -> None:
+    trial = make_trial(values)
+    assert why_wrong(found(error=limit), trial) is None
+    assert why_wrong(found(error=math.nextafter(limit, 1)), trial) is not None
+
+
+def test_powersgd_has_no_band_and_is_wrong_only_where_it_left_something_else_altogether() -> None:
+    assert band(POWERSGD) is None
+    assert why_wrong(found(error=5.0, scaled_error=4.0, own_error=4.0), POWERSGD) is None
+    assert "kept its own" in (why_wrong(found(error=5.0, own_scale=1.0, own_error=0.0), POWERSGD) or "")
+    assert "0.5 times the mean" in (why_wrong(found(error=0.5, scale=0.5), POWERSGD) or "")
+
+
+# Why it is wrong
+
+OFF = {"error": 0.7, "scale": 0.9, "scaled_error": 0.7, "own_scale": 0.9, "own_error": 0.6}  # like nothing known
+
+
+@pytest.mark.parametrize(
+    ("changes", "ranks", "why"),
+    [
+        ({}, 2, None),
+        (OFF | {"error": 9e-6}, 2, None),
+        (
+            OFF | {"own_scale": 1.0, "own_error": 0.0},
+            2,
+            "each rank kept its own gradients: nothing was averaged",
+        ),
+        (
+            OFF | {"own_scale": 0.9995, "own_error": 9e-4},
+            2,
+            "each rank kept its own gradients: nothing was averaged",
+        ),
+        (
+            OFF | {"own_scale": 0.5, "own_error": 0.0},
+            2,
+            "each rank kept its own gradients, times 0.5: nothing was averaged",
+        ),
+        (
+            OFF | {"own_scale": 1 / 3, "own_error": 0.0, "of": "parameters"},
+            3,
+            "each rank kept its own parameters, times 0.333: nothing was averaged",
+        ),
+        (
+            OFF | {"own_scale": -1.0, "own_error": 0.0},
+            2,
+            "each rank kept its own gradients, times -1: nothing was averaged",
+        ),
+        (
+            OFF | {"scale": 2.0, "scaled_error": 0.0},
+            2,
+            "gradients are 2 times the mean: it is the sum, the division is missing",
+        ),
+        (
+            OFF | {"scale": 4.0, "scaled_error": 0.0, "of": "parameters"},
+            4,
+            "parameters are 4 times the mean: it is the sum, the division is missing",
+        ),
+        (
+            OFF | {"scale": 0.5, "scaled_error": 0.0},
+            2,
+            "gradients are 0.5 times the mean: it was divided once too often",
+        ),
+        (
+            OFF | {"scale": 0.25, "scaled_error": 0.0},
+            4,
+            "gradients are 0.25 times the mean: it was divided once too often",
+        ),
+        (OFF | {"scale": 2.0, "scaled_error": 0.0}, 4, "gradients are 2 times the mean"),
+        (OFF | {"scale": -2.0, "scaled_error": 0.0}, 2, "gradients are -2 times the mean"),
+        (OFF, 2, "gradients are not the mean: weight is 70.00% of its length away from it"),
+        (
+            OFF | {"error": 0.0123, "of": "parameters", "worst": "fc.1.bias"},
+            2,
+            "parameters are not the mean: fc.1.bias is 1.23% of its length away from it",
+        ),
+    ],
+)
+def test_what_was_left_in_place_of_the_mean_is_said(changes: dict[str, Any], ranks: int, why: str | None) -> None:
+    assert why_wrong(found(**changes), make_trial({"world_size": ranks})) == why
+
+
+@pytest.mark.parametrize("none", ["error", "scale", "own_scale"])
+@pytest.mark.parametrize("trial", [ALL_REDUCE, POWERSGD], ids=["a band", "no band"])
+def test_what_is_not_finite_is_wrong_whatever_the_band(none: str, trial: Any) -> None:
+    why = "parameters are not finite: there is nothing to compare"
+    assert why_wrong(found(of="parameters", **{none: None}), trial) == why
+    assert why_wrong(not_finite(), trial) == why.replace("parameters", "gradients")
+
+
+@pytest.mark.parametrize(
+    ("inside", "outside", "words"),
+    [
+        ({"own_scale": 2.0, "own_error": 6.9e-3}, {"own_scale": 2.0, "own_error": 7.1e-3}, "kept its own"),
+        ({"own_scale": -2.0, "own_error": 6.9e-3}, {"own_scale": -2.0, "own_error": 7.1e-3}, "kept its own"),
+        ({"own_scale": 0.5, "own_error": 6.9e-3}, {"own_scale": 0.5, "own_error": 7.1e-3}, "kept its own"),
+        ({"own_scale": 1.0, "own_error": 0.0}, {"own_scale": 1.0, "own_error": None}, "kept its own"),
+        ({"own_scale": 1.0021, "own_error": 0.0}, {"own_scale": 1.0009, "own_error": 0.0}, ", times 1"),
+        ({"own_scale": 0.9979, "own_error": 0.0}, {"own_scale": 0.9991, "own_error": 0.0}, ", times 0.998"),
+        ({"scale": 2.0, "scaled_error": 6.9e-3}, {"scale": 2.0, "scaled_error": 7.1e-3}, "times the mean"),
+        ({"scale": -2.0, "scaled_error": 6.9e-3}, {"scale": -2.0, "scaled_error": 7.1e-3}, "times the mean"),
+        ({"scale": 2.0, "scaled_error": 0.0}, {"scale": 2.0, "scaled_error": None}, "times the mean"),
+        ({"scale": 2.0019, "scaled_error": 0.0}, {"scale": 2.0021, "scaled_error": 0.0}, "it is the sum"),
+        ({"scale": 1.9981, "scaled_error": 0.0}, {"scale": 1.9979, "scaled_error": 0.0}, "it is the sum"),
+        ({"scale": 0.5004, "scaled_error": 0.0}, {"scale": 0.5006, "scaled_error": 0.0}, "divided once too often"),
+        ({"scale": 0.4996, "scaled_error": 0.0}, {"scale": 0.4994, "scaled_error": 0.0}, "divided once too often"),
+    ],
+)
+def test_a_multiple_is_called_by_its_name_if_it_explains_nearly_all_of_the_error(
+    inside: dict[str, Any], outside: dict[str, Any], words: str
+) -> None:
+    assert words in (why_wrong(found(**OFF | inside), ALL_REDUCE) or "")
+    assert words not in (why_wrong(found(**OFF | outside), ALL_REDUCE) or words)
+
+
+def test_what_is_all_zero_is_nobodys_own() -> None:
+    zero = found(error=0.9, scale=0.0, scaled_error=0.0, own_scale=0.0, own_error=0.0)
+    assert why_wrong(zero, ALL_REDUCE) == "gradients are all zero"
+
+
+def test_a_small_error_is_no_multiple_of_one() -> None:
+    small = found(error=1e-4, scale=1.0, scaled_error=1e-4, own_scale=0.5, own_error=0.5)
+    assert "weight is 0.01% of its length away" in (why_wrong(small, ALL_REDUCE) or "")
+
+
+def test_what_is_exact_must_be_so_in_the_smallest_tensor_and_what_rounds_need_not() -> None:
+    tiny = found(error=1e-9, worst="first.bias", worst_error=0.8)
+    assert why_wrong(tiny, ALL_REDUCE) == "gradients are not the mean: first.bias is 80.00% of its length away from it"
+    assert why_wrong(tiny, make_trial({"strategy": "ddp_fp16"})) is None
+
+
+# The verdict
+
+
+@pytest.mark.parametrize(
+    ("averaging", "trial", "right", "why"),
+    [
+        (found(), ALL_REDUCE, True, None),
+        (found(**OFF), ALL_REDUCE, False, "gradients are not the mean: weight is 70.00% of its length away"),
+        (not_finite(), ALL_REDUCE, None, "gradients are not finite"),
+        (found(**OFF), POWERSGD, None, None),
+        (found(), POWERSGD, None, None),
+        (not_finite(), POWERSGD, None, "gradients are not finite"),
+    ],
+)
+def test_the_verdict_is_right_or_wrong_and_why_or_neither(
+    averaging: Averaging, trial: Any, right: bool | None, why: str | None
+) -> None:
+    verdict = judged(averaging, trial)
+    assert verdict.right is right
+    assert (verdict.why or "").startswith(why or "")
+    assert (verdict.why is None) is (why is None)
+    assert msgspec.structs.replace(verdict, right=None, why=None) == averaging
+
+
+# Red lights
+
+
+def check(step: int, *, agree: bool) -> Check:
+    return Check(step=step, parameters=agree, buffers=True, differing=[] if agree else ["weight"])
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({}, []),
+        ({"in_sync": InSync(parameters=None, buffers=None, differing=[]), "averaging": None, "reshuffled": None}, []),
+        ({"in_sync": AGREE, "averaging": judged(found(), ALL_REDUCE), "reshuffled": True}, []),
+        ({"sync_checks": [check(4, agree=False)]}, []),  # parameters that are averaged drift apart until they are
+        ({"in_sync": APART}, ["the ranks differ in weight, bias"]),
+        ({"in_sync": APART, "sync_checks": [check(4, agree=True)]}, ["the ranks differ in weight, bias"]),
+        (
+            {"in_sync": APART, "sync_checks": [check(step, agree=step < 9) for step in (4, 9, 14)]},
+            ["the ranks differ in weight, bias, first seen after step 9"],
+        ),
+        (
+            {"in_sync": APART, "sync_checks": [check(step, agree=False) for step in (0, 1)]},
+            ["the ranks differ in weight, bias, first seen after step 0"],
+        ),
+        (
+            {"in_sync": InSync(parameters=True, buffers=False, differing=["running_mean"])},
+            ["parameters agree, but the ranks differ in their buffers: running_mean"],
+        ),
+        (
+            {"in_sync": InSync(parameters=False, buffers=False, differing=["weight", "running_mean"])},
+            ["the ranks differ in weight, running_mean"],
+        ),
+        (
+            {"averaging": judged(found(**OFF | {"scale": 2.0, "scaled_error": 0.0}), ALL_REDUCE)},
+            ["gradients are 2 times the mean: it is the sum, the division is missing"],
+        ),
+        ({"averaging": judged(found(**OFF), POWERSGD)}, []),
+        ({"reshuffled": False}, [SAME_ORDER]),
+        (
+            {"in_sync": APART, "averaging": judged(not_finite(), ALL_REDUCE), "reshuffled": False},
+            [
+                "the ranks differ in weight, bias",
+                "gradients are not finite: there is nothing to compare",
+                SAME_ORDER,
+            ],
+        ),
+    ],
+)
+def test_every_light_that_is_red_says_why(changes: dict[str, Any], words: list[str]) -> None:
+    assert list(red(ALL_REDUCE, repeat_of(**changes))) == words
+
+
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [
+        (0, ""),
+        (1, "p0"),
+        (3, "p0, p1, p2"),
+        (4, "p0, p1, p2 and 1 more tensor"),
+        (5, "p0, p1, p2 and 2 more tensors"),
+    ],
+)
+def test_of_many_tensors_three_are_named(number: int, words: str) -> None:
+    assert some([f"p{index}" for index in range(number)]) == words

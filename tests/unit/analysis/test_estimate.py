@@ -1,0 +1,137 @@
+"""How long a preset will take, by what earlier runs took."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from ddptui.analysis.estimate import END_S, Estimate, estimate
+from ddptui.analysis.results import Results
+from ddptui.config.preset import Preset
+from tests.support.builders import (
+    done,
+    ended,
+    hello,
+    journal,
+    launched,
+    preset_of,
+    ready,
+    results_for,
+    timed,
+    two_trials,
+)
+
+# A journal has one warm-up step and three steps of 10 ms; the first step begins 2 s after the launch.
+STARTUP_S = 2.0
+AS_JOURNALED = {"epochs": 2, "warmup_steps": 1}
+
+
+def one_trial(name: str = "a", **fields: Any) -> Preset:
+    return preset_of({"repeats": 1, "trial": [{"name": name, **AS_JOURNALED, **fields}]})
+
+
+def ran(preset: Preset, step_ms: float = 10) -> Results:
+    return results_for(preset, *(journal(trial.name, step_ms=step_ms) for trial in preset.trials))
+
+
+def seconds(preset: Preset, *past: Results) -> float:
+    found = estimate(preset, past)
+    assert found is not None
+    assert not found.at_least
+    return found.s
+
+
+def test_nothing_is_known_of_what_was_never_run() -> None:
+    assert estimate(one_trial(), []) is None
+    assert estimate(one_trial(), [ran(one_trial(launch="process"))]) is None
+
+
+def test_a_run_takes_as_long_as_it_took() -> None:
+    assert seconds(one_trial(), ran(one_trial())) == pytest.approx(STARTUP_S + 4 * 0.010 + END_S)
+
+
+def measured(**fields: Any) -> Preset:
+    return preset_of({"kind": "primitives", "trial": [{"name": "a", "primitives": "measure", **fields}]})
+
+
+def test_primitives_take_what_they_took() -> None:
+    told = [message(rank) for message in (hello, ready, timed, done) for rank in (0, 1)]
+    past = results_for(measured(), [launched(at_ms=1_000), *told, ended()])
+    took_s = past.trials[0].primitives[0].took_s
+    assert took_s is not None
+    assert seconds(measured(), past) == pytest.approx(took_s)
+    assert estimate(measured(iterations=7), [past]) is None
+
+
+def test_every_launch_counts() -> None:
+    both = two_trials(defaults=AS_JOURNALED)
+    alone = seconds(one_trial(), ran(one_trial()))
+    assert seconds(both, ran(both)) == pytest.approx(2 * 2 * alone)
+
+
+def test_the_newest_run_counts() -> None:
+    assert seconds(one_trial(), ran(one_trial(), 50), ran(one_trial())) == pytest.approx(STARTUP_S + 0.2 + END_S)
+
+
+@pytest.mark.parametrize(
+    ("fields", "steps"),
+    [({"epochs": 6}, 12), ({"steps": 100}, 100), ({"batch_size": 32}, 8), ({"lr": 0.5, "seed": 3}, 4)],
+)
+def test_training_is_scaled_by_the_steps(fields: dict[str, Any], steps: int) -> None:
+    expected = STARTUP_S + steps * 0.010 + END_S
+    assert seconds(one_trial(**fields), ran(one_trial())) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"model": "mlp"}, {"strategy": "ring"}, {"bottleneck": [{"at": "data", "ranks": [0], "sleep_ms": 1}]}],
+)
+def test_of_another_training_only_the_startup_is_known(fields: dict[str, Any]) -> None:
+    assert estimate(one_trial(**fields), [ran(one_trial())]) == Estimate(STARTUP_S + END_S, at_least=True)
+
+
+def test_so_of_another_presets_trial() -> None:
+    other = msgspec.structs.replace(ran(one_trial()), preset="other")
+    assert estimate(one_trial(), [other]) == Estimate(STARTUP_S + END_S, at_least=True)
+
+
+def test_epochs_after_steps_cannot_be_counted() -> None:
+    found = estimate(one_trial(), [ran(one_trial(steps=4))])
+    assert found is not None
+    assert found.at_least
+
+
+def test_one_trial_that_is_unknown_makes_it_a_lower_bound() -> None:
+    both = preset_of({"trial": [{"name": "a", **AS_JOURNALED}, {"name": "b", "launch": "single"}]})
+    found = estimate(both, [ran(one_trial())])
+    assert found is not None
+    assert found.at_least
+
+
+def test_a_delay_that_was_there_before_is_no_other_training() -> None:
+    delayed = one_trial(bottleneck=[{"at": "data", "ranks": [0], "sleep_ms": 1}])
+    read_again = msgspec.json.decode(msgspec.json.encode(ran(delayed)), type=Results)
+    assert seconds(delayed, read_again) == pytest.approx(STARTUP_S + 0.040 + END_S)
+
+
+def test_a_config_of_a_later_version_is_passed_over() -> None:
+    past = ran(one_trial())
+    strange = msgspec.structs.replace(past.trials[0], config={"launch": "spawn", "world_size": 2, "quantum": True})
+    found = estimate(one_trial(), [msgspec.structs.replace(past, trials=[strange])])
+    assert found == Estimate(STARTUP_S + END_S, at_least=True)
+
+
+@pytest.mark.parametrize(
+    ("s", "words"),
+    [
+        (0.2, "~1 s"), (8.4, "~8 s"), (18.2, "~20 s"), (57.4, "~55 s"), (57.6, "~1 min"), (100, "~2 min"),
+        (3569, "~59 min"), (5400, "~1.5 h"),
+    ],
+)  # fmt: skip
+def test_in_round_words(s: float, words: str) -> None:
+    assert str(Estimate(s)) == words
+
+
+@pytest.mark.parametrize(("s", "words"), [(19.0, "over 15 s"), (119.0, "over 1 min")])
+def test_a_lower_bound_says_so_and_is_rounded_down(s: float, words: str) -> None:
+    assert str(Estimate(s, at_least=True)) == words

@@ -1,0 +1,159 @@
+"""How much longer a rank worked than the others: a delay that was put in is found, and where, and the interval holds
+it, over simulated trials with noise, natural skew and hiccups."""
+
+from collections.abc import Callable
+from random import Random
+from statistics import fmean
+
+import pytest
+
+from ddptui.analysis.excess import Excess, excess
+from ddptui.analysis.waits import PARTS, join
+from tests.support.traces import MS, SITES, Shape, all_reduce, bucketed, delayed, reduce_broadcast, trace, works_of
+
+S = 1e9  # ns
+
+
+def found(works: list[dict[int, list[int]]], rank: int = 1, shape: Shape = all_reduce) -> Excess:
+    return excess(join(trace(works, shape)).steps, rank)
+
+
+def phase_of(found: Excess) -> str:
+    return PARTS[found.lost[0][0]]
+
+
+@pytest.mark.parametrize("at", SITES)
+@pytest.mark.parametrize("shape", [all_reduce, reduce_broadcast, bucketed])
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_a_delay_is_found_where_it_was_put_in(at: str, shape: Shape, ranks: int) -> None:
+    works, injected = delayed(works_of(3, ranks=ranks), 1, at, lambda _: 25.0)
+    lost = found(works, shape=shape)
+    assert phase_of(lost) == at
+    assert not lost.everywhere
+    assert lost.estimate / S == pytest.approx(injected, rel=0.02)
+    assert lost.low / S < injected < lost.high / S
+
+
+KINDS: dict[str, Callable[[Random], Callable[[int], float]]] = {
+    "constant": lambda draw: lambda step: 25.0,
+    "every tenth step": lambda draw: lambda step: 50.0 if step % 10 == 3 else 0.0,
+    "uniform": lambda draw: lambda step: draw.uniform(0, 50),
+    "exponential": lambda draw: lambda step: draw.expovariate(1 / 25),
+    "a pause": lambda draw: lambda step: 2500.0 if step == 31 else 0.0,
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_interval_holds_what_was_put_in_nineteen_times_of_twenty(kind: str) -> None:
+    held, phases, widths = 0, 0, []
+    for seed in range(100):
+        at = SITES[seed % len(SITES)]
+        works, injected = delayed(works_of(seed), 1, at, KINDS[kind](Random(seed)))
+        lost = found(works)
+        held += lost.low / S <= injected <= lost.high / S
+        phases += phase_of(lost) == at
+        widths.append((lost.high - lost.low) / lost.estimate)
+    assert held >= 95
+    assert phases == 100
+    assert fmean(widths) < (0.7 if kind in ("uniform", "exponential") else 0.05)
+    if kind == "constant":
+        assert max(widths) < 0.1
+
+
+def test_the_interval_is_no_wider_than_it_must_be_for_a_delay_hardly_above_the_skew() -> None:
+    held, widths = 0, []
+    for seed in range(100):
+        works, injected = delayed(works_of(seed), 1, "forward", lambda _: 2.0)
+        lost = found(works)
+        held += lost.low / S <= injected <= lost.high / S
+        widths.append((lost.high - lost.low) / S / injected)
+    assert held >= 95
+    assert fmean(widths) < 0.5
+
+
+def test_a_larger_delay_has_a_larger_excess() -> None:
+    def estimate(ms: float) -> float:
+        return found(delayed(works_of(4), 1, "backward", lambda _: ms)[0]).estimate
+
+    estimates = [estimate(ms) for ms in (1, 2, 5, 10, 20)]
+    assert estimates == sorted(estimates)
+    assert estimates[-1] / estimates[-2] == pytest.approx(2, rel=0.05)
+
+
+def test_a_hiccup_of_the_others_is_not_haste_of_this_one() -> None:
+    works, injected = delayed(works_of(5), 1, "forward", lambda _: 25.0)
+    works, _ = delayed(works, 0, "forward", lambda step: 400.0 if step == 50 else 0.0)
+    lost = found(works)
+    assert lost.estimate / S == pytest.approx(injected, rel=0.02)
+
+
+def test_a_slower_core_is_taken_out_of_what_was_lost() -> None:
+    """Rank 1 is a tenth slower in all it does, and delayed at forward besides."""
+    works = works_of(6, noise=0.0, skew=0.0)
+    slower: list[dict[int, list[int]]] = [{0: step[0], 1: [round(part * 1.1) for part in step[1]]} for step in works]
+    late, injected = delayed(slower, 1, "forward", lambda _: 5.0)
+    lost = found(late)
+    assert lost.slower == pytest.approx(1.1, rel=0.01)
+    assert lost.estimate / S == pytest.approx(injected, rel=0.02)
+    plain = sum(step[1][1] - step[0][1] for step in late) / S
+    assert plain > 1.03 * injected  # which is what it would be otherwise
+
+
+def test_a_rank_that_is_slower_in_all_it_does_is_told_so() -> None:
+    works = works_of(7)
+    slow = [{0: step[0], 1: [2 * part for part in step[1]]} for step in works]
+    lost = found(slow)
+    assert lost.everywhere
+    assert lost.estimate == pytest.approx(sum(sum(step[1]) - sum(step[0]) for step in slow), rel=0.05)
+
+
+def test_a_rank_that_does_as_the_others_do_has_lost_nothing_to_speak_of() -> None:
+    for seed in range(20):
+        works = works_of(seed)
+        lost = found(works)
+        least = 0.2 if lost.everywhere else 0.05
+        assert lost.low <= least * sum(sum(step[1]) for step in works)
+
+
+def test_a_loss_in_two_phases_is_told_largest_first() -> None:
+    works, first = delayed(works_of(8), 1, "data", lambda _: 10.0)
+    works, second = delayed(works, 1, "backward", lambda _: 20.0)
+    lost = found(works)
+    assert [PARTS[part] for part, _ in lost.lost] == ["backward", "data"]
+    assert lost.estimate / S == pytest.approx(first + second, rel=0.02)
+
+
+def test_the_step_that_lost_most_is_named() -> None:
+    works, _ = delayed(works_of(9), 1, "data", lambda step: 900.0 if step == 77 else 0.0)
+    number, loss = found(works).worst
+    assert number == 77
+    assert loss == pytest.approx(900 * MS, rel=0.01)
+
+
+def test_of_four_ranks_another_late_one_does_not_hide_it() -> None:
+    works, first = delayed(works_of(10, ranks=4), 1, "forward", lambda _: 25.0)
+    works, second = delayed(works, 2, "data", lambda _: 15.0)
+    one, other = found(works, 1), found(works, 2)
+    assert (phase_of(one), phase_of(other)) == ("forward", "data")
+    assert one.estimate / S == pytest.approx(first, rel=0.03)
+    assert other.estimate / S == pytest.approx(second, rel=0.03)
+
+
+@pytest.mark.parametrize(
+    ("forward_ms", "late_ms", "half_ms"),
+    [
+        (10.0, 5.0, 0.4),  # of the work, a twenty-fifth
+        (0.01, 5.0, 0.029),  # a moment a step, for cold caches,
+        (0.01, 50.0, 0.15),  # and some of a long delay
+    ],
+)
+def test_even_where_nothing_scatters_the_interval_allows_for_what_machines_do_for_no_reason(
+    forward_ms: float, late_ms: float, half_ms: float
+) -> None:
+    usual = [MS, round(forward_ms * MS), MS, MS, MS, MS]
+    works = [{0: list(usual), 1: list(usual)} for _ in range(50)]
+    late, injected = delayed(works, 1, "forward", lambda _: late_ms)
+    lost = found(late)
+    assert lost.estimate / S == pytest.approx(injected)
+    assert (lost.high - lost.estimate) / MS / 50 == pytest.approx(half_ms, rel=0.05)
+    assert lost.high - lost.estimate == pytest.approx(lost.estimate - lost.low)

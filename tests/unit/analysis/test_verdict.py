@@ -1,0 +1,286 @@
+"""The verdict: who is named, where, and when nobody is; over simulated trials with noise, natural skew and hiccups."""
+
+from collections.abc import Callable
+from itertools import pairwise
+
+import pytest
+
+from ddptui.analysis.results import Culprit
+from ddptui.analysis.verdict import EVERYWHERE, FEWEST_STEPS, MATTERS, MOSTLY, judge, word_for
+from ddptui.wire.messages import PHASES
+from tests.support.traces import (
+    MS,
+    SITES,
+    Shape,
+    Told,
+    all_reduce,
+    bucketed,
+    delayed,
+    gather_scatter,
+    reduce_broadcast,
+    simulate,
+    trace,
+    works_of,
+)
+
+Works = list[dict[int, list[int]]]
+
+
+def culprit_of(told: Told) -> Culprit | None:
+    judgement = judge(told)
+    assert judgement is not None
+    return judgement.culprit
+
+
+def named(works: Works, shape: Shape = all_reduce) -> tuple[int, str] | None:
+    found = culprit_of(trace(works, shape))
+    return (found.rank, found.phase) if found else None
+
+
+# The word
+
+
+@pytest.mark.parametrize(
+    ("wait", "transfer", "word"),
+    [
+        (0.5, 0.0, "skew"),
+        (0.0, 0.5, "transfer"),
+        (0.3, 0.3, "mixed"),
+        (0.0, 0.0, "inconclusive"),
+        (0.099, 0.0, "inconclusive"),
+        (0.05, 0.049, "inconclusive"),
+        (MATTERS, 0.0, "skew"),
+        (0.0, MATTERS, "transfer"),
+        (0.2001, 0.1, "skew"),
+        (0.1999, 0.1, "mixed"),
+        (0.1, 0.1999, "mixed"),
+        (0.1, 0.2001, "transfer"),
+    ],
+)
+def test_the_word_for_shares_of_the_time(wait: float, transfer: float, word: str) -> None:
+    assert pytest.approx(2 / 3) == MOSTLY
+    assert word_for(wait, transfer) == word
+
+
+@pytest.mark.parametrize(
+    ("late_ms", "transfer_ms", "word"),
+    [(25.0, 0.1, "skew"), (0.0, 5.0, "transfer"), (20.0, 5.0, "mixed"), (0.0, 0.05, "inconclusive")],
+)
+def test_the_word_for_a_trial(late_ms: float, transfer_ms: float, word: str) -> None:
+    works, _ = delayed(works_of(1), 1, "forward", lambda _: late_ms)
+    judgement = judge(trace(works, transfer=round(transfer_ms * MS)))
+    assert judgement is not None
+    assert judgement.verdict == word
+
+
+def test_the_shares_are_means_over_ranks() -> None:
+    works: Works = [{0: [10, 0, 0, 0, 0, 0], 1: [90, 0, 0, 0, 0, 0]} for _ in range(30)]
+    judgement = judge(trace(works, transfer=5))
+    assert judgement is not None
+    assert judgement.train_ns == 30 * 100
+    assert judgement.wait == pytest.approx((0.8 + 0) / 2)
+    assert judgement.transfer == pytest.approx(0.1)
+    assert judgement.caused == {0: 0, 1: 30 * 80}
+
+
+# The culprit
+
+
+@pytest.mark.parametrize("shape", [all_reduce, reduce_broadcast, gather_scatter, bucketed])
+@pytest.mark.parametrize("at", SITES)
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_delayed_rank_is_named_with_the_phase_of_the_delay(rank: int, at: str, shape: Shape) -> None:
+    works, injected = delayed(works_of(2), rank, at, lambda _: 25.0)
+    found = culprit_of(trace(works, shape))
+    assert found is not None
+    assert (found.rank, found.phase) == (rank, at)
+    assert found.share > 0.9
+    assert found.wait_caused_s == pytest.approx(injected, rel=0.1)
+    assert found.excess_s.low < injected < found.excess_s.high
+    assert found.slower is None
+    assert found.step is None
+
+
+DELAYS: dict[str, Callable[[int], float]] = {
+    "every tenth step": lambda step: 60.0 if step % 10 == 4 else 0.0,
+    "more and more": lambda step: step / 2,
+    "in the first half": lambda step: 25.0 if step < 50 else 0.0,
+    "in turns short and long": lambda step: (5.0, 40.0, 12.0, 1.0)[step % 4],
+}
+
+
+@pytest.mark.parametrize("delay", DELAYS)
+@pytest.mark.parametrize("at", SITES)
+def test_a_rank_that_is_late_now_and_then_is_named(delay: str, at: str) -> None:
+    works, _ = delayed(works_of(3), 1, at, DELAYS[delay])
+    assert named(works) == (1, at)
+
+
+def test_one_huge_pause_is_named_with_its_step() -> None:
+    works, injected = delayed(works_of(4), 1, "backward", lambda step: 1500.0 if step == 60 else 0.0)
+    found = culprit_of(trace(works))
+    assert found is not None
+    assert (found.rank, found.phase, found.step) == (1, "backward", 60)
+    assert found.excess_s.low < injected < found.excess_s.high
+
+
+def test_one_pause_that_the_scheduler_may_take_is_nobodys() -> None:
+    works, _ = delayed(works_of(4), 1, "backward", lambda step: 200.0 if step == 60 else 0.0)
+    assert named(works) is None
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+@pytest.mark.parametrize("shape", [all_reduce, reduce_broadcast])
+def test_nobody_is_named_where_nothing_was_put_in(ranks: int, shape: Shape) -> None:
+    wrong = [seed for seed in range(50) if named(works_of(seed, ranks=ranks), shape)]
+    assert wrong == []
+
+
+def test_nobody_is_named_where_one_core_is_an_eighth_slower() -> None:
+    for seed in range(100):
+        works = works_of(seed, skew=0.0)
+        slower = [{0: step[0], 1: [round(1.12 * part) for part in step[1]]} for step in works]
+        assert named(slower) is None, seed
+
+
+def test_a_rank_that_is_twice_as_slow_in_all_it_does_is_named_as_such() -> None:
+    for seed in range(20):
+        works = works_of(seed, skew=0.0)
+        slow = [{0: step[0], 1: [2 * part for part in step[1]]} for step in works]
+        found = culprit_of(trace(slow))
+        assert found is not None, seed
+        assert found.rank == 1
+        assert found.slower == pytest.approx(2, rel=0.1)
+
+
+def test_a_heavier_share_of_the_data_is_named_in_a_phase_that_works_on_it() -> None:
+    for seed in range(20):
+        works = works_of(seed, skew=0.0)
+        heavy: Works = [
+            {0: [*step[0]], 1: [step[1][0], 2 * step[1][1], 2 * step[1][2], *step[1][3:]]} for step in works
+        ]
+        found = culprit_of(trace(heavy))
+        assert found is not None, seed
+        assert found.rank == 1
+        assert found.phase in ("forward", "backward")
+        lost = sum(sum(step[1]) for step in heavy) - sum(sum(step[0]) for step in heavy)
+        assert found.excess_s.estimate == pytest.approx(lost / 1e9, rel=0.25)
+
+
+@pytest.mark.parametrize("shape", [all_reduce, reduce_broadcast, gather_scatter, bucketed])
+@pytest.mark.parametrize("late", [0, 2, 3])
+def test_of_four_ranks_the_late_one_is_named(late: int, shape: Shape) -> None:
+    works, injected = delayed(works_of(5, ranks=4), late, "forward", lambda _: 25.0)
+    found = culprit_of(trace(works, shape))
+    assert found is not None
+    assert (found.rank, found.phase) == (late, "forward")
+    assert found.wait_caused_s == pytest.approx(3 * injected, rel=0.1)
+    assert found.excess_s.estimate == pytest.approx(injected, rel=0.02)
+
+
+def test_of_two_late_ranks_the_later_one_is_named() -> None:
+    works, _ = delayed(works_of(6, ranks=4), 1, "forward", lambda _: 25.0)
+    works, _ = delayed(works, 2, "data", lambda _: 10.0)
+    assert named(works) == (1, "forward")
+
+
+def test_of_two_ranks_that_are_late_in_turns_neither_hides_the_other() -> None:
+    works, _ = delayed(works_of(6, ranks=4), 1, "forward", lambda step: 40.0 if step % 2 else 0.0)
+    works, _ = delayed(works, 2, "data", lambda step: 0.0 if step % 2 else 40.0)
+    assert named(works) in ((1, "forward"), (2, "data"))
+
+
+def test_ranks_that_are_late_in_turns_all_of_them_are_nobodys_fault() -> None:
+    works = works_of(7, ranks=4)
+    for rank in range(4):
+        works, _ = delayed(works, rank, "forward", lambda step, rank=rank: 40.0 if step % 4 == rank else 0.0)  # type: ignore[misc]
+    assert named(works) is None
+    judgement = judge(trace(works))
+    assert judgement is not None
+    assert judgement.verdict == "skew"
+
+
+# When nothing is said
+
+
+@pytest.mark.parametrize(("steps", "enough"), [(FEWEST_STEPS - 1, False), (FEWEST_STEPS, True)])
+def test_on_thin_evidence_nothing_is_said(steps: int, enough: bool) -> None:
+    works, _ = delayed(works_of(8, steps=steps), 1, "forward", lambda _: 25.0)
+    judgement = judge(trace(works))
+    assert judgement is not None
+    assert (judgement.culprit is not None) == enough
+    assert judgement.verdict == ("skew" if enough else "inconclusive")
+
+
+def _even(steps: int = 60) -> Works:
+    return [{rank: [MS, 2 * MS, 3 * MS, MS, MS, MS] for rank in (0, 1)} for _ in range(steps)]
+
+
+def test_a_loss_counts_from_a_tenth_of_the_time_on() -> None:
+    """The step takes 10 ms besides: what makes up 0.10 of it all is 1.11 ms."""
+    seen = {late: named(delayed(_even(), 1, "forward", lambda _, late=late: late)[0]) for late in (0.5, 1.05, 1.4)}  # type: ignore[misc]
+    assert seen == {0.5: None, 1.05: None, 1.4: (1, "forward")}
+    assert MATTERS == 0.10
+
+
+def test_a_rank_that_is_slower_in_all_it_does_counts_from_a_fifth_on() -> None:
+    def slower(factor: float) -> Works:
+        return [{0: step[0], 1: [round(factor * part) for part in step[1]]} for step in _even()]
+
+    assert EVERYWHERE == 0.20
+    assert named(slower(1.20)) is None  # a sixth of the time
+    assert named(slower(1.45)) is not None
+
+
+def test_without_operations_there_is_nothing_to_judge() -> None:
+    assert judge({}) is None
+    alone = simulate([{0: [("data", [])], 1: [("data", [])]}] * 30)
+    assert judge(alone) is None
+
+
+def test_alone_in_its_group_a_rank_waits_for_nobody() -> None:
+    works = [{0: step[0]} for step in works_of(9)]
+    judgement = judge(trace(works))
+    assert judgement is not None
+    assert judgement.culprit is None
+    assert judgement.wait == 0
+    assert judgement.transfer > 0
+
+
+def test_the_interval_and_the_share_are_in_order() -> None:
+    works, _ = delayed(works_of(10), 1, PHASES[1], lambda _: 10.0)
+    found = culprit_of(trace(works))
+    assert found is not None
+    interval = [found.excess_s.low, found.excess_s.estimate, found.excess_s.high]
+    assert all(a < b for a, b in pairwise(interval))
+    assert 0 < found.share <= 1
+
+
+def test_delays_of_two_ranks_at_different_sites_do_not_pass_for_speed() -> None:
+    """Rank 0 is late in data: that says nothing of how fast rank 1 is."""
+    works, _ = delayed(works_of(3), 0, "data", lambda _: 10.0)
+    works, injected = delayed(works, 1, "backward", lambda _: 16.0)
+    found = culprit_of(trace(works))
+    assert found is not None
+    assert (found.rank, found.phase) == (1, "backward")
+    assert found.excess_s.estimate == pytest.approx(injected, rel=0.03)
+
+
+def test_a_phase_that_runs_cold_after_a_delay_does_not_pass_for_speed_either() -> None:
+    """A third slower in a phase with little work, for no reason of the core's."""
+    works, injected = delayed(works_of(3, skew=0.0), 1, "backward", lambda _: 10.0)
+    cold: Works = [{0: step[0], 1: [step[1][0], round(1.33 * step[1][1]), *step[1][2:]]} for step in works]
+    found = culprit_of(trace(cold))
+    assert found is not None
+    assert found.excess_s.low < injected < found.excess_s.high * 1.001
+    assert found.excess_s.estimate == pytest.approx(injected, rel=0.05)
+
+
+def test_of_three_ranks_who_causes_most_of_what_anybody_causes_is_named_though_most_waiting_is_for_transfers() -> None:
+    """A root that is slow before it gathers: the leaves wait for it, and for what passes between others."""
+    clean = works_of(5, ranks=3)
+    works, injected = delayed(clean, 0, "backward", lambda _: 6.0)
+    found = culprit_of(trace(works, gather_scatter, 4 * MS))
+    assert found is not None
+    assert (found.rank, found.phase) == (0, "backward")
+    assert found.excess_s.estimate == pytest.approx(injected, rel=0.05)

@@ -1,0 +1,646 @@
+"""Who waited for whom: what each kind of operation depends on, what overlaps, what does not match, and who is to blame,
+against a simulated world in which all of that is known."""
+
+import random
+from collections.abc import Sequence
+from itertools import pairwise
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ddptui.analysis.waits import AGGREGATE, PARTS, SLACK_NS, Blame, Joined, Wait, join, mismatch, union
+from ddptui.wire.messages import GATHER_OUTPUTS, PHASES, Collective, Pause, Step
+from tests.support.traces import (
+    BETWEEN,
+    MS,
+    Await,
+    Call,
+    Move,
+    Program,
+    Told,
+    Work,
+    all_reduce,
+    bucketed,
+    delayed,
+    reduce_broadcast,
+    simulate,
+    trace,
+    works_of,
+)
+
+RANKS = range(3)
+DATA, FORWARD, BACKWARD, _, OPTIMIZER = range(len(PHASES))
+
+
+def arrivals(kind: str, *at: int, root: int | None = None, transfer: int = 10, group: tuple[int, ...] = ()) -> Joined:
+    """One operation, each rank at its own moment."""
+    call = Call("it", kind, transfer, root, group)
+    programs: dict[int, Program] = {
+        rank: [("data", [Work(moment)]), ("aggregate", [call] if rank in (group or range(len(at))) else [])]
+        for rank, moment in enumerate(at)
+    }
+    [step] = join(simulate([programs])).steps
+    return step
+
+
+def waits_of(step: Joined) -> list[int]:
+    return [step.ranks[rank].wait_ns for rank in sorted(step.ranks)]
+
+
+def made(rank: int, *operations: Collective, number: int = 0, end: int = 1000) -> Step:
+    """A step in which nothing but these operations happened."""
+    return Step(
+        rank=rank, step=number, epoch=0, warmup=False, begin_ns=0, end_ns=end, phases_ns=(0, 0, 0, end, 0), samples=1,
+        loss=1.0, order=(3,), collectives=operations,
+    )  # fmt: skip
+
+
+def operation(kind: str = "all_reduce", seq: int = 0, enter: int = 10, exit: int = 20, **fields: object) -> Collective:
+    sent = Collective(kind, seq, 8, enter, enter, enter, exit)
+    return msgspec.structs.replace(sent, **fields)
+
+
+# Who waits for whom
+
+
+@pytest.mark.parametrize(
+    ("kind", "root", "waits"),
+    [
+        *(
+            (kind, None, [30, 20, 0])
+            for kind in (
+                "all_reduce", "all_gather", "all_gather_into_tensor", "reduce_scatter", "reduce_scatter_tensor",
+                "all_to_all", "all_to_all_single", "barrier", GATHER_OUTPUTS,
+            )
+        ),
+        *(("reduce", root, [30, 20, 0]) for root in RANKS),
+        ("gather", 0, [30, 0, 0]),
+        ("gather", 1, [0, 20, 0]),
+        ("gather", 2, [0, 0, 0]),
+        *((kind, 0, [0, 0, 0]) for kind in ("broadcast", "scatter")),
+        *((kind, 1, [10, 0, 0]) for kind in ("broadcast", "scatter")),
+        *((kind, 2, [30, 20, 0]) for kind in ("broadcast", "scatter")),
+    ],
+)  # fmt: skip
+def test_each_kind_waits_for_those_it_depends_on(kind: str, root: int | None, waits: list[int]) -> None:
+    step = arrivals(kind, 100, 110, 130, root=root)
+    assert waits_of(step) == waits
+    assert [step.ranks[rank].transfer_ns for rank in RANKS] == [10, 10, 10]
+    assert set(step.last.values()) == {2}
+
+
+@pytest.mark.parametrize("kind", ["broadcast", "scatter"])
+def test_another_leaf_that_comes_during_the_transfer_is_not_waited_for(kind: str) -> None:
+    assert arrivals(kind, 100, 135, 130, root=2).ranks[0].waits == [Wait(100, 130, 2)]
+    assert arrivals("gather", 100, 105, 130, root=2).ranks[0].waits == []
+
+
+def test_a_wait_names_the_last_that_was_needed() -> None:
+    step = arrivals("all_reduce", 100, 110, 130)
+    assert step.ranks[0].waits == [Wait(100, 130, 2)]
+    assert step.ranks[1].waits == [Wait(110, 130, 2)]
+    assert step.ranks[2].waits == []
+
+
+def test_a_rank_that_left_a_reduce_before_another_came_had_not_waited_for_it() -> None:
+    """Which backends may do in which the leaves only give."""
+    left, stayed = operation("reduce", root=2, enter=100, exit=110), operation("reduce", root=2, enter=100, exit=210)
+    late, root = operation("reduce", root=2, enter=200, exit=210), operation("reduce", root=2, enter=100, exit=211)
+    [step] = join({0: [made(0, left)], 1: [made(1, late)], 2: [made(2, root)]}).steps
+    assert waits_of(step) == [0, 0, 100]
+    [step] = join({0: [made(0, stayed)], 1: [made(1, late)], 2: [made(2, root)]}).steps
+    assert waits_of(step) == [100, 0, 100]
+
+
+def test_who_gives_to_a_root_that_gathers_waits_for_it_only_where_it_stayed_until_it_came() -> None:
+    leaf, other = (
+        operation("gather", enter=10, exit=60, root=0),
+        made(2, operation("gather", enter=50, exit=70, root=0)),
+    )
+    stayed = join({0: [made(0, operation("gather", enter=40, exit=70, root=0))], 1: [made(1, leaf)], 2: [other]})
+    assert waits_of(stayed.steps[0]) == [10, 30, 0]  # not for rank 2, which came later
+    left = join({0: [made(0, operation("gather", enter=65, exit=70, root=0))], 1: [made(1, leaf)], 2: [other]})
+    assert waits_of(left.steps[0])[1] == 0
+
+
+@pytest.mark.parametrize("kind", ["broadcast", "scatter"])
+def test_a_root_waits_only_where_it_stayed_until_what_it_sends_was_received(kind: str) -> None:
+    received = operation(kind, root=0, enter=200, exit=212)
+    [step] = join({0: [made(0, operation(kind, root=0, enter=100, exit=102))], 1: [made(1, received)]}).steps
+    assert waits_of(step) == [0, 0]
+    [step] = join({0: [made(0, operation(kind, root=0, enter=100, exit=211))], 1: [made(1, received)]}).steps
+    assert waits_of(step) == [100, 0]
+
+
+@pytest.mark.parametrize(("sender", "receiver", "waits"), [(0, 1, [10, 0, 0]), (2, 0, [30, 0, 0]), (1, 2, [0, 20, 0])])
+def test_a_send_and_a_receive_wait_for_each_other_and_for_nobody_else(
+    sender: int, receiver: int, waits: list[int]
+) -> None:
+    calls = {sender: Call("it", "send", 10, receiver), receiver: Call("it", "recv", 10, sender)}
+    moments = (100, 110, 130)
+    programs: dict[int, Program] = {
+        rank: [("data", [Work(moments[rank])]), ("aggregate", [calls[rank]] if rank in calls else [])] for rank in RANKS
+    }
+    [step] = join(simulate([programs])).steps
+    assert waits_of(step) == waits
+
+
+def test_the_second_message_between_two_ranks_is_the_second_on_both() -> None:
+    """All of them have number 0 on the wire."""
+    there, back = Call("there", "send", 5, 1), Call("back", "recv", 5, 1)
+    again = Call("again", "send", 5, 1)
+    programs: dict[int, Program] = {
+        0: [("aggregate", [Work(10), there, back, Work(5), again])],
+        1: [
+            (
+                "aggregate",
+                [Work(20), there._replace(kind="recv", root=0), Work(30), back._replace(kind="send", root=0)],
+            ),
+            ("optimizer", [Work(40), again._replace(kind="recv", root=0)]),
+        ],
+    }
+    [step] = join(simulate([programs])).steps
+    assert [wait.end - wait.begin for wait in step.ranks[0].waits] == [10, 30, 35]
+    assert step.ranks[1].wait_ns == 0
+
+
+def test_those_outside_a_group_are_not_waited_for() -> None:
+    step = arrivals("all_reduce", 100, 110, 500, group=(0, 1))
+    assert waits_of(step) == [10, 0, 0]
+    assert list(step.last.values()) == [1]
+
+
+def test_two_groups_count_their_operations_apart() -> None:
+    pair, all_of_them = Call("pair", "all_reduce", 5, group=(0, 1)), Call("all", "all_reduce", 5)
+    programs: dict[int, Program] = {
+        0: [("aggregate", [Work(10), pair, all_of_them])],
+        1: [("aggregate", [Work(20), pair, all_of_them])],
+        2: [("aggregate", [Work(100), all_of_them])],
+    }
+    [step] = join(simulate([programs])).steps
+    assert waits_of(step) == [10 + 75, 75, 0]
+    assert sorted(step.last.values()) == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("other", "wait", "transfer"),
+    [(5, 0, 10), (10, 0, 10), (13, 3, 7), (20, 10, 0), (50, 10, 0)],  # over before the other came: clocks are not exact
+)
+def test_a_wait_is_never_less_than_nothing_nor_more_than_the_operation(other: int, wait: int, transfer: int) -> None:
+    [step] = join({0: [made(0, operation())], 1: [made(1, operation(enter=other, exit=60))]}).steps
+    own = step.ranks[0]
+    assert (own.wait_ns, own.transfer_ns, own.exposed_ns) == (wait, transfer, 10)
+
+
+@given(st.randoms(use_true_random=False))
+def test_an_operation_is_known_by_its_number_and_not_by_its_place_in_the_list(draw: random.Random) -> None:
+    pair = Call("pair", "all_reduce", 7, group=(0, 1), held=3)
+    calls: list[Move] = [pair, Call("a", "reduce", 5, root=1, held=4), Work(2), Call("b", "broadcast", 3, root=1)]
+    programs: dict[int, Program] = {
+        rank: [("data", [Work(10 * rank)]), ("aggregate", [Work(rank), *calls])] for rank in range(2)
+    }
+    told = simulate([programs])
+    shuffled = {
+        rank: [
+            msgspec.structs.replace(step, collectives=tuple(draw.sample(step.collectives, k=len(step.collectives))))
+            for step in own
+        ]
+        for rank, own in told.items()
+    }
+    one, other = join(told), join(shuffled)
+    assert other.mismatches == {}
+    figures = [
+        [(own.waits, own.idle, own.transfers, own.work_ns, own.program) for own in found.steps[0].ranks.values()]
+        for found in (one, other)
+    ]
+    assert figures[0] == figures[1]
+
+
+# What overlaps
+
+
+def test_overlapped_waits_are_counted_once() -> None:
+    """Four buckets are under way when rank 0 begins to wait for the first; rank 1 sends them all late."""
+    usual = [1, 10, 40, 1, 1, 0]
+    late = [1, 110, 40, 1, 1, 0]
+    [step] = join(trace([{0: usual, 1: late}], bucketed, transfer=5)).steps
+    own = step.ranks[0]
+    assert len(own.step.collectives) == 4
+    began = 1 + 10 + 40 + 1 + 1 + 1000 * MS
+    assert own.waits[0].begin == own.idle[0][0] == began
+    assert own.wait_ns == 99 - 5 * 3  # all the time but for the last transfers, during which the next one lacked
+    assert sum(wait.end - wait.begin for wait in own.waits) == own.wait_ns
+    assert own.exposed_ns == own.step.collectives[-1].exit_ns - began
+
+
+def test_time_under_way_in_the_background_is_exposed_only_where_it_is_waited_for() -> None:
+    sent = Call("it", "all_reduce", 100, background=True)
+    programs: dict[int, Program] = {
+        rank: [("backward", [sent, Work(70)]), ("aggregate", [Await("it")])] for rank in (0, 1)
+    }
+    [step] = join(simulate([programs])).steps
+    own = step.ranks[0]
+    assert (own.under_way_ns, own.exposed_ns, own.transfer_ns, own.wait_ns) == (100, 30, 100, 0)
+
+
+INTERVALS = st.lists(st.tuples(st.integers(0, 50), st.integers(0, 50)), max_size=8)
+
+
+@given(INTERVALS)
+def test_a_union_is_the_same_moments_once_each(intervals: list[tuple[int, int]]) -> None:
+    merged = union(intervals)
+    moments = {moment for begin, end in intervals for moment in range(begin, end)}
+    assert [moment for begin, end in merged for moment in range(begin, end)] == sorted(moments)
+    assert all(one_end < other_begin for (_, one_end), (other_begin, _) in pairwise(merged))
+
+
+WORK = st.lists(st.integers(0, 60), min_size=6, max_size=6)
+WORKS = st.integers(2, 4).flatmap(
+    lambda ranks: st.lists(st.fixed_dictionaries(dict.fromkeys(range(ranks), WORK)), min_size=1, max_size=4)
+)
+
+
+@given(WORKS, st.sampled_from([all_reduce, reduce_broadcast]), st.integers(1, 20))
+def test_of_blocking_operations_wait_and_transfer_are_all_the_exposed_time(
+    works: list[dict[int, list[int]]], shape: object, transfer: int
+) -> None:
+    for step in join(trace(works, shape, transfer)).steps:  # type: ignore[arg-type]
+        for rank, own in step.ranks.items():
+            assert own.wait_ns + own.transfer_ns == own.exposed_ns == own.under_way_ns
+            assert own.transfer_ns == transfer * sum(_takes_time(each, rank) for each in own.step.collectives)
+
+
+def _takes_time(operation: Collective, rank: int) -> bool:
+    """A root sends at once."""
+    return operation.kind not in ("broadcast", "scatter") or rank != operation.root
+
+
+@given(WORKS, st.sampled_from([all_reduce, reduce_broadcast, bucketed]), st.integers(0, 20))
+def test_own_work_and_idleness_are_the_whole_step(
+    works: list[dict[int, list[int]]], shape: object, transfer: int
+) -> None:
+    told = trace(works, shape, transfer)  # type: ignore[arg-type]
+    for number, step in enumerate(join(told).steps):
+        for rank, own in step.ranks.items():
+            begin = told[rank][number - 1].end_ns if number else own.step.begin_ns
+            assert sum(own.work_ns) + own.exposed_ns == own.step.end_ns - begin
+            assert sum(sum(event.work) for event in own.program) == sum(own.work_ns)
+
+
+@given(WORKS, st.sampled_from([all_reduce, reduce_broadcast, bucketed]))
+def test_own_work_is_what_was_worked_part_by_part(works: list[dict[int, list[int]]], shape: object) -> None:
+    for number, step in enumerate(join(trace(works, shape, 7)).steps):  # type: ignore[arg-type]
+        for rank, own in step.ranks.items():
+            wanted = list(works[number][rank])
+            if shape is bucketed:
+                wanted[BACKWARD] -= wanted[BACKWARD] % 4
+                wanted[AGGREGATE] += 1
+            if number == 0:
+                wanted[PARTS.index("between steps")] = 0  # nothing was before
+            assert own.work_ns == wanted
+
+
+# What cannot be joined
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "words"),
+    [
+        (
+            [operation(), operation("broadcast", 1, root=0)],
+            [operation(), operation("reduce", 1, root=0)],
+            "as operation 2, rank 0 made broadcast (8 bytes, root 0), rank 1 reduce (8 bytes, root 0)",
+        ),
+        (
+            [operation()],
+            [operation(bytes=16)],
+            "as operation 1, rank 0 made all_reduce (8 bytes), rank 1 all_reduce (16 bytes)",
+        ),
+        (
+            [operation("broadcast", root=0)],
+            [operation("broadcast", root=1)],
+            "as operation 1, rank 0 made broadcast (8 bytes, root 0), rank 1 broadcast (8 bytes, root 1)",
+        ),
+        (
+            [operation(), operation(seq=1), operation(seq=2)],
+            [operation(), operation(seq=1)],
+            "as operation 3, rank 0 made all_reduce (8 bytes), rank 1 none",
+        ),
+        ([], [operation()], "as operation 1, rank 0 made none, rank 1 all_reduce (8 bytes)"),
+        ([operation("send", root=1)], [], "from rank 0 to rank 1, 1 more sent than received"),
+        (
+            [],
+            [operation("recv", root=0), operation("recv", root=0)],
+            "from rank 0 to rank 1, 2 more received than sent",
+        ),
+    ],
+)  # fmt: skip
+def test_a_step_in_which_ranks_differ_is_told_by_its_first_difference_and_left_out(
+    one: list[Collective], other: list[Collective], words: str
+) -> None:
+    told = {
+        0: [made(0, *one), made(0, operation(), number=1)],
+        1: [made(1, *other), made(1, operation(), number=1)],
+    }
+    joints = join(told)
+    assert joints.mismatches == {0: words}
+    assert [step.number for step in joints.steps] == [1]
+
+
+def test_ranks_that_made_the_same_do_not_differ() -> None:
+    assert mismatch({rank: made(rank, operation(enter=rank), operation(seq=1, exit=90)) for rank in RANKS}) is None
+
+
+def test_a_rank_outside_a_group_does_not_differ_for_not_taking_part_in_it() -> None:
+    inside = [made(rank, operation(group=(0, 1)), operation()) for rank in (0, 1)]
+    assert mismatch({0: inside[0], 1: inside[1], 2: made(2, operation())}) is None
+    assert mismatch({0: inside[0], 1: made(1, operation()), 2: made(2, operation())}) is not None
+
+
+def test_a_step_of_which_a_rank_has_not_told_is_left_out() -> None:
+    told = trace(works_of(1, ranks=2, steps=5))
+    del told[1][2]
+    del told[0][4]
+    joints = join(told)
+    assert [step.number for step in joints.steps] == [0, 1, 3]
+    assert joints.mismatches == {}
+
+
+def test_of_no_rank_and_of_no_step_there_is_nothing() -> None:
+    assert join({}).steps == []
+    assert join({0: [], 1: []}).steps == []
+
+
+# In `dp`
+
+
+@pytest.mark.parametrize("gives", [(80, 80), (80, 70)])  # the last batch of an epoch may be odd
+def test_in_dp_the_ends_of_the_forwards_are_the_arrivals_at_the_gather(gives: tuple[int, int]) -> None:
+    ready, gathered = (30, 50), 55
+    steps = {
+        rank: [
+            Step(
+                rank=rank, step=0, epoch=0, warmup=False, begin_ns=0, end_ns=100, samples=4, loss=1.0,
+                phases_ns=(10, ready[rank] - 10, 40, gathered - ready[rank], 5), order=(0, 1, 3, 2, 4),
+                collectives=(operation(GATHER_OUTPUTS, enter=ready[rank], exit=gathered, bytes=gives[rank]),),
+            )
+        ]
+        for rank in (0, 1)
+    }  # fmt: skip
+    joints = join(steps)
+    assert joints.mismatches == {}
+    [step] = joints.steps
+    assert waits_of(step) == [20, 0]
+    assert [own.work_ns for own in step.ranks.values()] == [[10, 20, 40, 0, 5, 0], [10, 40, 40, 0, 5, 0]]
+
+
+# Who is to blame
+
+
+def star(*arrived: int, late_root: int = 0) -> Joined:
+    """Ranks give to rank 0, and get from it."""
+    programs: dict[int, Program] = {
+        rank: [
+            ("data", [Work(moment)]),
+            (
+                "aggregate",
+                [Call("g", "gather", 5, 0), Work(late_root * (rank == 0)), Call("s", "scatter", 5 * (rank > 0), 0)],
+            ),
+        ]
+        for rank, moment in enumerate(arrived)
+    }
+    [step] = join(simulate([programs])).steps
+    return step
+
+
+def test_who_waits_for_a_root_that_waits_for_a_leaf_waits_for_the_leaf() -> None:
+    step = star(100, 100, 400)
+    assert step.ranks[1].waits == [Wait(105, 405, 0)]  # for the root's broadcast,
+    # which came so late for the leaf: 100 … 400 the root waited itself, then it transferred
+    assert Blame([step]).of_all() == {0: 0, 1: 0, 2: 300 + 295}
+
+
+def test_what_the_root_itself_takes_is_its_own_fault() -> None:
+    step = star(100, 100, 100, late_root=50)
+    assert step.ranks[1].wait_ns == 50
+    assert Blame([step]).of_all() == {0: 2 * 50, 1: 0, 2: 0}
+
+
+def test_a_wait_for_a_transfer_among_others_is_nobodys_fault() -> None:
+    """Ranks 0 and 1 exchange something, and rank 2 can only begin when they are through."""
+    programs: dict[int, Program] = {
+        0: [("aggregate", [Work(10), Call("p", "send", 500, 1), Call("all", "all_reduce", 5)])],
+        1: [("aggregate", [Work(10), Call("p", "recv", 500, 0), Call("all", "all_reduce", 5)])],
+        2: [("aggregate", [Work(10), Call("all", "all_reduce", 5)])],
+    }
+    [step] = join(simulate([programs])).steps
+    assert waits_of(step) == [0, 0, 500]
+    assert Blame([step]).of_all() == {0: 0, 1: 0, 2: 0}
+
+
+def test_blame_reaches_back_over_the_end_of_a_step() -> None:
+    """Rank 2 is late in one step; what that costs its partner is waited for by a third rank in the next."""
+    exchange = {1: Call("p", "send", 0, 2), 2: Call("p", "recv", 0, 1)}
+    first: dict[int, Program] = {
+        0: [("data", [Work(10)]), ("optimizer", [])],
+        1: [("data", [Work(10)]), ("aggregate", [exchange[1]])],
+        2: [("data", [Work(300)]), ("aggregate", [exchange[2]])],
+    }
+    second: dict[int, Program] = {
+        rank: [("data", [Work(10)]), ("aggregate", [Call("all", "all_reduce", 5)])] for rank in RANKS
+    }
+    caused = Blame(join(simulate([first, second])).steps).of_all()
+    assert caused[0] == 0
+    assert caused[2] >= 290 * 2 - 20
+    assert caused[1] <= 20
+
+
+@given(WORKS, st.sampled_from([all_reduce, reduce_broadcast]))
+def test_all_that_is_waited_for_is_blamed_on_somebody_or_was_a_transfer(
+    works: list[dict[int, list[int]]], shape: object
+) -> None:
+    for transfer in (1, 9):
+        steps = join(trace(works, shape, transfer)).steps  # type: ignore[arg-type]
+        waited = sum(own.wait_ns for step in steps for own in step.ranks.values())
+        blamed = sum(Blame(steps).of_all().values())
+        assert blamed <= waited
+        assert blamed >= waited - 4 * transfer * len(works) * len(works[0]) ** 2
+
+
+def test_of_many_steps_the_delayed_leaf_has_all_the_blame() -> None:
+    works, injected = delayed(works_of(2, ranks=3, steps=40), 2, "forward", lambda _: 20.0)
+    caused = Blame(join(trace(works, reduce_broadcast)).steps).of_all()
+    assert caused[2] / 1e9 == pytest.approx(2 * injected, rel=0.1)
+    assert caused[2] > 0.95 * sum(caused.values())
+
+
+# Phases
+
+
+def test_a_call_that_is_held_up_is_aggregation_even_within_backward() -> None:
+    held = Call("it", "all_reduce", 5, held=30, background=True)
+    programs: dict[int, Program] = {
+        0: [("forward", [Work(10)]), ("backward", [Work(20), held, Work(40), Await("it")]), ("optimizer", [Work(2)])],
+        1: [("forward", [Work(10)]), ("backward", [Work(20), held._replace(held=0), Work(40), Await("it")])],
+    }
+    [step] = join(simulate([programs])).steps
+    assert step.ranks[0].work_ns == [0, 10, 60, 30, 2, 0]
+    assert step.ranks[1].work_ns == [0, 10, 60, 0, 0, 0]
+
+
+def test_every_call_that_is_held_up_counts() -> None:
+    calls: Sequence[Move] = [Call("a", "all_reduce", 5, held=30), Work(3), Call("b", "all_reduce", 5, held=20)]
+    [step] = join(simulate([{rank: [("backward", [Work(7), *calls])] for rank in (0, 1)}])).steps
+    assert step.ranks[0].work_ns[BACKWARD] == 10
+    assert step.ranks[0].work_ns[AGGREGATE] == 50
+
+
+def test_phases_come_in_the_order_that_the_step_tells() -> None:
+    """Parameters are averaged after the optimizer; the wait lies within that, wherever it stands among the phases."""
+    call = Call("it", "all_reduce", 5)
+    programs: dict[int, Program] = {
+        rank: [
+            (BETWEEN, [Work(4)]),
+            ("data", [Work(1)]),
+            ("forward", [Work(2 + 50 * rank)]),
+            ("backward", [Work(3)]),
+            ("optimizer", [Work(40)]),
+            ("aggregate", [Work(7), call]),
+        ]
+        for rank in (0, 1)
+    }
+    first, second = join(simulate([programs, programs])).steps
+    assert first.ranks[0].work_ns == [1, 2, 3, 7, 40, 0]
+    assert second.ranks[0].work_ns == [1, 2, 3, 7, 40, 4]
+    assert second.ranks[1].work_ns == [1, 52, 3, 7, 40, 4]
+    assert first.ranks[0].wait_ns == 50
+
+
+def test_a_phase_that_a_step_did_not_have_takes_nothing() -> None:
+    programs: dict[int, Program] = {
+        rank: [("data", [Work(1)]), ("forward", [Work(2)]), ("backward", [Work(3), Call("it", "all_reduce", 5)])]
+        for rank in (0, 1)
+    }
+    told: Told = simulate([programs])
+    assert told[0][0].order == (DATA, FORWARD, BACKWARD)
+    [step] = join(told).steps
+    assert step.ranks[0].work_ns[OPTIMIZER] == 0
+    assert step.ranks[0].work_ns[BACKWARD] == 3
+
+
+# Who stood still
+
+
+def both_in_one(*pauses: tuple[int, int, int]) -> Joined:
+    """Rank 0 enters at 10, rank 1 at 20, both are through at 100. Pauses: whose, from and until when."""
+    told = {0: [made(0, operation(enter=10, exit=100))], 1: [made(1, operation(enter=20, exit=100))]}
+    [step] = join(told, [Pause(rank=rank, begin_ns=begin, end_ns=end) for rank, begin, end in pauses]).steps
+    return step
+
+
+@pytest.mark.parametrize(
+    ("pauses", "waited", "stood"),
+    [
+        ([], 10, 0),
+        ([(1, 30, 80)], 10 + 50, 50),
+        ([(1, 0, 80)], 10 + 60, 60),  # until 20 it was simply not there
+        ([(1, 30, 500)], 10 + 70, 70),
+        ([(1, 30, 40), (1, 50, 60)], 10 + 20, 20),
+        ([(1, 0, 15)], 10, 0),
+        ([(1, 200, 300)], 10, 0),
+        ([(2, 30, 80)], 10, 0),
+    ],
+)
+def test_who_stands_still_in_an_operation_is_waited_for(
+    pauses: list[tuple[int, int, int]], waited: int, stood: int
+) -> None:
+    step = both_in_one(*pauses)
+    one, other = step.ranks[0], step.ranks[1]
+    assert one.wait_ns == waited
+    assert one.transfer_ns == 90 - waited
+    assert {wait.whom for wait in one.waits} == {1}
+    assert other.wait_ns == 0
+    assert other.exposed_ns == other.transfer_ns == 80 - stood
+    assert other.work_ns[AGGREGATE] == 1000 - 80 + stood
+    assert Blame([step]).of_all() == {0: 0, 1: waited}
+
+
+def test_one_that_stands_still_while_it_waits_is_not_waited_for() -> None:
+    step = both_in_one((0, 12, 18))
+    assert step.ranks[0].wait_ns == 10
+    assert step.ranks[1].wait_ns == 0
+
+
+def test_who_stands_still_himself_waits_for_nobody_meanwhile() -> None:
+    """Both at once, as when the whole machine does: wait and transfer are still all that is exposed."""
+    step = both_in_one((0, 30, 60), (1, 40, 80))
+    one, other = step.ranks[0], step.ranks[1]
+    assert (one.wait_ns, one.transfer_ns, one.exposed_ns) == (10 + 20, 30, 60)
+    assert (other.wait_ns, other.transfer_ns, other.exposed_ns) == (10, 30, 40)
+
+
+# Steps that cannot be, whoever told of them
+
+
+FIRST = operation("all_reduce", 0, 10, 20)
+IMPOSSIBLE: dict[str, tuple[Step, str]] = {
+    "it ends before it begins": (made(1, end=-5), "phases that cannot be"),
+    "it takes no time": (made(1, end=0), "phases that cannot be"),
+    "a phase takes less than nothing": (
+        msgspec.structs.replace(made(1, FIRST), phases_ns=(-1, 0, 0, 0, 0)),
+        "phases that cannot be",
+    ),
+    "a phase comes twice": (msgspec.structs.replace(made(1, FIRST), order=(0, 0)), "phases that cannot be"),
+    "entered before it was called": (
+        made(1, msgspec.structs.replace(FIRST, called_ns=15)),
+        "times that cannot be, of all_reduce 0",
+    ),
+    "awaited before it was entered": (
+        made(1, msgspec.structs.replace(FIRST, awaited_ns=-(10**9))),
+        "times that cannot be, of all_reduce 0",
+    ),
+    "over before it was entered": (
+        made(1, msgspec.structs.replace(FIRST, exit_ns=9)),
+        "times that cannot be, of all_reduce 0",
+    ),
+    "over long after the step": (
+        made(1, msgspec.structs.replace(FIRST, exit_ns=2**62)),
+        "times that cannot be, of all_reduce 0",
+    ),
+    "begun before the step": (
+        made(1, msgspec.structs.replace(FIRST, called_ns=-1)),
+        "times that cannot be, of all_reduce 0",
+    ),
+    "a root that is not there": (
+        made(1, msgspec.structs.replace(FIRST, kind="broadcast", root=77)),
+        "broadcast 0 with ranks that are not there",
+    ),
+    "a root that is in its group but not there": (
+        made(1, msgspec.structs.replace(FIRST, kind="broadcast", root=2, group=(1, 2))),
+        "broadcast 0 with ranks that are not there",
+    ),
+    "a message to nobody": (
+        made(1, msgspec.structs.replace(FIRST, kind="send")),
+        "send 0 with ranks that are not there",
+    ),
+    "in a group of others": (
+        made(1, msgspec.structs.replace(FIRST, group=(0, 2))),
+        "all_reduce 0 with ranks that are not there",
+    ),
+    "twice": (made(1, FIRST, FIRST), "the same operation twice"),
+}
+
+
+@pytest.mark.parametrize("what", IMPOSSIBLE)
+def test_a_step_that_cannot_be_is_left_out_and_told(what: str) -> None:
+    step, words = IMPOSSIBLE[what]
+    joints = join({0: [made(0, FIRST)], 1: [step]})
+    assert joints.steps == []
+    assert joints.mismatches == {0: f"rank 1 told of {words}"}
+
+
+def test_what_ends_a_little_after_the_step_may_be() -> None:
+    late = made(1, msgspec.structs.replace(FIRST, exit_ns=1000 + SLACK_NS))
+    assert join({0: [made(0, FIRST)], 1: [late]}).mismatches == {}

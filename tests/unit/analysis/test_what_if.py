@@ -1,0 +1,248 @@
+"""What would have been: replayed with the work as it was, the measured time comes out again; with other work, the time
+of a simulated world in which that work is done."""
+
+from collections.abc import Sequence
+from statistics import median
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ddptui.analysis.verdict import judge, what_if
+from ddptui.analysis.waits import Joined, join
+from ddptui.analysis.what_if import all_alike, as_measured, replay
+from ddptui.wire.messages import Pause, Step
+from tests.support.traces import (
+    MS,
+    Await,
+    ByPart,
+    Call,
+    Move,
+    Program,
+    Shape,
+    Told,
+    Work,
+    all_reduce,
+    bucketed,
+    delayed,
+    gather_scatter,
+    reduce_broadcast,
+    simulate,
+    trace,
+    works_of,
+)
+
+SHAPES = [all_reduce, reduce_broadcast, gather_scatter, bucketed]
+BLOCKING = SHAPES[:-1]
+A_FEW_NS = 20  # what rounding to whole ns may come to
+
+PART = st.integers(1, 60).map(lambda work: 4 * work)  # some of each part, in whole quarters
+Works = list[dict[int, list[int]]]
+
+
+def works(least: int = 2) -> st.SearchStrategy[Works]:
+    def of_ranks(ranks: int) -> st.SearchStrategy[Works]:
+        step = st.fixed_dictionaries({rank: st.lists(PART, min_size=6, max_size=6) for rank in range(ranks)})
+        return st.lists(step, min_size=1, max_size=3)
+
+    return st.integers(least, 3).flatmap(of_ranks)
+
+
+def measured(told: Told) -> int:
+    return max(own[-1].end_ns for own in told.values()) - min(own[0].begin_ns for own in told.values())
+
+
+def together(told: Told) -> Told:
+    """All begin at once: what was between steps before the first one is not seen."""
+    begin = min(own[0].begin_ns for own in told.values())
+    assert all(own[0].begin_ns == begin for own in told.values())
+    return told
+
+
+def with_no_gap_before_the_first(works: Works) -> Works:
+    return [{rank: [*work[:5], 0] for rank, work in works[0].items()}, *works[1:]]
+
+
+@given(works(), st.sampled_from(SHAPES), st.integers(1, 40))
+def test_with_the_work_as_it_was_the_measured_time_comes_out_again(works: Works, shape: Shape, transfer: int) -> None:
+    told = trace(works, shape, transfer)
+    assert replay(join(told).steps, as_measured) == pytest.approx(measured(told), abs=1e-3)
+
+
+@given(works(), st.sampled_from(BLOCKING), st.integers(1, 40), st.data())
+def test_with_other_work_it_takes_what_that_work_really_takes(
+    works: Works, shape: Shape, transfer: int, data: st.DataObject
+) -> None:
+    works = with_no_gap_before_the_first(works)
+    culprit = data.draw(st.sampled_from(sorted(works[0])))
+    quicker = [dict(step) for step in works]
+    for step in quicker:
+        step[culprit] = [data.draw(PART) if part else 0 for part in step[culprit]]
+
+    def work(step: Joined, rank: int) -> ByPart:
+        return quicker[step.number][rank]
+
+    found = replay(join(together(trace(works, shape, transfer))).steps, work)
+    assert found == pytest.approx(measured(trace(quicker, shape, transfer)), abs=A_FEW_NS)
+
+
+@given(works(), st.sampled_from(BLOCKING))
+def test_without_skew_it_takes_what_ranks_that_are_all_alike_take(works: Works, shape: Shape) -> None:
+    works = with_no_gap_before_the_first(works)
+    alike = []
+    for step in works:
+        usual = [sum(parts) / len(step) for parts in zip(*step.values(), strict=True)]
+        alike.append({rank: [round(part) for part in usual] for rank in step})
+    found = replay(join(trace(works, shape, 12)).steps, all_alike(as_measured))
+    really = measured(trace(alike, shape, 12))
+    assert found == pytest.approx(really, abs=A_FEW_NS * len(works))
+
+
+@pytest.mark.parametrize("transfer_ms", [0.5, 1.0, 2.0])
+@pytest.mark.parametrize("fault", ["at the end of backward", "a heavier share", "throughout backward"])
+def test_what_was_over_before_it_was_waited_for_does_not_hold_up_a_quicker_rank(fault: str, transfer_ms: float) -> None:
+    """The slow rank's buckets come back while it still works on the next ones: it never waited for them, and does not
+    when it is quicker, but at the end."""
+
+    def shape(rank: int, work: ByPart, transfer: int) -> Program:
+        *usual, longer = work
+        program = list(bucketed(rank, usual, transfer))
+        name, moves = program[3]
+        program[3] = (name, [*moves, Work(longer)])
+        return program
+
+    clean = [{rank: [*work, 0] for rank, work in step.items()} for step in works_of(11, steps=50)]
+    late = [{rank: list(work) for rank, work in step.items()} for step in clean]
+    for step in late:
+        match fault:
+            case "at the end of backward":
+                step[1][6] = 25 * MS
+            case "a heavier share":
+                step[1][1:3] = [2 * part for part in step[1][1:3]]
+            case _:
+                step[1][2] += 25 * MS
+    judgement = judge(trace(late, shape, round(transfer_ms * MS)))
+    assert judgement is not None
+    without = what_if(judgement).without_culprit
+    assert without == pytest.approx(measured(trace(clean, shape, round(transfer_ms * MS))) / 1e9, rel=0.1)
+
+
+def test_a_wrong_dependency_would_be_seen() -> None:
+    """The check above is one: a trace in which all wait for the root, told as if all waited for all."""
+    works = [{0: [10, 10, 10, 10, 10, 0], 1: [10, 500, 10, 10, 10, 0]}]
+
+    def broadcast(rank: int, work: ByPart, transfer: int) -> Program:
+        call = Call("it", "broadcast", transfer, root=0)
+        return [("forward", [Work(work[1])]), ("aggregate", [call]), ("optimizer", [Work(800 * (rank == 0))])]
+
+    told = trace(works, broadcast, 7)
+    assert replay(join(told).steps) == measured(told) == 10 + 7 + 800
+    wrong = {rank: [_as_all_reduce(step) for step in own] for rank, own in told.items()}
+    assert replay(join(wrong).steps) > measured(told) + 400
+
+
+def _as_all_reduce(step: Step) -> Step:
+    told_as = tuple(msgspec.structs.replace(each, kind="all_reduce", root=None) for each in step.collectives)
+    return msgspec.structs.replace(step, collectives=told_as)
+
+
+def test_messages_between_neighbours_are_replayed_too() -> None:
+    def program(late: int) -> dict[int, Program]:
+        return {
+            0: [("data", [Work(10)]), ("aggregate", [Call("a", "send", 5, 1), Call("c", "recv", 5, 2)])],
+            1: [("data", [Work(20 + late)]), ("aggregate", [Call("a", "recv", 5, 0), Call("b", "send", 5, 2)])],
+            2: [("data", [Work(30)]), ("aggregate", [Call("b", "recv", 5, 1), Call("c", "send", 5, 0)])],
+        }
+
+    told = simulate([program(0), program(300), program(0)])
+    steps = join(told).steps
+    assert replay(steps) == measured(told)
+
+    def in_time(step: Joined, rank: int) -> Sequence[float]:
+        usual = [10, 20, 30][rank]
+        return [usual, *as_measured(step, rank)[1:]]
+
+    assert replay(steps, in_time) == measured(simulate([program(0)] * 3)) < measured(told) - 250
+
+
+def test_what_was_entered_at_the_very_moment_at_which_another_is_waited_for_was_entered_first() -> None:
+    sent: list[Move] = [
+        Call("a", "all_reduce", 50, background=True),
+        Work(10),
+        Call("b", "all_reduce", 50, background=True),
+    ]
+    programs: dict[int, Program] = {
+        rank: [("backward", sent), ("aggregate", [Await("a"), Await("b")])] for rank in (0, 1)
+    }
+    told = simulate([programs])
+    assert measured(told) == 10 + 50
+    assert replay(join(told).steps) == measured(told)
+
+
+def test_where_a_rank_stood_still_in_an_operation_the_measured_time_comes_out_again() -> None:
+    """Rank 1 stops in it for 500. Its operation lasts so much longer for all; the others meet it at the next one."""
+    program: dict[int, Program] = {
+        0: [("aggregate", [Work(10), Call("it", "all_reduce", 600)]), ("optimizer", [Work(100)])],
+        1: [("aggregate", [Work(20), Call("it", "all_reduce", 600)]), ("optimizer", [Work(100)])],
+    }
+    told = simulate([program, program], start_ns=1000)
+    stop = Pause(rank=1, begin_ns=1000 + 50, end_ns=1000 + 550)
+    assert replay(join(told, [stop]).steps) == pytest.approx(measured(told))
+
+
+def test_of_no_step_nothing_would_have_been() -> None:
+    assert replay([]) == 0.0
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_without_its_culprit_a_trial_takes_what_it_takes_without_the_delay(shape: Shape, ranks: int) -> None:
+    clean = works_of(5, ranks=ranks, steps=100)
+    late, _ = delayed(clean, 1, "forward", lambda _: 25.0)
+    judgement = judge(trace(late, shape))
+    assert judgement is not None
+    without = what_if(judgement).without_culprit
+    assert without is not None
+    assert without == pytest.approx(measured(trace(clean, shape)) / 1e9, rel=0.05)
+    assert what_if(judgement).without_skew <= without * 1.001
+
+
+def test_without_a_culprit_there_is_only_what_it_would_be_without_skew() -> None:
+    told = trace(works_of(6))
+    judgement = judge(told)
+    assert judgement is not None
+    found = what_if(judgement)
+    assert found.without_culprit is None
+    assert 0.8 * measured(told) / 1e9 < found.without_skew <= measured(told) / 1e9
+
+
+def test_the_culprit_is_replaced_by_the_median_of_the_others_step_by_step() -> None:
+    """Two of the others' hiccups are not taken over by it."""
+    clean = works_of(7, ranks=4, noise=0.0, skew=0.0)
+    late, _ = delayed(clean, 3, "data", lambda _: 25.0)
+    late, _ = delayed(late, 0, "optimizer", lambda step: 50.0 if step == 50 else 0.0)
+    judgement = judge(trace(late))
+    assert judgement is not None
+    assert judgement.culprit is not None
+    assert judgement.culprit.rank == 3
+    without = what_if(judgement).without_culprit
+    expected = [{rank: list(work) for rank, work in step.items()} for step in late]
+    for step in expected:
+        step[3] = [round(median(_column(step, part))) for part in range(6)]
+    assert without == pytest.approx(measured(trace(expected)) / 1e9, abs=1e-4)
+
+
+def _column(step: dict[int, list[int]], part: int) -> Sequence[int]:
+    return [work[part] for rank, work in step.items() if rank != 3]
+
+
+def test_a_step_that_was_left_out_is_in_the_time_all_the_same() -> None:
+    told = trace(works_of(8))
+    differs = msgspec.structs.replace(told[1][40], collectives=told[1][40].collectives[:1])
+    told[1][40] = differs
+    judgement = judge(told)
+    assert judgement is not None
+    assert list(judgement.joints.mismatches) == [40]
+    assert judgement.train_ns == measured(told)
+    assert what_if(judgement).without_skew == pytest.approx(measured(told) / 1e9, rel=0.2)

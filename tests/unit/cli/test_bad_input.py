@@ -1,0 +1,148 @@
+"""Bad input: each in a console of its own. One line says what is wrong, and nothing is begun: no folder, no process."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from ddptui.host.install import lab_root
+from tests.support.runner import ENOUGH_S, QUICK
+from tests.unit.cli.bad_input import CASES, Case, write
+
+HANGS_S = 30  # a refusal takes a quarter of a second
+CONSOLE = Path(__file__).parent / "overheard.py"
+A_RUN = f'[defaults]\n{QUICK}[[trial]]\nlaunch = "single"\n'
+
+
+def environment(folder: Path, **variables: str) -> dict[str, str]:
+    """Nothing of this user's: a home of its own, and the mark that a console leaves when it starts a process."""
+    return {
+        "PATH": os.environ["PATH"],
+        "HOME": str(folder / "home"),
+        "PYTHONPATH": str(lab_root()),
+        "DDPTUI_RUNS": str(folder / "runs"),
+        "OMP_NUM_THREADS": "1",
+        "STARTED": str(folder / "started"),
+        **variables,
+    }
+
+
+def console(
+    folder: Path, words: Sequence[str | bytes], shell: str = "", timeout_s: float = HANGS_S, **variables: str
+) -> subprocess.CompletedProcess[str]:
+    """The real console, overheard."""
+    command: list[str | bytes] = [sys.executable, str(CONSOLE), *words]
+    if shell:
+        command = ["sh", "-c", shell.replace("{}", 'exec "$@"'), "sh", *command]
+    return subprocess.run(
+        command,
+        cwd=folder,
+        env=environment(folder, **variables),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        timeout=timeout_s,
+        check=False,
+    )
+
+
+def assert_refused(done: "subprocess.CompletedProcess[str]", folder: Path, message: str) -> None:
+    assert done.returncode == 2, done
+    assert done.stdout == ""
+    *usage, line = done.stderr.splitlines()
+    assert line.startswith("Error: ")
+    assert message in line
+    assert not usage or usage[0].startswith("Usage: "), done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (folder / "runs").exists()
+    assert not (folder / "started").exists()
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
+def test_bad_input_is_refused_in_one_line_and_nothing_is_begun(case: Case, tmp_path: Path) -> None:
+    write(tmp_path, case.files)
+    done = console(tmp_path, case.words, case.shell, **case.variables, HIDDEN=case.hidden)
+    assert_refused(done, tmp_path, case.message)
+
+
+def test_the_table_is_long_enough() -> None:
+    assert len(CASES) >= 60
+
+
+def test_a_run_that_is_begun_is_overheard(tmp_path: Path) -> None:
+    """What must turn the check red: the mark is there as soon as a launcher is started."""
+    write(tmp_path, {"preset.toml": A_RUN})
+    done = console(tmp_path, ("--preset", "preset.toml", "--no-ui"), timeout_s=ENOUGH_S)
+    assert done.returncode == 0, done
+    assert (tmp_path / "started").exists()
+    with pytest.raises(AssertionError):
+        assert_refused(subprocess.CompletedProcess((), 2, "", "Error: x\n"), tmp_path, "x")
+
+
+@pytest.mark.parametrize(
+    "start", ["subprocess.run(['true'])", "os.system('true')", "os.posix_spawn('/bin/true', ['true'], {})", "os.fork()"]
+)
+def test_every_way_to_start_a_process_is_overheard(start: str, tmp_path: Path) -> None:
+    script = (
+        "import os, runpy, subprocess, sys\nsys.argv[1:] = ['--version']\n"
+        f"try: runpy.run_path({str(CONSOLE)!r}, run_name='__main__')\nexcept SystemExit: pass\n{start}"
+    )
+    subprocess.run([sys.executable, "-c", script], env=environment(tmp_path), check=True, capture_output=True)
+    assert (tmp_path / "started").exists()
+
+
+# What looks bad, and is not
+
+
+def with_mounts(*words: str) -> str:
+    """A shell's line in a mount namespace of its own. Skips where this user may not make one."""
+    if subprocess.run(["unshare", "-m", "true"], capture_output=True, check=False).returncode != 0:
+        pytest.skip("mounts of one's own want root (unshare -m)")
+    return "exec unshare -m sh -c '" + "; ".join(words) + """; exec "$@"' sh "$@" """
+
+
+@pytest.mark.parametrize("text", [b"\xef\xbb\xbf[[trial]]\n", b"[[trial]]\r\nlr = 0.1\r\n"], ids=["mark", "CR LF"])
+def test_what_other_editors_write_is_read(text: bytes, tmp_path: Path) -> None:
+    write(tmp_path, {"preset.toml": text})
+    done = console(tmp_path, ("presets", "./preset.toml"))
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    "variables",
+    [{"COLUMNS": "0"}, {"COLUMNS": "wide"}, {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"},
+     {"TMPDIR": "/nowhere"}, {"HOME": "/dev/null"}, {"XDG_CONFIG_HOME": "/dev/null"}],
+)  # fmt: skip
+def test_an_odd_environment_changes_nothing(variables: dict[str, str], tmp_path: Path) -> None:
+    write(tmp_path, {"preset.toml": 'title = "Für wén?"\n[[trial]]\n'})
+    done = console(tmp_path, ("presets", "./preset.toml"), **variables)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("file", ["results.json", "trial-a/repeat-1/messages.jsonl"])
+def test_a_spoilt_run_is_shown_as_far_as_it_can_be(file: str, tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        {"runs/20260101-000000-x/preset.toml": '[[trial]]\nname = "a"', f"runs/20260101-000000-x/{file}": b"\xff{"},
+    )
+    done = console(tmp_path, ("show", "last"))
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_read_only_home_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "home").mkdir()
+    home = tmp_path / "home"
+    shell = with_mounts(f"mount --bind {home} {home}", f"mount -o remount,ro,bind {home}")
+    done = console(tmp_path, ("--preset", "quickstart", "--no-ui"), shell, DDPTUI_RUNS="")
+    assert_refused(done, tmp_path, "Read-only file system; name a folder with --runs")
+
+
+def test_no_room_for_temporary_files_is_refused(tmp_path: Path) -> None:
+    mounts = [f"mount --bind {path} {path}; mount -o remount,ro,bind {path}" for path in ("/tmp", "/var/tmp")]
+    done = console(tmp_path, ("--preset", "quickstart", "--no-ui"), with_mounts(*mounts, "cd /proc"), TMPDIR="/tmp/t")
+    assert_refused(done, tmp_path, "/tmp/t: temporary files cannot be written")
+    assert "name a folder that can with TMPDIR" in done.stderr

@@ -1,0 +1,377 @@
+"""The command line: what it prints, and how it refuses. Nothing here starts a rank."""
+
+import csv
+import io
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from ddptui import __version__
+from ddptui.cli import main
+from ddptui.config.preset import Preset
+from ddptui.report import table
+from ddptui.store.runs import Run
+from tests.support.builders import failure, journal, two_trials, write_preset, write_run
+
+TINY = '[[trial]]\nname = "a"\n[[trial]]\nname = "b"\n'
+
+
+@pytest.fixture(autouse=True)
+def at_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Every file of this user's is below tmp_path; the signals that a run takes over are given back."""
+    taken = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    monkeypatch.setenv("COLUMNS", "120")
+    monkeypatch.setenv("LINES", "40")
+    for variable in ("DDPTUI_RUNS", "DDPTUI_DATA"):
+        monkeypatch.delenv(variable, raising=False)
+    yield
+    for number, handler in taken.items():
+        signal.signal(number, handler)
+
+
+def ddptui(*arguments: str) -> Result:
+    return CliRunner().invoke(main, arguments)
+
+
+def assert_refused(result: Result, fragment: str) -> None:
+    """Exit code 2, one line on stderr, nothing on stdout, and no traceback."""
+    assert isinstance(result.exception, SystemExit), result.exception
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    [line] = result.stderr.splitlines()
+    assert line.startswith("Error: ")
+    assert fragment in line
+
+
+# Refusing
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "titel = 1", "title = ", "[[trial]]\nlaunch = 'spwan'", "\0", "a = " + "[" * 5_000],
+    ids=["empty", "unknown key", "not TOML", "launch mode", "a zero", "nested without end"],
+)
+def test_a_bad_preset_is_refused_in_one_line(tmp_path: Path, text: str) -> None:
+    path = write_preset(tmp_path, text)
+    assert_refused(ddptui("--no-ui", "--preset", str(path)), f"{path}: ")
+    assert_refused(ddptui("presets", str(path)), f"{path}: ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "fragment"),
+    [
+        ((), "which preset? `ddptui presets` lists them"),
+        (("--preset", "quickstrat"), "no preset 'quickstrat'; did you mean 'quickstart'?"),
+        (("--preset", "nowhere.toml"), "nowhere.toml: no such file"),
+        (("--preset", "."), "no preset '.'"),
+        (("--preset", "quickstart", "--set", "epochs"), "--set epochs: expected KEY=VALUE"),
+        (
+            ("--preset", "quickstart", "--set", "epoch=1"),
+            "--set epoch: unknown key; did you mean 'epochs'?",
+        ),
+        (("--preset", "quickstart", "--set", "=1"), "--set : unknown key"),
+        (("--preset", "quickstart", "--set", "epochs=many"), "epochs: expected int, got str"),
+        (("--preset", "quickstart", "--set", "epochs="), "epochs: expected int, got str"),
+        (("--preset", "quickstart", "--set", "model=nett"), "no model 'nett'; did you mean 'net'?"),
+        (("--preset", "quickstart", "--set", "model=resnet8"), "did you mean 'resnet18'?"),
+        (("--preset", "quickstart", "--set", "dataset=mnist"), "dataset mnist is not in "),
+        pytest.param(("--preset", "quickstart", "--set", "data_dir=\udcff"), "", id="a path that is no text"),
+        pytest.param(("--preset", "quickstart", "--set", "seed=" + "1" * 5_000), "", id="a number without end"),
+        pytest.param(("--preset", "quickstart", "--set", "shape=" + "[" * 5_000), "", id="nested without end"),
+    ],
+)
+def test_bad_arguments_are_refused_in_one_line(arguments: tuple[str, ...], fragment: str) -> None:
+    assert_refused(ddptui(*arguments, "--no-ui"), fragment)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "fragment"),
+    [
+        (("--preset", "quickstart", "--repeats", "0"), "--repeats"),
+        (("--preset", "quickstart", "--repeats", "many"), "--repeats"),
+        (("--no-such-option",), "No such option"),
+        (("no-such-command",), "No such command"),
+        (("show",), "Missing argument"),
+        (("show", "last", "--format", "xml"), "--format"),
+        (("verify",), "Missing argument"),
+    ],
+)
+def test_bad_usage_is_refused_with_a_hint(arguments: tuple[str, ...], fragment: str) -> None:
+    result = ddptui(*arguments)
+    assert isinstance(result.exception, SystemExit)
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert result.stderr.startswith("Usage: ")
+    assert fragment in result.stderr.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("checkpoints", "fragment"),
+    [(("a.pth", "b.pth"), "a.pth: no such file"), ((".", "b.pth"), ".: is a folder, not a checkpoint")],
+)
+def test_a_checkpoint_that_is_none_is_refused_before_torch_is_asked(
+    checkpoints: tuple[str, ...], fragment: str
+) -> None:
+    assert_refused(ddptui("verify", *checkpoints), fragment)
+
+
+def test_runs_cannot_be_kept_in_a_file(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    result = ddptui("--preset", "quickstart", "--no-ui", "--runs", "file")
+    assert_refused(result, f"{tmp_path / 'file'}: cannot keep runs here: ")
+
+
+def on_a_terminal(*words: str, keys: bool = True) -> subprocess.CompletedProcess[str]:
+    """With a stdout that is one; and a stdin, if it has keys."""
+    master, terminal = pty.openpty()
+    try:
+        return subprocess.run(
+            [sys.executable, "-m", "ddptui", *words],
+            stdin=terminal if keys else subprocess.DEVNULL,
+            stdout=terminal,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+    finally:
+        os.close(terminal)
+        os.close(master)
+
+
+@pytest.mark.parametrize(
+    ("words", "keys", "why"),
+    [
+        (("--preset", "quickstart"), False, "the console wants a terminal to read keys from"),
+        (("--theme", "dracul"), True, "--theme dracul: not one of "),
+        (("--preset", "quickstar"), True, "did you mean 'quickstart'?"),
+        (("--repeats", "2"), True, "name it with --preset"),
+        (("--set", "epochs=1"), True, "name it with --preset"),
+        (("--refresh", "0"), True, "'--refresh'"),
+        (("--theme", "nord", "presets"), True, "they mean nothing to a command"),
+    ],
+)
+def test_the_console_does_not_open_for_bad_input(words: tuple[str, ...], keys: bool, why: str) -> None:
+    done = on_a_terminal(*words, keys=keys)
+    assert done.returncode == 2
+    assert why in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+# Listing presets
+
+
+def test_the_presets_are_listed_group_by_group() -> None:
+    result = ddptui("presets")
+    assert (result.exit_code, result.stderr) == (0, "")
+    groups = [line for line in result.stdout.splitlines() if line and not line.startswith(" ")]
+    in_front = ["Start here", "Primitives", "Launch modes", "Collectives", "Strategies", "Bottlenecks", "Mistakes"]
+    assert groups == [*in_front, *sorted(set(groups) - set(in_front))]
+    assert "  quickstart " in result.stdout
+    assert "One process, or two that agree?  (3 trials, 1 repeat)" in result.stdout
+
+
+def test_a_preset_of_ones_own_is_listed_and_a_bad_one_says_why(tmp_path: Path) -> None:
+    write_preset(tmp_path / "presets", 'title = "Mine?"\nrepeats = 2\n' + TINY, "mine.toml")
+    write_preset(tmp_path / "presets", "titel = 1", "bad.toml")
+    result = ddptui("presets")
+    assert result.exit_code == 0
+    assert "Mine?  (2 trials, 2 repeats)" in result.stdout
+    assert "presets/bad.toml: titel: unknown key; did you mean 'title'?" in result.stdout
+
+
+def test_one_preset_is_shown_with_its_commands() -> None:
+    result = ddptui("presets", "quickstart")
+    assert (result.exit_code, result.stderr) == (0, "")
+    lines = result.stdout.splitlines()
+    assert lines[0] == "One process, or two that agree?"
+    trials = ("one-process  (baseline)", "all_reduce", "ddp")
+    assert tuple(line for line in lines if line in trials) == trials
+    [single] = [line for line in lines if "workers.single" in line]
+    assert single == f"  {sys.executable} -m workers.single world_size=1 batch_size=128 epochs=10 lr=0.05"
+    assert sum("workers.spawn" in line for line in lines) == 2
+    assert lines[-1] == "3 trials, 1 repeat of each, in turn"
+
+
+def test_a_shown_preset_has_its_fields_overridden() -> None:
+    before, after = ("--set", "epochs=7", "presets", "quickstart"), ("presets", "quickstart", "--set", "epochs=7")
+    for arguments in (before, after):
+        result = ddptui(*arguments)
+        assert result.exit_code == 0
+        assert result.stdout.count("epochs=7") == 3
+
+
+def test_a_bottleneck_is_shown_in_words() -> None:
+    assert "  bottleneck: aggregate 10 ms on 1\n" in ddptui("presets", "bottleneck-where").stdout
+
+
+@pytest.mark.parametrize("name", ["allreduce-vs-reduce-broadcast", "bottleneck-where", "launch-modes", "quickstart"])
+def test_every_shipped_preset_can_be_shown(name: str) -> None:
+    result = ddptui("presets", name)
+    assert (result.exit_code, result.stderr) == (0, "")
+
+
+# What is run is what is kept
+
+
+def preset_given_to_run(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> Preset:
+    """The preset with which a run would begin."""
+    given: list[Preset] = []
+
+    def begin(preset: Preset, runs: Path, *, as_json: bool) -> int:
+        given.append(preset)
+        return 0
+
+    monkeypatch.setattr("ddptui.run.headless.run", begin)
+    result = ddptui("--no-ui", *arguments)
+    assert result.exit_code == 0, result.output
+    return given[0]
+
+
+def with_data(folder: Path) -> Path:
+    """A folder that looks as if it had MNIST."""
+    raw = folder / "MNIST" / "raw"
+    raw.mkdir(parents=True)
+    for part in ("train", "t10k"):
+        (raw / f"{part}-images-idx3-ubyte").touch()
+        (raw / f"{part}-labels-idx1-ubyte").touch()
+    return folder
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        (),
+        ("--repeats", "2"),
+        ("--set", "epochs=1"),
+        ("--set", "world_size=1"),
+        ("--set", "dataset=mnist", "--set", "data_dir=data"),
+    ],
+    ids=["as it is", "repeats", "a field", "a field of the matrix", "data"],
+)
+def test_a_run_is_reopened_as_it_was_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]
+) -> None:
+    with_data(tmp_path / "data")
+    text = 'title = "T"\nrepeats = 3\nbaseline = "2"\n[matrix]\nworld_size = [1, 2]\n'
+    path = write_preset(tmp_path, text)
+    preset = preset_given_to_run(monkeypatch, "--preset", str(path), *arguments)
+    again = Run.create(tmp_path / "runs", preset, {}).preset()
+    for part in ("trials", "repeats", "baseline", "references", "name", "title"):
+        assert getattr(again, part) == getattr(preset, part)
+
+
+def test_the_repeats_asked_for_are_those_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = str(write_preset(tmp_path, "repeats = 3\n" + TINY))
+    assert preset_given_to_run(monkeypatch, "--preset", path).repeats == 3
+    assert preset_given_to_run(monkeypatch, "--preset", path, "--repeats", "5").repeats == 5
+
+
+def test_the_data_of_a_run_is_found_from_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = str(write_preset(tmp_path, '[[trial]]\ndataset = "mnist"'))
+    data = with_data(tmp_path / "mnist")
+    monkeypatch.setenv("DDPTUI_DATA", "mnist")
+    assert preset_given_to_run(monkeypatch, "--preset", path).trials[0].data_dir == str(data)
+    [trial] = preset_given_to_run(monkeypatch, "--preset", path, "--set", "data_dir=mnist/../mnist").trials
+    assert trial.data_dir is not None
+    assert Path(trial.data_dir).is_absolute()
+
+
+# Runs
+
+
+def test_without_runs_the_list_says_how_to_make_one(tmp_path: Path) -> None:
+    result = ddptui("runs")
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert result.stdout == "no runs yet: `ddptui --preset quickstart --no-ui`\n"
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    journals = [journal("a", 1), journal("b", 1, step_ms=20), journal("a", 2), failure("b", 2)]
+    return write_run(tmp_path / "runs", two_trials(), *journals)
+
+
+def test_the_runs_are_listed_with_their_outcomes(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = f"{run.name}  failed\n"
+    assert ddptui("--runs", "runs", "runs").stdout == expected
+    assert ddptui("runs", "--runs", "runs").stdout == expected
+    monkeypatch.setenv("DDPTUI_RUNS", "runs")
+    assert ddptui("runs").stdout == expected
+
+
+def test_a_run_is_shown_again(run: Run) -> None:
+    result = ddptui("show", "last", "--runs", "runs")
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert result.stdout.startswith("A or b?\n\ntrial ")
+    assert "b failed: rank 1 killed by SIGKILL\n  the log's end\n" in result.stdout
+    assert ddptui("--runs", "runs", "show", run.name).stdout == result.stdout
+    assert ddptui("show", str(run.folder)).stdout == result.stdout
+
+
+def test_a_run_is_shown_in_other_formats(run: Run) -> None:
+    shown = {name: ddptui("show", "last", "--runs", "runs", "--format", name).stdout for name in table.FORMATS}
+    assert json.loads(shown["json"]) == json.loads((run.folder / "results.json").read_bytes())
+    assert [row["trial"] for row in csv.DictReader(io.StringIO(shown["csv"]))] == ["a", "a", "b"]
+    assert shown["markdown"].startswith("## A or b?\n\n| trial |")
+
+
+def test_a_table_is_shown_from_the_journals_alone(run: Run) -> None:
+    before = ddptui("show", "last", "--runs", "runs").stdout
+    (run.folder / "results.json").unlink()
+    assert ddptui("show", "last", "--runs", "runs").stdout == before
+
+
+def test_a_run_that_is_not_there_is_refused(tmp_path: Path, run: Run) -> None:
+    assert_refused(ddptui("show", "nothing", "--runs", "runs"), f"no run 'nothing' in {tmp_path / 'runs'}")
+    assert_refused(ddptui("show", "last", "--runs", "nowhere"), "no run 'last'")
+
+
+def test_a_run_whose_preset_is_spoilt_is_refused(run: Run) -> None:
+    (run.folder / "preset.toml").write_text("titel = 1")
+    assert_refused(ddptui("show", "last", "--runs", "runs"), "did you mean 'title'?")
+
+
+@pytest.mark.parametrize("spoilt", ["results.json", "environment.json"])
+def test_a_run_that_is_spoilt_does_not_end_in_a_traceback(run: Run, spoilt: str) -> None:
+    (run.folder / spoilt).write_text("{")
+    for arguments in (("runs", "--runs", "runs"), ("show", "last", "--runs", "runs")):
+        result = ddptui(*arguments)
+        assert result.exception is None or isinstance(result.exception, SystemExit)
+
+
+# The rest
+
+
+def test_the_version_and_the_help_are_told() -> None:
+    assert ddptui("--version").stdout == f"ddptui, version {__version__}\n"
+    for arguments in (("--help",), ("-h",), ("show", "--help")):
+        result = ddptui(*arguments)
+        assert result.exit_code == 0
+        assert result.stdout.startswith("Usage: ")
+
+
+def test_the_package_can_be_run() -> None:
+    command = [sys.executable, "-m", "ddptui", "--version"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout == f"ddptui, version {__version__}\n"
+
+
+def test_the_kept_preset_is_a_preset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = str(write_preset(tmp_path, 'title = "T"\n' + TINY))
+    preset = preset_given_to_run(monkeypatch, "--preset", path)
+    run = Run.create(tmp_path / "runs", preset, {})
+    result = ddptui("presets", str(run.folder / "preset.toml"))
+    assert result.exit_code == 0
+    assert run.preset() == preset

@@ -1,0 +1,142 @@
+"""Where ranks are started: what [engine] and the command line may say, and who gets which ranks."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ddptui.config.engine import LOCAL, Engine, Part, spread
+from ddptui.config.engine_rules import placed
+from ddptui.config.parser import PresetError
+from ddptui.config.preset import Preset
+from ddptui.config.toml import as_toml
+from ddptui.config.trial import Bottleneck, Trial, TrialError
+from ddptui.store.presets import load
+from tests.support.runner import ddptui
+
+ONE_TRIAL = '[[trial]]\nname = "a"\n'
+
+
+def preset(engine: Engine = LOCAL, **fields: object) -> Preset:
+    trial = Trial(name="a", **fields)  # type: ignore[arg-type]
+    return Preset(name="p", title="", group="", about="", baseline="a", repeats=1, trials=(trial,), engine=engine)
+
+
+@given(st.integers(1, 1024), st.integers(1, 1024))
+def test_every_rank_has_a_node_and_no_node_has_two_more_than_another(world: int, nodes: int) -> None:
+    blocks = spread(world, nodes)
+    assert [rank for block in blocks for rank in block] == list(range(world))
+    sizes = [len(block) for block in blocks]
+    assert len(blocks) == min(world, nodes)
+    assert sizes == sorted(sizes, reverse=True)
+    assert max(sizes) - min(sizes) <= 1
+
+
+def test_a_part_says_what_an_entry_point_reads() -> None:
+    told = Part(1, 2, range(2, 4), "10.0.0.1", 15_432).environment()
+    assert told == {"NNODES": "2", "NODE_RANK": "1", "MASTER_ADDR": "10.0.0.1", "MASTER_PORT": "15432"}
+
+
+@pytest.mark.parametrize("tasks", ["rank", "array"])
+def test_by_slurm_a_rank_is_a_task(tasks: str) -> None:
+    engine = Engine(name="slurm", tasks=tasks)  # type: ignore[arg-type]
+    assert placed(preset(engine, launch="launch")).trials[0].launch == "task"
+    assert placed(preset(engine, launch="process", start_method="fork")).trials[0].start_method == "spawn"
+    assert placed(preset(engine, launch="dp", strategy=None)).trials[0].launch == "dp"
+
+
+def test_where_a_task_is_a_node_the_launch_mode_starts_the_ranks() -> None:
+    assert placed(preset(Engine(name="slurm", tasks="node"), launch="launch")).trials[0].launch == "launch"
+
+
+@pytest.mark.parametrize(
+    ("engine", "fields", "why"),
+    [
+        (
+            Engine(name="slurm", tasks="array", nodes=2),
+            {},
+            "engine.nodes: means nothing with --tasks array: each rank is a job, which Slurm places",
+        ),
+        (LOCAL, {"launch": "task"}, "launch: trial a: 'task' is a rank that Slurm starts: --engine slurm"),
+        (Engine(nodes=2), {}, "engine.nodes: means nothing with the engine 'local': --engine join or slurm"),
+        (Engine(name="join", gres="gpu:1"), {}, "engine.gres: means nothing with the engine 'join': --engine slurm"),
+        (
+            Engine(name="join", nodes=2),
+            {"bottleneck": (Bottleneck(at="link", ranks=(0,), mbit=10),)},
+            "bottleneck: trial a: a slow link is made on this host alone: --engine local",
+        ),
+        (Engine(name="join"), {"save": True}, "save: trial a: checkpoints would stay on the nodes: leave it out"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(engine: Engine, fields: dict[str, object], why: str) -> None:
+    with pytest.raises(TrialError) as refused:
+        placed(preset(engine, **fields))
+    assert str(refused.value) == why
+
+
+def test_a_presets_engine_is_read_and_written_again(tmp_path: Path) -> None:
+    (tmp_path / "p.toml").write_text(ONE_TRIAL + '[engine]\nname = "slurm"\nnodes = 2\noptions = ["--exclusive"]\n')
+    read = load(str(tmp_path / "p.toml"))
+    assert read.engine == Engine(name="slurm", nodes=2, options=("--exclusive",))
+    (tmp_path / "again.toml").write_text(as_toml(read))
+    assert load(str(tmp_path / "again.toml")).engine == read.engine
+
+
+def test_the_command_line_lies_over_the_presets_engine(tmp_path: Path) -> None:
+    (tmp_path / "p.toml").write_text(ONE_TRIAL + '[engine]\nname = "slurm"\nnodes = 2\npartition = "p"\n')
+    path = str(tmp_path / "p.toml")
+    assert load(path, {}, {"nodes": 3}).engine == Engine(name="slurm", nodes=3, partition="p")
+    assert load(path, {}, {"name": "join", "nodes": 3}).engine == Engine(name="join", nodes=3)
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ('name = "slrum"', "engine.name: Invalid enum value 'slrum'; did you mean 'slurm'?"),
+        ("nodse = 2", "engine.nodse: unknown key; did you mean 'nodes'?"),
+        ("nodes = 0", "engine.nodes: Expected int >= 1"),
+        ("port = 80", "engine.port: Expected int >= 1024"),
+    ],
+)
+def test_a_wrong_engine_is_refused_by_its_key(tmp_path: Path, line: str, why: str) -> None:
+    (tmp_path / "p.toml").write_text(f"{ONE_TRIAL}[engine]\n{line}\n")
+    with pytest.raises(PresetError) as refused:
+        load(str(tmp_path / "p.toml"))
+    assert str(refused.value).endswith(why)
+
+
+def test_meeting_at_a_file_wants_a_folder_before_anything_starts(tmp_path: Path) -> None:
+    words = ("--preset", "quickstart", "--no-ui", "--engine", "join", "--set", "init_method=file")
+    refused = ddptui(tmp_path, *words)
+    assert refused.returncode == 2
+    assert "trial all_reduce: init_method: 'file' wants a folder that all see: --shared DIR" in refused.stderr
+    nowhere = ddptui(tmp_path, *words, "--shared", str(tmp_path / "nowhere"))
+    assert nowhere.returncode == 2
+    assert "no such folder here" in nowhere.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("--engine", "join", "--nodes", "2", "runs"), "--engine and its options say where a preset runs"),
+        (("presets", "--nodes", "3"), "--engine and its options say how one preset is started: name it"),
+        (("presets", "quickstart", "--engine", "slurm", "--sbatch", "foo"), "option 'foo': is none of sbatch's"),
+        (("--resume", "last", "--nodes", "2"), "--engine mean nothing to it"),
+    ],
+)
+def test_options_of_an_engine_where_they_mean_nothing(tmp_path: Path, words: tuple[str, ...], why: str) -> None:
+    refused = ddptui(tmp_path, *words)
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert why in refused.stderr
+    assert "Traceback" not in refused.stderr
+
+
+def test_nodes_print_the_lines_to_type_on_each(tmp_path: Path) -> None:
+    shown = ddptui(tmp_path, "presets", "quickstart", "--nodes", "2", "--set", "launch=process")
+    assert shown.returncode == 0
+    assert "ddptui --preset quickstart --set launch=process --engine join --nodes 2\n" in shown.stdout
+    assert shown.stdout.count("NODE_RANK=1") == 3
+    assert "python -m workers.process" in shown.stdout
+    of_torchrun = ddptui(tmp_path, "presets", "quickstart", "--nodes", "2", "--set", "launch=launch").stdout
+    assert "--nnodes=2 --node_rank=1 --nproc_per_node=1 --master_addr=NODE_0" in of_torchrun

@@ -1,0 +1,119 @@
+"""What is said of presets of primitives before they are run: nothing of models, data and batches."""
+
+import shlex
+from pathlib import Path
+
+import pytest
+
+from ddptui.config.arguments import parse_assignment
+from ddptui.config.operations_rules import OF_TRAINING
+from ddptui.config.parser import PresetError
+from ddptui.config.preset import Preset
+from ddptui.config.rules import make_trial
+from ddptui.report.preset_columns import Fact, facts, tried
+from ddptui.run.listing import one
+from ddptui.store.presets import load
+from ddptui.tui import draft as drafts
+from ddptui.tui.draft import Draft
+
+SEE, MEASURE, ALGORITHMS = "primitives-see", "primitives-measure", "algorithms"
+NOT_OF_IT = {"strategy", "average", "model", "dataset", "length", "bottleneck", "batch_size"}
+
+
+def cells(preset: Preset) -> dict[str, tuple[str, ...]]:
+    return {fact.header: fact.cells for fact in facts(preset)}
+
+
+def test_the_table_has_columns_of_what_is_tried_and_none_of_training() -> None:
+    seen, measured = cells(load(SEE)), cells(load(MEASURE))
+    assert [*seen] == ["trial", "launch", "ranks", "primitives", "are", "by", "root"]
+    assert (seen["are"], seen["by"]) == (("shown",), ("all",))
+    assert [*measured] == ["trial", "ranks", "launch", "primitives", "are", "by", "sizes", "calls", "cadence", "root"]
+    assert measured["sizes"] == ("1 KB to 64 MB",) * 2
+    assert measured["calls"] == ("≤ 100 in 1 s",) * 2
+    assert not {*seen, *measured} & {"model", "data", "batch", "length", "strategy"}
+
+
+def test_a_training_preset_has_the_columns_that_it_had() -> None:
+    assert {"model", "data", "batch", "length"} < {fact.header for fact in facts(load("quickstart"))}
+    assert not {"primitives", "sizes", "root"} & {fact.header for fact in facts(load("quickstart"))}
+
+
+def test_a_field_of_primitives_that_differs_sets_trials_apart() -> None:
+    shared = {"primitives": "measure", "operations": ["all_reduce", "reduce", "broadcast"]}
+    trials = [
+        make_trial(shared | {"name": "a", "step_factor": 2}),
+        make_trial(shared | {"name": "b", "cadence": "barrier", "operations": ["reduce"]}),
+    ]
+    preset = Preset(
+        name="x", title="", group="", about="", baseline="a", repeats=1, trials=tuple(trials), kind="primitives"
+    )
+    apart = {fact.header: fact.cells for fact in facts(preset)[1:] if fact.differs}
+    assert apart == {"primitives": ("3", "reduce"), "cadence": ("back to back", "barrier"), "step_factor": ("2", "4")}
+    assert isinstance(facts(preset)[0], Fact)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        (SEE, ["shown: all primitives"]),
+        (MEASURE, ["measured: all primitives", "1 KB to 64 MB", "back to back"]),
+    ],
+)
+def test_what_is_tried_is_said_in_words(name: str, words: list[str]) -> None:
+    assert tried(load(name).trials[0]) == words
+
+
+@pytest.mark.parametrize("name", [SEE, MEASURE, ALGORITHMS])
+def test_the_listing_says_what_is_tried_and_neither_model_nor_data(name: str) -> None:
+    preset = load(name)
+    [first, *_] = [line for line in one(preset).splitlines() if line.startswith("  mp.spawn")]
+    assert ", ".join(tried(preset.trials[0])) in first
+    assert "net" not in first
+    assert "digits" not in first
+
+
+def test_a_form_asks_for_what_means_something() -> None:
+    assert drafts.fields(load("quickstart")) == drafts.OF_TRAINING
+    assert drafts.fields(load(SEE)) == drafts.OF_SEEING
+    assert drafts.fields(load(MEASURE)) == drafts.OF_MEASURING
+    for fields in (drafts.OF_SEEING, drafts.OF_MEASURING):
+        assert not {*fields} & ({*OF_TRAINING} | NOT_OF_IT)
+
+
+@pytest.mark.parametrize(
+    ("words", "value"),
+    [
+        ("reduce", '["reduce"]'),
+        ("reduce, gather", '["reduce", "gather"]'),
+        (" reduce ,, gather ", '["reduce", "gather"]'),
+        ('["reduce"]', '["reduce"]'),
+        ('a"b', '["a\\"b"]'),
+    ],
+)
+def test_words_with_commas_between_them_are_a_list(words: str, value: str) -> None:
+    assert drafts.listed(words) == value
+    assert drafts.listed(drafts.unlisted(value)) == value
+
+
+def test_the_command_line_says_what_the_form_does(tmp_path: Path) -> None:
+    draft = Draft(SEE, {"operations": drafts.listed("reduce, gather"), "root": "2"})
+    words = shlex.split(drafts.command_line(draft))
+    overrides = dict(parse_assignment(word) for place, word in enumerate(words) if words[place - 1] == "--set")
+    assert load(SEE, overrides).trials == drafts.preset(draft).trials
+    assert drafts.preset(draft).trials[0].operations == ("reduce", "gather")
+
+
+def test_an_unknown_primitive_is_refused_in_the_forms_words() -> None:
+    draft = Draft(SEE, {"operations": drafts.listed("reduce, shout")})
+    with pytest.raises(PresetError, match="shout"):
+        drafts.preset(draft)
+    assert drafts.at_fault(draft, drafts.judge(draft).reason) == "operations"
+
+
+@pytest.mark.parametrize(
+    ("field", "shown"),
+    [("operations", "isend_irecv, all_reduce, local_sum"), ("reduce_ops", "all"), ("max_bytes", "67108864")],
+)
+def test_a_field_says_what_the_trials_have(field: str, shown: str) -> None:
+    assert drafts.as_it_is(load(ALGORITHMS), field) == shown

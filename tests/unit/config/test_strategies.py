@@ -1,0 +1,70 @@
+"""The console's lists of strategies and mistakes are the ranks' own: read off their source, since torch is not here."""
+
+import ast
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from ddptui.config import strategies
+from ddptui.config.trial import MistakeName, StrategyName
+from ddptui.host.install import lab_root
+
+AGGREGATE = lab_root() / "workers" / "aggregate"
+NAMES = get_args(StrategyName)
+
+
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+def table_in(path: Path, name: str) -> ast.Dict:
+    """The dictionary that a module's top level calls `name`."""
+    tables = [
+        node.value
+        for node in parsed(path).body
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.target.id == name
+    ]
+    [table] = tables
+    assert isinstance(table, ast.Dict)
+    return table
+
+
+def keys_of(table: ast.Dict) -> list[object]:
+    return [ast.literal_eval(key) for key in table.keys if key]
+
+
+def test_a_preset_the_console_and_the_ranks_name_the_same_strategies_in_the_same_order() -> None:
+    assert list(strategies.STRATEGIES) == list(NAMES)
+    assert keys_of(table_in(AGGREGATE / "__init__.py", "STRATEGIES")) == list(NAMES)
+
+
+def test_a_preset_and_the_console_name_the_same_mistakes_in_the_same_order() -> None:
+    assert list(strategies.MISTAKES) == list(get_args(MistakeName))
+
+
+def test_a_mistake_can_be_made_with_the_strategies_that_the_ranks_have_it_for() -> None:
+    """Those that go with any strategy are not in the strategies' place, but in the loop."""
+    possible = [(mistake, strategy) for mistake, with_which in strategies.MISTAKES.items() for strategy in with_which]
+    assert keys_of(table_in(AGGREGATE / "mistakes.py", "MISTAKES")) == possible
+    anywhere = {mistake for mistake, with_which in strategies.MISTAKES.items() if not with_which}
+    loop = {node.value for node in ast.walk(parsed(AGGREGATE.parent / "train.py")) if isinstance(node, ast.Constant)}
+    assert loop & set(strategies.MISTAKES) == anywhere == {"no_set_epoch"}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_strategy_is_a_file_of_its_own_that_says_what_it_does(name: str) -> None:
+    assert ast.get_docstring(parsed(AGGREGATE / f"{name}.py"))
+
+
+def test_every_strategy_is_taken_from_its_own_file() -> None:
+    package = AGGREGATE / "__init__.py"
+    modules = {
+        alias.asname or alias.name: node.module
+        for node in parsed(package).body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    table = table_in(package, "STRATEGIES")
+    taken = [modules[value.id] for value in table.values if isinstance(value, ast.Name)]
+    assert taken == [f"workers.aggregate.{name}" for name in NAMES]

@@ -1,0 +1,194 @@
+"""Why a launch failed: which rank went first, and how."""
+
+from typing import Any
+
+import pytest
+
+from ddptui.config.trial import Trial
+from ddptui.diagnosis.failure import explain, with_log
+from ddptui.text.printable import ending, printable
+from ddptui.wire.messages import Failed
+from tests.support.builders import failed
+
+ROOT_CAUSE = """\
+ChildFailedError:
+workers.launch FAILED
+Failures:
+[1]:
+  rank      : 0 (local_rank: 0)
+  exitcode  : 1 (pid: 10)
+Root Cause (first observed failure):
+[0]:
+  time      : 2030-01-02
+  host      : here
+  rank      : 1 (local_rank: 1)
+  exitcode  : {code} (pid: 11)
+"""
+VICTIM = "RuntimeError: Connection closed by peer [127.0.0.1]:1"
+
+
+def first_line(**known: Any) -> str:
+    nothing: dict[str, Any] = {
+        "trial": Trial(), "exit_code": 1, "launcher_log": "", "rank_logs": {},
+        "failed": [], "silent": [], "missing": [],
+    }  # fmt: skip
+    return explain(**(nothing | known)).splitlines()[0]
+
+
+def test_a_killed_launcher_is_named_when_no_rank_has_spoken() -> None:
+    assert first_line(exit_code=-9) == "the launcher was killed by SIGKILL"
+    assert first_line(exit_code=-15, silent=[0, 1]) == "the launcher was killed by SIGTERM"
+
+
+def test_last_words_are_better_than_the_launchers_signal() -> None:
+    assert first_line(exit_code=-15, failed=[failed(1, "ValueError: no")]) == "rank 1 ValueError: no"
+
+
+@pytest.mark.parametrize(
+    ("code", "how"), [(-9, "killed by SIGKILL"), (-11, "killed by SIGSEGV"), (3, "ended with exit code 3")]
+)
+def test_our_launchers_and_torchrun_have_seen_who_went_first(code: int, how: str) -> None:
+    ours = f"some warning\nrank 1 ended with exit code {code}\nrank 0 ended with exit code 1\n"
+    assert first_line(launcher_log=ours, silent=[0]) == f"rank 1 {how}"
+    assert first_line(launcher_log=ROOT_CAUSE.format(code=code), silent=[0]) == f"rank 1 {how}"
+
+
+def test_what_the_launcher_saw_is_told_in_the_ranks_own_words() -> None:
+    words = [failed(0, "ValueError: mine", at_ms=1), failed(1, "KeyError: 'other'", at_ms=2)]
+    assert first_line(launcher_log="rank 1 ended with exit code 1", failed=words) == "rank 1 KeyError: 'other'"
+
+
+def test_the_first_to_fail_is_the_cause() -> None:
+    words = [failed(0, "ValueError: late", at_ms=2), failed(1, "KeyError: 'early'", at_ms=1)]
+    assert first_line(failed=words) == "rank 1 KeyError: 'early'"
+
+
+@pytest.mark.parametrize(
+    "said",
+    [VICTIM, "Connection reset by peer", "reset by remote peer", "peer closed", "Broken pipe", "SOCKET CLOSED"],
+)
+def test_a_rank_whose_peer_is_gone_is_not_the_cause(said: str) -> None:
+    words = [failed(0, said, at_ms=1), failed(1, "KeyError: 'cause'", at_ms=2)]
+    assert first_line(failed=words) == "rank 1 KeyError: 'cause'"
+    assert first_line(failed=words[:1], silent=[2, 1]) == "rank 2 died without a word"
+
+
+def test_of_victims_alone_the_first_is_named() -> None:
+    words: list[Failed] = [failed(0, VICTIM, at_ms=2), failed(1, VICTIM, at_ms=1)]
+    assert first_line(failed=words) == f"rank 1 {VICTIM}"
+
+
+def test_a_rank_that_is_gone_without_a_word_is_named() -> None:
+    assert first_line(exit_code=None, silent=[1]) == "rank 1 died without a word"
+
+
+def test_a_rank_that_never_started_is_named() -> None:
+    assert first_line(exit_code=2, missing=[1, 2]) == "rank 1 never started: the launcher ended with exit code 2"
+
+
+def test_an_end_without_a_result_is_a_failure() -> None:
+    assert first_line(exit_code=0) == "the ranks ended without a result: the launcher ended with exit code 0"
+
+
+def test_the_end_of_the_ranks_own_log_is_shown_else_the_launchers() -> None:
+    known: dict[str, Any] = {
+        "trial": Trial(), "exit_code": 1, "launcher_log": "launcher", "failed": [], "missing": [],
+    }  # fmt: skip
+    own = explain(**known, rank_logs={0: "zero", 1: "one"}, silent=[1])
+    assert own.splitlines()[1:] == ["one"]
+    other = explain(**known, rank_logs={0: "zero", 1: ""}, silent=[1])
+    assert other.splitlines()[1:] == ["launcher"]
+    nobody = explain(**known, rank_logs={0: "zero"}, silent=[])
+    assert nobody.splitlines()[1:] == ["launcher"]
+
+
+def test_the_last_lines_of_a_log_are_shown_without_blank_ones() -> None:
+    log = "\n".join(f"line {number}\n   " for number in range(20))
+    assert with_log("headline", log).splitlines() == ["headline", *(f"line {number}" for number in range(12, 20))]
+    assert with_log("headline", "") == "headline"
+
+
+PYTHON = "/usr/lib/python3.11/multiprocessing"
+TRACKER = f"""\
+{PYTHON}/resource_tracker.py:254: UserWarning: resource_tracker: There appear to be 14 leaked semaphore objects
+  warnings.warn('resource_tracker: There appear to be %d '
+{PYTHON}/resource_tracker.py:267: UserWarning: resource_tracker: '/mp-5x': [Errno 2] No such file or directory
+  warnings.warn('resource_tracker: %r: %s' % (name, e))
+"""
+TRACKER_SINCE_3_12 = f"""\
+{PYTHON}/resource_tracker.py:279: UserWarning: resource_tracker: There appear to be 1 leaked semaphore objects: '/mp-5x'
+  warnings.warn(
+"""
+SHARER = f"""\
+Traceback (most recent call last):
+  File "{PYTHON}/resource_sharer.py", line 138, in _serve
+    with self._listener.accept() as conn:
+         ^^^^^^^^^^^^^^^^^^^^^^^
+  File "{PYTHON}/connection.py", line 399, in _recv
+    raise EOFError
+EOFError
+"""
+OWN = f"""\
+Traceback (most recent call last):
+  File "{PYTHON}/resource_sharer.py", line 57, in detach
+    with _resource_sharer.get_connection(self._id) as conn:
+ConnectionRefusedError: [Errno 111] Connection refused
+"""
+
+
+@pytest.mark.parametrize("afterwards", [TRACKER, TRACKER_SINCE_3_12, SHARER, SHARER + TRACKER, TRACKER.rstrip()])
+def test_what_pythons_helpers_say_after_a_killed_rank_is_left_out(afterwards: str) -> None:
+    assert with_log("headline", f"fault, step 5: kill\n{afterwards}") == "headline\nfault, step 5: kill"
+    assert with_log("headline", f"{afterwards.rstrip()}\n  its own line") == "headline\n  its own line"
+
+
+def test_the_ranks_own_warnings_and_tracebacks_stay() -> None:
+    own = f"a.py:1: UserWarning: mine\n  warnings.warn('mine')\n{OWN}".rstrip()
+    assert with_log("headline", f"{own}\n{TRACKER}{SHARER}") == f"headline\n{own}"
+
+
+def test_a_long_line_of_a_log_is_cut() -> None:
+    assert with_log("headline", "x" * 1_000).splitlines()[1] == "x" * 300
+
+
+@pytest.mark.parametrize(
+    ("raw", "shown"),
+    [
+        ("plain – ünï 图", "plain – ünï 图"),
+        ("\x1b[2J\x1b]0;title\x07", r"\x1b[2J\x1b]0;title\x07"),
+        ("tab\tdel\x7fcsi\x9b", r"tab\tdel\x7fcsi\x9b"),
+        ("right\u202eleft", r"right\u202eleft"),
+        ("half\udcff", r"half\udcff"),
+        ("two\nlines", r"two\nlines"),
+    ],
+)
+def test_control_characters_are_spelled_out(raw: str, shown: str) -> None:
+    assert printable(raw) == shown
+
+
+def test_nothing_a_rank_says_reaches_the_terminal_unspelled() -> None:
+    evil = "\x1b[31mred\x1b[0m\x9b2J\u202e"
+    told = explain(
+        trial=Trial(),
+        exit_code=1,
+        launcher_log="",
+        rank_logs={0: f"{evil}\r{evil}"},
+        failed=[failed(0, evil)],
+        silent=[],
+        missing=[],
+    )
+    assert all(char.isprintable() or char == "\n" for char in told)
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        (None, "died without a word"),
+        (0, "ended with exit code 0"),
+        (1, "ended with exit code 1"),
+        (-6, "killed by SIGABRT"),
+        (-200, "killed by signal 200"),
+    ],
+)
+def test_an_ending_is_told_in_words(code: int | None, words: str) -> None:
+    assert ending(code) == words

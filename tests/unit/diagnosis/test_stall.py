@@ -1,0 +1,261 @@
+"""Who stands still, where, and since when: heard from ranks that never were."""
+
+from collections.abc import Iterable
+
+import msgspec
+import pytest
+
+from ddptui.diagnosis.positions import Stall
+from ddptui.diagnosis.stall import Stalls
+from ddptui.wire.messages import Collective, Heartbeat, Position, RankMessage
+from tests.support.builders import done, heartbeat, ready, step
+
+S = 1_000_000_000  # ns
+STALL_S = 20.0
+IN_ALL_REDUCE = Position(step=5, passed=("data", "forward", "backward"), calls=1, number=0, kind="all_reduce")
+IN_FORWARD = Position(step=5, passed=("data",))
+
+
+def beat(rank: int, position: Position, cpu_percent: float = 0.0) -> Heartbeat:
+    return msgspec.structs.replace(heartbeat(rank, cpu_percent=cpu_percent), position=position)
+
+
+def made(rank: int, number: int, calls: int = 1) -> RankMessage:
+    """A step with so many collectives."""
+    return msgspec.structs.replace(
+        step(rank, number), collectives=tuple(Collective("all_reduce", n, 8, 1, 2, 2, 3) for n in range(calls))
+    )
+
+
+class Launch:
+    """Ranks that are where they are, beating once a second."""
+
+    def __init__(self, ranks: int, *, stall_s: float = STALL_S, beats: bool = True) -> None:
+        self.stalls = Stalls(ranks, stall_s, beats=beats)
+        self.now_s = 100.0
+        for rank in range(ranks):
+            self.hear(ready(rank), made(rank, 4))
+
+    def hear(self, *messages: RankMessage) -> None:
+        for message in messages:
+            self.stalls.hear(message, round(self.now_s * S))
+
+    def stay(self, seconds: float, at: dict[int, Position], **states: str) -> Stall | None:
+        """Let time go by with these ranks beating, and the others silent."""
+        return self.until(seconds, [beat(rank, position) for rank, position in at.items()], **states)
+
+    def until(self, seconds: float, beats: Iterable[RankMessage], **states: str) -> Stall | None:
+        end_s = self.now_s + seconds
+        processes = {rank: states.get(f"rank{rank}", "sleeping") for rank in range(8)}
+        while self.now_s < end_s:
+            self.now_s += 1
+            self.hear(*beats)
+            if found := self.stalls.look(round(self.now_s * S), processes):
+                return found
+        return None
+
+
+def headline(stall: Stall | None) -> str:
+    assert stall is not None
+    return stall.why.splitlines()[0]
+
+
+def test_a_stopped_rank_is_named_with_the_collective_that_it_keeps_the_others_from() -> None:
+    found = Launch(3).stay(STALL_S, {0: IN_ALL_REDUCE, 2: IN_ALL_REDUCE}, rank1="stopped")
+    assert headline(found) == (
+        "rank 1 has not arrived at all_reduce 0 of step 5: rank 1 is stopped, as by SIGSTOP; "
+        "ranks 0, 2 wait there; for 20 s now"
+    )
+    assert found is not None
+    assert found.rank == 1
+    assert "--set stall_s=60" in found.why.splitlines()[1]
+
+
+def test_a_rank_that_hangs_elsewhere_is_said_to_be_there() -> None:
+    found = Launch(3).stay(STALL_S, {0: IN_ALL_REDUCE, 1: IN_FORWARD, 2: IN_ALL_REDUCE})
+    assert headline(found).startswith(
+        "rank 1 has not arrived at all_reduce 0 of step 5: rank 1 is in step 5, in forward; ranks 0, 2 wait there"
+    )
+
+
+def test_it_is_said_in_time_and_not_before() -> None:
+    launch = Launch(2)
+    assert launch.stay(STALL_S - 3, {0: IN_ALL_REDUCE, 1: IN_FORWARD}) is None
+    assert launch.stay(3, {0: IN_ALL_REDUCE, 1: IN_FORWARD}) is not None
+    assert launch.now_s - 100 <= STALL_S
+
+
+def test_of_two_collectives_the_first_is_the_one_that_counts() -> None:
+    later = Position(step=5, passed=("data",), calls=3, number=2, kind="broadcast", root=0)
+    found = Launch(2).stay(STALL_S, {0: later, 1: IN_ALL_REDUCE})
+    assert headline(found).startswith(
+        "rank 0 has gone past all_reduce 0 of step 5: rank 1 waits there; rank 0 is in broadcast 2 of step 5"
+    )
+
+
+def test_a_collective_of_a_group_needs_only_its_members() -> None:
+    of_two = msgspec.structs.replace(IN_ALL_REDUCE, group=(0, 1))
+    found = Launch(3).stay(STALL_S, {0: of_two, 1: IN_FORWARD, 2: IN_FORWARD})
+    assert headline(found).startswith("rank 1 has not arrived at all_reduce 0 of step 5: rank 1 is in step 5")
+
+
+def test_a_rank_that_is_stopped_in_the_midst_of_a_collective_does_not_wait_there() -> None:
+    launch = Launch(2)
+    launch.hear(beat(0, IN_ALL_REDUCE), beat(1, IN_ALL_REDUCE))
+    found = launch.stay(STALL_S, {0: IN_ALL_REDUCE}, rank1="stopped")
+    assert headline(found) == "rank 1 is stopped, as by SIGSTOP; rank 0 waits in all_reduce 0 of step 5; for 20 s now"
+    assert found is not None
+    assert found.rank == 1
+
+
+def test_all_waiting_in_the_same_collective_is_said_as_it_is() -> None:
+    found = Launch(2).stay(STALL_S, {0: IN_ALL_REDUCE, 1: IN_ALL_REDUCE})
+    assert headline(found) == "ranks 0, 1 wait in all_reduce 0 of step 5, and it does not end; for 20 s now"
+
+
+def test_a_rank_that_left_a_collective_out_is_named_though_all_went_on() -> None:
+    launch = Launch(3)
+    launch.hear(made(0, 5), made(1, 5, calls=0), made(2, 5))
+    for number in (6, 7):
+        launch.hear(*(made(rank, number) for rank in range(3)))
+    found = launch.stay(STALL_S, dict.fromkeys(range(3), Position()))
+    assert headline(found) == (
+        "in step 5, rank 1 made 0 of 1 collectives, and is out of step with the others since; "
+        "now ranks 0–2 are past step 7, the last one; for 20 s now"
+    )
+    assert found is not None
+    assert found.rank == 1
+
+
+def test_ranks_that_come_further_do_not_stall() -> None:
+    launch = Launch(2)
+    for number in range(5, 30):
+        launch.hear(made(0, number), made(1, number))
+        assert launch.stay(2, {0: IN_ALL_REDUCE, 1: IN_FORWARD}) is None
+
+
+def test_one_rank_that_comes_further_is_enough() -> None:
+    launch = Launch(2)
+    for number in range(5, 30):
+        there = Position(step=5, passed=("data",), calls=number)
+        assert launch.stay(2, {0: IN_ALL_REDUCE, 1: there}) is None
+
+
+def test_a_delay_that_was_put_in_is_no_stall_however_long() -> None:
+    asleep = msgspec.structs.replace(IN_FORWARD, asleep=True)
+    assert Launch(2).stay(10 * STALL_S, {0: IN_ALL_REDUCE, 1: asleep}) is None
+
+
+def test_a_rank_that_computes_is_given_ten_times_as_long() -> None:
+    launch = Launch(2)
+    computes = [beat(0, IN_ALL_REDUCE), beat(1, IN_FORWARD, cpu_percent=99.0)]
+    assert launch.until(9 * STALL_S, computes) is None
+    assert launch.until(2 * STALL_S, computes) is not None
+
+
+def test_a_rank_that_waits_for_a_disk_now_and_then_is_given_as_long() -> None:
+    launch = Launch(2)
+    for _ in range(18):
+        assert launch.stay(9, {0: IN_ALL_REDUCE, 1: IN_FORWARD}) is None
+        assert launch.stay(1, {0: IN_ALL_REDUCE, 1: IN_FORWARD}, rank1="disk-sleep") is None
+    assert launch.stay(STALL_S, {0: IN_ALL_REDUCE, 1: IN_FORWARD}, rank1="disk-sleep") is not None
+
+
+def test_a_console_that_stood_still_itself_blames_nobody() -> None:
+    launch = Launch(2)
+    launch.now_s += 100
+    launch.stalls.excuse(round(launch.now_s * S))
+    assert launch.stay(STALL_S - 3, {0: IN_ALL_REDUCE, 1: IN_FORWARD}) is None
+    assert launch.stay(3, {0: IN_ALL_REDUCE, 1: IN_FORWARD}) is not None
+
+
+def test_what_spins_in_a_collective_does_not_compute() -> None:
+    spins = [beat(0, IN_ALL_REDUCE, cpu_percent=100.0), beat(1, IN_FORWARD)]
+    assert Launch(2).until(STALL_S, spins) is not None
+
+
+def test_a_silent_rank_stalls_the_launch_though_others_go_on() -> None:
+    launch, found, number = Launch(2), None, 5
+    while found is None and number < 60:
+        launch.hear(made(0, number))
+        found = launch.stay(1, {0: Position(step=number)})
+        number += 1
+    assert headline(found) == "rank 1 says nothing (process sleeping); for 20 s now"
+
+
+def starting(start_s: float) -> Launch:
+    launch = Launch(2)
+    launch.stalls = Stalls(2, STALL_S, start_s=start_s)
+    launch.hear(heartbeat(0), heartbeat(1))
+    return launch
+
+
+def test_a_rank_that_starts_may_take_its_time_unless_it_is_silent() -> None:
+    launch = starting(5 * STALL_S)
+    assert launch.stay(4 * STALL_S, {0: Position(), 1: Position()}) is None
+    assert headline(launch.stay(STALL_S, {0: Position()}, rank1="stopped")).startswith("rank 1 is stopped")
+
+
+def test_but_it_must_come_further_some_day() -> None:
+    found = starting(5 * STALL_S).stay(6 * STALL_S, {0: Position(), 1: Position()})
+    assert headline(found) == "ranks 0, 1 have not begun to train; for 100 s now"
+    assert found is not None
+    assert "stall_s" not in found.why
+    asleep = Position(asleep=True)
+    assert starting(5 * STALL_S).stay(50 * STALL_S, {0: Position(), 1: asleep}) is None
+
+
+IN_BACKGROUND = msgspec.structs.replace(IN_ALL_REDUCE, passed=("data", "forward"), ahead=True)
+
+
+def test_a_rank_that_computes_while_an_operation_is_under_way_is_given_as_long() -> None:
+    launch = Launch(2)
+    computes = [beat(rank, IN_BACKGROUND, cpu_percent=99.0) for rank in (0, 1)]
+    assert launch.until(9 * STALL_S, computes) is None
+    assert launch.until(2 * STALL_S, computes) is not None
+
+
+def test_of_ranks_that_went_on_who_came_to_fewer_operations_has_not_arrived() -> None:
+    three, one = (msgspec.structs.replace(IN_BACKGROUND, calls=calls) for calls in (3, 1))
+    found = Launch(3).stay(STALL_S, {0: three, 1: one, 2: three})
+    assert headline(found).startswith(
+        "rank 1 has not arrived at all_reduce 1 of step 5: rank 1 is in step 5, in backward; ranks 0, 2 wait there"
+    )
+    assert found is not None
+    assert found.rank == 1
+
+
+def test_where_nobody_waits_in_an_operation_who_is_behind_is_suspected() -> None:
+    found = Launch(2).stay(STALL_S, {0: Position(step=7), 1: IN_FORWARD})
+    assert found is not None
+    assert found.rank == 1
+
+
+def test_a_replica_without_samples_is_compared_with_nobody() -> None:
+    launch = Launch(2)
+    launch.hear(made(0, 5), msgspec.structs.replace(made(1, 5, calls=0), samples=0))
+    assert "made" not in headline(launch.stay(STALL_S, {0: IN_ALL_REDUCE, 1: IN_FORWARD}))
+
+
+def test_who_is_done_is_waited_for_by_nobody() -> None:
+    launch = Launch(2)
+    launch.hear(done(0))
+    assert launch.stay(STALL_S - 3, {1: Position()}) is None
+    assert headline(launch.stay(STALL_S, {1: Position()})).startswith("rank 1 is past step 4, the last one")
+    launch.hear(done(1))
+    assert launch.stay(5 * STALL_S, {}) is None
+
+
+@pytest.mark.parametrize(("state", "stalls"), [("sleeping", False), ("stopped", True)])
+def test_without_instruments_only_a_stopped_process_is_seen(state: str, stalls: bool) -> None:
+    launch = Launch(2, beats=False)
+    assert launch.stay(STALL_S - 3, {}, rank1=state) is None
+    assert (launch.stay(STALL_S, {}, rank1=state) is not None) is stalls
+
+
+def test_many_ranks_are_named_in_few_words() -> None:
+    at = {rank: IN_ALL_REDUCE for rank in range(8) if rank not in (3, 5)} | {3: IN_FORWARD, 5: IN_FORWARD}
+    assert headline(Launch(8).stay(STALL_S, at)) == (
+        "ranks 3, 5 have not arrived at all_reduce 0 of step 5: ranks 3, 5 are in step 5, in forward; "
+        "ranks 0–2, 4, 6, 7 wait there; for 20 s now"
+    )

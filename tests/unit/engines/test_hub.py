@@ -1,0 +1,249 @@
+"""The console's end of the wire, with real sockets: whom it lets in, what it counts as refused, whom it tells what."""
+
+import stat
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import msgspec
+import pytest
+import zmq
+
+from ddptui.config.trial import Bottleneck
+from ddptui.engines.hub import MOST_BYTES_OF_A_STRANGER, Hub
+from ddptui.wire.messages import MOST_BYTES_A_FRAME, ConsoleMessage, RankMessage, SetBottleneck, Stop
+from tests.support.builders import done, hello, ready, step
+
+SOON_MS = 5_000  # for what must come
+NEVER_MS = 100  # for what must not
+
+
+@pytest.fixture
+def hub() -> Iterator[Hub]:
+    with Hub(world_size=2) as hub:
+        yield hub
+
+
+class Peer:
+    """A rank's socket, with nothing of a rank behind it."""
+
+    def __init__(self, context: "zmq.Context[zmq.Socket[bytes]]", hub: Hub) -> None:
+        self._hub = hub
+        self.socket = context.socket(zmq.DEALER)
+        self.socket.setsockopt(zmq.LINGER, 0)
+        self.socket.connect(hub.endpoint)
+
+    def send(self, *frames: bytes) -> list[RankMessage]:
+        """Send one message of these frames; returns what the hub makes of it."""
+        self.socket.send_multipart(frames)
+        return self._hub.receive(SOON_MS)
+
+    def say(self, *messages: RankMessage) -> list[RankMessage]:
+        return self.send(msgspec.msgpack.encode(messages))
+
+    def heard(self, within_ms: int = SOON_MS) -> ConsoleMessage | None:
+        if not self.socket.poll(within_ms):
+            return None
+        return msgspec.msgpack.decode(self.socket.recv(), type=ConsoleMessage)
+
+
+@pytest.fixture
+def peer(hub: Hub) -> Iterator[Callable[[], Peer]]:
+    context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+    with ExitStack() as open_peers:
+
+        def connect() -> Peer:
+            made = Peer(context, hub)
+            open_peers.callback(made.socket.close)
+            return made
+
+        yield connect
+    context.term()
+
+
+MakePeer = Callable[[], Peer]
+
+
+def test_a_rank_with_the_token_is_let_in(hub: Hub, peer: MakePeer) -> None:
+    words = hello(1, token=hub.token)
+    assert peer().say(words) == [words]
+    assert (hub.hellos, hub.refused) == ({1: words}, 0)
+
+
+def test_the_hello_may_bring_more_along(hub: Hub, peer: MakePeer) -> None:
+    said = [hello(0, token=hub.token), ready(0), step(0)]
+    assert peer().say(*said) == said
+
+
+def test_what_a_known_rank_says_comes_through_in_order(hub: Hub, peer: MakePeer) -> None:
+    rank = peer()
+    rank.say(hello(0, token=hub.token))
+    said = [step(0, number) for number in range(5)]
+    assert rank.say(*said) == said
+    assert rank.say(done(0)) == [done(0)]
+    assert rank.say() == []
+    assert hub.refused == 0
+
+
+def test_a_wrong_token_is_refused_and_not_answered(hub: Hub, peer: MakePeer) -> None:
+    stranger = peer()
+    assert stranger.say(hello(0, token="guessed")) == []
+    assert stranger.say(hello(0, token="gefühlt")) == []
+    assert (hub.refused, hub.hellos) == (2, {})
+    assert stranger.heard(NEVER_MS) is None
+
+
+def test_nobody_speaks_before_the_hello(hub: Hub, peer: MakePeer) -> None:
+    assert peer().say(step(0)) == []
+    assert peer().say(step(0), hello(0, token=hub.token)) == []
+    assert peer().say() == []
+    assert (hub.refused, hub.hellos) == (3, {})
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"version": 2}, "the console speaks version 1 of the wire, this rank 2"),
+        ({"rank": 2}, "rank 2 of 2 in a world of 2"),
+        ({"rank": -1}, "rank -1 of 2 in a world of 2"),
+        ({"world_size": 3}, "rank 0 of 3 in a world of 2"),
+    ],
+)
+def test_a_rank_that_does_not_fit_is_told_to_stop(hub: Hub, peer: MakePeer, changes: dict[str, int], why: str) -> None:
+    rank = peer()
+    assert rank.say(hello(token=hub.token, **changes)) == []
+    assert rank.heard() == Stop(why=why)
+    assert (hub.refused, hub.hellos) == (1, {})
+
+
+def test_a_rank_that_is_here_already_is_not_replaced(hub: Hub, peer: MakePeer) -> None:
+    first, second = peer(), peer()
+    first.say(hello(0, token=hub.token, pid=1))
+    assert second.say(hello(0, token=hub.token, pid=2)) == []
+    assert second.heard() == Stop(why="rank 0 is here already")
+    assert hub.refused == 1
+    assert hub.hellos[0].pid == 1
+    assert first.say(step(0)) == [step(0)]
+
+
+def test_a_rank_cannot_speak_for_another(hub: Hub, peer: MakePeer) -> None:
+    liar, other = peer(), peer()
+    liar.say(hello(0, token=hub.token))
+    other.say(hello(1, token=hub.token))
+    assert liar.say(step(1), step(0), done(1)) == [step(0)]
+    assert hub.refused == 2
+
+
+GARBAGE = {
+    "nothing": b"",
+    "noise": b"\xc1\xff\x00",
+    "a pickle": b"\x80\x04\x95.",
+    "JSON": b'[{"type":"Ready"}]',
+    "no list": msgspec.msgpack.encode(ready(0)),
+    "no text": b"\x91\x84\xa4type\xa6Failed\xa4rank\x00\xa5at_ns\x00\xa5error\xa2\xff\xfe",
+    "unknown field": msgspec.msgpack.encode([msgspec.to_builtins(ready(0)) | {"more": 1}]),
+    "a list without its items": b"\xdd\xff\xff\xff\xff",
+    "a nest without end": b"\x91\x82\xa1x" + b"\x91" * 200_000,
+}
+
+
+@pytest.mark.parametrize("garbage", GARBAGE.values(), ids=GARBAGE.keys())
+def test_garbage_is_refused_from_strangers_and_from_ranks(hub: Hub, peer: MakePeer, garbage: bytes) -> None:
+    assert peer().send(garbage) == []
+    assert hub.refused == 1
+    rank = peer()
+    rank.say(hello(0, token=hub.token))
+    assert rank.send(garbage) == []
+    assert hub.refused == 2
+    assert rank.say(step(0)) == [step(0)]
+
+
+def test_a_message_of_many_frames_is_refused(hub: Hub, peer: MakePeer) -> None:
+    frame = msgspec.msgpack.encode([hello(0, token=hub.token)])
+    assert peer().send(frame, frame) == []
+    assert (hub.refused, hub.hellos) == (1, {})
+
+
+def test_a_frame_that_is_too_long_never_arrives(hub: Hub, peer: MakePeer) -> None:
+    rank = peer()
+    rank.socket.send(bytes(MOST_BYTES_A_FRAME + 1))
+    assert hub.receive(NEVER_MS) == []
+    assert peer().say(hello(0, token=hub.token)) == [hello(0, token=hub.token)]
+
+
+def test_of_a_stranger_no_long_frame_is_read(hub: Hub, peer: MakePeer) -> None:
+    stranger, words = peer(), hello(0, token=hub.token)
+    assert stranger.say(words, *[step(0)] * (MOST_BYTES_OF_A_STRANGER // 100)) == []
+    assert (hub.refused, hub.why) == (1, "a stranger with a frame that is too long")
+    assert stranger.say(words) == [words]
+    long = [step(0)] * (MOST_BYTES_OF_A_STRANGER // 100)
+    assert stranger.say(*long) == long
+
+
+def test_receiving_ends_when_nothing_comes(hub: Hub) -> None:
+    assert hub.receive(0) == []
+    assert hub.receive(10) == []
+
+
+def test_the_console_can_tell_all_ranks_or_some(hub: Hub, peer: MakePeer) -> None:
+    ranks = [peer(), peer()]
+    for number, rank in enumerate(ranks):
+        rank.say(hello(number, token=hub.token))
+    stranger = peer()
+    stranger.say(hello(0, token="guessed"))
+
+    late = SetBottleneck(bottleneck=(Bottleneck(at="forward", ranks=(0,), sleep_ms=5.0),))
+    hub.send(late)
+    assert [rank.heard() for rank in ranks] == [late, late]
+
+    hub.send(Stop(why="enough"), ranks=[1])
+    assert ranks[1].heard() == Stop(why="enough")
+    assert ranks[0].heard(NEVER_MS) is None
+    assert stranger.heard(NEVER_MS) is None
+
+
+def test_telling_nobody_is_no_mistake(hub: Hub) -> None:
+    hub.send(Stop(why="enough"))
+    hub.send(Stop(why="enough"), ranks=[0, 1, 7])
+
+
+def folder_of(hub: Hub) -> Path:
+    return Path(hub.endpoint.removeprefix("ipc://")).parent
+
+
+def test_only_this_user_can_enter_the_folder_of_thesocket_and_it_goes_with_the_hub() -> None:
+    with Hub(world_size=1) as hub:
+        assert stat.S_IMODE(folder_of(hub).stat().st_mode) == 0o700
+        assert [path.name for path in folder_of(hub).iterdir()] == ["hub"]
+    assert not folder_of(hub).exists()
+
+
+def test_a_temporary_folder_with_a_long_name_is_no_obstacle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    long = tmp_path / ("long" * 25)
+    long.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(long))
+    with Hub(world_size=1) as hub:
+        assert len(hub.endpoint) < 107
+    assert list(long.iterdir()) == []
+    assert not folder_of(hub).exists()
+
+
+@pytest.mark.parametrize("at", [None, ("203.0.113.9", 21_000)], ids=["a path that is too long", "no address of ours"])
+def test_a_hub_that_cannot_be_opened_leaves_nothing_behind(
+    at: tuple[str, int] | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / ("long" * 25)
+    folder.mkdir()
+    monkeypatch.setattr("ddptui.engines.hub._new_folder", lambda: folder)
+    threads = threading.enumerate()
+    with pytest.raises(OSError, match=r"longer than|assign requested address"):
+        Hub(world_size=1, at=at)
+    assert not folder.exists()
+    assert threading.enumerate() == threads
+
+
+def test_each_launch_has_a_token_of_its_own() -> None:
+    with Hub(world_size=1) as one, Hub(world_size=1) as other:
+        assert one.token != other.token
+        assert len(one.token) >= 32

@@ -1,0 +1,163 @@
+"""Whoever stands between console and launcher: ends with it, like it, and leaves nobody of its family behind."""
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from ddptui.engines.local import keeper
+from ddptui.engines.local.engine import Launcher
+
+SOON_S = 8.0
+SLEEP = "import time; time.sleep(600)"
+# A child of a child, in a session of its own, whose parents are gone, and which does not listen to SIGTERM.
+ESCAPE = """
+import os, signal, sys, time
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        open("escaped", "w").write(str(os.getpid()))
+        time.sleep(600)
+    os._exit(0)
+os.wait()
+while not os.path.exists("escaped") or not open("escaped").read():
+    time.sleep(0.01)
+"""
+Kept = Callable[[str], Launcher]
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Iterator[Kept]:
+    """Starts a Python script, kept, in a folder; its own folder is `own`."""
+    launchers: list[Launcher] = []
+
+    def start(script: str) -> Launcher:
+        (tmp_path / "own").mkdir(exist_ok=True)
+        launchers.append(Launcher([sys.executable, "-c", script], {}, tmp_path, tmp_path / "own"))
+        return launchers[-1]
+
+    yield start
+    for launcher in launchers:
+        launcher.stop()
+
+
+def await_end(launcher: Launcher) -> int:
+    return launcher._process.wait(SOON_S)
+
+
+def until(reached: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + SOON_S
+    while not reached():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def written(path: Path) -> str:
+    until(lambda: path.exists() and bool(path.read_text()))
+    return path.read_text()
+
+
+def escaped(folder: Path) -> psutil.Process:
+    return psutil.Process(int(written(folder / "escaped")))
+
+
+def children_of(launcher: Launcher) -> list[psutil.Process]:
+    return psutil.Process(launcher._process.pid).children()
+
+
+def is_gone(process: psutil.Process) -> bool:
+    gone, _ = psutil.wait_procs([process], timeout=SOON_S)
+    return bool(gone) or process.status() == psutil.STATUS_ZOMBIE
+
+
+@pytest.mark.parametrize(
+    ("script", "code"),
+    [
+        ("", 0),
+        ("raise SystemExit(3)", 3),
+        ("import os; os.kill(os.getpid(), 9)", -9),
+        ("import os; os.abort()", -signal.SIGABRT),
+        ("import os; os.kill(os.getpid(), 15)", -15),
+    ],
+)
+def test_it_ends_as_the_launcher_did(kept: Kept, tmp_path: Path, script: str, code: int) -> None:
+    assert await_end(kept(script)) == code
+    assert (tmp_path / "own").is_dir()  # the console is there, and takes it away itself
+
+
+def test_what_the_launcher_prints_is_in_its_log(kept: Kept, tmp_path: Path) -> None:
+    await_end(kept("import sys; print('out'); sys.exit('error')"))
+    assert sorted((tmp_path / "launcher.log").read_text().splitlines()) == ["error", "out"]
+
+
+def test_who_escaped_goes_when_the_launcher_ends_by_itself(kept: Kept, tmp_path: Path) -> None:
+    launcher = kept(ESCAPE)
+    orphan = escaped(tmp_path)
+    assert await_end(launcher) == 0
+    assert is_gone(orphan)
+
+
+def test_when_the_console_lets_go_all_are_ended_and_their_folder_is_removed(kept: Kept, tmp_path: Path) -> None:
+    launcher = kept(ESCAPE + SLEEP)
+    orphan = escaped(tmp_path)
+    launcher.stop()
+    assert is_gone(orphan)
+    assert not (tmp_path / "own").exists()
+
+
+def test_a_launcher_that_is_stopped_is_ended_too(kept: Kept) -> None:
+    launcher = kept(f"import os; os.kill(os.getpid(), 19); {SLEEP}")
+    until(lambda: launcher.stopped() == [child.pid for child in children_of(launcher)] != [])
+    launcher.stop()
+    assert launcher.stopped() == []
+    assert launcher.exit_code == -9
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_signals_do_not_end_it_and_are_not_ignored_by_the_launcher(
+    kept: Kept, tmp_path: Path, number: signal.Signals
+) -> None:
+    script = f"import signal; open('{number.name}', 'w').write(str(signal.getsignal({int(number)}))); {SLEEP}"
+    launcher = kept(script)
+    assert "SIG_IGN" not in written(tmp_path / number.name)
+    launcher._process.send_signal(number)
+    with pytest.raises(subprocess.TimeoutExpired):
+        launcher._process.wait(0.3)
+
+
+def test_without_it_the_launcher_dies_as_well(kept: Kept) -> None:
+    launcher = kept(SLEEP)
+    until(lambda: bool(children_of(launcher)))
+    children = children_of(launcher)
+    launcher._process.kill()
+    assert all(is_gone(child) for child in children)
+    assert await_end(launcher) == -9
+
+
+def test_a_keeper_that_is_stopped_cannot_keep_the_console_waiting_for_ever(
+    kept: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ddptui.engines.local.engine.ENOUGH_S", 1.0)
+    launcher = kept(SLEEP)
+    until(lambda: bool(children_of(launcher)))
+    children = children_of(launcher)
+    launcher._process.send_signal(signal.SIGSTOP)
+    launcher.stop()
+    assert all(is_gone(child) for child in children)
+
+
+def test_trackers_are_told_from_others() -> None:
+    command = [sys.executable, "-c", SLEEP, "from multiprocessing.resource_tracker import main"]
+    tracker = subprocess.Popen(command)
+    try:
+        until(lambda: keeper.is_tracker(psutil.Process(tracker.pid)))  # its command is its own a moment after it starts
+    finally:
+        tracker.kill()
+        tracker.wait()
+    assert not keeper.is_tracker(psutil.Process())

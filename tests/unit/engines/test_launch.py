@@ -1,0 +1,106 @@
+"""The exact command and environment of each launch mode."""
+
+import importlib.util
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ddptui.config.arguments import from_arguments
+from ddptui.config.launch_modes import LABELS
+from ddptui.config.rules import make_trial
+from ddptui.config.trial import LaunchMode, choices
+from ddptui.engines import command as launch
+from ddptui.host.install import lab_root
+
+TORCH_MODULE = "torch.distributed.launch"
+
+
+@pytest.fixture
+def torch_with_launch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A torch that has distributed/launch.py, whatever is installed here."""
+    (tmp_path / "distributed").mkdir()
+    (tmp_path / "distributed" / "launch.py").touch()
+    found = ModuleSpec("torch", None, origin=str(tmp_path / "__init__.py"))
+    monkeypatch.setattr(launch, "find_spec", lambda name: found)
+    return tmp_path
+
+
+COMMANDS: dict[str, tuple[dict[str, Any], list[str]]] = {
+    "single": ({"launch": "single"}, ["py", "-m", "workers.single", "world_size=1"]),
+    "dp": ({"launch": "dp", "world_size": 3}, ["py", "-m", "workers.dp", "world_size=3"]),
+    "process": ({"launch": "process", "start_method": "fork"}, ["py", "-m", "workers.process", "start_method=fork"]),
+    "spawn": ({"strategy": "ddp"}, ["py", "-m", "workers.spawn", "strategy=ddp"]),
+    "launch": (
+        {"launch": "launch", "world_size": 3, "lr": 0.5},
+        ["py", "-m", TORCH_MODULE, "--standalone", "--nproc_per_node=3", "-m", "workers.launch", "lr=0.5"],
+    ),
+    "spawn, all defaults": ({}, ["py", "-m", "workers.spawn"]),
+    "launch, all defaults": (
+        {"launch": "launch"},
+        ["py", "-m", TORCH_MODULE, "--standalone", "--nproc_per_node=2", "-m", "workers.launch"],
+    ),
+    "spawn, late": (
+        {"bottleneck": [{"at": "backward", "ranks": [0, 1], "sleep_ms": 20, "jitter": "uniform"}], "save": True},
+        [
+            "py", "-m", "workers.spawn", "save=true",
+            'bottleneck=[{at = "backward", ranks = [0, 1], sleep_ms = 20.0, jitter = "uniform"}]',
+        ],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.usefixtures("torch_with_launch")
+@pytest.mark.parametrize(("values", "command"), COMMANDS.values(), ids=COMMANDS.keys())
+def test_the_command_of_each_launch_mode(values: dict[str, Any], command: list[str]) -> None:
+    assert launch.command(make_trial(values), "py") == command
+
+
+def test_the_name_of_a_trial_is_the_consoles_own_affair() -> None:
+    assert launch.command(make_trial({"name": "mine"}), "py") == ["py", "-m", "workers.spawn"]
+
+
+def test_a_torch_without_its_launch_module_is_asked_for_run(torch_with_launch: Path) -> None:
+    assert launch.torch_launcher() == TORCH_MODULE
+    (torch_with_launch / "distributed" / "launch.py").unlink()
+    assert launch.torch_launcher() == "torch.distributed.run"
+    assert launch.command(make_trial({"launch": "launch"}), "py")[2] == "torch.distributed.run"
+
+
+@pytest.mark.parametrize("mode", choices("launch"))
+def test_what_a_command_says_makes_the_trial_again(mode: LaunchMode) -> None:
+    """As the entry point reads it: it knows its launch mode, and torch's launcher tells how many ranks there are."""
+    trial = make_trial({"launch": mode, "epochs": 2, "momentum": 0.25})
+    said = [word for word in launch.command(trial, "py") if "=" in word and not word.startswith("--")]
+    assert from_arguments([*said, f"launch={mode}"]) == trial
+
+
+@pytest.mark.parametrize("mode", choices("launch"))
+def test_each_launch_mode_has_a_command_a_label_and_an_entry_point(mode: str) -> None:
+    assert mode in LABELS
+    assert (lab_root() / "workers" / f"{mode}.py").is_file()
+
+
+@pytest.mark.parametrize(
+    ("values", "cores", "threads"),
+    [
+        ({"world_size": 2}, 8, "4"),
+        ({"world_size": 3}, 8, "2"),
+        ({"world_size": 8}, 2, "1"),
+        ({"world_size": 2, "threads": 5}, 8, "5"),
+        ({"launch": "single"}, 8, "8"),
+        ({"launch": "dp", "world_size": 2}, 8, "4"),
+    ],
+)
+def test_the_cores_are_shared_out_among_the_ranks(values: dict[str, Any], cores: int, threads: str) -> None:
+    assert launch.environment(make_trial(values), cores) == {
+        "PYTHONPATH": str(lab_root()),
+        "OMP_NUM_THREADS": threads,
+    }
+
+
+def test_the_modules_of_the_rank_side_are_found_where_the_environment_points() -> None:
+    root = Path(launch.environment(make_trial({}), 1)["PYTHONPATH"])
+    assert (root / "workers" / "__init__.py").is_file()
+    assert importlib.util.find_spec("ddptui") is not None

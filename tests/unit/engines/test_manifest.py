@@ -1,0 +1,208 @@
+"""What `ddptui manifest` renders is what the platforms publish that they take."""
+
+import copy
+import json
+import re
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+import yaml
+
+from ddptui.engines.manifest.command import render
+from ddptui.engines.manifest.options import KindName, ManifestError, Options
+from tests.support.schemas import kubeflow, pai_dlc
+from tests.support.schemas.strict import Schema, complaints
+
+TICKET = "ddptui1.AbC+/=="
+SCHEMAS: dict[KindName, Callable[[], Schema]] = {
+    "trainjob": kubeflow.trainjob,
+    "pytorchjob": kubeflow.pytorchjob,
+    "dlc": pai_dlc.create_job,
+}
+WHOLE: dict[KindName, Options] = {
+    "trainjob": Options(
+        kind="trainjob", nodes=3, image="registry.example:5000/a@sha256:0f", gpus=2, cpus=8, memory="8Gi"
+    ),
+    "pytorchjob": Options(kind="pytorchjob", nodes=3, image="ddptui:1", gpus=2, cpus=8, memory="1.5Gi"),
+    "dlc": Options(kind="dlc", nodes=3, image="ddptui:1", ticket=TICKET, ecs="ecs.g6.xlarge", workspace="268"),
+}
+
+
+def documents(options: Options, preset: str = "scaling") -> list[dict[str, Any]]:
+    return list(yaml.safe_load_all(render(preset, options)))
+
+
+def job(options: Options, preset: str = "scaling") -> dict[str, Any]:
+    return documents(options, preset)[-1]
+
+
+@pytest.mark.parametrize("kind", SCHEMAS)
+@pytest.mark.parametrize("nodes", [1, 2, 1024])
+def test_the_platform_takes_it(kind: KindName, nodes: int) -> None:
+    assert complaints(SCHEMAS[kind](), job(msgspec.structs.replace(WHOLE[kind], nodes=nodes))) == []
+
+
+@pytest.mark.parametrize("kind", ["trainjob", "pytorchjob"])
+def test_the_platform_takes_it_with_no_more_than_is_needed(kind: KindName) -> None:
+    least = job(Options(kind=kind, nodes=2, image="ddptui"))
+    assert complaints(SCHEMAS[kind](), least) == []
+    assert "resources" not in json.dumps(least)
+
+
+def test_dlc_takes_it_from_a_quota_too() -> None:
+    options = Options(kind="dlc", nodes=2, image="x", ticket=TICKET, quota="quota1", cpus=4, memory="8Gi", gpus=1)
+    rendered = job(options)
+    assert complaints(pai_dlc.create_job(), rendered) == []
+    assert rendered["JobSpecs"][0]["ResourceConfig"] == {"CPU": "4", "Memory": "8Gi", "GPU": "1"}
+
+
+def changed(value: dict[str, Any], path: str, to: Any) -> dict[str, Any]:
+    """A copy; the last of the path is set, or taken away where it is to be None."""
+    whole = inner = copy.deepcopy(value)
+    *above, last = [int(key) if key.isdigit() else key for key in path.split(".")]
+    for key in above:
+        inner = inner[key]  # type: ignore[index]
+    if to is None:
+        del inner[last]  # type: ignore[arg-type]
+    else:
+        inner[last] = to  # type: ignore[index]
+    return whole
+
+
+@pytest.mark.parametrize(
+    ("kind", "path", "to"),
+    [
+        ("trainjob", "spec.trainer.numNode", 3),
+        ("trainjob", "spec.trainer.numNodes", "3"),
+        ("trainjob", "spec.trainer.numProcPerNode", "auto"),
+        ("trainjob", "spec.trainer.command", "ddptui join"),
+        ("trainjob", "spec.trainer.restartPolicy", "Never"),
+        ("trainjob", "spec.trainer.env.0.valueFrom.secretKeyRef.key", None),
+        ("trainjob", "spec.trainer.env.0.valueFrom.secretRef", {}),
+        ("trainjob", "spec.trainer.resourcesPerNode.limits.memory", "lots"),
+        ("trainjob", "spec.runtimeRef", None),
+        ("trainjob", "spec.runtimeRef.name", None),
+        ("trainjob", "specs", {}),
+        ("pytorchjob", "spec.pytorchReplicaSpecs", None),
+        ("pytorchjob", "spec.runPolicy", None),
+        ("pytorchjob", "spec.runPolicy.cleanPods", "All"),
+        ("pytorchjob", "spec.nprocPerNode", 1),
+        ("pytorchjob", "spec.pytorchReplicaSpecs.Worker.replicas", "2"),
+        ("pytorchjob", "spec.pytorchReplicaSpecs.Worker.count", 2),
+        ("pytorchjob", "spec.pytorchReplicaSpecs.Worker.template.spec.containers", None),
+        ("pytorchjob", "spec.pytorchReplicaSpecs.Worker.template.spec.containers.0.name", None),
+        ("pytorchjob", "spec.pytorchReplicaSpecs.Worker.template.spec.containers.0.resources.limits.cpu", "lots"),
+        ("pytorchjob", "spec.pytorchReplicaSpecs.Worker.template.spec.containers.0.cmd", ["x"]),
+        ("dlc", "UserCommand", None),
+        ("dlc", "JobSpecs", None),
+        ("dlc", "JobType", None),
+        ("dlc", "DisplayName", None),
+        ("dlc", "JobSpecs.0.PodCount", "3"),
+        ("dlc", "JobSpecs.0.Podcount", 3),
+        ("dlc", "Envs.DDPTUI_TICKET", 5),
+        ("dlc", "Envs", [{"Name": "a", "Value": "b"}]),
+    ],
+)
+def test_the_platform_would_not_take_that(kind: KindName, path: str, to: Any) -> None:
+    assert complaints(SCHEMAS[kind](), changed(job(WHOLE[kind]), path, to)) != []
+
+
+def test_a_pod_is_a_node_that_joins() -> None:
+    trainjob = job(WHOLE["trainjob"])
+    assert (trainjob["apiVersion"], trainjob["kind"]) == ("trainer.kubeflow.org/v1alpha1", "TrainJob")
+    trainer = trainjob["spec"]["trainer"]
+    assert (trainer["numNodes"], trainer["numProcPerNode"]) == (3, 1)
+    assert trainer["command"] == ["ddptui", "join"]
+    assert trainer["resourcesPerNode"]["limits"] == {"cpu": "8", "memory": "8Gi", "nvidia.com/gpu": "2"}
+    assert [each["name"] for each in trainer["env"]] == ["DDPTUI_TICKET"]  # PET_… are the runtime's
+
+
+def test_the_master_of_a_pytorchjob_is_one_of_its_nodes() -> None:
+    pytorchjob = job(WHOLE["pytorchjob"])
+    assert (pytorchjob["apiVersion"], pytorchjob["kind"]) == ("kubeflow.org/v1", "PyTorchJob")
+    replicas = pytorchjob["spec"]["pytorchReplicaSpecs"]
+    assert {name: each["replicas"] for name, each in replicas.items()} == {"Master": 1, "Worker": 2}
+    assert {each["restartPolicy"] for each in replicas.values()} == {"Never"}
+    assert {each["template"]["spec"]["containers"][0]["name"] for each in replicas.values()} == {"pytorch"}
+    alone = job(msgspec.structs.replace(WHOLE["pytorchjob"], nodes=1))
+    assert list(alone["spec"]["pytorchReplicaSpecs"]) == ["Master"]
+
+
+def test_dlc_has_as_many_workers_as_nodes_and_the_ticket_itself() -> None:
+    rendered = job(WHOLE["dlc"])
+    assert json.loads(render("scaling", WHOLE["dlc"])) == rendered
+    assert rendered["JobType"] == "PyTorchJob"
+    assert [(each["Type"], each["PodCount"]) for each in rendered["JobSpecs"]] == [("Worker", 3)]
+    assert rendered["UserCommand"] == "exec ddptui join"
+    assert rendered["Envs"] == {"DDPTUI_TICKET": TICKET}
+    assert rendered["WorkspaceId"] == "268"
+
+
+@pytest.mark.parametrize("kind", ["trainjob", "pytorchjob"])
+def test_a_ticket_comes_in_a_secret_before_the_job(kind: KindName) -> None:
+    first, second = documents(msgspec.structs.replace(WHOLE[kind], ticket=TICKET))
+    assert complaints(kubeflow.secret(), first) == []
+    assert complaints(kubeflow.secret(), changed(first, "stringData.ticket", 1)) != []
+    assert (first["kind"], first["metadata"]["name"], first["stringData"]) == (
+        "Secret",
+        "ddptui-ticket",
+        {"ticket": TICKET},
+    )
+    assert second == job(WHOLE[kind])
+
+
+def test_without_a_ticket_the_command_that_makes_the_secret_is_said() -> None:
+    text = render("scaling", WHOLE["trainjob"])
+    assert "#     ddptui --preset scaling --engine join --nodes 3\n" in text
+    assert "#     kubectl create secret generic ddptui-ticket --from-file=ticket=TICKET_FILE\n" in text
+    assert "kubectl" not in render("scaling", msgspec.structs.replace(WHOLE["trainjob"], ticket=TICKET))
+
+
+@pytest.mark.parametrize(
+    ("preset", "name"),
+    [
+        ("scaling", "ddptui-scaling"),
+        ("my/All_reduce.v2.toml", "ddptui-all-reduce-v2"),
+        ("a" * 38, f"ddptui-{'a' * 38}"),
+    ],
+)
+def test_a_job_is_called_after_its_preset(preset: str, name: str) -> None:
+    assert job(WHOLE["trainjob"], preset)["metadata"]["name"] == name
+
+
+@pytest.mark.parametrize("preset", ["", "é", "a" * 39, "-", "a/b", "dir\n- x/scaling.toml", "scaling-", "$(x)"])
+def test_a_preset_that_names_no_job_is_refused(preset: str) -> None:
+    with pytest.raises(ManifestError, match=r"^preset '.*' names no job: a-z, 0-9 and -, at most 38 characters$"):
+        render(preset, WHOLE["trainjob"])
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"nodes": 0}, "--nodes 0 is out of range: 1 to 1024"),
+        ({"nodes": 1025}, "--nodes 1025 is out of range"),
+        ({"gpus": -1}, "--gpus -1 is out of range: 0 to 64"),
+        ({"cpus": 0}, "--cpus 0 is out of range: 1 to 1024"),
+        ({"image": ""}, "--image '' is no image"),
+        ({"image": "my image"}, "--image 'my image' is no image: registry/name:tag"),
+        ({"image": "x\n  command: [evil]"}, r"--image 'x\n  command"),
+        ({"memory": "lots"}, "--memory 'lots' is no amount of memory: 8Gi, 512Mi"),
+        ({"memory": "8"}, "--memory '8' is no amount"),
+        ({"memory": "0Gi"}, "--memory '0Gi' is no amount"),
+        ({"memory": "8gb"}, "--memory '8gb' is no amount"),
+        ({"ticket": ""}, "--ticket: the file holds no ticket"),
+        ({"ticket": "a b"}, "--ticket: the file holds no ticket"),
+        ({"ticket": "a\nb"}, "--ticket: the file holds no ticket"),
+        ({"quota": "quota1"}, "--workspace, --quota and --ecs are of PAI-DLC: --kind dlc"),
+        ({"kind": "dlc"}, "--kind dlc: its jobs have no Secret"),
+        ({"kind": "dlc", "ticket": "x"}, "--kind dlc: either --ecs TYPE"),
+        ({"kind": "dlc", "ticket": "x", "ecs": "ecs.a"}, "--kind dlc: either --ecs TYPE"),
+        ({"kind": "dlc", "ticket": "x", "quota": "a b"}, "--quota 'a b' is no quota"),
+    ],
+)
+def test_bad_input_is_one_line_that_names_the_option(change: dict[str, Any], why: str) -> None:
+    with pytest.raises(ManifestError, match="^" + re.escape(why)) as raised:
+        render("scaling", msgspec.structs.replace(WHOLE["trainjob"], **change))
+    assert "\n" not in str(raised.value)

@@ -1,0 +1,139 @@
+"""Room for the ranks, and models of the user's own: looked at before anything is started, without running any of it."""
+
+import os
+import resource
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import psutil
+import pytest
+
+from ddptui.config.parser import PresetError
+from ddptui.config.rules import make_trial
+from ddptui.config.trial import TrialError
+from ddptui.engines import command, preflight
+from ddptui.host.install import lab_root
+from tests.support.builders import preset_of
+
+RUINOUS = "raise SystemExit('this module was run')\n"
+
+
+def settle(**fields: Any) -> None:
+    kind = "primitives" if "primitives" in fields else "training"
+    preflight.settle(preset_of({"kind": kind, "trial": [{"name": "a", **fields}]}))
+
+
+@pytest.fixture
+def limits(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
+    """This process's limit of open files, soft and hard: the last entry."""
+    given = [(64, 128)]
+    monkeypatch.setattr(resource, "getrlimit", lambda _: given[-1])
+    monkeypatch.setattr(resource, "setrlimit", lambda _, pair: given.append(pair))
+    return given
+
+
+def test_the_limit_of_open_files_is_raised_as_far_as_wanted_and_no_further(limits: list[tuple[int, int]]) -> None:
+    settle(world_size=2)
+    assert limits == [(64, 128)]
+    settle(world_size=16)
+    assert limits[-1] == (32 + 4 * 16, 128)
+
+
+@pytest.mark.parametrize(("fields", "wanted"), [({"world_size": 32}, 160), ({"world_size": 16, "launch": "dp"}, 144)])
+def test_more_open_files_than_are_allowed_are_refused(
+    limits: list[tuple[int, int]], fields: dict[str, Any], wanted: int
+) -> None:
+    with pytest.raises(
+        PresetError, match=f"want {wanted} open files a process, and 128 are allowed: `ulimit -n {wanted}`"
+    ):
+        settle(**fields)
+    assert limits[-1] == (128, 128)  # as many as may be had
+
+
+def test_no_limit_is_enough(limits: list[tuple[int, int]]) -> None:
+    limits.append((resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    settle(world_size=16)
+    limits.append((64, resource.RLIM_INFINITY))
+    settle(world_size=16)
+    assert limits[-1] == (96, resource.RLIM_INFINITY)
+
+
+@pytest.mark.parametrize(
+    ("fields", "fits"),
+    [
+        ({"world_size": 4}, True),
+        ({"world_size": 5}, False),
+        ({"world_size": 5, "start_method": "fork"}, True),
+        ({"world_size": 21, "start_method": "fork"}, False),
+        ({"world_size": 5, "launch": "launch"}, False),
+        ({"world_size": 21, "launch": "dp"}, True),
+        ({"world_size": 3, "num_workers": 1}, False),
+        ({"world_size": 2, "num_workers": 1}, True),
+        ({"world_size": 2, "start_method": "fork", "num_workers": 2}, True),
+        ({"launch": "single", "num_workers": 4}, False),
+        ({"primitives": "see", "world_size": 4}, True),
+        ({"primitives": "measure", "world_size": 3, "max_bytes": 49 * 2**20}, True),  # two of each size: 588 MB
+        ({"primitives": "measure", "world_size": 3, "max_bytes": 51 * 2**20}, False),
+        ({"primitives": "measure", "world_size": 3, "max_bytes": 40 * 2**20, "composites": ["all_gather"]}, False),
+        ({"primitives": "measure", "world_size": 3, "max_bytes": 40 * 2**20, "composites": ["ring"]}, True),
+    ],
+)
+def test_ranks_that_cannot_fit_into_memory_are_refused(
+    monkeypatch: pytest.MonkeyPatch, fields: dict[str, Any], fits: bool
+) -> None:
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(total=1000 * 2**20))
+    monkeypatch.setattr(psutil, "swap_memory", lambda: SimpleNamespace(total=499 * 2**20))
+    if fits:
+        settle(**fields)
+    else:
+        with pytest.raises(
+            PresetError, match=r"ranks take 1,\d\d\d MB at the very least.* has 1,499 MB: lower world_size"
+        ):
+            settle(**fields)
+
+
+@pytest.mark.parametrize("model", [":", "a:", ":b", "a:b:c", "a.:b", "a:b.c", "a b:c", "os:system('id')", "../a:b"])
+def test_what_names_no_attribute_is_no_model(model: str) -> None:
+    with pytest.raises(TrialError, match="is not of the form 'module:attribute'"):
+        make_trial({"model": model})
+
+
+def test_a_model_of_ones_own_is_looked_for_and_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "ruinous.py").write_text(RUINOUS)
+    with pytest.raises(PresetError, match="no module 'ruinous' for 'ruinous:Net': put its folder on PYTHONPATH"):
+        settle(model="ruinous:Net")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    settle(model="ruinous:Net")
+    settle(model="ruinous.deeper:Net")  # only importing it could tell
+    assert "ruinous" not in sys.modules
+
+
+def test_the_current_folder_is_not_where_ranks_look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "ruinous.py").write_text(RUINOUS)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(PresetError, match="no module 'ruinous'"):
+        settle(model="ruinous:Net")
+
+
+@pytest.mark.parametrize("model", ["os:getcwd", "sys:exit", "json:loads"])
+def test_what_python_has_is_found(model: str) -> None:
+    settle(model=model)
+
+
+def test_ranks_look_into_the_labs_own_folder_and_then_where_the_user_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(["mine", "/theirs", str(lab_root())]))
+    path = command.environment(make_trial({}), 2)["PYTHONPATH"]
+    assert path.split(os.pathsep) == [str(lab_root()), str(tmp_path / "mine"), "/theirs"]
+
+
+def test_a_folder_for_temporary_files_that_takes_none_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(preflight.tempfile, "tempdir", "/dev/null")
+    monkeypatch.setenv("TMPDIR", "/dev/null")
+    with pytest.raises(PresetError, match=r"/dev/null: temporary files cannot be written .*TMPDIR"):
+        settle()

@@ -1,0 +1,265 @@
+"""What is refused before anything starts for want of GPUs; and what each refusal says to do."""
+
+import re
+from typing import Any
+
+import pytest
+
+from ddptui.config.arguments import parse_assignment
+from ddptui.config.parser import PresetError, parse
+from ddptui.config.rules import make_trial
+from ddptui.config.rules_devices import NO_SENDING
+from ddptui.engines import preflight, preflight_devices
+from ddptui.engines.preflight_devices import Machine, problem, wants_to_know, without_gpus
+from ddptui.host import gpus
+from ddptui.host.gpus import Build, Driver, Gpu
+from tests.support.builders import preset_of
+
+TORCH = Build("13.2", None)
+OTHERWISE = "`--set device=cpu`"
+DOCTOR = (
+    "run it where there is one (a container sees them after `docker run --gpus all`; `ddptui doctor` says what a "
+    "machine has)"
+)
+NO_GPU = Machine(surely_none=True, driver=None, build=TORCH, visible=None)
+
+
+def with_gpus(
+    number: int, visible: str | None = None, cuda: tuple[int, int] = (13, 0), build: Build | None = TORCH
+) -> Machine:
+    every = tuple(Gpu("H100", f"GPU-{index}") for index in range(number))
+    return Machine(surely_none=False, driver=Driver("580.65", cuda, every), build=build, visible=visible)
+
+
+UNKNOWN = Machine(surely_none=False, driver=None, build=TORCH, visible=None)
+
+
+@pytest.mark.parametrize(
+    ("fields", "machine", "says"),
+    [
+        (
+            {"device": "cuda"},
+            NO_GPU,
+            f"device: 'cuda' needs an NVIDIA GPU, and this machine has none: {DOCTOR}, or {OTHERWISE}",
+        ),
+        (
+            {"device": "cuda"},
+            NO_GPU._replace(visible=""),
+            "device: 'cuda' needs an NVIDIA GPU, and this machine has none (CUDA_VISIBLE_DEVICES is '', too: that "
+            f"hides every GPU): {DOCTOR}, or {OTHERWISE}",
+        ),
+        ({"backend": "nccl"}, NO_GPU, "backend: 'nccl' needs NVIDIA GPUs, and this machine has none"),
+        (
+            {"sync_batchnorm": True},
+            NO_GPU,
+            "sync_batchnorm: torch's SyncBatchNorm runs on GPUs only, and this machine",
+        ),
+        ({"device": "cuda"}, with_gpus(0), "device: 'cuda' needs an NVIDIA GPU, and this machine has none"),
+        (
+            {"device": "cuda"},
+            with_gpus(2, build=Build(None, None)),
+            "device: 'cuda' needs an NVIDIA GPU, and this torch is built without CUDA: `pip install --force-reinstall "
+            f"torch torchvision` (on Linux: with CUDA), or {OTHERWISE}",
+        ),
+        *(
+            (
+                {"device": "cuda"},
+                with_gpus(2, visible=visible),
+                f"CUDA_VISIBLE_DEVICES is '{visible}', which hides every GPU: `unset CUDA_VISIBLE_DEVICES`, or `--set",
+            )
+            for visible in ("", "-1")
+        ),
+        (
+            {"device": "cuda"},
+            UNKNOWN._replace(visible=""),
+            "CUDA_VISIBLE_DEVICES is '', which hides every GPU: `unset CUDA_VISIBLE_DEVICES`",
+        ),
+        (
+            {"device": "cuda"},
+            with_gpus(2, visible="7"),
+            "CUDA_VISIBLE_DEVICES is '7', which leaves none of them (here: 0 to 1): `unset CUDA_VISIBLE_DEVICES`",
+        ),
+        (
+            {"device": "cuda"},
+            with_gpus(2, cuda=(12, 4)),
+            "the driver 580.65 (CUDA 12.4) is too old for this torch, which is built for CUDA 13.2: update the driver, "
+            f"or install a torch for an older CUDA (pytorch.org/get-started), or {OTHERWISE}",
+        ),
+        (
+            {"device": "cuda"},
+            with_gpus(1),
+            "world_size: 2 ranks want 2 GPUs, and 1 is there; NCCL refuses two ranks on one: `--set share_gpu=true` "
+            "lets them share it over gloo, or lower world_size",
+        ),
+        (
+            {"device": "cuda", "backend": "nccl", "world_size": 4},
+            with_gpus(4, visible="0,1"),
+            "world_size: 4 ranks want 4 GPUs, and 2 of 4 are left by CUDA_VISIBLE_DEVICES='0,1'; NCCL refuses two "
+            "ranks on one: `--set share_gpu=true --set backend=auto` lets them share it over gloo, or lower world_size",
+        ),
+        ({"backend": "nccl"}, with_gpus(1), "2 ranks want 2 GPUs, and 1 is there; NCCL refuses two ranks on one"),
+        ({"sync_batchnorm": True}, with_gpus(1), "2 ranks want 2 GPUs, and 1 is there"),
+        (
+            {"launch": "dp", "device": "cuda"},
+            with_gpus(1),
+            "world_size: 2 replicas want a GPU each, and 1 is there: lower world_size",
+        ),
+        (
+            {"device": "cuda"},
+            with_gpus(2, visible="1"),
+            "world_size: 2 ranks want 2 GPUs, and 1 of 2 is left by CUDA_VISIBLE_DEVICES='1'; NCCL refuses",
+        ),
+        (
+            {"gpus_per_rank": 2, "device": "cuda"},
+            with_gpus(3),
+            "gpus_per_rank: 2 ranks of 2 GPUs each want 4, and 3 are there: lower gpus_per_rank or world_size",
+        ),
+        (
+            {"gpus_per_rank": 2, "device": "cuda", "world_size": 1},
+            with_gpus(1),
+            "gpus_per_rank: 1 rank wants 2 GPUs, and 1 is there: lower gpus_per_rank",
+        ),
+        (
+            {"device": "cuda", "share_gpu": True, "strategy": "ring"},
+            with_gpus(1),
+            f"strategy: the ranks share a GPU, which only gloo allows; 'ring' sends to its neighbour, and {NO_SENDING}",
+        ),
+        (
+            {"share_gpu": True, "primitives": "see"},
+            with_gpus(1),
+            f"operations: the ranks share a GPU, which only gloo allows; {NO_SENDING}",
+        ),
+        (
+            {"backend": "gloo", "strategy": "ring"},
+            with_gpus(2),
+            f"strategy: 'ring' sends to its neighbour, and {NO_SENDING}: take another strategy",
+        ),
+    ],
+)
+def test_what_a_machine_cannot_run_is_said_with_what_to_do(fields: dict[str, Any], machine: Machine, says: str) -> None:
+    found = problem(make_trial(fields), machine, OTHERWISE)
+    assert found is not None
+    assert found.startswith(says) or says in found
+    assert "\n" not in found
+
+
+@pytest.mark.parametrize(
+    ("fields", "machine"),
+    [
+        ({}, NO_GPU),
+        ({"gpus_per_rank": 2}, NO_GPU),  # replicas are threads on the CPU
+        ({"gpus_per_rank": 2}, with_gpus(2, visible="")),
+        ({"launch": "dp"}, with_gpus(1)),
+        ({}, with_gpus(1)),  # the ranks take the CPU, and say why
+        ({"device": "cuda"}, with_gpus(2)),
+        ({"device": "cuda"}, with_gpus(4, visible="3,1")),
+        ({"device": "cuda"}, with_gpus(2, build=None)),
+        ({"device": "cuda"}, with_gpus(2, cuda=(13, 0), build=Build("13.2", None))),
+        ({"device": "cuda", "share_gpu": True}, with_gpus(1)),
+        ({"device": "cuda", "share_gpu": True, "strategy": "ring"}, with_gpus(2)),
+        ({"device": "cuda"}, UNKNOWN),  # only the ranks can tell
+        ({"device": "cuda"}, UNKNOWN._replace(build=Build(None, "6.2"))),
+        ({"gpus_per_rank": 2}, with_gpus(4)),
+        ({"gpus_per_rank": 2}, with_gpus(3)),  # threads on the CPU stand for them, and the ranks say why
+        ({"share_gpu": True, "strategy": "ring"}, with_gpus(2)),  # one each, over NCCL
+        ({"backend": "gloo", "strategy": "ring"}, with_gpus(1)),  # on the CPU
+        ({"backend": "gloo", "strategy": "ring"}, NO_GPU),
+        ({"backend": "gloo", "share_gpu": True}, with_gpus(1)),
+        ({"device": "cuda", "launch": "single"}, with_gpus(1)),
+    ],
+)
+def test_what_it_can_run_or_only_the_ranks_can_tell_is_let_through(fields: dict[str, Any], machine: Machine) -> None:
+    assert problem(make_trial(fields), machine, OTHERWISE) is None
+
+
+def test_what_would_be_refused_next_is_not_offered() -> None:
+    found = problem(make_trial({"device": "cuda", "strategy": "ring"}), with_gpus(1), OTHERWISE)
+    assert found == "world_size: 2 ranks want 2 GPUs, and 1 is there; NCCL refuses two ranks on one: lower world_size"
+
+
+@pytest.mark.parametrize(
+    ("fields", "wants"),
+    [
+        ({}, False),
+        ({"gpus_per_rank": 2}, False),
+        ({"strategy": "ring"}, False),
+        ({"backend": "gloo"}, False),
+        ({"strategy": "ring", "share_gpu": True}, True),
+        ({"strategy": "ring", "backend": "gloo"}, True),
+        ({"strategy": "ring", "backend": "gloo", "device": "cpu"}, False),
+        ({"primitives": "see", "share_gpu": True}, True),
+    ],
+)
+def test_gpus_are_looked_for_where_they_matter(fields: dict[str, Any], wants: bool) -> None:
+    assert wants_to_know(make_trial(fields)) is wants
+
+
+# What does without GPUs
+
+
+@pytest.mark.parametrize(
+    ("fields", "instead"),
+    [
+        ({"device": "cuda"}, "`--set device=cpu`"),
+        ({"device": "cuda", "backend": "nccl"}, "`--set device=cpu --set backend=auto`"),
+        ({"device": "cuda", "share_gpu": True}, "`--set device=cpu --set share_gpu=false`"),
+        ({"device": "cuda", "pin_memory": True}, "`--set device=cpu --set pin_memory=false`"),
+        ({"device": "cuda", "model": "resnet18", "warmup_steps": 16}, "`--set device=cpu --set steps=26`"),
+        ({"sync_batchnorm": True}, "`--set sync_batchnorm=false`"),
+        ({"backend": "nccl"}, "`--set backend=auto`"),
+    ],
+)
+def test_what_is_said_to_do_without_gpus_does(fields: dict[str, Any], instead: str) -> None:
+    """It is laid over the preset as a command line would, and then nothing is wrong any more."""
+    table = {"trial": [{"name": "a", **fields}, {"name": "b", "launch": "dp", "device": fields.get("device", "auto")}]}
+    assert without_gpus(parse("made", table, {}).trials) == instead
+    overrides = dict(word.split("=") for word in re.findall(r"\S+=\S+", instead.strip("`")))
+    typed = dict(map(parse_assignment, map("=".join, overrides.items())))
+    for trial in parse("made", table, typed).trials:
+        assert problem(trial, NO_GPU, "") is None
+
+
+# As a run is settled
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> list[Machine]:
+    """The machine that is found: the last entry."""
+    found = [NO_GPU]
+    monkeypatch.setattr(preflight_devices, "look", lambda: found[-1])
+    return found
+
+
+TWO = {"trial": [{"name": "cpu"}, {"name": "gpus", "device": "cuda"}]}
+
+
+def test_a_later_trial_is_refused_before_the_first_one_starts(machine: list[Machine]) -> None:
+    with pytest.raises(PresetError, match=r"^made, trial gpus: device: 'cuda' needs an NVIDIA GPU"):
+        preflight.settle(preset_of(TWO))
+    machine.append(with_gpus(2))
+    assert [trial.name for trial in preflight.settle(preset_of(TWO)).trials] == ["cpu", "gpus"]
+
+
+@pytest.mark.usefixtures("machine")
+def test_what_is_only_shown_need_not_run_here() -> None:
+    preflight.settle(preset_of(TWO), to_be_started=False)
+    preflight.settle(preset_of({**TWO, "engine": {"name": "join", "interface": "lo"}}), to_be_started=False)
+
+
+def test_nobody_looks_at_gpus_for_trials_that_want_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(preflight_devices, "look", lambda: pytest.fail("it looked"))
+    preflight.settle(preset_of({"trial": [{"name": "a"}, {"name": "b", "launch": "dp"}]}))
+
+
+def test_a_node_that_joined_looks_at_its_own_ranks(machine: list[Machine]) -> None:
+    trial = make_trial({"name": "a", "device": "cuda", "world_size": 4})
+    machine.append(with_gpus(2))
+    assert preflight.settle_trial(trial, ranks_here=2).world_size == 4
+    with pytest.raises(PresetError, match="3 ranks want 3 GPUs, and 2 are there"):
+        preflight.settle_trial(trial, ranks_here=3)
+
+
+def test_this_machine_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(gpus.VISIBLE, "5")
+    found = preflight_devices.look()
+    assert (found.surely_none, found.build, found.visible) == (gpus.surely_none(), gpus.built_for(), "5")

@@ -1,0 +1,240 @@
+"""More than the console can take at once: nothing is lost, no rank is made to wait, and memory stays within bounds."""
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import zmq
+
+from ddptui.analysis import thinning
+from ddptui.analysis.repeat import Heard, outcome
+from ddptui.analysis.results import RepeatResult
+from ddptui.analysis.running_results import Tally
+from ddptui.engines.hub import Hub
+from ddptui.live.monitor import Watch
+from ddptui.store.journal import Repeat
+from ddptui.wire.messages import HUB, Collective, Message, RankMessage, Slept, Step
+from tests.support.builders import MS, done, ended, fingerprint, hello, launched, preset_of, ready, step
+from workers.rank import reporter as module
+from workers.rank.reporter import Reporter
+
+RANKS, STEPS = 64, 300
+SOON_MS = 5_000
+AT_ONCE_S = 0.25  # what a machine that is busy with other things may take from a call that takes a microsecond
+
+# Many ranks, a slow disk
+
+
+def receive(hub: Hub, count: int) -> Iterator[RankMessage]:
+    while count > 0:
+        messages = hub.receive(SOON_MS)
+        assert messages, f"{count} messages never came"
+        yield from messages
+        count -= len(messages)
+
+
+def test_of_64_ranks_that_speak_at_once_no_word_is_lost(tmp_path: Path) -> None:
+    context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+    preset = preset_of({"title": "?", "trial": [{"name": "a", "world_size": RANKS, "batch_size": 1024}]})
+    watch, tally = Watch(), Tally(preset, "run", {})
+    path = tmp_path / "messages.jsonl"
+    with Hub(RANKS) as hub, path.open("wb") as file, ExitStack() as peers:
+        repeat = Repeat(tmp_path, 1, file)
+        for rank in range(RANKS):
+            peer = context.socket(zmq.DEALER)
+            peers.callback(peer.close)
+            peer.connect(hub.endpoint)
+            peer.send(msgspec.msgpack.encode([hello(rank, world_size=RANKS, token=hub.token)]))
+            for number in range(0, STEPS, 10):
+                peer.send(msgspec.msgpack.encode([step(rank, each) for each in range(number, number + 10)]))
+        for message in receive(hub, RANKS * (STEPS + 1)):
+            repeat.write(message)
+            watch.hear([message])
+            tally.hear(message)
+    context.term()
+    assert watch.live.step == STEPS
+    kept = [msgspec.json.decode(line, type=RankMessage) for line in path.read_bytes().splitlines()]
+    for rank in range(RANKS):
+        told = [message.step for message in kept if isinstance(message, Step) and message.rank == rank]
+        assert told == list(range(STEPS))
+
+
+class StuckDisk(BytesIO):
+    """Takes nothing until it is let."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.goes = threading.Event()
+
+    def write(self, data: Any) -> int:
+        assert self.goes.wait(SOON_MS / 1000)
+        return super().write(data)
+
+
+@pytest.fixture
+def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
+    with Hub(1) as hub:
+        monkeypatch.setenv(HUB, hub.endpoint)
+        yield hub
+
+
+def console(hub: Hub, disk: StuckDisk, count: int) -> threading.Thread:
+    """What the lab does, in a thread: nobody else is to wait for it."""
+
+    def keep() -> None:
+        for message in receive(hub, count):
+            disk.write(msgspec.json.encode(message) + b"\n")
+
+    thread = threading.Thread(target=keep)
+    thread.start()
+    return thread
+
+
+def test_while_the_disk_stands_still_no_rank_does_and_nothing_is_lost(hub: Hub) -> None:
+    said = [hello(0, world_size=1, token=hub.token), *(step(0, number) for number in range(10_000))]
+    disk, reporter, slowest = StuckDisk(), Reporter(0, beats=False), 0.0
+    kept = console(hub, disk, len(said))
+    for message in said:
+        begin = time.monotonic()
+        reporter.say(message)
+        slowest = max(slowest, time.monotonic() - begin)
+    disk.goes.set()
+    reporter.close()
+    kept.join()
+    assert reporter.dropped == 0
+    assert slowest < AT_ONCE_S
+    assert [msgspec.json.decode(line, type=RankMessage) for line in disk.getvalue().splitlines()] == said
+
+
+def test_what_finds_a_full_queue_is_counted_and_the_figures_come_with_a_warning(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "MOST_QUEUED", 10)
+    monkeypatch.setenv(HUB, "ipc:///nowhere/at/all")
+    monkeypatch.setattr(module, "LAST_WORDS_S", 0.0)
+    reporter = Reporter(0, beats=False)
+    reporter._closing.set()  # its thread sends nothing any more: the queue stays as it is
+    reporter._thread.join()  # type: ignore[union-attr]
+    for number in range(25):
+        reporter.say(step(0, number))
+    reporter.close()
+    assert reporter.dropped == 15
+    told: list[Message] = [
+        launched(),
+        hello(0, world_size=1),
+        *train(1, 30),
+        done(0, dropped=reporter.dropped),
+        ended(),
+    ]
+    found = outcome(told)
+    assert found is not None
+    assert found.result is not None
+    assert found.result.ranks[0].dropped == 15
+
+
+# A launch that goes on for long
+
+
+def train(ranks: int, count: int, *, calls: int = 1) -> list[Step]:
+    """Steps of 10 ms; rank 1 comes 4 ms late to every all_reduce, and sleeps for that."""
+    told = []
+    for number in range(count):
+        begin = (3_000 + 10 * number) * MS
+        for rank in range(ranks):
+            enter = begin + (6 if rank == 1 else 2) * MS
+            made = tuple(
+                Collective("all_reduce", call, 8, enter, enter + call, enter + call, begin + 6_500_000 + call)
+                for call in range(calls)
+            )
+            found = step(
+                rank, number, begin_ms=begin / MS, end_ms=begin / MS + 9.9, loss=1 / (1 + number), warmup=number < 3,
+                phases_ms=(0, 2, 4 if rank == 1 else 0, 1 if rank == 1 else 5, 0),
+            )  # fmt: skip
+            slept = (Slept("backward", enter - 4 * MS, enter),) if rank == 1 else ()
+            told.append(msgspec.structs.replace(found, collectives=made, slept=slept))
+    return told
+
+
+def result_of(count: int) -> RepeatResult:
+    """Of a launch of two ranks, with hashes now and then."""
+    steps: list[Message] = list(train(2, count))
+    prints = [fingerprint(rank, number) for number in range(0, count, 100) for rank in range(2)]
+    told = [
+        launched(),
+        hello(0),
+        hello(1),
+        ready(0, count),
+        ready(1, count),
+        *steps,
+        *prints,
+        done(0),
+        done(1),
+        ended(),
+    ]
+    found = outcome(told)
+    assert found is not None
+    assert found.result is not None
+    return found.result
+
+
+EXACT = ("train_time_s", "startup_s", "steps", "samples_per_s", "injected", "accuracy", "in_sync", "sync_checks")
+
+
+def test_of_a_long_launch_exact_figures_stay_exact_and_the_others_near(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = result_of(2_000)
+    monkeypatch.setattr(thinning, "MOST_EVENTS", 1_000)
+    part = result_of(2_000)
+    assert whole.looked_at is None
+    assert part.looked_at is not None
+    assert 100 < part.looked_at < 600
+    for name in EXACT:
+        assert getattr(part, name) == getattr(whole, name)
+    assert part.verdict == whole.verdict == "skew"
+    for name in ("wait_ms", "transfer_ms", "wait_share", "transfer_share"):
+        assert getattr(part, name) == pytest.approx(getattr(whole, name), rel=0.02)
+    assert part.culprit is not None
+    assert whole.culprit is not None
+    assert (part.culprit.rank, part.culprit.phase) == (whole.culprit.rank, whole.culprit.phase)
+    assert part.culprit.wait_caused_s == pytest.approx(whole.culprit.wait_caused_s, rel=0.02)
+    assert part.culprit.excess_s.estimate == pytest.approx(whole.culprit.excess_s.estimate, rel=0.02)
+    assert part.what_if_s is not None
+    assert whole.what_if_s is not None
+    assert part.what_if_s.without_skew == pytest.approx(whole.what_if_s.without_skew, rel=0.02)
+    for mine, theirs in zip(part.ranks, whole.ranks, strict=True):
+        for name in ("wait_s", "transfer_s", "exposed_s", "wait_caused_s", "last_arrivals", "collectives", "bytes"):
+            assert getattr(mine, name) == pytest.approx(getattr(theirs, name), rel=0.02)
+
+
+def test_a_launch_within_the_limit_is_looked_at_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = result_of(200)
+    monkeypatch.setattr(thinning, "MOST_EVENTS", 2 * 2 * 200)
+    assert result_of(200) == before
+    monkeypatch.setattr(thinning, "MOST_EVENTS", 2 * 2 * 200 - 1)
+    assert result_of(200).looked_at is not None
+
+
+@pytest.mark.parametrize("calls", [0, 1, 40])
+def test_what_is_kept_of_a_launch_is_bounded(monkeypatch: pytest.MonkeyPatch, calls: int) -> None:
+    monkeypatch.setattr(thinning, "MOST_EVENTS", 2_000)
+    a_block = 2 * thinning.BLOCK * (1 + calls)
+    heard = Heard()
+    for each in train(2, 1_500, calls=calls):
+        heard.hear(each)
+        assert heard.blocks.events <= max(2_000, 3 * a_block)
+    kept = {rank: [each.step for each in own] for rank, own in heard.steps.items()}
+    assert kept[0] == kept[1]
+    assert kept[0][: thinning.BLOCK] == list(range(thinning.BLOCK))
+
+
+def test_hashes_that_all_ranks_have_told_are_not_kept() -> None:
+    heard = Heard()
+    for message in (hello(0), hello(1), fingerprint(0, 1), fingerprint(1, 1), fingerprint(0, 2)):
+        heard.hear(message)
+    assert list(heard.prints) == [2]
+    assert [check.step for check in heard.all_checks()] == [1]

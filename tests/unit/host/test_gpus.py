@@ -1,0 +1,247 @@
+"""Which GPUs a rank will see: as CUDA reads CUDA_VISIBLE_DEVICES, and as NVML tells; NVML is faked, there is no GPU."""
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from types import ModuleType, SimpleNamespace
+
+import pytest
+
+from ddptui.host import gpus, summary
+from ddptui.host.environment import describe, gpus_of
+from ddptui.host.gpus import Build, Driver, Gpu
+
+GB = 2**30
+UUIDS = ["GPU-aa11", "GPU-aa22", "GPU-bb33", "GPU-cc44"]
+FOUR = Driver("550.54", (12, 4), tuple(Gpu("H100", uuid, 80 * GB) for uuid in UUIDS))
+
+
+@pytest.mark.parametrize(
+    ("visible", "seen"),
+    [
+        (None, [0, 1, 2, 3]),
+        ("", []),
+        ("  ", []),
+        ("-1", []),
+        ("0", [0]),
+        ("2,0", [2, 0]),
+        (" 1 , 3 ", [1, 3]),
+        ("0,-1,1", [0]),
+        ("0,,1", [0]),
+        ("0,9,1", [0]),
+        ("9", []),
+        ("0,1,0", []),
+        ("NoDevFiles", []),
+        ("all", []),
+        ("1gpu2,2ampere", [1, 2]),
+        ("GPU-bb33", [2]),
+        ("GPU-b,GPU-aa1", [2, 0]),
+        ("GPU-aa", []),
+        ("GPU-b,GPU-aa,GPU-c", [2]),
+        ("GPU-b,3", [2]),
+        ("GPU-b,GPU-bb33", []),
+        ("3,GPU-b", [3]),
+        ("GPU-zz", []),
+    ],
+)
+def test_the_variable_is_read_as_cuda_reads_it(visible: str | None, seen: list[int]) -> None:
+    assert gpus.seen(visible, UUIDS) == seen
+    assert gpus.count(FOUR, {} if visible is None else {gpus.VISIBLE: visible}) == len(seen)
+
+
+@pytest.mark.parametrize(
+    "visible", ["", "-1", "0", "2,0", "0,-1,1", "0,1,0", "all", "1gpu2,2ampere", "GPU-b,3", "3,GPU-b"]
+)
+def test_torch_reads_it_so_too(visible: str) -> None:
+    """Its own reader, which leaves out what GPUs there are."""
+    torch_cuda = pytest.importorskip("torch.cuda")
+    if not hasattr(torch_cuda, "_parse_visible_devices"):
+        pytest.skip("this torch keeps its reader elsewhere")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(gpus.VISIBLE, visible)
+        assert len(torch_cuda._parse_visible_devices()) == len(gpus.seen(visible, UUIDS))
+
+
+def test_without_nvml_only_what_hides_everything_is_known() -> None:
+    assert gpus.count(None, {}) is None
+    assert gpus.count(None, {gpus.VISIBLE: "0"}) is None
+    for visible in ("", "-1", "NoDevFiles"):
+        assert gpus.count(None, {gpus.VISIBLE: visible}) == 0
+
+
+def test_instances_of_a_gpu_are_not_counted() -> None:
+    cut = FOUR._replace(gpus=(FOUR.gpus[0]._replace(is_cut=True),))
+    assert gpus.count(cut, {}) is None
+    assert gpus.count(FOUR, {gpus.VISIBLE: "MIG-4e2a"}) is None
+
+
+# NVML
+
+
+class NotSupported(Exception):
+    pass
+
+
+class FakeNvml(ModuleType):
+    """As nvidia-ml-py has it, for so many GPUs; whatever is in `silent` is not supported."""
+
+    NVMLError = NotSupported
+
+    def __init__(self, number: int = 2, silent: Sequence[str] = (), version: int = 12040) -> None:
+        super().__init__("pynvml")
+        self.silent, self.open, self.number, self.version = silent, 0, number, version
+
+    def _say(self, question: str, answer: object) -> object:
+        if question in self.silent:
+            raise NotSupported(question)
+        return answer
+
+    def nvmlInit(self) -> None:
+        self._say("init", None)
+        self.open += 1
+
+    def nvmlShutdown(self) -> None:
+        self.open -= 1
+
+    def nvmlDeviceGetCount(self) -> object:
+        return self._say("count", self.number)
+
+    def nvmlDeviceGetHandleByIndex(self, index: int) -> int:
+        return index
+
+    def nvmlDeviceGetName(self, _: int) -> bytes:
+        return b"NVIDIA H100"
+
+    def nvmlDeviceGetUUID(self, index: int) -> str:
+        return UUIDS[index]
+
+    def nvmlDeviceGetMemoryInfo(self, _: int) -> object:
+        return self._say("memory", SimpleNamespace(total=80 * GB, used=GB))
+
+    def nvmlDeviceGetUtilizationRates(self, _: int) -> object:
+        return self._say("rates", SimpleNamespace(gpu=7, memory=1))
+
+    def nvmlDeviceGetMigMode(self, index: int) -> object:
+        return self._say("mig", [index, index])
+
+    def nvmlSystemGetDriverVersion(self) -> object:
+        return self._say("driver", "550.54")
+
+    def nvmlSystemGetCudaDriverVersion_v2(self) -> object:
+        return self._say("cuda", self.version)
+
+
+def told_by(nvml: FakeNvml, monkeypatch: pytest.MonkeyPatch) -> Driver | None:
+    monkeypatch.setattr(gpus, "surely_none", lambda: False)
+    monkeypatch.setitem(sys.modules, "pynvml", nvml)
+    told = gpus.ask()
+    assert nvml.open == 0  # and it is let go of
+    return told
+
+
+def test_nvml_tells_names_memory_and_the_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = told_by(FakeNvml(), monkeypatch)
+    assert told is not None
+    assert (told.version, told.cuda) == ("550.54", (12, 4))
+    assert told.gpus[0] == Gpu("NVIDIA H100", UUIDS[0], 80 * GB, GB, 7, is_cut=False)
+    assert told.gpus[1].is_cut
+
+
+def test_what_a_gpu_does_not_tell_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = told_by(FakeNvml(silent=("memory", "rates", "mig", "driver", "cuda")), monkeypatch)
+    assert told is not None
+    assert told == Driver("?", None, (Gpu("NVIDIA H100", UUIDS[0]), Gpu("NVIDIA H100", UUIDS[1])))
+
+
+@pytest.mark.parametrize("silent", ["init", "count"])
+def test_an_nvml_that_fails_tells_nothing(silent: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert told_by(FakeNvml(silent=(silent,)), monkeypatch) is None
+
+
+def test_nvml_is_not_touched_where_there_is_no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpus, "surely_none", lambda: True)
+    monkeypatch.setitem(sys.modules, "pynvml", FakeNvml())  # which would tell of two
+    assert gpus.ask() is None
+
+
+@pytest.mark.skipif(not gpus.surely_none(), reason="this machine has a GPU")
+def test_the_real_library_tells_nothing_where_there_is_no_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpus, "surely_none", lambda: False)
+    assert gpus.ask() is None
+
+
+# What torch is built for
+
+SAID = "cuda: Optional[str] = {}\nhip: Optional[str] = {}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "build"),
+    [
+        (SAID.format("'13.2'", "None"), Build("13.2", None)),
+        (SAID.format("None", "'6.2.4'"), Build(None, "6.2.4")),
+        (SAID.format("None", "None"), Build(None, None)),
+        ("cuda = '11.8'\n", Build("11.8", None)),
+        ("debug = False\n", None),
+    ],
+)
+def test_what_torch_is_built_for_is_read_and_not_run(text: str, build: Build | None) -> None:
+    assert gpus.built(f"from typing import Optional\n__all__ = ['cuda', 'hip']\n{text}") == build
+
+
+def test_the_installed_torch_says_so_itself() -> None:
+    script = "import torch; print(torch.version.cuda, torch.version.hip)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    build = gpus.built_for()
+    assert build is not None
+    assert done.stdout.split() == [str(build.cuda), str(build.hip)]
+
+
+@pytest.mark.parametrize(
+    ("knows", "build", "too_old"),
+    [
+        ((12, 4), Build("13.2", None), True),
+        ((11, 4), Build("12.1", None), True),
+        ((13, 0), Build("13.2", None), False),  # within a major version, newer runs on older
+        ((13, 0), Build("12.6", None), False),
+        (None, Build("13.2", None), False),
+        ((12, 4), Build(None, "6.2"), False),
+        ((12, 4), None, False),
+    ],
+)
+def test_a_driver_is_too_old_for_a_newer_major_version(
+    knows: tuple[int, int] | None, build: Build | None, too_old: bool
+) -> None:
+    assert gpus.is_too_old(Driver("550", knows, ()), build) is too_old
+
+
+# Where they are told
+
+
+@pytest.mark.parametrize(
+    ("devices", "variables", "words"),
+    [
+        (0, {}, "no GPU"),
+        (0, {gpus.VISIBLE: "0"}, "no GPU"),
+        (1, {}, "1 GPU"),
+        (4, {}, "4 GPUs"),
+        (4, {gpus.VISIBLE: "0,2"}, "2 of 4 GPUs"),
+        (4, {gpus.VISIBLE: "0,1,2,3"}, "4 GPUs"),
+        (2, {gpus.VISIBLE: ""}, "0 of 2 GPUs"),
+        (4, {gpus.VISIBLE: "GPU-a,GPU-b,GPU-c"}, "3 of 4 GPUs"),
+    ],
+)
+def test_the_console_counts_device_files_and_what_hides_them(
+    devices: int, variables: dict[str, str], words: str
+) -> None:
+    assert summary.gpus_in_short(devices, variables) == words
+
+
+def test_a_run_keeps_what_gpus_it_had(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert gpus_of(None) == {}
+    assert gpus_of(Driver("550.54", None, (Gpu("H100", UUIDS[0], None),)))["gpus"] == ["H100"]
+    monkeypatch.setenv(gpus.VISIBLE, "1")
+    monkeypatch.setattr(gpus, "ask", lambda: FOUR)
+    kept = describe()
+    assert kept["gpus"] == ["H100, 80 GB"] * 4
+    assert (kept["gpu_driver"], kept["gpus_visible"]) == ("550.54 (CUDA 12.4)", "1")

@@ -1,0 +1,100 @@
+"""By which interface and port a host is reached: chosen before anything starts, and loopback never."""
+
+import socket
+
+import pytest
+
+from ddptui.host import network
+from ddptui.host.network import Interface, NetworkError, chosen, is_free, port_of, resolved, towards
+
+LOOPBACK, ETHERNET, FAST = Interface("lo", "127.0.0.1"), Interface("eth0", "10.1.0.7"), Interface("ib0", "10.2.0.7")
+
+
+@pytest.fixture
+def there(monkeypatch: pytest.MonkeyPatch) -> "Given":
+    return Given(monkeypatch)
+
+
+class Given:
+    """A host with these interfaces, whose routes lead out by one of them, or nowhere."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._monkeypatch = monkeypatch
+
+    def __call__(self, *interfaces: Interface, outward: Interface | None = None) -> None:
+        self._monkeypatch.setattr(network, "interfaces", lambda: list(interfaces))
+        self._monkeypatch.setattr(network, "source_address", lambda _: outward.address if outward else None)
+
+
+def test_the_way_out_is_chosen_or_what_is_named(there: Given) -> None:
+    there(LOOPBACK, ETHERNET, FAST, outward=ETHERNET)
+    assert chosen() == ETHERNET
+    assert chosen("ib0") == FAST
+
+
+def test_the_only_one_is_chosen_where_no_route_leads_out(there: Given) -> None:
+    there(LOOPBACK, FAST)
+    assert chosen() == FAST
+
+
+@pytest.mark.parametrize(
+    ("interfaces", "name", "why"),
+    [
+        ((LOOPBACK, ETHERNET), "lo", "no other host can reach 127.0.0.1; choose with --interface among eth0"),
+        ((LOOPBACK, ETHERNET), "eth9", "no interface 'eth9' is up and has an IPv4 address; lo (127.0.0.1), eth0"),
+        ((LOOPBACK, ETHERNET, FAST), None, "choose one with --interface; eth0 (10.1.0.7), ib0 (10.2.0.7)"),
+        ((LOOPBACK,), None, "this host has no network but loopback"),
+    ],
+)  # fmt: skip
+def test_what_no_other_host_could_reach_is_refused(
+    there: Given, interfaces: tuple[Interface, ...], name: str | None, why: str
+) -> None:
+    there(*interfaces)
+    with pytest.raises(NetworkError) as refused:
+        chosen(name)
+    assert why in str(refused.value)
+
+
+def test_the_way_to_another_host_is_no_loopback(there: Given) -> None:
+    there(LOOPBACK, ETHERNET, outward=ETHERNET)
+    assert towards("10.1.0.9") == ETHERNET
+    there(LOOPBACK, ETHERNET, outward=LOOPBACK)
+    with pytest.raises(NetworkError, match="leads over loopback"):
+        towards("10.1.0.9")
+    there(LOOPBACK, ETHERNET)
+    with pytest.raises(NetworkError, match="cannot be reached from here"):
+        towards("10.1.0.9")
+
+
+def test_a_name_that_stands_for_loopback_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As Debian's hosts file has it: each node would wait for itself."""
+    found = {"node-0": "127.0.1.1", "node-1": "10.1.0.7"}
+
+    def look_up(host: str, *_: object) -> list[tuple[object, object, object, object, tuple[str, int]]]:
+        if host not in found:
+            raise socket.gaierror(-2, "Name or service not known")
+        return [(None, None, None, None, (found[host], 0))]
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    assert resolved("node-1") == "10.1.0.7"
+    with pytest.raises(NetworkError, match="'node-0' stands for 127"):
+        resolved("node-0")
+    with pytest.raises(NetworkError, match="'node-2' cannot be resolved here"):
+        resolved("node-2")
+
+
+def test_ports_stay_below_those_that_systems_hand_out() -> None:
+    ports = {port_of(f"run-{number}", number) for number in range(1000)}
+    assert len(ports) > 900
+    assert min(ports) >= 1024
+    assert max(ports) < 32_768
+    assert port_of("run", 1) == port_of("run", 1) != port_of("run", 2)
+
+
+def test_a_port_that_is_taken_is_seen() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        assert not is_free("127.0.0.1", port)
+    assert is_free("127.0.0.1", port)

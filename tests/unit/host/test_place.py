@@ -1,0 +1,282 @@
+"""What an environment says of a place: the same names mean a process here and a node there."""
+
+import msgspec
+import pytest
+
+from ddptui.host.place import KINDS, here, kinds_here
+from ddptui.host.place.place import Place, PlaceError
+
+ENV = {"RANK": "5", "WORLD_SIZE": "8", "MASTER_ADDR": "10.0.0.1", "MASTER_PORT": "15001"}
+FILE = {"RANK": "1", "WORLD_SIZE": "3", "INIT_METHOD": "file:///shared/meet"}
+TORCHRUN = {
+    "RANK": "5", "WORLD_SIZE": "8", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "4", "GROUP_RANK": "1",
+    "GROUP_WORLD_SIZE": "2", "MASTER_ADDR": "n1", "MASTER_PORT": "29500", "TORCHELASTIC_RUN_ID": "none",
+}  # fmt: skip
+SLURM = {
+    "SLURM_JOB_ID": "17", "SLURM_STEP_ID": "0", "SLURM_PROCID": "2", "SLURM_LOCALID": "0", "SLURM_NODEID": "1",
+    "SLURM_NTASKS": "3", "SLURM_JOB_NUM_NODES": "2", "SLURM_JOB_NODELIST": "gpu[08-09]",
+    "SLURM_TASKS_PER_NODE": "2,1", "SLURM_LAUNCH_NODE_IPADDR": "10.9.9.9",
+}  # fmt: skip
+ARRAY = {
+    "SLURM_JOB_ID": "18", "SLURM_ARRAY_TASK_ID": "3", "SLURM_ARRAY_TASK_COUNT": "3", "SLURM_ARRAY_TASK_MIN": "1",
+    "SLURM_ARRAY_TASK_MAX": "3", "SLURM_PROCID": "0", "SLURM_NTASKS": "1",
+}  # fmt: skip
+TRAINJOB = {
+    "PET_NNODES": "2", "PET_NODE_RANK": "1", "PET_NPROC_PER_NODE": "4", "PET_MASTER_ADDR": "job-node-0-0.job",
+    "PET_MASTER_PORT": "29400",
+}  # fmt: skip
+PYTORCHJOB = {
+    "RANK": "1", "WORLD_SIZE": "8", "MASTER_ADDR": "job-master-0", "MASTER_PORT": "23456", "PET_NNODES": "2",
+    "PET_NODE_RANK": "1", "PET_NPROC_PER_NODE": "4",
+}  # fmt: skip
+DLC = {
+    "RANK": "1", "WORLD_SIZE": "2", "NPROC_PER_NODE": "4", "MASTER_ADDR": "dlc1-master-0", "MASTER_PORT": "23456",
+}  # fmt: skip
+FULL = {
+    "env": ENV, "file": FILE, "torchrun": TORCHRUN, "slurm": SLURM, "slurm_array": ARRAY, "trainjob": TRAINJOB,
+    "pytorchjob": PYTORCHJOB, "dlc": DLC,
+}  # fmt: skip
+
+
+def seen(environ: dict[str, str], name: str | None = None) -> Place:
+    place = here(environ, name)
+    assert place is not None
+    return place
+
+
+def numbers(place: Place) -> tuple[int, ...]:
+    return (place.rank, place.world, place.local_rank, place.local_world, place.node, place.nodes)
+
+
+def test_every_kind_is_tried() -> None:
+    assert set(FULL) == set(KINDS)
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [
+        ("env", (5, 8, 0, 1, 5, 8)),
+        ("file", (1, 3, 0, 1, 1, 3)),
+        ("torchrun", (5, 8, 1, 4, 1, 2)),
+        ("slurm", (2, 3, 0, 1, 1, 2)),
+        ("slurm_array", (2, 3, 0, 1, 2, 3)),
+        ("trainjob", (4, 8, 0, 4, 1, 2)),
+        ("pytorchjob", (4, 8, 0, 4, 1, 2)),
+        ("dlc", (4, 8, 0, 4, 1, 2)),
+    ],
+)
+def test_a_full_environment_is_detected_and_read(kind: str, expected: tuple[int, ...]) -> None:
+    place = seen(FULL[kind])
+    assert (place.kind, numbers(place)) == (kind, expected)
+    assert place == seen(FULL[kind], kind)
+    assert place.says
+    assert place.is_node == (kind in ("trainjob", "pytorchjob", "dlc", "slurm_array"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "address", "port"),
+    [
+        ("env", "10.0.0.1", 15001),
+        ("file", None, None),
+        ("torchrun", "n1", 29500),
+        ("slurm", "gpu08", 15017),
+        ("slurm_array", None, None),
+        ("trainjob", "job-node-0-0.job", 29400),
+        ("pytorchjob", "job-master-0", 23456),
+        ("dlc", "dlc1-master-0", 23456),
+    ],
+)
+def test_where_they_meet(kind: str, address: str | None, port: int | None) -> None:
+    assert (seen(FULL[kind]).address, seen(FULL[kind]).port) == (address, port)
+    assert seen(FULL[kind]).file == ("/shared/meet" if kind == "file" else None)
+
+
+def test_the_same_rank_and_world_mean_a_process_or_a_node() -> None:
+    """And how many there are in all is another number each time."""
+    same = {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "a", "MASTER_PORT": "1"}
+    old_pods = same | {"PET_NPROC_PER_NODE": "4", "PET_NNODES": "2"}
+    assert numbers(seen(same)) == (1, 2, 0, 1, 1, 2)
+    assert numbers(seen(same | {"LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2"})) == (1, 2, 1, 2, 0, 1)
+    assert numbers(seen(same | {"NPROC_PER_NODE": "4"})) == (4, 8, 0, 4, 1, 2)
+    assert numbers(seen(old_pods)) == (4, 8, 0, 4, 1, 2)
+    assert numbers(seen(same, "pytorchjob")) == (1, 2, 0, 1, 1, 2)
+
+
+@pytest.mark.parametrize("kind", list(FULL))
+def test_whatever_is_missing_is_named_with_who_sets_it(kind: str) -> None:
+    """Each variable of each kind, taken away, is missed by name or made no difference to the numbers."""
+    whole, missed = numbers(seen(FULL[kind])), 0
+    for name in FULL[kind]:
+        less = {key: value for key, value in FULL[kind].items() if key != name}
+        missing = complaint(less, kind)
+        if missing is None:
+            assert numbers(seen(less, kind)) == whole or name in OPTIONAL
+        else:
+            missed += 1
+            assert missing.startswith(f"{name} is not set: ")
+            assert " sets it" in missing or "srun" in missing
+    assert missed >= 3
+
+
+def complaint(environ: dict[str, str], kind: str) -> str | None:
+    try:
+        here(environ, kind)
+    except PlaceError as error:
+        return str(error)
+    return None
+
+
+OPTIONAL = ("NPROC_PER_NODE", "PET_NPROC_PER_NODE", "PET_NNODES")
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "value", "why"),
+    [
+        ("env", "RANK", "8", r"^RANK=8 is out of range \(0 to 7\): whoever starts"),
+        ("env", "RANK", "-1", r"^RANK=-1 is out of range"),
+        ("env", "RANK", "one", r"^RANK=one is no whole number"),
+        ("env", "RANK", "1.0", r"^RANK=1.0 is no whole number"),
+        ("env", "RANK", "٣", r"^RANK=\\u0663 is no whole number"),
+        ("env", "RANK", "--5", r"^RANK=--5 is no whole number"),
+        ("env", "RANK", "1\x1b[2J", r"^RANK=1\\x1b\[2J is no whole number"),
+        ("env", "RANK", "9" * 5000, r"^RANK=9{60} is no whole number"),
+        ("env", "RANK", " ", r"^RANK is not set"),
+        ("env", "WORLD_SIZE", "0", r"^WORLD_SIZE=0 is out of range"),
+        ("env", "MASTER_PORT", "70000", r"^MASTER_PORT=70000 is out of range \(1 to 65535\)"),
+        ("file", "INIT_METHOD", "tcp://x:1", r"^INIT_METHOD=tcp://x:1 names no shared file: file:///"),
+        ("file", "INIT_METHOD", "file://meet", r"^INIT_METHOD=file://meet names no shared file"),
+        ("torchrun", "LOCAL_RANK", "4", r"^LOCAL_RANK=4 is out of range \(0 to 3\): torchrun sets it"),
+        ("torchrun", "GROUP_RANK", "2", r"^GROUP_RANK=2 is out of range"),
+        ("slurm", "SLURM_PROCID", "3", r"^SLURM_PROCID=3 is out of range \(0 to 2\): srun sets it"),
+        ("slurm", "SLURM_NODEID", "2", r"^SLURM_NODEID=2 is out of range"),
+        ("slurm", "SLURM_TASKS_PER_NODE", "3", r"^SLURM_TASKS_PER_NODE=3 says no tasks of node 1"),
+        ("slurm", "SLURM_TASKS_PER_NODE", "2(x", r"^'2\(x' are no counts of nodes"),
+        ("slurm", "SLURM_JOB_NODELIST", "gpu[08", r"^'gpu\[08' is no list of nodes"),
+        ("slurm", "SLURM_STEP_ID", "", r"^SLURM_STEP_ID is not set: this is the batch script; .* srun"),
+        (
+            "slurm_array",
+            "SLURM_ARRAY_TASK_ID",
+            "4",
+            r"^SLURM_ARRAY_TASK_ID=4 is out of range \(1 to 3\): Slurm sets it",
+        ),
+        ("slurm_array", "SLURM_ARRAY_TASK_MAX", "9", r"^an array of 3 from 1 to 9 has gaps.* --array=0-N"),
+        ("trainjob", "PET_NODE_RANK", "2", r"^PET_NODE_RANK=2 is out of range"),
+        ("trainjob", "PET_NPROC_PER_NODE", "auto", r"^PET_NPROC_PER_NODE=auto is no number: .*numProcPerNode"),
+        ("trainjob", "PET_NNODES", "1:4", r"^PET_NNODES=1:4 is no whole number"),
+        ("pytorchjob", "RANK", "2", r"^RANK=2 is out of range \(0 to 1\)"),
+        ("pytorchjob", "WORLD_SIZE", "6", r"^WORLD_SIZE=6 is neither 2 pods nor 2 × 4 processes"),
+        ("dlc", "RANK", "2", r"^RANK=2 is out of range \(0 to 1\): PAI-DLC sets it"),
+        ("dlc", "NPROC_PER_NODE", "all", r"^NPROC_PER_NODE=all is no whole number"),
+    ],
+)
+def test_what_is_wrong_is_one_line_that_names_the_variable(kind: str, name: str, value: str, why: str) -> None:
+    with pytest.raises(PlaceError, match=why) as raised:
+        here(FULL[kind] | {name: value}, kind)
+    assert "\n" not in str(raised.value)
+    assert len(str(raised.value)) < 200
+
+
+@pytest.mark.parametrize(
+    ("more", "expected"),
+    [
+        ({"LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "4"}, (5, 8, 1, 4, 1, 2)),
+        ({"LOCAL_WORLD_SIZE": "4"}, (5, 8, 1, 4, 1, 2)),
+        ({"NNODES": "2"}, (5, 8, 1, 4, 1, 2)),
+        ({"LOCAL_RANK": "2", "LOCAL_WORLD_SIZE": "3", "NODE_RANK": "1", "NNODES": "3"}, (5, 8, 2, 3, 1, 3)),
+        ({"LOCAL_WORLD_SIZE": "3"}, (5, 8, 2, 3, 1, 3)),
+    ],
+)
+def test_by_hand_it_is_as_much_as_was_said(more: dict[str, str], expected: tuple[int, ...]) -> None:
+    place = seen(ENV | more)
+    assert numbers(place) == expected
+    assert not any("nothing says" in line for line in place.says)
+    assert any("nothing says" in line for line in seen(ENV).says)
+
+
+@pytest.mark.parametrize(
+    ("more", "why"),
+    [
+        ({"LOCAL_RANK": "1"}, "LOCAL_WORLD_SIZE is not set, but LOCAL_RANK is"),
+        ({"NNODES": "3"}, "LOCAL_WORLD_SIZE is not set, and 8 ranks on NNODES=3 are uneven"),
+        ({"LOCAL_WORLD_SIZE": "1", "NNODES": "2"}, "rank 5, with 1 on its node, is on none of NNODES=2 nodes"),
+        ({"LOCAL_WORLD_SIZE": "9"}, "LOCAL_WORLD_SIZE=9 is out of range"),
+        ({"LOCAL_WORLD_SIZE": "4", "LOCAL_RANK": "4"}, "LOCAL_RANK=4 is out of range"),
+    ],
+)
+def test_by_hand_half_of_it_is_not_enough(more: dict[str, str], why: str) -> None:
+    with pytest.raises(PlaceError, match=why):
+        here(ENV | more)
+
+
+@pytest.mark.parametrize(
+    ("inner", "outer", "kind"),
+    [
+        (TORCHRUN, SLURM, "torchrun"),
+        (TORCHRUN, DLC, "torchrun"),
+        (TORCHRUN, TRAINJOB, "torchrun"),
+        (TORCHRUN, PYTORCHJOB, "torchrun"),
+        (TORCHRUN, ARRAY, "torchrun"),
+        (ENV, SLURM, "env"),
+        (FILE, ARRAY, "file"),
+        (ENV | {"LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "4"}, DLC, "env"),
+        (ENV | {"LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "4"}, PYTORCHJOB, "env"),
+        (SLURM, {"MASTER_ADDR": "n1", "MASTER_PORT": "1"}, "slurm"),
+        (SLURM, {"INIT_METHOD": "file:///shared/meet"}, "slurm"),
+        (ARRAY, {"INIT_METHOD": "file:///shared/meet"}, "slurm_array"),
+        (SLURM, {"SLURM_ARRAY_TASK_ID": "1", "SLURM_ARRAY_TASK_COUNT": "2"}, "slurm"),
+        (DLC | {"DLC_JOB_ID": "dlc1"}, {}, "dlc"),
+        ({**{key: DLC[key] for key in ENV}, "DLC_JOB_ID": "dlc1"}, {}, "dlc"),
+    ],
+)
+def test_the_innermost_wins(inner: dict[str, str], outer: dict[str, str], kind: str) -> None:
+    place = seen(outer | inner)
+    assert place.kind == kind
+    assert msgspec.structs.replace(place, says=()) == msgspec.structs.replace(seen(inner, kind), says=())
+
+
+def test_nothing_is_nothing() -> None:
+    assert here({}) is None
+    assert kinds_here({"PATH": "/bin", "RANK": "", "WORLD_SIZE": "2", "SLURM_PROCID": ""}) == []
+
+
+def test_a_step_counts_rather_than_its_job() -> None:
+    """srun -N1 -n2 in a job of four nodes."""
+    step = {
+        "SLURM_STEP_NUM_TASKS": "2", "SLURM_STEP_NUM_NODES": "1", "SLURM_STEP_NODELIST": "gpu09",
+        "SLURM_STEP_TASKS_PER_NODE": "2", "SLURM_NODEID": "0", "SLURM_PROCID": "1", "SLURM_LOCALID": "1",
+        "SLURM_JOB_NUM_NODES": "4", "SLURM_JOB_NODELIST": "gpu[08-11]", "SLURM_TASKS_PER_NODE": "8(x4)",
+    }  # fmt: skip
+    place = seen(SLURM | step)
+    assert numbers(place) == (1, 2, 1, 2, 0, 1)
+    assert place.address == "gpu09"
+
+
+@pytest.mark.parametrize("job", [0, 1, 14_999, 15_000, 2**31])
+def test_a_jobs_port_is_below_those_that_systems_hand_out(job: int) -> None:
+    port = seen(SLURM | {"SLURM_JOB_ID": str(job)}).port
+    assert port is not None
+    assert 15_000 <= port < 32_768
+
+
+def test_one_task_that_no_srun_started_is_a_rank_of_its_own() -> None:
+    alone = {"SLURM_NTASKS": "1", "SLURM_STEP_ID": "", "SLURM_TASKS_PER_NODE": "1", "SLURM_JOB_NUM_NODES": "1"}
+    assert numbers(seen(SLURM | alone | {"SLURM_PROCID": "0", "SLURM_NODEID": "0"})) == (0, 1, 0, 1, 0, 1)
+
+
+@pytest.mark.parametrize("gpus", ["0", ""])
+def test_a_node_of_dlc_without_gpus_has_one_process(gpus: str) -> None:
+    place = seen(DLC | {"NPROC_PER_NODE": gpus}, "dlc")
+    assert numbers(place) == (1, 2, 0, 1, 1, 2)
+    assert "one process a node" in place.says[-1]
+
+
+@pytest.mark.parametrize(("world", "each"), [("2", 1), ("8", 4)])
+def test_where_a_pod_leaves_it_to_torchrun_the_world_says_how_many(world: str, each: int) -> None:
+    assert seen(PYTORCHJOB | {"PET_NPROC_PER_NODE": "auto", "WORLD_SIZE": world}).local_world == each
+
+
+def test_an_unknown_kind_is_answered_with_the_nearest() -> None:
+    with pytest.raises(PlaceError, match=r"^'trainjobs' is no environment: did you mean 'trainjob'\?$"):
+        here(ENV, "trainjobs")
+    with pytest.raises(PlaceError, match=r"^'\\x1b' is no environment: there are torchrun, dlc"):
+        here(ENV, "\x1b")

@@ -1,0 +1,173 @@
+"""How a run goes, in one sentence."""
+
+import msgspec
+import pytest
+
+from ddptui.config.preset import Preset
+from ddptui.config.trial import Bottleneck
+from ddptui.live import headline
+from ddptui.live.monitor import Watch
+from ddptui.wire.messages import Injection, Message, Notice, Position, Step
+from tests.support.builders import MS, ended, failure, heartbeat, hello, journal, launched, preset_of, step
+from tests.support.traces import delayed, trace, works_of
+
+LATE = Bottleneck(at="forward", ranks=(1,), sleep_ms=20)
+
+
+def ranks_of(ranks: int) -> Preset:
+    mode = {"launch": "single"} if ranks == 1 else {"world_size": ranks}
+    return preset_of({"trial": [{"name": "a", **mode}]})
+
+
+def said(*messages: Message, states: dict[int, str] | None = None, ranks: int = 2, now_ns: int = 0) -> str:
+    watch = Watch()
+    watch.hear(messages)
+    watch.judgement = watch.judge()
+    return headline.sentence(watch, states or {}, ranks_of(ranks), now_ns)
+
+
+def trained_together(
+    late_ms: float, *, ranks: int = 2, noise: float = 0.05, slower: float = 1.0, at: str = "forward"
+) -> list[Message]:
+    """A hundred steps, in which rank 1 is late."""
+    works, _ = delayed(works_of(1, ranks=ranks, noise=noise, skew=0.0), 1, at, lambda _: late_ms)
+    if slower != 1.0:
+        works = [{rank: [round(part * (slower if rank == 1 else 1)) for part in own] for rank, own in step.items()}
+                 for step in works]  # fmt: skip
+    told = trace(works)
+    heard: list[Message] = [own for together in zip(*told.values(), strict=True) for own in together]
+    return [launched(), *(hello(rank, world_size=ranks) for rank in range(ranks)), *heard]
+
+
+def test_before_the_first_launch_it_starts() -> None:
+    assert said() == "starting"
+
+
+def test_what_a_launch_waits_for_elsewhere_is_said_until_a_rank_is_here() -> None:
+    queued = Notice(at_ns=1, text="job 17 is queued: Resources")
+    assert said(launched(), queued) == "job 17 is queued: Resources"
+    assert said(launched(), queued, Notice(at_ns=2, text="job 17 runs on n1")) == "job 17 runs on n1"
+    assert said(launched(), queued, hello(1)) == "starting: 1 of 2 ranks here"
+    assert said(launched(), queued, launched()) == "starting: 0 of 2 ranks here"
+
+
+def test_until_all_have_made_a_step_it_is_said_who_is_here() -> None:
+    assert said(launched()) == "starting: 0 of 2 ranks here"
+    assert said(launched(), hello(1)) == "starting: 1 of 2 ranks here"
+    assert said(launched(), hello(0), hello(1), step(0)) == "starting: 2 of 2 ranks here"
+    assert said(launched(), ranks=1) == "starting: 0 of 1 rank here"
+
+
+def test_when_it_is_over_it_is_said_how_it_ended() -> None:
+    assert said(*journal("a")) == "done"
+    assert said(launched(), ended("interrupted")) == "interrupted"
+    assert said(launched(), ended("skipped")) == "skipped"
+    assert said(launched(), ended("failed")) == "failed: a (no reason is known)"
+
+
+def test_of_a_failure_the_first_line_is_said() -> None:
+    killed = failure("a", error="rank 1 killed by SIGKILL\nthe log's end")
+    assert said(*killed) == "failed: a (rank 1 killed by SIGKILL)"
+    assert said(*failure("a", error="[/red] no")) == "failed: a ([/red] no)"
+
+
+def test_one_rank_has_nobody_to_wait_for() -> None:
+    assert said(launched(), hello(0, world_size=1), step(0), ranks=1) == "one rank: nobody to wait for"
+
+
+def test_without_operations_nothing_is_known_of_waiting() -> None:
+    assert said(launched(), hello(0), hello(1), step(0), step(1)) == "no waiting is known yet"
+
+
+def test_who_is_waited_for_is_named_with_how_late_it_is_and_where() -> None:
+    words = said(*trained_together(25.0))
+    assert words.startswith("waiting for rank 1: ")
+    late_ms = float(words.removeprefix("waiting for rank 1: ").partition(" ms a step late, in forward (")[0])
+    assert late_ms == pytest.approx(25, rel=0.05)
+    assert words.endswith(" (39% of the time waiting, 3% in transfers)")  # half the ranks: 25 ms of a step of 32
+
+
+@pytest.mark.parametrize("at", ["data", "aggregate"])
+def test_the_phase_is_the_one_in_which_it_is_late(at: str) -> None:
+    assert f"a step late, in {at} (" in said(*trained_together(25.0, at=at))
+
+
+def test_of_more_ranks_all_but_one_wait() -> None:
+    assert "(58% of the time waiting" in said(*trained_together(25.0, ranks=4))
+
+
+def test_a_rank_that_is_slower_in_all_it_does_is_late_in_every_phase() -> None:
+    assert "a step late, in every phase (" in said(*trained_together(0.0, slower=3.0))
+
+
+def test_where_nobody_waits_much_only_the_shares_are_said() -> None:
+    words = said(*trained_together(0.0))
+    assert words.endswith("in transfers")
+    assert "rank" not in words
+    assert " of the time waiting, " in words
+
+
+def test_much_waiting_for_nobody_in_particular_is_said_to_be_so() -> None:
+    works = works_of(1, skew=0.0)
+    for place, name in ((0, 1), (1, 0)):
+        works, _ = delayed(works, name, "forward", lambda step, place=place: 25.0 if step % 2 == place else 0.0)
+    told = trace(works)
+    heard: list[Message] = [own for together in zip(*told.values(), strict=True) for own in together]
+    assert said(launched(), hello(0), hello(1), *heard).endswith("; no rank stands out")
+
+
+def test_delays_by_hand_are_said_until_the_next_launch() -> None:
+    going = [launched(), hello(0), hello(1), step(0), step(1)]
+    put_in = Injection(at_ns=4_000 * MS, bottleneck=(LATE,))
+    taken_out = Injection(at_ns=5_000 * MS, bottleneck=())
+    assert said(*going, put_in) == "put in by hand: forward 20 ms on 1 · no waiting is known yet"
+    assert said(*going, put_in, taken_out) == "delays taken out by hand · no waiting is known yet"
+    assert said(*going, put_in, ended(), *going) == "no waiting is known yet"
+
+
+WAITS = Position(step=100, passed=("data",), calls=1, number=0, kind="all_reduce")
+
+
+def beat(rank: int, position: Position) -> Message:
+    return msgspec.structs.replace(heartbeat(rank), position=position)
+
+
+def test_ranks_that_stand_still_come_first() -> None:
+    put_in = Injection(at_ns=4_000 * MS, bottleneck=(LATE,))
+    beats = [beat(0, WAITS), beat(1, Position(step=100, passed=("data",)))]
+    words = said(*trained_together(0.0), *beats, put_in, states={0: "stalled (5 s)", 1: "stalled (5 s)"})
+    assert words == (
+        "rank 1 has not arrived at all_reduce 0 of step 100: rank 1 is in step 100, in forward; rank 0 waits there "
+        "· put in by hand: forward 20 ms on 1"
+    )
+
+
+def test_a_rank_that_is_silent_is_not_believed_to_be_where_it_was_last() -> None:
+    beats = [beat(0, WAITS), beat(1, msgspec.structs.replace(WAITS, step=99))]
+    going = [*trained_together(0.0), *beats]
+    states = {0: "waiting for rank 1 (5 s)", 1: "stalled (5 s)"}
+    last_ns = max(message.end_ns for message in going if isinstance(message, Step))
+    beats_on = msgspec.structs.replace(beats[0], at_ns=last_ns + 9_000 * MS)
+    words = said(*going, beats_on, states=states, now_ns=last_ns + 9_500 * MS)
+    assert words.startswith(
+        "rank 1 has not arrived at all_reduce 0 of step 100: rank 1 says nothing; rank 0 waits there"
+    )
+
+
+def test_of_many_that_stand_still_it_is_said_in_few_words() -> None:
+    beats = [beat(rank, WAITS) for rank in range(4)]
+    words = said(*trained_together(0.0, ranks=4), *beats, states=dict.fromkeys(range(4), "stalled (4 s)"), ranks=4)
+    assert words == "ranks 0–3 wait in all_reduce 0 of step 100, and it does not end"
+
+
+def test_states_of_ranks_that_go_on_are_not_said() -> None:
+    states = {0: "running", 1: "waiting for rank 0", 2: "evaluating"}
+    assert said(*trained_together(0.0), states=states) == said(*trained_together(0.0))
+
+
+def test_ranks_that_do_different_things_are_told_so_in_place_of_a_verdict() -> None:
+    *before, last = trained_together(25.0)
+    odd = msgspec.structs.replace(last, collectives=())
+    words = said(*before, odd)
+    assert words.startswith("the ranks differ in what they do together: ")
+    assert "waiting for" not in words

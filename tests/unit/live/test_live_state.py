@@ -1,0 +1,157 @@
+"""The state of a run right now: a fold of its messages."""
+
+import msgspec
+import pytest
+
+from ddptui.live.state import RATE_OVER, Live, fold
+from ddptui.wire.messages import Collective, Gpu, Message, Position, Refused
+from tests.support.builders import (
+    done,
+    ended,
+    failed,
+    failure,
+    heartbeat,
+    hello,
+    journal,
+    launched,
+    load,
+    pause,
+    ready,
+    step,
+    trained,
+)
+
+
+def test_before_anything_happens_the_state_is_idle() -> None:
+    live = Live()
+    assert (live.status, live.trial, live.finished, live.ranks) == ("idle", None, 0, {})
+    assert (live.step, live.steps, live.loss, live.samples_per_s) == (0, None, None, None)
+
+
+def test_a_launch_is_running_until_it_has_ended() -> None:
+    live = fold(Live(), [launched("a", 2)])
+    assert (live.status, live.trial, live.repeat, live.finished) == ("running", "a", 2, 0)
+    fold(live, [ended()])
+    assert (live.status, live.trial, live.error, live.finished) == ("ok", "a", None, 1)
+
+
+@pytest.mark.parametrize("status", ["failed", "interrupted"])
+def test_a_launch_that_ends_badly_says_so(status: str) -> None:
+    live = fold(Live(), [launched(), ended(status, "why")])
+    assert (live.status, live.error, live.finished) == (status, "why", 1)
+
+
+def test_a_new_launch_forgets_the_ranks_and_the_error_of_the_last() -> None:
+    live = fold(Live(), [*failure("a"), launched("b")])
+    assert (live.status, live.trial, live.error, live.ranks, live.finished) == ("running", "b", None, {}, 1)
+
+
+def test_a_rank_starts_runs_and_is_done() -> None:
+    live = fold(Live(), [launched(), hello(0, pid=7, device="cuda:0")])
+    rank = live.ranks[0]
+    assert (rank.state, rank.pid, rank.device, rank.step, rank.steps) == ("starting", 7, "cuda:0", 0, None)
+    fold(live, [ready(0, steps=4)])
+    assert (rank.state, rank.steps) == ("running", 4)
+    fold(live, [step(0, 0, samples=5, loss=2.0)])
+    assert (rank.state, rank.step, rank.samples, rank.loss) == ("running", 1, 5, 2.0)
+    assert rank.phases_ns == (1_000_000, 2_000_000, 3_000_000, 4_000_000, 5_000_000)
+    fold(live, [done(0, dropped=3)])
+    assert (rank.state, rank.dropped) == ("done", 3)
+
+
+def test_a_rank_that_fails_keeps_its_last_words() -> None:
+    live = fold(Live(), [launched(), hello(0), hello(1), failed(1, "ValueError: no")])
+    assert (live.ranks[1].state, live.ranks[1].error) == ("failed", "ValueError: no")
+    assert (live.ranks[0].state, live.ranks[0].error) == ("starting", None)
+
+
+def test_a_heartbeat_tells_of_load_and_losses() -> None:
+    live = fold(Live(), [launched(), hello(0), heartbeat(0, cpu_percent=12.5, dropped=2)])
+    rank = live.ranks[0]
+    assert (rank.cpu_percent, rank.rss_bytes, rank.gpu_bytes, rank.dropped) == (12.5, 5_000, None, 2)
+    assert rank.state == "starting"
+
+
+def test_a_heartbeat_tells_what_the_gpu_is_at_until_the_next() -> None:
+    gpu = Gpu(busy_percent=97.0, used_bytes=3, total_bytes=9, watts=250.5, celsius=70)
+    beat = msgspec.structs.replace(heartbeat(0), gpu_bytes=2, gpu=gpu)
+    live = fold(Live(), [launched(), hello(0), hello(1), beat])
+    assert (live.ranks[0].gpu, live.ranks[0].gpu_bytes) == (gpu, 2)
+    assert live.ranks[1].gpu == Gpu()
+    fold(live, [heartbeat(0)])
+    assert (live.ranks[0].gpu, live.ranks[0].gpu_bytes) == (Gpu(), None)
+
+
+def test_the_step_is_that_of_the_slowest_rank() -> None:
+    live = fold(Live(), [launched(), hello(0), hello(1), ready(0), ready(1), step(0, 0), step(0, 1), step(1, 0)])
+    assert (live.step, live.steps) == (1, 4)
+
+
+def test_the_loss_is_a_mean_by_sample() -> None:
+    live = fold(Live(), [launched(), hello(0), hello(1), step(0, samples=6, loss=1.0), step(1, samples=2, loss=3.0)])
+    assert live.loss == pytest.approx(1.5)  # (6 × 1 + 2 × 3) / 8
+
+
+def test_a_rank_without_samples_has_no_part_in_the_loss() -> None:
+    live = fold(Live(), [launched(), hello(0), hello(1), step(0, samples=6, loss=1.0), step(1, samples=0, loss=None)])
+    assert live.loss == pytest.approx(1.0)
+
+
+def test_the_rate_comes_from_the_ends_of_the_last_steps() -> None:
+    live = fold(Live(), [launched(), hello(0), hello(1), step(0, 0, end_ms=1_000), step(1, 0, end_ms=1_000)])
+    assert live.samples_per_s is None  # one end makes no rate
+    fold(live, [step(0, 1, end_ms=1_500, samples=8), step(1, 1, end_ms=1_250, samples=4)])
+    assert live.ranks[0].steps_per_s == pytest.approx(2)
+    assert live.ranks[1].steps_per_s == pytest.approx(4)
+    assert live.samples_per_s == pytest.approx(2 * 8 + 4 * 4)
+
+
+def test_the_rate_forgets_old_steps() -> None:
+    slow = [step(0, number, end_ms=1_000 * number) for number in range(5)]
+    fast = [step(0, 5 + number, end_ms=10_000 + 10 * number) for number in range(RATE_OVER)]
+    live = fold(Live(), [launched(), hello(0), *slow, *fast])
+    assert len(live.ranks[0].ends_ns) == RATE_OVER
+    assert live.ranks[0].steps_per_s == pytest.approx(100)
+
+
+TWO_LAUNCHES: list[Message] = [*journal("a"), *failure("b"), *journal("a", 2, ranks=3), launched("c"), hello(0)]
+
+
+@pytest.mark.parametrize("cut", range(0, len(TWO_LAUNCHES) + 1, 5))
+def test_folding_in_pieces_is_folding_at_once(cut: int) -> None:
+    in_pieces = fold(fold(Live(), TWO_LAUNCHES[:cut]), TWO_LAUNCHES[cut:])
+    one_by_one = Live()
+    for message in TWO_LAUNCHES:
+        fold(one_by_one, [message])
+    assert in_pieces == one_by_one == fold(Live(), TWO_LAUNCHES)
+
+
+def test_a_pause_is_kept_until_the_next_launch_and_the_load_too() -> None:
+    live = fold(Live(), [launched(), hello(0), pause(0), load(1.5, 1.0)])
+    assert list(live.pauses) == [pause(0)]
+    assert live.load == load(1.5, 1.0)
+    fold(live, [launched("b")])
+    assert list(live.pauses) == []
+    assert live.load is None
+
+
+def test_without_instruments_a_rank_is_through_at_once() -> None:
+    live = fold(Live(), [launched(), hello(0), ready(0, steps=4), trained(0, loss=0.5)])
+    assert (live.ranks[0].step, live.ranks[0].loss, live.loss) == (4, 0.5, None)
+
+
+@pytest.mark.parametrize(("collectives", "kept"), [(0, 200), (1, 200), (99, 50), (2_000, 25)])
+def test_few_steps_are_kept_where_they_have_many_collectives(collectives: int, kept: int) -> None:
+    live = fold(Live(), [launched(), hello(0), ready(0)])
+    told = tuple(Collective("all_reduce", number, 8, 1, 2, 2, 3) for number in range(collectives))
+    fold(live, [msgspec.structs.replace(step(0, number), collectives=told) for number in range(300)])
+    assert [each.step for each in live.ranks[0].recent] == list(range(300 - kept, 300))
+
+
+def test_where_a_rank_is_and_who_was_refused_is_known() -> None:
+    there = Position(step=3, calls=1)
+    live = fold(Live(), [launched(), hello(0), msgspec.structs.replace(heartbeat(0), position=there)])
+    assert live.ranks[0].position == there
+    refused = Refused(at_ns=5, count=3, why="a stranger")
+    assert fold(live, [refused]).refused == refused
+    assert fold(live, [launched("b")]).refused is None

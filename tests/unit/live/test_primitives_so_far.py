@@ -1,0 +1,136 @@
+"""What a run of primitives has shown so far: as much as all ranks have told, and in the end what results.json says."""
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from ddptui.analysis.primitives.combine import which
+from ddptui.analysis.primitives.ownership import named
+from ddptui.analysis.repeat import Outcomes
+from ddptui.analysis.results import TrialResult
+from ddptui.config.rules import make_trial
+from ddptui.live.primitives import SoFar, plan, under_way
+from ddptui.live.state import Live, fold
+from ddptui.store.replay import outcomes_of, results_of
+from ddptui.store.runs import Run
+from ddptui.text.units import size
+from ddptui.wire.messages import Ended, Hello, Launched, Message, Ready, Shown
+
+RUN = Run(Path(__file__).parents[2] / "tui" / "recorded_primitives" / "run")
+PRESET = RUN.preset()
+TRIALS = {trial.name: trial for trial in PRESET.trials}
+
+
+def messages() -> list[Message]:
+    return list(RUN.replay(PRESET))
+
+
+def result(name: str) -> TrialResult:
+    return next(trial for trial in results_of(RUN, PRESET).trials if trial.name == name)
+
+
+@pytest.mark.parametrize("name", TRIALS)
+def test_at_the_end_it_is_what_the_results_have(name: str) -> None:
+    found = SoFar()
+    found.hear(messages())
+    told, [launch] = found.result(name), result(name).primitives
+    assert told is not None
+    assert (told.ranks, told.cadence, told.backend) == (launch.ranks, launch.cadence, launch.backend)
+    assert told.views == launch.views
+    assert told.cells == launch.cells
+    of_results = SoFar.of(results_of(RUN, PRESET)).result(name)
+    assert of_results is not None
+    assert (of_results.views, of_results.cells) == (told.views, told.cells)
+
+
+def test_a_primitive_is_there_once_all_ranks_have_told_of_it() -> None:
+    found, told = SoFar(), Counter[int]()
+    for message in messages():
+        found.hear([message])
+        if isinstance(message, Shown):
+            told[message.place] += 1
+            seen = found.result("see")
+            assert seen is not None
+            assert len(seen.views) == sum(ranks == 4 for ranks in told.values())
+    assert len(told) == 23
+    assert found.trial == "ranks-4"
+
+
+def test_until_there_is_more_to_see_it_is_the_same_object() -> None:
+    found = SoFar()
+    found.hear(messages())
+    before = found.result("see")
+    found.hear([Launched(trial="ranks-2", repeat=2, at_ns=0, command=())])
+    assert found.result("see") is before
+    assert found.result("nobody") is None
+
+
+def test_what_a_resumed_run_has_already_is_there() -> None:
+    there: Outcomes = outcomes_of(RUN, PRESET)
+    told = SoFar(there).result("ranks-2")
+    assert told is not None
+    assert told.cells == result("ranks-2").primitives[0].cells
+
+
+def test_two_launches_of_a_trial_are_seen_as_one() -> None:
+    found = SoFar()
+    found.hear(messages())
+    found.hear(messages())
+    told, [launch] = found.result("ranks-2"), result("ranks-2").primitives
+    assert told is not None
+    assert [cell.calls for cell in told.cells] == [2 * cell.calls for cell in launch.cells]
+
+
+@pytest.mark.parametrize("name", TRIALS)
+def test_the_plan_is_what_the_ranks_do(name: str) -> None:
+    [launch] = result(name).primitives
+    done = [named(view) for view in launch.views]
+    done += [f"{which(cell)}, {size(cell.bytes)}" if cell.bytes else str(which(cell)) for cell in launch.cells]
+    assert plan(TRIALS[name]) == done
+
+
+def test_what_is_under_way_is_the_first_place_that_not_all_have_told_of() -> None:
+    live, trial = Live(), TRIALS["ranks-2"]
+    said = [""]
+    for message in messages():
+        fold(live, [message])
+        if live.trial == trial.name and (words := under_way(live, trial)) != said[-1]:
+            said.append(words)
+    assert said == ["", *plan(trial), ""]
+    assert under_way(live, None) == ""
+
+
+def test_nothing_is_under_way_before_the_ranks_are_ready_nor_after_an_end() -> None:
+    live, trial = Live(), TRIALS["see"]
+    told = messages()
+    ready = next(place for place, message in enumerate(told) if isinstance(message, Ready))
+    fold(live, told[:ready])
+    assert under_way(live, trial) == ""
+    fold(live, told[ready : ready + 8])
+    assert under_way(live, trial) != ""
+    fold(live, [Ended(at_ns=0, status="interrupted")])
+    assert under_way(live, trial) == ""
+
+
+def test_what_is_not_asked_for_is_not_in_the_plan() -> None:
+    trial = make_trial({"primitives": "see", "operations": ["reduce", "barrier"], "reduce_ops": ["max"]})
+    assert plan(trial) == ["reduce MAX", "barrier"]
+    measured = {"primitives": "measure", "operations": ["reduce"], "min_bytes": 8, "max_bytes": 64}
+    assert plan(make_trial(measured)) == ["reduce, 8 B", "reduce, 32 B"]
+    by_two = make_trial(measured | {"reduce_ops": ["max", "min"]})
+    assert plan(by_two) == ["reduce, 8 B", "reduce, 32 B", "reduce, 8 B", "reduce, 32 B"]
+
+
+def test_what_ranks_of_another_launch_have_told_does_not_count() -> None:
+    told = messages()
+    hellos = [message for message in told if isinstance(message, Hello)][:4]
+    first = [message for message in told if isinstance(message, Shown) and message.place == 0]
+    found = SoFar()
+    found.hear([Launched(trial="stopped", repeat=1, at_ns=0, command=()), *hellos, first[0]])
+    found.hear([Launched(trial="see", repeat=1, at_ns=1, command=()), *hellos, *first[1:]])
+    assert found.result("see") == found.result("stopped")
+    found.hear(first[:1])
+    seen = found.result("see")
+    assert seen is not None
+    assert [named(view) for view in seen.views] == ["send/recv"]

@@ -1,0 +1,96 @@
+"""What every rank did when: what is shown where several things are true, and what is left of it in a few cells."""
+
+from itertools import pairwise
+
+import msgspec
+import pytest
+
+from ddptui.analysis.waits import Joined, join
+from ddptui.live.timeline import Run, Segment, cell_of, last_steps, row, runs, window
+from ddptui.wire.messages import Slept
+from tests.support.traces import MS, Told, all_reduce, delayed, trace, works_of
+
+START = 1000 * MS
+ALONE_MS = (1.0, 2.0, 3.0, 0.0, 1.0, 1.0)  # data, forward, backward, aggregate, optimizer, between
+
+
+def told(steps: int = 2, late_ms: float = 4) -> Told:
+    """Two ranks without noise, the second one held up before it aggregates; a transfer takes 1 ms in all."""
+    works = [{rank: [round(part * MS) for part in ALONE_MS] for rank in range(2)} for _ in range(steps)]
+    works, _ = delayed(works, 1, "aggregate", lambda _: late_ms)
+    return trace(works, all_reduce)
+
+
+def shown(steps: list[Joined], rank: int) -> list[tuple[float, str]]:
+    """Length in ms, and what."""
+    return [((segment.end_ns - segment.begin_ns) / MS, segment.what) for segment in row(steps, rank)]
+
+
+def test_phases_waits_and_transfers_follow_each_other() -> None:
+    steps = join(told()).steps
+    step = [(1, "data"), (2, "forward"), (3, "backward"), (4, "wait"), (1, "transfer"), (1, "optimizer")]
+    assert shown(steps, 0) == [*step, (1, "between"), *step]
+    assert shown(steps, 1)[3:5] == [(4, "aggregate"), (1, "transfer")]
+
+
+def test_a_delay_that_was_put_in_is_shown_before_all_else() -> None:
+    one = told(steps=1)
+    begin = one[1][0].begin_ns + 6 * MS
+    slept = Slept("aggregate", begin, begin + 4 * MS)
+    one[1] = [msgspec.structs.replace(one[1][0], slept=(slept, Slept("start", 0, START)))]
+    assert shown(join(one).steps, 1) == [
+        (1, "data"), (2, "forward"), (3, "backward"), (4, "delay"), (1, "transfer"), (1, "optimizer"),
+    ]  # fmt: skip
+
+
+def test_rows_have_no_gaps_and_lie_in_the_window() -> None:
+    steps = join(trace(works_of(3, ranks=4, steps=3))).steps
+    begin, end = window(steps)
+    for rank in range(4):
+        found = row(steps, rank)
+        assert begin <= found[0].begin_ns
+        assert found[-1].end_ns <= end
+        assert all(one.end_ns == other.begin_ns for one, other in pairwise(found))
+        assert all(one.what != other.what for one, other in pairwise(found))
+
+
+def test_as_many_steps_are_shown_as_are_wanted() -> None:
+    steps = join(told(steps=6)).steps
+    assert [step.number for step in last_steps(steps, 3)] == [3, 4, 5]
+    assert [step.number for step in last_steps(steps[:2], 3)] == [0, 1]
+
+
+def test_a_long_pause_is_left_out_with_what_was_before_it() -> None:
+    works = [{rank: [round(part * MS) for part in ALONE_MS] for rank in range(2)} for _ in range(4)]
+    works[2] = {rank: [*work[:5], 500 * MS] for rank, work in works[2].items()}
+    assert [step.number for step in last_steps(join(trace(works)).steps, 4)] == [2, 3]
+
+
+SEGMENTS = [Segment(0, 10, "forward"), Segment(10, 12, "wait"), Segment(12, 40, "backward")]
+
+
+def test_a_cell_shows_what_took_most_of_it() -> None:
+    assert runs(SEGMENTS, (0, 40), 4) == [Run(0, 1, "forward", 10), Run(1, 4, "backward", 28)]
+    assert runs(SEGMENTS, (0, 40), 40) == [
+        Run(0, 10, "forward", 10),
+        Run(10, 12, "wait", 2),
+        Run(12, 40, "backward", 28),
+    ]
+
+
+def test_a_step_that_begins_begins_a_run() -> None:
+    assert runs(SEGMENTS, (0, 40), 4, cuts={2}) == [
+        Run(0, 1, "forward", 10), Run(1, 2, "backward", 28), Run(2, 4, "backward", 28),
+    ]  # fmt: skip
+
+
+def test_what_is_outside_or_empty_is_between() -> None:
+    assert runs([Segment(10, 20, "data")], (0, 30), 3) == [
+        Run(0, 1, "between", 0), Run(1, 2, "data", 10), Run(2, 3, "between", 0),
+    ]  # fmt: skip
+    assert runs(SEGMENTS, (0, 40), 1) == [Run(0, 1, "backward", 28)]
+
+
+@pytest.mark.parametrize(("moment", "cell"), [(0, 0), (9, 0), (10, 1), (39, 3)])
+def test_a_moment_has_a_cell(moment: int, cell: int) -> None:
+    assert cell_of(moment, (0, 40), 4) == cell

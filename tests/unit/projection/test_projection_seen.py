@@ -1,0 +1,180 @@
+"""What is read off a launch: own work, computed and slept; calls, how long each took by itself; what a step sends."""
+
+from collections.abc import Sequence
+
+import msgspec
+import pytest
+
+from ddptui.analysis.repeat import Heard
+from ddptui.config.rules import make_trial
+from ddptui.config.trial import Bottleneck, Site
+from ddptui.projection import related_trials
+from ddptui.projection.measured import Moment, Seen, Work, seen, step_s
+from ddptui.projection.traffic import taken, traffic
+from ddptui.wire.messages import Message, Slept, Step
+from tests.support.builders import done, ended, hello, launched, ready
+from tests.support.projected import STEPS, TENSORS, journal
+from tests.support.traces import BETWEEN, MS, Await, Call, Program, simulate
+from tests.support.traces import Work as Busy
+
+SIZES = ("weight", "bias", "other")
+
+
+def heard_of(messages: Sequence[Message]) -> Heard:
+    heard = Heard()
+    for message in messages:
+        heard.hear(message)
+    return heard
+
+
+def launch_of(program: Program, other: Program | None = None, *, slept: Sequence[tuple[Site, int]] = ()) -> Seen:
+    """Two ranks that make three steps each, of this program or of one each; the sleep of a step, in ms, is somewhere in
+    it."""
+    told = simulate([{0: program, 1: other or program}] * 3, start_ns=1000 * MS)
+    steps = [_with_sleep(step, slept) for own in told.values() for step in own]
+    ranks = (0, 1)
+    others: list[Message] = [launched(), *(hello(rank) for rank in ranks), *(ready(rank, 3) for rank in ranks)]
+    names = dict.fromkeys(SIZES, "hash")
+    return seen([heard_of([*others, *steps, *(done(rank, parameters=names) for rank in ranks), ended()])])
+
+
+def _with_sleep(step: Step, slept: Sequence[tuple[Site, int]]) -> Step:
+    told = tuple(Slept(at, step.begin_ns, step.begin_ns + ms * MS) for at, ms in slept)
+    return msgspec.structs.replace(step, slept=told)
+
+
+def program(*aggregate: Call | Await, forward: Sequence[Call] = (), backward: Sequence[Call] = ()) -> Program:
+    return [
+        (BETWEEN, [Busy(1 * MS)]),
+        ("data", [Busy(2 * MS)]),
+        ("forward", [*forward, Busy(8 * MS)]),
+        ("backward", [Busy(10 * MS), *backward, Busy(6 * MS)]),
+        ("aggregate", aggregate),
+        ("optimizer", [Busy(3 * MS)]),
+    ]
+
+
+def last(found: Seen) -> Moment:
+    return found.launches[0][-1]
+
+
+def test_work_is_without_transfers_and_what_was_slept_is_apart() -> None:
+    found = launch_of(program(Call("a", "all_reduce", 7 * MS)), slept=[("forward", 5), ("backward", 4)])
+    work = Work(batch=17e-3, rest=4e-3, batch_slept=9e-3, rest_slept=0.0, backward=12e-3, slept_after=4e-3)
+    for own in last(found).work:
+        assert own == pytest.approx(work)
+
+
+def test_a_delay_before_a_collective_is_slept_but_grows_with_no_batch() -> None:
+    found = launch_of(program(Call("a", "all_reduce", 7 * MS, held=5 * MS)), slept=[("aggregate", 5)])
+    own = last(found).work[0]
+    assert (own.rest, own.rest_slept, own.batch_slept) == pytest.approx((4e-3, 5e-3, 0))
+
+
+def test_calls_that_queue_are_counted_from_the_end_of_the_one_before() -> None:
+    """Both are under way from the middle of backward on; the second one is over 2 ms after the first."""
+    calls = [
+        Call("a", "all_reduce", 9 * MS, background=True),
+        Call("b", "all_reduce", 11 * MS, background=True, bytes=16),
+    ]
+    found = last(launch_of(program(Await("a"), Await("b"), backward=calls)))
+    assert [(call.bytes, call.times) for call in found.calls] == [(8, 1), (16, 1)]
+    assert [call.s for call in found.calls] == pytest.approx([9e-3, 2e-3])
+
+
+def test_a_call_is_over_on_the_last_rank_but_the_last_one_of_a_step_on_average() -> None:
+    """The root of a broadcast is free at once, and waits for the other in what follows."""
+    sizes = (8, 16)
+    root, leaf = (
+        program(*(Call(str(size), "broadcast", transfer * MS, root=0, bytes=size) for size in sizes))
+        for transfer in (0, 4)
+    )
+    assert [call.s for call in last(launch_of(root, leaf)).calls] == pytest.approx([4e-3, 2e-3])
+
+
+def test_what_is_sent_before_backward_is_no_gradient() -> None:
+    buffers = Call("b", "broadcast", 2 * MS, root=0, bytes=400)
+    found = launch_of(program(Call("a", "all_reduce", 7 * MS), forward=[buffers]))
+    assert found.sent == (("all_reduce", 8),)
+    sends = traffic(make_trial({}), found)
+    assert (sends.early_calls, sends.early_bytes, sends.tensors) == (1, 400, (8,))
+
+
+def test_calls_of_a_kind_and_size_are_taken_together_and_counted() -> None:
+    calls = [
+        Call("a", "all_reduce", 2 * MS),
+        Call("b", "all_reduce", 4 * MS),
+        Call("c", "all_reduce", 9 * MS, bytes=16),
+    ]
+    found = launch_of(program(*calls))
+    small, large = taken(found, found.launches)
+    assert (small.bytes, small.times, large.bytes, large.times) == (8, 6, 16, 3)
+    assert (small.s, small.mean_s, large.s) == pytest.approx((3e-3, 3e-3, 9e-3))
+
+
+def test_what_part_of_backward_was_done_when_a_bucket_was_ready_and_what_of_it_stuck_out() -> None:
+    """It leaves after 10 of 16 ms, and is over 3 ms after backward."""
+    bucket = Call("a", "all_reduce", 9 * MS, background=True)
+    found = launch_of(program(Await("a"), backward=[bucket]))
+    assert found.ready == pytest.approx((10 / 16,))
+    assert last(found).exposed == pytest.approx(3e-3)
+    assert traffic(make_trial({"strategy": "bucketed"}), found).ready == found.ready
+
+
+def test_parts_that_ranks_tell_of_count_all_together() -> None:
+    found = launch_of(program(Call("a", "all_gather", 2 * MS, bytes=100)))
+    assert [each.bytes for each in taken(found, found.launches)] == [200]
+
+
+def test_tensors_whose_sizes_are_not_seen_are_equal_parts_of_all() -> None:
+    found = launch_of(program(Call("a", "all_reduce", 2 * MS, bytes=4000)))
+    assert (found.parameters, found.tensors) == (1000, 3)
+    flat = traffic(make_trial({"strategy": "flat"}), found)
+    assert flat.tensors == pytest.approx((4000 / 3,) * 3)
+    assert traffic(make_trial({"strategy": "flat", "dtype": "float64"}), found).tensors[0] == pytest.approx(8000 / 3)
+
+
+@pytest.mark.parametrize(("strategy", "bytes_of_bucket"), [("ddp", 4000), ("bucketed", 4000), ("ddp_fp16", 8000)])
+def test_buckets_are_those_that_were_sent_at_full_width(strategy: str, bytes_of_bucket: float) -> None:
+    found = launch_of(program(Call("a", "all_reduce", 2 * MS, bytes=4000)))
+    assert traffic(make_trial({"strategy": strategy}), found).buckets == (bytes_of_bucket,)
+
+
+def test_a_step_takes_the_train_time_by_their_number() -> None:
+    heard = heard_of(journal("two", 2, seed=1))
+    first, final = heard.steps[0][0], heard.steps[0][-1]
+    assert step_s(heard) == pytest.approx((final.end_ns - first.begin_ns) / 1e9 / STEPS)
+    assert seen([heard]).sent == tuple(("all_reduce", size) for size in TENSORS)
+
+
+def delays(ranks: tuple[int, ...]) -> tuple[Bottleneck, ...]:
+    return (Bottleneck(at="forward", sleep_ms=5, ranks=ranks),)
+
+
+def test_what_is_foretold_is_the_same_training_on_other_ranks() -> None:
+    two = make_trial({"name": "two", "batch_size": 16, "bottleneck": delays((0, 1))})
+    four = make_trial(
+        {"name": "four", "world_size": 4, "batch_size": 32, "seed": 7, "bottleneck": delays((0, 1, 2, 3))}
+    )
+    ring = msgspec.structs.replace(four, name="ring", strategy="ring")
+    longer = msgspec.structs.replace(four, name="longer", steps=99, warmup_steps=9)
+    shared = msgspec.structs.replace(four, name="shared", batch_size=16)
+    deeper = msgspec.structs.replace(four, name="deeper", depth=5)
+    one_late = msgspec.structs.replace(four, name="one late", bottleneck=delays((0, 1)))
+    trials = (two, four, ring, longer, shared, deeper, one_late)
+    assert [each.name for each in related_trials.foretold(two, trials, strong=False)] == [
+        "two",
+        "four",
+        "ring",
+        "longer",
+    ]
+    assert [each.name for each in related_trials.foretold(two, trials, strong=True)] == ["two", "shared"]
+
+
+def test_calls_of_other_trials_count_where_as_many_ranks_sent_under_the_same_conditions() -> None:
+    two = make_trial({"name": "two"})
+    ring = msgspec.structs.replace(two, name="ring", strategy="ring")
+    others = [msgspec.structs.replace(two, name="other", **{key: 5}) for key in ("world_size", "threads")]
+    pinned = msgspec.structs.replace(two, name="batch", sched_batch=True)
+    alone = msgspec.structs.replace(two, name="alone", mistake="group_of_one")
+    assert list(related_trials.on_the_same_wire(two, (two, ring, *others, pinned, alone))) == [ring]

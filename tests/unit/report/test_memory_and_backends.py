@@ -1,0 +1,178 @@
+"""What the table and its foot say of devices: memory, and why a backend or a device was taken."""
+
+import csv
+import io
+from typing import Any
+
+import msgspec
+import pytest
+
+from ddptui.analysis.results import RankResult, Results
+from ddptui.config.preset import Preset
+from ddptui.report.devices import memory, output_device
+from ddptui.report.table import as_csv, as_json, markdown, notes
+from ddptui.report.trial_notes import in_words
+from ddptui.wire.messages import Hello, Message
+from tests.support.builders import done, journal, preset_of, results_for, with_done
+
+GB = 2**30
+RANK = RankResult(rank=0, host="here", pid=1, device="cuda:0", bottleneck_fired=0, bottleneck_s=0.0)
+
+
+def ranks(*peaks: int | None) -> list[RankResult]:
+    return [
+        msgspec.structs.replace(RANK, rank=rank, device=f"cuda:{rank}", peak_gpu_bytes=peak)
+        for rank, peak in enumerate(peaks)
+    ]
+
+
+def with_hello(messages: list[Message], **changes: Any) -> list[Message]:
+    """A journal whose ranks introduce themselves in this way, too."""
+    return [msgspec.structs.replace(words, **changes) if isinstance(words, Hello) else words for words in messages]
+
+
+# Memory
+
+
+@pytest.mark.parametrize(
+    ("peaks", "shown"),
+    [
+        ((), ""),
+        ((None, None), ""),
+        ((3 * GB // 2,), "1.50 GB"),
+        ((2 * GB, 819 * 2**20), "2.00+0.800 GB"),
+        ((2 * GB, None), "2.00 GB"),
+        ((0, 0), "0+0 B"),
+        ((5 * 2**20, 3 * GB, GB, 2 * GB, 4 * GB), "0.00488…4.00 GB"),
+    ],
+)
+def test_the_memory_of_all_ranks_is_told_in_one_unit_and_of_many_its_range(
+    peaks: tuple[int | None, ...], shown: str
+) -> None:
+    assert memory(ranks(*peaks)) == shown
+
+
+@pytest.mark.parametrize("peaks", [(), (GB,), (GB, GB), (GB, 2 * GB), (None, GB), (2 * GB, None), (None, None)])
+def test_where_the_output_device_does_not_hold_more_nothing_is_said(peaks: tuple[int | None, ...]) -> None:
+    assert output_device(ranks(*peaks)) == ""
+
+
+def test_the_output_device_is_told_with_what_it_holds_more_than_any_other() -> None:
+    said = output_device(ranks(3 * GB, GB, 2 * GB))
+    assert said.startswith("cuda:0 held up to 3 GB, 1 GB more than any other device: ")
+
+
+def on_gpus(launch: str) -> tuple[Results, Preset]:
+    """Trial a on two GPUs, b on the CPU."""
+    preset = preset_of({"trial": [{"name": "a", "launch": launch}, {"name": "b"}]})
+    told = done(0, peak_gpu_bytes=3 * GB), done(1, peak_gpu_bytes=2 * GB)
+    return results_for(preset, with_done(journal("a", device="cuda:0"), *told), journal("b")), preset
+
+
+def test_the_table_has_the_memory_of_the_trials_that_have_gpus() -> None:
+    shown = markdown(*on_gpus("spawn"))
+    assert "gpu mem." in shown
+    assert "3.00+2.00 GB" in shown
+    assert "gpu mem." not in markdown(results_for(preset_of({"trial": [{"name": "b"}]}), journal("b")), on_cpu())
+
+
+def on_cpu() -> Preset:
+    return preset_of({"trial": [{"name": "b"}]})
+
+
+@pytest.mark.parametrize(("launch", "said"), [("dp", True), ("spawn", False)])
+def test_only_of_dataparallel_it_is_said_why_the_first_device_holds_more(launch: str, said: bool) -> None:
+    words = "a: cuda:0 held up to 3 GB, 1 GB more than any other device"
+    assert any(note.startswith(words) for note in notes(*on_gpus(launch))) is said
+
+
+def test_csv_and_json_have_the_bytes() -> None:
+    a, b = csv.DictReader(io.StringIO(as_csv(*on_gpus("spawn"))))
+    assert (a["peak_gpu_bytes_least"], a["peak_gpu_bytes_most"]) == (str(2 * GB), str(3 * GB))
+    assert (b["peak_gpu_bytes_least"], b["peak_gpu_bytes_most"]) == ("", "")
+    trial = msgspec.json.decode(as_json(*on_gpus("spawn")))["trials"][0]
+    assert [rank["peak_gpu_bytes"] for rank in trial["repeats"][0]["ranks"]] == [3 * GB, 2 * GB]
+
+
+# Backends
+
+
+ON_CPU, SHARED = "the ranks are on the CPU", "ranks share a GPU, which NCCL refuses"
+
+
+def run_of(*hellos: dict[str, Any], backends: tuple[str, ...] = ()) -> tuple[Results, Preset]:
+    """Trials a, b, … whose ranks say this, and which may ask for a backend."""
+    asked = backends or ("auto",) * len(hellos)
+    names = "abcd"[: len(hellos)]
+    preset = preset_of({"trial": [{"name": name, "backend": each} for name, each in zip(names, asked, strict=True)]})
+    journals = [with_hello(journal(name), **words) for name, words in zip(names, hellos, strict=True)]
+    return results_for(preset, *journals), preset
+
+
+def told_of_backends(results: Results, preset: Preset) -> list[str]:
+    return [note for note in notes(results, preset) if "backend" in note]
+
+
+GLOO, NCCL = {"backend": "gloo", "backend_why": ON_CPU}, {"backend": "nccl", "backend_why": "the ranks are on GPUs"}
+ALONE = {"backend": None}
+
+
+def test_why_a_backend_was_taken_is_said_once_for_all_that_share_it() -> None:
+    assert told_of_backends(*run_of(GLOO, GLOO, ALONE)) == [f"backend gloo: {ON_CPU}"]
+
+
+def test_backends_that_differ_are_told_with_their_trials() -> None:
+    shared = GLOO | {"backend_why": SHARED}
+    assert told_of_backends(*run_of(NCCL, NCCL, shared, ALONE)) == [
+        "a, b: backend nccl: the ranks are on GPUs",
+        f"c: backend gloo: {SHARED}",
+    ]
+
+
+def test_of_a_backend_that_was_asked_for_no_reason_is_given() -> None:
+    asked = {"backend": "nccl", "backend_why": "the trial says so"}
+    assert told_of_backends(*run_of(asked, GLOO, backends=("nccl", "auto"))) == [f"b: backend gloo: {ON_CPU}"]
+    assert told_of_backends(*run_of(asked, backends=("nccl",))) == []
+
+
+def test_a_run_without_a_group_says_nothing_of_backends() -> None:
+    assert told_of_backends(*run_of(ALONE, {"backend": None, "backend_why": ON_CPU})) == []
+
+
+def test_why_there_is_this_backend_is_how_to_read_the_table_and_not_what_became_of_the_trial() -> None:
+    results, preset = run_of(NCCL, GLOO)
+    found = in_words(results, preset, "a")
+    assert not any("backend" in words for words in [*found.own, *found.others])
+    assert sum("backend" in words for words in found.notes) == 2
+
+
+def test_the_backend_is_in_the_results_and_has_a_column() -> None:
+    results, preset = run_of(GLOO | {"backend_why": SHARED}, ALONE)
+    assert (results.trials[0].repeats[0].backend, results.trials[0].repeats[0].backend_why) == ("gloo", SHARED)
+    header, _, *lines = [line.split("|") for line in markdown(results, preset).splitlines() if line.startswith("|")]
+    place = header.index(" backend ")
+    assert [line[place].strip() for line in lines] == ["gloo", "–"]
+    [a, b] = csv.DictReader(io.StringIO(as_csv(results, preset)))
+    assert (a["backend"], a["backend_why"], b["backend"]) == ("gloo", SHARED, "")
+
+
+# Devices that one might not have expected
+
+
+WHY = "1 GPU for 2 ranks: share_gpu = true lets them share it"
+
+
+def test_a_device_that_one_might_not_have_expected_is_explained_once_a_trial() -> None:
+    results, preset = run_of(GLOO | {"device_why": WHY}, GLOO, GLOO | {"device_why": WHY})
+    assert [note for note in notes(results, preset) if "share_gpu" in note] == [f"a, c: on the CPU: {WHY}"]
+    assert [rank.device_why for rank in results.trials[0].repeats[0].ranks] == [WHY, WHY]
+
+
+def test_of_one_trial_it_stands_with_what_became_of_it() -> None:
+    results, preset = run_of(GLOO | {"device_why": WHY}, GLOO)
+    assert in_words(results, preset, "a").own[0] == f"a: on the CPU: {WHY}"
+
+
+def test_nothing_that_a_rank_says_can_steer_the_terminal() -> None:
+    results, preset = run_of(GLOO | {"device_why": "\x1b[2J", "backend_why": "\x1b[2J"})
+    assert not any("\x1b" in note for note in notes(results, preset))

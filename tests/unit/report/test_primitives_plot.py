@@ -1,0 +1,119 @@
+"""The plot: every point where it belongs, nothing wider or higher than it may be."""
+
+import re
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ddptui.analysis.primitives.combine import Which
+from ddptui.analysis.primitives.results import PrimitivesResult
+from ddptui.report.primitives.plot import SEVERAL, draw, plot
+from tests.support.measured_cells import KB, MB, SIZES, cell, cells, result
+
+A = Which("all_reduce", reduce_op="sum")
+B = Which("ring", composite=True)
+
+
+def steep() -> PrimitivesResult:
+    """100 µs up to 64 KB, 10 ms at 64 MB; and ten times that."""
+    return result(
+        cells("all_reduce", lambda size: max(100.0, size / (64 * MB) * 10_000)),
+        cells("ring", lambda size: 10 * max(100.0, size / (64 * MB) * 10_000), composite=True),
+    )
+
+
+def letters_of(lines: list[str], letter: str) -> list[tuple[int, int]]:
+    """Where a letter stands, from left to right, above the axis."""
+    at = [(row, column) for row, line in enumerate(lines) for column, sign in enumerate(line) if sign == letter]
+    return sorted(at, key=lambda place: place[1])
+
+
+def area(lines: list[str]) -> list[str]:
+    """The rows of the plot, without their labels."""
+    return [line.partition("┤" if "┤" in line else "│")[2] for line in lines if "│" in line or "┤" in line]
+
+
+@given(st.integers(20, 160), st.integers(4, 40), st.sampled_from(["time", "busbw"]))
+def test_it_has_the_size_it_may_have(width: int, height: int, what: str) -> None:
+    lines = plot(steep(), [A, B], width, height, "time" if what == "time" else "busbw")
+    assert len(lines) <= height
+    assert max(map(len, lines)) <= width
+
+
+def test_every_measured_size_has_its_letter() -> None:
+    plotted = area(plot(steep(), [A, B], 100, 30))
+    for letter in "ab":
+        places = letters_of(plotted, letter)
+        assert len(places) == len(SIZES)
+        steps = {right[1] - left[1] for left, right in pairwise(places)}
+        assert max(steps) - min(steps) <= 1  # sizes are a factor of four apart: evenly far
+        rows = [row for row, _ in places]
+        assert rows == sorted(rows, reverse=True)  # never falling
+        assert len(set(rows[:3])) == 1
+    below, above = letters_of(plotted, "a"), letters_of(plotted, "b")
+    assert {low[0] - high[0] for low, high in zip(below, above, strict=True)} <= {9, 10, 11}  # a decade of three, of 30
+
+
+def test_the_first_and_the_last_point_are_in_the_corners() -> None:
+    plotted = area(plot(steep(), [A], 80, 20))
+    first, *_, last = letters_of(plotted, "a")
+    assert first == (len(plotted) - 1, 0)
+    assert last == (0, max(map(len, plotted)) - 1)
+
+
+def test_the_fitted_line_goes_through_the_points() -> None:
+    plotted = area(plot(steep(), [A], 80, 20))
+    for row, column in letters_of(plotted, "a")[1:-1]:
+        near = {
+            plotted[at][beside]
+            for at in (row - 1, row, row + 1)
+            for beside in (column - 1, column + 1)
+            if 0 <= at < len(plotted) and beside < len(plotted[at])
+        }
+        assert any("⠀" < sign <= "⣿" for sign in near)
+
+
+def test_axes_and_legend_say_what_is_what() -> None:
+    *_, sizes, legend = plot(steep(), [A, B], 100, 20)
+    assert sizes.split()[:4] == ["1", "KB", "2", "KB"]
+    assert sizes.endswith("64 MB")
+    assert legend == "a all_reduce  b ring by hand  time"
+    labels = [line.partition("┤")[0].strip() for line in plot(steep(), [A, B], 100, 20) if "┤" in line]
+    assert labels == ["100 ms", "10 ms", "1 ms", "100 µs"]
+    assert plot(steep(), [A], 100, 20, "busbw")[-1] == "a all_reduce  bus bandwidth, GB/s"
+
+
+@pytest.mark.parametrize("width", range(24, 120, 7))
+def test_sizes_on_the_axis_keep_apart(width: int) -> None:
+    *_, sizes, _ = plot(steep(), [A], width, 12)
+    assert all(re.fullmatch(r"\d+ [KM]B", label) for label in re.split(r"\s{2,}", sizes.strip()))
+
+
+def test_bandwidth_rises_where_time_does_not() -> None:
+    first, second, *_ = letters_of(area(plot(steep(), [A], 80, 20, "busbw")), "a")
+    assert second[0] < first[0]
+
+
+def test_two_in_one_place_are_neither() -> None:
+    both = result(cells("all_reduce", lambda size: 100.0 + size), cells("reduce", lambda size: 100.0 + size))
+    plotted = area(plot(both, [A, Which("reduce", reduce_op="sum")], 80, 20))
+    assert len(letters_of(plotted, SEVERAL)) == len(SIZES)
+    assert not letters_of(plotted, "a")
+
+
+def test_each_operation_has_its_colour() -> None:
+    kinds = {words: kind for line in draw(steep(), [A, B], 80, 20) for words, kind in line if words in ("a", "b")}
+    assert kinds == {"a": "series-0", "b": "series-1"}
+
+
+def test_one_size_is_a_letter_without_a_line() -> None:
+    plotted = area(plot(result([cell("all_reduce", KB, 100)]), [A], 60, 12))
+    assert "".join(plotted).strip() == "a"
+
+
+@pytest.mark.parametrize("operations", [[], [Which("barrier")], [Which("broadcast")]])
+def test_what_has_no_sizes_is_not_drawn(operations: list[Which]) -> None:
+    both = result([cell("barrier", 0, 80)], cells("all_reduce", lambda size: 100.0))
+    assert plot(both, operations, 60, 12) == ["nothing to draw: no size was measured"]

@@ -1,0 +1,375 @@
+"""What is said of primitives as text, Markdown and CSV; and that no line of a table is wider than it may be."""
+
+import csv
+import io
+import re
+from typing import Any
+
+import msgspec
+import pytest
+
+from ddptui.analysis.primitives.results import BufferView, PrimitivesResult, RankView
+from ddptui.analysis.results import Results
+from ddptui.config.preset import Preset
+from ddptui.report.primitives.csv import as_csv
+from ddptui.report.primitives.grid import LEGEND, grid
+from ddptui.report.primitives.render import markdown, text
+from ddptui.text.tables import Column, Table, as_markdown, as_text, fitting
+from ddptui.text.units import bandwidth, digits, duration, percent, size
+from tests.support.measured_cells import KB, MB, SIZES, cell, cells, of_primitives, result, view
+
+ANSI = re.compile(r"\x1b\[[\d;]*m")
+RULE = re.compile(r"─+")
+
+
+def linear(start: float, per_mb: float) -> Any:
+    return lambda size: start + size / MB * per_mb
+
+
+def everything(**changes: Any) -> PrimitivesResult:
+    """What a message takes, adding, a barrier, and three ways to a mean, of which one is overtaken."""
+    return result(
+        cells("isend_irecv", linear(50, 300)),
+        cells("all_reduce", linear(200, 400)),
+        [cell("barrier", 0, 100)],
+        cells("local_sum", linear(1, 20)),
+        cells("all_reduce", linear(210, 420), composite=True),
+        cells("gather_scatter", linear(100, 1700), composite=True),
+        cells("ring", linear(210, 425), composite=True),
+        **changes,
+    )
+
+
+def ran() -> tuple[Results, Preset]:
+    return of_primitives({"a": [everything()]})
+
+
+def tables_of(shown: str) -> list[list[str]]:
+    """Every table's lines, from its header to what comes after it."""
+    lines = shown.splitlines()
+    rules = [at for at, line in enumerate(lines) if RULE.fullmatch(line) and at + 1 < len(lines) and lines[at + 1]]
+    ends = [next(end for end in range(at, len(lines)) if not lines[end]) for at in rules]
+    return [lines[at - 1 : end] for at, end in zip(rules, ends, strict=True)]
+
+
+def rows_of(shown: str, heading: str) -> list[dict[str, str]]:
+    """Of the Markdown table below a heading, a row each, by header."""
+    below = shown.split(f"{heading}\n\n", 1)[1].splitlines()
+    header, _, *rows = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in _while_table(below)]
+    return [dict(zip(header, row, strict=True)) for row in rows]
+
+
+def _while_table(lines: list[str]) -> list[str]:
+    return lines[: next(at for at, line in enumerate(lines) if not line.startswith("|"))]
+
+
+# The tables
+
+
+@pytest.mark.parametrize("color", [False, True])
+@pytest.mark.parametrize("width", [60, 61, 64, 77, 80, 93, 100, 120, 145, 200])
+def test_no_line_of_a_table_is_wider_than_it_may_be(width: int, color: bool) -> None:
+    found = tables_of(ANSI.sub("", text(*ran(), width, color=color)))
+    assert len(found) == 9
+    assert max(len(line) for table in found for line in table) <= width
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_what_a_learner_looks_for_is_there_however_narrow_it_is(width: int) -> None:
+    headers = [re.split(r"\s{2,}", table[0].strip()) for table in tables_of(text(*ran(), width))]
+    assert all({"median", "#wrong"} <= set(header) for header in headers[:-2] if "size" in header)
+    assert {"size", "busbw", "CV"} <= set(headers[1])
+    assert {"operation", "α", "β GB/s"} <= set(headers[-2])
+    assert {"faster below", "faster above"} & set(headers[-1])
+
+
+def test_a_row_is_what_was_measured() -> None:
+    [*_, row] = rows_of(markdown(*ran()), "#### all_reduce: all tensors as one to all")
+    assert row == {
+        "size": "64 MB", "calls": "100", "min": "24.5 ms", "median": "25.8 ms", "fitted": "25.8 ms",
+        "textbook": "19.9 ms", "p90": "27.1 ms", "p99": "28.4 ms", "CV": "5%", "mean": "26.1 ms", "algbw": "2.58",
+        "busbw": "2.58", "slowest": "rank 1", "#wrong": "0",
+    }  # fmt: skip
+
+
+def test_a_barrier_has_no_size_and_no_bandwidth() -> None:
+    [row] = rows_of(markdown(*ran()), "#### barrier: nothing moves: nobody goes on before all have come")
+    assert not {"size", "algbw", "busbw"} & set(row)
+    assert (row["median"], row["fitted"], row["textbook"]) == ("100 µs", "100 µs", "50.0 µs")
+
+
+def test_several_launches_are_one_row_and_what_was_wrong_adds_up() -> None:
+    launches = [result([cell("all_reduce", KB, median, wrong=wrong)]) for median, wrong in ((1, 2), (9, 0), (3, 1))]
+    shown = markdown(*of_primitives({"a": launches}))
+    [row] = rows_of(shown, "#### all_reduce: all tensors as one to all")
+    assert (row["median"], row["#wrong"], row["calls"]) == ("3.00 µs", "3", "300")
+    assert "and of 3 launches" in shown
+
+
+def test_what_is_wrong_is_red() -> None:
+    results, preset = of_primitives({"a": [result([cell("all_reduce", KB, 1, wrong=1), cell("all_reduce", MB, 2)])]})
+    red = [line for line in text(results, preset, 100, color=True).splitlines() if line.startswith("\x1b[31m")]
+    assert [ANSI.sub("", line).split()[:2] for line in red] == [["1", "KB"]]
+    assert "\x1b" not in text(results, preset, 100)
+
+
+def test_an_operation_that_could_not_be_done_says_why_once() -> None:
+    lost = [cell("all_to_all", size, 1, time_us=None, cv=None, error="not on gloo\nat line 3") for size in SIZES]
+    shown = text(*of_primitives({"a": [result(lost)]}), 100)
+    assert shown.count("not done: not on gloo") == 1
+    assert "line 3" not in shown
+
+
+# What deserves a word
+
+
+@pytest.mark.parametrize(
+    ("changes", "marked"), [({}, False), ({"cv": 0.51}, True), ({"cv": 0.49}, False), ({"cv": None}, False)]
+)
+def test_calls_that_differ_much_are_marked_and_explained(changes: dict[str, Any], marked: bool) -> None:
+    shown = text(*of_primitives({"a": [result([cell("all_reduce", KB, 100, **changes)])]}), 100)
+    assert ("¹ 100 µs" in shown) == marked
+    assert ("¹ its calls differ" in shown) == marked
+
+
+@pytest.mark.parametrize(("batch", "why"), [(False, "sched_batch = true"), (True, "more ranks than cores")])
+def test_the_remedy_is_not_what_was_done_already(batch: bool, why: str) -> None:
+    found = of_primitives({"a": [result([cell("all_reduce", KB, 100, cv=1.0)])]}, sched_batch=batch)
+    assert why in text(*found, 100)
+
+
+@pytest.mark.parametrize(("cadence", "words"), [("back_to_back", "at once"), ("barrier", "follows a barrier")])
+def test_the_cadence_is_said(cadence: str, words: str) -> None:
+    assert words in text(*of_primitives({"a": [everything(cadence=cadence)]}), 100)
+
+
+# Models, crossings, and what they mean
+
+
+def test_the_models_say_what_was_put_in() -> None:
+    rows = {row["operation"]: row for row in rows_of(markdown(*ran()), "#### Models")}
+    message, own = rows["isend/irecv"], rows["all_reduce"]
+    assert (message["α"], message["β GB/s"], message["textbook off"]) == ("50.0 µs", "3.50", "–")
+    assert (own["α"], own["γ GB/s"], own["within 15%"]) == ("100 µs", "52.4", "9 of 9")
+    assert own["textbook formula"] == "2(p−1)α + 2(p−1)/p·nβ + (p−1)/p·nγ"
+    assert own["textbook off"] == "-50%…-23%"
+    assert (rows["barrier"]["β GB/s"], rows["barrier"]["textbook off"]) == ("–", "-50%")
+    assert (rows["local_sum"]["α"], rows["local_sum"]["textbook off"]) == ("1.00 µs", "–")
+
+
+def test_the_textbook_is_held_against_what_was_measured_and_not_against_the_model() -> None:
+    """At 4 KB a tick came in between, and the model does not go there: 100 µs by the textbook, of 10 ms."""
+    ticking = [cell("all_reduce", KB * 4, 10_000) if each.bytes == KB * 4 else each
+               for each in cells("all_reduce", linear(100, 300))]  # fmt: skip
+    shown = markdown(*of_primitives({"a": [result(cells("isend_irecv", linear(50, 300)), ticking)]}))
+    [_, row] = rows_of(shown, "#### Models")
+    assert (row["textbook off"], row["bent off"], row["within 15%"]) == ("-99%…+0%", "99%", "8 of 9")
+
+
+def test_the_textbook_says_nothing_of_what_it_was_fed_with() -> None:
+    shown = markdown(*ran())
+    fed = rows_of(shown, "#### isend/irecv: every rank sends to its right and receives from its left, at once")
+    alone = rows_of(shown, "#### local_sum: a rank adds one tensor to another, alone: no wire")
+    assert all("textbook" not in row and "fitted" in row for row in (*fed, *alone))
+
+
+@pytest.mark.parametrize(
+    ("measured", "words"),
+    [
+        ((), "textbook: unknown"),
+        (("isend_irecv",), "α and β of isend/irecv, no γ"),
+        (("send_recv", "local_sum"), "α and β of send/recv, γ of local_sum"),
+    ],
+)
+def test_where_the_textbooks_figures_come_from_is_said(measured: tuple[str, ...], words: str) -> None:
+    several = (cells(name, linear(50, 300)) for name in (*measured, "all_gather"))
+    assert words in text(*of_primitives({"a": [result(*several)]}), 100)
+
+
+def test_who_overtakes_whom_is_told() -> None:
+    rows = rows_of(markdown(*ran()), "#### Who overtakes whom")
+    assert [(row["faster below"], row["faster above"]) for row in rows] == [
+        ("gather + scatter", "all_reduce, then divide"),
+        ("gather + scatter", "ring by hand"),
+    ]
+    assert rows[0]["fitted"] == "88.0 KB"  # 100 + 1700 x = 210 + 420 x
+
+
+def test_where_nobody_overtakes_anybody_that_is_said() -> None:
+    ways = [cells(name, linear(start, 400), composite=True) for name, start in (("ring", 100), ("all_gather", 300))]
+    assert "nobody, by more than 10%" in text(*of_primitives({"a": [result(*ways)]}), 100)
+
+
+def test_what_it_means_is_said_in_figures() -> None:
+    shown = text(*ran(), 200)
+    assert (
+        "On 2 ranks an all_reduce takes 200 µs however small its tensor is, and twice that from 512 KB on: gradients"
+        " smaller than that are better sent together, in a bucket."
+    ) in shown
+    assert (
+        "Of the ways to a mean, at 1 KB the fastest is gather + scatter (102 µs), and ring by hand takes 2.1 times as"
+        " long; at 64 MB the fastest is all_reduce, then divide or ring by hand (27.1 ms), and gather + scatter takes"
+        " 4.0 times as long."
+    ) in shown
+
+
+@pytest.mark.parametrize("seen", [linear(200, 0), linear(0, 400)])
+def test_without_a_latency_or_without_a_bandwidth_there_is_no_half_way(seen: Any) -> None:
+    assert "What it means" not in text(*of_primitives({"a": [result(cells("all_reduce", seen))]}), 100)
+
+
+def test_the_textbook_is_cited_once_each() -> None:
+    shown = text(*of_primitives({"a": [everything()], "b": [everything()]}), 100)
+    assert shown.count("Patarasuk and Yuan") == 1
+
+
+# What there is to see
+
+
+def lines_of(width: int, **changes: Any) -> list[str]:
+    return ["".join(words for words, _ in line) for line in grid(view(**changes), width)]
+
+
+def test_buffers_are_seen_before_and_after_and_what_is_undefined_is_marked() -> None:
+    assert lines_of(60) == [
+        "every rank: dist.reduce(tensor, dst=0)",
+        "rank 0  tensor  1 2 → 4 6",
+        "rank 1  tensor  3 4 → 3? 4?",
+    ]
+
+
+def test_where_it_is_narrow_after_is_below_before() -> None:
+    assert lines_of(24)[-4:-2] == ["rank 0  tensor     1 2", "                 → 4 6"]
+
+
+def test_parts_are_kept_apart_and_what_is_not_passed_is_a_dash() -> None:
+    parts = BufferView(name="gather_list", parts=2, before=[0, 0, 0, None], after=[1, 2.5, 3, 4], undefined=False)
+    own = BufferView(name="tensor", parts=1, before=[1, 2], after=[1, 2], undefined=False)
+    nothing = BufferView(name="gather_list", parts=0, before=None, after=None, undefined=False)
+    ranks = [
+        RankView(rank=0, call="dist.gather(tensor, gather_list)", buffers=[own, parts]),
+        RankView(rank=1, call="dist.gather(tensor)", buffers=[own, nothing]),
+    ]
+    assert lines_of(80, operation="gather", ranks=ranks) == [
+        "rank 0: dist.gather(tensor, gather_list)",
+        "rank 1: dist.gather(tensor)",
+        "rank 0  tensor       1 2         → 1 2",
+        "        gather_list  0 0 │ 0 nan → 1 2.5 │ 3 4",
+        "rank 1  tensor       1 2         → 1 2",
+        "        gather_list  –           → –",
+    ]
+
+
+def test_a_backend_that_cannot_says_so_in_a_line() -> None:
+    assert lines_of(80, ranks=[], error="no AVG with gloo\nmore") == ["not done: no AVG with gloo"]
+
+
+def test_a_call_that_is_too_long_goes_on_below() -> None:
+    calls = lines_of(30)[:2]
+    assert calls == ["every rank:", "    dist.reduce(tensor, dst=0)"]
+
+
+def test_the_grid_stands_under_what_moves_and_undefined_values_are_dim() -> None:
+    results, preset = of_primitives({"a": [result(views=[view()])]})
+    shown = text(results, preset, 80, color=True)
+    assert "reduce (sum), root 0: all tensors as one to the root" in ANSI.sub("", shown)
+    assert "\x1b[2m3? 4?\x1b[0m" in shown
+    assert LEGEND in shown
+    assert "Models" not in shown
+    assert "```text" in markdown(results, preset)
+
+
+@pytest.mark.parametrize("width", [30, 60])
+def test_a_grid_is_cut_where_the_terminal_ends(width: int) -> None:
+    wide = BufferView(name="tensor", parts=1, before=[1.25] * 40, after=[2.5] * 40, undefined=True)
+    ranks = [RankView(rank=0, call="dist.reduce(tensor, dst=0)", buffers=[wide])]
+    shown = text(*of_primitives({"a": [result(views=[view(ranks=ranks)])]}), width, color=True)
+    grid_lines = [line for line in ANSI.sub("", shown).splitlines() if "1.25" in line or "2.5" in line]
+    assert len(grid_lines) == 2
+    assert all(len(line) == width and line.endswith("…") for line in grid_lines)
+
+
+# Trials without figures
+
+
+def test_a_trial_that_failed_says_why_and_one_that_was_not_reached_that_it_was_not() -> None:
+    results, preset = of_primitives({"a": [everything()], "b": [], "c": []})
+    a, b, c = results.trials
+    lost = msgspec.structs.replace(b, status="failed", error="rank 1 killed\nthe log's end")
+    results = msgspec.structs.replace(results, status="interrupted", trials=[a, lost, c])
+    assert text(results, preset, 100).splitlines()[-5:] == [
+        "",
+        "b failed: rank 1 killed",
+        "  the log's end",
+        "c was not reached",
+        "interrupted: what is shown is what was finished",
+    ]
+    found = list(csv.DictReader(io.StringIO(as_csv(results, preset))))
+    assert [(row["trial"], row["status"], row["error"]) for row in found[-2:]] == [
+        ("b", "failed", "rank 1 killed\nthe log's end"),
+        ("c", "skipped", ""),
+    ]
+
+
+# CSV
+
+
+def test_every_cell_of_every_repeat_is_a_line_of_figures() -> None:
+    results, preset = of_primitives({"a": [everything(), everything(ranks=4)]})
+    rows = list(csv.DictReader(io.StringIO(as_csv(results, preset))))
+    assert len(rows) == 2 * (6 * len(SIZES) + 1)
+    assert [rows[at][key] for at in (0, -1) for key in ("trial", "repeat", "ranks", "cadence")] == [
+        "a", "1", "2", "back_to_back", "a", "2", "4", "back_to_back",
+    ]  # fmt: skip
+    keys = ("trial", "repeat", "ranks", "operation", "composite", "reduce_op", "bytes", "cadence")
+    assert len({tuple(row[key] for key in keys) for row in rows}) == len(rows)
+    assert (rows[-1]["operation"], rows[-1]["composite"], rows[-1]["bytes"]) == ("ring", "True", str(64 * MB))
+    assert float(rows[-1]["median_us"]) == 210 + 425 * 64
+    assert float(rows[-1]["p99_us"]) == pytest.approx(1.1 * (210 + 425 * 64))
+
+
+def test_every_buffer_that_was_shown_is_a_line() -> None:
+    views = [view(), view("broadcast", reduce_op=None, ranks=[], error="no")]
+    rows = list(csv.DictReader(io.StringIO(as_csv(*of_primitives({"a": [result(views=views)]})))))
+    assert [(row["operation"], row["rank"], row["before"], row["after"], row["undefined"]) for row in rows] == [
+        ("reduce", "0", "1.0 2.0", "4.0 6.0", "False"),
+        ("reduce", "1", "3.0 4.0", "3.0 4.0", "True"),
+        ("broadcast", "", "", "", ""),
+    ]
+    assert rows[2]["error"] == "no"
+
+
+# Tables and units by themselves
+
+
+def test_the_least_telling_column_goes_first_and_what_says_nothing_before() -> None:
+    table = Table((Column("a", ["1"], 2), Column("bb", ["22"], 3), Column("c", ["–"], 9), Column("d", ["|"], 1)))
+    assert [column.header for column in fitting(table, 100)] == ["a", "bb", "d"]
+    assert [column.header for column in fitting(table, 5)] == ["a", "bb"]
+    assert [column.header for column in fitting(table, 4)] == ["bb"]
+    assert as_text(table, 1, color=False) == ["bb", "─", "22"] or len(as_text(table, 2, color=False)[0]) == 2
+    assert as_markdown(table) == ["| a | bb | d |", "| --: | --: | --: |", "| 1 | 22 | \\| |"]
+
+
+@pytest.mark.parametrize(
+    ("bytes", "shown"),
+    [(0, "0 B"), (4, "4 B"), (1020, "1020 B"), (1024, "1 KB"), (1536, "1.50 KB"), (MB, "1 MB"), (64 * MB, "64 MB"),
+     (MB - 1, "1.00 MB"), (2**40, "1 TB"), (2**53, "8192 TB")],
+)  # fmt: skip
+def test_sizes_are_read_in_1024s(bytes: float, shown: str) -> None:
+    assert size(bytes) == shown
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [(None, "–"), (0, "0 ns"), (5e-9, "5.00 ns"), (151e-6, "151 µs"), (999.6e-6, "1.00 ms"), (27.007e-3, "27.0 ms"),
+     (1.5, "1.50 s"), (99.96, "100 s"), (12345, "12345 s")],
+)  # fmt: skip
+def test_times_have_three_digits(seconds: float | None, shown: str) -> None:
+    assert duration(seconds) == shown
+
+
+def test_other_figures() -> None:
+    assert [digits(each) for each in (0.0123456, 9.999, 123.4)] == ["0.0123", "10.0", "123"]
+    assert [bandwidth(each) for each in (None, 0.0, 5e-10)] == ["–", "∞", "2.00"]
+    assert [percent(each) for each in (None, 0.123, 1e9)] == ["–", "12%", "> 9999%"]

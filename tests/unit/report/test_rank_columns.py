@@ -1,0 +1,43 @@
+"""What the columns of a rank say."""
+
+import msgspec
+import pytest
+
+from ddptui.analysis.results import RankResult
+from ddptui.report.rank_columns import COLUMNS, amount, telling
+
+RANK = RankResult(rank=3, host="a\x1bb", pid=7, device="cpu", bottleneck_fired=0, bottleneck_s=0.0)
+
+
+def cells(**changes: object) -> dict[str, str]:
+    rank = RankResult(**{**{field: getattr(RANK, field) for field in RANK.__struct_fields__}, **changes})
+    return {column.header: column.cell(rank) for column in COLUMNS}
+
+
+def test_a_rank_of_which_nothing_is_known_says_who_it_is() -> None:
+    shown = cells()
+    assert (shown["rank"], shown["host"], shown["pid"], shown["device"]) == ("3", "a\\x1bb", "7", "cpu")
+    assert {shown[header] for header in shown.keys() - {"rank", "host", "pid", "device"}} == {"–"}
+
+
+def test_the_rank_that_was_waited_for_longest_is_named() -> None:
+    assert cells(waited_for_s={0: 0.2, 1: 1.5, 2: 0.3})["waits for"] == "rank 1: 1.5 s"
+
+
+def test_the_memory_of_gpus_has_a_column_where_a_rank_has_one() -> None:
+    on_gpu = msgspec.structs.replace(RANK, peak_gpu_bytes=3 * 2**29)
+    headers = [[column.header for column in telling(ranks)] for ranks in ([RANK], [RANK, on_gpu])]
+    assert headers[0] == [header for header in headers[1] if header != "gpu mem."]
+    assert len(headers[1]) == len(headers[0]) + 1
+    assert cells(peak_gpu_bytes=3 * 2**29)["gpu mem."] == "1.50 GB"
+
+
+def test_delays_are_counted_and_summed() -> None:
+    assert cells(bottleneck_fired=20, bottleneck_s=0.2)["delays"] == "20× 200 ms"
+
+
+@pytest.mark.parametrize(
+    ("sent", "shown"), [(None, "–"), (0, "0 B"), (999, "999 B"), (15_480_000, "15.5 MB"), (10**18, "1e+06 TB")]
+)
+def test_bytes_have_a_unit(sent: int | None, shown: str) -> None:
+    assert amount(sent) == shown

@@ -1,0 +1,330 @@
+"""The table's foot: the verdict in words, with and without delays put in, at the start, everywhere, in one step."""
+
+import csv
+import io
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+import pytest
+
+from ddptui.analysis.repeat import outcome
+from ddptui.analysis.results import Injected, Interval, RepeatResult, Results, TrialResult
+from ddptui.report import sentences
+from ddptui.report.columns import COLUMNS, rows_of
+from ddptui.report.table import as_csv, notes, text
+from ddptui.text.units import seconds
+from ddptui.wire.messages import Message, Slept, Step
+from tests.support.builders import done, ended, hello, journal, launched, preset_of, ready, results_for, trained
+from tests.support.traces import MS, Shape, Told, all_reduce, bucketed, delayed, trace, works_of
+
+
+def run_of(told: Told, repeat: int = 1, start_ms: Mapping[int, float] | None = None) -> list[Message]:
+    starts = start_ms or {}
+    readies = [msgspec.structs.replace(ready(rank), start_ns=round(starts.get(rank, 1.0) * MS)) for rank in told]
+    steps: list[Step] = [step for own in told.values() for step in own]
+    return [
+        launched("a", repeat, at_ms=0),
+        *(hello(rank, world_size=len(told)) for rank in told),
+        *readies,
+        *steps,
+        *(done(rank) for rank in told),
+        ended(),
+    ]
+
+
+def slept(told: Told, rank: int, at: str, ms: Callable[[int], float]) -> Told:
+    """As a rank tells of the delays that were put in."""
+    own = [
+        msgspec.structs.replace(
+            step,
+            slept=(Slept(at, step.begin_ns, step.begin_ns + round(ms(step.step) * MS)),) if ms(step.step) else (),  # type: ignore[arg-type]
+        )
+        for step in told[rank]
+    ]
+    return told | {rank: own}
+
+
+def late(
+    seed: int, ms: Callable[[int], float], *, tell: bool = True, ranks: int = 2, shape: Shape = all_reduce
+) -> Told:
+    works, _ = delayed(works_of(seed, ranks=ranks), 1, "forward", ms)
+    told = trace(works, shape)
+    return slept(told, 1, "forward", ms) if tell else told
+
+
+def foot(*runs: list[Message], **fields: Any) -> list[str]:
+    results, preset = results_of(*runs, **fields)
+    return [
+        note.removeprefix("a: ")
+        for note in notes(results, preset)
+        if note.startswith("a: ")
+    ]  # fmt: skip
+
+
+def results_of(*runs: list[Message], **fields: Any) -> tuple[Results, Any]:
+    preset = preset_of({"repeats": max(1, len(runs)), "trial": [{"name": "a"} | fields]})
+    return results_for(preset, *runs), preset
+
+
+def cell(results: Results, preset: Any, key: str) -> str:
+    [column] = [column for column in COLUMNS if column.key == key]
+    return column.cell(rows_of(results, preset)[0])
+
+
+def test_where_nothing_stands_out_the_foot_says_only_where_the_time_went() -> None:
+    [line] = foot(run_of(trace(works_of(1), transfer=MS // 20)))
+    assert line.startswith("inconclusive: ")
+    assert line.endswith("% in transfers that nothing hides")
+
+
+def test_who_is_waited_for_is_named_with_what_it_lost_and_what_would_have_been() -> None:
+    results, preset = results_of(run_of(late(1, lambda _: 25.0, tell=False)))
+    [line] = foot(run_of(late(1, lambda _: 25.0, tell=False)))
+    assert line.startswith("skew: ")
+    assert re.search(
+        r"\. Rank 1 is waited for: it lost 2\.[45]\d* s \(2\.4\d* s … 2\.5\d* s\) in forward; it caused (100|9\d)% of "
+        r"the waiting, 2\.\d+ s; without that, 0\.\d\d s of 3\.\d\d s \(estimated\)$",
+        line,
+    )
+    assert "njected" not in line
+    assert "no rank stands out" not in line
+    assert cell(results, preset, "culprit") == "rank 1: forward"
+
+
+def test_a_delay_that_was_put_in_stands_beside_what_was_attributed() -> None:
+    [line] = foot(run_of(late(2, lambda _: 25.0)))
+    _, sentence = line.split(". I", 1)
+    assert sentence.startswith("njected 2.5 s on rank 1 at forward; attributed 2.")
+    assert "to rank 1 in forward" in sentence
+
+
+def test_a_delay_that_does_not_stand_out_is_attributed_to_nobody() -> None:
+    [line] = foot(run_of(late(3, lambda _: 0.05)))
+    assert line.endswith(
+        "Injected 5 ms on rank 1 at forward; attributed to nobody: too little, or too uncertain, to stand out"
+    )
+
+
+def test_a_delay_in_one_step_is_told_with_it() -> None:
+    results, preset = results_of(run_of(late(4, lambda step: 1500.0 if step == 33 else 0.0)))
+    [line] = foot(run_of(late(4, lambda step: 1500.0 if step == 33 else 0.0)))
+    assert "Injected 1.5 s on rank 1 at forward; attributed 1." in line
+    assert "to rank 1 in forward, most of it in step 33" in line
+    assert cell(results, preset, "culprit") == "rank 1: forward"
+
+
+def test_a_rank_that_is_slower_in_all_it_does_is_told_by_how_much() -> None:
+    works = [{0: step[0], 1: [2 * part for part in step[1]]} for step in works_of(5, skew=0.0)]
+    [line] = foot(run_of(trace(works)))
+    assert "Rank 1 is waited for: it lost " in line
+    assert "in every phase (× 2.0" in line or "in every phase (× 1.9" in line
+    assert "), most in backward; it caused" in line
+
+
+def test_a_delay_at_the_start_is_in_no_train_time_and_seen_in_the_start() -> None:
+    told = slept(trace(works_of(6)), 1, "start", lambda step: 500.0 if step == 0 else 0.0)
+    [line] = foot(run_of(told, start_ms={0: 2.0, 1: 502.0}))
+    assert line.endswith(
+        "Injected 500 ms on rank 1 at start; attributed 500 ms to rank 1 before the first step (in no train time)"
+    )
+
+
+def test_of_several_repeats_what_was_put_in_is_the_mean() -> None:
+    runs = [run_of(late(seed, lambda _, ms=ms: ms), seed) for seed, ms in ((1, 20.0), (2, 30.0))]  # type: ignore[misc]
+    [line] = foot(*runs)
+    assert "Injected 2.5 s on rank 1 at forward; attributed 2." in line
+
+
+def test_waiting_without_a_culprit_is_told_so() -> None:
+    works = works_of(7, ranks=4)
+    for rank in range(4):
+        works, _ = delayed(works, rank, "forward", lambda step, rank=rank: 40.0 if step % 4 == rank else 0.0)  # type: ignore[misc]
+    line = foot(run_of(trace(works)))[0]
+    assert line.startswith("skew: ")
+    assert "; no rank stands out" in line
+
+
+def test_of_more_than_two_ranks_it_is_told_who_waited_for_whom() -> None:
+    line = foot(run_of(late(8, lambda _: 25.0, ranks=3)))[0]
+    assert "Waited: rank 0 2." in line
+    assert line.count(" for rank 1)") == 2
+    assert "rank 1 " in line
+    assert "Waited" not in foot(run_of(late(8, lambda _: 25.0)))[0]
+
+
+def test_steps_that_were_left_out_are_told_with_the_first_reason() -> None:
+    told = trace(works_of(9))
+    for number in (40, 50):
+        step = told[1][number]
+        told[1][number] = msgspec.structs.replace(step, collectives=step.collectives[:1])
+    lines = foot(run_of(told))
+    assert lines[1] == (
+        "2 steps left out, in which ranks made different operations: step 40: as operation 2, rank 0 made "
+        "all_reduce (8 bytes), rank 1 none"
+    )
+
+
+def test_one_step_left_out_is_one_step() -> None:
+    told = trace(works_of(9))
+    told[1][40] = msgspec.structs.replace(told[1][40], collectives=told[1][40].collectives[:1])
+    assert foot(run_of(told))[1].startswith("1 step left out")
+
+
+def test_ranks_that_differ_in_every_step_are_told_so() -> None:
+    told = late(3, lambda _: 0.0, tell=False)
+    told[1] = [msgspec.structs.replace(step, collectives=step.collectives[:1]) for step in told[1]]
+    [words] = foot(run_of(told))
+    assert words == (
+        "nothing is known of its waits: in every step ranks made different operations: "
+        "step 0: as operation 2, rank 0 made all_reduce (8 bytes), rank 1 none"
+    )
+    assert result_of(told).wait_ms is None
+    assert len(result_of(told).mismatches) == 100
+
+
+def test_a_loss_in_two_phases_is_told_of_both() -> None:
+    works, _ = delayed(works_of(2), 1, "forward", lambda _: 12.0)
+    works, _ = delayed(works, 1, "backward", lambda _: 15.0)
+    works, _ = delayed(works, 1, "data", lambda _: 3.0)
+    [words] = foot(run_of(trace(works)))
+    assert re.search(r"it lost 3 s \(.*\) in backward and forward;", words)
+
+
+def test_a_loss_between_steps_is_not_in_them() -> None:
+    works = [{0: step[0], 1: [*step[1][:5], step[1][5] + 25 * MS]} for step in works_of(2)]
+    [words] = foot(run_of(trace(works)))
+    assert re.search(r"it lost 2\.\d+ s \(.*\) between steps;", words)
+
+
+def test_without_instruments_that_is_all_there_is_to_say() -> None:
+    told = trace(works_of(10))
+    silent = {rank: [msgspec.structs.replace(step, collectives=()) for step in own] for rank, own in told.items()}
+    assert foot(run_of(silent), instruments="off") == ["without instruments: only its times are known"]
+    assert foot(run_of(silent)) == []
+
+
+def test_a_loss_that_is_no_number_is_told_in_the_table_and_in_words() -> None:
+    told = {
+        rank: [msgspec.structs.replace(step, loss=None) for step in own] for rank, own in trace(works_of(1)).items()
+    }
+    assert foot(run_of(told))[1] == "the loss is not finite"
+    assert cell(*results_of(run_of(told)), "loss") == "nan"
+    assert "the loss is not finite" not in foot(run_of(trace(works_of(1))))
+
+
+def test_a_loss_that_nobody_looked_at_is_not_called_no_number() -> None:
+    silent = [message for message in journal() if not isinstance(message, Step)]
+    last_words = [trained(rank, loss=None) for rank in (0, 1)]
+    results, preset = results_of([*silent[:-3], *last_words, *silent[-3:]], instruments="off")
+    assert results.trials[0].status == "ok"
+    assert cell(results, preset, "loss") == "–"
+
+
+def test_a_trial_without_results_has_no_story() -> None:
+    failed = TrialResult(name="a", status="failed", error="?", config={}, command=[], repeats=[], summary=None)
+    assert sentences.of_trial(failed, preset_of({"trial": [{"name": "a"}]}).trials[0]) == []
+    assert sentences.cautions([failed]) == []
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (0.0, "0 ms"),
+        (0.0000123, "0.0123 ms"),
+        (0.0256, "25.6 ms"),
+        (0.9994, "999 ms"),
+        (1.0, "1 s"),
+        (12.345, "12.3 s"),
+    ],
+)
+def test_seconds_are_told_with_three_digits(value: float, words: str) -> None:
+    assert seconds(value) == words
+
+
+def test_an_interval_begins_at_nothing_at_the_least() -> None:
+    assert sentences.interval(Interval(estimate=0.01, low=-0.01, high=0.03)) == "10 ms (0 ms … 30 ms)"
+
+
+# What results.json has of it
+
+
+def result_of(told: Told) -> RepeatResult:
+    found = outcome(run_of(told))
+    assert found is not None
+    assert found.result is not None
+    return found.result
+
+
+def test_the_figures_of_a_repeat_are_those_of_its_steps() -> None:
+    works = [{0: [10 * MS, 0, 0, 0, 0, 0], 1: [30 * MS, 0, 0, 0, 0, 0]} for _ in range(30)]
+    result = result_of(trace(works, transfer=2 * MS))
+    assert result.wait_ms == pytest.approx((20 + 0) / 2)
+    assert result.transfer_ms == pytest.approx(4)
+    assert result.overlap == 0
+    assert result.wait_share == pytest.approx(10 / 34)
+    assert result.transfer_share == pytest.approx(4 / 34)
+    assert result.verdict == "skew"
+    one, other = result.ranks
+    assert [one.wait_s, other.wait_s] == pytest.approx([0.6, 0])
+    assert one.transfer_s == other.transfer_s == pytest.approx(0.12)
+    assert [one.exposed_s, other.exposed_s] == pytest.approx([0.72, 0.12])
+    assert [one.wait_caused_s, other.wait_caused_s] == pytest.approx([0, 0.6])
+    assert one.waited_for_s == {1: pytest.approx(0.6)}
+    assert (one.collectives, one.bytes) == (60, 480)
+    assert other.last_arrivals is not None
+    assert other.last_arrivals >= 30
+
+
+def test_delays_after_the_warm_up_are_told_by_site_and_one_at_the_start_always() -> None:
+    told = trace(works_of(11, steps=5))
+    one, two, *rest = told[1]
+    begin = one.begin_ns
+    told[1] = [
+        msgspec.structs.replace(one, warmup=True, slept=(Slept("start", 0, 7 * MS), Slept("data", begin, begin + MS))),
+        msgspec.structs.replace(two, slept=(Slept("data", begin, begin + 2 * MS), Slept("forward", 0, 3 * MS))),
+        *(msgspec.structs.replace(step, slept=(Slept("data", begin, begin + MS),)) for step in rest),
+    ]
+    told[0][0] = msgspec.structs.replace(told[0][0], warmup=True)
+    assert result_of(told).injected == [
+        Injected(rank=1, at="start", fired=1, s=0.007),
+        Injected(rank=1, at="data", fired=4, s=0.005),
+        Injected(rank=1, at="forward", fired=1, s=0.003),
+    ]
+
+
+# The table
+
+
+def test_the_table_has_columns_of_waiting_where_there_was_any() -> None:
+    results, preset = results_of(run_of(late(12, lambda _: 25.0, shape=bucketed)), strategy="bucketed")
+    shown = text(results, preset, 400)
+    assert all(header in shown.splitlines()[2] for header in ("wait ms", "transfer ms", "overlap", "waits for"))
+    assert float(cell(results, preset, "wait")) == pytest.approx(12.5, rel=0.1)  # the mean of 25 and nothing
+    assert re.fullmatch(r"\d+%", cell(results, preset, "overlap"))
+    results, preset = results_of(journal())
+    shown = text(results, preset, 400)
+    assert not any(header in shown for header in ("wait ms", "transfer ms", "overlap", "waits for"))
+
+
+def test_strategies_that_do_not_go_on_computing_have_no_overlap() -> None:
+    results, preset = results_of(run_of(late(12, lambda _: 25.0)))
+    assert cell(results, preset, "overlap") == "–"
+
+
+def test_csv_has_the_verdict_in_figures() -> None:
+    [row] = csv.DictReader(io.StringIO(as_csv(*results_of(run_of(late(13, lambda _: 25.0))))))
+    assert (row["verdict"], row["culprit"], row["culprit_phase"]) == ("skew", "1", "forward")
+    assert float(row["excess_low_s"]) < 2.5 < float(row["excess_high_s"])
+    assert float(row["without_skew_s"]) <= float(row["without_culprit_s"]) < float(row["train_time_s"])
+    [row] = csv.DictReader(io.StringIO(as_csv(*results_of(journal()))))
+    assert row["culprit"] == row["excess_s"] == row["without_culprit_s"] == row["wait_ms"] == ""
+
+
+def test_results_without_a_culprit_have_null_in_its_place() -> None:
+    results, _ = results_of(run_of(trace(works_of(1))))
+    [trial] = msgspec.to_builtins(results)["trials"]
+    assert trial["summary"]["culprit"] is None
+    assert trial["summary"]["what_if_s"]["without_culprit"] is None
+    assert trial["summary"]["what_if_s"]["without_skew"] > 0

@@ -1,0 +1,78 @@
+"""What is said of a run once a trial is chosen: of that one first, then of the others, then of the table."""
+
+import msgspec
+
+from ddptui.analysis.results import Caution, Culprit, Interval, Results, TrialResult
+from ddptui.report.trial_notes import in_short, in_words, worst
+from tests.support.builders import ended, failure, journal, launched, preset_of, results_for
+
+PRESET = preset_of(
+    {
+        "baseline": "a",
+        "trial": [{"name": "a"}, {"name": "b", "launch": "launch"}, {"name": "c"}, {"name": "d"}],
+        "reference": [{"trial": "a", "train_time_s": 1.0, "source": "a paper"}],
+    }
+)
+
+
+def results(warnings: dict[str, list[Caution]]) -> Results:
+    """Of a and b, with these cautions; c was stopped, and d not reached."""
+    found = results_for(PRESET, journal("a"), journal("b"), [launched("c"), ended("interrupted")])
+    return msgspec.structs.replace(
+        found, trials=[_warned(trial, warnings.get(trial.name, [])) for trial in found.trials]
+    )
+
+
+def _warned(trial: TrialResult, warnings: list[Caution]) -> TrialResult:
+    summary = trial.summary and msgspec.structs.replace(trial.summary, warnings=warnings)
+    return msgspec.structs.replace(trial, summary=summary)
+
+
+def blamed(trial: TrialResult, cost_s: float, phase: str = "aggregate") -> TrialResult:
+    excess = Interval(estimate=1.0, low=0.9, high=1.1)
+    culprit = Culprit(rank=1, phase=phase, share=1.0, wait_caused_s=cost_s, excess_s=excess)
+    assert trial.summary is not None
+    return msgspec.structs.replace(trial, summary=msgspec.structs.replace(trial.summary, culprit=culprit))
+
+
+def test_a_caution_stands_with_the_trial_that_it_concerns_and_how_to_read_the_table_comes_last() -> None:
+    found = results({"a": [Caution.TOO_FEW_STEPS], "b": [Caution.OTHER_LOAD]})
+    of_a, of_b = (in_words(found, PRESET, name) for name in "ab")
+    assert [words.split(":")[0] for words in of_a.own] == ["a", "caution, a"]
+    assert of_a.others[-1].startswith("caution, b: ")
+    assert [words.split(":")[0] for words in of_b.own] == ["b", "caution, b"]
+    assert of_b.others[-1].startswith("caution, a: ")
+    assert of_a.notes == of_b.notes
+    assert [words.split(":")[0] for words in of_a.notes] == ["ratio, speed-up", "b", "interrupted"]
+
+
+def test_all_that_is_said_is_said_once_but_what_was_published() -> None:
+    found = in_words(results({"a": [Caution.TOO_FEW_STEPS], "b": [Caution.TOO_FEW_STEPS]}), PRESET, "b")
+    said = [*found.own, *found.others, *found.notes]
+    assert len(said) == len({*said})
+    assert sum(words.startswith("caution, ") for words in said) == 1
+    assert not any("paper" in words for words in said)
+
+
+def test_a_trial_that_was_stopped_is_told_from_one_that_was_not_reached() -> None:
+    found = results({})
+    assert in_words(found, PRESET, "c").own == ["c was stopped before its end: no figures"]
+    assert in_words(found, PRESET, "d").own == ["d was not reached"]
+    assert in_words(results_for(PRESET, failure("c", error="why")), PRESET, "c").own == ["c failed: why"]
+
+
+def test_before_a_trial_is_chosen_nothing_is_said_of_one() -> None:
+    assert in_words(results({}), PRESET, None).own == []
+
+
+def test_the_worst_trial_is_the_one_in_which_a_rank_cost_most() -> None:
+    a, b, *rest = results({}).trials
+    assert worst([a, b, *rest]) is None
+    assert worst([blamed(a, 1.0), blamed(b, 2.0), *rest]) == "b"
+
+
+def test_who_is_late_is_said_in_short() -> None:
+    trial = results({}).trials[0]
+    assert in_short(trial) == in_short(None) == ""
+    assert in_short(blamed(trial, 1.0)) == "rank 1 is late, in aggregate"
+    assert in_short(blamed(trial, 1.0, "between steps")) == "rank 1 is late, between steps"

@@ -1,0 +1,105 @@
+"""Full disks, closed streams, interrupts before anything has begun, and what a killed console has left behind."""
+
+import errno
+import io
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from ddptui.analysis.repeat import Outcomes
+from ddptui.config.preset import Preset
+from ddptui.engines.hub import Hub
+from ddptui.run import headless, lab
+from ddptui.run.headless import Narrator
+from ddptui.store.journal import lost
+from ddptui.store.runs import Run
+from ddptui.wire.messages import Message
+from tests.support.builders import journal, preset_of
+
+
+class Closed(io.StringIO):
+    """A pipe whose reader has gone."""
+
+    def write(self, text: str) -> int:
+        raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
+
+
+@pytest.fixture
+def short() -> Iterator[Path]:
+    """A folder for temporary files, its path short enough for sockets (pytest's own may be long)."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        yield Path(folder)
+
+
+@pytest.fixture
+def ran(monkeypatch: pytest.MonkeyPatch) -> Callable[[], Preset]:
+    """A preset whose run is over in no time: the lab is the seam."""
+
+    def run_preset(*_: object, there: Outcomes) -> Iterator[Message]:
+        assert not there
+        yield from journal("a")
+
+    monkeypatch.setattr(lab, "run_preset", run_preset)
+    return lambda: preset_of({"trial": [{"name": "a"}]})
+
+
+def test_a_full_disk_stops_the_run_with_one_line_and_the_table_is_still_shown(
+    ran: Callable[[], Preset], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def write_results(*_: object) -> None:
+        raise lost(tmp_path, OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
+
+    monkeypatch.setattr(Run, "write_results", write_results)
+    assert headless.run(ran(), tmp_path, as_json=False) == 1
+    output, errors = capsys.readouterr()
+    assert "No space left on device" in errors
+    assert "ddptui --resume" in errors
+    assert output.splitlines()[2].startswith("trial")
+
+
+def test_a_reader_of_stdout_that_has_gone_changes_no_exit_code(
+    ran: Callable[[], Preset], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "stdout", Closed())
+    assert headless.run(ran(), tmp_path, as_json=False) == 0
+    sys.stdout.close()
+    assert "kept in" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("output", [None, Closed()])
+def test_a_run_goes_on_though_nobody_reads_how(output: io.StringIO | None) -> None:
+    narrator = Narrator(preset_of({"trial": [{"name": "a"}]}), output)
+    for message in journal("a"):
+        narrator.hear(message)
+
+
+def test_an_interrupt_before_anything_has_begun_exits_with_130() -> None:
+    script = (
+        "import os, signal; from ddptui import cli; cli.main = lambda: os.kill(os.getpid(), signal.SIGINT); cli.start()"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stderr) == (130, "")
+
+
+def test_a_hub_takes_away_what_a_killed_console_has_left_and_nothing_else(
+    monkeypatch: pytest.MonkeyPatch, short: Path
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(short))
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.send_signal(signal.SIGKILL)
+    dead.wait()
+    left, alive, other = (short / name for name in (f"ddptui-hub-{dead.pid}-x", f"ddptui-hub-{os.getpid()}-x", "mine"))
+    for folder in (left, alive, other):
+        folder.mkdir()
+    with Hub(1) as hub:
+        assert hub.folder.parent == short
+        assert not left.exists()
+        assert alive.exists()
+        assert other.exists()
+    assert not hub.folder.exists()

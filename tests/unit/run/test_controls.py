@@ -1,0 +1,61 @@
+"""What is wanted of a run under way, said in one thread and read in another."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from ddptui.config.trial import Bottleneck
+from ddptui.run import lab
+from ddptui.run.lab import LAST_WORDS_S, Controls
+
+LATE = Bottleneck(at="forward", ranks=(1,), sleep_ms=5)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    clock = SimpleNamespace(now=100.0)
+    monkeypatch.setattr(lab, "time", SimpleNamespace(monotonic=lambda: clock.now))
+    return clock
+
+
+def test_nothing_is_wanted_at_first() -> None:
+    controls = Controls()
+    assert controls.end() is None
+    assert not controls.cuts_short(trained=False)
+    assert list(controls.injections()) == []
+
+
+def test_what_is_to_be_sent_is_sent_once_and_in_order() -> None:
+    controls = Controls()
+    controls.inject((LATE,))
+    controls.inject(())
+    assert list(controls.injections()) == [(LATE,), ()]
+    assert list(controls.injections()) == []
+
+
+def test_a_launch_that_begins_knows_nothing_of_skips_and_delays_for_the_one_before() -> None:
+    controls = Controls()
+    controls.inject((LATE,))
+    controls.skip()
+    assert controls.end() == "skipped"
+    controls.begin()
+    assert controls.end() is None
+    assert list(controls.injections()) == []
+
+
+def test_a_stop_is_for_all_that_is_to_come() -> None:
+    controls = Controls()
+    controls.skip()
+    controls.stop()
+    controls.begin()
+    assert controls.end() == "interrupted"
+
+
+@pytest.mark.parametrize("wish", ["skip", "stop"])
+def test_a_launch_that_has_trained_may_say_how_it_went(wish: str, clock: SimpleNamespace) -> None:
+    controls = Controls()
+    getattr(controls, wish)()
+    assert controls.cuts_short(trained=False)
+    assert not controls.cuts_short(trained=True)
+    clock.now += LAST_WORDS_S + 0.1
+    assert controls.cuts_short(trained=True)

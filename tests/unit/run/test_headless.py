@@ -1,0 +1,173 @@
+"""What the narrator tells a reader of stderr."""
+
+import io
+from collections.abc import Iterable
+from types import SimpleNamespace
+
+import pytest
+
+from ddptui.config.preset import Preset
+from ddptui.run import headless
+from ddptui.run.headless import CLEAR_LINE, EXIT_CODES, Narrator
+from ddptui.wire.messages import Message
+from tests.support.builders import (
+    LAUNCHED_MS,
+    ended,
+    failure,
+    heartbeat,
+    hello,
+    journal,
+    launched,
+    preset_of,
+    ready,
+    step,
+    two_trials,
+)
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """A clock that stands at `now` until it is set."""
+    clock = SimpleNamespace(now=0.0)
+    monkeypatch.setattr(
+        headless, "time", SimpleNamespace(monotonic=lambda: clock.now, monotonic_ns=lambda: int(clock.now * 1e9))
+    )
+    return clock
+
+
+def told(output: io.StringIO, preset: Preset, messages: Iterable[Message], clock: SimpleNamespace) -> str:
+    """Half a second passes before each message."""
+    narrator = Narrator(preset, output)
+    for message in messages:
+        clock.now += 0.5
+        narrator.hear(message)
+    return output.getvalue()
+
+
+def test_a_pipe_gets_two_lines_a_launch(clock: SimpleNamespace) -> None:
+    messages = [*journal("a"), *journal("b")]
+    output = io.StringIO()
+    lines = told(output, two_trials(), messages, clock).splitlines()
+    assert [line.partition("  about")[0] for line in lines] == [
+        "[1/4] a  repeat 1 of 2  mp.spawn",
+        "[1/4] a  repeat 1 of 2  4 steps  loss 0.667",
+        "[2/4] b  repeat 1 of 2  mp.spawn",
+        "[2/4] b  repeat 1 of 2  4 steps  loss 0.667",
+    ]
+    assert "\x1b" not in output.getvalue()
+    assert "\r" not in output.getvalue()
+
+
+def test_one_repeat_is_not_counted(clock: SimpleNamespace) -> None:
+    preset = preset_of({"trial": [{"name": "a", "launch": "single"}]})
+    assert told(io.StringIO(), preset, journal("a", ranks=1), clock).splitlines() == [
+        "[1/1] a  one process, no group",
+        "[1/1] a  4 steps  loss 0.667",
+    ]
+
+
+def test_the_time_left_is_what_launches_took_so_far(clock: SimpleNamespace) -> None:
+    preset = two_trials()
+    output = io.StringIO()
+    narrator = Narrator(preset, output)
+    *most, last = journal("a")
+    for message in most:
+        narrator.hear(message)
+    clock.now = LAUNCHED_MS / 1000 + 30.0  # for one launch of four
+    narrator.hear(last)
+    assert output.getvalue().splitlines()[-1].endswith("  about 1:30 left")
+
+
+def test_after_the_last_launch_no_time_is_left(clock: SimpleNamespace) -> None:
+    preset = preset_of({"trial": [{"name": "a"}]})
+    assert "left" not in told(io.StringIO(), preset, journal("a"), clock)
+
+
+@pytest.mark.parametrize(
+    ("messages", "line"),
+    [
+        (
+            failure("a", error="rank 1 killed by SIGKILL\nits log"),
+            "[1/3] a  repeat 1 of 2  failed: rank 1 killed by SIGKILL",
+        ),
+        ([launched(), ended("interrupted")], "[1/3] a  repeat 1 of 2  interrupted: stopped"),
+        ([launched(), ended("failed")], "[1/3] a  repeat 1 of 2  failed: stopped"),
+    ],
+)
+def test_a_bad_end_is_told_in_one_line(messages: list[Message], line: str, clock: SimpleNamespace) -> None:
+    assert told(io.StringIO(), two_trials(), messages, clock).splitlines()[-1] == line
+
+
+def test_a_loss_that_is_no_number_is_left_out(clock: SimpleNamespace) -> None:
+    messages = [launched(), hello(), ready(), step(loss=None), ended()]
+    preset = preset_of({"trial": [{"name": "a"}]})
+    assert told(io.StringIO(), preset, messages, clock).splitlines()[-1] == "[1/1] a  1 step"
+
+
+def frames(shown: str) -> list[str]:
+    return shown.split(CLEAR_LINE)[1:]
+
+
+def test_a_terminal_gets_a_line_that_redraws_itself(clock: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    preset = preset_of({"trial": [{"name": "a"}]})
+    messages = [
+        launched(), hello(0), hello(1), ready(0), ready(1),
+        step(0, 0, end_ms=1_000), step(1, 0, end_ms=1_000), step(0, 1, end_ms=1_500), step(1, 1, end_ms=1_500),
+        ended(),
+    ]  # fmt: skip
+    shown = frames(told(Terminal(), preset, messages, clock))
+    assert shown[:4] == [
+        "[1/1] a  starting", "[1/1] a  starting, 1 rank here", *["[1/1] a  starting, 2 ranks here"] * 2,
+    ]  # fmt: skip
+    assert "[1/1] a  step 1 of 4  loss 1.000" in shown[6]
+    assert shown[8] == "[1/1] a  step 2 of 4  loss 1.000  32 samples/s"
+    assert shown[-1] == "[1/1] a  2 steps  loss 1.000\n"
+    assert all("\n" not in frame for frame in shown[:-1])
+
+
+def test_a_terminal_is_not_redrawn_at_every_message(clock: SimpleNamespace) -> None:
+    output = Terminal()
+    narrator = Narrator(two_trials(), output)
+    narrator.hear(launched())
+    drawn = len(frames(output.getvalue()))
+    narrator.hear(hello())
+    for _ in range(100):
+        narrator.hear(heartbeat())
+    assert len(frames(output.getvalue())) == drawn
+    clock.now += 1
+    narrator.hear(heartbeat())
+    assert len(frames(output.getvalue())) == drawn + 1
+
+
+def test_the_line_never_wraps(clock: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "20")
+    shown = frames(told(Terminal(), two_trials(), journal("a")[:-1], clock))
+    assert len(shown) > 5
+    assert max(len(frame) for frame in shown) == 19
+
+
+def test_what_is_said_aside_takes_the_place_of_the_line(clock: SimpleNamespace) -> None:
+    output = Terminal()
+    Narrator(two_trials(), output).say("interrupted; the ranks are stopped")
+    assert output.getvalue() == f"{CLEAR_LINE}interrupted; the ranks are stopped\n"
+    piped = io.StringIO()
+    Narrator(two_trials(), piped).say("aside")
+    assert piped.getvalue() == "aside\n"
+
+
+def test_launches_that_a_failure_has_spared_are_not_waited_for(clock: SimpleNamespace) -> None:
+    """Two trials, two repeats; `a` fails at once and is not repeated, so that three launches are the whole run."""
+    messages = [*failure("a"), *journal("b", 1), *journal("b", 2)]
+    lines = told(io.StringIO(), two_trials(), messages, clock).splitlines()
+    assert "left" not in lines[-1]
+    assert lines[-1].startswith("[3/3]")
+
+
+def test_the_exit_codes_are_as_promised() -> None:
+    assert EXIT_CODES == {"ok": 0, "failed": 1, "interrupted": 130}

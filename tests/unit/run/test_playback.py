@@ -1,0 +1,321 @@
+"""A run told again: at any speed, standing still, on and back; and in the end all of it, as it was."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ddptui.live.state import Live, fold
+from ddptui.run.playback import SPEEDS, Playback, moment_of
+from ddptui.store.replay import results_of
+from ddptui.store.runs import Run
+from ddptui.wire.messages import Done, Ended, Hello, Launched, Message, Ready, Step
+from tests.support.builders import fingerprint, heartbeat, hello, journal, launched, pause, step, two_trials, write_run
+
+S = 1_000_000_000  # ns
+PRESET = two_trials()
+LAUNCH_EVERY_S = 10
+BEGIN_S, END_S = 1.0, 3 * LAUNCH_EVERY_S + 9.5
+
+
+class Clock:
+    """Goes on only when it is told to."""
+
+    def __init__(self) -> None:
+        self.ns = 77 * S
+
+    def __call__(self) -> int:
+        return self.ns
+
+    def wait(self, seconds: float) -> None:
+        self.ns += round(seconds * S)
+
+
+def later(messages: Iterable[Message], seconds: float) -> list[Message]:
+    moments = ("at_ns", "begin_ns", "end_ns")
+    return [
+        msgspec.structs.replace(
+            each, **{name: getattr(each, name) + round(seconds * S) for name in moments if hasattr(each, name)}
+        )
+        for each in messages
+    ]
+
+
+JOURNALS = [
+    later(journal(trial, repeat), number * LAUNCH_EVERY_S)
+    for number, (trial, repeat) in enumerate([("a", 1), ("b", 1), ("a", 2), ("b", 2)])
+]
+ALL = [message for messages in JOURNALS for message in messages]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return write_run(tmp_path_factory.mktemp("runs"), PRESET, *JOURNALS)
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def played(run: Run, clock: Clock) -> Playback:
+    return Playback(run, PRESET, clock)
+
+
+def at_s(played: Playback) -> float:
+    return played.now_ns() / S
+
+
+def until(seconds: float) -> list[Message]:
+    """What had happened by then. In these journals nothing is told late."""
+    return [message for message in ALL if moment_of(message) <= round(seconds * S)]  # which are whole nanoseconds
+
+
+def test_at_first_there_is_what_happened_first(played: Playback) -> None:
+    assert at_s(played) == BEGIN_S
+    assert played.drain() == [JOURNALS[0][0]]
+    assert played.drain() == []
+    assert not played.is_over
+    assert (played.controls, played.error) == (None, None)
+
+
+def test_nothing_is_told_before_its_moment_and_nothing_later(played: Playback, clock: Clock) -> None:
+    told = []
+    for _ in range(45):
+        clock.wait(0.9)
+        told += played.drain()
+        assert told == until(at_s(played))
+    assert told == ALL
+
+
+def test_all_of_it_in_pieces_is_what_the_journals_hold(played: Playback, clock: Clock, run: Run) -> None:
+    told = []
+    while not played.is_over:
+        told += played.drain()
+        clock.wait(0.37)
+    assert told == list(run.replay(PRESET)) == ALL
+    assert played.results == results_of(run, PRESET)
+    assert played.results.status == "ok"
+    clock.wait(100)
+    assert (at_s(played), played.drain()) == (END_S, [])
+
+
+def test_all_of_it_at_once_is_the_same(played: Playback, clock: Clock, run: Run) -> None:
+    clock.wait(1000)
+    assert played.drain() == ALL
+    assert played.is_over
+    assert played.results == results_of(run, PRESET)
+
+
+def test_results_grow_launch_by_launch_and_only_with_what_was_drained(played: Playback, clock: Clock) -> None:
+    seen = []
+    for _ in range(4):
+        clock.wait(LAUNCH_EVERY_S)
+        before = [len(trial.repeats) for trial in played.results.trials]
+        played.drain()
+        seen.append((before, [len(trial.repeats) for trial in played.results.trials], played.results.status))
+    assert seen == [
+        ([0, 0], [1, 0], "interrupted"),
+        ([1, 0], [1, 1], "interrupted"),
+        ([1, 1], [2, 1], "interrupted"),
+        ([2, 1], [2, 2], "ok"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("speeds_up", "speed"), [(place - SPEEDS.index(1.0), each) for place, each in enumerate(SPEEDS)]
+)
+def test_its_time_goes_as_much_faster_as_was_asked(
+    played: Playback, clock: Clock, speeds_up: int, speed: float
+) -> None:
+    played.faster(speeds_up)
+    assert played.speed == speed
+    clock.wait(0.5)
+    assert at_s(played) == pytest.approx(BEGIN_S + 0.5 * speed)
+
+
+def test_there_is_a_highest_speed_and_a_lowest(played: Playback) -> None:
+    played.faster(100)
+    assert played.speed == SPEEDS[-1]
+    played.faster(1)
+    played.faster(-1)
+    assert played.speed == SPEEDS[-2]
+    played.faster(-100)
+    assert played.speed == SPEEDS[0]
+
+
+def test_another_speed_is_for_the_time_after_it(played: Playback, clock: Clock) -> None:
+    clock.wait(2)
+    played.faster(1)
+    assert played.speed == 2
+    clock.wait(3)
+    assert at_s(played) == pytest.approx(BEGIN_S + 2 + 2 * 3)
+
+
+def test_paused_it_stands_still_and_then_goes_on_from_there(played: Playback, clock: Clock) -> None:
+    clock.wait(1.5)
+    played.pause()
+    assert played.paused
+    clock.wait(60)
+    assert at_s(played) == BEGIN_S + 1.5
+    assert played.drain() == until(BEGIN_S + 1.5)
+    played.pause()
+    assert not played.paused
+    assert at_s(played) == BEGIN_S + 1.5
+    clock.wait(0.5)
+    assert at_s(played) == BEGIN_S + 2
+
+
+def test_further_on_nothing_is_left_out(played: Playback) -> None:
+    first = played.drain()
+    played.seek(15)
+    assert at_s(played) == BEGIN_S + 15
+    assert not played.restarted
+    assert first + played.drain() == until(BEGIN_S + 15)
+
+
+def test_further_back_it_is_told_from_the_beginning(played: Playback, clock: Clock) -> None:
+    clock.wait(25)
+    played.drain()
+    assert [len(trial.repeats) for trial in played.results.trials] == [1, 1]
+    played.seek(-10)
+    assert played.restarted
+    assert at_s(played) == BEGIN_S + 15
+    assert [len(trial.repeats) for trial in played.results.trials] == [0, 0]
+    assert played.drain() == until(BEGIN_S + 15)
+    assert not played.restarted
+    assert [len(trial.repeats) for trial in played.results.trials] == [1, 0]
+
+
+def test_back_and_on_again_before_anybody_looked_it_is_told_from_the_beginning_all_the_same(played: Playback) -> None:
+    played.seek(20)
+    played.drain()
+    played.seek(-5)
+    played.seek(5)
+    assert played.restarted
+    assert played.drain() == until(BEGIN_S + 20)
+
+
+def test_it_begins_and_ends_with_the_run(played: Playback) -> None:
+    played.seek(-5)
+    assert at_s(played) == BEGIN_S
+    played.seek(1e6)
+    assert at_s(played) == END_S
+    assert played.drain() == ALL
+    played.seek(-1e6)
+    assert (at_s(played), played.restarted, played.is_over) == (BEGIN_S, True, False)
+
+
+def test_step_by_step_it_stops_where_ranks_had_finished_one(played: Playback, clock: Clock) -> None:
+    ends = sorted({message.end_ns for message in ALL if isinstance(message, Step)})
+    played.drain()
+    for end_ns in ends:
+        played.step()
+        assert (played.now_ns(), played.paused) == (end_ns, True)
+        told = [message for message in played.drain() if isinstance(message, Step)]
+        assert [(message.rank, message.end_ns) for message in told] == [(0, end_ns), (1, end_ns)]
+        clock.wait(3)
+        assert played.now_ns() == end_ns
+    played.step()
+    assert at_s(played) == END_S
+    played.drain()
+    assert played.is_over
+
+
+def test_step_by_step_from_where_it_has_gone_to_since_the_last_look(played: Playback, clock: Clock) -> None:
+    clock.wait(4)  # past the first launch's steps: nobody has drained them
+    played.step()
+    second = min(message.end_ns for message in JOURNALS[1] if isinstance(message, Step))
+    assert played.now_ns() == second
+
+
+def test_what_came_late_is_told_at_its_moment(tmp_path: Path, clock: Clock) -> None:
+    """A rank's words come some at a time: what one says of an earlier moment may stand behind what another said. What
+    has no moment stays behind the words before it."""
+    begin: list[Message] = [launched(), hello(0), hello(1)]
+    last, untimed, beat, still = step(0, end_ms=3_500), fingerprint(0), heartbeat(1), pause(1)
+    assert beat.at_ns < still.end_ns < last.end_ns
+    played = Playback(write_run(tmp_path, PRESET, [*begin, last, untimed, beat, still]), PRESET, clock)
+    clock.wait(2.1)
+    assert played.drain() == [*begin, beat, still]
+    clock.wait(0.39)
+    assert played.drain() == []
+    clock.wait(0.02)
+    assert played.drain() == [last, untimed]
+
+
+def test_a_real_run_is_told_launch_by_launch_and_comes_to_the_same(clock: Clock) -> None:
+    run = Run(Path(__file__).parents[2] / "tui" / "recorded" / "run")
+    preset = run.preset()
+    played, received = Playback(run, preset, clock), list(run.replay(preset))
+    clock.wait(1e6)
+    told = played.drain()
+    assert told != received
+    for rank in (0, 1):
+        assert _of(rank, told) == _of(rank, received)
+    marks = [message for message in told if isinstance(message, Launched | Ended)]
+    assert marks == [message for message in received if isinstance(message, Launched | Ended)]
+    assert played.results == results_of(run, preset)
+    assert fold(Live(), told).ranks == fold(Live(), received).ranks
+
+
+def _of(rank: int, messages: list[Message]) -> list[Message]:
+    """A rank's own words of its steps."""
+    return [each for each in messages if isinstance(each, Hello | Ready | Step | Done) and each.rank == rank]
+
+
+def test_a_launch_without_an_end_is_over_after_its_last_word(tmp_path: Path, clock: Clock) -> None:
+    """The console was killed."""
+    run = write_run(tmp_path, PRESET, JOURNALS[0], JOURNALS[1])
+    path = run.repeat_folder("b", 1) / "messages.jsonl"
+    path.write_bytes(b"\n".join(path.read_bytes().splitlines()[:-1]) + b'\n{"type":"Ended","at_')
+    played = Playback(run, PRESET, clock)
+    clock.wait(1000)
+    assert played.drain() == [*JOURNALS[0], *JOURNALS[1][:-1]]
+    assert played.is_over
+    assert [len(trial.repeats) for trial in played.results.trials] == [1, 0]
+
+
+def test_a_run_in_which_nothing_happened_can_be_played(tmp_path: Path, clock: Clock) -> None:
+    played = Playback(Run.create(tmp_path, PRESET, {}), PRESET, clock)
+    for act in (played.step, played.pause, lambda: played.faster(1), lambda: played.seek(5), lambda: played.seek(-5)):
+        act()
+        clock.wait(1)
+        assert (played.now_ns(), played.drain(), played.is_over) == (0, [], True)
+    assert (played.results.status, played.restarted) == ("interrupted", False)
+
+
+def test_the_moment_of_a_message_is_when_what_it_tells_was_over() -> None:
+    assert moment_of(launched(at_ms=5)) == 5_000_000
+    assert moment_of(step(begin_ms=1, end_ms=3)) == moment_of(pause(begin_ms=1, end_ms=3)) == 3_000_000
+
+
+ACTS = st.one_of(
+    st.tuples(st.just("wait"), st.floats(0, 30)),
+    st.tuples(st.just("seek"), st.floats(-50, 50)),
+    st.tuples(st.just("faster"), st.integers(-8, 8)),
+    st.tuples(st.sampled_from(["pause", "step", "drain"]), st.none()),
+)
+
+
+@given(acts=st.lists(ACTS, max_size=20))
+def test_whatever_is_done_what_was_told_is_all_that_had_happened_by_then(
+    run: Run, acts: list[tuple[str, float | None]]
+) -> None:
+    clock = Clock()
+    played = Playback(run, PRESET, clock)
+    told: list[Message] = []
+    for name, how_much in [*acts, ("drain", None)]:
+        if name == "wait":
+            clock.wait(how_much or 0)
+        elif name == "drain":
+            told = [] if played.restarted else told
+            told += played.drain()
+            assert told == until(at_s(played))
+        else:
+            getattr(played, name)(*([] if how_much is None else [how_much]))
+        assert BEGIN_S <= at_s(played) <= END_S

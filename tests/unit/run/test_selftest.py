@@ -1,0 +1,122 @@
+"""The selftest's grid, and how it judges what is attributed: on simulated steps, with what was put in told right or
+wrong."""
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from click.testing import CliRunner
+
+from ddptui.cli import SELFTEST_MODES, main
+from ddptui.config.rules import MEANINGLESS_IN_MODE
+from ddptui.config.strategies import STRATEGIES
+from ddptui.run import selftest
+from ddptui.run.selftest import REST, SITES, STEPS, TOLERANCE, Finding, Window, known_strategies, windows_of
+from ddptui.wire.messages import PHASES, Slept, Step
+from tests.support.traces import MS, delayed, trace, works_of
+
+RANK = 1
+
+
+@pytest.mark.parametrize("mode", SELFTEST_MODES)
+def test_windows_are_apart_the_first_is_silent_and_every_site_has_one(mode: str) -> None:
+    windows = windows_of(mode)
+    assert windows[0].site is None
+    sites = [site for site in SITES[1:] if (mode, site) != ("dp", "backward")]
+    assert [window.site for window in windows[1:]] == sites
+    assert {window.rank for window in windows[1:]} == {0, 1}
+    for before, after in itertools.pairwise(windows):
+        assert after.first == before.last + 1 + REST
+        assert after.last - after.first + 1 == STEPS
+
+
+def test_the_grid_has_each_strategy_in_each_mode_and_dp_once() -> None:
+    preset = selftest._preset(SELFTEST_MODES, known_strategies())
+    names = [trial.name for trial in preset.trials]
+    assert len(set(names)) == len(names) == (len(SELFTEST_MODES) - 1) * (len(STRATEGIES) - 1) + 1
+    assert "strategy" in MEANINGLESS_IN_MODE["dp"]
+    for trial in preset.trials:
+        assert {bottleneck.at for bottleneck in trial.bottleneck} == set(SITES) - (
+            {"backward"} if trial.launch == "dp" else set()
+        )
+
+
+def late(at: str | None, ms: float = 25.0, rank: int = RANK, told_ms: float | None = None) -> dict[int, list[Step]]:
+    """Steps of a window with a delay in it; told_ms: what the rank says that it slept."""
+    works = works_of(1, steps=STEPS)
+    if at:
+        works, _ = delayed(works, rank, at, lambda _: ms)
+    steps = trace(works)
+    if at:
+        long = round((ms if told_ms is None else told_ms) * MS)
+        steps[rank] = [
+            msgspec.structs.replace(step, slept=(Slept(PHASES[PHASES.index(at)], step.begin_ns, step.begin_ns + long),))  # type: ignore[arg-type]
+            for step in steps[rank]
+        ]
+    return steps
+
+
+def found(site: str | None, steps: dict[int, list[Step]], rank: int = RANK) -> Finding:
+    return selftest._of_window(Window(site, rank, 0, STEPS - 1), steps, TOLERANCE)
+
+
+@pytest.mark.parametrize("site", SITES[1:])
+def test_what_is_attributed_rightly_is_right(site: str) -> None:
+    finding = found(site, late(site))
+    attributed, injected = finding.words.split("/")
+    assert finding.right
+    assert injected == "1000"
+    assert float(attributed) == pytest.approx(1000, rel=0.05)
+
+
+def test_silence_is_right_where_nothing_was_put_in_and_nowhere_else() -> None:
+    assert found(None, late(None)) == Finding("silent", right=True)
+    assert found(None, late("forward")) == Finding("!rank 1", right=False)
+    nothing_seen = late("forward", ms=0.01, told_ms=25.0)
+    assert found("forward", nothing_seen) == Finding("!0/1000", right=False)
+
+
+def test_another_rank_or_phase_or_amount_is_wrong() -> None:
+    assert found("forward", late("forward"), rank=0) == Finding("!rank 1 forward", right=False)
+    assert found("data", late("forward")) == Finding("!rank 1 forward", right=False)
+    too_much = found("forward", late("forward", told_ms=20.0))
+    assert not too_much.right
+    assert too_much.words.startswith("!")
+    assert too_much.words.endswith("/800")
+
+
+@pytest.mark.parametrize(
+    ("put_in", "attributed", "low", "high", "right"),
+    [
+        (100, 100, 99, 101, True),
+        (100, 104, 103, 105, True),  # within a twentieth
+        (100, 120, 95, 145, True),  # within the interval
+        (100, 106, 105, 107, False),
+        (100, 0, 0, 0, False),
+    ],
+)
+def test_an_amount_is_right_within_its_interval_or_a_twentieth(
+    put_in: float, attributed: float, low: float, high: float, right: bool
+) -> None:
+    assert selftest._finding(put_in, attributed, low, high, 0.05).right == right
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--strategy", "all_reduc"), "--strategy all_reduc: not one of all_reduce, "),
+        (("--strategy", "none"), "--strategy none: not one of all_reduce, "),
+        (("--launch", "single"), "--launch"),
+        (("--launch", "slurm"), "--launch"),
+    ],
+)
+def test_what_cannot_be_tested_is_refused_before_anything_starts(
+    arguments: tuple[str, ...], words: str, tmp_path: Path
+) -> None:
+    result: Any = CliRunner().invoke(main, ["selftest", *arguments, "--runs", str(tmp_path / "runs")])
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert words in result.stderr
+    assert not (tmp_path / "runs").exists()

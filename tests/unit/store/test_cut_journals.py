@@ -1,0 +1,86 @@
+"""A journal that was cut off, or spoilt, is read as far as it goes: never an error."""
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ddptui.config.preset import Preset
+from ddptui.live.monitor import Watch
+from ddptui.run.playback import Playback
+from ddptui.store.replay import results_of
+from ddptui.store.runs import Run
+from ddptui.wire.messages import Message
+from tests.support.builders import journal, one_of_each, preset_of, write_run
+
+JOURNAL = [*one_of_each()[:-1], *journal("a")]
+LINES = b"".join(msgspec.json.encode(message) + b"\n" for message in JOURNAL)
+PLACES = st.integers(0, len(LINES))
+PRESET: Preset = preset_of({"title": "?", "trial": [{"name": "a"}]})
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return write_run(tmp_path_factory.mktemp("runs"), PRESET, journal("a"))
+
+
+def reread(run: Run, content: bytes) -> list[Message]:
+    """What is read of it, once everything that reads a journal has done so."""
+    (run.repeat_folder("a", 1) / "messages.jsonl").write_bytes(content)
+    assert run.status() == "ok"  # that is in results.json
+    results_of(run, PRESET)
+    now = [0]
+    playback = Playback(run, PRESET, clock=lambda: now[0])
+    watch = Watch()
+    for by_s in (0.0, 5.0, -3.0, 1e6):
+        playback.seek(by_s)
+        if playback.restarted:
+            watch = Watch()
+        watch.hear(playback.drain())
+        watch.look(playback.now_ns())
+    playback.step()
+    return list(run.messages("a", 1))
+
+
+def test_a_journal_comes_back_as_it_was_written(run: Run) -> None:
+    assert reread(run, LINES) == JOURNAL
+
+
+@settings(deadline=None, max_examples=100)
+@given(PLACES)
+def test_of_a_journal_that_was_cut_off_anywhere_the_whole_lines_come_back(run: Run, place: int) -> None:
+    whole = LINES[:place].count(b"\n")
+    told = reread(run, LINES[:place])
+    assert told in (JOURNAL[:whole], JOURNAL[: whole + 1])  # of the last line nothing but its end may lack
+    assert len(told) == whole or LINES[place : place + 1] == b"\n"
+
+
+@settings(deadline=None, max_examples=100)
+@given(st.binary(max_size=300))
+def test_whatever_comes_after_what_was_written_is_still_there(run: Run, more: bytes) -> None:
+    assert reread(run, LINES + more)[: len(JOURNAL)] == JOURNAL
+
+
+@settings(deadline=None, max_examples=150)
+@given(PLACES, st.integers(0, 40), st.binary(max_size=40))
+def test_bytes_that_changed_are_no_error(run: Run, place: int, gone: int, instead: bytes) -> None:
+    told = reread(run, LINES[:place] + instead + LINES[place + gone :])
+    untouched = LINES[:place].count(b"\n")
+    assert told[:untouched] == JOURNAL[:untouched]
+
+
+@settings(deadline=None, max_examples=150)
+@given(st.lists(st.tuples(PLACES, st.sampled_from(b"0123456789")), min_size=1, max_size=5))
+def test_figures_that_changed_are_no_error(run: Run, changes: list[tuple[int, int]]) -> None:
+    """What can still be read, though it cannot have been."""
+    spoilt = bytearray(LINES)
+    for place, digit in changes:
+        at = next((at for at in range(place, len(spoilt)) if chr(spoilt[at]).isdigit()), 0)
+        spoilt[at] = digit if at else spoilt[at]
+    reread(run, bytes(spoilt))
+
+
+@settings(deadline=None, max_examples=100)
+@given(st.binary(max_size=400))
+def test_no_bytes_at_all_are_an_error(run: Run, content: bytes) -> None:
+    reread(run, content)

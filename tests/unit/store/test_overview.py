@@ -1,0 +1,102 @@
+"""A line about each run, and how a run is deleted."""
+
+from pathlib import Path
+
+import pytest
+
+from ddptui.store.overview import overview
+from ddptui.store.runs import Run, RunError, all_runs, delete
+from tests.support.builders import failure, journal, two_trials, write_run
+
+
+def a_run(runs: Path) -> Run:
+    return write_run(runs, two_trials(), journal("a", step_ms=200), journal("b", step_ms=100))
+
+
+def test_a_run_has_a_day_a_status_and_its_times(tmp_path: Path) -> None:
+    run = Run(a_run(tmp_path).folder.rename(tmp_path / "20261121-193818-made"))
+    line = overview(run)
+    assert (line.when, line.preset, line.trials) == ("2026-11-21 19:38", "made", "2")
+    assert (line.baseline, line.fastest) == ("0.60", "0.30 b")
+    assert line.problem is None
+
+
+def test_trials_that_failed_are_counted(tmp_path: Path) -> None:
+    line = overview(write_run(tmp_path, two_trials(), failure("a"), journal("b")))
+    assert (line.trials, line.baseline, line.fastest) == ("1 of 2", "–", "0.03 b")
+
+
+def test_a_run_without_results_was_interrupted(tmp_path: Path) -> None:
+    line = overview(Run.create(tmp_path, two_trials(), {}))
+    assert (line.status, line.trials, line.fastest, line.problem) == ("interrupted", "2", "–", None)
+
+
+@pytest.mark.parametrize("text", [b"{", b'{"status": 1}', b"\xff"])
+def test_results_that_cannot_be_read_do_not_hide_the_run(tmp_path: Path, text: bytes) -> None:
+    run = a_run(tmp_path)
+    (run.folder / "results.json").write_bytes(text)
+    line = overview(run)
+    assert (line.status, line.problem) == ("results.json cannot be read", None)
+
+
+@pytest.mark.parametrize("file", ["preset.toml", "environment.json"])
+def test_a_run_that_cannot_be_opened_says_why_in_one_line(tmp_path: Path, file: str) -> None:
+    run = a_run(tmp_path)
+    (run.folder / file).write_bytes(b"\xff\x1b[")
+    line = overview(run)
+    assert line.status == "cannot be read"
+    assert line.problem is not None
+    assert file in line.problem
+    assert "\n" not in line.problem
+
+
+def test_control_characters_of_a_name_are_spelled_out(tmp_path: Path) -> None:
+    run = a_run(tmp_path)
+    (run.folder / "environment.json").write_bytes(b'{"preset": "evil\\u001b[2J"}')
+    assert overview(run).preset == "evil\\x1b[2J"
+
+
+def test_a_folder_with_another_name_has_no_day(tmp_path: Path) -> None:
+    for name in ("copied", "99999999-999999-x"):
+        folder = a_run(tmp_path).folder.rename(tmp_path / name)
+        assert overview(Run(folder)).when == "–"
+
+
+def test_a_filter_wants_all_its_words(tmp_path: Path) -> None:
+    line = overview(a_run(tmp_path))
+    assert line.fits("")
+    assert line.fits("MADE interr")
+    assert not line.fits("made ok")
+
+
+# Deleting
+
+
+def test_a_run_is_deleted_with_all_that_is_in_it(tmp_path: Path) -> None:
+    run, other = a_run(tmp_path), a_run(tmp_path)
+    delete(tmp_path, run)
+    assert not run.folder.exists()
+    assert [left.name for left in all_runs(tmp_path)] == [other.name]
+
+
+def test_what_is_no_run_of_that_folder_is_left_alone(tmp_path: Path) -> None:
+    runs, elsewhere = tmp_path / "runs", a_run(tmp_path / "elsewhere")
+    a_run(runs)
+    link, empty = runs / "link", runs / "empty"
+    link.symlink_to(elsewhere.folder)
+    empty.mkdir()
+    for folder in (link, empty, elsewhere.folder, runs, runs / ".." / "elsewhere" / elsewhere.name, runs / "gone"):
+        with pytest.raises(RunError, match="not deleted"):
+            delete(runs, Run(folder))
+    assert (elsewhere.folder / "preset.toml").is_file()
+    assert link.is_symlink()
+    assert empty.is_dir()
+
+
+def test_a_link_within_a_run_is_not_followed(tmp_path: Path) -> None:
+    run, precious = a_run(tmp_path / "runs"), tmp_path / "precious"
+    precious.mkdir()
+    (precious / "file").touch()
+    (run.folder / "link").symlink_to(precious)
+    delete(tmp_path / "runs", run)
+    assert (precious / "file").exists()

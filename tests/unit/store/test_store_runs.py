@@ -1,0 +1,357 @@
+"""A run's folder: written, reopened, replayed, found again."""
+
+import json
+import stat
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from ddptui.live.state import Live, fold
+from ddptui.report import table
+from ddptui.store import journal as journals
+from ddptui.store import runs as record
+from ddptui.store.logs import LOG_TAIL
+from ddptui.store.replay import results_of
+from ddptui.store.runs import Run, RunError, all_runs, find_run, runs_folder
+from ddptui.wire.messages import Ended, Message
+from tests.support.builders import (
+    audit,
+    audit_without_numbers,
+    done,
+    failure,
+    fingerprint,
+    heartbeat,
+    hello,
+    journal,
+    launched,
+    preset_of,
+    results_for,
+    step,
+    two_trials,
+    with_done,
+    write_run,
+)
+
+# In the order in which a run writes them: the repeats of the trials are interleaved.
+JOURNALS = [
+    journal("a", 1, launched_ms=100),
+    journal("b", 1, launched_ms=200, step_ms=20),
+    journal("a", 2, launched_ms=300),
+    journal("b", 2, launched_ms=400, step_ms=30),
+]
+
+
+def journal_of(run: Run, trial: str = "a", number: int = 1) -> Path:
+    return run.folder / f"trial-{trial}" / f"repeat-{number}" / "messages.jsonl"
+
+
+# Writing and reopening
+
+
+def test_a_new_run_has_its_preset_and_its_environment(tmp_path: Path) -> None:
+    preset = two_trials()
+    run = Run.create(tmp_path / "deep" / "runs", preset, {"cores": 2})
+    assert run.folder.parent == tmp_path / "deep" / "runs"
+    assert run.name.endswith("-made")
+    assert run.environment()["cores"] == 2
+    assert run.environment()["preset"] == "made"
+    assert run.preset() == preset
+    assert run.status() == "interrupted"
+
+
+def test_a_preset_without_a_title_is_called_the_same_when_it_is_reopened(tmp_path: Path) -> None:
+    preset = preset_of({"trial": [{"name": "a"}]})
+    assert Run.create(tmp_path, preset, {}).preset() == preset
+
+
+def test_a_journal_reads_back_as_it_was_written(tmp_path: Path) -> None:
+    run = write_run(tmp_path, two_trials(), *JOURNALS)
+    assert list(run.messages("a", 1)) == JOURNALS[0]
+    assert list(run.messages("b", 2)) == JOURNALS[3]
+    assert list(run.messages("b", 3)) == []
+    assert len(journal_of(run).read_text().splitlines()) == len(JOURNALS[0])
+
+
+def test_fingerprints_and_audits_read_back_as_they_were_written_and_judge_the_same(tmp_path: Path) -> None:
+    preset = preset_of({"trial": [{"name": "a"}]})
+    not_finite = done(0, audit=audit_without_numbers(), orders=("1", "2"))
+    messages = with_done(journal("a"), not_finite, done(1, audit=audit(error=0.25), orders=("1", "1")))
+    messages[-3:-3] = [fingerprint(rank, parameters={"weight": f"{rank}"}) for rank in (0, 1)]
+    run = write_run(tmp_path, preset, messages)
+    assert list(run.messages("a", 1)) == messages
+    [repeat] = results_of(run, preset).trials[0].repeats
+    [live] = results_for(preset, messages).trials[0].repeats
+    assert repeat == live
+    assert [check.differing for check in repeat.sync_checks] == [["weight"]]
+    assert repeat.averaging is not None
+    assert (repeat.averaging.right, repeat.averaging.error, repeat.reshuffled) == (None, None, False)
+
+
+def test_replaying_gives_all_messages_in_the_order_in_which_they_came(tmp_path: Path) -> None:
+    preset = two_trials()
+    run = write_run(tmp_path, preset, *JOURNALS)
+    live = [message for messages in JOURNALS for message in messages]
+    assert list(run.replay(preset)) == live
+    assert fold(Live(), run.replay(run.preset())) == fold(Live(), live)
+
+
+def test_replaying_gives_the_same_results_and_the_same_table(tmp_path: Path) -> None:
+    preset = two_trials()
+    run = write_run(tmp_path, preset, *JOURNALS)
+    again = results_of(run, run.preset())
+    assert table.as_json(again, run.preset()) == (run.folder / "results.json").read_text()
+    same = msgspec.structs.replace(results_for(preset, *JOURNALS), run=run.name, environment=run.environment())
+    assert table.text(again, run.preset(), 120) == table.text(same, preset, 120)
+    assert (run.status(), again.status) == ("ok", "ok")
+
+
+def test_a_run_that_was_cut_off_can_be_replayed(tmp_path: Path) -> None:
+    preset = two_trials()
+    run = write_run(tmp_path, preset, JOURNALS[0], failure("b"))
+    assert results_of(run, preset) == results_of(run, run.preset())
+    assert [trial.status for trial in results_of(run, preset).trials] == ["ok", "failed"]
+
+
+# What a killed console leaves
+
+
+@pytest.mark.parametrize(
+    "tail",
+    [
+        b'{"type":"Step","rank":0,"st',
+        '{"type":"Failed","error":"é'.encode()[:-1],
+        b"{",
+        b"\0\0\0\0",
+        b'{"type":"Failed","rank":0,"at_ns":1,"error":"\xff"}',
+    ],
+    ids=["a step", "a character", "a brace", "zeros", "no text"],
+)
+def test_a_last_line_cut_short_is_left_out(tmp_path: Path, tail: bytes) -> None:
+    run = write_run(tmp_path, two_trials(), JOURNALS[0])
+    with journal_of(run).open("ab") as file:
+        file.write(tail)
+    assert list(run.messages("a", 1)) == JOURNALS[0]
+
+
+def test_a_last_line_of_the_last_message_cut_short_interrupts_the_repeat(tmp_path: Path) -> None:
+    preset = two_trials(repeats=1)
+    run = write_run(tmp_path, preset, JOURNALS[0], JOURNALS[1])
+    path = journal_of(run)
+    path.write_bytes(path.read_bytes()[:-10])
+    assert list(run.messages("a", 1)) == JOURNALS[0][:-1]
+    assert results_of(run, preset).status == "interrupted"
+
+
+def test_an_empty_journal_has_no_messages(tmp_path: Path) -> None:
+    run = write_run(tmp_path, two_trials(), JOURNALS[0])
+    journal_of(run).write_bytes(b"")
+    assert list(run.messages("a", 1)) == list(run.replay(two_trials())) == []
+
+
+def test_a_figure_that_is_no_number_does_not_cost_the_rest_of_the_journal(tmp_path: Path) -> None:
+    """JSON has no NaN: what a rank says must not make its journal unreadable from there on."""
+    messages: list[Message] = [launched(), hello(), heartbeat(cpu_percent=float("nan")), step()]
+    run = Run.create(tmp_path, two_trials(), {})
+    with run.begin("a", 1) as repeat:
+        for message in messages:
+            repeat.write(message)
+    assert step() in list(run.messages("a", 1))
+
+
+def test_a_repeat_that_is_left_before_its_end_was_interrupted(tmp_path: Path) -> None:
+    run = Run.create(tmp_path, two_trials(), {})
+
+    def leave() -> None:
+        with run.begin("a", 1) as repeat:
+            repeat.write(launched())
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        leave()
+    *_, last = run.messages("a", 1)
+    assert isinstance(last, Ended)
+    assert last.status == "interrupted"
+
+
+def test_the_journal_is_on_its_way_to_the_disk_while_the_run_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = Run.create(tmp_path, two_trials(), {})
+    monkeypatch.setattr(journals, "FLUSH_EVERY_S", -1.0)
+    with run.begin("a", 1) as repeat:
+        repeat.write(launched())
+        repeat.write(hello())
+        assert list(run.messages("a", 1)) == [launched(), hello()]
+
+
+# Results
+
+
+def test_results_are_replaced_as_a_whole(tmp_path: Path) -> None:
+    preset = two_trials()
+    run = write_run(tmp_path, preset, *JOURNALS)
+    path = run.folder / "results.json"
+    before = path.stat().st_ino
+    with path.open() as reader:
+        run.write_results(results_for(preset, JOURNALS[0]))
+        assert json.loads(reader.read())["status"] == "ok"  # a reader keeps the old one
+    assert json.loads(path.read_text())["status"] == "interrupted"
+    assert path.stat().st_ino != before
+    assert sorted(entry.name for entry in run.folder.iterdir() if entry.is_file()) == [
+        "environment.json", "preset.toml", "results.json",
+    ]  # fmt: skip
+
+
+# The rest of a repeat's folder
+
+
+def test_the_command_can_be_typed_again(tmp_path: Path) -> None:
+    run = Run.create(tmp_path, two_trials(), {})
+    with run.begin("a", 1) as repeat:
+        repeat.write_command(["python", "-m", "workers.spawn", "data_dir=/my data"], {"PYTHONPATH": "/a b"})
+        command = (repeat.folder / "command.txt").read_text()
+    assert command == "PYTHONPATH='/a b' python -m workers.spawn 'data_dir=/my data'\n"
+
+
+def test_only_the_end_of_a_log_is_read(tmp_path: Path) -> None:
+    run = Run.create(tmp_path, two_trials(), {})
+    with run.begin("a", 1) as repeat:
+        assert repeat.log("rank-0.log") == ""
+        (repeat.folder / "rank-0.log").write_bytes(b"short \xff\n")
+        assert repeat.log("rank-0.log") == "short �\n"
+        (repeat.folder / "rank-0.log").write_bytes(b"x" * 100_000 + b"the end")
+        assert repeat.log("rank-0.log").endswith("xthe end")
+        assert len(repeat.log("rank-0.log")) == LOG_TAIL
+
+
+# Where runs are kept
+
+
+def test_two_runs_in_the_same_second_get_two_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Noon(record.datetime):
+        @classmethod
+        def now(cls, tz: object = None) -> "Noon":
+            return cls(2030, 1, 2, 12, 0, 0)
+
+    monkeypatch.setattr(record, "datetime", Noon)
+    names = [Run.create(tmp_path, two_trials(), {}).name for _ in range(3)]
+    assert names == ["20300102-120000-made", "20300102-120000-made.2", "20300102-120000-made.3"]
+    assert find_run(tmp_path, "last").name == names[-1]
+    assert find_run(tmp_path, names[0]).name == names[0]
+
+
+def test_a_runs_folder_that_is_a_file_is_refused(tmp_path: Path) -> None:
+    place = tmp_path / "runs"
+    place.write_text("")
+    for runs in (place, place / "below"):
+        with pytest.raises(RunError) as refusal:
+            Run.create(runs, two_trials(), {})
+        assert str(refusal.value).startswith(f"{runs}: cannot keep runs here: ")
+        assert "name a folder with --runs" in str(refusal.value)
+        assert "\n" not in str(refusal.value)
+
+
+def test_the_runs_folder_is_the_one_given_then_the_variables_then_the_users(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    monkeypatch.delenv("DDPTUI_RUNS", raising=False)
+    assert runs_folder(None) == tmp_path / "data" / "ddptui" / "runs"
+    monkeypatch.setenv("DDPTUI_RUNS", str(tmp_path / "mine"))
+    assert runs_folder(None) == tmp_path / "mine"
+    assert runs_folder("here") == tmp_path / "here"
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    assert runs_folder("~/runs") == tmp_path / "home" / "runs"
+
+
+# Finding
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Path:
+    """Three runs, a folder and a file that are none."""
+    for name in ("20300101-000000-a", "20300102-000000-a", "20300102-000000-b"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "preset.toml").write_text('[[trial]]\nname = "a"\n')
+    (tmp_path / "20300103-no-run").mkdir()
+    (tmp_path / "notes.txt").write_text("")
+    return tmp_path
+
+
+def test_the_newest_run_comes_first(runs: Path) -> None:
+    assert [run.name for run in all_runs(runs)] == ["20300102-000000-b", "20300102-000000-a", "20300101-000000-a"]
+    assert all_runs(runs / "nowhere") == all_runs(runs / "notes.txt") == []
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        ("20300102-000000-a", "20300102-000000-a"),
+        ("20300101", "20300101-000000-a"),
+        ("20300102-000000-b", "20300102-000000-b"),
+        ("last", "20300102-000000-b"),
+    ],
+)
+def test_a_run_is_found_by_its_name_the_start_of_it_or_as_the_last(runs: Path, name: str, found: str) -> None:
+    assert find_run(runs, name).name == found
+
+
+def test_a_run_is_found_by_its_folder(runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(runs)
+    found = find_run(tmp_path / "elsewhere", "20300101-000000-a")
+    assert found.folder == runs / "20300101-000000-a"
+    assert found.preset().name == "preset"  # it has no environment.json to tell more
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [("20300102", "2 runs begin with '20300102'"), ("1999", "no run '1999'"), ("20300103", "no run '20300103'")],
+)
+def test_a_run_that_cannot_be_told_is_refused(runs: Path, name: str, message: str) -> None:
+    with pytest.raises(RunError) as refusal:
+        find_run(runs, name)
+    assert str(refusal.value) == f"{message} in {runs}; `ddptui runs` lists them"
+
+
+def test_where_there_are_no_runs_there_is_no_last(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match="no run 'last'"):
+        find_run(tmp_path, "last")
+
+
+def test_a_run_whose_preset_is_spoilt_cannot_be_reopened(runs: Path) -> None:
+    run = find_run(runs, "20300101")
+    (run.folder / "preset.toml").write_text("tittle = 1")
+    with pytest.raises(RunError, match="did you mean 'title'"):
+        run.preset()
+
+
+@pytest.mark.parametrize("spoilt", ["", "{", "{}", "[]", "null"])
+def test_a_run_whose_results_are_spoilt_has_a_status_or_is_refused(runs: Path, spoilt: str) -> None:
+    """One spoilt folder must not keep `ddptui runs` from listing the others with a traceback."""
+    run = find_run(runs, "20300101")
+    (run.folder / "results.json").write_text(spoilt)
+    with suppress(RunError):
+        assert run.status()
+
+
+@pytest.mark.parametrize("spoilt", ["", "{", "[]"])
+def test_a_run_whose_environment_is_spoilt_is_read_or_refused(runs: Path, spoilt: str) -> None:
+    run = find_run(runs, "20300101")
+    (run.folder / "environment.json").write_text(spoilt)
+    with suppress(RunError):
+        assert run.preset().trials
+
+
+def test_only_the_owner_needs_to_write_there(tmp_path: Path) -> None:
+    run = write_run(tmp_path, two_trials(), JOURNALS[0])
+    assert not stat.S_IMODE(run.folder.stat().st_mode) & stat.S_IWOTH
+
+
+def test_its_repeats_are_those_that_were_launched(tmp_path: Path) -> None:
+    run = write_run(tmp_path, two_trials(), JOURNALS[0], JOURNALS[3])
+    repeats = run.repeats(two_trials())
+    assert list(repeats) == [("a", 1), ("b", 2)]
+    assert list(repeats["b", 2]) == JOURNALS[3]

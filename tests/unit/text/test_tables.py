@@ -1,0 +1,37 @@
+"""Rows in the order of a column."""
+
+import pytest
+
+from ddptui.text.tables import order
+
+
+def in_order(cells: list[str], *, reverse: bool = False) -> list[str]:
+    return [cells[place] for place in order(cells, reverse=reverse)]
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        ["0.31", "2.50", "10.02"],
+        ["7%", "85%", "100%"],
+        ["1× 0.00228 s", "1× 0.3 s", "9× 0.01 s", "177× 1.83 s"],
+        ["sleep-5ms", "sleep-10ms", "sleep-10ms-twice"],
+        ["all_reduce", "ddp", "Ring"],
+        ["rank 2: data", "rank 10: backward"],
+        ["9e-09", "0.02", "1e+03"],
+    ],
+)
+def test_figures_are_compared_as_numbers_and_words_as_words(cells: list[str]) -> None:
+    assert in_order(cells[::-1]) == cells
+    assert in_order(cells, reverse=True) == cells[::-1]
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("silent", ["–", "", "failed", "skipped"])
+def test_what_says_nothing_is_last_both_ways(silent: str, reverse: bool) -> None:
+    assert in_order([silent, "2", "10"], reverse=reverse)[-1] == silent
+
+
+def test_equals_stay_as_they_were() -> None:
+    assert order(["1.0", "0.5", "1.0", "–", "–"]) == [1, 0, 2, 3, 4]
+    assert order(["1.0", "0.5", "1.0"], reverse=True) == [0, 2, 1]

@@ -1,0 +1,50 @@
+"""What goes wrong on purpose: a rank that dies, hangs, or does something else than the others. A fault is data: what,
+on which rank, in which step."""
+
+import os
+import signal
+import threading
+
+import torch
+import torch.distributed as dist
+
+from ddptui.config.trial import Fault
+
+EXIT_CODE = 7
+ODD = 7  # elements, which no tensor of a model is likely to have
+
+
+class Faults:
+    """The faults of one rank."""
+
+    def __init__(self, faults: tuple[Fault, ...], rank: int) -> None:
+        self._mine = [fault for fault in faults if fault.rank == rank]
+
+    def strike(self, step: int, device: torch.device) -> None:
+        """The rank is between forward and backward of this step."""
+        for fault in self._mine:
+            if fault.step == step:
+                print(f"fault, step {step}: {fault.kind}", flush=True)
+                do(fault.kind, device)
+
+    def skips(self, step: int) -> bool:
+        """Whether the rank leaves out this step's aggregation."""
+        return any((fault.kind, fault.step) == ("skip", step) for fault in self._mine)
+
+
+def do(kind: str, device: torch.device) -> None:
+    match kind:
+        case "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
+        case "exit":
+            os._exit(EXIT_CODE)
+        case "raise":
+            raise RuntimeError("a fault was put in here on purpose")
+        case "abort":
+            os.abort()
+        case "stop":
+            os.kill(os.getpid(), signal.SIGSTOP)
+        case "hang":
+            threading.Event().wait()
+        case "mismatch":
+            dist.all_reduce(torch.zeros(ODD, device=device))

@@ -1,0 +1,60 @@
+"""Which ranks of the world this machine has. On one machine: all of them. On several, somebody says on each:
+
+NNODES=2 NODE_RANK=1 MASTER_ADDR=10.0.0.1 MASTER_PORT=15432 python -m workers.spawn world_size=4
+"""
+
+import os
+import sys
+from dataclasses import dataclass
+
+from ddptui.config.engine import spread
+from ddptui.config.trial import Trial
+from ddptui.host.network import NetworkError, resolved, towards
+
+LOCALHOST = "127.0.0.1"
+ANY_PORT = 0  # one that is free
+
+
+@dataclass(frozen=True)
+class Node:
+    number: int
+    ranks: range
+    address: str  # where all meet: on node 0
+    port: int
+
+    @property
+    def is_first(self) -> bool:
+        return self.number == 0
+
+
+def this_node(trial: Trial) -> Node:
+    """As the environment says. Ends the process with one line when that cannot be."""
+    if "NNODES" not in os.environ:
+        return Node(0, range(trial.world_size), LOCALHOST, ANY_PORT)
+    nodes, number, port = (_number(name) for name in ("NNODES", "NODE_RANK", "MASTER_PORT"))
+    parts = spread(trial.world_size, nodes)
+    if number >= len(parts):
+        sys.exit(f"NODE_RANK={number}: {trial.world_size} ranks on {nodes} nodes leave nothing for this one")
+    address = os.environ.get("MASTER_ADDR", LOCALHOST)
+    return Node(number, parts[number], choose_interface(address) if nodes > 1 else address, port)
+
+
+def choose_interface(host: str) -> str:
+    """Have the ranks of this node reach the others by the way that leads to `host`: left alone, gloo takes the address
+    that this machine's own name stands for, which may be loopback. Returns the host's address. Ends the process with
+    one line where there is no way."""
+    try:
+        address = resolved(host)
+        name = towards(address).name
+    except NetworkError as error:
+        sys.exit(f"{error}")
+    os.environ.setdefault("GLOO_SOCKET_IFNAME", name)
+    os.environ.setdefault("NCCL_SOCKET_IFNAME", f"={name}")  # = means: this one, not all that begin so
+    return address
+
+
+def _number(name: str) -> int:
+    text = os.environ.get(name, "")
+    if not text.isdecimal():
+        sys.exit(f"{name}={text}: with NNODES, each node needs NODE_RANK, MASTER_ADDR and MASTER_PORT, too")
+    return int(text)

@@ -1,0 +1,1 @@
+"""Replicas of a model inside one process, as nn.DataParallel has them."""

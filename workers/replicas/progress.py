@@ -1,0 +1,79 @@
+"""What is told of replicas in one process: of each as if it were a rank of its own."""
+
+from collections.abc import Sequence
+from functools import partial
+
+import msgspec
+
+from ddptui.wire.messages import GATHER_OUTPUTS, Collective, Done, RankMessage, Step
+from workers.instruments.clock import Clock
+from workers.instruments.progress import Mark, Progress, ties
+from workers.rank.device import peak_bytes
+from workers.replicas.replicas import Seen, Watch
+
+
+class ReplicaProgress(Progress):
+    """Each replica reports as a rank: its own sub-batch and forward, then the gather, which comes before the one
+    backward that all share. Its part is by its own device's clock, the rest by that of the first one."""
+
+    def __init__(self, watches: Sequence[Watch], warmup_steps: int) -> None:
+        super().__init__(0, warmup_steps, watches[0].reporter)
+        self._watches = watches
+
+    def ready(self, steps: int, parameters: int, start_ns: int) -> None:
+        for rank, watch in enumerate(self._watches):
+            Progress(rank, 0, watch.reporter).ready(steps, parameters, watch.start_ns)
+
+    def step(self, mark: Mark, clock: Clock) -> None:
+        for rank, watch in enumerate(self._watches):
+            seen = watch.seen._replace(slept=watch.delays.taken())
+            watch.reporter.say(partial(self._told_of, rank, seen, mark, clock))
+
+    def _told_of(self, rank: int, seen: Seen, mark: Mark, clock: Clock) -> Sequence[RankMessage] | None:
+        own_clock = self._watches[rank].clock
+        own = own_clock.resolve(seen.marks) if seen.marks else []
+        times = clock.resolve(mark.moments())
+        if own is None or times is None:
+            return None
+        loss = clock.read(mark.loss)
+        if rank == 0:
+            self.log(mark, loss)
+        step = msgspec.structs.replace(
+            self.message(mark, times, loss), rank=rank, samples=seen.samples, slept=seen.slept
+        )
+        return [*ties(rank, own_clock), with_own_part(step, seen.gives, own) if own else step]
+
+    def done(self, done: Done) -> None:
+        """Replica 0 speaks for the model, which there is only once."""
+        for rank, watch in enumerate(self._watches):
+            own = msgspec.structs.replace(
+                done,
+                rank=rank,
+                bottleneck_fired=watch.delays.fired,
+                bottleneck_ns=watch.delays.slept_ns,
+                sub_batch=watch.sub_batch,
+                dropped=watch.reporter.dropped,
+            )
+            if rank > 0:
+                own = msgspec.structs.replace(
+                    own,
+                    correct=0,
+                    evaluated=0,
+                    parameters={},
+                    buffers={},
+                    peak_gpu_bytes=peak_bytes(watch.device),
+                    checkpoint=None,
+                )
+            watch.reporter.say(own)
+
+
+def with_own_part(step: Step, gives: int, own: Sequence[int]) -> Step:
+    """The step of all, with what was a replica's own in it: its data and forward until the gather, to which it `gives`
+    so many bytes. own: its three moments, in ns."""
+    data, forward, backward, average, optimizer = step.phases_ns
+    gathered = step.begin_ns + data + forward
+    # They are between those two, which another device's clock has told: it may be off by a little.
+    fetched, computed, arrived = (min(max(moment, step.begin_ns), gathered) for moment in own)
+    phases = (fetched - step.begin_ns, computed - fetched, backward, average + gathered - computed, optimizer)
+    gather = Collective(GATHER_OUTPUTS, 0, gives, computed, arrived, arrived, gathered)
+    return msgspec.structs.replace(step, phases_ns=phases, order=(0, 1, 3, 2, 4), collectives=(gather,))

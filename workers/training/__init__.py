@@ -1,0 +1,1 @@
+"""What a training loop needs besides the loop: data, models, precision, evaluation."""

@@ -1,0 +1,144 @@
+"""What the ranks train on: the samples, and which of them are a rank's own."""
+
+import hashlib
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple, cast
+
+import numpy
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.utils.data import Dataset, DistributedSampler
+from torchvision import datasets
+
+from ddptui.config.trial import Trial
+
+DIGITS = Path(__file__).parent / "datasets" / "digits.npz"
+HELD_OUT = 5  # of the datasets that come in one piece, every fifth sample is held out
+NORMAL = {  # mean and standard deviation of the pixels of the training set, on a scale from 0 to 1
+    "digits": (0.305, 0.376),
+    "mnist": (0.1307, 0.3081),
+    "fashion_mnist": (0.2860, 0.3530),
+    "cifar10": (0.4734, 0.2516),
+}
+FIT_AT_ONCE = 4096  # images
+
+
+class Samples(Dataset[tuple[Tensor, Tensor]]):
+    """Inputs and their labels. Indexed with a list, it gives that batch: inputs (n, *shape), labels (n)."""
+
+    def __init__(self, inputs: Tensor, labels: Tensor, mean: float = 0.0, std: float = 1.0) -> None:
+        self.inputs = inputs
+        self.labels = labels
+        self._mean = mean
+        self._std = std
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __getitem__(self, indices: list[int]) -> tuple[Tensor, Tensor]:
+        rows = torch.tensor(indices, dtype=torch.long).to(self.inputs.device, non_blocking=True)  # a list is waited for
+        inputs = self.inputs[rows]
+        if inputs.dtype == torch.uint8:  # images are kept as bytes, an eighth to a quarter of what the model wants
+            inputs = inputs.to(torch.get_default_dtype()).div_(255).sub_(self._mean).div_(self._std)
+        return inputs, self.labels[rows]
+
+
+class Data(NamedTuple):
+    train: Samples
+    test: Samples
+    shape: tuple[int, ...]
+    classes: int
+
+
+class Share(DistributedSampler[list[int]]):
+    """A rank's share of every global batch: each item is a list of indices.
+
+    It shuffles as torch's DistributedSampler does, and deals every global batch out in turn. Unlike it, nothing is
+    padded or dropped: all ranks together see each sample once an epoch, in the same order at any world size. The last
+    batch may therefore be uneven, even empty for some ranks; `samples_in` says how many all ranks have together.
+    """
+
+    def __init__(self, dataset: Samples, *, batch_size: int, rank: int, world_size: int, seed: int) -> None:
+        super().__init__(dataset, num_replicas=world_size, rank=rank, seed=seed)
+        self._samples = len(dataset)
+        self._batch_size = batch_size
+        self.orders: list[str] = []  # a short hash of the order of each epoch so far
+
+    def __len__(self) -> int:
+        return math.ceil(self._samples / self._batch_size)
+
+    def __iter__(self) -> Iterator[list[int]]:
+        generator = torch.Generator().manual_seed(self.seed + self.epoch)
+        permutation = torch.randperm(self._samples, generator=generator)
+        self.orders.append(hashlib.blake2b(permutation.numpy().tobytes(), digest_size=8).hexdigest())
+        order = permutation.tolist()
+        for start in range(0, self._samples, self._batch_size):
+            yield order[start : start + self._batch_size][self.rank :: self.num_replicas]
+
+    def samples_in(self, batch: int) -> int:
+        """The size of global batch number `batch` of an epoch."""
+        return min(self._batch_size, self._samples - batch * self._batch_size)
+
+
+def load(trial: Trial, wanted: tuple[int, ...] | None, device: torch.device) -> Data:
+    """The trial's dataset, its samples of the shape that the model wants (None: as they are). `device`: where noise is
+    made. What others fetch, or page-locked memory takes on its way, is on the host."""
+    if trial.dataset == "random":
+        where = torch.device("cpu") if trial.num_workers or trial.pin_memory else device
+        return _random(trial, trial.shape or wanted or (3, 32, 32), where)
+    train_images, train_labels, test_images, test_labels = _images(trial)
+    shape = wanted or tuple(train_images.shape[1:])
+    mean, std = NORMAL[trial.dataset]
+    train = Samples(fit(train_images, shape), train_labels, mean, std)
+    test = Samples(fit(test_images, shape), test_labels, mean, std)
+    return Data(train, test, shape, classes=10)
+
+
+def fit(images: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """Byte images (n, c, h, w) scaled to `shape`; grey is repeated into channels, colours are averaged into grey."""
+    channels, *size = shape
+    if images.shape[1] != channels:
+        images = images.float().mean(1, keepdim=True).round().to(torch.uint8).expand(-1, channels, -1, -1)
+    if list(images.shape[2:]) == size:
+        return images.contiguous()
+    parts = (F.interpolate(part.float(), size=size, mode="bilinear") for part in images.split(FIT_AT_ONCE))
+    return torch.cat([part.round().to(torch.uint8) for part in parts])
+
+
+def _images(trial: Trial) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Train images and labels, test images and labels, as bytes (n, c, h, w) and int64 (n)."""
+    if trial.dataset == "digits":
+        return _digits()
+    factory = {"mnist": datasets.MNIST, "fashion_mnist": datasets.FashionMNIST, "cifar10": datasets.CIFAR10}
+    if trial.data_dir is None:
+        raise ValueError(f"dataset {trial.dataset} lies in files: say where with data_dir=FOLDER")
+    sets = [factory[trial.dataset](trial.data_dir, train=train, download=trial.download) for train in (True, False)]
+    parts: list[Tensor] = []
+    for part in sets:
+        images = torch.as_tensor(part.data)
+        parts.append(images.unsqueeze(1) if images.dim() == 3 else images.permute(0, 3, 1, 2))
+        parts.append(torch.as_tensor(part.targets))
+    return cast("tuple[Tensor, Tensor, Tensor, Tensor]", tuple(parts))
+
+
+def _digits() -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The 1,797 UCI digits, 8x8 pixels of 0 to 16, brought to 0 to 255."""
+    with numpy.load(DIGITS, allow_pickle=False) as archive:
+        images = (torch.from_numpy(archive["images"]).unsqueeze(1).float() * (255 / 16)).round().to(torch.uint8)
+        labels = torch.from_numpy(archive["labels"]).long()
+    held_out = torch.arange(len(labels)) % HELD_OUT == 0
+    return images[~held_out], labels[~held_out], images[held_out], labels[held_out]
+
+
+def _random(trial: Trial, shape: tuple[int, ...], device: torch.device) -> Data:
+    """Noise with random labels, made on the device: there is nothing to learn, and nothing to wait for."""
+    generator = torch.Generator(device).manual_seed(trial.seed)
+
+    def samples(count: int) -> Samples:
+        inputs = torch.randn(count, *shape, generator=generator, device=device)
+        return Samples(inputs, torch.randint(trial.classes, (count,), generator=generator, device=device))
+
+    return Data(samples(trial.samples), samples(max(1, trial.samples // HELD_OUT)), shape, trial.classes)

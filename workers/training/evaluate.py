@@ -1,0 +1,77 @@
+"""After the last step: how good is the model, and is it the same on every rank?"""
+
+import hashlib
+import math
+import os
+import time
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor, nn
+
+from ddptui.config.trial import Trial
+from ddptui.wire.messages import LOGS, Done, Fingerprint
+from workers.rank.device import peak_bytes
+from workers.rank.process import Rank
+from workers.training.data import Samples
+
+MOST_AT_ONCE = 512  # samples
+
+
+def evaluate(me: Rank, model: nn.Module, test: Samples) -> Done:
+    """Evaluate this rank's share of the held-out samples, hash the model, and save it if asked."""
+    peak = peak_bytes(me.device)  # of the training: evaluating takes other batches
+    indices = range(me.rank, len(test), me.world_size)
+    correct, evaluated = accuracy(model, test, indices, me.device, at_once(me.trial))
+    return Done(
+        rank=me.rank,
+        at_ns=time.monotonic_ns(),
+        correct=correct,
+        evaluated=evaluated,
+        parameters=hashes(model.named_parameters()),
+        buffers=hashes(model.named_buffers()),
+        bottleneck_fired=me.delays.fired,
+        bottleneck_ns=me.delays.slept_ns,
+        peak_gpu_bytes=peak,
+        checkpoint=save(model, me.rank) if me.trial.save else None,
+        dropped=me.reporter.dropped,
+    )
+
+
+def fingerprint(model: nn.Module, rank: int, step: int) -> Fingerprint:
+    """What this rank's copy of the model is after a step, in the midst of the training."""
+    return Fingerprint(
+        rank=rank, step=step, parameters=hashes(model.named_parameters()), buffers=hashes(model.named_buffers())
+    )
+
+
+def at_once(trial: Trial) -> int:
+    """How many samples to evaluate together: no more than a device had in a step of the training, which fitted."""
+    return min(MOST_AT_ONCE, math.ceil(trial.batch_size / (trial.world_size * trial.gpus_per_rank)))
+
+
+def accuracy(model: nn.Module, test: Samples, indices: range, device: torch.device, together: int) -> tuple[int, int]:
+    """How many of these samples the model gets right, `together` at once, and how many there are."""
+    model.eval()
+    correct = 0
+    with torch.no_grad():
+        for start in range(0, len(indices), together):
+            inputs, labels = test[list(indices[start : start + together])]
+            correct += int((model(inputs.to(device)).argmax(1) == labels.to(device)).sum())
+    return correct, len(indices)
+
+
+def hashes(tensors: Iterable[tuple[str, Tensor]]) -> dict[str, str]:
+    """A short hash of each tensor's bytes: equal hashes mean equal to the last bit."""
+    return {name: hashlib.blake2b(_bytes(tensor), digest_size=8).hexdigest() for name, tensor in tensors}
+
+
+def _bytes(tensor: Tensor) -> bytes:
+    return tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
+
+
+def save(model: nn.Module, rank: int) -> str:
+    """Write the bare model's state: it loads without torch.distributed, as any other."""
+    path = os.path.join(os.environ.get(LOGS, "."), f"model-rank-{rank}.pth")
+    torch.save(model.state_dict(), path)
+    return path

@@ -1,0 +1,141 @@
+"""The models: the MNIST net of the tutorials, a plain MLP, a toy of three small layers, torchvision's,
+and the user's own."""
+
+import importlib
+import math
+from collections.abc import Callable
+from difflib import get_close_matches
+from itertools import pairwise
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torchvision import models as torchvision_models
+
+from ddptui.config.trial import Trial, is_own_model
+
+WANTED: dict[str, tuple[int, ...] | None] = {"net": (1, 28, 28), "mlp": None, "linears": (3,)}
+WANTED_BY_TORCHVISION = (3, 32, 32)
+
+
+class Net(nn.Module):
+    """Two convolutions and two linear layers, with dropout: 21,840 parameters."""
+
+    def __init__(self, classes: int) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(1, 10, kernel_size=5)
+        self.conv2 = nn.Conv2d(10, 20, kernel_size=5)
+        self.conv2_drop = nn.Dropout2d()
+        self.fc1 = nn.Linear(320, 50)
+        self.fc2 = nn.Linear(50, classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = F.relu(F.max_pool2d(self.conv1(x), 2))
+        x = F.relu(F.max_pool2d(self.conv2_drop(self.conv2(x)), 2))
+        x = F.relu(self.fc1(x.flatten(1)))
+        x = F.dropout(x, training=self.training)
+        return F.log_softmax(self.fc2(x), dim=1)  # cross_entropy of log-probabilities is nll_loss
+
+
+class Linears(nn.Module):
+    """Three bias-free layers of 3 by 3, for looking at how a batch is shared out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linears = nn.ModuleList([nn.Linear(3, 3, bias=False) for _ in range(3)])
+
+    def forward(self, x: Tensor) -> Tensor:
+        for linear in self.linears:
+            x = linear(x)
+        return x
+
+
+class Layers(nn.Sequential):
+    """Layers, one after the other. The forward is nn.Sequential's own, but stands in a file of ours: torch.compile
+    passes over those of torch, and under torch DDP, which it begins with, it would compile nothing."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        for layer in self:
+            x = layer(x)
+        return x
+
+
+def mlp(shape: tuple[int, ...], width: int, depth: int, classes: int, *, batch_norm: bool = False) -> nn.Module:
+    """`depth` hidden layers of `width` units with ReLU, each with BatchNorm before it if wanted."""
+    layers: list[nn.Module] = [nn.Flatten()]
+    for before, after in pairwise([math.prod(shape), *[width] * depth]):
+        layers += [nn.Linear(before, after), *([nn.BatchNorm1d(after)] if batch_norm else []), nn.ReLU()]
+    return Layers(*layers, nn.Linear(width, classes))
+
+
+def wanted_shape(trial: Trial) -> tuple[int, ...] | None:
+    """The shape of a sample that the trial's model wants; None where it takes any."""
+    return None if is_own_model(trial.model) else WANTED.get(trial.model, WANTED_BY_TORCHVISION)
+
+
+def build(trial: Trial, shape: tuple[int, ...], classes: int) -> nn.Module:
+    """The trial's model. Raises ValueError for a name that nobody knows, TypeError where the user's code makes none."""
+    match trial.model:
+        case "net":
+            return Net(classes)
+        case "mlp":
+            return mlp(shape, trial.width, trial.depth, classes, batch_norm=trial.batch_norm)
+        case "linears":
+            return Linears()
+        case name if is_own_model(name):
+            return own_model(name, classes)
+        case name if name in torchvision_models.list_models(torchvision_models):
+            model: nn.Module = torchvision_models.get_model(name, weights=None, num_classes=classes)
+            return model
+        case name:
+            close = get_close_matches(name, [*WANTED, *torchvision_models.list_models(torchvision_models)], n=1)
+            raise ValueError(f"no model {name!r}" + (f"; did you mean {close[0]!r}?" if close else ""))
+
+
+def own_model(name: str, classes: int) -> nn.Module:
+    """What the user's own code makes of `module:attribute`, called with the number of classes."""
+    module, _, attribute = name.partition(":")
+    try:
+        make = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise ValueError(f"model {name!r}: {error}") from error
+    call = f"model {name!r}: {attribute}(num_classes={classes})"
+    try:
+        model = make(num_classes=classes)
+    except TypeError as error:
+        raise TypeError(f"{call}: {error}") from error
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"{call} must return an nn.Module, and returned {type(model).__name__}")
+    return model
+
+
+def synchronised(model: nn.Module) -> nn.Module:
+    """The model with every BatchNorm made a SyncBatchNorm: statistics over the global batch, the same on all ranks."""
+    if any(parameter.device.type == "cpu" for parameter in model.parameters()):
+        raise RuntimeError("sync_batchnorm: torch's SyncBatchNorm runs on GPUs only, and this rank is on the CPU")
+    synced: nn.Module = nn.SyncBatchNorm.convert_sync_batchnorm(model)
+    return synced
+
+
+def layout(trial: Trial) -> torch.memory_format:
+    """How tensors of four dimensions lie in memory: weights of convolutions, and images."""
+    return torch.channels_last if trial.channels_last else torch.preserve_format
+
+
+def compiled(trial: Trial, network: nn.Module) -> Callable[[Tensor], Tensor]:
+    """What to call for the network's scores: torch.compile of it, if the trial says so. It shares the parameters.
+
+    It goes around what the strategy has prepared, as torch advises for DDP, whose buckets then cut the graph: backward
+    is compiled in as many parts, and what one of them has computed is sent while the next one runs. Around a bare model
+    backward is one part, and gradients arrive when all of it is over: strategies of our own overlap nothing.
+
+    The first step compiles, and so does the first smaller last batch of an epoch: let both be warm-up, or let the
+    batches divide the samples evenly. Buckets of torch DDP of less than 1 MB are too small for torch.compile: it fails.
+    """
+    forward: Callable[[Tensor], Tensor] = torch.compile(network) if trial.compile else network
+    return forward
+
+
+def set_dtype(trial: Trial) -> None:
+    """Make everything that follows in this process float32 or float64."""
+    torch.set_default_dtype(getattr(torch, trial.dtype))
