@@ -5,14 +5,14 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
-from ddptui.analysis.repeat import Heard, launches
+from ddptui.analysis.repeat import LaunchLog, launches
 from ddptui.config.preset import Preset
 from ddptui.host.environment import describe
 from ddptui.run import lab
 from ddptui.store.runs import Run
 
 
-def run(preset: Preset) -> Iterator[Heard]:
+def run(preset: Preset) -> Iterator[LaunchLog]:
     """Launch by launch, in the order of the trials; nothing is kept."""
     with tempfile.TemporaryDirectory() as folder:
         kept = Run.create(Path(folder), preset, describe())

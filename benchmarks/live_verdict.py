@@ -19,7 +19,7 @@ from ddptui.config.preset import Preset
 from ddptui.config.rules import make_trial
 from ddptui.config.trial import Bottleneck
 from ddptui.host.environment import describe
-from ddptui.live.monitor import Watch
+from ddptui.live.monitor import RunMonitor
 from ddptui.run import lab
 from ddptui.store.runs import Run
 from ddptui.wire.messages import Ended, Launched, Step
@@ -53,7 +53,7 @@ def preset(launches: int) -> Preset:
     return Preset(name="live", title="", group="", about="", baseline="launch-0", repeats=1, trials=tuple(trials))
 
 
-def follow(launch: Launch, watched: Watch, late: Bottleneck) -> Launch:
+def follow(launch: Launch, watched: RunMonitor, late: Bottleneck) -> Launch:
     judgement = watched.judge()
     culprit = judgement.culprit if judgement else None
     if culprit is None:
@@ -68,12 +68,12 @@ def main() -> None:
     random.seed(launches)
     chosen = preset(launches)
     trials = {trial.name: trial for trial in chosen.trials}
-    watched, found, launch, judged = Watch(), [], Launch(), 0.0
+    watched, found, launch, judged = RunMonitor(), [], Launch(), 0.0
     with tempfile.TemporaryDirectory() as folder:
         run = Run.create(Path(folder), chosen, describe())
         with closing(lab.run_preset(chosen, run)) as stream:
             for message in stream:
-                watched.hear([message])
+                watched.add([message])
                 if isinstance(message, Launched):
                     late = trials[message.trial].bottleneck[0]
                 if isinstance(message, Step) and message.slept and launch.began is None:

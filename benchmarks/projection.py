@@ -15,7 +15,7 @@ from pathlib import Path
 from statistics import fmean, median
 
 from ddptui.config.preset import Preset
-from ddptui.engines.preflight import settle
+from ddptui.engines.preflight import prepare
 from ddptui.host.cores import available_cores
 from ddptui.host.environment import describe
 from ddptui.projection.command import Question, projection
@@ -30,7 +30,7 @@ QUESTION = Question(trial="ranks-2", ranks="2,4,8", cores=available_cores(), str
 
 
 def main() -> None:
-    preset = settle(load("project-validation"))
+    preset = prepare(load("project-validation"))
     errors: dict[int, list[float]] = {ranks: [] for ranks in (MEASURED, *FORETOLD)}
     for number in range(int(sys.argv[1]) if len(sys.argv) > 1 else 1):
         with tempfile.TemporaryDirectory() as folder:

@@ -21,11 +21,11 @@ import psutil
 import zmq
 
 from ddptui.analysis import thinning
-from ddptui.analysis.running_results import Tally
+from ddptui.analysis.running_results import RunningResults
 from ddptui.config.preset import Preset
 from ddptui.config.rules import make_trial
 from ddptui.engines.hub import Hub
-from ddptui.live.monitor import Watch
+from ddptui.live.monitor import RunMonitor
 from ddptui.store.journal import Repeat
 from ddptui.wire.messages import (
     HUB,
@@ -157,9 +157,9 @@ class Heard:
         self.steps: Counter[int] = Counter()
         self.disorder = 0
         self.rss: list[float] = []
-        self.results = Tally(preset(2), "soak", {}).results
+        self.results = RunningResults(preset(2), "soak", {}).results
 
-    def hear(self, message: RankMessage) -> None:
+    def add(self, message: RankMessage) -> None:
         if isinstance(message, Step):
             self.disorder += message.step != self.steps[message.rank]
             self.steps[message.rank] += 1
@@ -172,26 +172,26 @@ def preset(ranks: int) -> Preset:
 
 def console(hub: Hub, repeat: Repeat, talkers: list[Any], heard: Heard) -> None:
     """What lab, headless and session do with a message, until all who speak have ended."""
-    watch, tally, looked = Watch(), Tally(preset(hub.world_size), "soak", {}), 0.0
+    monitor, running_results, looked = RunMonitor(), RunningResults(preset(hub.world_size), "soak", {}), 0.0
     process = psutil.Process()
 
     def take(message: Message) -> None:
         repeat.write(message)
-        watch.hear([message])
-        tally.hear(message)
+        monitor.add([message])
+        running_results.add(message)
 
     take(Launched(trial="soak", repeat=1, at_ns=time.monotonic_ns(), command=()))
     for messages in received(hub, talkers):
         for message in messages:
-            heard.hear(message)
+            heard.add(message)
             take(message)
         if time.monotonic() - looked > LOOK_S:
             looked = time.monotonic()
-            watch.look(time.monotonic_ns())
+            monitor.look(time.monotonic_ns())
             hub.send(Alive())
             heard.rss.append(process.memory_info().rss / MB)
     take(Ended(at_ns=time.monotonic_ns(), status="ok"))
-    heard.results = tally.results
+    heard.results = running_results.results
     heard.rss.append(process.memory_info().rss / MB)
 
 

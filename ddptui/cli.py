@@ -160,12 +160,12 @@ def _resume(name: str, runs: str | None, as_json: bool) -> int:
 def _begun(name: str, runs: Path) -> "tuple[Run, Preset]":
     """A run, and its preset, if it can go on here. Raises RunError, Refusal."""
     from ddptui.config.parser import PresetError
-    from ddptui.engines.preflight import settle
+    from ddptui.engines.preflight import prepare
     from ddptui.store.runs import find_run
 
     run = find_run(runs, name)
     try:
-        return run, settle(run.preset())
+        return run, prepare(run.preset())
     except PresetError as error:
         raise Refusal(str(error)) from None
 
@@ -227,7 +227,7 @@ def _load(asked: Asked, *, to_be_started: bool = True) -> Any:
     from ddptui.config.arguments import parse_assignment
     from ddptui.config.parser import PresetError
     from ddptui.config.trial import TrialError
-    from ddptui.engines.preflight import settle
+    from ddptui.engines.preflight import prepare
     from ddptui.store.presets import load
 
     try:
@@ -237,7 +237,7 @@ def _load(asked: Asked, *, to_be_started: bool = True) -> Any:
                 raise TrialError(key, f"is given {times} times: leave one")
         preset = load(asked.name or "", dict(overrides), asked.engine)
         preset = msgspec.structs.replace(preset, repeats=asked.repeats or preset.repeats)
-        return settle(preset, to_be_started=to_be_started)
+        return prepare(preset, to_be_started=to_be_started)
     except TrialError as error:
         raise Refusal(f"--set {error}") from None
     except PresetError as error:

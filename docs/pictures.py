@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from ddptui.host.environment import describe
-from ddptui.live.monitor import Watch
+from ddptui.live.monitor import RunMonitor
 from ddptui.run.playback import Playback
 from ddptui.run.session import Session
 from ddptui.store.presets import load
@@ -58,10 +58,10 @@ async def take(run: Run, runs: Path) -> None:
 
 def seconds_until(told: Playback) -> float:
     """How long after the beginning of the run all ranks had finished the step that is to be seen."""
-    watched = Watch()
+    watched = RunMonitor()
     while not (watched.live.trial == TRIAL and watched.live.step >= STEP):
         told.step()
-        watched.hear(told.drain())
+        watched.add(told.drain())
     return (told.now_ns() - told.begin_ns) / 1e9
 
 

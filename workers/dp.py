@@ -17,40 +17,40 @@ from workers.rank.device import Chosen
 from workers.rank.process import Rank, hello, pin_threads, rank_process, read_trial
 from workers.rank.reporter import Reporter
 from workers.replicas.progress import ReplicaProgress
-from workers.replicas.replicas import OverGpus, Replica, ReplicaDelays, ThreadedDataParallel, Watch
+from workers.replicas.replicas import OverGpus, Replica, ReplicaDelays, ReplicaState, ThreadedDataParallel
 from workers.train import train
 
 
 class DataParallel(NoAggregation):
     """The strategy of this launch mode: the gather is the aggregation, and one backward goes through all replicas."""
 
-    def __init__(self, trial: Trial, watches: list[Watch]) -> None:
+    def __init__(self, trial: Trial, states: list[ReplicaState]) -> None:
         super().__init__(trial)
-        self._watches = watches
+        self._states = states
 
     def prepare(self, model: nn.Module) -> nn.Module:
         if next(model.parameters()).is_cuda:
-            return OverGpus(Replica(model, self._watches), list(range(self.trial.world_size)))
-        return ThreadedDataParallel(model, self._watches, pin_threads(self.trial, range(self.trial.world_size)))
+            return OverGpus(Replica(model, self._states), list(range(self.trial.world_size)))
+        return ThreadedDataParallel(model, self._states, pin_threads(self.trial, range(self.trial.world_size)))
 
 
 def main() -> None:
     trial = read_trial(["launch=dp", *sys.argv[1:]])
     with rank_process(trial, 0, range(trial.world_size), has_parent=False) as me:
-        watches = [watch_replica(me, rank) for rank in range(trial.world_size)]
-        process = Rank(trial, 0, 1, me.device, me.reporter, ReplicaDelays(watches))
-        progress = ReplicaProgress(watches, trial.warmup_steps)
+        states = [state_of_replica(me, rank) for rank in range(trial.world_size)]
+        process = Rank(trial, 0, 1, me.device, me.reporter, ReplicaDelays(states))
+        progress = ReplicaProgress(states, trial.warmup_steps)
         # By the clock of replica 0: another one of that device would be off in its own way, of which nothing is told.
-        train(process, DataParallel(trial, watches), progress, watches[0].clock)
-        for watch in watches:
-            watch.reporter.close()
+        train(process, DataParallel(trial, states), progress, states[0].clock)
+        for state in states:
+            state.reporter.close()
 
 
-def watch_replica(me: Rank, rank: int) -> Watch:
+def state_of_replica(me: Rank, rank: int) -> ReplicaState:
     """Replica 0 is the process itself; the others introduce themselves here, each over a wire of its own."""
     trial = me.trial
     if rank == 0:
-        return Watch(me.reporter, me.delays, me.device, me.start_ns)
+        return ReplicaState(me.reporter, me.delays, me.device, me.start_ns)
     device = torch.device("cuda", rank) if me.device.type == "cuda" else me.device
     reporter = Reporter(rank)
     reporter.say(hello(trial, rank, Chosen(device), pin_threads(trial, range(trial.world_size))))
@@ -59,7 +59,7 @@ def watch_replica(me: Rank, rank: int) -> Watch:
     begin = time.monotonic_ns()
     delays.start()
     reporter.position = lambda: me.reporter.position()  # they are all in one loop
-    return Watch(reporter, delays, device, time.monotonic_ns() - begin)
+    return ReplicaState(reporter, delays, device, time.monotonic_ns() - begin)
 
 
 if __name__ == "__main__":

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from statistics import fmean, median
 from typing import NamedTuple
 
-from ddptui.analysis.clock_sync import Apart
-from ddptui.analysis.waits import Joined, keys_of
+from ddptui.analysis.clock_sync import ClockSpread
+from ddptui.analysis.waits import AlignedStep, keys_of
 
 
-class Doubt(NamedTuple):
+class WaitUncertainty(NamedTuple):
     """clock_ns: how far two ranks' clocks may be apart (inf: nobody knows); by_rank: how far off a rank's waiting may
     be, and its transfers with it, step by step, ns."""
 
@@ -21,7 +21,7 @@ class Doubt(NamedTuple):
     by_rank: dict[int, list[float]]
 
 
-def doubt(joined: Sequence[Joined]) -> Doubt | None:
+def uncertainty(joined: Sequence[AlignedStep]) -> WaitUncertainty | None:
     """None: no step, or all ranks have one clock."""
     apart = joined[0].apart if joined else None
     if apart is None:
@@ -30,10 +30,10 @@ def doubt(joined: Sequence[Joined]) -> Doubt | None:
     for step in joined:
         for rank, error_ns in _of_step(step, step.apart or apart).items():
             by_rank[rank].append(error_ns)
-    return Doubt(max((step.apart or apart).most(step.ranks) for step in joined), by_rank)
+    return WaitUncertainty(max((step.apart or apart).most(step.ranks) for step in joined), by_rank)
 
 
-def _of_step(step: Joined, apart: Apart) -> dict[int, float]:
+def _of_step(step: AlignedStep, apart: ClockSpread) -> dict[int, float]:
     found = dict.fromkeys(step.ranks, 0.0)
     together = {key: frozenset(moments) for key, moments in step.entered.items()}
     errors = {ranks: apart.of(ranks) for ranks in set(together.values())}
@@ -43,13 +43,13 @@ def _of_step(step: Joined, apart: Apart) -> dict[int, float]:
     return found
 
 
-def is_too_far_apart(joined: Sequence[Joined], found: Doubt) -> bool:
+def is_too_far_apart(joined: Sequence[AlignedStep], found: WaitUncertainty) -> bool:
     """Whether the clocks may be further apart than the ranks waited."""
     waited = sum(own.wait_ns for step in joined for own in step.ranks.values())
     return sum(map(sum, found.by_rank.values())) > waited
 
 
-def of_the_median(joined: Sequence[Joined], found: Doubt) -> float:
+def of_the_median(joined: Sequence[AlignedStep], found: WaitUncertainty) -> float:
     """How far off a rank's median waiting may be, ns, mean over the ranks."""
     return fmean(
         _of_median([step.ranks[rank].wait_ns for step in joined], errors) for rank, errors in found.by_rank.items()

@@ -25,7 +25,7 @@ class Probes:
         self._asked: dict[str, _Asked] = {}  # by clock
         self._number = 0
 
-    def hear(self, message: RankMessage, came_ns: int) -> list[Offset]:
+    def add(self, message: RankMessage, came_ns: int) -> list[Offset]:
         """What a message tells of its sender's clock: something, if it answers a probe that is under way."""
         match message:
             case Hello() if message.clock not in ("", self._own):
@@ -34,7 +34,7 @@ class Probes:
                 for asked in self._asked.values():
                     asked.leave(message.rank)
             case Echo():
-                found = (asked.hear(message, came_ns) for asked in self._asked.values())
+                found = (asked.add(message, came_ns) for asked in self._asked.values())
                 return [offset for offset in found if offset]
         return []
 
@@ -79,7 +79,7 @@ class _Asked(msgspec.Struct):
                 self.number = None
             self.ranks.remove(rank)
 
-    def hear(self, echo: Echo, came_ns: int) -> Offset | None:
+    def add(self, echo: Echo, came_ns: int) -> Offset | None:
         """None: nobody has asked for this, or it cannot be."""
         if echo.number != self.number or echo.rank not in self.ranks[:1]:
             return None

@@ -23,7 +23,7 @@ from typing import NamedTuple
 import msgspec
 
 from ddptui.wire.messages import Hello, Launched, Message, Offset, Step, Tied
-from ddptui.wire.retime import drift, moved
+from ddptui.wire.retime import drift, map_times
 
 FAR_NS = 2**62  # further than any two clocks are apart
 SOON_NS = 5_000_000_000  # a rank whose Hello is so much later than what the console said last, may have its clock
@@ -116,7 +116,7 @@ class Clocks(msgspec.Struct):
     ties: dict[int, list[Tied]] = {}
     said_ns: int = 0  # when the console said something last
 
-    def hear(self, message: Message) -> None:
+    def add(self, message: Message) -> None:
         """Any message; most say nothing of clocks."""
         match message:
             case Launched():
@@ -170,10 +170,10 @@ def aligned(message: Message, clocks: Clocks) -> Message:
     """The message with all its times by the console's clock."""
     rank = None if isinstance(message, Offset) else getattr(message, "rank", None)
     track = None if rank is None else clocks.track(rank)
-    return message if track is None else moved(message, track.console_ns)
+    return message if track is None else map_times(message, track.console_ns)
 
 
-class Apart(NamedTuple):
+class ClockSpread(NamedTuple):
     """How far the clocks of ranks may be apart, once they are aligned: each the most in all that is compared, ns.
     clock_of: as in Clocks; error_ns: by clock (inf: nobody knows); tie_ns: by rank, of its device's to its host's."""
 
@@ -208,7 +208,7 @@ class Apart(NamedTuple):
         return max(self.of(ranks).values(), default=0.0)
 
 
-def apart(clocks: Clocks, steps: Mapping[int, Sequence[Step]]) -> Apart | None:
+def apart(clocks: Clocks, steps: Mapping[int, Sequence[Step]]) -> ClockSpread | None:
     """As ranks told them, not aligned yet. None: all have one clock."""
     are_tied = len(steps) > 1 and not clocks.ties.keys().isdisjoint(steps)
     if len({clocks.of_rank.get(rank, "") for rank in steps}) < 2 and not are_tied:
@@ -224,4 +224,4 @@ def apart(clocks: Clocks, steps: Mapping[int, Sequence[Step]]) -> Apart | None:
             clock = clocks.of_rank[rank]
             found = (track.at(moment).error_ns for moment in compared)
             errors[clock] = max(errors.get(clock, 0.0 if track.knots else inf), max(found, default=0.0))
-    return Apart(clocks.of_rank, errors, ties)
+    return ClockSpread(clocks.of_rank, errors, ties)

@@ -7,14 +7,14 @@ from typing import Any
 import msgspec
 
 from ddptui.analysis import across_repeats, cautions, correctness
-from ddptui.analysis.repeat import Outcome
+from ddptui.analysis.repeat import RepeatOutcome
 from ddptui.analysis.results import Ratio, RepeatResult, Results, Spread, Summary, TrialResult
 from ddptui.config.preset import Preset
 from ddptui.config.trial import Trial
 
 
 def compare(
-    preset: Preset, run: str, environment: dict[str, Any], outcomes: Mapping[tuple[str, int], Outcome]
+    preset: Preset, run: str, environment: dict[str, Any], outcomes: Mapping[tuple[str, int], RepeatOutcome]
 ) -> Results:
     """All trials of a preset, side by side. Outcomes may be missing: the run goes on, or was interrupted."""
     of_trial = {
@@ -38,7 +38,7 @@ def compare(
 
 
 def _trial(
-    trial: Trial, outcomes: Sequence[Outcome], baseline: Mapping[int, RepeatResult], cores: int | None
+    trial: Trial, outcomes: Sequence[RepeatOutcome], baseline: Mapping[int, RepeatResult], cores: int | None
 ) -> TrialResult:
     repeats = {found.repeat: found.result for found in outcomes if found.result}
     primitives = [found.primitives for found in outcomes if found.primitives]
@@ -63,11 +63,11 @@ def _judged(repeat: RepeatResult, trial: Trial) -> RepeatResult:
     return msgspec.structs.replace(repeat, averaging=correctness.judged(repeat.averaging, trial))
 
 
-def _failed(outcomes: Iterable[Outcome]) -> Outcome | None:
+def _failed(outcomes: Iterable[RepeatOutcome]) -> RepeatOutcome | None:
     return next((found for found in outcomes if found.status == "failed"), None)
 
 
-def _over(outcomes: Iterable[Outcome]) -> bool:
+def _over(outcomes: Iterable[RepeatOutcome]) -> bool:
     """Whether the trial's other repeats are spared."""
     return any(found.status in ("failed", "skipped") for found in outcomes)
 

@@ -21,7 +21,7 @@ from math import hypot, sqrt
 from statistics import fmean, median
 from typing import NamedTuple
 
-from ddptui.analysis.waits import BETWEEN, PARTS, Joined
+from ddptui.analysis.waits import BETWEEN, PARTS, AlignedStep
 
 AROUND = 4  # neighbouring steps on either side
 PART_OF_LOSS = 0.1
@@ -49,7 +49,7 @@ class Excess(NamedTuple):
     worst: tuple[int, float]
 
 
-def excess(steps: Sequence[Joined], rank: int) -> Excess:
+def excess(steps: Sequence[AlignedStep], rank: int) -> Excess:
     """Of one rank, against the others."""
     own: list[ByPart] = [step.ranks[rank].work_ns for step in steps]
     others, scatter = _others(steps, rank)
@@ -92,7 +92,7 @@ def excess(steps: Sequence[Joined], rank: int) -> Excess:
 _ALL = range(len(PARTS))
 
 
-def _others(steps: Sequence[Joined], rank: int) -> tuple[list[ByPart], list[ByPart]]:
+def _others(steps: Sequence[AlignedStep], rank: int) -> tuple[list[ByPart], list[ByPart]]:
     """What the others worked, step by step and part by part; and how far one of them was from that."""
     peers: list[list[ByPart]] = [[own.work_ns for other, own in step.ranks.items() if other != rank] for step in steps]
     typical: list[ByPart] = []
@@ -104,7 +104,9 @@ def _others(steps: Sequence[Joined], rank: int) -> tuple[list[ByPart], list[ByPa
     ]
 
 
-def _slower(own: Sequence[ByPart], others: Sequence[ByPart], lost: Sequence[int], steps: Sequence[Joined]) -> float:
+def _slower(
+    own: Sequence[ByPart], others: Sequence[ByPart], lost: Sequence[int], steps: Sequence[AlignedStep]
+) -> float:
     """The rank's time over the others', where nothing was lost: the median of the phases, by weight, since in one of
     them another rank may lose time."""
     order = [*next(iter(steps[0].ranks.values())).step.order, BETWEEN]

@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeVar, cast
 import msgspec
 
 from ddptui.analysis import cautions, clock_error
-from ddptui.analysis.clock_sync import Apart, Clocks, aligned, apart
+from ddptui.analysis.clock_sync import Clocks, ClockSpread, aligned, apart
 from ddptui.analysis.correctness import averaging, in_sync, reshuffled, sync_checks
 from ddptui.analysis.primitives.collect import Primitives
 from ddptui.analysis.primitives.results import PrimitivesResult
@@ -26,9 +26,9 @@ from ddptui.analysis.results import (
     StepMs,
     WhatIf,
 )
-from ddptui.analysis.thinning import Blocks, ByRank, Told, close_up, kept_of, sound
+from ddptui.analysis.thinning import ByRank, RankTotals, ThinnedSteps, close_up, kept_of, sound
 from ddptui.analysis.verdict import Judgement, judge_joints, what_if
-from ddptui.analysis.waits import Joints, RankStep, join
+from ddptui.analysis.waits import AlignedSteps, RankStep, join
 from ddptui.wire.messages import (
     PHASES,
     Done,
@@ -55,7 +55,7 @@ A_TENTH = 10
 MOST_PAUSES = 100_000
 
 
-class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+class RepeatOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """How one repeat of a trial ended; `result` if it ended well; `primitives`, what there is of them in any case."""
 
     trial: str
@@ -68,11 +68,11 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Words = TypeVar("Words", Step, Pause, Trained)
-Outcomes = Mapping[tuple[str, int], Outcome]  # by trial and repeat
+Outcomes = Mapping[tuple[str, int], RepeatOutcome]  # by trial and repeat
 NO_OUTCOMES: Outcomes = MappingProxyType({})
 
 
-class Heard(msgspec.Struct):
+class LaunchLog(msgspec.Struct):
     """The messages of one repeat, sorted; by rank, in the order received. Of a long one, not all steps are kept. Once
     it has ended, all times are by the console's clock; apart: how far the ranks' may be, if they have several."""
 
@@ -81,7 +81,7 @@ class Heard(msgspec.Struct):
     ended: Ended | None = None
     hellos: dict[int, Hello] = {}
     ready: dict[int, Ready] = {}
-    blocks: Blocks = msgspec.field(default_factory=Blocks)
+    blocks: ThinnedSteps = msgspec.field(default_factory=ThinnedSteps)
     trained: dict[int, Trained] = {}
     done: dict[int, Done] = {}
     prints: dict[int, dict[int, Fingerprint]] = {}  # by step and rank, of steps that not all ranks have told of
@@ -93,18 +93,18 @@ class Heard(msgspec.Struct):
     refused: int = 0
     primitives: Primitives = msgspec.field(default_factory=Primitives)
     clocks: Clocks = msgspec.field(default_factory=Clocks)
-    apart: Apart | None = None
+    apart: ClockSpread | None = None
 
     @property
     def steps(self) -> ByRank:
         """Those that are kept."""
         return self.blocks.kept
 
-    def hear(self, message: Message) -> None:
-        self.clocks.hear(message)
+    def add(self, message: Message) -> None:
+        self.clocks.add(message)
         match message:
             case Step():
-                self.blocks.hear(message)
+                self.blocks.add(message)
                 self._place(message)
             case Fingerprint():
                 self._check(message)
@@ -121,7 +121,7 @@ class Heard(msgspec.Struct):
             case Hello():
                 self.hellos[message.rank] = message
             case Shown() | Timed():
-                self.primitives.hear(message)
+                self.primitives.add(message)
             case Ready():
                 self.ready[message.rank] = message
             case Trained():
@@ -148,7 +148,7 @@ class Heard(msgspec.Struct):
         self.pauses = [self._by_console(each) for each in self.pauses]
         self.trained = {rank: self._by_console(each) for rank, each in self.trained.items()}
 
-    def _told_by_console(self, rank: int, told: Told) -> Told:
+    def _told_by_console(self, rank: int, told: RankTotals) -> RankTotals:
         return msgspec.structs.replace(
             told,
             first=self._by_console(told.first),
@@ -182,14 +182,14 @@ class Heard(msgspec.Struct):
         return sorted([*self.checks, *sync_checks(self.prints, len(self.hellos))], key=lambda check: check.step)
 
 
-def launches(messages: Iterable[Message]) -> Iterator[Heard]:
+def launches(messages: Iterable[Message]) -> Iterator[LaunchLog]:
     """What was heard of each launch, once it has ended."""
-    heard = Heard()
+    heard = LaunchLog()
     for message in messages:
-        heard.hear(message)
+        heard.add(message)
         if isinstance(message, Ended):
             yield heard
-            heard = Heard()
+            heard = LaunchLog()
 
 
 def window(steps: Mapping[int, Sequence[Step]], numbers: range) -> dict[int, list[Step]]:
@@ -202,15 +202,15 @@ def slept_s(steps: Mapping[int, Sequence[Step]]) -> float:
     return sum(each.end_ns - each.begin_ns for own in steps.values() for step in own for each in step.slept) / S
 
 
-def outcome(messages: Iterable[Message]) -> Outcome | None:
+def outcome(messages: Iterable[Message]) -> RepeatOutcome | None:
     """Read one repeat's messages. None if it was never launched."""
-    heard = Heard()
+    heard = LaunchLog()
     for message in messages:
-        heard.hear(message)
+        heard.add(message)
     return outcome_of(heard)
 
 
-def outcome_of(heard: Heard) -> Outcome | None:
+def outcome_of(heard: LaunchLog) -> RepeatOutcome | None:
     """The same of what was heard already."""
     if heard.launched is None:
         return None
@@ -226,7 +226,7 @@ def outcome_of(heard: Heard) -> Outcome | None:
             took_s = (heard.ended.at_ns - heard.launched.at_ns) / S
         else:
             result = _result(heard, heard.launched)
-    return Outcome(
+    return RepeatOutcome(
         trial=heard.launched.trial,
         repeat=heard.launched.repeat,
         command=heard.launched.command,
@@ -237,13 +237,13 @@ def outcome_of(heard: Heard) -> Outcome | None:
     )
 
 
-def _primitives(heard: Heard, took_s: float | None) -> PrimitivesResult | None:
+def _primitives(heard: LaunchLog, took_s: float | None) -> PrimitivesResult | None:
     """What there is of them, also of a launch that did not come to its end."""
     hello = next(iter(heard.hellos.values()), None)
     return heard.primitives.result(hello, took_s) if hello and heard.primitives.places else None
 
 
-def _lacking(heard: Heard) -> str | None:
+def _lacking(heard: LaunchLog) -> str | None:
     """Why a repeat that ended well has no figures all the same."""
     if not heard.hellos:
         return "no rank has said anything"
@@ -262,7 +262,7 @@ def _lacking(heard: Heard) -> str | None:
     return None
 
 
-def _result(heard: Heard, launched: Launched) -> RepeatResult:
+def _result(heard: LaunchLog, launched: Launched) -> RepeatResult:
     """The figures of a repeat that ended well."""
     measured = {rank: [step for step in heard.steps.get(rank, ()) if not step.warmup] for rank in sorted(heard.hellos)}
     spans = {rank: span for rank in measured if (span := heard.span(rank))}
@@ -304,10 +304,10 @@ def _result(heard: Heard, launched: Launched) -> RepeatResult:
     return result if whole else _extrapolated(result, kept_of(measured), judgement)
 
 
-def _side_by_side(measured: ByRank, pauses: Sequence[Pause], far: Apart | None, whole: bool) -> Joints:
+def _side_by_side(measured: ByRank, pauses: Sequence[Pause], far: ClockSpread | None, whole: bool) -> AlignedSteps:
     steps, wrong = sound(measured)
     joints = join(steps, pauses, far) if whole else join(*close_up(steps, pauses), far)
-    return Joints(joints.steps, dict(sorted((joints.mismatches | wrong).items())) if wrong else joints.mismatches)
+    return AlignedSteps(joints.steps, dict(sorted((joints.mismatches | wrong).items())) if wrong else joints.mismatches)
 
 
 def _extrapolated(result: RepeatResult, kept: int, judgement: Judgement | None) -> RepeatResult:
@@ -393,10 +393,10 @@ def _of_collectives(judgement: Judgement | None) -> dict[str, Any]:
 
 def _of_clocks(judgement: Judgement) -> dict[str, Any]:
     """How sure the waiting is; nothing where all ranks have one clock."""
-    if judgement.doubt is None:
+    if judgement.uncertainty is None:
         return {}
-    error_ms = clock_error.of_the_median(judgement.joints.steps, judgement.doubt) / MS
-    return {"clock_error_ms": judgement.doubt.clock_ns / MS, "wait_error_ms": error_ms}
+    error_ms = clock_error.of_the_median(judgement.joints.steps, judgement.uncertainty) / MS
+    return {"clock_error_ms": judgement.uncertainty.clock_ns / MS, "wait_error_ms": error_ms}
 
 
 def _what_if(judgement: Judgement) -> WhatIf | None:
@@ -449,12 +449,12 @@ def _meanwhile(loads: Iterable[Load], spans: Sequence[Trained]) -> list[Load]:
     return [load for load in loads if load.at_ns - S > begin and load.at_ns < end]
 
 
-def _injected(rank: int, told: Told) -> list[Injected]:
+def _injected(rank: int, told: RankTotals) -> list[Injected]:
     """The delays of a rank after the warm-up, site by site; one at the start always counts."""
     return [Injected(rank=rank, at=at, fired=fired, s=ns / S) for at, (fired, ns) in told.slept.items()]
 
 
-def _change(heard: Heard, place: int) -> Change:
+def _change(heard: LaunchLog, place: int) -> Change:
     """When delays that were put in by hand came into force: at the first step that any rank began after that."""
     injection = heard.injections[place]
     begins_ns = [told.begin_ns for told in heard.blocks.told.values()]
@@ -466,7 +466,7 @@ def _change(heard: Heard, place: int) -> Change:
     )
 
 
-def _rank(heard: Heard, rank: int, judgement: Judgement | None) -> RankResult:
+def _rank(heard: LaunchLog, rank: int, judgement: Judgement | None) -> RankResult:
     hello, done = heard.hellos[rank], heard.done[rank]
     return RankResult(
         rank=rank,
@@ -508,7 +508,7 @@ def _of_its_waits(judgement: Judgement, rank: int, own: Sequence[RankStep]) -> d
         "wait_caused_s": judgement.caused[rank] / S,
         "last_arrivals": sum(last == rank for step in judgement.joints.steps for last in step.last.values()),
     }
-    if judgement.doubt and sum(judgement.doubt.by_rank[rank]) > waited_ns:
+    if judgement.uncertainty and sum(judgement.uncertainty.by_rank[rank]) > waited_ns:
         return caused
     return caused | {
         "waited_for_s": dict(sorted(waited_for.items())),

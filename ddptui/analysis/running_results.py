@@ -3,13 +3,13 @@
 from typing import Any
 
 from ddptui.analysis.compare import compare
-from ddptui.analysis.repeat import NO_OUTCOMES, Heard, Outcomes, outcome_of
+from ddptui.analysis.repeat import NO_OUTCOMES, LaunchLog, Outcomes, outcome_of
 from ddptui.analysis.results import Results
 from ddptui.config.preset import Preset
 from ddptui.wire.messages import Ended, Message
 
 
-class Tally:
+class RunningResults:
     """`results` is what is finished, at any time."""
 
     def __init__(self, preset: Preset, run: str, environment: dict[str, Any], there: Outcomes = NO_OUTCOMES) -> None:
@@ -18,16 +18,16 @@ class Tally:
         self._run = run
         self._environment = environment
         self._outcomes = dict(there)
-        self._heard = Heard()
+        self._heard = LaunchLog()
         self.results: Results = compare(preset, run, environment, self._outcomes)
 
-    def hear(self, message: Message) -> bool:
+    def add(self, message: Message) -> bool:
         """Whether a repeat was over with it, and so the results are new."""
-        self._heard.hear(message)
+        self._heard.add(message)
         if not isinstance(message, Ended):
             return False
         if found := outcome_of(self._heard):
             self._outcomes[found.trial, found.repeat] = found
-        self._heard = Heard()
+        self._heard = LaunchLog()
         self.results = compare(self._preset, self._run, self._environment, self._outcomes)
         return True

@@ -21,7 +21,7 @@ MOST_EVENTS = 400_000  # of all ranks together, steps and collectives: some 200 
 ByRank = dict[int, list[Step]]
 
 
-class Told(msgspec.Struct):
+class RankTotals(msgspec.Struct):
     """What one rank's steps come to, whether or not they are kept. begin_ns: when the first of all began; begin, end:
     the first and the last one that was measured; slept: by site, how often, and how long in ns."""
 
@@ -33,7 +33,7 @@ class Told(msgspec.Struct):
     samples: int = 0
     slept: dict[str, tuple[int, int]] = {}
 
-    def hear(self, step: Step) -> None:
+    def add(self, step: Step) -> None:
         self.begin_ns = min(self.begin_ns, step.begin_ns)
         for slept in step.slept:
             if not step.warmup or slept.at == "start":
@@ -60,20 +60,20 @@ class Told(msgspec.Struct):
         )
 
 
-class Blocks(msgspec.Struct):
+class ThinnedSteps(msgspec.Struct):
     """`kept`: by rank, in the order heard; every `stride`-th block of steps."""
 
     kept: ByRank = {}
-    told: dict[int, Told] = {}
+    told: dict[int, RankTotals] = {}
     stride: int = 1
     events: int = 0
     most: int = 0  # none: MOST_EVENTS
 
-    def hear(self, step: Step) -> None:
+    def add(self, step: Step) -> None:
         if step.rank not in self.told:
-            self.told[step.rank] = Told(step, step.begin_ns)
+            self.told[step.rank] = RankTotals(step, step.begin_ns)
             self.kept[step.rank] = []
-        self.told[step.rank].hear(step)
+        self.told[step.rank].add(step)
         if step.step // BLOCK % self.stride == 0:
             self.kept[step.rank].append(step)
             self.events += 1 + len(step.collectives)

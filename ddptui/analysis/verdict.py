@@ -21,10 +21,10 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean, median
 from typing import NamedTuple
 
-from ddptui.analysis.clock_error import Doubt, doubt, is_too_far_apart
+from ddptui.analysis.clock_error import WaitUncertainty, is_too_far_apart, uncertainty
 from ddptui.analysis.excess import Excess, excess
 from ddptui.analysis.results import Culprit, Interval, WhatIf, Word
-from ddptui.analysis.waits import PARTS, Blame, Joined, Joints, join
+from ddptui.analysis.waits import PARTS, AlignedStep, AlignedSteps, WaitAttribution, join
 from ddptui.analysis.what_if import Work, all_alike, as_measured, replay
 from ddptui.wire.messages import Pause, Step
 
@@ -43,14 +43,14 @@ class Judgement(NamedTuple):
     caused: what the others waited for each rank's own work, ns; doubt: none, where all ranks have one clock; withheld:
     their clocks may be further apart than they waited, so that who waited is not known."""
 
-    joints: Joints
+    joints: AlignedSteps
     train_ns: int
     wait: float
     transfer: float
     caused: dict[int, int]
     verdict: Word
     culprit: Culprit | None
-    doubt: Doubt | None = None
+    uncertainty: WaitUncertainty | None = None
     withheld: bool = False
 
 
@@ -59,7 +59,7 @@ def judge(steps: Mapping[int, Sequence[Step]], pauses: Sequence[Pause] = ()) -> 
     return judge_joints(join(steps, pauses))
 
 
-def judge_joints(joints: Joints) -> Judgement | None:
+def judge_joints(joints: AlignedSteps) -> Judgement | None:
     """The same of steps that are side by side already."""
     joined = joints.steps
     if not any(own.step.collectives for step in joined for own in step.ranks.values()):
@@ -70,8 +70,8 @@ def judge_joints(joints: Joints) -> Judgement | None:
     waited = [sum(step.ranks[rank].wait_ns for step in joined) for rank in ranks]
     exposed = [sum(step.ranks[rank].exposed_ns for step in joined) for rank in ranks]
     wait, transfer = fmean(waited) / train_ns, (fmean(exposed) - fmean(waited)) / train_ns
-    caused = Blame(joined).of_all()
-    found = doubt(joined)
+    caused = WaitAttribution(joined).of_all()
+    found = uncertainty(joined)
     withheld = found is not None and is_too_far_apart(joined, found)
     enough = len(joined) >= FEWEST_STEPS and not withheld
     culprit = _culprit(joined, train_ns, caused, sum(waited)) if enough and len(ranks) > 1 else None
@@ -83,12 +83,12 @@ def judge_joints(joints: Joints) -> Judgement | None:
         caused=caused,
         verdict=word_for(wait, transfer) if enough else "inconclusive",
         culprit=None if culprit and found and is_hardly_late(culprit, len(joined), found) else culprit,
-        doubt=found,
+        uncertainty=found,
         withheld=withheld,
     )
 
 
-def is_hardly_late(culprit: Culprit, steps: int, found: Doubt) -> bool:
+def is_hardly_late(culprit: Culprit, steps: int, found: WaitUncertainty) -> bool:
     """By less, step by step, than how far off the others' waiting may be."""
     others = [error_ns for rank, errors in found.by_rank.items() if rank != culprit.rank for error_ns in errors]
     late_s = min(culprit.excess_s.estimate, culprit.wait_caused_s / (len(found.by_rank) - 1)) / steps
@@ -105,7 +105,7 @@ def word_for(wait: float, transfer: float) -> Word:
     return "transfer" if transfer >= MOSTLY * both else "mixed"
 
 
-def _culprit(joined: Sequence[Joined], train_ns: int, caused: Mapping[int, int], waited: int) -> Culprit | None:
+def _culprit(joined: Sequence[AlignedStep], train_ns: int, caused: Mapping[int, int], waited: int) -> Culprit | None:
     rank = max(caused, key=lambda rank: caused[rank])
     share_of_all, each_waited = caused[rank] / (sum(caused.values()) or 1), caused[rank] / (len(caused) - 1)
     if share_of_all < FAIR or each_waited < MATTERS / 2 * train_ns:
@@ -148,7 +148,7 @@ def what_if(judgement: Judgement) -> WhatIf:
 
 
 def _like_the_others(culprit: int) -> Work:
-    def work(step: Joined, rank: int) -> Sequence[float]:
+    def work(step: AlignedStep, rank: int) -> Sequence[float]:
         if rank != culprit:
             return as_measured(step, rank)
         others = [own.work_ns for other, own in step.ranks.items() if other != culprit]

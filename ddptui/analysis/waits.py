@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from ddptui.analysis.clock_sync import Apart
+from ddptui.analysis.clock_sync import ClockSpread
 from ddptui.wire.messages import GATHER_OUTPUTS, PHASES, Collective, Pause, Step
 
 PARTS = (*PHASES, "between steps")  # of a rank's own work
@@ -64,7 +64,7 @@ class RankStep(NamedTuple):
     work_ns: list[int]  # by part
 
 
-class Joined(NamedTuple):
+class AlignedStep(NamedTuple):
     """A step of all ranks. entered: when each rank came to an operation, ns; needs: for an operation and a rank, those
     that must have come; apart: how far their clocks may be (none: they have one)."""
 
@@ -72,7 +72,7 @@ class Joined(NamedTuple):
     ranks: dict[int, RankStep]
     entered: dict[Key, dict[int, int]]
     needs: dict[Key, dict[int, tuple[int, ...]]]
-    apart: Apart | None = None
+    apart: ClockSpread | None = None
 
     @property
     def last(self) -> dict[Key, int]:
@@ -81,14 +81,16 @@ class Joined(NamedTuple):
         return {key: max(moments, key=lambda rank: moments[rank]) for key, moments in several.items()}
 
 
-class Joints(NamedTuple):
+class AlignedSteps(NamedTuple):
     """Steps of all ranks, and those that could not be joined: in words, and by their number."""
 
-    steps: list[Joined]
+    steps: list[AlignedStep]
     mismatches: dict[int, str]
 
 
-def join(steps: Mapping[int, Sequence[Step]], pauses: Iterable[Pause] = (), apart: Apart | None = None) -> Joints:
+def join(
+    steps: Mapping[int, Sequence[Step]], pauses: Iterable[Pause] = (), apart: ClockSpread | None = None
+) -> AlignedSteps:
     """Put the steps of all ranks side by side. A step of which a rank has not told is left out. Where a rank stood
     still in an operation that all had entered, the others waited for it."""
     by_number = {rank: {step.step: step for step in own} for rank, own in steps.items()}
@@ -102,7 +104,7 @@ def join(steps: Mapping[int, Sequence[Step]], pauses: Iterable[Pause] = (), apar
             mismatches[number] = differs
         else:
             joined.append(_join(number, told, before, still)._replace(apart=apart))
-    return Joints(joined, mismatches)
+    return AlignedSteps(joined, mismatches)
 
 
 def mismatch(told: Mapping[int, Step]) -> str | None:
@@ -205,7 +207,7 @@ def keys_of(step: Step) -> list[Key]:
     return keys
 
 
-def _join(number: int, told: Mapping[int, Step], before: Mapping[int, Step | None], still: Still) -> Joined:
+def _join(number: int, told: Mapping[int, Step], before: Mapping[int, Step | None], still: Still) -> AlignedStep:
     keys = {rank: keys_of(step) for rank, step in told.items()}
     entered: dict[Key, dict[int, int]] = {}
     for rank, step in told.items():
@@ -217,7 +219,7 @@ def _join(number: int, told: Mapping[int, Step], before: Mapping[int, Step | Non
         for key, operation in zip(keys[rank], step.collectives, strict=True):
             needs[key][rank] = needed(operation, rank, entered[key])
         ranks[rank] = _of_rank(step, before[rank], keys[rank], entered, needs, still)
-    return Joined(number, ranks, entered, needs)
+    return AlignedStep(number, ranks, entered, needs)
 
 
 def _of_rank(
@@ -387,10 +389,10 @@ def _one_after_another(waits: list[Wait]) -> list[Wait]:
     return disjoint
 
 
-class Blame:
+class WaitAttribution:
     """Whose own work the others waited for, in the end: who waits for a rank that waits itself, waits for a third."""
 
-    def __init__(self, steps: Sequence[Joined]) -> None:
+    def __init__(self, steps: Sequence[AlignedStep]) -> None:
         ranks = sorted({rank for step in steps for rank in step.ranks})
         self._waits = {rank: [wait for step in steps for wait in step.ranks[rank].waits] for rank in ranks}
         self._idle = {rank: [each for step in steps for each in step.ranks[rank].idle] for rank in ranks}

@@ -8,25 +8,25 @@ rank that stood still within an operation: here, the others meet what that took 
 from collections.abc import Callable, Sequence
 from statistics import fmean
 
-from ddptui.analysis.waits import Event, Joined, Key
+from ddptui.analysis.waits import AlignedStep, Event, Key
 
-Work = Callable[[Joined, int], Sequence[float]]  # of a rank in a step, ns by part
+Work = Callable[[AlignedStep, int], Sequence[float]]  # of a rank in a step, ns by part
 
 
-def as_measured(step: Joined, rank: int) -> Sequence[float]:
+def as_measured(step: AlignedStep, rank: int) -> Sequence[float]:
     return step.ranks[rank].work_ns
 
 
 def all_alike(work: Work) -> Work:
     """Every rank works as long as all do on average, step by step and part by part."""
 
-    def alike(step: Joined, _: int) -> Sequence[float]:
+    def alike(step: AlignedStep, _: int) -> Sequence[float]:
         return [fmean(parts) for parts in zip(*(work(step, rank) for rank in step.ranks), strict=True)]
 
     return alike
 
 
-def replay(steps: Sequence[Joined], work: Work = as_measured) -> float:
+def replay(steps: Sequence[AlignedStep], work: Work = as_measured) -> float:
     """The time from the first step's begin to the end of the slowest rank, ns."""
     if not steps:
         return 0.0
@@ -45,7 +45,7 @@ def replay(steps: Sequence[Joined], work: Work = as_measured) -> float:
 class _Rank:
     """One rank on its way through its steps."""
 
-    def __init__(self, rank: int, steps: Sequence[Joined], work: Work) -> None:
+    def __init__(self, rank: int, steps: Sequence[AlignedStep], work: Work) -> None:
         self._rank = rank
         self._steps = steps
         self._work = work
@@ -81,7 +81,7 @@ class _Rank:
             self._next_event(len(own.program))
         return went_on
 
-    def _work_until(self, event: Event, step: Joined) -> None:
+    def _work_until(self, event: Event, step: AlignedStep) -> None:
         if self._event == 0:
             measured, wanted = step.ranks[self._rank].work_ns, self._work(step, self._rank)
             self._factors = [want / was if was else 0.0 for was, want in zip(measured, wanted, strict=True)]

@@ -10,7 +10,7 @@ EngineName = Literal["local", "join", "slurm"]
 Option = Annotated[str, Meta(min_length=1, max_length=500, pattern=r"^[^\x00-\x1f\x7f]*\Z")]  # it goes into a script
 
 
-class Engine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+class EngineOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """What `[engine]` in a preset says, or the command line.
 
     name       local: here; join: on nodes where somebody types `ddptui join TICKET`; slurm: as jobs of a cluster
@@ -37,7 +37,7 @@ class Engine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     options: tuple[Option, ...] = ()
 
 
-LOCAL = Engine()
+LOCAL = EngineOptions()
 
 
 class Part(NamedTuple):

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from ddptui.config.engine import LOCAL, Engine
+from ddptui.config.engine import LOCAL, EngineOptions
 from ddptui.config.launch_modes import ALONE
 from ddptui.config.preset import Preset
 from ddptui.config.trial import Trial, TrialError
@@ -19,7 +19,7 @@ def placed(preset: Preset) -> Preset:
     return msgspec.structs.replace(preset, trials=tuple(_placed(trial, engine) for trial in preset.trials))
 
 
-def _placed(trial: Trial, engine: Engine) -> Trial:
+def _placed(trial: Trial, engine: EngineOptions) -> Trial:
     if engine.name == "slurm" and engine.tasks != "node" and trial.launch not in ALONE:
         trial = msgspec.structs.replace(trial, launch="task", start_method="spawn")
     elif trial.launch == "task":
@@ -31,7 +31,7 @@ def _placed(trial: Trial, engine: Engine) -> Trial:
     return trial
 
 
-def _check_options(engine: Engine) -> None:
+def _check_options(engine: EngineOptions) -> None:
     meant = {"local": (), "join": OF_SEVERAL_HOSTS, "slurm": (*OF_SEVERAL_HOSTS, *OF_SLURM)}[engine.name]
     if engine.tasks == "array" and engine.nodes != LOCAL.nodes:
         raise TrialError("engine.nodes", "means nothing with --tasks array: each rank is a job, which Slurm places")

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import msgspec
 
 from ddptui.config import operations_rules as of_primitives
-from ddptui.config.engine import Engine
+from ddptui.config.engine import EngineOptions
 from ddptui.config.preset import Preset, Reference
 from ddptui.config.rules import make_trial, meaningless
 from ddptui.config.trial import TRIAL_FIELDS, Bottleneck, Fault, Trial, TrialError, choices
@@ -22,7 +22,7 @@ TABLES_OF_A_TRIAL = {
     "bottleneck": {field.name for field in msgspec.structs.fields(Bottleneck)},
     "fault": {field.name for field in msgspec.structs.fields(Fault)},
 }
-ENGINE_FIELDS = {field.name for field in msgspec.structs.fields(Engine)}
+ENGINE_FIELDS = {field.name for field in msgspec.structs.fields(EngineOptions)}
 REFERENCE_FIELDS = {field.name for field in msgspec.structs.fields(Reference)}
 ENGINES = ("local", "join", "slurm")
 # In a matrix: their values alone would say nothing. (Others have names that runs and baselines know already.)
@@ -63,10 +63,10 @@ def parse(name: str, table: dict[str, Any], overrides: dict[str, Any]) -> Preset
     )
 
 
-def make_engine(table: dict[str, Any]) -> Engine:
+def make_engine(table: dict[str, Any]) -> EngineOptions:
     """Where the ranks are started, as `[engine]` says. Raises TrialError."""
     try:
-        return msgspec.convert(table, Engine)
+        return msgspec.convert(table, EngineOptions)
     except msgspec.ValidationError as error:
         what, _, place = str(error).replace("`", "").partition(" - at $")
         key = place.lstrip(".")

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from ddptui.config.engine import LOCAL, Engine
+from ddptui.config.engine import LOCAL, EngineOptions
 from ddptui.config.trial import (
     Trial,
 )
@@ -32,4 +32,4 @@ class Preset(msgspec.Struct, frozen=True, kw_only=True):
     trials: tuple[Trial, ...]
     kind: Literal["training", "primitives"] = "training"
     references: tuple[Reference, ...] = ()
-    engine: Engine = LOCAL
+    engine: EngineOptions = LOCAL

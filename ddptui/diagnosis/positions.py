@@ -21,7 +21,7 @@ class Stall(NamedTuple):
     rank: int
 
 
-class Odd(NamedTuple):
+class CallCountMismatch(NamedTuple):
     """The first step in which not all ranks have made as many collectives; how many, by rank."""
 
     step: int
@@ -50,7 +50,9 @@ class Whereabouts(msgspec.Struct, frozen=True, kw_only=True):
         return (step, number) if step is not None and number is not None else None
 
 
-def explain(ranks: Mapping[int, Whereabouts], world_size: int, stood_s: float, odd: Odd | None = None) -> Stall:
+def explain(
+    ranks: Mapping[int, Whereabouts], world_size: int, stood_s: float, odd: CallCountMismatch | None = None
+) -> Stall:
     """That they stand still, and what to do. ranks: those that have not ended; stood_s: for how long, at least."""
     headline, suspects = who_lacks(ranks, world_size)
     if odd is not None:
@@ -107,7 +109,7 @@ def _behind(ranks: Mapping[int, Whereabouts], there: Sequence[int]) -> list[int]
     return [rank for rank in there if calls[rank] == fewest] if max(calls.values()) > fewest else []
 
 
-def _out_of_step(odd: Odd) -> tuple[str, list[int]]:
+def _out_of_step(odd: CallCountMismatch) -> tuple[str, list[int]]:
     """Who has made another number of collectives than most."""
     usual = mode(odd.calls.values())
     others = [rank for rank, calls in odd.calls.items() if calls != usual]

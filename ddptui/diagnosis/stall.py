@@ -13,7 +13,7 @@ from math import inf
 import msgspec
 
 from ddptui.config.trial import PATIENCE
-from ddptui.diagnosis.positions import STOPPED, Odd, Stall, Whereabouts, explain
+from ddptui.diagnosis.positions import STOPPED, CallCountMismatch, Stall, Whereabouts, explain
 from ddptui.wire.messages import Done, Failed, Heartbeat, Position, RankMessage, Ready, Shown, Step, Timed
 
 S = 1e9  # ns
@@ -36,7 +36,7 @@ class _Rank(msgspec.Struct):
     stopped_ns: int | None = None  # since when its process is
 
 
-class Stalls:
+class StallDetector:
     """Hears the ranks of one launch, and says when they stand still."""
 
     def __init__(self, world_size: int, stall_s: float, *, start_s: float = inf, beats: bool = True) -> None:
@@ -48,9 +48,9 @@ class Stalls:
         self._ranks: dict[int, _Rank] = {}
         self._over: set[int] = set()
         self._calls: dict[int, dict[int, int]] = {}  # of steps that not all ranks have told of: how many collectives
-        self._odd: Odd | None = None
+        self._odd: CallCountMismatch | None = None
 
-    def hear(self, message: RankMessage, now_ns: int) -> None:
+    def add(self, message: RankMessage, now_ns: int) -> None:
         rank = self._ranks.setdefault(message.rank, _Rank(now_ns, now_ns))
         rank.heard_ns = now_ns
         match message:
@@ -101,7 +101,7 @@ class Stalls:
             del self._calls[next(iter(self._calls))]
         if len(calls) == self._world_size:
             if len(set(calls.values())) > 1 and self._odd is None:
-                self._odd = Odd(step.step, calls)
+                self._odd = CallCountMismatch(step.step, calls)
             del self._calls[step.step]
 
     @staticmethod

@@ -3,7 +3,7 @@
 import shutil
 from collections.abc import Iterator
 
-from ddptui.config.engine import Engine
+from ddptui.config.engine import EngineOptions
 from ddptui.config.parser import PresetError
 from ddptui.doctor.finding import Finding
 from ddptui.engines.local import links
@@ -27,7 +27,7 @@ def slurm() -> Iterator[Finding]:
         yield Finding("slurm", "no sbatch here: this is no machine that jobs are submitted from", tried=False)
         return
     try:
-        check(Engine(name="slurm"))
+        check(EngineOptions(name="slurm"))
     except PresetError as error:
         yield Finding("slurm", str(error).removeprefix("--engine slurm: "), "ask whoever keeps the cluster")
     else:

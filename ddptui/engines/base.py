@@ -13,11 +13,11 @@ from ddptui.wire.messages import Hello
 ELSEWHERE = "elsewhere"  # the status of a process that cannot be looked at from here
 
 
-class NotStarted(OSError):
+class LaunchRefused(OSError):
     """A launch that its engine has refused: one line."""
 
 
-class Started(Protocol):
+class Launch(Protocol):
     """One launch. It may be started somewhere else, and later: a job waits in a queue, a node has not joined yet."""
 
     @property
@@ -54,7 +54,7 @@ class Started(Protocol):
         """End it, wherever it is; return when nothing is left, in a queue or on a node."""
 
 
-class Elsewhere:
+class RemoteLaunch:
     """What a launch says of its processes that cannot be looked at from here."""
 
     def family(self) -> list[psutil.Process]:
@@ -70,7 +70,7 @@ class Elsewhere:
         return False
 
 
-class Starter(Protocol):
+class Engine(Protocol):
     """Starts the launches of one run, one after another."""
 
     is_here: bool  # the ranks are processes of this host
@@ -84,8 +84,8 @@ class Starter(Protocol):
     def hub(self, world_size: int) -> Hub:
         """Where the ranks of the next launch meet the console. Raises OSError."""
 
-    def start(self, trial: Trial, command: list[str], repeat: Repeat, hub: Hub) -> Started:
-        """Raises OSError, NotStarted."""
+    def start(self, trial: Trial, command: list[str], repeat: Repeat, hub: Hub) -> Launch:
+        """Raises OSError, LaunchRefused."""
 
     def close(self) -> None:
         """The run is over, however it went."""

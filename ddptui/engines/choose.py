@@ -1,21 +1,21 @@
 """The engines: where ranks are started."""
 
-from ddptui.config.engine import Engine
-from ddptui.engines.base import Starter
-from ddptui.engines.local.engine import Local
+from ddptui.config.engine import EngineOptions
+from ddptui.engines.base import Engine
+from ddptui.engines.local.engine import LocalEngine
 from ddptui.store.runs import Run
 
 
-def starter_of(engine: Engine, run: Run) -> Starter:
+def starter_of(engine: EngineOptions, run: Run) -> Engine:
     """What starts the launches of a run. Raises OSError, NotStarted."""
     match engine.name:
         case "local":
-            return Local(run.folder)
+            return LocalEngine(run.folder)
         case "join":
-            from ddptui.engines.join.engine import Joined
+            from ddptui.engines.join.engine import JoinEngine
 
-            return Joined(engine, run)
+            return JoinEngine(engine, run)
         case "slurm":
-            from ddptui.engines.slurm.engine import Slurm
+            from ddptui.engines.slurm.engine import SlurmEngine
 
-            return Slurm(engine, run.name)
+            return SlurmEngine(engine, run.name)

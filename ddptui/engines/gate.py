@@ -22,7 +22,7 @@ SO_ATTACH_FILTER, SO_DETACH_FILTER = 26, 27  # asm-generic/socket.h
 DROP_ALL = struct.pack("HBBI", 0x06, 0, 0, 0)  # classic BPF, one instruction: keep 0 bytes of each packet
 
 
-class Door:
+class ConnectionGate:
     """`shut` and `reopen` are called when it gets crowded, and when that is over."""
 
     def __init__(self, socket: "zmq.Socket[bytes]", shut: Callable[[], None], reopen: Callable[[], None]) -> None:
@@ -50,7 +50,7 @@ class Door:
         return knocked
 
 
-def local_door(socket: "zmq.Socket[bytes]", endpoint: str) -> Door:
+def local_door(socket: "zmq.Socket[bytes]", endpoint: str) -> ConnectionGate:
     """On this host: a socket with a name in a folder. It is shut by another name: who is inside does not notice. Raises
     OSError."""
     path = Path(endpoint.removeprefix("ipc://"))
@@ -61,15 +61,15 @@ def local_door(socket: "zmq.Socket[bytes]", endpoint: str) -> Door:
             here.rename(there)
 
     _bind(socket, endpoint)
-    return Door(socket, lambda: move(path, aside), lambda: move(aside, path))
+    return ConnectionGate(socket, lambda: move(path, aside), lambda: move(aside, path))
 
 
-def network_door(socket: "zmq.Socket[bytes]") -> Door:
+def network_door(socket: "zmq.Socket[bytes]") -> ConnectionGate:
     """On the network: `socket` is what bind_near has bound. It is shut by a filter on the listening socket, which lets
     the kernel drop whatever comes for it; connections have none. libzmq's own way, unbind, ends these as well."""
     listener = socket.getsockopt(zmq.USE_FD)
     assert isinstance(listener, int)
-    return Door(socket, lambda: _drop_all(listener), lambda: _drop_none(listener))
+    return ConnectionGate(socket, lambda: _drop_all(listener), lambda: _drop_none(listener))
 
 
 def _drop_all(listener: int) -> None:

@@ -61,12 +61,12 @@ class Hub:
         self._lock = Lock(self._context, self._socket) if at else None
         try:
             self.endpoint = bind_near(self._socket, *at) if at else f"ipc://{self.folder}/hub"
-            self._door = network_door(self._socket) if at else local_door(self._socket, self.endpoint)
+            self._gate = network_door(self._socket) if at else local_door(self._socket, self.endpoint)
         except OSError:
             self._end()
             raise
         self._poller = zmq.Poller()
-        for socket in (self._socket, self._door.knocks):
+        for socket in (self._socket, self._gate.knocks):
             self._poller.register(socket, zmq.POLLIN)
 
     @property
@@ -83,7 +83,7 @@ class Hub:
 
     def close(self) -> None:
         self._socket.disable_monitor()
-        self._door.knocks.close()
+        self._gate.knocks.close()
         self._end()
 
     def _end(self) -> None:
@@ -112,7 +112,7 @@ class Hub:
         """Until something has come in, and look after the door meanwhile."""
         deadline = time.monotonic() + timeout_ms / 1000
         while True:
-            self._door.look()
+            self._gate.look()
             left_ms = max(0, round(1000 * (deadline - time.monotonic())))
             if self._socket in dict(self._poller.poll(left_ms)):
                 return True

@@ -40,7 +40,7 @@ MB = 2**20
 RANK_MB, FORKED_MB = 300, 75
 
 
-def settle(preset: Preset, *, to_be_started: bool = True) -> Preset:
+def prepare(preset: Preset, *, to_be_started: bool = True) -> Preset:
     """The preset with every trial's data folder made absolute, and this process allowed the files that the ranks of the
     largest want open. Raises PresetError for what cannot run here."""
     for package in ("torch", "torchvision"):

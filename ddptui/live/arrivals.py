@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from statistics import median
 from typing import NamedTuple
 
-from ddptui.analysis.clock_error import doubt, is_too_far_apart
-from ddptui.analysis.waits import Blame, Joined, Key
+from ddptui.analysis.clock_error import is_too_far_apart, uncertainty
+from ddptui.analysis.waits import AlignedStep, Key, WaitAttribution
 from ddptui.wire.messages import Step
 
 MOSTLY = 0.6  # of the steps, a late rank came last
@@ -55,26 +55,26 @@ class ArrivalsSummary(NamedTuple):
 class _Seen(NamedTuple):
     """One step."""
 
-    step: Joined
+    step: AlignedStep
     last: int | None  # nobody waited: none
     lateness: dict[int, float]
 
 
-def summary(joined: Sequence[Joined]) -> ArrivalsSummary | None:
+def summary(joined: Sequence[AlignedStep]) -> ArrivalsSummary | None:
     """None: no step has been joined yet."""
     if not joined:
         return None
     ranks = sorted(joined[0].ranks)
     seen = [_see(step) for step in joined if step.last]
     found = [_of_rank(rank, seen) for rank in ranks] if seen else [_alone(rank) for rank in ranks]
-    doubted = doubt(joined)
+    doubted = uncertainty(joined)
     apart = doubted.clock_ns / MS if doubted else None
     withheld = doubted is not None and is_too_far_apart(joined, doubted)
     return ArrivalsSummary(len(seen), found, _late(found, seen, apart or 0.0), apart, withheld)
 
 
-def _see(step: Joined) -> _Seen:
-    caused = Blame([step]).of_all()
+def _see(step: AlignedStep) -> _Seen:
+    caused = WaitAttribution([step]).of_all()
     last = max(caused, key=lambda rank: caused[rank])
     moments = step.entered[_where(step, last)]
     first = min(moments.values())
@@ -82,7 +82,7 @@ def _see(step: Joined) -> _Seen:
     return _Seen(step, last if caused[last] else None, lateness)
 
 
-def _where(step: Joined, last: int) -> Key:
+def _where(step: AlignedStep, last: int) -> Key:
     """The operation to which the rank came last by most, or the first one of several ranks."""
     several = step.last
     own = [key for key, rank in several.items() if rank == last]
@@ -106,7 +106,7 @@ def _slept(step: Step) -> int:
     return sum(each.end_ns - each.begin_ns for each in step.slept)
 
 
-def _parts(step: Joined, rank: int) -> tuple[int, int, int, int]:
+def _parts(step: AlignedStep, rank: int) -> tuple[int, int, int, int]:
     """Lead, wait, transfer and rest, ns."""
     own = step.ranks[rank]
     began = min(other.step.begin_ns for other in step.ranks.values())

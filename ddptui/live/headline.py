@@ -1,11 +1,11 @@
 """How a run goes, in one sentence. Pure."""
 
-from ddptui.analysis.clock_error import Doubt
+from ddptui.analysis.clock_error import WaitUncertainty
 from ddptui.analysis.verdict import MATTERS, Judgement
 from ddptui.config.describe import describe_bottleneck
 from ddptui.config.preset import Preset
 from ddptui.diagnosis.positions import Whereabouts, who_lacks
-from ddptui.live.monitor import Watch
+from ddptui.live.monitor import RunMonitor
 from ddptui.live.progress import launches
 from ddptui.live.rank_states import STALLED, silent_s
 from ddptui.live.state import Live, RankState
@@ -17,7 +17,7 @@ NS = 1e9  # a second
 CLOCKS_UNKNOWN = "the ranks' clocks have not been compared yet: who waits cannot be told"
 
 
-def sentence(watched: Watch, states: dict[int, str], preset: Preset, now_ns: int) -> str:
+def sentence(watched: RunMonitor, states: dict[int, str], preset: Preset, now_ns: int) -> str:
     """Who waits for whom, right now; or what there is to say before and after that."""
     live, judgement, mismatch = watched.live, watched.judgement, watched.mismatch
     if live.status != "running":
@@ -80,10 +80,10 @@ def _verdict(judgement: Judgement | None, world_size: int) -> str:
         return "one rank: nobody to wait for"
     if judgement is None:
         return "no waiting is known yet"
-    if judgement.doubt and judgement.withheld:
-        return f"the ranks' clocks agree to {_error(judgement.doubt)}, and waits are shorter: who waits cannot be told"
+    if judgement.uncertainty and judgement.withheld:
+        return f"the clock error ({_error(judgement.uncertainty)}) exceeds the measured waits, so they are hidden"
     shares = f"{judgement.wait:.0%} of the time waiting, {judgement.transfer:.0%} in transfers"
-    shares += f", by clocks that agree to {_error(judgement.doubt)}" if judgement.doubt else ""
+    shares += f", by clocks that agree to {_error(judgement.uncertainty)}" if judgement.uncertainty else ""
     culprit = judgement.culprit
     if culprit is None:
         return shares + ("; no rank stands out" if judgement.wait >= MATTERS else "")
@@ -92,5 +92,5 @@ def _verdict(judgement: Judgement | None, world_size: int) -> str:
     return f"waiting for rank {culprit.rank}: {late} a step late, {where} ({shares})"
 
 
-def _error(doubt: Doubt) -> str:
-    return f"±{seconds(doubt.clock_ns / NS)}"
+def _error(uncertainty: WaitUncertainty) -> str:
+    return f"±{seconds(uncertainty.clock_ns / NS)}"

@@ -6,11 +6,11 @@ from collections.abc import Iterable
 from math import inf
 from typing import TypeVar, cast
 
-from ddptui.analysis.clock_sync import Apart, aligned, apart
+from ddptui.analysis.clock_sync import ClockSpread, aligned, apart
 from ddptui.analysis.repeat import NO_OUTCOMES, Outcomes
 from ddptui.analysis.thinning import sound
 from ddptui.analysis.verdict import FEWEST_STEPS, Judgement, judge_joints
-from ddptui.analysis.waits import Joined, Joints, join
+from ddptui.analysis.waits import AlignedStep, AlignedSteps, join
 from ddptui.config.preset import Preset
 from ddptui.live.state import MOST_RECENT, Live, fold, lately
 from ddptui.wire.messages import Launched, Message, Pause, Step
@@ -19,10 +19,10 @@ JUDGE_EVERY_NS = 1e9  # it costs some milliseconds
 LAST_STEPS, FEW = 24, 3  # of which panes speak, at most and at least
 MOST_AT_ONCE = 400  # of ranks times steps, put side by side in one look: where steps are short, some are left out
 
-Told = TypeVar("Told", Step, Pause)
+StepOrPause = TypeVar("StepOrPause", Step, Pause)
 
 
-class Watch:
+class RunMonitor:
     """`joined`: the last steps that all ranks have finished, side by side, warm-up left out; `mismatch`: how ranks
     differ in what they do together, if they do; `judgement`: of the last two seconds, or of some long steps; `apart`:
     how far the ranks' clocks may be, if they have several."""
@@ -30,10 +30,10 @@ class Watch:
     def __init__(self, there: Outcomes = NO_OUTCOMES) -> None:
         """`there`: what the run has already."""
         self.live = _resumed(there)
-        self.joined: deque[Joined] = deque(maxlen=MOST_RECENT)
+        self.joined: deque[AlignedStep] = deque(maxlen=MOST_RECENT)
         self.mismatch: str | None = None
         self.judgement: Judgement | None = None
-        self.apart: Apart | None = None
+        self.apart: ClockSpread | None = None
         self._next = 0  # step to be joined
         self._judged_ns = 0
 
@@ -43,12 +43,12 @@ class Watch:
         return culprit.rank if culprit else None
 
     @property
-    def last(self) -> list[Joined]:
+    def last(self) -> list[AlignedStep]:
         """As many steps as panes speak of."""
         return list(self.joined)[-LAST_STEPS:]
 
     @property
-    def latest(self) -> list[Joined]:
+    def latest(self) -> list[AlignedStep]:
         """Of these, what the verdict speaks of: where steps are long, there are few of them; where the ranks' clocks
         are too far apart to tell who waited, none."""
         return [] if self.judgement and self.judgement.withheld else lately(self.last, _ended, FEW)
@@ -63,7 +63,7 @@ class Watch:
         here = len(self.live.ranks)
         return max(here, next((trial.world_size for trial in preset.trials if trial.name == self.live.trial), 0))
 
-    def hear(self, messages: Iterable[Message]) -> None:
+    def add(self, messages: Iterable[Message]) -> None:
         for message in messages:
             fold(self.live, [message])
             if isinstance(message, Launched):
@@ -81,7 +81,7 @@ class Watch:
     def judge(self) -> Judgement | None:
         """Of what all ranks have done lately."""
         self._join()
-        return judge_joints(Joints(lately(list(self.joined), _ended, FEWEST_STEPS), {}))
+        return judge_joints(AlignedSteps(lately(list(self.joined), _ended, FEWEST_STEPS), {}))
 
     def _join(self) -> None:
         """Put the steps side by side that have come since the last look. (The step before goes along: what a rank did
@@ -105,9 +105,9 @@ class Watch:
         self.joined.extend(step for step in found.steps if step.number >= first and _ended(step) > ended_ns)
         self.mismatch = next(reversed([*wrong.values(), *found.mismatches.values()]), None)
 
-    def _aligned(self, message: Told) -> Told:
+    def _aligned(self, message: StepOrPause) -> StepOrPause:
         """All at once, with what is known now: else those that came before a probe, and after it, did not fit."""
-        return cast(Told, aligned(message, self.live.clocks))
+        return cast(StepOrPause, aligned(message, self.live.clocks))
 
 
 def _resumed(there: Outcomes) -> Live:
@@ -120,5 +120,5 @@ def _resumed(there: Outcomes) -> Live:
     )
 
 
-def _ended(step: Joined) -> int:
+def _ended(step: AlignedStep) -> int:
     return max(own.step.end_ns for own in step.ranks.values())

@@ -17,7 +17,7 @@ from ddptui.text.units import size
 from ddptui.wire.messages import Hello, Launched, Message, Shown, Timed
 
 
-class SoFar:
+class PrimitivesProgress:
     """Launches that are over, and as much of the one under way as all its ranks have told. trial: the one that was
     launched last."""
 
@@ -33,9 +33,9 @@ class SoFar:
                 self._launches.setdefault(found.trial, []).append(found.primitives)
 
     @staticmethod
-    def of(results: Results) -> "SoFar":
+    def of(results: Results) -> "PrimitivesProgress":
         """A run that is over."""
-        found = SoFar()
+        found = PrimitivesProgress()
         found._launches = {trial.name: list(trial.primitives) for trial in results.trials if trial.primitives}
         return found
 
@@ -45,7 +45,7 @@ class SoFar:
             self._together[trial] = combined(self._launches[trial])
         return self._together.get(trial)
 
-    def hear(self, messages: Iterable[Message]) -> None:
+    def add(self, messages: Iterable[Message]) -> None:
         for message in messages:
             match message:
                 case Launched():
@@ -54,7 +54,7 @@ class SoFar:
                     self._hello = message
                     self._launches.setdefault(self.trial or "", []).append(self._heard.result(message))
                 case Shown() | Timed() if self._hello is not None:
-                    self._heard.hear(message)
+                    self._heard.add(message)
                     self._add(message.place, self._hello)
                 case _:
                     pass

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from statistics import median
 
 from ddptui.analysis.verdict import MATTERS
-from ddptui.analysis.waits import Joined
+from ddptui.analysis.waits import AlignedStep
 from ddptui.live.state import Live, RankState, lately
 from ddptui.wire.messages import PHASES
 
@@ -16,13 +16,13 @@ STALLED = "stalled"  # what its state begins with then
 RECENT_STEPS, FEW = 20, 3  # at most so many, of the last seconds, but some in any case
 
 
-def states(live: Live, joined: Sequence[Joined], now_ns: int) -> dict[int, str]:
+def states(live: Live, joined: Sequence[AlignedStep], now_ns: int) -> dict[int, str]:
     """Rank by rank: starting, running, waiting for rank 1, stalled (5 s), evaluating, done, failed, stopped."""
     silent = [rank.rank for rank in live.ranks.values() if rank.state == "running" and silent_s(rank, now_ns)]
     return {number: _state(live, rank, joined, silent, now_ns) for number, rank in live.ranks.items()}
 
 
-def waits_for(joined: Sequence[Joined], rank: int) -> int | None:
+def waits_for(joined: Sequence[AlignedStep], rank: int) -> int | None:
     """The rank for which this one has waited most lately, if that is worth a word."""
     waited: dict[int, int] = {}
     for step in joined:
@@ -39,13 +39,13 @@ def phases_ms(rank: RankState) -> list[float] | None:
     return [median(step.phases_ns[place] for step in last) / MS for place in range(len(PHASES))] if last else None
 
 
-def wait_ms(joined: Sequence[Joined], rank: int) -> float | None:
+def wait_ms(joined: Sequence[AlignedStep], rank: int) -> float | None:
     """The median of its waiting in these steps."""
     waited = [step.ranks[rank].wait_ns for step in joined if rank in step.ranks]
     return median(waited) / MS if waited else None
 
 
-def _state(live: Live, rank: RankState, joined: Sequence[Joined], silent: list[int], now_ns: int) -> str:
+def _state(live: Live, rank: RankState, joined: Sequence[AlignedStep], silent: list[int], now_ns: int) -> str:
     if rank.state != "running":
         return "stopped" if rank.state == "starting" and live.status not in ("running", "idle") else rank.state
     if live.status != "running":

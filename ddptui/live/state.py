@@ -133,7 +133,7 @@ def fold(live: Live, messages: Iterable[Message]) -> Live:
     for message in messages:
         rank = getattr(message, "rank", None)  # none: it is the lab that speaks
         if rank is None or rank in live.ranks or isinstance(message, Hello):
-            live.clocks.hear(message)
+            live.clocks.add(message)
             _apply(live, message)
     return live
 

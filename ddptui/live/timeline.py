@@ -9,7 +9,7 @@ from itertools import pairwise
 from math import ceil
 from typing import NamedTuple
 
-from ddptui.analysis.waits import Interval, Joined, RankStep, spans
+from ddptui.analysis.waits import AlignedStep, Interval, RankStep, spans
 from ddptui.wire.messages import PHASES
 
 BETWEEN = "between"
@@ -34,7 +34,7 @@ class Run(NamedTuple):
     ns: int
 
 
-def last_steps(joined: Sequence[Joined], most: int) -> Sequence[Joined]:
+def last_steps(joined: Sequence[AlignedStep], most: int) -> Sequence[AlignedStep]:
     """As many of the last steps as fit on one axis: a long pause before them would leave them no room."""
     for steps in range(min(most, len(joined)), 1, -1):
         chosen = joined[-steps:]
@@ -44,17 +44,17 @@ def last_steps(joined: Sequence[Joined], most: int) -> Sequence[Joined]:
     return joined[-1:]
 
 
-def window(joined: Sequence[Joined]) -> Interval:
+def window(joined: Sequence[AlignedStep]) -> Interval:
     """From when the first rank began these steps to when the last one ended them."""
     all_steps = [own.step for each in (joined[0], joined[-1]) for own in each.ranks.values()]
     return min(step.begin_ns for step in all_steps), max(step.end_ns for step in all_steps)
 
 
-def _length(step: Joined) -> int:
+def _length(step: AlignedStep) -> int:
     return max(own.step.end_ns - own.step.begin_ns for own in step.ranks.values())
 
 
-def row(joined: Sequence[Joined], rank: int) -> list[Segment]:
+def row(joined: Sequence[AlignedStep], rank: int) -> list[Segment]:
     """What a rank did, without gaps from its first step's begin to its last one's end, in order."""
     edges = sorted(edge for step in joined for edge in _edges(step.ranks[rank]))
     open_at: list[list[str]] = [[] for _ in range(LAYERS)]

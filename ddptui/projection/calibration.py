@@ -16,7 +16,7 @@ from typing import NamedTuple
 from ddptui.config.strategies import STRATEGIES
 from ddptui.config.trial import Trial
 from ddptui.projection.costs import Backward, Traffic, all_over, hidden_until, sent
-from ddptui.projection.measured import Launch, Seen
+from ddptui.projection.measured import Launch, MeasuredTrial
 from ddptui.projection.network import CallCosts, outliers
 from ddptui.projection.rank_spread import Scale, lengths, picked
 from ddptui.projection.slowest_rank import expected, slowest
@@ -49,7 +49,7 @@ class Calibration(NamedTuple):
         return kept._replace(strategy=strategy)
 
 
-def calibrated(trial: Trial, seen: Seen, fit: CallCosts | None) -> Calibration:
+def calibrated(trial: Trial, seen: MeasuredTrial, fit: CallCosts | None) -> Calibration:
     """Of a trial, on its own number of ranks. fit: to transfers like its own; None: the network is another one."""
     found = Calibration(str(trial.strategy), traffic(trial, seen))
     if fit is not None:
@@ -66,7 +66,7 @@ def backward_of(launches: Sequence[Launch]) -> Backward:
     return Backward(fmean(work.backward for work in works), fmean(work.slept_after for work in works))
 
 
-def _factor(found: Calibration, seen: Seen, fit: CallCosts, beyond: float) -> float:
+def _factor(found: Calibration, seen: MeasuredTrial, fit: CallCosts, beyond: float) -> float:
     def by(costs: CallCosts) -> float:
         return sent(found.strategy, found.traffic, seen.ranks, costs, Backward(0.0)).transfer
 
@@ -74,14 +74,14 @@ def _factor(found: Calibration, seen: Seen, fit: CallCosts, beyond: float) -> fl
     return max(0.0, transfer_s(seen) - by(FREE._replace(outliers=beyond))) / typical if typical else 1.0
 
 
-def transfer_s(seen: Seen) -> float:
+def transfer_s(seen: MeasuredTrial) -> float:
     """Of a step, measured."""
     moments = [moment for launch in seen.launches for moment in launch]
     calls = [call for moment in moments for call in moment.calls]
     return sum(call.times * call.s / (seen.ranks if call.kind == PASSES else 1) for call in calls) / len(moments)
 
 
-def _hides(found: Calibration, seen: Seen) -> float:
+def _hides(found: Calibration, seen: MeasuredTrial) -> float:
     """So that of the transfers as they were, as much sticks out as did."""
     backward = backward_of(seen.launches)
     if not backward.computed or not seen.ready:
@@ -94,7 +94,7 @@ def _hides(found: Calibration, seen: Seen) -> float:
     return (over - hidden_until(found.strategy, backward) - exposed) / backward.computed
 
 
-def _wait(seen: Seen) -> float:
+def _wait(seen: MeasuredTrial) -> float:
     """What a step was beyond work and transfers, over what the slowest of the ranks would make of it."""
     moments = [moment for launch in seen.launches for moment in launch]
     by_rank = picked(lengths(seen, Scale()), [range(len(launch)) for launch in seen.launches])

@@ -6,15 +6,15 @@ from pathlib import Path
 from statistics import fmean
 from typing import NamedTuple
 
-from ddptui.analysis.repeat import Heard
+from ddptui.analysis.repeat import LaunchLog
 from ddptui.config.preset import Preset
 from ddptui.config.strategies import STRATEGIES
 from ddptui.config.trial import Trial
 from ddptui.projection import ProjectionError, arguments, related_trials, report
 from ddptui.projection import sentences as words
 from ddptui.projection.calibration import Calibration, calibrated
-from ddptui.projection.measured import Launch, Seen, deceptive, seen, step_s
-from ddptui.projection.model import Asked, Beyond, CostsOf, Model, Projected
+from ddptui.projection.measured import Launch, MeasuredTrial, deceptive, seen, step_s
+from ddptui.projection.model import Beyond, CostsOf, Model, Projected, ProjectionRequest
 from ddptui.projection.network import US, CallCosts, Taken, fitted, outliers
 from ddptui.projection.rank_spread import ranks_of
 from ddptui.projection.reading import heard_of, network_of_primitives, trial_of, why_not
@@ -56,11 +56,11 @@ class Basis(NamedTuple):
 
     run: Run
     trial: Trial
-    heard: Sequence[Heard]
-    found: Seen
+    heard: Sequence[LaunchLog]
+    found: MeasuredTrial
     wire: Wire
     costs: CallCosts
-    alike: Mapping[Trial, Sequence[Heard]]
+    alike: Mapping[Trial, Sequence[LaunchLog]]
     question: Question
 
 
@@ -131,7 +131,7 @@ def _calibrations(basis: Basis) -> dict[str, Calibration]:
 
 def _model(basis: Basis, calibrations: Mapping[str, Calibration], numbers: Sequence[int]) -> Model:
     found, question, own = basis.found, basis.question, calibrations[str(basis.trial.strategy)]
-    wanted = Asked(
+    wanted = ProjectionRequest(
         ranks=sorted({*numbers, found.ranks}),
         strong=question.scaling == "strong",
         cores=question.cores,
@@ -153,7 +153,7 @@ def _points(basis: Basis, projected: Iterable[Projected], calibrations: Collecti
 
 
 def _notes(basis: Basis, points: Sequence[Point], beyond: Beyond | None, own: Calibration) -> list[str]:
-    grounds = words.Grounds(
+    grounds = words.ProjectionContext(
         ranks=basis.found.ranks,
         batch=basis.trial.batch_size,
         differ=ranks_of(basis.found),
@@ -183,7 +183,7 @@ def _shared(basis: Basis, points: Iterable[Point]) -> Iterator[str]:
         yield words.of_shared(cores)
 
 
-def _seen(trial: Trial, heard: Sequence[Heard]) -> Seen:
+def _seen(trial: Trial, heard: Sequence[LaunchLog]) -> MeasuredTrial:
     try:
         return seen(heard)
     except ProjectionError as error:
@@ -191,7 +191,7 @@ def _seen(trial: Trial, heard: Sequence[Heard]) -> Seen:
 
 
 def _wire(
-    run: Run, preset: Preset, trial: Trial, found: Seen, stated: CallCosts | None, primitives: Run | None
+    run: Run, preset: Preset, trial: Trial, found: MeasuredTrial, stated: CallCosts | None, primitives: Run | None
 ) -> Wire:
     """As stated, as a run of primitives has it, or as this run's own transfers were: those of other trials on as many
     ranks count, too, since other collectives tell what one alone cannot."""

@@ -9,11 +9,11 @@ from statistics import fmean, median
 from typing import NamedTuple
 
 from ddptui.analysis import cautions
-from ddptui.analysis.clock_error import doubt, is_too_far_apart
-from ddptui.analysis.repeat import Heard
+from ddptui.analysis.clock_error import is_too_far_apart, uncertainty
+from ddptui.analysis.repeat import LaunchLog
 from ddptui.analysis.results import Caution
 from ddptui.analysis.thinning import close_up, sound
-from ddptui.analysis.waits import POINT_TO_POINT, Joined, Key, RankStep, join, keys_of, spans
+from ddptui.analysis.waits import POINT_TO_POINT, AlignedStep, Key, RankStep, join, keys_of, spans
 from ddptui.projection import ProjectionError
 from ddptui.wire.messages import PHASES, Collective
 
@@ -59,7 +59,7 @@ class Moment(NamedTuple):
 Launch = Sequence[Moment]
 
 
-class Seen(NamedTuple):
+class MeasuredTrial(NamedTuple):
     """sent: of a step, kind and bytes of each operation after forward, in order; parameters: of the model, numbers and
     tensors; step_s: the train time by its steps, mean over the launches; ready: which part of backward a rank typically
     had computed when it came to each of the operations in `sent`."""
@@ -73,14 +73,14 @@ class Seen(NamedTuple):
     ready: tuple[float, ...] = ()
 
 
-def seen(heard: Sequence[Heard]) -> Seen:
+def seen(heard: Sequence[LaunchLog]) -> MeasuredTrial:
     """Of a trial's launches that ended well. Raises ProjectionError."""
     joined = [steps for each in heard if (steps := _joined(each))]
     if not joined:
         raise ProjectionError("its ranks told of no step in which all made the same operations")
     first = heard[0]
     sent = tuple((call.kind, call.bytes) for call in _calls(joined[-1][-1]) if not call.early)
-    return Seen(
+    return MeasuredTrial(
         launches=tuple([_moment(step) for step in steps] for steps in joined),
         sent=sent,
         ranks=len(first.hellos),
@@ -91,13 +91,13 @@ def seen(heard: Sequence[Heard]) -> Seen:
     )
 
 
-def step_s(heard: Heard) -> float:
+def step_s(heard: LaunchLog) -> float:
     """The train time of a launch, by its steps; with or without instruments."""
     spans_told = [span for rank in heard.hellos if (span := heard.span(rank))]
     return max((span.end_ns - span.begin_ns) / span.steps for span in spans_told) / S
 
 
-def deceptive(heard: Sequence[Heard]) -> set[Caution]:
+def deceptive(heard: Sequence[LaunchLog]) -> set[Caution]:
     """Why the figures of these launches may deceive."""
     found: set[Caution] = set()
     for each in heard:
@@ -108,13 +108,13 @@ def deceptive(heard: Sequence[Heard]) -> set[Caution]:
     return found
 
 
-def _joined(heard: Heard) -> list[Joined]:
+def _joined(heard: LaunchLog) -> list[AlignedStep]:
     measured = {rank: [step for step in own if not step.warmup] for rank, own in heard.steps.items()}
     steps, _ = sound(measured)
     whole = heard.blocks.stride == 1
     close, pauses = (steps, heard.pauses) if whole else close_up(steps, heard.pauses)
     joined = join(close, pauses, heard.apart).steps
-    if (found := doubt(joined)) and is_too_far_apart(joined, found):
+    if (found := uncertainty(joined)) and is_too_far_apart(joined, found):
         raise ProjectionError(
             "the clocks of its ranks are further apart than they waited: nothing is known of its transfers"
         )
@@ -122,7 +122,7 @@ def _joined(heard: Heard) -> list[Joined]:
     return joined[::every]
 
 
-def _moment(step: Joined) -> Moment:
+def _moment(step: AlignedStep) -> Moment:
     ranks = [step.ranks[rank] for rank in sorted(step.ranks)]
     by_key: dict[tuple[str, int, bool], list[float]] = {}
     for call in _calls(step):
@@ -147,7 +147,7 @@ def _work(rank: RankStep) -> Work:
     return Work(*(ns / S for ns in lengths))
 
 
-def _calls(step: Joined) -> Iterator[Call]:
+def _calls(step: AlignedStep) -> Iterator[Call]:
     """One by one, in the order in which they began. What passes between two ranks queues behind nothing: other pairs do
     the same at the same time."""
     backward = max(_begin_of_backward(rank) for rank in step.ranks.values())
@@ -164,7 +164,7 @@ def _calls(step: Joined) -> Iterator[Call]:
         yield Call(kind, one.bytes, all_came < backward, max(0, end - begin) / S, 1)
 
 
-def _ready(step: Joined) -> list[float]:
+def _ready(step: AlignedStep) -> list[float]:
     """In the order in which ranks came, without what is early."""
     begins = {number: _begin_of_backward(rank) for number, rank in step.ranks.items()}
     computed = {number: max(1, round(_work(rank).backward * S)) for number, rank in step.ranks.items()}
@@ -187,7 +187,7 @@ def _end(all_came: int, operations: Collection[Collective], *, last: bool) -> fl
     return fmean(exits) if last else max(exits)
 
 
-def _by_key(step: Joined) -> Mapping[Key, Mapping[int, Collective]]:
+def _by_key(step: AlignedStep) -> Mapping[Key, Mapping[int, Collective]]:
     found: dict[Key, dict[int, Collective]] = {}
     for number, rank in step.ranks.items():
         for key, operation in zip(keys_of(rank.step), rank.step.collectives, strict=True):

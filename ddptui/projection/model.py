@@ -27,7 +27,7 @@ from typing import NamedTuple
 
 from ddptui.projection.calibration import Calibration, backward_of
 from ddptui.projection.costs import Backward, sent
-from ddptui.projection.measured import Launch, Seen
+from ddptui.projection.measured import Launch, MeasuredTrial
 from ddptui.projection.network import CallCosts
 from ddptui.projection.rank_spread import Picks, Scale, lengths, picked
 from ddptui.projection.slowest_rank import expected, slowest
@@ -40,7 +40,7 @@ FIXED_POINT = 50  # rounds, far more than it takes
 CostsOf = Callable[[Sequence[Launch]], CallCosts]  # of the trial's launches, as they were or as they were drawn
 
 
-class Asked(NamedTuple):
+class ProjectionRequest(NamedTuple):
     """threads: that a rank computes with."""
 
     ranks: Sequence[int]
@@ -88,7 +88,12 @@ class Model:
     """What a projection is worked out with."""
 
     def __init__(
-        self, seen: Seen, calibrations: Sequence[Calibration], costs_of: CostsOf, asked: Asked, slowed_from: int = 0
+        self,
+        seen: MeasuredTrial,
+        calibrations: Sequence[Calibration],
+        costs_of: CostsOf,
+        asked: ProjectionRequest,
+        slowed_from: int = 0,
     ) -> None:
         """calibrations: of each strategy. slowed_from: the number of ranks on one host with which the network was
         measured; 0: it was stated."""

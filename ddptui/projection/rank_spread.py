@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from statistics import fmean
 from typing import NamedTuple
 
-from ddptui.projection.measured import Launch, Seen, Work
+from ddptui.projection.measured import Launch, MeasuredTrial, Work
 
 Picks = Sequence[Sequence[int]]  # by launch, which steps
 
@@ -25,7 +25,7 @@ def length(work: Work, scale: Scale) -> float:
     return computed * scale.compute + work.batch_slept * scale.batch + work.rest_slept
 
 
-def lengths(seen: Seen, scale: Scale) -> list[list[list[float]]]:
+def lengths(seen: MeasuredTrial, scale: Scale) -> list[list[list[float]]]:
     """By launch and rank, step by step; what a launch differs by from all others, taken out."""
     found = [[[length(work, scale) for work in own] for own in _by_rank(launch)] for launch in seen.launches]
     means = [fmean(map(fmean, ranks)) for ranks in found]
@@ -51,12 +51,12 @@ class Ranks(NamedTuple):
 
     longest: int
     longer: float
-    doubt: float
+    uncertainty: float
     alike: float
     steps: int
 
 
-def ranks_of(seen: Seen) -> Ranks:
+def ranks_of(seen: MeasuredTrial) -> Ranks:
     """A difference that stays, and slowness that comes to all at once."""
     samples = picked(lengths(seen, Scale()), [range(len(launch)) for launch in seen.launches])
     means = [fmean(own) for own in samples]
@@ -65,8 +65,8 @@ def ranks_of(seen: Seen) -> Ranks:
     together = _variance([fmean(step) for step in zip(*samples, strict=True)])
     count, within = len(samples), fmean(variances)
     alike = (count * together / within - 1) / (count - 1) if within else 0.0
-    doubt = (variances[longest] / len(samples[longest])) ** 0.5
-    return Ranks(longest, means[longest] - fmean(means), doubt, alike, len(samples[0]))
+    uncertainty = (variances[longest] / len(samples[longest])) ** 0.5
+    return Ranks(longest, means[longest] - fmean(means), uncertainty, alike, len(samples[0]))
 
 
 def _variance(values: Sequence[float]) -> float:

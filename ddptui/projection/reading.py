@@ -6,7 +6,7 @@ from typing import NamedTuple
 import msgspec
 
 from ddptui.analysis.primitives.results import PrimitivesResult
-from ddptui.analysis.repeat import Heard, launches
+from ddptui.analysis.repeat import LaunchLog, launches
 from ddptui.config.preset import Preset
 from ddptui.config.trial import Trial
 from ddptui.projection import ProjectionError
@@ -43,7 +43,7 @@ class _Results(msgspec.Struct):
     trials: list[_Trial]
 
 
-def trial_of(run: Run, preset: Preset, name: str | None) -> tuple[Trial, list[Heard]]:
+def trial_of(run: Run, preset: Preset, name: str | None) -> tuple[Trial, list[LaunchLog]]:
     """The trial that is named, or else the baseline, or else the first that can be projected; and its launches that
     ended well. Raises ProjectionError."""
     if preset.kind == "primitives":
@@ -64,7 +64,7 @@ def trial_of(run: Run, preset: Preset, name: str | None) -> tuple[Trial, list[He
     raise ProjectionError(refusals[0])
 
 
-def why_not(trial: Trial, heard: Sequence[Heard]) -> str | None:
+def why_not(trial: Trial, heard: Sequence[LaunchLog]) -> str | None:
     """What keeps a trial from being projected; None: nothing does."""
     if trial.launch == "dp":
         return "its replicas are threads of one process: there is no network to project"
@@ -83,7 +83,7 @@ def why_not(trial: Trial, heard: Sequence[Heard]) -> str | None:
     return None
 
 
-def heard_of(run: Run, preset: Preset, trial: Trial) -> list[Heard]:
+def heard_of(run: Run, preset: Preset, trial: Trial) -> list[LaunchLog]:
     """Of each launch that ended well."""
     return [
         heard

@@ -22,7 +22,7 @@ BAND = "chance between steps only: the network's error is not in it"
 LONG_MS, AN_HOUR_S = 1e5, 3600.0
 
 
-class Grounds(NamedTuple):
+class ProjectionContext(NamedTuple):
     """What figures rest upon. ranks: as many were measured; batch: the global one, of these; differ: how ranks did;
     factor: times the fit of the network, the trial's own transfers (None: they are not counted); wait: times what the
     slowest makes it, the trial's own (None: it is not calibrated); beyond: what the wait on the most ranks rests on,
@@ -128,7 +128,7 @@ def in_truth(points: Iterable[Point], strategy: str, measured_ranks: int, other_
     return f"{what}: {'; '.join(told)}"
 
 
-def notes(facts: Grounds) -> list[str]:
+def notes(facts: ProjectionContext) -> list[str]:
     """What the figures rest upon."""
     found = [
         _of_scaling(facts.scaling, facts.ranks, facts.batch),
@@ -210,7 +210,7 @@ def _of_ranks(ranks: Ranks, measured: int, *, calibrated: bool) -> list[str]:
     if ranks.steps < FEWEST_STEPS:
         return []
     found = []
-    if ranks.longer > NormalDist().inv_cdf(1 - UNLIKELY / 2 / measured) * ranks.doubt:
+    if ranks.longer > NormalDist().inv_cdf(1 - UNLIKELY / 2 / measured) * ranks.uncertainty:
         longer = f"rank {ranks.longest} worked {spelled(ranks.longer * MS)} longer than the mean"
         found.append(f"{longer}, more than chance would make it: one in {measured} of all ranks counts as such a one")
     if abs(ranks.alike) > max(ALIKE, SURE / ranks.steps**0.5):

@@ -6,7 +6,7 @@ from statistics import fmean, median
 from ddptui.config.strategies import STRATEGIES
 from ddptui.config.trial import Trial
 from ddptui.projection.costs import SENT_IN, Traffic
-from ddptui.projection.measured import Call, Launch, Seen
+from ddptui.projection.measured import Call, Launch, MeasuredTrial
 from ddptui.projection.network import Taken
 
 A_CALL_A_TENSOR = {
@@ -19,7 +19,7 @@ PARTS = ("gather", "all_gather", "scatter")  # a rank tells of its part of them;
 Key = tuple[str, int]  # kind and bytes
 
 
-def traffic(trial: Trial, seen: Seen) -> Traffic:
+def traffic(trial: Trial, seen: MeasuredTrial) -> Traffic:
     """The tensors' sizes are known where each has a call of its own; else they count as equal parts."""
     itemsize = ITEMSIZES[trial.dtype]
     one = A_CALL_A_TENSOR.get(trial.strategy or "")
@@ -40,7 +40,7 @@ def traffic(trial: Trial, seen: Seen) -> Traffic:
     )
 
 
-def taken(seen: Seen, launches: Sequence[Launch]) -> list[Taken]:
+def taken(seen: MeasuredTrial, launches: Sequence[Launch]) -> list[Taken]:
     """What calls of each kind and size took in these launches of the trial, and how often in all of their steps."""
     by_key: dict[Key, list[Call]] = {}
     for call in (call for launch in launches for moment in launch for call in moment.calls):

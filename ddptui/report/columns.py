@@ -11,7 +11,7 @@ from ddptui.config.describe import describe_bottleneck, describe_fault, how_ofte
 from ddptui.config.preset import Preset
 from ddptui.config.trial import Trial
 from ddptui.report import devices
-from ddptui.report.status import is_not_finite, standing
+from ddptui.report.status import is_not_finite, status_of
 from ddptui.text.units import NOTHING
 
 GAP = 2  # characters between two columns
@@ -65,7 +65,7 @@ def is_stand_in(row: Row) -> bool:
 
 def _train_time(row: Row) -> str:
     if row.result.summary is None:
-        return standing(row.result) or NOTHING
+        return status_of(row.result) or NOTHING
     return f"{row.result.summary.train_time_s.median:.2f}"
 
 

@@ -3,7 +3,7 @@
 from ddptui.analysis.results import RepeatResult, TrialResult
 
 
-def standing(result: TrialResult) -> str:
+def status_of(result: TrialResult) -> str:
     """In a word; empty: it was not reached. One that was launched, and is neither done nor failed, was stopped."""
     return result.status if result.status != "skipped" else "stopped" if result.command else ""
 

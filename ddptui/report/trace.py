@@ -13,7 +13,7 @@ from typing import Any, cast
 import msgspec
 
 from ddptui.analysis.clock_sync import Clocks, aligned, apart
-from ddptui.analysis.waits import Joined, join, keys_of, spans
+from ddptui.analysis.waits import AlignedStep, join, keys_of, spans
 from ddptui.wire.messages import PHASES, Collective, Launched, Message, Pause, Slept, Step
 
 US = 1000  # ns
@@ -39,7 +39,7 @@ def _of_repeat(process: int, name: str, messages: Iterable[Message]) -> Iterator
     zero = 0
     clocks = Clocks()
     for message in messages:
-        clocks.hear(message)
+        clocks.add(message)
         if isinstance(message, Launched):
             zero = message.at_ns
         elif isinstance(message, Pause):
@@ -107,7 +107,7 @@ class _Events:
         self.name_track(track, f"rank {pause.rank}, stood still")
         self._slice("stood still", "pause", track, pause.begin_ns, pause.end_ns)
 
-    def operations(self, step: Joined) -> None:
+    def operations(self, step: AlignedStep) -> None:
         """Of all ranks in one step, and whom each waited for."""
         tracks: dict[tuple[int, object], int] = {}
         for rank, own in step.ranks.items():

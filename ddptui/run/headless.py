@@ -10,13 +10,13 @@ from typing import Any, TextIO
 
 from ddptui.analysis.repeat import NO_OUTCOMES, Outcomes
 from ddptui.analysis.results import Results
-from ddptui.analysis.running_results import Tally
+from ddptui.analysis.running_results import RunningResults
 from ddptui.config.launch_modes import LABELS
 from ddptui.config.preset import Preset
 from ddptui.host.environment import describe
 from ddptui.live import progress
 from ddptui.live.headline import refusal
-from ddptui.live.monitor import Watch
+from ddptui.live.monitor import RunMonitor
 from ddptui.report import table
 from ddptui.run import lab
 from ddptui.run.output import show
@@ -71,25 +71,25 @@ def takes_color(output: TextIO) -> bool:
 
 def _follow(preset: Preset, run: Run, narrator: "Narrator", there: Outcomes) -> tuple[Results, int]:
     """Read the stream to its end, or to an interrupt. The results, and the exit code."""
-    tally = Tally(preset, run.name, run.environment(), there)
+    running_results = RunningResults(preset, run.name, run.environment(), there)
     try:
         if there:
-            run.write_results(tally.results)  # a console that was killed may not have come to it
+            run.write_results(running_results.results)  # a console that was killed may not have come to it
         with closing(lab.run_preset(preset, run, there=there)) as stream:
             for message in stream:
-                narrator.hear(message)
-                if tally.hear(message):
-                    run.write_results(tally.results)
+                narrator.add(message)
+                if running_results.add(message):
+                    run.write_results(running_results.results)
     except KeyboardInterrupt:
         narrator.say("interrupted; the ranks are stopped")
         narrator.say(f"`ddptui --resume {run.name}` launches what is missing")
     except RunLost as error:
         narrator.say(f"stopped: {error}; once there is room again, `ddptui --resume {run.name}` goes on")
-        return tally.results, EXIT_CODES["failed"]
+        return running_results.results, EXIT_CODES["failed"]
     except OSError as error:
         narrator.say(f"stopped: {lab.not_launched(error)}")
-        return tally.results, EXIT_CODES["failed"]
-    return tally.results, EXIT_CODES[tally.results.status]
+        return running_results.results, EXIT_CODES["failed"]
+    return running_results.results, EXIT_CODES[running_results.results.status]
 
 
 def resumption(preset: Preset, there: Outcomes, changed: dict[str, Any]) -> list[str]:
@@ -111,13 +111,13 @@ class Narrator:
         self._preset = preset
         self._output = output
         self._redraws = output is not None and output.isatty()
-        self._watch = Watch(there)
-        self._live = self._watch.live
+        self._monitor = RunMonitor(there)
+        self._live = self._monitor.live
         self._drawn = time.monotonic()
         self._launch_modes = {trial.name: trial.launch for trial in preset.trials}
 
-    def hear(self, message: Message) -> None:
-        self._watch.hear([message])
+    def add(self, message: Message) -> None:
+        self._monitor.add([message])
         if isinstance(message, Launched) and not self._redraws:
             self.say(f"{self._where()}  {LABELS[self._launch_modes[message.trial]]}")
         if isinstance(message, Refused | Notice):
@@ -160,8 +160,8 @@ class Narrator:
 
     def _waits_for(self) -> str:
         """Whom the ranks have waited for lately."""
-        self._watch.look(time.monotonic_ns())
-        culprit = self._watch.judgement.culprit if self._watch.judgement else None
+        self._monitor.look(time.monotonic_ns())
+        culprit = self._monitor.judgement.culprit if self._monitor.judgement else None
         return f"waiting for rank {culprit.rank} ({culprit.phase})" if culprit else ""
 
     def _how_it_ended(self) -> str:

@@ -14,12 +14,12 @@ from ddptui.analysis.clock_probes import Probes
 from ddptui.analysis.repeat import NO_OUTCOMES, Outcomes
 from ddptui.config.preset import Preset
 from ddptui.config.trial import Bottleneck, Trial
-from ddptui.engines.base import NotStarted, Started, Starter
+from ddptui.engines.base import Engine, Launch, LaunchRefused
 from ddptui.engines.choose import starter_of
 from ddptui.engines.hub import Hub
 from ddptui.host.clock import own_clock
 from ddptui.run.load import LoadMeter
-from ddptui.run.supervisor import Vigil
+from ddptui.run.supervisor import LaunchSupervisor
 from ddptui.store.journal import Repeat
 from ddptui.store.runs import Run
 from ddptui.wire.messages import Alive, Echo, Ended, Injection, Launched, Message, Notice, Refused, SetBottleneck
@@ -94,7 +94,7 @@ def run_preset(
                         yield message
 
 
-def _launch(trial: Trial, repeat: Repeat, starter: Starter, controls: Controls) -> Iterator[Message]:
+def _launch(trial: Trial, repeat: Repeat, starter: Engine, controls: Controls) -> Iterator[Message]:
     """One launch, from its command line to its end."""
     controls.begin()
     command = starter.command(trial, repeat)
@@ -110,38 +110,38 @@ def _launch(trial: Trial, repeat: Repeat, starter: Starter, controls: Controls) 
         yield launched
         try:
             started = starter.start(trial, command, repeat, hub)
-        except NotStarted as refusal:
+        except LaunchRefused as refusal:
             yield Ended(at_ns=time.monotonic_ns(), status="failed", error=str(refusal))
             return
         cut_short = False
         try:
-            vigil = Vigil(trial, hub, started, repeat)
-            meter, door, probes = LoadMeter(started), _Door(hub), Probes(launched.clock)
-            vigil.clocks.hear(launched)
-            while not vigil.is_over() and not (cut_short := controls.cuts_short(trained=vigil.has_trained())):
-                yield from _heard(hub, probes, vigil)
+            supervisor = LaunchSupervisor(trial, hub, started, repeat)
+            meter, gate, probes = LoadMeter(started), _RefusalLog(hub), Probes(launched.clock)
+            supervisor.clocks.add(launched)
+            while not supervisor.is_over() and not (cut_short := controls.cuts_short(trained=supervisor.has_trained())):
+                yield from _heard(hub, probes, supervisor)
                 yield from _news(started)
                 if starter.is_here:
                     yield from meter.read()
-                yield from door.first()
+                yield from gate.first()
                 if len(hub.hellos) == trial.world_size:  # what is wanted before all are here, waits for the last one
                     yield from _inject(hub, controls)
         finally:
             started.stop()
         yield from _news(started)
-        yield from (message for message in vigil.last_words() if not isinstance(message, Echo))
-        yield from door.all_told()
+        yield from (message for message in supervisor.last_words() if not isinstance(message, Echo))
+        yield from gate.all_told()
         wanted = controls.end()
-        yield Ended(at_ns=time.monotonic_ns(), status=wanted) if cut_short and wanted else vigil.ended()
+        yield Ended(at_ns=time.monotonic_ns(), status=wanted) if cut_short and wanted else supervisor.ended()
 
 
-def _heard(hub: Hub, probes: Probes, vigil: Vigil) -> Iterator[Message]:
+def _heard(hub: Hub, probes: Probes, supervisor: LaunchSupervisor) -> Iterator[Message]:
     """What ranks say; and of what their clocks say, what that tells."""
-    messages = vigil.receive(POLL_MS)
+    messages = supervisor.receive(POLL_MS)
     came_ns = time.monotonic_ns()
     for message in messages:
-        for offset in probes.hear(message, came_ns):
-            vigil.clocks.hear(offset)
+        for offset in probes.add(message, came_ns):
+            supervisor.clocks.add(offset)
             yield offset
         if not isinstance(message, Echo):
             yield message
@@ -149,12 +149,12 @@ def _heard(hub: Hub, probes: Probes, vigil: Vigil) -> Iterator[Message]:
         hub.send(probe, [rank])
 
 
-def _news(started: Started) -> Iterator[Notice]:
+def _news(started: Launch) -> Iterator[Notice]:
     for text in started.news():
         yield Notice(at_ns=time.monotonic_ns(), text=text)
 
 
-class _Door:
+class _RefusalLog:
     """Tells the ranks that the console is there, and the console of those that the hub has not let in."""
 
     def __init__(self, hub: Hub) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from itertools import groupby
 
 from ddptui.config.describe import describe_bottleneck, describe_fault, how_often
-from ddptui.config.engine import Engine, Part
+from ddptui.config.engine import EngineOptions, Part
 from ddptui.config.engine_rules import OF_SEVERAL_HOSTS
 from ddptui.config.launch_modes import ALONE, LABELS
 from ddptui.config.preset import Preset
@@ -54,7 +54,7 @@ def one(preset: Preset, typed: str | None = None) -> str:
     return "\n".join([*lines, f"{size(preset)} of each, in turn"]) + "\n"
 
 
-def _started(trial: Trial, engine: Engine) -> list[str]:
+def _started(trial: Trial, engine: EngineOptions) -> list[str]:
     """What is typed to start a trial by hand: here, on each node, or to the batch system."""
     match engine.name:
         case "slurm":
@@ -78,7 +78,7 @@ def _typed(trial: Trial, part: Part | None = None) -> list[str]:
     return [*(f"  {name}={shlex.quote(value)} \\" for name, value in variables.items()), f"  {shlex.join(command)}"]
 
 
-def _how_to_join(engine: Engine, typed: str) -> list[str]:
+def _how_to_join(engine: EngineOptions, typed: str) -> list[str]:
     """The lines that do all this, and more: the panes, and the table."""
     said = [(key, value) for key in OF_SEVERAL_HOSTS if (value := getattr(engine, key)) is not None]
     options = " ".join(f"--{key} {shlex.quote(str(value))}" for key, value in said)

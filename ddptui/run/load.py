@@ -5,7 +5,7 @@ from contextlib import suppress
 
 import psutil
 
-from ddptui.engines.base import Started
+from ddptui.engines.base import Launch
 from ddptui.wire.messages import Load
 
 EVERY_S = 1.0
@@ -14,7 +14,7 @@ EVERY_S = 1.0
 class LoadMeter:
     """Reads, once a second, what all cores did since the last reading, and what the launch and the console did."""
 
-    def __init__(self, launcher: Started) -> None:
+    def __init__(self, launcher: Launch) -> None:
         self._launcher = launcher
         self._console = psutil.Process()
         self._last = time.monotonic()

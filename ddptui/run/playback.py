@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from ddptui.analysis.clock_sync import Clocks
 from ddptui.analysis.repeat import NO_OUTCOMES
 from ddptui.analysis.results import Results
-from ddptui.analysis.running_results import Tally
+from ddptui.analysis.running_results import RunningResults
 from ddptui.config.preset import Preset
 from ddptui.store.runs import Run
 from ddptui.wire.messages import Launched, Message, Offset, Step
@@ -34,7 +34,7 @@ class Playback:
         self._told = _with_moments(in_one_sitting(run.replay(preset)))
         self._next = 0
         self._environment = run.environment()
-        self._tally = self._fresh_tally()
+        self._running_results = self._fresh_tally()
         self.begin_ns = self._told[0][0] if self._told else 0
         self.end_ns = self._told[-1][0] if self._told else 0
         self._moment_ns = float(self.begin_ns)
@@ -43,7 +43,7 @@ class Playback:
     @property
     def results(self) -> Results:
         """What was finished by now."""
-        return self._tally.results
+        return self._running_results.results
 
     @property
     def is_over(self) -> bool:
@@ -60,7 +60,7 @@ class Playback:
         messages = []
         while self._next < len(self._told) and self._told[self._next][0] <= self._moment_ns:
             messages.append(self._told[self._next][1])
-            self._tally.hear(messages[-1])
+            self._running_results.add(messages[-1])
             self._next += 1
         return messages
 
@@ -89,7 +89,7 @@ class Playback:
         if moment_ns < self._moment_ns:
             self.restarted = True
             self._next = 0
-            self._tally = self._fresh_tally()
+            self._running_results = self._fresh_tally()
         self._moment_ns = float(min(max(moment_ns, self.begin_ns), self.end_ns))
 
     def _advance(self) -> None:
@@ -98,8 +98,8 @@ class Playback:
             self._moment_ns = min(self._moment_ns + (now_ns - self._looked_ns) * self.speed, float(self.end_ns))
         self._looked_ns = now_ns
 
-    def _fresh_tally(self) -> Tally:
-        return Tally(self.preset, self.run.name, self._environment)
+    def _fresh_tally(self) -> RunningResults:
+        return RunningResults(self.preset, self.run.name, self._environment)
 
 
 def _with_moments(messages: Iterable[Message]) -> list[tuple[int, Message]]:
@@ -119,7 +119,7 @@ def _with_moments(messages: Iterable[Message]) -> list[tuple[int, Message]]:
 def _of_launch(messages: Sequence[Message]) -> list[tuple[int, Message]]:
     clocks = Clocks()
     for message in messages:
-        clocks.hear(message)
+        clocks.add(message)
     told = []
     moment_ns = 0
     for message in messages:

@@ -7,7 +7,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
-from ddptui.analysis.repeat import Heard, launches, slept_s, window
+from ddptui.analysis.repeat import LaunchLog, launches, slept_s, window
 from ddptui.analysis.verdict import judge
 from ddptui.config.preset import Preset
 from ddptui.config.rules import make_trial
@@ -127,7 +127,7 @@ def windows_of(mode: str) -> list[Window]:
     return found
 
 
-def _findings(trial: Trial, heard: Heard) -> Iterator[tuple[str | None, Finding]]:
+def _findings(trial: Trial, heard: LaunchLog) -> Iterator[tuple[str | None, Finding]]:
     starts = {rank: ready.start_ns / NS_A_MS for rank, ready in heard.ready.items()}
     put_in = sum((each.end_ns - each.begin_ns) / NS_A_MS for each in heard.steps[1][0].slept if each.at == "start")
     later = starts[1] - starts[0]

@@ -8,7 +8,7 @@ from contextlib import closing
 
 from ddptui.analysis.repeat import NO_OUTCOMES, Outcomes
 from ddptui.analysis.results import Results
-from ddptui.analysis.running_results import Tally
+from ddptui.analysis.running_results import RunningResults
 from ddptui.config.preset import Preset
 from ddptui.run import lab
 from ddptui.store.journal import RunLost
@@ -27,14 +27,14 @@ class Session:
         self.there = there
         self.controls = lab.Controls()
         self.error: str | None = None
-        self._tally = Tally(preset, run.name, run.environment(), there)
+        self._running_results = RunningResults(preset, run.name, run.environment(), there)
         self._heard: deque[Message] = deque()
         self.work = threads.submit(self._follow)
 
     @property
     def results(self) -> Results:
         """What is finished."""
-        return self._tally.results
+        return self._running_results.results
 
     @property
     def is_over(self) -> bool:
@@ -61,10 +61,10 @@ class Session:
         try:
             with self.run.held(), self._launches() as stream:
                 if self.there:
-                    self.run.write_results(self._tally.results)
+                    self.run.write_results(self._running_results.results)
                 for message in stream:
-                    if self._tally.hear(message):
-                        self.run.write_results(self._tally.results)
+                    if self._running_results.add(message):
+                        self.run.write_results(self._running_results.results)
                     self._heard.append(message)
         except (RunError, RunLost) as error:
             self.error = str(error)

@@ -10,8 +10,8 @@ from ddptui.analysis.clock_sync import Clocks, aligned
 from ddptui.config.trial import Trial
 from ddptui.diagnosis import failure
 from ddptui.diagnosis.positions import Stall
-from ddptui.diagnosis.stall import IN_TIME_S, Stalls
-from ddptui.engines.base import Started
+from ddptui.diagnosis.stall import IN_TIME_S, StallDetector
+from ddptui.engines.base import Launch
 from ddptui.engines.hub import Hub
 from ddptui.engines.local.engine import LAUNCHER_LOG
 from ddptui.host import limits
@@ -28,17 +28,19 @@ LAST_WORDS_S = 5.0  # to read what has come in; a second is enough for all that 
 START_S = 180.0  # how long to wait for one more rank, or for those that are here to be ready
 
 
-class Vigil:
+class LaunchSupervisor:
     """What has become of a launch, from what its ranks say, and what its processes do."""
 
-    def __init__(self, trial: Trial, hub: Hub, launcher: Started, repeat: Repeat) -> None:
+    def __init__(self, trial: Trial, hub: Hub, launcher: Launch, repeat: Repeat) -> None:
         self._trial = trial
         self._ranks = range(trial.world_size)
         self._hub = hub
         self._launcher = launcher
         self._repeat = repeat
         start_s = inf if trial.download else START_S  # who waits for the network does not work
-        self._stalls = Stalls(trial.world_size, trial.stall_s, start_s=start_s, beats=trial.instruments == "on")
+        self._stall_detector = StallDetector(
+            trial.world_size, trial.stall_s, start_s=start_s, beats=trial.instruments == "on"
+        )
         self._stall: Stall | None = None
         self._suspected_ns: int | None = None  # since when a stall is seen
         self._killed_before = limits.kills()
@@ -59,8 +61,8 @@ class Vigil:
         messages = self._hub.receive(timeout_ms)
         now_ns = time.monotonic_ns()
         for message in messages:
-            self._stalls.hear(message, now_ns)
-            self.clocks.hear(message)
+            self._stall_detector.add(message, now_ns)
+            self.clocks.add(message)
             match message:
                 case Hello():
                     self._last_came = time.monotonic()
@@ -131,7 +133,7 @@ class Vigil:
         if self._launcher.is_waiting:
             self._last_came = time.monotonic()
         if since_s > STOOD_STILL_S:
-            self._stalls.excuse(time.monotonic_ns())
+            self._stall_detector.excuse(time.monotonic_ns())
         self._looked = time.monotonic()
         states = {rank: self._launcher.status(hello) for rank, hello in self._hub.hellos.items()}
         spoken = self._done | {words.rank for words in self._failed} | set(self._silent)
@@ -156,10 +158,10 @@ class Vigil:
         """A stall that has been seen for a while, in which no rank's helpers worked. What they do is asked last, since
         that costs, and more than once, since between two files a compiler sleeps, too."""
         now_ns = time.monotonic_ns()
-        if stall := self._stalls.look(now_ns, states):
+        if stall := self._stall_detector.look(now_ns, states):
             asleep = [rank for rank, state in states.items() if state == psutil.STATUS_SLEEPING]
             at_work = [rank for rank in asleep if self._launcher.helpers_work(self._hub.hellos[rank])]
-            stall = self._stalls.look(now_ns, states | dict.fromkeys(at_work, psutil.STATUS_RUNNING))
+            stall = self._stall_detector.look(now_ns, states | dict.fromkeys(at_work, psutil.STATUS_RUNNING))
         self._suspected_ns = (self._suspected_ns or now_ns) if stall else None
         return stall if self._suspected_ns and now_ns - self._suspected_ns >= SURE_NS else None
 

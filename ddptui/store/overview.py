@@ -93,7 +93,7 @@ MOST_RUNS = 30  # whose figures are read
 MOST_LINES = 10
 
 
-class Line(NamedTuple):
+class RecentRun(NamedTuple):
     """One run in a list of runs. when: the time of today's runs, the day of others."""
 
     run: Run
@@ -102,28 +102,28 @@ class Line(NamedTuple):
     status: str
 
 
-class Past(NamedTuple):
+class RecentRuns(NamedTuple):
     """Both newest first."""
 
-    lines: list[Line]
+    lines: list[RecentRun]
     results: list[Results]
 
 
-def read(runs: Path, today: date) -> Past:
+def read(runs: Path, today: date) -> RecentRuns:
     """Of a folder of runs. What cannot be read is left out, or said in its line."""
     try:
         newest = all_runs(runs)[:MOST_RUNS]
     except OSError:
         newest = []
-    return Past([_line(run, today) for run in newest[:MOST_LINES]], list(_results(newest)))
+    return RecentRuns([_line(run, today) for run in newest[:MOST_LINES]], list(_results(newest)))
 
 
-def _line(run: Run, today: date) -> Line:
+def _line(run: Run, today: date) -> RecentRun:
     try:
         preset = str(run.environment().get("preset", run.name))
     except RunError:
         preset = run.name
-    return Line(run, _when_in_short(run.name, today), preset, run.status())
+    return RecentRun(run, _when_in_short(run.name, today), preset, run.status())
 
 
 def _when_in_short(name: str, today: date) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 from textual.command import DiscoveryHit, Hit, Hits, Provider
 
 from ddptui.config.parser import PresetError
-from ddptui.engines.preflight import settle
+from ddptui.engines.preflight import prepare
 from ddptui.store.presets import load, shipped_and_own
 from ddptui.store.runs import all_runs
 from ddptui.tui.exports import FORMATS
@@ -61,7 +61,7 @@ class LabCommands(Provider):
 
     def _run(self, name: str) -> None:
         try:
-            self._console.run_preset(settle(load(name)))
+            self._console.run_preset(prepare(load(name)))
         except PresetError as error:
             self._console.complain("Not started", str(error))
 

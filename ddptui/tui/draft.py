@@ -15,7 +15,7 @@ from ddptui.config.describe import describe_bottleneck
 from ddptui.config.parser import PresetError
 from ddptui.config.preset import Preset
 from ddptui.config.trial import Trial
-from ddptui.engines.preflight import settle
+from ddptui.engines.preflight import prepare
 from ddptui.store.presets import find, load
 from ddptui.text.printable import printable
 from ddptui.text.units import NOTHING
@@ -58,7 +58,7 @@ def preset(draft: Draft) -> Preset:
     return msgspec.structs.replace(loaded, repeats=_repeats(draft, loaded.repeats))
 
 
-class Judged(NamedTuple):
+class Validation(NamedTuple):
     """preset: the changes make one; settled: it can be run here; reason: why not, in one line."""
 
     preset: Preset | None
@@ -66,14 +66,14 @@ class Judged(NamedTuple):
     reason: str
 
 
-def judge(draft: Draft) -> Judged:
+def validate(draft: Draft) -> Validation:
     """What would come of it, if it were run now."""
     made = None
     try:
         made = preset(draft)
-        return Judged(made, settle(made, to_be_started=False), "")
+        return Validation(made, prepare(made, to_be_started=False), "")
     except PresetError as error:
-        return Judged(made, None, str(error))
+        return Validation(made, None, str(error))
 
 
 def command_line(draft: Draft) -> str:

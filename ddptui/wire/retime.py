@@ -25,18 +25,18 @@ def in_one_sitting(messages: Iterable[Message]) -> Iterator[Message]:
             gap_ns = message.at_ns + by_ns - last_ns
             if not 0 <= gap_ns <= LONGEST_GAP:
                 by_ns += GAP - gap_ns
-        told = shifted(message, by_ns) if by_ns else message
+        told = shift_times(message, by_ns) if by_ns else message
         if not hasattr(told, "rank"):  # a rank may have another clock
             last_ns = max(last_ns or 0, getattr(told, "at_ns", 0))
         yield told
 
 
-def shifted(message: Message, by_ns: int) -> Message:
+def shift_times(message: Message, by_ns: int) -> Message:
     """The message with all its times later by so much."""
-    return moved(message, lambda moment_ns: moment_ns + by_ns)
+    return map_times(message, lambda moment_ns: moment_ns + by_ns)
 
 
-def moved(message: Message, move: Callable[[int], int]) -> Message:
+def map_times(message: Message, move: Callable[[int], int]) -> Message:
     """The message with all its times, but no length of time, as `move` has them."""
     told = _moved(message, TIMES, move)
     parts = {}

@@ -66,7 +66,7 @@ def launch(folder: Path, *, elsewhere: set[int]) -> list[Message]:
             messages = hub.receive(50)
             came_ns = time.monotonic_ns()
             for message in messages:
-                journal += probes.hear(message, came_ns)
+                journal += probes.add(message, came_ns)
                 journal += [] if isinstance(message, Echo) else [message]
             for rank, probe in probes.due(time.monotonic_ns()):
                 hub.send(probe, [rank])

@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from ddptui.analysis.results import RepeatResult
-from ddptui.analysis.waits import Joined, join
+from ddptui.analysis.waits import AlignedStep, join
 from ddptui.config.trial import Bottleneck
 from ddptui.live.rank_states import wait_ms
 from ddptui.live.state import Live, fold
@@ -120,7 +120,7 @@ class Delayed(NamedTuple):
         return waited
 
 
-def _joined(heard: list[Message]) -> list[Joined]:
+def _joined(heard: list[Message]) -> list[AlignedStep]:
     told = [message for message in heard if isinstance(message, Step) and not message.warmup]
     pauses = [message for message in heard if isinstance(message, Pause)]
     return join({rank: [step for step in told if step.rank == rank] for rank in (0, 1)}, pauses).steps

@@ -10,7 +10,7 @@ import torch.distributed as dist
 from ddptui.config.trial import Trial
 from ddptui.text.torch_remedies import OLDER
 from ddptui.wire.messages import Failed, Hello
-from workers.dp import watch_replica
+from workers.dp import state_of_replica
 from workers.rank import group
 from workers.rank.delays import Delays
 from workers.rank.device import CPU, Chosen, choose_backend, choose_device, describe, peak_bytes, used_bytes
@@ -339,12 +339,12 @@ def test_each_replica_introduces_itself_with_its_own_device(
     monkeypatch.setattr("workers.rank.reporter.Reporter.say", lambda _, words: said.append(words))
     monkeypatch.setattr("workers.replicas.replicas.clock_of", lambda device: f"the clock of {device}")
     me = rank_of(Trial(launch="dp", world_size=3, threads=1), 0, device)
-    first, *others = [watch_replica(me, rank) for rank in range(3)]
+    first, *others = [state_of_replica(me, rank) for rank in range(3)]
     assert first.reporter is me.reporter
     assert [words.device for words in said] == names
-    for watch, rank in zip(others, (1, 2), strict=True):
+    for monitor, rank in zip(others, (1, 2), strict=True):
         own = device if device.type == "cpu" else torch.device("cuda", rank)
-        assert (watch.device, watch.clock, watch.reporter.meter.device) == (own, f"the clock of {own}", own)
+        assert (monitor.device, monitor.clock, monitor.reporter.meter.device) == (own, f"the clock of {own}", own)
 
 
 def test_a_hello_has_the_reasons() -> None:

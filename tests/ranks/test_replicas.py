@@ -20,13 +20,13 @@ from workers.rank.process import Rank
 from workers.rank.reporter import Reporter
 from workers.replicas import replicas as module
 from workers.replicas.progress import ReplicaProgress
-from workers.replicas.replicas import OverGpus, Replica, ReplicaDelays, Seen, ThreadedDataParallel, Watch
+from workers.replicas.replicas import OverGpus, Replica, ReplicaDelays, ReplicaState, Seen, ThreadedDataParallel
 
 MS = 1_000_000
 
 
-def watches(count: int, *bottlenecks: Bottleneck) -> list[Watch]:
-    return [Watch(Reporter(rank), Delays(bottlenecks, rank, seed=0, warmup_steps=0)) for rank in range(count)]
+def states(count: int, *bottlenecks: Bottleneck) -> list[ReplicaState]:
+    return [ReplicaState(Reporter(rank), Delays(bottlenecks, rank, seed=0, warmup_steps=0)) for rank in range(count)]
 
 
 def net() -> nn.Module:
@@ -38,7 +38,7 @@ def net() -> nn.Module:
 def test_gradients_equal_those_of_the_big_batch(replicas: int, samples: int) -> None:
     alone, model = net(), net()
     inputs = torch.randn(samples, 6, dtype=torch.float64)
-    network = ThreadedDataParallel(model, watches(replicas), threads=1)
+    network = ThreadedDataParallel(model, states(replicas), threads=1)
     outputs = network(inputs)
     assert torch.allclose(outputs, alone(inputs), rtol=0, atol=1e-12)
     outputs.square().sum().backward()
@@ -51,16 +51,16 @@ def test_gradients_equal_those_of_the_big_batch(replicas: int, samples: int) -> 
 
 
 def test_each_replica_sees_its_part_of_the_batch() -> None:
-    seen = watches(3)
+    seen = states(3)
     network = ThreadedDataParallel(net(), seen, threads=1)
     network(torch.randn(8, 6, dtype=torch.float64))
-    assert [watch.seen.samples for watch in seen] == [3, 3, 2]
+    assert [replica.seen.samples for replica in seen] == [3, 3, 2]
     network._pool.shutdown()
 
 
 def test_the_running_statistics_are_those_of_replica_0_and_go_out_to_the_others() -> None:
     model = nn.Sequential(nn.BatchNorm1d(2))
-    network = ThreadedDataParallel(model, watches(2), threads=1)
+    network = ThreadedDataParallel(model, states(2), threads=1)
     inputs = torch.tensor([[0.0, 0.0], [2.0, 2.0], [10.0, 10.0], [30.0, 30.0]])
     network(inputs)
     assert torch.allclose(model[0].running_mean, torch.full((2,), 0.1 * 1.0))  # of the first half: mean 1
@@ -71,13 +71,13 @@ def test_the_running_statistics_are_those_of_replica_0_and_go_out_to_the_others(
 
 
 def test_a_delayed_replica_is_late_alone() -> None:
-    seen = watches(2, Bottleneck(at="forward", ranks=(1,), sleep_ms=20))
+    seen = states(2, Bottleneck(at="forward", ranks=(1,), sleep_ms=20))
     network = ThreadedDataParallel(net(), seen, threads=1)
     delays = ReplicaDelays(seen)
     delays.begin(0)
     network(torch.randn(8, 6, dtype=torch.float64))
     delays.end()
-    assert [watch.delays.fired for watch in seen] == [0, 1]
+    assert [replica.delays.fired for replica in seen] == [0, 1]
     fetched, computed, _ = seen[1].seen.marks
     assert computed - fetched >= 20e6
     network._pool.shutdown()
@@ -129,11 +129,11 @@ class Said(Reporter):
         return said
 
 
-def simulated(monkeypatch: pytest.MonkeyPatch, *clocks: Simulated) -> tuple[ReplicaProgress, list[Watch]]:
+def simulated(monkeypatch: pytest.MonkeyPatch, *clocks: Simulated) -> tuple[ReplicaProgress, list[ReplicaState]]:
     """Replicas, each on a GPU of its own."""
     monkeypatch.setattr(module, "clock_of", lambda device: clocks[device.index])
     nobody = [Delays((), rank, seed=0, warmup_steps=0) for rank in range(len(clocks))]
-    seen = [Watch(Said(rank), nobody[rank], torch.device("cuda", rank)) for rank in range(len(clocks))]
+    seen = [ReplicaState(Said(rank), nobody[rank], torch.device("cuda", rank)) for rank in range(len(clocks))]
     return ReplicaProgress(seen, warmup_steps=0), seen
 
 
@@ -159,7 +159,7 @@ def test_each_replica_has_its_own_part_and_waits_in_the_gather(monkeypatch: pyte
     progress.step(a_step(loops), loops)
     for clock in (loops, *clocks):
         clock.there = 200 * MS
-    steps = [message for watch in seen for message in watch.reporter.told()]  # type: ignore[attr-defined]
+    steps = [message for replica in seen for message in replica.reporter.told()]  # type: ignore[attr-defined]
     assert [(step.rank, step.samples, step.loss) for step in steps] == [(0, 4, 2.5), (1, 3, 2.5)]
     assert [step.phases_ns for step in steps] == [
         (1 * MS, 2 * MS, 5 * MS, 4 * MS, 1 * MS),
@@ -177,24 +177,24 @@ def test_each_replica_has_its_own_part_and_waits_in_the_gather(monkeypatch: pyte
 @pytest.mark.parametrize("late", ["loop", "replica"])
 def test_a_step_is_told_when_all_of_its_devices_have_made_it(monkeypatch: pytest.MonkeyPatch, late: str) -> None:
     own, loops = Simulated(), Simulated()
-    progress, [watch] = simulated(monkeypatch, own)
-    watch.seen = at(101, 103, 103)
+    progress, [replica] = simulated(monkeypatch, own)
+    replica.seen = at(101, 103, 103)
     progress.step(a_step(loops), loops)
     (own if late == "loop" else loops).there = 200 * MS
-    assert watch.reporter.told() is None  # type: ignore[attr-defined]
+    assert replica.reporter.told() is None  # type: ignore[attr-defined]
     own.there = loops.there = 200 * MS
-    assert watch.reporter.told() is not None  # type: ignore[attr-defined]
+    assert replica.reporter.told() is not None  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("off", [-20 * MS, 20 * MS])
 def test_a_clock_that_is_off_leaves_no_phase_below_zero(monkeypatch: pytest.MonkeyPatch, off: int) -> None:
     """The console would refuse such a step, and all that comes with it."""
     own, loops = Simulated(off), Simulated()
-    progress, [watch] = simulated(monkeypatch, own)
-    watch.seen = at(101, 103, 103)
+    progress, [replica] = simulated(monkeypatch, own)
+    replica.seen = at(101, 103, 103)
     progress.step(a_step(loops), loops)
     own.there = loops.there = 200 * MS
-    [step] = watch.reporter.told()  # type: ignore[attr-defined]
+    [step] = replica.reporter.told()  # type: ignore[attr-defined]
     assert min(step.phases_ns) >= 0
     assert step.begin_ns <= step.collectives[0].enter_ns <= step.collectives[0].exit_ns
     assert sum(step.phases_ns) == step.end_ns - step.begin_ns
@@ -203,12 +203,12 @@ def test_a_clock_that_is_off_leaves_no_phase_below_zero(monkeypatch: pytest.Monk
 def test_how_exact_a_replicas_clock_is_comes_before_its_step(monkeypatch: pytest.MonkeyPatch) -> None:
     clocks, loops = [Simulated(error_ns=7), Simulated(error_ns=9)], Simulated(error_ns=1000)
     progress, seen = simulated(monkeypatch, *clocks)
-    for watch in seen:
-        watch.seen = at(101, 103, 103)
+    for replica in seen:
+        replica.seen = at(101, 103, 103)
     progress.step(a_step(loops), loops)
     for clock in (loops, *clocks):
         clock.there = 200 * MS
-    told = [watch.reporter.told() for watch in seen]  # type: ignore[attr-defined]
+    told = [replica.reporter.told() for replica in seen]  # type: ignore[attr-defined]
     assert [[type(message) for message in messages] for messages in told] == [[Tied, Step], [Tied, Step]]
     assert [messages[0] for messages in told] == [Tied(rank=0, at_ns=5, error_ns=7), Tied(rank=1, at_ns=5, error_ns=9)]
 
@@ -236,10 +236,10 @@ def test_the_loop_goes_by_the_clock_of_the_first_replica(monkeypatch: pytest.Mon
 
 def test_a_replica_that_gets_nothing_of_a_small_batch_says_the_step_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
     own, loops = Simulated(), Simulated()
-    progress, [watch] = simulated(monkeypatch, own)
+    progress, [replica] = simulated(monkeypatch, own)
     progress.step(a_step(loops), loops)
     loops.there = 200 * MS
-    [step] = watch.reporter.told()  # type: ignore[attr-defined]
+    [step] = replica.reporter.told()  # type: ignore[attr-defined]
     assert (step.samples, step.collectives) == (0, ())
     assert step.phases_ns == (1 * MS, 6 * MS, 5 * MS, 0, 1 * MS)
 
@@ -277,7 +277,10 @@ def test_copies_are_told_apart_by_their_device_and_marked_in_their_threads(monke
             thread.start()
         for thread in threads:
             thread.join()
-    assert [(watch.seen.samples, watch.sub_batch, len(watch.seen.marks)) for watch in seen] == [(5, 5, 3), (3, 3, 3)]
+    assert [(replica.seen.samples, replica.sub_batch, len(replica.seen.marks)) for replica in seen] == [
+        (5, 5, 3),
+        (3, 3, 3),
+    ]
     for clock in clocks:
         assert len(clock.threads) == 6
         assert threading.get_ident() not in clock.threads
@@ -291,7 +294,7 @@ def test_memory_is_each_devices_own(monkeypatch: pytest.MonkeyPatch) -> None:
         peak_gpu_bytes=5000,
     )  # fmt: skip
     progress.done(done)
-    said: list[Done] = [watch.reporter.words[-1] for watch in seen]  # type: ignore[attr-defined]
+    said: list[Done] = [replica.reporter.words[-1] for replica in seen]  # type: ignore[attr-defined]
     assert [words.peak_gpu_bytes for words in said] == [5000, 1001, 1002]
     assert [words.correct for words in said] == [5, 0, 0]
 
@@ -301,7 +304,7 @@ def test_memory_is_each_devices_own(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_threads_of_the_stand_in_take_the_callers_precision(dtype: torch.dtype) -> None:
-    network = ThreadedDataParallel(nn.Linear(6, 5), watches(2), threads=1)
+    network = ThreadedDataParallel(nn.Linear(6, 5), states(2), threads=1)
     with torch.autocast("cpu", dtype):
         assert network(torch.randn(4, 6)).dtype is dtype
     assert network(torch.randn(4, 6)).dtype is torch.float32

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from ddptui.analysis.compare import compare
-from ddptui.analysis.repeat import Outcome, outcome
+from ddptui.analysis.repeat import RepeatOutcome, outcome
 from ddptui.analysis.results import Results
 from ddptui.config.parser import parse
 from ddptui.config.preset import Preset
@@ -285,7 +285,7 @@ def two_trials(**fields: Any) -> Preset:
     return preset_of({"title": "A or b?", "repeats": 2, "trial": [{"name": "a"}, {"name": "b"}], **fields})
 
 
-def outcomes_of(*journals: list[Message]) -> dict[tuple[str, int], Outcome]:
+def outcomes_of(*journals: list[Message]) -> dict[tuple[str, int], RepeatOutcome]:
     read = [found for messages in journals if (found := outcome(messages))]
     return {(found.trial, found.repeat): found for found in read}
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from ddptui.analysis.results import Results
-from ddptui.live.monitor import Watch
+from ddptui.live.monitor import RunMonitor
 from ddptui.run.playback import Playback
 from ddptui.store.replay import results_of
 from ddptui.store.runs import Run
@@ -32,9 +32,9 @@ def over() -> Over:
 def at(trial: str, places: int, clock: Clock | None = None) -> Playback:
     """When all ranks of a trial had told of so many places."""
     told = playback(clock)
-    watched = Watch()
+    watched = RunMonitor()
     for at_ns, message in told._told:
-        watched.hear([message])
+        watched.add([message])
         if watched.live.trial == trial and watched.live.step == places:
             told.seek((at_ns - told.begin_ns) / 1e9 + 1e-6)
             return told

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from ddptui.analysis.repeat import NO_OUTCOMES
 from ddptui.analysis.results import Results
-from ddptui.live.monitor import Watch
+from ddptui.live.monitor import RunMonitor
 from ddptui.run.lab import Controls
 from ddptui.run.playback import Playback
 from ddptui.run.session import Session
@@ -32,9 +32,9 @@ def playback(clock: Clock | None = None) -> Playback:
 
 def moment_s(told: Playback, trial: str, step: int) -> float:
     """How long after the beginning of the run both ranks had finished this step of a trial."""
-    watched = Watch()
+    watched = RunMonitor()
     for at_ns, message in told._told:
-        watched.hear([message])
+        watched.add([message])
         if watched.live.trial == trial and watched.live.step > step:
             return (at_ns - told.begin_ns) / 1e9
     raise LookupError(f"{trial} has no step {step}")

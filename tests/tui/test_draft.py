@@ -105,7 +105,7 @@ def test_the_fields_of_a_bottleneck_come_back() -> None:
 )
 def test_a_change_that_cannot_be_is_refused_in_one_line(mixed: str, changes: dict[str, str], words: str) -> None:
     draft = Draft(mixed, changes)
-    judged = drafts.judge(draft)
+    judged = drafts.validate(draft)
     assert judged.preset is None
     assert words in judged.reason
     assert mixed not in judged.reason
@@ -115,25 +115,25 @@ def test_a_change_that_cannot_be_is_refused_in_one_line(mixed: str, changes: dic
 
 def test_what_is_refused_of_a_delay_is_not_taken_for_the_number_of_ranks(mixed: str) -> None:
     draft = Draft(mixed, {"world_size": "2", "bottleneck": drafts.bottleneck("aggregate", "9", "1")})
-    assert drafts.at_fault(draft, drafts.judge(draft).reason) == "bottleneck"
+    assert drafts.at_fault(draft, drafts.validate(draft).reason) == "bottleneck"
 
 
 def test_what_is_wrong_in_the_file_is_said_in_the_files_words(tmp_path: Path) -> None:
     path = str(write_preset(tmp_path, 'trial = [{name = "a", world_size = "two"}]'))
-    assert drafts.judge(Draft(path, {"epochs": "2"})).reason == "trial[0].world_size: expected int, got str"
+    assert drafts.validate(Draft(path, {"epochs": "2"})).reason == "trial[0].world_size: expected int, got str"
 
 
 def test_a_matrix_is_narrowed_down_and_its_trials_may_meet(tmp_path: Path) -> None:
     path = str(write_preset(tmp_path, MATRIX))
     assert [trial.name for trial in drafts.preset(Draft(path, {"strategy": "ddp"})).trials] == ["ddp-1", "ddp-2"]
-    judged = drafts.judge(Draft(path, {"launch": "single"}))
+    judged = drafts.validate(Draft(path, {"launch": "single"}))
     assert "matrix" in judged.reason
     assert "launch = 'single'" in judged.reason
     assert drafts.at_fault(Draft(path, {"epochs": "2", "launch": "single"}), judged.reason) == "launch"
 
 
 def test_what_only_this_machine_refuses_still_makes_a_preset(mixed: str) -> None:
-    judged = drafts.judge(Draft(mixed, {"model": "resnet17"}))
+    judged = drafts.validate(Draft(mixed, {"model": "resnet17"}))
     assert judged.preset is not None
     assert judged.settled is None
     assert "no model 'resnet17'; did you mean 'resnet1" in judged.reason

@@ -10,9 +10,9 @@ import pytest
 from textual.pilot import Pilot
 from textual.screen import Screen
 
-from ddptui.config import parser
 from ddptui.host import summary
 from ddptui.run.playback import Playback
+from ddptui.store import presets
 from ddptui.store.replay import results_of
 from ddptui.store.runs import Run
 from ddptui.tui.app import Console
@@ -36,7 +36,7 @@ CONSTANT = "2 cores · no GPU · torch 2.15.0"
 def always_the_same(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """This machine and this checkout are not in the picture."""
     monkeypatch.setattr(summary, "in_short", lambda: CONSTANT)
-    monkeypatch.setattr(parser, "folders", lambda: [RECORDED.parent])
+    monkeypatch.setattr(presets, "folders", lambda: [RECORDED.parent])
     monkeypatch.setattr("ddptui.engines.command.environment", lambda trial, cores: {"PYTHONPATH": "/lab"})
     monkeypatch.setattr("ddptui.engines.command.command", lambda trial: ["python", "-m", f"workers.{trial.launch}"])
 

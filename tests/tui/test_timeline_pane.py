@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from ddptui.analysis.waits import Joined, join
+from ddptui.analysis.waits import AlignedStep, join
 from ddptui.tui.widgets.timeline import Timeline
 from ddptui.wire.messages import Slept
 from tests.support.traces import MS, all_reduce, delayed, trace, works_of
@@ -12,7 +12,7 @@ from tests.tui.drawn import SIZES, text_of
 ALONE_MS = (2.0, 4.0, 6.0, 0.0, 2.0, 1.0)  # data, forward, backward, aggregate, optimizer, between
 
 
-def steps(number: int = 1, ranks: int = 2, late: int = 1) -> list[Joined]:
+def steps(number: int = 1, ranks: int = 2, late: int = 1) -> list[AlignedStep]:
     """Rank 1 is put to sleep for 8 ms before it aggregates."""
     works = [{rank: [round(part * MS) for part in ALONE_MS] for rank in range(ranks)} for _ in range(number)]
     works, _ = delayed(works, late, "aggregate", lambda _: 8)
@@ -25,7 +25,7 @@ def steps(number: int = 1, ranks: int = 2, late: int = 1) -> list[Joined]:
     return join(told).steps
 
 
-def pane(joined: list[Joined]) -> Timeline:
+def pane(joined: list[AlignedStep]) -> Timeline:
     made = Timeline()
     made._joined = joined
     return made

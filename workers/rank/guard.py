@@ -34,10 +34,10 @@ def die_with_console() -> None:
     global _guarded_pid
     if CONSOLE_PID in os.environ and _guarded_pid != os.getpid():
         _guarded_pid = os.getpid()
-        threading.Thread(target=_watch, args=(int(os.environ[CONSOLE_PID]),), name="guard", daemon=True).start()
+        threading.Thread(target=_monitor, args=(int(os.environ[CONSOLE_PID]),), name="guard", daemon=True).start()
 
 
-def _watch(pid: int) -> None:
+def _monitor(pid: int) -> None:
     """Wait for the death of `pid`, then end this process. A descriptor costs nothing while it waits; polling is for
     systems that have none, and for when there is none left."""
     try:

@@ -5,7 +5,7 @@ from torch import nn
 
 from workers.rank.delays import Delays
 from workers.rank.process import Rank
-from workers.replicas.replicas import OverGpus, ThreadedDataParallel, Watch
+from workers.replicas.replicas import OverGpus, ReplicaState, ThreadedDataParallel
 
 
 def over_devices(me: Rank, model: nn.Module) -> nn.Module:
@@ -20,4 +20,4 @@ def over_devices(me: Rank, model: nn.Module) -> nn.Module:
         return OverGpus(model, list(range(first, first + several)))
     threads = max(1, torch.get_num_threads() // several)
     nobody = Delays((), me.rank, seed=0, warmup_steps=0)  # it is the rank that is delayed
-    return ThreadedDataParallel(model, [Watch(me.reporter, nobody) for _ in range(several)], threads)
+    return ThreadedDataParallel(model, [ReplicaState(me.reporter, nobody) for _ in range(several)], threads)

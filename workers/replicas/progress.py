@@ -9,28 +9,28 @@ from ddptui.wire.messages import GATHER_OUTPUTS, Collective, Done, RankMessage, 
 from workers.instruments.clock import Clock
 from workers.instruments.progress import Mark, Progress, ties
 from workers.rank.device import peak_bytes
-from workers.replicas.replicas import Seen, Watch
+from workers.replicas.replicas import ReplicaState, Seen
 
 
 class ReplicaProgress(Progress):
     """Each replica reports as a rank: its own sub-batch and forward, then the gather, which comes before the one
     backward that all share. Its part is by its own device's clock, the rest by that of the first one."""
 
-    def __init__(self, watches: Sequence[Watch], warmup_steps: int) -> None:
-        super().__init__(0, warmup_steps, watches[0].reporter)
-        self._watches = watches
+    def __init__(self, states: Sequence[ReplicaState], warmup_steps: int) -> None:
+        super().__init__(0, warmup_steps, states[0].reporter)
+        self._states = states
 
     def ready(self, steps: int, parameters: int, start_ns: int) -> None:
-        for rank, watch in enumerate(self._watches):
-            Progress(rank, 0, watch.reporter).ready(steps, parameters, watch.start_ns)
+        for rank, state in enumerate(self._states):
+            Progress(rank, 0, state.reporter).ready(steps, parameters, state.start_ns)
 
     def step(self, mark: Mark, clock: Clock) -> None:
-        for rank, watch in enumerate(self._watches):
-            seen = watch.seen._replace(slept=watch.delays.taken())
-            watch.reporter.say(partial(self._told_of, rank, seen, mark, clock))
+        for rank, state in enumerate(self._states):
+            seen = state.seen._replace(slept=state.delays.taken())
+            state.reporter.say(partial(self._told_of, rank, seen, mark, clock))
 
     def _told_of(self, rank: int, seen: Seen, mark: Mark, clock: Clock) -> Sequence[RankMessage] | None:
-        own_clock = self._watches[rank].clock
+        own_clock = self._states[rank].clock
         own = own_clock.resolve(seen.marks) if seen.marks else []
         times = clock.resolve(mark.moments())
         if own is None or times is None:
@@ -45,14 +45,14 @@ class ReplicaProgress(Progress):
 
     def done(self, done: Done) -> None:
         """Replica 0 speaks for the model, which there is only once."""
-        for rank, watch in enumerate(self._watches):
+        for rank, state in enumerate(self._states):
             own = msgspec.structs.replace(
                 done,
                 rank=rank,
-                bottleneck_fired=watch.delays.fired,
-                bottleneck_ns=watch.delays.slept_ns,
-                sub_batch=watch.sub_batch,
-                dropped=watch.reporter.dropped,
+                bottleneck_fired=state.delays.fired,
+                bottleneck_ns=state.delays.slept_ns,
+                sub_batch=state.sub_batch,
+                dropped=state.reporter.dropped,
             )
             if rank > 0:
                 own = msgspec.structs.replace(
@@ -61,10 +61,10 @@ class ReplicaProgress(Progress):
                     evaluated=0,
                     parameters={},
                     buffers={},
-                    peak_gpu_bytes=peak_bytes(watch.device),
+                    peak_gpu_bytes=peak_bytes(state.device),
                     checkpoint=None,
                 )
-            watch.reporter.say(own)
+            state.reporter.say(own)
 
 
 def with_own_part(step: Step, gives: int, own: Sequence[int]) -> Step:

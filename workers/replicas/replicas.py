@@ -32,7 +32,7 @@ class Seen(NamedTuple):
     slept: tuple[Slept, ...] = ()
 
 
-class Watch:
+class ReplicaState:
     """What is seen of one replica, and what delays it."""
 
     def __init__(self, reporter: Reporter, delays: Sites, device: torch.device = CPU, start_ns: int = 0) -> None:
@@ -50,22 +50,22 @@ class Replica(nn.Module):
     new, with its device's stream as the current one: so a copy is told apart by its device, and its marks are of that
     stream. There it has its part when the parameters have come, too."""
 
-    def __init__(self, module: nn.Module, watches: Sequence[Watch], index: int = 0) -> None:
+    def __init__(self, module: nn.Module, states: Sequence[ReplicaState], index: int = 0) -> None:
         super().__init__()
         self.module = module
-        self._watches = watches
+        self._states = states
         self._index = index
 
     def forward(self, inputs: Tensor) -> Tensor:
-        watch = self._watches[inputs.device.index if inputs.device.type == "cuda" else self._index]
-        watch.delays.at("data")
-        fetched = watch.clock.now()
+        state = self._states[inputs.device.index if inputs.device.type == "cuda" else self._index]
+        state.delays.at("data")
+        fetched = state.clock.now()
         outputs: Tensor = self.module(inputs)
-        watch.delays.at("forward")
-        computed = watch.clock.now()
-        watch.sub_batch = max(watch.sub_batch, len(inputs))
-        watch.delays.before_collective()
-        watch.seen = Seen(len(inputs), outputs.nbytes, (fetched, computed, watch.clock.now()))
+        state.delays.at("forward")
+        computed = state.clock.now()
+        state.sub_batch = max(state.sub_batch, len(inputs))
+        state.delays.before_collective()
+        state.seen = Seen(len(inputs), outputs.nbytes, (fetched, computed, state.clock.now()))
         return outputs
 
 
@@ -78,12 +78,12 @@ class ThreadedDataParallel(nn.Module):
     order they come: with dropout, two runs of the same seed differ.
     """
 
-    def __init__(self, model: nn.Module, watches: Sequence[Watch], threads: int) -> None:
+    def __init__(self, model: nn.Module, states: Sequence[ReplicaState], threads: int) -> None:
         super().__init__()
         shared = {id(parameter): parameter for parameter in model.parameters()}
-        copies = [copy.deepcopy(model, dict(shared)) for _ in watches[1:]]
-        self.replicas = nn.ModuleList(Replica(module, watches, index) for index, module in enumerate([model, *copies]))
-        self._pool = ThreadPoolExecutor(len(watches), "replica", torch.set_num_threads, (threads,))
+        copies = [copy.deepcopy(model, dict(shared)) for _ in states[1:]]
+        self.replicas = nn.ModuleList(Replica(module, states, index) for index, module in enumerate([model, *copies]))
+        self._pool = ThreadPoolExecutor(len(states), "replica", torch.set_num_threads, (threads,))
 
     def forward(self, inputs: Tensor) -> Tensor:
         self._copy_buffers()
@@ -133,25 +133,25 @@ class ReplicaDelays:
     fired = 0
     slept_ns = 0
 
-    def __init__(self, watches: Sequence[Watch]) -> None:
-        self._watches = watches
+    def __init__(self, states: Sequence[ReplicaState]) -> None:
+        self._states = states
 
     @property
     def asleep(self) -> bool:
-        return any(watch.delays.asleep for watch in self._watches)
+        return any(state.delays.asleep for state in self._states)
 
     def set(self, bottlenecks: tuple[Bottleneck, ...]) -> None:
-        for watch in self._watches:
-            watch.delays.set(bottlenecks)
+        for state in self._states:
+            state.delays.set(bottlenecks)
 
     def begin(self, step: int) -> None:
-        for watch in self._watches:
-            watch.seen = Seen()
-            watch.delays.begin(step)
+        for state in self._states:
+            state.seen = Seen()
+            state.delays.begin(step)
 
     def end(self) -> None:
-        for watch in self._watches:
-            watch.delays.end()
+        for state in self._states:
+            state.delays.end()
 
     def at(self, site: Site) -> None:
         """Nothing: a replica is delayed where it runs."""

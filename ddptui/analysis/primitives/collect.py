@@ -22,7 +22,7 @@ class Primitives(msgspec.Struct):
 
     places: dict[int, dict[int, Shown | Timed]] = {}
 
-    def hear(self, message: Shown | Timed) -> None:
+    def add(self, message: Shown | Timed) -> None:
         known = COMPOSITES if isinstance(message, Timed) and message.composite else OPERATIONS
         if (
             message.place < MOST_PLACES

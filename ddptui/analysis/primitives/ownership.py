@@ -168,8 +168,8 @@ def _values(buffer: BufferView, *, after: bool) -> Values:
 
 
 def _texts(buffer: BufferView, *, after: bool) -> list[str]:
-    doubt = DOUBT if after and buffer.undefined else ""
-    return [f"{spelled(value)}{doubt}" for value in _values(buffer, after=after)]
+    uncertainty = DOUBT if after and buffer.undefined else ""
+    return [f"{spelled(value)}{uncertainty}" for value in _values(buffer, after=after)]
 
 
 def _length(values: Values, parts: int, number: int) -> int:

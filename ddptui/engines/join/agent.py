@@ -22,7 +22,7 @@ from ddptui.config.parser import PresetError
 from ddptui.config.trial import Trial, TrialError
 from ddptui.engines import command as launch
 from ddptui.engines.join.ticket import Ticket
-from ddptui.engines.local.engine import LAUNCHER_LOG, Launcher, surroundings
+from ddptui.engines.local.engine import LAUNCHER_LOG, LocalLaunch, surroundings
 from ddptui.engines.preflight import settle_trial
 from ddptui.host import place, temp_folders
 from ddptui.host.cores import available_cores
@@ -218,7 +218,7 @@ class _Launch:
             **({} if trial.launch in ALONE else part.environment()),
             "INIT_METHOD": message.init_method,
         }
-        self._launcher = Launcher(command, environment, self._folder, own)
+        self._launcher = LocalLaunch(command, environment, self._folder, own)
 
     @property
     def exit_code(self) -> int | None:

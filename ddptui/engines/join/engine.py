@@ -9,13 +9,13 @@ from itertools import count
 from pathlib import Path
 
 from ddptui.config.arguments import to_arguments
-from ddptui.config.engine import Engine, Part, spread
+from ddptui.config.engine import EngineOptions, Part, spread
 from ddptui.config.launch_modes import ALONE
 from ddptui.config.trial import Trial
 from ddptui.engines import command as launch
-from ddptui.engines.base import Elsewhere, NotStarted
+from ddptui.engines.base import LaunchRefused, RemoteLaunch
 from ddptui.engines.hub import Hub
-from ddptui.engines.join.node_hub import Muster, There
+from ddptui.engines.join.node_hub import Member, NodeHub
 from ddptui.engines.local.engine import LAUNCHER_LOG
 from ddptui.host.network import NetworkError, chosen, port_of
 from ddptui.store.journal import Repeat
@@ -30,23 +30,23 @@ LOOK_EVERY_S = 0.02
 RANKS_SILENCE_S = "30"  # after so long without a word from the console, ranks on nodes end
 
 
-class Joined:
+class JoinEngine:
     """Starts launches on nodes that have joined."""
 
     is_here = False
 
-    def __init__(self, engine: Engine, run: Run) -> None:
-        """Raises OSError, NotStarted."""
+    def __init__(self, engine: EngineOptions, run: Run) -> None:
+        """Raises OSError, LaunchRefused."""
         self._engine = engine
         self._run = run.name
         try:
             self._address = chosen(engine.interface).address
         except NetworkError as error:
-            raise NotStarted(str(error)) from None
+            raise LaunchRefused(str(error)) from None
         self._port = engine.port or port_of(run.name)
-        self._muster = Muster(run.name, engine.nodes, self._address, self._port)
+        self._node_hub = NodeHub(run.name, engine.nodes, self._address, self._port)
         self._file = run.folder / TICKET
-        self._muster.ticket.write(self._file)
+        self._node_hub.ticket.write(self._file)
         self._numbers = count(1)
 
     def command(self, trial: Trial, repeat: Repeat) -> list[str]:
@@ -60,17 +60,17 @@ class Joined:
     def hub(self, world_size: int) -> Hub:
         return Hub(world_size, at=(self._address, self._port + 1))
 
-    def start(self, trial: Trial, command: list[str], repeat: Repeat, hub: Hub) -> "OnNodes":
+    def start(self, trial: Trial, command: list[str], repeat: Repeat, hub: Hub) -> "JoinedLaunch":
         number = next(self._numbers)
         folder = self._engine.shared or ""
         meeting = f"file://{Path(folder).absolute()}/{MEETING_MARK}{secrets.token_hex(8)}"
-        return OnNodes(
-            self._muster, self._file, trial, repeat, hub,
+        return JoinedLaunch(
+            self._node_hub, self._file, trial, repeat, hub,
             number=number, port=port_of(self._run, FIRST_MEETING + number), meeting=meeting,
         )  # fmt: skip
 
     def close(self) -> None:
-        self._muster.close()
+        self._node_hub.close()
         with suppress(OSError):
             self._file.unlink()
 
@@ -82,12 +82,12 @@ def parts_of(trial: Trial, nodes: int, address: str = "NODE_0", port: int = 0) -
     return [Part(number, len(ranks), own, address, port) for number, own in enumerate(ranks)]
 
 
-class OnNodes(Elsewhere):
+class JoinedLaunch(RemoteLaunch):
     """One launch. It begins once all nodes are here."""
 
     def __init__(
         self,
-        muster: Muster,
+        node_hub: NodeHub,
         ticket: Path,
         trial: Trial,
         repeat: Repeat,
@@ -97,7 +97,7 @@ class OnNodes(Elsewhere):
         port: int,
         meeting: str,
     ) -> None:
-        self._muster = muster
+        self._node_hub = node_hub
         self._ticket = ticket
         self._trial = trial
         self._repeat = repeat
@@ -106,7 +106,7 @@ class OnNodes(Elsewhere):
         self._port = port
         self._meeting = meeting
         self._parts: list[Part] = []  # empty until it begins
-        self._lost: There | None = None
+        self._lost: Member | None = None
         self._said_missing = 0
 
     @property
@@ -120,32 +120,32 @@ class OnNodes(Elsewhere):
             return None
         if self._lost:
             return 1
-        codes = [over.exit_code for over in self._muster.overs.values()]
+        codes = [over.exit_code for over in self._node_hub.overs.values()]
         failed = next((code for code in codes if code), None)
         return failed if failed is not None else 0 if len(codes) == len(self._parts) else None
 
     def news(self) -> list[str]:
         self._hear()
-        said, self._muster.news = self._muster.news, []
-        if self.is_waiting and not self._muster.missing:
+        said, self._node_hub.news = self._node_hub.news, []
+        if self.is_waiting and not self._node_hub.missing:
             self._begin()
-        elif self.is_waiting and self._muster.missing != self._said_missing:
-            self._said_missing = self._muster.missing
+        elif self.is_waiting and self._node_hub.missing != self._said_missing:
+            self._said_missing = self._node_hub.missing
             nodes = "a node" if self._said_missing == 1 else f"{self._said_missing} nodes"
             said.append(f"waiting for {nodes}: type there `ddptui join {short(self._ticket)}`, or the line in it")
         return said
 
     def _hear(self) -> None:
         mine = {part.node for part in self._parts}
-        lost = [there for there in self._muster.hear() if there.number in mine]
+        lost = [there for there in self._node_hub.receive() if there.number in mine]
         self._lost = self._lost or next(iter(lost), None)
 
     def _begin(self) -> None:
-        self._muster.begin(self._number)
-        first = self._muster.nodes[0].words.address
-        self._parts = parts_of(self._trial, self._muster.wanted, first, self._port)
+        self._node_hub.begin(self._number)
+        first = self._node_hub.nodes[0].words.address
+        self._parts = parts_of(self._trial, self._node_hub.wanted, first, self._port)
         for part in self._parts:
-            self._muster.tell(part.node, self._begin_of(part))
+            self._node_hub.tell(part.node, self._begin_of(part))
 
     def _begin_of(self, part: Part) -> Begin:
         return Begin(
@@ -170,7 +170,7 @@ class OnNodes(Elsewhere):
 
     def stop(self) -> None:
         for part in self._parts:
-            self._muster.tell(part.node, End(number=self._number))
+            self._node_hub.tell(part.node, End(number=self._number))
         deadline = time.monotonic() + PATIENCE_S
         while self._still_there() and time.monotonic() < deadline:
             self._hear()  # one that is gone is what the others have died of
@@ -181,13 +181,13 @@ class OnNodes(Elsewhere):
                 Path(self._meeting.removeprefix("file://")).unlink()
 
     def _still_there(self) -> bool:
-        asked = [part.node for part in self._parts if part.node in self._muster.nodes]
-        return any(node not in self._muster.overs for node in asked)
+        asked = [part.node for part in self._parts if part.node in self._node_hub.nodes]
+        return any(node not in self._node_hub.overs for node in asked)
 
     def _keep_logs(self) -> None:
         """What the nodes have sent of their ranks' logs; as the launcher's own, that of the first node that failed: the
         others ended because that one did, or because the console wanted it."""
-        overs = list(self._muster.overs.values())
+        overs = list(self._node_hub.overs.values())
         first = next((over for over in overs if over.exit_code), overs[0] if overs else None)
         for over in overs:
             for name, text in over.logs.items():

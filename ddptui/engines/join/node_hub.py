@@ -32,7 +32,7 @@ MOST_AT_ONCE = 256  # frames
 HANDSHAKE_MS = 5_000
 
 
-class There(NamedTuple):
+class Member(NamedTuple):
     """A node that has joined."""
 
     number: int
@@ -43,13 +43,13 @@ class There(NamedTuple):
         return f"node {self.number} ({self.words.host}, {self.words.address})"
 
 
-class Muster:
+class NodeHub:
     """`nodes`: who is there, by number; `news`: what nobody has been told yet."""
 
     def __init__(self, run: str, nodes: int, address: str, port: int) -> None:
         """Raises OSError."""
         self.wanted = nodes
-        self.nodes: dict[int, There] = {}
+        self.nodes: dict[int, Member] = {}
         self.news: list[str] = []
         self._run = run
         self._heard: dict[int, float] = {}
@@ -69,14 +69,14 @@ class Muster:
         except OSError:
             self._end()
             raise
-        self._door = network_door(self._socket)
+        self._gate = network_door(self._socket)
         self.ticket = Ticket(run=run, endpoint=endpoint, token=self._token, keys=self._lock.keys)
 
     def close(self, *, well: bool = True) -> None:
         for there in self.nodes.values():
             self._send(there.identity, Farewell(why="the run is over", well=well))
         self._socket.disable_monitor()
-        self._door.knocks.close()
+        self._gate.knocks.close()
         self._end()
 
     def _end(self) -> None:
@@ -102,9 +102,9 @@ class Muster:
         """How the launch under way has ended, by node, in the order in which they said so."""
         return self._overs
 
-    def hear(self) -> list[There]:
+    def receive(self) -> list[Member]:
         """Take in what has come, without waiting. Returns the nodes that are lost: silent for long, or gone."""
-        self._door.look()
+        self._gate.look()
         gone = [there for frames in self._frames() if (there := self._accept(*frames))]
         now = time.monotonic()
         gone += [there for number, there in self.nodes.items() if now - self._heard[number] > LOST_AFTER_S]
@@ -124,7 +124,7 @@ class Muster:
                 return
             yield identity, frames
 
-    def _accept(self, identity: bytes, frames: list[bytes]) -> There | None:
+    def _accept(self, identity: bytes, frames: list[bytes]) -> Member | None:
         """One message. Returns the node that has left by it."""
         try:
             [frame] = frames
@@ -154,7 +154,7 @@ class Muster:
         if why := self._misfit(words, number):
             self._send(identity, Farewell(why=why))
             return
-        there = There(number, identity, words)
+        there = Member(number, identity, words)
         self.nodes[number] = there
         self._heard[number] = time.monotonic()
         self._send(identity, Welcome(node=number, nodes=self.wanted, run=self._run))

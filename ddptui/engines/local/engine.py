@@ -26,7 +26,7 @@ COMPILED = "TORCHINDUCTOR_CACHE_DIR"  # where torch.compile keeps what it has co
 MEETING = "INIT_METHOD"  # where the ranks meet, if that is a file: as torch has it, file:///PATH
 
 
-class Local:
+class LocalEngine:
     """Starts launches on this host. `folder`: the run's; what is compiled lies there for all launches of the run."""
 
     is_here = True
@@ -43,9 +43,9 @@ class Local:
     def hub(self, world_size: int) -> Hub:
         return Hub(world_size)
 
-    def start(self, trial: Trial, command: list[str], repeat: Repeat, hub: Hub) -> "Launcher":
+    def start(self, trial: Trial, command: list[str], repeat: Repeat, hub: Hub) -> "LocalLaunch":
         environment = self.environment(trial) | surroundings(hub.way, repeat.folder, hub.folder) | self._cache(trial)
-        return Launcher(command, environment, repeat.folder, hub.folder)
+        return LocalLaunch(command, environment, repeat.folder, hub.folder)
 
     def close(self) -> None:
         """Each launch has ended by itself."""
@@ -76,7 +76,7 @@ def surroundings(way: Mapping[str, str], logs: Path, own_folder: Path) -> dict[s
     }
 
 
-class Launcher:
+class LocalLaunch:
     """A started command, kept by keeper.py: when this process closes its end of a pipe, or is gone, all whom the
     command has started are ended. Ctrl-C in the terminal does not reach them: the console ends them, in order.
 

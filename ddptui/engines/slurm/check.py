@@ -5,7 +5,7 @@ import shutil
 from difflib import get_close_matches
 from typing import NamedTuple
 
-from ddptui.config.engine import Engine
+from ddptui.config.engine import EngineOptions
 from ddptui.config.parser import PresetError
 from ddptui.engines.slurm.keeper import SlurmError, run
 from ddptui.engines.slurm.script import ScriptError, check_options
@@ -21,7 +21,7 @@ class Partition(NamedTuple):
     is_default: bool
 
 
-def check(engine: Engine) -> None:
+def check(engine: EngineOptions) -> None:
     """Raises PresetError."""
     try:
         check_options(engine)
@@ -47,7 +47,7 @@ def read_partitions(printed: str) -> list[Partition]:
     ]
 
 
-def _check_partitions(engine: Engine, there: list[Partition]) -> None:
+def _check_partitions(engine: EngineOptions, there: list[Partition]) -> None:
     """One that exists, and has so many nodes. (sbatch would take the job, and it would wait for ever.)"""
     known = sorted({partition.name for partition in there})
     wanted = engine.partition.split(",") if engine.partition else [each.name for each in there if each.is_default]
@@ -64,7 +64,7 @@ def _check_partitions(engine: Engine, there: list[Partition]) -> None:
         raise SlurmError(f"{engine.nodes} nodes, and {which} {most}: --nodes {most}")
 
 
-def _ask_for_a_test(engine: Engine) -> None:
+def _ask_for_a_test(engine: EngineOptions) -> None:
     """sbatch itself says what it would refuse: an option, an account, a resource that no node has."""
     keys = {"partition": engine.partition, "account": engine.account, "gres": engine.gres, "time": engine.time}
     said = [f"--{key}={value}" for key, value in keys.items() if value is not None]

@@ -8,16 +8,16 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from ddptui.config.engine import Engine
+from ddptui.config.engine import EngineOptions
 from ddptui.config.launch_modes import ALONE
 from ddptui.config.trial import Trial
-from ddptui.engines.base import Elsewhere, NotStarted
+from ddptui.engines.base import LaunchRefused, RemoteLaunch
 from ddptui.engines.command import module_folders
 from ddptui.engines.hub import Hub
 from ddptui.engines.local.engine import LAUNCHER_LOG
 from ddptui.engines.slurm import keeper
 from ddptui.engines.slurm.keeper import SCRIPT, WIRE_ENV
-from ddptui.engines.slurm.queue import Watch
+from ddptui.engines.slurm.queue import JobPoller
 from ddptui.engines.slurm.script import ENDED, ScriptError, job_name, meeting, render, wire_env
 from ddptui.engines.slurm.states import first_to_go
 from ddptui.host.network import NetworkError, chosen, port_of
@@ -28,19 +28,19 @@ RANKS_SILENCE_S = "30"  # after so long without a word from the console, ranks o
 A_LITTLE_MORE_S = 5.0  # than the keeper takes
 
 
-class Slurm:
+class SlurmEngine:
     """Submits launches."""
 
     is_here = False
 
-    def __init__(self, engine: Engine, run: str) -> None:
-        """Raises NotStarted."""
+    def __init__(self, engine: EngineOptions, run: str) -> None:
+        """Raises LaunchRefused."""
         self._engine = engine
         self._run = run
         try:
             self._address = chosen(engine.interface).address
         except NetworkError as error:
-            raise NotStarted(str(error)) from None
+            raise LaunchRefused(str(error)) from None
         self._port = engine.port or port_of(run)
 
     def command(self, trial: Trial, repeat: Repeat) -> list[str]:
@@ -53,7 +53,7 @@ class Slurm:
     def hub(self, world_size: int) -> Hub:
         return Hub(world_size, at=(self._address, self._port))
 
-    def start(self, trial: Trial, command: list[str], repeat: Repeat, hub: Hub) -> "Job":
+    def start(self, trial: Trial, command: list[str], repeat: Repeat, hub: Hub) -> "SlurmLaunch":
         folder = repeat.folder.absolute()
         # other consoles of this user may begin a run in the same second, and cancel by name, and share a folder
         name = f"{job_name(self._run, trial, repeat.number)}-{secrets.token_hex(4)}"
@@ -61,15 +61,17 @@ class Slurm:
         try:
             script = render(trial, self._engine, folder, name)
         except ScriptError as error:
-            raise NotStarted(str(error)) from None
+            raise LaunchRefused(str(error)) from None
         task_is_rank = self._engine.tasks == "rank" and trial.launch not in ALONE
-        return Job(name, script, variables, folder, meeting(self._engine, folder, name), task_is_rank=task_is_rank)
+        return SlurmLaunch(
+            name, script, variables, folder, meeting(self._engine, folder, name), task_is_rank=task_is_rank
+        )
 
     def close(self) -> None:
         """Each job has been ended by itself."""
 
 
-class Job(Elsewhere):
+class SlurmLaunch(RemoteLaunch):
     """One launch. It is kept by slurm/keeper.py: when this process tells it so, or is gone, the job is cancelled."""
 
     def __init__(
@@ -96,7 +98,7 @@ class Job(Elsewhere):
         except BaseException:
             self._tidy()
             raise
-        self._watch = Watch(self.number, folder)
+        self._monitor = JobPoller(self.number, folder)
 
     def _submitted(self) -> int:
         """The job's number, once sbatch has answered. Raises NotStarted."""
@@ -109,23 +111,23 @@ class Job(Elsewhere):
         if said.isdecimal():
             return int(said)
         self._keeper.communicate()
-        raise NotStarted(f"no job was submitted: {said or 'its keeper has died'}")
+        raise LaunchRefused(f"no job was submitted: {said or 'its keeper has died'}")
 
     @property
     def exit_code(self) -> int | None:
-        return self._watch.standing.exit_code
+        return self._monitor.standing.exit_code
 
     @property
     def is_waiting(self) -> bool:
-        return self._watch.standing.is_waiting
+        return self._monitor.standing.is_waiting
 
     def news(self) -> list[str]:
         troubles, self._troubles = self._troubles, []
-        return [*self._watch.news(), *troubles]
+        return [*self._monitor.news(), *troubles]
 
     def why(self) -> str | None:
         """As Slurm says; else as srun says in the log, of a rank that had no time for last words."""
-        if (why := self._watch.standing.why) or self._log is None:
+        if (why := self._monitor.standing.why) or self._log is None:
             return why
         try:
             return first_to_go(self._log.read_text(encoding="utf-8", errors="replace"))
@@ -135,15 +137,15 @@ class Job(Elsewhere):
     def meet(self, hello: Hello) -> None:
         """So it has begun."""
         if self.is_waiting:
-            self._watch.hurry()
+            self._monitor.hurry()
 
     def stop(self) -> None:
         """Cancel the job if it is not over, and wait until no queue has it; then see how it ended, if it did so of its
         own accord. If it cannot be ended, the news say so."""
-        self._watch.close()
+        self._monitor.close()
         if trouble := self._let_go():
             self._troubles.append(trouble)
-        self._watch.look_back()
+        self._monitor.look_back()
         self._tidy()
 
     def _let_go(self) -> str:

@@ -16,12 +16,12 @@ from ddptui.engines.slurm.states import (
     LOST,
     QUEUE_FORMAT,
     SUBMITTED,
-    Part,
+    TaskGroup,
     is_over,
+    job_status,
     read_details,
     read_history,
     read_queue,
-    standing,
 )
 
 QUEUE = ("squeue", "--noheader", "--array", "--states=all", f"--format={QUEUE_FORMAT}")
@@ -30,7 +30,7 @@ FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 30.0
 SLICE_S = 0.2  # to look for the file in which the job's script says that it ends
 
 
-class Watch:
+class JobPoller:
     """Follows a job until it is over."""
 
     def __init__(self, job: int, folder: Path) -> None:
@@ -75,7 +75,7 @@ class Watch:
         concluded."""
         before = self.standing
         try:
-            now = standing(look(self._job, self._codes()), had_begun=self._has_begun())
+            now = job_status(look(self._job, self._codes()), had_begun=self._has_begun())
         except SlurmError as error:
             self._complain(str(error))
             return False
@@ -125,7 +125,7 @@ class Watch:
         self._trouble = why
 
 
-def look(job: int, codes: list[str]) -> list[Part]:
+def look(job: int, codes: list[str]) -> list[TaskGroup]:
     """All parts of a job, or the job itself. codes: the exit codes that its script has left. Raises SlurmError."""
     try:
         parts = read_queue(run(*QUEUE, f"--jobs={job}"))
@@ -140,28 +140,28 @@ def look(job: int, codes: list[str]) -> list[Part]:
     return parts
 
 
-def _history(job: int) -> list[Part]:
+def _history(job: int) -> list[TaskGroup]:
     """What the accounting knows; nothing where there is none."""
     with suppress(SlurmError):
         return [_with_name(part) for part in read_history(run(*HISTORY, f"--jobs={job}"))]
     return []
 
 
-def _details(job: int) -> list[Part]:
+def _details(job: int) -> list[TaskGroup]:
     with suppress(SlurmError):
         return read_details(run("scontrol", "--oneliner", "show", "job", str(job)))
     return []
 
 
-def _as_the_script_says(job: int, codes: list[str]) -> list[Part]:
+def _as_the_script_says(job: int, codes: list[str]) -> list[TaskGroup]:
     """Of a job that Slurm has forgotten."""
     worst = next((code for code in codes if code != "0"), "0") if codes else None
     if worst is None:
-        return [Part(str(job), LOST)]
-    return [Part(str(job), COMPLETED if worst == "0" else FAILED, exit=f"{worst}:0")]
+        return [TaskGroup(str(job), LOST)]
+    return [TaskGroup(str(job), COMPLETED if worst == "0" else FAILED, exit=f"{worst}:0")]
 
 
-def _with_name(part: Part) -> Part:
+def _with_name(part: TaskGroup) -> TaskGroup:
     with suppress(KeyError, ValueError):
         return part._replace(by=pwd.getpwuid(int(part.by)).pw_name)
     return part

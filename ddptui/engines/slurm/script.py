@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from ddptui.config.engine import Engine, spread
+from ddptui.config.engine import EngineOptions, spread
 from ddptui.config.launch_modes import ALONE
 from ddptui.config.trial import Trial
 from ddptui.engines import command
@@ -42,7 +42,7 @@ class ScriptError(ValueError):
     """What cannot be written into a script; one line."""
 
 
-def render(trial: Trial, engine: Engine, folder: Path, name: str, python: str = sys.executable) -> str:
+def render(trial: Trial, engine: EngineOptions, folder: Path, name: str, python: str = sys.executable) -> str:
     """The script of one launch. folder: the launch's, where the job runs; name: the job's. Raises ScriptError."""
     what = "One process, started directly." if trial.launch in ALONE else WHAT_A_TASK_IS[engine.tasks]
     lines = [
@@ -70,7 +70,7 @@ def render(trial: Trial, engine: Engine, folder: Path, name: str, python: str = 
     return "\n".join(lines) + "\n"
 
 
-def example(trial: Trial, engine: Engine) -> str:
+def example(trial: Trial, engine: EngineOptions) -> str:
     """The script of a launch that nobody has begun. Raises ScriptError."""
     return render(trial, engine, Path(f"/RUNS/RUN/trial-{trial.name}/repeat-1"), job_name("RUN", trial, 1), "python")
 
@@ -79,7 +79,7 @@ def job_name(run: str, trial: Trial, repeat: int) -> str:
     return f"ddptui-{run}-{trial.name}-{repeat}"
 
 
-def check_options(engine: Engine) -> None:
+def check_options(engine: EngineOptions) -> None:
     """Raises ScriptError for what no script could hold."""
     for value in (engine.partition, engine.account, engine.gres, engine.time):
         _spelled(value or "-")
@@ -92,16 +92,16 @@ def wire_env(variables: Mapping[str, str]) -> str:
     return "".join(f"export {name}={shlex.quote(value)}\n" for name, value in variables.items())
 
 
-def meeting(engine: Engine, folder: Path, name: str) -> Path:
+def meeting(engine: EngineOptions, folder: Path, name: str) -> Path:
     """The file at which ranks meet that nobody tells an address: a new one each launch, which all nodes see."""
     return Path(engine.shared) / f"{name}.meeting" if engine.shared else folder / "meeting"
 
 
-def meets_at_a_file(trial: Trial, engine: Engine) -> bool:
+def meets_at_a_file(trial: Trial, engine: EngineOptions) -> bool:
     return trial.launch not in ALONE and (engine.tasks == "array" or trial.init_method == "file")
 
 
-def _options(trial: Trial, engine: Engine, folder: Path, name: str) -> Iterator[str]:
+def _options(trial: Trial, engine: EngineOptions, folder: Path, name: str) -> Iterator[str]:
     yield f"--job-name={_spelled(name)}"
     yield from _size(trial, engine)
     for key in ("partition", "account", "gres", "time"):
@@ -115,7 +115,7 @@ def _options(trial: Trial, engine: Engine, folder: Path, name: str) -> Iterator[
         yield _as_typed(option)
 
 
-def _size(trial: Trial, engine: Engine) -> Iterator[str]:
+def _size(trial: Trial, engine: EngineOptions) -> Iterator[str]:
     """How many nodes, tasks, and cores for each. Nodes take ranks in blocks, the first ones the larger ones."""
     threads = trial.threads or 1
     cores = threads
@@ -139,7 +139,7 @@ def _size(trial: Trial, engine: Engine) -> Iterator[str]:
         yield f"--cpus-per-task={cores}"
 
 
-def _meeting(trial: Trial, engine: Engine, folder: Path, name: str) -> Iterator[str]:
+def _meeting(trial: Trial, engine: EngineOptions, folder: Path, name: str) -> Iterator[str]:
     """What the tasks have to be told, so that they find each other, and their cores."""
     if any(option.startswith(("--cpus-per-task", "-c")) for option in (*_size(trial, engine), *engine.options)):
         yield "export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK  # srun does not take it over by itself any more"
@@ -151,7 +151,7 @@ def _meeting(trial: Trial, engine: Engine, folder: Path, name: str) -> Iterator[
         yield "export MASTER_ADDR MASTER_PORT"
 
 
-def _strangers(trial: Trial, engine: Engine) -> list[str]:
+def _strangers(trial: Trial, engine: EngineOptions) -> list[str]:
     """Variables that a task must not find as the user had them: all that say a place, but for the script's own."""
     own = {"INIT_METHOD"} if meets_at_a_file(trial, engine) else set()
     if engine.tasks == "node" and trial.launch not in ALONE:
@@ -159,7 +159,7 @@ def _strangers(trial: Trial, engine: Engine) -> list[str]:
     return [name for name in OTHER_PLACES if name not in own]
 
 
-def _task(trial: Trial, engine: Engine, python: str) -> Iterator[str]:
+def _task(trial: Trial, engine: EngineOptions, python: str) -> Iterator[str]:
     """The lines that start a task's rank, or a node's ranks."""
     if trial.launch == "launch" and engine.tasks == "node":
         yield from _torchrun(trial, engine, python)
@@ -169,7 +169,7 @@ def _task(trial: Trial, engine: Engine, python: str) -> Iterator[str]:
     yield f"exec {shlex.join(command.command(trial, python))}"
 
 
-def _torchrun(trial: Trial, engine: Engine, python: str) -> Iterator[str]:
+def _torchrun(trial: Trial, engine: EngineOptions, python: str) -> Iterator[str]:
     """One launcher a node. Where the blocks are uneven, the first nodes have a rank more."""
     blocks = spread(trial.world_size, engine.nodes)
     most, least = len(blocks[0]), len(blocks[-1])

@@ -46,7 +46,7 @@ OVER = {
 USUAL_REASONS = ("None", "NonZeroExitCode", "")
 
 
-class Part(NamedTuple):
+class TaskGroup(NamedTuple):
     """A job, or one of an array. exit: as Slurm has it, CODE:SIGNAL; empty where it is not said."""
 
     id: str
@@ -57,7 +57,7 @@ class Part(NamedTuple):
     by: str = ""  # whom it was cancelled by: a number
 
 
-class Standing(NamedTuple):
+class JobStatus(NamedTuple):
     """is_waiting: not all of it has begun; says: where it stands, in words; exit_code: None while it is not over; why
     it is over, where the ranks cannot know."""
 
@@ -68,43 +68,44 @@ class Standing(NamedTuple):
     was_cancelled: bool = False
 
 
-SUBMITTED = Standing(True, "")  # nobody has looked yet
+SUBMITTED = JobStatus(True, "")  # nobody has looked yet
 
 
-def read_queue(printed: str) -> list[Part]:
+def read_queue(printed: str) -> list[TaskGroup]:
     """squeue --array --format=QUEUE_FORMAT."""
     rows = [line.strip().split("|") for line in printed.splitlines()]
-    return [Part(*row) for row in rows if len(row) == 4]
+    return [TaskGroup(*row) for row in rows if len(row) == 4]
 
 
-def read_history(printed: str) -> list[Part]:
+def read_history(printed: str) -> list[TaskGroup]:
     """sacct --parsable2 --format=HISTORY_FIELDS; a job's steps are left out."""
     rows = [line.strip().split("|") for line in printed.splitlines()]
     jobs = [row for row in rows if len(row) == 4 and "." not in row[0]]
     return [
-        Part(job, state.split(" ")[0], "", nodes, exit, state.partition(" by ")[2]) for job, state, exit, nodes in jobs
+        TaskGroup(job, state.split(" ")[0], "", nodes, exit, state.partition(" by ")[2])
+        for job, state, exit, nodes in jobs
     ]
 
 
-def read_details(printed: str) -> list[Part]:
+def read_details(printed: str) -> list[TaskGroup]:
     """scontrol --oneliner show job."""
     return [_part(line) for line in printed.splitlines() if "JobState=" in line]
 
 
-def _part(line: str) -> Part:
+def _part(line: str) -> TaskGroup:
     said = dict(re.findall(r"(?:^|\s)(\w+)=(\S*)", line))
     job = said.get("JobId", "")
     if "ArrayJobId" in said and "ArrayTaskId" in said:
         job = f"{said['ArrayJobId']}_{said['ArrayTaskId']}"
     reason, nodes, exit = (said.get(name, "") for name in ("Reason", "NodeList", "ExitCode"))
-    return Part(job, said["JobState"], reason, "" if nodes == "(null)" else nodes, exit)
+    return TaskGroup(job, said["JobState"], reason, "" if nodes == "(null)" else nodes, exit)
 
 
-def is_over(part: Part) -> bool:
+def is_over(part: TaskGroup) -> bool:
     return part.state not in NOT_BEGUN and part.state not in UNDER_WAY and part.state not in PUT_BACK
 
 
-def standing(parts: Sequence[Part], *, had_begun: bool = False) -> Standing:
+def job_status(parts: Sequence[TaskGroup], *, had_begun: bool = False) -> JobStatus:
     """Where a job stands. had_begun: it was under way already, so that it must not be waiting again."""
     failed = next((part for part in parts if is_over(part) and part.state != COMPLETED), None)
     if failed is not None:
@@ -112,25 +113,25 @@ def standing(parts: Sequence[Part], *, had_begun: bool = False) -> Standing:
     back = next((part for part in parts if part.state in PUT_BACK or (had_begun and part.state in NOT_BEGUN)), None)
     if back is not None:
         why = f"job {back.id} was put back into the queue{_because(back.reason)}: what it had done is lost"
-        return Standing(False, why, 1, why)
+        return JobStatus(False, why, 1, why)
     if parts and all(part.state == COMPLETED for part in parts):
-        return Standing(False, f"{_named(parts)} has ended well", 0)
+        return JobStatus(False, f"{_named(parts)} has ended well", 0)
     waiting = [part for part in parts if part.state in NOT_BEGUN]
     if never := next((part for part in waiting if part.reason in NEVER), None):
         why = f"job {never.id} would wait for ever ({never.reason}): {NEVER[never.reason]}"
-        return Standing(True, why, 1, why)
-    return Standing(bool(waiting), _in_words(parts, waiting))
+        return JobStatus(True, why, 1, why)
+    return JobStatus(bool(waiting), _in_words(parts, waiting))
 
 
-def _failed(part: Part) -> Standing:
+def _failed(part: TaskGroup) -> JobStatus:
     """Of one whose exit code is all that Slurm knows, the ranks and the log say more."""
     code = exit_code(part)
     if part.state == FAILED and part.reason in USUAL_REASONS:
-        return Standing(False, f"job {part.id} has failed", code)
-    return Standing(False, why := _why(part), code, why, part.state == CANCELLED)
+        return JobStatus(False, f"job {part.id} has failed", code)
+    return JobStatus(False, why := _why(part), code, why, part.state == CANCELLED)
 
 
-def _why(part: Part) -> str:
+def _why(part: TaskGroup) -> str:
     on = f" on {part.nodes}" if part.nodes else ""
     if part.state == CANCELLED:
         return f"job {part.id} was cancelled{f' by {part.by}' if part.by else ', and not by this console'}"
@@ -141,7 +142,7 @@ def _why(part: Part) -> str:
     return f"job {part.id} has ended: {part.state}{_because(part.reason)}"
 
 
-def exit_code(part: Part) -> int:
+def exit_code(part: TaskGroup) -> int:
     """Of one that went wrong: negative for a signal's number, and never 0."""
     code, _, number = part.exit.partition(":")
     if number.isdecimal() and int(number):
@@ -151,7 +152,7 @@ def exit_code(part: Part) -> int:
     return int(code) if int(code) <= SIGNAL_OFFSET else SIGNAL_OFFSET - int(code)
 
 
-def _in_words(parts: Sequence[Part], waiting: Sequence[Part]) -> str:
+def _in_words(parts: Sequence[TaskGroup], waiting: Sequence[TaskGroup]) -> str:
     begun = [part for part in parts if part not in waiting]
     if not waiting:
         return f"{_named(parts)} {_does(parts)}"
@@ -162,13 +163,13 @@ def _in_words(parts: Sequence[Part], waiting: Sequence[Part]) -> str:
     return f"{_named(parts)} {where}: {runs}{len(waiting)} wait{_because(waiting[0].reason, ' for: ')}"
 
 
-def _does(parts: Sequence[Part]) -> str:
+def _does(parts: Sequence[TaskGroup]) -> str:
     state = next((part.state for part in parts if part.state != COMPLETED), RUNNING)
     nodes = ", ".join(dict.fromkeys(part.nodes for part in parts if part.nodes))
     return f"{'runs' if state == RUNNING else f'is {state.lower()}'}{f' on {nodes}' if nodes else ''}"
 
 
-def _named(parts: Sequence[Part]) -> str:
+def _named(parts: Sequence[TaskGroup]) -> str:
     return f"job {parts[0].id.partition('_')[0]}" if parts else "the job"
 
 

@@ -1,7 +1,7 @@
 """Plain env://, by hand or by a script: RANK and WORLD_SIZE are processes."""
 
 from ddptui.host.place.place import Place
-from ddptui.host.place.reading import MEANINGS, Environ, number, port, said, standing, text, unsaid
+from ddptui.host.place.reading import MEANINGS, Environ, node_place, number, port, said, text, unsaid
 
 SETTER = "whoever starts the processes sets it for each of them, as init_method='env://' wants"
 NEEDED = ("RANK", "WORLD_SIZE", "MASTER_ADDR")
@@ -14,7 +14,7 @@ def detected(environ: Environ) -> bool:
 def place(environ: Environ) -> Place:
     world = number(environ, "WORLD_SIZE", SETTER, 1)
     rank = number(environ, "RANK", SETTER, 0, world - 1)
-    here = standing(environ, rank, world, SETTER)
+    here = node_place(environ, rank, world, SETTER)
     meanings = {"RANK": "the process", "WORLD_SIZE": "processes", **MEANINGS}
     return Place(
         kind="env",

@@ -1,7 +1,7 @@
 """A shared file, by hand: RANK and WORLD_SIZE are processes, INIT_METHOD names the file that they meet in."""
 
 from ddptui.host.place.place import Place, PlaceError
-from ddptui.host.place.reading import MEANINGS, Environ, number, quoted, said, standing, text, unsaid
+from ddptui.host.place.reading import MEANINGS, Environ, node_place, number, quoted, said, text, unsaid
 
 SETTER = "whoever starts the processes sets it for each of them, as init_method='file://…' wants"
 SCHEME = "file://"
@@ -16,7 +16,7 @@ def detected(environ: Environ) -> bool:
 def place(environ: Environ) -> Place:
     world = number(environ, "WORLD_SIZE", SETTER, 1)
     rank = number(environ, "RANK", SETTER, 0, world - 1)
-    here = standing(environ, rank, world, SETTER)
+    here = node_place(environ, rank, world, SETTER)
     meanings = {"RANK": "the process", "WORLD_SIZE": "processes", **MEANINGS}
     return Place(
         kind="file",

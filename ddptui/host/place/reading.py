@@ -62,14 +62,14 @@ MEANINGS = {
 UNSAID = "nothing says which ranks share a node: each counts as a node of its own (LOCAL_RANK, LOCAL_WORLD_SIZE would)"
 
 
-class Standing(NamedTuple):
+class NodePlace(NamedTuple):
     local_rank: int
     local_world: int
     node: int
     nodes: int
 
 
-def standing(environ: Environ, rank: int, world: int, setter: str) -> Standing:
+def node_place(environ: Environ, rank: int, world: int, setter: str) -> NodePlace:
     """Ranks are on nodes in blocks, if nothing else is said."""
     local_world = _local_world(environ, world, setter)
     local_rank = rank % local_world
@@ -79,7 +79,7 @@ def standing(environ: Environ, rank: int, world: int, setter: str) -> Standing:
     node = number(environ, "NODE_RANK", setter, 0, nodes - 1) if environ.get("NODE_RANK") else rank // local_world
     if node >= nodes:
         raise PlaceError(f"rank {rank}, with {local_world} on its node, is on none of NNODES={nodes} nodes: {setter}")
-    return Standing(local_rank, local_world, node, nodes)
+    return NodePlace(local_rank, local_world, node, nodes)
 
 
 def _local_world(environ: Environ, world: int, setter: str) -> int:

@@ -11,7 +11,7 @@ from ddptui.analysis.results import Results
 from ddptui.config.preset import Preset
 from ddptui.config.trial import Trial
 from ddptui.live import headline, progress, rank_states
-from ddptui.live.monitor import Watch
+from ddptui.live.monitor import RunMonitor
 from ddptui.live.rank_states import STALLED
 from ddptui.run.playback import Playback
 from ddptui.run.session import Session
@@ -58,7 +58,7 @@ class Following(LabScreen):
     def __init__(self, feed: Feed) -> None:
         super().__init__()
         self.feed = feed
-        self.watched = Watch() if isinstance(feed, Over) else Watch(feed.there)
+        self.watched = RunMonitor() if isinstance(feed, Over) else RunMonitor(feed.there)
         self._over_ns: int | None = None  # when the run was over
 
     def draw(self) -> None:
@@ -102,11 +102,11 @@ class Following(LabScreen):
 
     def _hear(self, feed: Session | Playback) -> None:
         if isinstance(feed, Playback) and feed.restarted:
-            self.watched = Watch()
+            self.watched = RunMonitor()
             self.begin_anew()
         messages = feed.drain()
         tell(self, messages, self.watched.live.trial)
-        self.watched.hear(messages)
+        self.watched.add(messages)
         self.take_in(messages)
 
     def _end(self, session: Session) -> None:

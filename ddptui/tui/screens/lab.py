@@ -19,7 +19,7 @@ from textual.widgets import Static
 from ddptui.analysis.estimate import estimate
 from ddptui.config.parser import PresetError
 from ddptui.config.preset import Preset
-from ddptui.engines.preflight import settle, torchvision_models
+from ddptui.engines.preflight import prepare, torchvision_models
 from ddptui.host import summary as machine
 from ddptui.store import overview as past
 from ddptui.store.presets import all_presets, size
@@ -64,7 +64,7 @@ class Lab(LabScreen):
     class Known(Message):
         """What a thread has found out, so that the first screen need not wait for it."""
 
-        past: past.Past
+        past: past.RecentRuns
         machine: str
         models: tuple[str, ...]
 
@@ -73,9 +73,9 @@ class Lab(LabScreen):
         self._presets: dict[str, Preset] = {}
         self._broken: dict[str, str] = {}
         self._changes: dict[str, dict[str, str]] = {}  # by preset: neither saved nor taken back
-        self._past = past.Past([], [])
+        self._past = past.RecentRuns([], [])
         self._draft = drafts.Draft("")  # what the cursor is on
-        self._judged = drafts.Judged(None, None, "no preset is chosen")
+        self._judged = drafts.Validation(None, None, "no preset is chosen")
 
     def compose_content(self) -> ComposeResult:
         with Horizontal(id="body"):
@@ -149,7 +149,7 @@ class Lab(LabScreen):
 
     def _judge(self) -> None:
         """Whether the draft could be run, and what that would be."""
-        self._judged = drafts.judge(self._draft)
+        self._judged = drafts.validate(self._draft)
         reason = self._judged.reason
         self.query_one(TrialForm).judge(reason, drafts.at_fault(self._draft, reason) if reason else None)
         self._show_trials()
@@ -200,7 +200,7 @@ class Lab(LabScreen):
     async def _start(self, preset: Preset) -> None:
         """Ask its engine and the GPUs' driver, which is not done at every key: they may take seconds to answer."""
         try:
-            ready = await asyncio.to_thread(settle, preset)
+            ready = await asyncio.to_thread(prepare, preset)
         except PresetError as error:
             words = printable(f"{error}{again(preset.name) if '--set' in str(error) else ''}")
             self.notify(words, title="Cannot be run", severity="error", timeout=8, markup=False)

@@ -16,7 +16,7 @@ from ddptui.analysis.primitives.combine import Which, by_operation
 from ddptui.analysis.primitives.ownership import named
 from ddptui.analysis.primitives.results import PrimitivesResult, View
 from ddptui.config.trial import Trial
-from ddptui.live.primitives import SoFar, under_way
+from ddptui.live.primitives import PrimitivesProgress, under_way
 from ddptui.report.primitives.plot import What
 from ddptui.report.status import what_became
 from ddptui.text.printable import printable
@@ -84,7 +84,7 @@ class PrimitivesScreen(Following):
         self.so_far = self._fresh()
 
     def take_in(self, messages: Sequence[Message]) -> None:
-        self.so_far.hear(messages)
+        self.so_far.add(messages)
 
     def draw(self) -> None:
         self._lead()
@@ -95,8 +95,12 @@ class PrimitivesScreen(Following):
             self.query_one("#now", Static).update(Content(printable(said)))
         self.show_title(under_way(self.watched.live, self.trial_under_way()))
 
-    def _fresh(self) -> SoFar:
-        return SoFar.of(self.feed.results) if isinstance(self.feed, Over) else SoFar(self.feed.there)
+    def _fresh(self) -> PrimitivesProgress:
+        return (
+            PrimitivesProgress.of(self.feed.results)
+            if isinstance(self.feed, Over)
+            else PrimitivesProgress(self.feed.there)
+        )
 
     def _lead(self) -> None:
         """Whoever has chosen nothing yet is led to what is being measured."""

@@ -11,7 +11,7 @@ from textual.widgets import Static
 
 from ddptui.config.trial import Trial
 from ddptui.live import headline, progress, rank_states
-from ddptui.live.monitor import Watch
+from ddptui.live.monitor import RunMonitor
 from ddptui.run.playback import Playback
 from ddptui.run.session import Session
 from ddptui.tui.injection import can_still_come
@@ -61,7 +61,7 @@ class RunScreen(LabScreen):
     def __init__(self, feed: Session | Playback) -> None:
         super().__init__()
         self.feed = feed
-        self.watched = Watch(feed.there)
+        self.watched = RunMonitor(feed.there)
         self._over_ns: int | None = None  # when the run was over
 
     def compose_content(self) -> ComposeResult:
@@ -79,10 +79,10 @@ class RunScreen(LabScreen):
         """Take in what has happened, and draw what can be seen of it."""
         is_over = self.feed.is_over  # asked first: then what is drained is the last of it
         if isinstance(self.feed, Playback) and self.feed.restarted:
-            self.watched = Watch()
+            self.watched = RunMonitor()
         messages = self.feed.drain()
         tell(self, messages, self.watched.live.trial)
-        self.watched.hear(messages)
+        self.watched.add(messages)
         if self.is_current and not self.held:
             self.draw()
         if isinstance(self.feed, Session) and is_over and self._over_ns is None:

@@ -13,7 +13,7 @@ from textual.worker import get_current_worker
 
 from ddptui.analysis.results import Results
 from ddptui.config.parser import PresetError
-from ddptui.engines.preflight import settle
+from ddptui.engines.preflight import prepare
 from ddptui.store.overview import Overview, overview
 from ddptui.store.replay import results_of
 from ddptui.store.runs import Run, RunError, all_runs, delete
@@ -174,7 +174,7 @@ class RunsScreen(LabScreen):
         if chosen is None:
             return
         try:
-            self.console_app.resume(chosen.run, settle(chosen.run.preset()))
+            self.console_app.resume(chosen.run, prepare(chosen.run.preset()))
         except (RunError, PresetError) as error:
             self.console_app.complain("Not resumed", str(error))
 

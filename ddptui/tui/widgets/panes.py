@@ -7,7 +7,7 @@ from textual.widget import Widget
 
 from ddptui.live.arrivals import summary
 from ddptui.live.loss_curve import mean_of
-from ddptui.live.monitor import Watch
+from ddptui.live.monitor import RunMonitor
 from ddptui.run.playback import Playback
 from ddptui.run.session import Session
 from ddptui.tui.widgets.arrivals import Arrivals
@@ -69,14 +69,14 @@ class Panes(Container):
         self.query_one(PaneBar).show(TITLES, self.chosen)
         self.pane(self.chosen).focus()
 
-    def draw(self, watched: Watch, feed: Session | Playback, now_ns: int) -> None:
+    def draw(self, watched: RunMonitor, feed: Session | Playback, now_ns: int) -> None:
         self._make_room(watched.world_size(feed.preset))
         for name in TITLES:
             pane = self.pane(name)
             if pane.display and pane.region.height:
                 self.draw_pane(pane, watched, feed, now_ns)
 
-    def draw_pane(self, pane: Widget, watched: Watch, feed: Session | Playback, now_ns: int) -> None:
+    def draw_pane(self, pane: Widget, watched: RunMonitor, feed: Session | Playback, now_ns: int) -> None:
         match pane:
             case RankTable():
                 pane.show(watched, watched.world_size(feed.preset), now_ns)
@@ -97,7 +97,7 @@ class Panes(Container):
             case _:
                 pass
 
-    def _show_log(self, pane: RankLog, watched: Watch, feed: Session | Playback) -> None:
+    def _show_log(self, pane: RankLog, watched: RunMonitor, feed: Session | Playback) -> None:
         rank, live = self.query_one(RankTable).rank, watched.live
         if rank is None or live.trial is None:
             return
@@ -115,7 +115,7 @@ class Panes(Container):
             self.query_one("#grid").styles.grid_rows = rows
 
 
-def losses(watched: Watch) -> list[Series]:
+def losses(watched: RunMonitor) -> list[Series]:
     """Each rank's, and their mean."""
     ranks = sorted(watched.live.ranks.values(), key=lambda rank: rank.rank)
     few = len(ranks) <= FEW_CURVES

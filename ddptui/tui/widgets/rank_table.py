@@ -8,7 +8,7 @@ from textual.binding import Binding, BindingType
 from textual.widgets import DataTable
 
 from ddptui.live import rank_states
-from ddptui.live.monitor import Watch
+from ddptui.live.monitor import RunMonitor
 from ddptui.live.rank_states import STALLED, phases_ms, wait_ms
 from ddptui.live.state import RankState
 from ddptui.text.units import size
@@ -146,7 +146,7 @@ class RankTable(DataTable[Text], inherit_bindings=False):
         """The chosen one."""
         return self.cursor_row if 0 <= self.cursor_row < self.row_count else None
 
-    def show(self, watched: Watch, ranks: int, now_ns: int) -> None:
+    def show(self, watched: RunMonitor, ranks: int, now_ns: int) -> None:
         """Bring up to date what has changed of what can be seen. `ranks`: how many there are, or will be."""
         live, steps = watched.live, watched.latest
         self._lay_out(ranks, telling(live.ranks.values()))

@@ -7,7 +7,7 @@ from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.widgets.option_list import Option
 
-from ddptui.store.overview import Line
+from ddptui.store.overview import RecentRun
 from ddptui.store.runs import Run
 from ddptui.text.printable import printable
 from ddptui.tui.widgets.chooser import Chooser
@@ -28,7 +28,7 @@ class RecentRuns(Chooser):
         self.border_title = "Last runs"
         self._runs: list[Run] = []
 
-    def show(self, lines: Sequence[Line]) -> None:
+    def show(self, lines: Sequence[RecentRun]) -> None:
         """The cursor stays at its place in the list: on the newest run, if nobody has moved it."""
         place = self.highlighted
         self._runs = [line.run for line in lines]
@@ -39,7 +39,7 @@ class RecentRuns(Chooser):
         return self._runs[place]
 
 
-def _line(line: Line) -> TwoEnds:
+def _line(line: RecentRun) -> TwoEnds:
     mark, style = MARKS.get(line.status, UNKNOWN)
     left = Content.assemble((f"{line.when:>5} ", "dim"), printable(line.preset))
     return TwoEnds(left, Content.assemble((mark, style), f" {line.status}"))

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from statistics import median
 
 from ddptui.analysis.results import RepeatResult, Results, TrialResult
-from ddptui.report.status import standing
+from ddptui.report.status import status_of
 from ddptui.text.drawing import GLYPHS, Line, bar, legend, shorten, wrap
 from ddptui.text.words import count
 from ddptui.tui.widgets.canvas import Canvas
@@ -104,4 +104,4 @@ def _share(trial: TrialResult, figure: Callable[[RepeatResult], float | None]) -
 
 def _why_no_bar(trial: TrialResult) -> str:
     first, *_ = (trial.error or "").splitlines() or [""]
-    return f"{trial.status}: {first}" if first else standing(trial) or NOT_REACHED
+    return f"{trial.status}: {first}" if first else status_of(trial) or NOT_REACHED

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import ClassVar
 
-from ddptui.analysis.waits import Joined
+from ddptui.analysis.waits import AlignedStep
 from ddptui.live.timeline import BETWEEN, Run, cell_of, last_steps, row, runs, window
 from ddptui.text.drawing import GLYPHS, Line, axis, wrap
 from ddptui.text.words import count
@@ -29,9 +29,9 @@ class Timeline(Canvas):
     Timeline > .canvas--optimizer { color: $text-accent; }
     """
 
-    _joined: Sequence[Joined] = ()
+    _joined: Sequence[AlignedStep] = ()
 
-    def show(self, joined: Sequence[Joined]) -> None:
+    def show(self, joined: Sequence[AlignedStep]) -> None:
         """Steps that are side by side; the last few of them are shown."""
         if not (joined and self._joined and joined[-1] is self._joined[-1]):
             self._joined = joined
@@ -52,7 +52,7 @@ class Timeline(Canvas):
         return [*lines, *wrap(_legend(), width, max(1, height - len(lines)))]
 
 
-def _rank(rank: int, steps: Sequence[Joined], left: int, cells: int) -> list[Line]:
+def _rank(rank: int, steps: Sequence[AlignedStep], left: int, cells: int) -> list[Line]:
     """What it did, and below that how long it took."""
     within = window(steps)
     cuts = {cell_of(step.ranks[rank].step.begin_ns, within, cells) for step in steps}
@@ -63,7 +63,7 @@ def _rank(rank: int, steps: Sequence[Joined], left: int, cells: int) -> list[Lin
     ]
 
 
-def _chosen(steps: Sequence[Joined], lines: int) -> list[int]:
+def _chosen(steps: Sequence[AlignedStep], lines: int) -> list[int]:
     """All ranks, or if there are too many those that waited least: the others waited for one of them."""
     ranks = sorted(steps[0].ranks)
     if len(ranks) <= lines:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from ddptui.config.engine import Engine
+from ddptui.config.engine import EngineOptions
 from ddptui.config.parser import PresetError
 from ddptui.engines.slurm.check import Partition, check, read_partitions
 from tests.support.slurm_cluster import Cluster
@@ -14,7 +14,7 @@ from tests.support.slurm_fakes import Fakes
 
 def refusal(**said: Any) -> str:
     with pytest.raises(PresetError) as error:
-        check(Engine(name="slurm", **said))
+        check(EngineOptions(name="slurm", **said))
     return str(error.value)
 
 
@@ -26,7 +26,7 @@ def test_sinfo_is_read() -> None:
 
 
 def test_a_real_cluster_takes_what_fits_and_says_what_does_not(cluster: Cluster) -> None:
-    check(Engine(name="slurm", nodes=2, time="5", partition="debug", options=("--exclusive",)))
+    check(EngineOptions(name="slurm", nodes=2, time="5", partition="debug", options=("--exclusive",)))
     assert refusal(partition="debgu") == "--engine slurm: no partition 'debgu'; did you mean 'debug'?"
     assert refusal(partition="x") == "--engine slurm: no partition 'x'; there are debug, small"
     assert refusal(nodes=3) == "--engine slurm: 3 nodes, and partition debug has 2: --nodes 2"
@@ -56,7 +56,7 @@ def test_without_a_default_partition_one_is_to_be_chosen(fakes: Fakes) -> None:
 def test_nodes_that_are_down_for_now_are_no_reason_to_refuse(fakes: Fakes) -> None:
     busy = {"sbatch": "allocation failure: Requested node configuration is not available"}
     fakes.set(sinfo="debug*|2\n", broken=busy)
-    check(Engine(name="slurm", nodes=2))
+    check(EngineOptions(name="slurm", nodes=2))
     fakes.set(broken={"sbatch": "sbatch: error: Invalid account"})
     assert refusal() == "--engine slurm: sbatch: Invalid account"
 

@@ -12,20 +12,20 @@ from pathlib import Path
 import psutil
 import pytest
 
-from ddptui.config.engine import Engine
+from ddptui.config.engine import EngineOptions
 from ddptui.config.rules import make_trial
-from ddptui.engines.base import NotStarted
+from ddptui.engines.base import LaunchRefused
 from ddptui.engines.hub import Hub
 from ddptui.engines.slurm import engine as launch_slurm
 from ddptui.engines.slurm import keeper, queue
-from ddptui.engines.slurm.engine import Job
+from ddptui.engines.slurm.engine import SlurmLaunch
 from ddptui.host.network import Interface
 from ddptui.store.journal import Repeat
 from tests.support.slurm_cluster import Cluster
 from tests.support.slurm_fakes import Fakes
 
 SOON_S = 20.0
-Submit = Callable[..., Job]
+Submit = Callable[..., SlurmLaunch]
 
 
 def until(reached: Callable[[], bool], what: Callable[[], object] = lambda: "") -> None:
@@ -42,11 +42,11 @@ def script(folder: Path, body: str, *options: str) -> str:
 
 @pytest.fixture
 def submit(tmp_path: Path) -> Iterator[Submit]:
-    jobs: list[Job] = []
+    jobs: list[SlurmLaunch] = []
 
-    def start(body: str = "srun sleep 600", *options: str) -> Job:
+    def start(body: str = "srun sleep 600", *options: str) -> SlurmLaunch:
         text = script(tmp_path, body, *options)
-        jobs.append(Job("ddptui-test", text, {"SECRET": "it's secret"}, tmp_path, tmp_path / "meeting"))
+        jobs.append(SlurmLaunch("ddptui-test", text, {"SECRET": "it's secret"}, tmp_path, tmp_path / "meeting"))
         return jobs[-1]
 
     yield start
@@ -54,13 +54,13 @@ def submit(tmp_path: Path) -> Iterator[Submit]:
         job.stop()
 
 
-def ended(job: Job) -> int:
+def ended(job: SlurmLaunch) -> int:
     until(lambda: job.exit_code is not None, job.news)
     assert job.exit_code is not None
     return job.exit_code
 
 
-def heard(job: Job, words: str) -> str:
+def heard(job: SlurmLaunch, words: str) -> str:
     """The first news with these words."""
     said: list[str] = []
     until(lambda: any(words in text for text in said) or bool(said.extend(job.news())), lambda: said)
@@ -157,7 +157,7 @@ def test_one_that_could_never_run_is_not_waited_for(cluster: Cluster, submit: Su
 
 
 def test_what_sbatch_refuses_is_said_in_its_words(cluster: Cluster, submit: Submit, tmp_path: Path) -> None:
-    with pytest.raises(NotStarted) as refusal:
+    with pytest.raises(LaunchRefused) as refusal:
         submit("true", "--partition=nope")
     assert str(refusal.value) == (
         "no job was submitted: sbatch: invalid partition specified: nope; Batch job submission failed: Invalid "
@@ -212,12 +212,12 @@ def test_slurm_that_does_not_answer_for_a_while_is_said_once_and_harms_nobody(fa
         "(connect failure)"
     )
     asked = len(fakes.calls("squeue"))
-    job._watch.hurry()
+    job._monitor.hurry()
     until(lambda: len(fakes.calls("squeue")) > asked)
     assert job.news() == []
     assert job.exit_code is None
     fakes.set(broken={}, jobs=[["17", "COMPLETED", "None", "n1", "0:0"]])
-    job._watch.hurry()
+    job._monitor.hurry()
     assert ended(job) == 0
 
 
@@ -244,7 +244,7 @@ def test_one_that_was_preempted_and_queued_again_is_not_begun_twice(fakes: Fakes
     job = submit()
     heard(job, "runs on n1")
     fakes.job("PENDING", reason="BeginTime")
-    job._watch.hurry()
+    job._monitor.hurry()
     assert ended(job) == 1
     assert "was put back into the queue: BeginTime" in (job.why() or "")
     job.stop()
@@ -320,7 +320,7 @@ def test_a_rank_that_srun_saw_die_is_named_where_a_task_is_a_rank(fakes: Fakes, 
     fakes.job("FAILED", reason="NonZeroExitCode", exit="137:0")
     (tmp_path / "launcher.log").write_text("srun: error: n1: task 1: Killed\n")
     for task_is_rank, why in ((True, "rank 1 killed by SIGKILL"), (False, None)):
-        job = Job("n", "", {}, tmp_path, tmp_path / "meeting", task_is_rank=task_is_rank)
+        job = SlurmLaunch("n", "", {}, tmp_path, tmp_path / "meeting", task_is_rank=task_is_rank)
         try:
             assert ended(job) == -9
             assert job.why() == why
@@ -333,12 +333,12 @@ def test_consoles_that_begin_in_the_same_second_share_neither_name_nor_file(
 ) -> None:
     began: list[tuple[str, str, Path]] = []
     monkeypatch.setattr(
-        launch_slurm, "Job", lambda name, script, _1, _2, meeting, **_3: began.append((name, script, meeting))
+        launch_slurm, "SlurmLaunch", lambda name, script, _1, _2, meeting, **_3: began.append((name, script, meeting))
     )
     monkeypatch.setattr(launch_slurm, "chosen", lambda _: Interface("eth", "127.0.0.1"))
     one = make_trial({"name": "a", "launch": "task", "world_size": 2, "strategy": "all_reduce", "init_method": "file"})
     for runs in ("x", "y"):
-        starter = launch_slurm.Slurm(Engine(name="slurm", shared=str(tmp_path)), "20300102-030405")
+        starter = launch_slurm.SlurmEngine(EngineOptions(name="slurm", shared=str(tmp_path)), "20300102-030405")
         with Hub(2) as hub:
             starter.start(one, [], Repeat(tmp_path / runs, 1, io.BytesIO()), hub)
     (name, script, meeting), (other, _, elsewhere) = began
@@ -370,7 +370,7 @@ def test_it_is_asked_less_and_less_often_while_nothing_changes(
     fakes: Fakes, submit: Submit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pauses: list[float] = []
-    monkeypatch.setattr(queue.Watch, "_is_needed_within", lambda self, pause_s: pauses.append(pause_s) is not None)
+    monkeypatch.setattr(queue.JobPoller, "_is_needed_within", lambda self, pause_s: pauses.append(pause_s) is not None)
     fakes.job("PENDING", reason="Priority")
     submit()
     until(lambda: len(pauses) > 8)

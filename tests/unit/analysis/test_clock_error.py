@@ -8,19 +8,19 @@ from itertools import pairwise
 import msgspec
 import pytest
 
-from ddptui.analysis.clock_error import Doubt
+from ddptui.analysis.clock_error import WaitUncertainty
 from ddptui.analysis.repeat import outcome
 from ddptui.analysis.results import Caution, RepeatResult
 from ddptui.analysis.verdict import is_hardly_late
 from ddptui.live import headline
 from ddptui.live.arrivals import summary
-from ddptui.live.monitor import Watch
+from ddptui.live.monitor import RunMonitor
 from ddptui.live.state import Live, fold
 from ddptui.report import table
 from ddptui.report.trace import trace as as_trace
 from ddptui.run.playback import _with_moments
 from ddptui.wire.messages import Ended, Injection, Launched, Message, Offset, Step
-from ddptui.wire.retime import shifted
+from ddptui.wire.retime import shift_times
 from tests.support.builders import (
     MS,
     done,
@@ -76,7 +76,7 @@ def trained(late_ms: float, ranks: int) -> tuple[Message, ...]:
 def _by_its_clock(message: Message, by_ms: float) -> Message:
     if getattr(message, "rank", None) != 1:
         return message
-    later = shifted(message, round(by_ms * MS))
+    later = shift_times(message, round(by_ms * MS))
     return msgspec.structs.replace(later, clock="far") if hasattr(later, "clock") else later
 
 
@@ -155,7 +155,7 @@ def test_a_culprit_that_was_later_by_less_than_the_clocks_may_be_apart_is_not_na
     """It lost three milliseconds a step; its own waiting has nothing to do with it."""
     culprit = result_of(of_one_clock()).culprit
     assert culprit is not None
-    doubted = Doubt(error_ms * MS, {0: [error_ms * MS] * 100, 1: [9.0 * MS] * 100})
+    doubted = WaitUncertainty(error_ms * MS, {0: [error_ms * MS] * 100, 1: [9.0 * MS] * 100})
     assert is_hardly_late(culprit, 100, doubted) == hardly
 
 
@@ -184,30 +184,30 @@ def test_the_table_says_how_far_off_waits_may_be_and_why_some_are_withheld() -> 
 # While it runs
 
 
-def watched(messages: list[Message]) -> Watch:
-    watch = Watch()
-    watch.hear(each for each in messages if not isinstance(each, Ended) and each.__class__.__name__ != "Done")
-    watch.look(10**10)
-    return watch
+def watched(messages: list[Message]) -> RunMonitor:
+    monitor = RunMonitor()
+    monitor.add(each for each in messages if not isinstance(each, Ended) and each.__class__.__name__ != "Done")
+    monitor.look(10**10)
+    return monitor
 
 
-def said(watch: Watch) -> str:
-    return headline.sentence(watch, {}, preset_of({"trial": [{"name": "a"}]}), 10**10)
+def said(monitor: RunMonitor) -> str:
+    return headline.sentence(monitor, {}, preset_of({"trial": [{"name": "a"}]}), 10**10)
 
 
 def test_live_the_same_culprit_is_named_and_how_well_the_clocks_agree() -> None:
-    watch = watched(heard(0.05))
-    assert watch.culprit == 1
-    assert "by clocks that agree to ±" in said(watch)
+    monitor = watched(heard(0.05))
+    assert monitor.culprit == 1
+    assert "by clocks that agree to ±" in said(monitor)
     assert "clocks" not in said(watched(of_one_clock()))
 
 
 def test_live_nobody_is_named_and_nobody_late_if_the_clocks_are_too_far_apart() -> None:
-    watch = watched(heard(4.0))
-    assert watch.culprit is None
-    assert watch.latest == []
-    assert said(watch).endswith("and waits are shorter: who waits cannot be told")
-    found = summary(watch.last)
+    monitor = watched(heard(4.0))
+    assert monitor.culprit is None
+    assert monitor.latest == []
+    assert said(monitor).endswith("exceeds the measured waits, so they are hidden")
+    found = summary(monitor.last)
     assert found is not None
     assert found.withheld
     assert found.late is None
@@ -217,13 +217,13 @@ def test_live_nobody_is_named_and_nobody_late_if_the_clocks_are_too_far_apart() 
 
 
 def test_live_nothing_is_compared_before_the_clocks_are_and_all_of_it_then() -> None:
-    watch = watched(heard(None))
-    assert list(watch.joined) == []
-    assert said(watch) == headline.CLOCKS_UNKNOWN
-    watch.hear([offset(1, 1_000, AHEAD_MS, 0.05)])
-    watch.look(2 * 10**10)
-    assert watch.joined
-    assert watch.mismatch is None
+    monitor = watched(heard(None))
+    assert list(monitor.joined) == []
+    assert said(monitor) == headline.CLOCKS_UNKNOWN
+    monitor.add([offset(1, 1_000, AHEAD_MS, 0.05)])
+    monitor.look(2 * 10**10)
+    assert monitor.joined
+    assert monitor.mismatch is None
 
 
 def test_live_a_rank_is_heard_by_the_consoles_clock() -> None:
@@ -270,13 +270,13 @@ def test_live_and_told_again_ties_are_judged_as_in_the_result(
 ) -> None:
     messages = on_gpus(error_ms)
     for told in (messages, [message for _, message in _with_moments(messages)]):
-        watch = watched(told)
-        assert watch.judgement is not None
-        assert watch.judgement.withheld == withheld
-        assert watch.culprit == culprit
+        monitor = watched(told)
+        assert monitor.judgement is not None
+        assert monitor.judgement.withheld == withheld
+        assert monitor.culprit == culprit
         assert result_of(told).culprit == result_of(messages).culprit
-        assert watch.apart is not None
-        assert watch.apart.most((0, 1)) == pytest.approx(2 * error_ms * MS)
+        assert monitor.apart is not None
+        assert monitor.apart.most((0, 1)) == pytest.approx(2 * error_ms * MS)
 
 
 # Told again, or looked at elsewhere
@@ -303,6 +303,6 @@ def test_a_trace_has_all_ranks_on_one_axis() -> None:
 
 def test_two_launches_are_told_with_the_time_between_them_by_the_consoles_clock() -> None:
     first = heard(0.05)
-    again = [shifted(message, 20_000 * MS) for message in first]
+    again = [shift_times(message, 20_000 * MS) for message in first]
     begun = [moment for moment, message in _with_moments([*first, *again]) if isinstance(message, Launched)]
     assert begun == [800 * MS, 20_800 * MS]

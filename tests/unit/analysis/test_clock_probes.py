@@ -15,7 +15,7 @@ THERE, BACK = 300, 100  # ns
 def probes_of(*ranks: tuple[int, str]) -> Probes:
     probes = Probes("near")
     for rank, clock in ranks:
-        assert probes.hear(hello(rank, clock=clock), 0) == []
+        assert probes.add(hello(rank, clock=clock), 0) == []
     return probes
 
 
@@ -29,7 +29,7 @@ def answered(probes: Probes, now_ns: int) -> list[Offset]:
     found: list[Offset] = []
     while due := probes.due(now_ns):
         for rank, probe in due:
-            found += probes.hear(echo(rank, probe, now_ns), now_ns + THERE + 50 + BACK)
+            found += probes.add(echo(rank, probe, now_ns), now_ns + THERE + 50 + BACK)
         now_ns += 1000
     return found
 
@@ -43,7 +43,7 @@ def test_of_the_consoles_own_clock_there_is_nothing_to_ask() -> None:
 def test_what_comes_of_it_is_the_offset_within_its_error() -> None:
     probes = probes_of((0, "near"), (1, "far"))
     [(rank, probe)] = probes.due(7 * S)
-    [found] = probes.hear(echo(rank, probe, 7 * S), 7 * S + THERE + 50 + BACK)
+    [found] = probes.add(echo(rank, probe, 7 * S), 7 * S + THERE + 50 + BACK)
     assert (found.rank, found.clock, found.at_ns) == (1, "far", 7 * S + 225)
     assert found.offset_ns == AHEAD + (THERE - BACK) // 2
     assert found.error_ns == (THERE + BACK) // 2 + 1
@@ -67,9 +67,9 @@ def test_one_rank_of_each_clock_is_asked() -> None:
 def test_when_it_has_ended_another_one_of_its_host_is_asked(last_words: object) -> None:
     probes = probes_of((1, "far"), (2, "far"))
     assert [rank for rank, _ in probes.due(0)] == [1]
-    probes.hear(last_words, 10)  # type: ignore[arg-type]
+    probes.add(last_words, 10)  # type: ignore[arg-type]
     assert [rank for rank, _ in probes.due(20)] == [2]
-    probes.hear(done(2), 30)
+    probes.add(done(2), 30)
     assert probes.due(100 * S) == []
 
 
@@ -81,7 +81,7 @@ def test_when_it_does_not_answer_another_one_is_asked_and_later_it_again() -> No
 
 def test_what_nobody_has_asked_for_is_no_answer() -> None:
     probes = probes_of((0, "near"), (1, "far"), (2, "far"), (3, "third"))
-    assert probes.hear(echo(1, Probe(number=1), 0), 500) == []  # not yet
+    assert probes.add(echo(1, Probe(number=1), 0), 500) == []  # not yet
     (_, probe), (_, to_third) = probes.due(0)
     for forged in (
         echo(1, Probe(number=probe.number + 5), 0),
@@ -90,9 +90,9 @@ def test_what_nobody_has_asked_for_is_no_answer() -> None:
         echo(0, probe, 0),
         echo(1, to_third, 0),
     ):
-        assert probes.hear(forged, 500) == []
-    assert len(probes.hear(echo(1, probe, 0), 500)) == 1
-    assert probes.hear(echo(1, probe, 0), 600) == []  # it was answered
+        assert probes.add(forged, 500) == []
+    assert len(probes.add(echo(1, probe, 0), 500)) == 1
+    assert probes.add(echo(1, probe, 0), 600) == []  # it was answered
 
 
 def test_what_cannot_be_is_no_answer_but_the_true_one_still_is() -> None:
@@ -101,13 +101,13 @@ def test_what_cannot_be_is_no_answer_but_the_true_one_still_is() -> None:
     true = echo(1, probe, 0)
     backwards = msgspec.structs.replace(true, said_ns=true.heard_ns - 1)
     longer_than_away = msgspec.structs.replace(true, said_ns=true.heard_ns + 501)
-    assert probes.hear(backwards, 500) == probes.hear(longer_than_away, 500) == []
-    assert len(probes.hear(true, 500)) == 1
+    assert probes.add(backwards, 500) == probes.add(longer_than_away, 500) == []
+    assert len(probes.add(true, 500)) == 1
 
 
 def test_an_answer_after_the_patience_is_none() -> None:
     probes = probes_of((1, "far"))
     [(_, old)] = probes.due(0)
     [(_, new)] = probes.due(PATIENCE_NS)
-    assert probes.hear(echo(1, old, 0), PATIENCE_NS + 500) == []
-    assert len(probes.hear(echo(1, new, PATIENCE_NS), PATIENCE_NS + 500)) == 1
+    assert probes.add(echo(1, old, 0), PATIENCE_NS + 500) == []
+    assert len(probes.add(echo(1, new, PATIENCE_NS), PATIENCE_NS + 500)) == 1

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ddptui.analysis.clock_sync import Apart, Clocks, Track, aligned, apart
+from ddptui.analysis.clock_sync import Clocks, ClockSpread, Track, aligned, apart
 from ddptui.wire.messages import Collective, Message, Offset, Step
 from ddptui.wire.retime import DRIFT_PPM
 from tests.support.builders import MS, hello, launched, load, offset, one_of_each, step, tied
@@ -110,7 +110,7 @@ def test_a_better_probe_makes_those_before_it_better() -> None:
 def clocks_of(*messages: Message) -> Clocks:
     clocks = Clocks()
     for message in messages:
-        clocks.hear(message)
+        clocks.add(message)
     return clocks
 
 
@@ -156,7 +156,7 @@ def test_a_rank_of_whose_clock_nothing_is_known_is_where_the_console_heard_it_an
     found = apart(clocks, steps)
     assert found is not None
     assert found.most((0, 1)) == inf
-    clocks.hear(AHEAD)
+    clocks.add(AHEAD)
     found = apart(clocks, steps)
     assert found is not None
     assert found.most((0, 1)) < inf
@@ -194,7 +194,7 @@ def entering(*ranks: int, at_ms: tuple[float, ...] = (2_000,)) -> dict[int, list
     return {rank: [msgspec.structs.replace(step(rank), collectives=calls)] for rank in ranks}
 
 
-def found_apart(clocks: Clocks, steps: dict[int, list[Step]]) -> Apart:
+def found_apart(clocks: Clocks, steps: dict[int, list[Step]]) -> ClockSpread:
     found = apart(clocks, steps)
     assert found is not None
     return found
@@ -260,7 +260,7 @@ def test_how_far_a_rank_is_apart_is_the_worst_of_all_pairs(
         (clock, tie), (other_clock, other_tie) = ranks[one], ranks[other]
         return tie + other_tie + (0 if clock == other_clock else errors[clock] + errors[other_clock])
 
-    found = Apart(
+    found = ClockSpread(
         {rank: clock for rank, (clock, _) in ranks.items()}, errors, {rank: tie for rank, (_, tie) in ranks.items()}
     )
     worst = {one: max((pair(one, other) for other in ranks if other != one), default=0) for one in ranks}

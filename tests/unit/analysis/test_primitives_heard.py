@@ -65,7 +65,7 @@ def test_a_view_has_every_ranks_buffers() -> None:
 def test_only_what_all_ranks_have_told_of_is_there() -> None:
     heard = Primitives()
     for message in (timed(0, 0), timed(1, 0), timed(0, 1), shown(0, 2), timed(1, 2)):
-        heard.hear(message)
+        heard.add(message)
     found = heard.result(hello(0))
     assert (len(found.cells), len(found.views)) == (1, 0)
 
@@ -73,7 +73,7 @@ def test_only_what_all_ranks_have_told_of_is_there() -> None:
 @pytest.mark.parametrize("words", [{"operation": "nothing"}, {"reduce_op": "most"}, {"place": 10**6}])
 def test_what_nobody_would_say_is_not_kept(words: dict[str, object]) -> None:
     heard = Primitives()
-    heard.hear(timed(**words))  # type: ignore[arg-type]
+    heard.add(timed(**words))  # type: ignore[arg-type]
     assert heard.places == {}
 
 

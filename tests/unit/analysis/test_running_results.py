@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from ddptui.analysis.results import Results
-from ddptui.analysis.running_results import Tally
+from ddptui.analysis.running_results import RunningResults
 from ddptui.store.replay import results_of
 from ddptui.wire.messages import Message
 from tests.support.builders import (
@@ -22,15 +22,15 @@ from tests.support.builders import (
 )
 
 
-def tally() -> Tally:
-    return Tally(two_trials(), "the-run", {"host": "here"})
+def running_results() -> RunningResults:
+    return RunningResults(two_trials(), "the-run", {"host": "here"})
 
 
 def after(*journals: list[Message]) -> Results:
-    heard = tally()
+    heard = running_results()
     for messages in journals:
         for message in messages:
-            heard.hear(message)
+            heard.add(message)
     return heard.results
 
 
@@ -44,23 +44,23 @@ def shape(results: Results) -> list[tuple[str, int]]:
 
 
 def test_before_anything_was_heard_there_are_results_without_figures() -> None:
-    assert tally().results == results_for(two_trials())
+    assert running_results().results == results_for(two_trials())
 
 
 def test_they_are_new_when_a_repeat_is_over_and_not_before() -> None:
-    heard = tally()
+    heard = running_results()
     *begun, last = journal("a")
-    assert [heard.hear(message) for message in begun] == [False] * len(begun)
+    assert [heard.add(message) for message in begun] == [False] * len(begun)
     assert heard.results == results_for(two_trials())
-    assert heard.hear(last)
+    assert heard.add(last)
     assert heard.results == results_for(two_trials(), journal("a"))
 
 
 def test_at_any_time_they_are_those_of_the_repeats_that_are_over() -> None:
-    heard, over = tally(), []
+    heard, over = running_results(), []
     for messages in (journal("a"), journal("b", step_ms=20), journal("a", 2), journal("b", 2, step_ms=30)):
         over.append(messages)
-        told = [heard.hear(message) for message in messages]
+        told = [heard.add(message) for message in messages]
         assert told == [False] * (len(messages) - 1) + [True]
         assert heard.results == results_for(two_trials(), *over)
     assert heard.results.status == "ok"
@@ -69,9 +69,9 @@ def test_at_any_time_they_are_those_of_the_repeats_that_are_over() -> None:
 def test_what_is_replayed_comes_to_the_same(tmp_path: Path) -> None:
     preset = two_trials()
     run = write_run(tmp_path, preset, journal("a"), journal("b"), cut_short("a", 2), journal("b", 2))
-    heard = Tally(preset, run.name, run.environment())
+    heard = RunningResults(preset, run.name, run.environment())
     for message in run.replay(preset):
-        heard.hear(message)
+        heard.add(message)
     assert heard.results == results_of(run, preset)
 
 
@@ -126,12 +126,12 @@ def test_what_a_launch_left_behind_is_not_counted_to_the_next() -> None:
 
 
 def test_an_end_without_a_beginning_is_nobodys() -> None:
-    heard = tally()
-    assert heard.hear(ended())
+    heard = running_results()
+    assert heard.add(ended())
     assert heard.results == results_for(two_trials())
 
 
 def test_words_of_a_rank_alone_change_nothing() -> None:
-    heard = tally()
-    assert not any(heard.hear(message) for message in (launched("a"), hello(), heartbeat(), step()))
+    heard = running_results()
+    assert not any(heard.add(message) for message in (launched("a"), hello(), heartbeat(), step()))
     assert heard.results == results_for(two_trials())

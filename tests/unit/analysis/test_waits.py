@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ddptui.analysis.waits import AGGREGATE, PARTS, SLACK_NS, Blame, Joined, Wait, join, mismatch, union
+from ddptui.analysis.waits import AGGREGATE, PARTS, SLACK_NS, AlignedStep, Wait, WaitAttribution, join, mismatch, union
 from ddptui.wire.messages import GATHER_OUTPUTS, PHASES, Collective, Pause, Step
 from tests.support.traces import (
     BETWEEN,
@@ -34,7 +34,9 @@ RANKS = range(3)
 DATA, FORWARD, BACKWARD, _, OPTIMIZER = range(len(PHASES))
 
 
-def arrivals(kind: str, *at: int, root: int | None = None, transfer: int = 10, group: tuple[int, ...] = ()) -> Joined:
+def arrivals(
+    kind: str, *at: int, root: int | None = None, transfer: int = 10, group: tuple[int, ...] = ()
+) -> AlignedStep:
     """One operation, each rank at its own moment."""
     call = Call("it", kind, transfer, root, group)
     programs: dict[int, Program] = {
@@ -45,7 +47,7 @@ def arrivals(kind: str, *at: int, root: int | None = None, transfer: int = 10, g
     return step
 
 
-def waits_of(step: Joined) -> list[int]:
+def waits_of(step: AlignedStep) -> list[int]:
     return [step.ranks[rank].wait_ns for rank in sorted(step.ranks)]
 
 
@@ -399,7 +401,7 @@ def test_in_dp_the_ends_of_the_forwards_are_the_arrivals_at_the_gather(gives: tu
 # Who is to blame
 
 
-def star(*arrived: int, late_root: int = 0) -> Joined:
+def star(*arrived: int, late_root: int = 0) -> AlignedStep:
     """Ranks give to rank 0, and get from it."""
     programs: dict[int, Program] = {
         rank: [
@@ -419,13 +421,13 @@ def test_who_waits_for_a_root_that_waits_for_a_leaf_waits_for_the_leaf() -> None
     step = star(100, 100, 400)
     assert step.ranks[1].waits == [Wait(105, 405, 0)]  # for the root's broadcast,
     # which came so late for the leaf: 100 … 400 the root waited itself, then it transferred
-    assert Blame([step]).of_all() == {0: 0, 1: 0, 2: 300 + 295}
+    assert WaitAttribution([step]).of_all() == {0: 0, 1: 0, 2: 300 + 295}
 
 
 def test_what_the_root_itself_takes_is_its_own_fault() -> None:
     step = star(100, 100, 100, late_root=50)
     assert step.ranks[1].wait_ns == 50
-    assert Blame([step]).of_all() == {0: 2 * 50, 1: 0, 2: 0}
+    assert WaitAttribution([step]).of_all() == {0: 2 * 50, 1: 0, 2: 0}
 
 
 def test_a_wait_for_a_transfer_among_others_is_nobodys_fault() -> None:
@@ -437,7 +439,7 @@ def test_a_wait_for_a_transfer_among_others_is_nobodys_fault() -> None:
     }
     [step] = join(simulate([programs])).steps
     assert waits_of(step) == [0, 0, 500]
-    assert Blame([step]).of_all() == {0: 0, 1: 0, 2: 0}
+    assert WaitAttribution([step]).of_all() == {0: 0, 1: 0, 2: 0}
 
 
 def test_blame_reaches_back_over_the_end_of_a_step() -> None:
@@ -451,7 +453,7 @@ def test_blame_reaches_back_over_the_end_of_a_step() -> None:
     second: dict[int, Program] = {
         rank: [("data", [Work(10)]), ("aggregate", [Call("all", "all_reduce", 5)])] for rank in RANKS
     }
-    caused = Blame(join(simulate([first, second])).steps).of_all()
+    caused = WaitAttribution(join(simulate([first, second])).steps).of_all()
     assert caused[0] == 0
     assert caused[2] >= 290 * 2 - 20
     assert caused[1] <= 20
@@ -464,14 +466,14 @@ def test_all_that_is_waited_for_is_blamed_on_somebody_or_was_a_transfer(
     for transfer in (1, 9):
         steps = join(trace(works, shape, transfer)).steps  # type: ignore[arg-type]
         waited = sum(own.wait_ns for step in steps for own in step.ranks.values())
-        blamed = sum(Blame(steps).of_all().values())
+        blamed = sum(WaitAttribution(steps).of_all().values())
         assert blamed <= waited
         assert blamed >= waited - 4 * transfer * len(works) * len(works[0]) ** 2
 
 
 def test_of_many_steps_the_delayed_leaf_has_all_the_blame() -> None:
     works, injected = delayed(works_of(2, ranks=3, steps=40), 2, "forward", lambda _: 20.0)
-    caused = Blame(join(trace(works, reduce_broadcast)).steps).of_all()
+    caused = WaitAttribution(join(trace(works, reduce_broadcast)).steps).of_all()
     assert caused[2] / 1e9 == pytest.approx(2 * injected, rel=0.1)
     assert caused[2] > 0.95 * sum(caused.values())
 
@@ -533,7 +535,7 @@ def test_a_phase_that_a_step_did_not_have_takes_nothing() -> None:
 # Who stood still
 
 
-def both_in_one(*pauses: tuple[int, int, int]) -> Joined:
+def both_in_one(*pauses: tuple[int, int, int]) -> AlignedStep:
     """Rank 0 enters at 10, rank 1 at 20, both are through at 100. Pauses: whose, from and until when."""
     told = {0: [made(0, operation(enter=10, exit=100))], 1: [made(1, operation(enter=20, exit=100))]}
     [step] = join(told, [Pause(rank=rank, begin_ns=begin, end_ns=end) for rank, begin, end in pauses]).steps
@@ -564,7 +566,7 @@ def test_who_stands_still_in_an_operation_is_waited_for(
     assert other.wait_ns == 0
     assert other.exposed_ns == other.transfer_ns == 80 - stood
     assert other.work_ns[AGGREGATE] == 1000 - 80 + stood
-    assert Blame([step]).of_all() == {0: 0, 1: waited}
+    assert WaitAttribution([step]).of_all() == {0: 0, 1: waited}
 
 
 def test_one_that_stands_still_while_it_waits_is_not_waited_for() -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ddptui.analysis.verdict import judge, what_if
-from ddptui.analysis.waits import Joined, join
+from ddptui.analysis.waits import AlignedStep, join
 from ddptui.analysis.what_if import all_alike, as_measured, replay
 from ddptui.wire.messages import Pause, Step
 from tests.support.traces import (
@@ -80,7 +80,7 @@ def test_with_other_work_it_takes_what_that_work_really_takes(
     for step in quicker:
         step[culprit] = [data.draw(PART) if part else 0 for part in step[culprit]]
 
-    def work(step: Joined, rank: int) -> ByPart:
+    def work(step: AlignedStep, rank: int) -> ByPart:
         return quicker[step.number][rank]
 
     found = replay(join(together(trace(works, shape, transfer))).steps, work)
@@ -159,7 +159,7 @@ def test_messages_between_neighbours_are_replayed_too() -> None:
     steps = join(told).steps
     assert replay(steps) == measured(told)
 
-    def in_time(step: Joined, rank: int) -> Sequence[float]:
+    def in_time(step: AlignedStep, rank: int) -> Sequence[float]:
         usual = [10, 20, 30][rank]
         return [usual, *as_measured(step, rank)[1:]]
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ddptui.config.engine import LOCAL, Engine, Part, spread
+from ddptui.config.engine import LOCAL, EngineOptions, Part, spread
 from ddptui.config.engine_rules import placed
 from ddptui.config.parser import PresetError
 from ddptui.config.preset import Preset
@@ -18,7 +18,7 @@ from tests.support.runner import ddptui
 ONE_TRIAL = '[[trial]]\nname = "a"\n'
 
 
-def preset(engine: Engine = LOCAL, **fields: object) -> Preset:
+def preset(engine: EngineOptions = LOCAL, **fields: object) -> Preset:
     trial = Trial(name="a", **fields)  # type: ignore[arg-type]
     return Preset(name="p", title="", group="", about="", baseline="a", repeats=1, trials=(trial,), engine=engine)
 
@@ -40,36 +40,44 @@ def test_a_part_says_what_an_entry_point_reads() -> None:
 
 @pytest.mark.parametrize("tasks", ["rank", "array"])
 def test_by_slurm_a_rank_is_a_task(tasks: str) -> None:
-    engine = Engine(name="slurm", tasks=tasks)  # type: ignore[arg-type]
+    engine = EngineOptions(name="slurm", tasks=tasks)  # type: ignore[arg-type]
     assert placed(preset(engine, launch="launch")).trials[0].launch == "task"
     assert placed(preset(engine, launch="process", start_method="fork")).trials[0].start_method == "spawn"
     assert placed(preset(engine, launch="dp", strategy=None)).trials[0].launch == "dp"
 
 
 def test_where_a_task_is_a_node_the_launch_mode_starts_the_ranks() -> None:
-    assert placed(preset(Engine(name="slurm", tasks="node"), launch="launch")).trials[0].launch == "launch"
+    assert placed(preset(EngineOptions(name="slurm", tasks="node"), launch="launch")).trials[0].launch == "launch"
 
 
 @pytest.mark.parametrize(
     ("engine", "fields", "why"),
     [
         (
-            Engine(name="slurm", tasks="array", nodes=2),
+            EngineOptions(name="slurm", tasks="array", nodes=2),
             {},
             "engine.nodes: means nothing with --tasks array: each rank is a job, which Slurm places",
         ),
         (LOCAL, {"launch": "task"}, "launch: trial a: 'task' is a rank that Slurm starts: --engine slurm"),
-        (Engine(nodes=2), {}, "engine.nodes: means nothing with the engine 'local': --engine join or slurm"),
-        (Engine(name="join", gres="gpu:1"), {}, "engine.gres: means nothing with the engine 'join': --engine slurm"),
+        (EngineOptions(nodes=2), {}, "engine.nodes: means nothing with the engine 'local': --engine join or slurm"),
         (
-            Engine(name="join", nodes=2),
+            EngineOptions(name="join", gres="gpu:1"),
+            {},
+            "engine.gres: means nothing with the engine 'join': --engine slurm",
+        ),
+        (
+            EngineOptions(name="join", nodes=2),
             {"bottleneck": (Bottleneck(at="link", ranks=(0,), mbit=10),)},
             "bottleneck: trial a: a slow link is made on this host alone: --engine local",
         ),
-        (Engine(name="join"), {"save": True}, "save: trial a: checkpoints would stay on the nodes: leave it out"),
+        (
+            EngineOptions(name="join"),
+            {"save": True},
+            "save: trial a: checkpoints would stay on the nodes: leave it out",
+        ),
     ],
 )
-def test_what_does_not_go_together_is_refused(engine: Engine, fields: dict[str, object], why: str) -> None:
+def test_what_does_not_go_together_is_refused(engine: EngineOptions, fields: dict[str, object], why: str) -> None:
     with pytest.raises(TrialError) as refused:
         placed(preset(engine, **fields))
     assert str(refused.value) == why
@@ -78,7 +86,7 @@ def test_what_does_not_go_together_is_refused(engine: Engine, fields: dict[str, 
 def test_a_presets_engine_is_read_and_written_again(tmp_path: Path) -> None:
     (tmp_path / "p.toml").write_text(ONE_TRIAL + '[engine]\nname = "slurm"\nnodes = 2\noptions = ["--exclusive"]\n')
     read = load(str(tmp_path / "p.toml"))
-    assert read.engine == Engine(name="slurm", nodes=2, options=("--exclusive",))
+    assert read.engine == EngineOptions(name="slurm", nodes=2, options=("--exclusive",))
     (tmp_path / "again.toml").write_text(as_toml(read))
     assert load(str(tmp_path / "again.toml")).engine == read.engine
 
@@ -86,8 +94,8 @@ def test_a_presets_engine_is_read_and_written_again(tmp_path: Path) -> None:
 def test_the_command_line_lies_over_the_presets_engine(tmp_path: Path) -> None:
     (tmp_path / "p.toml").write_text(ONE_TRIAL + '[engine]\nname = "slurm"\nnodes = 2\npartition = "p"\n')
     path = str(tmp_path / "p.toml")
-    assert load(path, {}, {"nodes": 3}).engine == Engine(name="slurm", nodes=3, partition="p")
-    assert load(path, {}, {"name": "join", "nodes": 3}).engine == Engine(name="join", nodes=3)
+    assert load(path, {}, {"nodes": 3}).engine == EngineOptions(name="slurm", nodes=3, partition="p")
+    assert load(path, {}, {"name": "join", "nodes": 3}).engine == EngineOptions(name="join", nodes=3)
 
 
 @pytest.mark.parametrize(

@@ -108,7 +108,7 @@ def test_an_unknown_primitive_is_refused_in_the_forms_words() -> None:
     draft = Draft(SEE, {"operations": drafts.listed("reduce, shout")})
     with pytest.raises(PresetError, match="shout"):
         drafts.preset(draft)
-    assert drafts.at_fault(draft, drafts.judge(draft).reason) == "operations"
+    assert drafts.at_fault(draft, drafts.validate(draft).reason) == "operations"
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from ddptui.diagnosis.positions import Stall
-from ddptui.diagnosis.stall import Stalls
+from ddptui.diagnosis.stall import StallDetector
 from ddptui.wire.messages import Collective, Heartbeat, Position, RankMessage
 from tests.support.builders import done, heartbeat, ready, step
 
@@ -31,14 +31,14 @@ class Launch:
     """Ranks that are where they are, beating once a second."""
 
     def __init__(self, ranks: int, *, stall_s: float = STALL_S, beats: bool = True) -> None:
-        self.stalls = Stalls(ranks, stall_s, beats=beats)
+        self.stall_detector = StallDetector(ranks, stall_s, beats=beats)
         self.now_s = 100.0
         for rank in range(ranks):
-            self.hear(ready(rank), made(rank, 4))
+            self.add(ready(rank), made(rank, 4))
 
-    def hear(self, *messages: RankMessage) -> None:
+    def add(self, *messages: RankMessage) -> None:
         for message in messages:
-            self.stalls.hear(message, round(self.now_s * S))
+            self.stall_detector.add(message, round(self.now_s * S))
 
     def stay(self, seconds: float, at: dict[int, Position], **states: str) -> Stall | None:
         """Let time go by with these ranks beating, and the others silent."""
@@ -49,8 +49,8 @@ class Launch:
         processes = {rank: states.get(f"rank{rank}", "sleeping") for rank in range(8)}
         while self.now_s < end_s:
             self.now_s += 1
-            self.hear(*beats)
-            if found := self.stalls.look(round(self.now_s * S), processes):
+            self.add(*beats)
+            if found := self.stall_detector.look(round(self.now_s * S), processes):
                 return found
         return None
 
@@ -101,7 +101,7 @@ def test_a_collective_of_a_group_needs_only_its_members() -> None:
 
 def test_a_rank_that_is_stopped_in_the_midst_of_a_collective_does_not_wait_there() -> None:
     launch = Launch(2)
-    launch.hear(beat(0, IN_ALL_REDUCE), beat(1, IN_ALL_REDUCE))
+    launch.add(beat(0, IN_ALL_REDUCE), beat(1, IN_ALL_REDUCE))
     found = launch.stay(STALL_S, {0: IN_ALL_REDUCE}, rank1="stopped")
     assert headline(found) == "rank 1 is stopped, as by SIGSTOP; rank 0 waits in all_reduce 0 of step 5; for 20 s now"
     assert found is not None
@@ -115,9 +115,9 @@ def test_all_waiting_in_the_same_collective_is_said_as_it_is() -> None:
 
 def test_a_rank_that_left_a_collective_out_is_named_though_all_went_on() -> None:
     launch = Launch(3)
-    launch.hear(made(0, 5), made(1, 5, calls=0), made(2, 5))
+    launch.add(made(0, 5), made(1, 5, calls=0), made(2, 5))
     for number in (6, 7):
-        launch.hear(*(made(rank, number) for rank in range(3)))
+        launch.add(*(made(rank, number) for rank in range(3)))
     found = launch.stay(STALL_S, dict.fromkeys(range(3), Position()))
     assert headline(found) == (
         "in step 5, rank 1 made 0 of 1 collectives, and is out of step with the others since; "
@@ -130,7 +130,7 @@ def test_a_rank_that_left_a_collective_out_is_named_though_all_went_on() -> None
 def test_ranks_that_come_further_do_not_stall() -> None:
     launch = Launch(2)
     for number in range(5, 30):
-        launch.hear(made(0, number), made(1, number))
+        launch.add(made(0, number), made(1, number))
         assert launch.stay(2, {0: IN_ALL_REDUCE, 1: IN_FORWARD}) is None
 
 
@@ -164,7 +164,7 @@ def test_a_rank_that_waits_for_a_disk_now_and_then_is_given_as_long() -> None:
 def test_a_console_that_stood_still_itself_blames_nobody() -> None:
     launch = Launch(2)
     launch.now_s += 100
-    launch.stalls.excuse(round(launch.now_s * S))
+    launch.stall_detector.excuse(round(launch.now_s * S))
     assert launch.stay(STALL_S - 3, {0: IN_ALL_REDUCE, 1: IN_FORWARD}) is None
     assert launch.stay(3, {0: IN_ALL_REDUCE, 1: IN_FORWARD}) is not None
 
@@ -177,7 +177,7 @@ def test_what_spins_in_a_collective_does_not_compute() -> None:
 def test_a_silent_rank_stalls_the_launch_though_others_go_on() -> None:
     launch, found, number = Launch(2), None, 5
     while found is None and number < 60:
-        launch.hear(made(0, number))
+        launch.add(made(0, number))
         found = launch.stay(1, {0: Position(step=number)})
         number += 1
     assert headline(found) == "rank 1 says nothing (process sleeping); for 20 s now"
@@ -185,8 +185,8 @@ def test_a_silent_rank_stalls_the_launch_though_others_go_on() -> None:
 
 def starting(start_s: float) -> Launch:
     launch = Launch(2)
-    launch.stalls = Stalls(2, STALL_S, start_s=start_s)
-    launch.hear(heartbeat(0), heartbeat(1))
+    launch.stall_detector = StallDetector(2, STALL_S, start_s=start_s)
+    launch.add(heartbeat(0), heartbeat(1))
     return launch
 
 
@@ -233,24 +233,24 @@ def test_where_nobody_waits_in_an_operation_who_is_behind_is_suspected() -> None
 
 def test_a_replica_without_samples_is_compared_with_nobody() -> None:
     launch = Launch(2)
-    launch.hear(made(0, 5), msgspec.structs.replace(made(1, 5, calls=0), samples=0))
+    launch.add(made(0, 5), msgspec.structs.replace(made(1, 5, calls=0), samples=0))
     assert "made" not in headline(launch.stay(STALL_S, {0: IN_ALL_REDUCE, 1: IN_FORWARD}))
 
 
 def test_who_is_done_is_waited_for_by_nobody() -> None:
     launch = Launch(2)
-    launch.hear(done(0))
+    launch.add(done(0))
     assert launch.stay(STALL_S - 3, {1: Position()}) is None
     assert headline(launch.stay(STALL_S, {1: Position()})).startswith("rank 1 is past step 4, the last one")
-    launch.hear(done(1))
+    launch.add(done(1))
     assert launch.stay(5 * STALL_S, {}) is None
 
 
 @pytest.mark.parametrize(("state", "stalls"), [("sleeping", False), ("stopped", True)])
-def test_without_instruments_only_a_stopped_process_is_seen(state: str, stalls: bool) -> None:
+def test_without_instruments_only_a_stopped_process_is_seen(state: str, stall_detector: bool) -> None:
     launch = Launch(2, beats=False)
     assert launch.stay(STALL_S - 3, {}, rank1=state) is None
-    assert (launch.stay(STALL_S, {}, rank1=state) is not None) is stalls
+    assert (launch.stay(STALL_S, {}, rank1=state) is not None) is stall_detector
 
 
 def test_many_ranks_are_named_in_few_words() -> None:

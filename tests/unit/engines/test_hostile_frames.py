@@ -14,11 +14,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ddptui.analysis.repeat import outcome
-from ddptui.analysis.running_results import Tally
+from ddptui.analysis.running_results import RunningResults
 from ddptui.config.preset import Preset
 from ddptui.engines import hub as module
 from ddptui.engines.hub import Hub
-from ddptui.live.monitor import Watch
+from ddptui.live.monitor import RunMonitor
 from ddptui.live.state import Live, fold
 from ddptui.wire.messages import MOST_BYTES_A_FRAME, VERSION, Alive, Collective, Message, RankMessage, Slept, Step
 from tests.support.builders import done, ended, hello, launched, preset_of, ready, step, trained
@@ -168,7 +168,7 @@ def test_before_files_run_out_the_door_is_shut_and_opens_again(hub: Hub, connect
     rank = connect()
     rank.send(packed(hello(0, token=hub.token)))
     assert hub.receive(SOON_MS) == [hello(0, token=hub.token)]
-    hub._door._most = len(os.listdir("/dev/fd")) + 40
+    hub._gate._most = len(os.listdir("/dev/fd")) + 40
     with ExitStack() as strangers:
         with pytest.raises(FileNotFoundError):
             knock_until_nobody_opens(hub, strangers)
@@ -310,15 +310,15 @@ def made(trial: str = "a") -> Preset:
 
 def heard_by_all(told: list[Message]) -> None:
     """By all that folds, side by side, as a run does."""
-    watch, tally, live = Watch(), Tally(made(), "run", {}), Live()
+    monitor, running_results, live = RunMonitor(), RunningResults(made(), "run", {}), Live()
     for number, message in enumerate(told):
         fold(live, [message])
-        watch.hear([message])
-        tally.hear(message)
+        monitor.add([message])
+        running_results.add(message)
         if number % 3 == 0:
-            watch.look(number * 10**9)
-            watch.judge()
-    watch.look(10**12)
+            monitor.look(number * 10**9)
+            monitor.judge()
+    monitor.look(10**12)
     assert outcome(told) is not None
 
 
@@ -373,12 +373,12 @@ def test_no_steps_that_nearly_fit_are_fatal(
 def test_a_rank_that_comes_when_others_have_made_steps_is_not_fatal() -> None:
     told = [step_with_a_call(number) for number in range(9)]
     late = [msgspec.structs.replace(each, rank=1) for each in told]
-    watch = Watch()
-    watch.hear([launched(), hello(0), *told[:4]])
-    watch.look(10**9)
-    watch.hear([hello(1), *late, *told[4:]])
-    watch.look(10**10)
-    assert [sorted(each.ranks) for each in watch.joined] == [[0, 1]] * 5
+    monitor = RunMonitor()
+    monitor.add([launched(), hello(0), *told[:4]])
+    monitor.look(10**9)
+    monitor.add([hello(1), *late, *told[4:]])
+    monitor.look(10**10)
+    assert [sorted(each.ranks) for each in monitor.joined] == [[0, 1]] * 5
 
 
 def step_with_a_call(number: int) -> Step:

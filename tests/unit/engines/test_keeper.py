@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from ddptui.engines.local import keeper
-from ddptui.engines.local.engine import Launcher
+from ddptui.engines.local.engine import LocalLaunch
 
 SOON_S = 8.0
 SLEEP = "import time; time.sleep(600)"
@@ -29,17 +29,17 @@ os.wait()
 while not os.path.exists("escaped") or not open("escaped").read():
     time.sleep(0.01)
 """
-Kept = Callable[[str], Launcher]
+Kept = Callable[[str], LocalLaunch]
 
 
 @pytest.fixture
 def kept(tmp_path: Path) -> Iterator[Kept]:
     """Starts a Python script, kept, in a folder; its own folder is `own`."""
-    launchers: list[Launcher] = []
+    launchers: list[LocalLaunch] = []
 
-    def start(script: str) -> Launcher:
+    def start(script: str) -> LocalLaunch:
         (tmp_path / "own").mkdir(exist_ok=True)
-        launchers.append(Launcher([sys.executable, "-c", script], {}, tmp_path, tmp_path / "own"))
+        launchers.append(LocalLaunch([sys.executable, "-c", script], {}, tmp_path, tmp_path / "own"))
         return launchers[-1]
 
     yield start
@@ -47,7 +47,7 @@ def kept(tmp_path: Path) -> Iterator[Kept]:
         launcher.stop()
 
 
-def await_end(launcher: Launcher) -> int:
+def await_end(launcher: LocalLaunch) -> int:
     return launcher._process.wait(SOON_S)
 
 
@@ -67,7 +67,7 @@ def escaped(folder: Path) -> psutil.Process:
     return psutil.Process(int(written(folder / "escaped")))
 
 
-def children_of(launcher: Launcher) -> list[psutil.Process]:
+def children_of(launcher: LocalLaunch) -> list[psutil.Process]:
     return psutil.Process(launcher._process.pid).children()
 
 

@@ -171,7 +171,7 @@ def test_a_rank_whose_network_is_no_network_says_so(monkeypatch: pytest.MonkeyPa
 
 def refusal() -> str:
     with pytest.raises(PresetError) as refused:
-        preflight.settle(preset_of({"trial": [{"name": "a", "bottleneck": [SLOW]}]}))
+        preflight.prepare(preset_of({"trial": [{"name": "a", "bottleneck": [SLOW]}]}))
     return str(refused.value)
 
 

@@ -10,7 +10,7 @@ import zmq
 
 from ddptui import __version__
 from ddptui.engines.join import node_hub
-from ddptui.engines.join.node_hub import Muster
+from ddptui.engines.join.node_hub import NodeHub
 from ddptui.wire.curve import unlock
 from ddptui.wire.node_messages import Beat, Farewell, Join, Leave, NodeMessage, Over, Present, ToNode, Welcome
 
@@ -19,15 +19,15 @@ FIRST_PORT = 23_000
 
 
 @pytest.fixture
-def musters() -> Iterator[Muster]:
-    with closing(Muster("a-run", 2, "127.0.0.1", FIRST_PORT)) as open_muster:
+def nodes_hub() -> Iterator[NodeHub]:
+    with closing(NodeHub("a-run", 2, "127.0.0.1", FIRST_PORT)) as open_muster:
         yield open_muster
 
 
 class Node:
     """A node's socket, with nothing of a node behind it."""
 
-    def __init__(self, to: Muster) -> None:
+    def __init__(self, to: NodeHub) -> None:
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._socket = self._context.socket(zmq.DEALER)
         self._socket.setsockopt(zmq.LINGER, 0)
@@ -41,11 +41,11 @@ class Node:
     def say(self, message: NodeMessage) -> None:
         self._socket.send(msgspec.msgpack.encode(message))
 
-    def heard(self, to: Muster) -> ToNode:
+    def heard(self, to: NodeHub) -> ToNode:
         """The next word that is no mere sign of life."""
         deadline = time.monotonic() + SOON_S
         while time.monotonic() < deadline:
-            to.hear()
+            to.receive()
             if self._socket.poll(10):
                 message: ToNode = msgspec.msgpack.decode(self._socket.recv(), type=ToNode)
                 if not isinstance(message, Present):
@@ -54,29 +54,29 @@ class Node:
 
 
 @pytest.fixture
-def node(musters: Muster) -> Iterator[Node]:
-    with closing(Node(musters)) as made:
+def node(nodes_hub: NodeHub) -> Iterator[Node]:
+    with closing(Node(nodes_hub)) as made:
         yield made
 
 
 @pytest.fixture
-def other(musters: Muster) -> Iterator[Node]:
-    with closing(Node(musters)) as made:
+def other(nodes_hub: NodeHub) -> Iterator[Node]:
+    with closing(Node(nodes_hub)) as made:
         yield made
 
 
-def words(to: Muster, node: int | None = None, **changes: str) -> Join:
+def words(to: NodeHub, node: int | None = None, **changes: str) -> Join:
     fields = {"version": __version__, "token": to.ticket.token, "host": "h", "address": "10.0.0.7", "interface": "eth0"}
     return Join(node=node, cores=2, **(fields | changes))  # type: ignore[arg-type]
 
 
-def test_nodes_are_numbered_as_they_come_or_as_they_ask(musters: Muster, node: Node, other: Node) -> None:
-    node.say(words(musters, node=1))
-    assert node.heard(musters) == Welcome(node=1, nodes=2, run="a-run")
-    other.say(words(musters))
-    assert other.heard(musters) == Welcome(node=0, nodes=2, run="a-run")
-    assert musters.missing == 0
-    assert musters.news[0] == "node 1 (h, 10.0.0.7) has joined by eth0: 1 of 2 nodes are here"
+def test_nodes_are_numbered_as_they_come_or_as_they_ask(nodes_hub: NodeHub, node: Node, other: Node) -> None:
+    node.say(words(nodes_hub, node=1))
+    assert node.heard(nodes_hub) == Welcome(node=1, nodes=2, run="a-run")
+    other.say(words(nodes_hub))
+    assert other.heard(nodes_hub) == Welcome(node=0, nodes=2, run="a-run")
+    assert nodes_hub.missing == 0
+    assert nodes_hub.news[0] == "node 1 (h, 10.0.0.7) has joined by eth0: 1 of 2 nodes are here"
 
 
 @pytest.mark.parametrize(
@@ -88,69 +88,69 @@ def test_nodes_are_numbered_as_they_come_or_as_they_ask(musters: Muster, node: N
     ],
 )
 def test_who_does_not_fit_is_told_why(
-    musters: Muster, node: Node, other: Node, asked: int | None, changes: dict[str, str], why: str
+    nodes_hub: NodeHub, node: Node, other: Node, asked: int | None, changes: dict[str, str], why: str
 ) -> None:
-    node.say(words(musters, node=0))
-    assert isinstance(node.heard(musters), Welcome)
-    other.say(words(musters, node=asked, **changes))
-    assert other.heard(musters) == Farewell(why=why)
-    assert list(musters.nodes) == [0]
+    node.say(words(nodes_hub, node=0))
+    assert isinstance(node.heard(nodes_hub), Welcome)
+    other.say(words(nodes_hub, node=asked, **changes))
+    assert other.heard(nodes_hub) == Farewell(why=why)
+    assert list(nodes_hub.nodes) == [0]
 
 
-def test_without_the_token_nobody_is_answered(musters: Muster, node: Node) -> None:
-    node.say(words(musters, token="x" * 32))
+def test_without_the_token_nobody_is_answered(nodes_hub: NodeHub, node: Node) -> None:
+    node.say(words(nodes_hub, token="x" * 32))
     node.say(Beat())
     node.say(Over(number=1, exit_code=0))
     with pytest.raises(AssertionError, match="nothing was heard"):
-        node.heard(musters)
-    assert (musters.nodes, musters.overs) == ({}, {})
+        node.heard(nodes_hub)
+    assert (nodes_hub.nodes, nodes_hub.overs) == ({}, {})
 
 
 def test_who_is_silent_or_leaves_is_missed(
-    musters: Muster, node: Node, other: Node, monkeypatch: pytest.MonkeyPatch
+    nodes_hub: NodeHub, node: Node, other: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number, each in enumerate((node, other)):
-        each.say(words(musters, node=number))
-        assert isinstance(each.heard(musters), Welcome)
+        each.say(words(nodes_hub, node=number))
+        assert isinstance(each.heard(nodes_hub), Welcome)
     other.say(Leave())
     lost = []
     deadline = time.monotonic() + SOON_S
     while not lost and time.monotonic() < deadline:
-        lost = musters.hear()
+        lost = nodes_hub.receive()
     assert [there.number for there in lost] == [1]
-    assert musters.hear() == []
+    assert nodes_hub.receive() == []
     monkeypatch.setattr(node_hub, "LOST_AFTER_S", 0.0)
-    assert [there.number for there in musters.hear()] == [0]
-    assert musters.missing == 2
+    assert [there.number for there in nodes_hub.receive()] == [0]
+    assert nodes_hub.missing == 2
 
 
 def test_how_a_launch_ended_is_kept_in_the_order_in_which_nodes_said_so(
-    musters: Muster, node: Node, other: Node
+    nodes_hub: NodeHub, node: Node, other: Node
 ) -> None:
     for number, each in enumerate((node, other)):
-        each.say(words(musters, node=number))
-        assert isinstance(each.heard(musters), Welcome)
-    musters.begin(3)
+        each.say(words(nodes_hub, node=number))
+        assert isinstance(each.heard(nodes_hub), Welcome)
+    nodes_hub.begin(3)
     other.say(Over(number=2, exit_code=1))  # of a launch that is over
     other.say(Over(number=3, exit_code=7, logs={"rank-1.log": "it fell"}))
     other.say(Over(number=3, exit_code=0))  # said twice
-    until_heard(musters, 1)
+    until_heard(nodes_hub, 1)
     node.say(Over(number=3, exit_code=-15))
-    until_heard(musters, 2)
-    assert [(number, over.exit_code) for number, over in musters.overs.items()] == [(1, 7), (0, -15)]
-    assert musters.overs[1].logs == {"rank-1.log": "it fell"}
-    musters.begin(4)
-    assert musters.overs == {}
+    until_heard(nodes_hub, 2)
+    assert [(number, over.exit_code) for number, over in nodes_hub.overs.items()] == [(1, 7), (0, -15)]
+    assert nodes_hub.overs[1].logs == {"rank-1.log": "it fell"}
+    nodes_hub.begin(4)
+    assert nodes_hub.overs == {}
 
 
-def until_heard(musters: Muster, overs: int) -> None:
+def until_heard(nodes_hub: NodeHub, overs: int) -> None:
     deadline = time.monotonic() + SOON_S
-    while len(musters.overs) < overs and time.monotonic() < deadline:
-        musters.hear()
+    while len(nodes_hub.overs) < overs and time.monotonic() < deadline:
+        nodes_hub.receive()
 
 
 def test_all_are_told_when_the_run_is_over() -> None:
-    closed = Muster("a-run", 1, "127.0.0.1", FIRST_PORT)
+    closed = NodeHub("a-run", 1, "127.0.0.1", FIRST_PORT)
     with closing(Node(closed)) as node:
         with closing(closed):
             node.say(words(closed))

@@ -22,7 +22,7 @@ RUINOUS = "raise SystemExit('this module was run')\n"
 
 def settle(**fields: Any) -> None:
     kind = "primitives" if "primitives" in fields else "training"
-    preflight.settle(preset_of({"kind": kind, "trial": [{"name": "a", **fields}]}))
+    preflight.prepare(preset_of({"kind": kind, "trial": [{"name": "a", **fields}]}))
 
 
 @pytest.fixture

@@ -235,20 +235,20 @@ TWO = {"trial": [{"name": "cpu"}, {"name": "gpus", "device": "cuda"}]}
 
 def test_a_later_trial_is_refused_before_the_first_one_starts(machine: list[Machine]) -> None:
     with pytest.raises(PresetError, match=r"^made, trial gpus: device: 'cuda' needs an NVIDIA GPU"):
-        preflight.settle(preset_of(TWO))
+        preflight.prepare(preset_of(TWO))
     machine.append(with_gpus(2))
-    assert [trial.name for trial in preflight.settle(preset_of(TWO)).trials] == ["cpu", "gpus"]
+    assert [trial.name for trial in preflight.prepare(preset_of(TWO)).trials] == ["cpu", "gpus"]
 
 
 @pytest.mark.usefixtures("machine")
 def test_what_is_only_shown_need_not_run_here() -> None:
-    preflight.settle(preset_of(TWO), to_be_started=False)
-    preflight.settle(preset_of({**TWO, "engine": {"name": "join", "interface": "lo"}}), to_be_started=False)
+    preflight.prepare(preset_of(TWO), to_be_started=False)
+    preflight.prepare(preset_of({**TWO, "engine": {"name": "join", "interface": "lo"}}), to_be_started=False)
 
 
 def test_nobody_looks_at_gpus_for_trials_that_want_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(preflight_devices, "look", lambda: pytest.fail("it looked"))
-    preflight.settle(preset_of({"trial": [{"name": "a"}, {"name": "b", "launch": "dp"}]}))
+    preflight.prepare(preset_of({"trial": [{"name": "a"}, {"name": "b", "launch": "dp"}]}))
 
 
 def test_a_node_that_joined_looks_at_its_own_ranks(machine: list[Machine]) -> None:

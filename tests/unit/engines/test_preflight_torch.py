@@ -34,11 +34,11 @@ def test_a_trial_to_be_compiled_is_refused_without_a_compiler(monkeypatch: pytes
     monkeypatch.delenv("CXX", raising=False)
     preset = preset_of({"trial": [{"name": "a", "compile": True}]})
     monkeypatch.setattr(preflight_torch.shutil, "which", lambda *_, **__: "/usr/bin/g++")
-    preflight.settle(preset)
+    preflight.prepare(preset)
     monkeypatch.setattr(preflight_torch.shutil, "which", lambda *_, **__: None)
     with pytest.raises(PresetError, match=r"trial a: compile: torch.compile needs a C\+\+ compiler.*compile=false"):
-        preflight.settle(preset)
-    preflight.settle(preset_of({"trial": [{"name": "a"}]}))
+        preflight.prepare(preset)
+    preflight.prepare(preset_of({"trial": [{"name": "a"}]}))
 
 
 def test_on_a_gpu_it_wants_triton(monkeypatch: pytest.MonkeyPatch) -> None:

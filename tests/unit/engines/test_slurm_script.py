@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ddptui.config.engine import Engine
+from ddptui.config.engine import EngineOptions
 from ddptui.config.rules import make_trial
 from ddptui.config.trial import Trial
 from ddptui.engines.slurm.script import ScriptError, check_options, example, render, wire_env
@@ -24,11 +24,11 @@ def one_process(launch: str, **fields: Any) -> Trial:
     return make_trial({"name": "a", "launch": launch} | fields)
 
 
-def engine(**fields: Any) -> Engine:
-    return Engine(name="slurm", **{"nodes": 2, **fields})
+def engine(**fields: Any) -> EngineOptions:
+    return EngineOptions(name="slurm", **{"nodes": 2, **fields})
 
 
-def rendered(trial: Trial, engine: Engine, folder: Path = FOLDER) -> str:
+def rendered(trial: Trial, engine: EngineOptions, folder: Path = FOLDER) -> str:
     script = render(trial, engine, folder, "ddptui-one-a-1", "python")
     if bash := shutil.which("bash"):
         subprocess.run([bash, "-n"], input=script, text=True, check=True)

@@ -2,7 +2,15 @@
 
 import pytest
 
-from ddptui.engines.slurm.states import Part, Standing, exit_code, read_details, read_history, read_queue, standing
+from ddptui.engines.slurm.states import (
+    JobStatus,
+    TaskGroup,
+    exit_code,
+    job_status,
+    read_details,
+    read_history,
+    read_queue,
+)
 
 DETAILS = (
     "JobId=8 ArrayJobId=6 ArrayTaskId=1 JobName=a b UserId=root(0) JobState=FAILED Reason=NonZeroExitCode "
@@ -11,27 +19,27 @@ DETAILS = (
 )
 
 
-def part(state: str, reason: str = "None", nodes: str = "", exit: str = "", by: str = "", id: str = "17") -> Part:
-    return Part(id, state, reason, nodes, exit, by)
+def part(state: str, reason: str = "None", nodes: str = "", exit: str = "", by: str = "", id: str = "17") -> TaskGroup:
+    return TaskGroup(id, state, reason, nodes, exit, by)
 
 
 def test_squeue_is_read() -> None:
     printed = "3|FAILED|JobLaunchFailure|n[1-2]\n6_0|PENDING|(Nodes are DOWN, DRAINED)|\n\nwarning\n"
     assert read_queue(printed) == [
-        Part("3", "FAILED", "JobLaunchFailure", "n[1-2]"),
-        Part("6_0", "PENDING", "(Nodes are DOWN, DRAINED)", ""),
+        TaskGroup("3", "FAILED", "JobLaunchFailure", "n[1-2]"),
+        TaskGroup("6_0", "PENDING", "(Nodes are DOWN, DRAINED)", ""),
     ]
 
 
 def test_sacct_is_read_without_the_steps() -> None:
     printed = "17|CANCELLED by 1000|0:15|n1\n17.batch|CANCELLED|0:15|n1\n17.0|FAILED|1:0|n1\n"
-    assert read_history(printed) == [Part("17", "CANCELLED", "", "n1", "0:15", "1000")]
+    assert read_history(printed) == [TaskGroup("17", "CANCELLED", "", "n1", "0:15", "1000")]
 
 
 def test_scontrol_is_read() -> None:
     assert read_details(DETAILS) == [
-        Part("6_1", "FAILED", "NonZeroExitCode", "n[1-2]", "3:0"),
-        Part("9", "PENDING", "Resources", "", "0:0"),
+        TaskGroup("6_1", "FAILED", "NonZeroExitCode", "n[1-2]", "3:0"),
+        TaskGroup("9", "PENDING", "Resources", "", "0:0"),
     ]
 
 
@@ -62,15 +70,15 @@ def test_exit_codes_are_those_of_processes_and_never_that_of_success(exit: str, 
         ),
     ],
 )
-def test_one_that_is_not_over_says_where_it_stands(parts: list[Part], says: str, is_waiting: bool) -> None:
-    assert standing(parts) == Standing(is_waiting, says)
+def test_one_that_is_not_over_says_where_it_stands(parts: list[TaskGroup], says: str, is_waiting: bool) -> None:
+    assert job_status(parts) == JobStatus(is_waiting, says)
 
 
 def test_all_of_an_array_has_to_end_well() -> None:
     done = [part("COMPLETED", id="17_0"), part("COMPLETED", id="17_1")]
-    assert standing(done) == Standing(False, "job 17 has ended well", 0)
-    assert standing([done[0], part("FAILED", "NonZeroExitCode", exit="2:0", id="17_1")]).exit_code == 2
-    assert standing([part("PENDING", id="17_1"), part("FAILED", exit="2:0", id="17_0")]).exit_code == 2
+    assert job_status(done) == JobStatus(False, "job 17 has ended well", 0)
+    assert job_status([done[0], part("FAILED", "NonZeroExitCode", exit="2:0", id="17_1")]).exit_code == 2
+    assert job_status([part("PENDING", id="17_1"), part("FAILED", exit="2:0", id="17_0")]).exit_code == 2
 
 
 @pytest.mark.parametrize(
@@ -89,8 +97,8 @@ def test_all_of_an_array_has_to_end_well() -> None:
         (part("FAILED", "NonZeroExitCode", exit="1:0"), None),
     ],
 )
-def test_why_it_ended_is_said_where_the_ranks_cannot_know(part: Part, why: str | None) -> None:
-    now = standing([part])
+def test_why_it_ended_is_said_where_the_ranks_cannot_know(part: TaskGroup, why: str | None) -> None:
+    now = job_status([part])
     assert now.why == why
     assert now.exit_code
     assert now.was_cancelled == (part.state == "CANCELLED")
@@ -98,13 +106,13 @@ def test_why_it_ended_is_said_where_the_ranks_cannot_know(part: Part, why: str |
 
 @pytest.mark.parametrize("reason", ["PartitionNodeLimit", "PartitionTimeLimit", "BadConstraints", "InvalidAccount"])
 def test_one_that_would_wait_for_ever_is_over(reason: str) -> None:
-    now = standing([part("PENDING", reason)])
+    now = job_status([part("PENDING", reason)])
     assert now.exit_code == 1
     assert f"would wait for ever ({reason}): " in (now.why or "")
 
 
 @pytest.mark.parametrize("state", ["REQUEUED", "REQUEUE_HOLD", "PENDING"])
 def test_one_that_is_put_back_has_lost_what_it_had(state: str) -> None:
-    now = standing([part(state, "BeginTime")], had_begun=True)
+    now = job_status([part(state, "BeginTime")], had_begun=True)
     assert now.exit_code == 1
     assert "put back into the queue" in (now.why or "")

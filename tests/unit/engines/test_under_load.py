@@ -13,11 +13,11 @@ import pytest
 import zmq
 
 from ddptui.analysis import thinning
-from ddptui.analysis.repeat import Heard, outcome
+from ddptui.analysis.repeat import LaunchLog, outcome
 from ddptui.analysis.results import RepeatResult
-from ddptui.analysis.running_results import Tally
+from ddptui.analysis.running_results import RunningResults
 from ddptui.engines.hub import Hub
-from ddptui.live.monitor import Watch
+from ddptui.live.monitor import RunMonitor
 from ddptui.store.journal import Repeat
 from ddptui.wire.messages import HUB, Collective, Message, RankMessage, Slept, Step
 from tests.support.builders import MS, done, ended, fingerprint, hello, launched, preset_of, ready, step
@@ -42,7 +42,7 @@ def receive(hub: Hub, count: int) -> Iterator[RankMessage]:
 def test_of_64_ranks_that_speak_at_once_no_word_is_lost(tmp_path: Path) -> None:
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
     preset = preset_of({"title": "?", "trial": [{"name": "a", "world_size": RANKS, "batch_size": 1024}]})
-    watch, tally = Watch(), Tally(preset, "run", {})
+    monitor, running_results = RunMonitor(), RunningResults(preset, "run", {})
     path = tmp_path / "messages.jsonl"
     with Hub(RANKS) as hub, path.open("wb") as file, ExitStack() as peers:
         repeat = Repeat(tmp_path, 1, file)
@@ -55,10 +55,10 @@ def test_of_64_ranks_that_speak_at_once_no_word_is_lost(tmp_path: Path) -> None:
                 peer.send(msgspec.msgpack.encode([step(rank, each) for each in range(number, number + 10)]))
         for message in receive(hub, RANKS * (STEPS + 1)):
             repeat.write(message)
-            watch.hear([message])
-            tally.hear(message)
+            monitor.add([message])
+            running_results.add(message)
     context.term()
-    assert watch.live.step == STEPS
+    assert monitor.live.step == STEPS
     kept = [msgspec.json.decode(line, type=RankMessage) for line in path.read_bytes().splitlines()]
     for rank in range(RANKS):
         told = [message.step for message in kept if isinstance(message, Step) and message.rank == rank]
@@ -223,9 +223,9 @@ def test_a_launch_within_the_limit_is_looked_at_as_a_whole(monkeypatch: pytest.M
 def test_what_is_kept_of_a_launch_is_bounded(monkeypatch: pytest.MonkeyPatch, calls: int) -> None:
     monkeypatch.setattr(thinning, "MOST_EVENTS", 2_000)
     a_block = 2 * thinning.BLOCK * (1 + calls)
-    heard = Heard()
+    heard = LaunchLog()
     for each in train(2, 1_500, calls=calls):
-        heard.hear(each)
+        heard.add(each)
         assert heard.blocks.events <= max(2_000, 3 * a_block)
     kept = {rank: [each.step for each in own] for rank, own in heard.steps.items()}
     assert kept[0] == kept[1]
@@ -233,8 +233,8 @@ def test_what_is_kept_of_a_launch_is_bounded(monkeypatch: pytest.MonkeyPatch, ca
 
 
 def test_hashes_that_all_ranks_have_told_are_not_kept() -> None:
-    heard = Heard()
+    heard = LaunchLog()
     for message in (hello(0), hello(1), fingerprint(0, 1), fingerprint(1, 1), fingerprint(0, 2)):
-        heard.hear(message)
+        heard.add(message)
     assert list(heard.prints) == [2]
     assert [check.step for check in heard.all_checks()] == [1]

@@ -6,7 +6,7 @@ import pytest
 from ddptui.config.preset import Preset
 from ddptui.config.trial import Bottleneck
 from ddptui.live import headline
-from ddptui.live.monitor import Watch
+from ddptui.live.monitor import RunMonitor
 from ddptui.wire.messages import Injection, Message, Notice, Position, Step
 from tests.support.builders import MS, ended, failure, heartbeat, hello, journal, launched, preset_of, step
 from tests.support.traces import delayed, trace, works_of
@@ -20,10 +20,10 @@ def ranks_of(ranks: int) -> Preset:
 
 
 def said(*messages: Message, states: dict[int, str] | None = None, ranks: int = 2, now_ns: int = 0) -> str:
-    watch = Watch()
-    watch.hear(messages)
-    watch.judgement = watch.judge()
-    return headline.sentence(watch, states or {}, ranks_of(ranks), now_ns)
+    monitor = RunMonitor()
+    monitor.add(messages)
+    monitor.judgement = monitor.judge()
+    return headline.sentence(monitor, states or {}, ranks_of(ranks), now_ns)
 
 
 def trained_together(

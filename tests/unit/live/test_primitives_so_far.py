@@ -10,7 +10,7 @@ from ddptui.analysis.primitives.ownership import named
 from ddptui.analysis.repeat import Outcomes
 from ddptui.analysis.results import TrialResult
 from ddptui.config.rules import make_trial
-from ddptui.live.primitives import SoFar, plan, under_way
+from ddptui.live.primitives import PrimitivesProgress, plan, under_way
 from ddptui.live.state import Live, fold
 from ddptui.store.replay import outcomes_of, results_of
 from ddptui.store.runs import Run
@@ -32,22 +32,22 @@ def result(name: str) -> TrialResult:
 
 @pytest.mark.parametrize("name", TRIALS)
 def test_at_the_end_it_is_what_the_results_have(name: str) -> None:
-    found = SoFar()
-    found.hear(messages())
+    found = PrimitivesProgress()
+    found.add(messages())
     told, [launch] = found.result(name), result(name).primitives
     assert told is not None
     assert (told.ranks, told.cadence, told.backend) == (launch.ranks, launch.cadence, launch.backend)
     assert told.views == launch.views
     assert told.cells == launch.cells
-    of_results = SoFar.of(results_of(RUN, PRESET)).result(name)
+    of_results = PrimitivesProgress.of(results_of(RUN, PRESET)).result(name)
     assert of_results is not None
     assert (of_results.views, of_results.cells) == (told.views, told.cells)
 
 
 def test_a_primitive_is_there_once_all_ranks_have_told_of_it() -> None:
-    found, told = SoFar(), Counter[int]()
+    found, told = PrimitivesProgress(), Counter[int]()
     for message in messages():
-        found.hear([message])
+        found.add([message])
         if isinstance(message, Shown):
             told[message.place] += 1
             seen = found.result("see")
@@ -58,25 +58,25 @@ def test_a_primitive_is_there_once_all_ranks_have_told_of_it() -> None:
 
 
 def test_until_there_is_more_to_see_it_is_the_same_object() -> None:
-    found = SoFar()
-    found.hear(messages())
+    found = PrimitivesProgress()
+    found.add(messages())
     before = found.result("see")
-    found.hear([Launched(trial="ranks-2", repeat=2, at_ns=0, command=())])
+    found.add([Launched(trial="ranks-2", repeat=2, at_ns=0, command=())])
     assert found.result("see") is before
     assert found.result("nobody") is None
 
 
 def test_what_a_resumed_run_has_already_is_there() -> None:
     there: Outcomes = outcomes_of(RUN, PRESET)
-    told = SoFar(there).result("ranks-2")
+    told = PrimitivesProgress(there).result("ranks-2")
     assert told is not None
     assert told.cells == result("ranks-2").primitives[0].cells
 
 
 def test_two_launches_of_a_trial_are_seen_as_one() -> None:
-    found = SoFar()
-    found.hear(messages())
-    found.hear(messages())
+    found = PrimitivesProgress()
+    found.add(messages())
+    found.add(messages())
     told, [launch] = found.result("ranks-2"), result("ranks-2").primitives
     assert told is not None
     assert [cell.calls for cell in told.cells] == [2 * cell.calls for cell in launch.cells]
@@ -126,11 +126,11 @@ def test_what_ranks_of_another_launch_have_told_does_not_count() -> None:
     told = messages()
     hellos = [message for message in told if isinstance(message, Hello)][:4]
     first = [message for message in told if isinstance(message, Shown) and message.place == 0]
-    found = SoFar()
-    found.hear([Launched(trial="stopped", repeat=1, at_ns=0, command=()), *hellos, first[0]])
-    found.hear([Launched(trial="see", repeat=1, at_ns=1, command=()), *hellos, *first[1:]])
+    found = PrimitivesProgress()
+    found.add([Launched(trial="stopped", repeat=1, at_ns=0, command=()), *hellos, first[0]])
+    found.add([Launched(trial="see", repeat=1, at_ns=1, command=()), *hellos, *first[1:]])
     assert found.result("see") == found.result("stopped")
-    found.hear(first[:1])
+    found.add(first[:1])
     seen = found.result("see")
     assert seen is not None
     assert [named(view) for view in seen.views] == ["send/recv"]

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from ddptui.live.monitor import Watch
+from ddptui.live.monitor import RunMonitor
 from ddptui.live.rank_states import RECENT_STEPS, STALLED_S, phases_ms, states, wait_ms, waits_for
 from ddptui.live.state import Live, fold
 from ddptui.wire.messages import Message
@@ -133,19 +133,19 @@ def test_many_may_wait_for_one() -> None:
 # What is known of their waiting
 
 
-def watched(delay_ms: float, ranks: int = 2) -> Watch:
+def watched(delay_ms: float, ranks: int = 2) -> RunMonitor:
     """Rank 1 is late in forward; rank 0 has come to its 50 steps' end."""
     works, _ = delayed(works_of(1, ranks=ranks, steps=50, skew=0.0), 1, "forward", lambda _: delay_ms)
     told = trace(works)
-    watch = Watch()
-    watch.hear([*begun(ranks), *(each for own in told.values() for each in own)])
-    watch.look(0)
-    return watch
+    monitor = RunMonitor()
+    monitor.add([*begun(ranks), *(each for own in told.values() for each in own)])
+    monitor.look(0)
+    return monitor
 
 
-def said_of(watch: Watch) -> dict[int, str]:
-    now_ns = max(rank.ends_ns[-1] for rank in watch.live.ranks.values())
-    return states(watch.live, watch.last, now_ns)
+def said_of(monitor: RunMonitor) -> dict[int, str]:
+    now_ns = max(rank.ends_ns[-1] for rank in monitor.live.ranks.values())
+    return states(monitor.live, monitor.last, now_ns)
 
 
 def test_who_waits_is_told_for_whom() -> None:
@@ -154,23 +154,23 @@ def test_who_waits_is_told_for_whom() -> None:
 
 
 def test_a_little_waiting_is_not_worth_a_word() -> None:
-    watch = watched(0.0)
-    assert wait_ms(watch.last, 0) is not None
-    assert said_of(watch) == {0: "running", 1: "running"}
+    monitor = watched(0.0)
+    assert wait_ms(monitor.last, 0) is not None
+    assert said_of(monitor) == {0: "running", 1: "running"}
 
 
 def test_it_is_the_rank_that_was_waited_for_most() -> None:
     works, _ = delayed(works_of(1, ranks=3, steps=30, skew=0.0), 1, "forward", lambda step: 10.0 if step % 3 else 0.0)
     works, _ = delayed(works, 2, "forward", lambda step: 0.0 if step % 3 else 10.0)
-    watch = Watch()
-    watch.hear([*begun(3), *(each for own in trace(works).values() for each in own)])
-    watch.look(0)
-    assert waits_for(watch.last, 0) == 1
+    monitor = RunMonitor()
+    monitor.add([*begun(3), *(each for own in trace(works).values() for each in own)])
+    monitor.look(0)
+    assert waits_for(monitor.last, 0) == 1
 
 
 def test_the_wait_of_a_step_is_the_median() -> None:
-    watch = watched(25.0)
-    waited = [wait_ms(watch.last, rank) for rank in (0, 1)]
+    monitor = watched(25.0)
+    waited = [wait_ms(monitor.last, rank) for rank in (0, 1)]
     assert waited[0] == pytest.approx(25, abs=2)
     assert waited[1] is not None
     assert waited[1] < 1

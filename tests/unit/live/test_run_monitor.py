@@ -3,16 +3,16 @@
 import msgspec
 
 from ddptui.analysis.verdict import FEWEST_STEPS
-from ddptui.live.monitor import LAST_STEPS, Watch
+from ddptui.live.monitor import LAST_STEPS, RunMonitor
 from ddptui.live.state import RECENT_NS
 from ddptui.wire.messages import Message
 from tests.support.builders import hello, launched
 from tests.support.traces import USUAL_MS, delayed, trace, works_of
 
 
-def seen(messages: list[Message]) -> Watch:
-    watched = Watch()
-    watched.hear(messages)
+def seen(messages: list[Message]) -> RunMonitor:
+    watched = RunMonitor()
+    watched.add(messages)
     watched.look(0)
     return watched
 
@@ -38,9 +38,9 @@ def test_arrivals_are_those_of_the_last_steps_that_all_have_finished() -> None:
 
 
 def test_looking_often_shows_what_looking_once_shows() -> None:
-    often, once = Watch(), seen(late(30))
+    often, once = RunMonitor(), seen(late(30))
     for message in late(30):
-        often.hear([message])
+        often.add([message])
         often.look(0)
     assert often.joined == once.joined
 

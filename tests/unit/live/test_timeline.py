@@ -5,7 +5,7 @@ from itertools import pairwise
 import msgspec
 import pytest
 
-from ddptui.analysis.waits import Joined, join
+from ddptui.analysis.waits import AlignedStep, join
 from ddptui.live.timeline import Run, Segment, cell_of, last_steps, row, runs, window
 from ddptui.wire.messages import Slept
 from tests.support.traces import MS, Told, all_reduce, delayed, trace, works_of
@@ -21,7 +21,7 @@ def told(steps: int = 2, late_ms: float = 4) -> Told:
     return trace(works, all_reduce)
 
 
-def shown(steps: list[Joined], rank: int) -> list[tuple[float, str]]:
+def shown(steps: list[AlignedStep], rank: int) -> list[tuple[float, str]]:
     """Length in ms, and what."""
     return [((segment.end_ns - segment.begin_ns) / MS, segment.what) for segment in row(steps, rank)]
 

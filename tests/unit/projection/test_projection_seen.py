@@ -5,11 +5,11 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 
-from ddptui.analysis.repeat import Heard
+from ddptui.analysis.repeat import LaunchLog
 from ddptui.config.rules import make_trial
 from ddptui.config.trial import Bottleneck, Site
 from ddptui.projection import related_trials
-from ddptui.projection.measured import Moment, Seen, Work, seen, step_s
+from ddptui.projection.measured import MeasuredTrial, Moment, Work, seen, step_s
 from ddptui.projection.traffic import taken, traffic
 from ddptui.wire.messages import Message, Slept, Step
 from tests.support.builders import done, ended, hello, launched, ready
@@ -20,14 +20,16 @@ from tests.support.traces import Work as Busy
 SIZES = ("weight", "bias", "other")
 
 
-def heard_of(messages: Sequence[Message]) -> Heard:
-    heard = Heard()
+def heard_of(messages: Sequence[Message]) -> LaunchLog:
+    heard = LaunchLog()
     for message in messages:
-        heard.hear(message)
+        heard.add(message)
     return heard
 
 
-def launch_of(program: Program, other: Program | None = None, *, slept: Sequence[tuple[Site, int]] = ()) -> Seen:
+def launch_of(
+    program: Program, other: Program | None = None, *, slept: Sequence[tuple[Site, int]] = ()
+) -> MeasuredTrial:
     """Two ranks that make three steps each, of this program or of one each; the sleep of a step, in ms, is somewhere in
     it."""
     told = simulate([{0: program, 1: other or program}] * 3, start_ns=1000 * MS)
@@ -54,7 +56,7 @@ def program(*aggregate: Call | Await, forward: Sequence[Call] = (), backward: Se
     ]
 
 
-def last(found: Seen) -> Moment:
+def last(found: MeasuredTrial) -> Moment:
     return found.launches[0][-1]
 
 

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from ddptui.analysis.results import Caution
 from ddptui.projection import sentences
-from ddptui.projection.measured import Moment, Seen, Work
+from ddptui.projection.measured import MeasuredTrial, Moment, Work
 from ddptui.projection.model import Beyond
 from ddptui.projection.network import CallCosts
 from ddptui.projection.plot import MEASURED, plot
@@ -18,7 +18,7 @@ from ddptui.projection.report import aligned, fitting
 from ddptui.projection.results import Point
 
 RANKS = (2, 4, 8, 16)
-NOBODY = Ranks(longest=0, longer=0.0, doubt=1.0, alike=0.0, steps=400)
+NOBODY = Ranks(longest=0, longer=0.0, uncertainty=1.0, alike=0.0, steps=400)
 FAST = CallCosts(alpha=2e-6, beta=1e-10, source="stated")
 
 
@@ -123,13 +123,13 @@ def test_what_was_measured_stands_beside_what_was_predicted() -> None:
 
 
 def noted(ranks: Ranks, measured: int = 2, **more: Any) -> list[str]:
-    return sentences.notes(sentences.Grounds(measured, 64, ranks, FAST, "weak", **more))
+    return sentences.notes(sentences.ProjectionContext(measured, 64, ranks, FAST, "weak", **more))
 
 
 @pytest.mark.parametrize(
     ("ranks", "note"),
     [
-        (NOBODY._replace(longest=1, longer=3e-3, doubt=1e-3), "rank 1 worked 3.00 ms longer than the mean"),
+        (NOBODY._replace(longest=1, longer=3e-3, uncertainty=1e-3), "rank 1 worked 3.00 ms longer than the mean"),
         (NOBODY._replace(alike=0.5), r"slow in the same steps \(correlation 0.50\), .* the wait is less"),
         (NOBODY._replace(alike=-0.5), r"slow in different steps \(correlation -0.50\), .* the wait is more"),
     ],
@@ -143,7 +143,7 @@ def test_ranks_that_are_no_chance_are_noted(ranks: Ranks, note: str) -> None:
 
 def test_what_chance_makes_is_not_noted() -> None:
     """Of eight ranks one is the longest by chance alone; of 25 steps, correlations come out at 0.4."""
-    longer = NOBODY._replace(longer=2.5e-3, doubt=1e-3)
+    longer = NOBODY._replace(longer=2.5e-3, uncertainty=1e-3)
     assert len(noted(longer)) == len(noted(NOBODY)) + 1
     assert len(noted(longer, 8)) == len(noted(NOBODY, 8))
     assert len(noted(NOBODY._replace(alike=0.39, steps=25))) == len(noted(NOBODY))
@@ -165,9 +165,9 @@ def test_a_calibrated_wait_is_said_and_is_not_less_than_is_said() -> None:
     assert not any("the wait is less" in note for note in notes)
 
 
-def of_lengths(*ranks: list[float]) -> Seen:
+def of_lengths(*ranks: list[float]) -> MeasuredTrial:
     moments = [Moment(tuple(Work(s, 0.0, 0.0, 0.0, 0.0, 0.0) for s in step), ()) for step in zip(*ranks, strict=True)]
-    return Seen((moments,), (), len(ranks), 0, 1, 1.0)
+    return MeasuredTrial((moments,), (), len(ranks), 0, 1, 1.0)
 
 
 def test_how_ranks_differ() -> None:
@@ -177,7 +177,7 @@ def test_how_ranks_differ() -> None:
     found = ranks_of(of_lengths(one, other))
     assert found.longest == 1
     assert found.longer == pytest.approx(0.5, abs=0.1)
-    assert found.doubt == pytest.approx(0.05, rel=0.1)
+    assert found.uncertainty == pytest.approx(0.05, rel=0.1)
     assert found.alike == pytest.approx(0, abs=0.1)
     assert ranks_of(of_lengths(one, one)).alike == pytest.approx(1)
     assert ranks_of(of_lengths(one, [20 - s for s in one])).alike == pytest.approx(-1)

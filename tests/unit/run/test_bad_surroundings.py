@@ -76,7 +76,7 @@ def test_a_reader_of_stdout_that_has_gone_changes_no_exit_code(
 def test_a_run_goes_on_though_nobody_reads_how(output: io.StringIO | None) -> None:
     narrator = Narrator(preset_of({"trial": [{"name": "a"}]}), output)
     for message in journal("a"):
-        narrator.hear(message)
+        narrator.add(message)
 
 
 def test_an_interrupt_before_anything_has_begun_exits_with_130() -> None:

@@ -45,7 +45,7 @@ def told(output: io.StringIO, preset: Preset, messages: Iterable[Message], clock
     narrator = Narrator(preset, output)
     for message in messages:
         clock.now += 0.5
-        narrator.hear(message)
+        narrator.add(message)
     return output.getvalue()
 
 
@@ -77,9 +77,9 @@ def test_the_time_left_is_what_launches_took_so_far(clock: SimpleNamespace) -> N
     narrator = Narrator(preset, output)
     *most, last = journal("a")
     for message in most:
-        narrator.hear(message)
+        narrator.add(message)
     clock.now = LAUNCHED_MS / 1000 + 30.0  # for one launch of four
-    narrator.hear(last)
+    narrator.add(last)
     assert output.getvalue().splitlines()[-1].endswith("  about 1:30 left")
 
 
@@ -134,14 +134,14 @@ def test_a_terminal_gets_a_line_that_redraws_itself(clock: SimpleNamespace, monk
 def test_a_terminal_is_not_redrawn_at_every_message(clock: SimpleNamespace) -> None:
     output = Terminal()
     narrator = Narrator(two_trials(), output)
-    narrator.hear(launched())
+    narrator.add(launched())
     drawn = len(frames(output.getvalue()))
-    narrator.hear(hello())
+    narrator.add(hello())
     for _ in range(100):
-        narrator.hear(heartbeat())
+        narrator.add(heartbeat())
     assert len(frames(output.getvalue())) == drawn
     clock.now += 1
-    narrator.hear(heartbeat())
+    narrator.add(heartbeat())
     assert len(frames(output.getvalue())) == drawn + 1
 
 

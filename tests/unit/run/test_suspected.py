@@ -9,7 +9,7 @@ import pytest
 
 from ddptui.config.trial import Trial
 from ddptui.diagnosis.positions import Stall
-from ddptui.engines.base import Elsewhere
+from ddptui.engines.base import RemoteLaunch
 from ddptui.engines.hub import Hub
 from ddptui.run import supervisor
 from ddptui.store.journal import Repeat
@@ -36,11 +36,11 @@ class Watched:
         self.now_ns = 10**12
         monkeypatch.setattr(time, "monotonic_ns", lambda: self.now_ns)
         with Hub(1) as hub:
-            launcher = Elsewhere()
+            launcher = RemoteLaunch()
             monkeypatch.setattr(launcher, "helpers_work", self._asked, raising=False)
-            self.vigil = supervisor.Vigil(Trial(), hub, launcher, Repeat(folder, 1, io.BytesIO()))  # type: ignore[arg-type]
+            self.supervisor = supervisor.LaunchSupervisor(Trial(), hub, launcher, Repeat(folder, 1, io.BytesIO()))  # type: ignore[arg-type]
             hub.hellos[0] = hello(0)
-        monkeypatch.setattr(self.vigil, "_stalls", Still())
+        monkeypatch.setattr(self.supervisor, "_stalls", Still())
 
     def _asked(self, _: Hello) -> bool:
         self.asked += 1
@@ -48,7 +48,7 @@ class Watched:
 
     def look(self, state: str = "sleeping") -> Stall | None:
         self.now_ns += 250 * MS
-        return self.vigil._stalled({0: state})
+        return self.supervisor._stalled({0: state})
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ddptui.config.preset import Preset
-from ddptui.live.monitor import Watch
+from ddptui.live.monitor import RunMonitor
 from ddptui.run.playback import Playback
 from ddptui.store.replay import results_of
 from ddptui.store.runs import Run
@@ -31,13 +31,13 @@ def reread(run: Run, content: bytes) -> list[Message]:
     results_of(run, PRESET)
     now = [0]
     playback = Playback(run, PRESET, clock=lambda: now[0])
-    watch = Watch()
+    monitor = RunMonitor()
     for by_s in (0.0, 5.0, -3.0, 1e6):
         playback.seek(by_s)
         if playback.restarted:
-            watch = Watch()
-        watch.hear(playback.drain())
-        watch.look(playback.now_ns())
+            monitor = RunMonitor()
+        monitor.add(playback.drain())
+        monitor.look(playback.now_ns())
     playback.step()
     return list(run.messages("a", 1))
 

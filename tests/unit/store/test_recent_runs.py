@@ -16,7 +16,7 @@ def a_run(runs: Path, name: str) -> Run:
 
 
 def test_without_a_folder_there_is_no_past(tmp_path: Path) -> None:
-    assert overview.read(tmp_path / "none", date(2026, 1, 2)) == overview.Past([], [])
+    assert overview.read(tmp_path / "none", date(2026, 1, 2)) == overview.RecentRuns([], [])
 
 
 def test_runs_are_newest_first_with_the_time_of_todays(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from ddptui.wire.messages import Collective, Launched, Slept, Step
-from ddptui.wire.retime import GAP, LONGEST_GAP, in_one_sitting, shifted
+from ddptui.wire.retime import GAP, LONGEST_GAP, in_one_sitting, shift_times
 from tests.support.builders import MS, ended, hello, journal, launched, one_of_each, step
 
 LENGTHS = ("phases_ns", "start_ns", "bottleneck_ns", "calls_ns", "offset_ns", "error_ns")
@@ -30,15 +30,15 @@ def times(message: object) -> list[int]:
 
 @pytest.mark.parametrize("message", one_of_each(), ids=lambda message: type(message).__name__)
 def test_every_time_of_every_message_is_shifted(message: Step) -> None:
-    later = shifted(message, 1000)
+    later = shift_times(message, 1000)
     assert times(later) == [each + 1000 for each in times(message)]
-    assert shifted(later, -1000) == message
+    assert shift_times(later, -1000) == message
 
 
 def test_the_times_within_a_step_are_shifted_too() -> None:
     operation = Collective("all_reduce", 0, 8, 10, 20, 30, 40)
     told = msgspec.structs.replace(step(), collectives=(operation,), slept=(Slept("data", 50, 60),))
-    later = shifted(told, 5)
+    later = shift_times(told, 5)
     assert isinstance(later, Step)
     assert later.collectives == (Collective("all_reduce", 0, 8, 15, 25, 35, 45),)
     assert later.slept == (Slept("data", 55, 65),)
