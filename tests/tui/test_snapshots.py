@@ -36,7 +36,7 @@ CONSTANT = "2 cores · no GPU · torch 2.15.0"
 def always_the_same(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """This machine and this checkout are not in the picture."""
     monkeypatch.setattr(summary, "in_short", lambda: CONSTANT)
-    monkeypatch.setattr(presets, "folders", lambda: [RECORDED.parent])
+    monkeypatch.setattr(presets, "folders", lambda: [RECORDED.parent, tmp_path])
     monkeypatch.setattr("ddptui.engines.command.environment", lambda trial, cores: {"PYTHONPATH": "/lab"})
     monkeypatch.setattr("ddptui.engines.command.command", lambda trial: ["python", "-m", f"workers.{trial.launch}"])
 
