@@ -246,7 +246,7 @@ def test_who_is_done_is_waited_for_by_nobody() -> None:
     assert launch.stay(5 * STALL_S, {}) is None
 
 
-@pytest.mark.parametrize(("state", "stalls"), [("sleeping", False), ("stopped", True)])
+@pytest.mark.parametrize(("state", "stall_detector"), [("sleeping", False), ("stopped", True)])
 def test_without_instruments_only_a_stopped_process_is_seen(state: str, stall_detector: bool) -> None:
     launch = Launch(2, beats=False)
     assert launch.stay(STALL_S - 3, {}, rank1=state) is None

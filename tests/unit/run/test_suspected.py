@@ -40,7 +40,7 @@ class Watched:
             monkeypatch.setattr(launcher, "helpers_work", self._asked, raising=False)
             self.supervisor = supervisor.LaunchSupervisor(Trial(), hub, launcher, Repeat(folder, 1, io.BytesIO()))  # type: ignore[arg-type]
             hub.hellos[0] = hello(0)
-        monkeypatch.setattr(self.supervisor, "_stalls", Still())
+        monkeypatch.setattr(self.supervisor, "_stall_detector", Still())
 
     def _asked(self, _: Hello) -> bool:
         self.asked += 1
