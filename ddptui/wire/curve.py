@@ -1,8 +1,9 @@
 """CURVE: what passes between hosts is encrypted, and only who has this launch's keys may speak or read."""
 
-from typing import NamedTuple, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
-import zmq
+if TYPE_CHECKING:
+    import zmq
 
 
 class Keys(NamedTuple):
