@@ -20,10 +20,22 @@ from typing import Self
 import msgspec
 import zmq
 
+from ddptui import __version__
 from ddptui.engines.curve import Lock
 from ddptui.engines.gate import bind_near, local_door, network_door
 from ddptui.host import temp_folders
-from ddptui.wire.messages import HUB, KEYS, MOST_BYTES_A_FRAME, TOKEN, VERSION, ConsoleMessage, Hello, RankMessage, Stop
+from ddptui.wire.messages import (
+    HUB,
+    KEYS,
+    MOST_BYTES_A_FRAME,
+    TOKEN,
+    VERSION,
+    ConsoleMessage,
+    Hello,
+    HelloOfAnyVersion,
+    RankMessage,
+    Stop,
+)
 
 LONGEST_FOLDER_PATH = 45  # bytes; sockets below it, a forkserver's too, may have 107 in all
 MOST_FRAMES_AT_ONCE = 256  # so that a flood cannot keep the caller from its other work
@@ -32,6 +44,9 @@ MOST_BYTES_OF_A_STRANGER = 64 * 2**10  # a frame; who is let in says more
 MOST_FRAMES_WAITING = 64  # of each peer, a rank's of 13 s: what has not come in when a rank ends, is lost
 MOST_FRAMES_UNREAD = 100  # by each peer; what is said to one that does not read is left out
 HANDSHAKE_MS = 5_000  # who connects and does not show a key in time is put out again
+
+UNDECODABLE = "a message that could not be decoded"
+NO_TOKEN = "a stranger, without this launch's token"
 
 
 class Hub:
@@ -137,7 +152,7 @@ class Hub:
                 return self._refuse("a stranger with a frame that is too long")
             messages = self._decoder.decode(frame)
         except (ValueError, RecursionError):  # msgspec.DecodeError is a ValueError
-            return self._refuse("no message of ours")
+            return self._refuse_undecodable(identity, frames) if newcomer else self._refuse(UNDECODABLE)
         if newcomer and not self._welcome(identity, messages):
             return []
         rank = self._rank_of[identity]
@@ -147,6 +162,21 @@ class Hub:
             self._refuse(f"rank {rank} spoke for another one, or said Hello again", strange)
         return own
 
+    def _refuse_undecodable(self, identity: bytes, frames: list[bytes]) -> list[RankMessage]:
+        """Refuse a peer's first message. Stop the peer if it is a Hello of another protocol version."""
+        try:
+            [frame] = frames
+            first = msgspec.msgpack.decode(frame, type=list[msgspec.Raw])[0]
+            hello = msgspec.msgpack.decode(first, type=HelloOfAnyVersion)
+        except (ValueError, RecursionError, IndexError):
+            return self._refuse(UNDECODABLE)
+        if not self._has_token(hello):
+            return self._refuse(NO_TOKEN)
+        if hello.version == VERSION:
+            return self._refuse(UNDECODABLE)
+        self._turn_away(identity, _other_version(hello))
+        return []
+
     def _refuse(self, why: str, count: int = 1) -> list[RankMessage]:
         self.refused += count
         self.why = self.why or why
@@ -155,23 +185,36 @@ class Hub:
     def _welcome(self, identity: bytes, messages: list[RankMessage]) -> bool:
         """Let a new peer in if its first message is a Hello that fits."""
         hello = messages[0] if messages else None
-        if not isinstance(hello, Hello) or not hmac.compare_digest(hello.token.encode(), self.token.encode()):
-            self._refuse("a stranger, without this launch's token")
+        if not isinstance(hello, Hello) or not self._has_token(hello):
+            self._refuse(NO_TOKEN)
             return False
         if why := self._misfit(hello):
-            self._refuse(why)
-            self._send(identity, Stop(why=why))
+            self._turn_away(identity, why)
             return False
         self._rank_of[identity] = hello.rank
         self.hellos[hello.rank] = hello
         return True
 
+    def _has_token(self, hello: Hello | HelloOfAnyVersion) -> bool:
+        return hmac.compare_digest(hello.token.encode(), self.token.encode())
+
+    def _turn_away(self, identity: bytes, why: str) -> None:
+        self._refuse(why)
+        self._send(identity, Stop(why=why))
+
     def _misfit(self, hello: Hello) -> str:
         if hello.version != VERSION:
-            return f"the console speaks version {VERSION} of the wire, this rank {hello.version}"
+            return _other_version(hello)
         if hello.world_size != self.world_size or not 0 <= hello.rank < self.world_size:
             return f"rank {hello.rank} of {hello.world_size} in a world of {self.world_size}"
         return f"rank {hello.rank} is here already" if hello.rank in self.hellos else ""
+
+
+def _other_version(hello: Hello | HelloOfAnyVersion) -> str:
+    return (
+        f"rank {hello.rank} speaks version {hello.version} of ddptui's protocol, this console version {VERSION}: "
+        f"install ddptui {__version__} where the ranks run, too"
+    )
 
 
 def _new_folder() -> Path:

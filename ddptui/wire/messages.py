@@ -69,6 +69,14 @@ class Hello(_Message, frozen=True, kw_only=True):
     clock: Name = ""
 
 
+class HelloOfAnyVersion(msgspec.Struct, frozen=True, kw_only=True, tag="Hello"):
+    """The fields of a Hello that every version of this protocol keeps. Unknown fields are ignored."""
+
+    version: int
+    token: Annotated[str, Meta(max_length=256)]
+    rank: int
+
+
 class Ready(_Message, frozen=True, kw_only=True):
     """A rank has its model and its data, and knows how many steps it will make. `start_ns`: from its Hello until it was
     about to meet the others."""

@@ -32,6 +32,13 @@ class Join(_Message, frozen=True, kw_only=True):
     cores: Count
 
 
+class JoinOfAnyVersion(msgspec.Struct, frozen=True, kw_only=True, tag="Join"):
+    """The fields of a Join that every version of ddptui keeps. Unknown fields are ignored."""
+
+    version: Word
+    token: Annotated[str, Meta(max_length=256)]
+
+
 class Beat(_Message, frozen=True, kw_only=True):
     """Once a second: the node is there."""
 
@@ -84,6 +91,13 @@ class Present(_Message, frozen=True, kw_only=True):
 
 class Farewell(_Message, frozen=True, kw_only=True):
     """The node is not wanted, or no longer. well: all has been done."""
+
+    why: Text
+    well: bool = False
+
+
+class FarewellOfAnyVersion(msgspec.Struct, frozen=True, kw_only=True, tag="Farewell"):
+    """The fields of a Farewell that every version of ddptui keeps. Unknown fields are ignored."""
 
     why: Text
     well: bool = False

@@ -38,6 +38,7 @@ from ddptui.wire.node_messages import (
     Begin,
     End,
     Farewell,
+    FarewellOfAnyVersion,
     Join,
     Leave,
     NodeMessage,
@@ -113,13 +114,28 @@ class _Line:
         with suppress(zmq.Again):  # nobody takes it: the console's silence will tell
             self._socket.send(msgspec.msgpack.encode(message), zmq.NOBLOCK)
 
-    def receive(self) -> ToNode | None:
-        """What has come, waiting a little for it."""
+    def receive(self) -> ToNode | FarewellOfAnyVersion | None:
+        """The next message, waiting LOOK_EVERY_MS for it at most. Raises JoinError: it cannot be decoded."""
         if not self._socket.poll(LOOK_EVERY_MS):
             return None
-        message: ToNode = self._decoder.decode(self._socket.recv())
+        frame = self._socket.recv()
         self.heard = time.monotonic()
+        try:
+            message: ToNode = self._decoder.decode(frame)
+        except ValueError as error:
+            return _farewell_of_another_version(frame, error)
         return message
+
+
+def _farewell_of_another_version(frame: bytes, error: ValueError) -> FarewellOfAnyVersion:
+    """A console of another version says goodbye in words that this node does not all know. Raises JoinError."""
+    try:
+        return msgspec.msgpack.decode(frame, type=FarewellOfAnyVersion)
+    except ValueError:
+        raise JoinError(
+            f"this node cannot read the console's messages ({error}); this node has ddptui {__version__}: install the "
+            "same version on both"
+        ) from None
 
 
 class _Member:
@@ -137,7 +153,7 @@ class _Member:
         try:
             while True:
                 message = self._line.receive()
-                if isinstance(message, Farewell):
+                if isinstance(message, Farewell | FarewellOfAnyVersion):
                     self._say(message.why)
                     return 0 if message.well else 1
                 if message is not None:

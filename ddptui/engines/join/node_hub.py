@@ -18,6 +18,7 @@ from ddptui.wire.node_messages import (
     Beat,
     Farewell,
     Join,
+    JoinOfAnyVersion,
     Leave,
     NodeMessage,
     Over,
@@ -51,6 +52,7 @@ class NodeHub:
         self.wanted = nodes
         self.nodes: dict[int, Member] = {}
         self.news: list[str] = []
+        self._turned_away: set[str] = set()  # versions
         self._run = run
         self._heard: dict[int, float] = {}
         self._under_way = 0  # which launch
@@ -126,12 +128,14 @@ class NodeHub:
 
     def _accept(self, identity: bytes, frames: list[bytes]) -> Member | None:
         """One message. Returns the node that has left by it."""
+        there = next((there for there in self.nodes.values() if there.identity == identity), None)
         try:
             [frame] = frames
+            if there is None and self._is_of_another_version(identity, frame):
+                return None
             message = self._decoder.decode(frame)
         except (ValueError, RecursionError):
             return None
-        there = next((there for there in self.nodes.values() if there.identity == identity), None)
         if there is None:
             if isinstance(message, Join):
                 self._welcome(identity, message)
@@ -147,8 +151,29 @@ class NodeHub:
                 pass
         return None
 
+    def _is_of_another_version(self, identity: bytes, frame: bytes) -> bool:
+        """Whether this is a Join from another version of ddptui. Its other fields may differ, so they are not decoded:
+        the node is sent away first, with the two versions."""
+        try:
+            join = msgspec.msgpack.decode(frame, type=JoinOfAnyVersion)
+        except ValueError:
+            return False
+        if not self._has_token(join) or join.version == __version__:
+            return False
+        remedy = "install the same version on both"
+        self._send(identity, Farewell(why=f"this node has ddptui {join.version}, the console {__version__}: {remedy}"))
+        if join.version not in self._turned_away:  # reported once, however often the node tries
+            self._turned_away.add(join.version)
+            self.news.append(
+                f"a node was turned away: it has ddptui {join.version}, this console {__version__}: {remedy}"
+            )
+        return True
+
+    def _has_token(self, join: Join | JoinOfAnyVersion) -> bool:
+        return hmac.compare_digest(join.token.encode(), self._token.encode())
+
     def _welcome(self, identity: bytes, words: Join) -> None:
-        if not hmac.compare_digest(words.token.encode(), self._token.encode()):
+        if not self._has_token(words):
             return
         number = self._place(words)
         if why := self._misfit(words, number):
@@ -167,8 +192,6 @@ class NodeHub:
         return next((number for number in range(self.wanted) if number not in self.nodes), self.wanted)
 
     def _misfit(self, words: Join, number: int) -> str:
-        if words.version != __version__:
-            return f"the console is ddptui {__version__}, this is {words.version}: install the same on both"
         if not 0 <= number < self.wanted:
             return f"all {self.wanted} nodes are here" if words.node is None else f"no node {number} of {self.wanted}"
         return f"node {number} is here already: {self.nodes[number]}" if number in self.nodes else ""

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 import zmq
 
+from ddptui import __version__
 from ddptui.config.trial import Bottleneck
 from ddptui.engines.hub import MOST_BYTES_OF_A_STRANGER, Hub
 from ddptui.wire.messages import MOST_BYTES_A_FRAME, ConsoleMessage, RankMessage, SetBottleneck, Stop
@@ -17,6 +18,10 @@ from tests.support.builders import done, hello, ready, step
 
 SOON_MS = 5_000  # for what must come
 NEVER_MS = 100  # for what must not
+OTHER_VERSION = (
+    "rank 0 speaks version 2 of ddptui's protocol, this console version 1: "
+    f"install ddptui {__version__} where the ranks run, too"
+)
 
 
 @pytest.fixture
@@ -104,7 +109,7 @@ def test_nobody_speaks_before_the_hello(hub: Hub, peer: MakePeer) -> None:
 @pytest.mark.parametrize(
     ("changes", "why"),
     [
-        ({"version": 2}, "the console speaks version 1 of the wire, this rank 2"),
+        ({"version": 2}, OTHER_VERSION),
         ({"rank": 2}, "rank 2 of 2 in a world of 2"),
         ({"rank": -1}, "rank -1 of 2 in a world of 2"),
         ({"world_size": 3}, "rank 0 of 3 in a world of 2"),

@@ -16,6 +16,7 @@ from ddptui.wire.node_messages import Beat, Farewell, Join, Leave, NodeMessage, 
 
 SOON_S = 5.0
 FIRST_PORT = 23_000
+OTHER_VERSION = f"this node has ddptui 0.0.1, the console {__version__}: install the same version on both"
 
 
 @pytest.fixture
@@ -41,9 +42,9 @@ class Node:
     def say(self, message: NodeMessage) -> None:
         self._socket.send(msgspec.msgpack.encode(message))
 
-    def heard(self, to: NodeHub) -> ToNode:
+    def heard(self, to: NodeHub, within_s: float = SOON_S) -> ToNode:
         """The next word that is no mere sign of life."""
-        deadline = time.monotonic() + SOON_S
+        deadline = time.monotonic() + within_s
         while time.monotonic() < deadline:
             to.receive()
             if self._socket.poll(10):
@@ -83,7 +84,11 @@ def test_nodes_are_numbered_as_they_come_or_as_they_ask(nodes_hub: NodeHub, node
     ("asked", "changes", "why"),
     [
         (2, {}, "no node 2 of 2"),
-        (None, {"version": "0.0.1"}, f"the console is ddptui {__version__}, this is 0.0.1: install the same on both"),
+        (
+            None,
+            {"version": "0.0.1"},
+            f"this node has ddptui 0.0.1, the console {__version__}: install the same version on both",
+        ),
         (0, {}, "node 0 is here already: node 0 (h, 10.0.0.7)"),
     ],
 )

@@ -1,0 +1,161 @@
+"""Two versions of ddptui meet: both sides learn at once which versions they have, and what to do."""
+
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from typing import Any
+
+import msgspec
+import pytest
+import zmq
+
+from ddptui import __version__
+from ddptui.engines.hub import Hub
+from ddptui.engines.join import agent
+from ddptui.engines.join.agent import JoinError, join
+from ddptui.engines.join.node_hub import NodeHub
+from ddptui.engines.join.ticket import MARK, TicketError, read_ticket
+from ddptui.host.network import Interface
+from ddptui.wire.messages import VERSION, Stop
+from ddptui.wire.node_messages import Farewell
+from tests.support.builders import hello, step
+from tests.unit.engines.test_node_hub import Node, words
+
+SOON_MS = 5_000
+PORT = 24_000
+
+
+def connected(endpoint: str) -> "zmq.Socket[bytes]":
+    socket: zmq.Socket[bytes] = zmq.Context.instance().socket(zmq.DEALER)
+    socket.setsockopt(zmq.LINGER, 0)
+    socket.connect(endpoint)
+    return socket
+
+
+# A Hello of the next version: a field more than this one knows, and one fewer. What follows it is unknown, too.
+def hello_of_another_version(token: str) -> list[dict[str, Any]]:
+    fields = msgspec.to_builtins(hello(0, token=token, version=VERSION + 1)) | {"colour": "red"}
+    del fields["threads"]
+    return [fields, {"type": "Mood", "rank": 0}]
+
+
+def test_a_hello_of_another_version_is_recognized_and_the_rank_is_stopped() -> None:
+    with Hub(world_size=1) as hub, connected(hub.endpoint) as rank:
+        rank.send(msgspec.msgpack.encode(hello_of_another_version(hub.token)))
+        assert hub.receive(SOON_MS) == []
+        why = (
+            f"rank 0 speaks version {VERSION + 1} of ddptui's protocol, this console version {VERSION}: "
+            f"install ddptui {__version__} where the ranks run, too"
+        )
+        assert (hub.refused, hub.why, hub.hellos) == (1, why, {})
+        assert rank.poll(SOON_MS)
+        assert msgspec.msgpack.decode(rank.recv(), type=Stop) == Stop(why=why)
+
+
+def test_a_hello_of_another_version_without_the_token_is_a_strangers() -> None:
+    with Hub(world_size=1) as hub, connected(hub.endpoint) as rank:
+        rank.send(msgspec.msgpack.encode(hello_of_another_version("guessed")))
+        assert hub.receive(SOON_MS) == []
+        assert (hub.refused, hub.why) == (1, "a stranger, without this launch's token")
+        assert not rank.poll(100)
+
+
+def test_a_rank_that_has_been_let_in_is_not_asked_for_its_version_again() -> None:
+    with Hub(world_size=2) as hub, connected(hub.endpoint) as rank:
+        rank.send(msgspec.msgpack.encode([hello(0, token=hub.token)]))
+        assert len(hub.receive(SOON_MS)) == 1
+        rank.send(msgspec.msgpack.encode(hello_of_another_version(hub.token)))
+        assert hub.receive(SOON_MS) == []
+        rank.send(msgspec.msgpack.encode([step(0)]))
+        assert hub.receive(SOON_MS) == [step(0)]
+        assert not rank.poll(100)
+
+
+@pytest.fixture
+def nodes_hub() -> Iterator[NodeHub]:
+    with closing(NodeHub("a-run", 1, "127.0.0.1", PORT)) as made:
+        yield made
+
+
+@pytest.mark.parametrize("version", ["0.0.1", "99.0"])
+@pytest.mark.parametrize("change", [{"colour": "red"}, {"cores": None}, {"node": "first"}])
+def test_a_node_of_another_version_is_told_at_once(nodes_hub: NodeHub, version: str, change: dict[str, object]) -> None:
+    with closing(Node(nodes_hub)) as node:
+        fields = msgspec.to_builtins(words(nodes_hub, version=version)) | change
+        node._socket.send(msgspec.msgpack.encode({key: value for key, value in fields.items() if value is not None}))
+        why = f"this node has ddptui {version}, the console {__version__}: install the same version on both"
+        assert node.heard(nodes_hub) == Farewell(why=why)
+    assert nodes_hub.nodes == {}
+    assert nodes_hub.news == [
+        f"a node was turned away: it has ddptui {version}, this console {__version__}: install the same version on both"
+    ]
+
+
+def test_a_node_that_tries_again_and_again_is_reported_once(nodes_hub: NodeHub) -> None:
+    with closing(Node(nodes_hub)) as node:
+        for _ in range(3):
+            node.say(words(nodes_hub, version="0.0.1"))
+            assert isinstance(node.heard(nodes_hub), Farewell)
+    assert len(nodes_hub.news) == 1
+
+
+def test_of_a_stranger_no_version_is_read(nodes_hub: NodeHub) -> None:
+    with closing(Node(nodes_hub)) as node:
+        fields = msgspec.to_builtins(words(nodes_hub, version="0.0.1", token="x" * 32)) | {"colour": "red"}
+        node._socket.send(msgspec.msgpack.encode(fields))
+        with pytest.raises(AssertionError, match="nothing was heard"):
+            node.heard(nodes_hub, within_s=0.3)
+    assert nodes_hub.news == []
+
+
+# The other way round: this node, and a console of another version
+
+Answer = Callable[[bytes], None]
+
+
+class Console(NodeHub):
+    """A console that answers every message with these bytes."""
+
+    def __init__(self, answer: bytes) -> None:
+        super().__init__("a-run", 1, "127.0.0.1", PORT)
+        self._answer = answer
+
+    def answer(self) -> None:
+        while self._socket.poll(SOON_MS):
+            identity, _ = self._socket.recv_multipart()
+            self._socket.send_multipart([identity, self._answer])
+            return
+
+
+def joined(answer: object, monkeypatch: pytest.MonkeyPatch) -> tuple[int, list[str]]:
+    """The exit code of `ddptui join`, and what it printed."""
+    monkeypatch.setattr(agent, "towards", lambda _: Interface("lo", "127.0.0.1"))
+    said: list[str] = []
+    with closing(Console(msgspec.msgpack.encode(answer))) as console:
+        receive = agent._Line.receive
+
+        def answered(line: agent._Line) -> object:
+            console.answer()
+            return receive(line)
+
+        monkeypatch.setattr(agent._Line, "receive", answered)
+        return join(console.ticket, None, said.append), said
+
+
+def test_a_node_understands_the_farewell_of_another_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    farewell = {"type": "Farewell", "why": "this node has ddptui 1, the console 99", "well": False, "mood": "sad"}
+    code, said = joined(farewell, monkeypatch)
+    assert (code, said[-1]) == (1, "this node has ddptui 1, the console 99")
+
+
+@pytest.mark.parametrize("answer", [{"type": "Welcome", "node": 0, "mood": "glad"}, {"type": "Song"}, [1, 2]])
+def test_a_node_that_does_not_understand_its_console_says_so(answer: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(JoinError, match=f"cannot read the console's messages.* this node has ddptui {__version__}"):
+        joined(answer, monkeypatch)
+
+
+def test_a_ticket_of_another_version_says_so() -> None:
+    with pytest.raises(TicketError, match=f"another version of ddptui.* {__version__}"):
+        read_ticket("ddptui2:AAAA")
+    ticket = MARK + "AAAA"
+    with pytest.raises(TicketError, match=f"incomplete, or of another version of ddptui.*{__version__}"):
+        read_ticket(ticket)
