@@ -3,16 +3,10 @@
 import textwrap
 from typing import NamedTuple
 
+from ddptui.text.os_remedies import remedy_of
+
 WIDTH = 11  # of the longest `what`: findings are printed as they come
 COLUMNS = 80
-CAUSES = {  # what an error says, and what mends that, whatever was tried
-    "Too many open files": "`ulimit -n 4096`, in the shell that starts ddptui",
-    "Resource temporarily unavailable": "no more processes may be started: raise `ulimit -u`",
-    "can't start new thread": "no more threads may be started: raise `ulimit -u`",
-    "Cannot allocate memory": "memory is short: end other programs, or raise `ulimit -v`",
-    "failed to map segment": "memory is short, or its folder is mounted noexec: raise `ulimit -v`, or remount",
-    "No space left on device": "the disk is full: free some of it",
-}
 
 
 class Finding(NamedTuple):
@@ -27,9 +21,8 @@ class Finding(NamedTuple):
 
 
 def with_known_cause(finding: Finding) -> Finding:
-    """The same, with a better remedy where what was found says what is short."""
-    known = next((remedy for words, remedy in CAUSES.items() if words in finding.found), finding.remedy)
-    return finding._replace(remedy=known) if finding.remedy else finding
+    """The same finding, with a better remedy where its text names a resource that is short."""
+    return finding._replace(remedy=remedy_of(finding.found) or finding.remedy) if finding.remedy else finding
 
 
 def lines(finding: Finding) -> list[str]:

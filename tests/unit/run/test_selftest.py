@@ -9,7 +9,8 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
-from ddptui.cli import SELFTEST_MODES, main
+from ddptui.cli import main
+from ddptui.cli.machine import SELFTEST_MODES
 from ddptui.config.rules import MEANINGLESS_IN_MODE
 from ddptui.config.strategies import STRATEGIES
 from ddptui.run import selftest

@@ -1,0 +1,98 @@
+"""The command line: `start` is the program's entry, `main` the group of commands, one file of commands each beside it.
+
+Every command imports what it needs when it is called: `ddptui --help` and a refusal load no zmq, msgspec or rich.
+"""
+
+import os
+import signal
+import sys
+from typing import Any
+
+import click
+
+from ddptui import __version__
+from ddptui.cli.common import (
+    INTERRUPTED,
+    RUNS_OPTION,
+    SET_OPTION,
+    USAGE_ERROR,
+    PresetRequest,
+    Refusal,
+    engine_options,
+    given,
+    os_error_line,
+)
+from ddptui.cli.inspect import presets, project, runs, show, verify
+from ddptui.cli.machine import doctor, selftest
+from ddptui.cli.nodes import join, manifest, place
+from ddptui.cli.run import open_console, resume_headless, run_headless
+
+
+def start() -> None:
+    """Run the command line as a program. From the first moment on, an interrupt ends it with exit code 130."""
+    signal.signal(signal.SIGINT, lambda *_: sys.exit(INTERRUPTED))
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:  # the shell closed it (`ddptui >&-`); print and click need an object there
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115
+    try:
+        main()
+    except OSError as error:
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115  (else Python reports the same error again at exit)
+        Refusal(os_error_line(error)).show()
+        sys.exit(USAGE_ERROR)
+
+
+@click.group(invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--preset", "preset", metavar="NAME_OR_FILE", help="The preset to run.")
+@click.option("--resume", metavar="RUN", help="Finish an interrupted run: launch what is missing.")
+@click.option("--no-ui", is_flag=True, help="Run headless: progress on stderr, the comparison on stdout.")
+@SET_OPTION
+@click.option("--repeats", type=click.IntRange(1, 1000), help="Launches of each trial.")
+@engine_options
+@RUNS_OPTION
+@click.option("--refresh", type=click.FloatRange(0.2, 30), help="Console: screen refreshes per second.")
+@click.option("--theme", help="Console: its theme (default: the one used last).")
+@click.option("--json", "as_json", is_flag=True, help="Print results.json instead of the table.")
+@click.version_option(__version__, prog_name="ddptui")
+@click.pass_context
+def main(
+    context: click.Context,
+    /,
+    preset: str | None,
+    resume: str | None,
+    no_ui: bool,
+    assignments: tuple[str, ...],
+    repeats: int | None,
+    runs: str | None,
+    refresh: float | None,
+    theme: str | None,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """A lab console for distributed data-parallel training."""
+    engine = given(options)
+    context.obj = {"runs": runs, "assignments": assignments, "engine": engine}
+    if runs == "":
+        raise Refusal("--runs names no folder: leave it out for the default one")
+    if context.invoked_subcommand:
+        if engine and context.invoked_subcommand != "presets":
+            raise Refusal("--engine and its options say where a preset runs; they mean nothing to this command")
+        if preset or resume or no_ui or repeats or as_json or refresh or theme:
+            raise Refusal("--preset and its options run a preset or the console; they mean nothing to a command")
+        return
+    if resume and (preset or assignments or repeats or engine):
+        raise Refusal("--resume keeps the run's own settings: leave out --preset, --set, --repeats and --engine")
+    request = PresetRequest(preset, assignments, repeats, engine)
+    if not (no_ui or as_json or not sys.stdout.isatty()):
+        sys.exit(open_console(request, resume, runs, refresh, theme))
+    if theme or refresh:
+        raise Refusal("--theme and --refresh are for the console's screens: leave them out when running headless")
+    if resume:
+        sys.exit(resume_headless(resume, runs, as_json))
+    if preset is None:
+        raise Refusal("which preset? `ddptui presets` lists them; then `ddptui --preset NAME --no-ui`")
+    sys.exit(run_headless(request, runs, as_json))
+
+
+for command in (presets, runs, show, project, verify, doctor, selftest, join, manifest, place):
+    main.add_command(command)

@@ -1,0 +1,125 @@
+"""What several commands share: options, the request for a preset, refusals, and work that an interrupt may end."""
+
+import errno
+import signal
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+if TYPE_CHECKING:
+    from ddptui.config.preset import Preset
+
+USAGE_ERROR = 2
+INTERRUPTED = 130
+LONGEST_QUOTE = 200  # characters of a bad file name that are worth printing
+ENGINES = ("local", "join", "slurm")  # EngineName in config/engine.py, whose import would slow down every command
+
+RUNS_OPTION = click.option("--runs", metavar="DIR", help="Folder of runs (default: DDPTUI_RUNS, or your data folder).")
+SET_OPTION = click.option("--set", "assignments", metavar="KEY=VALUE", multiple=True, help="Override a trial field.")
+
+
+def engine_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that say where ranks run; their keys are the fields of config.engine.EngineOptions."""
+    for option in (
+        click.option("--sbatch", "options", metavar="OPTION", multiple=True, help="Slurm: another option for sbatch."),
+        click.option("--time", help="Slurm: time limit of a job."),
+        click.option("--gres", help="Slurm: generic resources per node, e.g. gpu:2."),
+        click.option("--account", help="Slurm: account to charge."),
+        click.option("--partition", help="Slurm: partition to submit to."),
+        click.option("--tasks", type=click.Choice(("rank", "node", "array")), help="Slurm: what one task runs."),
+        click.option("--shared", metavar="DIR", help="A folder that all nodes share, for init_method=file."),
+        click.option("--port", type=int, help="Port on which the console listens for nodes."),
+        click.option("--interface", metavar="NAME", help="Network interface by which nodes reach the console."),
+        click.option("--nodes", type=int, help="Number of nodes."),
+        click.option("--engine", type=click.Choice(ENGINES), help="Where ranks run: here, on nodes that join, Slurm."),
+    ):
+        command = option(command)
+    return command
+
+
+def given(options: dict[str, Any]) -> dict[str, Any]:
+    """The engine options that were typed, by their key in a preset's [engine]."""
+    typed = {key: value for key, value in options.items() if value not in (None, ())}
+    return {"name" if key == "engine" else key: value for key, value in typed.items()}
+
+
+class PresetRequest(NamedTuple):
+    """A preset as the command line asks for it: its name or file, and what to override. engine: by key of [engine]."""
+
+    name: str | None
+    assignments: tuple[str, ...] = ()
+    repeats: int | None = None
+    engine: dict[str, Any] | None = None
+
+
+class Refusal(click.ClickException):
+    """Bad input: one line on stderr, exit code 2. Nothing was started."""
+
+    exit_code = USAGE_ERROR
+
+    def __init__(self, message: str) -> None:
+        super().__init__(" ".join(message.splitlines()))
+
+
+@contextmanager
+def refusing(*errors: type[Exception]) -> Iterator[None]:
+    """Turn these errors into a Refusal with the same text."""
+    try:
+        yield
+    except errors as error:
+        raise Refusal(str(error)) from None
+
+
+def os_error_line(error: OSError) -> str:
+    """What failed, why, and what to do: a name that is too long and a full disk need different remedies."""
+    from ddptui.text.os_remedies import remedy_of
+
+    unnamed = "the current folder" if error.errno == errno.ENOENT else "stdout"
+    what = str(error.filename or unnamed)[:LONGEST_QUOTE]
+    remedy = remedy_of(str(error)) or "name another one, or go to another folder"
+    return f"{what}: {error.strerror or error}; {remedy}"
+
+
+def load_preset(request: PresetRequest, *, to_be_started: bool = True) -> "Preset":
+    """The preset, checked for the place where its ranks will run. Raises Refusal."""
+    import msgspec
+
+    from ddptui.config.arguments import parse_assignment
+    from ddptui.config.parser import PresetError
+    from ddptui.config.trial import TrialError
+    from ddptui.engines.preflight import prepare
+    from ddptui.store.presets import load
+
+    try:
+        overrides = [parse_assignment(text) for text in request.assignments]
+        for key, times in Counter(key for key, _ in overrides).items():
+            if times > 1:
+                raise TrialError(key, f"is given {times} times: leave one")
+        preset = load(request.name or "", dict(overrides), request.engine)
+        preset = msgspec.structs.replace(preset, repeats=request.repeats or preset.repeats)
+        return prepare(preset, to_be_started=to_be_started)
+    except TrialError as error:
+        raise Refusal(f"--set {error}") from None
+    except PresetError as error:
+        raise Refusal(str(error)) from None
+
+
+def interruptible(work: Callable[[Path], int], runs: str | None) -> int:
+    """Call `work` with the folder of runs; returns its exit code, or 130 after a signal to end. Raises Refusal."""
+    from ddptui.store.journal import RunLost
+    from ddptui.store.runs import RunError, runs_folder
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, interrupt)  # also where a script started ddptui with SIGINT ignored
+    try:
+        with refusing(RunError, RunLost):
+            return work(runs_folder(runs))
+    except KeyboardInterrupt:
+        return INTERRUPTED

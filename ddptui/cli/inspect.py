@@ -1,0 +1,160 @@
+"""Commands that start nothing: presets, runs, show, project, verify. They read presets and the folder of runs."""
+
+import os
+import shlex
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ddptui.cli.common import (
+    RUNS_OPTION,
+    SET_OPTION,
+    PresetRequest,
+    Refusal,
+    engine_options,
+    given,
+    load_preset,
+    refusing,
+)
+
+if TYPE_CHECKING:
+    from ddptui.projection.results import Scaling
+
+FORMATS = ("table", "markdown", "csv", "json", "trace")
+PROJECTION_FORMATS = ("table", "markdown", "csv", "json")
+SCALINGS = ("weak", "strong")
+
+
+@click.command()
+@click.argument("name", required=False)
+@SET_OPTION
+@engine_options
+@click.pass_obj
+def presets(obj: dict[str, Any], /, name: str | None, assignments: tuple[str, ...], **options: Any) -> None:
+    """List the presets; with a NAME, its trials and commands. Nothing is started.
+
+    With --nodes, prints the lines to type on each node; with --engine slurm, the scripts."""
+    from ddptui.config.parser import PresetError
+    from ddptui.engines.slurm.script import ScriptError
+    from ddptui.run import listing
+
+    engine = obj["engine"] | given(options)
+    if engine.get("nodes", 1) > 1:
+        engine = {"name": "join"} | engine
+    if engine and not name:
+        raise Refusal("--engine and its options say how one preset is started: name it")
+    request = PresetRequest(name, obj["assignments"] + assignments, None, engine)
+    typed = shlex.join([str(name), *(word for text in request.assignments for word in ("--set", text))])
+    with refusing(PresetError, ScriptError):
+        text = listing.one(load_preset(request, to_be_started=False), typed) if name else listing.every_preset()
+    click.echo(text, nl=False)
+
+
+@click.command()
+@RUNS_OPTION
+@click.pass_obj
+def runs(obj: dict[str, Any], runs: str | None) -> None:
+    """List the runs, newest first."""
+    from ddptui.run import listing
+    from ddptui.store.runs import all_runs, runs_folder
+
+    folder = runs_folder(runs or obj["runs"])
+    if folder.exists() and not folder.is_dir():
+        raise Refusal(f"{folder}: is no folder; name the folder of runs with --runs")
+    click.echo(listing.every_run(all_runs(folder)), nl=False)
+
+
+@click.command()
+@click.argument("run")
+@click.option("--format", "format", type=click.Choice(FORMATS), default="table", show_default=True)
+@RUNS_OPTION
+@click.pass_obj
+def show(obj: dict[str, Any], run: str, format: str, runs: str | None) -> None:
+    """Print a run's table, or its timeline (`--format trace`, for ui.perfetto.dev).
+
+    RUN is a run's name, the start of its name, its folder, or `last`."""
+    from ddptui.report import table
+    from ddptui.report.trace import trace
+    from ddptui.run import headless
+    from ddptui.store.replay import results_of
+    from ddptui.store.runs import RunError, find_run, runs_folder
+
+    with refusing(RunError):
+        recorded = find_run(runs_folder(runs or obj["runs"]), run)
+        preset = recorded.preset()
+        if format == "trace":
+            for piece in trace(recorded.repeats(preset)):
+                click.echo(piece, nl=False)
+            return
+        results = results_of(recorded, preset)
+    text = headless.as_table(results, preset) if format == "table" else table.FORMATS[format](results, preset)
+    click.echo(text, nl=False)
+
+
+@click.command()
+@click.argument("run")
+@click.option("--trial", metavar="NAME", help="The measured trial (default: the baseline).")
+@click.option("--ranks", default="2..4096", show_default=True, help="2..4096 doubles; 2,4,8 is a list.")
+@click.option("--network", metavar="RUN", help="A run of primitives that measured the network.")
+@click.option("--alpha", type=float, metavar="US", help="State the network: µs a message.")
+@click.option("--gbps", type=float, help="State the network: 1e9 bits a second.")
+@click.option(
+    "--scaling",
+    type=click.Choice(SCALINGS),
+    default="weak",
+    show_default=True,
+    help="weak: each rank keeps its batch; strong: all ranks share it.",
+)
+@click.option("--cores", type=int, metavar="N", help="All ranks share one host of N cores.")
+@click.option("--strategy", "strategies", metavar="NAME", multiple=True, help="Project only this strategy.")
+@click.option("--format", "format", type=click.Choice(PROJECTION_FORMATS), default="table", show_default=True)
+@RUNS_OPTION
+@click.pass_obj
+def project(
+    obj: dict[str, Any],
+    run: str,
+    trial: str | None,
+    ranks: str,
+    network: str | None,
+    alpha: float | None,
+    gbps: float | None,
+    scaling: "Scaling",
+    cores: int | None,
+    strategies: tuple[str, ...],
+    format: str,
+    runs: str | None,
+) -> None:
+    """Predict a measured trial of a RUN on other numbers of ranks: its step time under each strategy, from its measured
+    steps and a model of the network."""
+    from ddptui.projection import ProjectionError
+    from ddptui.projection.command import Question
+    from ddptui.projection.command import run as projected
+    from ddptui.store.runs import runs_folder
+
+    question = Question(trial, ranks, network, alpha, gbps, scaling, cores, strategies)
+    with refusing(ProjectionError):
+        sys.exit(projected(runs_folder(runs or obj["runs"]), run, question, format))
+
+
+@click.command()
+@click.argument("a", metavar="A|RUN")
+@click.argument("b", metavar="[B]", required=False)
+@RUNS_OPTION
+@click.pass_obj
+def verify(obj: dict[str, Any], a: str, b: str | None, runs: str | None) -> None:
+    """Compare two checkpoints A and B, or the ranks of every trial of a RUN. Prints which parameters and which buffers
+    differ. Exit code 1 if any does."""
+    from ddptui.run import verify
+    from ddptui.store.runs import RunError, find_run, runs_folder
+
+    if b is None:
+        hint = "; to compare two checkpoints, name both" if os.path.isfile(a) else ""
+        try:
+            sys.exit(verify.ranks_of(find_run(runs_folder(runs or obj["runs"]), a)))
+        except RunError as error:
+            raise Refusal(f"{error}{hint}") from None
+    for path in (a, b):
+        if not os.path.isfile(path):
+            raise Refusal(f"{path}: {'is a folder, not a checkpoint' if os.path.isdir(path) else 'no such file'}")
+    sys.exit(verify.checkpoints(a, b))
