@@ -18,7 +18,7 @@ import zmq
 
 from ddptui.engines.hub import Hub
 from ddptui.live.state import Live, fold
-from ddptui.store.journal import Repeat
+from ddptui.store.journal import RepeatJournal
 from ddptui.wire.messages import VERSION, Heartbeat, Hello, Step
 
 RANKS = 8
@@ -67,7 +67,7 @@ def console(steps_per_s: int, seconds: float) -> tuple[float, int]:
         for started in ranks:
             started.start()
         with (Path(folder) / "messages.jsonl").open("wb") as journal:
-            repeat = Repeat(Path(folder), 1, journal)
+            repeat = RepeatJournal(Path(folder), 1, journal)
             while len(hub.hellos) < RANKS:
                 fold(live, hub.receive(100))
             before, begin = process.cpu_times(), time.monotonic()

@@ -25,7 +25,7 @@ from ddptui.config.rules import make_trial
 from ddptui.config.trial import Trial
 from ddptui.engines.hub import Hub
 from ddptui.live.state import Live, fold
-from ddptui.store.journal import Repeat
+from ddptui.store.journal import RepeatJournal
 from ddptui.wire.messages import HUB, TOKEN
 from workers.aggregate import strategy_of
 from workers.instruments.clock import Clock
@@ -97,7 +97,7 @@ def console(hub: Hub, over: threading.Event) -> None:
     """Hear, fold and keep, as the console does."""
     live = Live()
     with tempfile.TemporaryDirectory() as folder, (Path(folder) / "messages.jsonl").open("wb") as journal:
-        repeat = Repeat(Path(folder), 1, journal)
+        repeat = RepeatJournal(Path(folder), 1, journal)
         while not over.is_set():
             messages = hub.receive(100)
             for message in messages:

@@ -26,7 +26,7 @@ from ddptui.config.preset import Preset
 from ddptui.config.rules import make_trial
 from ddptui.engines.hub import Hub
 from ddptui.live.monitor import RunMonitor
-from ddptui.store.journal import Repeat
+from ddptui.store.journal import RepeatJournal
 from ddptui.wire.messages import (
     HUB,
     VERSION,
@@ -170,7 +170,7 @@ def preset(ranks: int) -> Preset:
     return Preset(name="soak", title="", group="", about="", baseline="soak", repeats=1, trials=(trial,))
 
 
-def console(hub: Hub, repeat: Repeat, talkers: list[Any], heard: Heard) -> None:
+def console(hub: Hub, repeat: RepeatJournal, talkers: list[Any], heard: Heard) -> None:
     """What lab, headless and session do with a message, until all who speak have ended."""
     monitor, running_results, looked = RunMonitor(), RunningResults(preset(hub.world_size), "soak", {}), 0.0
     process = psutil.Process()
@@ -224,7 +224,7 @@ def main() -> None:
         begin, before = time.monotonic(), psutil.Process().cpu_times()
         with path.open("wb") as file:
             disk = SlowDisk(file, seconds)
-            console(hub, Repeat(Path(folder), 1, disk), talkers, heard)  # type: ignore[arg-type]
+            console(hub, RepeatJournal(Path(folder), 1, disk), talkers, heard)  # type: ignore[arg-type]
         took, after = time.monotonic() - begin, psutil.Process().cpu_times()
         kept = sum(line.startswith(b'{"type":"Step"') for line in path.open("rb"))
         told = [words.get() for _ in shares]

@@ -5,7 +5,7 @@ from statistics import fmean
 
 from ddptui.analysis.results import Caution, RepeatResult, Spread
 from ddptui.analysis.verdict import FEWEST_STEPS, Judgement
-from ddptui.config.trial import Trial, threads_a_rank
+from ddptui.config.trial import Trial, threads_per_rank
 from ddptui.wire.messages import Load
 
 WIDE = 0.10  # of the median
@@ -56,6 +56,6 @@ def of_trial(trial: Trial, repeats: Sequence[RepeatResult], train_time_s: Spread
     if train_time_s.max - train_time_s.min > WIDE * train_time_s.median:
         found.add(Caution.WIDE_SPREAD)
     on_cpu = any(rank.device.startswith("cpu") for repeat in repeats for rank in repeat.ranks)
-    if cores and on_cpu and trial.world_size * threads_a_rank(trial, cores) > cores:
+    if cores and on_cpu and trial.world_size * threads_per_rank(trial, cores) > cores:
         found.add(Caution.OVERSUBSCRIBED)
     return [caution for caution in Caution if caution in found]

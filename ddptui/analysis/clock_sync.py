@@ -23,7 +23,7 @@ from typing import NamedTuple
 import msgspec
 
 from ddptui.wire.messages import Hello, Launched, Message, Offset, Step, Tied
-from ddptui.wire.retime import drift, map_times
+from ddptui.wire.retime import clock_drift, map_times
 
 FAR_NS = 2**62  # further than any two clocks are apart
 SOON_NS = 5_000_000_000  # a rank whose Hello is so much later than what the console said last, may have its clock
@@ -51,7 +51,7 @@ class Knot(msgspec.Struct):
 
     def narrowed(self, other: "Knot") -> bool:
         """Whether the other one leaves less of it; it takes that over."""
-        apart = drift(self.moment - other.moment)
+        apart = clock_drift(self.moment - other.moment)
         least, most = max(self.least, other.least - apart), min(self.most, other.most + apart)
         less = (least, most) != (self.least, self.most)
         self.least, self.most = least, most

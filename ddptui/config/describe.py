@@ -6,7 +6,7 @@ from ddptui.config.trial import Bottleneck, Fault, Trial
 from ddptui.text.units import NOTHING
 
 
-def how_often(trial: Trial) -> str:
+def describe_average(trial: Trial) -> str:
     """What is averaged, and every how many steps; empty where it is the gradients of each."""
     if trial.every > 1:
         return f"{trial.average} every {trial.every}"

@@ -11,15 +11,15 @@ OF_SLURM = ("tasks", "partition", "account", "gres", "time", "options")
 OF_SEVERAL_HOSTS = ("nodes", "interface", "port", "shared")
 
 
-def placed(preset: Preset) -> Preset:
+def fit_to_engine(preset: Preset) -> Preset:
     """The preset as its engine starts it: by Slurm a rank is a task of its own, unless a task is a node. Raises
     TrialError for what does not go together."""
     engine = preset.engine
     _check_options(engine)
-    return msgspec.structs.replace(preset, trials=tuple(_placed(trial, engine) for trial in preset.trials))
+    return msgspec.structs.replace(preset, trials=tuple(_fit_trial(trial, engine) for trial in preset.trials))
 
 
-def _placed(trial: Trial, engine: EngineOptions) -> Trial:
+def _fit_trial(trial: Trial, engine: EngineOptions) -> Trial:
     if engine.name == "slurm" and engine.tasks != "node" and trial.launch not in ALONE:
         trial = msgspec.structs.replace(trial, launch="task", start_method="spawn")
     elif trial.launch == "task":

@@ -24,7 +24,7 @@ def _there_and_back(ranks: int) -> float:
     return 2 * (ranks - 1) / ranks
 
 
-class Facts(NamedTuple):
+class PrimitiveFacts(NamedTuple):
     """moves     what it does, in a line
     factor    bus bandwidth over algorithm bandwidth, by the number of ranks (nccl-tests, doc/PERFORMANCE.md)
     reduces   takes a reduction operator
@@ -42,20 +42,20 @@ class Facts(NamedTuple):
     shown: bool = True
 
 
-OPERATIONS: dict[str, Facts] = {
-    "send_recv": Facts("one rank sends, one receives; both wait until it is done"),
-    "isend_irecv": Facts("every rank sends to its right and receives from its left, at once"),
-    "broadcast": Facts("the root's tensor to all", rooted=True),
-    "reduce": Facts("all tensors as one to the root", reduces=True, rooted=True),
-    "all_reduce": Facts("all tensors as one to all", _there_and_back, reduces=True),
-    "gather": Facts("everybody's part to the root", _but_ones_own, rooted=True, in_parts=True),
-    "all_gather": Facts("everybody's part to all", _but_ones_own, in_parts=True),
-    "scatter": Facts("of the root's parts, one to each", _but_ones_own, rooted=True, in_parts=True),
-    "reduce_scatter": Facts("all tensors as one, of which each rank gets a part", _but_ones_own, reduces=True,
+OPERATIONS: dict[str, PrimitiveFacts] = {
+    "send_recv": PrimitiveFacts("one rank sends, one receives; both wait until it is done"),
+    "isend_irecv": PrimitiveFacts("every rank sends to its right and receives from its left, at once"),
+    "broadcast": PrimitiveFacts("the root's tensor to all", rooted=True),
+    "reduce": PrimitiveFacts("all tensors as one to the root", reduces=True, rooted=True),
+    "all_reduce": PrimitiveFacts("all tensors as one to all", _there_and_back, reduces=True),
+    "gather": PrimitiveFacts("everybody's part to the root", _but_ones_own, rooted=True, in_parts=True),
+    "all_gather": PrimitiveFacts("everybody's part to all", _but_ones_own, in_parts=True),
+    "scatter": PrimitiveFacts("of the root's parts, one to each", _but_ones_own, rooted=True, in_parts=True),
+    "reduce_scatter": PrimitiveFacts("all tensors as one, of which each rank gets a part", _but_ones_own, reduces=True,
                             in_parts=True),
-    "all_to_all": Facts("of everybody's parts, one to each", _but_ones_own, in_parts=True),
-    "barrier": Facts("nothing moves: nobody goes on before all have come", has_bytes=False),
-    "local_sum": Facts("a rank adds one tensor to another, alone: no wire", shown=False),
+    "all_to_all": PrimitiveFacts("of everybody's parts, one to each", _but_ones_own, in_parts=True),
+    "barrier": PrimitiveFacts("nothing moves: nobody goes on before all have come", has_bytes=False),
+    "local_sum": PrimitiveFacts("a rank adds one tensor to another, alone: no wire", shown=False),
 }  # fmt: skip
 
 # Strategies that are made of primitives: what their mean of one tensor consists of.
@@ -69,11 +69,11 @@ COMPOSITES: dict[str, str] = {
 }
 
 
-def facts(operation: str, *, composite: bool = False) -> Facts:
+def primitive_facts(operation: str, *, composite: bool = False) -> PrimitiveFacts:
     """Of a composite: those of what it stands for, an all_reduce."""
     return OPERATIONS["all_reduce" if composite else operation]
 
 
-def title(operation: str, *, composite: bool = False) -> str:
+def primitive_title(operation: str, *, composite: bool = False) -> str:
     """As it is shown: torch.distributed's name, or what a composite is made of."""
     return COMPOSITES[operation] if composite else operation.replace("_", "/", 1) if "recv" in operation else operation

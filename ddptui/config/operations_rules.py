@@ -13,7 +13,7 @@ OF_MEASURING = ("composites", "min_bytes", "max_bytes", "step_factor", "iteratio
 OF_PRIMITIVES = ("operations", "reduce_ops", "root", *OF_MEASURING)
 
 
-def meaningless(primitives: str | None) -> dict[str, str]:
+def meaningless_with_primitives(primitives: str | None) -> dict[str, str]:
     """The fields that mean nothing to a trial that trains (None), shows primitives, or measures them; and why."""
     if primitives is None:
         return dict.fromkeys(OF_PRIMITIVES, "training: it is for primitives")
@@ -48,12 +48,12 @@ def problem(
     return None
 
 
-def chosen(named: tuple[str, ...], *, shown: bool) -> list[str]:
+def operations_tried(named: tuple[str, ...], *, shown: bool) -> list[str]:
     """The operations that are meant: as named, or else all, in their order."""
     return list(named) or [name for name, facts in OPERATIONS.items() if facts.shown or not shown]
 
 
-def sizes(min_bytes: int, max_bytes: int, step_factor: int) -> list[int]:
+def message_sizes(min_bytes: int, max_bytes: int, step_factor: int) -> list[int]:
     """From the smallest to the largest, each `step_factor` times the one before: as nccl-tests' -b, -e and -f."""
     found = [min_bytes]
     while found[-1] * step_factor <= max_bytes:

@@ -76,7 +76,7 @@ def make_engine(table: dict[str, Any]) -> EngineOptions:
 
 def _check_of_use(overrides: Iterable[str], trials: Sequence[Trial]) -> None:
     """What --set says of training where the ranks try primitives, or the other way round, is a mistake."""
-    useless = [of_primitives.meaningless(trial.primitives) for trial in trials]
+    useless = [of_primitives.meaningless_with_primitives(trial.primitives) for trial in trials]
     for key in overrides:
         if all(key in fields for fields in useless):
             raise TrialError(f"--set {key}", f"means nothing with {useless[0][key]}")

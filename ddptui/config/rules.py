@@ -71,10 +71,10 @@ def make_trial(values: dict[str, Any]) -> Trial:
 def meaningless(launch: str, strategy: str | None, primitives: str | None) -> dict[str, str]:
     """The fields that a launch mode, a strategy or what the ranks do at all has no use for, and why. Such a field is
     refused in a [[trial]] or [matrix], and passed over in [defaults] and --set, which speak to all trials at once."""
-    work = of_primitives.meaningless(primitives)
+    work = of_primitives.meaningless_with_primitives(primitives)
     if primitives is not None:
         return work
-    of_strategy = strategies.meaningless(strategy) if strategy in strategies.STRATEGIES else {}
+    of_strategy = strategies.meaningless_with_strategy(strategy) if strategy in strategies.STRATEGIES else {}
     fields = {field: f"strategy = {strategy!r}: {why}" for field, why in of_strategy.items()}
     of_mode = MEANINGLESS_IN_MODE.get(launch, {})
     return work | fields | {field: f"launch = {launch!r}: {why}" for field, why in of_mode.items()}

@@ -16,7 +16,12 @@ def check_devices(trial: Trial) -> None:
     _check_precision(trial)
     if trial.pin_memory and trial.device == "cpu":
         raise TrialError("pin_memory", "is for the way to a GPU: with device = 'cpu' it means nothing")
-    if trial.compile and trial.strategy is not None and STRATEGIES[trial.strategy].is_ddp and small(trial.bucket_mb):
+    if (
+        trial.compile
+        and trial.strategy is not None
+        and STRATEGIES[trial.strategy].is_ddp
+        and _is_small(trial.bucket_mb)
+    ):
         why = f"{trial.bucket_mb:g} MB is too small for torch to compile a DDP with, whose first bucket has 1 MB"
         raise TrialError("bucket_mb", f"{why}: take 1 or more, or compile = false")
     if trial.compile and trial.gpus_per_rank > 1:
@@ -32,15 +37,15 @@ def _check_backend(trial: Trial) -> None:
             "mpi wants ranks that MPI knows: launch = 'task' with --engine slurm, or by hand `mpirun … python -m "
             "workers.task …`, with RANK, WORLD_SIZE and so on for each; gloo and nccl do without",
         )
-    if trial.backend == "gloo" and trial.device == "cuda" and (found := sends(trial)):
+    if trial.backend == "gloo" and trial.device == "cuda" and (found := needs_point_to_point(trial)):
         raise TrialError(*found)
 
 
-def small(bucket_mb: float | None) -> bool:
+def _is_small(bucket_mb: float | None) -> bool:
     return bucket_mb is not None and bucket_mb < 1
 
 
-def sends(trial: Trial) -> tuple[str, str] | None:
+def needs_point_to_point(trial: Trial) -> tuple[str, str] | None:
     """The field that asks for point-to-point messages, and why they fail where gloo has tensors on GPUs."""
     if trial.primitives is None:
         by_hand = trial.strategy == "ring" and trial.world_size > 1
@@ -54,9 +59,9 @@ def sends(trial: Trial) -> tuple[str, str] | None:
     return None
 
 
-def could_share(trial: Trial) -> bool:
+def can_share_gpu(trial: Trial) -> bool:
     """Whether ranks of the trial could do with a part of a GPU each, over gloo."""
-    return trial.gpus_per_rank == 1 and trial.launch not in ("single", "dp") and sends(trial) is None
+    return trial.gpus_per_rank == 1 and trial.launch not in ("single", "dp") and needs_point_to_point(trial) is None
 
 
 def _check_sharing(trial: Trial) -> None:

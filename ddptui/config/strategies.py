@@ -6,7 +6,7 @@ How each one works is in workers/aggregate/, a file a strategy.
 from typing import NamedTuple
 
 
-class Facts(NamedTuple):
+class StrategyFacts(NamedTuple):
     """reduces   adds up inside a collective, so that a reduction operator can be chosen
     buckets   sends gradients in buckets, whose size can be chosen
     overlaps  averages while backward runs: gradients only, and hardly any time of its own
@@ -21,18 +21,18 @@ class Facts(NamedTuple):
     rounding: float = 0.0
 
 
-TORCH_DDP = Facts(buckets=True, overlaps=True, is_ddp=True)
+TORCH_DDP = StrategyFacts(buckets=True, overlaps=True, is_ddp=True)
 STRATEGIES = {
-    "none": Facts(),
-    "all_reduce": Facts(reduces=True),
-    "all_reduce_async": Facts(reduces=True),
-    "reduce_broadcast": Facts(reduces=True),
-    "gather_scatter": Facts(),
-    "all_gather": Facts(),
-    "reduce_scatter_all_gather": Facts(reduces=True),
-    "ring": Facts(),
-    "flat": Facts(reduces=True),
-    "bucketed": Facts(reduces=True, buckets=True, overlaps=True),
+    "none": StrategyFacts(),
+    "all_reduce": StrategyFacts(reduces=True),
+    "all_reduce_async": StrategyFacts(reduces=True),
+    "reduce_broadcast": StrategyFacts(reduces=True),
+    "gather_scatter": StrategyFacts(),
+    "all_gather": StrategyFacts(),
+    "reduce_scatter_all_gather": StrategyFacts(reduces=True),
+    "ring": StrategyFacts(),
+    "flat": StrategyFacts(reduces=True),
+    "bucketed": StrategyFacts(reduces=True, buckets=True, overlaps=True),
     "ddp": TORCH_DDP,
     "ddp_fp16": TORCH_DDP._replace(rounding=2.0**-11),
     "ddp_bf16": TORCH_DDP._replace(rounding=2.0**-8),
@@ -55,7 +55,7 @@ def averages_after_backward(strategy: str, mistake: str | None) -> bool:
     return not STRATEGIES[strategy].is_ddp or bool(MISTAKES.get(mistake or ""))
 
 
-def meaningless(strategy: str) -> dict[str, str]:
+def meaningless_with_strategy(strategy: str) -> dict[str, str]:
     """The fields that this strategy has no use for, and why."""
     facts = STRATEGIES[strategy]
     fields = {}

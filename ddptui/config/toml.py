@@ -22,12 +22,12 @@ def as_toml(preset: Preset) -> str:
         "repeats": preset.repeats,
         "trial": [_fields(trial) for trial in preset.trials],
         "engine": msgspec.to_builtins(preset.engine),
-        "reference": [_said(reference) for reference in preset.references],
+        "reference": [_reference(reference) for reference in preset.references],
     }
     return tomli_w.dumps({key: value for key, value in table.items() if value not in ([], {})}, multiline_strings=True)
 
 
-def _said(reference: Reference) -> dict[str, Any]:
+def _reference(reference: Reference) -> dict[str, Any]:
     """TOML has no word for what was not published."""
     return {key: value for key, value in msgspec.to_builtins(reference).items() if value is not None}
 

@@ -169,7 +169,7 @@ def is_own_model(model: str) -> bool:
     return ":" in model
 
 
-def threads_a_rank(trial: Trial, cores: int, ranks_here: int | None = None) -> int:
+def threads_per_rank(trial: Trial, cores: int, ranks_here: int | None = None) -> int:
     """What a rank computes with, in every launch mode: as the trial says, or its part of the host's cores. ranks_here:
     of this host; none: all are."""
     return trial.threads or max(1, cores // (ranks_here or trial.world_size))

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple
 
-from ddptui.config.rules_devices import NO_SENDING, could_share, sends
+from ddptui.config.rules_devices import NO_SENDING, can_share_gpu, needs_point_to_point
 from ddptui.config.trial import Trial
 from ddptui.diagnosis.memory import less_on_gpu, told_of_gpu
 from ddptui.text.torch_remedies import OLDER, WITH_CUDA
@@ -57,7 +57,7 @@ def _too_old(found: "re.Match[str]", _trial: Trial) -> str:
 
 
 def _same_gpu(found: "re.Match[str]", trial: Trial) -> str:
-    sharing = "share_gpu = true lets them share it over gloo; or " if could_share(trial) else ""
+    sharing = "share_gpu = true lets them share it over gloo; or " if can_share_gpu(trial) else ""
     ranks = f"{found[1]} and {found[2]}"
     return f"NCCL refuses two ranks on one GPU, as ranks {ranks} are: {sharing}take no more ranks than GPUs"
 
@@ -74,7 +74,7 @@ def _nccl(found: "re.Match[str]", trial: Trial) -> str:
     kind = re.search(r"ncclUnhandledCudaError|ncclSystemError|ncclInternalError|ncclInvalid\w+", found.string)
     last = re.search(r"Last error: (?!Exception raised)(.{1,160}?)(?= Exception raised|$)", found.string)
     why = f" ({last[1].strip()})" if last else ""
-    without = "" if sends(trial) else "; backend = 'gloo' does without NCCL"
+    without = "" if needs_point_to_point(trial) else "; backend = 'gloo' does without NCCL"
     return f"NCCL failed: {kind[0] if kind else 'an error of its own'}{why}; {NCCL_SAYS}{without}"
 
 
@@ -86,7 +86,7 @@ def _nccl_of_replicas(found: "re.Match[str]", trial: Trial) -> str:
 
 def _sent_by_gloo(_found: "re.Match[str]", trial: Trial) -> str:
     by_nccl = [] if trial.share_gpu else ["backend = 'nccl'"]
-    if (field_and_why := sends(trial)) is None:
+    if (field_and_why := needs_point_to_point(trial)) is None:
         return ": take ".join([NO_SENDING, *by_nccl])
     return ", or ".join([field_and_why[1], *by_nccl])
 

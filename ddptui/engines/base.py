@@ -7,7 +7,7 @@ import psutil
 
 from ddptui.config.trial import Trial
 from ddptui.engines.hub import Hub
-from ddptui.store.journal import Repeat
+from ddptui.store.journal import RepeatJournal
 from ddptui.wire.messages import Hello
 
 ELSEWHERE = "elsewhere"  # the status of a process that cannot be looked at from here
@@ -75,7 +75,7 @@ class Engine(Protocol):
 
     is_here: bool  # the ranks are processes of this host
 
-    def command(self, trial: Trial, repeat: Repeat) -> list[str]:
+    def command(self, trial: Trial, repeat: RepeatJournal) -> list[str]:
         """What is started: it is recorded, and shown."""
 
     def environment(self, trial: Trial) -> dict[str, str]:
@@ -84,7 +84,7 @@ class Engine(Protocol):
     def hub(self, world_size: int) -> Hub:
         """Where the ranks of the next launch meet the console. Raises OSError."""
 
-    def start(self, trial: Trial, command: list[str], repeat: Repeat, hub: Hub) -> Launch:
+    def start(self, trial: Trial, command: list[str], repeat: RepeatJournal, hub: Hub) -> Launch:
         """Raises OSError, LaunchRefused."""
 
     def close(self) -> None:

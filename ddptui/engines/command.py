@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ddptui.config.arguments import to_arguments
 from ddptui.config.engine import Part
-from ddptui.config.trial import Trial, threads_a_rank
+from ddptui.config.trial import Trial, threads_per_rank
 from ddptui.engines.local import links
 from ddptui.host.install import lab_root
 
@@ -58,7 +58,7 @@ def torch_launcher() -> str:
 
 def environment(trial: Trial, cores: int, ranks_here: int | None = None) -> dict[str, str]:
     """What a rank needs in its environment to run by itself: the lab's modules, and its part of the cores."""
-    threads = threads_a_rank(trial, cores, ranks_here)
+    threads = threads_per_rank(trial, cores, ranks_here)
     return {"PYTHONPATH": os.pathsep.join(module_folders()), "OMP_NUM_THREADS": str(threads)}
 
 

@@ -15,7 +15,7 @@ import msgspec
 import platformdirs
 import psutil
 
-from ddptui.config.engine_rules import placed
+from ddptui.config.engine_rules import fit_to_engine
 from ddptui.config.links import links_of
 from ddptui.config.parser import PresetError
 from ddptui.config.preset import Preset
@@ -48,7 +48,7 @@ def prepare(preset: Preset, *, to_be_started: bool = True) -> Preset:
             raise PresetError(f"{package} is not installed: `pip install {package}`")
     _check_temporary_folder()
     try:
-        preset = placed(preset)
+        preset = fit_to_engine(preset)
     except TrialError as error:
         raise PresetError(f"{preset.name}: {error}") from None
     here = preset.engine.name == "local"

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from ddptui.config.parser import PresetError
-from ddptui.config.rules_devices import could_share, sends
+from ddptui.config.rules_devices import can_share_gpu, needs_point_to_point
 from ddptui.config.trial import Trial, is_own_model
 from ddptui.host import gpus
 from ddptui.host.gpus import VISIBLE, Build, Driver
@@ -134,7 +134,7 @@ def _too_few(trial: Trial, there: int, machine: Machine) -> str | None:
     if trial.share_gpu:
         return None
     also = " --set backend=auto" if trial.backend == "nccl" else ""
-    share = f"`--set share_gpu=true{also}` lets them share it over gloo, or " if could_share(trial) else ""
+    share = f"`--set share_gpu=true{also}` lets them share it over gloo, or " if can_share_gpu(trial) else ""
     what = f"{wanted} ranks want {wanted} GPUs, and {are_there}; NCCL refuses two ranks on one"
     return f"world_size: {what}: {share}lower world_size"
 
@@ -151,12 +151,12 @@ def _are_there(there: int, machine: Machine) -> str:
 def _may_send_over_gloo(trial: Trial) -> bool:
     """Whether there may be point-to-point messages from GPUs over gloo, which has none."""
     over_gloo = trial.share_gpu or trial.backend == "gloo"
-    return trial.device != "cpu" and over_gloo and sends(trial) is not None
+    return trial.device != "cpu" and over_gloo and needs_point_to_point(trial) is not None
 
 
 def _cannot_send(trial: Trial, there: int) -> str | None:
     """Why with so many GPUs, one at least, there would be such messages."""
-    found, is_enough = sends(trial), trial.world_size * trial.gpus_per_rank <= there
+    found, is_enough = needs_point_to_point(trial), trial.world_size * trial.gpus_per_rank <= there
     if found is None or not _may_send_over_gloo(trial):
         return None
     if trial.share_gpu and not is_enough:

@@ -9,8 +9,8 @@ from ddptui.analysis.primitives.combine import combined
 from ddptui.analysis.primitives.results import PrimitivesResult
 from ddptui.analysis.repeat import NO_OUTCOMES, Outcomes
 from ddptui.analysis.results import Results
-from ddptui.config.operations import OPERATIONS, REDUCE_OPS, title
-from ddptui.config.operations_rules import chosen, sizes
+from ddptui.config.operations import OPERATIONS, REDUCE_OPS, primitive_title
+from ddptui.config.operations_rules import message_sizes, operations_tried
 from ddptui.config.trial import Trial
 from ddptui.live.state import Live
 from ddptui.text.units import size
@@ -85,12 +85,16 @@ def plan(trial: Trial) -> list[str]:
     """What the ranks do, place by place, in words."""
     is_shown = trial.primitives == "see"
     operators = trial.reduce_ops or (REDUCE_OPS if is_shown else ("sum",))
-    wanted = sizes(trial.min_bytes, trial.max_bytes, trial.step_factor)
+    wanted = message_sizes(trial.min_bytes, trial.max_bytes, trial.step_factor)
     places = []
-    for name in chosen(trial.operations, shown=is_shown):
+    for name in operations_tried(trial.operations, shown=is_shown):
         facts = OPERATIONS[name]
-        what = [f"{title(name)} {op.upper()}" if is_shown else title(name) for op in operators if facts.reduces]
+        what = [
+            f"{primitive_title(name)} {op.upper()}" if is_shown else primitive_title(name)
+            for op in operators
+            if facts.reduces
+        ]
         amounts = [""] if is_shown or not facts.has_bytes else [f", {size(each)}" for each in wanted]
-        places += [f"{each}{amount}" for each in what or [title(name)] for amount in amounts]
+        places += [f"{each}{amount}" for each in what or [primitive_title(name)] for amount in amounts]
     composites = () if is_shown else trial.composites
-    return places + [f"{title(name, composite=True)}, {size(each)}" for name in composites for each in wanted]
+    return places + [f"{primitive_title(name, composite=True)}, {size(each)}" for name in composites for each in wanted]

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from ddptui.analysis.correctness import is_multiple, is_own
 from ddptui.analysis.results import RepeatResult, Results, TrialResult
 from ddptui.config import strategies
-from ddptui.config.describe import describe_bottleneck, describe_fault, how_often
+from ddptui.config.describe import describe_average, describe_bottleneck, describe_fault
 from ddptui.config.preset import Preset
 from ddptui.config.trial import Trial
 from ddptui.report import devices
@@ -188,7 +188,7 @@ COLUMNS = (
     Column("ranks", "ranks", lambda row: str(row.trial.world_size), 55),
     Column("strategy", "strategy", lambda row: row.trial.strategy or NOTHING, 45),
     Column("backend", "backend", _backend, 15),
-    Column("average", "average", lambda row: how_often(row.trial) or NOTHING, 46),
+    Column("average", "average", lambda row: describe_average(row.trial) or NOTHING, 46),
     Column("mistake", "mistake", lambda row: row.trial.mistake or NOTHING, 20),
     Column("split", "sub-batch", _split, 92),
     Column("memory", "gpu mem.", _memory, 90),

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from ddptui.config.describe import describe_bottleneck, describe_fault, how_often
+from ddptui.config.describe import describe_average, describe_bottleneck, describe_fault
 from ddptui.config.preset import Preset
 from ddptui.config.trial import TRIAL_FIELDS, Trial
 from ddptui.text.units import NOTHING, size
@@ -85,7 +85,7 @@ OF_TRAINING: dict[str, Callable[[Trial], str]] = {
     "launch": lambda trial: trial.launch,
     "ranks": lambda trial: str(trial.world_size),
     "strategy": lambda trial: trial.strategy or NOTHING,
-    "average": lambda trial: how_often(trial) or NOTHING,
+    "average": lambda trial: describe_average(trial) or NOTHING,
     "mistake": lambda trial: trial.mistake or NOTHING,
     "bottleneck": lambda trial: describe_bottleneck(trial.bottleneck),
     "fault": lambda trial: describe_fault(trial.fault),

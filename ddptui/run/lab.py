@@ -20,7 +20,7 @@ from ddptui.engines.hub import Hub
 from ddptui.host.clock import own_clock
 from ddptui.run.load import LoadMeter
 from ddptui.run.supervisor import LaunchSupervisor
-from ddptui.store.journal import Repeat
+from ddptui.store.journal import RepeatJournal
 from ddptui.store.runs import Run
 from ddptui.wire.messages import Alive, Echo, Ended, Injection, Launched, Message, Notice, Refused, SetBottleneck
 
@@ -94,7 +94,7 @@ def run_preset(
                         yield message
 
 
-def _launch(trial: Trial, repeat: Repeat, starter: Engine, controls: Controls) -> Iterator[Message]:
+def _launch(trial: Trial, repeat: RepeatJournal, starter: Engine, controls: Controls) -> Iterator[Message]:
     """One launch, from its command line to its end."""
     controls.begin()
     command = starter.command(trial, repeat)

@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Sequence
 from itertools import groupby
 
-from ddptui.config.describe import describe_bottleneck, describe_fault, how_often
+from ddptui.config.describe import describe_average, describe_bottleneck, describe_fault
 from ddptui.config.engine import EngineOptions, Part
 from ddptui.config.engine_rules import OF_SEVERAL_HOSTS
 from ddptui.config.launch_modes import ALONE, LABELS
@@ -16,7 +16,7 @@ from ddptui.engines.local import links
 from ddptui.engines.slurm import script
 from ddptui.host.cores import available_cores
 from ddptui.report.preset_columns import tried
-from ddptui.store.presets import all_presets, size
+from ddptui.store.presets import all_presets, describe_size
 from ddptui.store.runs import Run
 from ddptui.text.words import count
 
@@ -30,7 +30,7 @@ def every_preset() -> str:
     lines: list[str] = []
     for group, members in groupby(presets, key=lambda preset: preset.group):
         lines += ["", group]
-        lines += [f"  {preset.name:{width}}  {preset.title}  ({size(preset)})" for preset in members]
+        lines += [f"  {preset.name:{width}}  {preset.title}  ({describe_size(preset)})" for preset in members]
     return "\n".join([*lines[1:], *(one.why for one in broken)]) + "\n"
 
 
@@ -51,7 +51,7 @@ def one(preset: Preset, typed: str | None = None) -> str:
             lines.append(f"  fault: {describe_fault(trial.fault)}")
         lines += [*_started(trial, preset.engine), ""]
     lines += _how_to_join(preset.engine, typed or preset.name) if preset.engine.name == "join" else []
-    return "\n".join([*lines, f"{size(preset)} of each, in turn"]) + "\n"
+    return "\n".join([*lines, f"{describe_size(preset)} of each, in turn"]) + "\n"
 
 
 def _started(trial: Trial, engine: EngineOptions) -> list[str]:
@@ -101,7 +101,7 @@ def every_run(runs: Sequence[Run]) -> str:
 
 def _trained(trial: Trial) -> list[str | None]:
     mistake = trial.mistake and f"mistake: {trial.mistake}"
-    return [trial.strategy, how_often(trial), mistake, trial.model, trial.dataset]
+    return [trial.strategy, describe_average(trial), mistake, trial.model, trial.dataset]
 
 
 def _rendezvous(trial: Trial) -> str:

@@ -11,7 +11,7 @@ from ddptui.analysis.running_results import RunningResults
 from ddptui.config.preset import Preset
 from ddptui.store.runs import Run
 from ddptui.wire.messages import Launched, Message, Offset, Step
-from ddptui.wire.retime import in_one_sitting
+from ddptui.wire.retime import close_gaps
 
 S = 1e9  # ns
 SPEEDS = (0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 50.0)
@@ -31,7 +31,7 @@ class Playback:
         self.paused = False
         self.speed = 1.0
         self._clock = clock
-        self._told = _with_moments(in_one_sitting(run.replay(preset)))
+        self._told = _with_moments(close_gaps(run.replay(preset)))
         self._next = 0
         self._environment = run.environment()
         self._running_results = self._fresh_tally()

@@ -15,7 +15,7 @@ from ddptui.engines.base import Launch
 from ddptui.engines.hub import Hub
 from ddptui.engines.local.engine import LAUNCHER_LOG
 from ddptui.host import limits
-from ddptui.store.journal import Repeat
+from ddptui.store.journal import RepeatJournal
 from ddptui.wire.messages import Done, Ended, Failed, Hello, RankMessage, Ready, Shown, Step, Stop, Timed
 
 LOOK_EVERY_S = 0.25  # for dead ranks: it reads files of each, so not at every message
@@ -31,7 +31,7 @@ START_S = 180.0  # how long to wait for one more rank, or for those that are her
 class LaunchSupervisor:
     """What has become of a launch, from what its ranks say, and what its processes do."""
 
-    def __init__(self, trial: Trial, hub: Hub, launcher: Launch, repeat: Repeat) -> None:
+    def __init__(self, trial: Trial, hub: Hub, launcher: Launch, repeat: RepeatJournal) -> None:
         self._trial = trial
         self._ranks = range(trial.world_size)
         self._hub = hub

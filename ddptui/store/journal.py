@@ -22,19 +22,19 @@ class RunLost(Exception):
 
 
 @contextmanager
-def kept(folder: Path) -> Iterator[None]:
+def raising_run_lost(folder: Path) -> Iterator[None]:
     """What cannot be written raises RunLost."""
     try:
         yield
     except OSError as error:
-        raise lost(folder, error) from error
+        raise run_lost(folder, error) from error
 
 
-def lost(folder: Path, error: OSError) -> RunLost:
+def run_lost(folder: Path, error: OSError) -> RunLost:
     return RunLost(f"the run can no longer be kept in {folder}: {error.strerror or error}")
 
 
-class Repeat:
+class RepeatJournal:
     """One repeat's folder, while it is being written."""
 
     def __init__(self, folder: Path, number: int, journal: IO[bytes]) -> None:
@@ -51,12 +51,12 @@ class Repeat:
         try:
             self._journal.write(msgspec.json.encode(message) + b"\n")
         except OSError as error:
-            raise lost(self.folder, error) from error
+            raise run_lost(self.folder, error) from error
         if self._over or time.monotonic() - self._flushed > FLUSH_EVERY_S:
             self._flush()
 
     def _flush(self) -> None:
-        with kept(self.folder):
+        with raising_run_lost(self.folder):
             self._journal.flush()
             self._flushed = time.monotonic()
             if os.fstat(self._journal.fileno()).st_nlink == 0:
@@ -68,7 +68,7 @@ class Repeat:
         """The command as it can be typed again, with no console there."""
         variables = [f"{name}={shlex.quote(value)}" for name, value in environment.items()]
         line = " ".join([*variables, shlex.join(command)]) + "\n"
-        with kept(self.folder):
+        with raising_run_lost(self.folder):
             (self.folder / "command.txt").write_text(line, encoding="utf-8")
 
     def log(self, name: str) -> str:

@@ -9,7 +9,7 @@ import msgspec
 
 from ddptui.analysis.results import Results
 from ddptui.config.preset import Preset
-from ddptui.store.runs import Run, RunError, all_runs, started
+from ddptui.store.runs import Run, RunError, all_runs, started_at
 from ddptui.text.printable import printable
 from ddptui.text.units import NOTHING
 
@@ -69,7 +69,7 @@ def overview(run: Run) -> Overview:
 
 
 def _when(name: str) -> str:
-    began = started(name)
+    began = started_at(name)
     return NOTHING if began is None else f"{began:%Y-%m-%d %H:%M}"
 
 
@@ -109,7 +109,7 @@ class RecentRuns(NamedTuple):
     results: list[Results]
 
 
-def read(runs: Path, today: date) -> RecentRuns:
+def recent_runs(runs: Path, today: date) -> RecentRuns:
     """Of a folder of runs. What cannot be read is left out, or said in its line."""
     try:
         newest = all_runs(runs)[:MOST_RUNS]
@@ -127,7 +127,7 @@ def _line(run: Run, today: date) -> RecentRun:
 
 
 def _when_in_short(name: str, today: date) -> str:
-    began = started(name)
+    began = started_at(name)
     return NOTHING if began is None else began.strftime("%H:%M" if began.date() == today else "%m-%d")
 
 

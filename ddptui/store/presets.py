@@ -21,28 +21,28 @@ from ddptui.text.words import count
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 
 
-def file_of(name: str) -> Path:
+def user_preset_path(name: str) -> Path:
     return folders()[1] / f"{name}.toml"
 
 
-def usual_name(name: str) -> str:
+def suggested_name(name: str) -> str:
     """For what was changed of a preset: one's own is replaced."""
-    return name if file_of(name).is_file() else f"{name}-mine"
+    return name if user_preset_path(name).is_file() else f"{name}-mine"
 
 
-def refusal(name: str) -> str:
+def name_problem(name: str) -> str:
     """Why a preset of one's own cannot have this name; empty: it can."""
     if not NAME.fullmatch(name):
         return "a name has small letters, digits, - and _, and begins with a letter or a digit"
-    taken = shipped_and_own().get(name)
+    taken = preset_paths().get(name)
     if taken is not None and taken.parent != folders()[1]:
         return f"{taken} has this name"
     return ""
 
 
-def keep(preset: Preset, name: str) -> None:
+def save(preset: Preset, name: str) -> None:
     """Write it, over whatever is there. Raises PresetError."""
-    path = file_of(name)
+    path = user_preset_path(name)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(as_toml(preset), encoding="utf-8")
@@ -53,24 +53,24 @@ def keep(preset: Preset, name: str) -> None:
 FIRST_GROUPS = ("start here", "primitives", "launch modes", "collectives", "strategies", "bottlenecks", "mistakes")
 
 
-class Broken(NamedTuple):
+class BrokenPreset(NamedTuple):
     """A preset that cannot be read."""
 
     name: str
     why: str
 
 
-def all_presets() -> tuple[list[Preset], list[Broken]]:
+def all_presets() -> tuple[list[Preset], list[BrokenPreset]]:
     """The presets as they are listed, one's own last in their group, and those that cannot be read."""
     presets: list[Preset] = []
-    broken: list[Broken] = []
-    found = shipped_and_own()
+    broken: list[BrokenPreset] = []
+    found = preset_paths()
     own = {name for name, path in found.items() if path.parent == folders()[1]}
     for name, path in found.items():
         try:
             presets.append(load(str(path)))
         except PresetError as error:
-            broken.append(Broken(name, str(error)))
+            broken.append(BrokenPreset(name, str(error)))
     return sorted(presets, key=lambda preset: _order(preset, preset.name in own)), broken
 
 
@@ -79,7 +79,7 @@ def _order(preset: Preset, is_own: bool) -> tuple[int, str, bool, str]:
     return (FIRST_GROUPS.index(group) if group in FIRST_GROUPS else len(FIRST_GROUPS), group, is_own, preset.name)
 
 
-def size(preset: Preset) -> str:
+def describe_size(preset: Preset) -> str:
     return f"{count(len(preset.trials), 'trial')}, {count(preset.repeats, 'repeat')}"
 
 
@@ -92,7 +92,7 @@ def folders() -> list[Path]:
     return [Path("presets"), platformdirs.user_config_path("ddptui") / "presets", lab_root() / "presets"]
 
 
-def shipped_and_own() -> dict[str, Path]:
+def preset_paths() -> dict[str, Path]:
     """Every preset that can be named, by name; the first folder wins."""
     found: dict[str, Path] = {}
     for folder in folders():
@@ -115,7 +115,7 @@ def find(name_or_file: str) -> Path:
             what = "folder, not a preset" if found == stat.S_IFDIR else "pipe or a device: a preset is a plain file"
             raise PresetError(f"{path}: is a {what}")
         return path
-    known = shipped_and_own()
+    known = preset_paths()
     if name_or_file not in known:
         raise PresetError(f"no preset {name_or_file!r}{_nearest(name_or_file, known)}; `ddptui presets` lists them")
     return known[name_or_file]

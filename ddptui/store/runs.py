@@ -18,7 +18,7 @@ from ddptui.analysis.results import Results
 from ddptui.config.parser import PresetError
 from ddptui.config.preset import Preset
 from ddptui.config.toml import as_toml
-from ddptui.store.journal import Repeat, kept
+from ddptui.store.journal import RepeatJournal, raising_run_lost
 from ddptui.store.presets import load
 from ddptui.wire.messages import Message
 
@@ -95,24 +95,24 @@ class Run:
             os.close(lock)
 
     @contextmanager
-    def begin(self, trial: str, number: int) -> Iterator[Repeat]:
+    def begin(self, trial: str, number: int) -> Iterator[RepeatJournal]:
         """Make the folder of a repeat, and its journal. What an interrupted one has left there is put aside. Raises
         RunLost."""
         folder = self.repeat_folder(trial, number)
-        with kept(self.folder):
+        with raising_run_lost(self.folder):
             if not (self.folder / "preset.toml").is_file():
                 raise FileNotFoundError(errno.ENOENT, "somebody has deleted it")
             _put_aside(folder)
             folder.mkdir(parents=True)
             journal = (folder / "messages.jsonl").open("wb")
-        repeat = Repeat(folder, number, journal)
+        repeat = RepeatJournal(folder, number, journal)
         try:
             yield repeat
         finally:
             try:
                 repeat.close()
             finally:
-                with kept(folder):
+                with raising_run_lost(folder):
                     journal.close()
 
     def write_results(self, results: Results) -> None:
@@ -132,7 +132,7 @@ class Run:
 
     def _replace(self, name: str, content: bytes) -> None:
         new = self.folder / f"{name}.new"
-        with kept(self.folder):
+        with raising_run_lost(self.folder):
             try:
                 with new.open("wb") as file:
                     file.write(content)
@@ -242,7 +242,7 @@ def delete(runs: Path, run: Run) -> None:
         raise RunError(f"{run.folder}: not deleted, or not all of it: {error.strerror}") from None
 
 
-def started(name: str) -> datetime | None:
+def started_at(name: str) -> datetime | None:
     """When a run began, by the stamp that its name begins with; None if it has none."""
     stamp = STAMP.match(name)
     try:

@@ -9,7 +9,7 @@ from textual.command import DiscoveryHit, Hit, Hits, Provider
 
 from ddptui.config.parser import PresetError
 from ddptui.engines.preflight import prepare
-from ddptui.store.presets import load, shipped_and_own
+from ddptui.store.presets import load, preset_paths
 from ddptui.store.runs import all_runs
 from ddptui.tui.exports import FORMATS
 from ddptui.tui.screens.result import ResultScreen
@@ -56,7 +56,7 @@ class LabCommands(Provider):
 
     def _presets(self) -> Iterator[Command]:
         if self._console.session is None:  # one run at a time
-            for name in shipped_and_own():
+            for name in preset_paths():
                 yield Command(f"preset: {name}", "Run it", partial(self._run, name))
 
     def _run(self, name: str) -> None:

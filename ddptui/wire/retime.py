@@ -15,7 +15,7 @@ GAP = S  # between two sittings, as it is told
 Words = TypeVar("Words", bound=msgspec.Struct)
 
 
-def in_one_sitting(messages: Iterable[Message]) -> Iterator[Message]:
+def close_gaps(messages: Iterable[Message]) -> Iterator[Message]:
     """A run's messages, with the launches one after another: one that began long after the last one had ended, or on a
     clock that had begun anew, is told as if it had followed at once."""
     last_ns: int | None = None
@@ -55,6 +55,6 @@ def _moved(words: Words, fields: tuple[str, ...], move: Callable[[int], int]) ->
 DRIFT_PPM = 100
 
 
-def drift(ns: int) -> int:
+def clock_drift(ns: int) -> int:
     """How far two clocks may drift apart in so long."""
     return -(-abs(ns) * DRIFT_PPM // 1_000_000)

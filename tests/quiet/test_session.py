@@ -22,7 +22,7 @@ from ddptui.live.state import Live, fold
 from ddptui.report import sentences, table
 from ddptui.run import lab
 from ddptui.run.session import Session
-from ddptui.store.journal import Repeat, lost
+from ddptui.store.journal import RepeatJournal, run_lost
 from ddptui.store.replay import results_of
 from ddptui.store.runs import Run
 from ddptui.wire.messages import Ended, Injection, Launched, Message, Pause, Step
@@ -301,14 +301,14 @@ def test_a_run_whose_folder_is_gone_says_so_and_goes_no_further(
 def test_a_disk_that_is_full_ends_the_ranks_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, started: Callable[[], list[psutil.Process]]
 ) -> None:
-    write = Repeat.write
+    write = RepeatJournal.write
 
-    def full(repeat: Repeat, message: Message) -> None:
+    def full(repeat: RepeatJournal, message: Message) -> None:
         if isinstance(message, Step):
-            raise lost(repeat.folder, OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
+            raise run_lost(repeat.folder, OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
         write(repeat, message)
 
-    monkeypatch.setattr(Repeat, "write", full)
+    monkeypatch.setattr(RepeatJournal, "write", full)
     with session_of(tmp_path, trial("a", 1_000_000), trial("b", 8)) as session:
         heard = follow(session)
         assert not started()

@@ -9,7 +9,7 @@ import msgspec
 from ddptui.analysis.compare import compare
 from ddptui.analysis.primitives.results import BufferView, Cell, PrimitivesResult, RankView, TimeUs, View
 from ddptui.analysis.results import Results
-from ddptui.config.operations import facts
+from ddptui.config.operations import primitive_facts
 from ddptui.config.preset import Preset
 from tests.support.builders import preset_of
 
@@ -20,7 +20,7 @@ STEADY = {"min": 0.95, "mean": 1.01, "p90": 1.05, "p99": 1.1}  # × the median
 
 def cell(operation: str, bytes: int, median: float, *, ranks: int = 2, composite: bool = False, **changes: Any) -> Cell:
     time = TimeUs(median=median, **{name: factor * median for name, factor in STEADY.items()})
-    told = facts(operation, composite=composite)
+    told = primitive_facts(operation, composite=composite)
     algbw = bytes / time.mean / 1e3 if told.has_bytes else None
     made = Cell(
         operation=operation,

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from ddptui.wire.retime import drift
+from ddptui.wire.retime import clock_drift
 
 TIE_EVERY_NS = 200_000_000  # as often as the reporter looks: at 100 ppm that is 20 µs
 LIFE_NS = 2 * TIE_EVERY_NS  # of a tie, until its last mark is taken: what is told of its error should hold that long
@@ -85,7 +85,7 @@ class Tie(NamedTuple):
         return self.at_ns + round(ms * 1e6)
 
     def error_after(self, ns: int) -> int:
-        return self.error_ns + drift(ns)
+        return self.error_ns + clock_drift(ns)
 
 
 class Mark(NamedTuple):

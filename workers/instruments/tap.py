@@ -37,7 +37,7 @@ from torch import Tensor, nn
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 from torch.nn.parallel import DistributedDataParallel
 
-from ddptui.config.strategies import STRATEGIES, Facts
+from ddptui.config.strategies import STRATEGIES, StrategyFacts
 from ddptui.wire.messages import Position
 from workers.instruments.calls import Call, carries, kinds
 from workers.instruments.clock import Clock
@@ -70,7 +70,9 @@ def tap_of(me: Rank, network: nn.Module, clock: Clock) -> "Tap":
 class Tap:
     """Records the collectives between `begin` and `end` of a step, and lets delays in before each of them."""
 
-    def __init__(self, clock: Clock, delays: Sites, network: nn.Module, facts: Facts, *, attached: bool = True) -> None:
+    def __init__(
+        self, clock: Clock, delays: Sites, network: nn.Module, facts: StrategyFacts, *, attached: bool = True
+    ) -> None:
         """facts: what to expect of the strategy.
         attached: to torch; else it sees nothing, and costs nothing."""
         self.now = clock.now

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import torch
 
 from ddptui.config.operations import OPERATIONS, REDUCE_OPS, ReduceOpName
-from ddptui.config.operations_rules import chosen, sizes
+from ddptui.config.operations_rules import message_sizes, operations_tried
 from ddptui.config.trial import Trial
 from workers.aggregate import STRATEGIES
 from workers.primitives import PRIMITIVES
@@ -33,7 +33,7 @@ def plans_to_see(trial: Trial) -> list[Plan]:
     """Each operation; those that reduce, by each operator."""
     plans = []
     part = 2 if trial.world_size <= TO_BE_SEEN else 1
-    for name in chosen(trial.operations, shown=True):
+    for name in operations_tried(trial.operations, shown=True):
         elements, tensors = (part, trial.world_size) if OPERATIONS[name].in_parts else (TO_BE_SEEN, 1)
         plans += [Plan(name, False, op, elements, tensors) for op in operators(name, trial.reduce_ops or REDUCE_OPS)]
     return plans
@@ -41,9 +41,9 @@ def plans_to_see(trial: Trial) -> list[Plan]:
 
 def plans_to_measure(trial: Trial) -> list[Plan]:
     """Each operation and composite, with each size; those that reduce, by each operator that is named, or sum."""
-    wanted = sizes(trial.min_bytes, trial.max_bytes, trial.step_factor)
+    wanted = message_sizes(trial.min_bytes, trial.max_bytes, trial.step_factor)
     plans = []
-    for name in chosen(trial.operations, shown=False):
+    for name in operations_tried(trial.operations, shown=False):
         tensors = trial.world_size if OPERATIONS[name].in_parts else 1
         for op in operators(name, trial.reduce_ops or ("sum",)):
             for size in wanted if OPERATIONS[name].has_bytes else (0,):

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import torch
 import torch.distributed as dist
 
-from ddptui.config.rules_devices import could_share, sends
+from ddptui.config.rules_devices import can_share_gpu, needs_point_to_point
 from ddptui.config.trial import Trial
 from ddptui.host.gpus import VISIBLE, is_empty
 from ddptui.text.torch_remedies import OLDER, WHO_HAS_MPI
@@ -88,7 +88,7 @@ def in_one_line(error: Exception) -> str:
 def too_few(trial: Trial, ranks: int, gpus: int) -> str:
     each = "a GPU" if trial.gpus_per_rank == 1 else f"{trial.gpus_per_rank} GPUs"
     also = " and backend = 'auto'" if trial.backend == "nccl" else ""
-    share = f"let them share with share_gpu = true{also}, over gloo, or " if could_share(trial) else ""
+    share = f"let them share with share_gpu = true{also}, over gloo, or " if can_share_gpu(trial) else ""
     fewer = "" if ranks == 1 else f"take fewer {kind(trial)}s, or "
     return (
         f"device = 'cuda' needs {each} a {kind(trial)}: {counted(ranks, kind(trial))} here, {counted(gpus, 'GPU')}; "
@@ -98,7 +98,7 @@ def too_few(trial: Trial, ranks: int, gpus: int) -> str:
 
 def why_not(trial: Trial, ranks: int, gpus: int) -> str:
     """Why ranks are on the CPU though there are GPUs."""
-    share = f": share_gpu = true lets them share {'it' if gpus == 1 else 'them'}" if could_share(trial) else ""
+    share = f": share_gpu = true lets them share {'it' if gpus == 1 else 'them'}" if can_share_gpu(trial) else ""
     each = f" of {trial.gpus_per_rank} GPUs each" if trial.gpus_per_rank > 1 else ""
     return f"{counted(gpus, 'GPU')} for {counted(ranks, kind(trial))}{each}{share}"
 
@@ -118,7 +118,7 @@ def choose_backend(trial: Trial, device: torch.device, shared: bool) -> tuple[st
         check_nccl(device, shared)
     if backend == "mpi" and not dist.is_mpi_available():
         raise RuntimeError(f"backend = 'mpi': this torch has no MPI; {WHO_HAS_MPI}. gloo and nccl do without")
-    if backend == "gloo" and device.type == "cuda" and (found := sends(trial)):
+    if backend == "gloo" and device.type == "cuda" and (found := needs_point_to_point(trial)):
         raise RuntimeError(f"{found[0]}: {found[1]} (gloo: {why})")
     return backend, why
 

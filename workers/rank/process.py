@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 
 from ddptui.config.arguments import from_arguments
-from ddptui.config.trial import Trial, TrialError, threads_a_rank
+from ddptui.config.trial import Trial, TrialError, threads_per_rank
 from ddptui.host.clock import own_clock
 from ddptui.host.cores import available_cores
 from ddptui.wire.messages import HUB, LOGS, TOKEN, VERSION, Failed, Hello, Position
@@ -45,7 +45,7 @@ def read_trial(arguments: list[str]) -> Trial:
 
 def pin_threads(trial: Trial, here: range) -> int:
     """Give this rank its part of the host's cores, whatever the launcher would have given it."""
-    threads = threads_a_rank(trial, available_cores(), len(here))
+    threads = threads_per_rank(trial, available_cores(), len(here))
     torch.set_num_threads(threads)
     return threads
 

@@ -7,7 +7,7 @@ from typing import TypeVar, cast, get_args
 import msgspec
 
 from ddptui.analysis.primitives.results import BufferView, Cell, PrimitivesResult, RankView, TimeUs, View
-from ddptui.config.operations import COMPOSITES, OPERATIONS, ReduceOpName, facts
+from ddptui.config.operations import COMPOSITES, OPERATIONS, ReduceOpName, primitive_facts
 from ddptui.wire.messages import Buffer, Hello, Shown, Timed
 
 US = 1e3  # ns
@@ -82,7 +82,7 @@ def cell(ranks: Sequence[Timed]) -> Cell:
     slowest = max((own for own in ranks if own.calls_ns), key=lambda own: fmean(own.calls_ns), default=None)
     mean_ns = fmean(calls) if calls else 0.0
     algbw = first.bytes / mean_ns * GB_S if mean_ns and first.bytes else None
-    factor = facts(first.operation, composite=first.composite).factor(len(ranks))
+    factor = primitive_facts(first.operation, composite=first.composite).factor(len(ranks))
     return Cell(
         operation=first.operation,
         composite=first.composite,

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import msgspec
 
 from ddptui.analysis.primitives.results import Cell, PrimitivesResult, TimeUs
-from ddptui.config.operations import ReduceOpName, title
+from ddptui.config.operations import ReduceOpName, primitive_title
 
 
 class Which(NamedTuple):
@@ -18,7 +18,7 @@ class Which(NamedTuple):
     reduce_op: ReduceOpName | None = None
 
     def __str__(self) -> str:
-        name = title(self.operation, composite=self.composite)
+        name = primitive_title(self.operation, composite=self.composite)
         return name if self.reduce_op in (None, "sum") else f"{name} ({self.reduce_op})"
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
 from ddptui.analysis.primitives.results import BufferView, RankView, View
-from ddptui.config.operations import OPERATIONS, title
+from ddptui.config.operations import OPERATIONS, primitive_title
 from ddptui.text.drawing import Line, Span, width_of, wrap
 from ddptui.text.units import NOTHING
 from ddptui.text.words import count
@@ -63,7 +63,11 @@ class Page(NamedTuple):
 
 def named(view: View) -> str:
     """reduce MAX"""
-    return f"{title(view.operation)} {view.reduce_op.upper()}" if view.reduce_op else title(view.operation)
+    return (
+        f"{primitive_title(view.operation)} {view.reduce_op.upper()}"
+        if view.reduce_op
+        else primitive_title(view.operation)
+    )
 
 
 def page(view: View, width: int, room: int, *, after: bool) -> list[Line]:

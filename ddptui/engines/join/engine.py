@@ -18,7 +18,7 @@ from ddptui.engines.hub import Hub
 from ddptui.engines.join.node_hub import Member, NodeHub
 from ddptui.engines.local.engine import LAUNCHER_LOG
 from ddptui.host.network import NetworkError, chosen, port_of
-from ddptui.store.journal import Repeat
+from ddptui.store.journal import RepeatJournal
 from ddptui.store.runs import Run
 from ddptui.wire.messages import SILENCE_S, Hello
 from ddptui.wire.node_messages import MEETING_MARK, Begin, End
@@ -49,7 +49,7 @@ class JoinEngine:
         self._node_hub.ticket.write(self._file)
         self._numbers = count(1)
 
-    def command(self, trial: Trial, repeat: Repeat) -> list[str]:
+    def command(self, trial: Trial, repeat: RepeatJournal) -> list[str]:
         """What the first node starts."""
         return launch.command(trial, part=parts_of(trial, self._engine.nodes)[0], python="python")
 
@@ -60,7 +60,7 @@ class JoinEngine:
     def hub(self, world_size: int) -> Hub:
         return Hub(world_size, at=(self._address, self._port + 1))
 
-    def start(self, trial: Trial, command: list[str], repeat: Repeat, hub: Hub) -> "JoinedLaunch":
+    def start(self, trial: Trial, command: list[str], repeat: RepeatJournal, hub: Hub) -> "JoinedLaunch":
         number = next(self._numbers)
         folder = self._engine.shared or ""
         meeting = f"file://{Path(folder).absolute()}/{MEETING_MARK}{secrets.token_hex(8)}"
@@ -90,7 +90,7 @@ class JoinedLaunch(RemoteLaunch):
         node_hub: NodeHub,
         ticket: Path,
         trial: Trial,
-        repeat: Repeat,
+        repeat: RepeatJournal,
         hub: Hub,
         *,
         number: int,

@@ -17,7 +17,7 @@ from ddptui.engines import command as launch
 from ddptui.engines.hub import Hub
 from ddptui.engines.local import keeper
 from ddptui.host.cores import available_cores
-from ddptui.store.journal import Repeat
+from ddptui.store.journal import RepeatJournal
 from ddptui.wire.messages import CONSOLE_PID, LOGS, Hello
 
 LAUNCHER_LOG = "launcher.log"
@@ -34,7 +34,7 @@ class LocalEngine:
     def __init__(self, folder: Path) -> None:
         self._compiled = folder / "compiled"
 
-    def command(self, trial: Trial, repeat: Repeat) -> list[str]:
+    def command(self, trial: Trial, repeat: RepeatJournal) -> list[str]:
         return launch.command(trial)
 
     def environment(self, trial: Trial) -> dict[str, str]:
@@ -43,7 +43,7 @@ class LocalEngine:
     def hub(self, world_size: int) -> Hub:
         return Hub(world_size)
 
-    def start(self, trial: Trial, command: list[str], repeat: Repeat, hub: Hub) -> "LocalLaunch":
+    def start(self, trial: Trial, command: list[str], repeat: RepeatJournal, hub: Hub) -> "LocalLaunch":
         environment = self.environment(trial) | surroundings(hub.way, repeat.folder, hub.folder) | self._cache(trial)
         return LocalLaunch(command, environment, repeat.folder, hub.folder)
 

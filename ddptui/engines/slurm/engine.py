@@ -21,7 +21,7 @@ from ddptui.engines.slurm.queue import JobPoller
 from ddptui.engines.slurm.script import ENDED, ScriptError, job_name, meeting, render, wire_env
 from ddptui.engines.slurm.states import first_to_go
 from ddptui.host.network import NetworkError, chosen, port_of
-from ddptui.store.journal import Repeat
+from ddptui.store.journal import RepeatJournal
 from ddptui.wire.messages import LOGS, SILENCE_S, Hello
 
 RANKS_SILENCE_S = "30"  # after so long without a word from the console, ranks on nodes end
@@ -43,7 +43,7 @@ class SlurmEngine:
             raise LaunchRefused(str(error)) from None
         self._port = engine.port or port_of(run)
 
-    def command(self, trial: Trial, repeat: Repeat) -> list[str]:
+    def command(self, trial: Trial, repeat: RepeatJournal) -> list[str]:
         return ["sbatch", str(repeat.folder.absolute() / SCRIPT)]
 
     def environment(self, trial: Trial) -> dict[str, str]:
@@ -53,7 +53,7 @@ class SlurmEngine:
     def hub(self, world_size: int) -> Hub:
         return Hub(world_size, at=(self._address, self._port))
 
-    def start(self, trial: Trial, command: list[str], repeat: Repeat, hub: Hub) -> "SlurmLaunch":
+    def start(self, trial: Trial, command: list[str], repeat: RepeatJournal, hub: Hub) -> "SlurmLaunch":
         folder = repeat.folder.absolute()
         # other consoles of this user may begin a run in the same second, and cancel by name, and share a folder
         name = f"{job_name(self._run, trial, repeat.number)}-{secrets.token_hex(4)}"

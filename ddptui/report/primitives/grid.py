@@ -5,7 +5,7 @@ from textwrap import wrap
 from typing import NamedTuple
 
 from ddptui.analysis.primitives.results import BufferView, View
-from ddptui.config.operations import OPERATIONS, title
+from ddptui.config.operations import OPERATIONS, primitive_title
 from ddptui.text.drawing import Line, Span, width_of
 from ddptui.text.units import NOTHING
 
@@ -32,7 +32,7 @@ def heading(view: View) -> str:
     """reduce (max), root 0: all tensors as one to the root."""
     operator = f" ({view.reduce_op})" if view.reduce_op else ""
     root = f", root {view.root}" if view.root is not None else ""
-    return f"{title(view.operation)}{operator}{root}: {OPERATIONS[view.operation].moves}"
+    return f"{primitive_title(view.operation)}{operator}{root}: {OPERATIONS[view.operation].moves}"
 
 
 def grid(view: View, width: int) -> list[Line]:

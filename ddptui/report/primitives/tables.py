@@ -8,7 +8,7 @@ from ddptui.analysis.primitives.fit import Fit, predict, textbook
 from ddptui.analysis.primitives.results import Cell, TimeUs
 from ddptui.analysis.primitives.stability import is_uneven
 from ddptui.analysis.primitives.theory import Network, Theory, theory
-from ddptui.config.operations import OPERATIONS, facts
+from ddptui.config.operations import OPERATIONS, primitive_facts
 from ddptui.text.tables import Column, Table
 from ddptui.text.units import NOTHING, bandwidth, digits, duration, percent, size
 
@@ -101,12 +101,12 @@ def _theory(fit: Fit) -> Theory:
 
 
 def _bytes(cell: Cell) -> str:
-    return size(cell.bytes) if facts(cell.operation, composite=cell.composite).has_bytes else NOTHING
+    return size(cell.bytes) if primitive_facts(cell.operation, composite=cell.composite).has_bytes else NOTHING
 
 
 def _wrong(cell: Cell) -> str:
     """Where nothing moves, nothing can be wrong."""
-    return str(cell.wrong) if facts(cell.operation, composite=cell.composite).has_bytes else NOTHING
+    return str(cell.wrong) if primitive_facts(cell.operation, composite=cell.composite).has_bytes else NOTHING
 
 
 def _time(cell: Cell, figure: Callable[[TimeUs], float]) -> str:

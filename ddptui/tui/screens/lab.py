@@ -22,7 +22,7 @@ from ddptui.config.preset import Preset
 from ddptui.engines.preflight import prepare, torchvision_models
 from ddptui.host import summary as machine
 from ddptui.store import overview as past
-from ddptui.store.presets import all_presets, size
+from ddptui.store.presets import all_presets, describe_size
 from ddptui.text.printable import printable
 from ddptui.tui import draft as drafts
 from ddptui.tui.screens.base import LabScreen
@@ -99,7 +99,7 @@ class Lab(LabScreen):
     @work(thread=True, group="past")
     def _look_around(self) -> None:
         """What takes too long for the first frame, and what a run may have changed."""
-        found = past.read(self.console_app.runs, date.today())
+        found = past.recent_runs(self.console_app.runs, date.today())
         self.post_message(self.Known(found, machine.in_short(), torchvision_models()))
 
     def on_lab_known(self, known: Known) -> None:
@@ -158,7 +158,11 @@ class Lab(LabScreen):
         """What would be run; where that cannot be, what the preset has without the changes."""
         table, preset, name = self.query_one(TrialTable), self._judged.preset, self._draft.name
         shown = preset or self._presets.get(name)
-        what = f"{size(preset)}, {estimate(preset, self._past.results) or UNKNOWN}" if preset else self._judged.reason
+        what = (
+            f"{describe_size(preset)}, {estimate(preset, self._past.results) or UNKNOWN}"
+            if preset
+            else self._judged.reason
+        )
         if shown is None:
             table.show_none()
         else:

@@ -19,18 +19,18 @@ from ddptui.tui.screens.confirm import Confirm
 
 async def keep_as_own(app: App[int], preset: Preset) -> str | None:
     """Ask for a name, and again before anything is replaced. Returns the name under which the preset is kept."""
-    name = await app.push_screen_wait(SavePreset(presets.usual_name(preset.name)))
+    name = await app.push_screen_wait(SavePreset(presets.suggested_name(preset.name)))
     if name is None:
         return None
     question = f"There is a preset {name}. Replace it?"
-    if presets.file_of(name).exists() and not await app.push_screen_wait(Confirm(question, yes="Replace")):
+    if presets.user_preset_path(name).exists() and not await app.push_screen_wait(Confirm(question, yes="Replace")):
         return None
     try:
-        presets.keep(preset, name)
+        presets.save(preset, name)
     except PresetError as error:
         app.notify(printable(str(error)), title="Not saved", severity="error", timeout=8, markup=False)
         return None
-    app.notify(printable(str(presets.file_of(name))), title=f"Saved as {name}", markup=False)
+    app.notify(printable(str(presets.user_preset_path(name))), title=f"Saved as {name}", markup=False)
     return name
 
 
@@ -58,14 +58,14 @@ class SavePreset(ModalScreen[str | None]):
 
     @on(Input.Changed)
     def _judge(self, event: Input.Changed) -> None:
-        self.query_one("#why", Static).update(Content(presets.refusal(event.value.strip())))
+        self.query_one("#why", Static).update(Content(presets.name_problem(event.value.strip())))
 
     @on(Input.Submitted)
     @on(Button.Pressed, "#yes")
     def _answer(self) -> None:
         """Nothing happens while the name cannot be: why is on the screen."""
         name = self.query_one(Input).value.strip()
-        if not presets.refusal(name):
+        if not presets.name_problem(name):
             self.dismiss(name)
 
     @on(Button.Pressed, "#no")

@@ -15,7 +15,7 @@ from textual.widgets import Input
 from textual.widgets.option_list import Option
 
 from ddptui.config.preset import Preset
-from ddptui.store.presets import Broken
+from ddptui.store.presets import BrokenPreset
 from ddptui.text.printable import printable
 from ddptui.tui.widgets.chooser import Chooser
 from ddptui.tui.widgets.two_ends import TwoEnds
@@ -51,7 +51,7 @@ class PresetList(Vertical):
         super().__init__(id=id, classes="pane")
         self.border_title = "Presets"
         self._presets: Sequence[Preset] = ()
-        self._broken: Sequence[Broken] = ()
+        self._broken: Sequence[BrokenPreset] = ()
         self._notes: Mapping[str, str] = {}
         self._changed: Collection[str] = ()
 
@@ -64,7 +64,7 @@ class PresetList(Vertical):
         option = self.query_one(PresetChooser).highlighted_option
         return option.id if option else None
 
-    def fill(self, presets: Sequence[Preset], broken: Sequence[Broken]) -> None:
+    def fill(self, presets: Sequence[Preset], broken: Sequence[BrokenPreset]) -> None:
         self._presets, self._broken = presets, broken
         self._list()
 

@@ -20,7 +20,7 @@ from ddptui.engines.slurm import engine as launch_slurm
 from ddptui.engines.slurm import keeper, queue
 from ddptui.engines.slurm.engine import SlurmLaunch
 from ddptui.host.network import Interface
-from ddptui.store.journal import Repeat
+from ddptui.store.journal import RepeatJournal
 from tests.support.slurm_cluster import Cluster
 from tests.support.slurm_fakes import Fakes
 
@@ -340,7 +340,7 @@ def test_consoles_that_begin_in_the_same_second_share_neither_name_nor_file(
     for runs in ("x", "y"):
         starter = launch_slurm.SlurmEngine(EngineOptions(name="slurm", shared=str(tmp_path)), "20300102-030405")
         with Hub(2) as hub:
-            starter.start(one, [], Repeat(tmp_path / runs, 1, io.BytesIO()), hub)
+            starter.start(one, [], RepeatJournal(tmp_path / runs, 1, io.BytesIO()), hub)
     (name, script, meeting), (other, _, elsewhere) = began
     assert name != other
     assert meeting != elsewhere

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ddptui.config.engine import LOCAL, EngineOptions, Part, spread
-from ddptui.config.engine_rules import placed
+from ddptui.config.engine_rules import fit_to_engine
 from ddptui.config.parser import PresetError
 from ddptui.config.preset import Preset
 from ddptui.config.toml import as_toml
@@ -41,13 +41,15 @@ def test_a_part_says_what_an_entry_point_reads() -> None:
 @pytest.mark.parametrize("tasks", ["rank", "array"])
 def test_by_slurm_a_rank_is_a_task(tasks: str) -> None:
     engine = EngineOptions(name="slurm", tasks=tasks)  # type: ignore[arg-type]
-    assert placed(preset(engine, launch="launch")).trials[0].launch == "task"
-    assert placed(preset(engine, launch="process", start_method="fork")).trials[0].start_method == "spawn"
-    assert placed(preset(engine, launch="dp", strategy=None)).trials[0].launch == "dp"
+    assert fit_to_engine(preset(engine, launch="launch")).trials[0].launch == "task"
+    assert fit_to_engine(preset(engine, launch="process", start_method="fork")).trials[0].start_method == "spawn"
+    assert fit_to_engine(preset(engine, launch="dp", strategy=None)).trials[0].launch == "dp"
 
 
 def test_where_a_task_is_a_node_the_launch_mode_starts_the_ranks() -> None:
-    assert placed(preset(EngineOptions(name="slurm", tasks="node"), launch="launch")).trials[0].launch == "launch"
+    assert (
+        fit_to_engine(preset(EngineOptions(name="slurm", tasks="node"), launch="launch")).trials[0].launch == "launch"
+    )
 
 
 @pytest.mark.parametrize(
@@ -79,7 +81,7 @@ def test_where_a_task_is_a_node_the_launch_mode_starts_the_ranks() -> None:
 )
 def test_what_does_not_go_together_is_refused(engine: EngineOptions, fields: dict[str, object], why: str) -> None:
     with pytest.raises(TrialError) as refused:
-        placed(preset(engine, **fields))
+        fit_to_engine(preset(engine, **fields))
     assert str(refused.value) == why
 
 

@@ -9,7 +9,7 @@ from ddptui.config.parser import PresetError
 from ddptui.config.preset import Preset
 from ddptui.config.toml import as_toml
 from ddptui.host.install import lab_root
-from ddptui.store.presets import find, load, shipped_and_own
+from ddptui.store.presets import find, load, preset_paths
 from tests.support.builders import preset_of, write_preset
 
 MINE = '[[trial]]\nname = "mine"\n'
@@ -225,7 +225,7 @@ def test_a_preset_is_looked_for_here_then_in_the_configuration_then_among_those_
     assert find("quickstart") == own
     here = write_preset(elsewhere / "presets", MINE, "quickstart.toml")
     assert find("quickstart").absolute() == here
-    assert shipped_and_own()["quickstart"].absolute() == here
+    assert preset_paths()["quickstart"].absolute() == here
 
 
 def test_a_path_is_taken_as_it_is(elsewhere: Path) -> None:

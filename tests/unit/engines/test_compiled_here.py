@@ -9,7 +9,7 @@ import pytest
 from ddptui.config.trial import Trial
 from ddptui.engines.hub import Hub
 from ddptui.engines.local import engine
-from ddptui.store.journal import Repeat
+from ddptui.store.journal import RepeatJournal
 
 Told = Callable[[Trial, Path], Mapping[str, str]]
 
@@ -23,7 +23,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> Told:
 
     def tell(trial: Trial, run: Path) -> Mapping[str, str]:
         with Hub(1) as hub:
-            engine.LocalEngine(run).start(trial, [], Repeat(run / "trial-a" / "repeat-1", 1, io.BytesIO()), hub)
+            engine.LocalEngine(run).start(trial, [], RepeatJournal(run / "trial-a" / "repeat-1", 1, io.BytesIO()), hub)
         return started[-1]
 
     return tell

@@ -18,7 +18,7 @@ from ddptui.analysis.results import RepeatResult
 from ddptui.analysis.running_results import RunningResults
 from ddptui.engines.hub import Hub
 from ddptui.live.monitor import RunMonitor
-from ddptui.store.journal import Repeat
+from ddptui.store.journal import RepeatJournal
 from ddptui.wire.messages import HUB, Collective, Message, RankMessage, Slept, Step
 from tests.support.builders import MS, done, ended, fingerprint, hello, launched, preset_of, ready, step
 from workers.rank import reporter as module
@@ -45,7 +45,7 @@ def test_of_64_ranks_that_speak_at_once_no_word_is_lost(tmp_path: Path) -> None:
     monitor, running_results = RunMonitor(), RunningResults(preset, "run", {})
     path = tmp_path / "messages.jsonl"
     with Hub(RANKS) as hub, path.open("wb") as file, ExitStack() as peers:
-        repeat = Repeat(tmp_path, 1, file)
+        repeat = RepeatJournal(tmp_path, 1, file)
         for rank in range(RANKS):
             peer = context.socket(zmq.DEALER)
             peers.callback(peer.close)

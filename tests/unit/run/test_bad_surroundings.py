@@ -17,7 +17,7 @@ from ddptui.config.preset import Preset
 from ddptui.engines.hub import Hub
 from ddptui.run import headless, lab
 from ddptui.run.headless import Narrator
-from ddptui.store.journal import lost
+from ddptui.store.journal import run_lost
 from ddptui.store.runs import Run
 from ddptui.wire.messages import Message
 from tests.support.builders import journal, preset_of
@@ -53,7 +53,7 @@ def test_a_full_disk_stops_the_run_with_one_line_and_the_table_is_still_shown(
     ran: Callable[[], Preset], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def write_results(*_: object) -> None:
-        raise lost(tmp_path, OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
+        raise run_lost(tmp_path, OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
 
     monkeypatch.setattr(Run, "write_results", write_results)
     assert headless.run(ran(), tmp_path, as_json=False) == 1

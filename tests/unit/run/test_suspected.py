@@ -12,7 +12,7 @@ from ddptui.diagnosis.positions import Stall
 from ddptui.engines.base import RemoteLaunch
 from ddptui.engines.hub import Hub
 from ddptui.run import supervisor
-from ddptui.store.journal import Repeat
+from ddptui.store.journal import RepeatJournal
 from ddptui.wire.messages import Hello
 from tests.support.builders import hello
 
@@ -38,7 +38,9 @@ class Watched:
         with Hub(1) as hub:
             launcher = RemoteLaunch()
             monkeypatch.setattr(launcher, "helpers_work", self._asked, raising=False)
-            self.supervisor = supervisor.LaunchSupervisor(Trial(), hub, launcher, Repeat(folder, 1, io.BytesIO()))  # type: ignore[arg-type]
+            self.supervisor = supervisor.LaunchSupervisor(
+                Trial(), hub, launcher, RepeatJournal(folder, 1, io.BytesIO())
+            )  # type: ignore[arg-type]
             hub.hellos[0] = hello(0)
         monkeypatch.setattr(self.supervisor, "_stall_detector", Still())
 

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from ddptui.wire.messages import Collective, Launched, Slept, Step
-from ddptui.wire.retime import GAP, LONGEST_GAP, in_one_sitting, shift_times
+from ddptui.wire.retime import GAP, LONGEST_GAP, close_gaps, shift_times
 from tests.support.builders import MS, ended, hello, journal, launched, one_of_each, step
 
 LENGTHS = ("phases_ns", "start_ns", "bottleneck_ns", "calls_ns", "offset_ns", "error_ns")
@@ -47,14 +47,14 @@ def test_the_times_within_a_step_are_shifted_too() -> None:
 
 def test_a_run_of_one_sitting_is_told_as_it_is() -> None:
     messages = [*journal("a", launched_ms=100), *journal("b", launched_ms=20_000)]
-    assert list(in_one_sitting(messages)) == messages
+    assert list(close_gaps(messages)) == messages
 
 
 @pytest.mark.parametrize("resumed_ms", [1, 100 + LONGEST_GAP // MS * 1000], ids=["clock begun anew", "next morning"])
 def test_what_was_resumed_follows_at_once(resumed_ms: int) -> None:
     first = [launched("a", at_ms=5_000), hello(0), msgspec.structs.replace(ended(), at_ns=9_000 * MS)]
     second = [launched("b", at_ms=resumed_ms), msgspec.structs.replace(ended(), at_ns=(resumed_ms + 50) * MS)]
-    *earlier, begun, over = in_one_sitting([*first, *second])
+    *earlier, begun, over = close_gaps([*first, *second])
     assert earlier == first
     assert isinstance(begun, Launched)
     assert begun.at_ns == 9_000 * MS + GAP
