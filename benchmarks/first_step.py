@@ -15,7 +15,8 @@ from statistics import median
 
 import msgspec
 
-from ddptui.wire.messages import Message, Step
+from ddptui.wire.messages import Step
+from ddptui.wire.records import Message
 
 PRESET = """
 [[trial]]

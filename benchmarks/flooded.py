@@ -23,7 +23,8 @@ from ddptui.run.lab import Controls
 from ddptui.store.runs import Run
 from ddptui.tui.app import Console
 from ddptui.tui.start import be_nice
-from ddptui.wire.messages import Ended, Launched, Message, Step
+from ddptui.wire.messages import Step
+from ddptui.wire.records import Ended, Launched, Message
 
 heard = {"steps": 0}
 

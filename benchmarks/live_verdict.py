@@ -22,7 +22,8 @@ from ddptui.host.environment import describe
 from ddptui.live.monitor import RunMonitor
 from ddptui.run import lab
 from ddptui.store.runs import Run
-from ddptui.wire.messages import Ended, Launched, Step
+from ddptui.wire.messages import Step
+from ddptui.wire.records import Ended, Launched
 
 SITES = ("data", "forward", "backward", "aggregate")
 STRATEGIES = ("all_reduce", "ddp")

@@ -26,7 +26,7 @@ from ddptui.config.trial import Trial
 from ddptui.engines.hub import Hub
 from ddptui.live.state import Live, fold
 from ddptui.store.journal import RepeatJournal
-from ddptui.wire.messages import HUB, TOKEN
+from ddptui.wire.connection import HUB, TOKEN
 from workers.aggregate import strategy_of
 from workers.instruments.clock import Clock
 from workers.instruments.progress import Mark, progress_of

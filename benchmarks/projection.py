@@ -23,7 +23,7 @@ from ddptui.projection.results import Point
 from ddptui.run import lab
 from ddptui.store.presets import load
 from ddptui.store.runs import Run
-from ddptui.wire.messages import Launched, Load, Message
+from ddptui.wire.records import Launched, Load, Message
 
 MEASURED, FORETOLD = 2, (4, 8)  # ranks
 QUESTION = Question(trial="ranks-2", ranks="2,4,8", cores=available_cores(), strategies=("all_reduce",))

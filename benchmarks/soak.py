@@ -27,20 +27,9 @@ from ddptui.config.rules import make_trial
 from ddptui.engines.hub import Hub
 from ddptui.live.monitor import RunMonitor
 from ddptui.store.journal import RepeatJournal
-from ddptui.wire.messages import (
-    HUB,
-    VERSION,
-    Alive,
-    Collective,
-    Done,
-    Ended,
-    Hello,
-    Launched,
-    Message,
-    RankMessage,
-    Ready,
-    Step,
-)
+from ddptui.wire.connection import HUB
+from ddptui.wire.messages import VERSION, Alive, Collective, Done, Hello, RankMessage, Ready, Step
+from ddptui.wire.records import Ended, Launched, Message
 
 PROCESSES = 4  # for all ranks
 TICK_S = 0.05

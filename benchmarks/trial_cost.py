@@ -21,7 +21,8 @@ from ddptui.config.rules import make_trial
 from ddptui.host.environment import describe
 from ddptui.run import lab
 from ddptui.store.runs import Run
-from ddptui.wire.messages import Ended, Launched, Step
+from ddptui.wire.messages import Step
+from ddptui.wire.records import Ended, Launched
 
 STEPS = 20
 S = 1e9  # ns

@@ -17,8 +17,8 @@ from ddptui.host.environment import describe
 from ddptui.live.monitor import RunMonitor
 from ddptui.run.playback import Playback
 from ddptui.run.session import Session
+from ddptui.store.outcomes import results_of
 from ddptui.store.presets import load
-from ddptui.store.replay import results_of
 from ddptui.store.runs import Run
 from ddptui.tui.app import Console
 from ddptui.tui.screens.result import ResultScreen

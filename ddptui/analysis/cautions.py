@@ -6,7 +6,7 @@ from statistics import fmean
 from ddptui.analysis.results import Caution, RepeatResult, Spread
 from ddptui.analysis.verdict import FEWEST_STEPS, Judgement
 from ddptui.config.trial import Trial, threads_per_rank
-from ddptui.wire.messages import Load
+from ddptui.wire.records import Load
 
 WIDE = 0.10  # of the median
 MOST_OTHER_LOAD = 0.25  # cores

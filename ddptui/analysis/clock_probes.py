@@ -8,7 +8,8 @@ that is shorter tells more; hence several at first, one right after the other.
 
 import msgspec
 
-from ddptui.wire.messages import Done, Echo, Failed, Hello, Offset, Probe, RankMessage
+from ddptui.wire.messages import Done, Echo, Failed, Hello, Probe, RankMessage
+from ddptui.wire.records import Offset
 
 AT_FIRST = 8  # probes, as NTP's burst
 A_ROUND = 3

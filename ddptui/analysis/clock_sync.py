@@ -22,7 +22,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from ddptui.wire.messages import Hello, Launched, Message, Offset, Step, Tied
+from ddptui.wire.messages import Hello, Step, Tied
+from ddptui.wire.records import Launched, Message, Offset
 from ddptui.wire.retime import clock_drift, map_times
 
 FAR_NS = 2**62  # further than any two clocks are apart

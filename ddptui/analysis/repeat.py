@@ -29,25 +29,8 @@ from ddptui.analysis.results import (
 from ddptui.analysis.thinning import ByRank, RankTotals, ThinnedSteps, close_up, kept_of, sound
 from ddptui.analysis.verdict import Judgement, judge_joints, what_if
 from ddptui.analysis.waits import AlignedSteps, RankStep, join
-from ddptui.wire.messages import (
-    PHASES,
-    Done,
-    Ended,
-    Fingerprint,
-    Hello,
-    Injection,
-    Launched,
-    Load,
-    Message,
-    Notice,
-    Pause,
-    Ready,
-    Refused,
-    Shown,
-    Step,
-    Timed,
-    Trained,
-)
+from ddptui.wire.messages import PHASES, Done, Fingerprint, Hello, Pause, Ready, Shown, Step, Timed, Trained
+from ddptui.wire.records import Ended, Injection, Launched, Load, Message, Notice, Refused
 
 MS = 1e6  # ns
 S = 1e9  # ns

@@ -6,7 +6,7 @@ from ddptui.analysis.compare import compare
 from ddptui.analysis.repeat import NO_OUTCOMES, LaunchLog, Outcomes, outcome_of
 from ddptui.analysis.results import Results
 from ddptui.config.preset import Preset
-from ddptui.wire.messages import Ended, Message
+from ddptui.wire.records import Ended, Message
 
 
 class RunningResults:

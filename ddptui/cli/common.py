@@ -88,9 +88,9 @@ def load_preset(request: PresetRequest, *, to_be_started: bool = True) -> "Prese
     """The preset, checked for the place where its ranks will run. Raises Refusal."""
     import msgspec
 
-    from ddptui.config.arguments import parse_assignment
     from ddptui.config.parser import PresetError
     from ddptui.config.trial import TrialError
+    from ddptui.config.trial_text import parse_assignment
     from ddptui.engines.preflight import prepare
     from ddptui.store.presets import load
 

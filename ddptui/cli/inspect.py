@@ -77,7 +77,7 @@ def show(obj: dict[str, Any], run: str, format: str, runs: str | None) -> None:
     from ddptui.report import table
     from ddptui.report.trace import trace
     from ddptui.run import headless
-    from ddptui.store.replay import results_of
+    from ddptui.store.outcomes import results_of
     from ddptui.store.runs import RunError, find_run, runs_folder
 
     with refusing(RunError):

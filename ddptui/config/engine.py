@@ -1,10 +1,12 @@
-"""Where the ranks of a run are started: on this host, on nodes that join, by Slurm. Frozen, and what it rules out."""
+"""Where the ranks of a run are started, on this host, on nodes that join, or by Slurm; and over which links."""
 
 from itertools import pairwise
 from typing import Annotated, Literal, NamedTuple
 
 import msgspec
 from msgspec import Meta
+
+from ddptui.config.trial import Trial
 
 EngineName = Literal["local", "join", "slurm"]
 Option = Annotated[str, Meta(min_length=1, max_length=500, pattern=r"^[^\x00-\x1f\x7f]*\Z")]  # it goes into a script
@@ -65,3 +67,16 @@ def spread(world_size: int, nodes: int) -> list[range]:
     small, larger = divmod(world_size, nodes)
     starts = [node * small + min(node, larger) for node in range(nodes + 1)]
     return [range(first, end) for first, end in pairwise(starts)]
+
+
+class Links(msgspec.Struct, frozen=True):
+    """mbit: by rank, 1e6 bits a second each way; the other ranks' links have no limit."""
+
+    world_size: int
+    mbit: dict[int, float]
+
+
+def links_of(trial: Trial) -> Links | None:
+    """None: no link of this trial is slow, and its ranks need no networks of their own."""
+    slow = {rank: each.mbit for each in trial.bottleneck for rank in each.ranks if each.mbit is not None}
+    return Links(trial.world_size, slow) if slow else None

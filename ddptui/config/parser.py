@@ -10,10 +10,11 @@ from typing import Any, Literal
 
 import msgspec
 
-from ddptui.config import operations_rules as of_primitives
+from ddptui.config import primitives as of_primitives
 from ddptui.config.engine import EngineOptions
+from ddptui.config.fields import meaningless
 from ddptui.config.preset import Preset, Reference
-from ddptui.config.rules import make_trial, meaningless
+from ddptui.config.rules import make_trial
 from ddptui.config.trial import TRIAL_FIELDS, Bottleneck, Fault, Trial, TrialError, choices
 
 TOP_LEVEL = {"title": str, "kind": str, "group": str, "about": str, "baseline": str, "repeats": int}

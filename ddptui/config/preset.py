@@ -1,4 +1,4 @@
-"""A preset: one question, answered by a few trials, and the published figures beside them."""
+"""A preset: one question, answered by a few trials; and how it fits the engine that starts it."""
 
 from typing import Annotated, Literal
 
@@ -6,9 +6,8 @@ import msgspec
 from msgspec import Meta
 
 from ddptui.config.engine import LOCAL, EngineOptions
-from ddptui.config.trial import (
-    Trial,
-)
+from ddptui.config.launch_modes import ALONE
+from ddptui.config.trial import Trial, TrialError
 
 
 class Reference(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -33,3 +32,37 @@ class Preset(msgspec.Struct, frozen=True, kw_only=True):
     kind: Literal["training", "primitives"] = "training"
     references: tuple[Reference, ...] = ()
     engine: EngineOptions = LOCAL
+
+
+OF_SLURM = ("tasks", "partition", "account", "gres", "time", "options")
+OF_SEVERAL_HOSTS = ("nodes", "interface", "port", "shared")
+
+
+def fit_to_engine(preset: Preset) -> Preset:
+    """The preset as its engine starts it: by Slurm a rank is a task of its own, unless a task is a node. Raises
+    TrialError for what does not go together."""
+    engine = preset.engine
+    _check_options(engine)
+    return msgspec.structs.replace(preset, trials=tuple(_fit_trial(trial, engine) for trial in preset.trials))
+
+
+def _fit_trial(trial: Trial, engine: EngineOptions) -> Trial:
+    if engine.name == "slurm" and engine.tasks != "node" and trial.launch not in ALONE:
+        trial = msgspec.structs.replace(trial, launch="task", start_method="spawn")
+    elif trial.launch == "task":
+        raise TrialError("launch", f"trial {trial.name}: 'task' is a rank that Slurm starts: --engine slurm")
+    if engine.name != "local" and any(each.at == "link" for each in trial.bottleneck):
+        raise TrialError("bottleneck", f"trial {trial.name}: a slow link is made on this host alone: --engine local")
+    if trial.save and engine.name == "join":
+        raise TrialError("save", f"trial {trial.name}: checkpoints would stay on the nodes: leave it out")
+    return trial
+
+
+def _check_options(engine: EngineOptions) -> None:
+    meant = {"local": (), "join": OF_SEVERAL_HOSTS, "slurm": (*OF_SEVERAL_HOSTS, *OF_SLURM)}[engine.name]
+    if engine.tasks == "array" and engine.nodes != LOCAL.nodes:
+        raise TrialError("engine.nodes", "means nothing with --tasks array: each rank is a job, which Slurm places")
+    for key in (*OF_SEVERAL_HOSTS, *OF_SLURM):
+        if key not in meant and getattr(engine, key) != getattr(LOCAL, key):
+            which = "slurm" if key in OF_SLURM else "join or slurm"
+            raise TrialError(f"engine.{key}", f"means nothing with the engine {engine.name!r}: --engine {which}")

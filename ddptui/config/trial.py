@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, get_args
 import msgspec
 from msgspec import Meta
 
-from ddptui.config.operations import ReduceOpName
+from ddptui.config.primitives import ReduceOpName
 
 Site = Literal["start", "data", "forward", "backward", "aggregate"]
 LaunchMode = Literal["single", "dp", "process", "launch", "spawn", "task"]

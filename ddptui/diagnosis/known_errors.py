@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple
 
-from ddptui.config.rules_devices import NO_SENDING, can_share_gpu, needs_point_to_point
+from ddptui.config.checks import NO_SENDING, can_share_gpu, needs_point_to_point
 from ddptui.config.trial import Trial
 from ddptui.diagnosis.memory import less_on_gpu, told_of_gpu
 from ddptui.text.torch_remedies import OLDER, WITH_CUDA

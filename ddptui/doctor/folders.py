@@ -17,7 +17,7 @@ from ddptui.host import gpus
 from ddptui.host.rank_side import Child, NoAnswer
 from ddptui.store.runs import RUNS_VARIABLE, runs_folder
 from ddptui.text.printable import first_line
-from ddptui.wire.messages import HUB, TOKEN
+from ddptui.wire.connection import HUB, TOKEN
 
 GB = 2**30
 ENOUGH_DISK_GB = 1

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from importlib.util import find_spec
 from pathlib import Path
 
-from ddptui.config.arguments import to_arguments
 from ddptui.config.engine import Part
 from ddptui.config.trial import Trial, threads_per_rank
+from ddptui.config.trial_text import to_arguments
 from ddptui.engines.local import links
 from ddptui.host.install import lab_root
 

@@ -4,7 +4,7 @@ import hmac
 
 import zmq
 
-from ddptui.wire.curve import Keys
+from ddptui.wire.connection import Keys
 
 
 class Lock:

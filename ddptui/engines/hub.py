@@ -24,18 +24,9 @@ from ddptui import __version__
 from ddptui.engines.curve import Lock
 from ddptui.engines.gate import bind_near, local_door, network_door
 from ddptui.host import temp_folders
-from ddptui.wire.messages import (
-    HUB,
-    KEYS,
-    MOST_BYTES_A_FRAME,
-    TOKEN,
-    VERSION,
-    ConsoleMessage,
-    Hello,
-    HelloOfAnyVersion,
-    RankMessage,
-    Stop,
-)
+from ddptui.wire.connection import HUB, KEYS, TOKEN
+from ddptui.wire.limits import MOST_BYTES_A_FRAME
+from ddptui.wire.messages import VERSION, ConsoleMessage, Hello, HelloOfAnyVersion, RankMessage, Stop
 
 LONGEST_FOLDER_PATH = 45  # bytes; sockets below it, a forkserver's too, may have 107 in all
 MOST_FRAMES_AT_ONCE = 256  # so that a flood cannot keep the caller from its other work

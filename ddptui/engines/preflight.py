@@ -15,10 +15,9 @@ import msgspec
 import platformdirs
 import psutil
 
-from ddptui.config.engine_rules import fit_to_engine
-from ddptui.config.links import links_of
+from ddptui.config.engine import links_of
 from ddptui.config.parser import PresetError
-from ddptui.config.preset import Preset
+from ddptui.config.preset import Preset, fit_to_engine
 from ddptui.config.trial import Trial, TrialError, is_own_model
 from ddptui.engines.command import module_folders
 from ddptui.engines.local import links

@@ -4,8 +4,8 @@ import os
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from ddptui.config.checks import can_share_gpu, needs_point_to_point
 from ddptui.config.parser import PresetError
-from ddptui.config.rules_devices import can_share_gpu, needs_point_to_point
 from ddptui.config.trial import Trial, is_own_model
 from ddptui.host import gpus
 from ddptui.host.gpus import VISIBLE, Build, Driver

@@ -16,7 +16,7 @@ from typing import Any, Self
 
 from ddptui.host.install import lab_root
 from ddptui.text.printable import ending, first_line, printable
-from ddptui.wire.messages import CONSOLE_PID
+from ddptui.wire.connection import CONSOLE_PID
 
 
 def run_module(module: str, *arguments: str) -> subprocess.CompletedProcess[str]:

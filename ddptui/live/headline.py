@@ -2,8 +2,8 @@
 
 from ddptui.analysis.clock_error import WaitUncertainty
 from ddptui.analysis.verdict import MATTERS, Judgement
-from ddptui.config.describe import describe_bottleneck
 from ddptui.config.preset import Preset
+from ddptui.config.trial_text import describe_bottleneck
 from ddptui.diagnosis.positions import Whereabouts, who_lacks
 from ddptui.live.monitor import RunMonitor
 from ddptui.live.progress import launches
@@ -11,7 +11,7 @@ from ddptui.live.rank_states import STALLED, silent_s
 from ddptui.live.state import Live, RankState
 from ddptui.text.units import seconds
 from ddptui.text.words import count
-from ddptui.wire.messages import Refused
+from ddptui.wire.records import Refused
 
 NS = 1e9  # a second
 CLOCKS_UNKNOWN = "the ranks' clocks have not been compared yet: who waits cannot be told"

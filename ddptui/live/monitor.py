@@ -13,7 +13,8 @@ from ddptui.analysis.verdict import FEWEST_STEPS, Judgement, judge_joints
 from ddptui.analysis.waits import AlignedStep, AlignedSteps, join
 from ddptui.config.preset import Preset
 from ddptui.live.state import MOST_RECENT, Live, fold, lately
-from ddptui.wire.messages import Launched, Message, Pause, Step
+from ddptui.wire.messages import Pause, Step
+from ddptui.wire.records import Launched, Message
 
 JUDGE_EVERY_NS = 1e9  # it costs some milliseconds
 LAST_STEPS, FEW = 24, 3  # of which panes speak, at most and at least

@@ -9,12 +9,12 @@ from ddptui.analysis.primitives.combine import combined
 from ddptui.analysis.primitives.results import PrimitivesResult
 from ddptui.analysis.repeat import NO_OUTCOMES, Outcomes
 from ddptui.analysis.results import Results
-from ddptui.config.operations import OPERATIONS, REDUCE_OPS, primitive_title
-from ddptui.config.operations_rules import message_sizes, operations_tried
+from ddptui.config.primitives import OPERATIONS, REDUCE_OPS, message_sizes, operations_tried, primitive_title
 from ddptui.config.trial import Trial
 from ddptui.live.state import Live
 from ddptui.text.units import size
-from ddptui.wire.messages import Hello, Launched, Message, Shown, Timed
+from ddptui.wire.messages import Hello, Shown, Timed
+from ddptui.wire.records import Launched, Message
 
 
 class PrimitivesProgress:

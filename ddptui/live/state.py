@@ -16,26 +16,19 @@ from ddptui.live.loss_curve import Curve
 from ddptui.text.units import size
 from ddptui.wire.messages import (
     Done,
-    Ended,
     Failed,
     Gpu,
     Heartbeat,
     Hello,
-    Injection,
-    Launched,
-    Load,
-    Message,
-    Notice,
-    Offset,
     Pause,
     Position,
     Ready,
-    Refused,
     Shown,
     Step,
     Timed,
     Trained,
 )
+from ddptui.wire.records import Ended, Injection, Launched, Load, Message, Notice, Offset, Refused
 
 Item = TypeVar("Item")
 

@@ -7,9 +7,9 @@ from typing import NamedTuple
 from ddptui.analysis.correctness import is_multiple, is_own
 from ddptui.analysis.results import RepeatResult, Results, TrialResult
 from ddptui.config import strategies
-from ddptui.config.describe import describe_average, describe_bottleneck, describe_fault
 from ddptui.config.preset import Preset
 from ddptui.config.trial import Trial
+from ddptui.config.trial_text import describe_average, describe_bottleneck, describe_fault
 from ddptui.report import devices
 from ddptui.report.status import is_not_finite, status_of
 from ddptui.text.units import NOTHING

@@ -5,9 +5,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from ddptui.config.describe import describe_average, describe_bottleneck, describe_fault
 from ddptui.config.preset import Preset
 from ddptui.config.trial import TRIAL_FIELDS, Trial
+from ddptui.config.trial_text import describe_average, describe_bottleneck, describe_fault
 from ddptui.text.units import NOTHING, size
 from ddptui.text.words import count
 

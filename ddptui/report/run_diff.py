@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from ddptui.analysis.results import RepeatResult, Results, Spread, TrialResult
-from ddptui.config.describe import describe_bottleneck
 from ddptui.config.trial import Bottleneck
+from ddptui.config.trial_text import describe_bottleneck
 from ddptui.text.units import NOTHING
 from ddptui.text.words import count
 

@@ -9,8 +9,8 @@ from ddptui.analysis.cautions import ADVICE
 from ddptui.analysis.results import Caution, Change, Culprit, Injected, Interval, RankResult, RepeatResult, TrialResult
 from ddptui.analysis.verdict import MATTERS
 from ddptui.analysis.waits import BETWEEN, PARTS
-from ddptui.config.describe import describe_bottleneck
 from ddptui.config.trial import Bottleneck, Trial
+from ddptui.config.trial_text import describe_bottleneck
 from ddptui.report import devices
 from ddptui.report.status import is_not_finite
 from ddptui.text.units import seconds

@@ -12,9 +12,9 @@ from rich.table import Table
 
 from ddptui.analysis.correctness import red
 from ddptui.analysis.results import RepeatResult, Results
-from ddptui.config.describe import describe_bottleneck
 from ddptui.config.launch_modes import LABELS
 from ddptui.config.preset import Preset
+from ddptui.config.trial_text import describe_bottleneck
 from ddptui.report import devices, sentences
 from ddptui.report.columns import (
     COLUMNS,

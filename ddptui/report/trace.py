@@ -14,7 +14,8 @@ import msgspec
 
 from ddptui.analysis.clock_sync import Clocks, aligned, apart
 from ddptui.analysis.waits import AlignedStep, join, keys_of, spans
-from ddptui.wire.messages import PHASES, Collective, Launched, Message, Pause, Slept, Step
+from ddptui.wire.messages import PHASES, Collective, Pause, Slept, Step
+from ddptui.wire.records import Launched, Message
 
 US = 1000  # ns
 TRACKS_A_RANK = 100

@@ -21,10 +21,10 @@ from ddptui.report import table
 from ddptui.run import lab
 from ddptui.run.output import show
 from ddptui.store.journal import RunLost
-from ddptui.store.replay import finished, outcomes_of
+from ddptui.store.outcomes import finished, outcomes_of
 from ddptui.store.runs import Run
 from ddptui.text.words import count
-from ddptui.wire.messages import Ended, Launched, Message, Notice, Refused
+from ddptui.wire.records import Ended, Launched, Message, Notice, Refused
 
 REDRAW_EVERY_S = 0.25
 PIPED_WIDTH = 80

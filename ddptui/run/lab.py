@@ -22,7 +22,8 @@ from ddptui.run.load import LoadMeter
 from ddptui.run.supervisor import LaunchSupervisor
 from ddptui.store.journal import RepeatJournal
 from ddptui.store.runs import Run
-from ddptui.wire.messages import Alive, Echo, Ended, Injection, Launched, Message, Notice, Refused, SetBottleneck
+from ddptui.wire.messages import Alive, Echo, SetBottleneck
+from ddptui.wire.records import Ended, Injection, Launched, Message, Notice, Refused
 
 POLL_MS = 100
 ALIVE_EVERY_S = 5.0

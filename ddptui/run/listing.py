@@ -4,12 +4,11 @@ import shlex
 from collections.abc import Sequence
 from itertools import groupby
 
-from ddptui.config.describe import describe_average, describe_bottleneck, describe_fault
 from ddptui.config.engine import EngineOptions, Part
-from ddptui.config.engine_rules import OF_SEVERAL_HOSTS
 from ddptui.config.launch_modes import ALONE, LABELS
-from ddptui.config.preset import Preset
+from ddptui.config.preset import OF_SEVERAL_HOSTS, Preset
 from ddptui.config.trial import Trial
+from ddptui.config.trial_text import describe_average, describe_bottleneck, describe_fault
 from ddptui.engines import command as launch
 from ddptui.engines.join import engine as joined
 from ddptui.engines.local import links

@@ -6,7 +6,7 @@ from contextlib import suppress
 import psutil
 
 from ddptui.engines.base import Launch
-from ddptui.wire.messages import Load
+from ddptui.wire.records import Load
 
 EVERY_S = 1.0
 

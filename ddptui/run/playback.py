@@ -10,7 +10,8 @@ from ddptui.analysis.results import Results
 from ddptui.analysis.running_results import RunningResults
 from ddptui.config.preset import Preset
 from ddptui.store.runs import Run
-from ddptui.wire.messages import Launched, Message, Offset, Step
+from ddptui.wire.messages import Step
+from ddptui.wire.records import Launched, Message, Offset
 from ddptui.wire.retime import close_gaps
 
 S = 1e9  # ns

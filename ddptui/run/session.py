@@ -13,7 +13,7 @@ from ddptui.config.preset import Preset
 from ddptui.run import lab
 from ddptui.store.journal import RunLost
 from ddptui.store.runs import Run, RunError
-from ddptui.wire.messages import Message
+from ddptui.wire.records import Message
 
 
 class Session:

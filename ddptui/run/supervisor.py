@@ -16,7 +16,8 @@ from ddptui.engines.hub import Hub
 from ddptui.engines.local.engine import LAUNCHER_LOG
 from ddptui.host import limits
 from ddptui.store.journal import RepeatJournal
-from ddptui.wire.messages import Done, Ended, Failed, Hello, RankMessage, Ready, Shown, Step, Stop, Timed
+from ddptui.wire.messages import Done, Failed, Hello, RankMessage, Ready, Shown, Step, Stop, Timed
+from ddptui.wire.records import Ended
 
 LOOK_EVERY_S = 0.25  # for dead ranks: it reads files of each, so not at every message
 STOOD_STILL_S = 3.0  # when it looks so late, it was the console that did

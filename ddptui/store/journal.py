@@ -12,7 +12,7 @@ from typing import IO
 import msgspec
 
 from ddptui.store.logs import tail
-from ddptui.wire.messages import Ended, Message
+from ddptui.wire.records import Ended, Message
 
 FLUSH_EVERY_S = 0.5  # and somebody says something every second: no message waits longer than that
 

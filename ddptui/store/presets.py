@@ -1,4 +1,4 @@
-"""Presets on disk: those that are shipped, and the user's own."""
+"""Presets on disk: those that are shipped, and the user's."""
 
 import os
 import re
@@ -9,12 +9,13 @@ from typing import Any, NamedTuple
 
 import msgspec
 import platformdirs
+import tomli_w
 
 from ddptui.config.engine import LOCAL
+from ddptui.config.fields import meaningless
 from ddptui.config.parser import PresetError, _nearest, make_engine, parse
-from ddptui.config.preset import Preset
-from ddptui.config.toml import as_toml
-from ddptui.config.trial import TrialError
+from ddptui.config.preset import Preset, Reference
+from ddptui.config.trial import TRIAL_FIELDS, Trial, TrialError
 from ddptui.host.install import lab_root
 from ddptui.text.words import count
 
@@ -154,3 +155,35 @@ def _text_of(path: Path) -> str:
     if len(content) > MOST_BYTES:
         raise PresetError(f"{path}: is no preset: it is larger than {MOST_BYTES >> 20} MB")
     return content.decode("utf-8-sig").replace("\r\n", "\n")
+
+
+def as_toml(preset: Preset) -> str:
+    """Text that loads as an equal preset."""
+    table: dict[str, Any] = {
+        "title": preset.title,
+        "group": preset.group,
+        "kind": preset.kind,
+        "about": preset.about,
+        "baseline": preset.baseline,
+        "repeats": preset.repeats,
+        "trial": [_fields(trial) for trial in preset.trials],
+        "engine": msgspec.to_builtins(preset.engine),
+        "reference": [_reference(reference) for reference in preset.references],
+    }
+    return tomli_w.dumps({key: value for key, value in table.items() if value not in ([], {})}, multiline_strings=True)
+
+
+def _reference(reference: Reference) -> dict[str, Any]:
+    """TOML has no word for what was not published."""
+    return {key: value for key, value in msgspec.to_builtins(reference).items() if value is not None}
+
+
+def _fields(trial: Trial) -> dict[str, Any]:
+    """What a [[trial]] says: the fields off their defaults that mean something in its launch mode."""
+    values = msgspec.to_builtins(trial)
+    useless = meaningless(trial.launch, trial.strategy, trial.primitives)
+    return {
+        name: values[name]
+        for name, field in TRIAL_FIELDS.items()
+        if getattr(trial, name) != field.default and values[name] is not None and name not in useless
+    }

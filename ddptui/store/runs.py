@@ -17,10 +17,9 @@ import platformdirs
 from ddptui.analysis.results import Results
 from ddptui.config.parser import PresetError
 from ddptui.config.preset import Preset
-from ddptui.config.toml import as_toml
 from ddptui.store.journal import RepeatJournal, raising_run_lost
-from ddptui.store.presets import load
-from ddptui.wire.messages import Message
+from ddptui.store.presets import as_toml, load
+from ddptui.wire.records import Message
 
 RUNS_VARIABLE = "DDPTUI_RUNS"
 # Of the environment; and the packages.

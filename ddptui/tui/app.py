@@ -135,7 +135,7 @@ class Console(App[int]):
         """Launch what is missing in a run, and show it. What is there is read in a thread."""
         from ddptui.host.environment import describe
         from ddptui.store.journal import RunLost
-        from ddptui.store.replay import finished, outcomes_of
+        from ddptui.store.outcomes import finished, outcomes_of
         from ddptui.store.runs import RunError
 
         if self._is_free():
@@ -174,7 +174,7 @@ class Console(App[int]):
     @work(exclusive=True, group="open")
     async def open_run(self, run: "Run") -> None:
         """Show the results of a run that is on disk. Its journals may be long: they are read in a thread."""
-        from ddptui.store.replay import results_of
+        from ddptui.store.outcomes import results_of
         from ddptui.store.runs import RunError
 
         try:

@@ -10,11 +10,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from ddptui.config.arguments import parse_assignment
-from ddptui.config.describe import describe_bottleneck
 from ddptui.config.parser import PresetError
 from ddptui.config.preset import Preset
 from ddptui.config.trial import Trial
+from ddptui.config.trial_text import describe_bottleneck, parse_assignment
 from ddptui.engines.preflight import prepare
 from ddptui.store.presets import find, load
 from ddptui.text.printable import printable

@@ -11,44 +11,28 @@ import msgspec
 from msgspec import Meta
 
 from ddptui.config.trial import Bottleneck, Site
+from ddptui.wire.limits import (
+    MOST_A_STEP,
+    Count,
+    Error,
+    Group,
+    Hash,
+    Hashes,
+    Name,
+    Number,
+    RankNumber,
+    Tagged,
+    Values,
+    Word,
+)
 
 VERSION = 1
 PHASES = ("data", "forward", "backward", "aggregate", "optimizer")
 GATHER_OUTPUTS = "gather_outputs"  # in `dp`, the collective that it is: all replicas' outputs, to the first device
-MOST_BYTES_A_FRAME = 4 * 2**20
-MOST_OF_AN_ERROR = 16_384  # characters
-
-# What a field may hold: far more than a rank ever says, so that what is kept and shown of it stays within bounds. No
-# name can move a terminal's cursor; an error can, and is spelled out where it is shown (failure.printable).
-Count = Annotated[int, Meta(ge=0, le=2**62)]  # ns, bytes, pids, too
-RankNumber = Annotated[int, Meta(ge=0, lt=1024)]
-Number = Annotated[float, Meta(ge=-1.7e308, le=1.7e308)]  # finite: JSON has no other
-_INVISIBLE = r"\x00-\x1f\x7f-\x9f\xad\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff"
-Word = Annotated[str, Meta(max_length=64, pattern=rf"^[^{_INVISIBLE}]*\Z")]
-Name = Annotated[str, Meta(max_length=500, pattern=rf"^[^{_INVISIBLE}]*\Z")]
-Error = Annotated[str, Meta(max_length=MOST_OF_AN_ERROR)]
-Hash = Annotated[str, Meta(max_length=128)]
-Hashes = Annotated[dict[Name, Hash], Meta(max_length=50_000)]  # by a tensor's name
-Group = Annotated[tuple[RankNumber, ...], Meta(max_length=1024)]
-Values = Annotated[tuple[Number | None, ...], Meta(max_length=65_536)]  # None: not a number
 Order = Annotated[tuple[Annotated[int, Meta(ge=0, lt=len(PHASES))], ...], Meta(min_length=1, max_length=16)]
-MOST_A_STEP = 65_536  # collectives, delays: a ring of 64 ranks makes 252 calls a parameter
-
-# What the console tells a rank about itself, in its environment.
-HUB = "DDPTUI_HUB"  # the endpoint to connect to
-TOKEN = "DDPTUI_TOKEN"  # proves that a rank belongs to this launch
-KEYS = "DDPTUI_KEYS"  # over a network: the keys that let a rank in
-LOGS = "DDPTUI_LOGS"  # the folder for rank-R.log
-LINKS = "DDPTUI_LINKS"  # which network is whose, where ranks have links of their own: "PID FD FD …"
-CONSOLE_PID = "DDPTUI_CONSOLE_PID"  # the process whose death ends the rank
-SILENCE_S = "DDPTUI_SILENCE_S"  # after so long without a word from the console, the rank ends
 
 
-class _Message(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
-    pass
-
-
-class Hello(_Message, frozen=True, kw_only=True):
+class Hello(Tagged, frozen=True, kw_only=True):
     """A rank exists. The first message of every rank, or replica. Who has the token and does not fit is told so:
     hence no limits for version, rank and world_size. `device_why`: where the trial left the device open, and one might
     have expected another. `clock`: which one it tells the time by (empty: the console's)."""
@@ -77,7 +61,7 @@ class HelloOfAnyVersion(msgspec.Struct, frozen=True, kw_only=True, tag="Hello"):
     rank: int
 
 
-class Ready(_Message, frozen=True, kw_only=True):
+class Ready(Tagged, frozen=True, kw_only=True):
     """A rank has its model and its data, and knows how many steps it will make. `start_ns`: from its Hello until it was
     about to meet the others."""
 
@@ -123,7 +107,7 @@ class Slept(msgspec.Struct, frozen=True, array_like=True):
     end_ns: Count
 
 
-class Step(_Message, frozen=True, kw_only=True):
+class Step(Tagged, frozen=True, kw_only=True):
     """One finished step. `phases_ns` follows PHASES; `order` has the places there of the phases that the step had, as
     they came (in `dp` the aggregation comes before backward)."""
 
@@ -141,7 +125,7 @@ class Step(_Message, frozen=True, kw_only=True):
     slept: Annotated[tuple[Slept, ...], Meta(max_length=MOST_A_STEP)] = ()
 
 
-class Trained(_Message, frozen=True, kw_only=True):
+class Trained(Tagged, frozen=True, kw_only=True):
     """All that a rank without instruments says of its steps: when the first of all began; and of those after the
     warm-up, how many, with how many samples, and when they began and ended. The loss is the last step's."""
 
@@ -192,7 +176,7 @@ class Gpu(msgspec.Struct, frozen=True, array_like=True):
     celsius: Number | None = None
 
 
-class Heartbeat(_Message, frozen=True, kw_only=True):
+class Heartbeat(Tagged, frozen=True, kw_only=True):
     """Once a second. `cpu_percent` is of one core, `gpu_bytes` what the rank's own tensors take of its GPU's memory,
     `dropped` counts messages that found a full queue."""
 
@@ -206,7 +190,7 @@ class Heartbeat(_Message, frozen=True, kw_only=True):
     position: Position = Position()
 
 
-class Tied(_Message, frozen=True, kw_only=True):
+class Tied(Tagged, frozen=True, kw_only=True):
     """A rank's device has a clock of its own. Its times are told by the host's: off by `error_ns` at most, from this
     moment on, until it is said anew."""
 
@@ -215,7 +199,7 @@ class Tied(_Message, frozen=True, kw_only=True):
     error_ns: Count
 
 
-class Pause(_Message, frozen=True, kw_only=True):
+class Pause(Tagged, frozen=True, kw_only=True):
     """The whole process stood still (stopped, or without a core): the thread that sends should have woken, and did
     not. That it began between two looks of the thread, begin_ns takes for granted: halfway."""
 
@@ -224,7 +208,7 @@ class Pause(_Message, frozen=True, kw_only=True):
     end_ns: Count
 
 
-class Fingerprint(_Message, frozen=True, kw_only=True):
+class Fingerprint(Tagged, frozen=True, kw_only=True):
     """What a rank's copy of the model is after a step: hashes as in Done."""
 
     rank: RankNumber
@@ -266,7 +250,7 @@ class Buffer(msgspec.Struct, frozen=True, array_like=True):
     undefined: bool = False
 
 
-class Shown(_Message, frozen=True, kw_only=True):
+class Shown(Tagged, frozen=True, kw_only=True):
     """A primitive was called once, with a small tensor. place: its own among all that the trial shows. error: the
     backend cannot do it, in its words."""
 
@@ -281,7 +265,7 @@ class Shown(_Message, frozen=True, kw_only=True):
     error: Name | None = None
 
 
-class Timed(_Message, frozen=True, kw_only=True):
+class Timed(Tagged, frozen=True, kw_only=True):
     """A primitive, or what a strategy makes of them, was called again and again with one size. bytes: as in
     primitives.results.Cell; calls_ns: what each call took (empty: this rank had no part in it); wrong: elements of this
     rank's that were not what they should be, over all the calls that were checked."""
@@ -299,7 +283,7 @@ class Timed(_Message, frozen=True, kw_only=True):
     error: Name | None = None
 
 
-class Done(_Message, frozen=True, kw_only=True):
+class Done(Tagged, frozen=True, kw_only=True):
     """A rank has trained and evaluated. Hashes are of each tensor's bytes, by its name in the bare model."""
 
     rank: RankNumber
@@ -318,7 +302,7 @@ class Done(_Message, frozen=True, kw_only=True):
     dropped: Count = 0
 
 
-class Failed(_Message, frozen=True, kw_only=True):
+class Failed(Tagged, frozen=True, kw_only=True):
     """A rank's own last words. A killed rank has none."""
 
     rank: RankNumber
@@ -326,7 +310,7 @@ class Failed(_Message, frozen=True, kw_only=True):
     error: Error
 
 
-class Echo(_Message, frozen=True, kw_only=True):
+class Echo(Tagged, frozen=True, kw_only=True):
     """The answer to a Probe, at once: when the rank had heard it, and when it said this. No line of a journal: what the
     console makes of it is, an Offset."""
 
@@ -341,91 +325,26 @@ RankMessage = (
 )
 
 
-class Stop(_Message, frozen=True, kw_only=True):
+class Stop(Tagged, frozen=True, kw_only=True):
     """To a rank: end now."""
 
     why: str
 
 
-class Alive(_Message, frozen=True, kw_only=True):
+class Alive(Tagged, frozen=True, kw_only=True):
     """To a rank, every few seconds: the console is there."""
 
 
-class SetBottleneck(_Message, frozen=True, kw_only=True):
+class SetBottleneck(Tagged, frozen=True, kw_only=True):
     """To a rank: from the next step on, these delays and no others."""
 
     bottleneck: tuple[Bottleneck, ...]
 
 
-class Probe(_Message, frozen=True, kw_only=True):
+class Probe(Tagged, frozen=True, kw_only=True):
     """To a rank whose clock is another: say what time it is there."""
 
     number: int
 
 
 ConsoleMessage = Stop | Alive | SetBottleneck | Probe
-
-
-class Load(_Message, frozen=True, kw_only=True):
-    """How busy this host is, in cores, and how much of that is the launch and the console. Once a second."""
-
-    at_ns: int
-    busy: float
-    own: float
-
-
-class Launched(_Message, frozen=True, kw_only=True):
-    """The lab has started a repeat of a trial. The first line of its journal. `clock`: the console's (empty: it is not
-    known, as that of its ranks is not)."""
-
-    trial: str
-    repeat: int
-    at_ns: int
-    command: tuple[str, ...]
-    clock: str = ""
-
-
-class Notice(_Message, frozen=True, kw_only=True):
-    """What a launch waits for, where its ranks are started elsewhere: nodes that are to join, a job in a queue."""
-
-    at_ns: int
-    text: str
-
-
-class Offset(_Message, frozen=True, kw_only=True):
-    """How far a rank's clock is ahead of the console's, as one probe has it: by `offset_ns`, give or take `error_ns`,
-    when the console's said `at_ns`."""
-
-    rank: int
-    clock: str
-    at_ns: int
-    offset_ns: int
-    error_ns: int
-
-
-class Refused(_Message, frozen=True, kw_only=True):
-    """So many frames or messages have been refused in this launch: no rank of it may say such things. `why`: the first
-    one was. Said with the first, and at the end if there were more."""
-
-    at_ns: int
-    count: int
-    why: str
-
-
-class Injection(_Message, frozen=True, kw_only=True):
-    """The lab has sent the ranks these delays, in place of those that they had: each takes them up at its next step."""
-
-    at_ns: int
-    bottleneck: tuple[Bottleneck, ...]
-
-
-class Ended(_Message, frozen=True, kw_only=True):
-    """The lab has seen the end of a repeat. The last line of its journal. Skipped: somebody wanted to go on to the next
-    trial."""
-
-    at_ns: int
-    status: Literal["ok", "failed", "interrupted", "skipped"]
-    error: str | None = None
-
-
-Message = RankMessage | Launched | Load | Notice | Offset | Refused | Injection | Ended

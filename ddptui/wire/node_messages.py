@@ -5,7 +5,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from ddptui.wire.messages import Count, Error, Name, Word
+from ddptui.wire.limits import Count, Error, Name, Word
 
 MOST_BYTES = 2**20
 MEETING_MARK = "ddptui-meeting-"  # what the names of files begin with at which ranks meet

@@ -5,7 +5,7 @@ from typing import TypeVar
 
 import msgspec
 
-from ddptui.wire.messages import Launched, Message
+from ddptui.wire.records import Launched, Message
 
 TIMES = ("at_ns", "begin_ns", "end_ns", "first_ns", "heard_ns", "said_ns")  # of messages; of collectives:
 TIMES_OF_COLLECTIVES = ("called_ns", "enter_ns", "awaited_ns", "exit_ns")

@@ -17,7 +17,9 @@ from ddptui.analysis.repeat import outcome
 from ddptui.analysis.results import RepeatResult
 from ddptui.engines.hub import Hub
 from ddptui.host.clock import own_clock
-from ddptui.wire.messages import HUB, TOKEN, Done, Echo, Ended, Hello, Launched, Message, Offset
+from ddptui.wire.connection import HUB, TOKEN
+from ddptui.wire.messages import Done, Echo, Hello
+from ddptui.wire.records import Ended, Launched, Message, Offset
 from tests.support.rank_elsewhere import WORK_S, WORLD
 
 AHEAD_S = 1000

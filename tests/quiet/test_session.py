@@ -23,9 +23,10 @@ from ddptui.report import sentences, table
 from ddptui.run import lab
 from ddptui.run.session import Session
 from ddptui.store.journal import RepeatJournal, run_lost
-from ddptui.store.replay import results_of
+from ddptui.store.outcomes import results_of
 from ddptui.store.runs import Run
-from ddptui.wire.messages import Ended, Injection, Launched, Message, Pause, Step
+from ddptui.wire.messages import Pause, Step
+from ddptui.wire.records import Ended, Injection, Launched, Message
 from tests.support.builders import launched, preset_of
 from tests.support.runner import ENOUGH_S, family, survivors
 

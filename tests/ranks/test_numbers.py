@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from ddptui.config.operations import REDUCE_OPS, ReduceOpName
+from ddptui.config.primitives import REDUCE_OPS, ReduceOpName
 from workers.primitives.numbers import LARGEST, PERIOD, Readable, Scrambled, reduce, wrong
 
 

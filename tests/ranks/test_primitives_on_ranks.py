@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
 
-from ddptui.config.operations import COMPOSITES, OPERATIONS, REDUCE_OPS, ReduceOpName
+from ddptui.config.primitives import COMPOSITES, OPERATIONS, REDUCE_OPS, ReduceOpName
 from ddptui.config.rules import make_trial
 from ddptui.config.trial import Trial
 from workers.aggregate import STRATEGIES

@@ -9,7 +9,8 @@ import torch
 
 from ddptui.config.trial import Trial
 from ddptui.engines.hub import Hub
-from ddptui.wire.messages import HUB, Heartbeat, Pause, RankMessage, Trained
+from ddptui.wire.connection import HUB
+from ddptui.wire.messages import Heartbeat, Pause, RankMessage, Trained
 from workers.instruments.clock import HostClock
 from workers.instruments.progress import Laps, Mark, Progress, Quiet, progress_of
 from workers.rank import reporter as reporter_module

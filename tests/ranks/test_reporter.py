@@ -11,19 +11,10 @@ import torch
 
 from ddptui.config.trial import Bottleneck
 from ddptui.engines.hub import Hub
-from ddptui.wire.messages import (
-    HUB,
-    MOST_OF_AN_ERROR,
-    VERSION,
-    Echo,
-    Failed,
-    Fingerprint,
-    Hello,
-    Message,
-    Probe,
-    RankMessage,
-    SetBottleneck,
-)
+from ddptui.wire.connection import HUB
+from ddptui.wire.limits import MOST_OF_AN_ERROR
+from ddptui.wire.messages import VERSION, Echo, Failed, Fingerprint, Hello, Probe, RankMessage, SetBottleneck
+from ddptui.wire.records import Message
 from workers.rank import reporter as module
 from workers.rank.reporter import Reporter, sayable
 

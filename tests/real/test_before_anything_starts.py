@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ddptui.config.arguments import parse_assignment
+from ddptui.config.trial_text import parse_assignment
 from ddptui.engines.preflight_devices import needs
 from ddptui.host.gpus import surely_none
 from ddptui.host.install import lab_root

@@ -6,7 +6,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from ddptui.wire.messages import SILENCE_S
+from ddptui.wire.connection import SILENCE_S
 from tests.support.runner import survivors
 from tests.support.running import Running
 

@@ -20,22 +20,14 @@ from ddptui.wire.messages import (
     Collective,
     Done,
     Echo,
-    Ended,
     Failed,
     Fingerprint,
     Heartbeat,
     Hello,
-    Injection,
-    Launched,
-    Load,
-    Message,
-    Notice,
-    Offset,
     Pause,
     Position,
     Probe,
     Ready,
-    Refused,
     SetBottleneck,
     Shown,
     Slept,
@@ -45,6 +37,7 @@ from ddptui.wire.messages import (
     Timed,
     Trained,
 )
+from ddptui.wire.records import Ended, Injection, Launched, Load, Message, Notice, Offset, Refused
 
 MS = 1_000_000  # ns
 LAUNCHED_MS = 1_000

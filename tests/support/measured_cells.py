@@ -9,8 +9,8 @@ import msgspec
 from ddptui.analysis.compare import compare
 from ddptui.analysis.primitives.results import BufferView, Cell, PrimitivesResult, RankView, TimeUs, View
 from ddptui.analysis.results import Results
-from ddptui.config.operations import primitive_facts
 from ddptui.config.preset import Preset
+from ddptui.config.primitives import primitive_facts
 from tests.support.builders import preset_of
 
 KB, MB = 1024, 1024 * 1024

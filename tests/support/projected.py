@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ddptui.store.runs import Run
-from ddptui.wire.messages import Message
+from ddptui.wire.records import Message
 from tests.support.builders import done, ended, hello, launched, preset_of, ready, write_run
 from tests.support.traces import BETWEEN, MS, Await, Call, Program, Work, simulate
 

@@ -9,7 +9,8 @@ import torch
 import torch.distributed as dist
 
 from ddptui.host.clock import own_clock
-from ddptui.wire.messages import TOKEN, VERSION, Collective, Done, Hello, Step
+from ddptui.wire.connection import TOKEN
+from ddptui.wire.messages import VERSION, Collective, Done, Hello, Step
 from tests.support.leaving import leave
 from workers.rank.reporter import Reporter
 

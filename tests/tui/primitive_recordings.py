@@ -5,7 +5,7 @@ from pathlib import Path
 from ddptui.analysis.results import Results
 from ddptui.live.monitor import RunMonitor
 from ddptui.run.playback import Playback
-from ddptui.store.replay import results_of
+from ddptui.store.outcomes import results_of
 from ddptui.store.runs import Run
 from ddptui.tui.screens.following import Over
 from tests.tui.recordings import Clock

@@ -9,7 +9,7 @@ from ddptui.run.lab import Controls
 from ddptui.run.playback import Playback
 from ddptui.run.session import Session
 from ddptui.store.runs import Run
-from ddptui.wire.messages import Message
+from ddptui.wire.records import Message
 
 RECORDED = Path(__file__).parent / "recorded" / "run"
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from ddptui.config.arguments import parse_assignment
 from ddptui.config.parser import PresetError
 from ddptui.config.trial import Bottleneck
+from ddptui.config.trial_text import parse_assignment
 from ddptui.store.presets import load
 from ddptui.tui import draft as drafts
 from ddptui.tui.draft import Draft

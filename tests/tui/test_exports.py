@@ -8,7 +8,7 @@ import pytest
 from ddptui.analysis.results import Results
 from ddptui.config.preset import Preset
 from ddptui.report import table
-from ddptui.store.replay import results_of
+from ddptui.store.outcomes import results_of
 from ddptui.store.runs import Run
 from ddptui.tui import exports
 from tests.support.builders import journal, two_trials, write_run

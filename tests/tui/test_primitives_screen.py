@@ -457,7 +457,7 @@ def test_a_failed_launch_is_complained_of_and_what_was_measured_is_kept_in_sight
 
 
 def test_of_a_trial_that_failed_it_is_said_why_there_is_nothing(tmp_path: Path) -> None:
-    from ddptui.store.replay import results_of
+    from ddptui.store.outcomes import results_of
 
     run = spoilt_run(tmp_path)
 

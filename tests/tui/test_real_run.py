@@ -16,7 +16,8 @@ from ddptui.tui.screens.export import ExportDialog
 from ddptui.tui.screens.inject import Inject
 from ddptui.tui.screens.result import ResultScreen
 from ddptui.tui.screens.run import RunScreen
-from ddptui.wire.messages import Injection, Launched, Message, Step
+from ddptui.wire.messages import Step
+from ddptui.wire.records import Injection, Launched, Message
 from tests.tui.opened import seen
 
 PATIENCE_S = 90

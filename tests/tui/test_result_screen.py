@@ -14,7 +14,7 @@ from textual.widgets import Input
 from ddptui.analysis.results import Culprit, Interval, RankResult, Results, TrialResult
 from ddptui.config.preset import Preset
 from ddptui.report import table as report
-from ddptui.store.replay import results_of
+from ddptui.store.outcomes import results_of
 from ddptui.store.runs import Run
 from ddptui.tui.app import Console
 from ddptui.tui.screens.confirm import Confirm
@@ -22,7 +22,7 @@ from ddptui.tui.screens.result import PANES, ResultScreen
 from ddptui.tui.widgets.comparison import Comparison
 from ddptui.tui.widgets.rank_detail import RankDetail
 from ddptui.tui.widgets.verdict import Verdict
-from ddptui.wire.messages import Message
+from ddptui.wire.records import Message
 from tests.support.builders import ended, failure, journal, launched, preset_of, results_for, two_trials, write_run
 from tests.tui.opened import opened, seen, toasts, until
 

@@ -19,7 +19,8 @@ from ddptui.tui.screens.run import RunScreen
 from ddptui.tui.widgets.line_chart import LineChart
 from ddptui.tui.widgets.panes import TITLES, Panes
 from ddptui.tui.widgets.rank_table import RankTable
-from ddptui.wire.messages import Hello, Launched, Step
+from ddptui.wire.messages import Hello, Step
+from ddptui.wire.records import Launched
 from tests.tui.opened import opened, seen, toasts
 from tests.tui.recordings import Clock, ToldAsItGoes, moment_s, playback
 

@@ -13,7 +13,7 @@ from textual.screen import Screen
 from ddptui.host import summary
 from ddptui.run.playback import Playback
 from ddptui.store import presets
-from ddptui.store.replay import results_of
+from ddptui.store.outcomes import results_of
 from ddptui.store.runs import Run
 from ddptui.tui.app import Console
 from ddptui.tui.screens.primitives import PrimitivesScreen

@@ -13,7 +13,8 @@ from typing import Any
 import msgspec
 import zmq
 
-from ddptui.wire.messages import CONSOLE_PID, HUB, TOKEN, VERSION, Hello
+from ddptui.wire.connection import CONSOLE_PID, HUB, TOKEN
+from ddptui.wire.messages import VERSION, Hello
 from workers.doctor.answers import answer
 from workers.rank import guard
 

@@ -8,7 +8,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from ddptui.config.operations import ReduceOpName
+from ddptui.config.primitives import ReduceOpName
 
 PERIOD = 65_521  # a prime: no block of a usual size can be mistaken for another one of the same rank
 LARGEST = 251

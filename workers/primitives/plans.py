@@ -5,8 +5,7 @@ from typing import NamedTuple
 
 import torch
 
-from ddptui.config.operations import OPERATIONS, REDUCE_OPS, ReduceOpName
-from ddptui.config.operations_rules import message_sizes, operations_tried
+from ddptui.config.primitives import OPERATIONS, REDUCE_OPS, ReduceOpName, message_sizes, operations_tried
 from ddptui.config.trial import Trial
 from workers.aggregate import STRATEGIES
 from workers.primitives import PRIMITIVES

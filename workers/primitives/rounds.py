@@ -9,7 +9,7 @@ from statistics import median
 
 import torch
 
-from ddptui.config.operations import OPERATIONS
+from ddptui.config.primitives import OPERATIONS
 from ddptui.wire.messages import Buffer, Done, Position, Ready, Shown, Timed
 from workers.instruments.clock import clock_of
 from workers.primitives.numbers import Readable, Scrambled, wrong

@@ -11,7 +11,7 @@ from contextlib import suppress
 
 import psutil
 
-from ddptui.wire.messages import CONSOLE_PID
+from ddptui.wire.connection import CONSOLE_PID
 
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
 POLL_S = 0.25

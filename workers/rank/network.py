@@ -4,7 +4,7 @@ import ctypes
 import os
 from pathlib import Path
 
-from ddptui.wire.messages import LINKS
+from ddptui.wire.connection import LINKS
 
 CLONE_NEWNET = 0x40000000  # linux/sched.h
 

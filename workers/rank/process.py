@@ -12,11 +12,12 @@ from pathlib import Path
 
 import torch
 
-from ddptui.config.arguments import from_arguments
 from ddptui.config.trial import Trial, TrialError, threads_per_rank
+from ddptui.config.trial_text import from_arguments
 from ddptui.host.clock import own_clock
 from ddptui.host.cores import available_cores
-from ddptui.wire.messages import HUB, LOGS, TOKEN, VERSION, Failed, Hello, Position
+from ddptui.wire.connection import HUB, LOGS, TOKEN
+from ddptui.wire.messages import VERSION, Failed, Hello, Position
 from workers.rank import guard, network
 from workers.rank.delays import Delays, Sites
 from workers.rank.device import Chosen, choose_backend, choose_device, describe

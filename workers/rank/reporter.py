@@ -17,14 +17,9 @@ import torch
 import zmq
 
 from ddptui.config.trial import Bottleneck
-from ddptui.wire.curve import Keys, unlock
+from ddptui.wire.connection import HUB, KEYS, SILENCE_S, Keys, unlock
+from ddptui.wire.limits import MOST_A_STEP, MOST_BYTES_A_FRAME, MOST_OF_AN_ERROR
 from ddptui.wire.messages import (
-    HUB,
-    KEYS,
-    MOST_A_STEP,
-    MOST_BYTES_A_FRAME,
-    MOST_OF_AN_ERROR,
-    SILENCE_S,
     Alive,
     ConsoleMessage,
     Echo,

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from ddptui.config.trial import Trial
-from ddptui.wire.messages import LOGS, Done, Fingerprint
+from ddptui.wire.connection import LOGS
+from ddptui.wire.messages import Done, Fingerprint
 from workers.rank.device import peak_bytes
 from workers.rank.process import Rank
 from workers.training.data import Samples

@@ -7,7 +7,7 @@ from typing import TypeVar, cast, get_args
 import msgspec
 
 from ddptui.analysis.primitives.results import BufferView, Cell, PrimitivesResult, RankView, TimeUs, View
-from ddptui.config.operations import COMPOSITES, OPERATIONS, ReduceOpName, primitive_facts
+from ddptui.config.primitives import COMPOSITES, OPERATIONS, ReduceOpName, primitive_facts
 from ddptui.wire.messages import Buffer, Hello, Shown, Timed
 
 US = 1e3  # ns

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import msgspec
 
 from ddptui.analysis.primitives.results import Cell, PrimitivesResult, TimeUs
-from ddptui.config.operations import ReduceOpName, primitive_title
+from ddptui.config.primitives import ReduceOpName, primitive_title
 
 
 class Which(NamedTuple):

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
 from ddptui.analysis.primitives.results import BufferView, RankView, View
-from ddptui.config.operations import OPERATIONS, primitive_title
+from ddptui.config.primitives import OPERATIONS, primitive_title
 from ddptui.text.drawing import Line, Span, width_of, wrap
 from ddptui.text.units import NOTHING
 from ddptui.text.words import count

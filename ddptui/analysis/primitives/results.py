@@ -4,7 +4,7 @@ from typing import Literal
 
 import msgspec
 
-from ddptui.config.operations import ReduceOpName
+from ddptui.config.primitives import ReduceOpName
 
 
 class _Part(msgspec.Struct, frozen=True):

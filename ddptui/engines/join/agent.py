@@ -15,11 +15,11 @@ import msgspec
 import zmq
 
 from ddptui import __version__
-from ddptui.config.arguments import from_arguments
 from ddptui.config.engine import Part, spread
 from ddptui.config.launch_modes import ALONE
 from ddptui.config.parser import PresetError
 from ddptui.config.trial import Trial, TrialError
+from ddptui.config.trial_text import from_arguments
 from ddptui.engines import command as launch
 from ddptui.engines.join.ticket import Ticket
 from ddptui.engines.local.engine import LAUNCHER_LOG, LocalLaunch, surroundings
@@ -28,9 +28,9 @@ from ddptui.host import place, temp_folders
 from ddptui.host.cores import available_cores
 from ddptui.host.network import NetworkError, is_free, towards
 from ddptui.store.logs import tail
-from ddptui.wire.curve import unlock
-from ddptui.wire.messages import HUB, KEYS, MOST_OF_AN_ERROR, TOKEN
-from ddptui.wire.messages import SILENCE_S as RANKS_SILENCE
+from ddptui.wire.connection import HUB, KEYS, TOKEN, unlock
+from ddptui.wire.connection import SILENCE_S as RANKS_SILENCE
+from ddptui.wire.limits import MOST_OF_AN_ERROR
 from ddptui.wire.node_messages import (
     MEETING_MARK,
     MOST_BYTES,

@@ -8,10 +8,10 @@ from contextlib import suppress
 from itertools import count
 from pathlib import Path
 
-from ddptui.config.arguments import to_arguments
 from ddptui.config.engine import EngineOptions, Part, spread
 from ddptui.config.launch_modes import ALONE
 from ddptui.config.trial import Trial
+from ddptui.config.trial_text import to_arguments
 from ddptui.engines import command as launch
 from ddptui.engines.base import LaunchRefused, RemoteLaunch
 from ddptui.engines.hub import Hub
@@ -20,7 +20,8 @@ from ddptui.engines.local.engine import LAUNCHER_LOG
 from ddptui.host.network import NetworkError, chosen, port_of
 from ddptui.store.journal import RepeatJournal
 from ddptui.store.runs import Run
-from ddptui.wire.messages import SILENCE_S, Hello
+from ddptui.wire.connection import SILENCE_S
+from ddptui.wire.messages import Hello
 from ddptui.wire.node_messages import MEETING_MARK, Begin, End
 
 TICKET = "ticket"  # the file, in the run's folder, while the run goes on

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from ddptui import __version__
-from ddptui.wire.curve import Keys
+from ddptui.wire.connection import Keys
 
 MARK = "ddptui1:"  # the number changes with what a ticket holds
 OTHER_MARK = re.compile(r"ddptui\d{1,9}:", re.ASCII)

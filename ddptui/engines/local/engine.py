@@ -18,7 +18,8 @@ from ddptui.engines.hub import Hub
 from ddptui.engines.local import keeper
 from ddptui.host.cores import available_cores
 from ddptui.store.journal import RepeatJournal
-from ddptui.wire.messages import CONSOLE_PID, LOGS, Hello
+from ddptui.wire.connection import CONSOLE_PID, LOGS
+from ddptui.wire.messages import Hello
 
 LAUNCHER_LOG = "launcher.log"
 ENOUGH_S = 8.0  # for the keeper to end everybody: it needs less than half of that

@@ -18,10 +18,9 @@ from pathlib import Path
 
 import msgspec
 
-from ddptui.config.engine import Part
-from ddptui.config.links import Links, links_of
+from ddptui.config.engine import Links, Part, links_of
 from ddptui.config.trial import Trial
-from ddptui.wire.messages import LINKS
+from ddptui.wire.connection import LINKS
 
 CLONE_NEWNET, CLONE_NEWUSER = 0x40000000, 0x10000000  # linux/sched.h
 NETWORK = "10.77.0"  # any would do: no way leads out of it

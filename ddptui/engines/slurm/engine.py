@@ -22,7 +22,8 @@ from ddptui.engines.slurm.script import ENDED, ScriptError, job_name, meeting, r
 from ddptui.engines.slurm.states import first_to_go
 from ddptui.host.network import NetworkError, chosen, port_of
 from ddptui.store.journal import RepeatJournal
-from ddptui.wire.messages import LOGS, SILENCE_S, Hello
+from ddptui.wire.connection import LOGS, SILENCE_S
+from ddptui.wire.messages import Hello
 
 RANKS_SILENCE_S = "30"  # after so long without a word from the console, ranks on nodes end
 A_LITTLE_MORE_S = 5.0  # than the keeper takes

@@ -5,7 +5,7 @@ from textwrap import wrap
 from typing import NamedTuple
 
 from ddptui.analysis.primitives.results import BufferView, View
-from ddptui.config.operations import OPERATIONS, primitive_title
+from ddptui.config.primitives import OPERATIONS, primitive_title
 from ddptui.text.drawing import Line, Span, width_of
 from ddptui.text.units import NOTHING
 

@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 from ddptui.analysis.primitives.combine import Which, by_operation
 from ddptui.analysis.primitives.fit import Curve, bent_line, time_at, times_of
 from ddptui.analysis.primitives.results import PrimitivesResult
-from ddptui.config.operations import primitive_facts
+from ddptui.config.primitives import primitive_facts
 from ddptui.text.braille import Frame, Point, cells, character, columns, frame
 from ddptui.text.drawing import Line, Span, log_ticks, wrap
 from ddptui.text.units import round_duration, size

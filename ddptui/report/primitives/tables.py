@@ -8,7 +8,7 @@ from ddptui.analysis.primitives.fit import Fit, predict, textbook
 from ddptui.analysis.primitives.results import Cell, TimeUs
 from ddptui.analysis.primitives.stability import is_uneven
 from ddptui.analysis.primitives.theory import Network, Theory, theory
-from ddptui.config.operations import OPERATIONS, primitive_facts
+from ddptui.config.primitives import OPERATIONS, primitive_facts
 from ddptui.text.tables import Column, Table
 from ddptui.text.units import NOTHING, bandwidth, digits, duration, percent, size
 

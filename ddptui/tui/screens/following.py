@@ -21,7 +21,7 @@ from ddptui.tui.screens.confirm import Confirm
 from ddptui.tui.screens.exporting import export
 from ddptui.tui.screens.tell import tell
 from ddptui.tui.widgets.title_bar import TitleBar
-from ddptui.wire.messages import Message
+from ddptui.wire.records import Message
 
 S = 1e9  # ns
 OF_A_RUN = ("skip", "stop", "leave_run")

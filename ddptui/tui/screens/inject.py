@@ -9,8 +9,8 @@ from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Button, Input, Label, Select, Static
 
-from ddptui.config.describe import describe_bottleneck
 from ddptui.config.trial import Bottleneck, Trial, TrialError
+from ddptui.config.trial_text import describe_bottleneck
 from ddptui.tui.injection import sites, with_delay
 
 USUAL_MS = "20"

@@ -25,7 +25,7 @@ from ddptui.tui.widgets.pane_bar import PaneBar
 from ddptui.tui.widgets.primitive_grid import PrimitiveGrid
 from ddptui.tui.widgets.primitive_list import Item, PrimitiveList
 from ddptui.tui.widgets.primitive_times import PrimitiveTimes
-from ddptui.wire.messages import Message
+from ddptui.wire.records import Message
 
 PLAY_EVERY_S = 1.0
 TO_BE_SEEN = ("reveal", "play")

@@ -14,8 +14,8 @@ from textual.worker import get_current_worker
 from ddptui.analysis.results import Results
 from ddptui.config.parser import PresetError
 from ddptui.engines.preflight import prepare
+from ddptui.store.outcomes import results_of
 from ddptui.store.overview import Overview, overview
-from ddptui.store.replay import results_of
 from ddptui.store.runs import Run, RunError, all_runs, delete
 from ddptui.text.words import count
 from ddptui.tui.screens.base import LabScreen

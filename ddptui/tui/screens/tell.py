@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from ddptui.live import headline
 from ddptui.tui.screens.base import LabScreen
-from ddptui.wire.messages import Ended, Launched, Message, Refused
+from ddptui.wire.records import Ended, Launched, Message, Refused
 
 LINES_OF_AN_ERROR = 4  # the log has more
 

@@ -12,7 +12,7 @@ from typing import Any
 import psutil
 import pytest
 
-from ddptui.wire.messages import KEYS, TOKEN
+from ddptui.wire.connection import KEYS, TOKEN
 from tests.support.runner import QUICK, ddptui, family, run_json, start, survivors, write_preset
 from tests.support.slurm_cluster import Cluster
 

@@ -12,7 +12,7 @@ from ddptui.analysis.results import Caution, InSync, Loss, RankResult, RepeatRes
 from ddptui.analysis.verdict import FEWEST_STEPS
 from ddptui.config.trial import Trial
 from ddptui.report.table import notes
-from ddptui.wire.messages import Load, Message
+from ddptui.wire.records import Load, Message
 from tests.support.builders import FIRST_STEP_MS, journal, load, outcomes_of, preset_of, results_for, trained
 
 FEW, WIDE_SPREAD, OVER, OTHER = (

@@ -19,7 +19,8 @@ from ddptui.live.state import Live, fold
 from ddptui.report import table
 from ddptui.report.trace import trace as as_trace
 from ddptui.run.playback import _with_moments
-from ddptui.wire.messages import Ended, Injection, Launched, Message, Offset, Step
+from ddptui.wire.messages import Step
+from ddptui.wire.records import Ended, Injection, Launched, Message, Offset
 from ddptui.wire.retime import shift_times
 from tests.support.builders import (
     MS,

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ddptui.analysis.clock_sync import Clocks, ClockSpread, Track, aligned, apart
-from ddptui.wire.messages import Collective, Message, Offset, Step
+from ddptui.wire.messages import Collective, Step
+from ddptui.wire.records import Message, Offset
 from ddptui.wire.retime import DRIFT_PPM
 from tests.support.builders import MS, hello, launched, load, offset, one_of_each, step, tied
 from tests.unit.wire.test_retime import times

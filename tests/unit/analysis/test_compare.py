@@ -9,7 +9,8 @@ from ddptui.analysis.compare import compare
 from ddptui.analysis.correctness import averaging, in_sync, reshuffled, sync_checks
 from ddptui.analysis.repeat import outcome, weighted_loss
 from ddptui.analysis.results import Averaging, Caution, Check, Loss, PhasesMs, StepMs
-from ddptui.wire.messages import Audit, Fingerprint, Message, Notice
+from ddptui.wire.messages import Audit, Fingerprint
+from ddptui.wire.records import Message, Notice
 from tests.support.builders import (
     audit,
     audit_without_numbers,

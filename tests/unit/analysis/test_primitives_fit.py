@@ -11,7 +11,7 @@ from ddptui.analysis.primitives.combine import Which, combined, which
 from ddptui.analysis.primitives.fit import MOST_KNOTS, Fit, Times, believable, curve, fit, fits, network_of, predict
 from ddptui.analysis.primitives.least_squares import dot, not_negative, solve, squares
 from ddptui.analysis.primitives.theory import Network, seconds, theory
-from ddptui.config.operations import COMPOSITES, OPERATIONS
+from ddptui.config.primitives import COMPOSITES, OPERATIONS
 from tests.support.measured_cells import KB, MB, SIZES, cell, cells, result
 
 US = 1e-6

@@ -6,8 +6,8 @@ import pytest
 
 from ddptui.analysis.primitives.collect import Primitives, cell, view
 from ddptui.analysis.repeat import outcome
-from ddptui.config.operations import OPERATIONS
-from ddptui.wire.messages import Message
+from ddptui.config.primitives import OPERATIONS
+from ddptui.wire.records import Message
 from tests.support.builders import done, ended, hello, launched, preset_of, ready, results_for, shown, timed
 
 MEASURE = preset_of({"kind": "primitives", "trial": [{"name": "a", "primitives": "measure"}]})

@@ -7,7 +7,7 @@ import pytest
 
 from ddptui.analysis.primitives.ownership import in_words, legend, named, owners, page, rank_kind, role, spelled
 from ddptui.analysis.primitives.results import BufferView, RankView, View
-from ddptui.store.replay import results_of
+from ddptui.store.outcomes import results_of
 from ddptui.store.runs import Run
 from ddptui.text.drawing import Line
 

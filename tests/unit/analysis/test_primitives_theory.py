@@ -9,7 +9,7 @@ import pytest
 
 from ddptui.analysis.primitives.theory import OPERATIONS as THEORIES
 from ddptui.analysis.primitives.theory import Cost, Network, seconds, theory, together
-from ddptui.config.operations import COMPOSITES, OPERATIONS
+from ddptui.config.primitives import COMPOSITES, OPERATIONS
 
 RANKS = (2, 3, 4, 5, 8)
 

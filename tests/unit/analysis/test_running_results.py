@@ -6,8 +6,8 @@ import pytest
 
 from ddptui.analysis.results import Results
 from ddptui.analysis.running_results import RunningResults
-from ddptui.store.replay import results_of
-from ddptui.wire.messages import Message
+from ddptui.store.outcomes import results_of
+from ddptui.wire.records import Message
 from tests.support.builders import (
     ended,
     failure,

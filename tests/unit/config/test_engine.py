@@ -7,12 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ddptui.config.engine import LOCAL, EngineOptions, Part, spread
-from ddptui.config.engine_rules import fit_to_engine
 from ddptui.config.parser import PresetError
-from ddptui.config.preset import Preset
-from ddptui.config.toml import as_toml
+from ddptui.config.preset import Preset, fit_to_engine
 from ddptui.config.trial import Bottleneck, Trial, TrialError
-from ddptui.store.presets import load
+from ddptui.store.presets import as_toml, load
 from tests.support.runner import ddptui
 
 ONE_TRIAL = '[[trial]]\nname = "a"\n'

@@ -9,15 +9,15 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from ddptui.config.arguments import from_arguments, parse_assignment
-from ddptui.config.arguments import to_arguments as spelled
-from ddptui.config.operations import COMPOSITES, OPERATIONS, REDUCE_OPS
-from ddptui.config.operations_rules import OF_PRIMITIVES
+from ddptui.config.fields import meaningless
 from ddptui.config.parser import parse
 from ddptui.config.preset import Preset
-from ddptui.config.rules import make_trial, meaningless
-from ddptui.config.toml import as_toml
+from ddptui.config.primitives import COMPOSITES, OF_PRIMITIVES, OPERATIONS, REDUCE_OPS
+from ddptui.config.rules import make_trial
 from ddptui.config.trial import Bottleneck, CompositeName, OperationName, Trial, TrialError, choices
+from ddptui.config.trial_text import from_arguments, parse_assignment
+from ddptui.config.trial_text import to_arguments as spelled
+from ddptui.store.presets import as_toml
 
 LATE = {"at": "aggregate", "ranks": [1], "sleep_ms": 10}
 

@@ -7,9 +7,8 @@ import pytest
 
 from ddptui.config.parser import PresetError
 from ddptui.config.preset import Preset
-from ddptui.config.toml import as_toml
 from ddptui.host.install import lab_root
-from ddptui.store.presets import find, load, preset_paths
+from ddptui.store.presets import as_toml, find, load, preset_paths
 from tests.support.builders import preset_of, write_preset
 
 MINE = '[[trial]]\nname = "mine"\n'

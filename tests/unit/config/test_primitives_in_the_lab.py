@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from ddptui.config.arguments import parse_assignment
-from ddptui.config.operations_rules import OF_TRAINING
 from ddptui.config.parser import PresetError
 from ddptui.config.preset import Preset
+from ddptui.config.primitives import OF_TRAINING
 from ddptui.config.rules import make_trial
+from ddptui.config.trial_text import parse_assignment
 from ddptui.report.preset_columns import Fact, facts, tried
 from ddptui.run.listing import one
 from ddptui.store.presets import load

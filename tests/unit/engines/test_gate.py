@@ -15,8 +15,8 @@ from ddptui.config.trial import Bottleneck
 from ddptui.engines import gate
 from ddptui.engines.gate import LAST_PORT, TRIES, bind_near
 from ddptui.engines.hub import Hub
-from ddptui.wire.curve import Keys, unlock
-from ddptui.wire.messages import KEYS, Alive, RankMessage, SetBottleneck
+from ddptui.wire.connection import KEYS, Keys, unlock
+from ddptui.wire.messages import Alive, RankMessage, SetBottleneck
 from tests.support.builders import hello, ready
 
 SOON_MS = 5_000

@@ -20,7 +20,9 @@ from ddptui.engines import hub as module
 from ddptui.engines.hub import Hub
 from ddptui.live.monitor import RunMonitor
 from ddptui.live.state import Live, fold
-from ddptui.wire.messages import MOST_BYTES_A_FRAME, VERSION, Alive, Collective, Message, RankMessage, Slept, Step
+from ddptui.wire.limits import MOST_BYTES_A_FRAME
+from ddptui.wire.messages import VERSION, Alive, Collective, RankMessage, Slept, Step
+from ddptui.wire.records import Message
 from tests.support.builders import done, ended, hello, launched, preset_of, ready, step, trained
 
 RANKS = 2

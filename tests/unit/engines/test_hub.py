@@ -13,7 +13,8 @@ import zmq
 from ddptui import __version__
 from ddptui.config.trial import Bottleneck
 from ddptui.engines.hub import MOST_BYTES_OF_A_STRANGER, Hub
-from ddptui.wire.messages import MOST_BYTES_A_FRAME, ConsoleMessage, RankMessage, SetBottleneck, Stop
+from ddptui.wire.limits import MOST_BYTES_A_FRAME
+from ddptui.wire.messages import ConsoleMessage, RankMessage, SetBottleneck, Stop
 from tests.support.builders import done, hello, ready, step
 
 SOON_MS = 5_000  # for what must come

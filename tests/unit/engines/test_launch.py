@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from ddptui.config.arguments import from_arguments
 from ddptui.config.launch_modes import LABELS
 from ddptui.config.rules import make_trial
 from ddptui.config.trial import LaunchMode, choices
+from ddptui.config.trial_text import from_arguments
 from ddptui.engines import command as launch
 from ddptui.host.install import lab_root
 

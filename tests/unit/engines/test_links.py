@@ -7,12 +7,11 @@ from typing import Any
 
 import pytest
 
-from ddptui.config.arguments import from_arguments, to_arguments
-from ddptui.config.describe import describe_bottleneck
-from ddptui.config.links import Links, links_of
+from ddptui.config.engine import Links, links_of
 from ddptui.config.parser import PresetError
 from ddptui.config.rules import make_trial
 from ddptui.config.trial import Trial, TrialError
+from ddptui.config.trial_text import describe_bottleneck, from_arguments, to_arguments
 from ddptui.engines import command as launch
 from ddptui.engines import preflight
 from ddptui.engines.local import links

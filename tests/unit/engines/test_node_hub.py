@@ -11,7 +11,7 @@ import zmq
 from ddptui import __version__
 from ddptui.engines.join import node_hub
 from ddptui.engines.join.node_hub import NodeHub
-from ddptui.wire.curve import unlock
+from ddptui.wire.connection import unlock
 from ddptui.wire.node_messages import Beat, Farewell, Join, Leave, NodeMessage, Over, Present, ToNode, Welcome
 
 SOON_S = 5.0

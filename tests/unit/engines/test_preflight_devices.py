@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from ddptui.config.arguments import parse_assignment
+from ddptui.config.checks import NO_SENDING
 from ddptui.config.parser import PresetError, parse
 from ddptui.config.rules import make_trial
-from ddptui.config.rules_devices import NO_SENDING
+from ddptui.config.trial_text import parse_assignment
 from ddptui.engines import preflight, preflight_devices
 from ddptui.engines.preflight_devices import Machine, problem, wants_to_know, without_gpus
 from ddptui.host import gpus

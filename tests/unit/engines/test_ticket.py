@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ddptui.engines.join.ticket import MARK, Ticket, TicketError, read_ticket
-from ddptui.wire.curve import Keys
+from ddptui.wire.connection import Keys
 
 TICKET = Ticket(run="r", endpoint="tcp://10.0.0.1:15000", token="t" * 32, keys=Keys("s" * 40, "p" * 40, "x" * 40))
 

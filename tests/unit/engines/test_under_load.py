@@ -19,7 +19,9 @@ from ddptui.analysis.running_results import RunningResults
 from ddptui.engines.hub import Hub
 from ddptui.live.monitor import RunMonitor
 from ddptui.store.journal import RepeatJournal
-from ddptui.wire.messages import HUB, Collective, Message, RankMessage, Slept, Step
+from ddptui.wire.connection import HUB
+from ddptui.wire.messages import Collective, RankMessage, Slept, Step
+from ddptui.wire.records import Message
 from tests.support.builders import MS, done, ended, fingerprint, hello, launched, preset_of, ready, step
 from workers.rank import reporter as module
 from workers.rank.reporter import Reporter

@@ -7,7 +7,8 @@ from ddptui.config.preset import Preset
 from ddptui.config.trial import Bottleneck
 from ddptui.live import headline
 from ddptui.live.monitor import RunMonitor
-from ddptui.wire.messages import Injection, Message, Notice, Position, Step
+from ddptui.wire.messages import Position, Step
+from ddptui.wire.records import Injection, Message, Notice
 from tests.support.builders import MS, ended, failure, heartbeat, hello, journal, launched, preset_of, step
 from tests.support.traces import delayed, trace, works_of
 

@@ -4,7 +4,8 @@ import msgspec
 import pytest
 
 from ddptui.live.state import RATE_OVER, Live, fold
-from ddptui.wire.messages import Collective, Gpu, Message, Position, Refused
+from ddptui.wire.messages import Collective, Gpu, Position
+from ddptui.wire.records import Message, Refused
 from tests.support.builders import (
     done,
     ended,

@@ -12,10 +12,11 @@ from ddptui.analysis.results import TrialResult
 from ddptui.config.rules import make_trial
 from ddptui.live.primitives import PrimitivesProgress, plan, under_way
 from ddptui.live.state import Live, fold
-from ddptui.store.replay import outcomes_of, results_of
+from ddptui.store.outcomes import outcomes_of, results_of
 from ddptui.store.runs import Run
 from ddptui.text.units import size
-from ddptui.wire.messages import Ended, Hello, Launched, Message, Ready, Shown
+from ddptui.wire.messages import Hello, Ready, Shown
+from ddptui.wire.records import Ended, Launched, Message
 
 RUN = Run(Path(__file__).parents[2] / "tui" / "recorded_primitives" / "run")
 PRESET = RUN.preset()

@@ -5,7 +5,7 @@ import pytest
 from ddptui.config.preset import Preset
 from ddptui.live import progress
 from ddptui.live.state import RATE_OVER, Live, fold
-from ddptui.wire.messages import Message
+from ddptui.wire.records import Message
 from tests.support.builders import (
     LAUNCHED_MS,
     MS,

@@ -5,7 +5,7 @@ import msgspec
 from ddptui.analysis.verdict import FEWEST_STEPS
 from ddptui.live.monitor import LAST_STEPS, RunMonitor
 from ddptui.live.state import RECENT_NS
-from ddptui.wire.messages import Message
+from ddptui.wire.records import Message
 from tests.support.builders import hello, launched
 from tests.support.traces import USUAL_MS, delayed, trace, works_of
 

@@ -11,7 +11,8 @@ from ddptui.config.trial import Bottleneck, Site
 from ddptui.projection import related_trials
 from ddptui.projection.measured import MeasuredTrial, Moment, Work, seen, step_s
 from ddptui.projection.traffic import taken, traffic
-from ddptui.wire.messages import Message, Slept, Step
+from ddptui.wire.messages import Slept, Step
+from ddptui.wire.records import Message
 from tests.support.builders import done, ended, hello, launched, ready
 from tests.support.projected import STEPS, TENSORS, journal
 from tests.support.traces import BETWEEN, MS, Await, Call, Program, simulate

@@ -9,7 +9,8 @@ from ddptui.analysis.repeat import outcome
 from ddptui.analysis.results import Change, RepeatResult, Results
 from ddptui.config.trial import Bottleneck
 from ddptui.report import sentences, table
-from ddptui.wire.messages import Injection, Message, Step
+from ddptui.wire.messages import Step
+from ddptui.wire.records import Injection, Message
 from tests.support.builders import FIRST_STEP_MS, MS, ended, journal, preset_of, results_for, trained, two_trials
 
 LATE = Bottleneck(at="forward", ranks=(1,), sleep_ms=20)

@@ -12,7 +12,8 @@ from ddptui.config.preset import Preset
 from ddptui.report.devices import memory, output_device
 from ddptui.report.table import as_csv, as_json, markdown, notes
 from ddptui.report.trial_notes import in_words
-from ddptui.wire.messages import Hello, Message
+from ddptui.wire.messages import Hello
+from ddptui.wire.records import Message
 from tests.support.builders import done, journal, preset_of, results_for, with_done
 
 GB = 2**30

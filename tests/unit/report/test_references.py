@@ -8,9 +8,9 @@ import msgspec
 from ddptui.analysis.results import Results
 from ddptui.config.parser import parse
 from ddptui.config.preset import Preset
-from ddptui.config.toml import as_toml
 from ddptui.report.references import published
 from ddptui.report.table import notes
+from ddptui.store.presets import as_toml
 from tests.support.builders import failure, journal, preset_of, results_for
 
 

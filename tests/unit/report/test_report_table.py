@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ddptui.analysis.results import Results
-from ddptui.config.describe import describe_bottleneck
 from ddptui.config.preset import Preset
 from ddptui.config.trial import Bottleneck
+from ddptui.config.trial_text import describe_bottleneck
 from ddptui.report import table as report
 from ddptui.report.table import as_csv, as_json, markdown, notes, text
 from ddptui.wire.messages import Audit, Done

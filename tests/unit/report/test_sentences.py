@@ -15,7 +15,8 @@ from ddptui.report import sentences
 from ddptui.report.columns import COLUMNS, rows_of
 from ddptui.report.table import as_csv, notes, text
 from ddptui.text.units import seconds
-from ddptui.wire.messages import Message, Slept, Step
+from ddptui.wire.messages import Slept, Step
+from ddptui.wire.records import Message
 from tests.support.builders import done, ended, hello, journal, launched, preset_of, ready, results_for, trained
 from tests.support.traces import MS, Shape, Told, all_reduce, bucketed, delayed, trace, works_of
 

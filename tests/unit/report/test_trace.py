@@ -8,7 +8,8 @@ import msgspec
 import pytest
 
 from ddptui.report.trace import TRACKS_A_RANK, trace
-from ddptui.wire.messages import Launched, Message, Pause, Slept
+from ddptui.wire.messages import Pause, Slept
+from ddptui.wire.records import Launched, Message
 from tests.support.builders import launched
 from tests.support.traces import (
     MS,

@@ -19,7 +19,7 @@ from ddptui.run import headless, lab
 from ddptui.run.headless import Narrator
 from ddptui.store.journal import run_lost
 from ddptui.store.runs import Run
-from ddptui.wire.messages import Message
+from ddptui.wire.records import Message
 from tests.support.builders import journal, preset_of
 
 

@@ -9,7 +9,7 @@ import pytest
 from ddptui.config.preset import Preset
 from ddptui.run import headless
 from ddptui.run.headless import CLEAR_LINE, EXIT_CODES, Narrator
-from ddptui.wire.messages import Message
+from ddptui.wire.records import Message
 from tests.support.builders import (
     LAUNCHED_MS,
     ended,

@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from ddptui.live.state import Live, fold
 from ddptui.run.playback import SPEEDS, Playback, moment_of
-from ddptui.store.replay import results_of
+from ddptui.store.outcomes import results_of
 from ddptui.store.runs import Run
-from ddptui.wire.messages import Done, Ended, Hello, Launched, Message, Ready, Step
+from ddptui.wire.messages import Done, Hello, Ready, Step
+from ddptui.wire.records import Ended, Launched, Message
 from tests.support.builders import fingerprint, heartbeat, hello, journal, launched, pause, step, two_trials, write_run
 
 S = 1_000_000_000  # ns

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from ddptui.cli import main
 from ddptui.cli.machine import SELFTEST_MODES
-from ddptui.config.rules import MEANINGLESS_IN_MODE
+from ddptui.config.fields import MEANINGLESS_IN_MODE
 from ddptui.config.strategies import STRATEGIES
 from ddptui.run import selftest
 from ddptui.run.selftest import REST, SITES, STEPS, TOLERANCE, Finding, Window, known_strategies, windows_of

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from ddptui.config.preset import Preset
 from ddptui.live.monitor import RunMonitor
 from ddptui.run.playback import Playback
-from ddptui.store.replay import results_of
+from ddptui.store.outcomes import results_of
 from ddptui.store.runs import Run
-from ddptui.wire.messages import Message
+from ddptui.wire.records import Message
 from tests.support.builders import journal, one_of_each, preset_of, write_run
 
 JOURNAL = [*one_of_each()[:-1], *journal("a")]

@@ -3,7 +3,8 @@
 import msgspec
 import pytest
 
-from ddptui.wire.messages import Collective, Launched, Slept, Step
+from ddptui.wire.messages import Collective, Slept, Step
+from ddptui.wire.records import Launched
 from ddptui.wire.retime import GAP, LONGEST_GAP, close_gaps, shift_times
 from tests.support.builders import MS, ended, hello, journal, launched, one_of_each, step
 

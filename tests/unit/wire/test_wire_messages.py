@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ddptui.wire.messages import MOST_OF_AN_ERROR, PHASES, ConsoleMessage, Message, RankMessage
+from ddptui.wire.limits import MOST_OF_AN_ERROR
+from ddptui.wire.messages import PHASES, ConsoleMessage, RankMessage
+from ddptui.wire.records import Message
 from tests.support.builders import (
     audit,
     done,

@@ -1,12 +1,14 @@
-"""A trial as command-line arguments, which is how a rank is told what to do."""
+"""A trial as text: as command-line arguments, which start a rank, and in a few words, which screens show."""
 
 import tomllib
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
 from ddptui.config.rules import make_trial
-from ddptui.config.trial import TRIAL_FIELDS, Trial, TrialError
+from ddptui.config.trial import TRIAL_FIELDS, Bottleneck, Fault, Trial, TrialError
+from ddptui.text.units import NOTHING
 
 
 def to_arguments(trial: Trial) -> list[str]:
@@ -50,3 +52,27 @@ def _literal(value: Any, *, bare: bool = False) -> str:
             return "[" + ", ".join(_literal(item) for item in value) + "]"
         case _:
             return str(value)
+
+
+def describe_average(trial: Trial) -> str:
+    """What is averaged, and every how many steps; empty where it is the gradients of each."""
+    if trial.every > 1:
+        return f"{trial.average} every {trial.every}"
+    return trial.average if trial.average == "parameters" else ""
+
+
+def describe_bottleneck(bottlenecks: Sequence[Bottleneck]) -> str:
+    return ", ".join(_describe(bottleneck) for bottleneck in bottlenecks) or NOTHING
+
+
+def describe_fault(faults: Sequence[Fault]) -> str:
+    return ", ".join(f"{fault.kind} on {fault.rank}, step {fault.step}" for fault in faults) or NOTHING
+
+
+def _describe(bottleneck: Bottleneck) -> str:
+    ranks = ",".join(map(str, bottleneck.ranks))
+    if bottleneck.at == "link":
+        return f"link {bottleneck.mbit:g} Mbit/s on {ranks}"
+    each = "/call" if bottleneck.per == "call" else f"/{bottleneck.every} steps" if bottleneck.every > 1 else ""
+    mean = "~" if bottleneck.jitter != "none" else ""
+    return f"{bottleneck.at} {mean}{bottleneck.sleep_ms:g} ms{each} on {ranks}"

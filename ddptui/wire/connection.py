@@ -1,9 +1,18 @@
-"""CURVE: what passes between hosts is encrypted, and only who has this launch's keys may speak or read."""
+"""How a rank or node reaches the console: the environment of a rank, and the keys of an encrypted connection."""
 
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 if TYPE_CHECKING:
     import zmq
+
+# The environment variables by which a rank finds the console.
+HUB = "DDPTUI_HUB"  # the endpoint to connect to
+TOKEN = "DDPTUI_TOKEN"  # proves that a rank belongs to this launch
+KEYS = "DDPTUI_KEYS"  # over a network: the keys that let a rank in
+LOGS = "DDPTUI_LOGS"  # the folder for rank-R.log
+LINKS = "DDPTUI_LINKS"  # the network of each rank, where ranks have links of their own: "PID FD FD …"
+CONSOLE_PID = "DDPTUI_CONSOLE_PID"  # the process whose death ends the rank
+SILENCE_S = "DDPTUI_SILENCE_S"  # if the console sends nothing for so long, the rank ends
 
 
 class Keys(NamedTuple):

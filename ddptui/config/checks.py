@@ -1,0 +1,265 @@
+"""Refuses what cannot go together in a trial: the rules that no single field can keep. Each raises TrialError."""
+
+import math
+
+from ddptui.config import primitives as of_primitives
+from ddptui.config import strategies
+from ddptui.config.fields import meaningless
+from ddptui.config.strategies import STRATEGIES
+from ddptui.config.trial import (
+    BOTTLENECK_FIELDS,
+    SHAPES,
+    TRIAL_FIELDS,
+    Bottleneck,
+    Fault,
+    Trial,
+    TrialError,
+    is_own_model,
+)
+
+MOST_RANKS_ON_LINKS = 250
+
+
+def check_bottleneck(trial: Trial, bottleneck: Bottleneck, path: str) -> None:
+    """Refuse a delay that could never happen in this trial, or a link that it cannot have. Raises TrialError."""
+    if not bottleneck.ranks or len(set(bottleneck.ranks)) < len(bottleneck.ranks):
+        raise TrialError(f"{path}.ranks", "names a rank twice" if bottleneck.ranks else "names no rank")
+    for rank in bottleneck.ranks:
+        if rank >= trial.world_size:
+            raise TrialError(f"{path}.ranks", f"rank {rank} of {trial.world_size}: ranks count from 0")
+    if bottleneck.at == "link":
+        _check_link(trial, bottleneck, path)
+    else:
+        _check_delay(trial, bottleneck, path)
+
+
+def _check_link(trial: Trial, link: Bottleneck, path: str) -> None:
+    """A slow link is there from the first to the last byte."""
+    if link.mbit is None or not math.isfinite(link.mbit):
+        raise TrialError(f"{path}.mbit", "a link needs it: what it lets through, in 1e6 bits a second")
+    for key in ("sleep_ms", "per", "every", "from_step", "to_step", "jitter"):
+        if getattr(link, key) != BOTTLENECK_FIELDS[key].default:
+            raise TrialError(f"{path}.{key}", "means nothing with at = 'link', which delays nobody and is always there")
+    if trial.launch in ("single", "dp"):
+        raise TrialError(f"{path}.at", f"launch = {trial.launch!r} is one process, which has no links")
+    if trial.world_size > MOST_RANKS_ON_LINKS:
+        raise TrialError(
+            f"{path}.at", f"{trial.world_size} ranks: at most {MOST_RANKS_ON_LINKS} get links of their own"
+        )
+    if trial.download:
+        raise TrialError(f"{path}.at", "with download = true: ranks on links of their own have no way to the internet")
+    if any(other.at == "link" and other is not link and {*other.ranks} & {*link.ranks} for other in trial.bottleneck):
+        raise TrialError(f"{path}.ranks", "names a rank whose link another bottleneck limits already")
+
+
+def _check_delay(trial: Trial, delay: Bottleneck, path: str) -> None:
+    if trial.primitives is not None:
+        raise TrialError(f"{path}.at", f"with primitives = {trial.primitives!r} nobody trains; a link can be slow")
+    if not math.isfinite(delay.sleep_ms) or delay.sleep_ms == 0:
+        raise TrialError(f"{path}.sleep_ms", "a delay needs it: how long, in ms, more than 0")
+    if delay.mbit is not None:
+        raise TrialError(f"{path}.mbit", f"goes with at = 'link'; a delay at {delay.at!r} has sleep_ms")
+    if delay.at == "start" and (delay.every, delay.from_step, delay.to_step) != (1, 0, None):
+        raise TrialError(
+            f"{path}.at", "a rank starts once, before its steps: every, from_step and to_step mean nothing"
+        )
+    if trial.steps is not None and delay.from_step >= trial.steps:
+        raise TrialError(f"{path}.from_step", f"step {delay.from_step} of {trial.steps}: it would never happen")
+    if delay.to_step is not None and delay.to_step < delay.from_step:
+        raise TrialError(f"{path}.to_step", f"ends at {delay.to_step}, before from_step = {delay.from_step}")
+    if delay.per == "call" and (delay.at != "aggregate" or trial.launch == "dp"):
+        raise TrialError(f"{path}.per", "'call' goes with at = 'aggregate' and a process group")
+    if delay.at == "aggregate" and trial.launch != "dp" and trial.strategy in (None, "none"):
+        raise TrialError(f"{path}.at", "this trial aggregates nothing, so the delay would never happen")
+    if delay.at == "backward" and trial.launch == "dp":
+        raise TrialError(f"{path}.at", "dp has one backward for all replicas: use 'forward' or 'aggregate'")
+
+
+def check_fault(trial: Trial, fault: Fault, path: str) -> None:
+    """Refuse a fault that could never happen in this trial. Raises TrialError."""
+    processes = trial.world_size if trial.launch != "dp" else 1
+    if fault.rank >= processes:
+        one = ": dp is one process, rank 0" if trial.launch == "dp" else ": ranks count from 0"
+        raise TrialError(f"{path}.rank", f"rank {fault.rank} of {processes}{one}")
+    if trial.steps is not None and fault.step >= trial.steps:
+        raise TrialError(f"{path}.step", f"step {fault.step} of {trial.steps}: it would never happen")
+    if fault.kind in ("skip", "mismatch") and trial.strategy in (None, "none"):
+        raise TrialError(f"{path}.kind", f"this trial aggregates nothing: there is nothing to {fault.kind}")
+
+
+NO_IMAGES = ("mlp", "linears")  # models that convolve nothing
+NOT_BY_GLOO = ("send_recv", "isend_irecv")
+NO_SENDING = "gloo sends and receives nothing that lies on a GPU"
+
+
+def check_devices(trial: Trial) -> None:
+    """Raises TrialError for what can never run, on whatever machine."""
+    _check_backend(trial)
+    if trial.share_gpu:
+        _check_sharing(trial)
+    _check_precision(trial)
+    if trial.pin_memory and trial.device == "cpu":
+        raise TrialError("pin_memory", "is for the way to a GPU: with device = 'cpu' it means nothing")
+    if (
+        trial.compile
+        and trial.strategy is not None
+        and STRATEGIES[trial.strategy].is_ddp
+        and _is_small(trial.bucket_mb)
+    ):
+        why = f"{trial.bucket_mb:g} MB is too small for torch to compile a DDP with, whose first bucket has 1 MB"
+        raise TrialError("bucket_mb", f"{why}: take 1 or more, or compile = false")
+    if trial.compile and trial.gpus_per_rank > 1:
+        raise TrialError("compile", "with gpus_per_rank > 1: nn.DataParallel copies the model anew in every step")
+
+
+def _check_backend(trial: Trial) -> None:
+    if trial.backend == "nccl" and trial.device == "cpu":
+        raise TrialError("backend", "nccl needs GPUs: with device = 'cpu' it is gloo")
+    if trial.backend == "mpi" and trial.launch != "task":
+        raise TrialError(
+            "backend",
+            "mpi wants ranks that MPI knows: launch = 'task' with --engine slurm, or by hand `mpirun … python -m "
+            "workers.task …`, with RANK, WORLD_SIZE and so on for each; gloo and nccl do without",
+        )
+    if trial.backend == "gloo" and trial.device == "cuda" and (found := needs_point_to_point(trial)):
+        raise TrialError(*found)
+
+
+def _is_small(bucket_mb: float | None) -> bool:
+    return bucket_mb is not None and bucket_mb < 1
+
+
+def needs_point_to_point(trial: Trial) -> tuple[str, str] | None:
+    """The field that asks for point-to-point messages, and why they fail where gloo has tensors on GPUs."""
+    if trial.primitives is None:
+        by_hand = trial.strategy == "ring" and trial.world_size > 1
+        return (
+            ("strategy", f"'ring' sends to its neighbour, and {NO_SENDING}: take another strategy") if by_hand else None
+        )
+    if "ring" in trial.composites:
+        return "composites", f"'ring' sends to its neighbour, and {NO_SENDING}: leave it out"
+    if not trial.operations or set(trial.operations) & set(NOT_BY_GLOO):
+        return "operations", f"{NO_SENDING}: name the others, without {' and '.join(NOT_BY_GLOO)}"
+    return None
+
+
+def can_share_gpu(trial: Trial) -> bool:
+    """Whether ranks of the trial could do with a part of a GPU each, over gloo."""
+    return trial.gpus_per_rank == 1 and trial.launch not in ("single", "dp") and needs_point_to_point(trial) is None
+
+
+def _check_sharing(trial: Trial) -> None:
+    if trial.device == "cpu":
+        raise TrialError("share_gpu", "with device = 'cpu' there is no GPU to share: `--set share_gpu=false`")
+    if trial.gpus_per_rank > 1:
+        raise TrialError("share_gpu", "with gpus_per_rank > 1: whoever wants several GPUs cannot share one")
+    if trial.backend == "nccl":
+        raise TrialError("share_gpu", "NCCL refuses two ranks on one GPU: leave backend = 'auto', or take 'gloo'")
+
+
+def _check_precision(trial: Trial) -> None:
+    if trial.amp is not None and trial.dtype == "float64":
+        raise TrialError("amp", "autocast leaves float64 as it is: it goes with dtype = 'float32'")
+    if trial.amp == "fp16" and trial.strategy == "ddp_powersgd":
+        raise TrialError(
+            "amp",
+            "fp16 overflows now and then, and PowerSGD keeps what it could not send: infinite from then on. Take bf16",
+        )
+    if trial.channels_last and trial.model in NO_IMAGES:
+        raise TrialError("channels_last", f"the model {trial.model} has no convolutions: it would change nothing")
+
+
+def check_trial(trial: Trial) -> None:
+    """The rules that no single field can keep."""
+    for key in TRIAL_FIELDS:
+        value = getattr(trial, key)
+        if isinstance(value, float) and not math.isfinite(value):
+            raise TrialError(key, "must be a finite number")
+    if trial.primitives is not None:
+        _check_primitives(trial)
+    elif trial.launch not in ("single", "dp") and trial.strategy is None:
+        raise TrialError("strategy", f"launch = {trial.launch!r} needs one; `none` aggregates nothing")
+    for key, why in meaningless(trial.launch, trial.strategy, trial.primitives).items():
+        unset = None if key == "strategy" else TRIAL_FIELDS[key].default
+        if key != "world_size" and getattr(trial, key) != unset:
+            raise TrialError(key, f"means nothing with {why}")
+    _check_agreement(trial)
+    if trial.launch == "single" and trial.world_size != 1:
+        raise TrialError("world_size", "launch = 'single' is one rank; choose another launch mode for more")
+    if trial.steps is not None and trial.steps <= trial.warmup_steps:
+        raise TrialError("steps", f"{trial.steps} steps leave none after {trial.warmup_steps} warm-up steps")
+    if trial.steps is not None and trial.hash_every is not None and trial.hash_every > trial.steps:
+        raise TrialError("hash_every", f"every {trial.hash_every} of {trial.steps} steps: it would never happen")
+    if trial.batch_size < trial.world_size and trial.primitives is None:
+        raise TrialError("batch_size", f"a global batch of {trial.batch_size} cannot feed {trial.world_size} ranks")
+    if trial.shape is not None and trial.dataset != "random":
+        raise TrialError("shape", "only dataset = 'random' can take any shape")
+    if is_own_model(trial.model) and not _names_an_attribute(trial.model):
+        raise TrialError("model", f"{trial.model!r} is not of the form 'module:attribute', as 'mymodels:Net' is")
+    if trial.model == "linears" and (trial.dataset, trial.classes) != ("random", 3):
+        raise TrialError("model", "linears has 3 inputs and 3 outputs: it goes with dataset = 'random', classes = 3")
+    if trial.shape is not None and not _takes(trial.model, trial.shape):
+        raise TrialError("shape", f"the model {trial.model} cannot take samples of shape {list(trial.shape)}")
+    check_devices(trial)
+    for index, bottleneck in enumerate(trial.bottleneck):
+        check_bottleneck(trial, bottleneck, f"bottleneck[{index}]")
+    for index, fault in enumerate(trial.fault):
+        check_fault(trial, fault, f"fault[{index}]")
+
+
+def _check_primitives(trial: Trial) -> None:
+    """Primitives want a group of ranks, and something to call."""
+    if trial.launch in ("single", "dp"):
+        raise TrialError("launch", f"{trial.launch!r} has no process group: primitives need one, as 'spawn' makes it")
+    if found := of_primitives.problem(
+        trial.operations,
+        trial.composites,
+        root=trial.root,
+        world_size=trial.world_size,
+        sizes=(trial.min_bytes, trial.max_bytes),
+        shows=trial.primitives == "see",
+    ):
+        raise TrialError(*found)
+
+
+def _check_agreement(trial: Trial) -> None:
+    """What is averaged, when, and with which mistake."""
+    facts = strategies.STRATEGIES[trial.strategy or "none"]
+    if trial.average == "parameters" and trial.strategy == "none":
+        raise TrialError("average", "strategy = 'none' averages nothing")
+    if trial.average == "parameters" and facts.overlaps:
+        why = "averages gradients as backward brings them; parameters change only after it"
+        raise TrialError("average", f"strategy = {trial.strategy!r} {why}")
+    if trial.static_graph and trial.every > 1:
+        raise TrialError("static_graph", "with every > 1: torch DDP fails with it in no_sync, where gradients add up")
+    if trial.sync_batchnorm and trial.gpus_per_rank > 1:
+        raise TrialError("sync_batchnorm", "with gpus_per_rank > 1: each of a rank's replicas would call a collective")
+    if trial.sync_batchnorm and trial.device == "cpu":
+        raise TrialError("sync_batchnorm", "torch's SyncBatchNorm runs on GPUs only")
+    if trial.mistake is None:
+        return
+    possible = strategies.MISTAKES[trial.mistake]
+    if possible and trial.strategy not in possible:
+        with_which = " or ".join(repr(name) for name in possible)
+        raise TrialError("mistake", f"{trial.mistake!r} is made with strategy = {with_which}")
+    if possible and trial.world_size == 1:
+        raise TrialError("mistake", f"{trial.mistake!r} shows with two ranks or more")
+    if trial.mistake == "no_first_broadcast" and trial.average == "parameters":
+        raise TrialError("mistake", "'no_first_broadcast' is healed by the first average of the parameters")
+    if trial.mistake in ("group_of_one", "no_division") and trial.reduction == "avg":
+        raise TrialError("mistake", f"{trial.mistake!r} sums: it does not ask for a reduction")
+    if trial.mistake == "no_set_epoch" and trial.steps is None and trial.epochs == 1:
+        raise TrialError("mistake", "'no_set_epoch' shows in the second epoch, and there is only one")
+
+
+def _takes(model: str, shape: tuple[int, ...]) -> bool:
+    """Whether a model takes samples of this shape: the mlp any, torchvision's images of three channels. Of a model of
+    the user's own only the rank can tell."""
+    if model == "mlp" or is_own_model(model):
+        return True
+    return shape == SHAPES[model] if model in SHAPES else len(shape) == 3 and shape[0] == 3
+
+
+def _names_an_attribute(model: str) -> bool:
+    module, _, attribute = model.partition(":")
+    return attribute.isidentifier() and all(part.isidentifier() for part in module.split("."))

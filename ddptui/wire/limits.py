@@ -1,0 +1,28 @@
+"""The types of a message's fields, each with its bounds."""
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+MOST_BYTES_A_FRAME = 4 * 2**20
+MOST_OF_AN_ERROR = 16_384  # characters
+
+# The bounds are far wider than any rank needs: they keep a hostile or broken peer from filling disk and screen. No name
+# can move a terminal's cursor; an error can, so text/printable.py escapes it where it is shown.
+Count = Annotated[int, Meta(ge=0, le=2**62)]  # ns, bytes, pids, too
+RankNumber = Annotated[int, Meta(ge=0, lt=1024)]
+Number = Annotated[float, Meta(ge=-1.7e308, le=1.7e308)]  # finite: JSON has no other
+_INVISIBLE = r"\x00-\x1f\x7f-\x9f\xad\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff"
+Word = Annotated[str, Meta(max_length=64, pattern=rf"^[^{_INVISIBLE}]*\Z")]
+Name = Annotated[str, Meta(max_length=500, pattern=rf"^[^{_INVISIBLE}]*\Z")]
+Error = Annotated[str, Meta(max_length=MOST_OF_AN_ERROR)]
+Hash = Annotated[str, Meta(max_length=128)]
+Hashes = Annotated[dict[Name, Hash], Meta(max_length=50_000)]  # by a tensor's name
+Group = Annotated[tuple[RankNumber, ...], Meta(max_length=1024)]
+Values = Annotated[tuple[Number | None, ...], Meta(max_length=65_536)]  # None: not a number
+MOST_A_STEP = 65_536  # collectives, delays: a ring of 64 ranks makes 252 calls a parameter
+
+
+class Tagged(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
+    """A message: on the wire, and in a journal, its tag is the name of its class."""
