@@ -46,7 +46,7 @@ def manifest(obj: dict[str, Any], /, name: str, ticket: str | None, **options: A
     """Print the job that starts `ddptui join` on the nodes of a platform, for a run of the preset NAME: Kubeflow's
     TrainJob or PyTorchJob, or PAI-DLC's."""
     from ddptui.engines.join.ticket import TicketError, read_ticket
-    from ddptui.engines.manifest.command import render
+    from ddptui.engines.manifest.jobs import render
     from ddptui.engines.manifest.options import ManifestError, Options
 
     engine = {"name": "join", "nodes": options["nodes"]}
@@ -60,8 +60,8 @@ def manifest(obj: dict[str, Any], /, name: str, ticket: str | None, **options: A
 @click.option("--as", "kind", metavar="KIND", help="Read it as env, torchrun, slurm, slurm_array, dlc, …")
 def place(kind: str | None) -> None:
     """Print this process's rank and node as its environment gives them, and from which variables."""
-    from ddptui.host.place.command import text
+    from ddptui.host.place import explanation
     from ddptui.host.place.place import PlaceError
 
     with refusing(PlaceError):
-        click.echo(text(os.environ, kind))
+        click.echo(explanation(os.environ, kind))

@@ -27,6 +27,7 @@ from ddptui.engines.preflight import settle_trial
 from ddptui.host import place, temp_folders
 from ddptui.host.cores import available_cores
 from ddptui.host.network import NetworkError, is_free, towards
+from ddptui.host.place.place import describe
 from ddptui.store.logs import tail
 from ddptui.wire.connection import HUB, KEYS, TOKEN, unlock
 from ddptui.wire.connection import SILENCE_S as RANKS_SILENCE
@@ -86,7 +87,7 @@ def node_here(asked: int | None, by_name: str | None, say: Say) -> int | None:
     here = place.here(os.environ, by_name)
     if here is None:
         return None
-    say(place.describe(here))
+    say(describe(here))
     return here.node
 
 

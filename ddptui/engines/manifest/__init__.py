@@ -1,1 +1,1 @@
-"""What a platform takes, so that its pods join a run whose console waits elsewhere. Only text: nothing is submitted."""
+"""The jobs with which a platform's pods join a run whose console waits elsewhere. Only text: nothing is submitted."""

@@ -1,4 +1,4 @@
-"""What a manifest is made of, and whether a platform would take it."""
+"""The options of `ddptui manifest`, and whether the platforms would accept them."""
 
 import re
 from pathlib import PurePath
@@ -6,14 +6,14 @@ from typing import Literal
 
 import msgspec
 
-from ddptui.host.place.reading import quoted
+from ddptui.host.place.variables import quoted
 
 KindName = Literal["trainjob", "pytorchjob", "dlc"]
 
 MOST_NODES = 1024
 MOST_CPUS = 1024
 MOST_GPUS = 64
-LONGEST_NAME = 45  # a platform makes a pod's name of it, -node-0-1023-abcde, which has to be a label of 63 characters
+LONGEST_NAME = 45  # a pod's name appends -node-0-1023-abcde to it, and has to be a label of at most 63 characters
 LABEL = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")  # DNS-1123, and a service's name, which begins with a letter
 IMAGE = re.compile(r"[A-Za-z0-9][\w.:/@-]{0,499}", re.ASCII)
 MEMORY = re.compile(r"(?=.*[1-9])\d{1,9}(\.\d{1,3})?([KMGT]i|[kMGT])", re.ASCII)
@@ -22,15 +22,16 @@ PLAIN = re.compile(r"[\w.-]{1,128}", re.ASCII)
 
 
 class ManifestError(ValueError):
-    """Nothing that a platform would take. One line: which option, what is wrong with it, and what to do."""
+    """A job that no platform would accept. One line: the option, what is wrong with it, and what to do."""
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """What is asked for of each node, and the ticket that its pod joins with.
+    """The resources of each node, and the ticket with which its pod joins.
 
-    ticket     as the console has printed it; none: it is taken from a Secret that somebody else makes
-    workspace, quota, ecs    dlc: where the job belongs; what its nodes are taken from, which --cpus, --memory and
-               --gpus are asked of; or, of what anybody may hire, the type of machine
+    ticket     as the console has printed it; None: the pod reads it from a Secret that the user creates
+    workspace  dlc: the workspace to which the job belongs
+    quota      dlc: the quota from which --cpus, --memory and --gpus are taken
+    ecs        dlc, instead of a quota: the type of the hired machine
     """
 
     kind: KindName
@@ -46,7 +47,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def name_of(preset: str) -> str:
-    """What the job is called: after the preset, or its file, in the letters that a platform takes."""
+    """The job's name: that of the preset, or of its file, in letters that a platform accepts. Raises ManifestError."""
     stem = PurePath(preset).stem if preset.endswith(".toml") else preset
     name = "ddptui-" + re.sub(r"[_. ]+", "-", stem.lower())
     if not (preset.isprintable() and LABEL.fullmatch(name) and len(name) <= LONGEST_NAME):

@@ -1,4 +1,4 @@
-"""Values as YAML: what manifests need of it, and nothing that a reader could take for something else."""
+"""Writes the subset of YAML that manifests need, quoted so that no reader takes a string for another type."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,7 +11,7 @@ WORDS = {"true", "false", "yes", "no", "on", "off", "y", "n", "null"}  # in some
 
 
 def yaml_text(value: Mapping[str, Value]) -> str:
-    """One document, without its `---`."""
+    """One YAML document, without its `---`."""
     return "\n".join(_mapping(value)) + "\n"
 
 

@@ -1,4 +1,4 @@
-"""Where this process stands among the ranks, whoever started it: one translator an environment, to one struct.
+"""Where this process stands among the ranks, whichever launcher or platform started it: one reader an environment.
 
 The same names mean different things: RANK is a process under torchrun, and a node under PAI-DLC.
 """
@@ -7,48 +7,63 @@ from collections.abc import Callable
 from difflib import get_close_matches
 from typing import NamedTuple
 
-from ddptui.host.place import dlc, env, file, pytorchjob, slurm, slurm_array, torchrun, trainjob
-from ddptui.host.place.describe import describe
-from ddptui.host.place.place import Place, PlaceError
-from ddptui.host.place.reading import Environ, quoted
-
-__all__ = ["KINDS", "Place", "PlaceError", "describe", "here", "kinds_here"]
+from ddptui.host.place import pods, processes, slurm
+from ddptui.host.place.place import Place, PlaceError, describe
+from ddptui.host.place.variables import Environ, quoted
 
 
 class Kind(NamedTuple):
-    detected: Callable[[Environ], bool]
+    """An environment: whether its variables are set, and the place that they say."""
+
+    is_here: Callable[[Environ], bool]
     place: Callable[[Environ], Place]
 
 
-# In the order in which they are looked for: the innermost first, as what an outer one has set is still there. Slurm
-# sets none of the variables of the others, so that these are from somebody whom its task has started.
+# The order of the search: the innermost first, because the variables of an outer environment are still set inside it.
+# Slurm comes last: it sets none of the other variables, so a process that its task started must have set them.
 KINDS = {
-    "torchrun": Kind(torchrun.detected, torchrun.place),
-    "dlc": Kind(dlc.detected, dlc.place),
-    "pytorchjob": Kind(pytorchjob.detected, pytorchjob.place),
-    "trainjob": Kind(trainjob.detected, trainjob.place),
-    "file": Kind(file.detected, file.place),
-    "env": Kind(env.detected, env.place),
-    "slurm_array": Kind(slurm_array.detected, slurm_array.place),
-    "slurm": Kind(slurm.detected, slurm.place),
+    "torchrun": Kind(processes.is_torchrun, processes.torchrun),
+    "dlc": Kind(pods.is_dlc, pods.dlc),
+    "pytorchjob": Kind(pods.is_pytorchjob, pods.pytorchjob),
+    "trainjob": Kind(pods.is_trainjob, pods.trainjob),
+    "file": Kind(processes.is_file, processes.file),
+    "env": Kind(processes.is_env, processes.env),
+    "slurm_array": Kind(slurm.is_array, slurm.array),
+    "slurm": Kind(slurm.is_task, slurm.task),
 }
 
 
 def here(environ: Environ, name: str | None = None) -> Place | None:
-    """The place that an environment says, by the kind of that name, or by the innermost that is there; None where none
-    is. Raises PlaceError."""
+    """The place that the environment of this name says; without a name, the innermost one. None: there is none.
+
+    Raises PlaceError.
+    """
     if name is not None:
         return _named(name).place(environ)
     return next((KINDS[kind].place(environ) for kind in kinds_here(environ)), None)
 
 
 def kinds_here(environ: Environ) -> list[str]:
-    return [name for name, kind in KINDS.items() if kind.detected(environ)]
+    """The names of the environments whose variables are set, innermost first."""
+    return [name for name, kind in KINDS.items() if kind.is_here(environ)]
+
+
+def explanation(environ: Environ, name: str | None = None) -> str:
+    """What `ddptui place` prints: the place, the meaning of each variable, and the outer environments.
+
+    Raises PlaceError.
+    """
+    place = here(environ, name)
+    if place is None:
+        raise PlaceError(f"no place is set here; --as NAME says what is missing: {', '.join(KINDS)}")
+    # env is left out: its variables belong to the other environments as well
+    others = [kind for kind in kinds_here(environ) if kind not in (place.kind, "env")]
+    return "\n".join([describe(place), *(f"  {kind} is here, too: --as {kind}" for kind in others)])
 
 
 def _named(name: str) -> Kind:
     if name in KINDS:
         return KINDS[name]
-    near = get_close_matches(name, KINDS, n=1)
-    hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(KINDS)}"
+    close = get_close_matches(name, KINDS, n=1)
+    hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(KINDS)}"
     raise PlaceError(f"'{quoted(name)}' is no environment: {hint}")

@@ -1,57 +1,72 @@
-"""A task of srun is a process. Where they meet is said nowhere: it follows from the list of nodes and the job's id."""
+"""Slurm's environments: a task of srun is a process, a job of an array is a node. Slurm's grammar of node lists is read
+here, too, because scontrol may be missing on a node."""
+
+import re
+from itertools import product
+from math import prod
 
 from ddptui.host.network import FIRST_PORT, PORTS
-from ddptui.host.place.place import Place, PlaceError
-from ddptui.host.place.reading import LARGEST_ID, Environ, first_set, number, said, text
-from ddptui.host.place.slurm_nodes import counts, node_names
+from ddptui.host.place.place import Place, PlaceError, place_of_node
+from ddptui.host.place.variables import LARGEST_ID, Environ, first_set, meanings_of, number, quoted, text
 
-SETTER = "srun sets it for the tasks that it starts"
+OF_SRUN = "srun sets it for the tasks that it starts"
+OF_ARRAY = "Slurm sets it for a job of sbatch --array=0-N"
+ARRAY = {
+    "SLURM_ARRAY_TASK_ID": "the node",
+    "SLURM_ARRAY_TASK_MIN": "the first node's",
+    "SLURM_ARRAY_TASK_COUNT": "nodes",
+}
+MOST_NAMES = 65_536  # a longer list is an error: no cluster has so many nodes
+ITEM = re.compile(r"(?:[^\[\],\s]|\[[^\[\]\s]+\])+")
+PART = re.compile(r"\[([^\[\]]+)\]|([^\[\]]+)")
+RANGE = re.compile(r"(\d{1,9})-(\d{1,9})", re.ASCII)
+COUNT = re.compile(r"(\d{1,6})(?:\(x(\d{1,6})\))?", re.ASCII)
 
 
-def detected(environ: Environ) -> bool:
+def is_task(environ: Environ) -> bool:
+    """Whether Slurm has started this process as a task."""
     return bool(environ.get("SLURM_PROCID"))
 
 
-def place(environ: Environ) -> Place:
-    """Of the step where it says so, else of the job, which may have more nodes than the step."""
+def task(environ: Environ) -> Place:
+    """The place in the step; in the job, where no variable describes the step: a job may have more nodes than its step.
+
+    No variable says where the ranks meet: it follows from the list of nodes and the job's id. Raises PlaceError.
+    """
     tasks = first_set(environ, "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS")
-    world = number(environ, tasks, SETTER, 1)
+    world = number(environ, tasks, OF_SRUN, 1)
     _check_step(environ, world)
-    how_many = first_set(environ, "SLURM_STEP_NUM_NODES", "SLURM_JOB_NUM_NODES")
-    nodes = number(environ, how_many, SETTER, 1)
-    node = number(environ, "SLURM_NODEID", SETTER, 0, nodes - 1)
+    node_count = first_set(environ, "SLURM_STEP_NUM_NODES", "SLURM_JOB_NUM_NODES")
+    nodes = number(environ, node_count, OF_SRUN, 1)
+    node = number(environ, "SLURM_NODEID", OF_SRUN, 0, nodes - 1)
     local_world = _tasks_of_node(environ, node)
     node_list = first_set(environ, "SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST")
     return Place(
         kind="slurm",
-        rank=number(environ, "SLURM_PROCID", SETTER, 0, world - 1),
+        rank=number(environ, "SLURM_PROCID", OF_SRUN, 0, world - 1),
         world=world,
-        local_rank=number(environ, "SLURM_LOCALID", SETTER, 0, local_world - 1),
+        local_rank=number(environ, "SLURM_LOCALID", OF_SRUN, 0, local_world - 1),
         local_world=local_world,
         node=node,
         nodes=nodes,
-        address=node_names(text(environ, node_list, SETTER))[0],
-        port=port_of_job(number(environ, "SLURM_JOB_ID", SETTER, 0, LARGEST_ID)),
-        says=said(environ, _meanings(tasks, how_many, node_list)),
+        address=node_names(text(environ, node_list, OF_SRUN))[0],
+        port=FIRST_PORT + number(environ, "SLURM_JOB_ID", OF_SRUN, 0, LARGEST_ID) % PORTS,
+        says=meanings_of(environ, _meanings(tasks, node_count, node_list)),
     )
 
 
-def port_of_job(job: int) -> int:
-    return FIRST_PORT + job % PORTS
-
-
 def _check_step(environ: Environ, world: int) -> None:
-    """The batch script itself is called task 0, too, and is none of the ranks."""
+    """The batch script is called task 0 as well, but it is none of the ranks."""
     if world > 1 and not (environ.get("SLURM_STEP_ID") or environ.get("SLURM_STEPID")):
         raise PlaceError("SLURM_STEP_ID is not set: this is the batch script; its ranks are started with srun")
 
 
 def _tasks_of_node(environ: Environ, node: int) -> int:
     name = first_set(environ, "SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE")
-    each = counts(text(environ, name, SETTER))
-    if node >= len(each) or each[node] < 1:
-        raise PlaceError(f"{name}={environ[name]} says no tasks of node {node} (SLURM_NODEID): {SETTER}")
-    return each[node]
+    tasks = counts(text(environ, name, OF_SRUN))
+    if node >= len(tasks) or tasks[node] < 1:
+        raise PlaceError(f"{name}={environ[name]} says no tasks of node {node} (SLURM_NODEID): {OF_SRUN}")
+    return tasks[node]
 
 
 def _meanings(tasks: str, nodes: str, node_list: str) -> dict[str, str]:
@@ -64,3 +79,70 @@ def _meanings(tasks: str, nodes: str, node_list: str) -> dict[str, str]:
         node_list: "the first of them has rank 0: they meet there",
         "SLURM_JOB_ID": f"the port follows from it: {FIRST_PORT} + id % {PORTS}",
     }
+
+
+def is_array(environ: Environ) -> bool:
+    """Whether this is a job of an array. In a job of several tasks, a task of srun is a rank even so."""
+    return bool(environ.get("SLURM_ARRAY_TASK_ID")) and environ.get("SLURM_NTASKS", "1") == "1"
+
+
+def array(environ: Environ) -> Place:
+    """Each job of an array is a node, which starts its ranks itself. They meet in a shared file. Raises PlaceError."""
+    nodes = number(environ, "SLURM_ARRAY_TASK_COUNT", OF_ARRAY, 1)
+    first = number(environ, "SLURM_ARRAY_TASK_MIN", OF_ARRAY, 0, LARGEST_ID)
+    last = first + nodes - 1
+    if "SLURM_ARRAY_TASK_MAX" in environ:
+        last = number(environ, "SLURM_ARRAY_TASK_MAX", OF_ARRAY, 0, LARGEST_ID)
+    if last - first != nodes - 1:
+        raise PlaceError(f"an array of {nodes} from {first} to {last} has gaps, so that no id says a node: --array=0-N")
+    node = number(environ, "SLURM_ARRAY_TASK_ID", OF_ARRAY, first, last) - first
+    return place_of_node("slurm_array", node, nodes, 1, meanings_of(environ, ARRAY))
+
+
+def node_names(text: str) -> list[str]:
+    """The nodes of a list: `n[08-10],x` is n08, n09, n10, x. A range is as wide as its first number.
+
+    Raises PlaceError.
+    """
+    items = ITEM.findall(text)
+    if not items or ",".join(items) != text:
+        raise _no_list(text)
+    names = [name for item in items for name in _names(item, text)]
+    if len(names) > MOST_NAMES:
+        raise _no_list(text)
+    return names
+
+
+def _names(item: str, text: str) -> list[str]:
+    parts = [_choices(inside, text) if inside else [plain] for inside, plain in PART.findall(item)]
+    if prod(map(len, parts)) > MOST_NAMES:
+        raise _no_list(text)
+    return ["".join(name) for name in product(*parts)]
+
+
+def _choices(inside: str, text: str) -> list[str]:
+    return [name for piece in inside.split(",") for name in _choice(piece, text)]
+
+
+def _choice(piece: str, text: str) -> list[str]:
+    if match := RANGE.fullmatch(piece):
+        first, last = map(int, match.groups())
+        if not first <= last < first + MOST_NAMES:
+            raise _no_list(text)
+        return [str(number).zfill(len(match[1])) for number in range(first, last + 1)]
+    if not piece or "-" in piece:
+        raise _no_list(text)
+    return [piece]
+
+
+def _no_list(text: str) -> PlaceError:
+    return PlaceError(f"'{quoted(text)}' is no list of nodes as Slurm writes it, a[1-3,07-09],b")
+
+
+def counts(text: str) -> list[int]:
+    """Tasks of each node: `2(x3),1` is 2, 2, 2, 1. Raises PlaceError."""
+    matches = [COUNT.fullmatch(piece) for piece in text.split(",")]
+    runs = [(int(match[1]), int(match[2] or 1)) for match in matches if match]
+    if len(runs) < len(matches) or sum(times for _, times in runs) > MOST_NAMES:
+        raise PlaceError(f"'{quoted(text)}' are no counts of nodes as Slurm writes them, 2(x3),1")
+    return [tasks for tasks, times in runs for _ in range(times)]

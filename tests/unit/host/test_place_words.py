@@ -5,13 +5,13 @@ import sys
 
 import pytest
 
-from ddptui.host.place.command import text
+from ddptui.host.place import explanation
 from ddptui.host.place.place import PlaceError
 from tests.unit.host.test_place import ARRAY, DLC, ENV, FILE, FULL, SLURM, TORCHRUN
 
 
 def test_a_node_is_said_to_be_one() -> None:
-    assert text(DLC).splitlines() == [
+    assert explanation(DLC).splitlines() == [
         "dlc: node 1 of 2, with 4 processes: ranks 4 to 7 of 8; they meet at dlc1-master-0:23456",
         "  RANK=1: the node, not the process",
         "  WORLD_SIZE=2: nodes, not processes",
@@ -20,46 +20,46 @@ def test_a_node_is_said_to_be_one() -> None:
 
 
 def test_a_process_is_said_to_be_one() -> None:
-    first, *rest = text(TORCHRUN).splitlines()
+    first, *rest = explanation(TORCHRUN).splitlines()
     assert first == "torchrun: rank 5 of 8, local rank 1 of 4, on node 1 of 2; they meet at n1:29500"
     assert rest[0] == "  RANK=5: the process"
 
 
 def test_what_no_variable_says_is_said_to_be_worked_out() -> None:
-    words = text(SLURM)
+    words = explanation(SLURM)
     assert "they meet at gpu08:15017" in words
     assert "  SLURM_JOB_NODELIST=gpu[08-09]: the first of them has rank 0: they meet there" in words
     assert "  SLURM_JOB_ID=17: the port follows from it: 15000 + id % 15000" in words
 
 
 def test_a_file_is_named_where_it_is_known() -> None:
-    assert "they meet in the file /shared/meet" in text(FILE)
-    assert "slurm_array: node 2 of 3, with 1 process: rank 2 of 3; they meet in the file that" in text(ARRAY)
+    assert "they meet in the file /shared/meet" in explanation(FILE)
+    assert "slurm_array: node 2 of 3, with 1 process: rank 2 of 3; they meet in the file that" in explanation(ARRAY)
 
 
 def test_an_address_with_colons_is_put_in_brackets() -> None:
-    assert "they meet at [fd00::1]:15001" in text(ENV | {"MASTER_ADDR": "fd00::1"})
+    assert "they meet at [fd00::1]:15001" in explanation(ENV | {"MASTER_ADDR": "fd00::1"})
 
 
 def test_an_outer_environment_is_named() -> None:
-    assert text(SLURM | TORCHRUN).splitlines()[-1] == "  slurm is here, too: --as slurm"
-    assert "is here, too" not in text(TORCHRUN)
-    assert text(SLURM | TORCHRUN, "slurm").startswith("slurm: rank 2 of 3")
+    assert explanation(SLURM | TORCHRUN).splitlines()[-1] == "  slurm is here, too: --as slurm"
+    assert "is here, too" not in explanation(TORCHRUN)
+    assert explanation(SLURM | TORCHRUN, "slurm").startswith("slurm: rank 2 of 3")
 
 
 def test_where_nothing_is_said_the_kinds_are_listed() -> None:
-    with pytest.raises(PlaceError, match=r"^nothing here says a place; --as NAME tells what is missing: torchrun, dlc"):
-        text({})
+    with pytest.raises(PlaceError, match=r"^no place is set here; --as NAME says what is missing: torchrun, dlc"):
+        explanation({})
 
 
 @pytest.mark.parametrize("kind", list(FULL))
 def test_every_kind_has_a_line_a_variable(kind: str) -> None:
-    lines = text(FULL[kind], kind).splitlines()[1:]
+    lines = explanation(FULL[kind], kind).splitlines()[1:]
     assert all(line.startswith("  ") and ": " in line for line in lines)
 
 
 def test_nothing_moves_the_cursor() -> None:
-    assert "\x1b" not in text(SLURM | {"SLURM_JOB_NODELIST": "n\x1b1,n2"})
+    assert "\x1b" not in explanation(SLURM | {"SLURM_JOB_NODELIST": "n\x1b1,n2"})
 
 
 def test_a_rank_imports_little_for_it() -> None:
