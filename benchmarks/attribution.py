@@ -15,9 +15,9 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from benchmarks.launches import run
-from ddptui.analysis.repeat import slept_s, window
-from ddptui.analysis.verdict import judge
-from ddptui.analysis.waits import join
+from ddptui.analysis.repeat import injected_delay_s, steps_within
+from ddptui.analysis.verdict import analyze_waits
+from ddptui.analysis.waits import align_steps
 from ddptui.config.preset import Preset
 from ddptui.config.rules import make_trial
 from ddptui.config.trial import Bottleneck
@@ -72,17 +72,17 @@ def delay(number: int) -> Bottleneck:
 
 def findings(delays: tuple[Bottleneck, ...], steps: Mapping[int, list[Step]]) -> Iterator[Found]:
     begins = range(WARM_UP, WARM_UP + WINDOWS * STEPS, STEPS)
-    windows = [window(steps, range(begin, begin + STEPS)) for begin in begins]
-    quiet = [joined for each in windows[1::2] for joined in join(each).steps]
+    windows = [steps_within(steps, range(begin, begin + STEPS)) for begin in begins]
+    quiet = [joined for each in windows[1::2] for joined in align_steps(each).steps]
     skew = median(abs(sum(step.ranks[0].work_ns) - sum(step.ranks[1].work_ns)) for step in quiet) / MS
     for number, here in enumerate(windows):
-        judgement = judge(here)
+        judgement = analyze_waits(here)
         culprit = judgement.culprit if judgement else None
         own = delays[number // 2] if number % 2 == 0 else None
         yield Found(
             site=own.at if own else None,
             long=bool(own and own.sleep_ms == LONG_MS),
-            put_in=slept_s(here) * 1000,
+            put_in=injected_delay_s(here) * 1000,
             skew=skew,
             named=culprit is not None,
             right=bool(culprit and own and (culprit.rank, culprit.phase) == (own.ranks[0], own.at)),

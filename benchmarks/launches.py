@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
-from ddptui.analysis.repeat import LaunchLog, launches
+from ddptui.analysis.repeat import LaunchLog, launch_logs
 from ddptui.config.preset import Preset
 from ddptui.host.environment import describe
 from ddptui.run import lab
@@ -17,4 +17,4 @@ def run(preset: Preset) -> Iterator[LaunchLog]:
     with tempfile.TemporaryDirectory() as folder:
         kept = Run.create(Path(folder), preset, describe())
         with closing(lab.run_preset(preset, kept)) as stream:
-            yield from launches(stream)
+            yield from launch_logs(stream)

@@ -14,8 +14,8 @@ from statistics import fmean, median
 from typing import Any
 
 from benchmarks.launches import run
-from ddptui.analysis.repeat import window
-from ddptui.analysis.verdict import judge, what_if
+from ddptui.analysis.repeat import steps_within
+from ddptui.analysis.verdict import analyze_waits, what_if
 from ddptui.config.preset import Preset
 from ddptui.config.rules import make_trial
 from ddptui.config.trial import Bottleneck
@@ -44,7 +44,7 @@ def preset(launches: int) -> Preset:
 def errors(steps: Mapping[int, list[Step]]) -> Iterator[tuple[str, float | None]]:
     """Of each delayed window of a launch; None: nobody was named."""
     windows = [
-        judge(window(steps, range(first, first + STEPS)))
+        analyze_waits(steps_within(steps, range(first, first + STEPS)))
         for first in range(WARM_UP, WARM_UP + (2 * len(SITES) + 1) * STEPS, STEPS)
     ]
     for number, site in enumerate(SITES):

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from statistics import fmean, median
 
-from ddptui.analysis.results import Culprit, Interval, RepeatResult, WhatIf, Word
-from ddptui.analysis.verdict import FEWEST_STEPS, word_for
+from ddptui.analysis.results import ConfidenceInterval, Culprit, RepeatResult, Verdict, WhatIf
+from ddptui.analysis.verdict import FEWEST_STEPS, verdict_for
 
 
-def verdict(repeats: Sequence[RepeatResult]) -> Word:
+def verdict_of_repeats(repeats: Sequence[RepeatResult]) -> Verdict:
     """Of the shares in the median repeat."""
     shares = [
         (repeat.wait_share, repeat.transfer_share)
@@ -17,10 +17,10 @@ def verdict(repeats: Sequence[RepeatResult]) -> Word:
     if not shares:
         return "inconclusive"
     waits, transfers = zip(*shares, strict=True)
-    return word_for(median(waits), median(transfers))
+    return verdict_for(median(waits), median(transfers))
 
 
-def culprit(repeats: Sequence[RepeatResult]) -> Culprit | None:
+def culprit_of_repeats(repeats: Sequence[RepeatResult]) -> Culprit | None:
     """The rank that stands out in more than half of the repeats; its figures are means over those. The intervals of
     independent repeats shrink as they are averaged."""
     named = [repeat.culprit for repeat in repeats if repeat.culprit]
@@ -36,22 +36,22 @@ def culprit(repeats: Sequence[RepeatResult]) -> Culprit | None:
     return Culprit(
         rank=own[0].rank,
         phase=max(phases, key=phases.count),
-        phases=_mean_parts([found.phases for found in own]),
+        phases=_mean_shares([found.phases for found in own]),
         share=fmean(found.share for found in own),
         wait_caused_s=fmean(found.wait_caused_s for found in own),
-        excess_s=Interval(estimate=estimate, low=estimate - half, high=estimate + half),
+        excess_s=ConfidenceInterval(estimate=estimate, low=estimate - half, high=estimate + half),
         slower=fmean(slower) if len(slower) > len(own) / 2 else None,
         step=own[0].step if len(own) == 1 else None,
     )
 
 
-def _mean_parts(repeats: Sequence[dict[str, float]]) -> dict[str, float]:
+def _mean_shares(repeats: Sequence[dict[str, float]]) -> dict[str, float]:
     """Largest first."""
     means = {phase: fmean(parts.get(phase, 0.0) for parts in repeats) for parts in repeats for phase in parts}
     return dict(sorted(means.items(), key=lambda item: -item[1]))
 
 
-def what_if(repeats: Sequence[RepeatResult], culprit: Culprit | None) -> WhatIf | None:
+def what_if_of_repeats(repeats: Sequence[RepeatResult], culprit: Culprit | None) -> WhatIf | None:
     """Medians over the repeats; without the culprit, over those that name it."""
     told = [(repeat.culprit, repeat.what_if_s) for repeat in repeats if repeat.what_if_s]
     if not told:

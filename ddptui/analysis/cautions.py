@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from statistics import fmean
 
 from ddptui.analysis.results import Caution, RepeatResult, Spread
-from ddptui.analysis.verdict import FEWEST_STEPS, Judgement
+from ddptui.analysis.verdict import FEWEST_STEPS, WaitAnalysis
 from ddptui.config.trial import Trial, threads_per_rank
 from ddptui.wire.records import Load
 
@@ -43,7 +43,7 @@ def of_repeat(steps: int, loads: Sequence[Load]) -> list[Caution]:
     return found
 
 
-def of_clocks(judgement: Judgement | None, *, known: bool) -> list[Caution]:
+def of_clocks(judgement: WaitAnalysis | None, *, known: bool) -> list[Caution]:
     """Where ranks have clocks of their own. known: those could be compared."""
     if not known:
         return [Caution.CLOCKS_UNKNOWN]

@@ -10,7 +10,7 @@ from statistics import fmean, median
 from typing import NamedTuple
 
 from ddptui.analysis.clock_sync import ClockSpread
-from ddptui.analysis.waits import AlignedStep, keys_of
+from ddptui.analysis.waits import AlignedStep, operation_keys
 
 
 class WaitUncertainty(NamedTuple):
@@ -21,7 +21,7 @@ class WaitUncertainty(NamedTuple):
     by_rank: dict[int, list[float]]
 
 
-def uncertainty(joined: Sequence[AlignedStep]) -> WaitUncertainty | None:
+def wait_uncertainty(joined: Sequence[AlignedStep]) -> WaitUncertainty | None:
     """None: no step, or all ranks have one clock."""
     apart = joined[0].apart if joined else None
     if apart is None:
@@ -38,18 +38,18 @@ def _of_step(step: AlignedStep, apart: ClockSpread) -> dict[int, float]:
     together = {key: frozenset(moments) for key, moments in step.entered.items()}
     errors = {ranks: apart.of(ranks) for ranks in set(together.values())}
     for rank, own in step.ranks.items():
-        for key, operation in zip(keys_of(own.step), own.step.collectives, strict=True):
+        for key, operation in zip(operation_keys(own.step), own.step.collectives, strict=True):
             found[rank] += min(errors[together[key]][rank], operation.exit_ns - operation.enter_ns)
     return found
 
 
-def is_too_far_apart(joined: Sequence[AlignedStep], found: WaitUncertainty) -> bool:
+def exceeds_waits(joined: Sequence[AlignedStep], found: WaitUncertainty) -> bool:
     """Whether the clocks may be further apart than the ranks waited."""
     waited = sum(own.wait_ns for step in joined for own in step.ranks.values())
     return sum(map(sum, found.by_rank.values())) > waited
 
 
-def of_the_median(joined: Sequence[AlignedStep], found: WaitUncertainty) -> float:
+def median_wait_error(joined: Sequence[AlignedStep], found: WaitUncertainty) -> float:
     """How far off a rank's median waiting may be, ns, mean over the ranks."""
     return fmean(
         _of_median([step.ranks[rank].wait_ns for step in joined], errors) for rank, errors in found.by_rank.items()

@@ -167,7 +167,7 @@ def _moment(tied: Tied) -> int:
     return tied.at_ns
 
 
-def aligned(message: Message, clocks: Clocks) -> Message:
+def in_console_time(message: Message, clocks: Clocks) -> Message:
     """The message with all its times by the console's clock."""
     rank = None if isinstance(message, Offset) else getattr(message, "rank", None)
     track = None if rank is None else clocks.track(rank)
@@ -209,7 +209,7 @@ class ClockSpread(NamedTuple):
         return max(self.of(ranks).values(), default=0.0)
 
 
-def apart(clocks: Clocks, steps: Mapping[int, Sequence[Step]]) -> ClockSpread | None:
+def clock_spread(clocks: Clocks, steps: Mapping[int, Sequence[Step]]) -> ClockSpread | None:
     """As ranks told them, not aligned yet. None: all have one clock."""
     are_tied = len(steps) > 1 and not clocks.ties.keys().isdisjoint(steps)
     if len({clocks.of_rank.get(rank, "") for rank in steps}) < 2 and not are_tied:

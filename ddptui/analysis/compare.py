@@ -25,7 +25,7 @@ def compare(
     cores = environment.get("cores") if preset.engine.name == "local" else None  # of other hosts nobody has asked
     trials = [_trial(trial, of_trial[trial.name], baseline, cores) for trial in preset.trials]
     statuses = {trial.status for trial in trials}
-    complete = all(_over(found) or len(found) == preset.repeats for found in of_trial.values())
+    complete = all(_spares_repeats(found) or len(found) == preset.repeats for found in of_trial.values())
     interrupted = any(found.status == "interrupted" for found in outcomes.values()) or statuses == {"skipped"}
     return Results(
         run=run,
@@ -43,7 +43,7 @@ def _trial(
     repeats = {found.repeat: found.result for found in outcomes if found.result}
     primitives = [found.primitives for found in outcomes if found.primitives]
     failed = _failed(outcomes)
-    judged = [_judged(repeat, trial) for repeat in repeats.values()]
+    judged = [_with_verdict(repeat, trial) for repeat in repeats.values()]
     return TrialResult(
         name=trial.name,
         status="failed" if failed else "ok" if any(found.status == "ok" for found in outcomes) else "skipped",
@@ -56,18 +56,18 @@ def _trial(
     )
 
 
-def _judged(repeat: RepeatResult, trial: Trial) -> RepeatResult:
+def _with_verdict(repeat: RepeatResult, trial: Trial) -> RepeatResult:
     """With a verdict on the strategy's work, which depends on what the trial may expect of it."""
     if repeat.averaging is None:
         return repeat
-    return msgspec.structs.replace(repeat, averaging=correctness.judged(repeat.averaging, trial))
+    return msgspec.structs.replace(repeat, averaging=correctness.with_verdict(repeat.averaging, trial))
 
 
 def _failed(outcomes: Iterable[RepeatOutcome]) -> RepeatOutcome | None:
     return next((found for found in outcomes if found.status == "failed"), None)
 
 
-def _over(outcomes: Iterable[RepeatOutcome]) -> bool:
+def _spares_repeats(outcomes: Iterable[RepeatOutcome]) -> bool:
     """Whether the trial's other repeats are spared."""
     return any(found.status in ("failed", "skipped") for found in outcomes)
 
@@ -81,14 +81,14 @@ def _summary(
     ratios = [repeat.train_time_s / base.train_time_s for repeat, base in pairs]
     base_rate = median(repeat.samples_per_s for repeat in baseline.values()) if baseline else None
     train_time_s = Spread(median=median(times), min=min(times), max=max(times))
-    culprit = across_repeats.culprit(list(repeats.values()))
+    culprit = across_repeats.culprit_of_repeats(list(repeats.values()))
     return Summary(
         train_time_s=train_time_s,
         samples_per_s=rate,
         speedup=rate / base_rate if base_rate else None,
         ratio=Ratio(median=median(ratios), low=min(ratios), high=max(ratios)) if ratios else None,
-        verdict=across_repeats.verdict(list(repeats.values())),
+        verdict=across_repeats.verdict_of_repeats(list(repeats.values())),
         culprit=culprit,
-        what_if_s=across_repeats.what_if(list(repeats.values()), culprit),
+        what_if_s=across_repeats.what_if_of_repeats(list(repeats.values()), culprit),
         warnings=cautions.of_trial(trial, list(repeats.values()), train_time_s, cores),
     )

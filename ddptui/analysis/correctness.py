@@ -32,7 +32,7 @@ def band(trial: Trial) -> float | None:
     return (trial.world_size + 1) * facts.rounding or EXACT[trial.dtype]
 
 
-def judged(averaging: Averaging, trial: Trial) -> Averaging:
+def with_verdict(averaging: Averaging, trial: Trial) -> Averaging:
     """With the verdict: right, wrong and why, or neither where no bound is known or nothing can be compared."""
     why = why_wrong(averaging, trial)
     undecided = averaging.error is None or (why is None and band(trial) is None)

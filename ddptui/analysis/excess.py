@@ -49,14 +49,14 @@ class Excess(NamedTuple):
     worst: tuple[int, float]
 
 
-def excess(steps: Sequence[AlignedStep], rank: int) -> Excess:
+def excess_of_rank(steps: Sequence[AlignedStep], rank: int) -> Excess:
     """Of one rank, against the others."""
     own: list[ByPart] = [step.ranks[rank].work_ns for step in steps]
-    others, scatter = _others(steps, rank)
+    others, scatter = _typical_work(steps, rank)
     longer = [sum(mine[part] - theirs[part] for mine, theirs in zip(own, others, strict=True)) for part in _ALL]
     gained = sum(max(0.0, loss) for loss in longer)
     lost = [part for part in _ALL if longer[part] > PART_OF_LOSS * gained]
-    slower = _slower(own, others, lost, steps)
+    slower = _slowdown(own, others, lost, steps)
     plain = sum(longer[part] for part in lost)
     work = sum(theirs[part] for theirs in others for part in lost)
     everywhere = plain - (slower - 1) * work < plain / 2
@@ -68,7 +68,7 @@ def excess(steps: Sequence[AlignedStep], rank: int) -> Excess:
     losses = [sum(mine[part] - theirs[part] for part in lost) for mine, theirs in zip(own, others, strict=True)]
     work = sum(theirs[part] for theirs in others for part in lost)  # more of them, perhaps
     doubts = (
-        _spread(
+        _half_interval(
             losses if median(losses) > fmean(losses) / 2 else [sum(each[part] for part in lost) for each in scatter]
         ),
         0.0 if everywhere else (plain - corrected) / (2 if believed else 1),
@@ -92,7 +92,7 @@ def excess(steps: Sequence[AlignedStep], rank: int) -> Excess:
 _ALL = range(len(PARTS))
 
 
-def _others(steps: Sequence[AlignedStep], rank: int) -> tuple[list[ByPart], list[ByPart]]:
+def _typical_work(steps: Sequence[AlignedStep], rank: int) -> tuple[list[ByPart], list[ByPart]]:
     """What the others worked, step by step and part by part; and how far one of them was from that."""
     peers: list[list[ByPart]] = [[own.work_ns for other, own in step.ranks.items() if other != rank] for step in steps]
     typical: list[ByPart] = []
@@ -104,7 +104,7 @@ def _others(steps: Sequence[AlignedStep], rank: int) -> tuple[list[ByPart], list
     ]
 
 
-def _slower(
+def _slowdown(
     own: Sequence[ByPart], others: Sequence[ByPart], lost: Sequence[int], steps: Sequence[AlignedStep]
 ) -> float:
     """The rank's time over the others', where nothing was lost: the median of the phases, by weight, since in one of
@@ -128,7 +128,7 @@ def _weighted_median(values: Sequence[tuple[float, float]]) -> float:
     return ordered[bisect_left(up_to, up_to[-1] / 2)][0]
 
 
-def _spread(by_step: Sequence[float]) -> float:
+def _half_interval(by_step: Sequence[float]) -> float:
     """Half the interval of a difference of two such sums over all steps."""
     means = [fmean(batch) for batch in _batches(by_step)]
     variance = fmean((after - before) ** 2 for before, after in pairwise(means)) / 2

@@ -9,16 +9,16 @@ from typing import Any, Literal, TypeVar, cast
 import msgspec
 
 from ddptui.analysis import cautions, clock_error
-from ddptui.analysis.clock_sync import Clocks, ClockSpread, aligned, apart
+from ddptui.analysis.clock_sync import Clocks, ClockSpread, clock_spread, in_console_time
 from ddptui.analysis.correctness import averaging, in_sync, reshuffled, sync_checks
-from ddptui.analysis.primitives.collect import Primitives
+from ddptui.analysis.primitives.collect import PrimitivesLog
 from ddptui.analysis.primitives.results import PrimitivesResult
 from ddptui.analysis.results import (
     Change,
     Check,
+    ConfidenceInterval,
     Culprit,
     Injected,
-    Interval,
     Loss,
     PhasesMs,
     RankResult,
@@ -26,9 +26,9 @@ from ddptui.analysis.results import (
     StepMs,
     WhatIf,
 )
-from ddptui.analysis.thinning import ByRank, RankTotals, ThinnedSteps, close_up, kept_of, sound
-from ddptui.analysis.verdict import Judgement, judge_joints, what_if
-from ddptui.analysis.waits import AlignedSteps, RankStep, join
+from ddptui.analysis.thinning import RankTotals, StepsByRank, ThinnedSteps, close_gaps, count_steps, drop_inconsistent
+from ddptui.analysis.verdict import WaitAnalysis, analyze_aligned, what_if
+from ddptui.analysis.waits import AlignedSteps, RankStep, align_steps
 from ddptui.wire.messages import PHASES, Done, Fingerprint, Hello, Pause, Ready, Shown, Step, Timed, Trained
 from ddptui.wire.records import Ended, Injection, Launched, Load, Message, Notice, Refused
 
@@ -50,7 +50,7 @@ class RepeatOutcome(msgspec.Struct, frozen=True, kw_only=True):
     primitives: PrimitivesResult | None = None
 
 
-Words = TypeVar("Words", Step, Pause, Trained)
+RankTimes = TypeVar("RankTimes", Step, Pause, Trained)
 Outcomes = Mapping[tuple[str, int], RepeatOutcome]  # by trial and repeat
 NO_OUTCOMES: Outcomes = MappingProxyType({})
 
@@ -74,12 +74,12 @@ class LaunchLog(msgspec.Struct):
     injections: list[Injection] = []
     after: dict[int, int] = {}  # by an injection's place, the first step that any rank began after it
     refused: int = 0
-    primitives: Primitives = msgspec.field(default_factory=Primitives)
+    primitives: PrimitivesLog = msgspec.field(default_factory=PrimitivesLog)
     clocks: Clocks = msgspec.field(default_factory=Clocks)
     apart: ClockSpread | None = None
 
     @property
-    def steps(self) -> ByRank:
+    def steps(self) -> StepsByRank:
         """Those that are kept."""
         return self.blocks.kept
 
@@ -122,7 +122,7 @@ class LaunchLog(msgspec.Struct):
     def _align(self) -> None:
         """Bring all times to the console's clock, now that all is known of the others."""
         measured = {rank: [step for step in own if not step.warmup] for rank, own in self.steps.items()}
-        self.apart = apart(self.clocks, measured)
+        self.apart = clock_spread(self.clocks, measured)
         if not self.clocks.of_rank:
             return
         kept = {rank: [self._by_console(step) for step in own] for rank, own in self.steps.items()}
@@ -140,8 +140,8 @@ class LaunchLog(msgspec.Struct):
             end=told.end and self._by_console(told.end),
         )
 
-    def _by_console(self, words: Words) -> Words:
-        return cast(Words, aligned(words, self.clocks))
+    def _by_console(self, words: RankTimes) -> RankTimes:
+        return cast(RankTimes, in_console_time(words, self.clocks))
 
     def _place(self, step: Step) -> None:
         """Before or after the delays that were put in by hand, as far as is known of the clocks by then."""
@@ -165,7 +165,7 @@ class LaunchLog(msgspec.Struct):
         return sorted([*self.checks, *sync_checks(self.prints, len(self.hellos))], key=lambda check: check.step)
 
 
-def launches(messages: Iterable[Message]) -> Iterator[LaunchLog]:
+def launch_logs(messages: Iterable[Message]) -> Iterator[LaunchLog]:
     """What was heard of each launch, once it has ended."""
     heard = LaunchLog()
     for message in messages:
@@ -175,25 +175,25 @@ def launches(messages: Iterable[Message]) -> Iterator[LaunchLog]:
             heard = LaunchLog()
 
 
-def window(steps: Mapping[int, Sequence[Step]], numbers: range) -> dict[int, list[Step]]:
+def steps_within(steps: Mapping[int, Sequence[Step]], numbers: range) -> dict[int, list[Step]]:
     """Of all ranks' steps, those with these numbers."""
     return {rank: [step for step in own if step.step in numbers] for rank, own in steps.items()}
 
 
-def slept_s(steps: Mapping[int, Sequence[Step]]) -> float:
+def injected_delay_s(steps: Mapping[int, Sequence[Step]]) -> float:
     """The delays that were put into these steps, on all ranks together."""
     return sum(each.end_ns - each.begin_ns for own in steps.values() for step in own for each in step.slept) / S
 
 
-def outcome(messages: Iterable[Message]) -> RepeatOutcome | None:
+def outcome_of_messages(messages: Iterable[Message]) -> RepeatOutcome | None:
     """Read one repeat's messages. None if it was never launched."""
     heard = LaunchLog()
     for message in messages:
         heard.add(message)
-    return outcome_of(heard)
+    return outcome_of_log(heard)
 
 
-def outcome_of(heard: LaunchLog) -> RepeatOutcome | None:
+def outcome_of_log(heard: LaunchLog) -> RepeatOutcome | None:
     """The same of what was heard already."""
     if heard.launched is None:
         return None
@@ -202,7 +202,7 @@ def outcome_of(heard: LaunchLog) -> RepeatOutcome | None:
     result = None
     took_s = None
     if heard.ended and heard.ended.status == "ok":
-        error = _lacking(heard)
+        error = _missing(heard)
         if error:
             status = "failed"
         elif heard.primitives.places:
@@ -226,7 +226,7 @@ def _primitives(heard: LaunchLog, took_s: float | None) -> PrimitivesResult | No
     return heard.primitives.result(hello, took_s) if hello and heard.primitives.places else None
 
 
-def _lacking(heard: LaunchLog) -> str | None:
+def _missing(heard: LaunchLog) -> str | None:
     """Why a repeat that ended well has no figures all the same."""
     if not heard.hellos:
         return "no rank has said anything"
@@ -254,8 +254,8 @@ def _result(heard: LaunchLog, launched: Launched) -> RepeatResult:
     instrumented = all(measured.values())
     whole = heard.blocks.stride == 1
     compared = instrumented and (heard.apart is None or heard.apart.most(measured) < inf)
-    joints = _side_by_side(measured, heard.pauses, heard.apart, whole) if compared else join({})
-    judgement = judge_joints(joints)
+    joints = _align(measured, heard.pauses, heard.apart, whole) if compared else align_steps({})
+    judgement = analyze_aligned(joints)
     steps = max(span.steps for span in spans.values())
     first = heard.hellos[min(heard.hellos)]
     result = RepeatResult(
@@ -265,35 +265,35 @@ def _result(heard: LaunchLog, launched: Launched) -> RepeatResult:
         startup_s=(max(span.first_ns for span in spans.values()) - (heard.begun_ns or launched.at_ns)) / S,
         steps=steps,
         samples_per_s=sum(span.samples for span in spans.values()) / train_time_s,
-        step_ms=_step_ms([_length_ms(step) for own in measured.values() for step in own]) if instrumented else None,
-        phases_ms=_phases_ms(measured.values()) if instrumented else None,
-        **_of_collectives(judgement),
+        step_ms=step_ms([step_length_ms(step) for own in measured.values() for step in own]) if instrumented else None,
+        phases_ms=phases_ms(measured.values()) if instrumented else None,
+        **wait_figures(judgement),
         mismatches=[f"step {number}: {words}" for number, words in joints.mismatches.items()],
-        loss=_loss(measured.values()) if instrumented else Loss(first=None, last=_last_loss(spans.values())),
+        loss=loss_of_steps(measured.values()) if instrumented else Loss(first=None, last=last_loss(spans.values())),
         accuracy=sum(words.correct for words in heard.done.values()) / evaluated if evaluated else None,
         in_sync=in_sync([heard.done[rank] for rank in sorted(heard.done)]),
         sync_checks=heard.all_checks(),
         averaging=averaging(heard.done.values()),
         reshuffled=reshuffled(heard.done.values()),
-        injected=[found for rank, told in sorted(heard.blocks.told.items()) for found in _injected(rank, told)],
-        changes=[_change(heard, place) for place in range(len(heard.injections))],
+        injected=[found for rank, told in sorted(heard.blocks.told.items()) for found in injected_delays(rank, told)],
+        changes=[change_of_delays(heard, place) for place in range(len(heard.injections))],
         refused=heard.refused,
         warnings=[
-            *cautions.of_repeat(steps, _meanwhile(heard.loads, list(spans.values()))),
+            *cautions.of_repeat(steps, _loads_during_training(heard.loads, list(spans.values()))),
             *cautions.of_clocks(judgement, known=compared or not instrumented),
         ],
-        ranks=[_rank(heard, rank, judgement) for rank in measured],
+        ranks=[rank_result(heard, rank, judgement) for rank in measured],
     )
-    return result if whole else _extrapolated(result, kept_of(measured), judgement)
+    return result if whole else extrapolate(result, count_steps(measured), judgement)
 
 
-def _side_by_side(measured: ByRank, pauses: Sequence[Pause], far: ClockSpread | None, whole: bool) -> AlignedSteps:
-    steps, wrong = sound(measured)
-    joints = join(steps, pauses, far) if whole else join(*close_up(steps, pauses), far)
+def _align(measured: StepsByRank, pauses: Sequence[Pause], far: ClockSpread | None, whole: bool) -> AlignedSteps:
+    steps, wrong = drop_inconsistent(measured)
+    joints = align_steps(steps, pauses, far) if whole else align_steps(*close_gaps(steps, pauses), far)
     return AlignedSteps(joints.steps, dict(sorted((joints.mismatches | wrong).items())) if wrong else joints.mismatches)
 
 
-def _extrapolated(result: RepeatResult, kept: int, judgement: Judgement | None) -> RepeatResult:
+def extrapolate(result: RepeatResult, kept: int, judgement: WaitAnalysis | None) -> RepeatResult:
     """What was summed over the steps that were kept, as if over all."""
     result = msgspec.structs.replace(result, looked_at=kept)
     if judgement is None:
@@ -302,22 +302,22 @@ def _extrapolated(result: RepeatResult, kept: int, judgement: Judgement | None) 
     culprit, guess, took_s = result.culprit, result.what_if_s, judgement.train_ns / S
     return msgspec.structs.replace(
         result,
-        culprit=culprit and _longer(culprit, by),
-        what_if_s=guess and _what_if_longer(guess, result.train_time_s / took_s),
-        ranks=[_rank_longer(rank, by) for rank in result.ranks],
+        culprit=culprit and _scaled_culprit(culprit, by),
+        what_if_s=guess and _scaled_what_if(guess, result.train_time_s / took_s),
+        ranks=[_scaled_rank(rank, by) for rank in result.ranks],
     )
 
 
-def _longer(culprit: Culprit, by: float) -> Culprit:
+def _scaled_culprit(culprit: Culprit, by: float) -> Culprit:
     excess = culprit.excess_s
     return msgspec.structs.replace(
         culprit,
         wait_caused_s=culprit.wait_caused_s * by,
-        excess_s=Interval(estimate=excess.estimate * by, low=excess.low * by, high=excess.high * by),
+        excess_s=ConfidenceInterval(estimate=excess.estimate * by, low=excess.low * by, high=excess.high * by),
     )
 
 
-def _what_if_longer(guess: WhatIf, by: float) -> WhatIf:
+def _scaled_what_if(guess: WhatIf, by: float) -> WhatIf:
     without = guess.without_culprit
     return WhatIf(
         without_culprit=None if without is None else without * by,
@@ -325,7 +325,7 @@ def _what_if_longer(guess: WhatIf, by: float) -> WhatIf:
     )
 
 
-def _rank_longer(rank: RankResult, by: float) -> RankResult:
+def _scaled_rank(rank: RankResult, by: float) -> RankResult:
     sums = ("wait_s", "transfer_s", "exposed_s", "wait_caused_s")
     counts = ("last_arrivals", "collectives", "bytes")
     told = {name: figure for name in (*sums, *counts) if (figure := getattr(rank, name)) is not None}
@@ -336,29 +336,29 @@ def _rank_longer(rank: RankResult, by: float) -> RankResult:
     )
 
 
-def _length_ms(step: Step) -> float:
+def step_length_ms(step: Step) -> float:
     return (step.end_ns - step.begin_ns) / MS
 
 
-def _step_ms(lengths: Sequence[float]) -> StepMs:
+def step_ms(lengths: Sequence[float]) -> StepMs:
     deciles = quantiles(lengths, n=10, method="inclusive") if len(lengths) > 1 else [lengths[0]] * 9
     return StepMs(median=median(lengths), p10=deciles[0], p90=deciles[-1])
 
 
-def _phases_ms(ranks: Iterable[list[Step]]) -> PhasesMs:
+def phases_ms(ranks: Iterable[list[Step]]) -> PhasesMs:
     """Phase by phase: the median over a rank's steps, then the mean over ranks."""
     medians = [[median(step.phases_ns[phase] for step in own) / MS for phase in range(len(PHASES))] for own in ranks]
     return PhasesMs(**{name: fmean(own[phase] for own in medians) for phase, name in enumerate(PHASES)})
 
 
-def _of_collectives(judgement: Judgement | None) -> dict[str, Any]:
+def wait_figures(judgement: WaitAnalysis | None) -> dict[str, Any]:
     """What the waiting comes to; nothing where there was no collective. Where clocks cannot tell who waited, what one
     rank's own clock tells."""
     if judgement is None:
         return {}
     joined = judgement.joints.steps
     ranks = sorted(joined[0].ranks)
-    found = _of_clocks(judgement) | {"overlap": fmean(_overlap(judgement, rank) for rank in ranks)}
+    found = _clock_figures(judgement) | {"overlap": fmean(_overlap(judgement, rank) for rank in ranks)}
     if judgement.withheld:
         return found
     wait_ms = fmean(median(step.ranks[rank].wait_ns for step in joined) for rank in ranks) / MS
@@ -374,15 +374,15 @@ def _of_collectives(judgement: Judgement | None) -> dict[str, Any]:
     }
 
 
-def _of_clocks(judgement: Judgement) -> dict[str, Any]:
+def _clock_figures(judgement: WaitAnalysis) -> dict[str, Any]:
     """How sure the waiting is; nothing where all ranks have one clock."""
     if judgement.uncertainty is None:
         return {}
-    error_ms = clock_error.of_the_median(judgement.joints.steps, judgement.uncertainty) / MS
+    error_ms = clock_error.median_wait_error(judgement.joints.steps, judgement.uncertainty) / MS
     return {"clock_error_ms": judgement.uncertainty.clock_ns / MS, "wait_error_ms": error_ms}
 
 
-def _what_if(judgement: Judgement) -> WhatIf | None:
+def _what_if(judgement: WaitAnalysis) -> WhatIf | None:
     """None: what the ranks told cannot have happened, each waits for the other, or nobody did anything."""
     try:
         return what_if(judgement)
@@ -390,13 +390,13 @@ def _what_if(judgement: Judgement) -> WhatIf | None:
         return None
 
 
-def _overlap(judgement: Judgement, rank: int) -> float:
+def _overlap(judgement: WaitAnalysis, rank: int) -> float:
     own = [step.ranks[rank] for step in judgement.joints.steps]
     under_way = sum(step.under_way_ns for step in own)
     return 1 - sum(step.exposed_ns for step in own) / under_way if under_way else 0.0
 
 
-def _loss(ranks: Iterable[list[Step]]) -> Loss:
+def loss_of_steps(ranks: Iterable[list[Step]]) -> Loss:
     parts = [(own[: _tenth(own)], own[-_tenth(own) :]) for own in ranks]
     return Loss(
         first=weighted_loss([step for first, _ in parts for step in first]),
@@ -416,7 +416,7 @@ def weighted_loss(steps: Sequence[Step]) -> float | None:
     return sum((step.loss or 0.0) * step.samples for step in told) / sum(step.samples for step in told)
 
 
-def _last_loss(spans: Iterable[Trained]) -> float | None:
+def last_loss(spans: Iterable[Trained]) -> float | None:
     """Without instruments only the last step's is known, each rank's mean over its own samples."""
     losses = [span.loss for span in spans]
     told = [loss for loss in losses if loss is not None]
@@ -426,18 +426,18 @@ def _last_loss(spans: Iterable[Trained]) -> float | None:
         return None
 
 
-def _meanwhile(loads: Iterable[Load], spans: Sequence[Trained]) -> list[Load]:
+def _loads_during_training(loads: Iterable[Load], spans: Sequence[Trained]) -> list[Load]:
     """Those that were read while all ranks trained: a second before its reading, each begins."""
     begin, end = max(span.begin_ns for span in spans), min(span.end_ns for span in spans)
     return [load for load in loads if load.at_ns - S > begin and load.at_ns < end]
 
 
-def _injected(rank: int, told: RankTotals) -> list[Injected]:
+def injected_delays(rank: int, told: RankTotals) -> list[Injected]:
     """The delays of a rank after the warm-up, site by site; one at the start always counts."""
     return [Injected(rank=rank, at=at, fired=fired, s=ns / S) for at, (fired, ns) in told.slept.items()]
 
 
-def _change(heard: LaunchLog, place: int) -> Change:
+def change_of_delays(heard: LaunchLog, place: int) -> Change:
     """When delays that were put in by hand came into force: at the first step that any rank began after that."""
     injection = heard.injections[place]
     begins_ns = [told.begin_ns for told in heard.blocks.told.values()]
@@ -449,7 +449,7 @@ def _change(heard: LaunchLog, place: int) -> Change:
     )
 
 
-def _rank(heard: LaunchLog, rank: int, judgement: Judgement | None) -> RankResult:
+def rank_result(heard: LaunchLog, rank: int, judgement: WaitAnalysis | None) -> RankResult:
     hello, done = heard.hellos[rank], heard.done[rank]
     return RankResult(
         rank=rank,
@@ -458,7 +458,7 @@ def _rank(heard: LaunchLog, rank: int, judgement: Judgement | None) -> RankResul
         device=hello.device,
         device_why=hello.device_why,
         peak_gpu_bytes=done.peak_gpu_bytes,
-        **_of_its_collectives(judgement, rank),
+        **_collective_figures(judgement, rank),
         bottleneck_fired=done.bottleneck_fired,
         bottleneck_s=done.bottleneck_ns / S,
         start_s=heard.ready[rank].start_ns / S if rank in heard.ready else 0.0,
@@ -467,12 +467,12 @@ def _rank(heard: LaunchLog, rank: int, judgement: Judgement | None) -> RankResul
     )
 
 
-def _of_its_collectives(judgement: Judgement | None, rank: int) -> dict[str, Any]:
+def _collective_figures(judgement: WaitAnalysis | None, rank: int) -> dict[str, Any]:
     if judgement is None:
         return {}
     own = [step.ranks[rank] for step in judgement.joints.steps]
     return {
-        **({} if judgement.withheld else _of_its_waits(judgement, rank, own)),
+        **({} if judgement.withheld else _rank_wait_figures(judgement, rank, own)),
         "exposed_s": sum(step.exposed_ns for step in own) / S,
         "overlap": _overlap(judgement, rank),
         "collectives": sum(len(step.step.collectives) for step in own),
@@ -480,7 +480,7 @@ def _of_its_collectives(judgement: Judgement | None, rank: int) -> dict[str, Any
     }
 
 
-def _of_its_waits(judgement: Judgement, rank: int, own: Sequence[RankStep]) -> dict[str, Any]:
+def _rank_wait_figures(judgement: WaitAnalysis, rank: int, own: Sequence[RankStep]) -> dict[str, Any]:
     """For whom it waited; nothing where the clocks may be further apart than that."""
     waited_for: dict[int, float] = {}
     for step in own:

@@ -13,7 +13,7 @@ from ddptui.wire.messages import Audit
 
 SCHEMA = 1
 
-Word = Literal["transfer", "skew", "mixed", "inconclusive"]
+Verdict = Literal["transfer", "skew", "mixed", "inconclusive"]
 
 
 class Caution(enum.Enum):
@@ -80,7 +80,7 @@ class Averaging(Audit, frozen=True, kw_only=True):
     why: str | None = None  # it is not
 
 
-class Interval(_Part, frozen=True, kw_only=True):
+class ConfidenceInterval(_Part, frozen=True, kw_only=True):
     """95 %."""
 
     estimate: float
@@ -99,7 +99,7 @@ class Culprit(_Part, frozen=True, kw_only=True):
     phases: dict[str, float] = {}
     share: float
     wait_caused_s: float
-    excess_s: Interval
+    excess_s: ConfidenceInterval
     slower: float | None = None
     step: int | None = None
 
@@ -189,7 +189,7 @@ class RepeatResult(_Part, frozen=True, kw_only=True):
     overlap: float | None = None  # mean over ranks
     wait_share: float | None = None  # of the train time, mean over ranks; transfer_share: while nothing else was done
     transfer_share: float | None = None
-    verdict: Word = "inconclusive"
+    verdict: Verdict = "inconclusive"
     culprit: Culprit | None = None
     what_if_s: WhatIf | None = None
     mismatches: list[str] = []  # steps in which ranks made different operations: they are in no figure of these
@@ -227,7 +227,7 @@ class Summary(_Part, frozen=True, kw_only=True):
     samples_per_s: float
     speedup: float | None
     ratio: Ratio | None
-    verdict: Word = "inconclusive"
+    verdict: Verdict = "inconclusive"
     culprit: Culprit | None = None
     what_if_s: WhatIf | None = None
     warnings: list[Caution] = []

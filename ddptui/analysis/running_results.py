@@ -3,7 +3,7 @@
 from typing import Any
 
 from ddptui.analysis.compare import compare
-from ddptui.analysis.repeat import NO_OUTCOMES, LaunchLog, Outcomes, outcome_of
+from ddptui.analysis.repeat import NO_OUTCOMES, LaunchLog, Outcomes, outcome_of_log
 from ddptui.analysis.results import Results
 from ddptui.config.preset import Preset
 from ddptui.wire.records import Ended, Message
@@ -26,7 +26,7 @@ class RunningResults:
         self._heard.add(message)
         if not isinstance(message, Ended):
             return False
-        if found := outcome_of(self._heard):
+        if found := outcome_of_log(self._heard):
             self._outcomes[found.trial, found.repeat] = found
         self._heard = LaunchLog()
         self.results = compare(self._preset, self._run, self._environment, self._outcomes)

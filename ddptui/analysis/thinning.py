@@ -18,7 +18,7 @@ from ddptui.wire.messages import Collective, Pause, Slept, Step, Trained
 BLOCK = 32  # steps
 MOST_EVENTS = 400_000  # of all ranks together, steps and collectives: some 200 MB, and half a minute to judge
 
-ByRank = dict[int, list[Step]]
+StepsByRank = dict[int, list[Step]]
 
 
 class RankTotals(msgspec.Struct):
@@ -63,7 +63,7 @@ class RankTotals(msgspec.Struct):
 class ThinnedSteps(msgspec.Struct):
     """`kept`: by rank, in the order heard; every `stride`-th block of steps."""
 
-    kept: ByRank = {}
+    kept: StepsByRank = {}
     told: dict[int, RankTotals] = {}
     stride: int = 1
     events: int = 0
@@ -88,23 +88,23 @@ class ThinnedSteps(msgspec.Struct):
         self.most = 2 * self.events if self.events > MOST_EVENTS else 0  # one block stays, however much it is
 
 
-def close_up(steps: ByRank, pauses: Iterable[Pause]) -> tuple[ByRank, list[Pause]]:
+def close_gaps(steps: StepsByRank, pauses: Iterable[Pause]) -> tuple[StepsByRank, list[Pause]]:
     """The same steps as if no time lay between the blocks; and the pauses within them."""
     numbers = sorted({step.step for own in steps.values() for step in own})
     first_of_block = [*numbers[:1], *(number for before, number in pairwise(numbers) if number > before + 1)]
-    blocks: list[ByRank] = [{rank: [] for rank in steps} for _ in first_of_block]
+    blocks: list[StepsByRank] = [{rank: [] for rank in steps} for _ in first_of_block]
     for rank, own in steps.items():
         for step in own:
             blocks[bisect_right(first_of_block, step.step) - 1][rank].append(step)
     cuts = _cuts(blocks)
-    closed: ByRank = {rank: [] for rank in steps}
+    closed: StepsByRank = {rank: [] for rank in steps}
     for block, cut_ns in zip(blocks, cuts, strict=True):
         for rank, own in block.items():
             closed[rank] += [_earlier(step, cut_ns) for step in own]
     return closed, _pauses_within(blocks, cuts, pauses)
 
 
-def _cuts(blocks: list[ByRank]) -> list[int]:
+def _cuts(blocks: list[StepsByRank]) -> list[int]:
     """By how much each block moves, ns: until the first rank has no time left between it and the one before."""
     cuts, ends = [0] * len(blocks), dict[int, int]()
     for number, block in enumerate(blocks):
@@ -114,7 +114,7 @@ def _cuts(blocks: list[ByRank]) -> list[int]:
     return cuts
 
 
-def _pauses_within(blocks: list[ByRank], cuts: list[int], pauses: Iterable[Pause]) -> list[Pause]:
+def _pauses_within(blocks: list[StepsByRank], cuts: list[int], pauses: Iterable[Pause]) -> list[Pause]:
     begins = [min(step.begin_ns for own in block.values() for step in own) for block in blocks]
     ends = [max(step.end_ns for own in block.values() for step in own) for block in blocks]
     kept = []
@@ -145,10 +145,10 @@ def _call_earlier(call: Collective, ns: int) -> Collective:
     )
 
 
-def sound(steps: ByRank) -> tuple[ByRank, dict[int, str]]:
+def drop_inconsistent(steps: StepsByRank) -> tuple[StepsByRank, dict[int, str]]:
     """Those that can be put side by side; and by the number of the others, why not: nothing here trusts a message."""
     wrong = {number: why for rank, own in steps.items() for number, why in _out_of_order(rank, own)}
-    wrong |= dict.fromkeys(_numbered_otherwise(steps), "ranks number their operations in different ways")
+    wrong |= dict.fromkeys(_numbered_differently(steps), "ranks number their operations in different ways")
     if wrong:
         steps = {rank: [step for step in own if step.step not in wrong] for rank, own in steps.items()}
     return steps, wrong
@@ -163,7 +163,7 @@ def _out_of_order(rank: int, steps: Iterable[Step]) -> Iterator[tuple[int, str]]
             last, end_ns = step.step, step.end_ns
 
 
-def _numbered_otherwise(steps: ByRank) -> set[int]:
+def _numbered_differently(steps: StepsByRank) -> set[int]:
     """Steps in which ranks made as many operations on a group, and do not count them alike."""
     numbers: dict[tuple[int, tuple[int, ...]], dict[int, list[int]]] = {}
     for rank, own in steps.items():
@@ -179,6 +179,6 @@ def _differ(counted: Iterable[list[int]]) -> bool:
     return any(len(own) == len(first) and sorted(own) != sorted(first) for own in others)
 
 
-def kept_of(steps: Mapping[int, list[Step]]) -> int:
+def count_steps(steps: Mapping[int, list[Step]]) -> int:
     """How many different steps there are."""
     return len({step.step for own in steps.values() for step in own})

@@ -21,10 +21,10 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean, median
 from typing import NamedTuple
 
-from ddptui.analysis.clock_error import WaitUncertainty, is_too_far_apart, uncertainty
-from ddptui.analysis.excess import Excess, excess
-from ddptui.analysis.results import Culprit, Interval, WhatIf, Word
-from ddptui.analysis.waits import PARTS, AlignedStep, AlignedSteps, WaitAttribution, join
+from ddptui.analysis.clock_error import WaitUncertainty, exceeds_waits, wait_uncertainty
+from ddptui.analysis.excess import Excess, excess_of_rank
+from ddptui.analysis.results import ConfidenceInterval, Culprit, Verdict, WhatIf
+from ddptui.analysis.waits import PARTS, AlignedStep, AlignedSteps, WaitAttribution, align_steps
 from ddptui.analysis.what_if import Work, all_alike, as_measured, replay
 from ddptui.wire.messages import Pause, Step
 
@@ -38,7 +38,7 @@ FAIR = 0.4
 PAUSE_NS = 250e6
 
 
-class Judgement(NamedTuple):
+class WaitAnalysis(NamedTuple):
     """Of some steps of all ranks. wait, transfer: how much of the time a rank was idle for it, mean over ranks;
     caused: what the others waited for each rank's own work, ns; doubt: none, where all ranks have one clock; withheld:
     their clocks may be further apart than they waited, so that who waited is not known."""
@@ -48,18 +48,18 @@ class Judgement(NamedTuple):
     wait: float
     transfer: float
     caused: dict[int, int]
-    verdict: Word
+    verdict: Verdict
     culprit: Culprit | None
     uncertainty: WaitUncertainty | None = None
     withheld: bool = False
 
 
-def judge(steps: Mapping[int, Sequence[Step]], pauses: Sequence[Pause] = ()) -> Judgement | None:
+def analyze_waits(steps: Mapping[int, Sequence[Step]], pauses: Sequence[Pause] = ()) -> WaitAnalysis | None:
     """None if there is nothing to judge: no operation, or no step that can be joined."""
-    return judge_joints(join(steps, pauses))
+    return analyze_aligned(align_steps(steps, pauses))
 
 
-def judge_joints(joints: AlignedSteps) -> Judgement | None:
+def analyze_aligned(joints: AlignedSteps) -> WaitAnalysis | None:
     """The same of steps that are side by side already."""
     joined = joints.steps
     if not any(own.step.collectives for step in joined for own in step.ranks.values()):
@@ -71,17 +71,17 @@ def judge_joints(joints: AlignedSteps) -> Judgement | None:
     exposed = [sum(step.ranks[rank].exposed_ns for step in joined) for rank in ranks]
     wait, transfer = fmean(waited) / train_ns, (fmean(exposed) - fmean(waited)) / train_ns
     caused = WaitAttribution(joined).of_all()
-    found = uncertainty(joined)
-    withheld = found is not None and is_too_far_apart(joined, found)
+    found = wait_uncertainty(joined)
+    withheld = found is not None and exceeds_waits(joined, found)
     enough = len(joined) >= FEWEST_STEPS and not withheld
     culprit = _culprit(joined, train_ns, caused, sum(waited)) if enough and len(ranks) > 1 else None
-    return Judgement(
+    return WaitAnalysis(
         joints=joints,
         train_ns=train_ns,
         wait=wait,
         transfer=transfer,
         caused=caused,
-        verdict=word_for(wait, transfer) if enough else "inconclusive",
+        verdict=verdict_for(wait, transfer) if enough else "inconclusive",
         culprit=None if culprit and found and is_hardly_late(culprit, len(joined), found) else culprit,
         uncertainty=found,
         withheld=withheld,
@@ -95,7 +95,7 @@ def is_hardly_late(culprit: Culprit, steps: int, found: WaitUncertainty) -> bool
     return late_s * S < fmean(others)
 
 
-def word_for(wait: float, transfer: float) -> Word:
+def verdict_for(wait: float, transfer: float) -> Verdict:
     """For these shares of the time."""
     both = wait + transfer
     if both < MATTERS:
@@ -110,7 +110,7 @@ def _culprit(joined: Sequence[AlignedStep], train_ns: int, caused: Mapping[int, 
     share_of_all, each_waited = caused[rank] / (sum(caused.values()) or 1), caused[rank] / (len(caused) - 1)
     if share_of_all < FAIR or each_waited < MATTERS / 2 * train_ns:
         return None
-    found = excess(joined, rank)
+    found = excess_of_rank(joined, rank)
     if not found.lost or not _stands_out(found, train_ns):
         return None
     step, loss = found.worst
@@ -120,7 +120,7 @@ def _culprit(joined: Sequence[AlignedStep], train_ns: int, caused: Mapping[int, 
         phases={PARTS[part]: ns / sum(ns for _, ns in found.lost) for part, ns in found.lost},
         share=caused[rank] / waited,
         wait_caused_s=caused[rank] / S,
-        excess_s=Interval(estimate=found.estimate / S, low=found.low / S, high=found.high / S),
+        excess_s=ConfidenceInterval(estimate=found.estimate / S, low=found.low / S, high=found.high / S),
         slower=found.slower if found.everywhere else None,
         step=step if loss > found.estimate / 2 else None,
     )
@@ -134,7 +134,7 @@ def _stands_out(found: Excess, train_ns: int) -> bool:
     return found.estimate > enough and sure and recurs
 
 
-def what_if(judgement: Judgement) -> WhatIf:
+def what_if(judgement: WaitAnalysis) -> WhatIf:
     """The train time with the culprit's work replaced by what the others worked; and with all ranks' work alike."""
     joined, measured_s = judgement.joints.steps, judgement.train_ns / S
     culprit = judgement.culprit.rank if judgement.culprit else None

@@ -26,9 +26,9 @@ AGGREGATE, BETWEEN = PHASES.index("aggregate"), len(PHASES)
 POINT_TO_POINT = ("send", "recv")
 SLACK_NS = 1_000_000  # what a GPU's clock and its callbacks may be off
 
-Key = tuple[object, ...]  # which operation of a step: the same on every rank
+OperationKey = tuple[object, ...]  # which operation of a step: the same on every rank
 Interval = tuple[int, int]  # ns
-Still = dict[int, list[Interval]]  # when each rank stood still
+Standstills = dict[int, list[Interval]]  # when each rank stood still
 
 
 class Wait(NamedTuple):
@@ -44,7 +44,7 @@ class Event(NamedTuple):
     waited for it; without an operation, the end of the step."""
 
     work: list[int]
-    key: Key | None
+    key: OperationKey | None
     enters: bool
     awaits: bool
 
@@ -54,7 +54,7 @@ class RankStep(NamedTuple):
 
     step: Step
     program: list[Event]
-    transfers: dict[Key, int]  # from when all that are needed have come until it is over
+    transfers: dict[OperationKey, int]  # from when all that are needed have come until it is over
     waits: list[Wait]  # disjoint, in order
     idle: list[Interval]  # disjoint, in order
     wait_ns: int
@@ -70,12 +70,12 @@ class AlignedStep(NamedTuple):
 
     number: int
     ranks: dict[int, RankStep]
-    entered: dict[Key, dict[int, int]]
-    needs: dict[Key, dict[int, tuple[int, ...]]]
+    entered: dict[OperationKey, dict[int, int]]
+    needs: dict[OperationKey, dict[int, tuple[int, ...]]]
     apart: ClockSpread | None = None
 
     @property
-    def last(self) -> dict[Key, int]:
+    def last(self) -> dict[OperationKey, int]:
         """Who came last to each operation of several ranks."""
         several = {key: moments for key, moments in self.entered.items() if len(moments) > 1}
         return {key: max(moments, key=lambda rank: moments[rank]) for key, moments in several.items()}
@@ -88,14 +88,16 @@ class AlignedSteps(NamedTuple):
     mismatches: dict[int, str]
 
 
-def join(
+def align_steps(
     steps: Mapping[int, Sequence[Step]], pauses: Iterable[Pause] = (), apart: ClockSpread | None = None
 ) -> AlignedSteps:
     """Put the steps of all ranks side by side. A step of which a rank has not told is left out. Where a rank stood
     still in an operation that all had entered, the others waited for it."""
     by_number = {rank: {step.step: step for step in own} for rank, own in steps.items()}
     common = sorted(set.intersection(*(set(own) for own in by_number.values()))) if by_number else []
-    still: Still = {rank: [(each.begin_ns, each.end_ns) for each in pauses if each.rank == rank] for rank in steps}
+    still: Standstills = {
+        rank: [(each.begin_ns, each.end_ns) for each in pauses if each.rank == rank] for rank in steps
+    }
     joined, mismatches = [], {}
     for number in common:
         told = {rank: own[number] for rank, own in by_number.items()}
@@ -103,7 +105,7 @@ def join(
         if differs := mismatch(told):
             mismatches[number] = differs
         else:
-            joined.append(_join(number, told, before, still)._replace(apart=apart))
+            joined.append(_align_step(number, told, before, still)._replace(apart=apart))
     return AlignedSteps(joined, mismatches)
 
 
@@ -111,7 +113,7 @@ def mismatch(told: Mapping[int, Step]) -> str | None:
     """The first operation of a step on which two ranks disagree, in words; none: they made the same ones."""
     world = tuple(sorted(told))
     for rank, step in told.items():
-        if why := _impossible(step, world):
+        if why := _defect(step, world):
             return f"rank {rank} told of {why}"
     of_group: dict[tuple[int, ...], dict[int, list[Collective]]] = {}
     for rank, step in told.items():
@@ -122,14 +124,14 @@ def mismatch(told: Mapping[int, Step]) -> str | None:
         members = [(rank, by_rank.get(rank, [])) for rank in group or world if rank in told]
         for (one, own), (other, others) in pairwise(members):
             for number in range(max(len(own), len(others))):
-                a, b = _described(own, number), _described(others, number)
+                a, b = _operation_text(own, number), _operation_text(others, number)
                 if a != b:
                     return f"as operation {number + 1}, rank {one} made {a}, rank {other} {b}"
     sent: dict[tuple[int, int], int] = {}
     for rank, step in told.items():
         for operation in step.collectives:
             if operation.kind in POINT_TO_POINT:
-                pair, sign = _pair(operation, rank), 1 if operation.kind == "send" else -1
+                pair, sign = _sender_receiver(operation, rank), 1 if operation.kind == "send" else -1
                 sent[pair] = sent.get(pair, 0) + sign
     for (sender, receiver), left in sent.items():
         if left:
@@ -138,7 +140,7 @@ def mismatch(told: Mapping[int, Step]) -> str | None:
     return None
 
 
-def _impossible(step: Step, world: tuple[int, ...]) -> str | None:
+def _defect(step: Step, world: tuple[int, ...]) -> str | None:
     """What cannot be, whoever told it: nothing here trusts a message."""
     if step.begin_ns >= step.end_ns or min(step.phases_ns) < 0 or len(set(step.order)) < len(step.order):
         return "phases that cannot be"
@@ -151,12 +153,12 @@ def _impossible(step: Step, world: tuple[int, ...]) -> str | None:
         has_root = operation.root in ranks or (operation.root is None and operation.kind not in POINT_TO_POINT)
         if step.rank not in ranks or not has_root:
             return f"{operation.kind} {operation.seq} with ranks that are not there"
-    if len(set(keys_of(step))) < len(step.collectives):
+    if len(set(operation_keys(step))) < len(step.collectives):
         return "the same operation twice"
     return None
 
 
-def _described(operations: Sequence[Collective], number: int) -> str:
+def _operation_text(operations: Sequence[Collective], number: int) -> str:
     if number >= len(operations):
         return "none"
     operation = operations[number]
@@ -166,7 +168,7 @@ def _described(operations: Sequence[Collective], number: int) -> str:
     return f"{operation.kind} ({operation.bytes} bytes{root})"
 
 
-def needed(operation: Collective, rank: int, entered: Mapping[int, int]) -> tuple[int, ...]:
+def needed_ranks(operation: Collective, rank: int, entered: Mapping[int, int]) -> tuple[int, ...]:
     """The ranks that must have entered the operation before it can be over on this one; entered: when each did, ns.
 
     Where it is the backend's choice, what happened tells: an operation cannot have needed a rank that came when it was
@@ -187,19 +189,19 @@ def needed(operation: Collective, rank: int, entered: Mapping[int, int]) -> tupl
     return tuple(other for other in partners if entered[other] < operation.exit_ns or other == rank)
 
 
-def _pair(operation: Collective, rank: int) -> tuple[int, int]:
+def _sender_receiver(operation: Collective, rank: int) -> tuple[int, int]:
     """Sender and receiver."""
     assert operation.root is not None
     return (rank, operation.root) if operation.kind == "send" else (operation.root, rank)
 
 
-def keys_of(step: Step) -> list[Key]:
+def operation_keys(step: Step) -> list[OperationKey]:
     """What each of a rank's operations is called on every rank. Two partners count what passes between them."""
-    keys: list[Key] = []
+    keys: list[OperationKey] = []
     passed: dict[tuple[int, int], int] = {}
     for operation in step.collectives:
         if operation.kind in POINT_TO_POINT:
-            pair = _pair(operation, step.rank)
+            pair = _sender_receiver(operation, step.rank)
             passed[pair] = passed.get(pair, 0) + 1
             keys.append((*pair, passed[pair]))
         else:
@@ -207,33 +209,35 @@ def keys_of(step: Step) -> list[Key]:
     return keys
 
 
-def _join(number: int, told: Mapping[int, Step], before: Mapping[int, Step | None], still: Still) -> AlignedStep:
-    keys = {rank: keys_of(step) for rank, step in told.items()}
-    entered: dict[Key, dict[int, int]] = {}
+def _align_step(
+    number: int, told: Mapping[int, Step], before: Mapping[int, Step | None], still: Standstills
+) -> AlignedStep:
+    keys = {rank: operation_keys(step) for rank, step in told.items()}
+    entered: dict[OperationKey, dict[int, int]] = {}
     for rank, step in told.items():
         for key, operation in zip(keys[rank], step.collectives, strict=True):
             entered.setdefault(key, {})[rank] = operation.enter_ns
-    needs: dict[Key, dict[int, tuple[int, ...]]] = {key: {} for key in entered}
+    needs: dict[OperationKey, dict[int, tuple[int, ...]]] = {key: {} for key in entered}
     ranks = {}
     for rank, step in told.items():
         for key, operation in zip(keys[rank], step.collectives, strict=True):
-            needs[key][rank] = needed(operation, rank, entered[key])
-        ranks[rank] = _of_rank(step, before[rank], keys[rank], entered, needs, still)
+            needs[key][rank] = needed_ranks(operation, rank, entered[key])
+        ranks[rank] = _rank_step(step, before[rank], keys[rank], entered, needs, still)
     return AlignedStep(number, ranks, entered, needs)
 
 
-def _of_rank(
+def _rank_step(
     step: Step,
     before: Step | None,
-    keys: list[Key],
-    entered: Mapping[Key, Mapping[int, int]],
-    needs: Mapping[Key, Mapping[int, tuple[int, ...]]],
-    still: Still,
+    keys: list[OperationKey],
+    entered: Mapping[OperationKey, Mapping[int, int]],
+    needs: Mapping[OperationKey, Mapping[int, tuple[int, ...]]],
+    still: Standstills,
 ) -> RankStep:
     stood: list[Interval] = []  # in an operation that all had entered
     waiting: list[Wait] = []
     lacking: list[Interval] = []  # waiting or not: not all had come
-    transfers: dict[Key, int] = {}
+    transfers: dict[OperationKey, int] = {}
     for key, operation in zip(keys, step.collectives, strict=True):
         moments = entered[key]
         whom = max(needs[key][step.rank], key=lambda rank: moments[rank])
@@ -249,14 +253,14 @@ def _of_rank(
             else:
                 lacking.append((begin, end))
                 waiting.append(Wait(max(begin, operation.awaited_ns), end, whom))
-        transfers[key] -= length(union((begin, end) for _, begin, end in stops))
+        transfers[key] -= total_ns(union((begin, end) for _, begin, end in stops))
     if stood:  # who stands still himself waits for nobody, though the other one may stand still, too
-        waiting = [Wait(*left, each.whom) for each in waiting for left in _without(each.begin, each.end, stood)]
-    waits = _one_after_another(waiting)
+        waiting = [Wait(*left, each.whom) for each in waiting for left in subtract(each.begin, each.end, stood)]
+    waits = _disjoint(waiting)
     awaited = union((operation.awaited_ns, operation.exit_ns) for operation in step.collectives)
-    idle = [left for begin, end in awaited for left in _without(begin, end, stood)] if stood else awaited
-    under_way = length(union((operation.enter_ns, operation.exit_ns) for operation in step.collectives))
-    program, work = _program(step, before, keys, idle)
+    idle = [left for begin, end in awaited for left in subtract(begin, end, stood)] if stood else awaited
+    under_way = total_ns(union((operation.enter_ns, operation.exit_ns) for operation in step.collectives))
+    program, work = work_program(step, before, keys, idle)
     return RankStep(
         step=step,
         program=program,
@@ -264,14 +268,14 @@ def _of_rank(
         waits=waits,
         idle=idle,
         wait_ns=sum(wait.end - wait.begin for wait in waits),
-        transfer_ns=under_way - length(union([*lacking, *stood])),
-        exposed_ns=length(idle),
+        transfer_ns=under_way - total_ns(union([*lacking, *stood])),
+        exposed_ns=total_ns(idle),
         under_way_ns=under_way,
         work_ns=work,
     )
 
 
-def spans(step: Step) -> list[tuple[int, int, int]]:
+def phase_spans(step: Step) -> list[tuple[int, int, int]]:
     """The phases of a step as they came: place in PHASES, begin and end."""
     found, moment = [], step.begin_ns
     for place in step.order:
@@ -280,15 +284,17 @@ def spans(step: Step) -> list[tuple[int, int, int]]:
     return found
 
 
-def _program(step: Step, before: Step | None, keys: list[Key], idle: list[Interval]) -> tuple[list[Event], list[int]]:
+def work_program(
+    step: Step, before: Step | None, keys: list[OperationKey], idle: list[Interval]
+) -> tuple[list[Event], list[int]]:
     """What the rank came to, in order, and its own work in all. A call that is held up (by a delay that was put in)
     counts as aggregation, in whatever phase it was made."""
-    pieces = [(place, begin, end) for place, begin, end in spans(step)]
+    pieces = [(place, begin, end) for place, begin, end in phase_spans(step)]
     if before is not None:
         pieces.insert(0, (BETWEEN, before.end_ns, step.begin_ns))
     if step.end_ns > pieces[-1][2]:
         pieces.append((BETWEEN, pieces[-1][2], step.end_ns))
-    moments: list[tuple[int, Key | None, bool, bool]] = []
+    moments: list[tuple[int, OperationKey | None, bool, bool]] = []
     held: list[Interval] = []
     for key, operation in zip(keys, step.collectives, strict=True):
         if operation.enter_ns > operation.called_ns:
@@ -299,17 +305,17 @@ def _program(step: Step, before: Step | None, keys: list[Key], idle: list[Interv
             moments.append((operation.awaited_ns, key, False, True))
     moments.sort(key=lambda moment: (moment[0], not moment[2]))  # what is entered, first
     moments.append((step.end_ns, None, False, False))
-    work = _Work(pieces, idle, held)
+    work = _WorkCutter(pieces, idle, held)
     program = [Event(work.until(moment), key, enters, awaits) for moment, key, enters, awaits in moments]
     return program, work.all
 
 
-class _Work:
+class _WorkCutter:
     """Cuts a rank's own work at one moment after another."""
 
     def __init__(self, pieces: list[tuple[int, int, int]], idle: list[Interval], held: list[Interval]) -> None:
         self.all = [0] * len(PARTS)
-        self._segments = _busy(pieces, idle, held)
+        self._segments = _busy_segments(pieces, idle, held)
         self._next = 0
 
     def until(self, moment: int) -> list[int]:
@@ -329,13 +335,13 @@ class _Work:
         return work
 
 
-def _busy(
+def _busy_segments(
     pieces: Iterable[tuple[int, int, int]], idle: list[Interval], held: list[Interval]
 ) -> list[tuple[int, int, int]]:
     """The pieces without the idle intervals, and those in which a call was held up counted as aggregation."""
     segments: list[tuple[int, int, int]] = []
     for part, begin, end in pieces:
-        for free_begin, free_end in _without(begin, end, idle):
+        for free_begin, free_end in subtract(begin, end, idle):
             moment = free_begin
             for held_begin, held_end in held:
                 if held_begin < free_end and held_end > moment:
@@ -348,7 +354,7 @@ def _busy(
     return segments
 
 
-def _without(begin: int, end: int, taken: list[Interval]) -> list[Interval]:
+def subtract(begin: int, end: int, taken: list[Interval]) -> list[Interval]:
     """What is left of an interval."""
     left: list[Interval] = []
     for taken_begin, taken_end in taken:
@@ -374,11 +380,11 @@ def union(intervals: Iterable[Interval]) -> list[Interval]:
     return merged
 
 
-def length(intervals: Iterable[Interval]) -> int:
+def total_ns(intervals: Iterable[Interval]) -> int:
     return sum(end - begin for begin, end in intervals)
 
 
-def _one_after_another(waits: list[Wait]) -> list[Wait]:
+def _disjoint(waits: list[Wait]) -> list[Wait]:
     """Waits that overlap, cut so that they do not: the one that began first keeps the time."""
     disjoint: list[Wait] = []
     moment = 0
@@ -410,7 +416,7 @@ class WaitAttribution:
     def _of(self, wait: Wait, seen: frozenset[int]) -> list[tuple[int, int]]:
         begin, end, whom = wait
         taken = overlapping(self._idle[whom], begin, end)
-        blamed = [(whom, end - begin - length(taken))]
+        blamed = [(whom, end - begin - total_ns(taken))]
         if whom not in seen:
             for other_begin, other_end, third in _overlapping_waits(self._waits[whom], begin, end):
                 blamed += self._of(Wait(other_begin, other_end, third), seen | {whom})

@@ -8,7 +8,7 @@ rank that stood still within an operation: here, the others meet what that took 
 from collections.abc import Callable, Sequence
 from statistics import fmean
 
-from ddptui.analysis.waits import AlignedStep, Event, Key
+from ddptui.analysis.waits import AlignedStep, Event, OperationKey
 
 Work = Callable[[AlignedStep, int], Sequence[float]]  # of a rank in a step, ns by part
 
@@ -31,7 +31,7 @@ def replay(steps: Sequence[AlignedStep], work: Work = as_measured) -> float:
     if not steps:
         return 0.0
     ranks = [_Rank(rank, steps, work) for rank in sorted(steps[0].ranks)]
-    entered: dict[tuple[int, Key], dict[int, float]] = {}
+    entered: dict[tuple[int, OperationKey], dict[int, float]] = {}
     running = ranks
     while running:
         went_on = [rank.run(entered) for rank in running]
@@ -59,7 +59,7 @@ class _Rank:
     def is_over(self) -> bool:
         return self._at == len(self._steps)
 
-    def run(self, entered: dict[tuple[int, Key], dict[int, float]]) -> bool:
+    def run(self, entered: dict[tuple[int, OperationKey], dict[int, float]]) -> bool:
         """Go on until an operation lacks a rank. Whether there was anything to do."""
         went_on = False
         while not self.is_over:

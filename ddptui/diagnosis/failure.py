@@ -4,8 +4,8 @@ import re
 from collections.abc import Mapping, Sequence
 
 from ddptui.config.trial import Trial
-from ddptui.diagnosis.known_errors import explained
-from ddptui.diagnosis.memory import RAN_OUT, less
+from ddptui.diagnosis.known_errors import known_error
+from ddptui.diagnosis.memory import RAN_OUT, memory_remedy
 from ddptui.text.printable import ending, printable
 from ddptui.wire.messages import Failed
 
@@ -37,7 +37,7 @@ AFTERWARDS = re.compile(
 )
 
 
-def explain(
+def explain_failure(
     *,
     trial: Trial,
     exit_code: int | None,
@@ -59,44 +59,48 @@ def explain(
     """
     if one_process and not failed:
         log = rank_logs.get(0, "") or launcher_log
-        return with_log(f"rank 0 {_unsaid(trial, exit_code, log, memory_was_short)}", log)
+        return with_log(f"rank 0 {_unreported_end(trial, exit_code, log, memory_was_short)}", log)
     if exit_code is not None and exit_code < 0 and not failed:
         return with_log(f"the launcher was {ending(exit_code)}", launcher_log)
-    rank, how = _first_to_go(launcher_log, failed, silent)
+    rank, how = _first_failure(launcher_log, failed, silent)
     if rank is None:
         who = f"rank {missing[0]} never started" if missing else "the ranks ended without a result"
         launcher = "waited in vain" if exit_code is None and missing else ending(exit_code)
         return with_log(f"{who}: the launcher {launcher}", launcher_log)
     own_words = [words.error for words in failed if words.rank == rank]
     log = rank_logs.get(rank, "")
-    why = _said(trial, own_words[0], log) if own_words else f" {_unsaid(trial, how, log, memory_was_short)}"
+    why = (
+        _reported_error(trial, own_words[0], log)
+        if own_words
+        else f" {_unreported_end(trial, how, log, memory_was_short)}"
+    )
     return with_log(f"rank {rank}{why}", log or launcher_log)
 
 
-def _said(trial: Trial, words: str, log: str) -> str:
+def _reported_error(trial: Trial, words: str, log: str) -> str:
     """What follows a rank's name: its own words, or what they mean where that is known."""
     besides = IN_THE_LOG.findall(log) if "NCCL" in words or "DataLoader worker" in words else []
-    if known := explained("\n".join([words, *besides]), trial):
+    if known := known_error("\n".join([words, *besides]), trial):
         return f" {known}" if known.startswith(RAN_OUT) else f": {known}"  # of which it is the subject, or is not
-    return f" {words}; {less(trial)}" if OUT_OF_MEMORY.search(words) else f" {words}"
+    return f" {words}; {memory_remedy(trial)}" if OUT_OF_MEMORY.search(words) else f" {words}"
 
 
-def _unsaid(trial: Trial, exit_code: int | None, log: str, memory_was_short: bool) -> str:
+def _unreported_end(trial: Trial, exit_code: int | None, log: str, memory_was_short: bool) -> str:
     """How a rank ended that said nothing, and why, as far as its log or the kernel tells."""
     how = ending(exit_code)
     if exit_code == 0 or PUT_IN.search(log):
         return how
     if memory_was_short and how.endswith(("SIGKILL", "without a word")):
-        return f"{how}: the kernel killed it, since memory ran out; {less(trial)}"
-    known = explained("\n".join(WARNING.sub("", log).splitlines()[-LINES_SEARCHED:]), trial)
+        return f"{how}: the kernel killed it, since memory ran out; {memory_remedy(trial)}"
+    known = known_error("\n".join(WARNING.sub("", log).splitlines()[-LINES_SEARCHED:]), trial)
     return f"{how}: {known}" if known else how
 
 
-def _first_to_go(launcher_log: str, failed: Sequence[Failed], silent: Sequence[int]) -> tuple[int | None, int | None]:
+def _first_failure(launcher_log: str, failed: Sequence[Failed], silent: Sequence[int]) -> tuple[int | None, int | None]:
     """The rank that failed first and its exit code: the launcher has seen it; else what the ranks said tells."""
     causes = [words for words in failed if not PEER_IS_GONE.search(words.error)]
     victims = {words.rank for words in failed} - {words.rank for words in causes}
-    seen = _seen_to_go(launcher_log)
+    seen = _launcher_report(launcher_log)
     if seen is not None and not (causes and seen[0] in victims):  # a cause may take longer to end: NCCL tidies up
         return seen
     if causes:
@@ -106,7 +110,7 @@ def _first_to_go(launcher_log: str, failed: Sequence[Failed], silent: Sequence[i
     return (min(failed, key=lambda words: words.at_ns).rank, None) if failed else (None, None)
 
 
-def _seen_to_go(launcher_log: str) -> tuple[int, int] | None:
+def _launcher_report(launcher_log: str) -> tuple[int, int] | None:
     """The rank that the launcher saw end first, and its exit code."""
     found = OUR_LAUNCHERS.search(launcher_log) or TORCHRUN.search(launcher_log)
     return (int(found[1]), int(found[2])) if found else None

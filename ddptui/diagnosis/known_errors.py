@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from ddptui.config.checks import NO_SENDING, can_share_gpu, needs_point_to_point
 from ddptui.config.trial import Trial
-from ddptui.diagnosis.memory import less_on_gpu, told_of_gpu
+from ddptui.diagnosis.memory import gpu_memory_remedy, gpu_out_of_memory
 from ddptui.text.torch_remedies import OLDER, WITH_CUDA
 
 SHARED_MEMORY = "make it larger: `mount -o remount,size=1g /dev/shm` (docker: --shm-size=1g)"
@@ -17,20 +17,20 @@ NCCL_SAYS = "NCCL_DEBUG=INFO before the command says more"
 WITHOUT_WORKERS = "with num_workers = 0 the rank fetches its batches itself, and says what goes wrong"
 SEEN = "`nvidia-smi` must list one, and CUDA_VISIBLE_DEVICES must not hide it"
 
-Telling = Callable[["re.Match[str]", Trial], str]
+Explanation = Callable[["re.Match[str]", Trial], str]
 
 
-class Case(NamedTuple):
+class KnownError(NamedTuple):
     """An error that is known by its words. `told`: what is said in its place; a text, or made of what was found."""
 
     words: re.Pattern[str]
-    told: str | Telling
+    told: str | Explanation
 
 
-def explained(error: str, trial: Trial) -> str | None:
+def known_error(error: str, trial: Trial) -> str | None:
     """The error in one line, with a remedy that fits the trial; None: its own words must do."""
     text = " ".join(error.split())
-    for case in CASES:
+    for case in KNOWN_ERRORS:
         if found := case.words.search(text):
             return case.told if isinstance(case.told, str) else case.told(found, trial)
     return None
@@ -98,11 +98,11 @@ def _worker(found: "re.Match[str]", _trial: Trial) -> str:
     return f"a DataLoader worker was ended ({how}): in code of the dataset or of a library; {WITHOUT_WORKERS}"
 
 
-def _case(words: str, told: str | Telling) -> Case:
-    return Case(re.compile(words), told)
+def _case(words: str, told: str | Explanation) -> KnownError:
+    return KnownError(re.compile(words), told)
 
 
-CASES = (  # the first that fits: what is particular stands above what is general
+KNOWN_ERRORS = (  # the first that fits: what is particular stands above what is general
     _case(r"Duplicate GPU detected ?: rank (\d+) and rank (\d+)", _same_gpu),
     _case(
         r"Error(?: while \w+ shared memory segment|: failed to (?:create|extend)(?: shared memory file)?) \S*nccl",
@@ -121,11 +121,11 @@ CASES = (  # the first that fits: what is particular stands above what is genera
     _case(
         r"OutOfMemoryError: (?:CUDA|HIP) (?:ran )?out of memory|(?:CUDA|HIP) out of memory\W+Tried to allocate|"
         r"(?:CUDA|HIP) error: out of memory|CUBLAS_STATUS_ALLOC_FAILED|Cuda failure.{0,4}'out of memory'",
-        told_of_gpu,
+        gpu_out_of_memory,
     ),
     _case(
         r"CUDNN_STATUS_NOT_INITIALIZED|Unable to find a valid cuDNN algorithm",
-        lambda _found, trial: f"cuDNN cannot work, usually since the GPU's memory is full; {less_on_gpu(trial)}",
+        lambda _found, trial: f"cuDNN cannot work, usually since the GPU's memory is full; {gpu_memory_remedy(trial)}",
     ),
     _case(r"Watchdog caught collective operation timeout|NCCL operation timed out", _timeout),
     _case(

@@ -11,12 +11,12 @@ RAN_OUT = "ran out of memory"
 SMALLER = {None: "a smaller batch_size or model", "measure": "a smaller max_bytes"}
 
 
-def less(trial: Trial) -> str:
+def memory_remedy(trial: Trial) -> str:
     """What of a trial takes less memory of the host."""
     return _take([*_smaller(trial), *(["fewer ranks"] if trial.world_size > 1 else [])])
 
 
-def less_on_gpu(trial: Trial) -> str:
+def gpu_memory_remedy(trial: Trial) -> str:
     """What of a trial takes less memory of a GPU. Fewer ranks: where they share one; elsewhere each gets more to do."""
     ways = _smaller(trial)
     ways += ["fewer ranks"] if trial.share_gpu else []
@@ -24,7 +24,7 @@ def less_on_gpu(trial: Trial) -> str:
     return _take(ways)
 
 
-def told_of_gpu(found: "re.Match[str]", trial: Trial) -> str:
+def gpu_out_of_memory(found: "re.Match[str]", trial: Trial) -> str:
     """«CUDA out of memory. Tried to allocate 20.00 GiB. GPU 0 has a total capacity of 79.11 GiB of which 3.50 GiB is
     free. Process 7 has 25.97 MiB memory in use. Including non-PyTorch memory, this process has 5.13 GiB memory in …»"""
     text = found.string[found.start() :]
@@ -34,7 +34,7 @@ def told_of_gpu(found: "re.Match[str]", trial: Trial) -> str:
     said = [f"{asked[1]} asked"] if asked else []
     said += [f"{room[3]} free of {room[2]}"] if room else []
     numbers = f": {', '.join(said)}" if said else ""
-    return f"{RAN_OUT}{where}{numbers}; {less_on_gpu(trial)}{_of_others(text, trial)}"
+    return f"{RAN_OUT}{where}{numbers}; {gpu_memory_remedy(trial)}{_of_others(text, trial)}"
 
 
 def _smaller(trial: Trial) -> list[str]:

@@ -28,7 +28,7 @@ class CallCountMismatch(NamedTuple):
     calls: Mapping[int, int]
 
 
-class Whereabouts(msgspec.Struct, frozen=True, kw_only=True):
+class RankProgress(msgspec.Struct, frozen=True, kw_only=True):
     """What is known of a rank. steps: how many it has made; trains: its start is over; silent: it has not beaten for
     long; state: what its process does, in psutil's words, if that is known."""
 
@@ -50,11 +50,11 @@ class Whereabouts(msgspec.Struct, frozen=True, kw_only=True):
         return (step, number) if step is not None and number is not None else None
 
 
-def explain(
-    ranks: Mapping[int, Whereabouts], world_size: int, stood_s: float, odd: CallCountMismatch | None = None
+def explain_stall(
+    ranks: Mapping[int, RankProgress], world_size: int, stood_s: float, odd: CallCountMismatch | None = None
 ) -> Stall:
     """That they stand still, and what to do. ranks: those that have not ended; stood_s: for how long, at least."""
-    headline, suspects = who_lacks(ranks, world_size)
+    headline, suspects = describe_positions(ranks, world_size)
     if odd is not None:
         out_of_step, suspects = _out_of_step(odd)
         headline = f"{out_of_step}; now {headline}"
@@ -64,7 +64,7 @@ def explain(
     return Stall(f"{headline}; for {stood_s:g} s now\n{remedy}", min(suspects))
 
 
-def who_lacks(ranks: Mapping[int, Whereabouts], world_size: int) -> tuple[str, list[int]]:
+def describe_positions(ranks: Mapping[int, RankProgress], world_size: int) -> tuple[str, list[int]]:
     """Who has not arrived, and what the others do; and those whose fault it may be."""
     waiting = [where.waits_in for where in ranks.values() if where.waits_in is not None and not where.silent]
     silent = [rank for rank, where in ranks.items() if where.silent]
@@ -77,7 +77,7 @@ def who_lacks(ranks: Mapping[int, Whereabouts], world_size: int) -> tuple[str, l
 
 
 def _at_a_collective(
-    ranks: Mapping[int, Whereabouts], which: tuple[int, int], world_size: int
+    ranks: Mapping[int, RankProgress], which: tuple[int, int], world_size: int
 ) -> tuple[str, list[int]]:
     """Of the collective that ranks wait in, and that comes first: who is there, and who is not."""
     there = [rank for rank, where in ranks.items() if where.waits_in == which and not where.silent]
@@ -102,7 +102,7 @@ def _at_a_collective(
     return f"{wait} in {name}, and it does not end", there
 
 
-def _behind(ranks: Mapping[int, Whereabouts], there: Sequence[int]) -> list[int]:
+def _behind(ranks: Mapping[int, RankProgress], there: Sequence[int]) -> list[int]:
     """Of ranks that went on while the same operation is under way, those that have come to fewer others since."""
     calls = {rank: ranks[rank].position.calls for rank in there}
     fewest = min(calls.values())
@@ -117,7 +117,7 @@ def _out_of_step(odd: CallCountMismatch) -> tuple[str, list[int]]:
     return f"in step {odd.step}, {theirs} of {usual} collectives, and is out of step with the others since", others
 
 
-def _groups(ranks: Mapping[int, Whereabouts], chosen: Sequence[int]) -> list[str]:
+def _groups(ranks: Mapping[int, RankProgress], chosen: Sequence[int]) -> list[str]:
     """What each of them does, those who do the same together."""
     doing: dict[str, list[int]] = {}
     for rank in chosen:
@@ -125,7 +125,7 @@ def _groups(ranks: Mapping[int, Whereabouts], chosen: Sequence[int]) -> list[str
     return [f"{_named(same)} {_verb(same, words)}" for words, same in doing.items()]
 
 
-def _doing(where: Whereabouts) -> str:
+def _doing(where: RankProgress) -> str:
     """In words that follow a name."""
     position = where.position
     if where.state in STOPPED:

@@ -13,7 +13,7 @@ from math import inf
 import msgspec
 
 from ddptui.config.trial import PATIENCE
-from ddptui.diagnosis.positions import STOPPED, CallCountMismatch, Stall, Whereabouts, explain
+from ddptui.diagnosis.positions import STOPPED, CallCountMismatch, RankProgress, Stall, explain_stall
 from ddptui.wire.messages import Done, Failed, Heartbeat, Position, RankMessage, Ready, Shown, Step, Timed
 
 S = 1e9  # ns
@@ -86,9 +86,9 @@ class StallDetector:
         silent = [number for number in still if self._silent_s(there[number], now_ns)]
         if not silent and not (len(self._ranks) == self._world_size and self._all_stand(there, still)):
             return None
-        where = {each: _whereabouts(rank, states.get(each), silent=each in silent) for each, rank in there.items()}
+        where = {each: _progress(rank, states.get(each), silent=each in silent) for each, rank in there.items()}
         started = silent or all(rank.trains for rank in there.values())
-        return explain(where, self._world_size, self._stall_s if started else self._start_s, self._odd)
+        return explain_stall(where, self._world_size, self._stall_s if started else self._start_s, self._odd)
 
     def _compare(self, step: Step) -> None:
         """Has every rank made as many collectives in this step? Who leaves one out is out of step with the others from
@@ -128,5 +128,5 @@ def is_free(position: Position) -> bool:
     return position.number is None or position.ahead
 
 
-def _whereabouts(rank: _Rank, state: str | None, *, silent: bool) -> Whereabouts:
-    return Whereabouts(position=rank.position, steps=rank.steps, trains=rank.trains, silent=silent, state=state)
+def _progress(rank: _Rank, state: str | None, *, silent: bool) -> RankProgress:
+    return RankProgress(position=rank.position, steps=rank.steps, trains=rank.trains, silent=silent, state=state)

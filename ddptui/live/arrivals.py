@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from statistics import median
 from typing import NamedTuple
 
-from ddptui.analysis.clock_error import is_too_far_apart, uncertainty
-from ddptui.analysis.waits import AlignedStep, Key, WaitAttribution
+from ddptui.analysis.clock_error import exceeds_waits, wait_uncertainty
+from ddptui.analysis.waits import AlignedStep, OperationKey, WaitAttribution
 from ddptui.wire.messages import Step
 
 MOSTLY = 0.6  # of the steps, a late rank came last
@@ -67,9 +67,9 @@ def summary(joined: Sequence[AlignedStep]) -> ArrivalsSummary | None:
     ranks = sorted(joined[0].ranks)
     seen = [_see(step) for step in joined if step.last]
     found = [_of_rank(rank, seen) for rank in ranks] if seen else [_alone(rank) for rank in ranks]
-    doubted = uncertainty(joined)
+    doubted = wait_uncertainty(joined)
     apart = doubted.clock_ns / MS if doubted else None
-    withheld = doubted is not None and is_too_far_apart(joined, doubted)
+    withheld = doubted is not None and exceeds_waits(joined, doubted)
     return ArrivalsSummary(len(seen), found, _late(found, seen, apart or 0.0), apart, withheld)
 
 
@@ -82,7 +82,7 @@ def _see(step: AlignedStep) -> _Seen:
     return _Seen(step, last if caused[last] else None, lateness)
 
 
-def _where(step: AlignedStep, last: int) -> Key:
+def _where(step: AlignedStep, last: int) -> OperationKey:
     """The operation to which the rank came last by most, or the first one of several ranks."""
     several = step.last
     own = [key for key, rank in several.items() if rank == last]

@@ -1,10 +1,10 @@
 """How a run goes, in one sentence. Pure."""
 
 from ddptui.analysis.clock_error import WaitUncertainty
-from ddptui.analysis.verdict import MATTERS, Judgement
+from ddptui.analysis.verdict import MATTERS, WaitAnalysis
 from ddptui.config.preset import Preset
 from ddptui.config.trial_text import describe_bottleneck
-from ddptui.diagnosis.positions import Whereabouts, who_lacks
+from ddptui.diagnosis.positions import RankProgress, describe_positions
 from ddptui.live.monitor import RunMonitor
 from ddptui.live.progress import launches
 from ddptui.live.rank_states import STALLED, silent_s
@@ -56,12 +56,12 @@ def _standing_still(live: Live, states: dict[int, str], world_size: int, now_ns:
     """Who has not arrived where, while it may still come."""
     still = [state for state in states.values() if state.startswith(STALLED)]
     there = {rank.rank: _whereabouts(rank, now_ns) for rank in live.ranks.values() if rank.state != "done"}
-    return who_lacks(there, world_size)[0] if still and there else ""
+    return describe_positions(there, world_size)[0] if still and there else ""
 
 
-def _whereabouts(rank: RankState, now_ns: int) -> Whereabouts:
+def _whereabouts(rank: RankState, now_ns: int) -> RankProgress:
     silent = silent_s(rank, now_ns) > 0
-    return Whereabouts(position=rank.position, steps=rank.step, trains=rank.step > 0, silent=silent, state=None)
+    return RankProgress(position=rank.position, steps=rank.step, trains=rank.step > 0, silent=silent, state=None)
 
 
 def _by_hand(live: Live) -> str:
@@ -74,7 +74,7 @@ def _mismatch(mismatch: str | None) -> str:
     return f"the ranks differ in what they do together: {mismatch}" if mismatch else ""
 
 
-def _verdict(judgement: Judgement | None, world_size: int) -> str:
+def _verdict(judgement: WaitAnalysis | None, world_size: int) -> str:
     """Of the last two seconds."""
     if world_size == 1:
         return "one rank: nobody to wait for"

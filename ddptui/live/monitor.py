@@ -6,11 +6,11 @@ from collections.abc import Iterable
 from math import inf
 from typing import TypeVar, cast
 
-from ddptui.analysis.clock_sync import ClockSpread, aligned, apart
+from ddptui.analysis.clock_sync import ClockSpread, clock_spread, in_console_time
 from ddptui.analysis.repeat import NO_OUTCOMES, Outcomes
-from ddptui.analysis.thinning import sound
-from ddptui.analysis.verdict import FEWEST_STEPS, Judgement, judge_joints
-from ddptui.analysis.waits import AlignedStep, AlignedSteps, join
+from ddptui.analysis.thinning import drop_inconsistent
+from ddptui.analysis.verdict import FEWEST_STEPS, WaitAnalysis, analyze_aligned
+from ddptui.analysis.waits import AlignedStep, AlignedSteps, align_steps
 from ddptui.config.preset import Preset
 from ddptui.live.state import MOST_RECENT, Live, fold, lately
 from ddptui.wire.messages import Pause, Step
@@ -33,7 +33,7 @@ class RunMonitor:
         self.live = _resumed(there)
         self.joined: deque[AlignedStep] = deque(maxlen=MOST_RECENT)
         self.mismatch: str | None = None
-        self.judgement: Judgement | None = None
+        self.judgement: WaitAnalysis | None = None
         self.apart: ClockSpread | None = None
         self._next = 0  # step to be joined
         self._judged_ns = 0
@@ -79,10 +79,10 @@ class RunMonitor:
             self._judged_ns = now_ns
             self.judgement = self.judge()
 
-    def judge(self) -> Judgement | None:
+    def judge(self) -> WaitAnalysis | None:
         """Of what all ranks have done lately."""
         self._join()
-        return judge_joints(AlignedSteps(lately(list(self.joined), _ended, FEWEST_STEPS), {}))
+        return analyze_aligned(AlignedSteps(lately(list(self.joined), _ended, FEWEST_STEPS), {}))
 
     def _join(self) -> None:
         """Put the steps side by side that have come since the last look. (The step before goes along: what a rank did
@@ -93,13 +93,13 @@ class RunMonitor:
             return
         ranks = self.live.ranks.values()
         told = {rank.rank: [step for step in rank.recent if first - 1 <= step.step < end] for rank in ranks}
-        self.apart = apart(self.live.clocks, told)
+        self.apart = clock_spread(self.live.clocks, told)
         if not self.are_clocks_known:
             return
         self._next = end
         steps = {rank: [self._aligned(step) for step in own] for rank, own in told.items()}
-        fitting, wrong = sound(steps)
-        found = join(fitting, [self._aligned(pause) for pause in self.live.pauses], self.apart)
+        fitting, wrong = drop_inconsistent(steps)
+        found = align_steps(fitting, [self._aligned(pause) for pause in self.live.pauses], self.apart)
         if self.joined and self.joined[-1].ranks.keys() != steps.keys():  # a rank has come meanwhile
             self.joined.clear()
         ended_ns = _ended(self.joined[-1]) if self.joined else 0
@@ -108,7 +108,7 @@ class RunMonitor:
 
     def _aligned(self, message: StepOrPause) -> StepOrPause:
         """All at once, with what is known now: else those that came before a probe, and after it, did not fit."""
-        return cast(StepOrPause, aligned(message, self.live.clocks))
+        return cast(StepOrPause, in_console_time(message, self.live.clocks))
 
 
 def _resumed(there: Outcomes) -> Live:

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from ddptui.analysis.primitives.collect import Primitives
+from ddptui.analysis.primitives.collect import PrimitivesLog
 from ddptui.analysis.primitives.combine import combined
 from ddptui.analysis.primitives.results import PrimitivesResult
 from ddptui.analysis.repeat import NO_OUTCOMES, Outcomes
@@ -27,7 +27,7 @@ class PrimitivesProgress:
         self._launches: dict[str, list[PrimitivesResult]] = {}
         self._together: dict[str, PrimitivesResult] = {}
         self._hello: Hello | None = None
-        self._heard = Primitives()
+        self._heard = PrimitivesLog()
         for found in there.values():
             if found.primitives is not None:
                 self._launches.setdefault(found.trial, []).append(found.primitives)
@@ -49,7 +49,7 @@ class PrimitivesProgress:
         for message in messages:
             match message:
                 case Launched():
-                    self.trial, self._hello, self._heard = message.trial, None, Primitives()
+                    self.trial, self._hello, self._heard = message.trial, None, PrimitivesLog()
                 case Hello() if self._hello is None:
                     self._hello = message
                     self._launches.setdefault(self.trial or "", []).append(self._heard.result(message))
@@ -64,7 +64,7 @@ class PrimitivesProgress:
         told = self._heard.places.get(place, {})
         if len(told) < hello.world_size or self.trial is None:
             return
-        more = Primitives({place: self._heard.places.pop(place)}).result(hello)
+        more = PrimitivesLog({place: self._heard.places.pop(place)}).result(hello)
         launches = self._launches[self.trial]
         before = launches[-1]
         launches[-1] = msgspec.structs.replace(

@@ -9,7 +9,7 @@ from itertools import pairwise
 from math import ceil
 from typing import NamedTuple
 
-from ddptui.analysis.waits import AlignedStep, Interval, RankStep, spans
+from ddptui.analysis.waits import AlignedStep, Interval, RankStep, phase_spans
 from ddptui.wire.messages import PHASES
 
 BETWEEN = "between"
@@ -80,7 +80,7 @@ def _edges(own: RankStep) -> Iterator[tuple[int, bool, int, str]]:
     """Where something begins or ends: when, which of the two, in which layer, what."""
     step = own.step
     layers = [
-        [(begin, min(end, step.end_ns), PHASES[place]) for place, begin, end in spans(step)],
+        [(begin, min(end, step.end_ns), PHASES[place]) for place, begin, end in phase_spans(step)],
         [(begin, end, "transfer") for begin, end in own.idle],
         [(begin, end, "wait") for begin, end, _ in own.waits],
         [(each.begin_ns, each.end_ns, "delay") for each in step.slept if each.begin_ns >= step.begin_ns],

@@ -9,11 +9,19 @@ from statistics import fmean, median
 from typing import NamedTuple
 
 from ddptui.analysis import cautions
-from ddptui.analysis.clock_error import is_too_far_apart, uncertainty
+from ddptui.analysis.clock_error import exceeds_waits, wait_uncertainty
 from ddptui.analysis.repeat import LaunchLog
 from ddptui.analysis.results import Caution
-from ddptui.analysis.thinning import close_up, sound
-from ddptui.analysis.waits import POINT_TO_POINT, AlignedStep, Key, RankStep, join, keys_of, spans
+from ddptui.analysis.thinning import close_gaps, drop_inconsistent
+from ddptui.analysis.waits import (
+    POINT_TO_POINT,
+    AlignedStep,
+    OperationKey,
+    RankStep,
+    align_steps,
+    operation_keys,
+    phase_spans,
+)
 from ddptui.projection import ProjectionError
 from ddptui.wire.messages import PHASES, Collective
 
@@ -110,11 +118,11 @@ def deceptive(heard: Sequence[LaunchLog]) -> set[Caution]:
 
 def _joined(heard: LaunchLog) -> list[AlignedStep]:
     measured = {rank: [step for step in own if not step.warmup] for rank, own in heard.steps.items()}
-    steps, _ = sound(measured)
+    steps, _ = drop_inconsistent(measured)
     whole = heard.blocks.stride == 1
-    close, pauses = (steps, heard.pauses) if whole else close_up(steps, heard.pauses)
-    joined = join(close, pauses, heard.apart).steps
-    if (found := uncertainty(joined)) and is_too_far_apart(joined, found):
+    close, pauses = (steps, heard.pauses) if whole else close_gaps(steps, heard.pauses)
+    joined = align_steps(close, pauses, heard.apart).steps
+    if (found := wait_uncertainty(joined)) and exceeds_waits(joined, found):
         raise ProjectionError(
             "the clocks of its ranks are further apart than they waited: nothing is known of its transfers"
         )
@@ -187,13 +195,13 @@ def _end(all_came: int, operations: Collection[Collective], *, last: bool) -> fl
     return fmean(exits) if last else max(exits)
 
 
-def _by_key(step: AlignedStep) -> Mapping[Key, Mapping[int, Collective]]:
-    found: dict[Key, dict[int, Collective]] = {}
+def _by_key(step: AlignedStep) -> Mapping[OperationKey, Mapping[int, Collective]]:
+    found: dict[OperationKey, dict[int, Collective]] = {}
     for number, rank in step.ranks.items():
-        for key, operation in zip(keys_of(rank.step), rank.step.collectives, strict=True):
+        for key, operation in zip(operation_keys(rank.step), rank.step.collectives, strict=True):
             found.setdefault(key, {})[number] = operation
     return found
 
 
 def _begin_of_backward(rank: RankStep) -> int:
-    return next((begin for place, begin, _ in spans(rank.step) if place == BACKWARD), rank.step.begin_ns)
+    return next((begin for place, begin, _ in phase_spans(rank.step) if place == BACKWARD), rank.step.begin_ns)

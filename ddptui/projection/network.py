@@ -13,7 +13,7 @@ broadcast beside an all_reduce tells the first two apart, a sum without a wire t
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from ddptui.analysis.primitives.least_squares import not_negative
+from ddptui.analysis.primitives.least_squares import nonnegative_least_squares
 from ddptui.analysis.primitives.theory import OPERATIONS, Cost, theory
 from ddptui.projection import ProjectionError
 
@@ -86,7 +86,7 @@ def fitted(taken: Sequence[Taken], source: str, gamma: float = 0.0) -> CallCosts
     apart = len({theory(each.operation).cost(each.ranks).latency for each in used}) > 1
     rows = [_row(each, apart) for each in used]
     targets = [1 - _cost(each).reduction * each.bytes * gamma / each.s for each in used]
-    alpha, beta, *call = not_negative(rows, targets)
+    alpha, beta, *call = nonnegative_least_squares(rows, targets)
     network = CallCosts(alpha, beta, gamma, call[0] if call else 0.0, source=source)
     return network._replace(worst=max(abs(took(network, each) / each.s - 1) for each in used))
 
@@ -110,7 +110,7 @@ def gamma_of(sums: Sequence[Taken]) -> float:
     """s a byte, of sums without a wire; 0 where there are not two sizes."""
     if len({each.bytes for each in sums}) < 2:
         return 0.0
-    _, gamma = not_negative([(1 / each.s, each.bytes / each.s) for each in sums], [1.0] * len(sums))
+    _, gamma = nonnegative_least_squares([(1 / each.s, each.bytes / each.s) for each in sums], [1.0] * len(sums))
     return gamma
 
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import msgspec
 
 from ddptui.analysis.primitives.results import PrimitivesResult
-from ddptui.analysis.repeat import LaunchLog, launches
+from ddptui.analysis.repeat import LaunchLog, launch_logs
 from ddptui.config.preset import Preset
 from ddptui.config.trial import Trial
 from ddptui.projection import ProjectionError
@@ -88,7 +88,7 @@ def heard_of(run: Run, preset: Preset, trial: Trial) -> list[LaunchLog]:
     return [
         heard
         for number in range(1, preset.repeats + 1)
-        for heard in launches(run.messages(trial.name, number))
+        for heard in launch_logs(run.messages(trial.name, number))
         if heard.ended and heard.ended.status == "ok" and heard.hellos and len(heard.done) == len(heard.hellos)
     ]
 

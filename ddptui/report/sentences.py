@@ -6,7 +6,16 @@ from statistics import median
 import msgspec
 
 from ddptui.analysis.cautions import ADVICE
-from ddptui.analysis.results import Caution, Change, Culprit, Injected, Interval, RankResult, RepeatResult, TrialResult
+from ddptui.analysis.results import (
+    Caution,
+    Change,
+    ConfidenceInterval,
+    Culprit,
+    Injected,
+    RankResult,
+    RepeatResult,
+    TrialResult,
+)
 from ddptui.analysis.verdict import MATTERS
 from ddptui.analysis.waits import BETWEEN, PARTS
 from ddptui.config.trial import Bottleneck, Trial
@@ -162,5 +171,5 @@ def _mean(repeats: Sequence[RepeatResult], rank: int, at: str) -> float:
     return sum(each.s for each in own) / len(repeats)
 
 
-def interval(found: Interval) -> str:
+def interval(found: ConfidenceInterval) -> str:
     return f"{seconds(found.estimate)} ({seconds(max(0.0, found.low))} … {seconds(found.high)})"

@@ -12,8 +12,8 @@ from typing import Any, cast
 
 import msgspec
 
-from ddptui.analysis.clock_sync import Clocks, aligned, apart
-from ddptui.analysis.waits import AlignedStep, join, keys_of, spans
+from ddptui.analysis.clock_sync import Clocks, clock_spread, in_console_time
+from ddptui.analysis.waits import AlignedStep, align_steps, operation_keys, phase_spans
 from ddptui.wire.messages import PHASES, Collective, Pause, Slept, Step
 from ddptui.wire.records import Launched, Message
 
@@ -47,10 +47,10 @@ def _of_repeat(process: int, name: str, messages: Iterable[Message]) -> Iterator
             pauses.append(message)
         elif isinstance(message, Step):
             steps.setdefault(message.rank, []).append(message)
-    far = apart(clocks, steps)
+    far = clock_spread(clocks, steps)
     known = far is None or far.most(steps) < inf
-    steps = {rank: [cast(Step, aligned(step, clocks)) for step in own] for rank, own in steps.items()}
-    pauses = [cast(Pause, aligned(pause, clocks)) for pause in pauses]
+    steps = {rank: [cast(Step, in_console_time(step, clocks)) for step in own] for rank, own in steps.items()}
+    pauses = [cast(Pause, in_console_time(pause, clocks)) for pause in pauses]
     yield {"ph": "M", "name": "process_name", "pid": process, "args": {"name": name}}
     events = _Events(process, zero)
     for rank in sorted(steps):
@@ -59,7 +59,7 @@ def _of_repeat(process: int, name: str, messages: Iterable[Message]) -> Iterator
             events.step(step)
     for pause in pauses:
         events.pause(pause)
-    joined = join(steps if known else {}, pauses)
+    joined = align_steps(steps if known else {}, pauses)
     for together in joined.steps:
         events.operations(together)
     told = {step.number for step in joined.steps}
@@ -95,7 +95,7 @@ class _Events:
         track = step.rank * TRACKS_A_RANK
         about = {"epoch": step.epoch, "loss": step.loss, "samples": step.samples, "warm-up": step.warmup}
         self._slice(f"step {step.step}", "step", track, step.begin_ns, step.end_ns, about)
-        for place, begin, end in spans(step):
+        for place, begin, end in phase_spans(step):
             self._slice(PHASES[place], "phase", track, begin, end)
         for slept in step.slept:
             self._delay(track, slept)
@@ -112,10 +112,10 @@ class _Events:
         """Of all ranks in one step, and whom each waited for."""
         tracks: dict[tuple[int, object], int] = {}
         for rank, own in step.ranks.items():
-            for key, operation in zip(keys_of(own.step), own.step.collectives, strict=True):
+            for key, operation in zip(operation_keys(own.step), own.step.collectives, strict=True):
                 tracks[rank, key] = self._operation(rank, operation, own.transfers[key])
         for rank, own in step.ranks.items():
-            for key, operation in zip(keys_of(own.step), own.step.collectives, strict=True):
+            for key, operation in zip(operation_keys(own.step), own.step.collectives, strict=True):
                 others = [other for other in step.needs[key][rank] if other != rank]
                 if others:
                     entered = step.entered[key]

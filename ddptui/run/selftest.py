@@ -7,8 +7,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
-from ddptui.analysis.repeat import LaunchLog, launches, slept_s, window
-from ddptui.analysis.verdict import judge
+from ddptui.analysis.repeat import LaunchLog, injected_delay_s, launch_logs, steps_within
+from ddptui.analysis.verdict import analyze_waits
 from ddptui.config.preset import Preset
 from ddptui.config.rules import make_trial
 from ddptui.config.strategies import STRATEGIES
@@ -59,7 +59,7 @@ def run(modes: Sequence[str], strategies: Sequence[str], runs: Path) -> int:
     right = True
     trials = {trial.name: trial for trial in preset.trials}
     with closing(lab.run_preset(preset, kept)) as stream:
-        for heard in launches(stream):
+        for heard in launch_logs(stream):
             assert heard.launched is not None
             assert heard.ended is not None
             trial, findings = trials[heard.launched.trial], {}
@@ -133,16 +133,16 @@ def _findings(trial: Trial, heard: LaunchLog) -> Iterator[tuple[str | None, Find
     later = starts[1] - starts[0]
     yield "start", _finding(put_in, later, later, later, TOLERANCE)
     for each in windows_of(trial.launch):
-        steps = window(heard.steps, range(each.first, each.last + 1))
+        steps = steps_within(heard.steps, range(each.first, each.last + 1))
         yield each.site, _of_window(each, steps, TOLERANCE_IN_DP if trial.launch == "dp" else TOLERANCE)
 
 
 def _of_window(here: Window, steps: dict[int, list[Step]], tolerance: float) -> Finding:
-    judgement = judge(steps)
+    judgement = analyze_waits(steps)
     culprit = judgement.culprit if judgement else None
     if here.site is None:
         return Finding(f"!rank {culprit.rank}", right=False) if culprit else Finding("silent", right=True)
-    put_in = slept_s(steps) * 1000
+    put_in = injected_delay_s(steps) * 1000
     if culprit is None:
         return Finding(f"!0/{put_in:.0f}", right=False)
     if (culprit.rank, culprit.phase) != (here.rank, here.site):

@@ -6,7 +6,7 @@ from math import inf
 
 import psutil
 
-from ddptui.analysis.clock_sync import Clocks, aligned
+from ddptui.analysis.clock_sync import Clocks, in_console_time
 from ddptui.config.trial import Trial
 from ddptui.diagnosis import failure
 from ddptui.diagnosis.positions import Stall
@@ -79,7 +79,7 @@ class LaunchSupervisor:
                 case Done():
                     self._done.add(message.rank)
                 case Failed():
-                    last_words = aligned(message, self.clocks)
+                    last_words = in_console_time(message, self.clocks)
                     assert isinstance(last_words, Failed)
                     self._failed.append(last_words)
         return messages
@@ -113,7 +113,7 @@ class LaunchSupervisor:
             return Ended(at_ns=now, status="failed" if self._too_short else "ok", error=self._too_short)
         if why := self._launcher.why():
             return Ended(at_ns=now, status="failed", error=failure.with_log(why, self._repeat.log(LAUNCHER_LOG)))
-        error = failure.explain(
+        error = failure.explain_failure(
             trial=self._trial,
             exit_code=self._exit_code,
             launcher_log=self._repeat.log(LAUNCHER_LOG),

@@ -1,7 +1,7 @@
 """A run's results again, from its journals alone."""
 
 from ddptui.analysis.compare import compare
-from ddptui.analysis.repeat import Outcomes, outcome
+from ddptui.analysis.repeat import Outcomes, outcome_of_messages
 from ddptui.analysis.results import Results
 from ddptui.config.preset import Preset
 from ddptui.store.runs import Run
@@ -18,7 +18,7 @@ def outcomes_of(run: Run, preset: Preset) -> Outcomes:
         (trial.name, number): found
         for trial in preset.trials
         for number in range(1, preset.repeats + 1)
-        if (found := outcome(run.messages(trial.name, number)))
+        if (found := outcome_of_messages(run.messages(trial.name, number)))
     }
 
 

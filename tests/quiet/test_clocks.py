@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from ddptui.analysis.clock_probes import AT_FIRST, Probes
-from ddptui.analysis.repeat import outcome
+from ddptui.analysis.repeat import outcome_of_messages
 from ddptui.analysis.results import RepeatResult
 from ddptui.engines.hub import Hub
 from ddptui.host.clock import own_clock
@@ -77,7 +77,7 @@ def launch(folder: Path, *, elsewhere: set[int]) -> list[Message]:
 
 
 def result_of(messages: list[Message]) -> RepeatResult:
-    found = outcome(messages)
+    found = outcome_of_messages(messages)
     assert found is not None
     assert found.result is not None, found.error
     return found.result

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from ddptui.config.trial import Trial
-from ddptui.diagnosis.known_errors import explained
+from ddptui.diagnosis.known_errors import known_error
 from ddptui.host.gpus import surely_none
 from tests.support.runner import QUICK, run_json, write_preset
 
@@ -46,6 +46,6 @@ def test_a_torch_that_finds_no_driver_or_has_no_cuda_is_told() -> None:
     torch = pytest.importorskip("torch")
     with pytest.raises((RuntimeError, AssertionError)) as error:
         torch.zeros(1).cuda()
-    told = explained(f"{error.type.__name__}: {error.value}", Trial())
+    told = known_error(f"{error.type.__name__}: {error.value}", Trial())
     assert told is not None
     assert "NVIDIA driver" in told or "built without CUDA" in told

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from ddptui.config.trial import Trial
-from ddptui.diagnosis.failure import explain
+from ddptui.diagnosis.failure import explain_failure
 from ddptui.host.limits import kills
 from tests.support.builders import failed
 from tests.support.runner import QUICK, environment, write_preset
@@ -74,7 +74,7 @@ def test_a_rank_that_the_kernel_killed_for_want_of_memory_is_said_to_have_been(
 def said(trial: Trial | None = None, **known: Any) -> str:
     """The headline of a process that is its own launcher."""
     nothing: dict[str, Any] = {"exit_code": 1, "launcher_log": "", "rank_logs": {}, "failed": [], "silent": [0]}
-    told = explain(trial=trial or Trial(), missing=[], one_process=True, **(nothing | known))
+    told = explain_failure(trial=trial or Trial(), missing=[], one_process=True, **(nothing | known))
     return told.splitlines()[0]
 
 

@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from ddptui.analysis.results import RepeatResult
-from ddptui.analysis.waits import AlignedStep, join
+from ddptui.analysis.waits import AlignedStep, align_steps
 from ddptui.config.trial import Bottleneck
 from ddptui.live.rank_states import wait_ms
 from ddptui.live.state import Live, fold
@@ -124,7 +124,7 @@ class Delayed(NamedTuple):
 def _joined(heard: list[Message]) -> list[AlignedStep]:
     told = [message for message in heard if isinstance(message, Step) and not message.warmup]
     pauses = [message for message in heard if isinstance(message, Pause)]
-    return join({rank: [step for step in told if step.rank == rank] for rank in (0, 1)}, pauses).steps
+    return align_steps({rank: [step for step in told if step.rank == rank] for rank in (0, 1)}, pauses).steps
 
 
 def with_the_delay(live: Live) -> list[int]:

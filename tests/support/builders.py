@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from ddptui.analysis.compare import compare
-from ddptui.analysis.repeat import RepeatOutcome, outcome
+from ddptui.analysis.repeat import RepeatOutcome, outcome_of_messages
 from ddptui.analysis.results import Results
 from ddptui.config.parser import parse
 from ddptui.config.preset import Preset
@@ -279,7 +279,7 @@ def two_trials(**fields: Any) -> Preset:
 
 
 def outcomes_of(*journals: list[Message]) -> dict[tuple[str, int], RepeatOutcome]:
-    read = [found for messages in journals if (found := outcome(messages))]
+    read = [found for messages in journals if (found := outcome_of_messages(messages))]
     return {(found.trial, found.repeat): found for found in read}
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ddptui.analysis.waits import join
+from ddptui.analysis.waits import align_steps
 from ddptui.live.arrivals import ArrivalsSummary, RankArrivals, summary
 from ddptui.tui.widgets.arrivals import Arrivals
 from tests.support.traces import delayed, trace, works_of
@@ -24,7 +24,7 @@ def of_two(late: int | None = 1, culprit: int | None = None) -> Arrivals:
 
 def of_many(ranks: int, culprit: int | None = None) -> Arrivals:
     works, _ = delayed(works_of(1, ranks=ranks, steps=24), ranks - 2, "data", lambda _: 5)
-    return pane(summary(join(trace(works)).steps), culprit)
+    return pane(summary(align_steps(trace(works)).steps), culprit)
 
 
 def test_bars_show_who_waited_for_whom() -> None:

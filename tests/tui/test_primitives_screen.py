@@ -12,7 +12,7 @@ from textual.pilot import Pilot
 from textual.theme import BUILTIN_THEMES
 from textual.widgets import Input, Static
 
-from ddptui.analysis.primitives.ownership import RANK_KINDS, named
+from ddptui.analysis.primitives.ownership import RANK_KINDS, view_title
 from ddptui.analysis.primitives.results import BufferView, Cell, RankView, View
 from ddptui.analysis.results import Results
 from ddptui.store.runs import Run
@@ -136,7 +136,7 @@ def test_on_a_small_terminal_four_ranks_are_seen_at_once_before_and_after_each_c
                 assert grid.max_scroll_x == 0, chosen(screen)
                 assert page.size.height <= grid.scrollable_content_region.height
             await pilot.press("n")
-            assert number + 1 == VIEWS or chosen(screen) == named(
+            assert number + 1 == VIEWS or chosen(screen) == view_title(
                 screen.feed.results.trials[0].primitives[0].views[number + 1]
             )
 
@@ -205,7 +205,7 @@ def test_it_goes_on_by_itself_to_the_end_and_stops_there() -> None:
         while screen._playing is not None:
             screen.play_on()
             states.append((chosen(screen), screen.after))
-        names = [named(view) for view in screen.feed.results.trials[0].primitives[0].views]
+        names = [view_title(view) for view in screen.feed.results.trials[0].primitives[0].views]
         assert states[:-1] == [(name, after) for name in names for after in (False, True)]
         await pilot.pause()
         assert "playing" not in seen(app)

@@ -11,7 +11,7 @@ from textual.pilot import Pilot
 from textual.theme import BUILTIN_THEMES
 from textual.widgets import Input
 
-from ddptui.analysis.results import Culprit, Interval, RankResult, Results, TrialResult
+from ddptui.analysis.results import ConfidenceInterval, Culprit, RankResult, Results, TrialResult
 from ddptui.config.preset import Preset
 from ddptui.report import table as report
 from ddptui.store.outcomes import results_of
@@ -137,7 +137,7 @@ def blamed(results: Results, costs: dict[str, float]) -> Results:
     def blame(trial: TrialResult) -> TrialResult:
         if trial.name not in costs or trial.summary is None:
             return trial
-        excess = Interval(estimate=1.0, low=0.9, high=1.1)
+        excess = ConfidenceInterval(estimate=1.0, low=0.9, high=1.1)
         culprit = Culprit(rank=1, phase="aggregate", share=1.0, wait_caused_s=costs[trial.name], excess_s=excess)
         return msgspec.structs.replace(trial, summary=msgspec.structs.replace(trial.summary, culprit=culprit))
 

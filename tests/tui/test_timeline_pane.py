@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from ddptui.analysis.waits import AlignedStep, join
+from ddptui.analysis.waits import AlignedStep, align_steps
 from ddptui.tui.widgets.timeline import Timeline
 from ddptui.wire.messages import Slept
 from tests.support.traces import MS, all_reduce, delayed, trace, works_of
@@ -22,7 +22,7 @@ def steps(number: int = 1, ranks: int = 2, late: int = 1) -> list[AlignedStep]:
         msgspec.structs.replace(step, slept=(Slept("aggregate", begin, begin + 8 * MS),))
         for step, begin in zip(told[late], begins, strict=True)
     ]
-    return join(told).steps
+    return align_steps(told).steps
 
 
 def pane(joined: list[AlignedStep]) -> Timeline:
@@ -69,6 +69,6 @@ def test_before_the_first_step_it_says_so() -> None:
 def test_it_fits_where_there_is_room_for_anything(size: tuple[int, int], ranks: int) -> None:
     width, height = size
     works = works_of(2, ranks=ranks, steps=5)
-    lines = text_of(pane(join(trace(works)).steps), width, height)
+    lines = text_of(pane(align_steps(trace(works)).steps), width, height)
     assert len(lines) <= max(4, height)
     assert width < 30 or max(map(len, lines)) <= width

@@ -17,7 +17,7 @@ GB_S = 1.0  # bytes a ns
 Kind = TypeVar("Kind", Shown, Timed)
 
 
-class Primitives(msgspec.Struct):
+class PrimitivesLog(msgspec.Struct):
     """By place and rank. What no operation of ours is called is not kept, nor more than anybody would look at."""
 
     places: dict[int, dict[int, Shown | Timed]] = {}
@@ -41,8 +41,8 @@ class Primitives(msgspec.Struct):
             cadence="barrier" if timed and timed[0][0].cadence == "barrier" else "back_to_back",
             backend=hello.backend or "",
             took_s=took_s,
-            views=[view(ranks) for ranks in shown],
-            cells=[cell(ranks) for ranks in timed],
+            views=[view_of(ranks) for ranks in shown],
+            cells=[cell_of(ranks) for ranks in timed],
         )
 
 
@@ -52,7 +52,7 @@ def _all_of(kind: type[Kind], by_rank: Mapping[int, Shown | Timed]) -> list[Kind
     return found if len(found) == len(by_rank) else []
 
 
-def view(ranks: Sequence[Shown]) -> View:
+def view_of(ranks: Sequence[Shown]) -> View:
     first = ranks[0]
     return View(
         operation=first.operation,
@@ -75,7 +75,7 @@ def _buffer(told: Buffer) -> BufferView:
     )
 
 
-def cell(ranks: Sequence[Timed]) -> Cell:
+def cell_of(ranks: Sequence[Timed]) -> Cell:
     """One operation with one size, from what each rank measured."""
     first = ranks[0]
     calls = calls_ns([own.calls_ns for own in ranks if own.calls_ns])

@@ -10,7 +10,7 @@ from ddptui.analysis.primitives.results import Cell, PrimitivesResult, TimeUs
 from ddptui.config.primitives import ReduceOpName, primitive_title
 
 
-class Which(NamedTuple):
+class PrimitiveKey(NamedTuple):
     """An operation or, as composite, a strategy's; by one of the operators where it takes one."""
 
     operation: str
@@ -22,29 +22,29 @@ class Which(NamedTuple):
         return name if self.reduce_op in (None, "sum") else f"{name} ({self.reduce_op})"
 
 
-def which(cell: Cell) -> Which:
-    return Which(cell.operation, cell.composite, cell.reduce_op)
+def key_of(cell: Cell) -> PrimitiveKey:
+    return PrimitiveKey(cell.operation, cell.composite, cell.reduce_op)
 
 
 def combined(repeats: Sequence[PrimitivesResult]) -> PrimitivesResult:
     """What there is to see is that of the first launch; calls are added up."""
-    cells: dict[tuple[Which, int], list[Cell]] = {}
+    cells: dict[tuple[PrimitiveKey, int], list[Cell]] = {}
     for cell in (cell for repeat in repeats for cell in repeat.cells):
-        cells.setdefault((which(cell), cell.bytes), []).append(cell)
-    return msgspec.structs.replace(repeats[0], cells=[_one(several) for several in cells.values()])
+        cells.setdefault((key_of(cell), cell.bytes), []).append(cell)
+    return msgspec.structs.replace(repeats[0], cells=[_combined_cell(several) for several in cells.values()])
 
 
-def by_operation(cells: Iterable[Cell]) -> dict[Which, list[Cell]]:
+def by_operation(cells: Iterable[Cell]) -> dict[PrimitiveKey, list[Cell]]:
     """In the order in which they come, each one's from the smallest size to the largest."""
-    found: dict[Which, list[Cell]] = {}
+    found: dict[PrimitiveKey, list[Cell]] = {}
     for cell in cells:
-        found.setdefault(which(cell), []).append(cell)
+        found.setdefault(key_of(cell), []).append(cell)
     return {key: sorted(several, key=lambda cell: cell.bytes) for key, several in found.items()}
 
 
-def _one(cells: Sequence[Cell]) -> Cell:
+def _combined_cell(cells: Sequence[Cell]) -> Cell:
     slowest = max(cells, key=lambda cell: cell.slowest_us or 0.0)
-    time = _time([cell.time_us for cell in cells if cell.time_us])
+    time = _median_times([cell.time_us for cell in cells if cell.time_us])
     longer = time.mean / slowest.time_us.mean if time and slowest.time_us else 1.0
     return msgspec.structs.replace(
         slowest,
@@ -58,7 +58,7 @@ def _one(cells: Sequence[Cell]) -> Cell:
     )
 
 
-def _time(times: Sequence[TimeUs]) -> TimeUs | None:
+def _median_times(times: Sequence[TimeUs]) -> TimeUs | None:
     names = TimeUs.__struct_fields__
     return TimeUs(**{name: median(getattr(time, name) for time in times) for name in names}) if times else None
 

@@ -15,8 +15,8 @@ from math import exp, log
 from statistics import median
 from typing import NamedTuple
 
-from ddptui.analysis.primitives.combine import Which, by_operation
-from ddptui.analysis.primitives.fit import Fit, Times, fits, network_of, predict, textbook, times_of
+from ddptui.analysis.primitives.combine import PrimitiveKey, by_operation
+from ddptui.analysis.primitives.fit import Fit, Times, fit_all, network_of, predicted_time, textbook_time, times_of
 from ddptui.analysis.primitives.results import PrimitivesResult
 from ddptui.analysis.primitives.stability import has_a_median
 from ddptui.analysis.primitives.theory import Network
@@ -30,16 +30,16 @@ Ratio = tuple[float, float]  # bytes, and the logarithm of the first one's time 
 class Crossing(NamedTuple):
     """At `size` bytes `after` overtakes `before`."""
 
-    before: Which
-    after: Which
+    before: PrimitiveKey
+    after: PrimitiveKey
     size: float
 
 
 class Overtaking(NamedTuple):
     """`after` is the faster one from so many bytes on; None: not so, within the sizes that were measured."""
 
-    before: Which
-    after: Which
+    before: PrimitiveKey
+    after: PrimitiveKey
     measured: float | None
     fitted: float | None
     textbook: float | None
@@ -47,27 +47,27 @@ class Overtaking(NamedTuple):
 
 def overtakings(result: PrimitivesResult, fitted: Sequence[Fit] | None = None) -> list[Overtaking]:
     """Of all pairs that do the same, those of which at least one of measurement, model and textbook says it."""
-    found = fits(result) if fitted is None else fitted
+    found = fit_all(result) if fitted is None else fitted
     models = {each.which: each for each in found}
     groups = steady_times(result)
     network = network_of(found)
     return [
         overtaking
         for one, other in combinations(rivals(models), 2)
-        for overtaking in _of_pair(
-            measured(one, other, groups[one], groups[other]),
+        for overtaking in _overtakings_of_pair(
+            measured_crossings(one, other, groups[one], groups[other]),
             fitted_crossings(models[one], models[other]),
-            by_the_book(models[one], models[other], network[0]) if network else [],
+            textbook_crossings(models[one], models[other], network[0]) if network else [],
         )
     ]
 
 
-def steady_times(result: PrimitivesResult) -> dict[Which, dict[int, float]]:
+def steady_times(result: PrimitivesResult) -> dict[PrimitiveKey, dict[int, float]]:
     """The medians that mean something, in s by bytes."""
     return {key: times_of([*filter(has_a_median, cells)]) for key, cells in by_operation(result.cells).items()}
 
 
-def rivals(measured: Iterable[Which]) -> list[Which]:
+def rivals(measured: Iterable[PrimitiveKey]) -> list[PrimitiveKey]:
     """Those that do the same."""
     all_of_them = list(measured)
     composites = [key for key in all_of_them if key.composite]
@@ -76,7 +76,7 @@ def rivals(measured: Iterable[Which]) -> list[Which]:
     return [*[key for key in bare if key.reduce_op in (None, "sum", "avg")], *composites]
 
 
-def measured(one: Which, other: Which, times: Times, others: Times) -> list[Crossing]:
+def measured_crossings(one: PrimitiveKey, other: PrimitiveKey, times: Times, others: Times) -> list[Crossing]:
     """Where both were measured."""
     sizes = sorted(size for size in times if size in others)
     return crossings(one, other, [(size, log(times[size] / others[size])) for size in sizes])
@@ -84,26 +84,26 @@ def measured(one: Which, other: Which, times: Times, others: Times) -> list[Cros
 
 def fitted_crossings(one: Fit, other: Fit) -> list[Crossing]:
     """On the bent lines, between the smallest and the largest size of both."""
-    return _everywhere(one, other, predict, max(CLEAR, _usually_off(one), _usually_off(other)))
+    return _line_crossings(one, other, predicted_time, max(CLEAR, _typical_residual(one), _typical_residual(other)))
 
 
-def by_the_book(one: Fit, other: Fit, network: Network) -> list[Crossing]:
+def textbook_crossings(one: Fit, other: Fit, network: Network) -> list[Crossing]:
     """Over the same sizes, by the formulas."""
-    return _everywhere(one, other, lambda each, size: textbook(each, size, network), CLEAR)
+    return _line_crossings(one, other, lambda each, size: textbook_time(each, size, network), CLEAR)
 
 
-def crossings(one: Which, other: Which, ratios: Sequence[Ratio], least: float = CLEAR) -> list[Crossing]:
+def crossings(one: PrimitiveKey, other: PrimitiveKey, ratios: Sequence[Ratio], least: float = CLEAR) -> list[Crossing]:
     """From a line of ratios, in order of their sizes; `least` is the difference that counts."""
     clear = [at for at, (_, ratio) in enumerate(ratios) if abs(ratio) > log(1 + least)]
     found = []
     for last, first in pairwise(clear):
         if ratios[last][1] * ratios[first][1] < 0:
             before, after = (one, other) if ratios[last][1] < 0 else (other, one)
-            found.append(Crossing(before, after, _zero(ratios[last : first + 1])))
+            found.append(Crossing(before, after, _zero_crossing(ratios[last : first + 1])))
     return found
 
 
-def _zero(ratios: Sequence[Ratio]) -> float:
+def _zero_crossing(ratios: Sequence[Ratio]) -> float:
     """Of the places where the line crosses zero, the middle one: there is an odd number of them."""
     zeros = [
         exp(log(left) + (log(right) - log(left)) * low / (low - high))
@@ -113,40 +113,40 @@ def _zero(ratios: Sequence[Ratio]) -> float:
     return zeros[len(zeros) // 2]
 
 
-def _usually_off(fit: Fit) -> float:
+def _typical_residual(fit: Fit) -> float:
     return median(map(abs, fit.residuals.values())) if fit.residuals else 0.0
 
 
-def _everywhere(one: Fit, other: Fit, time: Callable[[Fit, float], float | None], least: float) -> list[Crossing]:
-    sizes = [size for size in _common(one.times, other.times) if size > 0]
+def _line_crossings(one: Fit, other: Fit, time: Callable[[Fit, float], float | None], least: float) -> list[Crossing]:
+    sizes = [size for size in _common_sizes(one.times, other.times) if size > 0]
     ratios = []
-    for size in _steps(sizes[0], sizes[-1]) if len(sizes) > 1 else []:
+    for size in _log_spaced(sizes[0], sizes[-1]) if len(sizes) > 1 else []:
         first, second = time(one, size), time(other, size)
         if first and second:
             ratios.append((size, log(first / second)))
     return crossings(one.which, other.which, ratios, least)
 
 
-def _common(sizes: Mapping[int, float], others: Mapping[int, float]) -> list[int]:
+def _common_sizes(sizes: Mapping[int, float], others: Mapping[int, float]) -> list[int]:
     return sorted(size for size in sizes if size in others)
 
 
-def _steps(low: int, high: int) -> list[float]:
+def _log_spaced(low: int, high: int) -> list[float]:
     """From one size to another, evenly on a logarithmic axis."""
     count = max(1, round(log(high / low) / log(2) * STEPS_A_DOUBLING))
     return [low * (high / low) ** (at / count) for at in range(count + 1)]
 
 
-def _of_pair(
+def _overtakings_of_pair(
     measured: Sequence[Crossing], fitted: Sequence[Crossing], by_the_book: Sequence[Crossing]
 ) -> list[Overtaking]:
     """The first time that one overtakes the other, and the first time that it is the other way round."""
     directions = dict.fromkeys((each.before, each.after) for each in (*measured, *fitted, *by_the_book))
     return [
-        Overtaking(before, after, *(_first(before, after, several) for several in (measured, fitted, by_the_book)))
+        Overtaking(before, after, *(_first_size(before, after, several) for several in (measured, fitted, by_the_book)))
         for before, after in directions
     ]
 
 
-def _first(before: Which, after: Which, several: Iterable[Crossing]) -> float | None:
+def _first_size(before: PrimitiveKey, after: PrimitiveKey, several: Iterable[Crossing]) -> float | None:
     return next((each.size for each in several if (each.before, each.after) == (before, after)), None)

@@ -21,8 +21,8 @@ from collections.abc import Mapping, Sequence
 from math import inf, log
 from typing import NamedTuple
 
-from ddptui.analysis.primitives.combine import Which, by_operation
-from ddptui.analysis.primitives.least_squares import not_negative
+from ddptui.analysis.primitives.combine import PrimitiveKey, by_operation
+from ddptui.analysis.primitives.least_squares import nonnegative_least_squares
 from ddptui.analysis.primitives.results import Cell, PrimitivesResult
 from ddptui.analysis.primitives.theory import Cost, Network, seconds, theory
 
@@ -56,7 +56,7 @@ class Fit(NamedTuple):
                  fitted afresh, knots and all
     """
 
-    which: Which
+    which: PrimitiveKey
     ranks: int
     times: Times
     alpha: float | None = None
@@ -74,11 +74,11 @@ class Fit(NamedTuple):
         return max(map(abs, self.residuals.values())) if len(self.residuals) > unknowns else None
 
 
-def fits(result: PrimitivesResult) -> list[Fit]:
+def fit_all(result: PrimitivesResult) -> list[Fit]:
     """Of each operation that was measured, in their order."""
     times = {key: times_of(cells) for key, cells in by_operation(result.cells).items()}
     gamma = next((_by_byte(found) for key, found in times.items() if key.operation == "local_sum"), None)
-    return [fit(key, result.ranks, found, gamma) for key, found in times.items() if found]
+    return [fit_operation(key, result.ranks, found, gamma) for key, found in times.items() if found]
 
 
 def times_of(cells: Sequence[Cell]) -> dict[int, float]:
@@ -86,20 +86,20 @@ def times_of(cells: Sequence[Cell]) -> dict[int, float]:
     return {cell.bytes: cell.time_us.median * US for cell in cells if cell.time_us and cell.time_us.median > 0}
 
 
-def fit(which: Which, ranks: int, times: Times, gamma: float | None) -> Fit:
+def fit_operation(which: PrimitiveKey, ranks: int, times: Times, gamma: float | None) -> Fit:
     cost = theory(which.operation, composite=which.composite).cost(ranks)
-    believed = believable(times)
-    line = bent_line(times)
+    believed = without_outliers(times)
+    line = curve_of(times)
     off = residuals(line, times) if line else {}
-    found = Fit(which, ranks, times, curve=line, residuals=off, left_out=left_out(believed))
+    found = Fit(which, ranks, times, curve=line, residuals=off, left_out=leave_one_out_error(believed))
     if not cost.transfer and not cost.reduction:
         return found._replace(alpha=next(iter(times.values())) / cost.latency)
     if len(times) < 2:
         return found
     if which.operation == "local_sum":
-        network = straight(believed, LONE, 0.0)
+        network = fit_line(believed, LONE, 0.0)
         return found._replace(alpha=network.alpha, gamma=network.beta, line_worst=_worst(times, LONE, network))
-    network = straight(believed, cost, gamma or 0.0)
+    network = fit_line(believed, cost, gamma or 0.0)
     return found._replace(
         alpha=network.alpha,
         beta=network.beta,
@@ -108,12 +108,12 @@ def fit(which: Which, ranks: int, times: Times, gamma: float | None) -> Fit:
     )
 
 
-def bent_line(times: Times) -> Curve | None:
+def curve_of(times: Times) -> Curve | None:
     """Of what can be believed; None: one size says nothing of others, unless it is that of a barrier."""
-    return curve(believable(times))
+    return fit_curve(without_outliers(times))
 
 
-def believable(times: Times) -> Times:
+def without_outliers(times: Times) -> Times:
     """Without the sizes that took far longer than a larger one; all of them, if that would be less than half."""
     least, kept = inf, {}
     for size in sorted(times, reverse=True):
@@ -123,12 +123,12 @@ def believable(times: Times) -> Times:
     return kept if 2 * len(kept) >= len(times) and len(kept) > 1 else times
 
 
-def predict(fit: Fit, size: float) -> float | None:
+def predicted_time(fit: Fit, size: float) -> float | None:
     """Seconds for so many bytes, by the bent line; beyond the largest that was measured, it goes on straight."""
     return time_at(fit.curve, size) if fit.curve else None
 
 
-def textbook(fit: Fit, size: float, network: Network) -> float:
+def textbook_time(fit: Fit, size: float, network: Network) -> float:
     """Seconds for so many bytes, by the formula of its algorithm."""
     return seconds(theory(fit.which.operation, composite=fit.which.composite).cost(fit.ranks), size, network)
 
@@ -138,7 +138,7 @@ def time_at(curve: Curve, size: float) -> float:
     return curve.start_s + sum(slope * part for slope, part in zip(curve.slopes, parts, strict=True))
 
 
-def network_of(found: Sequence[Fit]) -> tuple[Network, Which] | None:
+def network_of(found: Sequence[Fit]) -> tuple[Network, PrimitiveKey] | None:
     """What the textbook's formulas are fed with, and whose α and β they are: those of one message, at best as every
     rank of a ring sends it at once."""
     gamma = next((each.gamma for each in found if each.which.operation == "local_sum"), None) or 0.0
@@ -149,31 +149,31 @@ def network_of(found: Sequence[Fit]) -> tuple[Network, Which] | None:
     return None
 
 
-def straight(times: Times, cost: Cost, gamma: float) -> Network:
+def fit_line(times: Times, cost: Cost, gamma: float) -> Network:
     """α and β for a held γ."""
     rows = [(cost.latency / s, size * cost.transfer / s) for size, s in times.items()]
     targets = [1 - size * cost.reduction * gamma / s for size, s in times.items()]
-    alpha, beta = not_negative(rows, targets)
+    alpha, beta = nonnegative_least_squares(rows, targets)
     return Network(alpha, beta, gamma)
 
 
-def curve(times: Times) -> Curve | None:
+def fit_curve(times: Times) -> Curve | None:
     """With as many knots as are worth it."""
     if len(times) < 2:
         return Curve(times[0], (), (0.0,)) if 0 in times else None
-    best = found = bent(times, ())
+    best = found = fit_with_knots(times, ())
     for _ in range(min(MOST_KNOTS, (len(times) - 2) // 2)):
-        more = [bent(times, tuple(sorted((*found.knots, knot)))) for knot in _places(times, found.knots)]
+        more = [fit_with_knots(times, tuple(sorted((*found.knots, knot)))) for knot in _places(times, found.knots)]
         found = min(more, key=lambda each: _squares(each, times))
         if criterion(found, times) < criterion(best, times):
             best = found
     return best
 
 
-def bent(times: Times, knots: tuple[int, ...]) -> Curve:
+def fit_with_knots(times: Times, knots: tuple[int, ...]) -> Curve:
     """With its knots there."""
     rows = [[part / s for part in (1, *_parts(size, knots))] for size, s in times.items()]
-    start_s, *slopes = not_negative(rows, [1.0] * len(rows))
+    start_s, *slopes = nonnegative_least_squares(rows, [1.0] * len(rows))
     return Curve(start_s, knots, tuple(slopes))
 
 
@@ -187,13 +187,13 @@ def residuals(curve: Curve, times: Times) -> dict[int, float]:
     return {size: time_at(curve, size) / s - 1 for size, s in times.items()}
 
 
-def left_out(times: Times) -> float | None:
+def leave_one_out_error(times: Times) -> float | None:
     between = sorted(times)[1:-1]
     if len(between) < 2:
         return None
     errors = []
     for size in between:
-        found = curve({other: s for other, s in times.items() if other != size})
+        found = fit_curve({other: s for other, s in times.items() if other != size})
         errors.append(abs(time_at(found, size) / times[size] - 1) if found else 0.0)
     return max(errors)
 
@@ -207,7 +207,7 @@ def _worst(times: Times, cost: Cost, network: Network) -> float:
 
 
 def _by_byte(times: Times) -> float | None:
-    return straight(believable(times), LONE, 0.0).beta if len(times) > 1 else None
+    return fit_line(without_outliers(times), LONE, 0.0).beta if len(times) > 1 else None
 
 
 def _places(times: Times, taken: tuple[int, ...]) -> list[int]:

@@ -8,7 +8,7 @@ Row = Sequence[float]
 SINGULAR = 1e-12  # what is left of a column of length 1: no more than rounding
 
 
-def not_negative(rows: Sequence[Row], targets: Sequence[float]) -> list[float]:
+def nonnegative_least_squares(rows: Sequence[Row], targets: Sequence[float]) -> list[float]:
     """The x with no part below 0 for which the squares of rows · x − targets add up to least.
 
     The least is found with some parts at 0 and the others free (Lawson and Hanson, "Solving least squares problems",

@@ -2,20 +2,20 @@
 
 from collections.abc import Mapping, Sequence
 
-from ddptui.analysis.primitives.combine import Which
+from ddptui.analysis.primitives.combine import PrimitiveKey
 from ddptui.analysis.primitives.crossover import CLEAR, rivals
-from ddptui.analysis.primitives.fit import Fit, Times, predict
+from ddptui.analysis.primitives.fit import Fit, Times, predicted_time
 from ddptui.text.units import digits, duration, size
 
 ALL_REDUCE = "all_reduce"
 
 
-def meaning(fits: Sequence[Fit], times: Mapping[Which, Times]) -> list[str]:
+def findings(fits: Sequence[Fit], times: Mapping[PrimitiveKey, Times]) -> list[str]:
     """From which size on bytes cost more than the call itself, and what the best way to a mean is at the ends."""
-    return [*_of_latency(fits), *_of_ways(times)]
+    return [*_latency_finding(fits), *_fastest_finding(times)]
 
 
-def half_way(fit: Fit) -> float | None:
+def half_performance_size(fit: Fit) -> float | None:
     """The size, in bytes, from which on a call takes twice what it takes with next to nothing in it: Hockney's n½, on
     the bent line. None: not within the sizes that were measured."""
     sizes = sorted(fit.residuals)
@@ -23,17 +23,17 @@ def half_way(fit: Fit) -> float | None:
         return None
     low, high = float(sizes[0]), float(sizes[-1])
     twice = 2 * fit.curve.start_s
-    if not (predict(fit, low) or 0.0) < twice < (predict(fit, high) or 0.0):
+    if not (predicted_time(fit, low) or 0.0) < twice < (predicted_time(fit, high) or 0.0):
         return None
     while high / low > 1.001:
         middle = (low * high) ** 0.5
-        low, high = (middle, high) if (predict(fit, middle) or 0.0) < twice else (low, middle)
+        low, high = (middle, high) if (predicted_time(fit, middle) or 0.0) < twice else (low, middle)
     return high
 
 
-def _of_latency(fits: Sequence[Fit]) -> list[str]:
+def _latency_finding(fits: Sequence[Fit]) -> list[str]:
     for fit in fits:
-        half = half_way(fit) if fit.which.operation == ALL_REDUCE else None
+        half = half_performance_size(fit) if fit.which.operation == ALL_REDUCE else None
         if half is not None and fit.curve is not None:
             return [
                 f"On {fit.ranks} ranks an {ALL_REDUCE} takes {duration(fit.curve.start_s)} however small its tensor is,"
@@ -43,16 +43,18 @@ def _of_latency(fits: Sequence[Fit]) -> list[str]:
     return []
 
 
-def _of_ways(times: Mapping[Which, Times]) -> list[str]:
+def _fastest_finding(times: Mapping[PrimitiveKey, Times]) -> list[str]:
     ways = rivals(times)
     common = sorted(set.intersection(*(set(times[way]) for way in ways))) if len(ways) > 1 else []
     if not common:
         return []
-    said = [_at(bytes, {way: times[way][bytes] for way in ways}) for bytes in dict.fromkeys((common[0], common[-1]))]
+    said = [
+        _fastest_at(bytes, {way: times[way][bytes] for way in ways}) for bytes in dict.fromkeys((common[0], common[-1]))
+    ]
     return ["Of the ways to a mean, " + "; ".join(said) + "."]
 
 
-def _at(bytes: int, seconds: Mapping[Which, float]) -> str:
+def _fastest_at(bytes: int, seconds: Mapping[PrimitiveKey, float]) -> str:
     """Which is fastest, with those that cannot be told from it; and the slowest."""
     order = sorted(seconds, key=lambda way: seconds[way])
     least, most = seconds[order[0]], seconds[order[-1]]

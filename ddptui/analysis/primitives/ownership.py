@@ -61,7 +61,7 @@ class Page(NamedTuple):
         return self.left + self.before_side.buffer + len(ARROW) + self.after_side.buffer <= self.width
 
 
-def named(view: View) -> str:
+def view_title(view: View) -> str:
     """reduce MAX"""
     return (
         f"{primitive_title(view.operation)} {view.reduce_op.upper()}"
@@ -70,10 +70,10 @@ def named(view: View) -> str:
     )
 
 
-def page(view: View, width: int, room: int, *, after: bool) -> list[Line]:
+def page_lines(view: View, width: int, room: int, *, after: bool) -> list[Line]:
     """What it does, the legend, and every rank's call and buffers, before the call or after it. room: lines that are
     seen at once; where it suffices, ranks stand apart."""
-    words = [line for sentence in in_words(view) for line in textwrap.wrap(sentence, max(NARROWEST, width))]
+    words = [line for sentence in description(view) for line in textwrap.wrap(sentence, max(NARROWEST, width))]
     head: list[Line] = [[(line, "")] for line in words]
     if view.error:
         refusal = textwrap.wrap(f"The backend cannot: {view.error}", max(NARROWEST, width))
@@ -97,7 +97,7 @@ def rank_kind(rank: int) -> str:
     return RANK_KINDS[rank % len(RANK_KINDS)]
 
 
-def role(value: float | None, buffer: BufferView, view: View, whose: Mapping[float, int], *, after: bool) -> str:
+def number_kind(value: float | None, buffer: BufferView, view: View, whose: Mapping[float, int], *, after: bool) -> str:
     """The kind of a number in a buffer."""
     if after and buffer.undefined:
         return "undefined"
@@ -110,14 +110,14 @@ def role(value: float | None, buffer: BufferView, view: View, whose: Mapping[flo
     return rank_kind(whose[value]) if value in whose else ""
 
 
-def spelled(value: float | None) -> str:
+def number_text(value: float | None) -> str:
     """Whole numbers in full, as long as they are not too long."""
     if value is None:
         return "nan"
     return f"{value:.6g}" if abs(value) < LARGEST else f"{value:.2e}"
 
 
-def in_words(view: View) -> Iterator[str]:
+def description(view: View) -> Iterator[str]:
     """What it does, and what it leaves undefined."""
     root = f" Root: rank {view.root}." if view.root is not None else ""
     moves = OPERATIONS[view.operation].moves
@@ -138,7 +138,7 @@ def legend(view: View) -> list[Line]:
     rank = 1 if 1 in firsts else min(firsts)
     entries: list[Line] = [
         [("rank", "muted"), *ranks, (more, "muted")],
-        [(spelled(firsts[rank]), rank_kind(rank)), (f": rank {rank}'s first", "muted")],
+        [(number_text(firsts[rank]), rank_kind(rank)), (f": rank {rank}'s first", "muted")],
     ]
     if view.reduce_op is not None:
         entries.append([(view.reduce_op, "reduced"), (" of all", "muted")])
@@ -173,7 +173,7 @@ def _values(buffer: BufferView, *, after: bool) -> Values:
 
 def _texts(buffer: BufferView, *, after: bool) -> list[str]:
     uncertainty = DOUBT if after and buffer.undefined else ""
-    return [f"{spelled(value)}{uncertainty}" for value in _values(buffer, after=after)]
+    return [f"{number_text(value)}{uncertainty}" for value in _values(buffer, after=after)]
 
 
 def _length(values: Values, parts: int, number: int) -> int:
@@ -224,7 +224,7 @@ def _drawn(buffer: BufferView, page: Page, *, after: bool) -> list[list[Span]]:
     """Part by part."""
     side = page.after_side if after else page.before_side
     values = _values(buffer, after=after)
-    kinds = [role(value, buffer, page.view, page.whose, after=after) for value in values]
+    kinds = [number_kind(value, buffer, page.view, page.whose, after=after) for value in values]
     spans = [*zip(_texts(buffer, after=after), kinds, strict=True)]
     return [_numbers(part, side.numbers[buffer.name]) for part in _parts(spans, buffer.parts)]
 

@@ -9,8 +9,8 @@ from math import log2, log10
 from string import ascii_lowercase
 from typing import Literal, NamedTuple
 
-from ddptui.analysis.primitives.combine import Which, by_operation
-from ddptui.analysis.primitives.fit import Curve, bent_line, time_at, times_of
+from ddptui.analysis.primitives.combine import PrimitiveKey, by_operation
+from ddptui.analysis.primitives.fit import Curve, curve_of, time_at, times_of
 from ddptui.analysis.primitives.results import PrimitivesResult
 from ddptui.config.primitives import primitive_facts
 from ddptui.text.braille import Frame, Point, cells, character, columns, frame
@@ -31,7 +31,7 @@ Cells = dict[tuple[int, int], tuple[str, str]]  # row and column: sign and kind
 class Drawn(NamedTuple):
     """One operation: its letter and colour, the measured points and those of its fitted line."""
 
-    which: Which
+    which: PrimitiveKey
     letter: str
     kind: str
     points: Sequence[Point]
@@ -39,7 +39,7 @@ class Drawn(NamedTuple):
 
 
 def plot(
-    result: PrimitivesResult, operations: Sequence[Which], width: int, height: int, what: What = "time"
+    result: PrimitivesResult, operations: Sequence[PrimitiveKey], width: int, height: int, what: What = "time"
 ) -> list[str]:
     """The lines without their colours."""
     lines = draw(result, operations, width, height, what)
@@ -47,7 +47,7 @@ def plot(
 
 
 def draw(
-    result: PrimitivesResult, operations: Sequence[Which], width: int, height: int, what: What = "time"
+    result: PrimitivesResult, operations: Sequence[PrimitiveKey], width: int, height: int, what: What = "time"
 ) -> list[Line]:
     """At most so many lines, and none longer; the legend is below."""
     series = _series(result, operations, what, width)
@@ -67,7 +67,7 @@ def draw(
     return [*lines, [(" " * left + _sizes(seen, across), "muted")], *legend]
 
 
-def _series(result: PrimitivesResult, operations: Sequence[Which], what: What, width: int) -> list[Drawn]:
+def _series(result: PrimitivesResult, operations: Sequence[PrimitiveKey], what: What, width: int) -> list[Drawn]:
     """Those that were measured with bytes, in the order asked for."""
     groups = {key: times_of(several) for key, several in by_operation(result.cells).items()}
     chosen = [key for key in operations if any(groups.get(key, {}))]
@@ -77,12 +77,12 @@ def _series(result: PrimitivesResult, operations: Sequence[Which], what: What, w
         times = {bytes: s for bytes, s in groups[key].items() if bytes > 0}
         points = [(log2(bytes), log10(figure(bytes, s))) for bytes, s in times.items()]
         letter = ascii_lowercase[number % len(ascii_lowercase)]
-        line = _line(bent_line(times), times, figure, STEPS_A_CELL * width)
+        line = _line(curve_of(times), times, figure, STEPS_A_CELL * width)
         found.append(Drawn(key, letter, KINDS[number % len(KINDS)], points, line))
     return found
 
 
-def _figure(which: Which, ranks: int, what: What) -> Callable[[float, float], float]:
+def _figure(which: PrimitiveKey, ranks: int, what: What) -> Callable[[float, float], float]:
     """What is drawn of bytes and seconds."""
     if what == "time":
         return lambda bytes, s: s

@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from ddptui.analysis.primitives.combine import Which, by_operation, combined, which
+from ddptui.analysis.primitives.combine import PrimitiveKey, by_operation, combined, key_of
 from ddptui.analysis.primitives.crossover import CLEAR, overtakings, rivals, steady_times
-from ddptui.analysis.primitives.fit import Fit, fits, network_of
-from ddptui.analysis.primitives.meaning import meaning
+from ddptui.analysis.primitives.fit import Fit, fit_all, network_of
+from ddptui.analysis.primitives.meaning import findings
 from ddptui.analysis.primitives.results import Cell, PrimitivesResult, View
 from ddptui.analysis.primitives.stability import MOST_CV, MOST_MEDIAN, MOST_P90, is_uneven
 from ddptui.analysis.primitives.theory import theory
@@ -48,7 +48,7 @@ class Shown(NamedTuple):
 
 class Plotted(NamedTuple):
     result: PrimitivesResult
-    operations: Sequence[Which]
+    operations: Sequence[PrimitiveKey]
 
 
 Block = Heading | Notes | Shown | Plotted | Table
@@ -60,7 +60,7 @@ def blocks(results: Results, preset: Preset) -> Iterator[Block]:
     for result in results.trials:
         if result.primitives:
             yield from of_trial(combined(result.primitives), trials[result.name], len(result.primitives))
-    timed = [which(cell) for result in results.trials for each in result.primitives for cell in each.cells]
+    timed = [key_of(cell) for result in results.trials for each in result.primitives for cell in each.cells]
     if timed:
         yield Notes(_of_models(timed))
     if notes := failures(results):
@@ -93,7 +93,7 @@ def of_trial(result: PrimitivesResult, trial: Trial, repeats: int) -> Iterator[B
 
 
 def _measured(result: PrimitivesResult, trial: Trial, repeats: int) -> Iterator[Block]:
-    groups, found = by_operation(result.cells), fits(result)
+    groups, found = by_operation(result.cells), fit_all(result)
     network = network_of(found)
     models = {fit.which: fit for fit in found}
     yield Notes(_how(result, repeats))
@@ -106,7 +106,7 @@ def _measured(result: PrimitivesResult, trial: Trial, repeats: int) -> Iterator[
     if any(is_uneven(cell) for cell in result.cells):
         yield Notes([_uneven(trial)])
     yield from _explained(result, found)
-    if said := meaning(found, steady_times(result)):
+    if said := findings(found, steady_times(result)):
         yield Heading("What it means", 4)
         yield Notes(said)
 
@@ -128,7 +128,7 @@ def _explained(result: PrimitivesResult, found: Sequence[Fit]) -> Iterator[Block
         yield Notes([OVERTAKING if overtaking else f"nobody, by more than {CLEAR:.0%}: one that is faster stays so"])
 
 
-def _fed(found: Sequence[Fit], source: Which | None) -> str:
+def _fed(found: Sequence[Fit], source: PrimitiveKey | None) -> str:
     """Where the textbook's figures come from."""
     if source is None:
         return "textbook: unknown, since neither isend/irecv nor send/recv tells α and β here"
@@ -161,7 +161,7 @@ def _errors(cells: Sequence[Cell]) -> list[str]:
     return list(dict.fromkeys(f"not done: {cell.error.splitlines()[0]}" for cell in cells if cell.error))
 
 
-def _of_models(timed: Iterable[Which]) -> list[str]:
+def _of_models(timed: Iterable[PrimitiveKey]) -> list[str]:
     """What the columns are, and whose formulas they are."""
     books = dict.fromkeys(theory(key.operation, composite=key.composite).source for key in timed)
     return [

@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Sequence
 
-from ddptui.analysis.primitives.combine import Which
+from ddptui.analysis.primitives.combine import PrimitiveKey
 from ddptui.analysis.primitives.crossover import Overtaking
-from ddptui.analysis.primitives.fit import Fit, predict, textbook
+from ddptui.analysis.primitives.fit import Fit, predicted_time, textbook_time
 from ddptui.analysis.primitives.results import Cell, TimeUs
 from ddptui.analysis.primitives.stability import is_uneven
 from ddptui.analysis.primitives.theory import Network, Theory, theory
@@ -24,10 +24,10 @@ def of_cells(cells: Sequence[Cell], fit: Fit | None, network: Network | None) ->
         Column("calls", [str(cell.calls) for cell in cells], 70),
         Column("min", [_time(cell, lambda time: time.min) for cell in cells], 90),
         Column("median", [_marked(cell) for cell in cells], 99),
-        Column("fitted", [duration(predict(fit, cell.bytes) if fit else None) for cell in cells], 84),
+        Column("fitted", [duration(predicted_time(fit, cell.bytes) if fit else None) for cell in cells], 84),
         Column(
             "textbook",
-            [duration(textbook(fit, cell.bytes, network) if fit and network else None) for cell in cells],
+            [duration(textbook_time(fit, cell.bytes, network) if fit and network else None) for cell in cells],
             83,
         ),
         Column("p90", [_time(cell, lambda time: time.p90) for cell in cells], 82),
@@ -42,7 +42,7 @@ def of_cells(cells: Sequence[Cell], fit: Fit | None, network: Network | None) ->
     return Table(columns, frozenset(number for number, cell in enumerate(cells) if cell.wrong or cell.error))
 
 
-def of_models(fits: Sequence[Fit], network: tuple[Network, Which] | None) -> Table:
+def of_models(fits: Sequence[Fit], network: tuple[Network, PrimitiveKey] | None) -> Table:
     """A line an operation. α in µs a message, β and γ as bandwidths; errors as parts of what was measured."""
     book = [_theory(fit) for fit in fits]
     columns = (
@@ -74,17 +74,17 @@ def of_overtakings(found: Sequence[Overtaking]) -> Table:
     return Table(columns)
 
 
-def heading(which: Which) -> str:
+def heading(which: PrimitiveKey) -> str:
     """all_reduce: all tensors as one to all."""
     return str(which) if which.composite else f"{which}: {OPERATIONS[which.operation].moves}"
 
 
-def _off(fit: Fit, network: tuple[Network, Which] | None) -> str:
+def _off(fit: Fit, network: tuple[Network, PrimitiveKey] | None) -> str:
     """From the size where the textbook is lowest, over what was measured, to the one where it is highest; nothing for
     what it was fed with."""
     if network is None or fit.which == network[1] or fit.which.operation == "local_sum":
         return NOTHING
-    errors = [textbook(fit, size, network[0]) / s - 1 for size, s in fit.times.items()]
+    errors = [textbook_time(fit, size, network[0]) / s - 1 for size, s in fit.times.items()]
     low, high = (f"{error:+.0%}" for error in (min(errors), max(errors)))
     return low if low == high else f"{low}…{high}"
 

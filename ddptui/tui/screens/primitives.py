@@ -12,8 +12,8 @@ from textual.content import Content
 from textual.timer import Timer
 from textual.widgets import OptionList, Static
 
-from ddptui.analysis.primitives.combine import Which, by_operation
-from ddptui.analysis.primitives.ownership import named
+from ddptui.analysis.primitives.combine import PrimitiveKey, by_operation
+from ddptui.analysis.primitives.ownership import view_title
 from ddptui.analysis.primitives.results import PrimitivesResult, View
 from ddptui.config.trial import Trial
 from ddptui.live.primitives import PrimitivesProgress, under_way
@@ -57,7 +57,7 @@ class PrimitivesScreen(Following):
         self._chosen: str | None = None
         self._led_to: str | None = None  # what the run has led to; None: somebody chooses for himself
         self._leads = not isinstance(feed, Over)
-        self._marked: list[Which] = []
+        self._marked: list[PrimitiveKey] = []
         self._what: What = "time"
         self._playing: Timer | None = None
         self._said = self._trial_shown = ""  # what is on the screen: the line above all, and the trial
@@ -132,7 +132,7 @@ class PrimitivesScreen(Following):
     def _items(self, result: PrimitivesResult | None) -> list[Item]:
         if result is None:
             return []
-        views = [Item(named(view), is_wrong=view.error is not None) for view in result.views]
+        views = [Item(view_title(view), is_wrong=view.error is not None) for view in result.views]
         groups = by_operation(result.cells).items()
         return views + [
             Item(str(which), which in self._marked, any(cell.wrong or cell.error for cell in cells))
@@ -153,14 +153,14 @@ class PrimitivesScreen(Following):
         result, chosen = self._result, self._list.chosen
         if chosen != self._chosen:
             self._chosen, self.after = chosen, False
-        views: dict[str, View] = {named(view): view for view in result.views} if result else {}
+        views: dict[str, View] = {view_title(view): view for view in result.views} if result else {}
         if self.trial.primitives == "see":
             note = "playing: a stops it" if self._playing else ""
             self.query_one(PrimitiveGrid).show(views.get(chosen or ""), after=self.after, note=note)
         elif result is not None and (which := self._which(chosen)) is not None:
             self.query_one(PrimitiveTimes).show(result, which, self._marked, self._what)
 
-    def _which(self, name: str | None) -> Which | None:
+    def _which(self, name: str | None) -> PrimitiveKey | None:
         cells = self._result.cells if self._result else []
         return next((which for which in by_operation(cells) if str(which) == name), None)
 

@@ -8,7 +8,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 
-from ddptui.analysis.primitives.ownership import RANK_KINDS, named, page
+from ddptui.analysis.primitives.ownership import RANK_KINDS, page_lines, view_title
 from ddptui.analysis.primitives.results import View
 from ddptui.text.drawing import Line
 from ddptui.tui.widgets.canvas import Canvas
@@ -74,7 +74,7 @@ class PrimitiveGrid(VerticalScroll):
         if view is not self._view:
             self.scroll_home(animate=False)
         self._view, self._after, self._shown = view, after, (view, after, note)
-        self.border_title = named(view) if view else "Nothing yet"
+        self.border_title = view_title(view) if view else "Nothing yet"
         moment = "" if view is None or view.error else "after the call" if after else "before the call"
         self.border_subtitle = " · ".join(filter(None, (moment, note)))
         self._lay_out()
@@ -87,6 +87,6 @@ class PrimitiveGrid(VerticalScroll):
         width, room = self.content_size
         if self._view is None:
             lines: Sequence[Line] = [[(NOTHING_YET, "muted")]]
-        elif len(lines := page(self._view, width, room, after=self._after)) > room:
-            lines = page(self._view, width - 1, room, after=self._after)
+        elif len(lines := page_lines(self._view, width, room, after=self._after)) > room:
+            lines = page_lines(self._view, width - 1, room, after=self._after)
         self.query_one(Page).show(lines)

@@ -10,8 +10,8 @@ from textual import events
 from textual.app import ComposeResult
 from textual.containers import Vertical
 
-from ddptui.analysis.primitives.combine import Which, by_operation
-from ddptui.analysis.primitives.fit import Fit, fits, network_of
+from ddptui.analysis.primitives.combine import PrimitiveKey, by_operation
+from ddptui.analysis.primitives.fit import Fit, fit_all, network_of
 from ddptui.analysis.primitives.results import PrimitivesResult
 from ddptui.analysis.primitives.stability import is_uneven
 from ddptui.analysis.primitives.theory import Network, theory
@@ -67,10 +67,10 @@ class SizePlot(Canvas):
     """
 
     _result: PrimitivesResult | None = None
-    _drawn_ones: Sequence[Which] = ()
+    _drawn_ones: Sequence[PrimitiveKey] = ()
     _what: What = "time"
 
-    def show(self, result: PrimitivesResult, operations: Sequence[Which], what: What) -> None:
+    def show(self, result: PrimitivesResult, operations: Sequence[PrimitiveKey], what: What) -> None:
         self._result, self._drawn_ones, self._what = result, operations, what
         self.border_title = f"{TITLES[what]} over size, both logarithmic"
         self.redraw()
@@ -103,7 +103,7 @@ class PrimitiveTimes(Vertical):
         yield Model(id="model")
         yield SizePlot(id="plot", classes="pane")
 
-    def show(self, result: PrimitivesResult, chosen: Which, marked: Sequence[Which], what: What) -> None:
+    def show(self, result: PrimitivesResult, chosen: PrimitiveKey, marked: Sequence[PrimitiveKey], what: What) -> None:
         """marked: they are drawn, too. Nothing happens while all is as it was."""
         shown = (id(result), chosen, tuple(marked), what)
         if shown == self._shown:
@@ -114,8 +114,8 @@ class PrimitiveTimes(Vertical):
         self._tell(of_these, chosen)
         self.query_one(SizePlot).show(of_these, drawn, what)
 
-    def _tell(self, result: PrimitivesResult, chosen: Which) -> None:
-        cells, models = by_operation(result.cells)[chosen], fits(result)
+    def _tell(self, result: PrimitivesResult, chosen: PrimitiveKey) -> None:
+        cells, models = by_operation(result.cells)[chosen], fit_all(result)
         model = next((each for each in models if each.which == chosen), None)
         network = network_of(models)
         told = network[0] if network and network[1] != chosen and chosen.operation != "local_sum" else None
@@ -127,7 +127,7 @@ class PrimitiveTimes(Vertical):
         self.query_one(Model).show(in_words(model, network) if model else (), refusal or "")
 
 
-def in_words(model: Fit, network: tuple[Network, Which] | None) -> list[str]:
+def in_words(model: Fit, network: tuple[Network, PrimitiveKey] | None) -> list[str]:
     """The textbook's formula, term by term, and what was fitted, figure by figure."""
     book = theory(model.which.operation, composite=model.which.composite)
     columns = telling(tables.of_models([model], network))
@@ -136,7 +136,7 @@ def in_words(model: Fit, network: tuple[Network, Which] | None) -> list[str]:
     return [f"{book.algorithm}: {first}", *(f"+ {term}" for term in terms), *said]
 
 
-def _of(result: PrimitivesResult, drawn: Sequence[Which]) -> PrimitivesResult:
+def _of(result: PrimitivesResult, drawn: Sequence[PrimitiveKey]) -> PrimitivesResult:
     """As much of it as is drawn, and what the textbook's figures are made from: models need not be fitted to more."""
     cells = [
         cell

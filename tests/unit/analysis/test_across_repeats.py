@@ -6,13 +6,17 @@ import msgspec
 import pytest
 
 from ddptui.analysis import across_repeats
-from ddptui.analysis.results import Culprit, InSync, Interval, Loss, RepeatResult, WhatIf
+from ddptui.analysis.results import ConfidenceInterval, Culprit, InSync, Loss, RepeatResult, WhatIf
 from ddptui.analysis.verdict import FEWEST_STEPS
 
 
 def blamed(rank: int = 1, **changes: Any) -> Culprit:
     found = Culprit(
-        rank=rank, phase="forward", share=0.9, wait_caused_s=2.0, excess_s=Interval(estimate=2.0, low=1.9, high=2.1)
+        rank=rank,
+        phase="forward",
+        share=0.9,
+        wait_caused_s=2.0,
+        excess_s=ConfidenceInterval(estimate=2.0, low=1.9, high=2.1),
     )
     return msgspec.structs.replace(found, **changes)
 
@@ -31,16 +35,16 @@ def shares(wait: float, transfer: float, steps: int = 100) -> RepeatResult:
 
 
 def test_the_word_is_that_of_the_median_shares() -> None:
-    assert across_repeats.verdict([shares(0.5, 0.0), shares(0.5, 0.1), shares(0.0, 0.5)]) == "skew"
-    assert across_repeats.verdict([shares(0.0, 0.5), shares(0.1, 0.5), shares(0.5, 0.0)]) == "transfer"
-    assert across_repeats.verdict([shares(0.5, 0.0), shares(0.0, 0.5)]) == "mixed"
+    assert across_repeats.verdict_of_repeats([shares(0.5, 0.0), shares(0.5, 0.1), shares(0.0, 0.5)]) == "skew"
+    assert across_repeats.verdict_of_repeats([shares(0.0, 0.5), shares(0.1, 0.5), shares(0.5, 0.0)]) == "transfer"
+    assert across_repeats.verdict_of_repeats([shares(0.5, 0.0), shares(0.0, 0.5)]) == "mixed"
 
 
 def test_repeats_that_are_too_short_or_have_no_operations_say_nothing() -> None:
-    assert across_repeats.verdict([]) == "inconclusive"
-    assert across_repeats.verdict([repeat()]) == "inconclusive"
-    assert across_repeats.verdict([shares(0.5, 0.0, steps=FEWEST_STEPS - 1)]) == "inconclusive"
-    assert across_repeats.verdict([shares(0.5, 0.0, steps=FEWEST_STEPS), repeat()]) == "skew"
+    assert across_repeats.verdict_of_repeats([]) == "inconclusive"
+    assert across_repeats.verdict_of_repeats([repeat()]) == "inconclusive"
+    assert across_repeats.verdict_of_repeats([shares(0.5, 0.0, steps=FEWEST_STEPS - 1)]) == "inconclusive"
+    assert across_repeats.verdict_of_repeats([shares(0.5, 0.0, steps=FEWEST_STEPS), repeat()]) == "skew"
 
 
 @pytest.mark.parametrize(
@@ -60,17 +64,17 @@ def test_repeats_that_are_too_short_or_have_no_operations_say_nothing() -> None:
     ],
 )
 def test_who_is_named_in_more_than_half_of_the_repeats_is_named(ranks: list[int | None], rank: int | None) -> None:
-    found = across_repeats.culprit([repeat(None if each is None else blamed(each)) for each in ranks])
+    found = across_repeats.culprit_of_repeats([repeat(None if each is None else blamed(each)) for each in ranks])
     assert (found.rank if found else None) == rank
 
 
 def test_the_figures_are_means_over_the_repeats_that_name_it() -> None:
     repeats = [
-        repeat(blamed(share=0.8, wait_caused_s=1.0, excess_s=Interval(estimate=1.0, low=0.7, high=1.3))),
-        repeat(blamed(share=0.6, wait_caused_s=3.0, excess_s=Interval(estimate=3.0, low=2.6, high=3.4))),
+        repeat(blamed(share=0.8, wait_caused_s=1.0, excess_s=ConfidenceInterval(estimate=1.0, low=0.7, high=1.3))),
+        repeat(blamed(share=0.6, wait_caused_s=3.0, excess_s=ConfidenceInterval(estimate=3.0, low=2.6, high=3.4))),
         repeat(blamed(rank=0, share=0.1, wait_caused_s=50.0)),
     ]
-    found = across_repeats.culprit(repeats)
+    found = across_repeats.culprit_of_repeats(repeats)
     assert found is not None
     assert found.share == pytest.approx(0.7)
     assert found.wait_caused_s == 2.0
@@ -80,14 +84,14 @@ def test_the_figures_are_means_over_the_repeats_that_name_it() -> None:
 
 
 def test_the_phase_is_the_most_frequent_one() -> None:
-    found = across_repeats.culprit([repeat(blamed(phase=phase)) for phase in ("data", "forward", "forward")])
+    found = across_repeats.culprit_of_repeats([repeat(blamed(phase=phase)) for phase in ("data", "forward", "forward")])
     assert found is not None
     assert found.phase == "forward"
 
 
 def test_it_is_slower_everywhere_if_most_repeats_say_so() -> None:
     def slower(*factors: float | None) -> float | None:
-        found = across_repeats.culprit([repeat(blamed(slower=factor)) for factor in factors])
+        found = across_repeats.culprit_of_repeats([repeat(blamed(slower=factor)) for factor in factors])
         assert found is not None
         return found.slower
 
@@ -97,7 +101,7 @@ def test_it_is_slower_everywhere_if_most_repeats_say_so() -> None:
 
 
 def test_a_step_is_named_only_of_a_single_repeat() -> None:
-    one, two = (across_repeats.culprit([repeat(blamed(step=7))] * count) for count in (1, 2))
+    one, two = (across_repeats.culprit_of_repeats([repeat(blamed(step=7))] * count) for count in (1, 2))
     assert one is not None
     assert two is not None
     assert (one.step, two.step) == (7, None)
@@ -108,7 +112,7 @@ def test_what_would_have_been_is_the_median_over_those_who_name_the_culprit() ->
         return repeat(culprit, what_if_s=WhatIf(without_culprit=without, without_skew=skew))
 
     repeats = [told(blamed(), 4.0, 3.0), told(blamed(), 6.0, 5.0), told(blamed(0), 100.0, 4.0), told(None, None, 8.0)]
-    found = across_repeats.what_if(repeats, blamed())
+    found = across_repeats.what_if_of_repeats(repeats, blamed())
     assert found == WhatIf(without_culprit=5.0, without_skew=4.5)
-    assert across_repeats.what_if(repeats, None) == WhatIf(without_culprit=None, without_skew=4.5)
-    assert across_repeats.what_if([repeat()], None) is None
+    assert across_repeats.what_if_of_repeats(repeats, None) == WhatIf(without_culprit=None, without_skew=4.5)
+    assert across_repeats.what_if_of_repeats([repeat()], None) is None

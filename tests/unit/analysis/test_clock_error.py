@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from ddptui.analysis.clock_error import WaitUncertainty
-from ddptui.analysis.repeat import outcome
+from ddptui.analysis.repeat import outcome_of_messages
 from ddptui.analysis.results import Caution, RepeatResult
 from ddptui.analysis.verdict import is_hardly_late
 from ddptui.live import headline
@@ -88,7 +88,7 @@ def of_one_clock(**options: float) -> list[Message]:
 
 
 def result_of(messages: list[Message]) -> RepeatResult:
-    found = outcome(messages)
+    found = outcome_of_messages(messages)
     assert found is not None
     assert found.result is not None, found.error
     return found.result

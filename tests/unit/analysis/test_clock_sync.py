@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ddptui.analysis.clock_sync import Clocks, ClockSpread, Track, aligned, apart
+from ddptui.analysis.clock_sync import Clocks, ClockSpread, Track, clock_spread, in_console_time
 from ddptui.wire.messages import Collective, Step
 from ddptui.wire.records import Message, Offset
 from ddptui.wire.retime import DRIFT_PPM
@@ -123,16 +123,16 @@ AHEAD = offset(1, 2_000, 1_000_000)  # ms
 def test_every_moment_that_a_rank_tells_is_aligned_and_nothing_else(message: Message) -> None:
     clocks = clocks_of(launched(), hello(0), hello(1, clock="far"), AHEAD)
     if not hasattr(message, "rank") or isinstance(message, Offset):
-        assert aligned(message, clocks) is message
+        assert in_console_time(message, clocks) is message
         return
     of_far = msgspec.structs.replace(message, rank=1)
-    told = aligned(of_far, clocks)
+    told = in_console_time(of_far, clocks)
     assert all(
         abs(before - after - 1_000_000 * MS) <= 1e12 * DRIFT_PPM / 1e6
         for before, after in zip(times(of_far), times(told), strict=True)
     )
     near = msgspec.structs.replace(message, rank=0)
-    assert aligned(near, clocks) is near
+    assert in_console_time(near, clocks) is near
     moments = {"at_ns", "begin_ns", "end_ns", "first_ns", "heard_ns", "said_ns", "collectives", "slept"}
     kept = {field: getattr(of_far, field) for field in of_far.__struct_fields__ if field not in moments}
     assert {field: getattr(told, field) for field in kept} == kept
@@ -141,7 +141,7 @@ def test_every_moment_that_a_rank_tells_is_aligned_and_nothing_else(message: Mes
 def test_a_journal_from_before_there_were_clocks_is_left_as_it_is() -> None:
     clocks = clocks_of(launched(), hello(0), hello(1))
     assert clocks.of_rank == {}
-    assert aligned(step(1), clocks) == step(1)
+    assert in_console_time(step(1), clocks) == step(1)
 
 
 def test_a_rank_with_the_consoles_own_clock_is_left_as_it_is() -> None:
@@ -151,14 +151,14 @@ def test_a_rank_with_the_consoles_own_clock_is_left_as_it_is() -> None:
 
 def test_a_rank_of_whose_clock_nothing_is_known_is_where_the_console_heard_it_and_not_compared() -> None:
     clocks = clocks_of(launched(), load(at_ms=2_000), hello(0), FAR)
-    assert aligned(FAR, clocks).at_ns == 2_000 * MS  # type: ignore[union-attr]
+    assert in_console_time(FAR, clocks).at_ns == 2_000 * MS  # type: ignore[union-attr]
     calls = (Collective("all_reduce", 0, 8, 10, 20, 30, 40),)
     steps = {rank: [msgspec.structs.replace(step(rank), collectives=calls)] for rank in (0, 1)}
-    found = apart(clocks, steps)
+    found = clock_spread(clocks, steps)
     assert found is not None
     assert found.most((0, 1)) == inf
     clocks.add(AHEAD)
-    found = apart(clocks, steps)
+    found = clock_spread(clocks, steps)
     assert found is not None
     assert found.most((0, 1)) < inf
 
@@ -170,7 +170,7 @@ def test_the_next_launch_knows_nothing_of_the_clocks_before() -> None:
 
 def test_ranks_of_one_host_are_not_apart_however_far_the_console_is() -> None:
     clocks = clocks_of(launched(), hello(0, clock="far"), FAR)
-    assert apart(clocks, {0: [step(0)], 1: [step(1)]}) is None
+    assert clock_spread(clocks, {0: [step(0)], 1: [step(1)]}) is None
 
 
 def test_the_errors_of_two_hosts_add_up_and_those_of_one_do_not() -> None:
@@ -180,7 +180,7 @@ def test_the_errors_of_two_hosts_add_up_and_those_of_one_do_not() -> None:
     )
     calls = (Collective("all_reduce", 0, 8, *[2_000 * MS] * 4),)
     steps = {rank: [msgspec.structs.replace(step(rank), collectives=calls)] for rank in range(4)}
-    found = apart(clocks, steps)
+    found = clock_spread(clocks, steps)
     assert found is not None
     for ranks, error_ms in (((0, 1), 0.1), ((0, 2), 0.3), ((1, 2), 0.4), ((2, 3), 0.0), (range(4), 0.4)):
         assert found.most(ranks) / MS == pytest.approx(error_ms, abs=0.001)
@@ -196,7 +196,7 @@ def entering(*ranks: int, at_ms: tuple[float, ...] = (2_000,)) -> dict[int, list
 
 
 def found_apart(clocks: Clocks, steps: dict[int, list[Step]]) -> ClockSpread:
-    found = apart(clocks, steps)
+    found = clock_spread(clocks, steps)
     assert found is not None
     return found
 
@@ -207,7 +207,7 @@ def test_gpus_of_one_host_are_apart_by_the_sum_of_their_ties_and_nothing_is_move
     for ranks, error_ms in (((0, 1), 0.07), ((0, 2), 0.02), ((1, 2), 0.05), ((0, 1, 2), 0.07), ((1,), 0.0)):
         assert found.most(ranks) == pytest.approx(error_ms * MS)
     assert found.of((0, 1, 2)) == pytest.approx({0: 0.07 * MS, 1: 0.07 * MS, 2: 0.05 * MS})
-    assert aligned(step(0), clocks) == step(0)
+    assert in_console_time(step(0), clocks) == step(0)
 
 
 def test_a_tie_adds_to_the_error_of_its_host_and_two_of_a_host_share_that() -> None:
@@ -219,11 +219,11 @@ def test_a_tie_adds_to_the_error_of_its_host_and_two_of_a_host_share_that() -> N
 
 
 def test_a_rank_alone_is_apart_from_nobody() -> None:
-    assert apart(clocks_of(launched(), hello(0), tied(0)), entering(0)) is None
+    assert clock_spread(clocks_of(launched(), hello(0), tied(0)), entering(0)) is None
 
 
 def test_where_nothing_was_tied_nothing_is_said() -> None:
-    assert apart(clocks_of(launched(), hello(0), hello(1)), entering(0, 1)) is None
+    assert clock_spread(clocks_of(launched(), hello(0), hello(1)), entering(0, 1)) is None
 
 
 @pytest.mark.parametrize(

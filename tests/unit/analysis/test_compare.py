@@ -7,7 +7,7 @@ import pytest
 
 from ddptui.analysis.compare import compare
 from ddptui.analysis.correctness import averaging, in_sync, reshuffled, sync_checks
-from ddptui.analysis.repeat import outcome, weighted_loss
+from ddptui.analysis.repeat import outcome_of_messages, weighted_loss
 from ddptui.analysis.results import Averaging, Caution, Check, Loss, PhasesMs, StepMs
 from ddptui.wire.messages import Audit, Fingerprint
 from ddptui.wire.records import Message, Notice
@@ -59,14 +59,14 @@ def exactly(value: float) -> Any:
 
 
 def test_an_outcome_says_which_launch_it_was() -> None:
-    found = outcome(journal("b", 2))
+    found = outcome_of_messages(journal("b", 2))
     assert found is not None
     assert (found.trial, found.repeat, found.status, found.error) == ("b", 2, "ok", None)
     assert found.command == ("python", "-m", "workers.spawn")
 
 
 def test_every_figure_of_a_repeat() -> None:
-    found = outcome(BY_HAND)
+    found = outcome_of_messages(BY_HAND)
     assert found is not None
     result = found.result
     assert result is not None
@@ -87,7 +87,7 @@ def test_every_figure_of_a_repeat() -> None:
 
 
 def test_what_is_told_of_each_rank() -> None:
-    found = outcome(BY_HAND)
+    found = outcome_of_messages(BY_HAND)
     assert found is not None
     assert found.result is not None
     first, second = found.result.ranks
@@ -99,7 +99,7 @@ def test_what_is_told_of_each_rank() -> None:
 
 def test_warm_up_steps_are_in_no_figure_but_the_startup() -> None:
     without = [message for message in BY_HAND if not getattr(message, "warmup", False)]
-    found, other = outcome(BY_HAND), outcome(without)
+    found, other = outcome_of_messages(BY_HAND), outcome_of_messages(without)
     assert found is not None
     assert other is not None
     assert found.result is not None
@@ -112,7 +112,7 @@ def test_warm_up_steps_are_in_no_figure_but_the_startup() -> None:
 
 def test_one_measured_step_has_percentiles_too() -> None:
     messages = [launched(), hello(0), step(0, begin_ms=3_000, end_ms=3_007), done(0), ended()]
-    found = outcome(messages)
+    found = outcome_of_messages(messages)
     assert found is not None
     assert found.result is not None
     assert found.result.step_ms == StepMs(median=exactly(7), p10=exactly(7), p90=exactly(7))
@@ -120,7 +120,7 @@ def test_one_measured_step_has_percentiles_too() -> None:
 
 def test_the_loss_is_that_of_the_first_and_the_last_tenth() -> None:
     steps = [step(0, number, begin_ms=number, end_ms=number + 1, loss=float(number)) for number in range(20)]
-    found = outcome([launched(), hello(0), *steps, done(0), ended()])
+    found = outcome_of_messages([launched(), hello(0), *steps, done(0), ended()])
     assert found is not None
     assert found.result is not None
     assert found.result.loss == Loss(first=exactly(0.5), last=exactly(18.5))  # of steps 0 1 and 18 19
@@ -135,14 +135,14 @@ def test_the_loss_is_weighted_by_samples() -> None:
 
 
 def test_nothing_evaluated_means_no_accuracy() -> None:
-    found = outcome([launched(), hello(0), step(0), done(0, correct=0, evaluated=0), ended()])
+    found = outcome_of_messages([launched(), hello(0), step(0), done(0, correct=0, evaluated=0), ended()])
     assert found is not None
     assert found.result is not None
     assert found.result.accuracy is None
 
 
 def test_nothing_right_is_an_accuracy_of_zero() -> None:
-    found = outcome([launched(), hello(0), step(0), done(0, correct=0, evaluated=5), ended()])
+    found = outcome_of_messages([launched(), hello(0), step(0), done(0, correct=0, evaluated=5), ended()])
     assert found is not None
     assert found.result is not None
     assert found.result.accuracy == 0
@@ -152,24 +152,24 @@ def test_nothing_right_is_an_accuracy_of_zero() -> None:
 
 
 def test_messages_without_a_launch_have_no_outcome() -> None:
-    assert outcome([]) is None
-    assert outcome([hello(), step(), ended()]) is None
+    assert outcome_of_messages([]) is None
+    assert outcome_of_messages([hello(), step(), ended()]) is None
 
 
 def test_a_journal_that_stops_short_was_interrupted() -> None:
-    found = outcome(BY_HAND[:-1])
+    found = outcome_of_messages(BY_HAND[:-1])
     assert found is not None
     assert (found.status, found.error, found.result) == ("interrupted", None, None)
 
 
 def test_a_failure_keeps_its_error_and_has_no_figures() -> None:
-    found = outcome([*BY_HAND[:-1], ended("failed", "rank 1 killed by SIGKILL")])
+    found = outcome_of_messages([*BY_HAND[:-1], ended("failed", "rank 1 killed by SIGKILL")])
     assert found is not None
     assert (found.status, found.error, found.result) == ("failed", "rank 1 killed by SIGKILL", None)
 
 
 def test_nothing_but_warm_up_is_a_failure() -> None:
-    found = outcome([launched(), hello(0), step(0, warmup=True), done(0), ended()])
+    found = outcome_of_messages([launched(), hello(0), step(0, warmup=True), done(0), ended()])
     assert found is not None
     assert found.status == "failed"
     assert found.error == "no step was measured: all of them were warm-up steps"
@@ -185,7 +185,7 @@ def test_nothing_but_warm_up_is_a_failure() -> None:
     ],
 )
 def test_a_journal_that_is_not_whole_is_a_failure_and_says_what_it_lacks(messages: list[Message], error: str) -> None:
-    found = outcome([launched(), *messages, ended()])
+    found = outcome_of_messages([launched(), *messages, ended()])
     assert found is not None
     assert (found.status, found.error, found.result) == ("failed", error, None)
 
@@ -252,7 +252,7 @@ def test_a_check_counts_if_every_rank_has_told_and_checks_come_in_the_order_of_s
 def test_the_checks_of_a_repeat_are_of_what_its_ranks_told_in_any_order() -> None:
     late = [fingerprint(1, 2), fingerprint(0, 2), fingerprint(0, 3), fingerprint(1, 1), fingerprint(0, 1)]
     messages = [*BY_HAND[:3], *late, *BY_HAND[3:]]
-    found, without = outcome(messages), outcome(BY_HAND)
+    found, without = outcome_of_messages(messages), outcome_of_messages(BY_HAND)
     assert found is not None
     assert found.result is not None
     assert [(check.step, check.parameters) for check in found.result.sync_checks] == [(1, True), (2, True)]
@@ -444,13 +444,13 @@ def test_the_results_name_their_run_and_schema() -> None:
 def test_waiting_in_a_queue_is_no_part_of_the_start() -> None:
     first, *rest = BY_HAND
     queued = [Notice(at_ns=at_ms * 1_000_000, text="a job is queued") for at_ms in (1100, 2500)]
-    begun, waited = outcome([first, *rest]), outcome([first, *queued, *rest])
+    begun, waited = outcome_of_messages([first, *rest]), outcome_of_messages([first, *queued, *rest])
     assert begun
     assert begun.result
     assert waited
     assert waited.result
     assert waited.result.startup_s == pytest.approx(begun.result.startup_s - 1.5)
-    later = outcome([*BY_HAND[:-1], Notice(at_ns=9_000_000_000, text="a job is over"), BY_HAND[-1]])
+    later = outcome_of_messages([*BY_HAND[:-1], Notice(at_ns=9_000_000_000, text="a job is over"), BY_HAND[-1]])
     assert later
     assert later.result
     assert later.result.startup_s == begun.result.startup_s

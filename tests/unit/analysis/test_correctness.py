@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from ddptui.analysis.correctness import band, judged, red, some, why_wrong
-from ddptui.analysis.repeat import outcome
+from ddptui.analysis.correctness import band, red, some, why_wrong, with_verdict
+from ddptui.analysis.repeat import outcome_of_messages
 from ddptui.analysis.results import Averaging, Check, InSync, RepeatResult
 from ddptui.config.rules import make_trial
 from tests.support.builders import audit, audit_without_numbers, journal
@@ -28,7 +28,7 @@ def not_finite() -> Averaging:
 
 
 def repeat_of(**changes: Any) -> RepeatResult:
-    read = outcome(journal())
+    read = outcome_of_messages(journal())
     assert read is not None
     assert read.result is not None
     return msgspec.structs.replace(read.result, **changes)
@@ -207,7 +207,7 @@ def test_what_is_exact_must_be_so_in_the_smallest_tensor_and_what_rounds_need_no
 def test_the_verdict_is_right_or_wrong_and_why_or_neither(
     averaging: Averaging, trial: Any, right: bool | None, why: str | None
 ) -> None:
-    verdict = judged(averaging, trial)
+    verdict = with_verdict(averaging, trial)
     assert verdict.right is right
     assert (verdict.why or "").startswith(why or "")
     assert (verdict.why is None) is (why is None)
@@ -226,7 +226,7 @@ def check(step: int, *, agree: bool) -> Check:
     [
         ({}, []),
         ({"in_sync": InSync(parameters=None, buffers=None, differing=[]), "averaging": None, "reshuffled": None}, []),
-        ({"in_sync": AGREE, "averaging": judged(found(), ALL_REDUCE), "reshuffled": True}, []),
+        ({"in_sync": AGREE, "averaging": with_verdict(found(), ALL_REDUCE), "reshuffled": True}, []),
         ({"sync_checks": [check(4, agree=False)]}, []),  # parameters that are averaged drift apart until they are
         ({"in_sync": APART}, ["the ranks differ in weight, bias"]),
         ({"in_sync": APART, "sync_checks": [check(4, agree=True)]}, ["the ranks differ in weight, bias"]),
@@ -247,13 +247,13 @@ def check(step: int, *, agree: bool) -> Check:
             ["the ranks differ in weight, running_mean"],
         ),
         (
-            {"averaging": judged(found(**OFF | {"scale": 2.0, "scaled_error": 0.0}), ALL_REDUCE)},
+            {"averaging": with_verdict(found(**OFF | {"scale": 2.0, "scaled_error": 0.0}), ALL_REDUCE)},
             ["gradients are 2 times the mean: it is the sum, the division is missing"],
         ),
-        ({"averaging": judged(found(**OFF), POWERSGD)}, []),
+        ({"averaging": with_verdict(found(**OFF), POWERSGD)}, []),
         ({"reshuffled": False}, [SAME_ORDER]),
         (
-            {"in_sync": APART, "averaging": judged(not_finite(), ALL_REDUCE), "reshuffled": False},
+            {"in_sync": APART, "averaging": with_verdict(not_finite(), ALL_REDUCE), "reshuffled": False},
             [
                 "the ranks differ in weight, bias",
                 "gradients are not finite: there is nothing to compare",

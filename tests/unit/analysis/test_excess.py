@@ -7,15 +7,15 @@ from statistics import fmean
 
 import pytest
 
-from ddptui.analysis.excess import Excess, excess
-from ddptui.analysis.waits import PARTS, join
+from ddptui.analysis.excess import Excess, excess_of_rank
+from ddptui.analysis.waits import PARTS, align_steps
 from tests.support.traces import MS, SITES, Shape, all_reduce, bucketed, delayed, reduce_broadcast, trace, works_of
 
 S = 1e9  # ns
 
 
 def found(works: list[dict[int, list[int]]], rank: int = 1, shape: Shape = all_reduce) -> Excess:
-    return excess(join(trace(works, shape)).steps, rank)
+    return excess_of_rank(align_steps(trace(works, shape)).steps, rank)
 
 
 def phase_of(found: Excess) -> str:

@@ -8,14 +8,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ddptui.analysis.primitives.combine import Which
-from ddptui.analysis.primitives.crossover import Overtaking, crossings, fitted_crossings, measured, overtakings, rivals
+from ddptui.analysis.primitives.combine import PrimitiveKey
+from ddptui.analysis.primitives.crossover import (
+    Overtaking,
+    crossings,
+    fitted_crossings,
+    measured_crossings,
+    overtakings,
+    rivals,
+)
 from ddptui.analysis.primitives.fit import Curve, Fit
 from ddptui.analysis.primitives.results import Cell
 from ddptui.analysis.primitives.stability import has_a_median, is_uneven
 from tests.support.measured_cells import KB, MB, SIZES, cell, cells, result
 
-A, B = Which("ring", composite=True), Which("gather_scatter", composite=True)
+A, B = PrimitiveKey("ring", composite=True), PrimitiveKey("gather_scatter", composite=True)
 MIDDLE = 181 * KB  # between two sizes
 
 
@@ -52,7 +59,7 @@ def test_straight_lines_on_logarithmic_axes_are_met_exactly() -> None:
     def times(start: float, power: float) -> dict[int, float]:
         return {size: start * (size / MIDDLE) ** power for size in SIZES}
 
-    [found] = measured(A, B, times(1, 0.5), times(1, 1))
+    [found] = measured_crossings(A, B, times(1, 0.5), times(1, 1))
     assert found.size == pytest.approx(MIDDLE)
     assert (found.before, found.after) == (B, A)
 
@@ -147,7 +154,7 @@ def test_no_time_is_no_rival() -> None:
 
 
 def test_a_bare_all_reduce_stands_for_the_one_that_is_not_there() -> None:
-    bare, divided = Which("all_reduce", reduce_op="sum"), Which("all_reduce", composite=True)
-    largest = Which("all_reduce", reduce_op="max")
-    assert rivals([bare, largest, Which("broadcast"), A]) == [bare, A]
+    bare, divided = PrimitiveKey("all_reduce", reduce_op="sum"), PrimitiveKey("all_reduce", composite=True)
+    largest = PrimitiveKey("all_reduce", reduce_op="max")
+    assert rivals([bare, largest, PrimitiveKey("broadcast"), A]) == [bare, A]
     assert rivals([bare, divided, A]) == [divided, A]

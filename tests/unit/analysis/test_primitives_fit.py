@@ -7,9 +7,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ddptui.analysis.primitives.combine import Which, combined, which
-from ddptui.analysis.primitives.fit import MOST_KNOTS, Fit, Times, believable, curve, fit, fits, network_of, predict
-from ddptui.analysis.primitives.least_squares import dot, not_negative, solve, squares
+from ddptui.analysis.primitives.combine import PrimitiveKey, combined, key_of
+from ddptui.analysis.primitives.fit import (
+    MOST_KNOTS,
+    Fit,
+    Times,
+    fit_all,
+    fit_curve,
+    fit_operation,
+    network_of,
+    predicted_time,
+    without_outliers,
+)
+from ddptui.analysis.primitives.least_squares import dot, nonnegative_least_squares, solve, squares
 from ddptui.analysis.primitives.theory import Network, seconds, theory
 from ddptui.config.primitives import COMPOSITES, OPERATIONS
 from tests.support.measured_cells import KB, MB, SIZES, cell, cells, result
@@ -17,7 +27,7 @@ from tests.support.measured_cells import KB, MB, SIZES, cell, cells, result
 US = 1e-6
 NETWORK = Network(40e-6, 4e-10, 5e-11)
 OTHER_TERMS = ("barrier", "local_sum")  # than α and β
-ALL_REDUCE = Which("all_reduce", reduce_op="sum")
+ALL_REDUCE = PrimitiveKey("all_reduce", reduce_op="sum")
 # Medians in µs on two ranks in SCHED_BATCH, alone on the machine, of 1 KB, 64 KB, 256 KB, 1 MB, … 64 MB.
 QUIET_SIZES = (KB, 64 * KB, 256 * KB, MB, 4 * MB, 16 * MB, 64 * MB)
 QUIET = {
@@ -36,7 +46,7 @@ def by_theory(operation: str, ranks: int = 4, *, composite: bool = False) -> dic
 
 
 def fitted(times: Times, ranks: int = 4, gamma: float | None = NETWORK.gamma) -> Fit:
-    return fit(ALL_REDUCE, ranks, times, gamma)
+    return fit_operation(ALL_REDUCE, ranks, times, gamma)
 
 
 # α and β
@@ -48,7 +58,9 @@ def fitted(times: Times, ranks: int = 4, gamma: float | None = NETWORK.gamma) ->
     [*((name, False) for name in OPERATIONS if name not in OTHER_TERMS), *((name, True) for name in COMPOSITES)],
 )
 def test_what_was_put_in_comes_out(name: str, composite: bool, ranks: int) -> None:
-    found = fit(Which(name, composite), ranks, by_theory(name, ranks, composite=composite), NETWORK.gamma)
+    found = fit_operation(
+        PrimitiveKey(name, composite), ranks, by_theory(name, ranks, composite=composite), NETWORK.gamma
+    )
     assert (found.alpha, found.beta) == pytest.approx(NETWORK[:2])
     assert found.line_worst == pytest.approx(0, abs=1e-9)
     assert found.worst == pytest.approx(0, abs=1e-9)
@@ -61,12 +73,12 @@ def test_what_was_put_in_comes_out(name: str, composite: bool, ranks: int) -> No
 def test_noise_moves_it_no_further_than_it_is_large(alpha: float, beta: float, seed: int) -> None:
     noise = random.Random(seed)
     times = {size: (alpha + size * beta) * noise.uniform(0.97, 1.03) for size in SIZES}
-    found = predict_all(fit(Which("send_recv"), 2, times, None))
+    found = predict_all(fit_operation(PrimitiveKey("send_recv"), 2, times, None))
     assert all(abs(found[size] / (alpha + size * beta) - 1) < 0.05 for size in SIZES)
 
 
 def predict_all(found: Fit) -> dict[int, float]:
-    return {size: predict(found, size) or 0.0 for size in SIZES}
+    return {size: predicted_time(found, size) or 0.0 for size in SIZES}
 
 
 @pytest.mark.parametrize("hit", SIZES[:6])  # to 1 MB: beyond it, a tick is little
@@ -83,9 +95,11 @@ def test_one_size_that_met_the_tick_does_not_move_it(hit: int) -> None:
 def test_where_some_met_the_tick_those_that_did_not_are_believed() -> None:
     """As a gather on two ranks had it, while other work went on: 1, 4 and 16 KB took a tick."""
     medians = (4040, 3980, 3960, 122, 173, 297)
-    found = fit(Which("gather"), 2, {size: s * US for size, s in zip(SIZES, medians, strict=False)}, None)
-    assert predict(found, 64 * KB) == pytest.approx(122 * US, rel=0.05)
-    assert predict(found, KB) == pytest.approx(115 * US, rel=0.1)
+    found = fit_operation(
+        PrimitiveKey("gather"), 2, {size: s * US for size, s in zip(SIZES, medians, strict=False)}, None
+    )
+    assert predicted_time(found, 64 * KB) == pytest.approx(122 * US, rel=0.05)
+    assert predicted_time(found, KB) == pytest.approx(115 * US, rel=0.1)
 
 
 def test_nothing_is_negative() -> None:
@@ -111,7 +125,7 @@ def test_adding_alone_tells_gamma_and_is_held_where_others_add() -> None:
     add = cells("local_sum", lambda size: (1e-6 + size * NETWORK.gamma) / US)
     reduce = cells("all_reduce", lambda size: by_theory("all_reduce")[size] / US, ranks=4)
     gather = cells("all_gather", lambda size: by_theory("all_gather")[size] / US, ranks=4)
-    found = {each.which.operation: each for each in fits(result(reduce, gather, add, ranks=4))}
+    found = {each.which.operation: each for each in fit_all(result(reduce, gather, add, ranks=4))}
     assert found["local_sum"].gamma == pytest.approx(NETWORK.gamma)
     assert found["local_sum"].alpha == pytest.approx(1e-6)
     assert found["local_sum"].beta is None
@@ -142,13 +156,13 @@ def test_a_bend_is_found_where_it_is(bend: int) -> None:
     assert found.worst is not None
     assert found.line_worst is not None
     assert found.worst < 0.02 < found.line_worst
-    assert predict(found, 2 * bend) == pytest.approx(1e-4 + bend * 1e-10 + bend * 2e-9, rel=0.03)
-    assert predict(found, 128 * MB) == pytest.approx(1e-4 + bend * 1e-10 + (128 * MB - bend) * 2e-9, rel=0.03)
+    assert predicted_time(found, 2 * bend) == pytest.approx(1e-4 + bend * 1e-10 + bend * 2e-9, rel=0.03)
+    assert predicted_time(found, 128 * MB) == pytest.approx(1e-4 + bend * 1e-10 + (128 * MB - bend) * 2e-9, rel=0.03)
 
 
 @given(st.lists(st.floats(1e-6, 10), min_size=2, max_size=9))
 def test_a_bent_line_never_falls_and_has_few_bends(medians: list[float]) -> None:
-    found = curve(dict(zip(SIZES, medians, strict=False)))
+    found = fit_curve(dict(zip(SIZES, medians, strict=False)))
     assert found is not None
     assert min(found.start_s, *found.slopes) >= 0
     assert len(found.knots) <= min(MOST_KNOTS, (len(medians) - 2) // 2)
@@ -158,7 +172,7 @@ def test_a_bent_line_never_falls_and_has_few_bends(medians: list[float]) -> None
 @pytest.mark.parametrize("name", QUIET)
 def test_what_a_quiet_machine_measured_is_met_within_15_percent(name: str) -> None:
     times = {size: median * US for size, median in zip(QUIET_SIZES, QUIET[name], strict=True)}
-    found = fit(Which(name, composite=True), 2, times, None)
+    found = fit_operation(PrimitiveKey(name, composite=True), 2, times, None)
     assert found.worst is not None
     assert found.worst < 0.15
     assert found.line_worst is not None
@@ -167,7 +181,7 @@ def test_what_a_quiet_machine_measured_is_met_within_15_percent(name: str) -> No
 
 def test_a_size_that_was_left_out_is_further_off() -> None:
     times = {size: median * US for size, median in zip(QUIET_SIZES, QUIET["ring"], strict=True)}
-    found = fit(Which("ring", composite=True), 2, times, None)
+    found = fit_operation(PrimitiveKey("ring", composite=True), 2, times, None)
     assert found.worst is not None
     assert found.left_out is not None
     assert found.left_out > found.worst
@@ -176,15 +190,15 @@ def test_a_size_that_was_left_out_is_further_off() -> None:
 def test_noise_is_no_bend() -> None:
     """A line that is 4 % off, up and down: more knots would be nearer to every point."""
     wavy = {size: (1e-4 + size * 1e-9) * (1.04 if at % 2 else 0.96) for at, size in enumerate(SIZES)}
-    found = curve(wavy)
+    found = fit_curve(wavy)
     assert found is not None
     assert found.knots == ()
 
 
 def test_what_took_far_longer_than_a_larger_size_is_not_believed() -> None:
-    assert believable({1: 4.0, 2: 1.4, 4: 1.0, 8: 2.0}) == {2: 1.4, 4: 1.0, 8: 2.0}
+    assert without_outliers({1: 4.0, 2: 1.4, 4: 1.0, 8: 2.0}) == {2: 1.4, 4: 1.0, 8: 2.0}
     falling = {1: 8.0, 2: 4.0, 4: 2.0, 8: 1.0}
-    assert believable(falling) == falling  # nobody knows which ones
+    assert without_outliers(falling) == falling  # nobody knows which ones
 
 
 # Too little to know
@@ -193,12 +207,12 @@ def test_what_took_far_longer_than_a_larger_size_is_not_believed() -> None:
 def test_one_size_says_nothing_of_others() -> None:
     found = fitted({KB: 1e-4})
     assert (found.alpha, found.beta, found.worst, found.line_worst, found.left_out) == (None,) * 5
-    assert predict(found, KB) is None
+    assert predicted_time(found, KB) is None
 
 
 def test_two_sizes_are_met_and_do_not_say_how_well() -> None:
     found = fitted({KB: 1e-4, MB: 1e-3}, gamma=None)
-    assert predict(found, MB) == pytest.approx(1e-3)
+    assert predicted_time(found, MB) == pytest.approx(1e-3)
     assert (found.worst, found.line_worst, found.left_out) == (None, None, None)
     assert found.alpha is not None
 
@@ -210,15 +224,15 @@ def test_three_sizes_have_a_residual_and_none_left_out() -> None:
 
 
 def test_a_barrier_has_its_latency_and_no_more() -> None:
-    found = fit(Which("barrier"), 4, {0: 2e-4}, None)
+    found = fit_operation(PrimitiveKey("barrier"), 4, {0: 2e-4}, None)
     assert (found.alpha, found.beta, found.worst) == (1e-4, None, None)  # two rounds
-    assert predict(found, 0) == 2e-4
+    assert predicted_time(found, 0) == 2e-4
 
 
 def test_cells_without_a_time_are_left_out() -> None:
     lost = cell("all_reduce", MB, 1, time_us=None, error="no")
-    assert fits(result([lost])) == []
-    [found] = fits(result([lost, cell("all_reduce", KB, 100)]))
+    assert fit_all(result([lost])) == []
+    [found] = fit_all(result([lost, cell("all_reduce", KB, 100)]))
     assert set(found.residuals) == set()
     assert found.alpha is None
 
@@ -240,7 +254,7 @@ def test_alpha_and_beta_are_those_of_a_message(measured: tuple[str, ...], source
     def time(name: str) -> Callable[[int], float]:
         return lambda size: slower.get(name, 1.0) * (40 + size * 4e-4)
 
-    found = network_of(fits(result(*(cells(name, time(name)) for name in measured))))
+    found = network_of(fit_all(result(*(cells(name, time(name)) for name in measured))))
     if source is None:
         assert found is None
         return
@@ -270,7 +284,7 @@ def test_other_sizes_and_operators_are_kept_apart() -> None:
     several = [cell("all_reduce", KB, 1), cell("all_reduce", MB, 2), cell("all_reduce", KB, 3, reduce_op="max")]
     several.append(cell("all_reduce", KB, 4, composite=True))
     assert [found.time_us and found.time_us.median for found in combined([result(several)]).cells] == [1, 2, 3, 4]
-    assert len({which(each) for each in several}) == 3
+    assert len({key_of(each) for each in several}) == 3
 
 
 # Least squares
@@ -279,7 +293,7 @@ def test_other_sizes_and_operators_are_kept_apart() -> None:
 @given(st.lists(st.tuples(st.floats(0.1, 10), st.floats(0.1, 10), st.floats(-5, 5)), min_size=3, max_size=8))
 def test_nothing_near_by_is_better(rows: list[tuple[float, float, float]]) -> None:
     left, targets = [row[:2] for row in rows], [row[2] for row in rows]
-    found = not_negative(left, targets)
+    found = nonnegative_least_squares(left, targets)
     assert min(found) >= 0
     least = squares(left, targets, found)
     for x in (0.0, 1e-3, -1e-3, 0.5, -0.5):

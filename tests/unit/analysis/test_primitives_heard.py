@@ -4,8 +4,8 @@ from statistics import pstdev
 
 import pytest
 
-from ddptui.analysis.primitives.collect import Primitives, cell, view
-from ddptui.analysis.repeat import outcome
+from ddptui.analysis.primitives.collect import PrimitivesLog, cell_of, view_of
+from ddptui.analysis.repeat import outcome_of_messages
 from ddptui.config.primitives import OPERATIONS
 from ddptui.wire.records import Message
 from tests.support.builders import done, ended, hello, launched, preset_of, ready, results_for, shown, timed
@@ -14,7 +14,7 @@ MEASURE = preset_of({"kind": "primitives", "trial": [{"name": "a", "primitives":
 
 
 def test_a_calls_time_is_the_mean_over_ranks_and_the_rest_is_over_calls() -> None:
-    found = cell([timed(0, us=(100, 300, 200)), timed(1, us=(120, 500, 200))])
+    found = cell_of([timed(0, us=(100, 300, 200)), timed(1, us=(120, 500, 200))])
     calls = [110, 400, 200]
     assert found.time_us is not None
     assert (found.time_us.min, found.time_us.median, found.time_us.mean) == (110, 200, pytest.approx(710 / 3))
@@ -33,37 +33,37 @@ def test_a_calls_time_is_the_mean_over_ranks_and_the_rest_is_over_calls() -> Non
 )  # fmt: skip
 def test_bandwidths_are_those_of_nccl_tests(operation: str, composite: bool, factor: float) -> None:
     told = [timed(rank, us=(50,), operation=operation, composite=composite, bytes=10**6) for rank in range(4)]
-    found = cell(told)
+    found = cell_of(told)
     assert found.algbw_gb_s == pytest.approx(20)  # 1 MB in 50 µs
     assert found.busbw_gb_s == pytest.approx(20 * factor)
 
 
 def test_where_nothing_moves_there_is_no_bandwidth() -> None:
-    found = cell([timed(rank, operation="barrier", bytes=0) for rank in (0, 1)])
+    found = cell_of([timed(rank, operation="barrier", bytes=0) for rank in (0, 1)])
     assert (found.algbw_gb_s, found.busbw_gb_s) == (None, None)
     assert not OPERATIONS["barrier"].has_bytes
 
 
 def test_a_rank_that_has_no_part_in_it_counts_for_nothing() -> None:
-    found = cell([timed(0, us=(10, 30)), timed(1, us=(20, 40)), timed(2, us=())])
+    found = cell_of([timed(0, us=(10, 30)), timed(1, us=(20, 40)), timed(2, us=())])
     assert found.time_us is not None
     assert (found.calls, found.time_us.mean) == (2, 25)
 
 
 def test_what_is_wrong_on_any_rank_is_wrong_and_a_refusal_is_in_the_backends_words() -> None:
-    assert cell([timed(0, wrong=2), timed(1, wrong=3)]).wrong == 5
-    refused = cell([timed(0, us=(), error="not supported"), timed(1, us=(), error="not supported")])
+    assert cell_of([timed(0, wrong=2), timed(1, wrong=3)]).wrong == 5
+    refused = cell_of([timed(0, us=(), error="not supported"), timed(1, us=(), error="not supported")])
     assert (refused.time_us, refused.calls, refused.error) == (None, 0, "not supported")
 
 
 def test_a_view_has_every_ranks_buffers() -> None:
-    found = view([shown(0), shown(1)])
+    found = view_of([shown(0), shown(1)])
     assert [rank.buffers[0].undefined for rank in found.ranks] == [False, True]
     assert [rank.buffers[0].before for rank in found.ranks] == [[1, 2], [11, 12]]
 
 
 def test_only_what_all_ranks_have_told_of_is_there() -> None:
-    heard = Primitives()
+    heard = PrimitivesLog()
     for message in (timed(0, 0), timed(1, 0), timed(0, 1), shown(0, 2), timed(1, 2)):
         heard.add(message)
     found = heard.result(hello(0))
@@ -72,7 +72,7 @@ def test_only_what_all_ranks_have_told_of_is_there() -> None:
 
 @pytest.mark.parametrize("words", [{"operation": "nothing"}, {"reduce_op": "most"}, {"place": 10**6}])
 def test_what_nobody_would_say_is_not_kept(words: dict[str, object]) -> None:
-    heard = Primitives()
+    heard = PrimitivesLog()
     heard.add(timed(**words))  # type: ignore[arg-type]
     assert heard.places == {}
 
@@ -80,7 +80,7 @@ def test_what_nobody_would_say_is_not_kept(words: dict[str, object]) -> None:
 @pytest.mark.parametrize("status", ["failed", "interrupted", "skipped"])
 def test_what_was_measured_before_a_launch_ended_too_soon_is_kept(status: str) -> None:
     told: list[Message] = [launched(), hello(0), hello(1), ready(0), ready(1), timed(0), timed(1), timed(0, 1)]
-    found = outcome([*told, ended(status)])  # type: ignore[arg-type]
+    found = outcome_of_messages([*told, ended(status)])  # type: ignore[arg-type]
     assert found is not None
     assert found.primitives is not None
     assert (found.status, len(found.primitives.cells), found.primitives.took_s) == (status, 1, None)

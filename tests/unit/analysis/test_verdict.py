@@ -6,7 +6,7 @@ from itertools import pairwise
 import pytest
 
 from ddptui.analysis.results import Culprit
-from ddptui.analysis.verdict import EVERYWHERE, FEWEST_STEPS, MATTERS, MOSTLY, judge, word_for
+from ddptui.analysis.verdict import EVERYWHERE, FEWEST_STEPS, MATTERS, MOSTLY, analyze_waits, verdict_for
 from ddptui.wire.messages import PHASES
 from tests.support.traces import (
     MS,
@@ -27,7 +27,7 @@ Works = list[dict[int, list[int]]]
 
 
 def culprit_of(told: Told) -> Culprit | None:
-    judgement = judge(told)
+    judgement = analyze_waits(told)
     assert judgement is not None
     return judgement.culprit
 
@@ -59,7 +59,7 @@ def named(works: Works, shape: Shape = all_reduce) -> tuple[int, str] | None:
 )
 def test_the_word_for_shares_of_the_time(wait: float, transfer: float, word: str) -> None:
     assert pytest.approx(2 / 3) == MOSTLY
-    assert word_for(wait, transfer) == word
+    assert verdict_for(wait, transfer) == word
 
 
 @pytest.mark.parametrize(
@@ -68,14 +68,14 @@ def test_the_word_for_shares_of_the_time(wait: float, transfer: float, word: str
 )
 def test_the_word_for_a_trial(late_ms: float, transfer_ms: float, word: str) -> None:
     works, _ = delayed(works_of(1), 1, "forward", lambda _: late_ms)
-    judgement = judge(trace(works, transfer=round(transfer_ms * MS)))
+    judgement = analyze_waits(trace(works, transfer=round(transfer_ms * MS)))
     assert judgement is not None
     assert judgement.verdict == word
 
 
 def test_the_shares_are_means_over_ranks() -> None:
     works: Works = [{0: [10, 0, 0, 0, 0, 0], 1: [90, 0, 0, 0, 0, 0]} for _ in range(30)]
-    judgement = judge(trace(works, transfer=5))
+    judgement = analyze_waits(trace(works, transfer=5))
     assert judgement is not None
     assert judgement.train_ns == 30 * 100
     assert judgement.wait == pytest.approx((0.8 + 0) / 2)
@@ -195,7 +195,7 @@ def test_ranks_that_are_late_in_turns_all_of_them_are_nobodys_fault() -> None:
     for rank in range(4):
         works, _ = delayed(works, rank, "forward", lambda step, rank=rank: 40.0 if step % 4 == rank else 0.0)  # type: ignore[misc]
     assert named(works) is None
-    judgement = judge(trace(works))
+    judgement = analyze_waits(trace(works))
     assert judgement is not None
     assert judgement.verdict == "skew"
 
@@ -206,7 +206,7 @@ def test_ranks_that_are_late_in_turns_all_of_them_are_nobodys_fault() -> None:
 @pytest.mark.parametrize(("steps", "enough"), [(FEWEST_STEPS - 1, False), (FEWEST_STEPS, True)])
 def test_on_thin_evidence_nothing_is_said(steps: int, enough: bool) -> None:
     works, _ = delayed(works_of(8, steps=steps), 1, "forward", lambda _: 25.0)
-    judgement = judge(trace(works))
+    judgement = analyze_waits(trace(works))
     assert judgement is not None
     assert (judgement.culprit is not None) == enough
     assert judgement.verdict == ("skew" if enough else "inconclusive")
@@ -233,14 +233,14 @@ def test_a_rank_that_is_slower_in_all_it_does_counts_from_a_fifth_on() -> None:
 
 
 def test_without_operations_there_is_nothing_to_judge() -> None:
-    assert judge({}) is None
+    assert analyze_waits({}) is None
     alone = simulate([{0: [("data", [])], 1: [("data", [])]}] * 30)
-    assert judge(alone) is None
+    assert analyze_waits(alone) is None
 
 
 def test_alone_in_its_group_a_rank_waits_for_nobody() -> None:
     works = [{0: step[0]} for step in works_of(9)]
-    judgement = judge(trace(works))
+    judgement = analyze_waits(trace(works))
     assert judgement is not None
     assert judgement.culprit is None
     assert judgement.wait == 0

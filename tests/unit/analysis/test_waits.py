@@ -10,7 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ddptui.analysis.waits import AGGREGATE, PARTS, SLACK_NS, AlignedStep, Wait, WaitAttribution, join, mismatch, union
+from ddptui.analysis.waits import (
+    AGGREGATE,
+    PARTS,
+    SLACK_NS,
+    AlignedStep,
+    Wait,
+    WaitAttribution,
+    align_steps,
+    mismatch,
+    union,
+)
 from ddptui.wire.messages import GATHER_OUTPUTS, PHASES, Collective, Pause, Step
 from tests.support.traces import (
     BETWEEN,
@@ -43,7 +53,7 @@ def arrivals(
         rank: [("data", [Work(moment)]), ("aggregate", [call] if rank in (group or range(len(at))) else [])]
         for rank, moment in enumerate(at)
     }
-    [step] = join(simulate([programs])).steps
+    [step] = align_steps(simulate([programs])).steps
     return step
 
 
@@ -110,9 +120,9 @@ def test_a_rank_that_left_a_reduce_before_another_came_had_not_waited_for_it() -
     """Which backends may do in which the leaves only give."""
     left, stayed = operation("reduce", root=2, enter=100, exit=110), operation("reduce", root=2, enter=100, exit=210)
     late, root = operation("reduce", root=2, enter=200, exit=210), operation("reduce", root=2, enter=100, exit=211)
-    [step] = join({0: [made(0, left)], 1: [made(1, late)], 2: [made(2, root)]}).steps
+    [step] = align_steps({0: [made(0, left)], 1: [made(1, late)], 2: [made(2, root)]}).steps
     assert waits_of(step) == [0, 0, 100]
-    [step] = join({0: [made(0, stayed)], 1: [made(1, late)], 2: [made(2, root)]}).steps
+    [step] = align_steps({0: [made(0, stayed)], 1: [made(1, late)], 2: [made(2, root)]}).steps
     assert waits_of(step) == [100, 0, 100]
 
 
@@ -121,18 +131,18 @@ def test_who_gives_to_a_root_that_gathers_waits_for_it_only_where_it_stayed_unti
         operation("gather", enter=10, exit=60, root=0),
         made(2, operation("gather", enter=50, exit=70, root=0)),
     )
-    stayed = join({0: [made(0, operation("gather", enter=40, exit=70, root=0))], 1: [made(1, leaf)], 2: [other]})
+    stayed = align_steps({0: [made(0, operation("gather", enter=40, exit=70, root=0))], 1: [made(1, leaf)], 2: [other]})
     assert waits_of(stayed.steps[0]) == [10, 30, 0]  # not for rank 2, which came later
-    left = join({0: [made(0, operation("gather", enter=65, exit=70, root=0))], 1: [made(1, leaf)], 2: [other]})
+    left = align_steps({0: [made(0, operation("gather", enter=65, exit=70, root=0))], 1: [made(1, leaf)], 2: [other]})
     assert waits_of(left.steps[0])[1] == 0
 
 
 @pytest.mark.parametrize("kind", ["broadcast", "scatter"])
 def test_a_root_waits_only_where_it_stayed_until_what_it_sends_was_received(kind: str) -> None:
     received = operation(kind, root=0, enter=200, exit=212)
-    [step] = join({0: [made(0, operation(kind, root=0, enter=100, exit=102))], 1: [made(1, received)]}).steps
+    [step] = align_steps({0: [made(0, operation(kind, root=0, enter=100, exit=102))], 1: [made(1, received)]}).steps
     assert waits_of(step) == [0, 0]
-    [step] = join({0: [made(0, operation(kind, root=0, enter=100, exit=211))], 1: [made(1, received)]}).steps
+    [step] = align_steps({0: [made(0, operation(kind, root=0, enter=100, exit=211))], 1: [made(1, received)]}).steps
     assert waits_of(step) == [100, 0]
 
 
@@ -145,7 +155,7 @@ def test_a_send_and_a_receive_wait_for_each_other_and_for_nobody_else(
     programs: dict[int, Program] = {
         rank: [("data", [Work(moments[rank])]), ("aggregate", [calls[rank]] if rank in calls else [])] for rank in RANKS
     }
-    [step] = join(simulate([programs])).steps
+    [step] = align_steps(simulate([programs])).steps
     assert waits_of(step) == waits
 
 
@@ -163,7 +173,7 @@ def test_the_second_message_between_two_ranks_is_the_second_on_both() -> None:
             ("optimizer", [Work(40), again._replace(kind="recv", root=0)]),
         ],
     }
-    [step] = join(simulate([programs])).steps
+    [step] = align_steps(simulate([programs])).steps
     assert [wait.end - wait.begin for wait in step.ranks[0].waits] == [10, 30, 35]
     assert step.ranks[1].wait_ns == 0
 
@@ -181,7 +191,7 @@ def test_two_groups_count_their_operations_apart() -> None:
         1: [("aggregate", [Work(20), pair, all_of_them])],
         2: [("aggregate", [Work(100), all_of_them])],
     }
-    [step] = join(simulate([programs])).steps
+    [step] = align_steps(simulate([programs])).steps
     assert waits_of(step) == [10 + 75, 75, 0]
     assert sorted(step.last.values()) == [1, 2]
 
@@ -191,7 +201,7 @@ def test_two_groups_count_their_operations_apart() -> None:
     [(5, 0, 10), (10, 0, 10), (13, 3, 7), (20, 10, 0), (50, 10, 0)],  # over before the other came: clocks are not exact
 )
 def test_a_wait_is_never_less_than_nothing_nor_more_than_the_operation(other: int, wait: int, transfer: int) -> None:
-    [step] = join({0: [made(0, operation())], 1: [made(1, operation(enter=other, exit=60))]}).steps
+    [step] = align_steps({0: [made(0, operation())], 1: [made(1, operation(enter=other, exit=60))]}).steps
     own = step.ranks[0]
     assert (own.wait_ns, own.transfer_ns, own.exposed_ns) == (wait, transfer, 10)
 
@@ -211,7 +221,7 @@ def test_an_operation_is_known_by_its_number_and_not_by_its_place_in_the_list(dr
         ]
         for rank, own in told.items()
     }
-    one, other = join(told), join(shuffled)
+    one, other = align_steps(told), align_steps(shuffled)
     assert other.mismatches == {}
     figures = [
         [(own.waits, own.idle, own.transfers, own.work_ns, own.program) for own in found.steps[0].ranks.values()]
@@ -227,7 +237,7 @@ def test_overlapped_waits_are_counted_once() -> None:
     """Four buckets are under way when rank 0 begins to wait for the first; rank 1 sends them all late."""
     usual = [1, 10, 40, 1, 1, 0]
     late = [1, 110, 40, 1, 1, 0]
-    [step] = join(trace([{0: usual, 1: late}], bucketed, transfer=5)).steps
+    [step] = align_steps(trace([{0: usual, 1: late}], bucketed, transfer=5)).steps
     own = step.ranks[0]
     assert len(own.step.collectives) == 4
     began = 1 + 10 + 40 + 1 + 1 + 1000 * MS
@@ -242,7 +252,7 @@ def test_time_under_way_in_the_background_is_exposed_only_where_it_is_waited_for
     programs: dict[int, Program] = {
         rank: [("backward", [sent, Work(70)]), ("aggregate", [Await("it")])] for rank in (0, 1)
     }
-    [step] = join(simulate([programs])).steps
+    [step] = align_steps(simulate([programs])).steps
     own = step.ranks[0]
     assert (own.under_way_ns, own.exposed_ns, own.transfer_ns, own.wait_ns) == (100, 30, 100, 0)
 
@@ -268,7 +278,7 @@ WORKS = st.integers(2, 4).flatmap(
 def test_of_blocking_operations_wait_and_transfer_are_all_the_exposed_time(
     works: list[dict[int, list[int]]], shape: object, transfer: int
 ) -> None:
-    for step in join(trace(works, shape, transfer)).steps:  # type: ignore[arg-type]
+    for step in align_steps(trace(works, shape, transfer)).steps:  # type: ignore[arg-type]
         for rank, own in step.ranks.items():
             assert own.wait_ns + own.transfer_ns == own.exposed_ns == own.under_way_ns
             assert own.transfer_ns == transfer * sum(_takes_time(each, rank) for each in own.step.collectives)
@@ -284,7 +294,7 @@ def test_own_work_and_idleness_are_the_whole_step(
     works: list[dict[int, list[int]]], shape: object, transfer: int
 ) -> None:
     told = trace(works, shape, transfer)  # type: ignore[arg-type]
-    for number, step in enumerate(join(told).steps):
+    for number, step in enumerate(align_steps(told).steps):
         for rank, own in step.ranks.items():
             begin = told[rank][number - 1].end_ns if number else own.step.begin_ns
             assert sum(own.work_ns) + own.exposed_ns == own.step.end_ns - begin
@@ -293,7 +303,7 @@ def test_own_work_and_idleness_are_the_whole_step(
 
 @given(WORKS, st.sampled_from([all_reduce, reduce_broadcast, bucketed]))
 def test_own_work_is_what_was_worked_part_by_part(works: list[dict[int, list[int]]], shape: object) -> None:
-    for number, step in enumerate(join(trace(works, shape, 7)).steps):  # type: ignore[arg-type]
+    for number, step in enumerate(align_steps(trace(works, shape, 7)).steps):  # type: ignore[arg-type]
         for rank, own in step.ranks.items():
             wanted = list(works[number][rank])
             if shape is bucketed:
@@ -346,7 +356,7 @@ def test_a_step_in_which_ranks_differ_is_told_by_its_first_difference_and_left_o
         0: [made(0, *one), made(0, operation(), number=1)],
         1: [made(1, *other), made(1, operation(), number=1)],
     }
-    joints = join(told)
+    joints = align_steps(told)
     assert joints.mismatches == {0: words}
     assert [step.number for step in joints.steps] == [1]
 
@@ -365,14 +375,14 @@ def test_a_step_of_which_a_rank_has_not_told_is_left_out() -> None:
     told = trace(works_of(1, ranks=2, steps=5))
     del told[1][2]
     del told[0][4]
-    joints = join(told)
+    joints = align_steps(told)
     assert [step.number for step in joints.steps] == [0, 1, 3]
     assert joints.mismatches == {}
 
 
 def test_of_no_rank_and_of_no_step_there_is_nothing() -> None:
-    assert join({}).steps == []
-    assert join({0: [], 1: []}).steps == []
+    assert align_steps({}).steps == []
+    assert align_steps({0: [], 1: []}).steps == []
 
 
 # In `dp`
@@ -391,7 +401,7 @@ def test_in_dp_the_ends_of_the_forwards_are_the_arrivals_at_the_gather(gives: tu
         ]
         for rank in (0, 1)
     }  # fmt: skip
-    joints = join(steps)
+    joints = align_steps(steps)
     assert joints.mismatches == {}
     [step] = joints.steps
     assert waits_of(step) == [20, 0]
@@ -413,7 +423,7 @@ def star(*arrived: int, late_root: int = 0) -> AlignedStep:
         ]
         for rank, moment in enumerate(arrived)
     }
-    [step] = join(simulate([programs])).steps
+    [step] = align_steps(simulate([programs])).steps
     return step
 
 
@@ -437,7 +447,7 @@ def test_a_wait_for_a_transfer_among_others_is_nobodys_fault() -> None:
         1: [("aggregate", [Work(10), Call("p", "recv", 500, 0), Call("all", "all_reduce", 5)])],
         2: [("aggregate", [Work(10), Call("all", "all_reduce", 5)])],
     }
-    [step] = join(simulate([programs])).steps
+    [step] = align_steps(simulate([programs])).steps
     assert waits_of(step) == [0, 0, 500]
     assert WaitAttribution([step]).of_all() == {0: 0, 1: 0, 2: 0}
 
@@ -453,7 +463,7 @@ def test_blame_reaches_back_over_the_end_of_a_step() -> None:
     second: dict[int, Program] = {
         rank: [("data", [Work(10)]), ("aggregate", [Call("all", "all_reduce", 5)])] for rank in RANKS
     }
-    caused = WaitAttribution(join(simulate([first, second])).steps).of_all()
+    caused = WaitAttribution(align_steps(simulate([first, second])).steps).of_all()
     assert caused[0] == 0
     assert caused[2] >= 290 * 2 - 20
     assert caused[1] <= 20
@@ -464,7 +474,7 @@ def test_all_that_is_waited_for_is_blamed_on_somebody_or_was_a_transfer(
     works: list[dict[int, list[int]]], shape: object
 ) -> None:
     for transfer in (1, 9):
-        steps = join(trace(works, shape, transfer)).steps  # type: ignore[arg-type]
+        steps = align_steps(trace(works, shape, transfer)).steps  # type: ignore[arg-type]
         waited = sum(own.wait_ns for step in steps for own in step.ranks.values())
         blamed = sum(WaitAttribution(steps).of_all().values())
         assert blamed <= waited
@@ -473,7 +483,7 @@ def test_all_that_is_waited_for_is_blamed_on_somebody_or_was_a_transfer(
 
 def test_of_many_steps_the_delayed_leaf_has_all_the_blame() -> None:
     works, injected = delayed(works_of(2, ranks=3, steps=40), 2, "forward", lambda _: 20.0)
-    caused = WaitAttribution(join(trace(works, reduce_broadcast)).steps).of_all()
+    caused = WaitAttribution(align_steps(trace(works, reduce_broadcast)).steps).of_all()
     assert caused[2] / 1e9 == pytest.approx(2 * injected, rel=0.1)
     assert caused[2] > 0.95 * sum(caused.values())
 
@@ -487,14 +497,14 @@ def test_a_call_that_is_held_up_is_aggregation_even_within_backward() -> None:
         0: [("forward", [Work(10)]), ("backward", [Work(20), held, Work(40), Await("it")]), ("optimizer", [Work(2)])],
         1: [("forward", [Work(10)]), ("backward", [Work(20), held._replace(held=0), Work(40), Await("it")])],
     }
-    [step] = join(simulate([programs])).steps
+    [step] = align_steps(simulate([programs])).steps
     assert step.ranks[0].work_ns == [0, 10, 60, 30, 2, 0]
     assert step.ranks[1].work_ns == [0, 10, 60, 0, 0, 0]
 
 
 def test_every_call_that_is_held_up_counts() -> None:
     calls: Sequence[Move] = [Call("a", "all_reduce", 5, held=30), Work(3), Call("b", "all_reduce", 5, held=20)]
-    [step] = join(simulate([{rank: [("backward", [Work(7), *calls])] for rank in (0, 1)}])).steps
+    [step] = align_steps(simulate([{rank: [("backward", [Work(7), *calls])] for rank in (0, 1)}])).steps
     assert step.ranks[0].work_ns[BACKWARD] == 10
     assert step.ranks[0].work_ns[AGGREGATE] == 50
 
@@ -513,7 +523,7 @@ def test_phases_come_in_the_order_that_the_step_tells() -> None:
         ]
         for rank in (0, 1)
     }
-    first, second = join(simulate([programs, programs])).steps
+    first, second = align_steps(simulate([programs, programs])).steps
     assert first.ranks[0].work_ns == [1, 2, 3, 7, 40, 0]
     assert second.ranks[0].work_ns == [1, 2, 3, 7, 40, 4]
     assert second.ranks[1].work_ns == [1, 52, 3, 7, 40, 4]
@@ -527,7 +537,7 @@ def test_a_phase_that_a_step_did_not_have_takes_nothing() -> None:
     }
     told: Told = simulate([programs])
     assert told[0][0].order == (DATA, FORWARD, BACKWARD)
-    [step] = join(told).steps
+    [step] = align_steps(told).steps
     assert step.ranks[0].work_ns[OPTIMIZER] == 0
     assert step.ranks[0].work_ns[BACKWARD] == 3
 
@@ -538,7 +548,7 @@ def test_a_phase_that_a_step_did_not_have_takes_nothing() -> None:
 def both_in_one(*pauses: tuple[int, int, int]) -> AlignedStep:
     """Rank 0 enters at 10, rank 1 at 20, both are through at 100. Pauses: whose, from and until when."""
     told = {0: [made(0, operation(enter=10, exit=100))], 1: [made(1, operation(enter=20, exit=100))]}
-    [step] = join(told, [Pause(rank=rank, begin_ns=begin, end_ns=end) for rank, begin, end in pauses]).steps
+    [step] = align_steps(told, [Pause(rank=rank, begin_ns=begin, end_ns=end) for rank, begin, end in pauses]).steps
     return step
 
 
@@ -638,11 +648,11 @@ IMPOSSIBLE: dict[str, tuple[Step, str]] = {
 @pytest.mark.parametrize("what", IMPOSSIBLE)
 def test_a_step_that_cannot_be_is_left_out_and_told(what: str) -> None:
     step, words = IMPOSSIBLE[what]
-    joints = join({0: [made(0, FIRST)], 1: [step]})
+    joints = align_steps({0: [made(0, FIRST)], 1: [step]})
     assert joints.steps == []
     assert joints.mismatches == {0: f"rank 1 told of {words}"}
 
 
 def test_what_ends_a_little_after_the_step_may_be() -> None:
     late = made(1, msgspec.structs.replace(FIRST, exit_ns=1000 + SLACK_NS))
-    assert join({0: [made(0, FIRST)], 1: [late]}).mismatches == {}
+    assert align_steps({0: [made(0, FIRST)], 1: [late]}).mismatches == {}

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ddptui.analysis.verdict import judge, what_if
-from ddptui.analysis.waits import AlignedStep, join
+from ddptui.analysis.verdict import analyze_waits, what_if
+from ddptui.analysis.waits import AlignedStep, align_steps
 from ddptui.analysis.what_if import all_alike, as_measured, replay
 from ddptui.wire.messages import Pause, Step
 from tests.support.traces import (
@@ -67,7 +67,7 @@ def with_no_gap_before_the_first(works: Works) -> Works:
 @given(works(), st.sampled_from(SHAPES), st.integers(1, 40))
 def test_with_the_work_as_it_was_the_measured_time_comes_out_again(works: Works, shape: Shape, transfer: int) -> None:
     told = trace(works, shape, transfer)
-    assert replay(join(told).steps, as_measured) == pytest.approx(measured(told), abs=1e-3)
+    assert replay(align_steps(told).steps, as_measured) == pytest.approx(measured(told), abs=1e-3)
 
 
 @given(works(), st.sampled_from(BLOCKING), st.integers(1, 40), st.data())
@@ -83,7 +83,7 @@ def test_with_other_work_it_takes_what_that_work_really_takes(
     def work(step: AlignedStep, rank: int) -> ByPart:
         return quicker[step.number][rank]
 
-    found = replay(join(together(trace(works, shape, transfer))).steps, work)
+    found = replay(align_steps(together(trace(works, shape, transfer))).steps, work)
     assert found == pytest.approx(measured(trace(quicker, shape, transfer)), abs=A_FEW_NS)
 
 
@@ -94,7 +94,7 @@ def test_without_skew_it_takes_what_ranks_that_are_all_alike_take(works: Works, 
     for step in works:
         usual = [sum(parts) / len(step) for parts in zip(*step.values(), strict=True)]
         alike.append({rank: [round(part) for part in usual] for rank in step})
-    found = replay(join(trace(works, shape, 12)).steps, all_alike(as_measured))
+    found = replay(align_steps(trace(works, shape, 12)).steps, all_alike(as_measured))
     really = measured(trace(alike, shape, 12))
     assert found == pytest.approx(really, abs=A_FEW_NS * len(works))
 
@@ -122,7 +122,7 @@ def test_what_was_over_before_it_was_waited_for_does_not_hold_up_a_quicker_rank(
                 step[1][1:3] = [2 * part for part in step[1][1:3]]
             case _:
                 step[1][2] += 25 * MS
-    judgement = judge(trace(late, shape, round(transfer_ms * MS)))
+    judgement = analyze_waits(trace(late, shape, round(transfer_ms * MS)))
     assert judgement is not None
     without = what_if(judgement).without_culprit
     assert without == pytest.approx(measured(trace(clean, shape, round(transfer_ms * MS))) / 1e9, rel=0.1)
@@ -137,9 +137,9 @@ def test_a_wrong_dependency_would_be_seen() -> None:
         return [("forward", [Work(work[1])]), ("aggregate", [call]), ("optimizer", [Work(800 * (rank == 0))])]
 
     told = trace(works, broadcast, 7)
-    assert replay(join(told).steps) == measured(told) == 10 + 7 + 800
+    assert replay(align_steps(told).steps) == measured(told) == 10 + 7 + 800
     wrong = {rank: [_as_all_reduce(step) for step in own] for rank, own in told.items()}
-    assert replay(join(wrong).steps) > measured(told) + 400
+    assert replay(align_steps(wrong).steps) > measured(told) + 400
 
 
 def _as_all_reduce(step: Step) -> Step:
@@ -156,7 +156,7 @@ def test_messages_between_neighbours_are_replayed_too() -> None:
         }
 
     told = simulate([program(0), program(300), program(0)])
-    steps = join(told).steps
+    steps = align_steps(told).steps
     assert replay(steps) == measured(told)
 
     def in_time(step: AlignedStep, rank: int) -> Sequence[float]:
@@ -177,7 +177,7 @@ def test_what_was_entered_at_the_very_moment_at_which_another_is_waited_for_was_
     }
     told = simulate([programs])
     assert measured(told) == 10 + 50
-    assert replay(join(told).steps) == measured(told)
+    assert replay(align_steps(told).steps) == measured(told)
 
 
 def test_where_a_rank_stood_still_in_an_operation_the_measured_time_comes_out_again() -> None:
@@ -188,7 +188,7 @@ def test_where_a_rank_stood_still_in_an_operation_the_measured_time_comes_out_ag
     }
     told = simulate([program, program], start_ns=1000)
     stop = Pause(rank=1, begin_ns=1000 + 50, end_ns=1000 + 550)
-    assert replay(join(told, [stop]).steps) == pytest.approx(measured(told))
+    assert replay(align_steps(told, [stop]).steps) == pytest.approx(measured(told))
 
 
 def test_of_no_step_nothing_would_have_been() -> None:
@@ -200,7 +200,7 @@ def test_of_no_step_nothing_would_have_been() -> None:
 def test_without_its_culprit_a_trial_takes_what_it_takes_without_the_delay(shape: Shape, ranks: int) -> None:
     clean = works_of(5, ranks=ranks, steps=100)
     late, _ = delayed(clean, 1, "forward", lambda _: 25.0)
-    judgement = judge(trace(late, shape))
+    judgement = analyze_waits(trace(late, shape))
     assert judgement is not None
     without = what_if(judgement).without_culprit
     assert without is not None
@@ -210,7 +210,7 @@ def test_without_its_culprit_a_trial_takes_what_it_takes_without_the_delay(shape
 
 def test_without_a_culprit_there_is_only_what_it_would_be_without_skew() -> None:
     told = trace(works_of(6))
-    judgement = judge(told)
+    judgement = analyze_waits(told)
     assert judgement is not None
     found = what_if(judgement)
     assert found.without_culprit is None
@@ -222,7 +222,7 @@ def test_the_culprit_is_replaced_by_the_median_of_the_others_step_by_step() -> N
     clean = works_of(7, ranks=4, noise=0.0, skew=0.0)
     late, _ = delayed(clean, 3, "data", lambda _: 25.0)
     late, _ = delayed(late, 0, "optimizer", lambda step: 50.0 if step == 50 else 0.0)
-    judgement = judge(trace(late))
+    judgement = analyze_waits(trace(late))
     assert judgement is not None
     assert judgement.culprit is not None
     assert judgement.culprit.rank == 3
@@ -241,7 +241,7 @@ def test_a_step_that_was_left_out_is_in_the_time_all_the_same() -> None:
     told = trace(works_of(8))
     differs = msgspec.structs.replace(told[1][40], collectives=told[1][40].collectives[:1])
     told[1][40] = differs
-    judgement = judge(told)
+    judgement = analyze_waits(told)
     assert judgement is not None
     assert list(judgement.joints.mismatches) == [40]
     assert judgement.train_ns == measured(told)

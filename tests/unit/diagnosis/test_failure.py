@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from ddptui.config.trial import Trial
-from ddptui.diagnosis.failure import explain, with_log
+from ddptui.diagnosis.failure import explain_failure, with_log
 from ddptui.text.printable import ending, printable
 from ddptui.wire.messages import Failed
 from tests.support.builders import failed
@@ -32,7 +32,7 @@ def first_line(**known: Any) -> str:
         "trial": Trial(), "exit_code": 1, "launcher_log": "", "rank_logs": {},
         "failed": [], "silent": [], "missing": [],
     }  # fmt: skip
-    return explain(**(nothing | known)).splitlines()[0]
+    return explain_failure(**(nothing | known)).splitlines()[0]
 
 
 def test_a_killed_launcher_is_named_when_no_rank_has_spoken() -> None:
@@ -94,11 +94,11 @@ def test_the_end_of_the_ranks_own_log_is_shown_else_the_launchers() -> None:
     known: dict[str, Any] = {
         "trial": Trial(), "exit_code": 1, "launcher_log": "launcher", "failed": [], "missing": [],
     }  # fmt: skip
-    own = explain(**known, rank_logs={0: "zero", 1: "one"}, silent=[1])
+    own = explain_failure(**known, rank_logs={0: "zero", 1: "one"}, silent=[1])
     assert own.splitlines()[1:] == ["one"]
-    other = explain(**known, rank_logs={0: "zero", 1: ""}, silent=[1])
+    other = explain_failure(**known, rank_logs={0: "zero", 1: ""}, silent=[1])
     assert other.splitlines()[1:] == ["launcher"]
-    nobody = explain(**known, rank_logs={0: "zero"}, silent=[])
+    nobody = explain_failure(**known, rank_logs={0: "zero"}, silent=[])
     assert nobody.splitlines()[1:] == ["launcher"]
 
 
@@ -168,7 +168,7 @@ def test_control_characters_are_spelled_out(raw: str, shown: str) -> None:
 
 def test_nothing_a_rank_says_reaches_the_terminal_unspelled() -> None:
     evil = "\x1b[31mred\x1b[0m\x9b2J\u202e"
-    told = explain(
+    told = explain_failure(
         trial=Trial(),
         exit_code=1,
         launcher_log="",

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from ddptui.config.trial import Trial
-from ddptui.diagnosis.failure import explain
-from ddptui.diagnosis.known_errors import CASES, NCCL_SAYS, SEEN, SHARED_MEMORY, WITHOUT_WORKERS, explained
+from ddptui.diagnosis.failure import explain_failure
+from ddptui.diagnosis.known_errors import KNOWN_ERRORS, NCCL_SAYS, SEEN, SHARED_MEMORY, WITHOUT_WORKERS, known_error
 from tests.support.builders import failed
 
 LESS_ON_GPU = "take a smaller batch_size or model, or amp = 'bf16'"
@@ -177,7 +177,7 @@ SAYINGS = {
 
 @pytest.mark.parametrize("words", SAYINGS)
 def test_an_error_is_told_in_one_line_with_what_to_do(words: str) -> None:
-    told = explained(words, Trial())
+    told = known_error(words, Trial())
     assert told is not None
     assert SAYINGS[words] in told
     assert "\n" not in told
@@ -186,8 +186,8 @@ def test_an_error_is_told_in_one_line_with_what_to_do(words: str) -> None:
 
 def test_every_case_is_tried() -> None:
     """A case that no saying above reaches, since another stands before it, would never be said."""
-    reached = {next(case for case in CASES if case.words.search(" ".join(words.split()))) for words in SAYINGS}
-    assert reached == set(CASES)
+    reached = {next(case for case in KNOWN_ERRORS if case.words.search(" ".join(words.split()))) for words in SAYINGS}
+    assert reached == set(KNOWN_ERRORS)
 
 
 @pytest.mark.parametrize(
@@ -208,7 +208,7 @@ def test_every_case_is_tried() -> None:
     ],
 )
 def test_what_is_not_known_keeps_its_own_words(words: str) -> None:
-    assert explained(words, Trial()) is None
+    assert known_error(words, Trial()) is None
 
 
 BAD_ADDRESS = "RuntimeError: [pair.cc:598] writev [127.0.0.1]:4711: Bad address"
@@ -236,7 +236,7 @@ RING, DP, ALL, SHARED = Trial(strategy="ring"), Trial(launch="dp"), Trial(primit
     ],
 )
 def test_only_what_helps_a_trial_is_offered(words: str, trial: Trial, says: str, not_offered: str) -> None:
-    told = explained(words, trial)
+    told = known_error(words, trial)
     assert told is not None
     assert told.endswith(says)
     assert not_offered not in told
@@ -250,7 +250,7 @@ def told(**known: Any) -> list[str]:
         "trial": Trial(), "exit_code": 1, "launcher_log": "", "rank_logs": {},
         "failed": [], "silent": [], "missing": [],
     }  # fmt: skip
-    return explain(**(nothing | known)).splitlines()
+    return explain_failure(**(nothing | known)).splitlines()
 
 
 def test_the_rank_is_named_and_its_log_follows() -> None:

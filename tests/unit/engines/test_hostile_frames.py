@@ -13,7 +13,7 @@ import zmq
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ddptui.analysis.repeat import outcome
+from ddptui.analysis.repeat import outcome_of_messages
 from ddptui.analysis.running_results import RunningResults
 from ddptui.config.preset import Preset
 from ddptui.engines import hub as module
@@ -321,7 +321,7 @@ def heard_by_all(told: list[Message]) -> None:
             monitor.look(number * 10**9)
             monitor.judge()
     monitor.look(10**12)
-    assert outcome(told) is not None
+    assert outcome_of_messages(told) is not None
 
 
 @settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow])
@@ -399,7 +399,7 @@ def test_ranks_that_wait_for_each_other_in_a_circle_have_no_what_if() -> None:
             moments = [made.begin_ns + 10] * 3 + [made.begin_ns + 20]
             calls = tuple(Collective(kind, 0, 8, *moments, 1 - rank) for kind in ("recv", "send"))
             told.append(msgspec.structs.replace(made, collectives=calls))
-    found = outcome([*told, done(0), done(1), ended()])
+    found = outcome_of_messages([*told, done(0), done(1), ended()])
     assert found is not None
     assert found.result is not None
     assert found.result.wait_ms is not None
@@ -408,14 +408,14 @@ def test_ranks_that_wait_for_each_other_in_a_circle_have_no_what_if() -> None:
 
 def test_a_rank_that_trained_in_no_time_has_no_figures() -> None:
     told = [trained(rank, begin_ns=5, end_ns=5) for rank in range(RANKS)]
-    found = outcome([launched(), hello(0), hello(1), *told, done(0), done(1), ended()])
+    found = outcome_of_messages([launched(), hello(0), hello(1), *told, done(0), done(1), ended()])
     assert found is not None
     assert (found.status, found.error) == ("failed", "rank 0 told of steps that took no time")
 
 
 def test_losses_that_are_nearly_infinite_have_no_mean() -> None:
     told = [trained(rank, loss=1.7e308) for rank in range(RANKS)]
-    found = outcome([launched(), hello(0), hello(1), *told, done(0), done(1), ended()])
+    found = outcome_of_messages([launched(), hello(0), hello(1), *told, done(0), done(1), ended()])
     assert found is not None
     assert found.result is not None
     assert found.result.loss.last is None

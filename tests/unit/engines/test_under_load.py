@@ -13,7 +13,7 @@ import pytest
 import zmq
 
 from ddptui.analysis import thinning
-from ddptui.analysis.repeat import LaunchLog, outcome
+from ddptui.analysis.repeat import LaunchLog, outcome_of_messages
 from ddptui.analysis.results import RepeatResult
 from ddptui.analysis.running_results import RunningResults
 from ddptui.engines.hub import Hub
@@ -134,7 +134,7 @@ def test_what_finds_a_full_queue_is_counted_and_the_figures_come_with_a_warning(
         done(0, dropped=reporter.dropped),
         ended(),
     ]
-    found = outcome(told)
+    found = outcome_of_messages(told)
     assert found is not None
     assert found.result is not None
     assert found.result.ranks[0].dropped == 15
@@ -179,7 +179,7 @@ def result_of(count: int) -> RepeatResult:
         done(1),
         ended(),
     ]
-    found = outcome(told)
+    found = outcome_of_messages(told)
     assert found is not None
     assert found.result is not None
     return found.result

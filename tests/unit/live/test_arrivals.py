@@ -2,7 +2,7 @@
 
 import pytest
 
-from ddptui.analysis.waits import join
+from ddptui.analysis.waits import align_steps
 from ddptui.live.arrivals import ArrivalsSummary, most_telling, summary
 from tests.support.traces import Shape, all_reduce, bucketed, delayed, gather_scatter, reduce_broadcast, trace, works_of
 
@@ -15,7 +15,7 @@ def seen(
     shape: Shape = all_reduce, *, ranks: int = 3, at: str = "backward", ms: float = 5, late: int = 1
 ) -> ArrivalsSummary:
     works, _ = delayed(works_of(1, ranks=ranks, steps=STEPS, skew=0.01), late, at, lambda _: ms)
-    found = summary(join(trace(works, shape)).steps)
+    found = summary(align_steps(trace(works, shape)).steps)
     assert found is not None
     return found
 
@@ -46,14 +46,14 @@ def test_a_rank_is_late_only_if_that_matters() -> None:
 def test_a_rank_is_late_only_if_it_mostly_is() -> None:
     works, _ = delayed(works_of(1, ranks=2, steps=STEPS, skew=0), 0, "data", lambda step: 5 * (step % 2))
     works, _ = delayed(works, 1, "data", lambda step: 5 * (step % 2 == 0))
-    found = summary(join(trace(works)).steps)
+    found = summary(align_steps(trace(works)).steps)
     assert found is not None
     assert ([each.last_in for each in found.ranks], found.late) == ([12, 12], None)
 
 
 def test_a_few_steps_make_nobody_late() -> None:
     works, _ = delayed(works_of(1, ranks=2, steps=5), 1, "data", lambda _: 5)
-    joined = join(trace(works)).steps
+    joined = align_steps(trace(works)).steps
     few, enough = summary(joined[:4]), summary(joined)
     assert few is not None
     assert enough is not None
@@ -78,6 +78,6 @@ def test_with_too_many_ranks_those_that_matter_are_kept() -> None:
 
 def test_a_step_of_own_work_alone_is_not_compared() -> None:
     works = works_of(1, ranks=2, steps=2)
-    found = summary(join(trace(works, lambda rank, work, transfer: all_reduce(rank, work, transfer)[:4])).steps)
+    found = summary(align_steps(trace(works, lambda rank, work, transfer: all_reduce(rank, work, transfer)[:4])).steps)
     assert found is not None
     assert (found.steps, found.ranks[0].lead) == (0, 0.0)

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from ddptui.analysis.primitives.combine import which
-from ddptui.analysis.primitives.ownership import named
+from ddptui.analysis.primitives.combine import key_of
+from ddptui.analysis.primitives.ownership import view_title
 from ddptui.analysis.repeat import Outcomes
 from ddptui.analysis.results import TrialResult
 from ddptui.config.rules import make_trial
@@ -86,8 +86,8 @@ def test_two_launches_of_a_trial_are_seen_as_one() -> None:
 @pytest.mark.parametrize("name", TRIALS)
 def test_the_plan_is_what_the_ranks_do(name: str) -> None:
     [launch] = result(name).primitives
-    done = [named(view) for view in launch.views]
-    done += [f"{which(cell)}, {size(cell.bytes)}" if cell.bytes else str(which(cell)) for cell in launch.cells]
+    done = [view_title(view) for view in launch.views]
+    done += [f"{key_of(cell)}, {size(cell.bytes)}" if cell.bytes else str(key_of(cell)) for cell in launch.cells]
     assert plan(TRIALS[name]) == done
 
 
@@ -134,4 +134,4 @@ def test_what_ranks_of_another_launch_have_told_does_not_count() -> None:
     found.add(first[:1])
     seen = found.result("see")
     assert seen is not None
-    assert [named(view) for view in seen.views] == ["send/recv"]
+    assert [view_title(view) for view in seen.views] == ["send/recv"]

@@ -5,7 +5,7 @@ from itertools import pairwise
 import msgspec
 import pytest
 
-from ddptui.analysis.waits import AlignedStep, join
+from ddptui.analysis.waits import AlignedStep, align_steps
 from ddptui.live.timeline import Run, Segment, cell_of, last_steps, row, runs, window
 from ddptui.wire.messages import Slept
 from tests.support.traces import MS, Told, all_reduce, delayed, trace, works_of
@@ -27,7 +27,7 @@ def shown(steps: list[AlignedStep], rank: int) -> list[tuple[float, str]]:
 
 
 def test_phases_waits_and_transfers_follow_each_other() -> None:
-    steps = join(told()).steps
+    steps = align_steps(told()).steps
     step = [(1, "data"), (2, "forward"), (3, "backward"), (4, "wait"), (1, "transfer"), (1, "optimizer")]
     assert shown(steps, 0) == [*step, (1, "between"), *step]
     assert shown(steps, 1)[3:5] == [(4, "aggregate"), (1, "transfer")]
@@ -38,13 +38,13 @@ def test_a_delay_that_was_put_in_is_shown_before_all_else() -> None:
     begin = one[1][0].begin_ns + 6 * MS
     slept = Slept("aggregate", begin, begin + 4 * MS)
     one[1] = [msgspec.structs.replace(one[1][0], slept=(slept, Slept("start", 0, START)))]
-    assert shown(join(one).steps, 1) == [
+    assert shown(align_steps(one).steps, 1) == [
         (1, "data"), (2, "forward"), (3, "backward"), (4, "delay"), (1, "transfer"), (1, "optimizer"),
     ]  # fmt: skip
 
 
 def test_rows_have_no_gaps_and_lie_in_the_window() -> None:
-    steps = join(trace(works_of(3, ranks=4, steps=3))).steps
+    steps = align_steps(trace(works_of(3, ranks=4, steps=3))).steps
     begin, end = window(steps)
     for rank in range(4):
         found = row(steps, rank)
@@ -55,7 +55,7 @@ def test_rows_have_no_gaps_and_lie_in_the_window() -> None:
 
 
 def test_as_many_steps_are_shown_as_are_wanted() -> None:
-    steps = join(told(steps=6)).steps
+    steps = align_steps(told(steps=6)).steps
     assert [step.number for step in last_steps(steps, 3)] == [3, 4, 5]
     assert [step.number for step in last_steps(steps[:2], 3)] == [0, 1]
 
@@ -63,7 +63,7 @@ def test_as_many_steps_are_shown_as_are_wanted() -> None:
 def test_a_long_pause_is_left_out_with_what_was_before_it() -> None:
     works = [{rank: [round(part * MS) for part in ALONE_MS] for rank in range(2)} for _ in range(4)]
     works[2] = {rank: [*work[:5], 500 * MS] for rank, work in works[2].items()}
-    assert [step.number for step in last_steps(join(trace(works)).steps, 4)] == [2, 3]
+    assert [step.number for step in last_steps(align_steps(trace(works)).steps, 4)] == [2, 3]
 
 
 SEGMENTS = [Segment(0, 10, "forward"), Segment(10, 12, "wait"), Segment(12, 40, "backward")]

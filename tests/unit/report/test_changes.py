@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from ddptui.analysis.repeat import outcome
+from ddptui.analysis.repeat import outcome_of_messages
 from ddptui.analysis.results import Change, RepeatResult, Results
 from ddptui.config.trial import Bottleneck
 from ddptui.report import sentences, table
@@ -28,7 +28,7 @@ def with_hand(messages: list[Message], *injections: Injection) -> list[Message]:
 
 
 def read(*injections: Injection) -> RepeatResult:
-    found = outcome(with_hand(journal(), *injections))
+    found = outcome_of_messages(with_hand(journal(), *injections))
     assert found is not None
     assert found.result is not None
     return found.result
@@ -70,7 +70,7 @@ def test_the_step_is_the_first_that_any_rank_began() -> None:
         else each
         for each in messages
     ]
-    found = outcome(ahead)
+    found = outcome_of_messages(ahead)
     assert found is not None
     assert found.result is not None
     assert found.result.changes[0].step == 2
@@ -138,14 +138,14 @@ def test_the_table_has_the_sentence_under_it() -> None:
 @pytest.mark.parametrize("status", ["failed", "skipped", "interrupted"])
 def test_a_repeat_that_did_not_end_well_has_no_figures_to_change(status: str) -> None:
     messages = [*with_hand(journal(), by_hand(STEP_2_MS, LATE))[:-1], ended(status)]
-    found = outcome(messages)
+    found = outcome_of_messages(messages)
     assert found is not None
     assert (found.status, found.result) == (status, None)
 
 
 def test_without_instruments_only_the_moment_is_known() -> None:
     unseen = [message for message in with_hand(journal(), by_hand(STEP_2_MS, LATE)) if not isinstance(message, Step)]
-    found = outcome([*unseen[:-3], trained(0), trained(1), *unseen[-3:]])
+    found = outcome_of_messages([*unseen[:-3], trained(0), trained(1), *unseen[-3:]])
     assert found is not None
     assert found.result is not None
     [change] = found.result.changes

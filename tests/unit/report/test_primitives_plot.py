@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ddptui.analysis.primitives.combine import Which
+from ddptui.analysis.primitives.combine import PrimitiveKey
 from ddptui.analysis.primitives.results import PrimitivesResult
 from ddptui.report.primitives.plot import SEVERAL, draw, plot
 from tests.support.measured_cells import KB, MB, SIZES, cell, cells, result
 
-A = Which("all_reduce", reduce_op="sum")
-B = Which("ring", composite=True)
+A = PrimitiveKey("all_reduce", reduce_op="sum")
+B = PrimitiveKey("ring", composite=True)
 
 
 def steep() -> PrimitivesResult:
@@ -98,7 +98,7 @@ def test_bandwidth_rises_where_time_does_not() -> None:
 
 def test_two_in_one_place_are_neither() -> None:
     both = result(cells("all_reduce", lambda size: 100.0 + size), cells("reduce", lambda size: 100.0 + size))
-    plotted = area(plot(both, [A, Which("reduce", reduce_op="sum")], 80, 20))
+    plotted = area(plot(both, [A, PrimitiveKey("reduce", reduce_op="sum")], 80, 20))
     assert len(letters_of(plotted, SEVERAL)) == len(SIZES)
     assert not letters_of(plotted, "a")
 
@@ -113,7 +113,7 @@ def test_one_size_is_a_letter_without_a_line() -> None:
     assert "".join(plotted).strip() == "a"
 
 
-@pytest.mark.parametrize("operations", [[], [Which("barrier")], [Which("broadcast")]])
-def test_what_has_no_sizes_is_not_drawn(operations: list[Which]) -> None:
+@pytest.mark.parametrize("operations", [[], [PrimitiveKey("barrier")], [PrimitiveKey("broadcast")]])
+def test_what_has_no_sizes_is_not_drawn(operations: list[PrimitiveKey]) -> None:
     both = result([cell("barrier", 0, 80)], cells("all_reduce", lambda size: 100.0))
     assert plot(both, operations, 60, 12) == ["nothing to draw: no size was measured"]

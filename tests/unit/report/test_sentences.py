@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from ddptui.analysis.repeat import outcome
-from ddptui.analysis.results import Injected, Interval, RepeatResult, Results, TrialResult
+from ddptui.analysis.repeat import outcome_of_messages
+from ddptui.analysis.results import ConfidenceInterval, Injected, RepeatResult, Results, TrialResult
 from ddptui.report import sentences
 from ddptui.report.columns import COLUMNS, rows_of
 from ddptui.report.table import as_csv, notes, text
@@ -245,14 +245,14 @@ def test_seconds_are_told_with_three_digits(value: float, words: str) -> None:
 
 
 def test_an_interval_begins_at_nothing_at_the_least() -> None:
-    assert sentences.interval(Interval(estimate=0.01, low=-0.01, high=0.03)) == "10 ms (0 ms … 30 ms)"
+    assert sentences.interval(ConfidenceInterval(estimate=0.01, low=-0.01, high=0.03)) == "10 ms (0 ms … 30 ms)"
 
 
 # What results.json has of it
 
 
 def result_of(told: Told) -> RepeatResult:
-    found = outcome(run_of(told))
+    found = outcome_of_messages(run_of(told))
     assert found is not None
     assert found.result is not None
     return found.result

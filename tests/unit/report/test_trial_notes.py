@@ -2,7 +2,7 @@
 
 import msgspec
 
-from ddptui.analysis.results import Caution, Culprit, Interval, Results, TrialResult
+from ddptui.analysis.results import Caution, ConfidenceInterval, Culprit, Results, TrialResult
 from ddptui.report.trial_notes import in_short, in_words, worst
 from tests.support.builders import ended, failure, journal, launched, preset_of, results_for
 
@@ -29,7 +29,7 @@ def _warned(trial: TrialResult, warnings: list[Caution]) -> TrialResult:
 
 
 def blamed(trial: TrialResult, cost_s: float, phase: str = "aggregate") -> TrialResult:
-    excess = Interval(estimate=1.0, low=0.9, high=1.1)
+    excess = ConfidenceInterval(estimate=1.0, low=0.9, high=1.1)
     culprit = Culprit(rank=1, phase=phase, share=1.0, wait_caused_s=cost_s, excess_s=excess)
     assert trial.summary is not None
     return msgspec.structs.replace(trial, summary=msgspec.structs.replace(trial.summary, culprit=culprit))
