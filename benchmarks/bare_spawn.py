@@ -18,17 +18,17 @@ def run_rank(rank: int, world_size: int, port: int, steps: int) -> None:
 
     from ddptui.config.trial import Trial
     from workers.training.data import load
-    from workers.training.models import build, wanted_shape
+    from workers.training.models import input_shape, make_model
 
     torch.set_num_threads(1)
     store = dist.TCPStore("127.0.0.1", port)
     dist.init_process_group("gloo", store=store, rank=rank, world_size=world_size)
     torch.manual_seed(0)
     trial = Trial()
-    data = load(trial, wanted_shape(trial), torch.device("cpu"))
+    data = load(trial, input_shape(trial), torch.device("cpu"))
     dataset = TensorDataset(*data.train[list(range(len(data.train)))])
     loader = DataLoader(dataset, batch_size=32, sampler=DistributedSampler(dataset))
-    model = build(trial, data.shape, data.classes)
+    model = make_model(trial, data.shape, data.classes)
     for parameter in model.parameters():
         dist.broadcast(parameter.data, src=0)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.5)

@@ -29,12 +29,13 @@ from ddptui.store.journal import RepeatJournal
 from ddptui.wire.connection import HUB, TOKEN
 from workers.aggregate import strategy_of
 from workers.instruments.clock import Clock
-from workers.instruments.progress import Mark, progress_of
-from workers.rank.delays import Delays
+from workers.instruments.records import StepRecord
+from workers.instruments.reporter import Reporter
+from workers.rank.delays import RankDelays
 from workers.rank.group import host_store
 from workers.rank.process import Rank, hello
-from workers.rank.reporter import Reporter
 from workers.train import train
+from workers.training.instruments import make_progress
 
 RANKS = 2
 CASES = (("all_reduce", 8), ("ddp", 8), ("all_reduce", 128), ("ddp", 128))  # strategy, samples a step
@@ -44,16 +45,16 @@ CPU = torch.device("cpu")
 
 def block(rank: int, trial: Trial, reporter: Reporter) -> float:
     """Train once; ms a step, on the slower rank."""
-    delays = Delays((), rank, seed=0, warmup_steps=WARM_UP)
+    delays = RankDelays((), rank, seed=0, warmup_steps=WARM_UP)
     me = Rank(trial, rank, RANKS, CPU, reporter, delays)
-    progress = progress_of(me)
+    progress = make_progress(me)
     plain, moments = progress.step, []
 
-    def watched(mark: Mark, clock: Clock) -> None:
+    def watched(mark: StepRecord, clock: Clock) -> None:
         if mark.step == WARM_UP:
-            moments.append(mark.laps.moments[0])
+            moments.append(mark.timer.moments[0])
         if mark.step == STEPS - 1:
-            moments.append(mark.laps.moments[-1])
+            moments.append(mark.timer.moments[-1])
         plain(mark, clock)
 
     progress.step = watched  # type: ignore[method-assign]
@@ -68,8 +69,8 @@ def run_rank(rank: int, port: int, rounds: int) -> None:
     sys.stdout = open(os.devnull, "w")  # noqa: SIM115  (each step that is seen prints a line now and then)
     heard = Reporter(rank)
     del os.environ[HUB]
-    unheard = Reporter(rank, beats=False)  # with no console to speak to
-    heard.say(hello(make_trial({}), rank, CPU, 1))
+    unheard = Reporter(rank, heartbeat=False)  # with no console to speak to
+    heard.send(hello(make_trial({}), rank, CPU, 1))
     for strategy, samples in CASES:
         values = {"strategy": strategy, "batch_size": samples, "steps": STEPS, "warmup_steps": WARM_UP, "lr": 0.001}
         looking, blind = make_trial(values), make_trial(values | {"instruments": "off"})

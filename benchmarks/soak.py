@@ -80,29 +80,29 @@ def speak(ranks: list[int], world_size: int, a_second: int, seconds: float, hub:
 
     endpoint, token = hub
     os.environ[HUB] = endpoint
-    from workers.rank.reporter import Reporter
+    from workers.instruments.reporter import Reporter
 
-    reporters = {rank: Reporter(rank, beats=False) for rank in ranks}
+    reporters = {rank: Reporter(rank, heartbeat=False) for rank in ranks}
     said, slowest = 0, 0.0
     for rank, reporter in reporters.items():
-        reporter.say(
+        reporter.send(
             Hello(version=VERSION, token=token, rank=rank, world_size=world_size, at_ns=time.monotonic_ns(),
                   host="here", pid=rank, device="cpu", threads=1, torch="none")
         )  # fmt: skip
-        reporter.say(Ready(rank=rank, at_ns=time.monotonic_ns(), steps=10**9, parameters=1))
+        reporter.send(Ready(rank=rank, at_ns=time.monotonic_ns(), steps=10**9, parameters=1))
     per_tick, number, begin = round(a_second * TICK_S), 0, time.monotonic()
     for tick in range(round(seconds / TICK_S)):
         for _ in range(per_tick):
             for rank, reporter in reporters.items():
                 message = step_of(rank, number)
                 before = time.perf_counter()
-                reporter.say(message)
+                reporter.send(message)
                 slowest = max(slowest, time.perf_counter() - before)
                 said += 1
             number += 1
         time.sleep(max(0.0, begin + (tick + 1) * TICK_S - time.monotonic()))
     for rank, reporter in reporters.items():
-        reporter.say(
+        reporter.send(
             Done(rank=rank, at_ns=time.monotonic_ns(), correct=0, evaluated=0, parameters={}, buffers={},
                  bottleneck_fired=0, bottleneck_ns=0, dropped=reporter.dropped)
         )  # fmt: skip

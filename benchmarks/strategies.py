@@ -23,7 +23,7 @@ from ddptui.config.trial import Trial
 from workers.aggregate import strategy_of
 from workers.aggregate.strategy import gradients_of
 from workers.rank.group import host_store
-from workers.training.models import build, wanted_shape
+from workers.training.models import input_shape, make_model
 
 MODELS = ("net", "resnet18")
 STRATEGIES = ("ddp", "flat", "bucketed", "all_reduce", "none")
@@ -34,9 +34,9 @@ WARM_UP = 4
 def stepper(trial: Trial) -> Callable[[], None]:
     """A model of its own under the trial's strategy; a call makes one step of the loop in workers/train.py."""
     torch.manual_seed(0)
-    shape = wanted_shape(trial)
+    shape = input_shape(trial)
     assert shape is not None
-    model = build(trial, shape, 10)
+    model = make_model(trial, shape, 10)
     strategy = strategy_of(trial)
     network = strategy.prepare(model)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.5)

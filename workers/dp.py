@@ -12,12 +12,12 @@ from torch import nn
 
 from ddptui.config.trial import Trial
 from workers.aggregate.none import NoAggregation
-from workers.rank.delays import Delays
-from workers.rank.device import Chosen
+from workers.instruments.reporter import Reporter
+from workers.rank.delays import RankDelays
+from workers.rank.device import DeviceChoice
 from workers.rank.process import Rank, hello, pin_threads, rank_process, read_trial
-from workers.rank.reporter import Reporter
 from workers.replicas.progress import ReplicaProgress
-from workers.replicas.replicas import OverGpus, Replica, ReplicaDelays, ReplicaState, ThreadedDataParallel
+from workers.replicas.replicas import GpuDataParallel, Replica, ReplicaDelays, ReplicaState, ThreadedDataParallel
 from workers.train import train
 
 
@@ -30,7 +30,7 @@ class DataParallel(NoAggregation):
 
     def prepare(self, model: nn.Module) -> nn.Module:
         if next(model.parameters()).is_cuda:
-            return OverGpus(Replica(model, self._states), list(range(self.trial.world_size)))
+            return GpuDataParallel(Replica(model, self._states), list(range(self.trial.world_size)))
         return ThreadedDataParallel(model, self._states, pin_threads(self.trial, range(self.trial.world_size)))
 
 
@@ -53,9 +53,9 @@ def state_of_replica(me: Rank, rank: int) -> ReplicaState:
         return ReplicaState(me.reporter, me.delays, me.device, me.start_ns)
     device = torch.device("cuda", rank) if me.device.type == "cuda" else me.device
     reporter = Reporter(rank)
-    reporter.say(hello(trial, rank, Chosen(device), pin_threads(trial, range(trial.world_size))))
-    reporter.works_on(device)
-    delays = Delays(trial.bottleneck, rank, seed=trial.seed, warmup_steps=trial.warmup_steps, device=device)
+    reporter.send(hello(trial, rank, DeviceChoice(device), pin_threads(trial, range(trial.world_size))))
+    reporter.set_device(device)
+    delays = RankDelays(trial.bottleneck, rank, seed=trial.seed, warmup_steps=trial.warmup_steps, device=device)
     begin = time.monotonic_ns()
     delays.start()
     reporter.position = lambda: me.reporter.position()  # they are all in one loop

@@ -10,17 +10,18 @@ from torch import Tensor, nn
 from ddptui.config.trial import Trial
 from workers.aggregate.strategy import Strategy, gradients_of
 from workers.instruments.clock import Clock, clock_of
-from workers.instruments.progress import Laps, Mark, Progress, progress_of
-from workers.instruments.tap import tap_of
+from workers.instruments.progress import Progress
+from workers.instruments.records import PhaseTimer, StepRecord
 from workers.rank.faults import Faults
 from workers.rank.process import Rank
-from workers.replicas.multi_gpu import over_devices
+from workers.replicas.multi_gpu import replicate_over_devices
 from workers.training.audit import audit
 from workers.training.data import Share, load
 from workers.training.evaluate import evaluate, fingerprint
-from workers.training.loader import begun, loader_of, on_device
-from workers.training.models import build, compiled, layout, set_dtype, synchronised, wanted_shape
-from workers.training.precision import begin_momentum, lowered, optimize, scaler_of
+from workers.training.instruments import make_progress, make_tap
+from workers.training.loader import first_epoch, make_loader, on_device
+from workers.training.models import compiled, input_shape, make_model, memory_format, set_dtype, with_sync_batchnorm
+from workers.training.precision import autocast, begin_momentum, make_scaler, optimize
 
 
 def train(me: Rank, strategy: Strategy, progress: Progress | None = None, clock: Clock | None = None) -> nn.Module:
@@ -29,26 +30,26 @@ def train(me: Rank, strategy: Strategy, progress: Progress | None = None, clock:
     set_dtype(trial)
 
     torch.manual_seed(trial.seed)  # the same on every rank, so that all start from the same parameters
-    data = load(trial, wanted_shape(trial), device)
-    model = build(trial, data.shape, data.classes).to(device).to(memory_format=layout(trial))
+    data = load(trial, input_shape(trial), device)
+    model = make_model(trial, data.shape, data.classes).to(device).to(memory_format=memory_format(trial))
     if trial.sync_batchnorm:
-        model = synchronised(model)
-    network = strategy.prepare(over_devices(me, model))
+        model = with_sync_batchnorm(model)
+    network = strategy.prepare(replicate_over_devices(me, model))
     forward = compiled(trial, network)
     torch.manual_seed(trial.seed + 1 + me.rank)  # from here on another one each, or all would drop out alike
 
     share = Share(data.train, batch_size=trial.batch_size, rank=me.rank, world_size=me.world_size, seed=trial.seed)
-    loader = loader_of(trial, data.train, share, device)
+    loader = make_loader(trial, data.train, share, device)
     optimizer = make_optimizer(trial, model)
-    scaler = scaler_of(trial, device)
+    scaler = make_scaler(trial, device)
     steps = trial.steps or trial.epochs * len(share)
 
     clock = clock or clock_of(device)
-    progress = progress or progress_of(me)
-    tap = tap_of(me, network, clock)
+    progress = progress or make_progress(me)
+    tap = make_tap(me, network, clock)
     me.reporter.position = tap.position
     faults = Faults(trial.fault, me.rank)
-    batches = begun(loader)
+    batches = first_epoch(loader)
     progress.ready(steps, parameters=sum(parameter.numel() for parameter in model.parameters()), start_ns=me.start_ns)
 
     for step in range(steps):
@@ -57,49 +58,51 @@ def train(me: Rank, strategy: Strategy, progress: Progress | None = None, clock:
             if trial.mistake != "no_set_epoch":
                 share.set_epoch(epoch)  # another order each epoch, the same on all ranks
             batches = iter(loader)
-        together = round_of(step, trial.every, len(share), steps)
+        together = accumulation_window(step, trial.every, len(share), steps)
         take_new_delays(me)
         delays.begin(step)
-        laps = Laps(clock, step)
-        tap.begin(laps)
+        timer = PhaseTimer(clock, step)
+        tap.begin(timer)
 
         inputs, labels = on_device(trial, next(batches), device)
         delays.at("data")
-        laps.end("data")
+        timer.end("data")
 
         agrees = step == together[-1] and not faults.skips(step)
         with nullcontext() if agrees else strategy.no_sync():
             if step == together[0]:
                 strategy.share_buffers(model)
-            with lowered(trial, device):
+            with autocast(trial, device):
                 total = F.cross_entropy(forward(inputs), labels, reduction="sum")
             # Divided by the mean share of a rank, not by this rank's own: the mean over ranks is then the mean over
             # the global batch, even where the shares differ by a sample.
-            loss = total * me.world_size / samples_behind(step, together, share, trial)
+            loss = total * me.world_size / samples_per_update(step, together, share, trial)
             own_loss = mean_of_share(total, labels)  # here, since what a step tells is there by its last mark
             delays.at("forward")
-            laps.end("forward")
+            timer.end("forward")
             faults.strike(step, device)
 
             scaler.scale(loss).backward()
             tap.settle()
             delays.at("backward")
-            laps.end("backward")
+            timer.end("backward")
 
         if trial.average == "gradients" and agrees:
             strategy.average(gradients_of(model))
-            laps.end("aggregate")
+            timer.end("aggregate")
 
         if trial.average == "parameters" or step == together[-1]:
             optimize(scaler, optimizer, trial, model)
-            laps.end("optimizer")
+            timer.end("optimizer")
 
         if trial.average == "parameters" and agrees:
             with torch.no_grad():
                 strategy.average(list(model.parameters()))
-            laps.end("aggregate")
+            timer.end("aggregate")
 
-        progress.step(Mark(step, epoch, laps, len(labels), own_loss, tap.end(), tap.buckets, delays.taken()), clock)
+        progress.step(
+            StepRecord(step, epoch, timer, len(labels), own_loss, tap.end(), tap.buckets, delays.taken()), clock
+        )
         if trial.hash_every and (step + 1) % trial.hash_every == 0:
             progress.fingerprint(fingerprint(model, me.rank, step))
 
@@ -111,14 +114,14 @@ def train(me: Rank, strategy: Strategy, progress: Progress | None = None, clock:
     return model
 
 
-def round_of(step: int, every: int, batches: int, steps: int) -> range:
+def accumulation_window(step: int, every: int, batches: int, steps: int) -> range:
     """The steps that share an average, `step` among them: `every` of them, fewer at the end of an epoch or of all."""
     epoch, batch = divmod(step, batches)
     first = step - batch % every
     return range(first, min(first + every, (epoch + 1) * batches, steps))
 
 
-def samples_behind(step: int, together: range, share: Share, trial: Trial) -> int:
+def samples_per_update(step: int, together: range, share: Share, trial: Trial) -> int:
     """How many samples of all ranks the optimizer's next step is made of: gradients add up until they are averaged."""
     steps = together if trial.average == "gradients" else [step]
     return sum(share.samples_in(each % len(share)) for each in steps)
@@ -144,7 +147,7 @@ def mean_of_share(total: Tensor, labels: Tensor) -> Tensor:
 
 
 def take_new_delays(me: Rank) -> None:
-    """Between two steps is when delays that the console sends come into force."""
-    if me.reporter.bottleneck is not None:
-        me.delays.set(me.reporter.bottleneck)
-        me.reporter.bottleneck = None
+    """Delays that the console sends come into force between two steps."""
+    if me.reporter.command is not None:
+        me.delays.set(me.reporter.command.bottleneck)
+        me.reporter.command = None

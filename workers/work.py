@@ -10,6 +10,6 @@ def work(me: Rank) -> None:
 
         train(me, strategy_of(me.trial))
     else:
-        from workers.primitives.rounds import measure, see
+        from workers.primitives.rounds import measure, show
 
-        see(me) if me.trial.primitives == "see" else measure(me)
+        show(me) if me.trial.primitives == "see" else measure(me)

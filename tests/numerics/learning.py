@@ -8,9 +8,9 @@ from ddptui.config.trial import Trial
 from ddptui.wire.messages import Audit, Done, Fingerprint
 from workers.aggregate.strategy import Strategy
 from workers.instruments.progress import Progress
-from workers.rank.delays import Delays
+from workers.instruments.reporter import Reporter
+from workers.rank.delays import RankDelays
 from workers.rank.process import Rank
-from workers.rank.reporter import Reporter
 from workers.train import train
 
 
@@ -39,7 +39,7 @@ class Listener(Progress):
 def learn(rank: int, trial: Trial, strategy: Strategy) -> tuple[dict[str, Tensor], Said]:
     """The model's tensors after one rank's training, and what the rank said of them."""
     reporter = Reporter(rank)
-    delays = Delays((), rank, seed=0, warmup_steps=0)
+    delays = RankDelays((), rank, seed=0, warmup_steps=0)
     listener = Listener(rank, reporter)
     me = Rank(trial, rank, trial.world_size, torch.device("cpu"), reporter, delays)
     model = train(me, strategy, listener)

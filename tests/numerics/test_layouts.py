@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from workers.aggregate.buffer import as_it_lies, lay_out
+from workers.aggregate.buffer import in_memory_order, move_into_buffer
 
 
 def tensors() -> list[Tensor]:
@@ -23,7 +23,7 @@ def test_in_a_buffer_they_keep_their_numbers_and_their_strides() -> None:
     """A fused optimizer goes through gradients and parameters as they lie in memory: with other strides for one of
     them it takes another gradient for each number, and does not say so."""
     laid, before = tensors(), tensors()
-    buffer = lay_out(laid, divisor=4)
+    buffer = move_into_buffer(laid, divisor=4)
     for tensor, old in zip(laid, before, strict=True):
         assert torch.equal(tensor, old / 4)
         assert tensor.stride() == old.stride()
@@ -32,9 +32,9 @@ def test_in_a_buffer_they_keep_their_numbers_and_their_strides() -> None:
 
 def test_what_lies_in_its_place_stays_there() -> None:
     laid = tensors()
-    buffer = lay_out(laid)
+    buffer = move_into_buffer(laid)
     places = [tensor.data_ptr() for tensor in laid]
-    assert lay_out(laid, buffer) is buffer
+    assert move_into_buffer(laid, buffer) is buffer
     assert [tensor.data_ptr() for tensor in laid] == places
 
 
@@ -42,7 +42,7 @@ def step(*, buffered: bool) -> Tensor:
     weight = torch.nn.Parameter(tensors()[0])
     weight.grad = tensors()[0].square()
     if buffered:
-        lay_out([weight.grad])
+        move_into_buffer([weight.grad])
     torch.optim.SGD([weight], lr=0.1, momentum=0.9, fused=True).step()
     return weight.detach()
 
@@ -58,7 +58,7 @@ def test_a_fused_step_from_a_buffer_is_the_step(steps: tuple[Tensor, Tensor]) ->
 
 def test_as_a_vector_each_shares_its_memory() -> None:
     for tensor in tensors():
-        vector = as_it_lies(tensor)
+        vector = in_memory_order(tensor)
         assert vector.shape == (tensor.numel(),)
         vector.fill_(3)
         assert (tensor == 3).all()
@@ -66,4 +66,4 @@ def test_as_a_vector_each_shares_its_memory() -> None:
 
 def test_a_vector_wants_all_of_the_memory() -> None:
     with pytest.raises(RuntimeError, match="view size is not compatible"):
-        as_it_lies(torch.randn(4, 6)[:, :3])
+        in_memory_order(torch.randn(4, 6)[:, :3])

@@ -16,8 +16,8 @@ from ddptui.config.strategies import STRATEGIES
 from ddptui.config.trial import Trial
 from tests.support.leaving import leave
 from workers.aggregate import ring, strategy_of
-from workers.aggregate.bucketed import pack
-from workers.aggregate.buffer import by_dtype, lay_out
+from workers.aggregate.bucketed import fill_by_size
+from workers.aggregate.buffer import group_by_dtype, move_into_buffer
 
 RANKS = 3
 STEPS = 3
@@ -146,29 +146,29 @@ def test_the_ring_sums_tensors_of_any_length_to_the_same_bits_everywhere(found: 
 
 def test_a_buffer_takes_tensors_in_and_leaves_alone_what_lies_there() -> None:
     tensors = [torch.arange(3.0), torch.arange(4.0).view(2, 2), torch.tensor(7.0)]
-    buffer = lay_out(tensors)
+    buffer = move_into_buffer(tensors)
     assert buffer.tolist() == [0, 1, 2, 0, 1, 2, 3, 7]
     buffer *= 2
     assert tensors[1].tolist() == [[0, 2], [4, 6]]
-    assert lay_out(tensors, buffer) is buffer
+    assert move_into_buffer(tensors, buffer) is buffer
     assert buffer.tolist() == [0, 2, 4, 0, 2, 4, 6, 14]
     fresh = [torch.zeros(8)]
-    assert lay_out(fresh, buffer) is buffer
+    assert move_into_buffer(fresh, buffer) is buffer
     assert fresh[0].data_ptr() == buffer.data_ptr()
     assert not buffer.any()
-    assert lay_out([torch.ones(2)], buffer) is not buffer
+    assert move_into_buffer([torch.ones(2)], buffer) is not buffer
 
 
 def test_dtypes_are_told_apart_in_order() -> None:
     tensors = [torch.zeros(1), torch.zeros(1, dtype=torch.int64), torch.ones(2)]
-    assert [[len(tensor) for tensor in alike] for alike in by_dtype(tensors)] == [[1, 2], [1]]
+    assert [[len(tensor) for tensor in alike] for alike in group_by_dtype(tensors)] == [[1, 2], [1]]
 
 
 def test_a_bucket_is_full_when_it_has_crossed_its_size() -> None:
     sizes = [3, 3, 3, 10, 1]
     parameters = [nn.Parameter(torch.zeros(size)) for size in sizes]
-    assert [[len(one) for one in bucket] for bucket in pack(parameters, 4 * 4)] == [[3, 3], [3, 10], [1]]
-    assert len(pack(parameters, 1)) == 5
-    assert len(pack(parameters, 1e9)) == 1
+    assert [[len(one) for one in bucket] for bucket in fill_by_size(parameters, 4 * 4)] == [[3, 3], [3, 10], [1]]
+    assert len(fill_by_size(parameters, 1)) == 5
+    assert len(fill_by_size(parameters, 1e9)) == 1
     parameters[2] = nn.Parameter(torch.zeros(3, dtype=torch.float64))
-    assert [[len(one) for one in bucket] for bucket in pack(parameters, 1e9)] == [[3, 3], [3], [10, 1]]
+    assert [[len(one) for one in bucket] for bucket in fill_by_size(parameters, 1e9)] == [[3, 3], [3], [10, 1]]

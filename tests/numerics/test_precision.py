@@ -15,7 +15,7 @@ from tests.numerics.learning import Said, learn
 from tests.numerics.ranks import Learned, leave_behind, run
 from workers import train as loop
 from workers.aggregate import strategy_of
-from workers.training.precision import TYPES, scaler_of
+from workers.training.precision import TYPES, make_scaler
 
 RANKS = 3
 STEPS = 6
@@ -61,7 +61,7 @@ class Scales:
         return (inputs * 1e30 if self._overflows and self._step == OVERFLOWS_AT + 1 else inputs), labels
 
     def scaler(self, trial: Trial, device: torch.device) -> torch.amp.GradScaler:
-        enabled = scaler_of(trial, device).is_enabled()
+        enabled = make_scaler(trial, device).is_enabled()
         scaler = torch.amp.GradScaler(device.type, init_scale=2.0**10, enabled=enabled)  # nothing overflows by itself
         update = scaler.update
 

@@ -8,8 +8,8 @@ from torch import Tensor, nn
 
 from ddptui.config.trial import Trial
 from workers.train import make_optimizer
-from workers.training.models import build
-from workers.training.precision import TYPES, clip, lowered, scaler_of
+from workers.training.models import make_model
+from workers.training.precision import TYPES, autocast, clip, make_scaler
 
 CPU = torch.device("cpu")
 UNIT = {"bf16": 2.0**-8, "fp16": 2.0**-11}  # the roundoff: half of the distance from 1 to the next number
@@ -18,10 +18,10 @@ UNIT = {"bf16": 2.0**-8, "fp16": 2.0**-11}  # the roundoff: half of the distance
 @pytest.mark.parametrize("amp", TYPES)
 def test_products_are_short_and_the_rest_is_not(amp: str) -> None:
     seen: dict[type[nn.Module], torch.dtype] = {}
-    model = build(Trial(model="net"), (1, 28, 28), 10)
+    model = make_model(Trial(model="net"), (1, 28, 28), 10)
     for module in model.modules():
         module.register_forward_hook(lambda module, _, outputs: seen.update({type(module): outputs.dtype}))
-    with lowered(Trial(amp=amp), CPU):
+    with autocast(Trial(amp=amp), CPU):
         loss = F.cross_entropy(model(torch.randn(3, 1, 28, 28)), torch.zeros(3, dtype=torch.long), reduction="sum")
     loss.backward()
     assert seen[nn.Conv2d] == seen[nn.Linear] == TYPES[amp]
@@ -42,9 +42,9 @@ def gradient(amp: str | None, *, of_the_inputs: float = 1.0) -> Tensor:
     model = nn.Sequential(*layers)  # no ReLU: what is rounded to the other side of its kink is off by all of itself
     inputs, labels = torch.randn(256, 64), torch.arange(256) % 10
     trial = Trial(amp=amp)
-    with lowered(trial, CPU):
+    with autocast(trial, CPU):
         loss = F.cross_entropy(model(inputs * of_the_inputs), labels)
-    scaler = scaler_of(trial, CPU)
+    scaler = make_scaler(trial, CPU)
     scaler.scale(loss).backward()
     vector = torch.cat([gradient_of(parameter).flatten() for parameter in model.parameters()])
     return vector / scaler.get_scale()
@@ -69,10 +69,10 @@ def test_the_bound_would_show_inputs_that_are_off_by_a_tenth() -> None:
 
 
 def test_without_amp_there_is_no_scale_and_nothing_is_short() -> None:
-    assert not scaler_of(Trial(), CPU).is_enabled()
-    assert not scaler_of(Trial(amp="bf16"), CPU).is_enabled()
-    assert scaler_of(Trial(amp="fp16"), CPU).is_enabled()
-    with lowered(Trial(), CPU):
+    assert not make_scaler(Trial(), CPU).is_enabled()
+    assert not make_scaler(Trial(amp="bf16"), CPU).is_enabled()
+    assert make_scaler(Trial(amp="fp16"), CPU).is_enabled()
+    with autocast(Trial(), CPU):
         assert nn.Linear(2, 2)(torch.zeros(1, 2)).dtype == torch.float32
 
 
@@ -80,7 +80,7 @@ def asks(trial: Trial) -> int:
     """How often the host waits for a number of the device, from the backward to the next step."""
     model = nn.Linear(2, 2)
     optimizer = make_optimizer(trial, model)
-    scaler = scaler_of(Trial(amp="fp16"), CPU)
+    scaler = make_scaler(Trial(amp="fp16"), CPU)
     found: list[Tensor] = []
     item = Tensor.item
 

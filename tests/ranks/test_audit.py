@@ -5,9 +5,9 @@ import torch
 from torch import Tensor, nn
 
 from ddptui.config.trial import Trial
-from workers.rank.delays import Delays
+from workers.instruments.reporter import Reporter
+from workers.rank.delays import RankDelays
 from workers.rank.process import Rank
-from workers.rank.reporter import Reporter
 from workers.training.audit import shares
 from workers.training.data import Samples
 from workers.training.evaluate import evaluate
@@ -16,7 +16,7 @@ SAMPLES = Samples(torch.arange(600.0).unsqueeze(1), torch.zeros(600, dtype=torch
 
 
 def rank(number: int, trial: Trial) -> Rank:
-    delays = Delays((), number, seed=0, warmup_steps=0)
+    delays = RankDelays((), number, seed=0, warmup_steps=0)
     return Rank(trial, number, trial.world_size, torch.device("cpu"), Reporter(number), delays)
 
 
@@ -69,6 +69,6 @@ def test_no_more_is_evaluated_at_once_than_was_trained(trial: Trial, together: i
 
 def test_replicas_of_one_process_have_a_part_of_its_batch_each() -> None:
     trial, model = Trial(launch="dp", strategy=None, world_size=4, batch_size=64), Counting()
-    process = Rank(trial, 0, 1, torch.device("cpu"), Reporter(0), Delays((), 0, seed=0, warmup_steps=0))
+    process = Rank(trial, 0, 1, torch.device("cpu"), Reporter(0), RankDelays((), 0, seed=0, warmup_steps=0))
     assert evaluate(process, model, SAMPLES).evaluated == 600
     assert max(model.sizes) == 16

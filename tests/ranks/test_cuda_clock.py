@@ -10,10 +10,11 @@ from ddptui.wire.messages import Step, Tied
 from ddptui.wire.retime import DRIFT_PPM
 from tests.support.simulated_gpu import Event, Gpu, Stream, simulated, true_ns
 from workers.instruments import clock as module
-from workers.instruments.clock import PATIENCE_NS, TIE_EVERY_NS, TRIES, CudaClock, Exactness, HostClock, Mark
-from workers.instruments.progress import Laps, Progress, ties
-from workers.instruments.progress import Mark as StepMark
-from workers.rank.reporter import Reporter
+from workers.instruments.clock import PATIENCE_NS, TIE_EVERY_NS, TRIES, Accuracy, CudaClock, HostClock, Mark
+from workers.instruments.progress import Progress, clock_accuracy
+from workers.instruments.records import PhaseTimer
+from workers.instruments.records import StepRecord as StepMark
+from workers.instruments.reporter import Reporter
 
 S = 1_000_000_000  # ns
 MS = 1_000_000
@@ -37,10 +38,10 @@ class Worst:
     def __init__(self) -> None:
         self.off_ns = 0.0
         self.beyond_ns = float("-inf")
-        self.said: list[Exactness] = []
+        self.said: list[Accuracy] = []
 
     def look(self, clock: CudaClock, marks: list[Mark], times: list[int]) -> None:
-        if said := clock.tied_anew():
+        if said := clock.accuracy_change():
             self.said.append(said)
             assert said.from_ns == min(times)
         off_ns = max(abs(told - true) for told, true in zip(times, true_ns(marks), strict=True))
@@ -264,18 +265,18 @@ def test_the_hosts_own_clock_is_there_at_once_and_never_said_anything_of() -> No
     assert marks[0] <= marks[1] <= clock.at_once()
     assert clock.reached(marks[-1])
     assert clock.read(torch.tensor(1.5)) == 1.5
-    assert clock.tied_anew() is None
-    assert ties(0, clock) == []
+    assert clock.accuracy_change() is None
+    assert clock_accuracy(0, clock) == []
 
 
 # What is told of it
 
 
 def mark(clock: CudaClock, number: int) -> StepMark:
-    laps = Laps(clock, number)
+    timer = PhaseTimer(clock, number)
     for phase in ("data", "forward", "backward", "optimizer"):
-        laps.end(phase)
-    return StepMark(number, 0, laps, 8, torch.tensor(0.5), [], False, ())
+        timer.end(phase)
+    return StepMark(number, 0, timer, 8, torch.tensor(0.5), [], False, ())
 
 
 def test_how_exact_times_are_is_told_before_the_step_that_it_holds_for_and_once(gpu: Gpu, clock: CudaClock) -> None:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ddptui.config.trial import Trial
-from workers.training.data import Samples, Share, fit, load
+from workers.training.data import Samples, Share, load, resize
 
 
 def flat(parts: Iterable[list[int]]) -> list[int]:
@@ -89,14 +89,14 @@ def test_a_batch_may_be_empty() -> None:
 @pytest.mark.parametrize("shape", [(1, 28, 28), (3, 32, 32), (1, 8, 8)])
 def test_images_are_fitted_to_what_the_model_wants(shape: tuple[int, ...]) -> None:
     images = torch.randint(0, 256, (5, 1, 8, 8), dtype=torch.uint8)
-    fitted = fit(images, shape)
+    fitted = resize(images, shape)
     assert fitted.shape == (5, *shape)
     assert fitted.dtype == torch.uint8
 
 
 def test_colours_are_averaged_into_grey() -> None:
     colours = torch.tensor([30, 60, 90], dtype=torch.uint8).reshape(1, 3, 1, 1).expand(1, 3, 8, 8)
-    assert (fit(colours, (1, 8, 8)) == 60).all()
+    assert (resize(colours, (1, 8, 8)) == 60).all()
 
 
 def test_random_samples_follow_from_the_seed_and_take_any_shape() -> None:

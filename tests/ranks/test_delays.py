@@ -7,15 +7,15 @@ import pytest
 import torch
 
 from ddptui.config.trial import Bottleneck
-from workers.rank.delays import Delays
+from workers.rank.delays import RankDelays
 
 
-def delays(rank: int = 1, warmup_steps: int = 0, **fields: Any) -> Delays:
+def delays(rank: int = 1, warmup_steps: int = 0, **fields: Any) -> RankDelays:
     bottleneck = Bottleneck(**{"at": "forward", "ranks": (1,), "sleep_ms": 1.0, **fields})
-    return Delays((bottleneck,), rank, seed=3, warmup_steps=warmup_steps)
+    return RankDelays((bottleneck,), rank, seed=3, warmup_steps=warmup_steps)
 
 
-def walk(delays: Delays, steps: int, collectives: int = 2) -> list[int]:
+def walk(delays: RankDelays, steps: int, collectives: int = 2) -> list[int]:
     """Go through steps as the loop does; in which of them did it fire?"""
     fired = []
     for step in range(steps):
@@ -102,7 +102,7 @@ def test_new_delays_replace_the_old_ones() -> None:
 
 
 def test_a_slow_link_delays_nobody() -> None:
-    delays = Delays((Bottleneck(at="link", ranks=(1,), mbit=1.0),), 1, seed=3, warmup_steps=0)
+    delays = RankDelays((Bottleneck(at="link", ranks=(1,), mbit=1.0),), 1, seed=3, warmup_steps=0)
     delays.start()
     delays.begin(0)
     delays.at("forward")
@@ -123,7 +123,7 @@ def test_a_device_finishes_before_its_rank_sleeps(
     monkeypatch.setattr(torch.cuda, "current_stream", stream)
     monkeypatch.setattr("workers.rank.delays.time.sleep", lambda s: came.append("slept"))
     late = (Bottleneck(at="backward", ranks=(0,), sleep_ms=1.0),)
-    delays = Delays(late, 0, seed=0, warmup_steps=0, device=torch.device(device))
+    delays = RankDelays(late, 0, seed=0, warmup_steps=0, device=torch.device(device))
     delays.begin(0)
     delays.at("forward")
     assert came == []
@@ -134,7 +134,7 @@ def test_a_device_finishes_before_its_rank_sleeps(
 def test_a_rank_whose_device_never_finishes_is_not_asleep(monkeypatch: pytest.MonkeyPatch) -> None:
     """It sits in a collective, say: the console must not take that for a delay that was put in."""
     late = (Bottleneck(at="forward", ranks=(0,), sleep_ms=1.0),)
-    delays = Delays(late, 0, seed=0, warmup_steps=0, device=torch.device("cuda", 0))
+    delays = RankDelays(late, 0, seed=0, warmup_steps=0, device=torch.device("cuda", 0))
     seen: list[tuple[str, bool]] = []
 
     def note(what: str) -> None:

@@ -11,12 +11,14 @@ from ddptui.config.trial import Trial
 from ddptui.text.torch_remedies import OLDER
 from ddptui.wire.messages import Failed, Hello
 from workers.dp import state_of_replica
+from workers.instruments.frames import within_limits
+from workers.instruments.heartbeat import peak_bytes, used_bytes
+from workers.instruments.reporter import Reporter
 from workers.rank import group
-from workers.rank.delays import Delays
-from workers.rank.device import CPU, Chosen, choose_backend, choose_device, describe, peak_bytes, used_bytes
+from workers.rank.delays import RankDelays
+from workers.rank.device import CPU, DeviceChoice, choose_backend, choose_device, describe
 from workers.rank.group import IN_ENVIRONMENT, join_group
 from workers.rank.process import Rank, hello, rank_process
-from workers.rank.reporter import Reporter, sayable
 from workers.training import evaluate as evaluation
 
 TOO_OLD = (
@@ -73,7 +75,7 @@ def test_a_device_follows_from_the_ranks_of_this_host(
 ) -> None:
     current = driver(gpus)
     device = CPU if expected is None else torch.device("cuda", expected)
-    assert choose_device(Trial(**trial), rank, here) == Chosen(device, "", shared)
+    assert choose_device(Trial(**trial), rank, here) == DeviceChoice(device, "", shared)
     assert current == ([] if expected is None else [device])
 
 
@@ -85,9 +87,9 @@ def test_a_task_takes_the_gpus_that_a_platform_shows_to_it_alone(
     driver(several)
     trial = Trial(launch="task", gpus_per_rank=several)
     assert choose_device(trial, 3, range(2, 4)).device == CPU
-    assert choose_device(trial, 3, range(3, 4)) == Chosen(GPU)
+    assert choose_device(trial, 3, range(3, 4)) == DeviceChoice(GPU)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1,2"[: 2 * several - 1])
-    assert choose_device(trial, 3, range(2, 4)) == Chosen(GPU)
+    assert choose_device(trial, 3, range(2, 4)) == DeviceChoice(GPU)
 
 
 @pytest.mark.parametrize(
@@ -105,7 +107,7 @@ def test_too_few_gpus_leave_the_cpu_and_a_reason(
     driver: Any, gpus: int, here: range, trial: dict[str, Any], why: str
 ) -> None:
     driver(gpus)
-    assert choose_device(Trial(**trial), 0, here) == Chosen(CPU, why)
+    assert choose_device(Trial(**trial), 0, here) == DeviceChoice(CPU, why)
 
 
 @pytest.mark.parametrize(
@@ -205,7 +207,7 @@ def test_gpus_that_the_driver_counts_and_torch_cannot_use_are_none(driver: Any) 
     current = driver(2, says(RuntimeError(TOO_OLD)))
     why = f"is too old (found version 11040): {OLDER}"
     chosen = choose_device(Trial(), 0, range(2))
-    assert chosen == Chosen(CPU, f"The NVIDIA driver on your system {why}")
+    assert chosen == DeviceChoice(CPU, f"The NVIDIA driver on your system {why}")
     assert current == []
     with pytest.raises(RuntimeError, match="too old"):
         choose_device(Trial(device="cuda"), 0, range(2))
@@ -216,7 +218,7 @@ def test_however_long_a_reason_is_a_hello_can_carry_it(driver: Any, monkeypatch:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-22222222-bbbb," * 50)
     words = hello(Trial(), 0, choose_device(Trial(), 0, range(2)), threads=1)
     assert words.device_why.startswith("Error Error")
-    assert sayable(words) is words
+    assert within_limits(words) is words
 
 
 @pytest.mark.parametrize(
@@ -288,7 +290,7 @@ def made_up_mpi(monkeypatch: pytest.MonkeyPatch, rank: int, world_size: int) -> 
 
 
 def rank_of(trial: Trial, rank: int, device: torch.device = CPU) -> Rank:
-    return Rank(trial, rank, trial.world_size, device, Reporter(rank), Delays((), rank, seed=0, warmup_steps=0))
+    return Rank(trial, rank, trial.world_size, device, Reporter(rank), RankDelays((), rank, seed=0, warmup_steps=0))
 
 
 def test_mpi_says_itself_who_is_which_rank(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -328,7 +330,7 @@ def test_ranks_that_share_a_gpu_meet_over_gloo(monkeypatch: pytest.MonkeyPatch) 
 )
 def test_a_rank_says_what_it_computes_on(trial: dict[str, Any], device: torch.device, name: str) -> None:
     assert describe(Trial(**trial), device) == name
-    assert hello(Trial(**trial), 1, Chosen(device, "because"), threads=1).device == name
+    assert hello(Trial(**trial), 1, DeviceChoice(device, "because"), threads=1).device == name
 
 
 @pytest.mark.parametrize(("device", "names"), [(GPU, ["cuda:1", "cuda:2"]), (CPU, ["cpu (thread, CPU stand-in)"] * 2)])
@@ -336,7 +338,7 @@ def test_each_replica_introduces_itself_with_its_own_device(
     monkeypatch: pytest.MonkeyPatch, device: torch.device, names: list[str]
 ) -> None:
     said: list[Any] = []
-    monkeypatch.setattr("workers.rank.reporter.Reporter.say", lambda _, words: said.append(words))
+    monkeypatch.setattr("workers.instruments.reporter.Reporter.send", lambda _, words: said.append(words))
     monkeypatch.setattr("workers.replicas.replicas.clock_of", lambda device: f"the clock of {device}")
     me = rank_of(Trial(launch="dp", world_size=3, threads=1), 0, device)
     first, *others = [state_of_replica(me, rank) for rank in range(3)]
@@ -348,11 +350,11 @@ def test_each_replica_introduces_itself_with_its_own_device(
 
 
 def test_a_hello_has_the_reasons() -> None:
-    words = hello(Trial(), 1, Chosen(CPU, "1 GPU for 2 ranks"), threads=1)
+    words = hello(Trial(), 1, DeviceChoice(CPU, "1 GPU for 2 ranks"), threads=1)
     assert (words.device_why, words.backend, words.backend_why) == (
         "1 GPU for 2 ranks", "gloo", "the ranks are on the CPU",
     )  # fmt: skip
-    assert hello(Trial(launch="dp"), 1, Chosen(CPU), threads=1).backend is None
+    assert hello(Trial(launch="dp"), 1, DeviceChoice(CPU), threads=1).backend is None
 
 
 @pytest.mark.parametrize("trial", [Trial(device="cuda"), Trial(device="cpu", backend="nccl")])
@@ -362,7 +364,7 @@ def test_a_rank_without_a_device_or_a_group_says_hello_before_it_fails(
     """Of somebody who has not, the console takes no last words."""
     driver(1)
     said: list[Any] = []
-    monkeypatch.setattr("workers.rank.reporter.Reporter.say", lambda _, words: said.append(words))
+    monkeypatch.setattr("workers.instruments.reporter.Reporter.send", lambda _, words: said.append(words))
     monkeypatch.setattr("workers.rank.process.guard.die_with_console", lambda: None)
     with pytest.raises(RuntimeError, match=r"device|backend"), rank_process(trial, 0, range(2), has_parent=False):
         pass

@@ -10,10 +10,10 @@ import pytest
 import torch
 
 from ddptui.wire.messages import Gpu
-from workers.rank import gpu_meter
+from workers.instruments import heartbeat
+from workers.instruments.heartbeat import GpuMeter
+from workers.instruments.reporter import Reporter
 from workers.rank.device import CPU
-from workers.rank.gpu_meter import Meter
-from workers.rank.reporter import Reporter
 
 GPU = torch.device("cuda", 1)
 UUIDS = {0: "11111111-aaaa", 1: "22222222-bbbb"}  # by CUDA's number
@@ -66,21 +66,21 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Nvml], Nvml
 
     properties = {GPU: SimpleNamespace(uuid=UUIDS[1])}
     monkeypatch.setattr(torch.cuda, "get_device_properties", properties.__getitem__)
-    gpu_meter.nvml.cache_clear()
+    heartbeat.nvml.cache_clear()
     yield install
-    gpu_meter.nvml.cache_clear()
+    heartbeat.nvml.cache_clear()
 
 
 @pytest.mark.parametrize("uuids", [("GPU-22222222-bbbb", "GPU-11111111-aaaa"), ("MIG-22222222-bbbb",)])
 def test_the_gpu_is_found_by_its_uuid_in_whatever_order_nvml_has_them(installed: Any, uuids: tuple[str, ...]) -> None:
     installed(Nvml(*uuids))
-    assert Meter(GPU).read() == FULL
+    assert GpuMeter(GPU).read() == FULL
 
 
 @pytest.mark.parametrize("refused", FIGURES)
 def test_a_figure_that_is_not_given_is_missing_alone(installed: Any, refused: str) -> None:
     installed(Nvml("GPU-22222222-bbbb", refuses=(refused,)))
-    told = Meter(GPU).read()
+    told = GpuMeter(GPU).read()
     missing = {
         "UtilizationRates": {"busy_percent"},
         "MemoryInfo": {"used_bytes", "total_bytes"},
@@ -93,7 +93,7 @@ def test_a_figure_that_is_not_given_is_missing_alone(installed: Any, refused: st
 
 def test_nvml_is_started_once_however_often_it_is_asked(installed: Any) -> None:
     nvml = installed(Nvml("GPU-22222222-bbbb"))
-    for meter_of_a_replica in (Meter(GPU), Meter(GPU)):
+    for meter_of_a_replica in (GpuMeter(GPU), GpuMeter(GPU)):
         for _ in range(3):
             assert meter_of_a_replica.read() == FULL
     assert nvml.starts == 1
@@ -101,7 +101,7 @@ def test_nvml_is_started_once_however_often_it_is_asked(installed: Any) -> None:
 
 def test_a_cpu_has_none_and_nvml_is_left_alone(installed: Any) -> None:
     nvml = installed(Nvml("GPU-22222222-bbbb"))
-    assert Meter(CPU).read() is None
+    assert GpuMeter(CPU).read() is None
     assert nvml.starts == 0
 
 
@@ -114,27 +114,27 @@ def test_without_a_driver_or_the_library_there_is_none(
         raise NVMLError("NVML Shared Library Not Found")
 
     nvml.nvmlInit = not_there
-    assert Meter(GPU).read() is None
+    assert GpuMeter(GPU).read() is None
     monkeypatch.setitem(sys.modules, "pynvml", None)  # an import of it fails
-    gpu_meter.nvml.cache_clear()
-    assert Meter(GPU).read() is None
+    heartbeat.nvml.cache_clear()
+    assert GpuMeter(GPU).read() is None
     assert capfd.readouterr() == ("", "")
 
 
 def test_a_gpu_that_nvml_does_not_know_has_none(installed: Any) -> None:
     installed(Nvml("GPU-11111111-aaaa"))
-    assert Meter(GPU).read() is None
+    assert GpuMeter(GPU).read() is None
 
 
 def test_a_gpu_that_is_lost_takes_no_thread_with_it(installed: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     installed(Nvml("GPU-22222222-bbbb", refuses=FIGURES))
-    assert Meter(GPU).read() == Gpu()
+    assert GpuMeter(GPU).read() == Gpu()
 
     def failed(_: torch.device) -> Any:
         raise RuntimeError("CUDA error: unspecified launch failure")
 
     monkeypatch.setattr(torch.cuda, "get_device_properties", failed)
-    assert Meter(GPU).read() is None
+    assert GpuMeter(GPU).read() is None
 
 
 def test_a_heartbeat_has_the_figures_of_the_ranks_own_gpu(installed: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -143,7 +143,7 @@ def test_a_heartbeat_has_the_figures_of_the_ranks_own_gpu(installed: Any, monkey
     monkeypatch.setattr(torch.cuda, "memory_allocated", lambda device=first: 100 + device.index)
     reporter = Reporter(1)
     before = reporter._beat(psutil.Process())
-    reporter.works_on(GPU)
+    reporter.set_device(GPU)
     beat = reporter._beat(psutil.Process())
     assert (before.gpu, before.gpu_bytes) == (None, None)
     assert (beat.gpu, beat.gpu_bytes) == (FULL, 101)

@@ -13,10 +13,10 @@ import torch.distributed as dist
 from ddptui.config.trial import Trial
 from workers import process, spawn
 from workers.aggregate import strategy_of
-from workers.rank.delays import Delays
+from workers.instruments.reporter import Reporter
+from workers.rank.delays import RankDelays
 from workers.rank.group import Meeting, host_store, join_group, leave_group
 from workers.rank.process import Rank
-from workers.rank.reporter import Reporter
 from workers.train import train
 
 TASKS = Path("/proc/self/task")
@@ -30,7 +30,7 @@ def group_threads() -> list[str]:
 @pytest.mark.parametrize("strategy", ["all_reduce", "bucketed", "ddp", "ddp_fp16", "ddp_powersgd"])
 def test_no_thread_of_the_group_is_left(strategy: str) -> None:
     trial = Trial(strategy=strategy, world_size=1, model="mlp", width=8, depth=1, steps=4)  # type: ignore[arg-type]
-    me = Rank(trial, 0, 1, torch.device("cpu"), Reporter(0), Delays((), 0, seed=0, warmup_steps=0))
+    me = Rank(trial, 0, 1, torch.device("cpu"), Reporter(0), RankDelays((), 0, seed=0, warmup_steps=0))
     store = host_store()
     join_group(me, Meeting(store.host, store.port))
     try:

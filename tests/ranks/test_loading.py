@@ -21,7 +21,7 @@ from workers.aggregate import strategy_of
 from workers.instruments.progress import Progress
 from workers.rank import guard
 from workers.training.data import Samples, Share, load
-from workers.training.loader import begin_worker, begun, loader_of, on_device, pins
+from workers.training.loader import first_epoch, make_loader, on_device, pins_memory, start_worker
 
 pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")  # more workers than there are cores
 
@@ -36,11 +36,11 @@ def batches(num_workers: int) -> list[tuple[Tensor, Tensor]]:
     """Of two epochs, as the loop takes them: it leaves off before the loader says that there are no more."""
     train = load(TRIAL, (1, 28, 28), CPU).train
     share = Share(train, batch_size=256, rank=1, world_size=3, seed=0)
-    loader = loader_of(Trial(num_workers=num_workers, dtype="float64"), train, share, CPU)
+    loader = make_loader(Trial(num_workers=num_workers, dtype="float64"), train, share, CPU)
     found = []
     for epoch in range(EPOCHS):
         share.set_epoch(epoch)
-        each = iter(loader) if epoch else begun(loader)
+        each = iter(loader) if epoch else first_epoch(loader)
         found += [next(each) for _ in range(len(share))]
     return found
 
@@ -123,7 +123,7 @@ class Loader:
 @pytest.mark.parametrize("workers", [0, 2])
 def test_the_first_batch_is_waited_for_where_others_fetch_it(workers: int) -> None:
     loader: Any = Loader(workers)
-    batches: Any = begun(loader)
+    batches: Any = first_epoch(loader)
     assert loader.fetched == (1 if workers else 0)
     assert list(batches) == [0, 1, 2]
 
@@ -154,7 +154,7 @@ def test_a_worker_whose_rank_died_while_it_started_ends(monkeypatch: pytest.Monk
     monkeypatch.setattr(os, "_exit", ended.append)
     for alive in (True, False):
         monkeypatch.setattr(multiprocessing, "parent_process", lambda alive=alive: Parent(alive=alive))
-        begin_worker("float32", 0)
+        start_worker("float32", 0)
         assert bool(ended) is not alive
 
 
@@ -170,8 +170,8 @@ def test_images_get_the_layout_of_the_weights_and_nothing_else_does() -> None:
 
 def test_memory_is_pinned_for_gpus_only() -> None:
     trial = Trial(pin_memory=True)
-    assert pins(trial, torch.device("cuda"))
-    assert not pins(trial, CPU)
-    assert not pins(Trial(), torch.device("cuda"))
+    assert pins_memory(trial, torch.device("cuda"))
+    assert not pins_memory(trial, CPU)
+    assert not pins_memory(Trial(), torch.device("cuda"))
     share = Share(Samples(torch.zeros(4), torch.zeros(4)), batch_size=2, rank=0, world_size=1, seed=0)
-    assert not loader_of(trial, Samples(torch.zeros(4), torch.zeros(4)), share, CPU).pin_memory
+    assert not make_loader(trial, Samples(torch.zeros(4), torch.zeros(4)), share, CPU).pin_memory

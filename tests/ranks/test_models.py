@@ -13,7 +13,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from ddptui.config.trial import Trial
 from workers.rank.group import leave_group
-from workers.training.models import build, compiled, layout, mlp, wanted_shape
+from workers.training.models import compiled, input_shape, make_model, memory_format, mlp
 
 
 @pytest.mark.parametrize(
@@ -26,31 +26,31 @@ from workers.training.models import build, compiled, layout, mlp, wanted_shape
     ],
 )
 def test_a_model_gives_a_score_a_class(trial: Trial, shape: tuple[int, ...]) -> None:
-    assert wanted_shape(trial) in (shape, None)
-    model = build(trial, shape, 10).eval()
+    assert input_shape(trial) in (shape, None)
+    model = make_model(trial, shape, 10).eval()
     assert model(torch.zeros(2, *shape)).shape == (2, 10)
 
 
 def test_net_is_the_net_of_the_tutorials() -> None:
-    model = build(Trial(model="net"), (1, 28, 28), 10).eval()
+    model = make_model(Trial(model="net"), (1, 28, 28), 10).eval()
     assert sum(parameter.numel() for parameter in model.parameters()) == 21_840
     assert torch.allclose(model(torch.rand(3, 1, 28, 28)).exp().sum(1), torch.ones(3))
 
 
 def test_linears_are_three_layers_of_nine_weights_and_no_bias() -> None:
-    model = build(Trial(model="linears", dataset="random", classes=3), (3,), 3)
+    model = make_model(Trial(model="linears", dataset="random", classes=3), (3,), 3)
     assert [tuple(parameter.shape) for parameter in model.parameters()] == [(3, 3)] * 3
 
 
 def test_the_width_and_depth_of_an_mlp_are_fields() -> None:
-    model = build(Trial(model="mlp", width=7, depth=3), (2, 3), 5)
+    model = make_model(Trial(model="mlp", width=7, depth=3), (2, 3), 5)
     shapes = [tuple(parameter.shape) for parameter in model.parameters() if parameter.dim() == 2]
     assert shapes == [(7, 6), (7, 7), (7, 7), (5, 7)]
 
 
 def test_an_unknown_model_names_its_neighbour() -> None:
     with pytest.raises(ValueError, match="did you mean 'resnet18'"):
-        build(Trial(model="resnet81"), (3, 32, 32), 10)
+        make_model(Trial(model="resnet81"), (3, 32, 32), 10)
 
 
 @pytest.fixture
@@ -67,8 +67,8 @@ def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.mark.usefixtures("mine")
 def test_a_model_of_ones_own_is_made_with_the_number_of_classes() -> None:
     trial = Trial(model="mine:net")
-    assert wanted_shape(trial) is None
-    assert build(trial, (3,), 7)(torch.zeros(2, 3)).shape == (2, 7)
+    assert input_shape(trial) is None
+    assert make_model(trial, (3,), 7)(torch.zeros(2, 3)).shape == (2, 7)
 
 
 @pytest.mark.usefixtures("mine")
@@ -84,14 +84,14 @@ def test_a_model_of_ones_own_is_made_with_the_number_of_classes() -> None:
 )
 def test_what_makes_no_model_says_so_in_one_line(model: str, error: type[Exception], why: str) -> None:
     with pytest.raises(error, match=f"model '{model}': .*{why}|model '{model}': {why}") as refusal:
-        build(Trial(model=model), (3,), 7)
+        make_model(Trial(model=model), (3,), 7)
     assert "\n" not in str(refusal.value)
 
 
 @pytest.mark.parametrize(("channels_last", "strides"), [(True, (250, 1, 50, 10)), (False, (250, 25, 5, 1))])
 def test_weights_of_convolutions_get_their_layout(channels_last: bool, strides: tuple[int, ...]) -> None:
     trial = Trial(model="net", channels_last=channels_last)
-    model = build(trial, (1, 28, 28), 10).to(memory_format=layout(trial))
+    model = make_model(trial, (1, 28, 28), 10).to(memory_format=memory_format(trial))
     assert model.get_parameter("conv2.weight").stride() == strides
     assert model.get_parameter("fc1.weight").stride() == (320, 1)
 

@@ -5,16 +5,16 @@ import torch
 from torch import nn
 
 from ddptui.config.trial import Trial
-from workers.rank.delays import Delays
+from workers.instruments.reporter import Reporter
+from workers.rank.delays import RankDelays
 from workers.rank.process import Rank
-from workers.rank.reporter import Reporter
-from workers.replicas.multi_gpu import over_devices
+from workers.replicas.multi_gpu import replicate_over_devices
 
 CPU = torch.device("cpu")
 
 
 def rank(trial: Trial) -> Rank:
-    return Rank(trial, 0, 2, CPU, Reporter(0), Delays((), 0, seed=0, warmup_steps=0))
+    return Rank(trial, 0, 2, CPU, Reporter(0), RankDelays((), 0, seed=0, warmup_steps=0))
 
 
 class Counting(nn.Linear):
@@ -33,7 +33,7 @@ def test_a_batch_in_parts_is_the_batch(several: int) -> None:
     expected.square().sum().backward()
     gradient = model.weight.grad
     model.weight.grad = None
-    network = over_devices(rank(Trial(gpus_per_rank=several)), model)
+    network = replicate_over_devices(rank(Trial(gpus_per_rank=several)), model)
     outputs = network(inputs)
     outputs.square().sum().backward()
     assert torch.allclose(outputs, expected, rtol=0, atol=1e-12)
@@ -46,7 +46,7 @@ def test_a_batch_in_parts_is_the_batch(several: int) -> None:
 
 def test_each_device_sees_its_part() -> None:
     model = Counting(5, 3)
-    network = over_devices(rank(Trial(gpus_per_rank=2)), model)
+    network = replicate_over_devices(rank(Trial(gpus_per_rank=2)), model)
     network(torch.randn(8, 5))
     assert model.parts == [4]
     network._pool.shutdown()  # type: ignore[operator, union-attr]
@@ -54,4 +54,4 @@ def test_each_device_sees_its_part() -> None:
 
 def test_one_device_is_left_as_it_is() -> None:
     model = nn.Linear(2, 2)
-    assert over_devices(rank(Trial()), model) is model
+    assert replicate_over_devices(rank(Trial()), model) is model

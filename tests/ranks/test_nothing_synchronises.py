@@ -28,14 +28,17 @@ from tests.support.builders import done
 from tests.support.simulated_gpu import Gpu, simulated
 from workers import train as module
 from workers.aggregate import strategy_of
-from workers.instruments import tap as tap_module
+from workers.instruments import hooks
 from workers.instruments.clock import Clock, clock_of
-from workers.instruments.progress import Mark, Progress
-from workers.rank.delays import Delays
+from workers.instruments.progress import Progress
+from workers.instruments.records import StepRecord
+from workers.instruments.reporter import Deferred, Reporter
+from workers.instruments.tap import Tap
+from workers.rank.delays import RankDelays
 from workers.rank.group import leave_group
 from workers.rank.process import Rank
-from workers.rank.reporter import Reporter, Telling
 from workers.training.data import Data, Samples
+from workers.training.instruments import make_tap
 
 META, CPU = torch.device("meta"), torch.device("cpu")
 STEPS = 5
@@ -87,14 +90,14 @@ class Ear(Reporter):
 
     def __init__(self) -> None:
         super().__init__(0)
-        self.tellings: list[Telling] = []
+        self.deferred: list[Deferred] = []
 
-    def say(self, words: RankMessage | Telling) -> None:
-        if callable(words):
-            self.tellings.append(words)
+    def send(self, message: RankMessage | Deferred) -> None:
+        if callable(message):
+            self.deferred.append(message)
 
-    def told(self) -> list[Step]:
-        return [message for telling in self.tellings for message in telling() or () if isinstance(message, Step)]
+    def steps(self) -> list[Step]:
+        return [message for deferred in self.deferred for message in deferred() or () if isinstance(message, Step)]
 
 
 class Edges(Progress):
@@ -110,7 +113,7 @@ class Edges(Progress):
         super().ready(steps, parameters, start_ns)
         self._calls.get(0, int)()
 
-    def step(self, mark: Mark, clock: Clock) -> None:
+    def step(self, mark: StepRecord, clock: Clock) -> None:
         super().step(mark, clock)
         self._calls.get(mark.step + 1, int)()
 
@@ -142,26 +145,26 @@ Loop = Callable[..., tuple[Watched, Ear]]
 @pytest.fixture
 def loop(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> Iterator[Loop]:
     """Runs the real loop by the clock of a simulated GPU; what comes after its last step is left out."""
-    taps: list[tap_module.Tap] = []
+    taps: list[Tap] = []
     clock = simulated(monkeypatch, gpu)
     monkeypatch.setattr(module, "clock_of", lambda device: clock)
     monkeypatch.setattr(module, "evaluate", lambda *_: done())
     monkeypatch.setattr(module, "audit", lambda *_: None)
     lowered = module.lowered  # of which there is none for "meta"
     monkeypatch.setattr(
-        module, "lowered", lambda trial, device: lowered(trial, device) if device == CPU else nullcontext()
+        module, "autocast", lambda trial, device: lowered(trial, device) if device == CPU else nullcontext()
     )
 
-    def tap_of(*arguments: Any) -> tap_module.Tap:
-        taps.append(tap_module.tap_of(*arguments))
+    def tapped(*arguments: Any) -> Tap:
+        taps.append(make_tap(*arguments))
         return taps[-1]
 
-    monkeypatch.setattr(module, "tap_of", tap_of)
+    monkeypatch.setattr(module, "make_tap", tapped)
 
     def run(trial: Trial, device: torch.device = META, data: torch.device = CPU) -> tuple[Watched, Ear]:
         monkeypatch.setattr(module, "load", lambda *_: samples_on(data))
         watched, ear = Watched(device), Ear()
-        me = Rank(trial, 0, trial.world_size, device, ear, Delays((), 0, seed=0, warmup_steps=0))
+        me = Rank(trial, 0, trial.world_size, device, ear, RankDelays((), 0, seed=0, warmup_steps=0))
         with ExitStack() as stack:
             module.train(me, strategy_of(trial), Edges(trial, ear, lambda: stack.enter_context(watched), stack.close))
         return watched, ear
@@ -171,13 +174,13 @@ def loop(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> Iterator[Loop]:
         tap.close()
 
 
-HOOKS = pytest.mark.skipif(not tap_module.group_takes_hooks(), reason="this torch's groups take no hooks")
+HOOKS = pytest.mark.skipif(not hooks.group_takes_hooks(), reason="this torch's groups take no hooks")
 BOTH_WAYS = [pytest.param(True, marks=HOOKS, id="hooks"), pytest.param(False, id="wrapped")]
 
 
 @pytest.fixture(params=BOTH_WAYS)
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tap_module, "group_takes_hooks", lambda: request.param)
+    monkeypatch.setattr(hooks, "group_takes_hooks", lambda: request.param)
 
 
 @pytest.fixture
@@ -239,7 +242,7 @@ def test_on_the_cpu_nothing_is_read_either_and_every_step_is_told(
 ) -> None:
     watched, ear = loop(trial_of(strategy, world_size=1, amp=amp, clip_norm=1.0), CPU)
     check(gpu, watched, ear)
-    assert [message.step for message in ear.told()] == list(range(STEPS))
+    assert [message.step for message in ear.steps()] == list(range(STEPS))
 
 
 @pytest.mark.usefixtures("alone")
@@ -352,7 +355,7 @@ def test_on_a_gpu_torch_itself_refuses_whatever_waits(
     dist.init_process_group("nccl", init_method=f"file://{tmp_path}/meet", rank=0, world_size=1)
     ear = Ear()
     trial = trial_of(strategy, world_size=1, amp=amp, clip_norm=1.0)
-    me = Rank(trial, 0, 1, device, ear, Delays((), 0, seed=0, warmup_steps=0))
+    me = Rank(trial, 0, 1, device, ear, RankDelays((), 0, seed=0, warmup_steps=0))
     edges = Edges(
         trial,
         ear,
@@ -367,4 +370,4 @@ def test_on_a_gpu_torch_itself_refuses_whatever_waits(
         leave_group()
     assert type(clock_of(device)).__name__ == "CudaClock"
     torch.cuda.synchronize()
-    assert [message.step for message in ear.told()] == list(range(STEPS))
+    assert [message.step for message in ear.steps()] == list(range(STEPS))

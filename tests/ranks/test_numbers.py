@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from ddptui.config.primitives import REDUCE_OPS, ReduceOpName
-from workers.primitives.numbers import LARGEST, PERIOD, Readable, Scrambled, reduce, wrong
+from workers.primitives.numbers import LARGEST, PERIOD, Readable, Scrambled, reduce, wrong_elements
 
 
 def test_the_tens_say_whose_number_it_is() -> None:
@@ -14,7 +14,7 @@ def test_the_tens_say_whose_number_it_is() -> None:
 
 def test_what_is_right_has_no_wrong_element() -> None:
     wanted = Scrambled(seed=3).of(1, 100_000)
-    assert wrong(wanted.float(), wanted, ranks=4) == 0
+    assert wrong_elements(wanted.float(), wanted, ranks=4) == 0
     assert wanted.min() >= 1
     assert wanted.max() <= LARGEST
 
@@ -24,7 +24,7 @@ def test_a_single_element_that_is_wrong_is_counted(spoil: float) -> None:
     wanted = Scrambled(seed=3).of(1, 1000)
     found = wanted.float()
     found[17] = spoil
-    assert wrong(found, wanted, ranks=4) == 1
+    assert wrong_elements(found, wanted, ranks=4) == 1
 
 
 @pytest.mark.parametrize("block", [1, 256, 1024, 4096, 65_536])
@@ -33,13 +33,13 @@ def test_blocks_in_the_wrong_place_are_seen(block: int) -> None:
     wanted = Scrambled(seed=0).of(0, 4 * 65_536)
     found = wanted.clone()
     found[:block], found[block : 2 * block] = wanted[block : 2 * block], wanted[:block]
-    assert wrong(found, wanted, ranks=2) > block
+    assert wrong_elements(found, wanted, ranks=2) > block
 
 
 def test_another_ranks_numbers_are_others_and_another_seeds_too() -> None:
     numbers = Scrambled(seed=0)
     for other in (numbers.of(1, 1000), Scrambled(seed=1).of(0, 1000)):
-        assert wrong(other, numbers.of(0, 1000), ranks=2) > 900
+        assert wrong_elements(other, numbers.of(0, 1000), ranks=2) > 900
 
 
 @pytest.mark.parametrize("op", REDUCE_OPS)
@@ -61,5 +61,5 @@ def test_a_mean_may_lose_its_last_bits_and_no_more() -> None:
     wanted = Scrambled(seed=5).reduced("avg", 3, 1000)
     by_division = Scrambled(seed=5).reduced("sum", 3, 1000).float() / 3
     by_reciprocal = Scrambled(seed=5).reduced("sum", 3, 1000).float() * torch.tensor(1 / 3)
-    assert wrong(by_division, wanted, ranks=3) == wrong(by_reciprocal, wanted, ranks=3) == 0
-    assert wrong(by_division * 1.00001, wanted, ranks=3) == 1000
+    assert wrong_elements(by_division, wanted, ranks=3) == wrong_elements(by_reciprocal, wanted, ranks=3) == 0
+    assert wrong_elements(by_division * 1.00001, wanted, ranks=3) == 1000

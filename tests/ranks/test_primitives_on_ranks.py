@@ -17,10 +17,10 @@ from workers.aggregate import STRATEGIES
 from workers.instruments.clock import HostClock
 from workers.primitives import PRIMITIVES
 from workers.primitives.composite import Composite
-from workers.primitives.numbers import Readable, Scrambled, wrong
-from workers.primitives.plans import plans_to_measure, plans_to_see
+from workers.primitives.numbers import Readable, Scrambled, wrong_elements
+from workers.primitives.plans import plans_to_measure, plans_to_show
 from workers.primitives.primitive import Primitive, Setting
-from workers.primitives.rounds import checked, refusal
+from workers.primitives.rounds import count_wrong, refusal_of
 from workers.primitives.timing import ROUNDS, Timer
 from workers.rank.group import host_store, leave_group
 
@@ -58,7 +58,7 @@ def primitive_of(what: Try, rank: int, ranks: int) -> Primitive:
 def run_rank(rank: int, ranks: int, folder: str) -> None:
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=ranks)
-    counts = [checked(primitive_of(what, rank, ranks), seed) for seed, what in enumerate(tries(ranks))]
+    counts = [count_wrong(primitive_of(what, rank, ranks), seed) for seed, what in enumerate(tries(ranks))]
     looked_at = [
         sum(len(found) for found, _ in primitive_of(what, rank, ranks).wanted(Scrambled(0))) for what in tries(ranks)
     ]
@@ -76,7 +76,7 @@ def spoil(primitive: Primitive) -> int:
     found = list(primitive.wanted(numbers))
     for tensor, _ in found:
         tensor[-1] += 1
-    return sum(wrong(tensor, wanted, primitive.ranks) for tensor, wanted in found) - len(found)
+    return sum(wrong_elements(tensor, wanted, primitive.ranks) for tensor, wanted in found) - len(found)
 
 
 def see(name: str, rank: int, ranks: int) -> list[list[float]]:
@@ -215,8 +215,8 @@ class Refused(Primitive):
 
 
 def test_what_the_backend_cannot_is_said_in_its_words() -> None:
-    assert refusal(Refused(Setting(0, 1, 0, 1, FLOAT32, CPU))) == "ProcessGroupX does not support alltoall"
-    assert refusal(Counting(0.0)) is None
+    assert refusal_of(Refused(Setting(0, 1, 0, 1, FLOAT32, CPU))) == "ProcessGroupX does not support alltoall"
+    assert refusal_of(Counting(0.0)) is None
 
 
 def test_sizes_are_counted_as_nccl_tests_counts_them() -> None:
@@ -235,7 +235,7 @@ def test_a_size_that_cannot_be_cut_into_equal_parts_is_what_it_comes_to() -> Non
 
 
 def test_all_operators_are_shown_and_of_many_ranks_single_elements() -> None:
-    plans = plans_to_see(make_trial({"primitives": "see", "world_size": 8}))
+    plans = plans_to_show(make_trial({"primitives": "see", "world_size": 8}))
     assert [plan.reduce_op for plan in plans if plan.operation == "reduce"] == list(REDUCE_OPS)
     assert {plan.elements for plan in plans if OPERATIONS[plan.operation].in_parts} == {1}
     assert "local_sum" not in {plan.operation for plan in plans}

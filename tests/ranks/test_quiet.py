@@ -11,12 +11,15 @@ from ddptui.config.trial import Trial
 from ddptui.engines.hub import Hub
 from ddptui.wire.connection import HUB
 from ddptui.wire.messages import Heartbeat, Pause, RankMessage, Trained
+from workers.instruments import reporter as reporter_module
 from workers.instruments.clock import HostClock
-from workers.instruments.progress import Laps, Mark, Progress, Quiet, progress_of
-from workers.rank import reporter as reporter_module
-from workers.rank.delays import Delays
+from workers.instruments.heartbeat import STOOD_STILL_MS
+from workers.instruments.progress import Progress, SummaryProgress
+from workers.instruments.records import PhaseTimer, StepRecord
+from workers.instruments.reporter import Deferred, Reporter
+from workers.rank.delays import RankDelays
 from workers.rank.process import Rank
-from workers.rank.reporter import Reporter, Telling
+from workers.training.instruments import make_progress
 
 SAMPLES = 8
 
@@ -25,16 +28,16 @@ class Ear(Reporter):
     """Keeps what is said, as often as it must ask for it."""
 
     def __init__(self) -> None:
-        super().__init__(0, beats=False)
-        self.said: list[RankMessage] = []
+        super().__init__(0, heartbeat=False)
+        self.sent: list[RankMessage] = []
 
-    def say(self, words: RankMessage | Telling) -> None:
-        if not callable(words):
-            self.said.append(words)
+    def send(self, message: RankMessage | Deferred) -> None:
+        if not callable(message):
+            self.sent.append(message)
             return
-        while (told := words()) is None:
+        while (messages := message()) is None:
             pass
-        self.said += told
+        self.sent += messages
 
 
 class SlowClock(HostClock):
@@ -47,22 +50,22 @@ class SlowClock(HostClock):
         return super().resolve(marks) if self.asked > 3 else None  # type: ignore[arg-type]
 
 
-def mark(step: int, loss: float = 0.5) -> Mark:
-    laps = Laps(HostClock())
-    laps.moments = [1000 * step, 1000 * step + 400, 1000 * step + 900]
-    laps.phases = ["data", "optimizer"]
-    return Mark(step, 0, laps, SAMPLES, torch.tensor(loss), [], False, ())
+def mark(step: int, loss: float = 0.5) -> StepRecord:
+    timer = PhaseTimer(HostClock())
+    timer.moments = [1000 * step, 1000 * step + 400, 1000 * step + 900]
+    timer.phases = ["data", "optimizer"]
+    return StepRecord(step, 0, timer, SAMPLES, torch.tensor(loss), [], False, ())
 
 
 def quiet(steps: int, warmup: int, clock: HostClock | None = None, last_loss: float = 0.25) -> list[RankMessage]:
     ear, clock = Ear(), clock or HostClock()
-    progress = Quiet(0, warmup, ear)
+    progress = SummaryProgress(0, warmup, ear)
     progress.ready(steps, parameters=1, start_ns=0)
-    [_] = ear.said
+    [_] = ear.sent
     for step in range(steps):
-        assert len(ear.said) == 1
+        assert len(ear.sent) == 1
         progress.step(mark(step, last_loss if step == steps - 1 else 9.0), clock)
-    return ear.said[1:]
+    return ear.sent[1:]
 
 
 @pytest.mark.parametrize(("steps", "warmup"), [(1, 0), (2, 0), (10, 0), (2, 1), (4, 3), (5, 3), (10, 3), (20, 19)])
@@ -94,15 +97,15 @@ def test_it_waits_for_the_device_only_at_the_end() -> None:
 
 
 def test_it_does_not_keep_the_steps() -> None:
-    progress = Quiet(0, 3, Ear())
+    progress = SummaryProgress(0, 3, Ear())
     progress.ready(1000, parameters=1, start_ns=0)
     kept = []
     for step in range(100):
         told = mark(step)
-        kept.append(weakref.ref(told.laps))
+        kept.append(weakref.ref(told.timer))
         progress.step(told, HostClock())
         del told
-    assert not any(laps() for laps in kept)
+    assert not any(timer() for timer in kept)
 
 
 def test_with_instruments_every_step_is_told() -> None:
@@ -110,16 +113,16 @@ def test_with_instruments_every_step_is_told() -> None:
     progress = Progress(0, 3, ear)
     for step in range(5):
         progress.step(mark(step), HostClock())
-    assert [type(message).__name__ for message in ear.said] == ["Step"] * 5
+    assert [type(message).__name__ for message in ear.sent] == ["Step"] * 5
 
 
 def test_the_trial_chooses() -> None:
     def kind(trial: Trial) -> type[Progress]:
-        delays = Delays((), 0, seed=0, warmup_steps=0)
-        return type(progress_of(Rank(trial, 0, 1, torch.device("cpu"), Ear(), delays)))
+        delays = RankDelays((), 0, seed=0, warmup_steps=0)
+        return type(make_progress(Rank(trial, 0, 1, torch.device("cpu"), Ear(), delays)))
 
     assert kind(Trial()) is Progress
-    assert kind(Trial(instruments="off")) is Quiet
+    assert kind(Trial(instruments="off")) is SummaryProgress
 
 
 # The reporter
@@ -151,7 +154,7 @@ def test_without_instruments_it_does_not_beat(hub: Hub, wanted: bool, monkeypatc
 
     monkeypatch.setattr(Reporter, "_beat", counted)
     monkeypatch.setattr(Reporter, "_send", rounds)
-    reporter = Reporter(0, beats=wanted)
+    reporter = Reporter(0, heartbeat=wanted)
     deadline = time.monotonic() + 10
     while len(sent) < 5 and time.monotonic() < deadline:
         hub.receive(10)
@@ -162,7 +165,7 @@ def test_without_instruments_it_does_not_beat(hub: Hub, wanted: bool, monkeypatc
 
 def test_a_thread_that_wakes_much_too_late_says_that_the_process_stood_still() -> None:
     half = reporter_module.LOOK_EVERY_MS * 1_000_000 // 2  # of the time between two looks
-    late = reporter_module.STOOD_STILL_MS * 1_000_000 - half
+    late = STOOD_STILL_MS * 1_000_000 - half
     for later, noted in ((late + 1, [Pause(rank=0, begin_ns=5_000 - half, end_ns=5_001 + late)]), (late, [])):
         reporter = Reporter(0)
         reporter._note_pause(5_000, 5_000 + later)

@@ -13,20 +13,29 @@ from torch import Tensor, nn
 from ddptui.config.trial import Bottleneck, Trial
 from ddptui.wire.messages import Done, RankMessage, Step, Tied
 from workers import dp
-from workers.instruments.clock import Exactness
-from workers.instruments.progress import Laps, Mark
-from workers.rank.delays import Delays
+from workers.instruments.clock import Accuracy
+from workers.instruments.records import PhaseTimer, StepRecord
+from workers.instruments.reporter import Reporter
+from workers.rank.delays import RankDelays
 from workers.rank.process import Rank
-from workers.rank.reporter import Reporter
 from workers.replicas import replicas as module
 from workers.replicas.progress import ReplicaProgress
-from workers.replicas.replicas import OverGpus, Replica, ReplicaDelays, ReplicaState, Seen, ThreadedDataParallel
+from workers.replicas.replicas import (
+    GpuDataParallel,
+    Replica,
+    ReplicaDelays,
+    ReplicaState,
+    ReplicaStep,
+    ThreadedDataParallel,
+)
 
 MS = 1_000_000
 
 
 def states(count: int, *bottlenecks: Bottleneck) -> list[ReplicaState]:
-    return [ReplicaState(Reporter(rank), Delays(bottlenecks, rank, seed=0, warmup_steps=0)) for rank in range(count)]
+    return [
+        ReplicaState(Reporter(rank), RankDelays(bottlenecks, rank, seed=0, warmup_steps=0)) for rank in range(count)
+    ]
 
 
 def net() -> nn.Module:
@@ -93,7 +102,7 @@ class Simulated:
         self.off = off
         self.there = 0
         self.true_ns = 0
-        self.untold = Exactness(5, error_ns) if error_ns else None
+        self.untold = Accuracy(5, error_ns) if error_ns else None
         self.threads: list[int] = []
 
     def now(self) -> int:
@@ -109,7 +118,7 @@ class Simulated:
     def read(self, tensor: Tensor) -> float:
         return float(tensor)
 
-    def tied_anew(self) -> Exactness | None:
+    def accuracy_change(self) -> Accuracy | None:
         untold, self.untold = self.untold, None
         return untold
 
@@ -121,8 +130,8 @@ class Said(Reporter):
         super().__init__(rank)
         self.words: list[Any] = []
 
-    def say(self, words: Any) -> None:
-        self.words.append(words)
+    def send(self, message: Any) -> None:
+        self.words.append(message)
 
     def told(self) -> Sequence[RankMessage] | None:
         said: Sequence[RankMessage] | None = self.words[-1]()
@@ -132,23 +141,23 @@ class Said(Reporter):
 def simulated(monkeypatch: pytest.MonkeyPatch, *clocks: Simulated) -> tuple[ReplicaProgress, list[ReplicaState]]:
     """Replicas, each on a GPU of its own."""
     monkeypatch.setattr(module, "clock_of", lambda device: clocks[device.index])
-    nobody = [Delays((), rank, seed=0, warmup_steps=0) for rank in range(len(clocks))]
+    nobody = [RankDelays((), rank, seed=0, warmup_steps=0) for rank in range(len(clocks))]
     seen = [ReplicaState(Said(rank), nobody[rank], torch.device("cuda", rank)) for rank in range(len(clocks))]
     return ReplicaProgress(seen, warmup_steps=0), seen
 
 
-def a_step(clock: Simulated, begin_ms: int = 100) -> Mark:
+def a_step(clock: Simulated, begin_ms: int = 100) -> StepRecord:
     """data 1 ms, forward 6 ms with the gather and the loss, backward 5 ms, optimizer 1 ms."""
     clock.true_ns = begin_ms * MS
-    laps = Laps(clock, 3)
+    timer = PhaseTimer(clock, 3)
     for phase, lasts_ms in (("data", 1), ("forward", 6), ("backward", 5), ("optimizer", 1)):
         clock.true_ns += lasts_ms * MS
-        laps.end(phase)
-    return Mark(3, 0, laps, 8, torch.tensor(2.5), [], False, ())
+        timer.end(phase)
+    return StepRecord(3, 0, timer, 8, torch.tensor(2.5), [], False, ())
 
 
-def at(*moments_ms: float, samples: int = 4) -> Seen:
-    return Seen(samples, 96, tuple(round(moment * MS) for moment in moments_ms))
+def at(*moments_ms: float, samples: int = 4) -> ReplicaStep:
+    return ReplicaStep(samples, 96, tuple(round(moment * MS) for moment in moments_ms))
 
 
 def test_each_replica_has_its_own_part_and_waits_in_the_gather(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -224,7 +233,7 @@ def test_the_loop_goes_by_the_clock_of_the_first_replica(monkeypatch: pytest.Mon
     def train(me: Rank, strategy: Any, progress: Any, clock: Any) -> None:
         assert [clock] == made[:1]
 
-    me = Rank(Trial(), 0, 2, torch.device("cpu"), Said(0), Delays((), 0, seed=0, warmup_steps=0))
+    me = Rank(Trial(), 0, 2, torch.device("cpu"), Said(0), RankDelays((), 0, seed=0, warmup_steps=0))
     monkeypatch.setattr(module, "clock_of", clock_of)
     monkeypatch.setattr(sys, "argv", ["dp", "world_size=2"])
     monkeypatch.setattr(dp, "rank_process", lambda *_, **__: nullcontext(me))
@@ -327,7 +336,7 @@ def test_threads_of_the_real_one_do_so_too(monkeypatch: pytest.MonkeyPatch, dtyp
         return seen
 
     monkeypatch.setattr(nn.DataParallel, "parallel_apply", in_threads)
-    network = OverGpus(nn.Linear(6, 5))
+    network = GpuDataParallel(nn.Linear(6, 5))
     network.src_device_obj = torch.device("cpu")
     with torch.autocast("cpu", dtype):
         network.parallel_apply([network.module], [(torch.randn(4, 6),)], [{}])

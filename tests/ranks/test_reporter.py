@@ -15,8 +15,9 @@ from ddptui.wire.connection import HUB
 from ddptui.wire.limits import MOST_OF_AN_ERROR
 from ddptui.wire.messages import VERSION, Echo, Failed, Fingerprint, Hello, Probe, RankMessage, SetBottleneck
 from ddptui.wire.records import Message
-from workers.rank import reporter as module
-from workers.rank.reporter import Reporter, sayable
+from workers.instruments import reporter as module
+from workers.instruments.frames import within_limits
+from workers.instruments.reporter import Reporter
 
 
 @pytest.fixture
@@ -46,7 +47,7 @@ def test_everything_said_arrives_in_order_the_last_words_too(hub: Hub) -> None:
     reporter = Reporter(0)
     said = [hello(hub), *(Failed(rank=0, at_ns=number, error="x" * 50) for number in range(5000))]
     for message in said:
-        reporter.say(message)
+        reporter.send(message)
     reporter.close()
     assert receive(hub, len(said)) == said
     assert reporter.dropped == 0
@@ -56,26 +57,26 @@ def test_a_full_queue_is_counted_never_waited_for(hub: Hub, monkeypatch: pytest.
     monkeypatch.setattr(module, "MOST_QUEUED", 10)
     reporter = Reporter(0)
     for _ in range(2000):
-        reporter.say(hello(hub))
+        reporter.send(hello(hub))
     assert reporter.dropped > 0
     reporter.close()
 
 
 def test_new_delays_from_the_console_reach_the_rank(hub: Hub) -> None:
     reporter = Reporter(0)
-    reporter.say(hello(hub))
+    reporter.send(hello(hub))
     receive(hub, 1)
     bottleneck = (Bottleneck(at="data", ranks=(0,), sleep_ms=1),)
     hub.send(SetBottleneck(bottleneck=bottleneck))
-    while reporter.bottleneck is None:
+    while reporter.command is None:
         hub.receive(10)
-    assert reporter.bottleneck == bottleneck
+    assert reporter.command == SetBottleneck(bottleneck=bottleneck)
     reporter.close()
 
 
 def test_a_probe_is_answered_at_once_and_not_with_the_next_batch(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
-    reporter = Reporter(0, beats=False)
-    reporter.say(hello(hub))
+    reporter = Reporter(0, heartbeat=False)
+    reporter.send(hello(hub))
     receive(hub, 1)
     monkeypatch.setattr(module, "SEND_EVERY_MS", 10**6)
     for number in range(3):
@@ -102,7 +103,7 @@ def test_what_is_not_known_yet_keeps_its_place(hub: Hub) -> None:
         return [failed(1), failed(2)] if known.is_set() else None
 
     for words in (hello(hub), later, failed(3)):
-        reporter.say(words)
+        reporter.send(words)
     assert receive(hub, 1) == [hello(hub)]
     while len(asked) < 2:
         assert hub.receive(20) == []
@@ -116,7 +117,7 @@ def test_what_never_gets_known_does_not_take_the_last_words_with_it(hub: Hub, mo
     monkeypatch.setattr(module, "LAST_WORDS_S", 0.2)
     reporter = Reporter(0)
     for words in (hello(hub), lambda: None, failed(3)):
-        reporter.say(words)
+        reporter.send(words)
     reporter.close()
     assert receive(hub, 2) == [hello(hub), failed(3)]
 
@@ -128,7 +129,7 @@ def broken() -> None:
 def test_where_the_device_fails_the_rest_is_said_all_the_same(hub: Hub, capsys: pytest.CaptureFixture[str]) -> None:
     reporter = Reporter(0)
     for words in (hello(hub), broken, failed(3)):
-        reporter.say(words)
+        reporter.send(words)
     assert receive(hub, 2) == [hello(hub), failed(3)]
     reporter.close()
     assert "CUDA error" in capsys.readouterr().err
@@ -146,9 +147,9 @@ def test_a_device_that_has_failed_is_told_of_once_and_asked_no_more(
 
     reporter = Reporter(0)
     for words in (hello(hub), broken, broken, told, failed(3)):
-        reporter.say(words)
+        reporter.send(words)
     assert receive(hub, 2) == [hello(hub), failed(3)]
-    reporter.say(told)
+    reporter.send(told)
     reporter.close()
     assert capsys.readouterr().err.count("RuntimeError: CUDA error") == 1
     assert asked == []
@@ -164,7 +165,7 @@ def test_a_rank_that_is_ending_has_said_itself_that_its_device_failed(
             broken()
 
     for words in (hello(hub), broken_at_the_end, failed(3)):
-        reporter.say(words)
+        reporter.send(words)
     reporter.close()
     assert receive(hub, 2) == [hello(hub), failed(3)]
     assert capsys.readouterr().err == ""
@@ -183,15 +184,15 @@ def test_without_a_console_what_there_is_to_tell_is_asked_for_in_order_until_it_
         asked.append("quick")
         return []
 
-    reporter.say(slow)
-    reporter.say(quick)
+    reporter.send(slow)
+    reporter.send(quick)
     reporter.close()
     assert asked == ["slow", "slow", "slow", "slow", "quick"]
 
 
 def test_without_a_console_it_says_nothing_and_starts_nothing() -> None:
     reporter = Reporter(0)
-    reporter.say(Failed(rank=0, at_ns=0, error=""))
+    reporter.send(Failed(rank=0, at_ns=0, error=""))
     assert reporter._thread is None
     reporter.close()
 
@@ -206,10 +207,10 @@ def test_the_thread_that_asks_a_gpu_is_on_that_gpu(hub: Hub, monkeypatch: pytest
         came.append(("asked", threading.get_ident()))
         return [failed(1)]
 
-    reporter = Reporter(0, beats=False)
-    reporter.say(hello(hub))
-    reporter.works_on(gpu)
-    reporter.say(told)
+    reporter = Reporter(0, heartbeat=False)
+    reporter.send(hello(hub))
+    reporter.set_device(gpu)
+    reporter.send(told)
     receive(hub, 2)
     reporter.close()
     thread = came[0][1]
@@ -220,7 +221,7 @@ def test_the_thread_that_asks_a_gpu_is_on_that_gpu(hub: Hub, monkeypatch: pytest
 def test_without_a_console_the_threads_device_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     came: list[torch.device] = []
     monkeypatch.setattr(torch.cuda, "set_device", came.append)
-    Reporter(1).works_on(torch.device("cuda", 1))
+    Reporter(1).set_device(torch.device("cuda", 1))
     assert came == []
 
 
@@ -229,7 +230,7 @@ def test_a_hello_travels_alone(hub: Hub) -> None:
     reporter = Reporter(0)
     said = [hello(hub), *(Failed(rank=0, at_ns=number, error="x" * 1000) for number in range(500))]
     for message in said:
-        reporter.say(message)
+        reporter.send(message)
     assert receive(hub, len(said)) == said
     assert hub.refused == 0
     reporter.close()
@@ -237,7 +238,7 @@ def test_a_hello_travels_alone(hub: Hub) -> None:
 
 @pytest.mark.parametrize("error", ["x" * 10**6, "no such file: \udcff", "two\nlines \x1b[2J"])
 def test_an_error_is_cut_and_spelled_so_that_the_console_takes_it(error: str) -> None:
-    said = sayable(Failed(rank=0, at_ns=1, error=error))
+    said = within_limits(Failed(rank=0, at_ns=1, error=error))
     assert msgspec.msgpack.decode(msgspec.msgpack.encode(said), type=RankMessage) == said
     assert isinstance(said, Failed)
     assert said.error[:14] == error[:14]
@@ -247,15 +248,15 @@ def test_an_error_is_cut_and_spelled_so_that_the_console_takes_it(error: str) ->
 @pytest.mark.parametrize("name", ["weight\n", "\udcff", "w" * 1000])
 def test_what_the_console_would_refuse_is_said_to_have_failed(hub: Hub, name: str) -> None:
     reporter = Reporter(0)
-    reporter.say(hello(hub))
-    reporter.say(Fingerprint(rank=0, step=1, parameters={name: "ab"}, buffers={}))
+    reporter.send(hello(hub))
+    reporter.send(Fingerprint(rank=0, step=1, parameters={name: "ab"}, buffers={}))
     told = receive(hub, 2)[1]
     reporter.close()
     assert isinstance(told, Failed)
-    assert told.error.startswith("cannot tell the console what it wanted to (Fingerprint): ")
+    assert told.error.startswith("cannot send the console a Fingerprint: ")
     assert hub.refused == 0
 
 
 def test_what_fits_is_said_as_it_is() -> None:
     words = Fingerprint(rank=0, step=1, parameters={"weight": "ab"}, buffers={})
-    assert sayable(words) is words
+    assert within_limits(words) is words

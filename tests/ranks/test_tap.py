@@ -19,16 +19,19 @@ from ddptui.config.trial import Bottleneck, Trial
 from ddptui.wire.messages import Collective, Position, Step
 from tests.support.leaving import leave
 from workers.aggregate import strategy_of
-from workers.instruments import tap as module
-from workers.instruments.calls import Call, collectives
+from workers.instruments import hooks as module
+from workers.instruments import tap as tap_module
 from workers.instruments.clock import Clock, HostClock
-from workers.instruments.progress import Laps, Mark, Progress
-from workers.instruments.tap import FUNCTIONS, Tap
-from workers.rank.delays import Delays
+from workers.instruments.hooks import FUNCTIONS
+from workers.instruments.progress import Progress
+from workers.instruments.records import Call, PhaseTimer, StepRecord, collective_messages
+from workers.instruments.reporter import Reporter
+from workers.instruments.tap import Tap
+from workers.rank.delays import RankDelays
 from workers.rank.group import leave_group
 from workers.rank.process import Rank
-from workers.rank.reporter import Reporter
 from workers.train import train
+from workers.training.instruments import make_tap
 
 HOOKS = pytest.mark.skipif(not module.group_takes_hooks(), reason="this torch's groups take no hooks")
 BOTH_WAYS = [pytest.param(True, marks=HOOKS, id="hooks"), pytest.param(False, id="wrapped")]
@@ -46,8 +49,8 @@ class Listener(Progress):
         super().__init__(rank, 0, Reporter(rank))
         self.steps: list[Step] = []
 
-    def step(self, mark: Mark, clock: Clock) -> None:
-        self.steps += [message for message in self.told(mark, clock) or [] if isinstance(message, Step)]
+    def step(self, mark: StepRecord, clock: Clock) -> None:
+        self.steps += [message for message in self.messages(mark, clock) or [] if isinstance(message, Step)]
 
 
 def learn(strategy: Any, rank: int, ranks: int, *bottlenecks: Bottleneck) -> list[Step]:
@@ -58,21 +61,25 @@ def learn(strategy: Any, rank: int, ranks: int, *bottlenecks: Bottleneck) -> lis
         bucket_mb=0.0001 if STRATEGIES[strategy].buckets else None,
     )  # fmt: skip
     listener = Listener(rank)
-    delays = Delays(bottlenecks, rank, seed=0, warmup_steps=0)
+    delays = RankDelays(bottlenecks, rank, seed=0, warmup_steps=0)
     me = Rank(trial, rank, ranks, torch.device("cpu"), Reporter(rank), delays)
     train(me, strategy_of(trial), listener)
     return listener.steps
 
 
 def seen_by(calls: list[Call]) -> list[Collective]:
-    return list(collectives(calls, [moment for call in calls for moment in call.moments()], buckets=False))
+    return list(collective_messages(calls, [moment for call in calls for moment in call.moments()], buckets=False))
 
 
 def tapped(network: nn.Module | None = None, strategy: str = "all_reduce", *bottlenecks: Bottleneck) -> Tap:
-    delays = Delays(bottlenecks, dist.get_rank(), seed=0, warmup_steps=0)
+    delays = RankDelays(bottlenecks, dist.get_rank(), seed=0, warmup_steps=0)
     delays.begin(0)
     delays.at("forward")
-    return Tap(HostClock(), delays, network or nn.Linear(1, 1), STRATEGIES[strategy])
+    facts = STRATEGIES[strategy]
+    return Tap(
+        HostClock(), network or nn.Linear(1, 1), buckets=facts.buckets, overlaps=facts.overlaps,
+        before_collective=delays.before_collective,
+    )  # fmt: skip
 
 
 def after_forward(step: Step) -> list[Collective]:
@@ -127,7 +134,7 @@ def by_hand(rank: int, pair: Any) -> list[Collective]:
     other = 1 - rank
     tensor, room = torch.ones(3), torch.empty(3)
     tap = tapped()
-    tap.begin(Laps(HostClock()))
+    tap.begin(PhaseTimer(HostClock()))
     dist.all_reduce(tensor)
     dist.all_reduce(tensor, group=pair)
     dist.all_reduce(tensor, group=pair)
@@ -299,11 +306,11 @@ def test_alone_both_ways_give_the_same_record(strategy: str, monkeypatch: pytest
 def test_nothing_is_recorded_outside_a_step() -> None:
     tap = tapped()
     dist.all_reduce(torch.ones(1))
-    tap.begin(Laps(HostClock()))
+    tap.begin(PhaseTimer(HostClock()))
     dist.all_reduce(torch.ones(2))
     assert [each.bytes for each in seen_by(tap.end())] == [8]
     dist.all_reduce(torch.ones(3))
-    tap.begin(Laps(HostClock()))
+    tap.begin(PhaseTimer(HostClock()))
     assert tap.end() == []
     tap.close()
 
@@ -313,7 +320,7 @@ def test_numbers_begin_afresh_in_each_step_and_count_on_each_group() -> None:
     group: Any = dist.new_group([0])
     tap = tapped()
     for _ in range(2):
-        tap.begin(Laps(HostClock()))
+        tap.begin(PhaseTimer(HostClock()))
         dist.all_reduce(torch.ones(1))
         dist.broadcast(torch.ones(1), src=0, group=group)
         dist.all_reduce(torch.ones(1))
@@ -346,7 +353,7 @@ def test_each_function_is_recorded_by_its_name_with_its_root_and_its_bytes(
     kind: str, call: Callable[[torch.Tensor, torch.Tensor], None], root: int | None, size: int | None
 ) -> None:
     tap = tapped()
-    tap.begin(Laps(HostClock()))
+    tap.begin(PhaseTimer(HostClock()))
     call(torch.ones(3), torch.empty(3))
     [each] = seen_by(tap.end())
     tap.close()
@@ -358,7 +365,7 @@ def test_each_function_is_recorded_by_its_name_with_its_root_and_its_bytes(
 @pytest.mark.usefixtures("way")
 def test_an_operation_in_the_background_is_over_when_its_wait_is() -> None:
     tap = tapped()
-    tap.begin(Laps(HostClock()))
+    tap.begin(PhaseTimer(HostClock()))
     work = dist.all_reduce(torch.ones(1), async_op=True)
     between = HostClock().now()
     assert work is not None
@@ -373,22 +380,22 @@ def test_an_operation_in_the_background_is_over_when_its_wait_is() -> None:
 def test_of_buckets_all_but_the_last_are_asked_for_when_they_are_over() -> None:
     tap = tapped(None, "bucketed")
     for number in range(2):
-        laps = Laps(HostClock())
-        tap.begin(laps)
-        laps.end("data")
-        laps.end("forward")
+        timer = PhaseTimer(HostClock())
+        tap.begin(timer)
+        timer.end("data")
+        timer.end("forward")
         works = [dist.all_reduce(torch.ones(1), async_op=True) for _ in range(3)]
         for work in works:
             assert work is not None
             work.wait()
         calls = tap.end()
         if number == 0:  # how many there will be is not known yet
-            assert [call.told for call in calls] == [None, None, None]
+            assert [call.notified for call in calls] == [None, None, None]
     deadline = time.monotonic() + 10
-    while None in [call.told for call in calls[:2]] and time.monotonic() < deadline:
+    while None in [call.notified for call in calls[:2]] and time.monotonic() < deadline:
         time.sleep(0.001)  # the answers come in a thread of torch's
     tap.close()
-    assert [call.told is not None for call in calls] == [True, True, False]
+    assert [call.notified is not None for call in calls] == [True, True, False]
 
 
 class Two(HostClock):
@@ -408,23 +415,23 @@ def test_when_a_bucket_is_over_the_host_says_where_it_does_the_operation(
 ) -> None:
     """On a GPU, what is marked in a thread of gloo's would lie behind all of backward."""
     monkeypatch.setattr(dist, "get_backend", lambda: backend)
-    tap = Tap(Two(), Delays((), 0, seed=0, warmup_steps=0), nn.Linear(1, 1), STRATEGIES["bucketed"])
-    laps = Laps(Two())
-    laps.phases = ["data", "forward"]
-    tap.begin(laps)
+    tap = Tap(Two(), nn.Linear(1, 1), buckets=True, overlaps=True)
+    timer = PhaseTimer(Two())
+    timer.phases = ["data", "forward"]
+    tap.begin(timer)
     call = tap.before("all_reduce", 4, None, ())
     assert call is not None
     tap.issued(call, None, background=True)
-    tap._told(call)
+    tap._notified(call)
     tap.close()
-    assert call.told % 2 == by_the_host
-    assert (call.enter % 2, call.over % 2) == (0, 0)
+    assert call.notified % 2 == by_the_host
+    assert (call.enter % 2, call.ended % 2) == (0, 0)
 
 
 @pytest.mark.usefixtures("way")
 def test_what_nobody_has_waited_for_ends_with_its_call() -> None:
     tap = tapped()
-    tap.begin(Laps(HostClock()))
+    tap.begin(PhaseTimer(HostClock()))
     work = dist.all_reduce(torch.ones(1), async_op=True)
     between = HostClock().now()
     [each] = seen_by(tap.end())
@@ -449,40 +456,40 @@ class Behind(HostClock):
 
 
 def by_the_clock(clock: Clock) -> Tap:
-    return Tap(clock, Delays((), 0, seed=0, warmup_steps=0), nn.Linear(1, 1), STRATEGIES["all_reduce"])
+    return Tap(clock, nn.Linear(1, 1))
 
 
-def make_a_step(tap: Tap, clock: Clock, number: int) -> tuple[Laps, list[Call]]:
-    laps = Laps(clock, number)
-    tap.begin(laps)
-    laps.end("data")
+def make_a_step(tap: Tap, clock: Clock, number: int) -> tuple[PhaseTimer, list[Call]]:
+    timer = PhaseTimer(clock, number)
+    tap.begin(timer)
+    timer.end("data")
     dist.all_reduce(torch.ones(1))
     work = dist.broadcast(torch.ones(1), src=0, async_op=True)
-    laps.end("forward")
+    timer.end("forward")
     assert work is not None
     work.wait()
-    laps.end("backward")
-    return laps, tap.end()
+    timer.end("backward")
+    return timer, tap.end()
 
 
 @pytest.mark.usefixtures("way")
 def test_where_a_rank_is_the_device_says_and_not_the_loop_that_runs_ahead() -> None:
     clock = Behind()
     tap = by_the_clock(clock)
-    (laps, [reduced, sent]), _ = [make_a_step(tap, clock, number) for number in (5, 6)]
+    (timer, [reduced, sent]), _ = [make_a_step(tap, clock, number) for number in (5, 6)]
     data, forward = ("data",), ("data", "forward")
     sent_at = {"number": 1, "kind": "broadcast", "root": 0}
     for at, place in (
-        (laps.moments[0], Position(5)),
+        (timer.moments[0], Position(5)),
         (reduced.enter, Position(5, data, 1, 0, "all_reduce")),
-        (reduced.over, Position(5, data, 1)),
+        (reduced.ended, Position(5, data, 1)),
         (sent.enter, Position(5, data, 2, **sent_at, ahead=True)),
         (sent.awaited, Position(5, forward, 2, **sent_at)),
-        (sent.over, Position(5, forward, 2)),
+        (sent.ended, Position(5, forward, 2)),
     ):
         clock.at = at
         assert tap.position() == place
-    clock.at = laps.moments[-1]
+    clock.at = timer.moments[-1]
     assert tap.position().step == 6
     clock.at = next(clock.ticks)
     assert tap.position() == Position()
@@ -495,7 +502,7 @@ def test_by_the_hosts_clock_a_rank_is_where_its_loop_is_and_steps_are_not_kept()
     make_a_step(tap, HostClock(), 5)
     assert tap.position() == Position()
     assert not tap._behind
-    tap.begin(Laps(HostClock(), 6))
+    tap.begin(PhaseTimer(HostClock(), 6))
     assert tap.position() == Position(6)
     dist.all_reduce(torch.ones(1))
     assert tap.position() == Position(6, (), 1)
@@ -517,7 +524,7 @@ def test_steps_that_the_device_has_made_are_not_kept() -> None:
 def test_closing_leaves_no_trace() -> None:
     before = {name: getattr(dist, name) for name in FUNCTIONS} | {"wait": dist.Work.wait}
     tap = tapped()
-    tap.begin(Laps(HostClock()))
+    tap.begin(PhaseTimer(HostClock()))
     tap.close()
     assert {name: getattr(dist, name) for name in FUNCTIONS} | {"wait": dist.Work.wait} == before
     work = dist.all_reduce(torch.ones(1), async_op=True)
@@ -525,7 +532,7 @@ def test_closing_leaves_no_trace() -> None:
     work.wait()
     assert tap.end() == []
     again = tapped()  # the groups take hooks once more
-    again.begin(Laps(HostClock()))
+    again.begin(PhaseTimer(HostClock()))
     dist.all_reduce(torch.ones(1))
     assert len(again.end()) == 1
     again.close()
@@ -534,9 +541,9 @@ def test_closing_leaves_no_trace() -> None:
 @pytest.mark.usefixtures("way")
 def test_a_tap_that_is_not_attached_sees_nothing_and_changes_nothing() -> None:
     wait, function = dist.Work.wait, dist.all_reduce
-    tap = Tap(HostClock(), Delays((), 0, seed=0, warmup_steps=0), nn.Linear(1, 1), STRATEGIES["ddp"], attached=False)
+    tap = Tap(HostClock(), nn.Linear(1, 1), buckets=True, overlaps=True, attached=False)
     assert (dist.Work.wait, dist.all_reduce) == (wait, function)
-    tap.begin(Laps(HostClock()))
+    tap.begin(PhaseTimer(HostClock()))
     dist.all_reduce(torch.ones(1))
     tap.settle()
     assert tap.end() == []
@@ -544,8 +551,8 @@ def test_a_tap_that_is_not_attached_sees_nothing_and_changes_nothing() -> None:
 
 
 def test_without_a_group_there_is_nothing_to_see() -> None:
-    tap = Tap(HostClock(), Delays((), 0, seed=0, warmup_steps=0), nn.Linear(1, 1), STRATEGIES["none"])
-    tap.begin(Laps(HostClock()))
+    tap = Tap(HostClock(), nn.Linear(1, 1))
+    tap.begin(PhaseTimer(HostClock()))
     assert tap.end() == []
     tap.close()
 
@@ -565,8 +572,8 @@ def test_without_instruments_it_is_attached_only_where_a_delay_must_go_in_before
 ) -> None:
     wait = dist.Work.wait
     trial = Trial(strategy=strategy, bottleneck=bottlenecks, instruments=instruments)
-    me = Rank(trial, 0, 1, torch.device("cpu"), Reporter(0), Delays(bottlenecks, 0, seed=0, warmup_steps=0))
-    tap = module.tap_of(me, nn.Linear(1, 1), HostClock())
+    me = Rank(trial, 0, 1, torch.device("cpu"), Reporter(0), RankDelays(bottlenecks, 0, seed=0, warmup_steps=0))
+    tap = make_tap(me, nn.Linear(1, 1), HostClock())
     assert (dist.Work.wait is not wait) == attached
     tap.close()
 
@@ -589,7 +596,7 @@ def test_it_waits_for_nothing_that_was_not_waited_for_without_it(
     monkeypatch.setattr(dist.Work, "wait", watched)
     monkeypatch.setattr(torch.cuda, "synchronize", never)
     with monkeypatch.context() as untapped:
-        untapped.setattr(module, "_attach", lambda *_: [])
+        untapped.setattr(tap_module, "attach", lambda *_: [])
         learn(strategy, 0, 1)
     without, waited[:] = len(waited), []
     learn(strategy, 0, 1)

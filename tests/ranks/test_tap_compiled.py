@@ -11,13 +11,10 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from ddptui.config.strategies import STRATEGIES
-from workers.instruments import tap as module
-from workers.instruments.calls import Call
+from workers.instruments import hooks as module
 from workers.instruments.clock import HostClock
-from workers.instruments.progress import Laps
+from workers.instruments.records import Call, PhaseTimer
 from workers.instruments.tap import Tap
-from workers.rank.delays import Delays
 from workers.rank.group import leave_group
 
 HOOKS = pytest.mark.skipif(not module.group_takes_hooks(), reason="this torch's groups take no hooks")
@@ -75,15 +72,15 @@ def learn(clock: Traced, *, compiled: bool) -> tuple[list[list[Call]], list[Any]
 
     torch.manual_seed(0)
     network = DistributedDataParallel(Model())
-    tap = Tap(clock, Delays((), 0, seed=0, warmup_steps=0), network, STRATEGIES["ddp"])
+    tap = Tap(clock, network, buckets=True, overlaps=True)
     forward = torch.compile(network, backend=backend) if compiled else network
     calls = []
     for step in range(STEPS):
-        laps = Laps(clock, step)
-        tap.begin(laps)
-        laps.end("data")
+        timer = PhaseTimer(clock, step)
+        tap.begin(timer)
+        timer.end("data")
         loss = forward(torch.ones(4, 6)).sum()
-        laps.end("forward")
+        timer.end("forward")
         loss.backward()
         tap.settle()
         calls.append(tap.end())

@@ -11,13 +11,14 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from ddptui.config.trial import Trial
 from workers.aggregate import strategy_of
 from workers.instruments.clock import Clock, HostClock
-from workers.instruments.progress import Laps, Mark, Progress
-from workers.rank.delays import Delays
+from workers.instruments.progress import Progress
+from workers.instruments.records import PhaseTimer, StepRecord
+from workers.instruments.reporter import Reporter
+from workers.rank.delays import RankDelays
 from workers.rank.process import Rank
-from workers.rank.reporter import Reporter
-from workers.train import make_optimizer, round_of, samples_behind, train
+from workers.train import accumulation_window, make_optimizer, samples_per_update, train
 from workers.training.data import Samples, Share
-from workers.training.models import build, synchronised
+from workers.training.models import make_model, with_sync_batchnorm
 from workers.training.precision import optimize
 
 
@@ -32,21 +33,21 @@ from workers.training.precision import optimize
     ],
 )
 def test_rounds_cover_every_step_once(every: int, batches: int, steps: int, rounds: list[list[int]]) -> None:
-    found = [list(round_of(step, every, batches, steps)) for step in range(steps)]
+    found = [list(accumulation_window(step, every, batches, steps)) for step in range(steps)]
     assert found == [together for together in rounds for _ in together]
 
 
 def test_gradients_that_add_up_are_divided_by_all_their_samples() -> None:
     share = Share(Samples(torch.zeros(10), torch.zeros(10)), batch_size=4, rank=0, world_size=2, seed=0)
     assert len(share) == 3  # batches of 4, 4 and 2
-    assert samples_behind(1, range(3), share, Trial(every=3)) == 10
-    assert samples_behind(4, range(3, 5), share, Trial(every=2)) == 8
-    assert samples_behind(5, range(5, 6), share, Trial(every=2)) == 2
+    assert samples_per_update(1, range(3), share, Trial(every=3)) == 10
+    assert samples_per_update(4, range(3, 5), share, Trial(every=2)) == 8
+    assert samples_per_update(5, range(5, 6), share, Trial(every=2)) == 2
 
 
 def test_ranks_that_step_alone_divide_by_each_batchs_own() -> None:
     share = Share(Samples(torch.zeros(10), torch.zeros(10)), batch_size=4, rank=0, world_size=2, seed=0)
-    found = [samples_behind(step, range(3), share, Trial(every=3, average="parameters")) for step in range(3)]
+    found = [samples_per_update(step, range(3), share, Trial(every=3, average="parameters")) for step in range(3)]
     assert found == [4, 4, 2]
 
 
@@ -72,17 +73,17 @@ def test_laps_name_each_phase_once_it_is_over() -> None:
 
         def resolve(self, marks: object) -> None: ...
 
-    laps = Laps(Clock())
-    laps.end("data")
-    laps.end("optimizer")
-    assert (laps.phases, laps.moments) == (["data", "optimizer"], [0, 1, 2])
+    timer = PhaseTimer(Clock())
+    timer.end("data")
+    timer.end("optimizer")
+    assert (timer.phases, timer.moments) == (["data", "optimizer"], [0, 1, 2])
 
 
 def test_batchnorm_goes_into_every_hidden_layer_and_synchronised_refuses_the_cpu() -> None:
-    model = build(Trial(model="mlp", depth=3, batch_norm=True), (4,), 2)
+    model = make_model(Trial(model="mlp", depth=3, batch_norm=True), (4,), 2)
     assert sum(isinstance(module, torch.nn.BatchNorm1d) for module in model.modules()) == 3
     with pytest.raises(RuntimeError, match="SyncBatchNorm runs on GPUs only, and this rank is on the CPU"):
-        synchronised(model)
+        with_sync_batchnorm(model)
 
 
 @pytest.mark.parametrize(("amp", "fused"), [(None, None), ("bf16", None), ("fp16", True)])
@@ -160,7 +161,7 @@ class Ends(Progress):
         self.last: list[str] = []
         self._log = log
 
-    def step(self, mark: Mark, clock: Clock) -> None:
+    def step(self, mark: StepRecord, clock: Clock) -> None:
         self.last.append(self._log.words[-1])
 
 
@@ -173,7 +174,7 @@ def test_nothing_is_computed_after_the_last_mark_of_a_step(options: dict[str, An
     )  # fmt: skip
     log = Log()
     ends = Ends(log)
-    me = Rank(trial, 0, 1, torch.device("cpu"), Reporter(0), Delays((), 0, seed=0, warmup_steps=0))
+    me = Rank(trial, 0, 1, torch.device("cpu"), Reporter(0), RankDelays((), 0, seed=0, warmup_steps=0))
     with log:
         train(me, strategy_of(trial), ends, Marking(log))
     assert ends.last == ["marks"] * 4

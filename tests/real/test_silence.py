@@ -28,7 +28,7 @@ def test_ranks_end_themselves_when_the_console_is_silent_for_long(
     assert code == 1
     assert "killed by SIGTERM" in error.splitlines()[0]
     logs = [path.read_text() for path in running.runs.glob("*/trial-long/repeat-1/rank-*.log")]
-    assert any("no word from the console for 6 s: it is stopped, or cannot be reached" in log for log in logs)
+    assert any("no message from the console for 6 s: it is stopped, or cannot be reached" in log for log in logs)
 
 
 def test_a_console_that_goes_on_in_time_loses_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

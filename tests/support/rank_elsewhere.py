@@ -12,7 +12,7 @@ from ddptui.host.clock import own_clock
 from ddptui.wire.connection import TOKEN
 from ddptui.wire.messages import VERSION, Collective, Done, Hello, Step
 from tests.support.leaving import leave
-from workers.rank.reporter import Reporter
+from workers.instruments.reporter import Reporter
 
 WORLD, STEPS, WARMUP = 2, 60, 3
 WORK_S = (0.01, 0.04)  # of each rank in a step: rank 0 waits for rank 1
@@ -20,7 +20,7 @@ WORK_S = (0.01, 0.04)  # of each rank in a step: rank 0 waits for rank 1
 
 def main(rank: int, folder: Path) -> None:
     reporter = Reporter(rank)
-    reporter.say(
+    reporter.send(
         Hello(
             version=VERSION, token=os.environ[TOKEN], rank=rank, world_size=WORLD, at_ns=time.monotonic_ns(), host="h",
             pid=os.getpid(), device="cpu", threads=1, torch=str(torch.__version__), clock=own_clock(),
@@ -28,8 +28,8 @@ def main(rank: int, folder: Path) -> None:
     )  # fmt: skip
     dist.init_process_group("gloo", init_method=f"file://{folder / 'meet'}", rank=rank, world_size=WORLD)
     for number in range(STEPS):
-        reporter.say(step(rank, number))
-    reporter.say(
+        reporter.send(step(rank, number))
+    reporter.send(
         Done(
             rank=rank, at_ns=time.monotonic_ns(), correct=0, evaluated=0, parameters={}, buffers={},
             bottleneck_fired=0, bottleneck_ns=0,

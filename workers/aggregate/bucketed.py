@@ -12,7 +12,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from workers.aggregate.buffer import lay_out
+from workers.aggregate.buffer import move_into_buffer
 from workers.aggregate.strategy import Strategy
 
 MB = 2**20  # bytes, as torch DDP counts them
@@ -23,7 +23,7 @@ class Bucket:
     """Gradients that are sent together. They are views of one buffer."""
 
     def __init__(self, parameters: list[nn.Parameter], divisor: int) -> None:
-        self.buffer = lay_out([gradient_of(parameter) for parameter in parameters], divisor=divisor)
+        self.buffer = move_into_buffer([gradient_of(parameter) for parameter in parameters], divisor=divisor)
         self.views = {parameter: gradient_of(parameter) for parameter in parameters}
         self.divisor = divisor
         self.missing = set(parameters)  # of this backward
@@ -94,7 +94,7 @@ class Bucketed(Strategy):
     def fill_buckets(self) -> None:
         """Lay the gradients of the first backward out as they have arrived on rank 0."""
         size = (self.trial.bucket_mb or BUCKET_MB) * MB
-        self.buckets = [Bucket(parameters, self.divisor) for parameters in pack(self.order_of_rank_0(), size)]
+        self.buckets = [Bucket(parameters, self.divisor) for parameters in fill_by_size(self.order_of_rank_0(), size)]
         self.bucket_of = {parameter: bucket for bucket in self.buckets for parameter in bucket.views}
         for bucket in self.buckets:
             bucket.missing = set()
@@ -106,7 +106,7 @@ class Bucketed(Strategy):
         return [self.parameters[index] for index in order.tolist()]
 
 
-def pack(parameters: list[nn.Parameter], size: float) -> list[list[nn.Parameter]]:
+def fill_by_size(parameters: list[nn.Parameter], size: float) -> list[list[nn.Parameter]]:
     """Cut the order into buckets: a new one begins when the last holds `size` bytes, and where the dtype changes."""
     buckets: list[list[nn.Parameter]] = []
     filled = 0

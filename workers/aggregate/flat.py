@@ -9,7 +9,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from ddptui.config.trial import Trial
-from workers.aggregate.buffer import by_dtype, lay_out
+from workers.aggregate.buffer import group_by_dtype, move_into_buffer
 from workers.aggregate.strategy import Strategy
 
 
@@ -19,7 +19,7 @@ class Flat(Strategy):
         self.buffers: dict[torch.dtype, Tensor] = {}  # kept from step to step
 
     def average(self, tensors: list[Tensor]) -> None:
-        for alike in by_dtype(tensors):
+        for alike in group_by_dtype(tensors):
             dtype = alike[0].dtype
-            buffer = self.buffers[dtype] = lay_out(alike, self.buffers.get(dtype), self.divisor)
+            buffer = self.buffers[dtype] = move_into_buffer(alike, self.buffers.get(dtype), self.divisor)
             dist.all_reduce(buffer, op=self.op)

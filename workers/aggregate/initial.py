@@ -4,20 +4,20 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from workers.aggregate.buffer import by_dtype
+from workers.aggregate.buffer import group_by_dtype
 
 
 @torch.no_grad()
-def broadcast_from_rank_0(model: nn.Module) -> None:
+def broadcast_model(model: nn.Module) -> None:
     """Without it, ranks that start apart stay apart: averaged gradients move them all by the same amount."""
     for tensor in [*model.parameters(), *model.buffers()]:
         dist.broadcast(tensor, src=0)
 
 
 @torch.no_grad()
-def broadcast_together(tensors: list[Tensor]) -> None:
+def broadcast_flat(tensors: list[Tensor]) -> None:
     """One broadcast a dtype: BatchNorm has three small buffers a layer, and each broadcast has its latency."""
-    for alike in by_dtype(tensors):
+    for alike in group_by_dtype(tensors):
         together = torch.cat([tensor.flatten() for tensor in alike])
         dist.broadcast(together, src=0)
         for tensor, part in zip(alike, together.split([tensor.numel() for tensor in alike]), strict=True):

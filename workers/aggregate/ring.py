@@ -12,7 +12,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from workers.aggregate.buffer import as_it_lies
+from workers.aggregate.buffer import in_memory_order
 from workers.aggregate.strategy import Strategy
 
 BLOCK = 8 * 2**20  # bytes that travel at a time: what has been received is added up while the caches still have it
@@ -38,7 +38,7 @@ def room_for(tensor: Tensor) -> Tensor:
 def ring_all_reduce(tensor: Tensor, room: Tensor) -> None:
     """Sum a tensor over all ranks, in place. The same bits come out on all: each chunk is summed once, in one order."""
     under_way: list[dist.Work] = []
-    for block in as_it_lies(tensor).split(BLOCK // tensor.element_size()):
+    for block in in_memory_order(tensor).split(BLOCK // tensor.element_size()):
         under_way += sum_block(block, room)  # its last chunk may still come in while the next block is worked on
     wait(under_way)
 

@@ -6,7 +6,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from ddptui.config.trial import Trial
-from workers.aggregate.initial import broadcast_from_rank_0, broadcast_together
+from workers.aggregate.initial import broadcast_flat, broadcast_model
 
 
 def gradients_of(model: nn.Module) -> list[Tensor]:
@@ -23,13 +23,13 @@ class Strategy:
 
     def prepare(self, model: nn.Module) -> nn.Module:
         """Before the first step: make the ranks equal. Returns the network to call."""
-        broadcast_from_rank_0(model)
+        broadcast_model(model)
         return model
 
     def share_buffers(self, model: nn.Module) -> None:
         """Before the first forward of a round: every rank takes rank 0's buffers, as under torch DDP. The forward then
         changes them again, on each rank in its own way."""
-        broadcast_together(list(model.buffers()))
+        broadcast_flat(list(model.buffers()))
 
     def no_sync(self) -> AbstractContextManager[None]:
         """Around a forward and backward that shall only add to the gradients: nothing is sent."""

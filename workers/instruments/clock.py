@@ -25,7 +25,7 @@ FIRST_PATIENCE_NS = 10_000_000_000
 RESOLUTION_NS = 1_000  # CUDA gives half of it; a float32 of some seconds as much
 
 
-class Exactness(NamedTuple):
+class Accuracy(NamedTuple):
     """From this moment on, times are off by so much at most, ns."""
 
     from_ns: int
@@ -50,7 +50,7 @@ class Clock(Protocol):
         """A number off the device, without waiting for what is queued behind it: a mark that was taken after it has
         been resolved."""
 
-    def tied_anew(self) -> Exactness | None:
+    def accuracy_change(self) -> Accuracy | None:
         """How exact times are from now on, if that has changed since it was last asked; never for the host's own."""
 
 
@@ -68,7 +68,7 @@ class HostClock:
     def read(self, tensor: Tensor) -> float:
         return float(tensor.item())
 
-    def tied_anew(self) -> Exactness | None:
+    def accuracy_change(self) -> Accuracy | None:
         return None
 
 
@@ -108,7 +108,7 @@ class CudaClock:
         self._side = torch.cuda.Stream(device, priority=-1)
         self._lock = Lock()  # replicas of one process may share a clock, each with a reporter of its own
         self._told_ns = 0  # how far off times are, as it was said last
-        self._untold: Exactness | None = None
+        self._untold: Accuracy | None = None
         first = self._best_of(FIRST_TRIES, FIRST_PATIENCE_NS)
         if first is None:
             seconds = FIRST_PATIENCE_NS // 10**9
@@ -148,7 +148,7 @@ class CudaClock:
         with torch.cuda.stream(self._side):
             return float(tensor.item())
 
-    def tied_anew(self) -> Exactness | None:
+    def accuracy_change(self) -> Accuracy | None:
         with self._lock:
             untold, self._untold = self._untold, None
             return untold
@@ -166,7 +166,7 @@ class CudaClock:
         enough_ns = tie.error_after(max(LIFE_NS, 2 * age_ns))
         if tie.error_after(age_ns) > self._told_ns or 2 * enough_ns < self._told_ns:
             self._told_ns = enough_ns
-            self._untold = Exactness(min(times), enough_ns)
+            self._untold = Accuracy(min(times), enough_ns)
 
     def _tie_anew(self) -> None:
         """Now and then; unless what is known already is better, as on a device that answers late."""

@@ -80,7 +80,7 @@ def reduce(op: ReduceOpName, by_rank: Tensor) -> Tensor:
             return by_rank.mean(dim=0)
 
 
-def wrong(found: Tensor, wanted: Tensor, ranks: int) -> int:
+def wrong_elements(found: Tensor, wanted: Tensor, ranks: int) -> int:
     """How many elements are not what they should be. Whole numbers must be exact; of a mean, the sum is, and what its
     division or its multiplication by 1/ranks may lose is let pass."""
     tolerance = ranks * torch.finfo(found.dtype).eps * wanted.abs() * (wanted != wanted.round())

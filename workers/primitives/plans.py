@@ -13,7 +13,7 @@ from workers.primitives.composite import Composite
 from workers.primitives.primitive import Primitive, Setting
 from workers.rank.process import Rank
 
-TO_BE_SEEN = 4  # elements of a tensor, and so many or a few more of all parts together: they must fit on a screen
+SHOWN_ELEMENTS = 4  # elements of a tensor, and so many or a few more of all parts together: they must fit on a screen
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
 
@@ -28,12 +28,12 @@ class Plan(NamedTuple):
     tensors: int
 
 
-def plans_to_see(trial: Trial) -> list[Plan]:
+def plans_to_show(trial: Trial) -> list[Plan]:
     """Each operation; those that reduce, by each operator."""
     plans = []
-    part = 2 if trial.world_size <= TO_BE_SEEN else 1
+    part = 2 if trial.world_size <= SHOWN_ELEMENTS else 1
     for name in operations_tried(trial.operations, shown=True):
-        elements, tensors = (part, trial.world_size) if OPERATIONS[name].in_parts else (TO_BE_SEEN, 1)
+        elements, tensors = (part, trial.world_size) if OPERATIONS[name].in_parts else (SHOWN_ELEMENTS, 1)
         plans += [Plan(name, False, op, elements, tensors) for op in operators(name, trial.reduce_ops or REDUCE_OPS)]
     return plans
 

@@ -12,8 +12,8 @@ import torch
 from ddptui.config.primitives import OPERATIONS
 from ddptui.wire.messages import Buffer, Done, Position, Ready, Shown, Timed
 from workers.instruments.clock import clock_of
-from workers.primitives.numbers import Readable, Scrambled, wrong
-from workers.primitives.plans import Plan, bytes_of, plans_to_measure, plans_to_see, primitive_of
+from workers.primitives.numbers import Readable, Scrambled, wrong_elements
+from workers.primitives.plans import Plan, bytes_of, plans_to_measure, plans_to_show, primitive_of
 from workers.primitives.primitive import Argument, Primitive
 from workers.primitives.timing import ROUNDS, Timer
 from workers.rank.process import Rank
@@ -23,16 +23,16 @@ MOST_OF_A_REFUSAL = 300  # characters of what the backend says
 Values = tuple[float | None, ...]
 
 
-def see(me: Rank) -> None:
+def show(me: Rank) -> None:
     """Call each primitive once, with numbers that can be read, and tell what every buffer held before and after."""
-    plans = plans_to_see(me.trial)
-    say_ready(me, len(plans))
+    plans = plans_to_show(me.trial)
+    send_ready(me, len(plans))
     for place, plan in enumerate(plans):
         primitive = primitive_of(me, plan)
         primitive.fill(Readable(plan.elements * plan.tensors))
         before = [values(argument) for argument in primitive.arguments()]
-        me.reporter.position = partial(in_a_call, place, plan.operation)
-        error = refusal(primitive)
+        me.reporter.position = partial(position_in_call, place, plan.operation)
+        error = refusal_of(primitive)
         shown = Shown(
             rank=me.rank,
             place=place,
@@ -44,19 +44,19 @@ def see(me: Rank) -> None:
             buffers=buffers(primitive, before) if error is None else (),
             error=error,
         )
-        me.reporter.say(shown)
+        me.reporter.send(shown)
         log(me, shown.call, error or ", ".join(f"{each.name}: {each.before} → {each.after}" for each in shown.buffers))
-    say_done(me)
+    send_done(me)
 
 
 def measure(me: Rank) -> None:
     """Each primitive with all its sizes: some calls to warm up, then the rounds of those that are timed, then for each
     size a call that is checked, element by element."""
     plans = plans_to_measure(me.trial)
-    say_ready(me, len(plans))
+    send_ready(me, len(plans))
     for _, same in groupby(enumerate(plans), key=lambda placed: placed[1]._replace(elements=0)):
-        time_and_tell(me, [Measured(me, place, plan) for place, plan in same])
-    say_done(me)
+        measure_sizes(me, [Measured(me, place, plan) for place, plan in same])
+    send_done(me)
 
 
 class Measured:
@@ -66,17 +66,17 @@ class Measured:
         self.place, self.plan = place, plan
         self.primitive = primitive_of(me, plan)
         self.timer = Timer(self.primitive, clock_of(me.device))
-        self.error = refusal(self.primitive)
+        self.error = refusal_of(self.primitive)
 
     def in_a_call(self) -> Position:
-        return in_a_call(self.place, self.plan.operation, self.timer.calls)
+        return position_in_call(self.place, self.plan.operation, self.timer.calls)
 
     def at_work(self) -> Position:
         """Checking what came out takes a while, and no wire."""
         return Position(step=self.place, calls=self.timer.calls)
 
 
-def time_and_tell(me: Rank, sizes: Sequence[Measured]) -> None:
+def measure_sizes(me: Rank, sizes: Sequence[Measured]) -> None:
     """All sizes of one primitive: timed in rounds, then checked and told one by one."""
     sound = [size for size in sizes if size.error is None]
     for size in sound:
@@ -87,13 +87,13 @@ def time_and_tell(me: Rank, sizes: Sequence[Measured]) -> None:
         size.timer.round(after_barrier=me.trial.cadence == "barrier")
     for size in sizes:
         me.reporter.position = size.at_work
-        told = told_of(me, size)
-        me.reporter.say(told)
+        told = timed_message(me, size)
+        me.reporter.send(told)
         took = f"{median(told.calls_ns) / 1000:.1f} µs" if told.calls_ns else "no part in it"
         log(me, told.operation, told.error or f"{told.bytes} bytes  {took}  {told.wrong} wrong")
 
 
-def told_of(me: Rank, size: Measured) -> Timed:
+def timed_message(me: Rank, size: Measured) -> Timed:
     """What each call took on this rank (nothing, if it has no part in it), and what came out wrong."""
     plan, primitive = size.plan, size.primitive
     lengths = size.timer.lengths_ns if primitive.takes_part else []
@@ -106,21 +106,21 @@ def told_of(me: Rank, size: Measured) -> Timed:
         cadence=me.trial.cadence,
         bytes=bytes_of(plan, me.trial),
         calls_ns=tuple(length // primitive.transfers for length in lengths),
-        wrong=checked(primitive, seed=size.place) if size.error is None else 0,
+        wrong=count_wrong(primitive, seed=size.place) if size.error is None else 0,
         at_ns=time.monotonic_ns(),
         error=size.error,
     )
 
 
-def checked(primitive: Primitive, seed: int) -> int:
+def count_wrong(primitive: Primitive, seed: int) -> int:
     """How many elements are wrong on this rank, after one call with numbers of the seed."""
     numbers = Scrambled(seed, primitive.reduce_op)
     primitive.fill(numbers)
     primitive.call()
-    return sum(wrong(found, wanted, primitive.ranks) for found, wanted in primitive.wanted(numbers))
+    return sum(wrong_elements(found, wanted, primitive.ranks) for found, wanted in primitive.wanted(numbers))
 
 
-def refusal(primitive: Primitive) -> str | None:
+def refusal_of(primitive: Primitive) -> str | None:
     """Make the first call. Why the backend does not, if it does not: it says so on all ranks."""
     try:
         primitive.call()
@@ -144,7 +144,7 @@ def values(argument: Argument) -> Values | None:
     return tuple(value if math.isfinite(value) else None for value in flat)
 
 
-def in_a_call(place: int, operation: str, calls: int = 1) -> Position:
+def position_in_call(place: int, operation: str, calls: int = 1) -> Position:
     """In the last one of so many calls."""
     return Position(step=place, calls=calls, number=max(0, calls - 1), kind=operation)
 
@@ -153,15 +153,15 @@ def log(me: Rank, what: str, how: str) -> None:
     print(f"rank {me.rank}  {what}  {how}\n", end="", flush=True)  # in one piece: all ranks may write to one terminal
 
 
-def say_ready(me: Rank, places: int) -> None:
+def send_ready(me: Rank, places: int) -> None:
     now = time.monotonic_ns()
-    me.reporter.say(Ready(rank=me.rank, at_ns=now, steps=places, parameters=0, start_ns=me.start_ns))
+    me.reporter.send(Ready(rank=me.rank, at_ns=now, steps=places, parameters=0, start_ns=me.start_ns))
 
 
-def say_done(me: Rank) -> None:
+def send_done(me: Rank) -> None:
     """Nothing was trained: there is nothing to be compared or evaluated."""
     now = time.monotonic_ns()
     nothing = Done(
         rank=me.rank, at_ns=now, correct=0, evaluated=0, parameters={}, buffers={}, bottleneck_fired=0, bottleneck_ns=0
     )
-    me.reporter.say(nothing)
+    me.reporter.send(nothing)

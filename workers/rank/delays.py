@@ -15,7 +15,7 @@ from ddptui.wire.messages import Slept
 from workers.rank.device import CPU
 
 
-class Sites(Protocol):
+class Delays(Protocol):
     """What the loop calls where a delay may go in."""
 
     fired: int
@@ -37,7 +37,7 @@ class Sites(Protocol):
     def taken(self) -> tuple[Slept, ...]: ...
 
 
-class Delays:
+class RankDelays:
     """The delays of one rank. Counts what it really did, from after the warm-up on (a delay at `start` always)."""
 
     def __init__(

@@ -16,7 +16,7 @@ NEEDED = "CUDA takes an NVIDIA GPU and its driver, which `nvidia-smi` lists"
 LONGEST = 200  # of somebody else's words, in ours: a Hello must be able to carry them
 
 
-class Chosen(NamedTuple):
+class DeviceChoice(NamedTuple):
     """A rank's device, or the first of several. why: the trial left it open, and one might have expected another.
     shared: there are more ranks on this host than GPUs, and they share them."""
 
@@ -25,31 +25,31 @@ class Chosen(NamedTuple):
     shared: bool = False
 
 
-def choose_device(trial: Trial, rank: int, here: range) -> Chosen:
+def choose_device(trial: Trial, rank: int, here: range) -> DeviceChoice:
     """GPUs of its own for each rank of `here`, those of this host; or one that ranks share, if the trial says that they
     may; or else the CPU. Makes it the thread's current device. Raises RuntimeError for GPUs that are not there."""
     if trial.device == "cpu":
-        return Chosen(CPU)
+        return DeviceChoice(CPU)
     gpus, unusable = usable_gpus()
     several = trial.gpus_per_rank
     own_alone = trial.launch == "task" and VISIBLE in os.environ  # as platforms show each task its own GPUs
     if own_alone and gpus == several and not trial.share_gpu:
-        return take(0)
+        return use_gpu(0)
     if gpus >= len(here) * several:
-        return take(here.index(rank) * several)
+        return use_gpu(here.index(rank) * several)
     if gpus and trial.share_gpu:
-        return take(here.index(rank) % gpus, shared=True)
+        return use_gpu(here.index(rank) % gpus, shared=True)
     if gpus and trial.device == "cuda":
         raise RuntimeError(too_few(trial, len(here), gpus))
     if trial.device == "cuda":
         raise RuntimeError(f"device = 'cuda': {unusable or no_gpu()}, or take device = 'cpu'")
-    return Chosen(CPU, why_not(trial, len(here), gpus) if gpus else unusable)
+    return DeviceChoice(CPU, why_not(trial, len(here), gpus) if gpus else unusable)
 
 
-def take(index: int, *, shared: bool = False) -> Chosen:
+def use_gpu(index: int, *, shared: bool = False) -> DeviceChoice:
     device = torch.device("cuda", index)
     torch.cuda.set_device(device)
-    return Chosen(device, shared=shared)
+    return DeviceChoice(device, shared=shared)
 
 
 def usable_gpus() -> tuple[int, str]:
@@ -91,7 +91,7 @@ def too_few(trial: Trial, ranks: int, gpus: int) -> str:
     share = f"let them share with share_gpu = true{also}, over gloo, or " if can_share_gpu(trial) else ""
     fewer = "" if ranks == 1 else f"take fewer {kind(trial)}s, or "
     return (
-        f"device = 'cuda' needs {each} a {kind(trial)}: {counted(ranks, kind(trial))} here, {counted(gpus, 'GPU')}; "
+        f"device = 'cuda' needs {each} a {kind(trial)}: {count_of(ranks, kind(trial))} here, {count_of(gpus, 'GPU')}; "
         f"{share}{fewer}device = 'cpu'"
     )
 
@@ -100,14 +100,14 @@ def why_not(trial: Trial, ranks: int, gpus: int) -> str:
     """Why ranks are on the CPU though there are GPUs."""
     share = f": share_gpu = true lets them share {'it' if gpus == 1 else 'them'}" if can_share_gpu(trial) else ""
     each = f" of {trial.gpus_per_rank} GPUs each" if trial.gpus_per_rank > 1 else ""
-    return f"{counted(gpus, 'GPU')} for {counted(ranks, kind(trial))}{each}{share}"
+    return f"{count_of(gpus, 'GPU')} for {count_of(ranks, kind(trial))}{each}{share}"
 
 
 def kind(trial: Trial) -> str:
     return "replica" if trial.launch == "dp" else "rank"
 
 
-def counted(number: int, what: str) -> str:
+def count_of(number: int, what: str) -> str:
     return f"{number} {what}{'' if number == 1 else 's'}"
 
 
@@ -145,14 +145,3 @@ def describe(trial: Trial, device: torch.device) -> str:
         threads = "thread" if trial.launch == "dp" else f"{several} threads"
         return f"cpu ({threads}, CPU stand-in)" if trial.launch == "dp" or several > 1 else "cpu"
     return str(device) if several == 1 else f"{device}-{(device.index or 0) + several - 1}"
-
-
-def used_bytes(device: torch.device) -> int | None:
-    """What this process's tensors take of a GPU's memory. The device is named since torch's current one is a thread's
-    own: without it, another thread than the loop's would be told of the first GPU."""
-    return torch.cuda.memory_allocated(device) if device.type == "cuda" else None
-
-
-def peak_bytes(device: torch.device) -> int | None:
-    """The most that they took so far."""
-    return torch.cuda.max_memory_allocated(device) if device.type == "cuda" else None

@@ -11,7 +11,7 @@ import torch.distributed as dist
 from ddptui.config.trial import Fault
 
 EXIT_CODE = 7
-ODD = 7  # elements, which no tensor of a model is likely to have
+MISMATCHED_ELEMENTS = 7  # elements, which no tensor of a model is likely to have
 
 
 class Faults:
@@ -25,14 +25,14 @@ class Faults:
         for fault in self._mine:
             if fault.step == step:
                 print(f"fault, step {step}: {fault.kind}", flush=True)
-                do(fault.kind, device)
+                inject(fault.kind, device)
 
     def skips(self, step: int) -> bool:
         """Whether the rank leaves out this step's aggregation."""
         return any((fault.kind, fault.step) == ("skip", step) for fault in self._mine)
 
 
-def do(kind: str, device: torch.device) -> None:
+def inject(kind: str, device: torch.device) -> None:
     match kind:
         case "kill":
             os.kill(os.getpid(), signal.SIGKILL)
@@ -47,4 +47,4 @@ def do(kind: str, device: torch.device) -> None:
         case "hang":
             threading.Event().wait()
         case "mismatch":
-            dist.all_reduce(torch.zeros(ODD, device=device))
+            dist.all_reduce(torch.zeros(MISMATCHED_ELEMENTS, device=device))

@@ -73,7 +73,7 @@ def join_group(me: Rank, meeting: Meeting) -> None:
     torch 2.6 and 2.7.0 have it connect without blocking, and NCCL 2.26 then hangs now and again.
     """
     backend, _ = choose_backend(me.trial, me.device, me.shares_gpu)
-    patience = timedelta(seconds=patience_s(me.trial))
+    patience = timedelta(seconds=timeout_s(me.trial))
     if backend == "mpi":
         join_over_mpi(me, patience)
         return
@@ -101,7 +101,7 @@ def join_over_mpi(me: Rank, patience: timedelta) -> None:
         )
 
 
-def patience_s(trial: Trial) -> float:
+def timeout_s(trial: Trial) -> float:
     """What torch waits for a rank that does not come: longer than the console, which can say who it is, and than the
     delays that were put in; but not its own half an hour."""
     longest_ms = max((bottleneck.sleep_ms for bottleneck in trial.bottleneck), default=0)

@@ -18,10 +18,10 @@ from ddptui.host.clock import own_clock
 from ddptui.host.cores import available_cores
 from ddptui.wire.connection import HUB, LOGS, TOKEN
 from ddptui.wire.messages import VERSION, Failed, Hello, Position
+from workers.instruments.reporter import Reporter
 from workers.rank import guard, network
-from workers.rank.delays import Delays, Sites
-from workers.rank.device import Chosen, choose_backend, choose_device, describe
-from workers.rank.reporter import Reporter
+from workers.rank.delays import Delays, RankDelays
+from workers.rank.device import DeviceChoice, choose_backend, choose_device, describe
 
 
 @dataclass
@@ -31,7 +31,7 @@ class Rank:
     world_size: int  # of the process group; 1 where there is none
     device: torch.device
     reporter: Reporter
-    delays: Sites
+    delays: Delays
     start_ns: int = 0  # from its Hello until it was about to meet the others
     shares_gpu: bool = False  # with other ranks of this host
 
@@ -66,17 +66,17 @@ def rank_process(trial: Trial, rank: int, here: range, *, has_parent: bool = Tru
     if trial.sched_batch:
         os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))  # now, so that gloo's threads inherit it
     threads = pin_threads(trial, here)
-    reporter = Reporter(rank, beats=trial.instruments == "on")
+    reporter = Reporter(rank, heartbeat=trial.instruments == "on")
     try:
         device, _, shared = placed(trial, rank, here, threads, reporter)
-        delays = Delays(trial.bottleneck, rank, seed=trial.seed, warmup_steps=trial.warmup_steps, device=device)
+        delays = RankDelays(trial.bottleneck, rank, seed=trial.seed, warmup_steps=trial.warmup_steps, device=device)
         begin = time.monotonic_ns()
         reporter.position = lambda: Position(asleep=delays.asleep)
         delays.start()
         yield Rank(trial, rank, trial.world_size, device, reporter, delays, time.monotonic_ns() - begin, shared)
     except BaseException as error:
         traceback.print_exc()
-        reporter.say(Failed(rank=rank, at_ns=time.monotonic_ns(), error=f"{type(error).__name__}: {error}"))
+        reporter.send(Failed(rank=rank, at_ns=time.monotonic_ns(), error=f"{type(error).__name__}: {error}"))
         raise
     finally:
         reporter.close()
@@ -84,20 +84,20 @@ def rank_process(trial: Trial, rank: int, here: range, *, has_parent: bool = Tru
         sys.stderr.flush()
 
 
-def placed(trial: Trial, rank: int, here: range, threads: int, reporter: Reporter) -> Chosen:
+def placed(trial: Trial, rank: int, here: range, threads: int, reporter: Reporter) -> DeviceChoice:
     """Choose the rank's device and say Hello: in any case, since who has not is not heard when it says what failed."""
     try:
         chosen = choose_device(trial, rank, here)
         words = hello(trial, rank, chosen, threads)
     except RuntimeError:
-        reporter.say(hello(trial, rank, None, threads))
+        reporter.send(hello(trial, rank, None, threads))
         raise
-    reporter.say(words)
-    reporter.works_on(chosen.device)
+    reporter.send(words)
+    reporter.set_device(chosen.device)
     return chosen
 
 
-def hello(trial: Trial, rank: int, chosen: Chosen | None, threads: int) -> Hello:
+def hello(trial: Trial, rank: int, chosen: DeviceChoice | None, threads: int) -> Hello:
     """chosen: none where there is no device to be had. Raises RuntimeError for a group that cannot be."""
     backend, backend_why = None, ""
     if chosen and trial.launch not in ("single", "dp"):

@@ -7,9 +7,10 @@ import msgspec
 
 from ddptui.wire.messages import GATHER_OUTPUTS, Collective, Done, RankMessage, Step
 from workers.instruments.clock import Clock
-from workers.instruments.progress import Mark, Progress, ties
-from workers.rank.device import peak_bytes
-from workers.replicas.replicas import ReplicaState, Seen
+from workers.instruments.heartbeat import peak_bytes
+from workers.instruments.progress import Progress, clock_accuracy
+from workers.instruments.records import StepRecord
+from workers.replicas.replicas import ReplicaState, ReplicaStep
 
 
 class ReplicaProgress(Progress):
@@ -24,12 +25,12 @@ class ReplicaProgress(Progress):
         for rank, state in enumerate(self._states):
             Progress(rank, 0, state.reporter).ready(steps, parameters, state.start_ns)
 
-    def step(self, mark: Mark, clock: Clock) -> None:
+    def step(self, mark: StepRecord, clock: Clock) -> None:
         for rank, state in enumerate(self._states):
             seen = state.seen._replace(slept=state.delays.taken())
-            state.reporter.say(partial(self._told_of, rank, seen, mark, clock))
+            state.reporter.send(partial(self._told_of, rank, seen, mark, clock))
 
-    def _told_of(self, rank: int, seen: Seen, mark: Mark, clock: Clock) -> Sequence[RankMessage] | None:
+    def _told_of(self, rank: int, seen: ReplicaStep, mark: StepRecord, clock: Clock) -> Sequence[RankMessage] | None:
         own_clock = self._states[rank].clock
         own = own_clock.resolve(seen.marks) if seen.marks else []
         times = clock.resolve(mark.moments())
@@ -39,9 +40,9 @@ class ReplicaProgress(Progress):
         if rank == 0:
             self.log(mark, loss)
         step = msgspec.structs.replace(
-            self.message(mark, times, loss), rank=rank, samples=seen.samples, slept=seen.slept
+            self.step_message(mark, times, loss), rank=rank, samples=seen.samples, slept=seen.slept
         )
-        return [*ties(rank, own_clock), with_own_part(step, seen.gives, own) if own else step]
+        return [*clock_accuracy(rank, own_clock), replica_step(step, seen.gives, own) if own else step]
 
     def done(self, done: Done) -> None:
         """Replica 0 speaks for the model, which there is only once."""
@@ -64,10 +65,10 @@ class ReplicaProgress(Progress):
                     peak_gpu_bytes=peak_bytes(state.device),
                     checkpoint=None,
                 )
-            state.reporter.say(own)
+            state.reporter.send(own)
 
 
-def with_own_part(step: Step, gives: int, own: Sequence[int]) -> Step:
+def replica_step(step: Step, gives: int, own: Sequence[int]) -> Step:
     """The step of all, with what was a replica's own in it: its data and forward until the gather, to which it `gives`
     so many bytes. own: its three moments, in ns."""
     data, forward, backward, average, optimizer = step.phases_ns

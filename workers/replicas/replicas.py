@@ -14,14 +14,14 @@ from torch import Tensor, nn
 from ddptui.config.trial import Bottleneck, Site
 from ddptui.wire.messages import Slept
 from workers.instruments.clock import clock_of
-from workers.rank.delays import Sites
+from workers.instruments.reporter import Reporter
+from workers.rank.delays import Delays
 from workers.rank.device import CPU
-from workers.rank.reporter import Reporter
 
 Precision = Callable[[], torch.autocast]
 
 
-class Seen(NamedTuple):
+class ReplicaStep(NamedTuple):
     """What a replica did in one step: how many samples it got, how many bytes it gave to the output device, and by its
     clock when it had its part, when it was through with it, and when it gave its outputs away (no marks: it got
     nothing, of a batch that small)."""
@@ -35,13 +35,13 @@ class Seen(NamedTuple):
 class ReplicaState:
     """What is seen of one replica, and what delays it."""
 
-    def __init__(self, reporter: Reporter, delays: Sites, device: torch.device = CPU, start_ns: int = 0) -> None:
+    def __init__(self, reporter: Reporter, delays: Delays, device: torch.device = CPU, start_ns: int = 0) -> None:
         self.reporter = reporter
         self.delays = delays
         self.device = device
         self.clock = clock_of(device)
         self.start_ns = start_ns  # what its delay at the start took
-        self.seen = Seen()  # in this step
+        self.seen = ReplicaStep()  # in this step
         self.sub_batch = 0  # the most samples in a step
 
 
@@ -65,7 +65,7 @@ class Replica(nn.Module):
         computed = state.clock.now()
         state.sub_batch = max(state.sub_batch, len(inputs))
         state.delays.before_collective()
-        state.seen = Seen(len(inputs), outputs.nbytes, (fetched, computed, state.clock.now()))
+        state.seen = ReplicaStep(len(inputs), outputs.nbytes, (fetched, computed, state.clock.now()))
         return outputs
 
 
@@ -89,11 +89,11 @@ class ThreadedDataParallel(nn.Module):
         self._copy_buffers()
         parts = inputs.chunk(len(self.replicas))
         together = Barrier(len(parts))  # threads start in turn, but no replica runs before all have their part
-        precision = precision_here(inputs.device)
+        precision = current_precision(inputs.device)
 
         def run(replica: Replica, part: Tensor) -> Tensor:
             together.wait()
-            outputs: Tensor = run_in(precision, replica, part)
+            outputs: Tensor = run_with_precision(precision, replica, part)
             return outputs
 
         return torch.cat(list(self._pool.map(run, self.replicas, parts)))
@@ -106,22 +106,22 @@ class ThreadedDataParallel(nn.Module):
                 own.copy_(source)
 
 
-class OverGpus(nn.DataParallel[nn.Module]):
+class GpuDataParallel(nn.DataParallel[nn.Module]):
     """nn.DataParallel, its threads under the autocast of the thread that calls it. By itself it tells them whether
     there is one, and not of which type: they would take float16 for bfloat16."""
 
     def parallel_apply(self, replicas: Sequence[nn.Module], inputs: Sequence[Any], kwargs: Any) -> list[Any]:
-        precision = precision_here(self.src_device_obj)
-        running: list[Any] = [partial(run_in, precision, replica) for replica in replicas]
+        precision = current_precision(self.src_device_obj)
+        running: list[Any] = [partial(run_with_precision, precision, replica) for replica in replicas]
         return super().parallel_apply(running, inputs, kwargs)
 
 
-def run_in(precision: Precision, network: nn.Module, *inputs: Any, **kwargs: Any) -> Any:
+def run_with_precision(precision: Precision, network: nn.Module, *inputs: Any, **kwargs: Any) -> Any:
     with precision():
         return network(*inputs, **kwargs)
 
 
-def precision_here(device: torch.device) -> Precision:
+def current_precision(device: torch.device) -> Precision:
     """The autocast of this thread, to be entered in others: each thread has its own."""
     kind = device.type
     return partial(torch.autocast, kind, dtype=torch.get_autocast_dtype(kind), enabled=torch.is_autocast_enabled(kind))
@@ -146,7 +146,7 @@ class ReplicaDelays:
 
     def begin(self, step: int) -> None:
         for state in self._states:
-            state.seen = Seen()
+            state.seen = ReplicaStep()
             state.delays.begin(step)
 
     def end(self) -> None:

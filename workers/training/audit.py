@@ -19,7 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ddptui.wire.messages import Audit
-from workers.aggregate.initial import broadcast_together
+from workers.aggregate.initial import broadcast_flat
 from workers.aggregate.strategy import Strategy, gradients_of
 from workers.rank.process import Rank
 from workers.training.data import Samples
@@ -39,7 +39,7 @@ def audit(me: Rank, strategy: Strategy, network: nn.Module, model: nn.Module, tr
     """
     if me.trial.strategy is None:
         return None
-    with restored(model):
+    with restoring(model):
         if me.trial.average == "parameters":
             return compare("parameters", *average_parameters(strategy, model))
         in_parts = me.trial.gpus_per_rank > 1
@@ -65,7 +65,7 @@ def average_gradients(
     in_parts: the network cuts a batch into parts, whose dropout and statistics are others than the whole batch's: so
     there is no dropout then, and the statistics are those of the training.
     """
-    broadcast_together(list(model.buffers()))  # as before each round; torch DDP's forward would, and the copy's not
+    broadcast_flat(list(model.buffers()))  # as before each round; torch DDP's forward would, and the copy's not
     alone = copy.deepcopy(model)
     device = next(model.parameters()).device
     weight = 1 / max(1, sum(len(labels) for _, labels in batches))  # gradients as large as in the training
@@ -158,7 +158,7 @@ def finite(number: float) -> float | None:
 
 
 @contextmanager
-def restored(model: nn.Module) -> Iterator[None]:
+def restoring(model: nn.Module) -> Iterator[None]:
     """Put the model's parameters and buffers back afterwards."""
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     yield

@@ -92,12 +92,12 @@ def load(trial: Trial, wanted: tuple[int, ...] | None, device: torch.device) -> 
     train_images, train_labels, test_images, test_labels = _images(trial)
     shape = wanted or tuple(train_images.shape[1:])
     mean, std = NORMAL[trial.dataset]
-    train = Samples(fit(train_images, shape), train_labels, mean, std)
-    test = Samples(fit(test_images, shape), test_labels, mean, std)
+    train = Samples(resize(train_images, shape), train_labels, mean, std)
+    test = Samples(resize(test_images, shape), test_labels, mean, std)
     return Data(train, test, shape, classes=10)
 
 
-def fit(images: Tensor, shape: tuple[int, ...]) -> Tensor:
+def resize(images: Tensor, shape: tuple[int, ...]) -> Tensor:
     """Byte images (n, c, h, w) scaled to `shape`; grey is repeated into channels, colours are averaged into grey."""
     channels, *size = shape
     if images.shape[1] != channels:

@@ -12,18 +12,18 @@ from torch import Tensor, nn
 from ddptui.config.trial import Trial
 from ddptui.wire.connection import LOGS
 from ddptui.wire.messages import Done, Fingerprint
-from workers.rank.device import peak_bytes
+from workers.instruments.heartbeat import peak_bytes
 from workers.rank.process import Rank
 from workers.training.data import Samples
 
-MOST_AT_ONCE = 512  # samples
+MAX_BATCH = 512  # samples
 
 
 def evaluate(me: Rank, model: nn.Module, test: Samples) -> Done:
     """Evaluate this rank's share of the held-out samples, hash the model, and save it if asked."""
     peak = peak_bytes(me.device)  # of the training: evaluating takes other batches
     indices = range(me.rank, len(test), me.world_size)
-    correct, evaluated = accuracy(model, test, indices, me.device, at_once(me.trial))
+    correct, evaluated = accuracy(model, test, indices, me.device, evaluation_batch(me.trial))
     return Done(
         rank=me.rank,
         at_ns=time.monotonic_ns(),
@@ -46,9 +46,9 @@ def fingerprint(model: nn.Module, rank: int, step: int) -> Fingerprint:
     )
 
 
-def at_once(trial: Trial) -> int:
+def evaluation_batch(trial: Trial) -> int:
     """How many samples to evaluate together: no more than a device had in a step of the training, which fitted."""
-    return min(MOST_AT_ONCE, math.ceil(trial.batch_size / (trial.world_size * trial.gpus_per_rank)))
+    return min(MAX_BATCH, math.ceil(trial.batch_size / (trial.world_size * trial.gpus_per_rank)))
 
 
 def accuracy(model: nn.Module, test: Samples, indices: range, device: torch.device, together: int) -> tuple[int, int]:

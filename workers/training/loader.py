@@ -18,7 +18,7 @@ Batch = tuple[Tensor, Tensor]
 Batches = DataLoader[Batch]
 
 
-def loader_of(trial: Trial, samples: Samples, share: Share, device: torch.device) -> Batches:
+def make_loader(trial: Trial, samples: Samples, share: Share, device: torch.device) -> Batches:
     """Yields a rank's share of each global batch. With `num_workers`, that many processes fetch ahead, the same batches
     in the same order.
 
@@ -34,13 +34,13 @@ def loader_of(trial: Trial, samples: Samples, share: Share, device: torch.device
         num_workers=workers,
         multiprocessing_context="spawn" if workers else None,
         persistent_workers=workers > 0,
-        worker_init_fn=partial(begin_worker, trial.dtype),
-        pin_memory=pins(trial, device),
+        worker_init_fn=partial(start_worker, trial.dtype),
+        pin_memory=pins_memory(trial, device),
         generator=torch.Generator(),  # or it draws from the rank's, whose dropout then depends on the workers
     )
 
 
-def begun(loader: Batches) -> Iterator[Batch]:
+def first_epoch(loader: Batches) -> Iterator[Batch]:
     """The first epoch's batches. Where others fetch them, the first one is here: what they need to start, which is
     seconds, is a part of the rank's own start, and no stall of its first step."""
     batches = iter(loader)
@@ -56,12 +56,12 @@ def on_device(trial: Trial, batch: Batch, device: torch.device) -> Batch:
     return inputs, labels
 
 
-def pins(trial: Trial, device: torch.device) -> bool:
+def pins_memory(trial: Trial, device: torch.device) -> bool:
     """On the CPU there is nothing to copy."""
     return trial.pin_memory and device.type == "cuda"
 
 
-def begin_worker(dtype: str, _number: int) -> None:
+def start_worker(dtype: str, _number: int) -> None:
     """In a worker, before its first batch. It must not outlive the rank, however that ends: from now on the kernel sees
     to it; that the rank has died while this process was starting, the pipe between them tells."""
     guard.die_with_parent()

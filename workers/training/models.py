@@ -68,12 +68,12 @@ def mlp(shape: tuple[int, ...], width: int, depth: int, classes: int, *, batch_n
     return Layers(*layers, nn.Linear(width, classes))
 
 
-def wanted_shape(trial: Trial) -> tuple[int, ...] | None:
+def input_shape(trial: Trial) -> tuple[int, ...] | None:
     """The shape of a sample that the trial's model wants; None where it takes any."""
     return None if is_own_model(trial.model) else WANTED.get(trial.model, WANTED_BY_TORCHVISION)
 
 
-def build(trial: Trial, shape: tuple[int, ...], classes: int) -> nn.Module:
+def make_model(trial: Trial, shape: tuple[int, ...], classes: int) -> nn.Module:
     """The trial's model. Raises ValueError for a name that nobody knows, TypeError where the user's code makes none."""
     match trial.model:
         case "net":
@@ -109,7 +109,7 @@ def own_model(name: str, classes: int) -> nn.Module:
     return model
 
 
-def synchronised(model: nn.Module) -> nn.Module:
+def with_sync_batchnorm(model: nn.Module) -> nn.Module:
     """The model with every BatchNorm made a SyncBatchNorm: statistics over the global batch, the same on all ranks."""
     if any(parameter.device.type == "cpu" for parameter in model.parameters()):
         raise RuntimeError("sync_batchnorm: torch's SyncBatchNorm runs on GPUs only, and this rank is on the CPU")
@@ -117,7 +117,7 @@ def synchronised(model: nn.Module) -> nn.Module:
     return synced
 
 
-def layout(trial: Trial) -> torch.memory_format:
+def memory_format(trial: Trial) -> torch.memory_format:
     """How tensors of four dimensions lie in memory: weights of convolutions, and images."""
     return torch.channels_last if trial.channels_last else torch.preserve_format
 

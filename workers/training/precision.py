@@ -8,7 +8,7 @@ from ddptui.config.trial import Trial
 TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
-def lowered(trial: Trial, device: torch.device) -> torch.autocast:
+def autocast(trial: Trial, device: torch.device) -> torch.autocast:
     """Around the forward: matrix products and convolutions in the trial's `amp` type. Backward follows each of them.
 
     What adds up many numbers stays in float32, the loss too.
@@ -16,7 +16,7 @@ def lowered(trial: Trial, device: torch.device) -> torch.autocast:
     return torch.autocast(device.type, TYPES.get(trial.amp or ""), enabled=trial.amp is not None)
 
 
-def scaler_of(trial: Trial, device: torch.device) -> torch.amp.GradScaler:
+def make_scaler(trial: Trial, device: torch.device) -> torch.amp.GradScaler:
     """What multiplies the loss, so that float16, which ends at 6e-8, does not lose the small gradients; and divides the
     gradients again. Without float16 it does nothing: bfloat16 reaches as far as float32.
 

@@ -23,8 +23,8 @@ from ddptui.wire.connection import HUB
 from ddptui.wire.messages import Collective, RankMessage, Slept, Step
 from ddptui.wire.records import Message
 from tests.support.builders import MS, done, ended, fingerprint, hello, launched, preset_of, ready, step
-from workers.rank import reporter as module
-from workers.rank.reporter import Reporter
+from workers.instruments import reporter as module
+from workers.instruments.reporter import Reporter
 
 RANKS, STEPS = 64, 300
 SOON_MS = 5_000
@@ -100,11 +100,11 @@ def console(hub: Hub, disk: StuckDisk, count: int) -> threading.Thread:
 
 def test_while_the_disk_stands_still_no_rank_does_and_nothing_is_lost(hub: Hub) -> None:
     said = [hello(0, world_size=1, token=hub.token), *(step(0, number) for number in range(10_000))]
-    disk, reporter, slowest = StuckDisk(), Reporter(0, beats=False), 0.0
+    disk, reporter, slowest = StuckDisk(), Reporter(0, heartbeat=False), 0.0
     kept = console(hub, disk, len(said))
     for message in said:
         begin = time.monotonic()
-        reporter.say(message)
+        reporter.send(message)
         slowest = max(slowest, time.monotonic() - begin)
     disk.goes.set()
     reporter.close()
@@ -120,11 +120,11 @@ def test_what_finds_a_full_queue_is_counted_and_the_figures_come_with_a_warning(
     monkeypatch.setattr(module, "MOST_QUEUED", 10)
     monkeypatch.setenv(HUB, "ipc:///nowhere/at/all")
     monkeypatch.setattr(module, "LAST_WORDS_S", 0.0)
-    reporter = Reporter(0, beats=False)
+    reporter = Reporter(0, heartbeat=False)
     reporter._closing.set()  # its thread sends nothing any more: the queue stays as it is
     reporter._thread.join()  # type: ignore[union-attr]
     for number in range(25):
-        reporter.say(step(0, number))
+        reporter.send(step(0, number))
     reporter.close()
     assert reporter.dropped == 15
     told: list[Message] = [

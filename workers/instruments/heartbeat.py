@@ -1,0 +1,111 @@
+"""How a rank's process and its GPU are doing: heartbeats, pauses, and the figures of NVML, the library behind
+nvidia-smi."""
+
+import time
+from collections.abc import Callable
+from functools import cache, partial
+from typing import Any, TypeVar
+
+import psutil
+import torch
+
+from ddptui.wire.messages import Gpu, Heartbeat, Pause, Position
+
+T = TypeVar("T")
+UUID_PREFIXES = ("GPU", "MIG")  # NVML puts one before a UUID: a whole GPU, or a part of one
+MW_PER_W = 1000
+NS_PER_MS = 1_000_000
+STOOD_STILL_MS = 75  # more than schedulers and Python's lock take
+
+
+class GpuMeter:
+    """Reads what one GPU is doing, whichever process uses it. A reading may take some ms: not for the training loop."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        self._handle: Any = None
+        self._sought = False
+
+    def read(self) -> Gpu | None:
+        """The GPU's figures. None: the device is no GPU, or there is no NVML that knows it."""
+        if not self._sought:
+            self._sought = True
+            self._handle = find_handle(self.device)
+        return figures(nvml(), self._handle) if self._handle is not None else None
+
+
+def heartbeat(rank: int, process: psutil.Process, meter: GpuMeter, dropped: int, position: Position) -> Heartbeat:
+    """A rank's heartbeat. dropped: messages that its queue had no room for."""
+    return Heartbeat(
+        rank=rank,
+        at_ns=time.monotonic_ns(),
+        cpu_percent=process.cpu_percent(),
+        rss_bytes=process.memory_info().rss,
+        gpu_bytes=used_bytes(meter.device),
+        gpu=meter.read(),
+        dropped=dropped,
+        position=position,
+    )
+
+
+def pause(rank: int, begin_ns: int, woke_ns: int) -> Pause | None:
+    """The pause of a process whose thread should have woken soon after `begin_ns`; None if it was not late."""
+    is_late = woke_ns - begin_ns > STOOD_STILL_MS * NS_PER_MS
+    return Pause(rank=rank, begin_ns=begin_ns, end_ns=woke_ns) if is_late else None
+
+
+def used_bytes(device: torch.device) -> int | None:
+    """The GPU memory that this process's tensors take; None on the CPU. It names the device because each thread has a
+    current one of its own: any other thread than the loop's would ask about the first GPU."""
+    return torch.cuda.memory_allocated(device) if device.type == "cuda" else None
+
+
+def peak_bytes(device: torch.device) -> int | None:
+    """The most GPU memory that this process's tensors have taken so far; None on the CPU."""
+    return torch.cuda.max_memory_allocated(device) if device.type == "cuda" else None
+
+
+@cache
+def nvml() -> Any:
+    """pynvml, started once in this process; None where there is no driver."""
+    return value_or_none(_start)
+
+
+def _start() -> Any:
+    import pynvml  # only where there is a GPU
+
+    pynvml.nvmlInit()
+    return pynvml
+
+
+def find_handle(device: torch.device) -> Any:
+    """NVML's handle of a device, None where it knows no such GPU.
+
+    It goes by the UUID: NVML numbers GPUs in another order than CUDA, and counts those that CUDA_VISIBLE_DEVICES hides.
+    """
+    if device.type != "cuda" or nvml() is None:
+        return None
+    uuid = value_or_none(lambda: torch.cuda.get_device_properties(device).uuid)
+    handles = (value_or_none(partial(nvml().nvmlDeviceGetHandleByUUID, f"{kind}-{uuid}")) for kind in UUID_PREFIXES)
+    return next((handle for handle in handles if handle is not None), None)
+
+
+def figures(nvml: Any, handle: Any) -> Gpu:
+    """Load, memory, power and temperature of a GPU; each is None where NVML does not give it."""
+    memory = value_or_none(lambda: nvml.nvmlDeviceGetMemoryInfo(handle))
+    return Gpu(
+        busy_percent=value_or_none(lambda: float(nvml.nvmlDeviceGetUtilizationRates(handle).gpu)),
+        used_bytes=memory and memory.used,
+        total_bytes=memory and memory.total,
+        watts=value_or_none(lambda: nvml.nvmlDeviceGetPowerUsage(handle) / MW_PER_W),
+        celsius=value_or_none(lambda: float(nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU))),
+    )
+
+
+def value_or_none(read: Callable[[], T]) -> T | None:
+    """What `read` returns; None where it fails. A part of a GPU has no power of its own, a virtual one no temperature,
+    and a GPU may be lost: a missing figure must never end the rank."""
+    try:
+        return read()
+    except Exception:
+        return None

@@ -1,0 +1,185 @@
+"""Attaches a tap to torch.distributed, and detaches it again. There are two ways, which record the same.
+
+Process groups that take hooks (torch 2.15's do) report every call, also those that torch DDP makes in C++. Elsewhere
+the public functions are wrapped and DDP gets a communication hook; what DDP's forward sends then stays unseen. In both
+cases `Work.wait` is wrapped: there Python waits for what it has issued.
+
+torch.compile traces all Python that it meets in a forward, hooks that C++ calls included. It would make our events a
+part of its graphs. So everything of ours that torch calls is excluded from tracing.
+"""
+
+import inspect
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial, wraps
+from typing import Any, Protocol
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
+from torch.nn.parallel import DistributedDataParallel
+
+from workers.instruments.records import Call
+
+HOOK_ID = 0x0DD9  # any number that no other user of the hooks takes
+FUNCTIONS = (
+    "all_reduce", "reduce", "broadcast", "gather", "all_gather", "all_gather_into_tensor", "scatter", "reduce_scatter",
+    "reduce_scatter_tensor", "all_to_all", "all_to_all_single", "barrier", "send", "recv", "isend", "irecv",
+)  # fmt: skip
+KINDS = {  # torch's name in a hook, where it is not the function's name in capitals
+    "ALLREDUCE": "all_reduce",
+    "ALLGATHER": "all_gather",
+    "ALLGATHER_BASE": "all_gather_into_tensor",
+    "REDUCE_SCATTER_BASE": "reduce_scatter_tensor",
+    "ALLTOALL": "all_to_all",
+    "ALLTOALL_BASE": "all_to_all_single",
+}
+# The names of the tensor that a rank passes (or, where it passes none, receives), and of the root or partner.
+TENSOR_ARGUMENTS = ("input_tensor", "input_tensor_list", "input_list", "input", "tensor")
+ROOT_ARGUMENTS = ("src", "dst")
+RECEIVING = ("scatter", "recv")  # here the tensor that comes in counts
+
+Undo = Callable[[], None]
+
+
+class Recorder(Protocol):
+    """What the hooks call: a `Tap`."""
+
+    def now(self) -> Any:
+        """A moment of the rank's clock."""
+
+    def before(self, kind: str, size: int, root: int | None, group: tuple[int, ...]) -> Call | None:
+        """A collective is called. Returns its record, unless the rank is between two steps."""
+
+    def issued(self, call: Call, work: dist.Work | None, *, background: bool) -> None:
+        """The call has returned."""
+
+    def waited(self, work: dist.Work, begin: Any) -> None:
+        """Python has waited for a work, from `begin` until now."""
+
+    def settle(self) -> None:
+        """torch DDP has waited for all that it had issued."""
+
+
+def group_takes_hooks() -> bool:
+    """Whether this torch's process groups take hooks."""
+    return hasattr(dist.ProcessGroup, "register_pre_hook")
+
+
+def attach(tap: Recorder, network: nn.Module) -> list[Undo]:
+    """Have torch call the tap for every collective. Returns the calls that undo it."""
+    undo = _hook_groups(tap) if group_takes_hooks() else _wrap_functions(tap, network)
+    undo.append(_wrap_wait(tap))
+    if isinstance(network, DistributedDataParallel):  # its forward broadcasts first, and then calls the model
+        undo.append(network.module.register_forward_pre_hook(untraced(lambda *_: tap.settle())).remove)
+    return undo
+
+
+def untraced(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, excluded from what torch.compile traces."""
+    disabled: Callable[..., Any] = torch.compiler.disable(function)
+    return disabled
+
+
+# Hooks of the process groups
+
+
+def collective_names() -> dict[int, str]:
+    """What torch.distributed calls an operation, by the number that hooks give it."""
+    names = torch._C._distributed_c10d.HookOpName.__members__
+    return {member.value: KINDS.get(name, name.lower()) for name, member in names.items()}
+
+
+def _hook_groups(tap: Recorder) -> list[Undo]:
+    undo: list[Undo] = []
+    name_of = collective_names()
+    world: Any = dist.group.WORLD
+    for group in dist.distributed_c10d._world.pg_map:
+        ranks = () if group is world else tuple(dist.get_process_group_ranks(group))
+        open_calls: dict[int, Call] = {}
+        hooked: Any = group
+        hooked.register_pre_hook(HOOK_ID, untraced(partial(_before_hook, tap, name_of, ranks, open_calls)))
+        hooked.register_post_hook(HOOK_ID, untraced(partial(_after_hook, tap, open_calls)))
+        undo += [partial(hooked.unregister_pre_hook, HOOK_ID), partial(hooked.unregister_post_hook, HOOK_ID)]
+    return undo
+
+
+def _before_hook(
+    tap: Recorder, name_of: dict[int, str], ranks: tuple[int, ...], open_calls: dict[int, Call], hook: Any
+) -> None:
+    kind, root, size = name_of[hook.name.value], hook.root, 0
+    for tensor in hook.output_tensors if kind in RECEIVING else hook.input_tensors:
+        size += tensor.nbytes
+    call = tap.before(kind, size, None if root < 0 else root, ranks)
+    if call is not None:
+        open_calls[hook.op_id] = call
+
+
+def _after_hook(tap: Recorder, open_calls: dict[int, Call], hook: Any) -> None:
+    call = open_calls.pop(hook.op_id, None)
+    if call is not None:
+        tap.issued(call, hook.work, background=hook.async_op)
+
+
+# Wrapped functions
+
+
+def _wrap_functions(tap: Recorder, network: nn.Module) -> list[Undo]:
+    undo: list[Undo] = []
+    for name in FUNCTIONS:
+        function = getattr(dist, name)
+        setattr(dist, name, _wrapped(tap, name, function))
+        undo.append(partial(setattr, dist, name, function))
+    if isinstance(network, DistributedDataParallel):
+        # DDP calls all_reduce in C++, unseen; this hook does the same through the function just wrapped. A DDP that has
+        # a hook already takes no second one, and calls the wrapped function from its own.
+        with suppress(RuntimeError):
+            network.register_comm_hook(None, default_hooks.allreduce_hook)
+    return undo
+
+
+def _wrapped(tap: Recorder, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    kind = name.removeprefix("i")
+    signature = inspect.signature(function)
+
+    @wraps(function)
+    def recorded(*arguments: Any, **options: Any) -> Any:
+        passed = signature.bind(*arguments, **options).arguments
+        group = passed.get("group")
+        if group == dist.GroupMember.NON_GROUP_MEMBER:
+            return function(*arguments, **options)
+        ranks = () if group in (None, dist.group.WORLD) else tuple(dist.get_process_group_ranks(group))
+        root = next((passed[argument] for argument in ROOT_ARGUMENTS if passed.get(argument) is not None), None)
+        call = tap.before(kind, _size(kind, passed), _root_of(kind, root), ranks)
+        result = function(*arguments, **options)
+        if call is not None:
+            in_background = name in ("isend", "irecv") or bool(passed.get("async_op"))
+            tap.issued(call, result if in_background else None, background=in_background)
+        return result
+
+    return untraced(recorded)
+
+
+def _root_of(kind: str, root: int | None) -> int | None:
+    return 0 if root is None and kind in ("gather", "scatter") else root  # 0 is their default
+
+
+def _size(kind: str, passed: dict[str, Any]) -> int:
+    order = reversed(TENSOR_ARGUMENTS) if kind in RECEIVING or kind == "all_gather" else TENSOR_ARGUMENTS
+    tensors = next((passed[argument] for argument in order if passed.get(argument) is not None), ())
+    return sum(tensor.nbytes for tensor in ([tensors] if isinstance(tensors, Tensor) else tensors))
+
+
+def _wrap_wait(tap: Recorder) -> Undo:
+    wait = dist.Work.wait
+
+    @wraps(wait)
+    def timed(work: dist.Work, *arguments: Any, **options: Any) -> Any:
+        begin = tap.now()
+        result = wait(work, *arguments, **options)
+        tap.waited(work, begin)
+        return result
+
+    setattr(dist.Work, "wait", untraced(timed))  # noqa: B010
+    return partial(setattr, dist.Work, "wait", wait)

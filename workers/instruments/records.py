@@ -1,0 +1,139 @@
+"""What a rank records of a step: when its phases ended and which collectives it called. And what the console gets of
+it, once the device has reached the recorded moments.
+
+A moment is whatever the rank's clock gives: nanoseconds on the CPU, an event on a GPU.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+from torch import Tensor
+
+from ddptui.wire.messages import Collective, Position, Slept
+from workers.instruments.clock import Clock
+
+POINT_TO_POINT = ("send", "recv")
+AFTER_FORWARD = 2  # phases are over then: data and forward
+
+
+class PhaseTimer:
+    """When the phases of one step ended, in the order in which they did."""
+
+    def __init__(self, clock: Clock, step: int = 0) -> None:
+        self._clock = clock
+        self.step = step
+        self.phases: list[str] = []
+        self.moments = [clock.now()]  # the step's begin, then the end of each phase
+
+    def end(self, phase: str) -> None:
+        """The phase has ended now, and the next one begins."""
+        self.phases.append(phase)
+        self.moments.append(self._clock.now())
+
+
+class Call(msgspec.Struct, gc=False):
+    """One call of a collective. Its moments are those of wire.Collective.
+
+    The loop makes one while other ranks wait for it. So it is a plain struct, which costs a fraction of a microsecond.
+    """
+
+    kind: str
+    size: int  # bytes
+    root: int | None
+    group: tuple[int, ...]
+    phases_over: int  # of the step, when it was called
+    called: Any
+    enter: Any
+    background: bool = False  # the rank goes on meanwhile
+    issued: Any = None
+    thread: int = 0  # that issued it, where it runs in the background
+    awaited: Any = None
+    notified: Any = None  # when torch called back that it had ended, where it was asked to; perhaps late
+    ended: Any = None  # when it had ended at the latest
+
+    def moments(self) -> list[Any]:
+        """Its five moments, in the order that `collective_messages` expects."""
+        if self.ended is None:  # the loop did not wait for it
+            self.awaited = self.ended = self.issued or self.enter
+        return [self.called, self.enter, self.awaited, self.notified or self.ended, self.ended]
+
+
+class StepRecord(NamedTuple):
+    """A step as the loop leaves it.
+
+    loss: the mean over this rank's samples, still on the device. buckets: whether the calls that carry gradients carry
+    buckets of them.
+    """
+
+    step: int
+    epoch: int
+    timer: PhaseTimer
+    samples: int
+    loss: Tensor
+    calls: list[Call]
+    buckets: bool
+    slept: tuple[Slept, ...]
+
+    def moments(self) -> list[Any]:
+        """All its moments: five for each call, then those of the phases. The last one is the end of the step."""
+        return [*(moment for call in self.calls for moment in call.moments()), *self.timer.moments]
+
+
+def carries_gradients(call: Call) -> bool:
+    """Whether it sends gradients while backward goes on."""
+    return call.background and call.phases_over >= AFTER_FORWARD
+
+
+def collective_messages(calls: Sequence[Call], times: Sequence[int], *, buckets: bool) -> tuple[Collective, ...]:
+    """A step's collectives for the console, in the order in which the rank entered them.
+
+    times: the calls' moments in ns, five each. buckets: number those that carry gradients as buckets.
+    """
+    messages = []
+    next_number: dict[tuple[int, ...], int] = {}  # by group
+    bucket = 0
+    by_call = zip(*[iter(times)] * 5, strict=True)
+    for call, (called_ns, enter_ns, awaited_ns, notified_ns, ended_ns) in zip(calls, by_call, strict=True):
+        number = 0
+        if call.kind not in POINT_TO_POINT:
+            number = next_number.get(call.group, 0)
+            next_number[call.group] = number + 1
+        messages.append(
+            Collective(
+                kind=call.kind,
+                seq=number,
+                bytes=call.size,
+                called_ns=called_ns,
+                enter_ns=enter_ns,
+                awaited_ns=max(awaited_ns, enter_ns),  # torch's own threads may call it when the rank waits already
+                exit_ns=min(notified_ns, ended_ns),
+                root=call.root,
+                group=call.group,
+                bucket=bucket if buckets and carries_gradients(call) else None,
+            )
+        )
+        bucket += carries_gradients(call)
+    return tuple(messages)
+
+
+def position_of(timer: PhaseTimer, calls: Sequence[Call], clock: Clock, *, asleep: bool) -> Position:
+    """Where the rank is in a step. calls: those of the step so far, in order.
+
+    On a GPU the loop runs ahead of its device. So the device decides: which phases have ended there, which calls it has
+    entered, and which is the first that it has not left.
+    """
+
+    def is_past(moment: Any) -> bool:
+        return moment is not None and clock.reached(moment)
+
+    phases = zip(timer.phases, timer.moments[1:], strict=False)  # the loop may just be between the two appends
+    entered = [call for call in calls if clock.reached(call.enter)]
+    position = Position(timer.step, tuple(phase for phase, end in phases if is_past(end)), len(entered), asleep=asleep)
+    for number, call in enumerate(entered):
+        if not is_past(call.ended):
+            ahead = call.background and not is_past(call.awaited)
+            return msgspec.structs.replace(
+                position, number=number, kind=call.kind, root=call.root, group=call.group, ahead=ahead
+            )
+    return position

@@ -1,0 +1,225 @@
+"""A rank's connection to the console. The training loop only appends to a queue; a thread sends and listens."""
+
+import os
+import signal
+import sys
+import threading
+import time
+import traceback
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+
+import msgspec
+import psutil
+import torch
+import zmq
+
+from ddptui.wire.connection import HUB, KEYS, SILENCE_S, Keys, unlock
+from ddptui.wire.limits import MOST_BYTES_A_FRAME
+from ddptui.wire.messages import (
+    Alive,
+    ConsoleMessage,
+    Echo,
+    Heartbeat,
+    Position,
+    Probe,
+    RankMessage,
+    SetBottleneck,
+    Stop,
+)
+from workers.instruments.frames import encode_frame, is_too_long, within_limits
+from workers.instruments.heartbeat import NS_PER_MS, GpuMeter, heartbeat, pause
+
+SEND_EVERY_MS = 200  # at the same moments on all ranks of a host, so that all of them pay for it at once
+BEAT_EVERY_S = 1.0
+LOOK_EVERY_MS = 50  # how often the thread checks whether the process has stood still
+MOST_QUEUED = 20_000  # messages; beyond that new ones are dropped, and counted
+MOST_A_FRAME = 1_000  # messages
+MOST_FRAMES_UNREAD = 16  # by the console; beyond that messages wait in the queue
+LAST_WORDS_S = 2.0  # how long to wait for the console to take the last messages
+USUAL_SILENCE_S = 300.0  # of a console that is stopped, or unreachable
+
+Deferred = Callable[[], Sequence[RankMessage] | None]  # returns messages; None: they are not known yet
+
+
+class Reporter:
+    """Sends a rank's messages without ever making the rank wait. Without a console, messages are dropped."""
+
+    def __init__(self, rank: int, *, heartbeat: bool = True) -> None:
+        """heartbeat: also send heartbeats and pauses."""
+        self.rank = rank
+        self._beats = heartbeat
+        self.dropped = 0
+        self._failed = False  # the device: deferred messages never become known then
+        self.command: SetBottleneck | None = None  # the console's newest, until the loop takes it
+        self.position: Callable[[], Position] = Position  # where the rank is
+        self.meter = GpuMeter(torch.device("cpu"))  # of its device, once that is known
+        self._last_received = time.monotonic()
+        self._queue: deque[RankMessage | Deferred] = deque()
+        self._unsent: list[RankMessage] = []  # taken from the queue, or the thread's own
+        self._closing = threading.Event()
+        self._thread: threading.Thread | None = None
+        if HUB in os.environ:
+            self._thread = threading.Thread(target=self._run, args=(os.environ[HUB],), name="reporter", daemon=True)
+            self._thread.start()
+
+    def set_device(self, device: torch.device) -> None:
+        """The rank's device is known. It becomes the current one of the reporter's thread, which asks about its events.
+        A thread without one is on the first GPU, where CUDA would take some hundred MB for each such rank."""
+        self.meter = GpuMeter(device)
+        if device.type == "cuda" and self._thread is not None:
+            self.send(partial(_make_current, device))
+
+    def send(self, message: RankMessage | Deferred) -> None:
+        """Queue a message, or a function that the reporter's thread calls until it returns messages."""
+        if len(self._queue) >= MOST_QUEUED:
+            self.dropped += 1
+            return
+        self._queue.append(message)
+        if self._thread is None:
+            self._take()
+
+    def close(self) -> None:
+        """Send what is queued, and end the thread."""
+        self._closing.set()
+        if self._thread is not None:
+            self._thread.join(LAST_WORDS_S + 1)
+        else:
+            self._flush(self._take)
+
+    def _run(self, endpoint: str) -> None:
+        context = zmq.Context()
+        socket = _connect(context, endpoint)
+        silence_s = float(os.environ.get(SILENCE_S, USUAL_SILENCE_S))
+        process = psutil.Process()
+        process.cpu_percent()  # the first call only starts the measurement
+        next_beat = time.monotonic() + BEAT_EVERY_S
+        next_send_ms = 0
+        while not self._closing.is_set():
+            due_ms = (time.monotonic_ns() // NS_PER_MS // LOOK_EVERY_MS + 1) * LOOK_EVERY_MS
+            if socket.poll(due_ms - time.monotonic_ns() // NS_PER_MS):
+                self._receive(socket)
+            elif time.monotonic() - self._last_received > silence_s:
+                end_process(f"no message from the console for {silence_s:g} s: it is stopped, or cannot be reached")
+            woke_ns = time.monotonic_ns()
+            if woke_ns // NS_PER_MS >= next_send_ms:
+                self._send(socket)  # before any heartbeat: the first message must be the Hello, which is queued
+                next_send_ms = (woke_ns // NS_PER_MS // SEND_EVERY_MS + 1) * SEND_EVERY_MS
+            if self._beats:
+                self._note_pause(due_ms * NS_PER_MS, woke_ns)
+                if time.monotonic() >= next_beat:
+                    next_beat += BEAT_EVERY_S
+                    self._unsent.append(self._beat(process))
+        self._flush(lambda: self._send(socket))
+        socket.close()
+        context.term()
+
+    def _beat(self, process: psutil.Process) -> Heartbeat:
+        return heartbeat(self.rank, process, self.meter, self.dropped, self.position())
+
+    def _note_pause(self, due_ns: int, woke_ns: int) -> None:
+        """A thread that wakes much too late has stood still with its process, since some moment after its last look."""
+        stood_still = pause(self.rank, due_ns - LOOK_EVERY_MS * NS_PER_MS // 2, woke_ns)
+        if stood_still:
+            self._unsent.append(stood_still)
+
+    def _send(self, socket: zmq.Socket[bytes]) -> None:
+        """Send what is known, a frame at a time. What a full socket refuses stays unsent."""
+        while True:
+            self._unsent = self._unsent or self._take()
+            if not self._unsent:
+                return
+            frame, number = encode_frame(self._unsent)
+            if number == 0:
+                self.dropped += 1
+                del self._unsent[0]
+                continue
+            try:
+                socket.send(frame, zmq.NOBLOCK)
+            except zmq.Again:
+                return
+            del self._unsent[:number]
+
+    def _take(self) -> list[RankMessage]:
+        """Take what is known by now off the queue, in order, at most a frame of it."""
+        known: list[RankMessage] = []
+        while self._queue and len(known) < MOST_A_FRAME:
+            first = self._queue[0]
+            messages = self._call(first) if callable(first) else [first]
+            if messages is None:
+                break
+            self._queue.popleft()
+            accepted = [within_limits(message) for message in messages if not is_too_long(message)]
+            self.dropped += len(messages) - len(accepted)
+            known += accepted
+        return known
+
+    def _flush(self, send: Callable[[], object]) -> None:
+        """Send what is left, for a while. Deferred messages that are not known by then never will be."""
+        deadline = time.monotonic() + LAST_WORDS_S
+        while (self._queue or self._unsent) and time.monotonic() < deadline:
+            send()
+            time.sleep(0.001)
+        self._queue = deque(message for message in self._queue if not callable(message))
+        send()
+
+    def _receive(self, socket: zmq.Socket[bytes]) -> None:
+        frame, received_ns = socket.recv(), time.monotonic_ns()
+        self._last_received = time.monotonic()
+        match msgspec.msgpack.decode(frame, type=ConsoleMessage):
+            case Alive():
+                pass
+            case Probe(number=number):
+                self._echo(socket, number, received_ns)
+            case Stop(why=why):
+                end_process(f"stopped by the console: {why}")
+            case SetBottleneck() as command:
+                self.command = command
+
+    def _echo(self, socket: zmq.Socket[bytes], number: int, received_ns: int) -> None:
+        """Answer a probe at once: the time in between is what the console cannot know of this host's clock."""
+        echo = Echo(rank=self.rank, number=number, heard_ns=received_ns, said_ns=time.monotonic_ns())
+        with suppress(zmq.Again):  # the console will probe again
+            socket.send(msgspec.msgpack.encode([echo]), zmq.NOBLOCK)
+
+    def _call(self, deferred: Deferred) -> Sequence[RankMessage] | None:
+        """What a deferred message has become; nothing once the device has failed, for which torch raises RuntimeError.
+
+        The traceback is printed once, and not while the rank is ending: the loop fails, too, and its own traceback
+        should end the log.
+        """
+        if self._failed:
+            return []
+        try:
+            return deferred()
+        except RuntimeError:
+            self._failed = True
+            if not self._closing.is_set():
+                traceback.print_exc()
+            return []
+
+
+def _connect(context: zmq.Context[zmq.Socket[bytes]], endpoint: str) -> zmq.Socket[bytes]:
+    socket = context.socket(zmq.DEALER)
+    socket.setsockopt(zmq.LINGER, int(LAST_WORDS_S * 1000))
+    socket.setsockopt(zmq.MAXMSGSIZE, MOST_BYTES_A_FRAME)
+    socket.setsockopt(zmq.SNDHWM, MOST_FRAMES_UNREAD)
+    if KEYS in os.environ:  # the console is on another host
+        unlock(socket, Keys.read(os.environ[KEYS]))
+    socket.connect(endpoint)
+    return socket
+
+
+def _make_current(device: torch.device) -> list[RankMessage]:
+    """Make the device the current one of the calling thread. There is no message about it."""
+    torch.cuda.set_device(device)
+    return []
+
+
+def end_process(why: str) -> None:
+    """End the process. Its log gets the reason, and what the main thread was doing."""
+    frame = sys._current_frames().get(threading.main_thread().ident or 0)
+    print(f"{why}; meanwhile the rank was here:", "".join(traceback.format_stack(frame)), sep="\n", flush=True)
+    os.kill(os.getpid(), signal.SIGTERM)  # its default action ends even a rank that sits in a collective
