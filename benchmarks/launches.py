@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ddptui.analysis.repeat import LaunchLog, launch_logs
 from ddptui.config.preset import Preset
-from ddptui.host.environment import describe
+from ddptui.host.machine import describe
 from ddptui.run import lab
 from ddptui.store.runs import Run
 

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from ddptui.config.preset import Preset
 from ddptui.config.rules import make_trial
 from ddptui.config.trial import Bottleneck
-from ddptui.host.environment import describe
+from ddptui.host.machine import describe
 from ddptui.live.monitor import RunMonitor
 from ddptui.run import lab
 from ddptui.store.runs import Run

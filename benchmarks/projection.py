@@ -16,8 +16,7 @@ from statistics import fmean, median
 
 from ddptui.config.preset import Preset
 from ddptui.engines.preflight import prepare
-from ddptui.host.cores import available_cores
-from ddptui.host.environment import describe
+from ddptui.host.machine import available_cores, describe
 from ddptui.projection.command import Question, projection
 from ddptui.projection.results import Point
 from ddptui.run import lab

@@ -18,7 +18,7 @@ from statistics import median
 
 from ddptui.config.preset import Preset
 from ddptui.config.rules import make_trial
-from ddptui.host.environment import describe
+from ddptui.host.machine import describe
 from ddptui.run import lab
 from ddptui.store.runs import Run
 from ddptui.wire.messages import Step

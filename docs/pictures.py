@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from ddptui.host.environment import describe
+from ddptui.host.machine import describe
 from ddptui.live.monitor import RunMonitor
 from ddptui.run.playback import Playback
 from ddptui.run.session import Session

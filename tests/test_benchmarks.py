@@ -3,7 +3,7 @@
 import subprocess
 import sys
 
-from ddptui.host.install import lab_root
+from ddptui.host.folders import lab_root
 
 EACH = """
 import importlib, sys

@@ -14,8 +14,7 @@ import psutil
 
 from ddptui.doctor.finding import Finding
 from ddptui.engines.preflight_torch import no_compiler
-from ddptui.host.cores import available_cores
-from ddptui.host.environment import cpu_model
+from ddptui.host.machine import available_cores, cpu_model
 from ddptui.text.printable import first_line
 
 GB = 2**30

@@ -11,8 +11,8 @@ import zmq
 from ddptui.doctor.finding import Finding
 from ddptui.engines import command
 from ddptui.engines.hub import Hub
-from ddptui.host.environment import installed
 from ddptui.host.gpus import VISIBLE, is_empty, surely_none
+from ddptui.host.machine import installed
 from ddptui.host.rank_side import Child, NoAnswer
 from ddptui.text.torch_remedies import AGAIN, OLDER, WITH_CUDA
 

@@ -10,7 +10,7 @@ from ddptui.config.engine import Part
 from ddptui.config.trial import Trial, threads_per_rank
 from ddptui.config.trial_text import to_arguments
 from ddptui.engines.local import links
-from ddptui.host.install import lab_root
+from ddptui.host.folders import lab_root
 
 SAID_BY_THE_LAUNCHER = {"launch": ("world_size",), "task": ("world_size",)}  # fields that are not passed as arguments
 

@@ -23,7 +23,7 @@ import zmq
 from ddptui import __version__
 from ddptui.engines.curve import Lock
 from ddptui.engines.gate import bind_near, local_door, network_door
-from ddptui.host import temp_folders
+from ddptui.host import folders
 from ddptui.wire.connection import HUB, KEYS, TOKEN
 from ddptui.wire.limits import MOST_BYTES_A_FRAME
 from ddptui.wire.messages import VERSION, ConsoleMessage, Hello, HelloOfAnyVersion, RankMessage, Stop
@@ -213,4 +213,4 @@ def _new_folder() -> Path:
     where = Path(tempfile.gettempdir())
     if len(os.fsencode(where)) > LONGEST_FOLDER_PATH:
         where = Path("/tmp")
-    return temp_folders.folder("ddptui-hub", where)
+    return folders.temporary("ddptui-hub", where)

@@ -14,7 +14,7 @@ import time
 from contextlib import suppress
 from typing import Any, Self
 
-from ddptui.host.install import lab_root
+from ddptui.host.folders import lab_root
 from ddptui.text.printable import ending, first_line, printable
 from ddptui.wire.connection import CONSOLE_PID
 

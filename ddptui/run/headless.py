@@ -13,7 +13,7 @@ from ddptui.analysis.results import Results
 from ddptui.analysis.running_results import RunningResults
 from ddptui.config.launch_modes import LABELS
 from ddptui.config.preset import Preset
-from ddptui.host.environment import describe
+from ddptui.host.machine import describe
 from ddptui.live import progress
 from ddptui.live.headline import refusal
 from ddptui.live.monitor import RunMonitor

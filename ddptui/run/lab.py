@@ -17,7 +17,7 @@ from ddptui.config.trial import Bottleneck, Trial
 from ddptui.engines.base import Engine, Launch, LaunchRefused
 from ddptui.engines.choose import starter_of
 from ddptui.engines.hub import Hub
-from ddptui.host.clock import own_clock
+from ddptui.host.machine import own_clock
 from ddptui.run.load import LoadMeter
 from ddptui.run.supervisor import LaunchSupervisor
 from ddptui.store.journal import RepeatJournal

@@ -13,7 +13,7 @@ from ddptui.engines import command as launch
 from ddptui.engines.join import engine as joined
 from ddptui.engines.local import links
 from ddptui.engines.slurm import script
-from ddptui.host.cores import available_cores
+from ddptui.host.machine import available_cores
 from ddptui.report.preset_columns import tried
 from ddptui.store.presets import all_presets, describe_size
 from ddptui.store.runs import Run

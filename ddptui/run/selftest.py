@@ -13,7 +13,7 @@ from ddptui.config.preset import Preset
 from ddptui.config.rules import make_trial
 from ddptui.config.strategies import STRATEGIES
 from ddptui.config.trial import Bottleneck, Trial
-from ddptui.host.environment import describe
+from ddptui.host.machine import describe
 from ddptui.run import lab
 from ddptui.run.output import show
 from ddptui.store.runs import Run

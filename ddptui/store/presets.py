@@ -16,7 +16,7 @@ from ddptui.config.fields import meaningless
 from ddptui.config.parser import PresetError, _nearest, make_engine, parse
 from ddptui.config.preset import Preset, Reference
 from ddptui.config.trial import TRIAL_FIELDS, Trial, TrialError
-from ddptui.host.install import lab_root
+from ddptui.host.folders import lab_root
 from ddptui.text.words import count
 
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")

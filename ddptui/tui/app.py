@@ -121,7 +121,7 @@ class Console(App[int]):
 
     def run_preset(self, preset: Preset) -> None:
         """Start a run, and show it. One at a time: they would take the cores from each other."""
-        from ddptui.host.environment import describe
+        from ddptui.host.machine import describe
         from ddptui.store.runs import Run, RunError
 
         if self._is_free():
@@ -133,7 +133,7 @@ class Console(App[int]):
     @work(exclusive=True, group="open")
     async def resume(self, run: "Run", preset: Preset) -> None:
         """Launch what is missing in a run, and show it. What is there is read in a thread."""
-        from ddptui.host.environment import describe
+        from ddptui.host.machine import describe
         from ddptui.store.journal import RunLost
         from ddptui.store.outcomes import finished, outcomes_of
         from ddptui.store.runs import RunError

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ddptui.host.cores import available_cores
+from ddptui.host.machine import available_cores
 from ddptui.projection.command import Question, projection
 from tests.support.runner import QUICK, ddptui, write_preset
 

@@ -7,8 +7,8 @@ import pytest
 
 from ddptui.config.trial_text import parse_assignment
 from ddptui.engines.preflight_devices import needs
+from ddptui.host.folders import lab_root
 from ddptui.host.gpus import surely_none
-from ddptui.host.install import lab_root
 from ddptui.store.presets import load
 from tests.support.runner import ddptui, run_json, write_preset
 

@@ -28,7 +28,7 @@ def test_the_wheel_runs_apart_from_the_checkout(tmp_path: Path) -> None:
     # torch and the rest come from this environment; its own ddptui, an editable one, is reached by no .pth from here.
     (site / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
 
-    where = run(python, "-c", "from ddptui.host.install import lab_root; print(lab_root())", cwd=tmp_path).strip()
+    where = run(python, "-c", "from ddptui.host.folders import lab_root; print(lab_root())", cwd=tmp_path).strip()
     assert where == str(site / "ddptui" / "_lab")
     assert not (site / "workers").exists()
     assert not (site / "presets").exists()

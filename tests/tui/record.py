@@ -14,8 +14,8 @@ import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from ddptui.host.environment import describe
-from ddptui.host.install import lab_root
+from ddptui.host.folders import lab_root
+from ddptui.host.machine import describe
 from ddptui.live.state import Live, fold
 from ddptui.run.session import Session
 from ddptui.store.presets import load

@@ -7,7 +7,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from ddptui.host.environment import describe
+from ddptui.host.machine import describe
 from ddptui.run import lab
 from ddptui.store.presets import load
 from ddptui.store.runs import Run

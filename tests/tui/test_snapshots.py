@@ -10,7 +10,7 @@ import pytest
 from textual.pilot import Pilot
 from textual.screen import Screen
 
-from ddptui.host import summary
+from ddptui.host import machine
 from ddptui.run.playback import Playback
 from ddptui.store import presets
 from ddptui.store.outcomes import results_of
@@ -35,7 +35,7 @@ CONSTANT = "2 cores · no GPU · torch 2.15.0"
 @pytest.fixture(autouse=True)
 def always_the_same(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """This machine and this checkout are not in the picture."""
-    monkeypatch.setattr(summary, "in_short", lambda: CONSTANT)
+    monkeypatch.setattr(machine, "in_short", lambda: CONSTANT)
     monkeypatch.setattr(presets, "folders", lambda: [RECORDED.parent, tmp_path])
     monkeypatch.setattr("ddptui.engines.command.environment", lambda trial, cores: {"PYTHONPATH": "/lab"})
     monkeypatch.setattr("ddptui.engines.command.command", lambda trial: ["python", "-m", f"workers.{trial.launch}"])

@@ -14,8 +14,7 @@ import torch
 
 from ddptui.config.trial import Trial, TrialError, threads_per_rank
 from ddptui.config.trial_text import from_arguments
-from ddptui.host.clock import own_clock
-from ddptui.host.cores import available_cores
+from ddptui.host.machine import available_cores, own_clock
 from ddptui.wire.connection import HUB, LOGS, TOKEN
 from ddptui.wire.messages import VERSION, Failed, Hello, Position
 from workers.instruments.reporter import Reporter

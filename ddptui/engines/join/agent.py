@@ -24,8 +24,8 @@ from ddptui.engines import command as launch
 from ddptui.engines.join.ticket import Ticket
 from ddptui.engines.local.engine import LAUNCHER_LOG, LocalLaunch, surroundings
 from ddptui.engines.preflight import settle_trial
-from ddptui.host import place, temp_folders
-from ddptui.host.cores import available_cores
+from ddptui.host import folders, place
+from ddptui.host.machine import available_cores
 from ddptui.host.network import NetworkError, is_free, towards
 from ddptui.host.place.place import describe
 from ddptui.store.logs import tail
@@ -226,7 +226,7 @@ class _Launch:
             check_meeting(Path(message.init_method.removeprefix("file://")))
         command = launch.command(trial, part=part)
         self.words = " ".join(command)
-        self._folder = temp_folders.folder("ddptui-node", Path(tempfile.gettempdir()))
+        self._folder = folders.temporary("ddptui-node", Path(tempfile.gettempdir()))
         own = self._folder / "own"
         own.mkdir()
         environment = {

@@ -16,7 +16,7 @@ from ddptui.diagnosis.stall import WORKING
 from ddptui.engines import command as launch
 from ddptui.engines.hub import Hub
 from ddptui.engines.local import keeper
-from ddptui.host.cores import available_cores
+from ddptui.host.machine import available_cores
 from ddptui.store.journal import RepeatJournal
 from ddptui.wire.connection import CONSOLE_PID, LOGS
 from ddptui.wire.messages import Hello

@@ -20,7 +20,7 @@ from ddptui.analysis.estimate import estimate
 from ddptui.config.parser import PresetError
 from ddptui.config.preset import Preset
 from ddptui.engines.preflight import prepare, torchvision_models
-from ddptui.host import summary as machine
+from ddptui.host import machine
 from ddptui.store import overview as past
 from ddptui.store.presets import all_presets, describe_size
 from ddptui.text.printable import printable

@@ -11,7 +11,7 @@ from textual.widgets import Static
 
 from ddptui.config.trial import Trial
 from ddptui.engines import command
-from ddptui.host.cores import available_cores
+from ddptui.host.machine import available_cores
 from ddptui.text.printable import printable
 from ddptui.tui.draft import Draft, command_line
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ddptui.host.install import lab_root
+from ddptui.host.folders import lab_root
 from tests.support.runner import ENOUGH_S, QUICK
 from tests.unit.cli.bad_input import CASES, Case, write
 

@@ -5,8 +5,8 @@ from click.testing import CliRunner
 
 from ddptui.cli import main
 from ddptui.engines.preflight_devices import Machine, problem
+from ddptui.host.folders import lab_root
 from ddptui.host.gpus import Build, Driver, Gpu
-from ddptui.host.install import lab_root
 from ddptui.report.references import published
 from ddptui.store.presets import load
 from tests.support.builders import journal, results_for

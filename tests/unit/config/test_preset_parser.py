@@ -7,7 +7,7 @@ import pytest
 
 from ddptui.config.parser import PresetError
 from ddptui.config.preset import Preset
-from ddptui.host.install import lab_root
+from ddptui.host.folders import lab_root
 from ddptui.store.presets import as_toml, find, load, preset_paths
 from tests.support.builders import preset_of, write_preset
 

@@ -8,7 +8,7 @@ import pytest
 
 from ddptui.config import strategies
 from ddptui.config.trial import MistakeName, StrategyName
-from ddptui.host.install import lab_root
+from ddptui.host.folders import lab_root
 
 AGGREGATE = lab_root() / "workers" / "aggregate"
 NAMES = get_args(StrategyName)

@@ -25,7 +25,7 @@ from ddptui.doctor import gpus as gpu_side
 from ddptui.doctor.finding import COLUMNS, Finding, lines, with_known_cause
 from ddptui.engines.local import links
 from ddptui.host import gpus, rank_side
-from ddptui.host.install import lab_root
+from ddptui.host.folders import lab_root
 from ddptui.host.network import Interface, NetworkError
 from ddptui.host.rank_side import Child, NoAnswer
 from tests.support.runner import survivors

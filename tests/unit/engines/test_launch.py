@@ -12,7 +12,7 @@ from ddptui.config.rules import make_trial
 from ddptui.config.trial import LaunchMode, choices
 from ddptui.config.trial_text import from_arguments
 from ddptui.engines import command as launch
-from ddptui.host.install import lab_root
+from ddptui.host.folders import lab_root
 
 TORCH_MODULE = "torch.distributed.launch"
 

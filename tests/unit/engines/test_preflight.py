@@ -14,7 +14,7 @@ from ddptui.config.parser import PresetError
 from ddptui.config.rules import make_trial
 from ddptui.config.trial import TrialError
 from ddptui.engines import command, preflight
-from ddptui.host.install import lab_root
+from ddptui.host.folders import lab_root
 from tests.support.builders import preset_of
 
 RUINOUS = "raise SystemExit('this module was run')\n"

@@ -7,9 +7,9 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from ddptui.host import gpus, summary
-from ddptui.host.environment import describe, gpus_of
+from ddptui.host import gpus, machine
 from ddptui.host.gpus import Build, Driver, Gpu
+from ddptui.host.machine import describe, gpus_of
 
 GB = 2**30
 UUIDS = ["GPU-aa11", "GPU-aa22", "GPU-bb33", "GPU-cc44"]
@@ -234,7 +234,7 @@ def test_a_driver_is_too_old_for_a_newer_major_version(
 def test_the_console_counts_device_files_and_what_hides_them(
     devices: int, variables: dict[str, str], words: str
 ) -> None:
-    assert summary.gpus_in_short(devices, variables) == words
+    assert machine.gpus_in_short(devices, variables) == words
 
 
 def test_a_run_keeps_what_gpus_it_had(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,1 +1,0 @@
-"""What to do about an installed torch that lacks something: words that several say. Pure."""
