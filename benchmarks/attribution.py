@@ -15,7 +15,7 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from benchmarks.launches import run
-from ddptui.analysis.repeat import injected_delay_s, steps_within
+from ddptui.analysis.launch_log import injected_delay_s, steps_within
 from ddptui.analysis.verdict import analyze_waits
 from ddptui.analysis.waits import align_steps
 from ddptui.config.preset import Preset

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
-from ddptui.analysis.repeat import LaunchLog, launch_logs
+from ddptui.analysis.launch_log import LaunchLog, launch_logs
 from ddptui.config.preset import Preset
 from ddptui.host.machine import describe
 from ddptui.run import lab

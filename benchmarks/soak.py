@@ -21,7 +21,7 @@ import psutil
 import zmq
 
 from ddptui.analysis import thinning
-from ddptui.analysis.running_results import RunningResults
+from ddptui.analysis.compare import RunningResults
 from ddptui.config.preset import Preset
 from ddptui.config.rules import make_trial
 from ddptui.engines.hub import Hub

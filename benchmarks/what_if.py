@@ -14,8 +14,9 @@ from statistics import fmean, median
 from typing import Any
 
 from benchmarks.launches import run
-from ddptui.analysis.repeat import steps_within
-from ddptui.analysis.verdict import analyze_waits, what_if
+from ddptui.analysis.launch_log import steps_within
+from ddptui.analysis.verdict import analyze_waits
+from ddptui.analysis.what_if import what_if
 from ddptui.config.preset import Preset
 from ddptui.config.rules import make_trial
 from ddptui.config.trial import Bottleneck

@@ -10,7 +10,8 @@ from statistics import fmean, median
 from typing import NamedTuple
 
 from ddptui.analysis.clock_sync import ClockSpread
-from ddptui.analysis.waits import AlignedStep, operation_keys
+from ddptui.analysis.operations import operation_keys
+from ddptui.analysis.waits import AlignedStep
 
 
 class WaitUncertainty(NamedTuple):

@@ -1,4 +1,4 @@
-"""How the trials of a preset compare: what their repeats show in, results out. Pure: no I/O, no clock."""
+"""Results of a run: how the trials of a preset compare, and what their repeats show together. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
@@ -6,11 +6,26 @@ from typing import Any
 
 import msgspec
 
-from ddptui.analysis import across_repeats, cautions, correctness
-from ddptui.analysis.repeat import RepeatOutcome
-from ddptui.analysis.results import Ratio, RepeatResult, Results, Spread, Summary, TrialResult
+from ddptui.analysis import cautions, correctness
+from ddptui.analysis import compare as across_repeats
+from ddptui.analysis.culprit import culprit_of_repeats
+from ddptui.analysis.launch_log import LaunchLog
+from ddptui.analysis.repeat import NO_OUTCOMES, Outcomes, RepeatOutcome, outcome_of_log
+from ddptui.analysis.results import (
+    Culprit,
+    Ratio,
+    RepeatResult,
+    Results,
+    Spread,
+    Summary,
+    TrialResult,
+    Verdict,
+    WhatIf,
+)
+from ddptui.analysis.verdict import FEWEST_STEPS, verdict_for
 from ddptui.config.preset import Preset
 from ddptui.config.trial import Trial
+from ddptui.wire.records import Ended, Message
 
 
 def compare(
@@ -81,7 +96,7 @@ def _summary(
     ratios = [repeat.train_time_s / base.train_time_s for repeat, base in pairs]
     base_rate = median(repeat.samples_per_s for repeat in baseline.values()) if baseline else None
     train_time_s = Spread(median=median(times), min=min(times), max=max(times))
-    culprit = across_repeats.culprit_of_repeats(list(repeats.values()))
+    culprit = culprit_of_repeats(list(repeats.values()))
     return Summary(
         train_time_s=train_time_s,
         samples_per_s=rate,
@@ -92,3 +107,56 @@ def _summary(
         what_if_s=across_repeats.what_if_of_repeats(list(repeats.values()), culprit),
         warnings=cautions.of_trial(trial, list(repeats.values()), train_time_s, cores),
     )
+
+
+def verdict_of_repeats(repeats: Sequence[RepeatResult]) -> Verdict:
+    """Of the shares in the median repeat."""
+    shares = [
+        (repeat.wait_share, repeat.transfer_share)
+        for repeat in repeats
+        if repeat.wait_share is not None and repeat.transfer_share is not None and repeat.steps >= FEWEST_STEPS
+    ]
+    if not shares:
+        return "inconclusive"
+    waits, transfers = zip(*shares, strict=True)
+    return verdict_for(median(waits), median(transfers))
+
+
+def what_if_of_repeats(repeats: Sequence[RepeatResult], culprit: Culprit | None) -> WhatIf | None:
+    """Medians over the repeats; without the culprit, over those that name it."""
+    told = [(repeat.culprit, repeat.what_if_s) for repeat in repeats if repeat.what_if_s]
+    if not told:
+        return None
+    without = [
+        found.without_culprit
+        for named, found in told
+        if culprit and named and named.rank == culprit.rank and found.without_culprit is not None
+    ]
+    return WhatIf(
+        without_culprit=median(without) if without else None,
+        without_skew=median(found.without_skew for _, found in told),
+    )
+
+
+class RunningResults:
+    """`results` is what is finished, at any time."""
+
+    def __init__(self, preset: Preset, run: str, environment: dict[str, Any], there: Outcomes = NO_OUTCOMES) -> None:
+        """`there`: what the run has already."""
+        self._preset = preset
+        self._run = run
+        self._environment = environment
+        self._outcomes = dict(there)
+        self._heard = LaunchLog()
+        self.results: Results = compare(preset, run, environment, self._outcomes)
+
+    def add(self, message: Message) -> bool:
+        """Whether a repeat was over with it, and so the results are new."""
+        self._heard.add(message)
+        if not isinstance(message, Ended):
+            return False
+        if found := outcome_of_log(self._heard):
+            self._outcomes[found.trial, found.repeat] = found
+        self._heard = LaunchLog()
+        self.results = compare(self._preset, self._run, self._environment, self._outcomes)
+        return True

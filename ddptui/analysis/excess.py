@@ -21,7 +21,8 @@ from math import hypot, sqrt
 from statistics import fmean, median
 from typing import NamedTuple
 
-from ddptui.analysis.waits import BETWEEN, PARTS, AlignedStep
+from ddptui.analysis.own_work import BETWEEN, PARTS
+from ddptui.analysis.waits import AlignedStep
 
 AROUND = 4  # neighbouring steps on either side
 PART_OF_LOSS = 0.1

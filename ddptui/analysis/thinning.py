@@ -6,18 +6,31 @@ is late may be so because of the step before.
 """
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from itertools import pairwise
 
 import msgspec
 from msgspec.structs import replace
 
-from ddptui.analysis.waits import POINT_TO_POINT
-from ddptui.wire.messages import Collective, Pause, Slept, Step, Trained
+from ddptui.analysis.repeat import S
+from ddptui.analysis.results import (
+    ConfidenceInterval,
+    Culprit,
+    RankResult,
+    RepeatResult,
+    WhatIf,
+)
+from ddptui.analysis.verdict import WaitAnalysis
+from ddptui.wire.messages import (
+    Collective,
+    Pause,
+    Slept,
+    Step,
+    Trained,
+)
 
 BLOCK = 32  # steps
 MOST_EVENTS = 400_000  # of all ranks together, steps and collectives: some 200 MB, and half a minute to judge
-
 StepsByRank = dict[int, list[Step]]
 
 
@@ -145,40 +158,49 @@ def _call_earlier(call: Collective, ns: int) -> Collective:
     )
 
 
-def drop_inconsistent(steps: StepsByRank) -> tuple[StepsByRank, dict[int, str]]:
-    """Those that can be put side by side; and by the number of the others, why not: nothing here trusts a message."""
-    wrong = {number: why for rank, own in steps.items() for number, why in _out_of_order(rank, own)}
-    wrong |= dict.fromkeys(_numbered_differently(steps), "ranks number their operations in different ways")
-    if wrong:
-        steps = {rank: [step for step in own if step.step not in wrong] for rank, own in steps.items()}
-    return steps, wrong
-
-
-def _out_of_order(rank: int, steps: Iterable[Step]) -> Iterator[tuple[int, str]]:
-    last, end_ns = -1, 0
-    for step in steps:
-        if step.step <= last or step.begin_ns < end_ns:
-            yield step.step, f"rank {rank} told of it too late, or of the one before it"
-        else:
-            last, end_ns = step.step, step.end_ns
-
-
-def _numbered_differently(steps: StepsByRank) -> set[int]:
-    """Steps in which ranks made as many operations on a group, and do not count them alike."""
-    numbers: dict[tuple[int, tuple[int, ...]], dict[int, list[int]]] = {}
-    for rank, own in steps.items():
-        for step in own:
-            for call in step.collectives:
-                if call.kind not in POINT_TO_POINT:
-                    numbers.setdefault((step.step, call.group), {}).setdefault(rank, []).append(call.seq)
-    return {number for (number, _), by_rank in numbers.items() if _differ(by_rank.values())}
-
-
-def _differ(counted: Iterable[list[int]]) -> bool:
-    first, *others = counted
-    return any(len(own) == len(first) and sorted(own) != sorted(first) for own in others)
-
-
 def count_steps(steps: Mapping[int, list[Step]]) -> int:
     """How many different steps there are."""
     return len({step.step for own in steps.values() for step in own})
+
+
+def extrapolate(result: RepeatResult, kept: int, judgement: WaitAnalysis | None) -> RepeatResult:
+    """What was summed over the steps that were kept, as if over all."""
+    result = msgspec.structs.replace(result, looked_at=kept)
+    if judgement is None:
+        return result
+    by = result.steps / kept
+    culprit, guess, took_s = result.culprit, result.what_if_s, judgement.train_ns / S
+    return msgspec.structs.replace(
+        result,
+        culprit=culprit and _scaled_culprit(culprit, by),
+        what_if_s=guess and _scaled_what_if(guess, result.train_time_s / took_s),
+        ranks=[_scaled_rank(rank, by) for rank in result.ranks],
+    )
+
+
+def _scaled_culprit(culprit: Culprit, by: float) -> Culprit:
+    excess = culprit.excess_s
+    return msgspec.structs.replace(
+        culprit,
+        wait_caused_s=culprit.wait_caused_s * by,
+        excess_s=ConfidenceInterval(estimate=excess.estimate * by, low=excess.low * by, high=excess.high * by),
+    )
+
+
+def _scaled_what_if(guess: WhatIf, by: float) -> WhatIf:
+    without = guess.without_culprit
+    return WhatIf(
+        without_culprit=None if without is None else without * by,
+        without_skew=guess.without_skew * by,
+    )
+
+
+def _scaled_rank(rank: RankResult, by: float) -> RankResult:
+    sums = ("wait_s", "transfer_s", "exposed_s", "wait_caused_s")
+    counts = ("last_arrivals", "collectives", "bytes")
+    told = {name: figure for name in (*sums, *counts) if (figure := getattr(rank, name)) is not None}
+    return msgspec.structs.replace(
+        rank,
+        waited_for_s={whom: s * by for whom, s in rank.waited_for_s.items()},
+        **{name: figure * by if name in sums else round(figure * by) for name, figure in told.items()},
+    )

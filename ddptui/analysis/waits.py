@@ -13,21 +13,15 @@ Intervals that overlap are counted once. Where ranks disagree on what ran, nothi
 All times are by one clock; where they were brought to it, each step knows how far the clocks may still be apart.
 """
 
-from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import pairwise
 from typing import NamedTuple
 
 from ddptui.analysis.clock_sync import ClockSpread
-from ddptui.wire.messages import GATHER_OUTPUTS, PHASES, Collective, Pause, Step
+from ddptui.analysis.intervals import Interval, overlapping, subtract, total_ns, union
+from ddptui.analysis.operations import OperationKey, mismatch, needed_ranks, operation_keys
+from ddptui.analysis.own_work import Event, work_program
+from ddptui.wire.messages import Pause, Step
 
-PARTS = (*PHASES, "between steps")  # of a rank's own work
-AGGREGATE, BETWEEN = PHASES.index("aggregate"), len(PHASES)
-POINT_TO_POINT = ("send", "recv")
-SLACK_NS = 1_000_000  # what a GPU's clock and its callbacks may be off
-
-OperationKey = tuple[object, ...]  # which operation of a step: the same on every rank
-Interval = tuple[int, int]  # ns
 Standstills = dict[int, list[Interval]]  # when each rank stood still
 
 
@@ -37,16 +31,6 @@ class Wait(NamedTuple):
     begin: int
     end: int
     whom: int
-
-
-class Event(NamedTuple):
-    """Something that a rank came to in a step, after own work by part (ns): it entered an operation, or from there on
-    waited for it; without an operation, the end of the step."""
-
-    work: list[int]
-    key: OperationKey | None
-    enters: bool
-    awaits: bool
 
 
 class RankStep(NamedTuple):
@@ -107,106 +91,6 @@ def align_steps(
         else:
             joined.append(_align_step(number, told, before, still)._replace(apart=apart))
     return AlignedSteps(joined, mismatches)
-
-
-def mismatch(told: Mapping[int, Step]) -> str | None:
-    """The first operation of a step on which two ranks disagree, in words; none: they made the same ones."""
-    world = tuple(sorted(told))
-    for rank, step in told.items():
-        if why := _defect(step, world):
-            return f"rank {rank} told of {why}"
-    of_group: dict[tuple[int, ...], dict[int, list[Collective]]] = {}
-    for rank, step in told.items():
-        for operation in sorted(step.collectives, key=lambda operation: operation.seq):
-            if operation.kind not in POINT_TO_POINT:
-                of_group.setdefault(operation.group, {}).setdefault(rank, []).append(operation)
-    for group, by_rank in of_group.items():
-        members = [(rank, by_rank.get(rank, [])) for rank in group or world if rank in told]
-        for (one, own), (other, others) in pairwise(members):
-            for number in range(max(len(own), len(others))):
-                a, b = _operation_text(own, number), _operation_text(others, number)
-                if a != b:
-                    return f"as operation {number + 1}, rank {one} made {a}, rank {other} {b}"
-    sent: dict[tuple[int, int], int] = {}
-    for rank, step in told.items():
-        for operation in step.collectives:
-            if operation.kind in POINT_TO_POINT:
-                pair, sign = _sender_receiver(operation, rank), 1 if operation.kind == "send" else -1
-                sent[pair] = sent.get(pair, 0) + sign
-    for (sender, receiver), left in sent.items():
-        if left:
-            what = f"{abs(left)} more sent than received" if left > 0 else f"{-left} more received than sent"
-            return f"from rank {sender} to rank {receiver}, {what}"
-    return None
-
-
-def _defect(step: Step, world: tuple[int, ...]) -> str | None:
-    """What cannot be, whoever told it: nothing here trusts a message."""
-    if step.begin_ns >= step.end_ns or min(step.phases_ns) < 0 or len(set(step.order)) < len(step.order):
-        return "phases that cannot be"
-    for operation in step.collectives:
-        before = (step.begin_ns, operation.called_ns, operation.enter_ns)
-        after = (operation.awaited_ns, operation.exit_ns)
-        if sorted(before) != list(before) or min(after) < operation.enter_ns or max(after) > step.end_ns + SLACK_NS:
-            return f"times that cannot be, of {operation.kind} {operation.seq}"
-        ranks = set(operation.group or world) & set(world)
-        has_root = operation.root in ranks or (operation.root is None and operation.kind not in POINT_TO_POINT)
-        if step.rank not in ranks or not has_root:
-            return f"{operation.kind} {operation.seq} with ranks that are not there"
-    if len(set(operation_keys(step))) < len(step.collectives):
-        return "the same operation twice"
-    return None
-
-
-def _operation_text(operations: Sequence[Collective], number: int) -> str:
-    if number >= len(operations):
-        return "none"
-    operation = operations[number]
-    if operation.kind == GATHER_OUTPUTS:  # of a batch that does not divide evenly, replicas give more or less
-        return operation.kind
-    root = "" if operation.root is None else f", root {operation.root}"
-    return f"{operation.kind} ({operation.bytes} bytes{root})"
-
-
-def needed_ranks(operation: Collective, rank: int, entered: Mapping[int, int]) -> tuple[int, ...]:
-    """The ranks that must have entered the operation before it can be over on this one; entered: when each did, ns.
-
-    Where it is the backend's choice, what happened tells: an operation cannot have needed a rank that came when it was
-    over. gloo reduces around a ring, so all wait for the last; elsewhere a rank may leave when it has given its part.
-    A root that broadcasts or scatters waits until what it sends is received, if that is too long to be sent ahead; so
-    does a rank that gives to a root that gathers.
-    """
-    ranks, root = tuple(entered), operation.root
-    if root is None:
-        return ranks
-    if operation.kind in POINT_TO_POINT:
-        return (rank, root)
-    if operation.kind == "gather" and rank == root:
-        return ranks
-    if operation.kind in ("broadcast", "scatter") and rank != root:
-        return (root, rank)
-    partners = (root, rank) if operation.kind == "gather" else ranks
-    return tuple(other for other in partners if entered[other] < operation.exit_ns or other == rank)
-
-
-def _sender_receiver(operation: Collective, rank: int) -> tuple[int, int]:
-    """Sender and receiver."""
-    assert operation.root is not None
-    return (rank, operation.root) if operation.kind == "send" else (operation.root, rank)
-
-
-def operation_keys(step: Step) -> list[OperationKey]:
-    """What each of a rank's operations is called on every rank. Two partners count what passes between them."""
-    keys: list[OperationKey] = []
-    passed: dict[tuple[int, int], int] = {}
-    for operation in step.collectives:
-        if operation.kind in POINT_TO_POINT:
-            pair = _sender_receiver(operation, step.rank)
-            passed[pair] = passed.get(pair, 0) + 1
-            keys.append((*pair, passed[pair]))
-        else:
-            keys.append((operation.group, operation.seq))
-    return keys
 
 
 def _align_step(
@@ -275,115 +159,6 @@ def _rank_step(
     )
 
 
-def phase_spans(step: Step) -> list[tuple[int, int, int]]:
-    """The phases of a step as they came: place in PHASES, begin and end."""
-    found, moment = [], step.begin_ns
-    for place in step.order:
-        found.append((place, moment, moment + step.phases_ns[place]))
-        moment += step.phases_ns[place]
-    return found
-
-
-def work_program(
-    step: Step, before: Step | None, keys: list[OperationKey], idle: list[Interval]
-) -> tuple[list[Event], list[int]]:
-    """What the rank came to, in order, and its own work in all. A call that is held up (by a delay that was put in)
-    counts as aggregation, in whatever phase it was made."""
-    pieces = [(place, begin, end) for place, begin, end in phase_spans(step)]
-    if before is not None:
-        pieces.insert(0, (BETWEEN, before.end_ns, step.begin_ns))
-    if step.end_ns > pieces[-1][2]:
-        pieces.append((BETWEEN, pieces[-1][2], step.end_ns))
-    moments: list[tuple[int, OperationKey | None, bool, bool]] = []
-    held: list[Interval] = []
-    for key, operation in zip(keys, step.collectives, strict=True):
-        if operation.enter_ns > operation.called_ns:
-            held.append((operation.called_ns, operation.enter_ns))
-        at_once = operation.awaited_ns == operation.enter_ns
-        moments.append((operation.enter_ns, key, True, at_once))
-        if not at_once:
-            moments.append((operation.awaited_ns, key, False, True))
-    moments.sort(key=lambda moment: (moment[0], not moment[2]))  # what is entered, first
-    moments.append((step.end_ns, None, False, False))
-    work = _WorkCutter(pieces, idle, held)
-    program = [Event(work.until(moment), key, enters, awaits) for moment, key, enters, awaits in moments]
-    return program, work.all
-
-
-class _WorkCutter:
-    """Cuts a rank's own work at one moment after another."""
-
-    def __init__(self, pieces: list[tuple[int, int, int]], idle: list[Interval], held: list[Interval]) -> None:
-        self.all = [0] * len(PARTS)
-        self._segments = _busy_segments(pieces, idle, held)
-        self._next = 0
-
-    def until(self, moment: int) -> list[int]:
-        """Own work by part, from where the last cut was."""
-        work = [0] * len(PARTS)
-        while self._next < len(self._segments):
-            part, begin, end = self._segments[self._next]
-            if begin >= moment:
-                break
-            cut = min(end, moment)
-            work[part] += cut - begin
-            self.all[part] += cut - begin
-            if cut < end:
-                self._segments[self._next] = (part, cut, end)
-                break
-            self._next += 1
-        return work
-
-
-def _busy_segments(
-    pieces: Iterable[tuple[int, int, int]], idle: list[Interval], held: list[Interval]
-) -> list[tuple[int, int, int]]:
-    """The pieces without the idle intervals, and those in which a call was held up counted as aggregation."""
-    segments: list[tuple[int, int, int]] = []
-    for part, begin, end in pieces:
-        for free_begin, free_end in subtract(begin, end, idle):
-            moment = free_begin
-            for held_begin, held_end in held:
-                if held_begin < free_end and held_end > moment:
-                    if held_begin > moment:
-                        segments.append((part, moment, held_begin))
-                    segments.append((AGGREGATE, max(moment, held_begin), min(held_end, free_end)))
-                    moment = min(held_end, free_end)
-            if moment < free_end:
-                segments.append((part, moment, free_end))
-    return segments
-
-
-def subtract(begin: int, end: int, taken: list[Interval]) -> list[Interval]:
-    """What is left of an interval."""
-    left: list[Interval] = []
-    for taken_begin, taken_end in taken:
-        if taken_end > begin and taken_begin < end:
-            if taken_begin > begin:
-                left.append((begin, taken_begin))
-            begin = max(begin, taken_end)
-    if begin < end:
-        left.append((begin, end))
-    return left
-
-
-def union(intervals: Iterable[Interval]) -> list[Interval]:
-    """The same time as disjoint intervals, in order."""
-    merged: list[Interval] = []
-    for begin, end in sorted(intervals):
-        if end <= begin:
-            continue
-        if merged and begin <= merged[-1][1]:
-            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
-        else:
-            merged.append((begin, end))
-    return merged
-
-
-def total_ns(intervals: Iterable[Interval]) -> int:
-    return sum(end - begin for begin, end in intervals)
-
-
 def _disjoint(waits: list[Wait]) -> list[Wait]:
     """Waits that overlap, cut so that they do not: the one that began first keeps the time."""
     disjoint: list[Wait] = []
@@ -393,54 +168,3 @@ def _disjoint(waits: list[Wait]) -> list[Wait]:
             disjoint.append(Wait(max(begin, moment), end, whom))
             moment = end
     return disjoint
-
-
-class WaitAttribution:
-    """Whose own work the others waited for, in the end: who waits for a rank that waits itself, waits for a third."""
-
-    def __init__(self, steps: Sequence[AlignedStep]) -> None:
-        ranks = sorted({rank for step in steps for rank in step.ranks})
-        self._waits = {rank: [wait for step in steps for wait in step.ranks[rank].waits] for rank in ranks}
-        self._idle = {rank: [each for step in steps for each in step.ranks[rank].idle] for rank in ranks}
-
-    def of_all(self) -> dict[int, int]:
-        """How long all other ranks together waited for each one's own work, ns. (They also wait for transfers among
-        others, which is nobody's.)"""
-        caused = dict.fromkeys(self._waits, 0)
-        for rank, waits in self._waits.items():
-            for wait in waits:
-                for whom, ns in self._of(wait, frozenset((rank,))):
-                    caused[whom] += ns
-        return caused
-
-    def _of(self, wait: Wait, seen: frozenset[int]) -> list[tuple[int, int]]:
-        begin, end, whom = wait
-        taken = overlapping(self._idle[whom], begin, end)
-        blamed = [(whom, end - begin - total_ns(taken))]
-        if whom not in seen:
-            for other_begin, other_end, third in _overlapping_waits(self._waits[whom], begin, end):
-                blamed += self._of(Wait(other_begin, other_end, third), seen | {whom})
-        return blamed
-
-
-def overlapping(intervals: list[Interval], begin: int, end: int) -> list[Interval]:
-    """The parts of sorted, disjoint intervals that lie between two moments."""
-    first = max(0, bisect_left(intervals, (begin, begin)) - 1)
-    found = []
-    for own_begin, own_end in intervals[first:]:
-        if own_begin >= end:
-            break
-        if own_end > begin:
-            found.append((max(begin, own_begin), min(end, own_end)))
-    return found
-
-
-def _overlapping_waits(waits: list[Wait], begin: int, end: int) -> list[Wait]:
-    first = max(0, bisect_left(waits, (begin, begin, -1)) - 1)
-    found = []
-    for wait in waits[first:]:
-        if wait.begin >= end:
-            break
-        if wait.end > begin:
-            found.append(Wait(max(begin, wait.begin), min(end, wait.end), wait.whom))
-    return found

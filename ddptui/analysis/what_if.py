@@ -6,9 +6,13 @@ rank that stood still within an operation: here, the others meet what that took 
 """
 
 from collections.abc import Callable, Sequence
-from statistics import fmean
+from statistics import fmean, median
 
-from ddptui.analysis.waits import AlignedStep, Event, OperationKey
+from ddptui.analysis.operations import OperationKey
+from ddptui.analysis.own_work import Event
+from ddptui.analysis.results import WhatIf
+from ddptui.analysis.verdict import S, WaitAnalysis
+from ddptui.analysis.waits import AlignedStep
 
 Work = Callable[[AlignedStep, int], Sequence[float]]  # of a rank in a step, ns by part
 
@@ -95,3 +99,26 @@ class _Rank:
         self._event += 1
         if self._event == events:
             self._at, self._event = self._at + 1, 0
+
+
+def what_if(judgement: WaitAnalysis) -> WhatIf:
+    """The train time with the culprit's work replaced by what the others worked; and with all ranks' work alike."""
+    joined, measured_s = judgement.joints.steps, judgement.train_ns / S
+    culprit = judgement.culprit.rank if judgement.culprit else None
+    work = as_measured if culprit is None else _like_the_others(culprit)
+    scale = measured_s / replay(joined)
+    without = measured_s if culprit is None else min(measured_s, replay(joined, work) * scale)
+    return WhatIf(
+        without_culprit=without if culprit is not None else None,
+        without_skew=min(without, replay(joined, all_alike(work)) * scale),
+    )
+
+
+def _like_the_others(culprit: int) -> Work:
+    def work(step: AlignedStep, rank: int) -> Sequence[float]:
+        if rank != culprit:
+            return as_measured(step, rank)
+        others = [own.work_ns for other, own in step.ranks.items() if other != culprit]
+        return [median(parts) for parts in zip(*others, strict=True)]
+
+    return work

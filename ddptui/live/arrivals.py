@@ -11,7 +11,9 @@ from statistics import median
 from typing import NamedTuple
 
 from ddptui.analysis.clock_error import exceeds_waits, wait_uncertainty
-from ddptui.analysis.waits import AlignedStep, OperationKey, WaitAttribution
+from ddptui.analysis.culprit import WaitAttribution
+from ddptui.analysis.operations import OperationKey
+from ddptui.analysis.waits import AlignedStep
 from ddptui.wire.messages import Step
 
 MOSTLY = 0.6  # of the steps, a late rank came last

@@ -1,7 +1,8 @@
 """How a run goes, in one sentence. Pure."""
 
 from ddptui.analysis.clock_error import WaitUncertainty
-from ddptui.analysis.verdict import MATTERS, WaitAnalysis
+from ddptui.analysis.culprit import MATTERS
+from ddptui.analysis.verdict import WaitAnalysis
 from ddptui.config.preset import Preset
 from ddptui.config.trial_text import describe_bottleneck
 from ddptui.diagnosis.positions import RankProgress, describe_positions

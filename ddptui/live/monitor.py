@@ -7,8 +7,8 @@ from math import inf
 from typing import TypeVar, cast
 
 from ddptui.analysis.clock_sync import ClockSpread, clock_spread, in_console_time
+from ddptui.analysis.operations import drop_inconsistent
 from ddptui.analysis.repeat import NO_OUTCOMES, Outcomes
-from ddptui.analysis.thinning import drop_inconsistent
 from ddptui.analysis.verdict import FEWEST_STEPS, WaitAnalysis, analyze_aligned
 from ddptui.analysis.waits import AlignedStep, AlignedSteps, align_steps
 from ddptui.config.preset import Preset

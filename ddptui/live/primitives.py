@@ -4,8 +4,8 @@ from collections.abc import Iterable
 
 import msgspec
 
+from ddptui.analysis.primitives.cells import combined
 from ddptui.analysis.primitives.collect import PrimitivesLog
-from ddptui.analysis.primitives.combine import combined
 from ddptui.analysis.primitives.results import PrimitivesResult
 from ddptui.analysis.repeat import NO_OUTCOMES, Outcomes
 from ddptui.analysis.results import Results

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from statistics import median
 
-from ddptui.analysis.verdict import MATTERS
+from ddptui.analysis.culprit import MATTERS
 from ddptui.analysis.waits import AlignedStep
 from ddptui.live.state import Live, RankState, lately
 from ddptui.wire.messages import PHASES

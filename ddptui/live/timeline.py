@@ -9,7 +9,9 @@ from itertools import pairwise
 from math import ceil
 from typing import NamedTuple
 
-from ddptui.analysis.waits import AlignedStep, Interval, RankStep, phase_spans
+from ddptui.analysis.intervals import Interval
+from ddptui.analysis.own_work import phase_spans
+from ddptui.analysis.waits import AlignedStep, RankStep
 from ddptui.wire.messages import PHASES
 
 BETWEEN = "between"

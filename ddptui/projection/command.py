@@ -6,7 +6,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import NamedTuple
 
-from ddptui.analysis.repeat import LaunchLog
+from ddptui.analysis.launch_log import LaunchLog
 from ddptui.config.preset import Preset
 from ddptui.config.strategies import STRATEGIES
 from ddptui.config.trial import Trial

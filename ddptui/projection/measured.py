@@ -10,18 +10,12 @@ from typing import NamedTuple
 
 from ddptui.analysis import cautions
 from ddptui.analysis.clock_error import exceeds_waits, wait_uncertainty
-from ddptui.analysis.repeat import LaunchLog
+from ddptui.analysis.launch_log import LaunchLog
+from ddptui.analysis.operations import POINT_TO_POINT, OperationKey, drop_inconsistent, operation_keys
+from ddptui.analysis.own_work import phase_spans
 from ddptui.analysis.results import Caution
-from ddptui.analysis.thinning import close_gaps, drop_inconsistent
-from ddptui.analysis.waits import (
-    POINT_TO_POINT,
-    AlignedStep,
-    OperationKey,
-    RankStep,
-    align_steps,
-    operation_keys,
-    phase_spans,
-)
+from ddptui.analysis.thinning import close_gaps
+from ddptui.analysis.waits import AlignedStep, RankStep, align_steps
 from ddptui.projection import ProjectionError
 from ddptui.wire.messages import PHASES, Collective
 

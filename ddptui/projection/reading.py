@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 import msgspec
 
+from ddptui.analysis.launch_log import LaunchLog, launch_logs
 from ddptui.analysis.primitives.results import PrimitivesResult
-from ddptui.analysis.repeat import LaunchLog, launch_logs
 from ddptui.config.preset import Preset
 from ddptui.config.trial import Trial
 from ddptui.projection import ProjectionError

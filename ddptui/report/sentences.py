@@ -6,6 +6,8 @@ from statistics import median
 import msgspec
 
 from ddptui.analysis.cautions import ADVICE
+from ddptui.analysis.culprit import MATTERS
+from ddptui.analysis.own_work import BETWEEN, PARTS
 from ddptui.analysis.results import (
     Caution,
     Change,
@@ -16,8 +18,6 @@ from ddptui.analysis.results import (
     RepeatResult,
     TrialResult,
 )
-from ddptui.analysis.verdict import MATTERS
-from ddptui.analysis.waits import BETWEEN, PARTS
 from ddptui.config.trial import Bottleneck, Trial
 from ddptui.config.trial_text import describe_bottleneck
 from ddptui.report import devices

@@ -13,7 +13,9 @@ from typing import Any, cast
 import msgspec
 
 from ddptui.analysis.clock_sync import Clocks, clock_spread, in_console_time
-from ddptui.analysis.waits import AlignedStep, align_steps, operation_keys, phase_spans
+from ddptui.analysis.operations import operation_keys
+from ddptui.analysis.own_work import phase_spans
+from ddptui.analysis.waits import AlignedStep, align_steps
 from ddptui.wire.messages import PHASES, Collective, Pause, Slept, Step
 from ddptui.wire.records import Launched, Message
 

@@ -8,9 +8,9 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, TextIO
 
+from ddptui.analysis.compare import RunningResults
 from ddptui.analysis.repeat import NO_OUTCOMES, Outcomes
 from ddptui.analysis.results import Results
-from ddptui.analysis.running_results import RunningResults
 from ddptui.config.launch_modes import LABELS
 from ddptui.config.preset import Preset
 from ddptui.host.machine import describe

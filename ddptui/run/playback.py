@@ -5,9 +5,9 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 
 from ddptui.analysis.clock_sync import Clocks
+from ddptui.analysis.compare import RunningResults
 from ddptui.analysis.repeat import NO_OUTCOMES
 from ddptui.analysis.results import Results
-from ddptui.analysis.running_results import RunningResults
 from ddptui.config.preset import Preset
 from ddptui.store.runs import Run
 from ddptui.wire.messages import Step

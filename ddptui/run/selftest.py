@@ -7,7 +7,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
-from ddptui.analysis.repeat import LaunchLog, injected_delay_s, launch_logs, steps_within
+from ddptui.analysis.launch_log import LaunchLog, injected_delay_s, launch_logs, steps_within
 from ddptui.analysis.verdict import analyze_waits
 from ddptui.config.preset import Preset
 from ddptui.config.rules import make_trial

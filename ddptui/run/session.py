@@ -6,9 +6,9 @@ from collections.abc import Generator
 from concurrent.futures import Executor, wait
 from contextlib import closing
 
+from ddptui.analysis.compare import RunningResults
 from ddptui.analysis.repeat import NO_OUTCOMES, Outcomes
 from ddptui.analysis.results import Results
-from ddptui.analysis.running_results import RunningResults
 from ddptui.config.preset import Preset
 from ddptui.run import lab
 from ddptui.store.journal import RunLost

@@ -21,7 +21,7 @@ from collections.abc import Mapping, Sequence
 from math import inf, log
 from typing import NamedTuple
 
-from ddptui.analysis.primitives.combine import PrimitiveKey, by_operation
+from ddptui.analysis.primitives.cells import PrimitiveKey, by_operation
 from ddptui.analysis.primitives.least_squares import nonnegative_least_squares
 from ddptui.analysis.primitives.results import Cell, PrimitivesResult
 from ddptui.analysis.primitives.theory import Cost, Network, seconds, theory

@@ -9,7 +9,7 @@ from math import log2, log10
 from string import ascii_lowercase
 from typing import Literal, NamedTuple
 
-from ddptui.analysis.primitives.combine import PrimitiveKey, by_operation
+from ddptui.analysis.primitives.cells import PrimitiveKey, by_operation
 from ddptui.analysis.primitives.fit import Curve, curve_of, time_at, times_of
 from ddptui.analysis.primitives.results import PrimitivesResult
 from ddptui.config.primitives import primitive_facts

@@ -3,12 +3,19 @@
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from ddptui.analysis.primitives.combine import PrimitiveKey, by_operation, combined, key_of
-from ddptui.analysis.primitives.crossover import CLEAR, overtakings, rivals, steady_times
+from ddptui.analysis.primitives.cells import (
+    MOST_CV,
+    MOST_MEDIAN,
+    MOST_P90,
+    PrimitiveKey,
+    by_operation,
+    combined,
+    is_uneven,
+    key_of,
+)
+from ddptui.analysis.primitives.crossover import CLEAR, findings, overtakings, rivals, steady_times
 from ddptui.analysis.primitives.fit import Fit, fit_all, network_of
-from ddptui.analysis.primitives.meaning import findings
 from ddptui.analysis.primitives.results import Cell, PrimitivesResult, View
-from ddptui.analysis.primitives.stability import MOST_CV, MOST_MEDIAN, MOST_P90, is_uneven
 from ddptui.analysis.primitives.theory import theory
 from ddptui.analysis.results import Results
 from ddptui.config.preset import Preset

@@ -2,11 +2,10 @@
 
 from collections.abc import Callable, Sequence
 
-from ddptui.analysis.primitives.combine import PrimitiveKey
+from ddptui.analysis.primitives.cells import PrimitiveKey, is_uneven
 from ddptui.analysis.primitives.crossover import Overtaking
 from ddptui.analysis.primitives.fit import Fit, predicted_time, textbook_time
 from ddptui.analysis.primitives.results import Cell, TimeUs
-from ddptui.analysis.primitives.stability import is_uneven
 from ddptui.analysis.primitives.theory import Network, Theory, theory
 from ddptui.config.primitives import OPERATIONS, primitive_facts
 from ddptui.text.tables import Column, Table

@@ -12,7 +12,7 @@ from textual.content import Content
 from textual.timer import Timer
 from textual.widgets import OptionList, Static
 
-from ddptui.analysis.primitives.combine import PrimitiveKey, by_operation
+from ddptui.analysis.primitives.cells import PrimitiveKey, by_operation
 from ddptui.analysis.primitives.ownership import view_title
 from ddptui.analysis.primitives.results import PrimitivesResult, View
 from ddptui.config.trial import Trial

@@ -10,10 +10,9 @@ from textual import events
 from textual.app import ComposeResult
 from textual.containers import Vertical
 
-from ddptui.analysis.primitives.combine import PrimitiveKey, by_operation
+from ddptui.analysis.primitives.cells import PrimitiveKey, by_operation, is_uneven
 from ddptui.analysis.primitives.fit import Fit, fit_all, network_of
 from ddptui.analysis.primitives.results import PrimitivesResult
-from ddptui.analysis.primitives.stability import is_uneven
 from ddptui.analysis.primitives.theory import Network, theory
 from ddptui.report.primitives import tables
 from ddptui.report.primitives.plot import KINDS, TITLES, What, draw

@@ -5,7 +5,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from ddptui.analysis import across_repeats
+from ddptui.analysis import compare
+from ddptui.analysis.culprit import culprit_of_repeats
 from ddptui.analysis.results import ConfidenceInterval, Culprit, InSync, Loss, RepeatResult, WhatIf
 from ddptui.analysis.verdict import FEWEST_STEPS
 
@@ -35,16 +36,16 @@ def shares(wait: float, transfer: float, steps: int = 100) -> RepeatResult:
 
 
 def test_the_word_is_that_of_the_median_shares() -> None:
-    assert across_repeats.verdict_of_repeats([shares(0.5, 0.0), shares(0.5, 0.1), shares(0.0, 0.5)]) == "skew"
-    assert across_repeats.verdict_of_repeats([shares(0.0, 0.5), shares(0.1, 0.5), shares(0.5, 0.0)]) == "transfer"
-    assert across_repeats.verdict_of_repeats([shares(0.5, 0.0), shares(0.0, 0.5)]) == "mixed"
+    assert compare.verdict_of_repeats([shares(0.5, 0.0), shares(0.5, 0.1), shares(0.0, 0.5)]) == "skew"
+    assert compare.verdict_of_repeats([shares(0.0, 0.5), shares(0.1, 0.5), shares(0.5, 0.0)]) == "transfer"
+    assert compare.verdict_of_repeats([shares(0.5, 0.0), shares(0.0, 0.5)]) == "mixed"
 
 
 def test_repeats_that_are_too_short_or_have_no_operations_say_nothing() -> None:
-    assert across_repeats.verdict_of_repeats([]) == "inconclusive"
-    assert across_repeats.verdict_of_repeats([repeat()]) == "inconclusive"
-    assert across_repeats.verdict_of_repeats([shares(0.5, 0.0, steps=FEWEST_STEPS - 1)]) == "inconclusive"
-    assert across_repeats.verdict_of_repeats([shares(0.5, 0.0, steps=FEWEST_STEPS), repeat()]) == "skew"
+    assert compare.verdict_of_repeats([]) == "inconclusive"
+    assert compare.verdict_of_repeats([repeat()]) == "inconclusive"
+    assert compare.verdict_of_repeats([shares(0.5, 0.0, steps=FEWEST_STEPS - 1)]) == "inconclusive"
+    assert compare.verdict_of_repeats([shares(0.5, 0.0, steps=FEWEST_STEPS), repeat()]) == "skew"
 
 
 @pytest.mark.parametrize(
@@ -64,7 +65,7 @@ def test_repeats_that_are_too_short_or_have_no_operations_say_nothing() -> None:
     ],
 )
 def test_who_is_named_in_more_than_half_of_the_repeats_is_named(ranks: list[int | None], rank: int | None) -> None:
-    found = across_repeats.culprit_of_repeats([repeat(None if each is None else blamed(each)) for each in ranks])
+    found = culprit_of_repeats([repeat(None if each is None else blamed(each)) for each in ranks])
     assert (found.rank if found else None) == rank
 
 
@@ -74,7 +75,7 @@ def test_the_figures_are_means_over_the_repeats_that_name_it() -> None:
         repeat(blamed(share=0.6, wait_caused_s=3.0, excess_s=ConfidenceInterval(estimate=3.0, low=2.6, high=3.4))),
         repeat(blamed(rank=0, share=0.1, wait_caused_s=50.0)),
     ]
-    found = across_repeats.culprit_of_repeats(repeats)
+    found = culprit_of_repeats(repeats)
     assert found is not None
     assert found.share == pytest.approx(0.7)
     assert found.wait_caused_s == 2.0
@@ -84,14 +85,14 @@ def test_the_figures_are_means_over_the_repeats_that_name_it() -> None:
 
 
 def test_the_phase_is_the_most_frequent_one() -> None:
-    found = across_repeats.culprit_of_repeats([repeat(blamed(phase=phase)) for phase in ("data", "forward", "forward")])
+    found = culprit_of_repeats([repeat(blamed(phase=phase)) for phase in ("data", "forward", "forward")])
     assert found is not None
     assert found.phase == "forward"
 
 
 def test_it_is_slower_everywhere_if_most_repeats_say_so() -> None:
     def slower(*factors: float | None) -> float | None:
-        found = across_repeats.culprit_of_repeats([repeat(blamed(slower=factor)) for factor in factors])
+        found = culprit_of_repeats([repeat(blamed(slower=factor)) for factor in factors])
         assert found is not None
         return found.slower
 
@@ -101,7 +102,7 @@ def test_it_is_slower_everywhere_if_most_repeats_say_so() -> None:
 
 
 def test_a_step_is_named_only_of_a_single_repeat() -> None:
-    one, two = (across_repeats.culprit_of_repeats([repeat(blamed(step=7))] * count) for count in (1, 2))
+    one, two = (culprit_of_repeats([repeat(blamed(step=7))] * count) for count in (1, 2))
     assert one is not None
     assert two is not None
     assert (one.step, two.step) == (7, None)
@@ -112,7 +113,7 @@ def test_what_would_have_been_is_the_median_over_those_who_name_the_culprit() ->
         return repeat(culprit, what_if_s=WhatIf(without_culprit=without, without_skew=skew))
 
     repeats = [told(blamed(), 4.0, 3.0), told(blamed(), 6.0, 5.0), told(blamed(0), 100.0, 4.0), told(None, None, 8.0)]
-    found = across_repeats.what_if_of_repeats(repeats, blamed())
+    found = compare.what_if_of_repeats(repeats, blamed())
     assert found == WhatIf(without_culprit=5.0, without_skew=4.5)
-    assert across_repeats.what_if_of_repeats(repeats, None) == WhatIf(without_culprit=None, without_skew=4.5)
-    assert across_repeats.what_if_of_repeats([repeat()], None) is None
+    assert compare.what_if_of_repeats(repeats, None) == WhatIf(without_culprit=None, without_skew=4.5)
+    assert compare.what_if_of_repeats([repeat()], None) is None

@@ -9,9 +9,9 @@ import msgspec
 import pytest
 
 from ddptui.analysis.clock_error import WaitUncertainty
+from ddptui.analysis.culprit import is_hardly_late
 from ddptui.analysis.repeat import outcome_of_messages
 from ddptui.analysis.results import Caution, RepeatResult
-from ddptui.analysis.verdict import is_hardly_late
 from ddptui.live import headline
 from ddptui.live.arrivals import summary
 from ddptui.live.monitor import RunMonitor

@@ -7,7 +7,8 @@ import pytest
 
 from ddptui.analysis.compare import compare
 from ddptui.analysis.correctness import averaging, in_sync, reshuffled, sync_checks
-from ddptui.analysis.repeat import outcome_of_messages, weighted_loss
+from ddptui.analysis.figures import weighted_loss
+from ddptui.analysis.repeat import outcome_of_messages
 from ddptui.analysis.results import Averaging, Caution, Check, Loss, PhasesMs, StepMs
 from ddptui.wire.messages import Audit, Fingerprint
 from ddptui.wire.records import Message, Notice

@@ -8,7 +8,8 @@ from statistics import fmean
 import pytest
 
 from ddptui.analysis.excess import Excess, excess_of_rank
-from ddptui.analysis.waits import PARTS, align_steps
+from ddptui.analysis.own_work import PARTS
+from ddptui.analysis.waits import align_steps
 from tests.support.traces import MS, SITES, Shape, all_reduce, bucketed, delayed, reduce_broadcast, trace, works_of
 
 S = 1e9  # ns

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ddptui.analysis.primitives.combine import PrimitiveKey
+from ddptui.analysis.primitives.cells import PrimitiveKey, has_a_median, is_uneven
 from ddptui.analysis.primitives.crossover import (
     Overtaking,
     crossings,
@@ -19,7 +19,6 @@ from ddptui.analysis.primitives.crossover import (
 )
 from ddptui.analysis.primitives.fit import Curve, Fit
 from ddptui.analysis.primitives.results import Cell
-from ddptui.analysis.primitives.stability import has_a_median, is_uneven
 from tests.support.measured_cells import KB, MB, SIZES, cell, cells, result
 
 A, B = PrimitiveKey("ring", composite=True), PrimitiveKey("gather_scatter", composite=True)

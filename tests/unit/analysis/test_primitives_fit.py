@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ddptui.analysis.primitives.combine import PrimitiveKey, combined, key_of
+from ddptui.analysis.primitives.cells import PrimitiveKey, combined, key_of
 from ddptui.analysis.primitives.fit import (
     MOST_KNOTS,
     Fit,

@@ -5,8 +5,9 @@ from itertools import pairwise
 
 import pytest
 
+from ddptui.analysis.culprit import EVERYWHERE, MATTERS
 from ddptui.analysis.results import Culprit
-from ddptui.analysis.verdict import EVERYWHERE, FEWEST_STEPS, MATTERS, MOSTLY, analyze_waits, verdict_for
+from ddptui.analysis.verdict import FEWEST_STEPS, MOSTLY, analyze_waits, verdict_for
 from ddptui.wire.messages import PHASES
 from tests.support.traces import (
     MS,

@@ -10,17 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ddptui.analysis.waits import (
-    AGGREGATE,
-    PARTS,
-    SLACK_NS,
-    AlignedStep,
-    Wait,
-    WaitAttribution,
-    align_steps,
-    mismatch,
-    union,
-)
+from ddptui.analysis.culprit import WaitAttribution
+from ddptui.analysis.intervals import union
+from ddptui.analysis.operations import SLACK_NS, mismatch
+from ddptui.analysis.own_work import AGGREGATE, PARTS
+from ddptui.analysis.waits import AlignedStep, Wait, align_steps
 from ddptui.wire.messages import GATHER_OUTPUTS, PHASES, Collective, Pause, Step
 from tests.support.traces import (
     BETWEEN,

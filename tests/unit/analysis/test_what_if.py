@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ddptui.analysis.verdict import analyze_waits, what_if
+from ddptui.analysis.verdict import analyze_waits
 from ddptui.analysis.waits import AlignedStep, align_steps
-from ddptui.analysis.what_if import all_alike, as_measured, replay
+from ddptui.analysis.what_if import all_alike, as_measured, replay, what_if
 from ddptui.wire.messages import Pause, Step
 from tests.support.traces import (
     MS,

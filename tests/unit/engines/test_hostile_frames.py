@@ -13,8 +13,8 @@ import zmq
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from ddptui.analysis.compare import RunningResults
 from ddptui.analysis.repeat import outcome_of_messages
-from ddptui.analysis.running_results import RunningResults
 from ddptui.config.preset import Preset
 from ddptui.engines import hub as module
 from ddptui.engines.hub import Hub

@@ -13,9 +13,10 @@ import pytest
 import zmq
 
 from ddptui.analysis import thinning
-from ddptui.analysis.repeat import LaunchLog, outcome_of_messages
+from ddptui.analysis.compare import RunningResults
+from ddptui.analysis.launch_log import LaunchLog
+from ddptui.analysis.repeat import outcome_of_messages
 from ddptui.analysis.results import RepeatResult
-from ddptui.analysis.running_results import RunningResults
 from ddptui.engines.hub import Hub
 from ddptui.live.monitor import RunMonitor
 from ddptui.store.journal import RepeatJournal

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ddptui.analysis.primitives.combine import key_of
+from ddptui.analysis.primitives.cells import key_of
 from ddptui.analysis.primitives.ownership import view_title
 from ddptui.analysis.repeat import Outcomes
 from ddptui.analysis.results import TrialResult

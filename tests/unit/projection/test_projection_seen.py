@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 
-from ddptui.analysis.repeat import LaunchLog
+from ddptui.analysis.launch_log import LaunchLog
 from ddptui.config.rules import make_trial
 from ddptui.config.trial import Bottleneck, Site
 from ddptui.projection import related_trials

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ddptui.analysis.primitives.combine import PrimitiveKey
+from ddptui.analysis.primitives.cells import PrimitiveKey
 from ddptui.analysis.primitives.results import PrimitivesResult
 from ddptui.report.primitives.plot import SEVERAL, draw, plot
 from tests.support.measured_cells import KB, MB, SIZES, cell, cells, result

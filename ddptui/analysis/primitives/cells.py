@@ -1,4 +1,4 @@
-"""Several launches of the same measurement as one: cell by cell the median of times, and all that was wrong."""
+"""Cells of primitives: which operation each is, several launches as one, and whether a median means something. Pure."""
 
 from collections.abc import Iterable, Sequence
 from statistics import median
@@ -66,3 +66,20 @@ def _median_times(times: Sequence[TimeUs]) -> TimeUs | None:
 def _median(figures: Iterable[float | None]) -> float | None:
     told = [figure for figure in figures if figure is not None]
     return median(told) if told else None
+
+
+MOST_CV = 0.5
+MOST_P90 = 2.0  # × the median
+MOST_MEDIAN = 3.0  # × the shortest: else most of the calls waited for something that the shortest did not
+
+
+def has_a_median(cell: Cell) -> bool:
+    """Whether its median is that of one kind of call, and not of the luckier or the unluckier ones among two kinds.
+    A few calls that took far longer leave it as it is, though not the CV."""
+    time = cell.time_us
+    return time is not None and time.p90 <= MOST_P90 * time.median and time.median <= MOST_MEDIAN * time.min
+
+
+def is_uneven(cell: Cell) -> bool:
+    """Whether its calls differ so much among each other that its row needs a word."""
+    return cell.time_us is not None and (not has_a_median(cell) or (cell.cv is not None and cell.cv > MOST_CV))
