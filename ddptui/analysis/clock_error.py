@@ -24,20 +24,20 @@ class WaitUncertainty(NamedTuple):
 
 def wait_uncertainty(joined: Sequence[AlignedStep]) -> WaitUncertainty | None:
     """None: no step, or all ranks have one clock."""
-    apart = joined[0].apart if joined else None
+    apart = joined[0].clock_spread if joined else None
     if apart is None:
         return None
     by_rank: dict[int, list[float]] = {rank: [] for rank in joined[0].ranks}
     for step in joined:
-        for rank, error_ns in _of_step(step, step.apart or apart).items():
+        for rank, error_ns in _of_step(step, step.clock_spread or apart).items():
             by_rank[rank].append(error_ns)
-    return WaitUncertainty(max((step.apart or apart).most(step.ranks) for step in joined), by_rank)
+    return WaitUncertainty(max((step.clock_spread or apart).largest_ns(step.ranks) for step in joined), by_rank)
 
 
 def _of_step(step: AlignedStep, apart: ClockSpread) -> dict[int, float]:
     found = dict.fromkeys(step.ranks, 0.0)
-    together = {key: frozenset(moments) for key, moments in step.entered.items()}
-    errors = {ranks: apart.of(ranks) for ranks in set(together.values())}
+    together = {key: frozenset(moments) for key, moments in step.entered_ns.items()}
+    errors = {ranks: apart.errors_ns(ranks) for ranks in set(together.values())}
     for rank, own in step.ranks.items():
         for key, operation in zip(operation_keys(own.step), own.step.collectives, strict=True):
             found[rank] += min(errors[together[key]][rank], operation.exit_ns - operation.enter_ns)

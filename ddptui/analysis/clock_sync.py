@@ -111,17 +111,17 @@ class Clocks(msgspec.Struct):
     """The clocks of a launch, from its messages. of_rank: of those ranks that have another one than the console; ties:
     what those have said whose device has one of its own, in the order of their moments."""
 
-    own: str = ""
+    console_clock: str = ""
     of_rank: dict[int, str] = {}
     tracks: dict[str, Track] = {}
     ties: dict[int, list[Tied]] = {}
-    said_ns: int = 0  # when the console said something last
+    last_console_ns: int = 0  # when the console said something last
 
     def add(self, message: Message) -> None:
         """Any message; most say nothing of clocks."""
         match message:
             case Launched():
-                self.own, self.of_rank, self.tracks, self.ties = message.clock, {}, {}, {}
+                self.console_clock, self.of_rank, self.tracks, self.ties = message.clock, {}, {}, {}
             case Hello():
                 self._meet(message)
             case Offset() if message.clock in self.tracks:
@@ -129,16 +129,16 @@ class Clocks(msgspec.Struct):
             case Tied():
                 insort(self.ties.setdefault(message.rank, []), message, key=_moment)
         if not hasattr(message, "rank"):
-            self.said_ns = message.at_ns
+            self.last_console_ns = message.at_ns
 
     def _meet(self, hello: Hello) -> None:
-        if hello.clock in ("", self.own):
+        if hello.clock in ("", self.console_clock):
             self.of_rank.pop(hello.rank, None)
             return
         self.of_rank[hello.rank] = hello.clock
         if hello.clock not in self.tracks:
-            looks_alike = 0 <= hello.at_ns - self.said_ns <= SOON_NS
-            self.tracks[hello.clock] = Track(0 if looks_alike else hello.at_ns - self.said_ns)
+            looks_alike = 0 <= hello.at_ns - self.last_console_ns <= SOON_NS
+            self.tracks[hello.clock] = Track(0 if looks_alike else hello.at_ns - self.last_console_ns)
 
     def is_first(self, offset: Offset) -> bool:
         """Whether nothing was known of this clock before."""
@@ -182,7 +182,7 @@ class ClockSpread(NamedTuple):
     error_ns: Mapping[str, float]
     tie_ns: Mapping[int, float] = MappingProxyType({})
 
-    def of(self, ranks: Collection[int]) -> dict[int, float]:
+    def errors_ns(self, ranks: Collection[int]) -> dict[int, float]:
         """By rank, how far its clock may be from another's of these: its own error, and the worst of the others'."""
         ties: dict[str, list[float]] = {}  # by clock, the worst first
         for rank in ranks:
@@ -204,9 +204,9 @@ class ClockSpread(NamedTuple):
     def _error(self, clock: str) -> float:
         return self.error_ns.get(clock, 0.0)
 
-    def most(self, ranks: Collection[int]) -> float:
+    def largest_ns(self, ranks: Collection[int]) -> float:
         """Any two of these."""
-        return max(self.of(ranks).values(), default=0.0)
+        return max(self.errors_ns(ranks).values(), default=0.0)
 
 
 def clock_spread(clocks: Clocks, steps: Mapping[int, Sequence[Step]]) -> ClockSpread | None:

@@ -9,8 +9,8 @@ from ddptui.analysis.excess import Excess, excess_of_rank
 from ddptui.analysis.intervals import overlapping, total_ns
 from ddptui.analysis.own_work import PARTS
 from ddptui.analysis.results import ConfidenceInterval, Culprit, RepeatResult
-from ddptui.analysis.verdict import S
 from ddptui.analysis.waits import AlignedStep, Wait
+from ddptui.text.units import S
 
 
 class WaitAttribution:
@@ -21,7 +21,7 @@ class WaitAttribution:
         self._waits = {rank: [wait for step in steps for wait in step.ranks[rank].waits] for rank in ranks}
         self._idle = {rank: [each for step in steps for each in step.ranks[rank].idle] for rank in ranks}
 
-    def of_all(self) -> dict[int, int]:
+    def caused_ns(self) -> dict[int, int]:
         """How long all other ranks together waited for each one's own work, ns. (They also wait for transfers among
         others, which is nobody's.)"""
         caused = dict.fromkeys(self._waits, 0)
@@ -48,7 +48,7 @@ def _overlapping_waits(waits: list[Wait], begin: int, end: int) -> list[Wait]:
         if wait.begin >= end:
             break
         if wait.end > begin:
-            found.append(Wait(max(begin, wait.begin), min(end, wait.end), wait.whom))
+            found.append(Wait(max(begin, wait.begin), min(end, wait.end), wait.late_rank))
     return found
 
 

@@ -8,7 +8,6 @@ import msgspec
 
 from ddptui.analysis import clock_error
 from ddptui.analysis.launch_log import LaunchLog
-from ddptui.analysis.repeat import S
 from ddptui.analysis.results import (
     Change,
     Injected,
@@ -22,9 +21,9 @@ from ddptui.analysis.thinning import RankTotals
 from ddptui.analysis.verdict import WaitAnalysis
 from ddptui.analysis.waits import RankStep
 from ddptui.analysis.what_if import what_if
+from ddptui.text.units import MS, S
 from ddptui.wire.messages import PHASES, Step, Trained
 
-MS = 1e6  # ns
 A_TENTH = 10
 
 
@@ -48,7 +47,7 @@ def wait_figures(judgement: WaitAnalysis | None) -> dict[str, Any]:
     rank's own clock tells."""
     if judgement is None:
         return {}
-    joined = judgement.joints.steps
+    joined = judgement.aligned.steps
     ranks = sorted(joined[0].ranks)
     found = _clock_figures(judgement) | {"overlap": fmean(_overlap(judgement, rank) for rank in ranks)}
     if judgement.withheld:
@@ -58,8 +57,8 @@ def wait_figures(judgement: WaitAnalysis | None) -> dict[str, Any]:
     is_sure = found.get("wait_error_ms", 0.0) <= wait_ms
     return found | {
         **({"wait_ms": wait_ms, "transfer_ms": transfer_ms} if is_sure else {}),
-        "wait_share": judgement.wait,
-        "transfer_share": judgement.transfer,
+        "wait_share": judgement.wait_share,
+        "transfer_share": judgement.transfer_share,
         "verdict": judgement.verdict,
         "culprit": judgement.culprit,
         "what_if_s": _what_if(judgement),
@@ -70,7 +69,7 @@ def _clock_figures(judgement: WaitAnalysis) -> dict[str, Any]:
     """How sure the waiting is; nothing where all ranks have one clock."""
     if judgement.uncertainty is None:
         return {}
-    error_ms = clock_error.median_wait_error(judgement.joints.steps, judgement.uncertainty) / MS
+    error_ms = clock_error.median_wait_error(judgement.aligned.steps, judgement.uncertainty) / MS
     return {"clock_error_ms": judgement.uncertainty.clock_ns / MS, "wait_error_ms": error_ms}
 
 
@@ -83,7 +82,7 @@ def _what_if(judgement: WaitAnalysis) -> WhatIf | None:
 
 
 def _overlap(judgement: WaitAnalysis, rank: int) -> float:
-    own = [step.ranks[rank] for step in judgement.joints.steps]
+    own = [step.ranks[rank] for step in judgement.aligned.steps]
     under_way = sum(step.under_way_ns for step in own)
     return 1 - sum(step.exposed_ns for step in own) / under_way if under_way else 0.0
 
@@ -126,11 +125,11 @@ def injected_delays(rank: int, told: RankTotals) -> list[Injected]:
 def change_of_delays(heard: LaunchLog, place: int) -> Change:
     """When delays that were put in by hand came into force: at the first step that any rank began after that."""
     injection = heard.injections[place]
-    begins_ns = [told.begin_ns for told in heard.blocks.told.values()]
+    begins_ns = [told.begin_ns for told in heard.thinned.totals.values()]
     begin_ns = min(begins_ns or [each.first_ns for each in heard.trained.values()])
     return Change(
         s=(injection.at_ns - begin_ns) / S,
-        step=heard.after.get(place),
+        step=heard.first_step_after.get(place),
         bottleneck=[msgspec.to_builtins(each) for each in injection.bottleneck],
     )
 
@@ -156,7 +155,7 @@ def rank_result(heard: LaunchLog, rank: int, judgement: WaitAnalysis | None) -> 
 def _collective_figures(judgement: WaitAnalysis | None, rank: int) -> dict[str, Any]:
     if judgement is None:
         return {}
-    own = [step.ranks[rank] for step in judgement.joints.steps]
+    own = [step.ranks[rank] for step in judgement.aligned.steps]
     return {
         **({} if judgement.withheld else _rank_wait_figures(judgement, rank, own)),
         "exposed_s": sum(step.exposed_ns for step in own) / S,
@@ -171,11 +170,11 @@ def _rank_wait_figures(judgement: WaitAnalysis, rank: int, own: Sequence[RankSte
     waited_for: dict[int, float] = {}
     for step in own:
         for wait in step.waits:
-            waited_for[wait.whom] = waited_for.get(wait.whom, 0.0) + (wait.end - wait.begin) / S
+            waited_for[wait.late_rank] = waited_for.get(wait.late_rank, 0.0) + (wait.end - wait.begin) / S
     waited_ns = sum(step.wait_ns for step in own)
     caused = {
-        "wait_caused_s": judgement.caused[rank] / S,
-        "last_arrivals": sum(last == rank for step in judgement.joints.steps for last in step.last.values()),
+        "wait_caused_s": judgement.caused_ns[rank] / S,
+        "last_arrivals": sum(last == rank for step in judgement.aligned.steps for last in step.last_arrivals.values()),
     }
     if judgement.uncertainty and sum(judgement.uncertainty.by_rank[rank]) > waited_ns:
         return caused

@@ -8,11 +8,11 @@ import msgspec
 from ddptui.analysis.clock_sync import Clocks, ClockSpread, clock_spread, in_console_time
 from ddptui.analysis.correctness import sync_checks
 from ddptui.analysis.primitives.collect import PrimitivesLog
-from ddptui.analysis.repeat import S
 from ddptui.analysis.results import (
     Check,
 )
 from ddptui.analysis.thinning import RankTotals, StepsByRank, ThinnedSteps
+from ddptui.text.units import S
 from ddptui.wire.messages import Done, Fingerprint, Hello, Pause, Ready, Shown, Step, Timed, Trained
 from ddptui.wire.records import Ended, Injection, Launched, Load, Message, Notice, Refused
 
@@ -29,30 +29,30 @@ class LaunchLog(msgspec.Struct):
     ended: Ended | None = None
     hellos: dict[int, Hello] = {}
     ready: dict[int, Ready] = {}
-    blocks: ThinnedSteps = msgspec.field(default_factory=ThinnedSteps)
+    thinned: ThinnedSteps = msgspec.field(default_factory=ThinnedSteps)
     trained: dict[int, Trained] = {}
     done: dict[int, Done] = {}
-    prints: dict[int, dict[int, Fingerprint]] = {}  # by step and rank, of steps that not all ranks have told of
+    fingerprints: dict[int, dict[int, Fingerprint]] = {}  # by step and rank, of steps that not all ranks have told of
     checks: list[Check] = []  # of those that all have
     pauses: list[Pause] = []
     loads: list[Load] = []
     injections: list[Injection] = []
-    after: dict[int, int] = {}  # by an injection's place, the first step that any rank began after it
+    first_step_after: dict[int, int] = {}  # by an injection's place, the first step that any rank began after it
     refused: int = 0
     primitives: PrimitivesLog = msgspec.field(default_factory=PrimitivesLog)
     clocks: Clocks = msgspec.field(default_factory=Clocks)
-    apart: ClockSpread | None = None
+    clock_spread: ClockSpread | None = None
 
     @property
     def steps(self) -> StepsByRank:
         """Those that are kept."""
-        return self.blocks.kept
+        return self.thinned.kept
 
     def add(self, message: Message) -> None:
         self.clocks.add(message)
         match message:
             case Step():
-                self.blocks.add(message)
+                self.thinned.add(message)
                 self._place(message)
             case Fingerprint():
                 self._check(message)
@@ -87,12 +87,12 @@ class LaunchLog(msgspec.Struct):
     def _align(self) -> None:
         """Bring all times to the console's clock, now that all is known of the others."""
         measured = {rank: [step for step in own if not step.warmup] for rank, own in self.steps.items()}
-        self.apart = clock_spread(self.clocks, measured)
+        self.clock_spread = clock_spread(self.clocks, measured)
         if not self.clocks.of_rank:
             return
         kept = {rank: [self._by_console(step) for step in own] for rank, own in self.steps.items()}
-        told = {rank: self._told_by_console(rank, each) for rank, each in self.blocks.told.items()}
-        self.blocks = msgspec.structs.replace(self.blocks, kept=kept, told=told)
+        told = {rank: self._told_by_console(rank, each) for rank, each in self.thinned.totals.items()}
+        self.thinned = msgspec.structs.replace(self.thinned, kept=kept, told=told)
         self.pauses = [self._by_console(each) for each in self.pauses]
         self.trained = {rank: self._by_console(each) for rank, each in self.trained.items()}
 
@@ -112,22 +112,22 @@ class LaunchLog(msgspec.Struct):
         """Before or after the delays that were put in by hand, as far as is known of the clocks by then."""
         for place, injection in enumerate(self.injections):
             if self.clocks.console_ns(step.rank, step.begin_ns) >= injection.at_ns:
-                self.after[place] = min(step.step, self.after.get(place, step.step))
+                self.first_step_after[place] = min(step.step, self.first_step_after.get(place, step.step))
 
     def _check(self, words: Fingerprint) -> None:
         """Once all ranks have told their hashes, only what they come to is kept."""
-        copies = self.prints.setdefault(words.step, {})
+        copies = self.fingerprints.setdefault(words.step, {})
         copies[words.rank] = words
         hello = self.hellos.get(words.rank)
         if hello and len(copies) == hello.world_size:
-            self.checks += sync_checks({words.step: self.prints.pop(words.step)}, len(copies))
+            self.checks += sync_checks({words.step: self.fingerprints.pop(words.step)}, len(copies))
 
     def span(self, rank: int) -> Trained | None:
         """What a rank has said without instruments, or would have said of its steps."""
-        return self.trained.get(rank) or self.blocks.told[rank].span()
+        return self.trained.get(rank) or self.thinned.totals[rank].span()
 
     def all_checks(self) -> list[Check]:
-        return sorted([*self.checks, *sync_checks(self.prints, len(self.hellos))], key=lambda check: check.step)
+        return sorted([*self.checks, *sync_checks(self.fingerprints, len(self.hellos))], key=lambda check: check.step)
 
 
 def launch_logs(messages: Iterable[Message]) -> Iterator[LaunchLog]:

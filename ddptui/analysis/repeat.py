@@ -31,10 +31,9 @@ from ddptui.analysis.results import (
 from ddptui.analysis.thinning import StepsByRank, close_gaps, count_steps, extrapolate
 from ddptui.analysis.verdict import analyze_aligned
 from ddptui.analysis.waits import AlignedSteps, align_steps
+from ddptui.text.units import S
 from ddptui.wire.messages import Pause, Trained
 from ddptui.wire.records import Launched, Load, Message
-
-S = 1e9  # ns
 
 
 class RepeatOutcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -103,7 +102,7 @@ def _missing(heard: LaunchLog) -> str | None:
             return f"rank {rank} never said that it was done"
         if heard.primitives.places:
             continue
-        if rank not in heard.trained and rank not in heard.blocks.told:
+        if rank not in heard.trained and rank not in heard.thinned.totals:
             return f"rank {rank} never told of a step"
         span = heard.span(rank)
         if span is None:
@@ -120,9 +119,9 @@ def _result(heard: LaunchLog, launched: Launched) -> RepeatResult:
     train_time_s = max(span.end_ns - span.begin_ns for span in spans.values()) / S
     evaluated = sum(words.evaluated for words in heard.done.values())
     instrumented = all(measured.values())
-    whole = heard.blocks.stride == 1
-    compared = instrumented and (heard.apart is None or heard.apart.most(measured) < inf)
-    joints = _align(measured, heard.pauses, heard.apart, whole) if compared else align_steps({})
+    whole = heard.thinned.stride == 1
+    compared = instrumented and (heard.clock_spread is None or heard.clock_spread.largest_ns(measured) < inf)
+    joints = _align(measured, heard.pauses, heard.clock_spread, whole) if compared else align_steps({})
     judgement = analyze_aligned(joints)
     steps = max(span.steps for span in spans.values())
     first = heard.hellos[min(heard.hellos)]
@@ -143,7 +142,9 @@ def _result(heard: LaunchLog, launched: Launched) -> RepeatResult:
         sync_checks=heard.all_checks(),
         averaging=averaging(heard.done.values()),
         reshuffled=reshuffled(heard.done.values()),
-        injected=[found for rank, told in sorted(heard.blocks.told.items()) for found in injected_delays(rank, told)],
+        injected=[
+            found for rank, told in sorted(heard.thinned.totals.items()) for found in injected_delays(rank, told)
+        ],
         changes=[change_of_delays(heard, place) for place in range(len(heard.injections))],
         refused=heard.refused,
         warnings=[
@@ -152,7 +153,7 @@ def _result(heard: LaunchLog, launched: Launched) -> RepeatResult:
         ],
         ranks=[rank_result(heard, rank, judgement) for rank in measured],
     )
-    return result if whole else extrapolate(result, count_steps(measured), judgement)
+    return result if whole else extrapolate(result, count_steps(measured), judgement.train_ns if judgement else None)
 
 
 def _align(measured: StepsByRank, pauses: Sequence[Pause], far: ClockSpread | None, whole: bool) -> AlignedSteps:

@@ -12,7 +12,6 @@ from itertools import pairwise
 import msgspec
 from msgspec.structs import replace
 
-from ddptui.analysis.repeat import S
 from ddptui.analysis.results import (
     ConfidenceInterval,
     Culprit,
@@ -20,7 +19,7 @@ from ddptui.analysis.results import (
     RepeatResult,
     WhatIf,
 )
-from ddptui.analysis.verdict import WaitAnalysis
+from ddptui.text.units import S
 from ddptui.wire.messages import (
     Collective,
     Pause,
@@ -77,16 +76,16 @@ class ThinnedSteps(msgspec.Struct):
     """`kept`: by rank, in the order heard; every `stride`-th block of steps."""
 
     kept: StepsByRank = {}
-    told: dict[int, RankTotals] = {}
+    totals: dict[int, RankTotals] = {}
     stride: int = 1
     events: int = 0
     most: int = 0  # none: MOST_EVENTS
 
     def add(self, step: Step) -> None:
-        if step.rank not in self.told:
-            self.told[step.rank] = RankTotals(step, step.begin_ns)
+        if step.rank not in self.totals:
+            self.totals[step.rank] = RankTotals(step, step.begin_ns)
             self.kept[step.rank] = []
-        self.told[step.rank].add(step)
+        self.totals[step.rank].add(step)
         if step.step // BLOCK % self.stride == 0:
             self.kept[step.rank].append(step)
             self.events += 1 + len(step.collectives)
@@ -163,13 +162,13 @@ def count_steps(steps: Mapping[int, list[Step]]) -> int:
     return len({step.step for own in steps.values() for step in own})
 
 
-def extrapolate(result: RepeatResult, kept: int, judgement: WaitAnalysis | None) -> RepeatResult:
+def extrapolate(result: RepeatResult, kept: int, train_ns: int | None) -> RepeatResult:
     """What was summed over the steps that were kept, as if over all."""
     result = msgspec.structs.replace(result, looked_at=kept)
-    if judgement is None:
+    if train_ns is None:
         return result
     by = result.steps / kept
-    culprit, guess, took_s = result.culprit, result.what_if_s, judgement.train_ns / S
+    culprit, guess, took_s = result.culprit, result.what_if_s, train_ns / S
     return msgspec.structs.replace(
         result,
         culprit=culprit and _scaled_culprit(culprit, by),

@@ -27,21 +27,20 @@ from ddptui.analysis.results import Culprit, Verdict
 from ddptui.analysis.waits import AlignedSteps, align_steps
 from ddptui.wire.messages import Pause, Step
 
-S = 1e9  # ns
 FEWEST_STEPS = 20
 MOSTLY = 2 / 3
 
 
 class WaitAnalysis(NamedTuple):
     """Of some steps of all ranks. wait, transfer: how much of the time a rank was idle for it, mean over ranks;
-    caused: what the others waited for each rank's own work, ns; doubt: none, where all ranks have one clock; withheld:
+    caused_ns: what the others waited for each rank's own work; uncertainty: none where all ranks have one clock; withheld:
     their clocks may be further apart than they waited, so that who waited is not known."""
 
-    joints: AlignedSteps
+    aligned: AlignedSteps
     train_ns: int
-    wait: float
-    transfer: float
-    caused: dict[int, int]
+    wait_share: float
+    transfer_share: float
+    caused_ns: dict[int, int]
     verdict: Verdict
     culprit: Culprit | None
     uncertainty: WaitUncertainty | None = None
@@ -64,17 +63,17 @@ def analyze_aligned(joints: AlignedSteps) -> WaitAnalysis | None:
     waited = [sum(step.ranks[rank].wait_ns for step in joined) for rank in ranks]
     exposed = [sum(step.ranks[rank].exposed_ns for step in joined) for rank in ranks]
     wait, transfer = fmean(waited) / train_ns, (fmean(exposed) - fmean(waited)) / train_ns
-    caused = WaitAttribution(joined).of_all()
+    caused = WaitAttribution(joined).caused_ns()
     found = wait_uncertainty(joined)
     withheld = found is not None and exceeds_waits(joined, found)
     enough = len(joined) >= FEWEST_STEPS and not withheld
     culprit = choose_culprit(joined, train_ns, caused, sum(waited)) if enough and len(ranks) > 1 else None
     return WaitAnalysis(
-        joints=joints,
+        aligned=joints,
         train_ns=train_ns,
-        wait=wait,
-        transfer=transfer,
-        caused=caused,
+        wait_share=wait,
+        transfer_share=transfer,
+        caused_ns=caused,
         verdict=verdict_for(wait, transfer) if enough else "inconclusive",
         culprit=None if culprit and found and is_hardly_late(culprit, len(joined), found) else culprit,
         uncertainty=found,

@@ -30,7 +30,7 @@ class Wait(NamedTuple):
 
     begin: int
     end: int
-    whom: int
+    late_rank: int
 
 
 class RankStep(NamedTuple):
@@ -54,14 +54,14 @@ class AlignedStep(NamedTuple):
 
     number: int
     ranks: dict[int, RankStep]
-    entered: dict[OperationKey, dict[int, int]]
+    entered_ns: dict[OperationKey, dict[int, int]]
     needs: dict[OperationKey, dict[int, tuple[int, ...]]]
-    apart: ClockSpread | None = None
+    clock_spread: ClockSpread | None = None
 
     @property
-    def last(self) -> dict[OperationKey, int]:
+    def last_arrivals(self) -> dict[OperationKey, int]:
         """Who came last to each operation of several ranks."""
-        several = {key: moments for key, moments in self.entered.items() if len(moments) > 1}
+        several = {key: moments for key, moments in self.entered_ns.items() if len(moments) > 1}
         return {key: max(moments, key=lambda rank: moments[rank]) for key, moments in several.items()}
 
 
@@ -89,7 +89,7 @@ def align_steps(
         if differs := mismatch(told):
             mismatches[number] = differs
         else:
-            joined.append(_align_step(number, told, before, still)._replace(apart=apart))
+            joined.append(_align_step(number, told, before, still)._replace(clock_spread=apart))
     return AlignedSteps(joined, mismatches)
 
 
@@ -139,7 +139,7 @@ def _rank_step(
                 waiting.append(Wait(max(begin, operation.awaited_ns), end, whom))
         transfers[key] -= total_ns(union((begin, end) for _, begin, end in stops))
     if stood:  # who stands still himself waits for nobody, though the other one may stand still, too
-        waiting = [Wait(*left, each.whom) for each in waiting for left in subtract(each.begin, each.end, stood)]
+        waiting = [Wait(*left, each.late_rank) for each in waiting for left in subtract(each.begin, each.end, stood)]
     waits = _disjoint(waiting)
     awaited = union((operation.awaited_ns, operation.exit_ns) for operation in step.collectives)
     idle = [left for begin, end in awaited for left in subtract(begin, end, stood)] if stood else awaited

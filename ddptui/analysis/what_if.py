@@ -11,8 +11,9 @@ from statistics import fmean, median
 from ddptui.analysis.operations import OperationKey
 from ddptui.analysis.own_work import Event
 from ddptui.analysis.results import WhatIf
-from ddptui.analysis.verdict import S, WaitAnalysis
+from ddptui.analysis.verdict import WaitAnalysis
 from ddptui.analysis.waits import AlignedStep
+from ddptui.text.units import S
 
 Work = Callable[[AlignedStep, int], Sequence[float]]  # of a rank in a step, ns by part
 
@@ -103,7 +104,7 @@ class _Rank:
 
 def what_if(judgement: WaitAnalysis) -> WhatIf:
     """The train time with the culprit's work replaced by what the others worked; and with all ranks' work alike."""
-    joined, measured_s = judgement.joints.steps, judgement.train_ns / S
+    joined, measured_s = judgement.aligned.steps, judgement.train_ns / S
     culprit = judgement.culprit.rank if judgement.culprit else None
     work = as_measured if culprit is None else _like_the_others(culprit)
     scale = measured_s / replay(joined)

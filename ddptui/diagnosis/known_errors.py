@@ -23,16 +23,16 @@ Explanation = Callable[["re.Match[str]", Trial], str]
 class KnownError(NamedTuple):
     """An error that is known by its words. `told`: what is said in its place; a text, or made of what was found."""
 
-    words: re.Pattern[str]
-    told: str | Explanation
+    pattern: re.Pattern[str]
+    explanation: str | Explanation
 
 
 def known_error(error: str, trial: Trial) -> str | None:
     """The error in one line, with a remedy that fits the trial; None: its own words must do."""
     text = " ".join(error.split())
     for case in KNOWN_ERRORS:
-        if found := case.words.search(text):
-            return case.told if isinstance(case.told, str) else case.told(found, trial)
+        if found := case.pattern.search(text):
+            return case.explanation if isinstance(case.explanation, str) else case.explanation(found, trial)
     return None
 
 

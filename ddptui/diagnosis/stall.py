@@ -69,12 +69,12 @@ class StallDetector:
             case Done() | Failed():
                 self._over.add(message.rank)
 
-    def excuse(self, now_ns: int) -> None:
+    def restart_timers(self, now_ns: int) -> None:
         """The console itself has stood still: what it has not heard meanwhile proves nothing."""
         for rank in self._ranks.values():
             rank.heard_ns = rank.moved_ns = now_ns
 
-    def look(self, now_ns: int, states: Mapping[int, str]) -> Stall | None:
+    def check(self, now_ns: int, states: Mapping[int, str]) -> Stall | None:
         """None: all is well. states: what each rank's process does, in psutil's words."""
         there = {number: rank for number, rank in self._ranks.items() if number not in self._over}
         for number, rank in there.items():

@@ -67,7 +67,7 @@ def summary(joined: Sequence[AlignedStep]) -> ArrivalsSummary | None:
     if not joined:
         return None
     ranks = sorted(joined[0].ranks)
-    seen = [_see(step) for step in joined if step.last]
+    seen = [_see(step) for step in joined if step.last_arrivals]
     found = [_of_rank(rank, seen) for rank in ranks] if seen else [_alone(rank) for rank in ranks]
     doubted = wait_uncertainty(joined)
     apart = doubted.clock_ns / MS if doubted else None
@@ -76,9 +76,9 @@ def summary(joined: Sequence[AlignedStep]) -> ArrivalsSummary | None:
 
 
 def _see(step: AlignedStep) -> _Seen:
-    caused = WaitAttribution([step]).of_all()
+    caused = WaitAttribution([step]).caused_ns()
     last = max(caused, key=lambda rank: caused[rank])
-    moments = step.entered[_where(step, last)]
+    moments = step.entered_ns[_where(step, last)]
     first = min(moments.values())
     lateness = {rank: (moment - first) / MS for rank, moment in moments.items()}
     return _Seen(step, last if caused[last] else None, lateness)
@@ -86,9 +86,11 @@ def _see(step: AlignedStep) -> _Seen:
 
 def _where(step: AlignedStep, last: int) -> OperationKey:
     """The operation to which the rank came last by most, or the first one of several ranks."""
-    several = step.last
+    several = step.last_arrivals
     own = [key for key, rank in several.items() if rank == last]
-    return max(own or several, key=lambda key: _apart(step.entered[key]) if own else -min(step.entered[key].values()))
+    return max(
+        own or several, key=lambda key: _apart(step.entered_ns[key]) if own else -min(step.entered_ns[key].values())
+    )
 
 
 def _apart(moments: dict[int, int]) -> int:

@@ -83,12 +83,12 @@ def _verdict(judgement: WaitAnalysis | None, world_size: int) -> str:
         return "no waiting is known yet"
     if judgement.uncertainty and judgement.withheld:
         return f"the clock error ({_error(judgement.uncertainty)}) exceeds the measured waits, so they are hidden"
-    shares = f"{judgement.wait:.0%} of the time waiting, {judgement.transfer:.0%} in transfers"
+    shares = f"{judgement.wait_share:.0%} of the time waiting, {judgement.transfer_share:.0%} in transfers"
     shares += f", by clocks that agree to {_error(judgement.uncertainty)}" if judgement.uncertainty else ""
     culprit = judgement.culprit
     if culprit is None:
-        return shares + ("; no rank stands out" if judgement.wait >= MATTERS else "")
-    late = seconds(culprit.excess_s.estimate / len(judgement.joints.steps))
+        return shares + ("; no rank stands out" if judgement.wait_share >= MATTERS else "")
+    late = seconds(culprit.excess_s.estimate / len(judgement.aligned.steps))
     where = "in every phase" if culprit.slower is not None else f"in {culprit.phase}"
     return f"waiting for rank {culprit.rank}: {late} a step late, {where} ({shares})"
 

@@ -57,7 +57,7 @@ class RunMonitor:
     @property
     def are_clocks_known(self) -> bool:
         """Whether what the ranks tell can be compared."""
-        return self.apart is None or self.apart.most(self.live.ranks) < inf
+        return self.apart is None or self.apart.largest_ns(self.live.ranks) < inf
 
     def world_size(self, preset: Preset) -> int:
         """How many ranks there are, or will be."""

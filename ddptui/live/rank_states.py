@@ -27,7 +27,7 @@ def waits_for(joined: Sequence[AlignedStep], rank: int) -> int | None:
     waited: dict[int, int] = {}
     for step in joined:
         for wait in step.ranks[rank].waits if rank in step.ranks else ():
-            waited[wait.whom] = waited.get(wait.whom, 0) + wait.end - wait.begin
+            waited[wait.late_rank] = waited.get(wait.late_rank, 0) + wait.end - wait.begin
     whom = max(waited, key=lambda other: waited[other], default=None)
     took = sum(step.ranks[rank].step.end_ns - step.ranks[rank].step.begin_ns for step in joined if rank in step.ranks)
     return whom if whom is not None and waited[whom] >= MATTERS * took else None

@@ -113,9 +113,9 @@ def deceptive(heard: Sequence[LaunchLog]) -> set[Caution]:
 def _joined(heard: LaunchLog) -> list[AlignedStep]:
     measured = {rank: [step for step in own if not step.warmup] for rank, own in heard.steps.items()}
     steps, _ = drop_inconsistent(measured)
-    whole = heard.blocks.stride == 1
+    whole = heard.thinned.stride == 1
     close, pauses = (steps, heard.pauses) if whole else close_gaps(steps, heard.pauses)
-    joined = align_steps(close, pauses, heard.apart).steps
+    joined = align_steps(close, pauses, heard.clock_spread).steps
     if (found := wait_uncertainty(joined)) and exceeds_waits(joined, found):
         raise ProjectionError(
             "the clocks of its ranks are further apart than they waited: nothing is known of its transfers"
@@ -154,10 +154,10 @@ def _calls(step: AlignedStep) -> Iterator[Call]:
     the same at the same time."""
     backward = max(_begin_of_backward(rank) for rank in step.ranks.values())
     over = 0.0
-    by_key = sorted(_by_key(step).items(), key=lambda item: max(step.entered[item[0]].values()))
+    by_key = sorted(_by_key(step).items(), key=lambda item: max(step.entered_ns[item[0]].values()))
     for number, (key, by_rank) in enumerate(by_key, start=1):
         one = next(iter(by_rank.values()))
-        all_came = max(step.entered[key].values())
+        all_came = max(step.entered_ns[key].values())
         end = _end(all_came, by_rank.values(), last=number == len(by_key))
         passes = one.kind in POINT_TO_POINT
         begin = all_came if passes else max(all_came, over)
@@ -170,7 +170,7 @@ def _ready(step: AlignedStep) -> list[float]:
     """In the order in which ranks came, without what is early."""
     begins = {number: _begin_of_backward(rank) for number, rank in step.ranks.items()}
     computed = {number: max(1, round(_work(rank).backward * S)) for number, rank in step.ranks.items()}
-    came = sorted(step.entered.values(), key=lambda moments: max(moments.values()))
+    came = sorted(step.entered_ns.values(), key=lambda moments: max(moments.values()))
     return [
         fmean(min(1.0, max(0.0, (at - begins[rank]) / computed[rank])) for rank, at in moments.items())
         for moments in came

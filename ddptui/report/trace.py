@@ -50,7 +50,7 @@ def _of_repeat(process: int, name: str, messages: Iterable[Message]) -> Iterator
         elif isinstance(message, Step):
             steps.setdefault(message.rank, []).append(message)
     far = clock_spread(clocks, steps)
-    known = far is None or far.most(steps) < inf
+    known = far is None or far.largest_ns(steps) < inf
     steps = {rank: [cast(Step, in_console_time(step, clocks)) for step in own] for rank, own in steps.items()}
     pauses = [cast(Pause, in_console_time(pause, clocks)) for pause in pauses]
     yield {"ph": "M", "name": "process_name", "pid": process, "args": {"name": name}}
@@ -120,7 +120,7 @@ class _Events:
             for key, operation in zip(operation_keys(own.step), own.step.collectives, strict=True):
                 others = [other for other in step.needs[key][rank] if other != rank]
                 if others:
-                    entered = step.entered[key]
+                    entered = step.entered_ns[key]
                     whom = max(others, key=lambda other: entered[other])
                     complete = min(entered[whom], operation.exit_ns)
                     if complete > operation.enter_ns:

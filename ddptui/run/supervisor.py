@@ -134,7 +134,7 @@ class LaunchSupervisor:
         if self._launcher.is_waiting:
             self._last_came = time.monotonic()
         if since_s > STOOD_STILL_S:
-            self._stall_detector.excuse(time.monotonic_ns())
+            self._stall_detector.restart_timers(time.monotonic_ns())
         self._looked = time.monotonic()
         states = {rank: self._launcher.status(hello) for rank, hello in self._hub.hellos.items()}
         spoken = self._done | {words.rank for words in self._failed} | set(self._silent)
@@ -159,10 +159,10 @@ class LaunchSupervisor:
         """A stall that has been seen for a while, in which no rank's helpers worked. What they do is asked last, since
         that costs, and more than once, since between two files a compiler sleeps, too."""
         now_ns = time.monotonic_ns()
-        if stall := self._stall_detector.look(now_ns, states):
+        if stall := self._stall_detector.check(now_ns, states):
             asleep = [rank for rank, state in states.items() if state == psutil.STATUS_SLEEPING]
             at_work = [rank for rank in asleep if self._launcher.helpers_work(self._hub.hellos[rank])]
-            stall = self._stall_detector.look(now_ns, states | dict.fromkeys(at_work, psutil.STATUS_RUNNING))
+            stall = self._stall_detector.check(now_ns, states | dict.fromkeys(at_work, psutil.STATUS_RUNNING))
         self._suspected_ns = (self._suspected_ns or now_ns) if stall else None
         return stall if self._suspected_ns and now_ns - self._suspected_ns >= SURE_NS else None
 

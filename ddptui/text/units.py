@@ -4,6 +4,7 @@ from math import floor, log10
 
 SIZES = ("B", "KB", "MB", "GB", "TB")
 TIMES = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
+S, MS, US = 1e9, 1e6, 1e3  # in ns: clocks and messages count nanoseconds
 NOTHING = "–"
 
 

@@ -47,7 +47,7 @@ class Overtaking(NamedTuple):
 def overtakings(result: PrimitivesResult, fitted: Sequence[Fit] | None = None) -> list[Overtaking]:
     """Of all pairs that do the same, those of which at least one of measurement, model and textbook says it."""
     found = fit_all(result) if fitted is None else fitted
-    models = {each.which: each for each in found}
+    models = {each.key: each for each in found}
     groups = steady_times(result)
     network = network_of(found)
     return [
@@ -123,7 +123,7 @@ def _line_crossings(one: Fit, other: Fit, time: Callable[[Fit, float], float | N
         first, second = time(one, step), time(other, step)
         if first and second:
             ratios.append((step, log(first / second)))
-    return crossings(one.which, other.which, ratios, least)
+    return crossings(one.key, other.key, ratios, least)
 
 
 def _common_sizes(sizes: Mapping[int, float], others: Mapping[int, float]) -> list[int]:
@@ -177,7 +177,7 @@ def half_performance_size(fit: Fit) -> float | None:
 
 def _latency_finding(fits: Sequence[Fit]) -> list[str]:
     for fit in fits:
-        half = half_performance_size(fit) if fit.which.operation == ALL_REDUCE else None
+        half = half_performance_size(fit) if fit.key.operation == ALL_REDUCE else None
         if half is not None and fit.curve is not None:
             return [
                 f"On {fit.ranks} ranks an {ALL_REDUCE} takes {duration(fit.curve.start_s)} however small its tensor is,"

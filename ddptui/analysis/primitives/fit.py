@@ -56,7 +56,7 @@ class Fit(NamedTuple):
                  fitted afresh, knots and all
     """
 
-    which: PrimitiveKey
+    key: PrimitiveKey
     ranks: int
     times: Times
     alpha: float | None = None
@@ -130,7 +130,7 @@ def predicted_time(fit: Fit, size: float) -> float | None:
 
 def textbook_time(fit: Fit, size: float, network: Network) -> float:
     """Seconds for so many bytes, by the formula of its algorithm."""
-    return seconds(theory(fit.which.operation, composite=fit.which.composite).cost(fit.ranks), size, network)
+    return seconds(theory(fit.key.operation, composite=fit.key.composite).cost(fit.ranks), size, network)
 
 
 def time_at(curve: Curve, size: float) -> float:
@@ -141,11 +141,11 @@ def time_at(curve: Curve, size: float) -> float:
 def network_of(found: Sequence[Fit]) -> tuple[Network, PrimitiveKey] | None:
     """What the textbook's formulas are fed with, and whose α and β they are: those of one message, at best as every
     rank of a ring sends it at once."""
-    gamma = next((each.gamma for each in found if each.which.operation == "local_sum"), None) or 0.0
+    gamma = next((each.gamma for each in found if each.key.operation == "local_sum"), None) or 0.0
     for source in ("isend_irecv", "send_recv"):
         for each in found:
-            if each.which.operation == source and each.alpha is not None and each.beta is not None:
-                return Network(each.alpha, each.beta, gamma), each.which
+            if each.key.operation == source and each.alpha is not None and each.beta is not None:
+                return Network(each.alpha, each.beta, gamma), each.key
     return None
 
 

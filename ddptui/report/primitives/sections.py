@@ -102,7 +102,7 @@ def of_trial(result: PrimitivesResult, trial: Trial, repeats: int) -> Iterator[B
 def _measured(result: PrimitivesResult, trial: Trial, repeats: int) -> Iterator[Block]:
     groups, found = by_operation(result.cells), fit_all(result)
     network = network_of(found)
-    models = {fit.which: fit for fit in found}
+    models = {fit.key: fit for fit in found}
     yield Notes(_how(result, repeats))
     for key, cells in groups.items():
         yield Heading(tables.heading(key), 4)
@@ -123,9 +123,9 @@ def _explained(result: PrimitivesResult, found: Sequence[Fit]) -> Iterator[Block
     yield Heading("Models", 4)
     yield tables.of_models(found, network)
     yield Notes([_fed(found, network[1] if network else None)])
-    ways = rivals(fit.which for fit in found)
-    chosen = ways if len(ways) > 1 else [fit.which for fit in found if fit.which.operation in PLOTTED]
-    if any(len(fit.residuals) > 1 for fit in found if fit.which in chosen):
+    ways = rivals(fit.key for fit in found)
+    chosen = ways if len(ways) > 1 else [fit.key for fit in found if fit.key.operation in PLOTTED]
+    if any(len(fit.residuals) > 1 for fit in found if fit.key in chosen):
         yield Plotted(result, chosen)
     if len(ways) > 1:
         yield Heading("Who overtakes whom", 4)
@@ -139,7 +139,7 @@ def _fed(found: Sequence[Fit], source: PrimitiveKey | None) -> str:
     """Where the textbook's figures come from."""
     if source is None:
         return "textbook: unknown, since neither isend/irecv nor send/recv tells α and β here"
-    added = any(fit.which.operation == "local_sum" and fit.gamma is not None for fit in found)
+    added = any(fit.key.operation == "local_sum" and fit.gamma is not None for fit in found)
     gamma = "γ of local_sum" if added else "no γ, since local_sum was not measured"
     return f"textbook: p ranks, n bytes; α and β of {source}, {gamma}"
 

@@ -45,7 +45,7 @@ def of_models(fits: Sequence[Fit], network: tuple[Network, PrimitiveKey] | None)
     """A line an operation. α in µs a message, β and γ as bandwidths; errors as parts of what was measured."""
     book = [_theory(fit) for fit in fits]
     columns = (
-        Column("operation", [str(fit.which) for fit in fits], 100, left=True),
+        Column("operation", [str(fit.key) for fit in fits], 100, left=True),
         Column("α", [duration(fit.alpha) for fit in fits], 99),
         Column("β GB/s", [bandwidth(fit.beta) for fit in fits], 98),
         Column("γ GB/s", [bandwidth(fit.gamma) for fit in fits], 80),
@@ -81,7 +81,7 @@ def heading(which: PrimitiveKey) -> str:
 def _off(fit: Fit, network: tuple[Network, PrimitiveKey] | None) -> str:
     """From the size where the textbook is lowest, over what was measured, to the one where it is highest; nothing for
     what it was fed with."""
-    if network is None or fit.which == network[1] or fit.which.operation == "local_sum":
+    if network is None or fit.key == network[1] or fit.key.operation == "local_sum":
         return NOTHING
     errors = [textbook_time(fit, size, network[0]) / s - 1 for size, s in fit.times.items()]
     low, high = (f"{error:+.0%}" for error in (min(errors), max(errors)))
@@ -96,7 +96,7 @@ def _near(fit: Fit) -> str:
 
 
 def _theory(fit: Fit) -> Theory:
-    return theory(fit.which.operation, composite=fit.which.composite)
+    return theory(fit.key.operation, composite=fit.key.composite)
 
 
 def _bytes(cell: Cell) -> str:

@@ -115,7 +115,7 @@ class PrimitiveTimes(Vertical):
 
     def _tell(self, result: PrimitivesResult, chosen: PrimitiveKey) -> None:
         cells, models = by_operation(result.cells)[chosen], fit_all(result)
-        model = next((each for each in models if each.which == chosen), None)
+        model = next((each for each in models if each.key == chosen), None)
         network = network_of(models)
         told = network[0] if network and network[1] != chosen and chosen.operation != "local_sum" else None
         table = self.query_one(SizeTable)
@@ -128,7 +128,7 @@ class PrimitiveTimes(Vertical):
 
 def in_words(model: Fit, network: tuple[Network, PrimitiveKey] | None) -> list[str]:
     """The textbook's formula, term by term, and what was fitted, figure by figure."""
-    book = theory(model.which.operation, composite=model.which.composite)
+    book = theory(model.key.operation, composite=model.key.composite)
     columns = telling(tables.of_models([model], network))
     said = [f"{each.header} {each.cells[0]}" for each in columns if each.header not in NOT_SAID]
     first, *terms = book.formula.split(" + ")

@@ -125,7 +125,7 @@ def test_adding_alone_tells_gamma_and_is_held_where_others_add() -> None:
     add = cells("local_sum", lambda size: (1e-6 + size * NETWORK.gamma) / US)
     reduce = cells("all_reduce", lambda size: by_theory("all_reduce")[size] / US, ranks=4)
     gather = cells("all_gather", lambda size: by_theory("all_gather")[size] / US, ranks=4)
-    found = {each.which.operation: each for each in fit_all(result(reduce, gather, add, ranks=4))}
+    found = {each.key.operation: each for each in fit_all(result(reduce, gather, add, ranks=4))}
     assert found["local_sum"].gamma == pytest.approx(NETWORK.gamma)
     assert found["local_sum"].alpha == pytest.approx(1e-6)
     assert found["local_sum"].beta is None

@@ -425,13 +425,13 @@ def test_who_waits_for_a_root_that_waits_for_a_leaf_waits_for_the_leaf() -> None
     step = star(100, 100, 400)
     assert step.ranks[1].waits == [Wait(105, 405, 0)]  # for the root's broadcast,
     # which came so late for the leaf: 100 … 400 the root waited itself, then it transferred
-    assert WaitAttribution([step]).of_all() == {0: 0, 1: 0, 2: 300 + 295}
+    assert WaitAttribution([step]).caused_ns() == {0: 0, 1: 0, 2: 300 + 295}
 
 
 def test_what_the_root_itself_takes_is_its_own_fault() -> None:
     step = star(100, 100, 100, late_root=50)
     assert step.ranks[1].wait_ns == 50
-    assert WaitAttribution([step]).of_all() == {0: 2 * 50, 1: 0, 2: 0}
+    assert WaitAttribution([step]).caused_ns() == {0: 2 * 50, 1: 0, 2: 0}
 
 
 def test_a_wait_for_a_transfer_among_others_is_nobodys_fault() -> None:
@@ -443,7 +443,7 @@ def test_a_wait_for_a_transfer_among_others_is_nobodys_fault() -> None:
     }
     [step] = align_steps(simulate([programs])).steps
     assert waits_of(step) == [0, 0, 500]
-    assert WaitAttribution([step]).of_all() == {0: 0, 1: 0, 2: 0}
+    assert WaitAttribution([step]).caused_ns() == {0: 0, 1: 0, 2: 0}
 
 
 def test_blame_reaches_back_over_the_end_of_a_step() -> None:
@@ -457,7 +457,7 @@ def test_blame_reaches_back_over_the_end_of_a_step() -> None:
     second: dict[int, Program] = {
         rank: [("data", [Work(10)]), ("aggregate", [Call("all", "all_reduce", 5)])] for rank in RANKS
     }
-    caused = WaitAttribution(align_steps(simulate([first, second])).steps).of_all()
+    caused = WaitAttribution(align_steps(simulate([first, second])).steps).caused_ns()
     assert caused[0] == 0
     assert caused[2] >= 290 * 2 - 20
     assert caused[1] <= 20
@@ -470,14 +470,14 @@ def test_all_that_is_waited_for_is_blamed_on_somebody_or_was_a_transfer(
     for transfer in (1, 9):
         steps = align_steps(trace(works, shape, transfer)).steps  # type: ignore[arg-type]
         waited = sum(own.wait_ns for step in steps for own in step.ranks.values())
-        blamed = sum(WaitAttribution(steps).of_all().values())
+        blamed = sum(WaitAttribution(steps).caused_ns().values())
         assert blamed <= waited
         assert blamed >= waited - 4 * transfer * len(works) * len(works[0]) ** 2
 
 
 def test_of_many_steps_the_delayed_leaf_has_all_the_blame() -> None:
     works, injected = delayed(works_of(2, ranks=3, steps=40), 2, "forward", lambda _: 20.0)
-    caused = WaitAttribution(align_steps(trace(works, reduce_broadcast)).steps).of_all()
+    caused = WaitAttribution(align_steps(trace(works, reduce_broadcast)).steps).caused_ns()
     assert caused[2] / 1e9 == pytest.approx(2 * injected, rel=0.1)
     assert caused[2] > 0.95 * sum(caused.values())
 
@@ -566,11 +566,11 @@ def test_who_stands_still_in_an_operation_is_waited_for(
     one, other = step.ranks[0], step.ranks[1]
     assert one.wait_ns == waited
     assert one.transfer_ns == 90 - waited
-    assert {wait.whom for wait in one.waits} == {1}
+    assert {wait.late_rank for wait in one.waits} == {1}
     assert other.wait_ns == 0
     assert other.exposed_ns == other.transfer_ns == 80 - stood
     assert other.work_ns[AGGREGATE] == 1000 - 80 + stood
-    assert WaitAttribution([step]).of_all() == {0: 0, 1: waited}
+    assert WaitAttribution([step]).caused_ns() == {0: 0, 1: waited}
 
 
 def test_one_that_stands_still_while_it_waits_is_not_waited_for() -> None:

@@ -243,6 +243,6 @@ def test_a_step_that_was_left_out_is_in_the_time_all_the_same() -> None:
     told[1][40] = differs
     judgement = analyze_waits(told)
     assert judgement is not None
-    assert list(judgement.joints.mismatches) == [40]
+    assert list(judgement.aligned.mismatches) == [40]
     assert judgement.train_ns == measured(told)
     assert what_if(judgement).without_skew == pytest.approx(measured(told) / 1e9, rel=0.2)

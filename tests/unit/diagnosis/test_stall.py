@@ -50,7 +50,7 @@ class Launch:
         while self.now_s < end_s:
             self.now_s += 1
             self.add(*beats)
-            if found := self.stall_detector.look(round(self.now_s * S), processes):
+            if found := self.stall_detector.check(round(self.now_s * S), processes):
                 return found
         return None
 
@@ -164,7 +164,7 @@ def test_a_rank_that_waits_for_a_disk_now_and_then_is_given_as_long() -> None:
 def test_a_console_that_stood_still_itself_blames_nobody() -> None:
     launch = Launch(2)
     launch.now_s += 100
-    launch.stall_detector.excuse(round(launch.now_s * S))
+    launch.stall_detector.restart_timers(round(launch.now_s * S))
     assert launch.stay(STALL_S - 3, {0: IN_ALL_REDUCE, 1: IN_FORWARD}) is None
     assert launch.stay(3, {0: IN_ALL_REDUCE, 1: IN_FORWARD}) is not None
 

@@ -229,7 +229,7 @@ def test_what_is_kept_of_a_launch_is_bounded(monkeypatch: pytest.MonkeyPatch, ca
     heard = LaunchLog()
     for each in train(2, 1_500, calls=calls):
         heard.add(each)
-        assert heard.blocks.events <= max(2_000, 3 * a_block)
+        assert heard.thinned.events <= max(2_000, 3 * a_block)
     kept = {rank: [each.step for each in own] for rank, own in heard.steps.items()}
     assert kept[0] == kept[1]
     assert kept[0][: thinning.BLOCK] == list(range(thinning.BLOCK))
@@ -239,5 +239,5 @@ def test_hashes_that_all_ranks_have_told_are_not_kept() -> None:
     heard = LaunchLog()
     for message in (hello(0), hello(1), fingerprint(0, 1), fingerprint(1, 1), fingerprint(0, 2)):
         heard.add(message)
-    assert list(heard.prints) == [2]
+    assert list(heard.fingerprints) == [2]
     assert [check.step for check in heard.all_checks()] == [1]

@@ -74,7 +74,7 @@ def test_the_warm_up_is_not_judged() -> None:
     judgement = seen(late(2 * FEWEST_STEPS, warmup=FEWEST_STEPS + 1)).judge()
     assert judgement is not None
     assert judgement.culprit is None
-    assert len(judgement.joints.steps) == FEWEST_STEPS - 1
+    assert len(judgement.aligned.steps) == FEWEST_STEPS - 1
 
 
 def test_what_is_long_over_is_not_judged_any_more() -> None:
@@ -89,5 +89,5 @@ def test_what_is_long_over_is_not_judged_any_more() -> None:
     assert now is not None
     assert early.culprit is not None
     assert now.culprit is None
-    first = min(own.step.begin_ns for own in now.joints.steps[0].ranks.values())
+    first = min(own.step.begin_ns for own in now.aligned.steps[0].ranks.values())
     assert told[0][-1].end_ns - first < 1.1 * RECENT_NS
