@@ -1,4 +1,17 @@
-"""Chooses the culprit: the rank whose own work the others waited for, if it stands out. Pure."""
+"""Chooses the culprit: the rank whose own work the others waited for. Pure.
+
+A rank becomes the culprit of a repeat if all of this holds (`choose_culprit`); otherwise there is none:
+
+    SHARE_OF_BLAME    of all the waiting that ranks' own work caused, nearly half is due to this rank
+    MATTERS           each of the others waited half of this share of the train time for it, on average: not every loss
+                      is waited for. It lost this share itself, and the lower end of the interval of its loss is above
+                      half of it
+    MATTERS_IF_SLOWER if it was slower in every phase, it must have lost more, with the whole interval beyond that
+    PAUSE_NS          half of that loss remains without its worst step, or that step took longer than any scheduler
+
+Where ranks have clocks of their own, a rank that was late by less than the clocks may be off is not named
+(`is_within_clock_error`). Over several repeats, the culprit is the rank named in more than half (`culprit_of_repeats`).
+"""
 
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
@@ -12,113 +25,123 @@ from ddptui.analysis.results import ConfidenceInterval, Culprit, RepeatResult
 from ddptui.analysis.waits import AlignedStep, Wait
 from ddptui.text.units import S
 
+SHARE_OF_BLAME = 0.4
+# Shares of the train time. TraceML warns from a tenth on. Without any injected delay, two ranks on two cores showed
+# excesses of up to 0.05 in single phases (56 runs of 100 steps), and of up to 0.09 where a rank was slower everywhere:
+# one core was slower than the other, for a fifth of a second by half.
+MATTERS = 0.10
+MATTERS_IF_SLOWER = 0.20
+PAUSE_NS = 250e6
+
 
 class WaitAttribution:
-    """Whose own work the others waited for, in the end: who waits for a rank that waits itself, waits for a third."""
+    """Attributes waits to the ranks whose own work caused them, along chains of ranks that wait for each other."""
 
     def __init__(self, steps: Sequence[AlignedStep]) -> None:
         ranks = sorted({rank for step in steps for rank in step.ranks})
         self._waits = {rank: [wait for step in steps for wait in step.ranks[rank].waits] for rank in ranks}
-        self._idle = {rank: [each for step in steps for each in step.ranks[rank].idle] for rank in ranks}
+        self._idle = {rank: [interval for step in steps for interval in step.ranks[rank].idle] for rank in ranks}
 
     def caused_ns(self) -> dict[int, int]:
-        """How long all other ranks together waited for each one's own work, ns. (They also wait for transfers among
-        others, which is nobody's.)"""
-        caused = dict.fromkeys(self._waits, 0)
+        """How long all other ranks together waited for each rank's own work. Waits for transfers among other ranks
+        are attributed to no rank."""
+        caused_ns = dict.fromkeys(self._waits, 0)
         for rank, waits in self._waits.items():
             for wait in waits:
-                for whom, ns in self._of(wait, frozenset((rank,))):
-                    caused[whom] += ns
-        return caused
+                for cause, ns in self._causes(wait, frozenset((rank,))):
+                    caused_ns[cause] += ns
+        return caused_ns
 
-    def _of(self, wait: Wait, seen: frozenset[int]) -> list[tuple[int, int]]:
-        begin, end, whom = wait
-        taken = overlapping(self._idle[whom], begin, end)
-        blamed = [(whom, end - begin - total_ns(taken))]
-        if whom not in seen:
-            for other_begin, other_end, third in _overlapping_waits(self._waits[whom], begin, end):
-                blamed += self._of(Wait(other_begin, other_end, third), seen | {whom})
-        return blamed
+    def _causes(self, wait: Wait, seen: frozenset[int]) -> list[tuple[int, int]]:
+        """Ranks and ns. While the late rank waits itself, the cause is the rank that it waits for."""
+        late = wait.late_rank
+        idle = overlapping(self._idle[late], wait.begin, wait.end)
+        causes = [(late, wait.end - wait.begin - total_ns(idle))]
+        if late not in seen:
+            for inner in _overlapping_waits(self._waits[late], wait.begin, wait.end):
+                causes += self._causes(inner, seen | {late})
+        return causes
 
 
 def _overlapping_waits(waits: list[Wait], begin: int, end: int) -> list[Wait]:
     first = max(0, bisect_left(waits, (begin, begin, -1)) - 1)
-    found = []
+    parts = []
     for wait in waits[first:]:
         if wait.begin >= end:
             break
         if wait.end > begin:
-            found.append(Wait(max(begin, wait.begin), min(end, wait.end), wait.late_rank))
-    return found
-
-
-MATTERS = 0.10
-EVERYWHERE = 0.20
-FAIR = 0.4
-PAUSE_NS = 250e6
-
-
-def is_hardly_late(culprit: Culprit, steps: int, found: WaitUncertainty) -> bool:
-    """By less, step by step, than how far off the others' waiting may be."""
-    others = [error_ns for rank, errors in found.by_rank.items() if rank != culprit.rank for error_ns in errors]
-    late_s = min(culprit.excess_s.estimate, culprit.wait_caused_s / (len(found.by_rank) - 1)) / steps
-    return late_s * S < fmean(others)
+            parts.append(Wait(max(begin, wait.begin), min(end, wait.end), wait.late_rank))
+    return parts
 
 
 def choose_culprit(
-    joined: Sequence[AlignedStep], train_ns: int, caused: Mapping[int, int], waited: int
+    steps: Sequence[AlignedStep], train_ns: int, caused_ns: Mapping[int, int], waited_ns: int
 ) -> Culprit | None:
-    rank = max(caused, key=lambda rank: caused[rank])
-    share_of_all, each_waited = caused[rank] / (sum(caused.values()) or 1), caused[rank] / (len(caused) - 1)
-    if share_of_all < FAIR or each_waited < MATTERS / 2 * train_ns:
+    """The culprit of one repeat of at least two ranks; None if no rank stands out. waited_ns: all ranks together."""
+    rank = max(caused_ns, key=lambda rank: caused_ns[rank])
+    share_of_blame = caused_ns[rank] / (sum(caused_ns.values()) or 1)
+    mean_wait_ns = caused_ns[rank] / (len(caused_ns) - 1)
+    if share_of_blame < SHARE_OF_BLAME or mean_wait_ns < MATTERS / 2 * train_ns:
         return None
-    found = excess_of_rank(joined, rank)
-    if not found.lost or not _stands_out(found, train_ns):
+    excess = excess_of_rank(steps, rank)
+    if not excess.lost or not _stands_out(excess, train_ns):
         return None
-    step, loss = found.worst
+    worst_step, worst_ns = excess.worst
     return Culprit(
         rank=rank,
-        phase=PARTS[found.lost[0][0]],
-        phases={PARTS[part]: ns / sum(ns for _, ns in found.lost) for part, ns in found.lost},
-        share=caused[rank] / waited,
-        wait_caused_s=caused[rank] / S,
-        excess_s=ConfidenceInterval(estimate=found.estimate / S, low=found.low / S, high=found.high / S),
-        slower=found.slower if found.everywhere else None,
-        step=step if loss > found.estimate / 2 else None,
+        phase=PARTS[excess.lost[0][0]],
+        phases={PARTS[part]: ns / sum(ns for _, ns in excess.lost) for part, ns in excess.lost},
+        share=caused_ns[rank] / waited_ns,
+        wait_caused_s=caused_ns[rank] / S,
+        excess_s=ConfidenceInterval(estimate=excess.estimate / S, low=excess.low / S, high=excess.high / S),
+        slower=excess.slower if excess.everywhere else None,
+        step=worst_step if worst_ns > excess.estimate / 2 else None,
     )
 
 
-def _stands_out(found: Excess, train_ns: int) -> bool:
-    enough = (EVERYWHERE if found.everywhere else MATTERS) * train_ns
-    _, worst = found.worst
-    recurs = found.estimate - worst > enough / 2 or worst > PAUSE_NS
-    sure = found.low > (enough if found.everywhere else enough / 2)
-    return found.estimate > enough and sure and recurs
+def _stands_out(excess: Excess, train_ns: int) -> bool:
+    enough_ns = (MATTERS_IF_SLOWER if excess.everywhere else MATTERS) * train_ns
+    _, worst_ns = excess.worst
+    recurs = excess.estimate - worst_ns > enough_ns / 2 or worst_ns > PAUSE_NS
+    is_sure = excess.low > (enough_ns if excess.everywhere else enough_ns / 2)
+    return excess.estimate > enough_ns and is_sure and recurs
+
+
+def is_within_clock_error(culprit: Culprit, steps: int, uncertainty: WaitUncertainty) -> bool:
+    """Whether the culprit was late by less, per step, than the clocks may put off the others' waits."""
+    errors_ns = [ns for rank, errors in uncertainty.by_rank.items() if rank != culprit.rank for ns in errors]
+    others = len(uncertainty.by_rank) - 1
+    late_s = min(culprit.excess_s.estimate, culprit.wait_caused_s / others) / steps
+    return late_s * S < fmean(errors_ns)
 
 
 def culprit_of_repeats(repeats: Sequence[RepeatResult]) -> Culprit | None:
-    """The rank that stands out in more than half of the repeats; its figures are means over those. The intervals of
-    independent repeats shrink as they are averaged."""
-    named = [repeat.culprit for repeat in repeats if repeat.culprit]
-    ranks = [found.rank for found in named]
+    """The rank that is the culprit in more than half of the repeats. Its figures are means over those."""
+    culprits = [repeat.culprit for repeat in repeats if repeat.culprit]
+    ranks = [culprit.rank for culprit in culprits]
     rank = max(ranks, key=ranks.count, default=None)
-    own = [found for found in named if found.rank == rank]
-    if len(own) <= len(repeats) / 2:
+    same = [culprit for culprit in culprits if culprit.rank == rank]
+    if len(same) <= len(repeats) / 2:
         return None
-    phases = [found.phase for found in own]
-    slower = [found.slower for found in own if found.slower is not None]
-    half = sum(((found.excess_s.high - found.excess_s.low) / 2) ** 2 for found in own) ** 0.5 / len(own)
-    estimate = fmean(found.excess_s.estimate for found in own)
+    phases = [culprit.phase for culprit in same]
+    slower = [culprit.slower for culprit in same if culprit.slower is not None]
     return Culprit(
-        rank=own[0].rank,
+        rank=same[0].rank,
         phase=max(phases, key=phases.count),
-        phases=_mean_shares([found.phases for found in own]),
-        share=fmean(found.share for found in own),
-        wait_caused_s=fmean(found.wait_caused_s for found in own),
-        excess_s=ConfidenceInterval(estimate=estimate, low=estimate - half, high=estimate + half),
-        slower=fmean(slower) if len(slower) > len(own) / 2 else None,
-        step=own[0].step if len(own) == 1 else None,
+        phases=_mean_shares([culprit.phases for culprit in same]),
+        share=fmean(culprit.share for culprit in same),
+        wait_caused_s=fmean(culprit.wait_caused_s for culprit in same),
+        excess_s=_mean_interval([culprit.excess_s for culprit in same]),
+        slower=fmean(slower) if len(slower) > len(same) / 2 else None,
+        step=same[0].step if len(same) == 1 else None,
     )
+
+
+def _mean_interval(intervals: Sequence[ConfidenceInterval]) -> ConfidenceInterval:
+    """Repeats are independent, so the interval of their mean is narrower than theirs."""
+    half = sum(((interval.high - interval.low) / 2) ** 2 for interval in intervals) ** 0.5 / len(intervals)
+    estimate = fmean(interval.estimate for interval in intervals)
+    return ConfidenceInterval(estimate=estimate, low=estimate - half, high=estimate + half)
 
 
 def _mean_shares(repeats: Sequence[dict[str, float]]) -> dict[str, float]:
