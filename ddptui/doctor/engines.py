@@ -8,13 +8,13 @@ from ddptui.config.parser import PresetError
 from ddptui.doctor.finding import Finding
 from ddptui.engines.local import links
 from ddptui.engines.slurm.check import check
-from ddptui.host.network import NetworkError, chosen
+from ddptui.host.network import NetworkError, choose_interface
 
 
 def join() -> Iterator[Finding]:
     """The address that nodes would be told."""
     try:
-        way = chosen()
+        way = choose_interface()
     except NetworkError as error:
         yield Finding("join", f"other hosts cannot reach this one: {error}", tried=False)
     else:

@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 
 from ddptui.doctor.finding import Finding
-from ddptui.engines.preflight_torch import no_compiler
+from ddptui.engines.preflight_machine import no_compiler
 from ddptui.host.machine import available_cores, cpu_model
 from ddptui.text.printable import first_line
 

@@ -6,7 +6,7 @@ from ddptui.engines.local.engine import LocalEngine
 from ddptui.store.runs import Run
 
 
-def starter_of(engine: EngineOptions, run: Run) -> Engine:
+def engine_for(engine: EngineOptions, run: Run) -> Engine:
     """What starts the launches of a run. Raises OSError, NotStarted."""
     match engine.name:
         case "local":

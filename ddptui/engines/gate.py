@@ -1,8 +1,8 @@
-"""Where peers connect to a socket of the console: shut while half of the files that this process may have open are.
-Those inside stay. The door to the network is shut on Linux alone: elsewhere it stays open."""
+"""Who may connect to a socket of the console: peers with the launch's keys, while file descriptors are left."""
 
 import ctypes
 import errno
+import hmac
 import os
 import struct
 import sys
@@ -14,6 +14,7 @@ from socket import AF_INET, SOCK_STREAM, SOL_SOCKET, create_server, fromfd
 import zmq
 
 from ddptui.host.limits import allow_open_files
+from ddptui.wire.connection import Keys
 
 ENOUGH_FILES = 65_536
 TRIES = 200  # ports, one after another
@@ -50,7 +51,7 @@ class ConnectionGate:
         return knocked
 
 
-def local_door(socket: "zmq.Socket[bytes]", endpoint: str) -> ConnectionGate:
+def local_gate(socket: "zmq.Socket[bytes]", endpoint: str) -> ConnectionGate:
     """On this host: a socket with a name in a folder. It is shut by another name: who is inside does not notice. Raises
     OSError."""
     path = Path(endpoint.removeprefix("ipc://"))
@@ -64,7 +65,7 @@ def local_door(socket: "zmq.Socket[bytes]", endpoint: str) -> ConnectionGate:
     return ConnectionGate(socket, lambda: move(path, aside), lambda: move(aside, path))
 
 
-def network_door(socket: "zmq.Socket[bytes]") -> ConnectionGate:
+def network_gate(socket: "zmq.Socket[bytes]") -> ConnectionGate:
     """On the network: `socket` is what bind_near has bound. It is shut by a filter on the listening socket, which lets
     the kernel drop whatever comes for it; connections have none. libzmq's own way, unbind, ends these as well."""
     listener = socket.getsockopt(zmq.USE_FD)
@@ -121,3 +122,28 @@ def _bind(socket: "zmq.Socket[bytes]", endpoint: str) -> None:
         socket.bind(endpoint)
     except zmq.ZMQError as error:
         raise OSError(error.errno, error.strerror, endpoint) from None
+
+
+class CurveServer:
+    """On a socket of the console, before it is bound. `keys`: for those who may come in; there is one pair for all."""
+
+    def __init__(self, context: "zmq.Context[zmq.Socket[bytes]]", socket: "zmq.Socket[bytes]") -> None:
+        from zmq.auth.thread import ThreadAuthenticator  # it brings asyncio along
+
+        server, socket.curve_secretkey = zmq.curve_keypair()
+        socket.curve_publickey = server
+        socket.curve_server = True
+        public, secret = zmq.curve_keypair()
+        self.keys = Keys(server.decode(), public.decode(), secret.decode())
+        self._may_enter = public
+        self._authenticator = ThreadAuthenticator(context)
+        self._authenticator.start()
+        self._authenticator.configure_curve_callback("*", self)  # without it libzmq lets in whoever knows `server`
+
+    def callback(self, domain: str, key: bytes) -> bool:
+        """Whether a peer with this public key, as Z85, may come in. The authenticator calls it."""
+        return hmac.compare_digest(key, self._may_enter)
+
+    def close(self) -> None:
+        """Before the context is ended."""
+        self._authenticator.stop()

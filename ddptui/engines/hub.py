@@ -21,8 +21,7 @@ import msgspec
 import zmq
 
 from ddptui import __version__
-from ddptui.engines.curve import Lock
-from ddptui.engines.gate import bind_near, local_door, network_door
+from ddptui.engines.gate import CurveServer, bind_near, local_gate, network_gate
 from ddptui.host import folders
 from ddptui.wire.connection import HUB, KEYS, TOKEN
 from ddptui.wire.limits import MOST_BYTES_A_FRAME
@@ -64,10 +63,10 @@ class Hub:
         self._socket.setsockopt(zmq.SNDHWM, MOST_FRAMES_UNREAD)
         self._socket.setsockopt(zmq.LINGER, 200)
         self._socket.setsockopt(zmq.HANDSHAKE_IVL, HANDSHAKE_MS)
-        self._lock = Lock(self._context, self._socket) if at else None
+        self._lock = CurveServer(self._context, self._socket) if at else None
         try:
             self.endpoint = bind_near(self._socket, *at) if at else f"ipc://{self.folder}/hub"
-            self._gate = network_door(self._socket) if at else local_door(self._socket, self.endpoint)
+            self._gate = network_gate(self._socket) if at else local_gate(self._socket, self.endpoint)
         except OSError:
             self._end()
             raise

@@ -4,7 +4,6 @@ room for that many ranks?"""
 import os
 import re
 import sys
-import tempfile
 from difflib import get_close_matches
 from functools import cache
 from importlib.machinery import PathFinder
@@ -13,7 +12,6 @@ from pathlib import Path
 
 import msgspec
 import platformdirs
-import psutil
 
 from ddptui.config.engine import links_of
 from ddptui.config.parser import PresetError
@@ -21,10 +19,9 @@ from ddptui.config.preset import Preset, fit_to_engine
 from ddptui.config.trial import Trial, TrialError, is_own_model
 from ddptui.engines.command import module_folders
 from ddptui.engines.local import links
-from ddptui.engines.preflight_devices import OUR_MODELS, check_machine
-from ddptui.engines.preflight_torch import check_compiler, check_mpi
-from ddptui.host.limits import allow_open_files
-from ddptui.host.network import NetworkError, chosen
+from ddptui.engines.preflight_gpus import OUR_MODELS, check_gpus
+from ddptui.engines.preflight_machine import check_compiler, check_mpi, check_room, check_temporary_folder
+from ddptui.host.network import NetworkError, choose_interface
 
 DATA_VARIABLE = "DDPTUI_DATA"
 IDX = [f"{part}-{what}-ubyte" for part in ("train", "t10k") for what in ("images-idx3", "labels-idx1")]
@@ -33,10 +30,6 @@ FILES = {  # below the data folder, as torchvision lays them out
     "fashion_mnist": [f"FashionMNIST/raw/{name}" for name in IDX],
     "cifar10": [f"cifar-10-batches-py/{name}" for name in ("data_batch_1", "test_batch", "batches.meta")],
 }
-MB = 2**20
-# What a rank takes of its own: 390 to 600 MB were measured with torch 2.15 for the CPU, and 100 to 240 where it shares
-# its parent's. This is to refuse only what is hopeless.
-RANK_MB, FORKED_MB = 300, 75
 
 
 def prepare(preset: Preset, *, to_be_started: bool = True) -> Preset:
@@ -45,7 +38,7 @@ def prepare(preset: Preset, *, to_be_started: bool = True) -> Preset:
     for package in ("torch", "torchvision"):
         if find_spec(package) is None:
             raise PresetError(f"{package} is not installed: `pip install {package}`")
-    _check_temporary_folder()
+    check_temporary_folder()
     try:
         preset = fit_to_engine(preset)
     except TrialError as error:
@@ -55,23 +48,23 @@ def prepare(preset: Preset, *, to_be_started: bool = True) -> Preset:
         _check_engine(preset)
         check_mpi(preset)
         if here:
-            check_machine(preset.name, preset.trials)
+            check_gpus(preset.name, preset.trials)
     there_too = preset.engine.name != "join"  # jobs of Slurm see the folders that this host does
     for trial in preset.trials if here else ():
-        _check_room(preset.name, trial)
+        check_room(preset.name, trial)
     return msgspec.structs.replace(
-        preset, trials=tuple(_settle(preset.name, trial, here=here, data_is_here=there_too) for trial in preset.trials)
+        preset, trials=tuple(_prepare(preset.name, trial, here=here, data_is_here=there_too) for trial in preset.trials)
     )
 
 
-def settle_trial(trial: Trial, ranks_here: int) -> Trial:
+def prepare_trial(trial: Trial, ranks_here: int) -> Trial:
     """A trial of a run whose console is elsewhere, checked on the node that starts so many ranks of it: data lies where
     the console says, or where this host keeps it. Raises PresetError."""
     of_here = msgspec.structs.replace(trial, world_size=ranks_here)
-    _check_room("here", of_here)
-    check_machine("here", [of_here])
+    check_room("here", of_here)
+    check_gpus("here", [of_here])
     elsewhere = trial.data_dir is not None and not os.path.isdir(trial.data_dir)
-    return _settle("here", msgspec.structs.replace(trial, data_dir=None) if elsewhere else trial, here=True)
+    return _prepare("here", msgspec.structs.replace(trial, data_dir=None) if elsewhere else trial, here=True)
 
 
 def _check_engine(preset: Preset) -> None:
@@ -80,7 +73,7 @@ def _check_engine(preset: Preset) -> None:
     try:
         match engine.name:
             case "join":
-                chosen(engine.interface)
+                choose_interface(engine.interface)
                 over_a_file = [trial.name for trial in preset.trials if trial.init_method == "file"]
                 if engine.shared is None and over_a_file:
                     raise PresetError(
@@ -92,13 +85,13 @@ def _check_engine(preset: Preset) -> None:
             case "slurm":
                 from ddptui.engines.slurm.check import check
 
-                chosen(engine.interface)
+                choose_interface(engine.interface)
                 check(engine)
     except NetworkError as error:
         raise PresetError(f"--engine {engine.name}: {error}") from None
 
 
-def _settle(preset: str, trial: Trial, *, here: bool, data_is_here: bool = True) -> Trial:
+def _prepare(preset: str, trial: Trial, *, here: bool, data_is_here: bool = True) -> Trial:
     if problem := _problem_with_model(trial.model):
         raise PresetError(f"{preset}, trial {trial.name}: model: {problem}")
     if here and links_of(trial) and (no_link := links.problem()):
@@ -142,62 +135,10 @@ def _can_be_imported(module: str) -> bool:
     return found is not None
 
 
-def _check_temporary_folder() -> None:
-    """The ranks meet the console at a socket there."""
-    try:
-        with tempfile.TemporaryDirectory(prefix="ddptui-"):
-            return
-    except OSError as error:
-        where = os.environ.get("TMPDIR", "/tmp")
-        raise PresetError(
-            f"{where}: temporary files cannot be written ({error.strerror}): name a folder that can with TMPDIR"
-        ) from None
-
-
-def _check_room(preset: str, trial: Trial) -> None:
-    """Refuse what surely cannot be started here, for want of memory or of open files."""
-    mb = memory_mb(trial)
-    least = "world_size" + " or max_bytes" * bool(trial.primitives) + " or num_workers" * bool(trial.num_workers)
-    there = (psutil.virtual_memory().total + psutil.swap_memory().total) // MB
-    if mb > there:
-        raise PresetError(
-            f"{preset}, trial {trial.name}: world_size: {trial.world_size} ranks take {mb:,} MB at the very least, and "
-            f"this machine has {there:,} MB: lower {least}"
-        )
-    wanted = open_files(trial)
-    if (allowed := allow_open_files(wanted)) < wanted:
-        raise PresetError(
-            f"{preset}, trial {trial.name}: world_size: {trial.world_size} ranks want {wanted} open files a "
-            f"process, and {allowed} are allowed: `ulimit -n {wanted}`, or lower world_size"
-        )
-
-
-def memory_mb(trial: Trial) -> int:
-    """What the ranks of a trial take at the very least, in MB. The replicas of `dp` are threads: they count as one."""
-    processes = 1 if trial.launch in ("single", "dp") else trial.world_size
-    forked = trial.launch != "launch" and trial.start_method != "spawn"
-    return processes * ((FORKED_MB if forked else RANK_MB) + trial.num_workers * RANK_MB) + buffers_mb(trial)
-
-
-def buffers_mb(trial: Trial) -> int:
-    """What the tensors of primitives take where they are measured, on all ranks together: two of each size a rank, so
-    up to four of the largest; where each rank, or the root, gathers everybody's, one more for each of them."""
-    if trial.primitives != "measure":
-        return 0
-    gathers = trial.world_size if "all_gather" in trial.composites else "gather_scatter" in trial.composites
-    return trial.world_size * (4 + gathers) * trial.max_bytes // MB
-
-
-def open_files(trial: Trial) -> int:
-    """How many descriptors the busiest process of a trial wants, with some to spare. Measured with 2 to 16 ranks: a
-    launcher has 16 and 3 a rank, a forked rank 28 and 3 a rank, `dp` 4 and 7 a replica."""
-    return 16 + 8 * trial.world_size if trial.launch == "dp" else 32 + 4 * trial.world_size
-
-
 def data_folder(trial: Trial) -> Path:
     """Where a trial's dataset is: as it says, or DDPTUI_DATA, or the user's data folder."""
-    chosen = trial.data_dir or os.environ.get(DATA_VARIABLE)
-    return Path(os.path.expanduser(chosen)).absolute() if chosen else platformdirs.user_data_path("ddptui") / "data"
+    named = trial.data_dir or os.environ.get(DATA_VARIABLE)
+    return Path(os.path.expanduser(named)).absolute() if named else platformdirs.user_data_path("ddptui") / "data"
 
 
 @cache

@@ -37,7 +37,7 @@ def interfaces() -> list[Interface]:
     ]
 
 
-def chosen(name: str | None = None) -> Interface:
+def choose_interface(name: str | None = None) -> Interface:
     """The interface that other hosts reach this one by: the named one, or the one that leads out of this host, or the
     only one. Raises NetworkError."""
     there = interfaces()
@@ -57,7 +57,7 @@ def chosen(name: str | None = None) -> Interface:
     raise NetworkError("this host has no network but loopback, where no other host can reach it: bring up an interface")
 
 
-def towards(address: str) -> Interface:
+def interface_towards(address: str) -> Interface:
     """The interface of this host that an address is reached by, its own one too. Raises NetworkError."""
     source = source_address(address)
     own = [each for each in interfaces() if each.address == source]
@@ -68,7 +68,7 @@ def towards(address: str) -> Interface:
     return own[0]
 
 
-def resolved(host: str) -> str:
+def resolve(host: str) -> str:
     """The IPv4 address of a host, as this host's resolver has it. Raises NetworkError: also for a loopback address,
     which every host would take for itself."""
     try:

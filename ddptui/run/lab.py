@@ -15,7 +15,7 @@ from ddptui.analysis.repeat import NO_OUTCOMES, Outcomes
 from ddptui.config.preset import Preset
 from ddptui.config.trial import Bottleneck, Trial
 from ddptui.engines.base import Engine, Launch, LaunchRefused
-from ddptui.engines.choose import starter_of
+from ddptui.engines.choose import engine_for
 from ddptui.engines.hub import Hub
 from ddptui.host.machine import own_clock
 from ddptui.run.load import LoadMeter
@@ -82,7 +82,7 @@ def run_preset(
     """
     controls = controls or Controls()
     over = {trial for (trial, _), found in there.items() if found.status != "ok"}
-    with closing(starter_of(preset.engine, run)) as starter:
+    with closing(engine_for(preset.engine, run)) as starter:
         for number in range(1, preset.repeats + 1):
             for trial in preset.trials:
                 if trial.name in over or (trial.name, number) in there or controls.end() == "interrupted":

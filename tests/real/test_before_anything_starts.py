@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ddptui.config.trial_text import parse_assignment
-from ddptui.engines.preflight_devices import needs
+from ddptui.engines.preflight_gpus import needs
 from ddptui.host.folders import lab_root
 from ddptui.host.gpus import surely_none
 from ddptui.store.presets import load

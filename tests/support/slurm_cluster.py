@@ -12,7 +12,7 @@ from pathlib import Path
 
 import psutil
 
-from ddptui.host.network import NetworkError, chosen
+from ddptui.host.network import NetworkError, choose_interface
 
 NODES = ("n1", "n2")
 CORES = 4  # a node's; that this host has fewer does not matter
@@ -62,7 +62,7 @@ def lacking() -> str | None:
     if os.geteuid() != 0:
         return "a cluster's daemons want root"
     try:
-        chosen()
+        choose_interface()
     except NetworkError as error:
         return str(error)
     return None
@@ -89,7 +89,7 @@ class Cluster:
         (self.folder / "slurm.conf").write_text(
             CONFIGURATION.format(folder=self.folder, control_port=control_port, nodes="\n".join(nodes))
         )
-        (self.folder / "hosts").write_text(f"127.0.0.1 localhost\n{chosen().address} {' '.join(NODES)}\n")
+        (self.folder / "hosts").write_text(f"127.0.0.1 localhost\n{choose_interface().address} {' '.join(NODES)}\n")
 
     def start(self) -> None:
         files = {"socket": "munge.socket", "key-file": "munge.key", "pid-file": "munged.pid", "log-file": "munged.log",

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from ddptui.config.engine import spread
 from ddptui.config.trial import Trial
-from ddptui.host.network import NetworkError, resolved, towards
+from ddptui.host.network import NetworkError, interface_towards, resolve
 
 LOCALHOST = "127.0.0.1"
 ANY_PORT = 0  # one that is free
@@ -44,8 +44,8 @@ def choose_interface(host: str) -> str:
     that this machine's own name stands for, which may be loopback. Returns the host's address. Ends the process with
     one line where there is no way."""
     try:
-        address = resolved(host)
-        name = towards(address).name
+        address = resolve(host)
+        name = interface_towards(address).name
     except NetworkError as error:
         sys.exit(f"{error}")
     os.environ.setdefault("GLOO_SOCKET_IFNAME", name)

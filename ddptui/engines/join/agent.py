@@ -23,10 +23,10 @@ from ddptui.config.trial_text import from_arguments
 from ddptui.engines import command as launch
 from ddptui.engines.join.ticket import Ticket
 from ddptui.engines.local.engine import LAUNCHER_LOG, LocalLaunch, surroundings
-from ddptui.engines.preflight import settle_trial
+from ddptui.engines.preflight import prepare_trial
 from ddptui.host import folders, place
 from ddptui.host.machine import available_cores
-from ddptui.host.network import NetworkError, is_free, towards
+from ddptui.host.network import NetworkError, interface_towards, is_free
 from ddptui.host.place.place import describe
 from ddptui.store.logs import tail
 from ddptui.wire.connection import HUB, KEYS, TOKEN, unlock
@@ -65,7 +65,7 @@ def join(ticket: Ticket, node: int | None, say: Say) -> int:
     """Take part until the run is over. Returns the exit code. Raises JoinError."""
     host = urlsplit(ticket.endpoint).hostname or ""
     try:
-        way = towards(host)
+        way = interface_towards(host)
     except NetworkError as error:
         raise JoinError(str(error)) from None
     say(f"joining {ticket.run} at {ticket.endpoint}; the other nodes reach this one at {way.address} ({way.name})")
@@ -219,7 +219,7 @@ class _Launch:
         self.number = message.number
         trial = from_arguments(list(message.trial))
         part = part_of(trial, message, node)
-        trial = settle_trial(trial, len(part.ranks))
+        trial = prepare_trial(trial, len(part.ranks))
         if node == 0 and part.nodes > 1 and trial.init_method != "file" and not is_free(own_address, part.port):
             raise JoinError(f"port {part.port}, where the ranks should meet, is taken here: start the run once more")
         if trial.init_method == "file":

@@ -17,7 +17,7 @@ from ddptui.engines.base import LaunchRefused, RemoteLaunch
 from ddptui.engines.hub import Hub
 from ddptui.engines.join.node_hub import Member, NodeHub
 from ddptui.engines.local.engine import LAUNCHER_LOG
-from ddptui.host.network import NetworkError, chosen, port_of
+from ddptui.host.network import NetworkError, choose_interface, port_of
 from ddptui.store.journal import RepeatJournal
 from ddptui.store.runs import Run
 from ddptui.wire.connection import SILENCE_S
@@ -41,7 +41,7 @@ class JoinEngine:
         self._engine = engine
         self._run = run.name
         try:
-            self._address = chosen(engine.interface).address
+            self._address = choose_interface(engine.interface).address
         except NetworkError as error:
             raise LaunchRefused(str(error)) from None
         self._port = engine.port or port_of(run.name)

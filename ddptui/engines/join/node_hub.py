@@ -10,8 +10,7 @@ import msgspec
 import zmq
 
 from ddptui import __version__
-from ddptui.engines.curve import Lock
-from ddptui.engines.gate import bind_near, network_door
+from ddptui.engines.gate import CurveServer, bind_near, network_gate
 from ddptui.engines.join.ticket import Ticket
 from ddptui.wire.node_messages import (
     MOST_BYTES,
@@ -65,13 +64,13 @@ class NodeHub:
         self._socket.setsockopt(zmq.MAXMSGSIZE, MOST_BYTES)
         self._socket.setsockopt(zmq.LINGER, 1000)
         self._socket.setsockopt(zmq.HANDSHAKE_IVL, HANDSHAKE_MS)
-        self._lock = Lock(self._context, self._socket)
+        self._lock = CurveServer(self._context, self._socket)
         try:
             endpoint = bind_near(self._socket, address, port)
         except OSError:
             self._end()
             raise
-        self._gate = network_door(self._socket)
+        self._gate = network_gate(self._socket)
         self.ticket = Ticket(run=run, endpoint=endpoint, token=self._token, keys=self._lock.keys)
 
     def close(self, *, well: bool = True) -> None:

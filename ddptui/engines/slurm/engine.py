@@ -20,7 +20,7 @@ from ddptui.engines.slurm.keeper import SCRIPT, WIRE_ENV
 from ddptui.engines.slurm.queue import JobPoller
 from ddptui.engines.slurm.script import ENDED, ScriptError, job_name, meeting, render, wire_env
 from ddptui.engines.slurm.states import first_to_go
-from ddptui.host.network import NetworkError, chosen, port_of
+from ddptui.host.network import NetworkError, choose_interface, port_of
 from ddptui.store.journal import RepeatJournal
 from ddptui.wire.connection import LOGS, SILENCE_S
 from ddptui.wire.messages import Hello
@@ -39,7 +39,7 @@ class SlurmEngine:
         self._engine = engine
         self._run = run
         try:
-            self._address = chosen(engine.interface).address
+            self._address = choose_interface(engine.interface).address
         except NetworkError as error:
             raise LaunchRefused(str(error)) from None
         self._port = engine.port or port_of(run)

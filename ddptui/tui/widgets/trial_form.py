@@ -14,7 +14,7 @@ from textual.widgets import Input, Select, Static
 
 from ddptui.config.preset import Preset
 from ddptui.config.trial import choices
-from ddptui.engines.preflight_devices import OUR_MODELS
+from ddptui.engines.preflight_gpus import OUR_MODELS
 from ddptui.text.printable import printable
 from ddptui.text.units import NOTHING
 from ddptui.tui import draft as drafts

@@ -335,7 +335,7 @@ def test_consoles_that_begin_in_the_same_second_share_neither_name_nor_file(
     monkeypatch.setattr(
         launch_slurm, "SlurmLaunch", lambda name, script, _1, _2, meeting, **_3: began.append((name, script, meeting))
     )
-    monkeypatch.setattr(launch_slurm, "chosen", lambda _: Interface("eth", "127.0.0.1"))
+    monkeypatch.setattr(launch_slurm, "choose_interface", lambda _: Interface("eth", "127.0.0.1"))
     one = make_trial({"name": "a", "launch": "task", "world_size": 2, "strategy": "all_reduce", "init_method": "file"})
     for runs in ("x", "y"):
         starter = launch_slurm.SlurmEngine(EngineOptions(name="slurm", shared=str(tmp_path)), "20300102-030405")

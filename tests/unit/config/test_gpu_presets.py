@@ -4,7 +4,7 @@ import pytest
 from click.testing import CliRunner
 
 from ddptui.cli import main
-from ddptui.engines.preflight_devices import Machine, problem
+from ddptui.engines.preflight_gpus import GpuInfo, problem
 from ddptui.host.folders import lab_root
 from ddptui.host.gpus import Build, Driver, Gpu
 from ddptui.report.references import published
@@ -14,9 +14,9 @@ from tests.support.builders import journal, results_for
 NEEDED = {"gpu-quickstart": 1, "gpu-amp": 1, "dp-vs-ddp": 2, "gpu-backends": 2}
 
 
-def with_gpus(number: int) -> Machine:
+def with_gpus(number: int) -> GpuInfo:
     every = tuple(Gpu("P100", f"GPU-{index}") for index in range(number))
-    return Machine(surely_none=False, driver=Driver("580.65", (13, 0), every), build=Build("13.0", None), visible=None)
+    return GpuInfo(surely_none=False, driver=Driver("580.65", (13, 0), every), build=Build("13.0", None), visible=None)
 
 
 def refused(name: str, gpus: int) -> list[str]:

@@ -691,9 +691,9 @@ def test_backends_that_are_not_there_are_told(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_the_address_that_other_hosts_would_be_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engines, "chosen", lambda: Interface("eth7", "10.1.0.7"))
+    monkeypatch.setattr(engines, "choose_interface", lambda: Interface("eth7", "10.1.0.7"))
     assert only(engines.join()) == Finding("join", "other hosts reach this one at 10.1.0.7 (eth7): --engine join")
-    monkeypatch.setattr(engines, "chosen", refuse_with(NetworkError("no network but loopback")))
+    monkeypatch.setattr(engines, "choose_interface", refuse_with(NetworkError("no network but loopback")))
     assert only(engines.join()) == Finding(
         "join", "other hosts cannot reach this one: no network but loopback", tried=False
     )

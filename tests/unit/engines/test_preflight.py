@@ -133,7 +133,7 @@ def test_ranks_look_into_the_labs_own_folder_and_then_where_the_user_says(
 
 
 def test_a_folder_for_temporary_files_that_takes_none_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(preflight.tempfile, "tempdir", "/dev/null")
+    monkeypatch.setattr("tempfile.tempdir", "/dev/null")
     monkeypatch.setenv("TMPDIR", "/dev/null")
     with pytest.raises(PresetError, match=r"/dev/null: temporary files cannot be written .*TMPDIR"):
         settle()

@@ -128,7 +128,7 @@ class Console(NodeHub):
 
 def joined(answer: object, monkeypatch: pytest.MonkeyPatch) -> tuple[int, list[str]]:
     """The exit code of `ddptui join`, and what it printed."""
-    monkeypatch.setattr(agent, "towards", lambda _: Interface("lo", "127.0.0.1"))
+    monkeypatch.setattr(agent, "interface_towards", lambda _: Interface("lo", "127.0.0.1"))
     said: list[str] = []
     with closing(Console(msgspec.msgpack.encode(answer))) as console:
         receive = agent._Line.receive

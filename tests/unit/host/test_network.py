@@ -5,7 +5,7 @@ import socket
 import pytest
 
 from ddptui.host import network
-from ddptui.host.network import Interface, NetworkError, chosen, is_free, port_of, resolved, towards
+from ddptui.host.network import Interface, NetworkError, choose_interface, interface_towards, is_free, port_of, resolve
 
 LOOPBACK, ETHERNET, FAST = Interface("lo", "127.0.0.1"), Interface("eth0", "10.1.0.7"), Interface("ib0", "10.2.0.7")
 
@@ -28,13 +28,13 @@ class Given:
 
 def test_the_way_out_is_chosen_or_what_is_named(there: Given) -> None:
     there(LOOPBACK, ETHERNET, FAST, outward=ETHERNET)
-    assert chosen() == ETHERNET
-    assert chosen("ib0") == FAST
+    assert choose_interface() == ETHERNET
+    assert choose_interface("ib0") == FAST
 
 
 def test_the_only_one_is_chosen_where_no_route_leads_out(there: Given) -> None:
     there(LOOPBACK, FAST)
-    assert chosen() == FAST
+    assert choose_interface() == FAST
 
 
 @pytest.mark.parametrize(
@@ -51,19 +51,19 @@ def test_what_no_other_host_could_reach_is_refused(
 ) -> None:
     there(*interfaces)
     with pytest.raises(NetworkError) as refused:
-        chosen(name)
+        choose_interface(name)
     assert why in str(refused.value)
 
 
 def test_the_way_to_another_host_is_no_loopback(there: Given) -> None:
     there(LOOPBACK, ETHERNET, outward=ETHERNET)
-    assert towards("10.1.0.9") == ETHERNET
+    assert interface_towards("10.1.0.9") == ETHERNET
     there(LOOPBACK, ETHERNET, outward=LOOPBACK)
     with pytest.raises(NetworkError, match="leads over loopback"):
-        towards("10.1.0.9")
+        interface_towards("10.1.0.9")
     there(LOOPBACK, ETHERNET)
     with pytest.raises(NetworkError, match="cannot be reached from here"):
-        towards("10.1.0.9")
+        interface_towards("10.1.0.9")
 
 
 def test_a_name_that_stands_for_loopback_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,11 +76,11 @@ def test_a_name_that_stands_for_loopback_is_refused(monkeypatch: pytest.MonkeyPa
         return [(None, None, None, None, (found[host], 0))]
 
     monkeypatch.setattr(socket, "getaddrinfo", look_up)
-    assert resolved("node-1") == "10.1.0.7"
+    assert resolve("node-1") == "10.1.0.7"
     with pytest.raises(NetworkError, match="'node-0' stands for 127"):
-        resolved("node-0")
+        resolve("node-0")
     with pytest.raises(NetworkError, match="'node-2' cannot be resolved here"):
-        resolved("node-2")
+        resolve("node-2")
 
 
 def test_ports_stay_below_those_that_systems_hand_out() -> None:

@@ -9,8 +9,8 @@ from ddptui.config.checks import NO_SENDING
 from ddptui.config.parser import PresetError, parse
 from ddptui.config.rules import make_trial
 from ddptui.config.trial_text import parse_assignment
-from ddptui.engines import preflight, preflight_devices
-from ddptui.engines.preflight_devices import Machine, problem, wants_to_know, without_gpus
+from ddptui.engines import preflight, preflight_gpus
+from ddptui.engines.preflight_gpus import GpuInfo, problem, wants_to_know, without_gpus
 from ddptui.host import gpus
 from ddptui.host.gpus import Build, Driver, Gpu
 from tests.support.builders import preset_of
@@ -21,17 +21,17 @@ DOCTOR = (
     "run it where there is one (a container sees them after `docker run --gpus all`; `ddptui doctor` says what a "
     "machine has)"
 )
-NO_GPU = Machine(surely_none=True, driver=None, build=TORCH, visible=None)
+NO_GPU = GpuInfo(surely_none=True, driver=None, build=TORCH, visible=None)
 
 
 def with_gpus(
     number: int, visible: str | None = None, cuda: tuple[int, int] = (13, 0), build: Build | None = TORCH
-) -> Machine:
+) -> GpuInfo:
     every = tuple(Gpu("H100", f"GPU-{index}") for index in range(number))
-    return Machine(surely_none=False, driver=Driver("580.65", cuda, every), build=build, visible=visible)
+    return GpuInfo(surely_none=False, driver=Driver("580.65", cuda, every), build=build, visible=visible)
 
 
-UNKNOWN = Machine(surely_none=False, driver=None, build=TORCH, visible=None)
+UNKNOWN = GpuInfo(surely_none=False, driver=None, build=TORCH, visible=None)
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ UNKNOWN = Machine(surely_none=False, driver=None, build=TORCH, visible=None)
         ),
     ],
 )
-def test_what_a_machine_cannot_run_is_said_with_what_to_do(fields: dict[str, Any], machine: Machine, says: str) -> None:
+def test_what_a_machine_cannot_run_is_said_with_what_to_do(fields: dict[str, Any], machine: GpuInfo, says: str) -> None:
     found = problem(make_trial(fields), machine, OTHERWISE)
     assert found is not None
     assert found.startswith(says) or says in found
@@ -168,7 +168,7 @@ def test_what_a_machine_cannot_run_is_said_with_what_to_do(fields: dict[str, Any
         ({"device": "cuda", "launch": "single"}, with_gpus(1)),
     ],
 )
-def test_what_it_can_run_or_only_the_ranks_can_tell_is_let_through(fields: dict[str, Any], machine: Machine) -> None:
+def test_what_it_can_run_or_only_the_ranks_can_tell_is_let_through(fields: dict[str, Any], machine: GpuInfo) -> None:
     assert problem(make_trial(fields), machine, OTHERWISE) is None
 
 
@@ -223,17 +223,17 @@ def test_what_is_said_to_do_without_gpus_does(fields: dict[str, Any], instead: s
 
 
 @pytest.fixture
-def machine(monkeypatch: pytest.MonkeyPatch) -> list[Machine]:
+def machine(monkeypatch: pytest.MonkeyPatch) -> list[GpuInfo]:
     """The machine that is found: the last entry."""
     found = [NO_GPU]
-    monkeypatch.setattr(preflight_devices, "look", lambda: found[-1])
+    monkeypatch.setattr(preflight_gpus, "look_at_gpus", lambda: found[-1])
     return found
 
 
 TWO = {"trial": [{"name": "cpu"}, {"name": "gpus", "device": "cuda"}]}
 
 
-def test_a_later_trial_is_refused_before_the_first_one_starts(machine: list[Machine]) -> None:
+def test_a_later_trial_is_refused_before_the_first_one_starts(machine: list[GpuInfo]) -> None:
     with pytest.raises(PresetError, match=r"^made, trial gpus: device: 'cuda' needs an NVIDIA GPU"):
         preflight.prepare(preset_of(TWO))
     machine.append(with_gpus(2))
@@ -247,19 +247,19 @@ def test_what_is_only_shown_need_not_run_here() -> None:
 
 
 def test_nobody_looks_at_gpus_for_trials_that_want_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(preflight_devices, "look", lambda: pytest.fail("it looked"))
+    monkeypatch.setattr(preflight_gpus, "look_at_gpus", lambda: pytest.fail("it looked"))
     preflight.prepare(preset_of({"trial": [{"name": "a"}, {"name": "b", "launch": "dp"}]}))
 
 
-def test_a_node_that_joined_looks_at_its_own_ranks(machine: list[Machine]) -> None:
+def test_a_node_that_joined_looks_at_its_own_ranks(machine: list[GpuInfo]) -> None:
     trial = make_trial({"name": "a", "device": "cuda", "world_size": 4})
     machine.append(with_gpus(2))
-    assert preflight.settle_trial(trial, ranks_here=2).world_size == 4
+    assert preflight.prepare_trial(trial, ranks_here=2).world_size == 4
     with pytest.raises(PresetError, match="3 ranks want 3 GPUs, and 2 are there"):
-        preflight.settle_trial(trial, ranks_here=3)
+        preflight.prepare_trial(trial, ranks_here=3)
 
 
 def test_this_machine_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(gpus.VISIBLE, "5")
-    found = preflight_devices.look()
+    found = preflight_gpus.look_at_gpus()
     assert (found.surely_none, found.build, found.visible) == (gpus.surely_none(), gpus.built_for(), "5")

@@ -8,13 +8,13 @@ import pytest
 from ddptui.config.parser import PresetError
 from ddptui.config.preset import Preset
 from ddptui.config.trial import Trial
-from ddptui.engines import preflight, preflight_torch
-from ddptui.engines.preflight_torch import backends, check_mpi, no_compiler
+from ddptui.engines import preflight, preflight_machine
+from ddptui.engines.preflight_machine import backends, check_mpi, no_compiler
 from tests.support.builders import preset_of
 
 
 def test_torch_compile_wants_a_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(preflight_torch.sys, "platform", "linux")
+    monkeypatch.setattr(preflight_machine.sys, "platform", "linux")
     for name in ("g++", "icpx"):
         (tmp_path / name).write_text("")
         (tmp_path / name).chmod(0o755)
@@ -33,20 +33,20 @@ def test_a_compiler_that_cannot_be_read_is_said_in_one_line() -> None:
 def test_a_trial_to_be_compiled_is_refused_without_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CXX", raising=False)
     preset = preset_of({"trial": [{"name": "a", "compile": True}]})
-    monkeypatch.setattr(preflight_torch.shutil, "which", lambda *_, **__: "/usr/bin/g++")
+    monkeypatch.setattr(preflight_machine.shutil, "which", lambda *_, **__: "/usr/bin/g++")
     preflight.prepare(preset)
-    monkeypatch.setattr(preflight_torch.shutil, "which", lambda *_, **__: None)
+    monkeypatch.setattr(preflight_machine.shutil, "which", lambda *_, **__: None)
     with pytest.raises(PresetError, match=r"trial a: compile: torch.compile needs a C\+\+ compiler.*compile=false"):
         preflight.prepare(preset)
     preflight.prepare(preset_of({"trial": [{"name": "a"}]}))
 
 
 def test_on_a_gpu_it_wants_triton(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(preflight_torch, "no_compiler", lambda _: "")
-    monkeypatch.setattr(preflight_torch, "find_spec", lambda _: None)
-    preflight_torch.check_compiler("made", Trial(name="a", compile=True))
+    monkeypatch.setattr(preflight_machine, "no_compiler", lambda _: "")
+    monkeypatch.setattr(preflight_machine, "find_spec", lambda _: None)
+    preflight_machine.check_compiler("made", Trial(name="a", compile=True))
     with pytest.raises(PresetError, match="needs Triton on a GPU, and it is not installed: `pip install triton`"):
-        preflight_torch.check_compiler("made", Trial(name="a", compile=True, device="cuda"))
+        preflight_machine.check_compiler("made", Trial(name="a", compile=True, device="cuda"))
 
 
 # MPI
@@ -59,9 +59,9 @@ def preset_with_mpi() -> Preset:
 
 
 def test_mpi_is_there_only_where_torch_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(preflight_torch, "backends", lambda: ["gloo", "mpi"])
+    monkeypatch.setattr(preflight_machine, "backends", lambda: ["gloo", "mpi"])
     check_mpi(preset_with_mpi())
-    monkeypatch.setattr(preflight_torch, "backends", lambda: ["gloo", "nccl"])
+    monkeypatch.setattr(preflight_machine, "backends", lambda: ["gloo", "nccl"])
     with pytest.raises(
         PresetError,
         match=r"trial a: backend: this torch has no mpi \(it has gloo, nccl\): only a torch that was built from source",
@@ -70,7 +70,7 @@ def test_mpi_is_there_only_where_torch_has_it(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_nobody_is_asked_where_no_trial_wants_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(preflight_torch, "backends", lambda: pytest.fail("it was asked"))
+    monkeypatch.setattr(preflight_machine, "backends", lambda: pytest.fail("it was asked"))
     check_mpi(preset_of({"trial": [{"name": "a"}]}))
 
 

@@ -19,7 +19,7 @@ OUR_MODELS = ("net", "mlp", "linears")
 FEW_STEPS = 10  # after the warm-up, of a model that is meant for a GPU: hours become minutes
 
 
-class Machine(NamedTuple):
+class GpuInfo(NamedTuple):
     """What can be known of this machine's GPUs without CUDA. `surely_none`: there is no GPU, of whatever make; `driver`
     and `build`, see gpus.py: None, not known; `visible`: the variable that hides GPUs."""
 
@@ -29,16 +29,16 @@ class Machine(NamedTuple):
     visible: str | None
 
 
-def look() -> Machine:
-    return Machine(gpus.surely_none(), gpus.ask(), gpus.built_for(), os.environ.get(VISIBLE))
+def look_at_gpus() -> GpuInfo:
+    return GpuInfo(gpus.surely_none(), gpus.ask(), gpus.built_for(), os.environ.get(VISIBLE))
 
 
-def check_machine(preset: str, trials: Sequence[Trial]) -> None:
+def check_gpus(preset: str, trials: Sequence[Trial]) -> None:
     """Refuse the first of these trials, all ranks of which are on this machine, that its GPUs cannot run. Raises
     PresetError."""
     if not any(map(wants_to_know, trials)):
         return
-    machine, otherwise = look(), without_gpus(trials)
+    machine, otherwise = look_at_gpus(), without_gpus(trials)
     for trial in trials:
         if found := problem(trial, machine, otherwise):
             raise PresetError(f"{preset}, trial {trial.name}: {found}")
@@ -78,7 +78,7 @@ def _is_large(trial: Trial) -> bool:
     return trial.model not in OUR_MODELS and not is_own_model(trial.model)
 
 
-def problem(trial: Trial, machine: Machine, otherwise: str) -> str | None:
+def problem(trial: Trial, machine: GpuInfo, otherwise: str) -> str | None:
     """Why this machine's GPUs cannot run this trial, and what to do about it, in one sentence."""
     needed = needs(trial)
     if needed and (lacking := _lacking(machine)):
@@ -92,7 +92,7 @@ def problem(trial: Trial, machine: Machine, otherwise: str) -> str | None:
     return (_too_few(trial, there, machine) if needed else None) or _cannot_send(trial, there)
 
 
-def _lacking(machine: Machine) -> tuple[str, str] | None:
+def _lacking(machine: GpuInfo) -> tuple[str, str] | None:
     """What stands between ranks and any GPU, and what mends it."""
     driver, build, visible = machine.driver, machine.build, machine.visible
     if machine.surely_none or (driver is not None and not driver.gpus):
@@ -113,13 +113,13 @@ def too_old(driver: Driver, build: Build) -> str:
     return f"the driver {driver.version} (CUDA {knows}) is too old for this torch, which is built for CUDA {build.cuda}"
 
 
-def _hidden(machine: Machine) -> str:
+def _hidden(machine: GpuInfo) -> str:
     there = len(machine.driver.gpus) if machine.driver else 0
     numbers = "0" if there == 1 else f"0 to {there - 1}"
     return f"{VISIBLE} is {machine.visible!r}, which leaves none of them (here: {numbers}): `unset {VISIBLE}`"
 
 
-def _too_few(trial: Trial, there: int, machine: Machine) -> str | None:
+def _too_few(trial: Trial, there: int, machine: GpuInfo) -> str | None:
     """Why so many GPUs are not enough."""
     wanted = trial.world_size * trial.gpus_per_rank
     are_there = _are_there(there, machine)
@@ -139,7 +139,7 @@ def _too_few(trial: Trial, there: int, machine: Machine) -> str | None:
     return f"world_size: {what}: {share}lower world_size"
 
 
-def _are_there(there: int, machine: Machine) -> str:
+def _are_there(there: int, machine: GpuInfo) -> str:
     """That so many GPUs are; and what hides the others, if there are others."""
     every = len(machine.driver.gpus) if machine.driver else there
     verb = "is" if there == 1 else "are"

@@ -1,0 +1,124 @@
+"""What a trial needs of this machine besides GPUs: memory, open files, a temporary folder, a compiler, MPI."""
+
+import os
+import shlex
+import shutil
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+
+import psutil
+
+from ddptui.config.parser import PresetError
+from ddptui.config.preset import Preset
+from ddptui.config.trial import Trial
+from ddptui.host.limits import allow_open_files
+from ddptui.text.torch_remedies import WHO_HAS_MPI
+
+
+def check_compiler(preset: str, trial: Trial) -> None:
+    """torch.compile writes C++, and on GPUs Triton. Raises PresetError where nobody could compile that."""
+    if not trial.compile:
+        return
+    if lacking := no_compiler(os.environ) or (no_triton() if trial.device == "cuda" else ""):
+        raise PresetError(f"{preset}, trial {trial.name}: compile: {lacking}, or `--set compile=false`")
+
+
+def no_compiler(variables: Mapping[str, str]) -> str:
+    """Why torch.compile finds no C++ compiler; empty: it does. It takes CXX, or else the system's usual one."""
+    usual = "clang++" if sys.platform == "darwin" else "g++"
+    try:
+        words = shlex.split(variables.get("CXX", usual)) or [""]
+    except ValueError as why:
+        return f"CXX is {variables['CXX']!r}, which cannot be read: {why}; name a C++ compiler, or `unset CXX`"
+    if shutil.which(words[0], path=variables.get("PATH")) is not None:
+        return ""
+    return f"torch.compile needs a C++ compiler, and {words[0]!r} is not there: install g++, or name another with CXX"
+
+
+def no_triton() -> str:
+    if find_spec("triton") is not None:
+        return ""
+    return "torch.compile needs Triton on a GPU, and it is not installed: `pip install triton`"
+
+
+def check_mpi(preset: Preset) -> None:
+    """Whether this torch has MPI, if a trial wants it: torch alone can tell, in a process of its own. Raises
+    PresetError."""
+    trial = next((trial for trial in preset.trials if trial.backend == "mpi"), None)
+    if trial is not None and "mpi" not in (there := backends()):
+        raise PresetError(f"{preset.name}, trial {trial.name}: backend: {no_mpi(there)}")
+
+
+def no_mpi(there: Sequence[str]) -> str:
+    return f"this torch has no mpi (it has {', '.join(there) or 'none'}): {WHO_HAS_MPI}; gloo and nccl do without"
+
+
+def backends() -> list[str]:
+    """Those of the installed torch. Raises PresetError."""
+    from ddptui.host.rank_side import Child, NoAnswer  # now: hardly any preset asks
+
+    try:
+        with Child("workers.doctor.probe") as child:
+            return list(child.ask("versions")["backends"])
+    except NoAnswer as why:
+        raise PresetError(f"torch cannot be imported: {why}; `ddptui doctor` says more") from None
+
+
+MB = 2**20
+# What a rank takes of its own: 390 to 600 MB were measured with torch 2.15 for the CPU, and 100 to 240 where it shares
+# its parent's. This is to refuse only what is hopeless.
+RANK_MB, FORKED_MB = 300, 75
+
+
+def check_temporary_folder() -> None:
+    """The ranks meet the console at a socket there."""
+    try:
+        with tempfile.TemporaryDirectory(prefix="ddptui-"):
+            return
+    except OSError as error:
+        where = os.environ.get("TMPDIR", "/tmp")
+        raise PresetError(
+            f"{where}: temporary files cannot be written ({error.strerror}): name a folder that can with TMPDIR"
+        ) from None
+
+
+def check_room(preset: str, trial: Trial) -> None:
+    """Refuse what surely cannot be started here, for want of memory or of open files."""
+    mb = memory_mb(trial)
+    least = "world_size" + " or max_bytes" * bool(trial.primitives) + " or num_workers" * bool(trial.num_workers)
+    there = (psutil.virtual_memory().total + psutil.swap_memory().total) // MB
+    if mb > there:
+        raise PresetError(
+            f"{preset}, trial {trial.name}: world_size: {trial.world_size} ranks take {mb:,} MB at the very least, and "
+            f"this machine has {there:,} MB: lower {least}"
+        )
+    wanted = open_files(trial)
+    if (allowed := allow_open_files(wanted)) < wanted:
+        raise PresetError(
+            f"{preset}, trial {trial.name}: world_size: {trial.world_size} ranks want {wanted} open files a "
+            f"process, and {allowed} are allowed: `ulimit -n {wanted}`, or lower world_size"
+        )
+
+
+def memory_mb(trial: Trial) -> int:
+    """What the ranks of a trial take at the very least, in MB. The replicas of `dp` are threads: they count as one."""
+    processes = 1 if trial.launch in ("single", "dp") else trial.world_size
+    forked = trial.launch != "launch" and trial.start_method != "spawn"
+    return processes * ((FORKED_MB if forked else RANK_MB) + trial.num_workers * RANK_MB) + buffers_mb(trial)
+
+
+def buffers_mb(trial: Trial) -> int:
+    """What the tensors of primitives take where they are measured, on all ranks together: two of each size a rank, so
+    up to four of the largest; where each rank, or the root, gathers everybody's, one more for each of them."""
+    if trial.primitives != "measure":
+        return 0
+    gathers = trial.world_size if "all_gather" in trial.composites else "gather_scatter" in trial.composites
+    return trial.world_size * (4 + gathers) * trial.max_bytes // MB
+
+
+def open_files(trial: Trial) -> int:
+    """How many descriptors the busiest process of a trial wants, with some to spare. Measured with 2 to 16 ranks: a
+    launcher has 16 and 3 a rank, a forked rank 28 and 3 a rank, `dp` 4 and 7 a replica."""
+    return 16 + 8 * trial.world_size if trial.launch == "dp" else 32 + 4 * trial.world_size
