@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from ddptui.analysis.clock_error import WaitUncertainty
-from ddptui.analysis.culprit import is_hardly_late
+from ddptui.analysis.culprit import is_within_clock_error
 from ddptui.analysis.repeat import outcome_of_messages
 from ddptui.analysis.results import Caution, RepeatResult
 from ddptui.live import headline
@@ -157,7 +157,7 @@ def test_a_culprit_that_was_later_by_less_than_the_clocks_may_be_apart_is_not_na
     culprit = result_of(of_one_clock()).culprit
     assert culprit is not None
     doubted = WaitUncertainty(error_ms * MS, {0: [error_ms * MS] * 100, 1: [9.0 * MS] * 100})
-    assert is_hardly_late(culprit, 100, doubted) == hardly
+    assert is_within_clock_error(culprit, 100, doubted) == hardly
 
 
 def test_a_delay_put_in_by_hand_is_placed_by_the_consoles_clock() -> None:

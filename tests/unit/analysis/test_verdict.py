@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from ddptui.analysis.culprit import EVERYWHERE, MATTERS
+from ddptui.analysis.culprit import MATTERS, MATTERS_IF_SLOWER
 from ddptui.analysis.results import Culprit
 from ddptui.analysis.verdict import FEWEST_STEPS, MOSTLY, analyze_waits, verdict_for
 from ddptui.wire.messages import PHASES
@@ -228,7 +228,7 @@ def test_a_rank_that_is_slower_in_all_it_does_counts_from_a_fifth_on() -> None:
     def slower(factor: float) -> Works:
         return [{0: step[0], 1: [round(factor * part) for part in step[1]]} for step in _even()]
 
-    assert EVERYWHERE == 0.20
+    assert MATTERS_IF_SLOWER == 0.20
     assert named(slower(1.20)) is None  # a sixth of the time
     assert named(slower(1.45)) is not None
 
