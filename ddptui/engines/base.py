@@ -1,5 +1,4 @@
-"""What an engine's file in this folder gives: something that starts launches, and a launch that has been started,
-wherever its processes are."""
+"""The interface of an engine, which starts launches, and of a launch, wherever its processes run."""
 
 from typing import Protocol
 
@@ -10,60 +9,59 @@ from ddptui.engines.hub import Hub
 from ddptui.store.journal import RepeatJournal
 from ddptui.wire.messages import Hello
 
-ELSEWHERE = "elsewhere"  # the status of a process that cannot be looked at from here
+ELSEWHERE = "elsewhere"  # the status of a process on another host
 
 
 class LaunchRefused(OSError):
-    """A launch that its engine has refused: one line."""
+    """The engine cannot start this launch. One line that says why."""
 
 
 class Launch(Protocol):
-    """One launch. It may be started somewhere else, and later: a job waits in a queue, a node has not joined yet."""
+    """One launch. Its processes may start later and on other hosts: a job waits in a queue, a node has yet to join."""
 
     @property
     def exit_code(self) -> int | None:
-        """None while it runs; negative: the signal that ended it."""
+        """None while it runs; negative: the number of the signal that ended it."""
 
     @property
     def is_waiting(self) -> bool:
-        """It has not begun, and that is nobody's fault: no rank can be expected."""
+        """Queued or waiting for nodes; no ranks expected yet."""
 
-    def news(self) -> list[str]:
-        """What it waits for, or has become, if there is something that has not been said yet. Called often: it has to
-        be quick, and looks less often than it is asked."""
+    def take_notices(self) -> list[str]:
+        """What the launch waits for, or has become, since the last call. Called often: it has to be fast."""
 
-    def why(self) -> str | None:
-        """Why it ended, where the engine knows better than the ranks: its time was up, a node was cut off."""
+    def end_reason(self) -> str | None:
+        """Why it ended, where the engine knows more than the ranks: its time was up, a node was lost."""
 
-    def meet(self, hello: Hello) -> None:
-        """A rank has said Hello."""
+    def add_rank(self, hello: Hello) -> None:
+        """Registers a rank that has connected to the console."""
 
-    def family(self) -> list[psutil.Process]:
+    def processes(self) -> list[psutil.Process]:
         """Its processes on this host."""
 
-    def stopped(self) -> list[int]:
-        """Those of them that are stopped, as by SIGSTOP."""
+    def stopped_processes(self) -> list[int]:
+        """The ids of those that are stopped, as by SIGSTOP."""
 
-    def status(self, hello: Hello) -> str | None:
-        """What a rank's process does, in psutil's words, or ELSEWHERE; None: it is gone."""
+    def process_status(self, hello: Hello) -> str | None:
+        """The status of a rank's process, as psutil names it, or ELSEWHERE; None: the process is gone."""
 
     def helpers_work(self, hello: Hello) -> bool:
-        """Whether a process that a rank has started works for it, as a compiler does. Looking costs: ask rarely."""
+        """Whether a process below the rank is busy, such as a compiler. Expensive: it walks the process tree."""
 
     def stop(self) -> None:
-        """End it, wherever it is; return when nothing is left, in a queue or on a node."""
+        """Ends every process of the launch, wherever it runs; returns when none is left, on a node or in a queue."""
 
 
 class RemoteLaunch:
-    """What a launch says of its processes that cannot be looked at from here."""
+    """The answers of a launch whose processes are on other hosts, where the console cannot look at them."""
 
-    def family(self) -> list[psutil.Process]:
+    def processes(self) -> list[psutil.Process]:
         return []
 
-    def stopped(self) -> list[int]:
+    def stopped_processes(self) -> list[int]:
         return []
 
-    def status(self, hello: Hello) -> str | None:
+    def process_status(self, hello: Hello) -> str | None:
         return ELSEWHERE
 
     def helpers_work(self, hello: Hello) -> bool:
@@ -73,19 +71,19 @@ class RemoteLaunch:
 class Engine(Protocol):
     """Starts the launches of one run, one after another."""
 
-    is_here: bool  # the ranks are processes of this host
+    is_local: bool  # the ranks are processes of this host
 
     def command(self, trial: Trial, repeat: RepeatJournal) -> list[str]:
-        """What is started: it is recorded, and shown."""
+        """The command that starts the launch, as it is recorded and shown."""
 
     def environment(self, trial: Trial) -> dict[str, str]:
-        """What the command needs besides, to be typed again without a console."""
+        """The variables that the command needs to be typed again without a console."""
 
-    def hub(self, world_size: int) -> Hub:
-        """Where the ranks of the next launch meet the console. Raises OSError."""
+    def open_hub(self, world_size: int) -> Hub:
+        """The hub to which the ranks of the next launch connect. Raises OSError."""
 
     def start(self, trial: Trial, command: list[str], repeat: RepeatJournal, hub: Hub) -> Launch:
-        """Raises OSError, LaunchRefused."""
+        """Raises OSError, and LaunchRefused."""
 
     def close(self) -> None:
-        """The run is over, however it went."""
+        """Releases what the engine holds for the run. Called once the last launch has ended."""

@@ -1,4 +1,4 @@
-"""The engines: where ranks are started."""
+"""The table of engines: from the options of a run to the engine that starts its launches."""
 
 from ddptui.config.engine import EngineOptions
 from ddptui.engines.base import Engine
@@ -6,16 +6,17 @@ from ddptui.engines.local.engine import LocalEngine
 from ddptui.store.runs import Run
 
 
-def engine_for(engine: EngineOptions, run: Run) -> Engine:
-    """What starts the launches of a run. Raises OSError, NotStarted."""
-    match engine.name:
+def engine_for(options: EngineOptions, run: Run) -> Engine:
+    """The engine that these options name. Raises OSError, and LaunchRefused."""
+    match options.name:
         case "local":
             return LocalEngine(run.folder)
+        # imported where they are needed: most runs are local
         case "join":
             from ddptui.engines.join.engine import JoinEngine
 
-            return JoinEngine(engine, run)
+            return JoinEngine(options, run)
         case "slurm":
             from ddptui.engines.slurm.engine import SlurmEngine
 
-            return SlurmEngine(engine, run.name)
+            return SlurmEngine(options, run.name)

@@ -52,7 +52,7 @@ class Hub:
         self.token = secrets.token_hex(16)
         self.hellos: dict[int, Hello] = {}
         self.refused = 0
-        self.why = ""
+        self.first_refusal = ""
         self.folder = _new_folder()
         self._rank_of: dict[bytes, int] = {}
         self._decoder = msgspec.msgpack.Decoder(list[RankMessage])
@@ -75,7 +75,7 @@ class Hub:
             self._poller.register(socket, zmq.POLLIN)
 
     @property
-    def way(self) -> dict[str, str]:
+    def rank_environment(self) -> dict[str, str]:
         """What a rank needs in its environment to come here."""
         keys = {KEYS: self._lock.keys.spell()} if self._lock else {}
         return {HUB: self.endpoint, TOKEN: self.token} | keys
@@ -169,7 +169,7 @@ class Hub:
 
     def _refuse(self, why: str, count: int = 1) -> list[RankMessage]:
         self.refused += count
-        self.why = self.why or why
+        self.first_refusal = self.first_refusal or why
         return []
 
     def _welcome(self, identity: bytes, messages: list[RankMessage]) -> bool:

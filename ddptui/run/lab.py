@@ -100,7 +100,7 @@ def _launch(trial: Trial, repeat: RepeatJournal, starter: Engine, controls: Cont
     controls.begin()
     command = starter.command(trial, repeat)
     repeat.write_command(command, starter.environment(trial))
-    with starter.hub(trial.world_size) as hub:
+    with starter.open_hub(trial.world_size) as hub:
         launched = Launched(
             trial=trial.name,
             repeat=repeat.number,
@@ -122,7 +122,7 @@ def _launch(trial: Trial, repeat: RepeatJournal, starter: Engine, controls: Cont
             while not supervisor.is_over() and not (cut_short := controls.cuts_short(trained=supervisor.has_trained())):
                 yield from _heard(hub, probes, supervisor)
                 yield from _news(started)
-                if starter.is_here:
+                if starter.is_local:
                     yield from meter.read()
                 yield from gate.first()
                 if len(hub.hellos) == trial.world_size:  # what is wanted before all are here, waits for the last one
@@ -151,7 +151,7 @@ def _heard(hub: Hub, probes: Probes, supervisor: LaunchSupervisor) -> Iterator[M
 
 
 def _news(started: Launch) -> Iterator[Notice]:
-    for text in started.news():
+    for text in started.take_notices():
         yield Notice(at_ns=time.monotonic_ns(), text=text)
 
 
@@ -175,7 +175,7 @@ class _RefusalLog:
         """How many it has come to, if there are more than was told."""
         if self._hub.refused > self._told:
             self._told = self._hub.refused
-            yield Refused(at_ns=time.monotonic_ns(), count=self._told, why=self._hub.why)
+            yield Refused(at_ns=time.monotonic_ns(), count=self._told, why=self._hub.first_refusal)
 
 
 def _inject(hub: Hub, controls: Controls) -> Iterator[Injection]:

@@ -35,7 +35,7 @@ class LoadMeter:
     def _spent_s(self) -> dict[int, float]:
         """CPU time by process, since it began."""
         spent = {}
-        for process in (self._console, *self._launcher.family()):
+        for process in (self._console, *self._launcher.processes()):
             with suppress(psutil.Error):
                 times = process.cpu_times()
                 spent[process.pid] = times.user + times.system

@@ -67,7 +67,7 @@ class LaunchSupervisor:
             match message:
                 case Hello():
                     self._last_came = time.monotonic()
-                    self._launcher.meet(message)
+                    self._launcher.add_rank(message)
                 case Ready():
                     self._steps[message.rank] = message.steps
                     if message.steps <= self._trial.warmup_steps and self._trial.primitives is None:
@@ -111,7 +111,7 @@ class LaunchSupervisor:
             return Ended(at_ns=now, status="failed", error=failure.with_log(self._stall.why, log))
         if len(self._done) == len(self._ranks) and not self._exit_code:
             return Ended(at_ns=now, status="failed" if self._too_short else "ok", error=self._too_short)
-        if why := self._launcher.why():
+        if why := self._launcher.end_reason():
             return Ended(at_ns=now, status="failed", error=failure.with_log(why, self._repeat.log(LAUNCHER_LOG)))
         error = failure.explain_failure(
             trial=self._trial,
@@ -136,7 +136,7 @@ class LaunchSupervisor:
         if since_s > STOOD_STILL_S:
             self._stall_detector.restart_timers(time.monotonic_ns())
         self._looked = time.monotonic()
-        states = {rank: self._launcher.status(hello) for rank, hello in self._hub.hellos.items()}
+        states = {rank: self._launcher.process_status(hello) for rank, hello in self._hub.hellos.items()}
         spoken = self._done | {words.rank for words in self._failed} | set(self._silent)
         self._silent += [rank for rank, state in states.items() if state is None and rank not in spoken]
         if self._deadline is not None:
@@ -168,7 +168,7 @@ class LaunchSupervisor:
 
     def _stopped_before_hello(self) -> str | None:
         """That a process of the launch has been stopped for long while ranks are missing: it may be one of them."""
-        stopped = self._launcher.stopped() if self._missing() else []
+        stopped = self._launcher.stopped_processes() if self._missing() else []
         if not stopped:
             self._stopped_since = None
             return None

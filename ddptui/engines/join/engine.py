@@ -34,7 +34,7 @@ RANKS_SILENCE_S = "30"  # after so long without a word from the console, ranks o
 class JoinEngine:
     """Starts launches on nodes that have joined."""
 
-    is_here = False
+    is_local = False
 
     def __init__(self, engine: EngineOptions, run: Run) -> None:
         """Raises OSError, LaunchRefused."""
@@ -58,7 +58,7 @@ class JoinEngine:
         part = parts_of(trial, self._engine.nodes)[0]
         return part.environment() if trial.launch not in ALONE else {}
 
-    def hub(self, world_size: int) -> Hub:
+    def open_hub(self, world_size: int) -> Hub:
         return Hub(world_size, at=(self._address, self._port + 1))
 
     def start(self, trial: Trial, command: list[str], repeat: RepeatJournal, hub: Hub) -> "JoinedLaunch":
@@ -125,7 +125,7 @@ class JoinedLaunch(RemoteLaunch):
         failed = next((code for code in codes if code), None)
         return failed if failed is not None else 0 if len(codes) == len(self._parts) else None
 
-    def news(self) -> list[str]:
+    def take_notices(self) -> list[str]:
         self._hear()
         said, self._node_hub.news = self._node_hub.news, []
         if self.is_waiting and not self._node_hub.missing:
@@ -156,17 +156,17 @@ class JoinedLaunch(RemoteLaunch):
             address=part.address,
             port=part.port,
             init_method=self._meeting,
-            way=self._hub.way | {SILENCE_S: RANKS_SILENCE_S},
+            way=self._hub.rank_environment | {SILENCE_S: RANKS_SILENCE_S},
         )
 
-    def why(self) -> str | None:
+    def end_reason(self) -> str | None:
         if self._lost is None:
             return None
         ranks = next(part.ranks for part in self._parts if part.node == self._lost.number)
         which = f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {ranks[0]} to {ranks[-1]}"
         return f"{self._lost} is gone, and {which} with it: it was cut off, or `ddptui join` was ended there"
 
-    def meet(self, hello: Hello) -> None:
+    def add_rank(self, hello: Hello) -> None:
         """The node looks after it."""
 
     def stop(self) -> None:

@@ -30,7 +30,7 @@ MEETING = "INIT_METHOD"  # where the ranks meet, if that is a file: as torch has
 class LocalEngine:
     """Starts launches on this host. `folder`: the run's; what is compiled lies there for all launches of the run."""
 
-    is_here = True
+    is_local = True
 
     def __init__(self, folder: Path) -> None:
         self._compiled = folder / "compiled"
@@ -41,11 +41,13 @@ class LocalEngine:
     def environment(self, trial: Trial) -> dict[str, str]:
         return launch.environment(trial, available_cores())
 
-    def hub(self, world_size: int) -> Hub:
+    def open_hub(self, world_size: int) -> Hub:
         return Hub(world_size)
 
     def start(self, trial: Trial, command: list[str], repeat: RepeatJournal, hub: Hub) -> "LocalLaunch":
-        environment = self.environment(trial) | surroundings(hub.way, repeat.folder, hub.folder) | self._cache(trial)
+        environment = (
+            self.environment(trial) | surroundings(hub.rank_environment, repeat.folder, hub.folder) | self._cache(trial)
+        )
         return LocalLaunch(command, environment, repeat.folder, hub.folder)
 
     def close(self) -> None:
@@ -104,13 +106,13 @@ class LocalLaunch:
         """None while the launcher runs; negative: the signal that killed it."""
         return self._process.poll()
 
-    def news(self) -> list[str]:
+    def take_notices(self) -> list[str]:
         return []
 
-    def why(self) -> str | None:
+    def end_reason(self) -> str | None:
         return None
 
-    def meet(self, hello: Hello) -> None:
+    def add_rank(self, hello: Hello) -> None:
         """Count a rank in, and whoever has been started by now. psutil keeps each one's start time, so that a number
         used again is no danger."""
         with suppress(psutil.NoSuchProcess):
@@ -118,18 +120,18 @@ class LocalLaunch:
                 self._family.setdefault(process.pid, process)
             self._family.setdefault(hello.pid, psutil.Process(hello.pid))
 
-    def family(self) -> list[psutil.Process]:
+    def processes(self) -> list[psutil.Process]:
         """The ranks, and whoever else was there when one of them was met."""
         return list(self._family.values())
 
-    def stopped(self) -> list[int]:
+    def stopped_processes(self) -> list[int]:
         """The numbers of the launch's processes that are stopped, ranks that were not met yet among them."""
         with suppress(psutil.NoSuchProcess):
             everybody = psutil.Process(self._process.pid).children(recursive=True)
             return [process.pid for process in everybody if process.status() == psutil.STATUS_STOPPED]
         return []
 
-    def status(self, hello: Hello) -> str | None:
+    def process_status(self, hello: Hello) -> str | None:
         """What a rank's process does, as psutil says it: running, sleeping, stopped, …; None if it is gone."""
         process = self._family.get(hello.pid)
         return None if process is None else self._does(process)

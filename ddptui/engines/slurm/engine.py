@@ -32,7 +32,7 @@ A_LITTLE_MORE_S = 5.0  # than the keeper takes
 class SlurmEngine:
     """Submits launches."""
 
-    is_here = False
+    is_local = False
 
     def __init__(self, engine: EngineOptions, run: str) -> None:
         """Raises LaunchRefused."""
@@ -51,14 +51,14 @@ class SlurmEngine:
         """What ranks want on a node, whose cores are not known here: they share them out themselves."""
         return {"PYTHONPATH": os.pathsep.join(module_folders()), "OMP_NUM_THREADS": str(trial.threads or 1)}
 
-    def hub(self, world_size: int) -> Hub:
+    def open_hub(self, world_size: int) -> Hub:
         return Hub(world_size, at=(self._address, self._port))
 
     def start(self, trial: Trial, command: list[str], repeat: RepeatJournal, hub: Hub) -> "SlurmLaunch":
         folder = repeat.folder.absolute()
         # other consoles of this user may begin a run in the same second, and cancel by name, and share a folder
         name = f"{job_name(self._run, trial, repeat.number)}-{secrets.token_hex(4)}"
-        variables = self.environment(trial) | hub.way | {LOGS: str(folder), SILENCE_S: RANKS_SILENCE_S}
+        variables = self.environment(trial) | hub.rank_environment | {LOGS: str(folder), SILENCE_S: RANKS_SILENCE_S}
         try:
             script = render(trial, self._engine, folder, name)
         except ScriptError as error:
@@ -122,11 +122,11 @@ class SlurmLaunch(RemoteLaunch):
     def is_waiting(self) -> bool:
         return self._monitor.standing.is_waiting
 
-    def news(self) -> list[str]:
+    def take_notices(self) -> list[str]:
         troubles, self._troubles = self._troubles, []
-        return [*self._monitor.news(), *troubles]
+        return [*self._monitor.take_notices(), *troubles]
 
-    def why(self) -> str | None:
+    def end_reason(self) -> str | None:
         """As Slurm says; else as srun says in the log, of a rank that had no time for last words."""
         if (why := self._monitor.standing.why) or self._log is None:
             return why
@@ -135,7 +135,7 @@ class SlurmLaunch(RemoteLaunch):
         except OSError:  # it never came
             return None
 
-    def meet(self, hello: Hello) -> None:
+    def add_rank(self, hello: Hello) -> None:
         """So it has begun."""
         if self.is_waiting:
             self._monitor.hurry()

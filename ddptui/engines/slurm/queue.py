@@ -45,7 +45,7 @@ class JobPoller:
         self._thread = threading.Thread(target=self._follow, name="slurm", daemon=True)
         self._thread.start()
 
-    def news(self) -> list[str]:
+    def take_notices(self) -> list[str]:
         """What has not been said yet."""
         said = list(self._said)
         del self._said[: len(said)]  # not a new list: the thread may be about to add to this one

@@ -63,7 +63,7 @@ def ended(job: SlurmLaunch) -> int:
 def heard(job: SlurmLaunch, words: str) -> str:
     """The first news with these words."""
     said: list[str] = []
-    until(lambda: any(words in text for text in said) or bool(said.extend(job.news())), lambda: said)
+    until(lambda: any(words in text for text in said) or bool(said.extend(job.take_notices())), lambda: said)
     return next(text for text in said if words in text)
 
 
@@ -73,9 +73,9 @@ def heard(job: SlurmLaunch, words: str) -> str:
 def test_a_job_runs_on_both_nodes_and_ends_well(cluster: Cluster, submit: Submit, tmp_path: Path) -> None:
     job = submit("source ./wire.env; echo $SECRET; srun hostname", "--nodes=2", "--ntasks=2")
     assert ended(job) == 0
-    assert job.why() is None
+    assert job.end_reason() is None
     assert (tmp_path / "launcher.log").read_text().splitlines()[0] == "it's secret"
-    assert f"job {job.number} has ended well" in job.news()
+    assert f"job {job.number} has ended well" in job.take_notices()
 
 
 def test_what_the_tasks_are_told_can_be_read_by_the_user_alone_and_goes(
@@ -101,13 +101,13 @@ def test_it_waits_for_nodes_runs_and_leaves_the_queue_when_it_is_stopped(cluster
     assert cluster.queue() == []
     assert cluster.tasks() == []
     assert first.exit_code is None  # it has not ended, it was ended
-    assert first.news() == []
+    assert first.take_notices() == []
 
 
 def test_the_exit_code_of_one_that_fails_is_known(cluster: Cluster, submit: Submit) -> None:
     job = submit("exit 3")
     assert ended(job) == 3
-    assert job.why() is None  # the ranks, and the log, know more
+    assert job.end_reason() is None  # the ranks, and the log, know more
 
 
 def test_who_does_not_listen_is_killed_before_slurm_would(cluster: Cluster, submit: Submit, tmp_path: Path) -> None:
@@ -124,7 +124,7 @@ def test_somebody_else_cancels_it(cluster: Cluster, submit: Submit) -> None:
     heard(job, "runs on")
     cluster.says("scancel", str(job.number))
     assert ended(job) != 0
-    assert job.why() == f"job {job.number} was cancelled, and not by this console"
+    assert job.end_reason() == f"job {job.number} was cancelled, and not by this console"
 
 
 def test_an_array_has_ended_when_one_of_its_jobs_has_failed(cluster: Cluster, submit: Submit) -> None:
@@ -152,8 +152,8 @@ def test_an_array_has_ended_well_when_all_of_it_has(cluster: Cluster, submit: Su
 def test_one_that_could_never_run_is_not_waited_for(cluster: Cluster, submit: Submit) -> None:
     job = submit("true", "--partition=small", "--time=10")
     assert ended(job) == 1
-    assert (job.why() or "").startswith(f"job {job.number} would wait for ever (Partition")
-    assert "--time" in (job.why() or "")
+    assert (job.end_reason() or "").startswith(f"job {job.number} would wait for ever (Partition")
+    assert "--time" in (job.end_reason() or "")
 
 
 def test_what_sbatch_refuses_is_said_in_its_words(cluster: Cluster, submit: Submit, tmp_path: Path) -> None:
@@ -214,7 +214,7 @@ def test_slurm_that_does_not_answer_for_a_while_is_said_once_and_harms_nobody(fa
     asked = len(fakes.calls("squeue"))
     job._monitor.hurry()
     until(lambda: len(fakes.calls("squeue")) > asked)
-    assert job.news() == []
+    assert job.take_notices() == []
     assert job.exit_code is None
     fakes.set(broken={}, jobs=[["17", "COMPLETED", "None", "n1", "0:0"]])
     job._monitor.hurry()
@@ -234,7 +234,7 @@ def test_how_it_ended_is_told_apart(fakes: Fakes, submit: Submit, state: str, ex
     fakes.job(state, nodes="n2", exit=exit)
     job = submit()
     assert ended(job) == code
-    assert (job.why() or "").startswith(why)
+    assert (job.end_reason() or "").startswith(why)
     job.stop()
     assert fakes.calls("scancel") == []
 
@@ -246,7 +246,7 @@ def test_one_that_was_preempted_and_queued_again_is_not_begun_twice(fakes: Fakes
     fakes.job("PENDING", reason="BeginTime")
     job._monitor.hurry()
     assert ended(job) == 1
-    assert "was put back into the queue: BeginTime" in (job.why() or "")
+    assert "was put back into the queue: BeginTime" in (job.end_reason() or "")
     job.stop()
     assert fakes.calls("scancel") == [["--state=PENDING", "17"]]
 
@@ -268,13 +268,13 @@ def test_of_one_that_slurm_has_forgotten_the_accounting_may_know(fakes: Fakes, s
     fakes.set(broken={}, sacct="17|CANCELLED by 0|0:15|n1\n17.batch|CANCELLED|0:15|n1\n")
     job = submit()
     assert ended(job) == -15
-    assert job.why() == "job 17 was cancelled by root"
+    assert job.end_reason() == "job 17 was cancelled by root"
 
 
 def test_one_that_nobody_knows_any_more_has_failed(fakes: Fakes, submit: Submit) -> None:
     job = submit()
     assert ended(job) == 1
-    assert job.why() == "job 17 is unknown to Slurm by now, and left no word of how it ended"
+    assert job.end_reason() == "job 17 is unknown to Slurm by now, and left no word of how it ended"
 
 
 def test_a_scancel_that_does_not_help_is_followed_by_one_that_kills(
@@ -323,7 +323,7 @@ def test_a_rank_that_srun_saw_die_is_named_where_a_task_is_a_rank(fakes: Fakes, 
         job = SlurmLaunch("n", "", {}, tmp_path, tmp_path / "meeting", task_is_rank=task_is_rank)
         try:
             assert ended(job) == -9
-            assert job.why() == why
+            assert job.end_reason() == why
         finally:
             job.stop()
 

@@ -49,7 +49,7 @@ def connected(context: "zmq.Context[zmq.Socket[bytes]]", hub: Hub, keys: Keys | 
 
 
 def keys_of(hub: Hub) -> Keys:
-    return Keys.read(hub.way[KEYS])
+    return Keys.read(hub.rank_environment[KEYS])
 
 
 def other_pair() -> tuple[str, str]:

@@ -181,7 +181,7 @@ def test_a_frame_that_is_too_long_never_arrives(hub: Hub, peer: MakePeer) -> Non
 def test_of_a_stranger_no_long_frame_is_read(hub: Hub, peer: MakePeer) -> None:
     stranger, words = peer(), hello(0, token=hub.token)
     assert stranger.say(words, *[step(0)] * (MOST_BYTES_OF_A_STRANGER // 100)) == []
-    assert (hub.refused, hub.why) == (1, "a stranger with a frame that is too long")
+    assert (hub.refused, hub.first_refusal) == (1, "a stranger with a frame that is too long")
     assert stranger.say(words) == [words]
     long = [step(0)] * (MOST_BYTES_OF_A_STRANGER // 100)
     assert stranger.say(*long) == long

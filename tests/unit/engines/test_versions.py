@@ -46,7 +46,7 @@ def test_a_hello_of_another_version_is_recognized_and_the_rank_is_stopped() -> N
             f"rank 0 speaks version {VERSION + 1} of ddptui's protocol, this console version {VERSION}: "
             f"install ddptui {__version__} where the ranks run, too"
         )
-        assert (hub.refused, hub.why, hub.hellos) == (1, why, {})
+        assert (hub.refused, hub.first_refusal, hub.hellos) == (1, why, {})
         assert rank.poll(SOON_MS)
         assert msgspec.msgpack.decode(rank.recv(), type=Stop) == Stop(why=why)
 
@@ -55,7 +55,7 @@ def test_a_hello_of_another_version_without_the_token_is_a_strangers() -> None:
     with Hub(world_size=1) as hub, connected(hub.endpoint) as rank:
         rank.send(msgspec.msgpack.encode(hello_of_another_version("guessed")))
         assert hub.receive(SOON_MS) == []
-        assert (hub.refused, hub.why) == (1, "a stranger, without this launch's token")
+        assert (hub.refused, hub.first_refusal) == (1, "a stranger, without this launch's token")
         assert not rank.poll(100)
 
 

@@ -32,7 +32,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 class Alone:
     """A launcher that has started nobody."""
 
-    def family(self) -> list[psutil.Process]:
+    def processes(self) -> list[psutil.Process]:
         return []
 
 
