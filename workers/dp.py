@@ -1,7 +1,7 @@
 """nn.DataParallel: one process cuts each batch into parts, runs a replica of the model on each device, and gathers the
-outputs on the first one, where the loss is. Without GPUs, a stand-in with the same meaning: threads on the CPU.
+outputs on the first one, which computes the loss. Without GPUs a stand-in does the same with threads on the CPU.
 
-    python -m workers.dp world_size=2 epochs=3
+python -m workers.dp world_size=2 epochs=3
 """
 
 import sys
@@ -22,7 +22,8 @@ from workers.train import train
 
 
 class DataParallel(NoAggregation):
-    """The strategy of this launch mode: the gather is the aggregation, and one backward goes through all replicas."""
+    """The strategy of this launch mode. The gather takes the place of aggregation: one backward goes through all
+    replicas, whose gradients add up."""
 
     def __init__(self, trial: Trial, states: list[ReplicaState]) -> None:
         super().__init__(trial)
@@ -37,17 +38,19 @@ class DataParallel(NoAggregation):
 def main() -> None:
     trial = read_trial(["launch=dp", *sys.argv[1:]])
     with rank_process(trial, 0, range(trial.world_size), has_parent=False) as me:
-        states = [state_of_replica(me, rank) for rank in range(trial.world_size)]
+        states = [make_replica_state(me, rank) for rank in range(trial.world_size)]
         process = Rank(trial, 0, 1, me.device, me.reporter, ReplicaDelays(states))
         progress = ReplicaProgress(states, trial.warmup_steps)
-        # By the clock of replica 0: another one of that device would be off in its own way, of which nothing is told.
+        # With the clock of replica 0. A second clock of that device would have an error of its own, which no message
+        # reports.
         train(process, DataParallel(trial, states), progress, states[0].clock)
         for state in states:
             state.reporter.close()
 
 
-def state_of_replica(me: Rank, rank: int) -> ReplicaState:
-    """Replica 0 is the process itself; the others introduce themselves here, each over a wire of its own."""
+def make_replica_state(me: Rank, rank: int) -> ReplicaState:
+    """The state of one replica. Replica 0 is the process itself; each other one gets its own connection to the
+    console, and sends its Hello."""
     trial = me.trial
     if rank == 0:
         return ReplicaState(me.reporter, me.delays, me.device, me.start_ns)
@@ -58,7 +61,7 @@ def state_of_replica(me: Rank, rank: int) -> ReplicaState:
     delays = RankDelays(trial.bottleneck, rank, seed=trial.seed, warmup_steps=trial.warmup_steps, device=device)
     begin = time.monotonic_ns()
     delays.start()
-    reporter.position = lambda: me.reporter.position()  # they are all in one loop
+    reporter.position = lambda: me.reporter.position()  # one loop runs all replicas
     return ReplicaState(reporter, delays, device, time.monotonic_ns() - begin)
 
 

@@ -1,4 +1,4 @@
-"""One process, no group: the baseline that everything else is compared with.
+"""One process, no group: the baseline for all comparisons.
 
 python -m workers.single epochs=3
 """

@@ -1,4 +1,4 @@
-"""mp.spawn: torch starts the ranks, waits for all of them, and ends the rest when one fails.
+"""mp.spawn: torch starts the ranks, waits for all of them, and ends the others when one fails.
 
 python -m workers.spawn world_size=2 strategy=all_reduce epochs=3
 """
@@ -8,31 +8,28 @@ import sys
 import torch.multiprocessing as mp
 
 from ddptui.config.trial import Trial
-from workers.rank.group import Meeting, host_store, join_group, leave_group, open_meeting
+from workers.rank.group import Rendezvous, host_store, open_rendezvous
 from workers.rank.node import Node, this_node
-from workers.rank.process import rank_process, read_trial
+from workers.rank.process import read_trial
+from workers.run_rank import run_rank
 
 
-def run_rank(local_rank: int, trial: Trial, node: Node, meeting: Meeting) -> None:
-    from workers.work import work  # not at the top: the parent trains nothing, and starts sooner without
-
-    with rank_process(trial, node.ranks[local_rank], node.ranks) as me:
-        join_group(me, meeting)
-        work(me)
-        leave_group()
+def run_local_rank(local_rank: int, trial: Trial, node: Node, rendezvous: Rendezvous) -> None:
+    """What mp.spawn runs in each process: it counts them from 0 on each node."""
+    run_rank(trial, node.ranks[local_rank], node.ranks, rendezvous)
 
 
 def main() -> None:
     trial = read_trial(["launch=spawn", *sys.argv[1:]])
     node = this_node(trial)
-    meeting, port = open_meeting(trial, node)
+    rendezvous, port = open_rendezvous(trial, node)
     if trial.start_method == "forkserver":
         mp.set_forkserver_preload(["workers.train"])
-    # mp.spawn is start_processes with start_method="spawn", and waits for them at once
+    # mp.spawn is start_processes with start_method="spawn" and join=True.
     ranks = mp.start_processes(
-        run_rank, (trial, node, meeting), nprocs=len(node.ranks), start_method=trial.start_method, join=False
+        run_local_rank, (trial, node, rendezvous), nprocs=len(node.ranks), start_method=trial.start_method, join=False
     )
-    _store = host_store(port) if port else None
+    _store = host_store(port) if port else None  # after the last fork: the store has a thread
     try:
         while not ranks.join():
             pass

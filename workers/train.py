@@ -14,21 +14,25 @@ from workers.instruments.progress import Progress
 from workers.instruments.records import PhaseTimer, StepRecord
 from workers.rank.faults import Faults
 from workers.rank.process import Rank
-from workers.replicas.multi_gpu import replicate_over_devices
+from workers.replicas.replicas import replicate_over_devices
 from workers.training.audit import audit
 from workers.training.data import Share, load
 from workers.training.evaluate import evaluate, fingerprint
 from workers.training.instruments import make_progress, make_tap
 from workers.training.loader import first_epoch, make_loader, on_device
 from workers.training.models import compiled, input_shape, make_model, memory_format, set_dtype, with_sync_batchnorm
-from workers.training.precision import autocast, begin_momentum, make_scaler, optimize
+from workers.training.optimizer import autocast, make_optimizer, make_scaler, optimize
 
 
 def train(me: Rank, strategy: Strategy, progress: Progress | None = None, clock: Clock | None = None) -> nn.Module:
-    """Train one rank's replica of the model, and say how it went. Returns the bare model."""
-    trial, delays, device = me.trial, me.delays, me.device
-    set_dtype(trial)
+    """Train one rank's replica of the model, and report its progress. Returns the bare model.
 
+    progress and clock: other ones than the trial and the device ask for.
+    """
+    trial, delays, device = me.trial, me.delays, me.device
+
+    # The model. The strategy makes the ranks' copies equal, and may wrap the model: `network` is what runs.
+    set_dtype(trial)
     torch.manual_seed(trial.seed)  # the same on every rank, so that all start from the same parameters
     data = load(trial, input_shape(trial), device)
     model = make_model(trial, data.shape, data.classes).to(device).to(memory_format=memory_format(trial))
@@ -36,14 +40,16 @@ def train(me: Rank, strategy: Strategy, progress: Progress | None = None, clock:
         model = with_sync_batchnorm(model)
     network = strategy.prepare(replicate_over_devices(me, model))
     forward = compiled(trial, network)
-    torch.manual_seed(trial.seed + 1 + me.rank)  # from here on another one each, or all would drop out alike
+    torch.manual_seed(trial.seed + 1 + me.rank)  # from here on different seeds, or all ranks drop the same units out
 
+    # The rank's share of the data, and the optimizer.
     share = Share(data.train, batch_size=trial.batch_size, rank=me.rank, world_size=me.world_size, seed=trial.seed)
     loader = make_loader(trial, data.train, share, device)
     optimizer = make_optimizer(trial, model)
     scaler = make_scaler(trial, device)
     steps = trial.steps or trial.epochs * len(share)
 
+    # The instruments, which watch from outside, and the faults, which break on purpose.
     clock = clock or clock_of(device)
     progress = progress or make_progress(me)
     tap = make_tap(me, network, clock)
@@ -54,11 +60,12 @@ def train(me: Rank, strategy: Strategy, progress: Progress | None = None, clock:
 
     for step in range(steps):
         epoch, batch = divmod(step, len(share))
-        if batch == 0 and epoch > 0:  # the first one's have begun
+        if batch == 0 and epoch > 0:  # the first epoch's batches have begun above
             if trial.mistake != "no_set_epoch":
                 share.set_epoch(epoch)  # another order each epoch, the same on all ranks
             batches = iter(loader)
-        together = accumulation_window(step, trial.every, len(share), steps)
+        window = accumulation_window(step, trial.every, len(share), steps)
+        averages = step == window[-1] and not faults.skips(step)
         take_new_delays(me)
         delays.begin(step)
         timer = PhaseTimer(clock, step)
@@ -68,16 +75,15 @@ def train(me: Rank, strategy: Strategy, progress: Progress | None = None, clock:
         delays.at("data")
         timer.end("data")
 
-        agrees = step == together[-1] and not faults.skips(step)
-        with nullcontext() if agrees else strategy.no_sync():
-            if step == together[0]:
+        with nullcontext() if averages else strategy.no_sync():
+            if step == window[0]:
                 strategy.share_buffers(model)
             with autocast(trial, device):
                 total = F.cross_entropy(forward(inputs), labels, reduction="sum")
-            # Divided by the mean share of a rank, not by this rank's own: the mean over ranks is then the mean over
-            # the global batch, even where the shares differ by a sample.
-            loss = total * me.world_size / samples_per_update(step, together, share, trial)
-            own_loss = mean_of_share(total, labels)  # here, since what a step tells is there by its last mark
+            # Divided by the mean share of a rank, not by this rank's own. The mean over ranks is then the mean over the
+            # global batch, even where the shares differ by a sample.
+            loss = total * me.world_size / samples_per_update(step, window, share, trial)
+            own_loss = mean_loss(total, labels)  # within the phase: the record's last moment then comes after it
             delays.at("forward")
             timer.end("forward")
             faults.strike(step, device)
@@ -87,67 +93,55 @@ def train(me: Rank, strategy: Strategy, progress: Progress | None = None, clock:
             delays.at("backward")
             timer.end("backward")
 
-        if trial.average == "gradients" and agrees:
+        if trial.average == "gradients" and averages:
             strategy.average(gradients_of(model))
             timer.end("aggregate")
 
-        if trial.average == "parameters" or step == together[-1]:
+        if trial.average == "parameters" or step == window[-1]:
             optimize(scaler, optimizer, trial, model)
             timer.end("optimizer")
 
-        if trial.average == "parameters" and agrees:
+        if trial.average == "parameters" and averages:
             with torch.no_grad():
                 strategy.average(list(model.parameters()))
             timer.end("aggregate")
 
-        progress.step(
-            StepRecord(step, epoch, timer, len(labels), own_loss, tap.end(), tap.buckets, delays.taken()), clock
-        )
+        record = StepRecord(step, epoch, timer, len(labels), own_loss, tap.end(), tap.buckets, delays.taken())
+        progress.step(record, clock)
         if trial.hash_every and (step + 1) % trial.hash_every == 0:
             progress.fingerprint(fingerprint(model, me.rank, step))
 
     delays.end()
     tap.close()
     done = evaluate(me, model, data.test)
-    found = audit(me, strategy, network, model, data.train)
-    progress.done(msgspec.structs.replace(done, orders=tuple(share.orders), audit=found))
+    audited = audit(me, strategy, network, model, data.train)
+    progress.done(msgspec.structs.replace(done, orders=tuple(share.orders), audit=audited))
     return model
 
 
 def accumulation_window(step: int, every: int, batches: int, steps: int) -> range:
-    """The steps that share an average, `step` among them: `every` of them, fewer at the end of an epoch or of all."""
+    """The steps that share one average with `step`: `every` of them, fewer at the end of an epoch or of the training.
+
+    batches: in an epoch. steps: of the whole training.
+    """
     epoch, batch = divmod(step, batches)
     first = step - batch % every
     return range(first, min(first + every, (epoch + 1) * batches, steps))
 
 
-def samples_per_update(step: int, together: range, share: Share, trial: Trial) -> int:
-    """How many samples of all ranks the optimizer's next step is made of: gradients add up until they are averaged."""
-    steps = together if trial.average == "gradients" else [step]
-    return sum(share.samples_in(each % len(share)) for each in steps)
+def samples_per_update(step: int, window: range, share: Share, trial: Trial) -> int:
+    """How many samples of all ranks the optimizer's next step averages over. Gradients add up within a window."""
+    steps = window if trial.average == "gradients" else [step]
+    return sum(share.samples_in(number % len(share)) for number in steps)
 
 
-def make_optimizer(trial: Trial, model: nn.Module) -> torch.optim.Optimizer:
-    """With a scaler it is a fused one, which skips a step by itself: of any other, the scaler asks the device in every
-    step whether to call it at all, and the loop waits for the answer."""
-    fused = trial.amp == "fp16" or None  # None: as torch sees fit
-    if trial.optimizer == "adam":
-        return torch.optim.Adam(model.parameters(), lr=trial.lr, weight_decay=trial.weight_decay, fused=fused)
-    sgd = torch.optim.SGD(
-        model.parameters(), lr=trial.lr, momentum=trial.momentum, weight_decay=trial.weight_decay, fused=fused
-    )
-    if fused:
-        begin_momentum(sgd)
-    return sgd
-
-
-def mean_of_share(total: Tensor, labels: Tensor) -> Tensor:
-    """The mean loss of this rank's own samples; of none, 0."""
+def mean_loss(total: Tensor, labels: Tensor) -> Tensor:
+    """The mean loss of this rank's own samples; 0 if it has none."""
     return total.detach() / max(1, len(labels))
 
 
 def take_new_delays(me: Rank) -> None:
-    """Delays that the console sends come into force between two steps."""
+    """Apply the delays that the console has sent since the last step."""
     if me.reporter.command is not None:
         me.delays.set(me.reporter.command.bottleneck)
         me.reporter.command = None

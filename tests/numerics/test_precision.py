@@ -15,7 +15,7 @@ from tests.numerics.learning import Said, learn
 from tests.numerics.ranks import Learned, leave_behind, run
 from workers import train as loop
 from workers.aggregate import strategy_of
-from workers.training.precision import TYPES, make_scaler
+from workers.training.optimizer import TYPES, make_scaler
 
 RANKS = 3
 STEPS = 6
@@ -78,7 +78,7 @@ def run_case(name: str, rank: int, *, overflows: bool) -> tuple[dict[str, Tensor
     scales = Scales(rank, overflows=overflows)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(loop, "on_device", scales.on_device)
-        patch.setattr(loop, "scaler_of", scales.scaler)
+        patch.setattr(loop, "make_scaler", scales.scaler)
         if name == "clip-too-early":
             patch.setattr(torch.amp.GradScaler, "unscale_", lambda *_: None)  # then the optimizer does it, at the end
         tensors, said = learn(rank, trial, strategy_of(trial))

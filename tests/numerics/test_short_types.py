@@ -7,9 +7,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ddptui.config.trial import Trial
-from workers.train import make_optimizer
 from workers.training.models import make_model
-from workers.training.precision import TYPES, autocast, clip, make_scaler
+from workers.training.optimizer import TYPES, autocast, clip, make_optimizer, make_scaler
 
 CPU = torch.device("cpu")
 UNIT = {"bf16": 2.0**-8, "fp16": 2.0**-11}  # the roundoff: half of the distance from 1 to the next number

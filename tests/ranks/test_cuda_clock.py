@@ -283,15 +283,15 @@ def test_how_exact_times_are_is_told_before_the_step_that_it_holds_for_and_once(
     progress = Progress(3, 0, Reporter(3))
     gpu.main.push(MS / 2)
     first, second = mark(clock, 0), mark(clock, 1)
-    assert progress.told(first, clock) is None
+    assert progress.messages(first, clock) is None
     gpu.pass_(MS)
-    told = progress.told(first, clock)
+    told = progress.messages(first, clock)
     assert told is not None
     tied, step = told
     assert isinstance(tied, Tied)
     assert isinstance(step, Step)
     assert (tied.rank, tied.at_ns) == (3, step.begin_ns)
-    assert [type(message) for message in progress.told(second, clock) or []] == [Step]
+    assert [type(message) for message in progress.messages(second, clock) or []] == [Step]
 
 
 def test_a_loss_is_read_once_a_step(clock: CudaClock, gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -301,5 +301,5 @@ def test_a_loss_is_read_once_a_step(clock: CudaClock, gpu: Gpu, monkeypatch: pyt
     marks = [mark(clock, number) for number in (0, 1)]
     gpu.pass_(MS)
     for each in marks:
-        progress.told(each, clock)
+        progress.messages(each, clock)
     assert [id(tensor) for tensor in read] == [id(each.loss) for each in marks]

@@ -10,14 +10,14 @@ import torch.distributed as dist
 from ddptui.config.trial import Trial
 from ddptui.text.torch_remedies import OLDER
 from ddptui.wire.messages import Failed, Hello
-from workers.dp import state_of_replica
+from workers.dp import make_replica_state
 from workers.instruments.frames import within_limits
 from workers.instruments.heartbeat import peak_bytes, used_bytes
 from workers.instruments.reporter import Reporter
 from workers.rank import group
 from workers.rank.delays import RankDelays
 from workers.rank.device import CPU, DeviceChoice, choose_backend, choose_device, describe
-from workers.rank.group import IN_ENVIRONMENT, join_group
+from workers.rank.group import FROM_ENVIRONMENT, join_group
 from workers.rank.process import Rank, hello, rank_process
 from workers.training import evaluate as evaluation
 
@@ -295,7 +295,7 @@ def rank_of(trial: Trial, rank: int, device: torch.device = CPU) -> Rank:
 
 def test_mpi_says_itself_who_is_which_rank(monkeypatch: pytest.MonkeyPatch) -> None:
     made = made_up_mpi(monkeypatch, rank=1, world_size=2)
-    join_group(rank_of(Trial(backend="mpi", launch="task"), 1), IN_ENVIRONMENT)
+    join_group(rank_of(Trial(backend="mpi", launch="task"), 1), FROM_ENVIRONMENT)
     assert [list(each) for each in made] == [["mpi"]]
     assert list(made[0]["mpi"]) == ["timeout"]  # no store, no rank: torch warns of those that MPI passes over
 
@@ -304,16 +304,16 @@ def test_ranks_that_mpirun_has_not_started_are_told_so(monkeypatch: pytest.Monke
     made = made_up_mpi(monkeypatch, rank=0, world_size=1)
     told = r"MPI says rank 0 of 1, the trial rank 1 of 2: start the ranks with --engine slurm .* by hand `mpirun -n 2 "
     with pytest.raises(RuntimeError, match=told):
-        join_group(rank_of(Trial(backend="mpi", launch="task"), 1), IN_ENVIRONMENT)
+        join_group(rank_of(Trial(backend="mpi", launch="task"), 1), FROM_ENVIRONMENT)
     assert made[-1] == {}, "the group was not left"
 
 
 def test_ranks_that_share_a_gpu_meet_over_gloo(monkeypatch: pytest.MonkeyPatch) -> None:
     made = made_up_mpi(monkeypatch, rank=0, world_size=2)
     me = rank_of(Trial(share_gpu=True), 0, GPU)
-    join_group(me, IN_ENVIRONMENT)
+    join_group(me, FROM_ENVIRONMENT)
     me.shares_gpu = True
-    join_group(me, IN_ENVIRONMENT)
+    join_group(me, FROM_ENVIRONMENT)
     assert [list(each) for each in made] == [["nccl"], ["gloo"]]
 
 
@@ -341,7 +341,7 @@ def test_each_replica_introduces_itself_with_its_own_device(
     monkeypatch.setattr("workers.instruments.reporter.Reporter.send", lambda _, words: said.append(words))
     monkeypatch.setattr("workers.replicas.replicas.clock_of", lambda device: f"the clock of {device}")
     me = rank_of(Trial(launch="dp", world_size=3, threads=1), 0, device)
-    first, *others = [state_of_replica(me, rank) for rank in range(3)]
+    first, *others = [make_replica_state(me, rank) for rank in range(3)]
     assert first.reporter is me.reporter
     assert [words.device for words in said] == names
     for monitor, rank in zip(others, (1, 2), strict=True):

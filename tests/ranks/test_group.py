@@ -15,7 +15,7 @@ from workers import process, spawn
 from workers.aggregate import strategy_of
 from workers.instruments.reporter import Reporter
 from workers.rank.delays import RankDelays
-from workers.rank.group import Meeting, host_store, join_group, leave_group
+from workers.rank.group import Rendezvous, host_store, join_group, leave_group
 from workers.rank.process import Rank
 from workers.train import train
 
@@ -32,7 +32,7 @@ def test_no_thread_of_the_group_is_left(strategy: str) -> None:
     trial = Trial(strategy=strategy, world_size=1, model="mlp", width=8, depth=1, steps=4)  # type: ignore[arg-type]
     me = Rank(trial, 0, 1, torch.device("cpu"), Reporter(0), RankDelays((), 0, seed=0, warmup_steps=0))
     store = host_store()
-    join_group(me, Meeting(store.host, store.port))
+    join_group(me, Rendezvous(store.host, store.port))
     try:
         train(me, strategy_of(trial))
         assert dist.is_initialized()

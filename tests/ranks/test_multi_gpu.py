@@ -8,7 +8,7 @@ from ddptui.config.trial import Trial
 from workers.instruments.reporter import Reporter
 from workers.rank.delays import RankDelays
 from workers.rank.process import Rank
-from workers.replicas.multi_gpu import replicate_over_devices
+from workers.replicas.replicas import replicate_over_devices
 
 CPU = torch.device("cpu")
 

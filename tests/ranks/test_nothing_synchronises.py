@@ -150,9 +150,9 @@ def loop(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> Iterator[Loop]:
     monkeypatch.setattr(module, "clock_of", lambda device: clock)
     monkeypatch.setattr(module, "evaluate", lambda *_: done())
     monkeypatch.setattr(module, "audit", lambda *_: None)
-    lowered = module.lowered  # of which there is none for "meta"
+    autocast = module.autocast  # of which there is none for "meta"
     monkeypatch.setattr(
-        module, "autocast", lambda trial, device: lowered(trial, device) if device == CPU else nullcontext()
+        module, "autocast", lambda trial, device: autocast(trial, device) if device == CPU else nullcontext()
     )
 
     def tapped(*arguments: Any) -> Tap:
@@ -274,13 +274,13 @@ def test_what_powersgd_draws_on_the_cpu_it_draws_before_a_gpu_is_watched(
 
 def in_the_loop(monkeypatch: pytest.MonkeyPatch, what: Callable[[Tensor], object]) -> None:
     """Do this with the loss, in every step."""
-    mean = module.mean_of_share
+    mean = module.mean_loss
 
     def does(total: Tensor, labels: Tensor) -> Tensor:
         what(total)
         return mean(total, labels)
 
-    monkeypatch.setattr(module, "mean_of_share", does)
+    monkeypatch.setattr(module, "mean_loss", does)
 
 
 @pytest.mark.usefixtures("made_up")

@@ -63,7 +63,7 @@ def test_each_replica_sees_its_part_of_the_batch() -> None:
     seen = states(3)
     network = ThreadedDataParallel(net(), seen, threads=1)
     network(torch.randn(8, 6, dtype=torch.float64))
-    assert [replica.seen.samples for replica in seen] == [3, 3, 2]
+    assert [replica.step.samples for replica in seen] == [3, 3, 2]
     network._pool.shutdown()
 
 
@@ -87,7 +87,7 @@ def test_a_delayed_replica_is_late_alone() -> None:
     network(torch.randn(8, 6, dtype=torch.float64))
     delays.end()
     assert [replica.delays.fired for replica in seen] == [0, 1]
-    fetched, computed, _ = seen[1].seen.marks
+    fetched, computed, _ = seen[1].step.moments
     assert computed - fetched >= 20e6
     network._pool.shutdown()
 
@@ -163,7 +163,7 @@ def at(*moments_ms: float, samples: int = 4) -> ReplicaStep:
 def test_each_replica_has_its_own_part_and_waits_in_the_gather(monkeypatch: pytest.MonkeyPatch) -> None:
     clocks = [Simulated(), Simulated()]
     progress, seen = simulated(monkeypatch, *clocks)
-    seen[0].seen, seen[1].seen = at(101, 103, 103), at(102, 106, 106.5, samples=3)
+    seen[0].step, seen[1].step = at(101, 103, 103), at(102, 106, 106.5, samples=3)
     loops = Simulated()
     progress.step(a_step(loops), loops)
     for clock in (loops, *clocks):
@@ -187,7 +187,7 @@ def test_each_replica_has_its_own_part_and_waits_in_the_gather(monkeypatch: pyte
 def test_a_step_is_told_when_all_of_its_devices_have_made_it(monkeypatch: pytest.MonkeyPatch, late: str) -> None:
     own, loops = Simulated(), Simulated()
     progress, [replica] = simulated(monkeypatch, own)
-    replica.seen = at(101, 103, 103)
+    replica.step = at(101, 103, 103)
     progress.step(a_step(loops), loops)
     (own if late == "loop" else loops).there = 200 * MS
     assert replica.reporter.told() is None  # type: ignore[attr-defined]
@@ -200,7 +200,7 @@ def test_a_clock_that_is_off_leaves_no_phase_below_zero(monkeypatch: pytest.Monk
     """The console would refuse such a step, and all that comes with it."""
     own, loops = Simulated(off), Simulated()
     progress, [replica] = simulated(monkeypatch, own)
-    replica.seen = at(101, 103, 103)
+    replica.step = at(101, 103, 103)
     progress.step(a_step(loops), loops)
     own.there = loops.there = 200 * MS
     [step] = replica.reporter.told()  # type: ignore[attr-defined]
@@ -213,7 +213,7 @@ def test_how_exact_a_replicas_clock_is_comes_before_its_step(monkeypatch: pytest
     clocks, loops = [Simulated(error_ns=7), Simulated(error_ns=9)], Simulated(error_ns=1000)
     progress, seen = simulated(monkeypatch, *clocks)
     for replica in seen:
-        replica.seen = at(101, 103, 103)
+        replica.step = at(101, 103, 103)
     progress.step(a_step(loops), loops)
     for clock in (loops, *clocks):
         clock.there = 200 * MS
@@ -286,7 +286,7 @@ def test_copies_are_told_apart_by_their_device_and_marked_in_their_threads(monke
             thread.start()
         for thread in threads:
             thread.join()
-    assert [(replica.seen.samples, replica.sub_batch, len(replica.seen.marks)) for replica in seen] == [
+    assert [(replica.step.samples, replica.sub_batch, len(replica.step.moments)) for replica in seen] == [
         (5, 5, 3),
         (3, 3, 3),
     ]

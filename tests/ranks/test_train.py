@@ -16,10 +16,10 @@ from workers.instruments.records import PhaseTimer, StepRecord
 from workers.instruments.reporter import Reporter
 from workers.rank.delays import RankDelays
 from workers.rank.process import Rank
-from workers.train import accumulation_window, make_optimizer, samples_per_update, train
+from workers.train import accumulation_window, samples_per_update, train
 from workers.training.data import Samples, Share
 from workers.training.models import make_model, with_sync_batchnorm
-from workers.training.precision import optimize
+from workers.training.optimizer import make_optimizer, optimize
 
 
 @pytest.mark.parametrize(

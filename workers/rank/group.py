@@ -1,4 +1,4 @@
-"""How ranks meet: at an address and port, where each leaves its own; or over a file that all can see."""
+"""How ranks meet: at an address and port, where each leaves its own; or through a file that all of them can see."""
 
 import gc
 import os
@@ -15,30 +15,45 @@ from workers.rank.device import choose_backend
 from workers.rank.node import ANY_PORT, LOCALHOST, Node
 from workers.rank.process import Rank
 
-MOST_WAITING = 1024  # ranks, between the port and the store
+MOST_WAITING = 1024  # ranks that have connected to the port before the store listens
 START_S = 300  # for all ranks to meet: the last one may start late
-LONGEST_JITTER = 10  # × the mean; longer than that is one sleep in 20,000
-INIT_METHOD = "INIT_METHOD"  # file:///PATH, of a file that is not there yet: an old one names ranks that are gone
-BY_HAND = (
+LONGEST_JITTER = 10  # × the mean of a random delay; longer than that is one in 20,000
+INIT_METHOD = "INIT_METHOD"  # file:///PATH of a file that does not exist yet: an old one names ranks that are gone
+MPIRUN_EXAMPLE = (
     "mpirun -n {} sh -c 'RANK=$OMPI_COMM_WORLD_RANK WORLD_SIZE=$OMPI_COMM_WORLD_SIZE MASTER_ADDR=localhost "
     "MASTER_PORT=29500 python -m workers.task backend=mpi …'"
 )
 
 
-class Meeting(NamedTuple):
-    """Where ranks meet. Without an address, `init_method` says it, as torch has it."""
+class Rendezvous(NamedTuple):
+    """Where ranks meet: at an address and port; without an address, at torch's `init_method`."""
 
     address: str | None = None
     port: int = ANY_PORT
     init_method: str = "env://"
 
 
-IN_ENVIRONMENT = Meeting()  # MASTER_ADDR and MASTER_PORT say where
+FROM_ENVIRONMENT = Rendezvous()  # in MASTER_ADDR and MASTER_PORT
+
+
+def open_rendezvous(trial: Trial, node: Node) -> tuple[Rendezvous, socket.socket | None]:
+    """Where the ranks that this process will start meet those of other nodes; and, on the first node, the port that
+    the store will serve. Ends the process with one line where a file is missing."""
+    if trial.init_method == "file":
+        temporary = f"file://{tempfile.gettempdir()}/ddptui-meeting-{os.getpid()}"
+        if INIT_METHOD not in os.environ and len(node.ranks) < trial.world_size:
+            sys.exit(f"{INIT_METHOD}=file:///PATH is missing: a new file that all nodes can see, where the ranks meet")
+        return Rendezvous(init_method=os.environ.get(INIT_METHOD, temporary)), None
+    port = open_port(node.address, node.port) if node.is_first else None
+    return Rendezvous(node.address, port.getsockname()[1] if port else node.port), port
 
 
 def open_port(address: str = LOCALHOST, port: int = ANY_PORT) -> socket.socket:
-    """Listen where the ranks will meet; whoever comes before the store is there waits. Port 0: one that is free, so
-    that two labs can run at once. Ranks of other hosts may know this one by an address that it does not know itself."""
+    """Listen where the ranks will meet. Ranks that connect before the store serves it wait.
+
+    Port 0 takes a free one, so that two labs can run at once. For ranks of other hosts it listens on all interfaces:
+    they may know this host by an address that it does not know itself.
+    """
     if address == LOCALHOST:
         return socket.create_server((address, port), backlog=MOST_WAITING)
     both = socket.has_dualstack_ipv6()
@@ -47,69 +62,64 @@ def open_port(address: str = LOCALHOST, port: int = ANY_PORT) -> socket.socket:
 
 
 def host_store(port: socket.socket | None = None) -> dist.TCPStore:
-    """Open the meeting place, which is there as long as somebody keeps it. It has a thread: who forks does so before,
-    since a fork takes no threads along, but whatever locks they hold."""
+    """Serve the store through which ranks meet, until it is dropped.
+
+    It has a thread, so call this after the last fork: a fork copies the locks that threads hold, but not the threads
+    that would release them.
+    """
     port = port or open_port()
     number = port.getsockname()[1]
     return dist.TCPStore(LOCALHOST, number, is_master=True, wait_for_workers=False, master_listen_fd=port.detach())
 
 
-def open_meeting(trial: Trial, node: Node) -> tuple[Meeting, socket.socket | None]:
-    """Where the ranks that this process will start meet those of other nodes; and on the first node the port for the
-    store."""
-    if trial.init_method == "file":
-        of_our_own = f"file://{tempfile.gettempdir()}/ddptui-meeting-{os.getpid()}"
-        if INIT_METHOD not in os.environ and len(node.ranks) < trial.world_size:
-            sys.exit(f"{INIT_METHOD}=file:///PATH is missing: a new file that all nodes can see, where the ranks meet")
-        return Meeting(init_method=os.environ.get(INIT_METHOD, of_our_own)), None
-    port = open_port(node.address, node.port) if node.is_first else None
-    return Meeting(node.address, port.getsockname()[1] if port else node.port), port
+def join_group(me: Rank, rendezvous: Rendezvous) -> None:
+    """Become a member of the process group.
 
-
-def join_group(me: Rank, meeting: Meeting) -> None:
-    """Become a member of the group.
-
-    NCCL is not told the rank's GPU (`device_id`), but takes that of the tensors that it is given. Where it is told,
-    torch 2.6 and 2.7.0 have it connect without blocking, and NCCL 2.26 then hangs now and again.
+    NCCL takes the GPU of the tensors that it is given. Told the GPU here (`device_id`), torch 2.6 and 2.7.0 have it
+    connect without blocking, and NCCL 2.26 then hangs now and again.
     """
     backend, _ = choose_backend(me.trial, me.device, me.shares_gpu)
-    patience = timedelta(seconds=timeout_s(me.trial))
+    timeout = timedelta(seconds=timeout_s(me.trial))
     if backend == "mpi":
-        join_over_mpi(me, patience)
+        join_over_mpi(me, timeout)
         return
-    store = dist.TCPStore(meeting.address, meeting.port, is_master=False) if meeting.address else None
+    store = dist.TCPStore(rendezvous.address, rendezvous.port, is_master=False) if rendezvous.address else None
     dist.init_process_group(
         backend,
         store=store,
-        init_method=None if store else meeting.init_method,
+        init_method=None if store else rendezvous.init_method,
         rank=me.rank,
         world_size=me.world_size,
-        timeout=patience,
+        timeout=timeout,
     )
 
 
-def join_over_mpi(me: Rank, patience: timedelta) -> None:
-    """MPI itself says who is which rank, and where they meet. Raises RuntimeError when it says otherwise than whoever
-    told this process: then its ranks were started without mpirun, and each is alone in a world of its own."""
-    dist.init_process_group("mpi", timeout=patience)
-    told, wanted = (dist.get_rank(), dist.get_world_size()), (me.rank, me.world_size)
-    if told != wanted:
+def join_over_mpi(me: Rank, timeout: timedelta) -> None:
+    """Join where MPI itself decides which process is which rank, and where they meet.
+
+    Raises RuntimeError if MPI disagrees with the trial. Then the ranks were started without mpirun, and each is alone
+    in a world of its own.
+    """
+    dist.init_process_group("mpi", timeout=timeout)
+    actual, expected = (dist.get_rank(), dist.get_world_size()), (me.rank, me.world_size)
+    if actual != expected:
         leave_group()
+        by_hand = MPIRUN_EXAMPLE.format(me.world_size)
         raise RuntimeError(
-            f"backend = 'mpi': MPI says rank {told[0]} of {told[1]}, the trial rank {wanted[0]} of {wanted[1]}: start "
-            f"the ranks with --engine slurm and launch = 'task', or by hand `{BY_HAND.format(wanted[1])}` (Open MPI)"
+            f"backend = 'mpi': MPI says rank {actual[0]} of {actual[1]}, the trial rank {expected[0]} of "
+            f"{expected[1]}: start the ranks with --engine slurm and launch = 'task', or by hand `{by_hand}` (Open MPI)"
         )
 
 
 def timeout_s(trial: Trial) -> float:
-    """What torch waits for a rank that does not come: longer than the console, which can say who it is, and than the
-    delays that were put in; but not its own half an hour."""
+    """How long torch waits for a late rank. It is longer than the console waits, which can name that rank, and than the
+    injected delays. Torch itself would wait 30 minutes."""
     longest_ms = max((bottleneck.sleep_ms for bottleneck in trial.bottleneck), default=0)
     return START_S + PATIENCE * trial.stall_s + LONGEST_JITTER * longest_ms / 1000
 
 
 def leave_group() -> None:
-    """Leave the group, and let go of whatever still holds it (a DDP, say, that refers to itself): only then have its
-    threads ended. One that still drops a tensor when Python shuts down aborts the process."""
+    """Leave the group, and collect what still refers to it, such as a DDP in a reference cycle. Only then do its
+    threads end: one that drops a tensor while Python shuts down aborts the process."""
     dist.destroy_process_group()
     gc.collect()

@@ -1,4 +1,4 @@
-"""What is told of replicas in one process: of each as if it were a rank of its own."""
+"""What is reported of replicas in one process: each as if it were a rank."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -15,7 +15,7 @@ from workers.replicas.replicas import ReplicaState, ReplicaStep
 
 class ReplicaProgress(Progress):
     """Each replica reports as a rank: its own sub-batch and forward, then the gather, which comes before the one
-    backward that all share. Its part is by its own device's clock, the rest by that of the first one."""
+    backward that all share. Its own part is timed by its device's clock, the rest by the first device's."""
 
     def __init__(self, states: Sequence[ReplicaState], warmup_steps: int) -> None:
         super().__init__(0, warmup_steps, states[0].reporter)
@@ -25,27 +25,31 @@ class ReplicaProgress(Progress):
         for rank, state in enumerate(self._states):
             Progress(rank, 0, state.reporter).ready(steps, parameters, state.start_ns)
 
-    def step(self, mark: StepRecord, clock: Clock) -> None:
+    def step(self, record: StepRecord, clock: Clock) -> None:
         for rank, state in enumerate(self._states):
-            seen = state.seen._replace(slept=state.delays.taken())
-            state.reporter.send(partial(self._told_of, rank, seen, mark, clock))
+            own = state.step._replace(slept=state.delays.taken())
+            state.reporter.send(partial(self._replica_messages, rank, own, record, clock))
 
-    def _told_of(self, rank: int, seen: ReplicaStep, mark: StepRecord, clock: Clock) -> Sequence[RankMessage] | None:
+    def _replica_messages(
+        self, rank: int, own: ReplicaStep, record: StepRecord, clock: Clock
+    ) -> Sequence[RankMessage] | None:
         own_clock = self._states[rank].clock
-        own = own_clock.resolve(seen.marks) if seen.marks else []
-        times = clock.resolve(mark.moments())
-        if own is None or times is None:
+        own_times = own_clock.resolve(own.moments) if own.moments else []
+        times = clock.resolve(record.moments())
+        if own_times is None or times is None:
             return None
-        loss = clock.read(mark.loss)
+        loss = clock.read(record.loss)
         if rank == 0:
-            self.log(mark, loss)
+            self.log(record, loss)
         step = msgspec.structs.replace(
-            self.step_message(mark, times, loss), rank=rank, samples=seen.samples, slept=seen.slept
+            self.step_message(record, times, loss), rank=rank, samples=own.samples, slept=own.slept
         )
-        return [*clock_accuracy(rank, own_clock), replica_step(step, seen.gives, own) if own else step]
+        if own_times:
+            step = replica_step(step, own.sent_bytes, own_times)
+        return [*clock_accuracy(rank, own_clock), step]
 
     def done(self, done: Done) -> None:
-        """Replica 0 speaks for the model, which there is only once."""
+        """Replica 0 reports on the model, of which there is only one."""
         for rank, state in enumerate(self._states):
             own = msgspec.structs.replace(
                 done,
@@ -68,13 +72,15 @@ class ReplicaProgress(Progress):
             state.reporter.send(own)
 
 
-def replica_step(step: Step, gives: int, own: Sequence[int]) -> Step:
-    """The step of all, with what was a replica's own in it: its data and forward until the gather, to which it `gives`
-    so many bytes. own: its three moments, in ns."""
+def replica_step(step: Step, sent_bytes: int, own_times: Sequence[int]) -> Step:
+    """The common step with a replica's own data, forward and gather in it.
+
+    sent_bytes: what it sends to the gather. own_times: the replica's three moments, in ns.
+    """
     data, forward, backward, average, optimizer = step.phases_ns
     gathered = step.begin_ns + data + forward
-    # They are between those two, which another device's clock has told: it may be off by a little.
-    fetched, computed, arrived = (min(max(moment, step.begin_ns), gathered) for moment in own)
+    # All three lie between those two. Another device's clock has measured them, and it may be off by a little.
+    fetched, computed, arrived = (min(max(moment, step.begin_ns), gathered) for moment in own_times)
     phases = (fetched - step.begin_ns, computed - fetched, backward, average + gathered - computed, optimizer)
-    gather = Collective(GATHER_OUTPUTS, 0, gives, computed, arrived, arrived, gathered)
+    gather = Collective(GATHER_OUTPUTS, 0, sent_bytes, computed, arrived, arrived, gathered)
     return msgspec.structs.replace(step, phases_ns=phases, order=(0, 1, 3, 2, 4), collectives=(gather,))

@@ -1,5 +1,5 @@
-"""Replicas of a model in one process, each watched as if it were a rank of its own; and, for a machine without GPUs,
-a stand-in for nn.DataParallel that runs them in threads."""
+"""Replicas of a model in one process, each observed as if it were a rank; and, for a machine without GPUs, a stand-in
+for nn.DataParallel that runs them in threads."""
 
 import copy
 from collections.abc import Callable, Sequence
@@ -15,40 +15,47 @@ from ddptui.config.trial import Bottleneck, Site
 from ddptui.wire.messages import Slept
 from workers.instruments.clock import clock_of
 from workers.instruments.reporter import Reporter
-from workers.rank.delays import Delays
+from workers.rank.delays import Delays, RankDelays
 from workers.rank.device import CPU
+from workers.rank.process import Rank
 
 Precision = Callable[[], torch.autocast]
 
 
 class ReplicaStep(NamedTuple):
-    """What a replica did in one step: how many samples it got, how many bytes it gave to the output device, and by its
-    clock when it had its part, when it was through with it, and when it gave its outputs away (no marks: it got
-    nothing, of a batch that small)."""
+    """What a replica did in one step.
+
+    samples: that it got. sent_bytes: of outputs, to the device that gathers them. moments: three of its clock: it had
+    its samples, its forward was over, its outputs were on their way. Empty if it got no samples of a small batch.
+    """
 
     samples: int = 0
-    gives: int = 0
-    marks: tuple[Any, ...] = ()
+    sent_bytes: int = 0
+    moments: tuple[Any, ...] = ()
     slept: tuple[Slept, ...] = ()
 
 
 class ReplicaState:
-    """What is seen of one replica, and what delays it."""
+    """What is known of one replica, and the delays that it takes."""
 
     def __init__(self, reporter: Reporter, delays: Delays, device: torch.device = CPU, start_ns: int = 0) -> None:
+        """start_ns: the length of its delay at the start."""
         self.reporter = reporter
         self.delays = delays
         self.device = device
         self.clock = clock_of(device)
-        self.start_ns = start_ns  # what its delay at the start took
-        self.seen = ReplicaStep()  # in this step
+        self.start_ns = start_ns
+        self.step = ReplicaStep()  # the current one
         self.sub_batch = 0  # the most samples in a step
 
 
 class Replica(nn.Module):
-    """A replica under watch. On GPUs nn.DataParallel copies it at every forward, and runs each copy in a thread that is
-    new, with its device's stream as the current one: so a copy is told apart by its device, and its marks are of that
-    stream. There it has its part when the parameters have come, too."""
+    """A replica that records its step.
+
+    On GPUs nn.DataParallel copies it at every forward, and runs each copy in a new thread with its device's stream as
+    the current one. So a copy is known by its device, and its moments are of that stream. The first one, "it has its
+    samples", then comes after the parameters have arrived, too.
+    """
 
     def __init__(self, module: nn.Module, states: Sequence[ReplicaState], index: int = 0) -> None:
         super().__init__()
@@ -57,6 +64,7 @@ class Replica(nn.Module):
         self._index = index
 
     def forward(self, inputs: Tensor) -> Tensor:
+        """inputs (n, *shape) to outputs (n, classes)."""
         state = self._states[inputs.device.index if inputs.device.type == "cuda" else self._index]
         state.delays.at("data")
         fetched = state.clock.now()
@@ -65,20 +73,22 @@ class Replica(nn.Module):
         computed = state.clock.now()
         state.sub_batch = max(state.sub_batch, len(inputs))
         state.delays.before_collective()
-        state.seen = ReplicaStep(len(inputs), outputs.nbytes, (fetched, computed, state.clock.now()))
+        state.step = ReplicaStep(len(inputs), outputs.nbytes, (fetched, computed, state.clock.now()))
         return outputs
 
 
 class ThreadedDataParallel(nn.Module):
-    """What nn.DataParallel does, with a thread for a device: scatter the batch, run a replica on each part, gather the
-    outputs; one backward then goes through all replicas. Equals the big batch (BatchNorm apart, as in the original).
+    """What nn.DataParallel does, with threads in place of devices: scatter the batch, run a replica on each part,
+    gather the outputs. One backward then goes through all replicas. It equals the big batch, except for BatchNorm, as
+    in the original.
 
-    The replicas share the model's parameters, so that their gradients add up there. Their buffers are copies, made
-    afresh at every forward; replica 0's are the model's own. All threads draw from one random generator, in whatever
-    order they come: with dropout, two runs of the same seed differ.
+    The replicas share the model's parameters, so their gradients add up there. Their buffers are copies, made afresh at
+    every forward; replica 0's are the model's own. All threads draw from one random generator in no fixed order: with
+    dropout, two runs of the same seed differ.
     """
 
     def __init__(self, model: nn.Module, states: Sequence[ReplicaState], threads: int) -> None:
+        """threads: that torch uses within each replica."""
         super().__init__()
         shared = {id(parameter): parameter for parameter in model.parameters()}
         copies = [copy.deepcopy(model, dict(shared)) for _ in states[1:]]
@@ -86,13 +96,14 @@ class ThreadedDataParallel(nn.Module):
         self._pool = ThreadPoolExecutor(len(states), "replica", torch.set_num_threads, (threads,))
 
     def forward(self, inputs: Tensor) -> Tensor:
+        """inputs (n, *shape) to outputs (n, classes)."""
         self._copy_buffers()
         parts = inputs.chunk(len(self.replicas))
-        together = Barrier(len(parts))  # threads start in turn, but no replica runs before all have their part
+        start = Barrier(len(parts))  # threads start in turn, but no replica runs before all have their part
         precision = current_precision(inputs.device)
 
         def run(replica: Replica, part: Tensor) -> Tensor:
-            together.wait()
+            start.wait()
             outputs: Tensor = run_with_precision(precision, replica, part)
             return outputs
 
@@ -102,13 +113,13 @@ class ThreadedDataParallel(nn.Module):
     def _copy_buffers(self) -> None:
         first, *others = self.replicas
         for other in others:
-            for own, source in zip(other.buffers(), first.buffers(), strict=True):
-                own.copy_(source)
+            for buffer, source in zip(other.buffers(), first.buffers(), strict=True):
+                buffer.copy_(source)
 
 
 class GpuDataParallel(nn.DataParallel[nn.Module]):
-    """nn.DataParallel, its threads under the autocast of the thread that calls it. By itself it tells them whether
-    there is one, and not of which type: they would take float16 for bfloat16."""
+    """nn.DataParallel whose threads have the caller's autocast. The original passes on whether there is one, but not
+    its type: its threads would take float16 for bfloat16."""
 
     def parallel_apply(self, replicas: Sequence[nn.Module], inputs: Sequence[Any], kwargs: Any) -> list[Any]:
         precision = current_precision(self.src_device_obj)
@@ -116,19 +127,38 @@ class GpuDataParallel(nn.DataParallel[nn.Module]):
         return super().parallel_apply(running, inputs, kwargs)
 
 
+def replicate_over_devices(me: Rank, model: nn.Module) -> nn.Module:
+    """The model, spread over the rank's own devices if it has several: DataParallel inside the rank, the strategy
+    across the ranks.
+
+    Each GPU gets a part of the rank's share. Gradients add up on the first one, so no other needs more memory, and the
+    rank reports the memory of that one. Without GPUs the replicas run in threads, as in `dp`.
+    """
+    devices = me.trial.gpus_per_rank
+    if devices == 1:
+        return model
+    if me.device.type == "cuda":
+        first = me.device.index or 0
+        return GpuDataParallel(model, list(range(first, first + devices)))
+    threads = max(1, torch.get_num_threads() // devices)
+    no_delays = RankDelays((), me.rank, seed=0, warmup_steps=0)  # the rank is delayed, not its replicas
+    return ThreadedDataParallel(model, [ReplicaState(me.reporter, no_delays) for _ in range(devices)], threads)
+
+
 def run_with_precision(precision: Precision, network: nn.Module, *inputs: Any, **kwargs: Any) -> Any:
+    """Call the network under this autocast."""
     with precision():
         return network(*inputs, **kwargs)
 
 
 def current_precision(device: torch.device) -> Precision:
-    """The autocast of this thread, to be entered in others: each thread has its own."""
+    """The autocast of this thread, for use in others: each thread has its own."""
     kind = device.type
     return partial(torch.autocast, kind, dtype=torch.get_autocast_dtype(kind), enabled=torch.is_autocast_enabled(kind))
 
 
 class ReplicaDelays:
-    """The delays of all replicas: each takes its own in its thread, none happens in the loop that serves all."""
+    """The delays of all replicas: each takes its own in its thread, and the common loop takes none."""
 
     fired = 0
     slept_ns = 0
@@ -146,7 +176,7 @@ class ReplicaDelays:
 
     def begin(self, step: int) -> None:
         for state in self._states:
-            state.seen = ReplicaStep()
+            state.step = ReplicaStep()
             state.delays.begin(step)
 
     def end(self) -> None:
