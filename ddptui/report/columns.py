@@ -1,4 +1,4 @@
-"""The columns of the comparison: what each one says of a trial, and how much it is worth where space is short. Pure."""
+"""The columns of the comparison: what each shows of a trial. Adding one is one entry in COLUMNS."""
 
 from collections.abc import Callable, Sequence
 from statistics import median
@@ -12,9 +12,9 @@ from ddptui.config.trial import Trial
 from ddptui.config.trial_text import describe_average, describe_bottleneck, describe_fault
 from ddptui.report import devices
 from ddptui.report.status import is_not_finite, status_of
+from ddptui.text.tables import Column, Filled, fill
 from ddptui.text.units import NOTHING
 
-GAP = 2  # characters between two columns
 IN_BACKWARD, IN_SOME_STEPS = "²", "³"
 OFF_BY = "±"
 
@@ -26,12 +26,16 @@ class Row(NamedTuple):
     trial: Trial
     published: float | None
 
+    @property
+    def ratio(self) -> float | None:
+        """Train time over the baseline's."""
+        summary = self.result.summary
+        return summary.ratio.median if summary and summary.ratio else None
 
-class Column(NamedTuple):
-    key: str
-    header: str
-    cell: Callable[[Row], str]
-    worth: int  # where space is short, the least goes first
+    @property
+    def speedup(self) -> float | None:
+        """Samples a second over the baseline's."""
+        return self.result.summary.speedup if self.result.summary else None
 
 
 def rows_of(results: Results, preset: Preset) -> list[Row]:
@@ -48,10 +52,14 @@ def rows_of(results: Results, preset: Preset) -> list[Row]:
     ]
 
 
-def _of_repeats(row: Row, figure: Callable[[RepeatResult], float | None], form: str) -> str:
-    """The median of a figure over the repeats; a dash where there is none."""
-    values = [value for repeat in row.result.repeats if (value := figure(repeat)) is not None]
+def median_of(result: TrialResult, figure: Callable[[RepeatResult], float | None], form: str) -> str:
+    """The median of a figure over the repeats; a dash where no repeat has it."""
+    values = [value for repeat in result.repeats if (value := figure(repeat)) is not None]
     return format(median(values), form) if values else NOTHING
+
+
+def _median(figure: Callable[[RepeatResult], float | None], form: str) -> Callable[[Row], str]:
+    return lambda row: median_of(row.result, figure, form)
 
 
 def _name(row: Row) -> str:
@@ -76,21 +84,15 @@ def _spread(row: Row) -> str:
     return f"{spread.min:.2f}…{spread.max:.2f}"
 
 
-def _ratio(row: Row) -> str:
-    ratio = row.result.summary.ratio if row.result.summary else None
-    return f"{ratio.median:.2f}" if ratio else NOTHING
-
-
-def _speedup(row: Row) -> str:
-    speedup = row.result.summary.speedup if row.result.summary else None
-    return f"{speedup:.2f}" if speedup is not None else NOTHING
+def _factor(figure: Callable[[Row], float | None]) -> Callable[[Row], str]:
+    return lambda row: NOTHING if (value := figure(row)) is None else f"{value:.2f}"
 
 
 def _loss(row: Row) -> str:
     """Measured steps without a loss had one that was no number."""
     if any(is_not_finite(repeat) for repeat in row.result.repeats):
         return "nan"
-    return _of_repeats(row, lambda repeat: repeat.loss.last, ".3f")
+    return median_of(row.result, lambda repeat: repeat.loss.last, ".3f")
 
 
 def _split(row: Row) -> str:
@@ -125,13 +127,13 @@ def aggregation(row: Row) -> str:
         return IN_BACKWARD
     if row.trial.every > 1 and row.trial.launch != "dp":
         return IN_SOME_STEPS
-    return _of_repeats(row, lambda repeat: repeat.phases_ms.aggregate if repeat.phases_ms else None, ".2f")
+    return median_of(row.result, lambda repeat: repeat.phases_ms.aggregate if repeat.phases_ms else None, ".2f")
 
 
 def _wait(row: Row) -> str:
     """And how far off it may be, where hosts have clocks of their own."""
-    wait = _of_repeats(row, lambda repeat: repeat.wait_ms, ".2f")
-    error = _of_repeats(row, lambda repeat: repeat.wait_error_ms, ".2f")
+    wait = median_of(row.result, lambda repeat: repeat.wait_ms, ".2f")
+    error = median_of(row.result, lambda repeat: repeat.wait_error_ms, ".2f")
     return wait if NOTHING in (wait, error) else f"{wait} {OFF_BY}{error}"
 
 
@@ -139,12 +141,16 @@ def _overlap(row: Row) -> str:
     """Said of strategies that go on computing while they send."""
     if row.trial.launch in ("single", "dp") or not strategies.STRATEGIES[row.trial.strategy or "none"].overlaps:
         return NOTHING
-    return _of_repeats(row, lambda repeat: repeat.overlap, ".0%")
+    return median_of(row.result, lambda repeat: repeat.overlap, ".0%")
 
 
 def _culprit(row: Row) -> str:
-    """The rank that stands out, and where it lost its time."""
-    culprit = row.result.summary.culprit if row.result.summary else None
+    return culprit_of(row.result)
+
+
+def culprit_of(result: TrialResult) -> str:
+    """The rank that the others wait for, and the phase in which it lost its time: rank 1: backward."""
+    culprit = result.summary.culprit if result.summary else None
     return f"rank {culprit.rank}: {culprit.phase}" if culprit else NOTHING
 
 
@@ -178,73 +184,45 @@ def _order(row: Row) -> str:
     return "same" if row.result.repeats and row.result.repeats[-1].reshuffled is False else NOTHING
 
 
-def _published(row: Row) -> str:
-    return f"{row.published:.2f}" if row.published is not None else NOTHING
-
-
-COLUMNS = (
-    Column("trial", "trial", _name, 100),
-    Column("launch", "launch", lambda row: row.trial.launch, 40),
-    Column("ranks", "ranks", lambda row: str(row.trial.world_size), 55),
-    Column("strategy", "strategy", lambda row: row.trial.strategy or NOTHING, 45),
-    Column("backend", "backend", _backend, 15),
-    Column("average", "average", lambda row: describe_average(row.trial) or NOTHING, 46),
-    Column("mistake", "mistake", lambda row: row.trial.mistake or NOTHING, 20),
-    Column("split", "sub-batch", _split, 92),
-    Column("memory", "gpu mem.", _memory, 90),
-    Column("bottleneck", "bottleneck", lambda row: describe_bottleneck(row.trial.bottleneck), 30),
-    Column("fault", "fault", lambda row: describe_fault(row.trial.fault), 29),
-    Column("slept", "slept", _slept, 93),
-    Column("train", "train s", _train_time, 99),
-    Column("spread", "min…max", _spread, 60),
-    Column("ratio", "ratio", _ratio, 95),
-    Column("published", "publ.", _published, 94),
-    Column("speedup", "speed-up", _speedup, 50),
-    Column("startup", "start s", lambda row: _of_repeats(row, lambda r: r.startup_s, ".1f"), 35),
-    Column("samples", "samples/s", lambda row: _of_repeats(row, lambda r: r.samples_per_s, ".0f"), 65),
-    Column(
-        "step", "step ms", lambda row: _of_repeats(row, lambda r: r.step_ms.median if r.step_ms else None, ".2f"), 70
-    ),
-    Column("aggregate", "aggr. ms", aggregation, 76),
-    Column("wait", "wait ms", _wait, 92),
-    Column("transfer", "transfer ms", lambda row: _of_repeats(row, lambda r: r.transfer_ms, ".2f"), 74),
-    Column("overlap", "overlap", _overlap, 77),
-    Column("culprit", "waits for", _culprit, 91),
-    Column("loss", "loss", _loss, 68),
-    Column("accuracy", "acc. %", lambda row: _of_repeats(row, lambda r: r.accuracy and 100 * r.accuracy, ".1f"), 75),
-    Column("sync", "in sync", _in_sync, 80),
-    Column("mean", "mean", _mean, 79),
-    Column("order", "order", _order, 78),
+COLUMNS: tuple[Column[Row], ...] = (
+    Column("trial", _name, 100, left=True, key="trial"),
+    Column("launch", lambda row: row.trial.launch, 40, left=True, key="launch"),
+    Column("ranks", lambda row: str(row.trial.world_size), 55, key="ranks"),
+    Column("strategy", lambda row: row.trial.strategy or NOTHING, 45, left=True, key="strategy"),
+    Column("backend", _backend, 15, left=True, key="backend"),
+    Column("average", lambda row: describe_average(row.trial) or NOTHING, 46, left=True, key="average"),
+    Column("mistake", lambda row: row.trial.mistake or NOTHING, 20, left=True, key="mistake"),
+    Column("sub-batch", _split, 92, key="split"),
+    Column("gpu mem.", _memory, 90, key="memory"),
+    Column("bottleneck", lambda row: describe_bottleneck(row.trial.bottleneck), 30, left=True, key="bottleneck"),
+    Column("fault", lambda row: describe_fault(row.trial.fault), 29, left=True, key="fault"),
+    Column("slept", _slept, 93, key="slept"),
+    Column("train s", _train_time, 99, key="train"),
+    Column("min…max", _spread, 60, key="spread"),
+    Column("ratio", _factor(lambda row: row.ratio), 95, key="ratio"),
+    Column("publ.", _factor(lambda row: row.published), 94, key="published"),
+    Column("speed-up", _factor(lambda row: row.speedup), 50, key="speedup"),
+    Column("start s", _median(lambda repeat: repeat.startup_s, ".1f"), 35, key="startup"),
+    Column("samples/s", _median(lambda repeat: repeat.samples_per_s, ".0f"), 65, key="samples"),
+    Column("step ms", _median(lambda repeat: repeat.step_ms.median if repeat.step_ms else None, ".2f"), 70, key="step"),
+    Column("aggr. ms", aggregation, 76, key="aggregate"),
+    Column("wait ms", _wait, 92, key="wait"),
+    Column("transfer ms", _median(lambda repeat: repeat.transfer_ms, ".2f"), 74, key="transfer"),
+    Column("overlap", _overlap, 77, key="overlap"),
+    Column("waits for", _culprit, 91, left=True, key="culprit"),
+    Column("loss", _loss, 68, key="loss"),
+    Column("acc. %", _median(lambda repeat: repeat.accuracy and 100 * repeat.accuracy, ".1f"), 75, key="accuracy"),
+    Column("in sync", _in_sync, 80, left=True, key="sync"),
+    Column("mean", _mean, 79, left=True, key="mean"),
+    Column("order", _order, 78, left=True, key="order"),
 )
+AT_LEAST = 2  # columns that are shown however narrow it gets: the trial and its time
 UNEQUAL_WORK = {"speedup": 97, "samples": 96}  # worth more than times, where trials do different work in a step
-LEFT = {
-    "trial", "launch", "strategy", "backend", "average", "mistake", "bottleneck", "fault", "sync", "mean", "order",
-    "culprit",
-}  # fmt: skip
 
 
-def worths(rows: Sequence[Row]) -> dict[str, int]:
-    """What each column is worth for these trials."""
-    usual = {column.key: column.worth for column in COLUMNS}
-    return usual | UNEQUAL_WORK if len({row.trial.batch_size for row in rows}) > 1 else usual
-
-
-def telling(cells: dict[str, list[str]]) -> list[str]:
-    """Columns in which at least one trial has something to say."""
-    return [key for key, column in cells.items() if any(cell != NOTHING for cell in column)]
-
-
-def fitting(cells: dict[str, list[str]], worth: dict[str, int], width: int) -> list[str]:
-    """The columns that fit, the most telling first taken, in their order. `cells` have the headers first."""
-    spoken = telling({key: column[1:] for key, column in cells.items()})
-    taken: dict[str, int] = {}
-    for column in sorted(COLUMNS, key=lambda column: -worth[column.key]):
-        if column.key in spoken:
-            wider = taken | {column.key: max(map(len, cells[column.key]))}
-            if len(taken) < 2 or total(wider) <= width:
-                taken = wider
-    return [column.key for column in COLUMNS if column.key in taken]
-
-
-def total(widths: dict[str, int]) -> int:
-    return sum(widths.values()) + GAP * (len(widths) - 1)
+def columns_of(rows: Sequence[Row]) -> list[Filled]:
+    """Every column with the cells of these trials."""
+    filled = fill(COLUMNS, rows)
+    if len({row.trial.batch_size for row in rows}) < 2:
+        return filled
+    return [column._replace(worth=UNEQUAL_WORK.get(column.key, column.worth)) for column in filled]

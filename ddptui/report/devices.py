@@ -2,12 +2,11 @@
 
 from collections.abc import Sequence
 
-from ddptui.analysis.results import RankResult, Results
+from ddptui.analysis.results import RankResult, Results, TrialResult
 from ddptui.config.preset import Preset
 from ddptui.text.printable import printable
 from ddptui.text.units import SIZES, digits, size
 
-OVER = "backend"  # what a note of one says first
 MOST_PEAKS = 4  # that a cell has one by one
 
 
@@ -39,27 +38,30 @@ def output_device(ranks: Sequence[RankResult]) -> str:
     return f"{printable(ranks[0].device)} held up to {size(first)}, {more} more than any other device: {where}"
 
 
-def backends(results: Results, preset: Preset) -> list[str]:
-    """Why a group got its backend, where the trial left that open; once for all trials that share it."""
+def backends(trials: Sequence[TrialResult], preset: Preset) -> dict[str, list[str]]:
+    """Why a group got its backend, where the trial left that open, and the trials that share the reason.
+
+    No trials: it is the reason of all.
+    """
     left_open = {trial.name for trial in preset.trials if trial.backend == "auto"}
-    groups = {trial.name: repeat for trial in results.trials for repeat in trial.repeats[-1:] if repeat.backend}
-    told: dict[str, list[str]] = {}
+    groups = {trial.name: repeat for trial in trials for repeat in trial.repeats[-1:] if repeat.backend}
+    reasons: dict[str, list[str]] = {}
     for name, repeat in groups.items():
         if name in left_open and repeat.backend_why:
-            words = f"{OVER} {printable(repeat.backend or '')}: {printable(repeat.backend_why)}"
-            told.setdefault(words, []).append(name)
-    if len(told) == 1 and len({repeat.backend for repeat in groups.values()}) == 1:
-        return [*told]
-    return [f"{', '.join(names)}: {words}" for words, names in told.items()]
+            reason = f"backend {printable(repeat.backend or '')}: {printable(repeat.backend_why)}"
+            reasons.setdefault(reason, []).append(name)
+    if len(reasons) == 1 and len({repeat.backend for repeat in groups.values()}) == 1:
+        return {reason: [] for reason in reasons}
+    return reasons
 
 
-def unexpected(results: Results) -> list[str]:
-    """Why ranks were on another device than one might have thought, a line each reason."""
-    told: dict[str, list[str]] = {}
+def unexpected(results: Results) -> dict[str, list[str]]:
+    """Why ranks were on another device than one might have thought, and the trials of which that is true."""
+    reasons: dict[str, list[str]] = {}
     for trial in results.trials:
         for rank in trial.repeats[-1].ranks if trial.repeats else ():
             if rank.device_why:
                 kind = "CPU" if rank.device.startswith("cpu") else "GPU"
-                names = told.setdefault(f"on the {kind}: {printable(rank.device_why)}", [])
+                names = reasons.setdefault(f"on the {kind}: {printable(rank.device_why)}", [])
                 names += [trial.name] if trial.name not in names else []
-    return [f"{', '.join(names)}: {words}" for words, names in told.items()]
+    return reasons

@@ -1,7 +1,6 @@
 """Two runs side by side: the trials that both have, and what else differs between them. Pure."""
 
 from collections.abc import Callable, Sequence
-from statistics import median
 from typing import Any, NamedTuple
 
 import msgspec
@@ -9,6 +8,8 @@ import msgspec
 from ddptui.analysis.results import RepeatResult, Results, Spread, TrialResult
 from ddptui.config.trial import Bottleneck
 from ddptui.config.trial_text import describe_bottleneck
+from ddptui.report.columns import culprit_of, median_of
+from ddptui.text.tables import Column
 from ddptui.text.units import NOTHING
 from ddptui.text.words import count
 
@@ -25,11 +26,6 @@ class Pair(NamedTuple):
 
     a: TrialResult
     b: TrialResult
-
-
-class PairColumn(NamedTuple):
-    header: str
-    cell: Callable[[Pair], str]
 
 
 def pairs(a: Results, b: Results) -> list[Pair]:
@@ -59,7 +55,7 @@ def _range(pair: Pair) -> str:
     return f"{times[1].min / times[0].max:.2f}…{times[1].max / times[0].min:.2f}"
 
 
-def _said(pair: Pair) -> str:
+def _verdict(pair: Pair) -> str:
     """Whether B is faster or slower, as far as the repeats can tell."""
     times = _times(pair)
     if times is None:
@@ -73,41 +69,25 @@ def _said(pair: Pair) -> str:
 
 def _both(figure: Callable[[RepeatResult], float | None], form: str) -> Callable[[Pair], str]:
     """The medians of a figure over the repeats, A's first."""
-
-    def told(trial: TrialResult) -> str:
-        values = [value for repeat in trial.repeats if (value := figure(repeat)) is not None]
-        return format(median(values), form) if values else NOTHING
-
-    return lambda pair: _change(told(pair.a), told(pair.b))
-
-
-def _culprit(trial: TrialResult) -> str:
-    culprit = trial.summary.culprit if trial.summary else None
-    return f"rank {culprit.rank}: {culprit.phase}" if culprit else NOTHING
+    return lambda pair: _change(median_of(pair.a, figure, form), median_of(pair.b, figure, form))
 
 
 def _change(a: str, b: str) -> str:
     return NOTHING if a == b == NOTHING else f"{a} → {b}"
 
 
-COLUMNS = (
-    PairColumn("trial", lambda pair: pair.a.name),
-    PairColumn("A train s", lambda pair: _train(pair.a)),
-    PairColumn("B train s", lambda pair: _train(pair.b)),
-    PairColumn("B / A", _ratio),
-    PairColumn("range", _range),
-    PairColumn("so B is", _said),
-    PairColumn("wait ms", _both(lambda repeat: repeat.wait_ms, ".2f")),
-    PairColumn("transfer ms", _both(lambda repeat: repeat.transfer_ms, ".2f")),
-    PairColumn("waits for", lambda pair: _change(_culprit(pair.a), _culprit(pair.b))),
-    PairColumn("loss", _both(lambda repeat: repeat.loss.last, ".3f")),
+COLUMNS: tuple[Column[Pair], ...] = (
+    Column("trial", lambda pair: pair.a.name, left=True),
+    Column("A train s", lambda pair: _train(pair.a)),
+    Column("B train s", lambda pair: _train(pair.b)),
+    Column("B / A", _ratio),
+    Column("range", _range),
+    Column("so B is", _verdict, left=True),
+    Column("wait ms", _both(lambda repeat: repeat.wait_ms, ".2f")),
+    Column("transfer ms", _both(lambda repeat: repeat.transfer_ms, ".2f")),
+    Column("waits for", lambda pair: _change(culprit_of(pair.a), culprit_of(pair.b)), left=True),
+    Column("loss", _both(lambda repeat: repeat.loss.last, ".3f")),
 )
-LEFT = {"trial", "so B is", "waits for"}
-
-
-def telling(both: Sequence[Pair]) -> list[PairColumn]:
-    """The columns in which at least one trial has something to say."""
-    return [column for column in COLUMNS if any(column.cell(pair) != NOTHING for pair in both)]
 
 
 def differences(a: Results, b: Results) -> list[str]:

@@ -5,19 +5,9 @@ from statistics import median
 
 import msgspec
 
-from ddptui.analysis.cautions import ADVICE
 from ddptui.analysis.culprit import MATTERS
 from ddptui.analysis.own_work import BETWEEN, PARTS
-from ddptui.analysis.results import (
-    Caution,
-    Change,
-    ConfidenceInterval,
-    Culprit,
-    Injected,
-    RankResult,
-    RepeatResult,
-    TrialResult,
-)
+from ddptui.analysis.results import Change, ConfidenceInterval, Culprit, Injected, RankResult, RepeatResult, TrialResult
 from ddptui.config.trial import Bottleneck, Trial
 from ddptui.config.trial_text import describe_bottleneck
 from ddptui.report import devices
@@ -73,18 +63,6 @@ def _changed(change: Change) -> str:
     when = f"from step {change.step} on" if change.step is not None else "too late for any step"
     bottleneck = msgspec.convert(change.bottleneck, tuple[Bottleneck, ...])
     return f"{when}, {describe_bottleneck(bottleneck) if bottleneck else 'no delay'}"
-
-
-def cautions(results: Sequence[TrialResult]) -> list[str]:
-    """What may make figures deceive, a line each, with the trials that it is true of."""
-    found: dict[Caution, list[str]] = {}
-    for result in results:
-        for caution in result.summary.warnings if result.summary else []:
-            found.setdefault(caution, []).append(result.name)
-    return [
-        f"caution, {'all trials' if len(names) == len(results) > 1 else ', '.join(names)}: {ADVICE[caution]}"
-        for caution, names in found.items()
-    ]
 
 
 def _verdict(result: TrialResult, told: Sequence[RepeatResult]) -> str:

@@ -17,6 +17,7 @@ from ddptui.host.machine import describe
 from ddptui.run import lab
 from ddptui.run.output import show
 from ddptui.store.runs import Run
+from ddptui.text.tables import line
 from ddptui.text.units import NOTHING
 from ddptui.text.words import count
 from ddptui.wire.messages import Step
@@ -31,6 +32,7 @@ TOLERANCE = 0.05  # of what was injected, where the interval does not hold it;
 TOLERANCE_IN_DP = 0.10  # whose threads start in turn and share an interpreter, which makes a skew of its own
 COLUMNS = ("launch", "strategy", "nothing", *SITES)
 WIDTHS = (7, 25, 7, *(9 for _ in SITES))
+LEFT = [True] * len(COLUMNS)
 NS_A_MS = 1e6
 
 
@@ -55,7 +57,7 @@ def run(modes: Sequence[str], strategies: Sequence[str], runs: Path) -> int:
     preset = _preset(modes, strategies)
     kept = Run.create(runs, preset, describe())
     print(f"{count(len(preset.trials), 'launch', 'launches')}; kept in {kept.folder}", file=sys.stderr)
-    show(_line(COLUMNS) + "\n" + "─" * len(_line(COLUMNS)) + "\n")
+    show(line(COLUMNS, WIDTHS, LEFT) + "\n" + "─" * len(line(COLUMNS, WIDTHS, LEFT)) + "\n")
     right = True
     trials = {trial.name: trial for trial in preset.trials}
     with closing(lab.run_preset(preset, kept)) as stream:
@@ -70,7 +72,7 @@ def run(modes: Sequence[str], strategies: Sequence[str], runs: Path) -> int:
             if not findings:
                 print(f"{trial.name} {heard.ended.status}: {heard.ended.error}", file=sys.stderr)
                 cells = [heard.ended.status, *(NOTHING for _ in SITES)]
-            show(_line([trial.launch, trial.strategy or NOTHING, *cells]) + "\n")
+            show(line([trial.launch, trial.strategy or NOTHING, *cells], WIDTHS, LEFT) + "\n")
     show(f"\nattributed/injected, ms, on one of two ranks, {STEPS} steps each (start: once)\n")
     show("all right\n" if right else "not all right: what is marked with ! is wrong\n")
     return 0 if right else 1
@@ -154,10 +156,6 @@ def _of_window(here: Window, steps: dict[int, list[Step]], tolerance: float) -> 
 def _finding(put_in: float, attributed: float, low: float, high: float, tolerance: float) -> Finding:
     right = low <= put_in <= high or abs(attributed - put_in) <= tolerance * put_in
     return Finding(f"{'' if right else '!'}{attributed:.0f}/{put_in:.0f}", right)
-
-
-def _line(cells: Sequence[str]) -> str:
-    return "  ".join(f"{cell:<{width}}" for cell, width in zip(cells, WIDTHS, strict=True)).rstrip()
 
 
 def known_strategies() -> tuple[str, ...]:

@@ -1,74 +1,138 @@
-"""Tables as text that fits a terminal and as Markdown, and the order of rows by a column.
+"""Tables: what a column is, which columns fit, and a table as text or Markdown; rows in the order of a column.
 
 Rows sort as a person reads them: 9 before 10, and rows without a figure last.
 """
 
+import csv
+import io
 import re
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from ddptui.text.drawing import shorten
 from ddptui.text.units import NOTHING
 
-GAP = "  "
+GAP = 2  # cells between two columns
 BOLD, DIM, RED, END = "\x1b[1m", "\x1b[2m", "\x1b[31m", "\x1b[0m"
 
+Item = TypeVar("Item")
 
-class Column(NamedTuple):
-    """worth: where space is short, the least goes first. left: words, that begin under each other."""
+
+class Column(NamedTuple, Generic[Item]):
+    """All that adding a column takes.
+
+    cell   what the column shows of an item
+    worth  where space is short, the columns with the least are dropped
+    left   aligned to the left, as words are; figures are aligned to the right
+    key    names the column for the column chooser and for sorting; the header if empty
+    """
+
+    header: str
+    cell: Callable[[Item], str]
+    worth: int = 0
+    left: bool = False
+    key: str = ""
+
+
+class Filled(NamedTuple):
+    """A column with its cells, one a row."""
 
     header: str
     cells: Sequence[str]
-    worth: int
+    worth: int = 0
     left: bool = False
+    key: str = ""
 
     @property
     def width(self) -> int:
+        """The width of its widest cell or header."""
         return max(map(len, (self.header, *self.cells)))
 
-    def aligned(self, cell: str, width: int) -> str:
-        return shorten(cell, width).ljust(width) if self.left else cell.rjust(width)
+    @property
+    def is_empty(self) -> bool:
+        return all(cell == NOTHING for cell in self.cells)
 
 
 class Table(NamedTuple):
-    """red: the numbers of the rows in which something is wrong."""
+    """styles: the escape sequence of a row, by its number. at_least: columns that are shown however narrow it gets."""
 
-    columns: tuple[Column, ...]
-    red: frozenset[int] = frozenset()
-
-
-def telling(table: Table) -> list[Column]:
-    """The columns in which at least one row has something to say."""
-    return [column for column in table.columns if any(cell != NOTHING for cell in column.cells)]
+    columns: Sequence[Filled]
+    styles: Mapping[int, str] = {}
+    at_least: int = 1
 
 
-def fitting(table: Table, width: int) -> list[Column]:
-    """Those for which there is room, the most telling taken first, in their order; the most telling in any case."""
-    taken: list[Column] = []
-    for column in sorted(telling(table), key=lambda column: -column.worth):
-        if not taken or _total([*taken, column]) <= width:
-            taken.append(column)
-    return [column for column in table.columns if column in taken]
+class Sized(Protocol):
+    """What `fit` needs to know of a column."""
+
+    @property
+    def width(self) -> int: ...
+    @property
+    def worth(self) -> int: ...
 
 
-def as_text(table: Table, width: int, *, color: bool) -> list[str]:
-    """No line wider than `width`: columns are left out, lines never broken; words are cut where they alone are."""
-    columns = fitting(table, width)
+AnySized = TypeVar("AnySized", bound=Sized)
+
+
+def fill(columns: Iterable[Column[Item]], items: Sequence[Item]) -> list[Filled]:
+    """The columns with the cells of these items."""
+    return [
+        Filled(column.header, [column.cell(item) for item in items], column.worth, column.left, name_of(column))
+        for column in columns
+    ]
+
+
+def name_of(column: Column[Any]) -> str:
+    return column.key or column.header
+
+
+def telling(columns: Iterable[Filled]) -> list[Filled]:
+    """The columns in which at least one row has a value."""
+    return [column for column in columns if not column.is_empty]
+
+
+def fit(columns: Sequence[AnySized], width: int, at_least: int = 1) -> list[AnySized]:
+    """The columns that fit into `width`, in their order; those of most worth are chosen first."""
+    chosen: list[int] = []
+    for place in sorted(range(len(columns)), key=lambda place: -columns[place].worth):
+        if len(chosen) < at_least or total([columns[other].width for other in [*chosen, place]]) <= width:
+            chosen.append(place)
+    return [columns[place] for place in sorted(chosen)]
+
+
+def total(widths: Sequence[int]) -> int:
+    """The width of a table whose columns have these widths."""
+    return sum(widths) + GAP * (len(widths) - 1)
+
+
+def as_text(table: Table, width: int, *, color: bool = False, rule: bool = True) -> list[str]:
+    """Lines no wider than `width`: columns are dropped, lines never broken. rule: a line below the header.
+
+    Where even the columns that are always shown are too wide, the first one is cut.
+    """
+    columns = fit(telling(table.columns), width, table.at_least)
     if not columns:
         return []
-    widths = [min(column.width, width) for column in columns]
-    rows = [_line([column.header for column in columns], columns, widths)]
-    rows += [_line(cells, columns, widths) for cells in zip(*(column.cells for column in columns), strict=True)]
-    header, *lines = rows
-    if color:
-        header = f"{BOLD}{header}{END}"
-        lines = [f"{RED}{line}{END}" if number in table.red else line for number, line in enumerate(lines)]
-    return [header, "─" * (sum(widths) + len(GAP) * (len(widths) - 1)), *lines]
+    widths = [column.width for column in columns]
+    widths[0] -= max(0, total(widths) - width)
+    styles = {-1: BOLD, **table.styles} if color else {}
+    cut = [
+        [shorten(cell, width) for cell in (column.header, *column.cells)]
+        for column, width in zip(columns, widths, strict=True)
+    ]
+    left = [column.left for column in columns]
+    rows = enumerate(zip(*cut, strict=True), start=-1)  # the header is row -1
+    lines = [styled(line(cells, widths, left), styles.get(row, "")) for row, cells in rows]
+    return [lines[0], *(["─" * total(widths)] if rule else []), *lines[1:]]
+
+
+def styled(words: str, style: str) -> str:
+    """The words between the escape sequences of a style, if there is one."""
+    return f"{style}{words}{END}" if style and words else words
 
 
 def as_markdown(table: Table) -> list[str]:
-    """All columns that say something."""
-    columns = telling(table)
+    """The lines of a Markdown table with every column that has a value."""
+    columns = telling(table.columns)
     rows = zip(*(column.cells for column in columns), strict=True)
     return [
         _marked([column.header for column in columns]),
@@ -77,29 +141,38 @@ def as_markdown(table: Table) -> list[str]:
     ]
 
 
-def _total(columns: Sequence[Column]) -> int:
-    return sum(column.width for column in columns) + len(GAP) * (len(columns) - 1)
+def as_csv(header: Sequence[str], rows: Iterable[Mapping[str, object]]) -> str:
+    """A CSV file; what a row lacks stays empty."""
+    output = io.StringIO()
+    writer = csv.DictWriter(output, header, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return output.getvalue()
 
 
-def _line(cells: Sequence[str], columns: Sequence[Column], widths: Sequence[int]) -> str:
-    aligned = (column.aligned(cell, width) for cell, column, width in zip(cells, columns, widths, strict=True))
-    return GAP.join(aligned).rstrip()
+def line(cells: Iterable[str], widths: Iterable[int], left: Iterable[bool]) -> str:
+    """One row of a table whose columns have these widths."""
+    aligned = (
+        cell.ljust(width) if is_left else cell.rjust(width)
+        for cell, width, is_left in zip(cells, widths, left, strict=True)
+    )
+    return (" " * GAP).join(aligned).rstrip()
 
 
-def _marked(cells: Sequence[str]) -> str:
+def _marked(cells: Iterable[str]) -> str:
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
 FIGURE = re.compile(r"(\d+(?:\.\d+)?(?:e[+-]?\d+)?)")
-SILENT = {NOTHING, "", "failed", "skipped"}  # in place of a figure
+WITHOUT_FIGURE = {NOTHING, "", "failed", "skipped"}
 Part = tuple[int, float, str]
 
 
 def order(cells: Sequence[str], *, reverse: bool = False) -> list[int]:
-    """The places of the cells, sorted; equals stay as they were."""
-    told = [place for place, cell in enumerate(cells) if cell not in SILENT]
-    silent = [place for place, cell in enumerate(cells) if cell in SILENT]
-    return sorted(told, key=lambda place: _parts(cells[place]), reverse=reverse) + silent
+    """The places of the cells, sorted; equals stay as they were, and cells without a figure come last."""
+    with_figure = [place for place, cell in enumerate(cells) if cell not in WITHOUT_FIGURE]
+    without = [place for place, cell in enumerate(cells) if cell in WITHOUT_FIGURE]
+    return sorted(with_figure, key=lambda place: _parts(cells[place]), reverse=reverse) + without
 
 
 def _parts(cell: str) -> list[Part]:

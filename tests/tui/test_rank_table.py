@@ -8,8 +8,9 @@ import pytest
 
 from ddptui.live.state import RankState
 from ddptui.run.playback import Playback
+from ddptui.text.tables import GAP, fit
 from ddptui.tui.screens.run import RunScreen
-from ddptui.tui.widgets.rank_table import COLUMNS, GAP, Row, fitting, telling
+from ddptui.tui.widgets.rank_table import COLUMNS, PADDING, Row, telling
 from ddptui.wire.messages import Gpu
 from tests.tui.gpu_recordings import made_up
 from tests.tui.opened import opened, seen
@@ -23,7 +24,7 @@ OF_GPUS = ["gpu %", "gpu mem.", "gpu used", "W", "°C"]
 
 
 def headers(width: int, *ranks: RankState) -> list[str]:
-    return [column.header for column in fitting(width, telling(ranks))]
+    return [column.header for column in fit(telling(ranks), width - PADDING)]
 
 
 def cells(rank: RankState, state: str = "running") -> dict[str, str]:
@@ -39,7 +40,7 @@ def test_where_no_rank_tells_of_a_gpu_there_is_no_column_for_it() -> None:
 @pytest.mark.parametrize("width", [76, 116, 196, 500])
 def test_without_gpus_nothing_gives_way(width: int) -> None:
     plain = [column for column in COLUMNS if column.told is None]
-    assert headers(width, ON_CPU) == [column.header for column in fitting(width, plain)]
+    assert headers(width, ON_CPU) == [column.header for column in fit(plain, width - PADDING)]
 
 
 def test_what_one_rank_tells_has_a_column_for_all() -> None:

@@ -13,9 +13,12 @@ from textual.widgets import Input
 
 from ddptui.analysis.results import ConfidenceInterval, Culprit, RankResult, Results, TrialResult
 from ddptui.config.preset import Preset
+from ddptui.report import columns
 from ddptui.report import table as report
+from ddptui.report.columns import Row
 from ddptui.store.outcomes import results_of
 from ddptui.store.runs import Run
+from ddptui.text.tables import Column
 from ddptui.tui.app import Console
 from ddptui.tui.screens.confirm import Confirm
 from ddptui.tui.screens.result import PANES, ResultScreen
@@ -280,6 +283,20 @@ def test_columns_are_chosen_and_given_back(tmp_path: Path) -> None:
         await pilot.press("c", "f")
         await pilot.pause()
         assert table.shown == fitting
+
+    play(four_trials(tmp_path), tmp_path, scenario, (80, 24))
+
+
+def test_a_column_that_is_added_is_offered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    added = Column[Row]("twice", lambda row: f"2 × {row.result.name}", key="twice")
+    monkeypatch.setattr(columns, "COLUMNS", (*columns.COLUMNS, added))
+
+    async def scenario(app: Console, pilot: Pilot[int], screen: ResultScreen) -> None:
+        table = screen.query_one(Comparison)
+        assert "twice" not in table.shown
+        await pilot.press("c", "end", "space", "enter")
+        await pilot.pause()
+        assert table.shown[-1] == "twice"
 
     play(four_trials(tmp_path), tmp_path, scenario, (80, 24))
 

@@ -1,12 +1,11 @@
 """What primitives have shown, for a spreadsheet or a script: every figure in full. Pure."""
 
-import csv
-import io
 from collections.abc import Iterator, Sequence
 
 from ddptui.analysis.primitives.results import BufferView, Cell, PrimitivesResult, RankView
-from ddptui.analysis.results import Results
+from ddptui.analysis.results import Results, TrialResult
 from ddptui.config.preset import Preset
+from ddptui.text import tables
 
 INDEPENDENT = ("trial", "repeat", "ranks", "backend", "cadence", "operation", "composite", "reduce_op", "bytes")
 FIGURES = (
@@ -22,16 +21,15 @@ Fields = dict[str, object]
 def as_csv(results: Results, preset: Preset) -> str:
     """A line for each tuple of independent variables (trial, repeat, ranks, operation, composite, operator, bytes,
     cadence); of what was only shown, a line a buffer; of a trial without either, one that says why."""
-    output = io.StringIO()
-    writer = csv.DictWriter(output, COLUMNS, lineterminator="\n")
-    writer.writeheader()
-    for trial in results.trials:
-        for number, repeat in enumerate(trial.primitives, start=1):
-            common = {"trial": trial.name, "repeat": number, "status": trial.status} | _of_launch(repeat)
-            writer.writerows(common | fields for fields in _lines(repeat))
-        if not trial.primitives:
-            writer.writerow({"trial": trial.name, "status": trial.status, "error": trial.error})
-    return output.getvalue()
+    return tables.as_csv(COLUMNS, (fields for trial in results.trials for fields in _of_trial(trial)))
+
+
+def _of_trial(trial: TrialResult) -> Iterator[Fields]:
+    for number, repeat in enumerate(trial.primitives, start=1):
+        common = {"trial": trial.name, "repeat": number, "status": trial.status} | _of_launch(repeat)
+        yield from (common | fields for fields in _lines(repeat))
+    if not trial.primitives:
+        yield {"trial": trial.name, "status": trial.status, "error": trial.error}
 
 
 def _of_launch(repeat: PrimitivesResult) -> Fields:

@@ -8,7 +8,7 @@ from ddptui.report.primitives import grid
 from ddptui.report.primitives.plot import draw
 from ddptui.report.primitives.sections import Block, Heading, Notes, Plotted, Shown, blocks
 from ddptui.text.drawing import Line, Span, width_of
-from ddptui.text.tables import BOLD, DIM, END, RED, Table, as_markdown, as_text
+from ddptui.text.tables import BOLD, DIM, RED, Table, as_markdown, as_text, styled
 
 WIDE = 100  # of grids and plots in Markdown
 PLOT_HEIGHT = 16
@@ -18,7 +18,7 @@ STYLES = SERIES | {"muted": DIM, "wrong": RED, "strong": BOLD}
 
 def text(results: Results, preset: Preset, width: int, *, color: bool = False) -> str:
     """Grids, tables, models and what they mean. No line of a table is wider than `width`."""
-    lines = [_styled(preset.title, BOLD, color)]
+    lines = [styled(preset.title, BOLD if color else "")]
     for block in blocks(results, preset):
         lines += ["", *_as_text(block, width, color)]
     return "\n".join(lines) + "\n"
@@ -35,7 +35,7 @@ def markdown(results: Results, preset: Preset) -> str:
 def _as_text(block: Block, width: int, color: bool) -> list[str]:
     match block:
         case Heading(words, level):
-            return [_styled(words, BOLD, color), *(["─" * min(width, len(words))] if level < 4 else [])]
+            return [styled(words, BOLD if color else ""), *(["─" * min(width, len(words))] if level < 4 else [])]
         case Notes(lines):
             return list(lines)
         case Shown(view):
@@ -71,8 +71,4 @@ def _drawn(line: Line, width: int, color: bool) -> str:
         words, kind = spans.pop()
         if len(words) > over:
             spans.append((words[: len(words) - over - 1] + "…", kind))
-    return "".join(_styled(words, STYLES.get(kind, ""), color) for words, kind in spans).rstrip()
-
-
-def _styled(words: str, style: str, color: bool) -> str:
-    return f"{style}{words}{END}" if color and style and words else words
+    return "".join(styled(words, STYLES.get(kind, "") if color else "") for words, kind in spans).rstrip()

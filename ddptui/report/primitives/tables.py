@@ -8,7 +8,7 @@ from ddptui.analysis.primitives.fit import Fit, predicted_time, textbook_time
 from ddptui.analysis.primitives.results import Cell, TimeUs
 from ddptui.analysis.primitives.theory import Network, Theory, theory
 from ddptui.config.primitives import OPERATIONS, primitive_facts
-from ddptui.text.tables import Column, Table
+from ddptui.text.tables import RED, Column, Table, fill
 from ddptui.text.units import NOTHING, bandwidth, digits, duration, percent, size
 
 MARK = "¹"
@@ -17,60 +17,59 @@ US = 1e-6
 
 
 def of_cells(cells: Sequence[Cell], fit: Fit | None, network: Network | None) -> Table:
-    """One operation, a line a size, in nccl-tests' words; and what its model and the textbook say of each."""
-    columns = (
-        Column("size", [_bytes(cell) for cell in cells], 100),
-        Column("calls", [str(cell.calls) for cell in cells], 70),
-        Column("min", [_time(cell, lambda time: time.min) for cell in cells], 90),
-        Column("median", [_marked(cell) for cell in cells], 99),
-        Column("fitted", [duration(predicted_time(fit, cell.bytes) if fit else None) for cell in cells], 84),
+    """One operation, a line a size, named as in nccl-tests; beside each, what its model and the textbook predict."""
+    columns: tuple[Column[Cell], ...] = (
+        Column("size", _bytes, 100),
+        Column("calls", lambda cell: str(cell.calls), 70),
+        Column("min", _time(lambda time: time.min), 90),
+        Column("median", _marked, 99),
+        Column("fitted", lambda cell: duration(predicted_time(fit, cell.bytes) if fit else None), 84),
         Column(
-            "textbook",
-            [duration(textbook_time(fit, cell.bytes, network) if fit and network else None) for cell in cells],
-            83,
+            "textbook", lambda cell: duration(textbook_time(fit, cell.bytes, network) if fit and network else None), 83
         ),
-        Column("p90", [_time(cell, lambda time: time.p90) for cell in cells], 82),
-        Column("p99", [_time(cell, lambda time: time.p99) for cell in cells], 92),
-        Column("CV", [percent(cell.cv) for cell in cells], 93),
-        Column("mean", [_time(cell, lambda time: time.mean) for cell in cells], 81),
-        Column("algbw", [digits(cell.algbw_gb_s) for cell in cells], 91),
-        Column("busbw", [digits(cell.busbw_gb_s) for cell in cells], 97),
-        Column("slowest", [NOTHING if cell.slowest is None else f"rank {cell.slowest}" for cell in cells], 60),
-        Column("#wrong", [_wrong(cell) for cell in cells], 98),
+        Column("p90", _time(lambda time: time.p90), 82),
+        Column("p99", _time(lambda time: time.p99), 92),
+        Column("CV", lambda cell: percent(cell.cv), 93),
+        Column("mean", _time(lambda time: time.mean), 81),
+        Column("algbw", lambda cell: digits(cell.algbw_gb_s), 91),
+        Column("busbw", lambda cell: digits(cell.busbw_gb_s), 97),
+        Column("slowest", lambda cell: NOTHING if cell.slowest is None else f"rank {cell.slowest}", 60),
+        Column("#wrong", _wrong, 98),
     )
-    return Table(columns, frozenset(number for number, cell in enumerate(cells) if cell.wrong or cell.error))
+    return Table(fill(columns, cells), {row: RED for row, cell in enumerate(cells) if cell.wrong or cell.error})
 
 
 def of_models(fits: Sequence[Fit], network: tuple[Network, PrimitiveKey] | None) -> Table:
     """A line an operation. α in µs a message, β and γ as bandwidths; errors as parts of what was measured."""
-    book = [_theory(fit) for fit in fits]
-    columns = (
-        Column("operation", [str(fit.key) for fit in fits], 100, left=True),
-        Column("α", [duration(fit.alpha) for fit in fits], 99),
-        Column("β GB/s", [bandwidth(fit.beta) for fit in fits], 98),
-        Column("γ GB/s", [bandwidth(fit.gamma) for fit in fits], 80),
-        Column("line off", [percent(fit.line_worst) for fit in fits], 95),
-        Column("bent off", [percent(fit.worst) for fit in fits], 97),
-        Column(f"within {NEAR:.0%}", [_near(fit) for fit in fits], 94),
-        Column("left out", [percent(fit.left_out) for fit in fits], 79),
-        Column("bends at", [", ".join(map(size, fit.curve.knots)) or NOTHING if fit.curve else NOTHING for fit in fits],
-               70, left=True),
-        Column("textbook off", [_off(fit, network) for fit in fits], 96),
-        Column("algorithm", [each.algorithm for each in book], 60, left=True),
-        Column("textbook formula", [each.formula for each in book], 90, left=True),
-    )  # fmt: skip
-    return Table(columns)
-
-
-def of_overtakings(found: Sequence[Overtaking]) -> Table:
-    columns = (
-        Column("faster below", [str(each.before) for each in found], 99, left=True),
-        Column("faster above", [str(each.after) for each in found], 100, left=True),
-        Column("measured", [_size(each.measured) for each in found], 98),
-        Column("fitted", [_size(each.fitted) for each in found], 97),
-        Column("textbook", [_size(each.textbook) for each in found], 96),
+    columns: tuple[Column[Fit], ...] = (
+        Column("operation", lambda fit: str(fit.key), 100, left=True),
+        Column("α", lambda fit: duration(fit.alpha), 99),
+        Column("β GB/s", lambda fit: bandwidth(fit.beta), 98),
+        Column("γ GB/s", lambda fit: bandwidth(fit.gamma), 80),
+        Column("line off", lambda fit: percent(fit.line_worst), 95),
+        Column("bent off", lambda fit: percent(fit.worst), 97),
+        Column(f"within {NEAR:.0%}", _near, 94),
+        Column("left out", lambda fit: percent(fit.left_out), 79),
+        Column("bends at", _knots, 70, left=True),
+        Column("textbook off", lambda fit: _off(fit, network), 96),
+        Column("algorithm", lambda fit: _theory(fit).algorithm, 60, left=True),
+        Column("textbook formula", lambda fit: _theory(fit).formula, 90, left=True),
     )
-    return Table(columns)
+    return Table(fill(columns, fits))
+
+
+OVERTAKINGS: tuple[Column[Overtaking], ...] = (
+    Column("faster below", lambda overtaking: str(overtaking.before), 99, left=True),
+    Column("faster above", lambda overtaking: str(overtaking.after), 100, left=True),
+    Column("measured", lambda overtaking: _size(overtaking.measured), 98),
+    Column("fitted", lambda overtaking: _size(overtaking.fitted), 97),
+    Column("textbook", lambda overtaking: _size(overtaking.textbook), 96),
+)
+
+
+def of_overtakings(overtakings: Sequence[Overtaking]) -> Table:
+    """A line a pair of operations: from which size on the other one is faster."""
+    return Table(fill(OVERTAKINGS, overtakings))
 
 
 def heading(which: PrimitiveKey) -> str:
@@ -108,12 +107,16 @@ def _wrong(cell: Cell) -> str:
     return str(cell.wrong) if primitive_facts(cell.operation, composite=cell.composite).has_bytes else NOTHING
 
 
-def _time(cell: Cell, figure: Callable[[TimeUs], float]) -> str:
-    return duration(figure(cell.time_us) * US if cell.time_us else None)
+def _knots(fit: Fit) -> str:
+    return (", ".join(map(size, fit.curve.knots)) if fit.curve else "") or NOTHING
+
+
+def _time(figure: Callable[[TimeUs], float]) -> Callable[[Cell], str]:
+    return lambda cell: duration(figure(cell.time_us) * US if cell.time_us else None)
 
 
 def _marked(cell: Cell) -> str:
-    median = _time(cell, lambda time: time.median)
+    median = _time(lambda time: time.median)(cell)
     return f"{MARK} {median}" if is_uneven(cell) else median
 
 

@@ -11,7 +11,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Static
 from textual.widgets.option_list import Option
 
-from ddptui.report.columns import Column
+from ddptui.text.tables import Filled
 from ddptui.tui.widgets.chooser import Chooser
 
 KEYS = "space show or hide   enter done\nf as many as fit     esc as it was"
@@ -28,7 +28,7 @@ class ColumnsDialog(ModalScreen[frozenset[str] | None]):
         Binding("escape", "leave", "As it was", show=False),
     ]
 
-    def __init__(self, offered: Sequence[Column], shown: Collection[str]) -> None:
+    def __init__(self, offered: Sequence[Filled], shown: Collection[str]) -> None:
         super().__init__()
         self._headers = {column.key: column.header for column in offered}
         self._shown = {*shown}

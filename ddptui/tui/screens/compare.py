@@ -10,8 +10,9 @@ from textual.widgets import Static
 
 from ddptui.analysis.results import Results
 from ddptui.report import run_diff
+from ddptui.text.tables import fill, telling
 from ddptui.tui.screens.base import LabScreen
-from ddptui.tui.widgets.lab_table import Header, LabTable
+from ddptui.tui.widgets.lab_table import LabTable
 from ddptui.tui.widgets.title_bar import TitleBar
 
 
@@ -34,11 +35,10 @@ class CompareScreen(LabScreen):
     def on_mount(self) -> None:
         self.query_one(TitleBar).show("Two runs", f"A {self._a.run}   B {self._b.run}")
         pairs = run_diff.pairs(self._a, self._b)
-        columns = run_diff.telling(pairs)
-        headers = [Header(column.header, column.header, column.header in run_diff.LEFT) for column in columns]
+        columns = telling(fill(run_diff.COLUMNS, pairs))
         table = self.query_one(LabTable)
         table.border_title = "Trials of both" if pairs else "No trial is in both"
-        table.fill(headers, {pair.a.name: [column.cell(pair) for column in columns] for pair in pairs})
+        table.fill_columns(columns, [pair.a.name for pair in pairs])
         lines = run_diff.differences(self._a, self._b) or ["Nothing: same trials, same fields, same machine."]
         self.query_one("#differences").border_title = "What else differs"
         self.query_one("#differences Static", Static).update(Content("\n").join(map(Content, lines)))

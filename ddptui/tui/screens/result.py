@@ -11,7 +11,6 @@ from textual.widgets import DataTable
 from ddptui.analysis.results import Results, TrialResult
 from ddptui.config.preset import Preset
 from ddptui.report import table
-from ddptui.report.columns import COLUMNS
 from ddptui.report.trial_notes import in_short, worst
 from ddptui.store.runs import Run
 from ddptui.text.words import count
@@ -118,8 +117,7 @@ class ResultScreen(LabScreen):
 
     @work
     async def action_columns(self) -> None:
-        offered = [column for column in COLUMNS if column.key in self._table.telling]
-        chosen = await self.app.push_screen_wait(ColumnsDialog(offered, self._table.shown))
+        chosen = await self.app.push_screen_wait(ColumnsDialog(self._table.telling, self._table.shown))
         if chosen is not None:
             self._table.choose_columns(chosen or None)
 

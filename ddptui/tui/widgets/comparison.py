@@ -1,6 +1,5 @@
 """The comparison of a preset's trials: as many columns as fit, or those that were asked for; sorted as wanted."""
 
-from collections.abc import Mapping
 from typing import ClassVar
 
 from rich.style import Style
@@ -9,9 +8,9 @@ from textual.widgets import DataTable
 
 from ddptui.analysis.results import Results
 from ddptui.config.preset import Preset
-from ddptui.report.columns import COLUMNS, GAP, LEFT, Row, fitting, rows_of, telling, worths
-from ddptui.text.tables import order
-from ddptui.tui.widgets.lab_table import Header, LabTable
+from ddptui.report.columns import AT_LEAST, Row, columns_of, rows_of
+from ddptui.text.tables import GAP, Filled, fit, order, telling
+from ddptui.tui.widgets.lab_table import LabTable
 from ddptui.tui.widgets.time_bars import BASELINE
 
 ARROWS = {False: " ▲", True: " ▼"}
@@ -46,9 +45,9 @@ class Comparison(LabTable):
         return [key.value for key in self.columns if key.value]
 
     @property
-    def telling(self) -> list[str]:
-        """The keys of the columns that say something of these trials."""
-        return telling({key: cells[1:] for key, cells in self._cells().items()})
+    def telling(self) -> list[Filled]:
+        """The columns that have a value for at least one of these trials."""
+        return telling(columns_of(self._rows()))
 
     def row_as_text(self) -> list[str]:
         """The cells of the chosen row."""
@@ -93,31 +92,32 @@ class Comparison(LabTable):
         rows = rows_of(*self._of) if self._of else []
         return [row for row in rows if not (self._growing and row.result.status == "skipped")]
 
-    def _cells(self) -> dict[str, list[str]]:
-        """Column by column, headers first; the baseline says that it is one."""
-        rows = self._rows()
-        cells = {column.key: [column.header, *(column.cell(row) for row in rows)] for column in COLUMNS}
-        for place, row in enumerate(rows, start=1):
-            if self._of and row.result.name == self._of[0].baseline and len(self._of[0].trials) > 1:
-                cells["trial"][place] += f" {BASELINE}"
-        if self._sorted_by:
-            cells[self._sorted_by][0] += ARROWS[self._reversed]
-        return cells
+    def _columns_of(self, rows: list[Row]) -> list[Filled]:
+        """Every column; the baseline says that it is one, and the column that rows are sorted by is marked."""
+        return [self._marked(column, rows) for column in columns_of(rows)]
+
+    def _marked(self, column: Filled, rows: list[Row]) -> Filled:
+        if column.key == "trial" and self._of and len(self._of[0].trials) > 1:
+            marks = [f" {BASELINE}" if row.result.name == self._of[0].baseline else "" for row in rows]
+            column = column._replace(cells=[cell + mark for cell, mark in zip(column.cells, marks, strict=True)])
+        arrow = ARROWS[self._reversed] if column.key == self._sorted_by else ""
+        return column._replace(header=column.header + arrow)
 
     def _refill(self) -> None:
-        rows, cells = self._rows(), self._cells()
+        rows = self._rows()
+        columns = self._columns_of(rows)
         if not rows:
             return self.fill([], {})
-        keys = [key for key in cells if key in self._wanted] if self._wanted else self._fitting(rows, cells)
-        headers = [Header(key, cells[key][0], key in LEFT) for key in keys]
-        by = cells[self._sorted_by][1:] if self._sorted_by else []
+        by = next((column.cells for column in columns if column.key == self._sorted_by), None)
         places = order(by, reverse=self._reversed) if by else range(len(rows))
-        shown = {rows[place].result.name: [cells[key][place + 1] for key in keys] for place in places}
-        self.fill(headers, shown, self._styles(rows))
+        shown = [column._replace(cells=[column.cells[place] for place in places]) for column in self._chosen(columns)]
+        self.fill_columns(shown, [rows[place].result.name for place in places], self._styles(rows))
 
-    def _fitting(self, rows: list[Row], cells: Mapping[str, list[str]]) -> list[str]:
+    def _chosen(self, columns: list[Filled]) -> list[Filled]:
+        if self._wanted:
+            return [column for column in columns if column.key in self._wanted]
         width = self.scrollable_content_region.width - GAP  # a pad on both sides, where the report has gaps between
-        return fitting(dict(cells), worths(rows), width)
+        return fit(telling(columns), width, AT_LEAST)
 
     def _styles(self, rows: list[Row]) -> dict[str, Style]:
         of = {

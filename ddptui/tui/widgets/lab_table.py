@@ -9,6 +9,8 @@ from rich.text import Text
 from textual.binding import Binding, BindingType
 from textual.widgets import DataTable
 
+from ddptui.text.tables import Filled
+
 
 class Header(NamedTuple):
     key: str
@@ -60,6 +62,14 @@ class LabTable(DataTable[Text]):
             place = [*rows].index(chosen) if chosen is not None and chosen in rows else 0
             self.move_cursor(row=place, column=column, scroll=False)
             self.scroll_to(scrolled.x, scrolled.y, animate=False, immediate=True)
+
+    def fill_columns(
+        self, columns: Sequence[Filled], names: Sequence[str], styles: Mapping[str, Style] | None = None
+    ) -> None:
+        """Show these columns; names are those of their rows, in order."""
+        headers = [Header(column.key, column.header, column.left) for column in columns]
+        cells = zip(*(column.cells for column in columns), strict=True)
+        self.fill(headers, dict(zip(names, cells, strict=True)) if columns else {}, styles)
 
     def _rebuild(
         self, headers: Sequence[Header], rows: Mapping[str, Sequence[str]], styles: Mapping[str, Style]

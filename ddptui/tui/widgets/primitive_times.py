@@ -17,9 +17,9 @@ from ddptui.analysis.primitives.theory import Network, theory
 from ddptui.report.primitives import tables
 from ddptui.report.primitives.plot import KINDS, TITLES, What, draw
 from ddptui.text.drawing import Line, wrap
-from ddptui.text.tables import Table, fitting, telling
+from ddptui.text.tables import Table, fit, telling
 from ddptui.tui.widgets.canvas import Canvas
-from ddptui.tui.widgets.lab_table import Header, LabTable
+from ddptui.tui.widgets.lab_table import LabTable
 
 OF_THE_NETWORK = ("isend_irecv", "send_recv", "local_sum")  # what the textbook's figures are made from
 NOT_SAID = ("operation", "left out", "algorithm", "textbook formula")  # of a model: said elsewhere
@@ -47,11 +47,10 @@ class SizeTable(LabTable):
         self._refill()
 
     def _refill(self) -> None:
-        columns = fitting(self._table, self.scrollable_content_region.width - 2) if self._table.columns else []
-        rows = {str(number): cells for number, cells in enumerate(zip(*(each.cells for each in columns), strict=True))}
+        columns = fit(telling(self._table.columns), self.scrollable_content_region.width - 2)
+        names = [str(number) for number in range(len(columns[0].cells) if columns else 0)]
         wrong: Style = self.get_component_rich_style("sizes--wrong", partial=True)
-        styles = {str(number): wrong for number in self._table.red}
-        self.fill([Header(each.header, each.header, each.left) for each in columns], rows, styles)
+        self.fill_columns(columns, names, {str(number): wrong for number in self._table.styles})
 
 
 class SizePlot(Canvas):
@@ -129,7 +128,7 @@ class PrimitiveTimes(Vertical):
 def in_words(model: Fit, network: tuple[Network, PrimitiveKey] | None) -> list[str]:
     """The textbook's formula, term by term, and what was fitted, figure by figure."""
     book = theory(model.key.operation, composite=model.key.composite)
-    columns = telling(tables.of_models([model], network))
+    columns = telling(tables.of_models([model], network).columns)
     said = [f"{each.header} {each.cells[0]}" for each in columns if each.header not in NOT_SAID]
     first, *terms = book.formula.split(" + ")
     return [f"{book.algorithm}: {first}", *(f"+ {term}" for term in terms), *said]

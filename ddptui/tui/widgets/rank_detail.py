@@ -3,8 +3,9 @@
 from textual.content import Content
 
 from ddptui.analysis.results import TrialResult
-from ddptui.report.rank_columns import LEFT, telling
-from ddptui.tui.widgets.lab_table import Header, LabTable
+from ddptui.report.rank_columns import COLUMNS
+from ddptui.text.tables import fill, telling
+from ddptui.tui.widgets.lab_table import LabTable
 
 
 class RankDetail(LabTable):
@@ -19,9 +20,7 @@ class RankDetail(LabTable):
         repeats = trial.repeats if trial else []
         self._of = f"{trial.name}, repeat {len(repeats)}" if trial and repeats else "no repeat has ended"
         ranks = repeats[-1].ranks if repeats else []
-        columns = telling(ranks)
-        headers = [Header(column.header, column.header, column.header in LEFT) for column in columns]
-        self.fill(headers, {str(rank.rank): [column.cell(rank) for column in columns] for rank in ranks})
+        self.fill_columns(telling(fill(COLUMNS, ranks)), [str(rank.rank) for rank in ranks])
         self.call_after_refresh(self._say_what)
 
     def on_resize(self) -> None:

@@ -11,12 +11,12 @@ from ddptui.live import rank_states
 from ddptui.live.monitor import RunMonitor
 from ddptui.live.rank_states import STALLED, phases_ms, wait_ms
 from ddptui.live.state import RankState
-from ddptui.text.units import size
+from ddptui.text.tables import GAP, fit
+from ddptui.text.units import NOTHING, size
 from ddptui.wire.messages import Gpu
 
 BAR = 10  # characters
 MB, GB = 2**20, 2**30
-NOTHING = "–"
 
 
 class Row(NamedTuple):
@@ -99,7 +99,6 @@ COLUMNS = (
     Column("°C", 4, 58, _meter(lambda rank: rank.gpu.celsius), lambda rank: rank.gpu.celsius),
 )
 LEFT = ("state", "progress")
-GAP = 2
 PADDING = 2  # DataTable's own
 LINE = "line"  # the one column that the table has
 
@@ -108,15 +107,6 @@ def telling(ranks: Iterable[RankState]) -> list[Column]:
     """Without those of GPUs of which no rank tells."""
     there = list(ranks)
     return [each for each in COLUMNS if each.told is None or any(each.told(rank) is not None for rank in there)]
-
-
-def fitting(width: int, columns: Sequence[Column]) -> list[Column]:
-    """Those that a table of this width has room for, the most telling first taken, in their order."""
-    taken: list[Column] = []
-    for column in sorted(columns, key=lambda column: -column.worth):
-        if sum(each.width + GAP for each in [*taken, column]) <= width - PADDING + GAP:
-            taken.append(column)
-    return [column for column in columns if column in taken]
 
 
 class RankTable(DataTable[Text], inherit_bindings=False):
@@ -162,7 +152,7 @@ class RankTable(DataTable[Text], inherit_bindings=False):
     def _lay_out(self, ranks: int, offered: Sequence[Column]) -> None:
         """Columns as they fit, and a row a rank; only where that has changed."""
         width = self.scrollable_content_region.width
-        columns = fitting(width, offered)
+        columns = fit(offered, width - PADDING)
         if columns == self._columns and ranks == self.row_count:
             return
         chosen = self.cursor_row

@@ -27,9 +27,9 @@ class Verdict(VerticalScroll):
         yield Static(markup=False)
 
     def show(self, results: Results, preset: Preset, chosen: str | None) -> None:
-        said = in_words(results, preset, chosen)
-        paragraphs = [*map(Content, said.own), *_dim(said.others)]
-        paragraphs += [*_published(published(results, preset)), *_dim(said.notes)]
+        notes = in_words(results, preset, chosen)
+        paragraphs = [*map(Content, notes.chosen), *_dim(notes.others)]
+        paragraphs += [*_published(published(results, preset)), *_dim(notes.reading)]
         self.query_one(Static).update(Content("\n\n").join(paragraphs))
         self.scroll_home(animate=False)
 

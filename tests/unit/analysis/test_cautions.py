@@ -11,7 +11,7 @@ from ddptui.analysis.compare import compare
 from ddptui.analysis.results import Caution, InSync, Loss, RankResult, RepeatResult, Spread
 from ddptui.analysis.verdict import FEWEST_STEPS
 from ddptui.config.trial import Trial
-from ddptui.report.table import notes
+from ddptui.report.notes import note_lines
 from ddptui.wire.records import Load, Message
 from tests.support.builders import FIRST_STEP_MS, journal, load, outcomes_of, preset_of, results_for, trained
 
@@ -107,7 +107,7 @@ def with_loads(messages: list[Message], *loads: Load) -> list[Message]:
 
 def said(*journals: list[Message]) -> list[str]:
     preset = preset_of({"repeats": len(journals), "trial": [{"name": "a"}]})
-    return [note for note in notes(results_for(preset, *journals), preset) if "caution" in note]
+    return [note for note in note_lines(results_for(preset, *journals), preset) if "caution" in note]
 
 
 def long(repeat: int = 1, step_ms: float = 1000) -> list[Message]:
@@ -137,15 +137,15 @@ def test_the_load_counts_while_all_ranks_train_and_at_no_other_time() -> None:
 def test_ranks_that_share_cores_are_warned_of_where_the_environment_tells_how_many_there_are() -> None:
     preset = preset_of({"trial": [{"name": "a", "threads": 2}]})
     results = results_for(preset, long())
-    assert not any("more threads than cores" in note for note in notes(results, preset))
+    assert not any("more threads than cores" in note for note in note_lines(results, preset))
     results = compare(preset, "the-run", {"cores": 2}, outcomes_of(long()))
-    assert f"caution, a: {ADVICE[OVER]}" in notes(results, preset)
+    assert f"caution, a: {ADVICE[OVER]}" in note_lines(results, preset)
 
 
 def test_a_caution_that_is_true_of_many_trials_is_said_once() -> None:
     preset = preset_of({"trial": [{"name": "a"}, {"name": "b"}]})
-    found = [note for note in notes(results_for(preset, journal("a"), journal("b")), preset) if "caution" in note]
+    found = [note for note in note_lines(results_for(preset, journal("a"), journal("b")), preset) if "caution" in note]
     assert found == [f"caution, all trials: {ADVICE[FEW]}"]
     preset = preset_of({"trial": [{"name": "a"}, {"name": "b"}, {"name": "c"}]})
-    found = [note for note in notes(results_for(preset, journal("a"), journal("b")), preset) if "caution" in note]
+    found = [note for note in note_lines(results_for(preset, journal("a"), journal("b")), preset) if "caution" in note]
     assert found == [f"caution, a, b: {ADVICE[FEW]}"]

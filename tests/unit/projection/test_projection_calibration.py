@@ -62,7 +62,7 @@ def test_what_rests_on_a_poor_fit_alone_is_rough_and_nothing_is_fastest_then(run
     assert found.network.worst is not None
     assert found.network.worst > 0.5
     assert {point.strategy for point in found.points if not point.rough} == {"all_reduce", "flat"}
-    assert "ring ~" in [row[0] for row in side_by_side(found, 80)]
+    assert "ring ~" in side_by_side(found, 80).columns[0].cells
     assert not any("fastest" in sentence for sentence in found.said)
     assert "rough" in found.notes[0]
     assert any("fastest" in sentence for sentence in asked(runs, alpha=1.0, gbps=10.0).said)

@@ -14,8 +14,9 @@ from ddptui.projection.model import Beyond
 from ddptui.projection.network import CallCosts
 from ddptui.projection.plot import MEASURED, plot
 from ddptui.projection.rank_spread import Ranks, ranks_of
-from ddptui.projection.report import aligned, fitting
+from ddptui.projection.report import in_full
 from ddptui.projection.results import Point
+from ddptui.text.tables import as_text
 
 RANKS = (2, 4, 8, 16)
 NOBODY = Ranks(longest=0, longer=0.0, uncertainty=1.0, alike=0.0, steps=400)
@@ -207,9 +208,9 @@ def test_the_plot_has_a_line_a_band_what_was_measured_and_two_axes() -> None:
 
 def test_where_there_is_no_room_columns_go_and_no_line_breaks() -> None:
     points = [point(ranks, ranks, 1, measured=20.0) for ranks in RANKS]
-    wide, narrow = aligned(fitting(points, 200)), aligned(fitting(points, 60))
+    wide, narrow = as_text(in_full(points), 200), as_text(in_full(points), 60)
     assert "transfer" in wide[0]
     assert "transfer" not in narrow[0]
     assert {"ranks", "step", "efficiency", "measured", "error"} <= set(narrow[0].split())
     assert max(map(len, narrow)) <= 60
-    assert "error" not in aligned(fitting([point(2, 1, 1)], 200))[0]
+    assert "error" not in as_text(in_full([point(2, 1, 1)]), 200)[0]

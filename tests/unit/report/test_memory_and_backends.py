@@ -10,7 +10,8 @@ import pytest
 from ddptui.analysis.results import RankResult, Results
 from ddptui.config.preset import Preset
 from ddptui.report.devices import memory, output_device
-from ddptui.report.table import as_csv, as_json, markdown, notes
+from ddptui.report.notes import note_lines
+from ddptui.report.table import as_csv, as_json, markdown
 from ddptui.report.trial_notes import in_words
 from ddptui.wire.messages import Hello
 from ddptui.wire.records import Message
@@ -84,7 +85,7 @@ def on_cpu() -> Preset:
 @pytest.mark.parametrize(("launch", "said"), [("dp", True), ("spawn", False)])
 def test_only_of_dataparallel_it_is_said_why_the_first_device_holds_more(launch: str, said: bool) -> None:
     words = "a: cuda:0 held up to 3 GB, 1 GB more than any other device"
-    assert any(note.startswith(words) for note in notes(*on_gpus(launch))) is said
+    assert any(note.startswith(words) for note in note_lines(*on_gpus(launch))) is said
 
 
 def test_csv_and_json_have_the_bytes() -> None:
@@ -111,7 +112,7 @@ def run_of(*hellos: dict[str, Any], backends: tuple[str, ...] = ()) -> tuple[Res
 
 
 def told_of_backends(results: Results, preset: Preset) -> list[str]:
-    return [note for note in notes(results, preset) if "backend" in note]
+    return [note for note in note_lines(results, preset) if "backend" in note]
 
 
 GLOO, NCCL = {"backend": "gloo", "backend_why": ON_CPU}, {"backend": "nccl", "backend_why": "the ranks are on GPUs"}
@@ -143,8 +144,8 @@ def test_a_run_without_a_group_says_nothing_of_backends() -> None:
 def test_why_there_is_this_backend_is_how_to_read_the_table_and_not_what_became_of_the_trial() -> None:
     results, preset = run_of(NCCL, GLOO)
     found = in_words(results, preset, "a")
-    assert not any("backend" in words for words in [*found.own, *found.others])
-    assert sum("backend" in words for words in found.notes) == 2
+    assert not any("backend" in words for words in [*found.chosen, *found.others])
+    assert sum("backend" in words for words in found.reading) == 2
 
 
 def test_the_backend_is_in_the_results_and_has_a_column() -> None:
@@ -165,15 +166,15 @@ WHY = "1 GPU for 2 ranks: share_gpu = true lets them share it"
 
 def test_a_device_that_one_might_not_have_expected_is_explained_once_a_trial() -> None:
     results, preset = run_of(GLOO | {"device_why": WHY}, GLOO, GLOO | {"device_why": WHY})
-    assert [note for note in notes(results, preset) if "share_gpu" in note] == [f"a, c: on the CPU: {WHY}"]
+    assert [note for note in note_lines(results, preset) if "share_gpu" in note] == [f"a, c: on the CPU: {WHY}"]
     assert [rank.device_why for rank in results.trials[0].repeats[0].ranks] == [WHY, WHY]
 
 
 def test_of_one_trial_it_stands_with_what_became_of_it() -> None:
     results, preset = run_of(GLOO | {"device_why": WHY}, GLOO)
-    assert in_words(results, preset, "a").own[0] == f"a: on the CPU: {WHY}"
+    assert in_words(results, preset, "a").chosen[0] == f"a: on the CPU: {WHY}"
 
 
 def test_nothing_that_a_rank_says_can_steer_the_terminal() -> None:
     results, preset = run_of(GLOO | {"device_why": "\x1b[2J", "backend_why": "\x1b[2J"})
-    assert not any("\x1b" in note for note in notes(results, preset))
+    assert not any("\x1b" in note for note in note_lines(results, preset))

@@ -14,7 +14,7 @@ from ddptui.config.preset import Preset
 from ddptui.report.primitives.csv import as_csv
 from ddptui.report.primitives.grid import LEGEND, grid
 from ddptui.report.primitives.render import markdown, text
-from ddptui.text.tables import Column, Table, as_markdown, as_text, fitting
+from ddptui.text.tables import Filled, Table, as_markdown, as_text, fit, telling
 from ddptui.text.units import bandwidth, digits, duration, percent, size
 from tests.support.measured_cells import KB, MB, SIZES, cell, cells, of_primitives, result, view
 
@@ -343,10 +343,10 @@ def test_every_buffer_that_was_shown_is_a_line() -> None:
 
 
 def test_the_least_telling_column_goes_first_and_what_says_nothing_before() -> None:
-    table = Table((Column("a", ["1"], 2), Column("bb", ["22"], 3), Column("c", ["–"], 9), Column("d", ["|"], 1)))
-    assert [column.header for column in fitting(table, 100)] == ["a", "bb", "d"]
-    assert [column.header for column in fitting(table, 5)] == ["a", "bb"]
-    assert [column.header for column in fitting(table, 4)] == ["bb"]
+    table = Table((Filled("a", ["1"], 2), Filled("bb", ["22"], 3), Filled("c", ["–"], 9), Filled("d", ["|"], 1)))
+    assert [column.header for column in fit(telling(table.columns), 100)] == ["a", "bb", "d"]
+    assert [column.header for column in fit(telling(table.columns), 5)] == ["a", "bb"]
+    assert [column.header for column in fit(telling(table.columns), 4)] == ["bb"]
     assert as_text(table, 1, color=False) == ["bb", "─", "22"] or len(as_text(table, 2, color=False)[0]) == 2
     assert as_markdown(table) == ["| a | bb | d |", "| --: | --: | --: |", "| 1 | 22 | \\| |"]
 

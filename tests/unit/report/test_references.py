@@ -8,8 +8,8 @@ import msgspec
 from ddptui.analysis.results import Results
 from ddptui.config.parser import parse
 from ddptui.config.preset import Preset
+from ddptui.report.notes import note_lines
 from ddptui.report.references import published
-from ddptui.report.table import notes
 from ddptui.store.presets import as_toml
 from tests.support.builders import failure, journal, preset_of, results_for
 
@@ -37,11 +37,13 @@ def test_a_published_step_stands_beside_ours() -> None:
 def test_without_a_published_step_none_is_spoken_of() -> None:
     results, preset = ran({"trial": "a", "train_time_s": 3.0})
     assert "step" not in "".join(published(results, preset))
-    assert not any(note.startswith("published: step") for note in notes(results, preset))
+    assert not any(note.startswith("published: step") for note in note_lines(results, preset))
 
 
 def test_the_tables_foot_has_all_steps_in_a_line() -> None:
-    said = [note for note in notes(*ran(A, B, {"trial": "c", "train_time_s": 2.0, "step_ms": 5})) if "publ" in note]
+    said = [
+        note for note in note_lines(*ran(A, B, {"trial": "c", "train_time_s": 2.0, "step_ms": 5})) if "publ" in note
+    ]
     assert said == [
         "published: a demo",
         "published: step ms: a 10.00 here, 1040 there; b 20.00 here, 700.5 there",
@@ -50,7 +52,7 @@ def test_the_tables_foot_has_all_steps_in_a_line() -> None:
 
 def test_steps_that_are_not_known_here_are_left_out() -> None:
     results, preset = ran({"trial": "c", "train_time_s": 2.0, "step_ms": 5})
-    assert not any("step ms" in note for note in notes(results, preset))
+    assert not any("step ms" in note for note in note_lines(results, preset))
     results, preset = ran(A)
     unmeasured = [msgspec.structs.replace(repeat, step_ms=None) for repeat in results.trials[0].repeats]
     unknown = msgspec.structs.replace(

@@ -15,8 +15,12 @@ from ddptui.analysis.results import Results
 from ddptui.config.preset import Preset
 from ddptui.config.trial import Bottleneck
 from ddptui.config.trial_text import describe_bottleneck
+from ddptui.report import columns
 from ddptui.report import table as report
-from ddptui.report.table import as_csv, as_json, markdown, notes, text
+from ddptui.report.columns import Row
+from ddptui.report.notes import note_lines
+from ddptui.report.table import as_csv, as_json, markdown, text
+from ddptui.text.tables import Column
 from ddptui.wire.messages import Audit, Done
 from tests.support.builders import (
     audit,
@@ -55,7 +59,7 @@ def cells_of(shown: str, trial: str) -> dict[str, str]:
 
 def told_in(results: Results, preset: Preset) -> list[str]:
     """The notes but for cautions: these journals are short."""
-    return [note for note in notes(results, preset) if "caution" not in note]
+    return [note for note in note_lines(results, preset) if "caution" not in note]
 
 
 def ran(**fields: Any) -> tuple[Results, Preset]:
@@ -175,7 +179,7 @@ def test_without_color_there_are_no_escapes_and_with_it_a_failure_stands_out() -
 def test_the_table_stands_between_the_title_and_the_notes() -> None:
     shown = text(*ran(title="Which one?"), 120)
     assert shown.startswith("Which one?\n\ntrial ")
-    first, *rest = notes(*ran(title="Which one?"))
+    first, *rest = note_lines(*ran(title="Which one?"))
     assert first == "ratio, speed-up: against a"
     assert shown.endswith("\n".join(["\n", first, *rest]) + "\n")
     assert [line.split()[0] for line in table_of(shown)[2:]] == ["a", "b"]
@@ -245,7 +249,7 @@ def with_last_words(**changes: Any) -> tuple[Results, Preset]:
 def test_ranks_that_do_not_agree_are_shown_and_the_tensors_named() -> None:
     results, preset = with_last_words(parameters={"weight": "x", "bias": "y"})
     assert cells_of(markdown(results, preset), "a")["in sync"] == "no"
-    assert "a: the ranks differ in weight, bias" in notes(results, preset)
+    assert "a: the ranks differ in weight, bias" in note_lines(results, preset)
 
 
 def test_buffers_that_do_not_agree_are_told_apart() -> None:
@@ -370,7 +374,7 @@ def test_the_lights_are_those_of_the_last_repeat() -> None:
     ]
     results = results_for(preset, *journals)
     assert [cells_of(markdown(results, preset), name)["mean"] for name in ("a", "b")] == ["yes", "× 2"]
-    assert [note for note in notes(results, preset) if "times the mean" in note] == [
+    assert [note for note in note_lines(results, preset) if "times the mean" in note] == [
         "b: gradients are 2 times the mean: it is the sum, the division is missing"
     ]
 
@@ -379,7 +383,7 @@ def test_of_many_tensors_that_differ_three_are_named() -> None:
     preset = preset_of({"trial": [{"name": "a"}]})
     copies = [done(rank, parameters={f"p{n}": f"{rank}" for n in range(5)}) for rank in (0, 1)]
     results = results_for(preset, [*journal("a")[:-3], *copies, journal("a")[-1]])
-    assert "a: the ranks differ in p0, p1, p2 and 2 more tensors" in notes(results, preset)
+    assert "a: the ranks differ in p0, p1, p2 and 2 more tensors" in note_lines(results, preset)
 
 
 # The notes
@@ -390,7 +394,7 @@ def test_dp_without_a_gpu_is_marked_as_a_stand_in(device: str, marked: bool) -> 
     preset = preset_of({"trial": [{"name": "a", "launch": "dp"}]})
     results = results_for(preset, journal("a", device=device))
     footnote = "¹ threads, CPU stand-in for nn.DataParallel"
-    assert (footnote in notes(results, preset)) is marked
+    assert (footnote in note_lines(results, preset)) is marked
     assert ("a ¹" in text(results, preset, 60)) is marked
 
 
@@ -398,7 +402,7 @@ def test_ddp_has_no_aggregation_of_its_own() -> None:
     preset = preset_of({"trial": [{"name": "a", "strategy": "ddp"}, {"name": "b"}]})
     results = results_for(preset, journal("a"), journal("b"))
     assert cells_of(markdown(results, preset), "a")["aggr. ms"] == "²"
-    assert any(note.startswith("² torch DDP aggregates while backward runs") for note in notes(results, preset))
+    assert any(note.startswith("² torch DDP aggregates while backward runs") for note in note_lines(results, preset))
 
 
 def test_an_average_of_every_few_steps_has_no_time_in_the_median_step() -> None:
@@ -407,8 +411,8 @@ def test_an_average_of_every_few_steps_has_no_time_in_the_median_step() -> None:
     results = results_for(preset, journal("a"), journal("b"), journal("c"))
     shown = markdown(results, preset)
     assert [cells_of(shown, name)["aggr. ms"] for name in ("a", "b", "c")] == ["³", "4.00", NOTHING]
-    assert note in notes(results, preset)
-    assert note not in notes(results_for(preset, journal("b"), journal("c")), preset)
+    assert note in note_lines(results, preset)
+    assert note not in note_lines(results_for(preset, journal("b"), journal("c")), preset)
 
 
 def test_what_is_averaged_after_ddp_by_mistake_has_a_time_of_its_own() -> None:
@@ -429,8 +433,8 @@ def test_an_interrupted_run_says_that_it_is_not_whole() -> None:
     preset = two_trials()
     whole, cut = ran()[0], results_for(preset, journal("a"))
     note = "interrupted: the table shows what was finished"
-    assert note in notes(cut, preset)
-    assert note not in notes(whole, preset)
+    assert note in note_lines(cut, preset)
+    assert note not in note_lines(whole, preset)
 
 
 def test_one_trial_is_compared_with_nobody() -> None:
@@ -554,3 +558,11 @@ def test_json_has_the_promised_keys_of_what_the_ranks_agreed_on() -> None:
 
 def test_every_format_on_offer_has_its_writer() -> None:
     assert dict(report.FORMATS) == {"markdown": markdown, "csv": as_csv, "json": as_json}
+
+
+def test_a_column_is_one_entry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The column chooser is tested in tests/tui/test_result_screen.py."""
+    added = Column[Row]("twice", lambda row: f"2 × {row.result.name}", worth=98, left=True, key="twice")
+    monkeypatch.setattr(columns, "COLUMNS", (*columns.COLUMNS, added))
+    assert header_of(text(*ran(), 60))[-1] == "twice"
+    assert cells_of(markdown(*ran()), "b")["twice"] == "2 × b"

@@ -6,7 +6,8 @@ import msgspec
 import pytest
 
 from ddptui.analysis.results import Results
-from ddptui.report.run_diff import COLUMNS, differences, pairs, telling
+from ddptui.report.run_diff import COLUMNS, differences, pairs
+from ddptui.text.tables import fill, telling
 from tests.support.builders import failure, journal, preset_of, results_for, two_trials
 
 
@@ -61,7 +62,7 @@ def test_figures_of_both_stand_side_by_side() -> None:
 
 
 def test_columns_with_nothing_to_say_are_left_out() -> None:
-    shown = [column.header for column in telling(pairs(run_of(100), run_of(500)))]
+    shown = [column.header for column in telling(fill(COLUMNS, pairs(run_of(100), run_of(500))))]
     assert "range" not in shown
     assert "waits for" not in shown
     assert shown[:4] == ["trial", "A train s", "B train s", "B / A"]

@@ -13,7 +13,8 @@ from ddptui.analysis.repeat import outcome_of_messages
 from ddptui.analysis.results import ConfidenceInterval, Injected, RepeatResult, Results, TrialResult
 from ddptui.report import sentences
 from ddptui.report.columns import COLUMNS, rows_of
-from ddptui.report.table import as_csv, notes, text
+from ddptui.report.notes import note_lines
+from ddptui.report.table import as_csv, text
 from ddptui.text.units import seconds
 from ddptui.wire.messages import Slept, Step
 from ddptui.wire.records import Message
@@ -59,7 +60,7 @@ def foot(*runs: list[Message], **fields: Any) -> list[str]:
     results, preset = results_of(*runs, **fields)
     return [
         note.removeprefix("a: ")
-        for note in notes(results, preset)
+        for note in note_lines(results, preset)
         if note.startswith("a: ")
     ]  # fmt: skip
 
