@@ -13,7 +13,7 @@ from ddptui.analysis.repeat import outcome_of_messages
 from ddptui.analysis.results import ConfidenceInterval, Injected, RepeatResult, Results, TrialResult
 from ddptui.report import sentences
 from ddptui.report.columns import COLUMNS, rows_of
-from ddptui.report.notes import note_lines
+from ddptui.report.notes import cautions, note_lines
 from ddptui.report.table import as_csv, text
 from ddptui.text.units import seconds
 from ddptui.wire.messages import Slept, Step
@@ -227,7 +227,7 @@ def test_a_loss_that_nobody_looked_at_is_not_called_no_number() -> None:
 def test_a_trial_without_results_has_no_story() -> None:
     failed = TrialResult(name="a", status="failed", error="?", config={}, command=[], repeats=[], summary=None)
     assert sentences.of_trial(failed, preset_of({"trial": [{"name": "a"}]}).trials[0]) == []
-    assert sentences.cautions([failed]) == []
+    assert cautions([failed]) == []
 
 
 @pytest.mark.parametrize(
