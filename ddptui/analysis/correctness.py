@@ -27,7 +27,7 @@ def band(trial: Trial) -> float | None:
     what a matrix of low rank leaves out depends on the gradient.
     """
     facts = strategies.STRATEGIES[trial.strategy or "none"]
-    if trial.strategy == "ddp_powersgd":
+    if facts.low_rank:
         return None
     return (trial.world_size + 1) * facts.rounding or EXACT[trial.dtype]
 

@@ -14,14 +14,11 @@ from typing import NamedTuple
 import msgspec
 
 from ddptui.analysis.results import Results, TrialResult
+from ddptui.config.fields import FIELDS
 from ddptui.config.preset import Preset
-from ddptui.config.trial import TRIAL_FIELDS, Trial
+from ddptui.config.trial import Trial
 
 END_S = 1.7  # evaluation, comparing the ranks, leaving: the median of 90 launches of two ranks on two cores
-NOT_OF_TIME = {
-    "name", "epochs", "steps", "batch_size", "warmup_steps", "seed", "lr", "momentum", "weight_decay",
-    "data_dir", "download",
-}  # fmt: skip
 
 
 class Estimate(NamedTuple):
@@ -88,7 +85,7 @@ def _config(result: TrialResult) -> Trial | None:
 
 def _alike(trial: Trial, then: Trial) -> bool:
     """Whether a step of the one is a step of the other."""
-    return all(getattr(trial, field) == getattr(then, field) for field in TRIAL_FIELDS if field not in NOT_OF_TIME)
+    return all(getattr(trial, name) == getattr(then, name) for name, field in FIELDS.items() if field.affects_time)
 
 
 def _steps(trial: Trial, then: Trial, steps_then: float) -> float | None:

@@ -2,10 +2,9 @@
 
 import math
 
-from ddptui.config import primitives as of_primitives
-from ddptui.config import strategies
 from ddptui.config.fields import meaningless
-from ddptui.config.strategies import STRATEGIES
+from ddptui.config.launch_modes import ONE_PROCESS
+from ddptui.config.strategies import MISTAKES, STRATEGIES
 from ddptui.config.trial import (
     BOTTLENECK_FIELDS,
     SHAPES,
@@ -40,7 +39,7 @@ def _check_link(trial: Trial, link: Bottleneck, path: str) -> None:
     for key in ("sleep_ms", "per", "every", "from_step", "to_step", "jitter"):
         if getattr(link, key) != BOTTLENECK_FIELDS[key].default:
             raise TrialError(f"{path}.{key}", "means nothing with at = 'link', which delays nobody and is always there")
-    if trial.launch in ("single", "dp"):
+    if trial.launch in ONE_PROCESS:
         raise TrialError(f"{path}.at", f"launch = {trial.launch!r} is one process, which has no links")
     if trial.world_size > MOST_RANKS_ON_LINKS:
         raise TrialError(
@@ -145,7 +144,7 @@ def needs_point_to_point(trial: Trial) -> tuple[str, str] | None:
 
 def can_share_gpu(trial: Trial) -> bool:
     """Whether ranks of the trial could do with a part of a GPU each, over gloo."""
-    return trial.gpus_per_rank == 1 and trial.launch not in ("single", "dp") and needs_point_to_point(trial) is None
+    return trial.gpus_per_rank == 1 and trial.launch not in ONE_PROCESS and needs_point_to_point(trial) is None
 
 
 def _check_sharing(trial: Trial) -> None:
@@ -160,7 +159,7 @@ def _check_sharing(trial: Trial) -> None:
 def _check_precision(trial: Trial) -> None:
     if trial.amp is not None and trial.dtype == "float64":
         raise TrialError("amp", "autocast leaves float64 as it is: it goes with dtype = 'float32'")
-    if trial.amp == "fp16" and trial.strategy == "ddp_powersgd":
+    if trial.amp == "fp16" and trial.strategy is not None and STRATEGIES[trial.strategy].low_rank:
         raise TrialError(
             "amp",
             "fp16 overflows now and then, and PowerSGD keeps what it could not send: infinite from then on. Take bf16",
@@ -177,7 +176,7 @@ def check_trial(trial: Trial) -> None:
             raise TrialError(key, "must be a finite number")
     if trial.primitives is not None:
         _check_primitives(trial)
-    elif trial.launch not in ("single", "dp") and trial.strategy is None:
+    elif trial.launch not in ONE_PROCESS and trial.strategy is None:
         raise TrialError("strategy", f"launch = {trial.launch!r} needs one; `none` aggregates nothing")
     for key, why in meaningless(trial.launch, trial.strategy, trial.primitives).items():
         unset = None if key == "strategy" else TRIAL_FIELDS[key].default
@@ -209,22 +208,24 @@ def check_trial(trial: Trial) -> None:
 
 def _check_primitives(trial: Trial) -> None:
     """Primitives want a group of ranks, and something to call."""
-    if trial.launch in ("single", "dp"):
+    if trial.launch in ONE_PROCESS:
         raise TrialError("launch", f"{trial.launch!r} has no process group: primitives need one, as 'spawn' makes it")
-    if found := of_primitives.problem(
-        trial.operations,
-        trial.composites,
-        root=trial.root,
-        world_size=trial.world_size,
-        sizes=(trial.min_bytes, trial.max_bytes),
-        shows=trial.primitives == "see",
-    ):
-        raise TrialError(*found)
+    for key in ("operations", "composites"):
+        if len(set(getattr(trial, key))) < len(getattr(trial, key)):
+            raise TrialError(key, "names one twice")
+    if trial.primitives == "see" and "local_sum" in trial.operations:
+        raise TrialError("operations", "local_sum sends nothing: there is nothing to be seen")
+    if trial.world_size < 2:
+        raise TrialError("world_size", "primitives are between ranks: two at least")
+    if trial.root >= trial.world_size:
+        raise TrialError("root", f"rank {trial.root} of {trial.world_size}: ranks count from 0")
+    if trial.min_bytes > trial.max_bytes:
+        raise TrialError("min_bytes", f"{trial.min_bytes} is more than max_bytes = {trial.max_bytes}")
 
 
 def _check_agreement(trial: Trial) -> None:
     """What is averaged, when, and with which mistake."""
-    facts = strategies.STRATEGIES[trial.strategy or "none"]
+    facts = STRATEGIES[trial.strategy or "none"]
     if trial.average == "parameters" and trial.strategy == "none":
         raise TrialError("average", "strategy = 'none' averages nothing")
     if trial.average == "parameters" and facts.overlaps:
@@ -238,7 +239,7 @@ def _check_agreement(trial: Trial) -> None:
         raise TrialError("sync_batchnorm", "torch's SyncBatchNorm runs on GPUs only")
     if trial.mistake is None:
         return
-    possible = strategies.MISTAKES[trial.mistake]
+    possible = MISTAKES[trial.mistake]
     if possible and trial.strategy not in possible:
         with_which = " or ".join(repr(name) for name in possible)
         raise TrialError("mistake", f"{trial.mistake!r} is made with strategy = {with_which}")

@@ -1,53 +1,112 @@
-"""Which fields of a trial mean something with which launch mode, strategy or kind of work."""
+"""What a trial's fields say of themselves: their documentation, and where each of them means something."""
 
-from ddptui.config import primitives as of_primitives
-from ddptui.config import strategies
+import textwrap
+from typing import NamedTuple, get_type_hints
 
-NO_GROUP = {
-    "backend": "one process has no group",
-    "init_method": "one process has nobody to meet",
-    "gpus_per_rank": "one process with several GPUs is launch = 'dp'",
-    "share_gpu": "one process has nobody to share a GPU with",
-    "average": "one process has nobody to average with",
-    "reduction": "one process has nobody to average with",
-    "bucket_mb": "one process sends no gradients",
-    "gradient_as_bucket_view": "one process has no buckets",
-    "static_graph": "it is an option of torch DDP",
-    "powersgd_rank": "one process sends no gradients",
-    "sync_batchnorm": "one process has nobody to share statistics with",
-    "hash_every": "there is one copy of the model",
-}
-MEANINGLESS_IN_MODE: dict[str, dict[str, str]] = {
-    "single": {
-        "strategy": "one process has nobody to agree with",
-        "world_size": "one process is one rank",
-        "start_method": "the process is started directly",
-        **NO_GROUP,
-    },
-    "dp": {
-        "strategy": "the gather on the output device is the aggregation",
-        "instruments": "its replicas are seen from within their forward, and cannot be left unseen",
-        "start_method": "the replicas are threads of one process",
-        "compile": "nn.DataParallel copies the model anew in every step, and torch.compile compiles one",
-        **NO_GROUP,
-    },
-    "launch": {
-        "start_method": "torch.distributed.launch starts the ranks itself",
-        "init_method": "torch.distributed.launch tells the ranks where they meet",
-    },
-    "process": {},
-    "spawn": {},
-    "task": {"start_method": "somebody else starts the ranks"},
-}
+import msgspec
+from msgspec import Meta
+
+from ddptui.config.launch_modes import LAUNCH_MODES
+from ddptui.config.strategies import STRATEGIES, missing_needs
+from ddptui.config.trial import TRIAL_FIELDS, Trial, Work, choices
+from ddptui.text.words import count
+
+WIDTH = 100  # of the listing, in columns
+
+
+class FieldFacts(NamedTuple):
+    """A field as `about` in trial.py documents it."""
+
+    description: str
+    work: tuple[Work, ...]
+    column: str
+    affects_time: bool
+    affects_wire: bool
+    alone: str
+    needs: str
+
+
+def _facts(name: str) -> FieldFacts:
+    annotation = get_type_hints(Trial, include_extras=True)[name]
+    [meta] = [each for each in annotation.__metadata__ if isinstance(each, Meta) and each.extra]
+    return FieldFacts(meta.description or "", **(meta.extra or {}))
+
+
+FIELDS = {name: _facts(name) for name in TRIAL_FIELDS}
 
 
 def meaningless(launch: str, strategy: str | None, primitives: str | None) -> dict[str, str]:
-    """The fields that a launch mode, a strategy or what the ranks do at all has no use for, and why. Such a field is
-    refused in a [[trial]] or [matrix], and passed over in [defaults] and --set, which speak to all trials at once."""
-    work = of_primitives.meaningless_with_primitives(primitives)
+    """The fields that a launch mode, a strategy or a kind of work has no use for, and why. Such a field is refused in a
+    [[trial]] or [matrix], and ignored in [defaults] and --set, which are for all trials at once."""
+    useless = meaningless_at_work(primitives)
     if primitives is not None:
-        return work
-    of_strategy = strategies.meaningless_with_strategy(strategy) if strategy in strategies.STRATEGIES else {}
-    fields = {field: f"strategy = {strategy!r}: {why}" for field, why in of_strategy.items()}
-    of_mode = MEANINGLESS_IN_MODE.get(launch, {})
-    return work | fields | {field: f"launch = {launch!r}: {why}" for field, why in of_mode.items()}
+        return useless
+    if strategy in STRATEGIES:
+        missing = missing_needs(strategy)
+        useless |= {
+            name: f"strategy = {strategy!r}: {missing[facts.needs]}"
+            for name, facts in FIELDS.items()
+            if facts.needs in missing
+        }
+    if mode := LAUNCH_MODES.get(launch):
+        alone = {name: facts.alone for name, facts in FIELDS.items() if facts.alone and mode.one_process}
+        useless |= {name: f"launch = {launch!r}: {why}" for name, why in {**mode.meaningless, **alone}.items()}
+    return useless
+
+
+def meaningless_at_work(primitives: str | None) -> dict[str, str]:
+    """The fields that mean nothing to a trial that trains (None), shows primitives, or measures them; and why."""
+    why = {
+        "train": "training: it is for primitives",
+        "see": "primitives = 'see': each one is called once, with a small tensor",
+        "measure": "primitives = 'measure'",
+    }
+    only_training = f"primitives = {primitives!r}: the ranks train nothing"
+    work = primitives or "train"
+    return {
+        name: only_training if facts.work == ("train",) else why[work]
+        for name, facts in FIELDS.items()
+        if work not in facts.work
+    }
+
+
+def listing() -> str:
+    """Every field of a trial with its default, its type and its description, as `ddptui presets --fields` prints it."""
+    lines = [f"A [[trial]] of a preset, its [defaults] and --set KEY=VALUE take {count(len(FIELDS), 'field')}:", ""]
+    for name, facts in FIELDS.items():
+        default = msgspec.to_builtins(TRIAL_FIELDS[name].default)
+        preset_to = "" if default is None else f" = {msgspec.json.encode(default).decode()}"
+        lines.append(f"{name}{preset_to}  ({kind(name)})")
+        lines += textwrap.wrap(facts.description, WIDTH, initial_indent="    ", subsequent_indent="    ")
+    return "\n".join(lines) + "\n"
+
+
+def kind(name: str) -> str:
+    """The type of a field with its bounds: `integer, 1 to 1024`."""
+    annotation = get_type_hints(Trial, include_extras=True)[name]
+    return _kind(msgspec.inspect.type_info(annotation), choices(name))
+
+
+def _kind(kind: msgspec.inspect.Type, options: tuple[str, ...]) -> str:
+    match kind:
+        case msgspec.inspect.Metadata(type=inner):
+            return _kind(inner, options)
+        case msgspec.inspect.UnionType(types=types):
+            return _kind(next(one for one in types if not isinstance(one, msgspec.inspect.NoneType)), options)
+        case msgspec.inspect.VarTupleType(item_type=item):
+            return f"list of {_kind(item, options)}"
+        case msgspec.inspect.LiteralType(values=values):
+            return " | ".join(options or map(str, values))
+        case msgspec.inspect.IntType() | msgspec.inspect.FloatType():
+            return f"{'integer' if isinstance(kind, msgspec.inspect.IntType) else 'number'}{_bounds(kind)}"
+        case msgspec.inspect.BoolType():
+            return "true or false"
+        case msgspec.inspect.StructType():
+            return "tables"
+    return "text"
+
+
+def _bounds(kind: msgspec.inspect.IntType | msgspec.inspect.FloatType) -> str:
+    low = f"{kind.ge:,}" if kind.ge is not None else f"more than {kind.gt}" if kind.gt is not None else ""
+    high = f" to {kind.le:,}" if kind.le is not None else "" if kind.gt is not None or not low else " or more"
+    return f", {low}{high}" if low or high else ""

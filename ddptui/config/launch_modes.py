@@ -1,11 +1,66 @@
-"""The launch modes: what each is called on screens and in tables, and which of them run one process."""
+"""The launch modes, one entry each: what starts the ranks, and which fields of a trial mean nothing there.
 
-LABELS = {
-    "single": "one process, no group",
-    "dp": "nn.DataParallel; without GPUs: threads, CPU stand-in",
-    "process": "mp.Process",
-    "launch": "torch.distributed.launch",
-    "spawn": "mp.spawn",
-    "task": "one task per rank, started by Slurm or by hand",
+The entry point of a mode is `workers/MODE.py`.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import NamedTuple
+
+
+class LaunchModeFacts(NamedTuple):
+    """label         what screens and tables call it
+    one_process      there is no process group: fields that need one mean nothing
+    by_torch         torch's launcher starts the ranks; else the entry point does
+    by_console       the console can start it; else Slurm does, or a user by hand
+    passes_ranks     the launcher states the number of ranks, so that it is no argument of the entry point
+    meaningless      further fields that mean nothing in this mode, and why
+    """
+
+    label: str
+    one_process: bool = False
+    by_torch: bool = False
+    by_console: bool = True
+    passes_ranks: bool = False
+    meaningless: Mapping[str, str] = MappingProxyType({})
+
+
+LAUNCH_MODES = {
+    "single": LaunchModeFacts(
+        "one process, no group",
+        one_process=True,
+        meaningless={
+            "strategy": "one process has nobody to agree with",
+            "world_size": "one process is one rank",
+            "start_method": "the process is started directly",
+        },
+    ),
+    "dp": LaunchModeFacts(
+        "nn.DataParallel; without GPUs: threads, CPU stand-in",
+        one_process=True,
+        meaningless={
+            "strategy": "the gather on the output device is the aggregation",
+            "instruments": "its replicas are seen from within their forward, and cannot be left unseen",
+            "start_method": "the replicas are threads of one process",
+            "compile": "nn.DataParallel copies the model anew in every step, and torch.compile compiles one",
+        },
+    ),
+    "process": LaunchModeFacts("mp.Process"),
+    "launch": LaunchModeFacts(
+        "torch.distributed.launch",
+        by_torch=True,
+        passes_ranks=True,
+        meaningless={
+            "start_method": "torch.distributed.launch starts the ranks itself",
+            "init_method": "torch.distributed.launch tells the ranks where they meet",
+        },
+    ),
+    "spawn": LaunchModeFacts("mp.spawn"),
+    "task": LaunchModeFacts(
+        "one task per rank, started by Slurm or by hand",
+        by_console=False,
+        passes_ranks=True,
+        meaningless={"start_method": "Slurm, or a user, starts the ranks"},
+    ),
 }
-ALONE = ("single", "dp")  # launch modes of one process
+ONE_PROCESS = tuple(name for name, facts in LAUNCH_MODES.items() if facts.one_process)

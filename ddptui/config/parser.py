@@ -10,9 +10,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from ddptui.config import primitives as of_primitives
 from ddptui.config.engine import EngineOptions
-from ddptui.config.fields import meaningless
+from ddptui.config.fields import meaningless, meaningless_at_work
 from ddptui.config.preset import Preset, Reference
 from ddptui.config.rules import make_trial
 from ddptui.config.trial import TRIAL_FIELDS, Bottleneck, Fault, Trial, TrialError, choices
@@ -77,7 +76,7 @@ def make_engine(table: dict[str, Any]) -> EngineOptions:
 
 def _check_of_use(overrides: Iterable[str], trials: Sequence[Trial]) -> None:
     """What --set says of training where the ranks try primitives, or the other way round, is a mistake."""
-    useless = [of_primitives.meaningless_with_primitives(trial.primitives) for trial in trials]
+    useless = [meaningless_at_work(trial.primitives) for trial in trials]
     for key in overrides:
         if all(key in fields for fields in useless):
             raise TrialError(f"--set {key}", f"means nothing with {useless[0][key]}")

@@ -6,7 +6,7 @@ import msgspec
 from msgspec import Meta
 
 from ddptui.config.engine import LOCAL, EngineOptions
-from ddptui.config.launch_modes import ALONE
+from ddptui.config.launch_modes import LAUNCH_MODES, ONE_PROCESS
 from ddptui.config.trial import Trial, TrialError
 
 
@@ -47,9 +47,9 @@ def fit_to_engine(preset: Preset) -> Preset:
 
 
 def _fit_trial(trial: Trial, engine: EngineOptions) -> Trial:
-    if engine.name == "slurm" and engine.tasks != "node" and trial.launch not in ALONE:
+    if engine.name == "slurm" and engine.tasks != "node" and trial.launch not in ONE_PROCESS:
         trial = msgspec.structs.replace(trial, launch="task", start_method="spawn")
-    elif trial.launch == "task":
+    elif not LAUNCH_MODES[trial.launch].by_console:
         raise TrialError("launch", f"trial {trial.name}: 'task' is a rank that Slurm starts: --engine slurm")
     if engine.name != "local" and any(each.at == "link" for each in trial.bottleneck):
         raise TrialError("bottleneck", f"trial {trial.name}: a slow link is made on this host alone: --engine local")

@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 
 from ddptui.config.checks import check_trial
+from ddptui.config.launch_modes import ONE_PROCESS
 from ddptui.config.trial import Trial, TrialError
 
 
@@ -12,7 +13,7 @@ def make_trial(values: dict[str, Any]) -> Trial:
     """Build a trial from plain values. Raises TrialError when it cannot be."""
     launch = values.get("launch", "spawn")
     fixed: dict[str, Any] = {}
-    if launch in ("single", "dp") or values.get("primitives") is not None:
+    if launch in ONE_PROCESS or values.get("primitives") is not None:
         fixed["strategy"] = None
     if launch == "single":
         fixed["world_size"] = 1

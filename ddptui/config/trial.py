@@ -1,30 +1,29 @@
-"""What a trial is: frozen structs, and what their fields may say. What may go together is in trial_rules.py."""
+"""What a trial is: frozen structs whose fields document themselves. What may go together is in checks.py."""
 
-from typing import Annotated, Any, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_type_hints
 
 import msgspec
 from msgspec import Meta
 
-from ddptui.config.primitives import ReduceOpName
+from ddptui.config.launch_modes import LAUNCH_MODES
+from ddptui.config.primitives import OPERATIONS, ReduceOpName
+from ddptui.config.strategies import COMPOSITES, MISTAKES, STRATEGIES
 
+if TYPE_CHECKING:  # a checker of types cannot read the tables
+    LaunchMode = str
+    StrategyName = str
+    MistakeName = str
+    OperationName = str
+    CompositeName = str
+else:
+    LaunchMode = Literal[tuple(LAUNCH_MODES)]
+    StrategyName = Literal[tuple(STRATEGIES)]
+    MistakeName = Literal[tuple(MISTAKES)]
+    OperationName = Literal[tuple(OPERATIONS)]
+    CompositeName = Literal[tuple(COMPOSITES)]
 Site = Literal["start", "data", "forward", "backward", "aggregate"]
-LaunchMode = Literal["single", "dp", "process", "launch", "spawn", "task"]
 StartMethod = Literal["spawn", "forkserver", "fork"]
-StrategyName = Literal[
-    "none", "all_reduce", "all_reduce_async", "reduce_broadcast", "gather_scatter", "all_gather",
-    "reduce_scatter_all_gather", "ring", "flat", "bucketed", "ddp", "ddp_fp16", "ddp_bf16", "ddp_powersgd",
-]  # fmt: skip
-MistakeName = Literal[
-    "group_of_one", "divide_twice", "no_division", "no_first_broadcast", "average_again", "no_set_epoch"
-]
 DatasetName = Literal["digits", "mnist", "fashion_mnist", "cifar10", "random"]
-OperationName = Literal[
-    "send_recv", "isend_irecv", "broadcast", "reduce", "all_reduce", "gather", "all_gather", "scatter",
-    "reduce_scatter", "all_to_all", "barrier", "local_sum",
-]  # fmt: skip
-CompositeName = Literal[
-    "all_reduce", "reduce_broadcast", "gather_scatter", "all_gather", "reduce_scatter_all_gather", "ring"
-]
 Count = Annotated[int, Meta(ge=0)]
 Positive = Annotated[int, Meta(ge=1)]
 NotNegative = Annotated[float, Meta(ge=0)]
@@ -89,75 +88,193 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     step: Count
 
 
-class Trial(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One configuration, launched once a repeat."""
+Work = Literal["train", "see", "measure"]
+TRAIN: tuple[Work, ...] = ("train",)
+PRIMITIVES: tuple[Work, ...] = ("see", "measure")
+MEASURE: tuple[Work, ...] = ("measure",)
 
-    name: str = ""
-    launch: LaunchMode = "spawn"
-    start_method: StartMethod = "spawn"
-    world_size: Annotated[int, Meta(ge=1, le=1024)] = 2
-    strategy: StrategyName | None = "all_reduce"
-    average: Literal["gradients", "parameters"] = "gradients"
-    every: Positive = 1  # steps an average: gradients add up until then, parameters drift apart
-    reduction: Literal["sum", "avg"] = "sum"  # sum, then divide; or the collective takes the mean (ReduceOp.AVG)
-    bucket_mb: Megabytes | None = None  # bucketed, ddp, fp16, bf16: a full bucket; none: 25 (torch: its first 1)
-    gradient_as_bucket_view: bool = False  # ddp…: gradients lie in the buckets, not beside them
-    static_graph: bool = False  # ddp…: the same parameters take part in every step
-    powersgd_rank: Annotated[int, Meta(ge=1, le=1024)] = 1  # ddp_powersgd: of the matrices that are sent
-    sync_batchnorm: bool = False  # GPUs: BatchNorm over the global batch
-    mistake: MistakeName | None = None  # made on purpose, in place of what the strategy should do
-    hash_every: Positive | None = None  # compare the ranks' tensors every so many steps, too (that costs time)
-    backend: Literal["auto", "gloo", "nccl", "mpi"] = "auto"
-    init_method: Literal["tcp", "file"] = "tcp"  # the ranks meet at an address and port, or over a file that all see
-    gpus_per_rank: Annotated[int, Meta(ge=1, le=64)] = 1  # DataParallel inside a rank, the strategy across them
-    device: Literal["auto", "cpu", "cuda"] = "auto"
-    share_gpu: bool = False  # more ranks than GPUs: they share them, over gloo, since NCCL refuses two ranks on one
-    threads: Threads | None = None  # a rank's, for compute; none: the cores of this host shared out
-    sched_batch: bool = False  # Linux: ranks in SCHED_BATCH, where a woken rank does not wait for the scheduler's tick
-    model: str = "net"  # net, mlp, linears, a torchvision model, or the user's own as "module:attribute"
-    width: Positive = 128  # mlp: units a hidden layer
-    depth: Positive = 2  # mlp: hidden layers
-    batch_norm: bool = False  # mlp: BatchNorm in every hidden layer
-    dtype: Literal["float32", "float64"] = "float32"
-    amp: Literal["bf16", "fp16"] | None = None  # forward in it, where torch deems that safe; fp16: with a GradScaler
-    channels_last: bool = False  # images and weights of convolutions lie in memory with their channels innermost
-    compile: bool = False  # the model goes through torch.compile
-    dataset: DatasetName = "digits"
-    data_dir: str | None = None
-    download: bool = False
-    num_workers: Annotated[int, Meta(ge=0, le=64)] = 0  # processes of a rank that fetch its batches ahead; 0: itself
-    pin_memory: bool = False  # GPUs: batches in page-locked memory, from which they are copied in the background
-    shape: tuple[Positive, ...] | None = None  # random: of one sample; none: what the model wants
-    samples: Positive = 1024  # random: how many to train on
-    classes: Annotated[int, Meta(ge=2)] = 10  # random
-    batch_size: Positive = 64  # of a step, global: shared out among the ranks
-    epochs: Positive = 3
-    steps: Positive | None = None  # instead of epochs
-    warmup_steps: Count = 3  # run and shown, but in no figure
-    optimizer: Literal["sgd", "adam"] = "sgd"
-    lr: NotNegative = 0.01
-    momentum: NotNegative = 0.5
-    weight_decay: NotNegative = 0.0
-    clip_norm: Annotated[float, Meta(gt=0)] | None = None  # the norm of all gradients that longer ones are scaled to
-    seed: Seed = 0
-    save: bool = False
-    instruments: Literal["on", "off"] = "on"  # off: says only when it began and ended, to show what looking costs
-    bottleneck: tuple[Bottleneck, ...] = ()
-    fault: tuple[Fault, ...] = ()
-    primitives: Literal["see", "measure"] | None = None  # in place of training: show each one's buffers, or time it
-    operations: tuple[OperationName, ...] = ()  # primitives: these; none named: all
-    reduce_ops: tuple[ReduceOpName, ...] = ()  # … that reduce: by these; none named: all are shown, sum is measured
-    root: Count = 0  # … that have one
-    composites: tuple[CompositeName, ...] = ()  # measure: these strategies' mean of one tensor, too
-    min_bytes: MessageBytes = 1024  # measure: the smallest size, as nccl-tests counts it
-    max_bytes: MessageBytes = 64 * 2**20  # … and up to which
-    step_factor: Annotated[int, Meta(ge=2, le=65536)] = 4  # … each so many times the one before
-    iterations: Annotated[int, Meta(ge=2, le=20_000)] = (
-        100  # measure: calls of each operation and size, in each of five rounds
-    )
-    cell_s: Annotated[float, Meta(gt=0, le=3600)] = 1.0  # … fewer, if all rounds took longer; one a round in any case
-    cadence: Literal["back_to_back", "barrier"] = "back_to_back"  # barrier: one before each call, not counted
-    stall_s: Annotated[float, Meta(ge=5, le=86_400)] = 20.0  # if no rank comes any further for so long, it is stopped
+
+def about(
+    description: str,
+    *,
+    work: tuple[Work, ...] = ("train", "see", "measure"),
+    column: str = "",
+    affects_time: bool = True,
+    affects_wire: bool = False,
+    alone: str = "",
+    needs: str = "",
+) -> Meta:
+    """The documentation of a trial's field, and what the program must know of it. fields.py reads it back.
+
+    work          the kinds of work in which the field means something
+    column        the column of a preset's table that shows it; empty: one that has the field's name
+    affects_time  the time of a step may depend on it
+    affects_wire  what a message costs depends on it
+    alone         why it means nothing where there is one process
+    needs         what the strategy must do for the field to mean something: a fact of StrategyFacts
+    """
+    extra = {"work": work, "column": column, "affects_time": affects_time, "affects_wire": affects_wire}
+    return Meta(description=description, extra={**extra, "alone": alone, "needs": needs})
+
+
+class Trial(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One configuration, launched once a repeat. `ddptui presets --fields` prints its fields."""
+
+    # fmt: off
+    name: Annotated[str, about("the trial's name, and its folder's", column="trial", affects_time=False)] = ""
+    launch: Annotated[LaunchMode, about("what starts the ranks", column="launch")] = "spawn"
+    start_method: Annotated[StartMethod, about("how Python's multiprocessing starts a process")] = "spawn"
+    world_size: Annotated[int, Meta(ge=1, le=1024), about("number of ranks", column="ranks", affects_wire=True)] = 2
+    strategy: Annotated[StrategyName | None, about(
+        "how the ranks average; each has its own file in workers/aggregate/", work=TRAIN, column="strategy"
+    )] = "all_reduce"
+    average: Annotated[Literal["gradients", "parameters"], about(
+        "what is averaged", work=TRAIN, column="average", alone="one process has nobody to average with"
+    )] = "gradients"
+    every: Annotated[Positive, about(
+        "steps per average: gradients add up until then, parameters drift apart", work=TRAIN, column="average"
+    )] = 1
+    reduction: Annotated[Literal["sum", "avg"], about(
+        "sum, then divide; or let the collective take the mean (ReduceOp.AVG)",
+        work=TRAIN, alone="one process has nobody to average with", needs="reduces"
+    )] = "sum"
+    bucket_mb: Annotated[Megabytes | None, about(
+        "MB in a full bucket; unset: 25, and torch DDP's first bucket has 1",
+        work=TRAIN, alone="one process sends no gradients", needs="buckets"
+    )] = None
+    gradient_as_bucket_view: Annotated[bool, about(
+        "gradients are views of the buckets, not copies beside them",
+        work=TRAIN, alone="one process has no buckets", needs="is_ddp"
+    )] = False
+    static_graph: Annotated[bool, about(
+        "the same parameters take part in every step", work=TRAIN, alone="it is an option of torch DDP", needs="is_ddp"
+    )] = False
+    powersgd_rank: Annotated[int, Meta(ge=1, le=1024), about(
+        "rank of the matrices that PowerSGD sends", work=TRAIN, alone="one process sends no gradients", needs="low_rank"
+    )] = 1
+    sync_batchnorm: Annotated[bool, about(
+        "GPUs: BatchNorm over the global batch", work=TRAIN, alone="one process has nobody to share statistics with"
+    )] = False
+    mistake: Annotated[MistakeName | None, about(
+        "a mistake made on purpose, in place of what the strategy should do", work=TRAIN, column="mistake"
+    )] = None
+    hash_every: Annotated[Positive | None, about(
+        "compare the ranks' tensors every so many steps, too, which costs time",
+        work=TRAIN, alone="there is one copy of the model"
+    )] = None
+    backend: Annotated[Literal["auto", "gloo", "nccl", "mpi"], about(
+        "the library that carries out collectives", affects_wire=True, alone="one process has no group"
+    )] = "auto"
+    init_method: Annotated[Literal["tcp", "file"], about(
+        "where the ranks meet: at an address and port, or in a file that all can see",
+        alone="one process has nobody to meet"
+    )] = "tcp"
+    gpus_per_rank: Annotated[int, Meta(ge=1, le=64), about(
+        "GPUs of a rank: DataParallel within it, the strategy across ranks",
+        work=TRAIN, alone="one process with several GPUs is launch = 'dp'"
+    )] = 1
+    device: Annotated[Literal["auto", "cpu", "cuda"], about("where a rank computes", affects_wire=True)] = "auto"
+    share_gpu: Annotated[bool, about(
+        "more ranks than GPUs: they share them over gloo, since NCCL refuses two ranks on one",
+        alone="one process has nobody to share a GPU with"
+    )] = False
+    threads: Annotated[Threads | None, about(
+        "threads a rank computes with; unset: its share of the host's cores", affects_wire=True
+    )] = None
+    sched_batch: Annotated[bool, about(
+        "Linux: run ranks in SCHED_BATCH, where a woken rank does not wait for the scheduler's tick", affects_wire=True
+    )] = False
+    model: Annotated[str, about(
+        "net, mlp, linears, a torchvision model, or the user's own as module:attribute", work=TRAIN, column="model"
+    )] = "net"
+    width: Annotated[Positive, about("mlp: units in a hidden layer", work=TRAIN, column="model")] = 128
+    depth: Annotated[Positive, about("mlp: hidden layers", work=TRAIN, column="model")] = 2
+    batch_norm: Annotated[bool, about("mlp: BatchNorm in every hidden layer", work=TRAIN, column="model")] = False
+    dtype: Annotated[Literal["float32", "float64"], about("type of parameters and data")] = "float32"
+    amp: Annotated[Literal["bf16", "fp16"] | None, about(
+        "run forward in this type where torch deems it safe; fp16 comes with a GradScaler", work=TRAIN
+    )] = None
+    channels_last: Annotated[bool, about(
+        "keep channels innermost in the memory of images and of convolutions' weights", work=TRAIN
+    )] = False
+    compile: Annotated[bool, about("pass the model through torch.compile", work=TRAIN)] = False
+    dataset: Annotated[DatasetName, about("what is learned", work=TRAIN, column="data")] = "digits"
+    data_dir: Annotated[str | None, about(
+        "folder of data sets; unset: the user's data folder", work=TRAIN, affects_time=False
+    )] = None
+    download: Annotated[bool, about("download the data set if it is missing", work=TRAIN, affects_time=False)] = False
+    num_workers: Annotated[int, Meta(ge=0, le=64), about(
+        "processes of a rank that fetch its batches ahead; 0: the rank fetches them itself", work=TRAIN
+    )] = 0
+    pin_memory: Annotated[bool, about(
+        "GPUs: batches in page-locked memory, which is copied in the background", work=TRAIN
+    )] = False
+    shape: Annotated[tuple[Positive, ...] | None, about(
+        "random data: shape of a sample; unset: what the model takes", work=TRAIN
+    )] = None
+    samples: Annotated[Positive, about("random data: number of training samples", work=TRAIN)] = 1024
+    classes: Annotated[int, Meta(ge=2), about("random data: number of classes", work=TRAIN)] = 10
+    batch_size: Annotated[Positive, about(
+        "global batch of a step, divided among the ranks", work=TRAIN, column="batch", affects_time=False
+    )] = 64
+    epochs: Annotated[Positive, about("passes over the data", work=TRAIN, column="length", affects_time=False)] = 3
+    steps: Annotated[Positive | None, about(
+        "number of steps, instead of epochs", work=TRAIN, column="length", affects_time=False
+    )] = None
+    warmup_steps: Annotated[Count, about(
+        "first steps, or calls: run and shown, but left out of every figure",
+        work=("train", "measure"), affects_time=False
+    )] = 3
+    optimizer: Annotated[Literal["sgd", "adam"], about("what turns gradients into steps", work=TRAIN)] = "sgd"
+    lr: Annotated[NotNegative, about("learning rate", work=TRAIN, affects_time=False)] = 0.01
+    momentum: Annotated[NotNegative, about("of sgd", work=TRAIN, affects_time=False)] = 0.5
+    weight_decay: Annotated[NotNegative, about("of the optimizer", work=TRAIN, affects_time=False)] = 0.0
+    clip_norm: Annotated[Annotated[float, Meta(gt=0)] | None, about(
+        "norm to which longer gradients are scaled down", work=TRAIN
+    )] = None
+    seed: Annotated[Seed, about("of parameters, data and jitter", affects_time=False)] = 0
+    save: Annotated[bool, about("keep a checkpoint of each rank in the run's folder", work=TRAIN)] = False
+    instruments: Annotated[Literal["on", "off"], about(
+        "off: ranks report their start and end only, which shows what measuring costs", work=TRAIN
+    )] = "on"
+    bottleneck: Annotated[tuple[Bottleneck, ...], about(
+        "delays and slow links, injected on purpose", column="bottleneck"
+    )] = ()
+    fault: Annotated[tuple[Fault, ...], about("faults, injected on purpose", work=TRAIN, column="fault")] = ()
+    primitives: Annotated[Literal["see", "measure"] | None, about(
+        "instead of training: show each primitive's buffers, or time it", column="primitives"
+    )] = None
+    operations: Annotated[tuple[OperationName, ...], about(
+        "the primitives; none named: all of them", work=PRIMITIVES, column="primitives"
+    )] = ()
+    reduce_ops: Annotated[tuple[ReduceOpName, ...], about(
+        "operators of primitives that reduce; none named: all to see, sum to measure", work=PRIMITIVES, column="by"
+    )] = ()
+    root: Annotated[Count, about("root of the primitives that have one", work=PRIMITIVES, column="root")] = 0
+    composites: Annotated[tuple[CompositeName, ...], about(
+        "strategies whose mean of one tensor is measured, too", work=MEASURE, column="composites"
+    )] = ()
+    min_bytes: Annotated[MessageBytes, about(
+        "smallest message, in bytes as nccl-tests counts them", work=MEASURE, column="sizes"
+    )] = 1024
+    max_bytes: Annotated[MessageBytes, about("largest message, in bytes", work=MEASURE, column="sizes")] = 64 * 2**20
+    step_factor: Annotated[int, Meta(ge=2, le=65536), about(
+        "each size is so many times the one before", work=MEASURE
+    )] = 4
+    iterations: Annotated[int, Meta(ge=2, le=20_000), about(
+        "calls of each operation and size, in each of five rounds", work=MEASURE, column="calls"
+    )] = 100
+    cell_s: Annotated[float, Meta(gt=0, le=3600), about(
+        "seconds for all rounds of a size: fewer calls if they take longer, at least one a round",
+        work=MEASURE, column="calls"
+    )] = 1.0
+    cadence: Annotated[Literal["back_to_back", "barrier"], about(
+        "barrier: one before each call, not counted", work=MEASURE, column="cadence"
+    )] = "back_to_back"
+    stall_s: Annotated[float, Meta(ge=5, le=86_400), about(
+        "seconds without progress of any rank, after which the launch is stopped"
+    )] = 20.0
+    # fmt: on
 
 
 TRIAL_FIELDS = {field.name: field for field in msgspec.structs.fields(Trial)}
@@ -178,10 +295,9 @@ def threads_per_rank(trial: Trial, cores: int, ranks_here: int | None = None) ->
 def choices(key: str) -> tuple[str, ...]:
     """The values that the field `key` of a trial, a delay or a fault may take; empty where they cannot be listed."""
     for struct in (Trial, Bottleneck, Fault):
-        for field in msgspec.structs.fields(struct):
-            if field.name == key:
-                options = [field.type, *get_args(field.type)]
-                return tuple(name for option in options if _is_literal(option) for name in get_args(option))
+        if annotation := get_type_hints(struct).get(key):
+            options = [annotation, *get_args(annotation)]
+            return tuple(name for option in options if _is_literal(option) for name in get_args(option))
     return ()
 
 

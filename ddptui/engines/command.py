@@ -7,12 +7,11 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from ddptui.config.engine import Part
+from ddptui.config.launch_modes import LAUNCH_MODES
 from ddptui.config.trial import Trial, threads_per_rank
 from ddptui.config.trial_text import to_arguments
 from ddptui.engines.local import links
 from ddptui.host.folders import lab_root
-
-SAID_BY_THE_LAUNCHER = {"launch": ("world_size",), "task": ("world_size",)}  # fields that are not passed as arguments
 
 
 def command(trial: Trial, python: str = sys.executable, part: Part | None = None) -> list[str]:
@@ -28,13 +27,13 @@ def command(trial: Trial, python: str = sys.executable, part: Part | None = None
 
 def arguments(trial: Trial) -> list[str]:
     """Return `key=value` for each field off its default, except those that the launcher or the entry point implies."""
-    left_out = {"launch", *SAID_BY_THE_LAUNCHER.get(trial.launch, ())}
+    left_out = {"launch", "world_size"} if LAUNCH_MODES[trial.launch].passes_ranks else {"launch"}
     return [argument for argument in to_arguments(trial) if argument.partition("=")[0] not in left_out]
 
 
 def _launcher(trial: Trial, part: Part | None) -> Iterable[str]:
     """torch's launcher and its options, where it starts the ranks; nothing where the entry point does."""
-    if trial.launch != "launch":
+    if not LAUNCH_MODES[trial.launch].by_torch:
         return []
     if part is None:  # standalone: one host, at a port that is free
         return ["-m", torch_launcher(), "--standalone", f"--nproc_per_node={trial.world_size}"]

@@ -10,6 +10,7 @@ from importlib.util import find_spec
 
 import psutil
 
+from ddptui.config.launch_modes import ONE_PROCESS
 from ddptui.config.parser import PresetError
 from ddptui.config.preset import Preset
 from ddptui.config.trial import Trial
@@ -104,7 +105,7 @@ def check_room(preset: str, trial: Trial) -> None:
 
 def memory_mb(trial: Trial) -> int:
     """What the ranks of a trial take at the very least, in MB. The replicas of `dp` are threads: they count as one."""
-    processes = 1 if trial.launch in ("single", "dp") else trial.world_size
+    processes = 1 if trial.launch in ONE_PROCESS else trial.world_size
     forked = trial.launch != "launch" and trial.start_method != "spawn"
     return processes * ((FORKED_MB if forked else RANK_MB) + trial.num_workers * RANK_MB) + buffers_mb(trial)
 

@@ -5,14 +5,11 @@ from difflib import get_close_matches
 
 from ddptui.config.strategies import STRATEGIES
 from ddptui.projection import ProjectionError
+from ddptui.projection.costs import sends_of
 from ddptui.projection.network import CallCosts, stated
 
 MOST_RANKS = 2**20
-NOT_PROJECTED = {
-    "none": "it averages nothing: nobody waits for anybody",
-    "ddp_powersgd": "what it sends depends on the shapes of the tensors, which are not recorded",
-}
-PROJECTED = tuple(name for name in STRATEGIES if name not in NOT_PROJECTED)
+PROJECTED = tuple(name for name, facts in STRATEGIES.items() if facts.sends)
 
 
 def numbers_of_ranks(text: str) -> list[int]:
@@ -66,9 +63,9 @@ def check(strategies: tuple[str, ...], cores: int | None, alpha: float | None, g
 
 
 def _check_strategy(name: str) -> None:
-    if why := NOT_PROJECTED.get(name):
-        raise ProjectionError(f"--strategy {name}: {why}")
-    if name not in PROJECTED:
+    if name in STRATEGIES:
+        sends_of(name)
+    else:
         near = get_close_matches(name, PROJECTED, n=1)
         hint = f"did you mean {near[0]}?" if near else f"it is one of {', '.join(PROJECTED)}"
         raise ProjectionError(f"--strategy {name}: no such strategy; {hint}")

@@ -14,27 +14,19 @@ bytes sent and bytes added, of the rank that has most to do. Here they are added
 A reduce on gloo is a ring reduce-scatter whose parts are then gathered on the root; a broadcast is a binomial tree.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import accumulate
 from math import ceil
 from typing import NamedTuple
 
 from ddptui.analysis.primitives.theory import theory
-from ddptui.config.strategies import STRATEGIES
+from ddptui.config.strategies import STRATEGIES, Sends
+from ddptui.projection import ProjectionError
 from ddptui.projection.network import Bill, CallCosts
 
 MB = 2**20  # bytes, as torch DDP counts them
 BUCKET_MB, FIRST_BUCKET_MB = 25.0, 1.0  # torch DDP's, if nobody says otherwise
-SENT_IN = {"ddp_fp16": 2, "ddp_bf16": 2}  # bytes a number, whatever the model is in
 AT_A_TIME = 2  # torch's gloo: threads of a group
-CALLS: dict[str, Callable[[int], float]] = {
-    "all_reduce": lambda ranks: 1,
-    "reduce_broadcast": lambda ranks: 2,
-    "gather_scatter": lambda ranks: 2,
-    "all_gather": lambda ranks: 1,
-    "reduce_scatter_all_gather": lambda ranks: ranks + 1,  # torch's gloo makes an all_reduce of each part
-    "ring": lambda ranks: 2 * (ranks - 1),  # a send with its receive
-}
 
 
 class Traffic(NamedTuple):
@@ -67,6 +59,14 @@ class Sent(NamedTuple):
     exposed: float
 
 
+def sends_of(strategy: str) -> Sends:
+    """What a strategy sends. Raises ProjectionError if its entry does not state it."""
+    facts = STRATEGIES[strategy]
+    if facts.sends is None:
+        raise ProjectionError(f"--strategy {strategy}: {facts.unprojected}")
+    return facts.sends
+
+
 def sent(strategy: str, traffic: Traffic, ranks: int, network: CallCosts, backward: Backward) -> Sent:
     """In a step, on so many ranks. One rank alone sends nothing."""
     if ranks == 1:
@@ -85,22 +85,23 @@ def sent(strategy: str, traffic: Traffic, ranks: int, network: CallCosts, backwa
 def after_backward(strategy: str, traffic: Traffic, ranks: int) -> Bill:
     """Of a strategy that sends when backward is over."""
     total, tensors = sum(traffic.tensors), len(traffic.tensors)
-    match strategy:
-        case "flat":
+    sends = sends_of(strategy)
+    match sends.how:
+        case "all":
             return _all_reduce(total, ranks)
-        case "all_reduce_async":
+        case "pairs":
             pairs, one = ceil(tensors / AT_A_TIME), _all_reduce(total, ranks)
             return one._replace(calls=pairs * one.calls, messages=pairs * one.messages)
         case _:
-            cost = theory(strategy, composite=True).cost(ranks)
-            calls = tensors * CALLS[strategy](ranks)
+            cost = theory(sends.cost, composite=True).cost(ranks)
+            calls = tensors * sends.calls(ranks)
             return Bill(calls, tensors * cost.latency, total * cost.transfer, total * cost.reduction)
 
 
 def buckets(strategy: str, traffic: Traffic) -> tuple[float, ...]:
     """Bytes of each, in the order in which backward fills them: as they were seen, or else as they would be packed. A
     bucket is closed once it holds what it should; torch DDP's first one is smaller, unless a size was chosen."""
-    shrink = SENT_IN.get(strategy, traffic.itemsize) / traffic.itemsize
+    shrink = (sends_of(strategy).number_bytes or traffic.itemsize) / traffic.itemsize
     if traffic.buckets:
         return tuple(size * shrink for size in traffic.buckets)
     full = (traffic.bucket_mb or BUCKET_MB) * MB

@@ -8,9 +8,9 @@ import msgspec
 from ddptui.analysis.launch_log import LaunchLog, launch_logs
 from ddptui.analysis.primitives.results import PrimitivesResult
 from ddptui.config.preset import Preset
+from ddptui.config.strategies import STRATEGIES
 from ddptui.config.trial import Trial
 from ddptui.projection import ProjectionError
-from ddptui.projection.arguments import NOT_PROJECTED
 from ddptui.projection.network import US, CallCosts, Taken, fitted, gamma_of
 from ddptui.store.runs import Run
 
@@ -70,8 +70,9 @@ def why_not(trial: Trial, heard: Sequence[LaunchLog]) -> str | None:
         return "its replicas are threads of one process: there is no network to project"
     if trial.world_size == 1:
         return "one rank waits for nobody and sends nothing: measure two at least"
-    if why := NOT_PROJECTED.get(trial.strategy or ""):
-        return f"strategy {trial.strategy}: {why}"
+    facts = STRATEGIES[trial.strategy or "none"]
+    if facts.sends is None:
+        return f"strategy {trial.strategy}: {facts.unprojected}"
     if trial.mistake:
         return f"it was made with a mistake ({trial.mistake}): what it does is not what its strategy would do"
     if trial.instruments == "off":

@@ -4,16 +4,17 @@ from collections.abc import Iterable, Iterator
 
 from msgspec.structs import replace
 
+from ddptui.config.fields import FIELDS
 from ddptui.config.trial import Trial
 
-SAME_WIRE = ("world_size", "backend", "device", "threads", "sched_batch")
+ON_THE_WIRE = [name for name, field in FIELDS.items() if field.affects_wire]
 
 
 def on_the_same_wire(trial: Trial, others: Iterable[Trial]) -> Iterator[Trial]:
     """Those that sent as many ranks' messages under the same conditions: what a call took there holds here. With a
     mistake, it may never have come to the wire."""
     for other in others:
-        alike = all(getattr(other, key) == getattr(trial, key) for key in SAME_WIRE)
+        alike = all(getattr(other, key) == getattr(trial, key) for key in ON_THE_WIRE)
         if alike and other != trial and not other.mistake:
             yield other
 

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from ddptui.analysis.correctness import is_multiple, is_own
 from ddptui.analysis.results import RepeatResult, Results, TrialResult
 from ddptui.config import strategies
+from ddptui.config.launch_modes import ONE_PROCESS
 from ddptui.config.preset import Preset
 from ddptui.config.trial import Trial
 from ddptui.config.trial_text import describe_average, describe_bottleneck, describe_fault
@@ -139,7 +140,7 @@ def _wait(row: Row) -> str:
 
 def _overlap(row: Row) -> str:
     """Said of strategies that go on computing while they send."""
-    if row.trial.launch in ("single", "dp") or not strategies.STRATEGIES[row.trial.strategy or "none"].overlaps:
+    if row.trial.launch in ONE_PROCESS or not strategies.STRATEGIES[row.trial.strategy or "none"].overlaps:
         return NOTHING
     return median_of(row.result, lambda repeat: repeat.overlap, ".0%")
 

@@ -8,7 +8,7 @@ import msgspec
 from ddptui.analysis.cautions import ADVICE
 from ddptui.analysis.correctness import red
 from ddptui.analysis.results import Caution, RepeatResult, Results, TrialResult
-from ddptui.config.launch_modes import LABELS
+from ddptui.config.launch_modes import LAUNCH_MODES
 from ddptui.config.preset import Preset
 from ddptui.report import devices, sentences
 from ddptui.report.columns import IN_BACKWARD, IN_SOME_STEPS, OFF_BY, Row, aggregation, is_stand_in, rows_of
@@ -108,7 +108,7 @@ def _of_trial(row: Row) -> Iterator[Note]:
 def _launcher(row: Row) -> str:
     """The module that started the ranks: a torch without torch.distributed.launch has torch.distributed.run."""
     modules = (word for word in row.result.command if word.startswith("torch.distributed."))
-    return next(modules, LABELS["launch"])
+    return next(modules, LAUNCH_MODES["launch"].label)
 
 
 def _repeats(rows: Sequence[Row]) -> list[RepeatResult]:

@@ -5,8 +5,9 @@ from typing import NamedTuple
 
 import msgspec
 
+from ddptui.config.fields import FIELDS
 from ddptui.config.preset import Preset
-from ddptui.config.trial import TRIAL_FIELDS, Trial
+from ddptui.config.trial import Trial
 from ddptui.config.trial_text import describe_average, describe_bottleneck, describe_fault
 from ddptui.text.units import NOTHING, size
 from ddptui.text.words import count
@@ -24,7 +25,7 @@ def facts(preset: Preset) -> list[Fact]:
     """The name, then what differs, then what is the same everywhere and worth a column."""
     columns = OF_PRIMITIVES if preset.kind == "primitives" else OF_TRAINING
     usual = [_fact(header, cell, preset) for header, cell in columns.items()]
-    others = [_fact(field, _field(field), preset) for field in TRIAL_FIELDS if field not in SAID]
+    others = [_fact(field, _field(field), preset) for field, known in FIELDS.items() if not known.column]
     apart = [fact for fact in [*usual, *others] if fact.differs]
     shared = [fact for fact in usual if not fact.differs and set(fact.cells) != {NOTHING}]
     return [_fact("trial", lambda trial: trial.name, preset), *apart, *shared]
@@ -106,8 +107,3 @@ OF_PRIMITIVES: dict[str, Callable[[Trial], str]] = {
     "cadence": _measured(lambda trial: trial.cadence.replace("_", " ")),
     "root": lambda trial: str(trial.root),
 }
-SAID = {  # by the columns above
-    "name", "launch", "world_size", "strategy", "average", "every", "mistake", "bottleneck", "fault", "model", "width",
-    "depth", "batch_norm", "dataset", "batch_size", "epochs", "steps", "primitives", "operations", "composites",
-    "reduce_ops", "min_bytes", "max_bytes", "iterations", "cell_s", "cadence", "root",
-}  # fmt: skip

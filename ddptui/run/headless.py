@@ -11,7 +11,7 @@ from typing import Any, TextIO
 from ddptui.analysis.compare import RunningResults
 from ddptui.analysis.repeat import NO_OUTCOMES, Outcomes
 from ddptui.analysis.results import Results
-from ddptui.config.launch_modes import LABELS
+from ddptui.config.launch_modes import LAUNCH_MODES
 from ddptui.config.preset import Preset
 from ddptui.host.machine import describe
 from ddptui.live import progress
@@ -119,7 +119,7 @@ class Narrator:
     def add(self, message: Message) -> None:
         self._monitor.add([message])
         if isinstance(message, Launched) and not self._redraws:
-            self.say(f"{self._where()}  {LABELS[self._launch_modes[message.trial]]}")
+            self.say(f"{self._where()}  {LAUNCH_MODES[self._launch_modes[message.trial]].label}")
         if isinstance(message, Refused | Notice):
             self.say(f"{self._where()}  {message.text if isinstance(message, Notice) else refusal(message)}")
         elif isinstance(message, Ended):

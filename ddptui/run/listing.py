@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from itertools import groupby
 
 from ddptui.config.engine import EngineOptions, Part
-from ddptui.config.launch_modes import ALONE, LABELS
+from ddptui.config.launch_modes import LAUNCH_MODES, ONE_PROCESS
 from ddptui.config.preset import OF_SEVERAL_HOSTS, Preset
 from ddptui.config.trial import Trial
 from ddptui.config.trial_text import describe_average, describe_bottleneck, describe_fault
@@ -39,7 +39,7 @@ def one(preset: Preset, typed: str | None = None) -> str:
     for trial in preset.trials:
         mark = "  (baseline)" if trial.name == preset.baseline and len(preset.trials) > 1 else ""
         what = [
-            LABELS[trial.launch],
+            LAUNCH_MODES[trial.launch].label,
             count(trial.world_size, "rank"),
             *(tried(trial) if trial.primitives else _trained(trial)),
         ]
@@ -69,7 +69,7 @@ def _typed(trial: Trial, part: Part | None = None) -> list[str]:
     if part is None:
         variables, command = launch.environment(trial, available_cores()), launch.command(trial)
     else:
-        alone = trial.launch in ALONE
+        alone = trial.launch in ONE_PROCESS
         variables = {} if alone or trial.launch == "launch" else part.environment()
         command = launch.command(trial, "python", None if alone else part)
         if trial.init_method == "file":
@@ -104,7 +104,7 @@ def _trained(trial: Trial) -> list[str | None]:
 
 
 def _rendezvous(trial: Trial) -> str:
-    if trial.launch in ALONE:
+    if trial.launch in ONE_PROCESS:
         return "nowhere, there is only one process"
     if (part := links.part(trial)) is not None:
         return f"{part.address}, port {part.port}, in networks of their own (a slow link)"

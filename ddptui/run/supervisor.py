@@ -7,6 +7,7 @@ from math import inf
 import psutil
 
 from ddptui.analysis.clock_sync import Clocks, in_console_time
+from ddptui.config.launch_modes import ONE_PROCESS
 from ddptui.config.trial import Trial
 from ddptui.diagnosis import failure
 from ddptui.diagnosis.positions import Stall
@@ -122,7 +123,7 @@ class LaunchSupervisor:
             silent=self._silent,
             missing=self._missing(),
             memory_was_short=limits.kills() > self._killed_before,
-            one_process=self._trial.launch in ("single", "dp"),
+            one_process=self._trial.launch in ONE_PROCESS,
         )
         return Ended(at_ns=now, status="failed", error=error)
 

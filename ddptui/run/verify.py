@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ddptui.analysis.correctness import unequal
+from ddptui.config.launch_modes import ONE_PROCESS
 from ddptui.host.rank_side import run_module
 from ddptui.store.runs import Run, RunError
 from ddptui.text.words import count
@@ -33,7 +34,7 @@ def ranks_of(run: Run) -> int:
         for number in range(1, preset.repeats + 1):
             done = [words for words in run.messages(trial.name, number) if isinstance(words, Done) and words.parameters]
             print(f"{trial.name}, repeat {number}, {count(len(done), 'rank')}", end="", flush=True)
-            if trial.launch not in ("single", "dp") and len(done) < trial.world_size:
+            if trial.launch not in ONE_PROCESS and len(done) < trial.world_size:
                 print(f" of {trial.world_size} ended: nothing is compared")
             elif len(done) < 2:
                 print(": there is nothing to compare it with")

@@ -13,7 +13,7 @@ import torch.multiprocessing as mp
 from ddptui.config.primitives import COMPOSITES, OPERATIONS, REDUCE_OPS, ReduceOpName
 from ddptui.config.rules import make_trial
 from ddptui.config.trial import Trial
-from workers.aggregate import STRATEGIES
+from workers.aggregate import strategy_class
 from workers.instruments.clock import HostClock
 from workers.primitives import PRIMITIVES
 from workers.primitives.composite import Composite
@@ -51,7 +51,7 @@ def tries(ranks: int) -> Iterator[Try]:
 def primitive_of(what: Try, rank: int, ranks: int) -> Primitive:
     setting = Setting(rank, ranks, what.root, what.elements, FLOAT32, CPU, what.op)
     if what.composite:
-        return Composite(setting, STRATEGIES[what.name](Trial(world_size=ranks)))
+        return Composite(setting, strategy_class(what.name)(Trial(world_size=ranks)))
     return PRIMITIVES[what.name](setting)
 
 

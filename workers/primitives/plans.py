@@ -7,7 +7,7 @@ import torch
 
 from ddptui.config.primitives import OPERATIONS, REDUCE_OPS, ReduceOpName, message_sizes, operations_tried
 from ddptui.config.trial import Trial
-from workers.aggregate import STRATEGIES
+from workers.aggregate import strategy_class
 from workers.primitives import PRIMITIVES
 from workers.primitives.composite import Composite
 from workers.primitives.primitive import Primitive, Setting
@@ -61,7 +61,7 @@ def primitive_of(me: Rank, plan: Plan) -> Primitive:
     dtype = DTYPES[me.trial.dtype]
     setting = Setting(me.rank, me.world_size, me.trial.root, plan.elements, dtype, me.device, op)
     if plan.composite:
-        return Composite(setting, STRATEGIES[plan.operation](me.trial))
+        return Composite(setting, strategy_class(plan.operation)(me.trial))
     return PRIMITIVES[plan.operation](setting)
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import torch
 
+from ddptui.config.launch_modes import ONE_PROCESS
 from ddptui.config.trial import Trial, TrialError, threads_per_rank
 from ddptui.config.trial_text import from_arguments
 from ddptui.host.machine import available_cores, own_clock
@@ -99,7 +100,7 @@ def placed(trial: Trial, rank: int, here: range, threads: int, reporter: Reporte
 def hello(trial: Trial, rank: int, chosen: DeviceChoice | None, threads: int) -> Hello:
     """chosen: none where there is no device to be had. Raises RuntimeError for a group that cannot be."""
     backend, backend_why = None, ""
-    if chosen and trial.launch not in ("single", "dp"):
+    if chosen and trial.launch not in ONE_PROCESS:
         backend, backend_why = choose_backend(trial, chosen.device, chosen.shared)
     return Hello(
         version=VERSION,

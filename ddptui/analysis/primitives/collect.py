@@ -7,7 +7,8 @@ from typing import TypeVar, cast, get_args
 import msgspec
 
 from ddptui.analysis.primitives.results import BufferView, Cell, PrimitivesResult, RankView, TimeUs, View
-from ddptui.config.primitives import COMPOSITES, OPERATIONS, ReduceOpName, primitive_facts
+from ddptui.config.primitives import OPERATIONS, ReduceOpName, primitive_facts
+from ddptui.config.strategies import COMPOSITES
 from ddptui.wire.messages import Buffer, Hello, Shown, Timed
 
 US = 1e3  # ns

@@ -16,7 +16,7 @@ import zmq
 
 from ddptui import __version__
 from ddptui.config.engine import Part, spread
-from ddptui.config.launch_modes import ALONE
+from ddptui.config.launch_modes import ONE_PROCESS
 from ddptui.config.parser import PresetError
 from ddptui.config.trial import Trial, TrialError
 from ddptui.config.trial_text import from_arguments
@@ -232,7 +232,7 @@ class _Launch:
         environment = {
             **launch.environment(trial, available_cores(), len(part.ranks)),
             **surroundings(known(message.way), self._folder, own),
-            **({} if trial.launch in ALONE else part.environment()),
+            **({} if trial.launch in ONE_PROCESS else part.environment()),
             "INIT_METHOD": message.init_method,
         }
         self._launcher = LocalLaunch(command, environment, self._folder, own)
@@ -267,7 +267,7 @@ def known(way: Mapping[str, str]) -> dict[str, str]:
 
 def part_of(trial: Trial, message: Begin, node: int) -> Part:
     """What this node has of the world. Raises JoinError."""
-    ranks = spread(1 if trial.launch in ALONE else trial.world_size, message.nodes)
+    ranks = spread(1 if trial.launch in ONE_PROCESS else trial.world_size, message.nodes)
     if node >= len(ranks):
         raise JoinError(f"no ranks for node {node} of {message.nodes}")
     return Part(node, len(ranks), ranks[node], message.address, message.port)

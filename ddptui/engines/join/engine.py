@@ -9,7 +9,7 @@ from itertools import count
 from pathlib import Path
 
 from ddptui.config.engine import EngineOptions, Part, spread
-from ddptui.config.launch_modes import ALONE
+from ddptui.config.launch_modes import ONE_PROCESS
 from ddptui.config.trial import Trial
 from ddptui.config.trial_text import to_arguments
 from ddptui.engines import command as launch
@@ -56,7 +56,7 @@ class JoinEngine:
 
     def environment(self, trial: Trial) -> dict[str, str]:
         part = parts_of(trial, self._engine.nodes)[0]
-        return part.environment() if trial.launch not in ALONE else {}
+        return part.environment() if trial.launch not in ONE_PROCESS else {}
 
     def open_hub(self, world_size: int) -> Hub:
         return Hub(world_size, at=(self._address, self._port + 1))
@@ -78,7 +78,7 @@ class JoinEngine:
 
 def parts_of(trial: Trial, nodes: int, address: str = "NODE_0", port: int = 0) -> list[Part]:
     """What each node has of a trial; one process stays on one node."""
-    world = 1 if trial.launch in ALONE else trial.world_size
+    world = 1 if trial.launch in ONE_PROCESS else trial.world_size
     ranks = spread(world, nodes)
     return [Part(number, len(ranks), own, address, port) for number, own in enumerate(ranks)]
 

@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from ddptui.config.engine import EngineOptions
-from ddptui.config.launch_modes import ALONE
+from ddptui.config.launch_modes import ONE_PROCESS
 from ddptui.config.trial import Trial
 from ddptui.engines.base import LaunchRefused, RemoteLaunch
 from ddptui.engines.command import module_folders
@@ -63,7 +63,7 @@ class SlurmEngine:
             script = render(trial, self._engine, folder, name)
         except ScriptError as error:
             raise LaunchRefused(str(error)) from None
-        task_is_rank = self._engine.tasks == "rank" and trial.launch not in ALONE
+        task_is_rank = self._engine.tasks == "rank" and trial.launch not in ONE_PROCESS
         return SlurmLaunch(
             name, script, variables, folder, meeting(self._engine, folder, name), task_is_rank=task_is_rank
         )

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from ddptui.config.engine import EngineOptions, spread
-from ddptui.config.launch_modes import ALONE
+from ddptui.config.launch_modes import ONE_PROCESS
 from ddptui.config.trial import Trial
 from ddptui.engines import command
 from ddptui.engines.command import arguments, torch_launcher
@@ -44,7 +44,7 @@ class ScriptError(ValueError):
 
 def render(trial: Trial, engine: EngineOptions, folder: Path, name: str, python: str = sys.executable) -> str:
     """The script of one launch. folder: the launch's, where the job runs; name: the job's. Raises ScriptError."""
-    what = "One process, started directly." if trial.launch in ALONE else WHAT_A_TASK_IS[engine.tasks]
+    what = "One process, started directly." if trial.launch in ONE_PROCESS else WHAT_A_TASK_IS[engine.tasks]
     lines = [
         "#!/bin/bash",
         f"# Trial {trial.name}: {trial.world_size} {'rank' if trial.world_size == 1 else 'ranks'}. {what}",
@@ -98,7 +98,7 @@ def meeting(engine: EngineOptions, folder: Path, name: str) -> Path:
 
 
 def meets_at_a_file(trial: Trial, engine: EngineOptions) -> bool:
-    return trial.launch not in ALONE and (engine.tasks == "array" or trial.init_method == "file")
+    return trial.launch not in ONE_PROCESS and (engine.tasks == "array" or trial.init_method == "file")
 
 
 def _options(trial: Trial, engine: EngineOptions, folder: Path, name: str) -> Iterator[str]:
@@ -119,7 +119,7 @@ def _size(trial: Trial, engine: EngineOptions) -> Iterator[str]:
     """How many nodes, tasks, and cores for each. Nodes take ranks in blocks, the first ones the larger ones."""
     threads = trial.threads or 1
     cores = threads
-    if trial.launch in ALONE:
+    if trial.launch in ONE_PROCESS:
         yield from ("--nodes=1", "--ntasks=1")
         cores = threads * trial.world_size
     elif engine.tasks == "array":
@@ -145,7 +145,7 @@ def _meeting(trial: Trial, engine: EngineOptions, folder: Path, name: str) -> It
         yield "export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK  # srun does not take it over by itself any more"
     if meets_at_a_file(trial, engine):
         yield f"export INIT_METHOD={shlex.quote(_as_url(meeting(engine, folder, name)))}"
-    if engine.tasks == "node" and trial.launch not in ALONE:
+    if engine.tasks == "node" and trial.launch not in ONE_PROCESS:
         yield 'MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | sed -n 1p)'
         yield f"MASTER_PORT=$(({FIRST_PORT} + SLURM_JOB_ID % {PORTS}))"
         yield "export MASTER_ADDR MASTER_PORT"
@@ -154,7 +154,7 @@ def _meeting(trial: Trial, engine: EngineOptions, folder: Path, name: str) -> It
 def _strangers(trial: Trial, engine: EngineOptions) -> list[str]:
     """Variables that a task must not find as the user had them: all that say a place, but for the script's own."""
     own = {"INIT_METHOD"} if meets_at_a_file(trial, engine) else set()
-    if engine.tasks == "node" and trial.launch not in ALONE:
+    if engine.tasks == "node" and trial.launch not in ONE_PROCESS:
         own |= {"MASTER_ADDR", "MASTER_PORT"}
     return [name for name in OTHER_PLACES if name not in own]
 
@@ -164,7 +164,7 @@ def _task(trial: Trial, engine: EngineOptions, python: str) -> Iterator[str]:
     if trial.launch == "launch" and engine.tasks == "node":
         yield from _torchrun(trial, engine, python)
         return
-    if trial.launch not in ALONE and engine.tasks == "node":
+    if trial.launch not in ONE_PROCESS and engine.tasks == "node":
         yield "export NNODES=$SLURM_JOB_NUM_NODES NODE_RANK=$SLURM_NODEID"
     yield f"exec {shlex.join(command.command(trial, python))}"
 

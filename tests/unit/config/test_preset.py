@@ -9,11 +9,12 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from ddptui.config.fields import meaningless
+from ddptui.config.fields import FIELDS, meaningless
 from ddptui.config.parser import parse
 from ddptui.config.preset import Preset
-from ddptui.config.primitives import COMPOSITES, OF_PRIMITIVES, OPERATIONS, REDUCE_OPS
+from ddptui.config.primitives import OPERATIONS, REDUCE_OPS
 from ddptui.config.rules import make_trial
+from ddptui.config.strategies import COMPOSITES
 from ddptui.config.trial import Bottleneck, CompositeName, OperationName, Trial, TrialError, choices
 from ddptui.config.trial_text import from_arguments, parse_assignment
 from ddptui.config.trial_text import to_arguments as spelled
@@ -222,8 +223,9 @@ OF_A_GROUP: dict[str, Any] = {
 @pytest.mark.parametrize("strategy", choices("strategy"))
 @pytest.mark.parametrize("launch", ["process", "launch", "spawn"])
 def test_a_strategy_has_a_use_for_its_own_fields_and_for_no_others(launch: str, strategy: str) -> None:
+    of_primitives = {field for field, facts in FIELDS.items() if "train" not in facts.work}
     useless = {field for field, strategies in MEANT_FOR.items() if strategy not in strategies}
-    assert set(meaningless(launch, strategy, None)) - {"start_method", "init_method", *OF_PRIMITIVES} == useless
+    assert set(meaningless(launch, strategy, None)) - {"start_method", "init_method", *of_primitives} == useless
     for field in MEANT_FOR.keys() - useless:
         values = {"launch": launch, "strategy": strategy, field: OF_A_GROUP[field]}
         assert getattr(make_trial(values), field) == OF_A_GROUP[field]

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from ddptui.config.fields import FIELDS
 from ddptui.config.parser import PresetError
 from ddptui.config.preset import Preset
-from ddptui.config.primitives import OF_TRAINING
 from ddptui.config.rules import make_trial
 from ddptui.config.trial_text import parse_assignment
 from ddptui.report.preset_columns import Fact, facts, tried
@@ -78,7 +78,7 @@ def test_a_form_asks_for_what_means_something() -> None:
     assert drafts.fields(load(SEE)) == drafts.OF_SEEING
     assert drafts.fields(load(MEASURE)) == drafts.OF_MEASURING
     for fields in (drafts.OF_SEEING, drafts.OF_MEASURING):
-        assert not {*fields} & ({*OF_TRAINING} | NOT_OF_IT)
+        assert not {*fields} & ({field for field, facts in FIELDS.items() if facts.work == ("train",)} | NOT_OF_IT)
 
 
 @pytest.mark.parametrize(

@@ -2,16 +2,15 @@
 
 import ast
 from pathlib import Path
-from typing import get_args
 
 import pytest
 
 from ddptui.config import strategies
-from ddptui.config.trial import MistakeName, StrategyName
+from ddptui.config.trial import choices
 from ddptui.host.folders import lab_root
 
 AGGREGATE = lab_root() / "workers" / "aggregate"
-NAMES = get_args(StrategyName)
+NAMES = tuple(strategies.STRATEGIES)
 
 
 def parsed(path: Path) -> ast.Module:
@@ -34,13 +33,9 @@ def keys_of(table: ast.Dict) -> list[object]:
     return [ast.literal_eval(key) for key in table.keys if key]
 
 
-def test_a_preset_the_console_and_the_ranks_name_the_same_strategies_in_the_same_order() -> None:
-    assert list(strategies.STRATEGIES) == list(NAMES)
-    assert keys_of(table_in(AGGREGATE / "__init__.py", "STRATEGIES")) == list(NAMES)
-
-
-def test_a_preset_and_the_console_name_the_same_mistakes_in_the_same_order() -> None:
-    assert list(strategies.MISTAKES) == list(get_args(MistakeName))
+def test_a_preset_and_the_console_name_the_same_strategies_and_mistakes_in_the_same_order() -> None:
+    assert choices("strategy") == NAMES
+    assert choices("mistake") == tuple(strategies.MISTAKES)
 
 
 def test_a_mistake_can_be_made_with_the_strategies_that_the_ranks_have_it_for() -> None:
@@ -57,14 +52,8 @@ def test_every_strategy_is_a_file_of_its_own_that_says_what_it_does(name: str) -
     assert ast.get_docstring(parsed(AGGREGATE / f"{name}.py"))
 
 
-def test_every_strategy_is_taken_from_its_own_file() -> None:
-    package = AGGREGATE / "__init__.py"
-    modules = {
-        alias.asname or alias.name: node.module
-        for node in parsed(package).body
-        if isinstance(node, ast.ImportFrom)
-        for alias in node.names
-    }
-    table = table_in(package, "STRATEGIES")
-    taken = [modules[value.id] for value in table.values if isinstance(value, ast.Name)]
-    assert taken == [f"workers.aggregate.{name}" for name in NAMES]
+@pytest.mark.parametrize("name", NAMES)
+def test_every_strategy_is_one_class_of_its_file(name: str) -> None:
+    classes = [node for node in parsed(AGGREGATE / f"{name}.py").body if isinstance(node, ast.ClassDef)]
+    bases = [base.id for node in classes for base in node.bases if isinstance(base, ast.Name)]
+    assert bases in (["Strategy"], ["DDP"])

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ddptui.config.launch_modes import LABELS
+from ddptui.config.launch_modes import LAUNCH_MODES
 from ddptui.config.rules import make_trial
 from ddptui.config.trial import LaunchMode, choices
 from ddptui.config.trial_text import from_arguments
@@ -78,7 +78,7 @@ def test_what_a_command_says_makes_the_trial_again(mode: LaunchMode) -> None:
 
 @pytest.mark.parametrize("mode", choices("launch"))
 def test_each_launch_mode_has_a_command_a_label_and_an_entry_point(mode: str) -> None:
-    assert mode in LABELS
+    assert LAUNCH_MODES[mode].label
     assert (lab_root() / "workers" / f"{mode}.py").is_file()
 
 
