@@ -32,6 +32,7 @@ from workers.instruments.clock import Clock
 from workers.instruments.records import StepRecord
 from workers.instruments.reporter import Reporter
 from workers.rank.delays import RankDelays
+from workers.rank.device import DeviceChoice
 from workers.rank.group import host_store
 from workers.rank.process import Rank, hello
 from workers.train import train
@@ -50,12 +51,12 @@ def block(rank: int, trial: Trial, reporter: Reporter) -> float:
     progress = make_progress(me)
     plain, moments = progress.step, []
 
-    def watched(mark: StepRecord, clock: Clock) -> None:
-        if mark.step == WARM_UP:
-            moments.append(mark.timer.moments[0])
-        if mark.step == STEPS - 1:
-            moments.append(mark.timer.moments[-1])
-        plain(mark, clock)
+    def watched(record: StepRecord, clock: Clock) -> None:
+        if record.step == WARM_UP:
+            moments.append(record.timer.moments[0])
+        if record.step == STEPS - 1:
+            moments.append(record.timer.moments[-1])
+        plain(record, clock)
 
     progress.step = watched  # type: ignore[method-assign]
     train(me, strategy_of(trial), progress)
@@ -70,7 +71,7 @@ def run_rank(rank: int, port: int, rounds: int) -> None:
     heard = Reporter(rank)
     del os.environ[HUB]
     unheard = Reporter(rank, heartbeat=False)  # with no console to speak to
-    heard.send(hello(make_trial({}), rank, CPU, 1))
+    heard.send(hello(make_trial({}), rank, DeviceChoice(CPU), 1))
     for strategy, samples in CASES:
         values = {"strategy": strategy, "batch_size": samples, "steps": STEPS, "warmup_steps": WARM_UP, "lr": 0.001}
         looking, blind = make_trial(values), make_trial(values | {"instruments": "off"})

@@ -17,7 +17,7 @@ import torch.multiprocessing as mp
 
 from benchmarks.ranks import join
 from benchmarks.strategies import timed
-from workers.aggregate.ring import ring_all_reduce, room_for
+from workers.aggregate.ring import make_buffer, ring_all_reduce
 from workers.rank.group import host_store
 
 MB = 2**20
@@ -31,7 +31,7 @@ def run_rank(rank: int, port: int, rounds: int, ranks: int) -> None:
     for size in SIZES_MB:
         calls = max(1, TURN_MB // size)
         tensor = torch.ones(size * MB // 4)
-        ways = {"ring": partial(ring_all_reduce, tensor, room_for(tensor)), "gloo": partial(dist.all_reduce, tensor)}
+        ways = {"ring": partial(ring_all_reduce, tensor, make_buffer(tensor)), "gloo": partial(dist.all_reduce, tensor)}
         times = []
         for number in range(WARM_UP + rounds):
             order = ["ring", "gloo"] if number % 2 else ["gloo", "ring"]

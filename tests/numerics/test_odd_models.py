@@ -16,7 +16,7 @@ from ddptui.config.strategies import STRATEGIES
 from ddptui.config.trial import Trial
 from tests.support.leaving import leave
 from workers.aggregate import ring, strategy_of
-from workers.aggregate.bucketed import fill_by_size
+from workers.aggregate.bucketed import split_by_size
 from workers.aggregate.buffer import group_by_dtype, move_into_buffer
 
 RANKS = 3
@@ -89,7 +89,7 @@ def ring_errors(rank: int) -> list[float]:
     for length in LENGTHS:
         summed = torch.randn(length)
         true = summed.clone()
-        ring.ring_all_reduce(summed, ring.room_for(summed))
+        ring.ring_all_reduce(summed, ring.make_buffer(summed))
         dist.all_reduce(true)
         others = [torch.empty_like(summed) for _ in range(RANKS)]
         dist.all_gather(others, summed)
@@ -167,8 +167,8 @@ def test_dtypes_are_told_apart_in_order() -> None:
 def test_a_bucket_is_full_when_it_has_crossed_its_size() -> None:
     sizes = [3, 3, 3, 10, 1]
     parameters = [nn.Parameter(torch.zeros(size)) for size in sizes]
-    assert [[len(one) for one in bucket] for bucket in fill_by_size(parameters, 4 * 4)] == [[3, 3], [3, 10], [1]]
-    assert len(fill_by_size(parameters, 1)) == 5
-    assert len(fill_by_size(parameters, 1e9)) == 1
+    assert [[len(one) for one in bucket] for bucket in split_by_size(parameters, 4 * 4)] == [[3, 3], [3, 10], [1]]
+    assert len(split_by_size(parameters, 1)) == 5
+    assert len(split_by_size(parameters, 1e9)) == 1
     parameters[2] = nn.Parameter(torch.zeros(3, dtype=torch.float64))
-    assert [[len(one) for one in bucket] for bucket in fill_by_size(parameters, 1e9)] == [[3, 3], [3], [10, 1]]
+    assert [[len(one) for one in bucket] for bucket in split_by_size(parameters, 1e9)] == [[3, 3], [3], [10, 1]]

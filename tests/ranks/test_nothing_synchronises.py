@@ -201,7 +201,7 @@ def alone(tmp_path: Path) -> Iterator[None]:
 def check(gpu: Gpu, watched: Watched, ear: Ear) -> None:
     assert watched.waits == []
     assert gpu.synchronised == 0
-    assert len(ear.tellings) == STEPS
+    assert len(ear.deferred) == STEPS
 
 
 # Where gradients are sent as they come, ranks agree on an order after the first backward, and read it; torch's DDP does

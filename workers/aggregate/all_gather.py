@@ -1,7 +1,11 @@
-"""Every rank gathers everybody's tensor, and takes the mean for itself.
+"""Every rank gathers the tensors of all ranks, and takes the mean for itself.
 
-No rank is special, and no arithmetic is left to the collective. But with n ranks, each receives n - 1 copies of the
-tensor, keeps and adds them up, where a ring all_reduce receives 2 (n - 1) / n.
+No rank is special, and the collective does no arithmetic. But each rank receives, keeps and adds up n - 1 copies of the
+tensor, where a ring all_reduce receives 2 (n - 1) / n.
+
+    calls    T
+    sends    (n - 1) × S, over a ring
+    latency  (n - 1) × T messages
 """
 
 import torch
@@ -12,12 +16,14 @@ from workers.aggregate.strategy import Strategy
 
 
 class AllGather(Strategy):
+    """An all_gather for each tensor, and a mean on each rank."""
+
     def average(self, tensors: list[Tensor]) -> None:
         ranks = dist.get_world_size()
         for tensor in tensors:
-            everybodys = [torch.empty_like(tensor) for _ in range(ranks)]
-            dist.all_gather(everybodys, tensor)
+            gathered = [torch.empty_like(tensor) for _ in range(ranks)]
+            dist.all_gather(gathered, tensor)
             tensor.zero_()
-            for part in everybodys:  # in the same order on all ranks, so that they get the same bits
+            for part in gathered:  # in the same order on all ranks, so that they get the same bits
                 tensor += part
             tensor /= ranks

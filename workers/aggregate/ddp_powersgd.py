@@ -1,13 +1,16 @@
-"""torch DDP, each weight's gradient sent as the product of two thin matrices of rank `powersgd_rank`.
+"""torch DDP where each weight's gradient is sent as the product of two thin matrices of rank `powersgd_rank`.
 
-A matrix of n × m then costs (n + m) × rank numbers. What the approximation leaves out is kept, and added to the next
-step's gradient: nothing is lost, much comes late. Sent whole are biases, matrices of which that would not save half,
-and everything in the first two steps, before which DDP's buckets are not final. (Vogels, Karimireddy and Jaggi,
-"PowerSGD: practical low-rank gradient compression for distributed optimization", 2019.)
+What the approximation leaves out is kept, and added to the next step's gradient: nothing is lost, but much comes late.
+Sent whole are biases, matrices that would not shrink by half, and everything in the first two steps, before which DDP's
+buckets are not final. (Vogels, Karimireddy and Jaggi, "PowerSGD: practical low-rank gradient compression for
+distributed optimization", 2019.)
 
-All gradients are in one bucket. torch's hook sends three tensors a bucket, each when the one before has come back; with
-two buckets under way gloo's threads send them in whatever order they come, on each rank another one, and the ranks hang
-or abort.
+All gradients are in one bucket. torch's hook sends three tensors a bucket, each when the one before has come back. With
+two buckets in flight, gloo's threads send them in another order on each rank, and the ranks hang or abort.
+
+    calls    3, and 1 for the buffers
+    sends    2 (n - 1) / n of (a + b) × powersgd_rank numbers for a matrix of a × b
+    latency  3 × 2 (n - 1) messages, after backward
 """
 
 from torch import nn
@@ -15,11 +18,13 @@ from torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook import PowerSGDSt
 
 from workers.aggregate.ddp import DDP
 
-WHOLE_STEPS = 2
+WHOLE_STEPS = 2  # the first step with approximations is number 2
 MB = 2**20  # bytes
 
 
 class DDPPowerSGD(DDP):
+    """torch DDP with its PowerSGD communication hook."""
+
     def prepare(self, model: nn.Module) -> nn.Module:
         super().prepare(model)
         self.state = PowerSGDState(

@@ -1,6 +1,10 @@
-"""Rank 0 as a parameter server: it gathers everybody's tensor, takes the mean, and scatters it to all.
+"""Rank 0 as a parameter server: it gathers the tensor of every rank, takes the mean, and scatters it to all.
 
-Rank 0 receives and sends as much as all others together, so it is the bottleneck: its traffic grows with the ranks.
+Rank 0 receives and sends as much as all others together. It is the bottleneck, and its traffic grows with the ranks.
+
+    calls    2 T
+    sends    (n - 1) × S from rank 0, S from every other rank
+    latency  2 × T messages, but rank 0 handles (n - 1) of them at a time
 """
 
 import torch
@@ -11,14 +15,16 @@ from workers.aggregate.strategy import Strategy
 
 
 class GatherScatter(Strategy):
+    """A gather to rank 0 and a scatter from it, for each tensor."""
+
     def average(self, tensors: list[Tensor]) -> None:
         ranks = dist.get_world_size()
         for tensor in tensors:
             if dist.get_rank() == 0:
-                everybodys = [torch.empty_like(tensor) for _ in range(ranks)]
-                dist.gather(tensor, everybodys, dst=0)
-                mean = torch.empty_like(tensor)  # lies in memory as theirs do, which is how it is scattered
-                torch.mean(torch.stack(everybodys), dim=0, out=mean)
+                gathered = [torch.empty_like(tensor) for _ in range(ranks)]
+                dist.gather(tensor, gathered, dst=0)
+                mean = torch.empty_like(tensor)  # with the strides of the others' tensors, into which it is scattered
+                torch.mean(torch.stack(gathered), dim=0, out=mean)
                 dist.scatter(tensor, [mean] * ranks, src=0)
             else:
                 dist.gather(tensor, dst=0)

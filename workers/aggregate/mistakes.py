@@ -1,6 +1,6 @@
-"""Mistakes that people make, each as they make it: `mistake = …` in a trial puts one in the strategy's place.
+"""Common mistakes, as they are made in practice: `mistake = …` in a trial puts one in the strategy's place.
 
-(`no_set_epoch` is a mistake of the loop, in train.py.)
+`no_set_epoch` is a mistake of the loop, in train.py.
 """
 
 from typing import Any
@@ -15,7 +15,7 @@ from workers.aggregate.strategy import Strategy
 
 
 class GroupOfOne(AllReduce):
-    """The sum is taken over a group that only rank 0 is in: everybody keeps its own gradient, and divides it."""
+    """The sum is over a group that only rank 0 is in: every rank keeps its own gradient, and divides it."""
 
     def prepare(self, model: nn.Module) -> nn.Module:
         self.group = dist.new_group([0])
@@ -26,7 +26,7 @@ class GroupOfOne(AllReduce):
 
 
 class GroupOfOneOverDDP(DDP):
-    """The same on top of torch DDP, as a published tutorial has it: DDP has divided, and so do they."""
+    """The same on top of torch DDP, as a published tutorial has it: DDP has divided already."""
 
     def prepare(self, model: nn.Module) -> nn.Module:
         self.group = dist.new_group([0])
@@ -37,13 +37,14 @@ class GroupOfOneOverDDP(DDP):
 
 
 def average_in(group: Any, tensors: list[Tensor]) -> None:
+    """Sum over the group, but divide by the number of all ranks."""
     for tensor in tensors:
         dist.all_reduce(tensor, group=group)  # outside the group it does nothing, with a warning
-        tensor /= dist.get_world_size()  # of all ranks, not of the group
+        tensor /= dist.get_world_size()
 
 
 class DivideTwice(AllReduce):
-    """Divided in the function that averages, and once more by the one who calls it."""
+    """Divided in the function that averages, and once more by its caller."""
 
     def average(self, tensors: list[Tensor]) -> None:
         super().average(tensors)
@@ -52,7 +53,7 @@ class DivideTwice(AllReduce):
 
 
 class NoDivision(AllReduce):
-    """The sum for the mean: as if the learning rate were as many times larger as there are ranks."""
+    """The sum in place of the mean: as if the learning rate were n times larger."""
 
     def average(self, tensors: list[Tensor]) -> None:
         for tensor in tensors:
@@ -60,18 +61,18 @@ class NoDivision(AllReduce):
 
 
 class NoFirstBroadcast(AllReduce):
-    """Every rank draws its own initial parameters, and nobody broadcasts. Averaged gradients never close that gap."""
+    """Every rank draws its own initial parameters, without a broadcast. Averaged gradients never close that gap."""
 
     def prepare(self, model: nn.Module) -> nn.Module:
         torch.manual_seed(self.trial.seed + dist.get_rank())
         for module in model.modules():
-            if callable(draw_anew := getattr(module, "reset_parameters", None)):
-                draw_anew()
+            if callable(reset := getattr(module, "reset_parameters", None)):
+                reset()
         return model
 
 
 class AverageAgain(DDP):
-    """DDP has averaged; they average again. The mean of equal numbers is that number: right, and paid for."""
+    """DDP has averaged, and the loop averages again. The mean of equal numbers is that number: right, but not free."""
 
     def average(self, tensors: list[Tensor]) -> None:
         AllReduce(self.trial).average(tensors)

@@ -1,8 +1,12 @@
-"""An all_reduce in its two halves: reduce_scatter, after which each rank has the sum of its own part of the tensor;
-all_gather, after which each has all parts.
+"""An all_reduce in its two halves: after the reduce_scatter each rank has the sum of its own part of the tensor; after
+the all_gather each rank has all parts.
 
-What a ring all_reduce does inside, made visible. Sharded training (ZeRO, FSDP) stops half-way: each rank updates only
-its part of the parameters.
+This is what a ring all_reduce does inside. Sharded training (ZeRO, FSDP) stops half-way: each rank updates only its
+part of the parameters.
+
+    calls    2 T
+    sends    2 (n - 1) / n × S
+    latency  2 (n - 1) × T messages
 """
 
 import torch
@@ -14,13 +18,15 @@ from workers.aggregate.strategy import Strategy
 
 
 class ReduceScatterAllGather(Strategy):
+    """A reduce_scatter and an all_gather, for each tensor."""
+
     def average(self, tensors: list[Tensor]) -> None:
         ranks = dist.get_world_size()
         for tensor in tensors:
             flat = tensor.flatten()
             parts = list(F.pad(flat, (0, -len(flat) % ranks)).chunk(ranks))  # zeros at the end make them equally long
-            mine = torch.empty_like(parts[0])
-            dist.reduce_scatter(mine, parts, op=self.op)
-            self.divide(mine)
-            dist.all_gather(parts, mine)
+            part = torch.empty_like(parts[0])
+            dist.reduce_scatter(part, parts, op=self.op)
+            self.divide(part)
+            dist.all_gather(parts, part)
             tensor.copy_(torch.cat(parts)[: len(flat)].view_as(tensor))

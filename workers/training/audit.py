@@ -19,8 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ddptui.wire.messages import Audit
-from workers.aggregate.initial import broadcast_flat
-from workers.aggregate.strategy import Strategy, gradients_of
+from workers.aggregate.strategy import Strategy, broadcast_flat, gradients_of
 from workers.rank.process import Rank
 from workers.training.data import Samples
 
