@@ -17,8 +17,9 @@ def join(ticket: str, node: int | None, kind: str | None) -> None:
     """Let this host take part in a run whose console waits for nodes (--engine join). TICKET is the line that the
     console printed. Better name the file that holds it, or set DDPTUI_TICKET: other users of this host can read what
     you type here."""
-    from ddptui.engines.join.agent import JoinError, node_here
     from ddptui.engines.join.agent import join as join_run
+    from ddptui.engines.join.agent import node_here
+    from ddptui.engines.join.node_launch import JoinError
     from ddptui.engines.join.ticket import TicketError, read_ticket
     from ddptui.host.place.place import PlaceError
 

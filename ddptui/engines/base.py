@@ -10,6 +10,7 @@ from ddptui.store.journal import RepeatJournal
 from ddptui.wire.messages import Hello
 
 ELSEWHERE = "elsewhere"  # the status of a process on another host
+REMOTE_SILENCE_S = "30"  # ranks on other hosts end when the console has sent nothing for so long
 
 
 class LaunchRefused(OSError):

@@ -16,7 +16,7 @@ import zmq
 from ddptui.host.limits import allow_open_files
 from ddptui.wire.connection import Keys
 
-ENOUGH_FILES = 65_536
+ENOUGH_FILES = 65_536  # many times what 1,024 ranks need
 TRIES = 200  # ports, one after another
 LAST_PORT = 65_535
 SO_ATTACH_FILTER, SO_DETACH_FILTER = 26, 27  # asm-generic/socket.h
@@ -24,17 +24,21 @@ DROP_ALL = struct.pack("HBBI", 0x06, 0, 0, 0)  # classic BPF, one instruction: k
 
 
 class ConnectionGate:
-    """`shut` and `reopen` are called when it gets crowded, and when that is over."""
+    """Accepts new connections on a socket only while half of this process's file descriptors are free.
+
+    At the limit of open files libzmq aborts the process. Open connections stay. On other systems than Linux the gate to
+    the network stays open. `connections` is readable when a peer has connected.
+    """
 
     def __init__(self, socket: "zmq.Socket[bytes]", shut: Callable[[], None], reopen: Callable[[], None]) -> None:
         self._most = allow_open_files(ENOUGH_FILES) // 2
         self._shut, self._reopen = shut, reopen
         self._is_shut = False
-        self.knocks: zmq.Socket[bytes] = socket.get_monitor_socket(zmq.EVENT_ACCEPTED)
+        self.connections: zmq.Socket[bytes] = socket.get_monitor_socket(zmq.EVENT_ACCEPTED)
 
-    def look(self) -> None:
-        """Shut it, or open it again, if somebody has knocked."""
-        if not self._has_knocked() and not self._is_shut:
+    def update(self) -> None:
+        """Shuts or reopens the gate, by the number of open files. Cheap unless a peer has connected."""
+        if not self._has_new_connection() and not self._is_shut:
             return
         crowded = len(os.listdir("/dev/fd")) > self._most
         if crowded and not self._is_shut:
@@ -43,31 +47,30 @@ class ConnectionGate:
             self._reopen()
         self._is_shut = crowded
 
-    def _has_knocked(self) -> bool:
-        knocked = False
-        while self.knocks.poll(0):
-            self.knocks.recv_multipart()
-            knocked = True
-        return knocked
+    def _has_new_connection(self) -> bool:
+        connected = False
+        while self.connections.poll(0):
+            self.connections.recv_multipart()
+            connected = True
+        return connected
 
 
 def local_gate(socket: "zmq.Socket[bytes]", endpoint: str) -> ConnectionGate:
-    """On this host: a socket with a name in a folder. It is shut by another name: who is inside does not notice. Raises
-    OSError."""
+    """Binds to a Unix socket, and returns its gate, which shuts by renaming the socket's file. Raises OSError."""
     path = Path(endpoint.removeprefix("ipc://"))
-    aside = path.with_name("shut")
+    hidden = path.with_name("shut")
 
-    def move(here: Path, there: Path) -> None:
-        with suppress(FileNotFoundError):  # the keeper has taken the folder away: the launch is over
-            here.rename(there)
+    def move(source: Path, target: Path) -> None:
+        with suppress(FileNotFoundError):  # the keeper has removed the folder: the launch is over
+            source.rename(target)
 
     _bind(socket, endpoint)
-    return ConnectionGate(socket, lambda: move(path, aside), lambda: move(aside, path))
+    return ConnectionGate(socket, lambda: move(path, hidden), lambda: move(hidden, path))
 
 
 def network_gate(socket: "zmq.Socket[bytes]") -> ConnectionGate:
-    """On the network: `socket` is what bind_near has bound. It is shut by a filter on the listening socket, which lets
-    the kernel drop whatever comes for it; connections have none. libzmq's own way, unbind, ends these as well."""
+    """The gate of a socket that bind_near has bound. It shuts by a filter that has the kernel drop all packets to the
+    listening socket; connections have no filter. libzmq's own way, unbind, would end the connections, too."""
     listener = socket.getsockopt(zmq.USE_FD)
     assert isinstance(listener, int)
     return ConnectionGate(socket, lambda: _drop_all(listener), lambda: _drop_none(listener))
@@ -85,12 +88,12 @@ def _drop_none(listener: int) -> None:
 
 def _set_option(listener: int, option: int, value: bytes) -> None:
     if sys.platform == "linux":
-        with fromfd(listener, AF_INET, SOCK_STREAM) as own, suppress(OSError):  # a kernel without filters
-            own.setsockopt(SOL_SOCKET, option, value)
+        with fromfd(listener, AF_INET, SOCK_STREAM) as listener_socket, suppress(OSError):  # no filters in this kernel
+            listener_socket.setsockopt(SOL_SOCKET, option, value)
 
 
 def bind_near(socket: "zmq.Socket[bytes]", address: str, port: int) -> str:
-    """Bind to the first port that is free, from `port` on. Returns the endpoint. Raises OSError."""
+    """Binds to the first free port from `port` on. Returns the endpoint. Raises OSError."""
     last = min(port + TRIES - 1, LAST_PORT)
     for number in range(port, last + 1):
         try:
@@ -102,7 +105,7 @@ def bind_near(socket: "zmq.Socket[bytes]", address: str, port: int) -> str:
 
 
 def _listen(socket: "zmq.Socket[bytes]", address: str, port: int) -> str:
-    """A listening socket of our own making, so that the door can be shut; it is libzmq that closes it."""
+    """Binds to a listening socket that is made here, so that the gate knows its descriptor. libzmq closes it."""
     endpoint = f"tcp://{address}:{port}"
     try:
         listener = create_server((address, port), backlog=100)  # as libzmq has it
@@ -125,25 +128,26 @@ def _bind(socket: "zmq.Socket[bytes]", endpoint: str) -> None:
 
 
 class CurveServer:
-    """On a socket of the console, before it is bound. `keys`: for those who may come in; there is one pair for all."""
+    """Encrypts a socket of the console with CURVE, and accepts only peers with `keys`. All peers share one pair."""
 
     def __init__(self, context: "zmq.Context[zmq.Socket[bytes]]", socket: "zmq.Socket[bytes]") -> None:
-        from zmq.auth.thread import ThreadAuthenticator  # it brings asyncio along
+        """To be called before the socket is bound."""
+        from zmq.auth.thread import ThreadAuthenticator  # here: it imports asyncio, and most launches are local
 
         server, socket.curve_secretkey = zmq.curve_keypair()
         socket.curve_publickey = server
         socket.curve_server = True
         public, secret = zmq.curve_keypair()
         self.keys = Keys(server.decode(), public.decode(), secret.decode())
-        self._may_enter = public
+        self._public_key = public
         self._authenticator = ThreadAuthenticator(context)
         self._authenticator.start()
-        self._authenticator.configure_curve_callback("*", self)  # without it libzmq lets in whoever knows `server`
+        self._authenticator.configure_curve_callback("*", self)  # without it, knowing `server` would suffice
 
     def callback(self, domain: str, key: bytes) -> bool:
-        """Whether a peer with this public key, as Z85, may come in. The authenticator calls it."""
-        return hmac.compare_digest(key, self._may_enter)
+        """Whether a peer with this public key, as Z85, may connect. The authenticator calls it from its thread."""
+        return hmac.compare_digest(key, self._public_key)
 
     def close(self) -> None:
-        """Before the context is ended."""
+        """Stops the authenticator. To be called before the context is terminated."""
         self._authenticator.stop()

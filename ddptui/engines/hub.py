@@ -71,7 +71,7 @@ class Hub:
             self._end()
             raise
         self._poller = zmq.Poller()
-        for socket in (self._socket, self._gate.knocks):
+        for socket in (self._socket, self._gate.connections):
             self._poller.register(socket, zmq.POLLIN)
 
     @property
@@ -88,7 +88,7 @@ class Hub:
 
     def close(self) -> None:
         self._socket.disable_monitor()
-        self._gate.knocks.close()
+        self._gate.connections.close()
         self._end()
 
     def _end(self) -> None:
@@ -117,7 +117,7 @@ class Hub:
         """Until something has come in, and look after the door meanwhile."""
         deadline = time.monotonic() + timeout_ms / 1000
         while True:
-            self._gate.look()
+            self._gate.update()
             left_ms = max(0, round(1000 * (deadline - time.monotonic())))
             if self._socket in dict(self._poller.poll(left_ms)):
                 return True

@@ -1,4 +1,4 @@
-"""Every message between a console and a node that has joined its run. As in wire.py: MessagePack, decoded by type."""
+"""The messages between a console and the nodes of its run. MessagePack; the field `type` names the class."""
 
 from typing import Annotated
 
@@ -8,7 +8,7 @@ from msgspec import Meta
 from ddptui.wire.limits import Count, Error, Name, Word
 
 MOST_BYTES = 2**20
-MEETING_MARK = "ddptui-meeting-"  # what the names of files begin with at which ranks meet
+MEETING_MARK = "ddptui-meeting-"  # the names of the files at which ranks meet begin so
 MOST_LOGS = 2048
 
 NodeNumber = Annotated[int, Meta(ge=0, lt=1024)]
@@ -21,7 +21,7 @@ class _Message(msgspec.Struct, frozen=True, kw_only=True, tag=True, forbid_unkno
 
 
 class Join(_Message, frozen=True, kw_only=True):
-    """A node is there. The first message of every node. node: the number that it wants; none: whichever is left."""
+    """The first message of a node. node: the number that it asks for; None: any that is free."""
 
     version: Word
     token: Annotated[str, Meta(max_length=256)]
@@ -40,11 +40,11 @@ class JoinOfAnyVersion(msgspec.Struct, frozen=True, kw_only=True, tag="Join"):
 
 
 class Beat(_Message, frozen=True, kw_only=True):
-    """Once a second: the node is there."""
+    """A sign of life, once a second."""
 
 
-class Over(_Message, frozen=True, kw_only=True):
-    """A launch has ended on this node, and none of its processes is left. logs: the end of each, by its file's name."""
+class LaunchEnded(_Message, frozen=True, kw_only=True, tag="Over"):
+    """No process of a launch is left on this node. logs: the end of each log, by the name of its file."""
 
     number: Count
     exit_code: int
@@ -52,14 +52,14 @@ class Over(_Message, frozen=True, kw_only=True):
 
 
 class Leave(_Message, frozen=True, kw_only=True):
-    """The node goes, by the will of whoever is there."""
+    """The node leaves the run: its user has ended it, or the console was silent for too long."""
 
 
-NodeMessage = Join | Beat | Over | Leave
+NodeMessage = Join | Beat | LaunchEnded | Leave
 
 
 class Welcome(_Message, frozen=True, kw_only=True):
-    """The node takes part, under this number."""
+    """The console has accepted the node, under this number."""
 
     node: NodeNumber
     nodes: Count
@@ -67,8 +67,13 @@ class Welcome(_Message, frozen=True, kw_only=True):
 
 
 class Begin(_Message, frozen=True, kw_only=True):
-    """Start the ranks of this node. trial: as from_arguments reads it; address and port: where all ranks meet, on node
-    0; init_method: or the file; way: how a rank reaches the console, as variables of its environment."""
+    """Start the ranks of this node.
+
+    trial          `key=value` arguments, as from_arguments reads them
+    address, port  where all ranks meet, on node 0
+    init_method    or the URL of the file at which they meet
+    way            the environment variables with which a rank reaches the console
+    """
 
     number: Count
     trial: Assignments
@@ -80,17 +85,17 @@ class Begin(_Message, frozen=True, kw_only=True):
 
 
 class End(_Message, frozen=True, kw_only=True):
-    """End a launch, if it is still there; it is answered by Over."""
+    """End a launch, if it still runs. The node answers with LaunchEnded."""
 
     number: Count
 
 
 class Present(_Message, frozen=True, kw_only=True):
-    """Every few seconds: the console is there."""
+    """The console's sign of life, every two seconds."""
 
 
 class Farewell(_Message, frozen=True, kw_only=True):
-    """The node is not wanted, or no longer. well: all has been done."""
+    """The console rejects the node, or the run is over. well: the node may exit with code 0."""
 
     why: Text
     well: bool = False

@@ -1,39 +1,28 @@
-"""`ddptui join TICKET`: this host takes part in a run whose console waits elsewhere. It starts its ranks, launch after
-launch, and looks after them; it ends with the run, or when the console is gone."""
+"""`ddptui join TICKET`: this host takes part in a run whose console is on another one. It starts its ranks, launch
+after launch, and watches them. It ends with the run, or when the console is lost."""
 
 import os
-import shutil
 import socket
-import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
 from urllib.parse import urlsplit
 
 import msgspec
 import zmq
 
 from ddptui import __version__
-from ddptui.config.engine import Part, spread
-from ddptui.config.launch_modes import ONE_PROCESS
 from ddptui.config.parser import PresetError
-from ddptui.config.trial import Trial, TrialError
-from ddptui.config.trial_text import from_arguments
-from ddptui.engines import command as launch
+from ddptui.config.trial import TrialError
+from ddptui.engines.join.node_launch import JoinError, NodeLaunch
 from ddptui.engines.join.ticket import Ticket
-from ddptui.engines.local.engine import LAUNCHER_LOG, LocalLaunch, surroundings
-from ddptui.engines.preflight import prepare_trial
-from ddptui.host import folders, place
+from ddptui.engines.local.engine import LAUNCHER_LOG
+from ddptui.host import place
 from ddptui.host.machine import available_cores
-from ddptui.host.network import NetworkError, interface_towards, is_free
+from ddptui.host.network import NetworkError, interface_towards
 from ddptui.host.place.place import describe
-from ddptui.store.logs import tail
-from ddptui.wire.connection import HUB, KEYS, TOKEN, unlock
-from ddptui.wire.connection import SILENCE_S as RANKS_SILENCE
-from ddptui.wire.limits import MOST_OF_AN_ERROR
+from ddptui.wire.connection import unlock
 from ddptui.wire.node_messages import (
-    MEETING_MARK,
     MOST_BYTES,
     Beat,
     Begin,
@@ -41,61 +30,65 @@ from ddptui.wire.node_messages import (
     Farewell,
     FarewellOfAnyVersion,
     Join,
+    LaunchEnded,
     Leave,
     NodeMessage,
-    Over,
     Present,
     ToNode,
     Welcome,
 )
 
-LOOK_EVERY_MS = 100
+POLL_MS = 100
 BEAT_EVERY_S = 1.0
-SILENCE_S = 12.0  # of the console while ranks run, after which it is taken to be gone
-BETWEEN_S = 300.0  # likewise between two launches, while it may be working one out
-KNOCK_S = 60.0  # how long to wait for the first word
-Say = Callable[[str], None]
+FIRST_ANSWER_S = 60.0  # for the console's first message
+SILENCE_S = 12.0  # while ranks run: the console sends Present every 2 s
+BETWEEN_S = 300.0  # between launches, when a console may be busy computing results
+Report = Callable[[str], None]  # prints a line
 
 
-class JoinError(ValueError):
-    """This host cannot take part: one line."""
-
-
-def join(ticket: Ticket, node: int | None, say: Say) -> int:
-    """Take part until the run is over. Returns the exit code. Raises JoinError."""
+def join(ticket: Ticket, node: int | None, report: Report) -> int:
+    """Takes part until the run is over. Returns the exit code. Raises JoinError."""
     host = urlsplit(ticket.endpoint).hostname or ""
     try:
-        way = interface_towards(host)
+        interface = interface_towards(host)
     except NetworkError as error:
         raise JoinError(str(error)) from None
-    say(f"joining {ticket.run} at {ticket.endpoint}; the other nodes reach this one at {way.address} ({way.name})")
-    with _Line(ticket) as line:
-        line.send(
+    report(f"joining {ticket.run} at {ticket.endpoint}; other nodes reach this one at {interface.address} by "
+           f"{interface.name}")  # fmt: skip
+    with ConsoleConnection(ticket) as console:
+        console.send(
             Join(
-                version=__version__, token=ticket.token, node=node, host=socket.gethostname(), address=way.address,
-                interface=way.name, cores=available_cores(),
+                version=__version__,
+                token=ticket.token,
+                node=node,
+                host=socket.gethostname(),
+                address=interface.address,
+                interface=interface.name,
+                cores=available_cores(),
             )
-        )  # fmt: skip
-        return _Member(line, way.address, say).serve()
+        )
+        return JoinedNode(console, interface.address, report).serve()
 
 
-def node_here(asked: int | None, by_name: str | None, say: Say) -> int | None:
-    """This node's number: as asked for, or as the environment says that somebody else's platform has set; none: the
-    console gives one. Raises place.PlaceError."""
-    if asked is not None:
-        return asked
-    here = place.here(os.environ, by_name)
+def node_here(number: int | None, kind: str | None, report: Report) -> int | None:
+    """The number of this node: the given one, or what a platform's environment says; None: the console assigns one.
+
+    `kind` is the name of that environment, see host/place. Raises PlaceError.
+    """
+    if number is not None:
+        return number
+    here = place.here(os.environ, kind)
     if here is None:
         return None
-    say(describe(here))
+    report(describe(here))
     return here.node
 
 
-class _Line:
-    """The connection to the console."""
+class ConsoleConnection:
+    """The encrypted connection to the console. `last_received` is a time of time.monotonic()."""
 
     def __init__(self, ticket: Ticket) -> None:
-        self.heard = time.monotonic()
+        self.last_received = time.monotonic()
         self._decoder = msgspec.msgpack.Decoder(ToNode)
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._socket = self._context.socket(zmq.DEALER)
@@ -104,7 +97,7 @@ class _Line:
         unlock(self._socket, ticket.keys)
         self._socket.connect(ticket.endpoint)
 
-    def __enter__(self) -> "_Line":
+    def __enter__(self) -> "ConsoleConnection":
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -112,15 +105,15 @@ class _Line:
         self._context.term()
 
     def send(self, message: NodeMessage) -> None:
-        with suppress(zmq.Again):  # nobody takes it: the console's silence will tell
+        with suppress(zmq.Again):  # the queue is full: if the console is gone, its silence ends this node
             self._socket.send(msgspec.msgpack.encode(message), zmq.NOBLOCK)
 
     def receive(self) -> ToNode | FarewellOfAnyVersion | None:
-        """The next message, waiting LOOK_EVERY_MS for it at most. Raises JoinError: it cannot be decoded."""
-        if not self._socket.poll(LOOK_EVERY_MS):
+        """The next message, or None after POLL_MS without one. Raises JoinError: it cannot be decoded."""
+        if not self._socket.poll(POLL_MS):
             return None
         frame = self._socket.recv()
-        self.heard = time.monotonic()
+        self.last_received = time.monotonic()
         try:
             message: ToNode = self._decoder.decode(frame)
         except ValueError as error:
@@ -129,7 +122,7 @@ class _Line:
 
 
 def _farewell_of_another_version(frame: bytes, error: ValueError) -> FarewellOfAnyVersion:
-    """A console of another version says goodbye in words that this node does not all know. Raises JoinError."""
+    """The Farewell of a console whose version has other fields in it. Raises JoinError."""
     try:
         return msgspec.msgpack.decode(frame, type=FarewellOfAnyVersion)
     except ValueError:
@@ -139,135 +132,81 @@ def _farewell_of_another_version(frame: bytes, error: ValueError) -> FarewellOfA
         ) from None
 
 
-class _Member:
-    """A host that takes part."""
+class JoinedNode:
+    """This host as a node of the run: obeys the console, and keeps at most one launch."""
 
-    def __init__(self, line: _Line, address: str, say: Say) -> None:
-        self._line = line
+    def __init__(self, console: ConsoleConnection, address: str, report: Report) -> None:
+        self._console = console
         self._address = address
-        self._say = say
-        self._node: int | None = None  # none: not welcomed yet
-        self._launch: _Launch | None = None
-        self._beat = time.monotonic()
+        self._report = report
+        self._number: int | None = None  # None: the console has not accepted this node yet
+        self._launch: NodeLaunch | None = None
+        self._last_beat = time.monotonic()
 
     def serve(self) -> int:
+        """Obeys the console until it says goodbye. Returns the exit code. Raises JoinError: the console is lost."""
         try:
             while True:
-                message = self._line.receive()
+                message = self._console.receive()
                 if isinstance(message, Farewell | FarewellOfAnyVersion):
-                    self._say(message.why)
+                    self._report(message.why)
                     return 0 if message.well else 1
                 if message is not None:
                     self._obey(message)
-                self._look()
+                self._send_beat()
+                if self._launch and self._launch.exit_code is not None:
+                    self._end_launch(self._launch.number)
+                self._check_console()
         except (KeyboardInterrupt, SystemExit):
-            self._end()
-            self._line.send(Leave())
+            self._end_launch()
+            self._console.send(Leave())
             raise
         finally:
-            self._end()
+            self._end_launch()
 
     def _obey(self, message: ToNode) -> None:
         match message:
             case Welcome():
-                self._node = message.node
-                self._say(f"this is node {message.node} of {message.nodes}")
-            case Begin() if self._node is not None:
-                self._end()
-                self._begin(message, self._node)
+                self._number = message.node
+                self._report(f"this is node {message.node} of {message.nodes}")
+            case Begin() if self._number is not None:
+                self._end_launch()
+                self._begin_launch(message, self._number)
             case End():
-                self._end(message.number)
+                self._end_launch(message.number)
             case Present() | Begin() | Farewell():
                 pass
 
-    def _begin(self, message: Begin, node: int) -> None:
+    def _begin_launch(self, message: Begin, node: int) -> None:
         try:
-            self._launch = _Launch(message, node, self._address)
-            self._say(f"launch {message.number}: {self._launch.words}")
+            self._launch = NodeLaunch(message, node, self._address)
+            self._report(f"launch {message.number}: {self._launch.command_line}")
         except (TrialError, PresetError, JoinError, OSError) as error:
-            self._say(f"launch {message.number} cannot be started: {error}")
-            why = {LAUNCHER_LOG: f"node {node}: {error}"}
-            self._line.send(Over(number=message.number, exit_code=1, logs=why))
+            self._report(f"launch {message.number} cannot be started: {error}")
+            logs = {LAUNCHER_LOG: f"node {node}: {error}"}
+            self._console.send(LaunchEnded(number=message.number, exit_code=1, logs=logs))
 
-    def _look(self) -> None:
-        """After the console, and the launch."""
-        now = time.monotonic()
-        if now - self._beat > BEAT_EVERY_S:
-            self._beat = now
-            self._line.send(Beat())
-        if self._launch and self._launch.exit_code is not None:
-            self._end(self._launch.number)
-        patience_s = KNOCK_S if self._node is None else SILENCE_S if self._launch else BETWEEN_S
-        if now - self._line.heard > patience_s:
-            self._line.send(Leave())
-            gone = f"is gone: nothing was heard of it for {patience_s:g} s"
-            what = "does not answer: is the ticket still good, and no firewall between?" if self._node is None else gone
-            raise JoinError(f"the console {what}")
-
-    def _end(self, number: int | None = None) -> None:
+    def _end_launch(self, number: int | None = None) -> None:
+        """Ends the launch, if there is one; with a number, only if it is that one."""
         if self._launch is None or number not in (None, self._launch.number):
             return
-        ended, self._launch = self._launch, None
-        self._line.send(ended.end())
+        launch, self._launch = self._launch, None
+        self._console.send(launch.end())
 
+    def _send_beat(self) -> None:
+        if time.monotonic() - self._last_beat > BEAT_EVERY_S:
+            self._last_beat = time.monotonic()
+            self._console.send(Beat())
 
-class _Launch:
-    """The ranks of this node in one launch. `words`: what is started."""
-
-    def __init__(self, message: Begin, node: int, own_address: str) -> None:
-        """Raises TrialError, PresetError, JoinError, OSError."""
-        self.number = message.number
-        trial = from_arguments(list(message.trial))
-        part = part_of(trial, message, node)
-        trial = prepare_trial(trial, len(part.ranks))
-        if node == 0 and part.nodes > 1 and trial.init_method != "file" and not is_free(own_address, part.port):
-            raise JoinError(f"port {part.port}, where the ranks should meet, is taken here: start the run once more")
-        if trial.init_method == "file":
-            check_meeting(Path(message.init_method.removeprefix("file://")))
-        command = launch.command(trial, part=part)
-        self.words = " ".join(command)
-        self._folder = folders.temporary("ddptui-node", Path(tempfile.gettempdir()))
-        own = self._folder / "own"
-        own.mkdir()
-        environment = {
-            **launch.environment(trial, available_cores(), len(part.ranks)),
-            **surroundings(known(message.way), self._folder, own),
-            **({} if trial.launch in ONE_PROCESS else part.environment()),
-            "INIT_METHOD": message.init_method,
-        }
-        self._launcher = LocalLaunch(command, environment, self._folder, own)
-
-    @property
-    def exit_code(self) -> int | None:
-        return self._launcher.exit_code
-
-    def end(self) -> Over:
-        """End what is left, and tell of it."""
-        by_itself = self._launcher.exit_code
-        self._launcher.stop()
-        paths = sorted(self._folder.glob("*.log"))
-        most = min(MOST_OF_AN_ERROR, MOST_BYTES // 8 // max(1, len(paths)))  # a character has up to four bytes
-        logs = {path.name: tail(path)[-most:] for path in paths}
-        shutil.rmtree(self._folder, ignore_errors=True)
-        return Over(number=self.number, exit_code=-15 if by_itself is None else by_itself, logs=logs)
-
-
-def check_meeting(path: Path) -> None:
-    """torch makes this file, and takes it away: no console may name any other. Raises JoinError."""
-    if not path.name.startswith(MEETING_MARK):
-        raise JoinError(f"{path} is no file to meet at: their names begin with {MEETING_MARK}")
-    if not path.parent.is_dir():
-        raise JoinError(f"there is no folder {path.parent} here, where the ranks should meet: all nodes have to see it")
-
-
-def known(way: Mapping[str, str]) -> dict[str, str]:
-    """No console can put anything else into the environment of a node's processes."""
-    return {name: way[name] for name in (HUB, TOKEN, KEYS, RANKS_SILENCE) if name in way}
-
-
-def part_of(trial: Trial, message: Begin, node: int) -> Part:
-    """What this node has of the world. Raises JoinError."""
-    ranks = spread(1 if trial.launch in ONE_PROCESS else trial.world_size, message.nodes)
-    if node >= len(ranks):
-        raise JoinError(f"no ranks for node {node} of {message.nodes}")
-    return Part(node, len(ranks), ranks[node], message.address, message.port)
+    def _check_console(self) -> None:
+        """Raises JoinError if the console has been silent for too long."""
+        limit_s = FIRST_ANSWER_S if self._number is None else SILENCE_S if self._launch else BETWEEN_S
+        if time.monotonic() - self._console.last_received <= limit_s:
+            return
+        self._console.send(Leave())
+        if self._number is None:
+            raise JoinError(
+                f"the console has not answered for {limit_s:g} s: check that its run still waits for nodes, that the "
+                "ticket is that of this run, and that no firewall blocks the port"
+            )
+        raise JoinError(f"the console is gone: no message for {limit_s:g} s; the ranks of this node were ended")

@@ -1,4 +1,4 @@
-"""The console's end of what nodes say that have joined a run: who is there, and what has become of it."""
+"""The console's end of the connections to the nodes of a run: which have joined, and how their launches ended."""
 
 import hmac
 import secrets
@@ -18,45 +18,50 @@ from ddptui.wire.node_messages import (
     Farewell,
     Join,
     JoinOfAnyVersion,
+    LaunchEnded,
     Leave,
     NodeMessage,
-    Over,
     Present,
     ToNode,
     Welcome,
 )
 
-LOST_AFTER_S = 8.0  # without a word; nodes beat once a second
+LOST_AFTER_S = 8.0  # without a message: nodes send a Beat every second
 PRESENT_EVERY_S = 2.0
-MOST_AT_ONCE = 256  # frames
-HANDSHAKE_MS = 5_000
+MOST_FRAMES_AT_ONCE = 256
+HANDSHAKE_MS = 5_000  # a peer that has shown no key by then is disconnected
+SAME_VERSION = "install the same version on both"
 
 
 class Member(NamedTuple):
-    """A node that has joined."""
+    """A node that has joined: its number, its address on the socket, and its first message."""
 
     number: int
     identity: bytes
-    words: Join
+    join: Join
 
     def __str__(self) -> str:
-        return f"node {self.number} ({self.words.host}, {self.words.address})"
+        return f"node {self.number} ({self.join.host}, {self.join.address})"
 
 
 class NodeHub:
-    """`nodes`: who is there, by number; `news`: what nobody has been told yet."""
+    """Accepts nodes with the run's ticket, sends them messages, and notices when they are lost.
+
+    members       the nodes that have joined, by number
+    ended         how the current launch ended, by node, in the order in which the messages came
+    """
 
     def __init__(self, run: str, nodes: int, address: str, port: int) -> None:
-        """Raises OSError."""
-        self.wanted = nodes
-        self.nodes: dict[int, Member] = {}
-        self.news: list[str] = []
-        self._turned_away: set[str] = set()  # versions
+        """Listens at the first free port from `port` on. Raises OSError."""
+        self.nodes = nodes
+        self.members: dict[int, Member] = {}
+        self.ended: dict[int, LaunchEnded] = {}
         self._run = run
-        self._heard: dict[int, float] = {}
-        self._under_way = 0  # which launch
-        self._overs: dict[int, Over] = {}  # how it ended, by node, in the order in which they said so
-        self._present = 0.0
+        self._launch = 0  # the number of the current one
+        self._notices: list[str] = []
+        self._reported_versions: set[str] = set()
+        self._last_received: dict[int, float] = {}
+        self._last_present = 0.0
         self._token = secrets.token_hex(16)
         self._decoder = msgspec.msgpack.Decoder(NodeMessage)
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
@@ -64,61 +69,65 @@ class NodeHub:
         self._socket.setsockopt(zmq.MAXMSGSIZE, MOST_BYTES)
         self._socket.setsockopt(zmq.LINGER, 1000)
         self._socket.setsockopt(zmq.HANDSHAKE_IVL, HANDSHAKE_MS)
-        self._lock = CurveServer(self._context, self._socket)
+        self._curve = CurveServer(self._context, self._socket)
         try:
             endpoint = bind_near(self._socket, address, port)
         except OSError:
-            self._end()
+            self._close_socket()
             raise
         self._gate = network_gate(self._socket)
-        self.ticket = Ticket(run=run, endpoint=endpoint, token=self._token, keys=self._lock.keys)
+        self.ticket = Ticket(run=run, endpoint=endpoint, token=self._token, keys=self._curve.keys)
 
     def close(self, *, well: bool = True) -> None:
-        for there in self.nodes.values():
-            self._send(there.identity, Farewell(why="the run is over", well=well))
+        """Says goodbye to all nodes. `well`: their `ddptui join` ends with exit code 0."""
+        for member in self.members.values():
+            self._send(member.identity, Farewell(why="the run is over", well=well))
         self._socket.disable_monitor()
-        self._gate.knocks.close()
-        self._end()
+        self._gate.connections.close()
+        self._close_socket()
 
-    def _end(self) -> None:
+    def _close_socket(self) -> None:
         self._socket.close()
-        self._lock.close()
+        self._curve.close()
         self._context.term()
 
     @property
     def missing(self) -> int:
-        return self.wanted - len(self.nodes)
+        """How many nodes have yet to join."""
+        return self.nodes - len(self.members)
 
-    def tell(self, node: int, message: ToNode) -> None:
-        if node in self.nodes:
-            self._send(self.nodes[node].identity, message)
+    def take_notices(self) -> list[str]:
+        """What has happened since the last call, in words: nodes that joined, or were rejected."""
+        notices, self._notices = self._notices, []
+        return notices
 
-    def begin(self, number: int) -> None:
-        """A launch begins: how the one before has ended is of no use any more."""
-        self._under_way = number
-        self._overs.clear()
+    def send(self, node: int, message: ToNode) -> None:
+        """Sends a message to a node, unless it has been lost."""
+        if node in self.members:
+            self._send(self.members[node].identity, message)
 
-    @property
-    def overs(self) -> dict[int, Over]:
-        """How the launch under way has ended, by node, in the order in which they said so."""
-        return self._overs
+    def begin_launch(self, number: int) -> None:
+        """From now on, `ended` is about this launch."""
+        self._launch = number
+        self.ended.clear()
 
     def receive(self) -> list[Member]:
-        """Take in what has come, without waiting. Returns the nodes that are lost: silent for long, or gone."""
-        self._gate.look()
-        gone = [there for frames in self._frames() if (there := self._accept(*frames))]
+        """Takes the messages that have arrived, without waiting. Returns the nodes that left, or fell silent."""
+        self._gate.update()
+        lost = [member for frames in self._frames() if (member := self._accept(*frames))]
         now = time.monotonic()
-        gone += [there for number, there in self.nodes.items() if now - self._heard[number] > LOST_AFTER_S]
-        for there in gone:
-            self.nodes.pop(there.number, None)
-        if now - self._present > PRESENT_EVERY_S:
-            self._present = now
-            for number in self.nodes:
-                self.tell(number, Present())
-        return gone
+        silent = [number for number in self.members if now - self._last_received[number] > LOST_AFTER_S]
+        lost += [self.members[number] for number in silent]
+        for member in lost:
+            self.members.pop(member.number, None)
+        if now - self._last_present > PRESENT_EVERY_S:
+            self._last_present = now
+            for number in self.members:
+                self.send(number, Present())
+        return lost
 
     def _frames(self) -> Iterator[tuple[bytes, list[bytes]]]:
-        for _ in range(MOST_AT_ONCE):
+        for _ in range(MOST_FRAMES_AT_ONCE):
             try:
                 identity, *frames = self._socket.recv_multipart(zmq.NOBLOCK)
             except zmq.Again:
@@ -126,74 +135,72 @@ class NodeHub:
             yield identity, frames
 
     def _accept(self, identity: bytes, frames: list[bytes]) -> Member | None:
-        """One message. Returns the node that has left by it."""
-        there = next((there for there in self.nodes.values() if there.identity == identity), None)
+        """Takes one message. Returns the node that leaves by it."""
+        member = next((member for member in self.members.values() if member.identity == identity), None)
         try:
             [frame] = frames
-            if there is None and self._is_of_another_version(identity, frame):
+            if member is None and self._reject_other_version(identity, frame):
                 return None
             message = self._decoder.decode(frame)
         except (ValueError, RecursionError):
             return None
-        if there is None:
+        if member is None:
             if isinstance(message, Join):
                 self._welcome(identity, message)
             return None
-        self._heard[there.number] = time.monotonic()
+        self._last_received[member.number] = time.monotonic()
         match message:
-            case Over():
-                if message.number == self._under_way:
-                    self._overs.setdefault(there.number, message)
+            case LaunchEnded():
+                if message.number == self._launch:
+                    self.ended.setdefault(member.number, message)
             case Leave():
-                return there
+                return member
             case Beat() | Join():
                 pass
         return None
 
-    def _is_of_another_version(self, identity: bytes, frame: bytes) -> bool:
-        """Whether this is a Join from another version of ddptui. Its other fields may differ, so they are not decoded:
-        the node is sent away first, with the two versions."""
+    def _reject_other_version(self, identity: bytes, frame: bytes) -> bool:
+        """Whether this was a Join from another version of ddptui; then the node was sent the two versions.
+
+        This comes before the message is decoded in full, because the other version may have other fields.
+        """
         try:
             join = msgspec.msgpack.decode(frame, type=JoinOfAnyVersion)
         except ValueError:
             return False
         if not self._has_token(join) or join.version == __version__:
             return False
-        remedy = "install the same version on both"
-        self._send(identity, Farewell(why=f"this node has ddptui {join.version}, the console {__version__}: {remedy}"))
-        if join.version not in self._turned_away:  # reported once, however often the node tries
-            self._turned_away.add(join.version)
-            self.news.append(
-                f"a node was turned away: it has ddptui {join.version}, this console {__version__}: {remedy}"
-            )
+        versions = f"has ddptui {join.version}, the console {__version__}: {SAME_VERSION}"
+        self._send(identity, Farewell(why=f"this node {versions}"))
+        if join.version not in self._reported_versions:  # once, however often the node tries again
+            self._reported_versions.add(join.version)
+            self._notices.append(f"a node was rejected: it {versions}")
         return True
 
     def _has_token(self, join: Join | JoinOfAnyVersion) -> bool:
         return hmac.compare_digest(join.token.encode(), self._token.encode())
 
-    def _welcome(self, identity: bytes, words: Join) -> None:
-        if not self._has_token(words):
+    def _welcome(self, identity: bytes, join: Join) -> None:
+        if not self._has_token(join):
             return
-        number = self._place(words)
-        if why := self._misfit(words, number):
+        number = self._first_free() if join.node is None else join.node
+        if why := self._refusal(join, number):
             self._send(identity, Farewell(why=why))
             return
-        there = Member(number, identity, words)
-        self.nodes[number] = there
-        self._heard[number] = time.monotonic()
-        self._send(identity, Welcome(node=number, nodes=self.wanted, run=self._run))
-        self.news.append(f"{there} has joined by {words.interface}: {len(self.nodes)} of {self.wanted} nodes are here")
+        member = Member(number, identity, join)
+        self.members[number] = member
+        self._last_received[number] = time.monotonic()
+        self._send(identity, Welcome(node=number, nodes=self.nodes, run=self._run))
+        self._notices.append(f"{member} has joined by {join.interface}: {len(self.members)} of {self.nodes} nodes")
 
-    def _place(self, words: Join) -> int:
-        """The number of a node: the one that it asks for, or the first that is free."""
-        if words.node is not None:
-            return words.node
-        return next((number for number in range(self.wanted) if number not in self.nodes), self.wanted)
+    def _first_free(self) -> int:
+        return next((number for number in range(self.nodes) if number not in self.members), self.nodes)
 
-    def _misfit(self, words: Join, number: int) -> str:
-        if not 0 <= number < self.wanted:
-            return f"all {self.wanted} nodes are here" if words.node is None else f"no node {number} of {self.wanted}"
-        return f"node {number} is here already: {self.nodes[number]}" if number in self.nodes else ""
+    def _refusal(self, join: Join, number: int) -> str:
+        if not 0 <= number < self.nodes:
+            full = f"all {self.nodes} nodes of this run have joined already"
+            return full if join.node is None else f"no node {number}: this run has nodes 0 to {self.nodes - 1}"
+        return f"{self.members[number]} has joined already: choose another --node" if number in self.members else ""
 
     def _send(self, identity: bytes, message: ToNode) -> None:
         self._socket.send_multipart([identity, msgspec.msgpack.encode(message)])

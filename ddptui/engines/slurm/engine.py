@@ -11,7 +11,7 @@ from pathlib import Path
 from ddptui.config.engine import EngineOptions
 from ddptui.config.launch_modes import ONE_PROCESS
 from ddptui.config.trial import Trial
-from ddptui.engines.base import LaunchRefused, RemoteLaunch
+from ddptui.engines.base import REMOTE_SILENCE_S, LaunchRefused, RemoteLaunch
 from ddptui.engines.command import module_folders
 from ddptui.engines.hub import Hub
 from ddptui.engines.local.engine import LAUNCHER_LOG
@@ -25,7 +25,6 @@ from ddptui.store.journal import RepeatJournal
 from ddptui.wire.connection import LOGS, SILENCE_S
 from ddptui.wire.messages import Hello
 
-RANKS_SILENCE_S = "30"  # after so long without a word from the console, ranks on nodes end
 A_LITTLE_MORE_S = 5.0  # than the keeper takes
 
 
@@ -58,7 +57,7 @@ class SlurmEngine:
         folder = repeat.folder.absolute()
         # other consoles of this user may begin a run in the same second, and cancel by name, and share a folder
         name = f"{job_name(self._run, trial, repeat.number)}-{secrets.token_hex(4)}"
-        variables = self.environment(trial) | hub.rank_environment | {LOGS: str(folder), SILENCE_S: RANKS_SILENCE_S}
+        variables = self.environment(trial) | hub.rank_environment | {LOGS: str(folder), SILENCE_S: REMOTE_SILENCE_S}
         try:
             script = render(trial, self._engine, folder, name)
         except ScriptError as error:

@@ -12,7 +12,7 @@ from ddptui import __version__
 from ddptui.engines.join import node_hub
 from ddptui.engines.join.node_hub import NodeHub
 from ddptui.wire.connection import unlock
-from ddptui.wire.node_messages import Beat, Farewell, Join, Leave, NodeMessage, Over, Present, ToNode, Welcome
+from ddptui.wire.node_messages import Beat, Farewell, Join, LaunchEnded, Leave, NodeMessage, Present, ToNode, Welcome
 
 SOON_S = 5.0
 FIRST_PORT = 23_000
@@ -77,19 +77,19 @@ def test_nodes_are_numbered_as_they_come_or_as_they_ask(nodes_hub: NodeHub, node
     other.say(words(nodes_hub))
     assert other.heard(nodes_hub) == Welcome(node=0, nodes=2, run="a-run")
     assert nodes_hub.missing == 0
-    assert nodes_hub.news[0] == "node 1 (h, 10.0.0.7) has joined by eth0: 1 of 2 nodes are here"
+    assert nodes_hub.take_notices()[0] == "node 1 (h, 10.0.0.7) has joined by eth0: 1 of 2 nodes"
 
 
 @pytest.mark.parametrize(
     ("asked", "changes", "why"),
     [
-        (2, {}, "no node 2 of 2"),
+        (2, {}, "no node 2: this run has nodes 0 to 1"),
         (
             None,
             {"version": "0.0.1"},
             f"this node has ddptui 0.0.1, the console {__version__}: install the same version on both",
         ),
-        (0, {}, "node 0 is here already: node 0 (h, 10.0.0.7)"),
+        (0, {}, "node 0 (h, 10.0.0.7) has joined already: choose another --node"),
     ],
 )
 def test_who_does_not_fit_is_told_why(
@@ -99,16 +99,16 @@ def test_who_does_not_fit_is_told_why(
     assert isinstance(node.heard(nodes_hub), Welcome)
     other.say(words(nodes_hub, node=asked, **changes))
     assert other.heard(nodes_hub) == Farewell(why=why)
-    assert list(nodes_hub.nodes) == [0]
+    assert list(nodes_hub.members) == [0]
 
 
 def test_without_the_token_nobody_is_answered(nodes_hub: NodeHub, node: Node) -> None:
     node.say(words(nodes_hub, token="x" * 32))
     node.say(Beat())
-    node.say(Over(number=1, exit_code=0))
+    node.say(LaunchEnded(number=1, exit_code=0))
     with pytest.raises(AssertionError, match="nothing was heard"):
         node.heard(nodes_hub)
-    assert (nodes_hub.nodes, nodes_hub.overs) == ({}, {})
+    assert (nodes_hub.members, nodes_hub.ended) == ({}, {})
 
 
 def test_who_is_silent_or_leaves_is_missed(
@@ -135,22 +135,22 @@ def test_how_a_launch_ended_is_kept_in_the_order_in_which_nodes_said_so(
     for number, each in enumerate((node, other)):
         each.say(words(nodes_hub, node=number))
         assert isinstance(each.heard(nodes_hub), Welcome)
-    nodes_hub.begin(3)
-    other.say(Over(number=2, exit_code=1))  # of a launch that is over
-    other.say(Over(number=3, exit_code=7, logs={"rank-1.log": "it fell"}))
-    other.say(Over(number=3, exit_code=0))  # said twice
+    nodes_hub.begin_launch(3)
+    other.say(LaunchEnded(number=2, exit_code=1))  # of a launch that is over
+    other.say(LaunchEnded(number=3, exit_code=7, logs={"rank-1.log": "it fell"}))
+    other.say(LaunchEnded(number=3, exit_code=0))  # said twice
     until_heard(nodes_hub, 1)
-    node.say(Over(number=3, exit_code=-15))
+    node.say(LaunchEnded(number=3, exit_code=-15))
     until_heard(nodes_hub, 2)
-    assert [(number, over.exit_code) for number, over in nodes_hub.overs.items()] == [(1, 7), (0, -15)]
-    assert nodes_hub.overs[1].logs == {"rank-1.log": "it fell"}
-    nodes_hub.begin(4)
-    assert nodes_hub.overs == {}
+    assert [(number, over.exit_code) for number, over in nodes_hub.ended.items()] == [(1, 7), (0, -15)]
+    assert nodes_hub.ended[1].logs == {"rank-1.log": "it fell"}
+    nodes_hub.begin_launch(4)
+    assert nodes_hub.ended == {}
 
 
 def until_heard(nodes_hub: NodeHub, overs: int) -> None:
     deadline = time.monotonic() + SOON_S
-    while len(nodes_hub.overs) < overs and time.monotonic() < deadline:
+    while len(nodes_hub.ended) < overs and time.monotonic() < deadline:
         nodes_hub.receive()
 
 

@@ -11,8 +11,9 @@ import zmq
 from ddptui import __version__
 from ddptui.engines.hub import Hub
 from ddptui.engines.join import agent
-from ddptui.engines.join.agent import JoinError, join
+from ddptui.engines.join.agent import join
 from ddptui.engines.join.node_hub import NodeHub
+from ddptui.engines.join.node_launch import JoinError
 from ddptui.engines.join.ticket import MARK, TicketError, read_ticket
 from ddptui.host.network import Interface
 from ddptui.wire.messages import VERSION, Stop
@@ -84,9 +85,9 @@ def test_a_node_of_another_version_is_told_at_once(nodes_hub: NodeHub, version: 
         node._socket.send(msgspec.msgpack.encode({key: value for key, value in fields.items() if value is not None}))
         why = f"this node has ddptui {version}, the console {__version__}: install the same version on both"
         assert node.heard(nodes_hub) == Farewell(why=why)
-    assert nodes_hub.nodes == {}
-    assert nodes_hub.news == [
-        f"a node was turned away: it has ddptui {version}, this console {__version__}: install the same version on both"
+    assert nodes_hub.members == {}
+    assert nodes_hub.take_notices() == [
+        f"a node was rejected: it has ddptui {version}, the console {__version__}: install the same version on both"
     ]
 
 
@@ -95,7 +96,7 @@ def test_a_node_that_tries_again_and_again_is_reported_once(nodes_hub: NodeHub) 
         for _ in range(3):
             node.say(words(nodes_hub, version="0.0.1"))
             assert isinstance(node.heard(nodes_hub), Farewell)
-    assert len(nodes_hub.news) == 1
+    assert len(nodes_hub.take_notices()) == 1
 
 
 def test_of_a_stranger_no_version_is_read(nodes_hub: NodeHub) -> None:
@@ -104,7 +105,7 @@ def test_of_a_stranger_no_version_is_read(nodes_hub: NodeHub) -> None:
         node._socket.send(msgspec.msgpack.encode(fields))
         with pytest.raises(AssertionError, match="nothing was heard"):
             node.heard(nodes_hub, within_s=0.3)
-    assert nodes_hub.news == []
+    assert nodes_hub.take_notices() == []
 
 
 # The other way round: this node, and a console of another version
@@ -131,13 +132,13 @@ def joined(answer: object, monkeypatch: pytest.MonkeyPatch) -> tuple[int, list[s
     monkeypatch.setattr(agent, "interface_towards", lambda _: Interface("lo", "127.0.0.1"))
     said: list[str] = []
     with closing(Console(msgspec.msgpack.encode(answer))) as console:
-        receive = agent._Line.receive
+        receive = agent.ConsoleConnection.receive
 
-        def answered(line: agent._Line) -> object:
+        def answered(line: agent.ConsoleConnection) -> object:
             console.answer()
             return receive(line)
 
-        monkeypatch.setattr(agent._Line, "receive", answered)
+        monkeypatch.setattr(agent.ConsoleConnection, "receive", answered)
         return join(console.ticket, None, said.append), said
 
 

@@ -23,7 +23,7 @@ MS = 1_000_000
 class Still:
     """Nobody has come any further, unless a process works."""
 
-    def look(self, now_ns: int, states: Mapping[int, str]) -> Stall | None:
+    def check(self, now_ns: int, states: Mapping[int, str]) -> Stall | None:
         return None if "running" in states.values() else STALL
 
 
