@@ -1,61 +1,85 @@
-"""What may make a figure deceive, and what to do about it. Pure."""
+"""What may make a figure deceive, and what to do about it: a caution is one entry of this registry. Pure.
 
-from collections.abc import Sequence
-from statistics import fmean
+To add one, add a member to Caution: its key in results.json, the advice that the user reads, and its rule. A rule
+that needs a fact of another kind also adds a field to Evidence.
+"""
 
-from ddptui.analysis.results import Caution, RepeatResult, Spread
-from ddptui.analysis.verdict import FEWEST_STEPS, WaitAnalysis
-from ddptui.config.trial import Trial, threads_per_rank
-from ddptui.wire.records import Load
+import enum
+from collections.abc import Callable
+from typing import NamedTuple
 
-WIDE = 0.10  # of the median
+FEWEST_STEPS = 20  # for a verdict: TraceML calls no straggler critical before this many steps
+WIDE = 0.10  # of the median train time: as much as MATTERS in culprit.py
 MOST_OTHER_LOAD = 0.25  # cores
 
-ADVICE = {
-    Caution.TOO_FEW_STEPS: f"fewer than {FEWEST_STEPS} steps were measured: give more `epochs` or `steps`",
-    Caution.WIDE_SPREAD: (
-        f"repeats differ by more than {WIDE:.0%}: believe no difference smaller than that, or take more `--repeats`"
-    ),
-    Caution.OVERSUBSCRIBED: (
-        "there are more threads than cores, so ranks take cores from each other, and a wait may be for a core: take "
-        "fewer ranks"
-    ),
-    Caution.OTHER_LOAD: (
-        f"something else kept more than {MOST_OTHER_LOAD:g} of a core busy meanwhile: close it, and run again"
-    ),
-    Caution.CLOCKS_APART: (
-        "the ranks waited for each other less than their clocks may be apart (those of hosts, or of GPUs), so their "
-        "waits and transfers are withheld: look at a larger batch or model; if the ranks are on other hosts, start the "
-        "console nearer to them (on one of these)"
-    ),
-    Caution.CLOCKS_UNKNOWN: (
-        "a host's clock could not be compared with the console's, so waits and transfers are withheld: no rank of it "
-        "answered a probe; run for some seconds at least, and see the ranks' logs"
-    ),
-}
+
+class Evidence(NamedTuple):
+    """What rules look at, of a repeat or of a trial. A fact that does not apply keeps its default.
+
+    steps           measured steps of a repeat
+    other_load      mean load of the host during training without ddptui's own, in cores
+    clocks_known    the clocks of all hosts could be compared with the console's
+    waits_hidden    the clocks may be further apart than the ranks waited
+    spread          of the repeats' train times, as a part of their median
+    threads_a_core  of all ranks on this host's CPU
+    """
+
+    steps: int = FEWEST_STEPS
+    other_load: float = 0.0
+    clocks_known: bool = True
+    waits_hidden: bool = False
+    spread: float = 0.0
+    threads_a_core: float = 0.0
 
 
-def of_repeat(steps: int, loads: Sequence[Load]) -> list[Caution]:
-    """What one repeat shows by itself."""
-    found = [Caution.TOO_FEW_STEPS] if steps < FEWEST_STEPS else []
-    if loads and fmean(load.busy - load.own for load in loads) > MOST_OTHER_LOAD:
-        found.append(Caution.OTHER_LOAD)
-    return found
+class Caution(enum.Enum):
+    """Why a figure may deceive. The value is the key in results.json."""
+
+    advice: str
+    applies: Callable[[Evidence], bool]
+
+    def __new__(cls, key: str, advice: str, applies: Callable[[Evidence], bool]) -> "Caution":
+        """A member whose value is its key."""
+        caution = object.__new__(cls)
+        caution._value_, caution.advice, caution.applies = key, advice, applies
+        return caution
+
+    TOO_FEW_STEPS = (
+        "too_few_steps",
+        f"fewer than {FEWEST_STEPS} steps were measured, too few for a verdict: raise `epochs` or `steps`",
+        lambda evidence: evidence.steps < FEWEST_STEPS,
+    )
+    WIDE_SPREAD = (
+        "wide_spread",
+        f"repeats differ by more than {WIDE:.0%}: smaller differences between trials mean nothing; more `--repeats` "
+        "tell more",
+        lambda evidence: evidence.spread > WIDE,
+    )
+    OVERSUBSCRIBED = (
+        "oversubscribed",
+        "there are more threads than cores: ranks compete for cores, and a wait may be a wait for a core; take fewer "
+        "ranks",
+        lambda evidence: evidence.threads_a_core > 1,
+    )
+    OTHER_LOAD = (
+        "other_load",
+        f"other programs kept more than {MOST_OTHER_LOAD:g} of a core busy during training: close them, and run again",
+        lambda evidence: evidence.other_load > MOST_OTHER_LOAD,
+    )
+    CLOCKS_APART = (
+        "clocks_apart",
+        "the clock error exceeds the measured waits, so waits and transfers are hidden: try a larger batch or model; "
+        "if the ranks are on other hosts, start the console on one of those",
+        lambda evidence: evidence.clocks_known and evidence.waits_hidden,
+    )
+    CLOCKS_UNKNOWN = (
+        "clocks_unknown",
+        "a host's clock could not be compared with the console's, so waits and transfers are hidden: none of its ranks "
+        "answered a probe; run for at least a few seconds, and see the ranks' logs",
+        lambda evidence: not evidence.clocks_known,
+    )
 
 
-def of_clocks(judgement: WaitAnalysis | None, *, known: bool) -> list[Caution]:
-    """Where ranks have clocks of their own. known: those could be compared."""
-    if not known:
-        return [Caution.CLOCKS_UNKNOWN]
-    return [Caution.CLOCKS_APART] if judgement and judgement.withheld else []
-
-
-def of_trial(trial: Trial, repeats: Sequence[RepeatResult], train_time_s: Spread, cores: int | None) -> list[Caution]:
-    """Of all repeats together: what any of them shows, and what only several show. cores: this host's, if known."""
-    found = {caution for repeat in repeats for caution in repeat.warnings}
-    if train_time_s.max - train_time_s.min > WIDE * train_time_s.median:
-        found.add(Caution.WIDE_SPREAD)
-    on_cpu = any(rank.device.startswith("cpu") for repeat in repeats for rank in repeat.ranks)
-    if cores and on_cpu and trial.world_size * threads_per_rank(trial, cores) > cores:
-        found.add(Caution.OVERSUBSCRIBED)
-    return [caution for caution in Caution if caution in found]
+def cautions_for(evidence: Evidence) -> list[Caution]:
+    """The cautions whose rule applies, in the order of the registry."""
+    return [caution for caution in Caution if caution.applies(evidence)]

@@ -1,4 +1,4 @@
-"""Results of a run: how the trials of a preset compare, and what their repeats show together. Pure."""
+"""The results of a run: each trial over its repeats, and the trials compared with the baseline. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
-from ddptui.analysis import cautions, correctness
-from ddptui.analysis import compare as across_repeats
+from ddptui.analysis import correctness
+from ddptui.analysis.cautions import FEWEST_STEPS, Caution, Evidence, cautions_for
 from ddptui.analysis.culprit import culprit_of_repeats
 from ddptui.analysis.launch_log import LaunchLog
 from ddptui.analysis.repeat import NO_OUTCOMES, Outcomes, RepeatOutcome, outcome_of_log
@@ -22,26 +22,49 @@ from ddptui.analysis.results import (
     Verdict,
     WhatIf,
 )
-from ddptui.analysis.verdict import FEWEST_STEPS, verdict_for
+from ddptui.analysis.verdict import verdict_for
 from ddptui.config.preset import Preset
-from ddptui.config.trial import Trial
+from ddptui.config.trial import Trial, threads_per_rank
 from ddptui.wire.records import Ended, Message
 
 
-def compare(
-    preset: Preset, run: str, environment: dict[str, Any], outcomes: Mapping[tuple[str, int], RepeatOutcome]
-) -> Results:
-    """All trials of a preset, side by side. Outcomes may be missing: the run goes on, or was interrupted."""
+class RunningResults:
+    """The results so far of a run, kept up to date as its messages come in. `results` may be read at any time."""
+
+    def __init__(self, preset: Preset, run: str, environment: dict[str, Any], done: Outcomes = NO_OUTCOMES) -> None:
+        """`done`: the repeats that an earlier sitting of the run has finished."""
+        self._preset = preset
+        self._run = run
+        self._environment = environment
+        self._outcomes = dict(done)
+        self._log = LaunchLog()
+        self.results: Results = compare(preset, run, environment, self._outcomes)
+
+    def add(self, message: Message) -> bool:
+        """Take a message. Returns whether it ended a repeat, so that `results` are new."""
+        self._log.add(message)
+        if not isinstance(message, Ended):
+            return False
+        if outcome := outcome_of_log(self._log):
+            self._outcomes[outcome.trial, outcome.repeat] = outcome
+        self._log = LaunchLog()
+        self.results = compare(self._preset, self._run, self._environment, self._outcomes)
+        return True
+
+
+def compare(preset: Preset, run: str, environment: dict[str, Any], outcomes: Outcomes) -> Results:
+    """The results of a run. Outcomes may be missing: the run goes on, or was interrupted."""
+    numbers = range(1, preset.repeats + 1)
     of_trial = {
-        trial.name: [found for number in range(1, preset.repeats + 1) if (found := outcomes.get((trial.name, number)))]
+        trial.name: [outcome for number in numbers if (outcome := outcomes.get((trial.name, number)))]
         for trial in preset.trials
     }
-    baseline = {found.repeat: found.result for found in of_trial[preset.baseline] if found.result}
-    cores = environment.get("cores") if preset.engine.name == "local" else None  # of other hosts nobody has asked
-    trials = [_trial(trial, of_trial[trial.name], baseline, cores) for trial in preset.trials]
+    baseline = {outcome.repeat: outcome.result for outcome in of_trial[preset.baseline] if outcome.result}
+    cores = environment.get("cores") if preset.engine.name == "local" else None  # those of other hosts are not known
+    trials = [_trial_result(trial, of_trial[trial.name], baseline, cores) for trial in preset.trials]
     statuses = {trial.status for trial in trials}
-    complete = all(_spares_repeats(found) or len(found) == preset.repeats for found in of_trial.values())
-    interrupted = any(found.status == "interrupted" for found in outcomes.values()) or statuses == {"skipped"}
+    complete = all(_is_over(repeats) or len(repeats) == preset.repeats for repeats in of_trial.values())
+    interrupted = any(outcome.status == "interrupted" for outcome in outcomes.values()) or statuses == {"skipped"}
     return Results(
         run=run,
         preset=preset.name,
@@ -52,65 +75,75 @@ def compare(
     )
 
 
-def _trial(
+def _is_over(outcomes: Iterable[RepeatOutcome]) -> bool:
+    """After a repeat that failed or was skipped, the run does not launch the trial's other repeats."""
+    return any(outcome.status in ("failed", "skipped") for outcome in outcomes)
+
+
+def _trial_result(
     trial: Trial, outcomes: Sequence[RepeatOutcome], baseline: Mapping[int, RepeatResult], cores: int | None
 ) -> TrialResult:
-    repeats = {found.repeat: found.result for found in outcomes if found.result}
-    primitives = [found.primitives for found in outcomes if found.primitives]
-    failed = _failed(outcomes)
-    judged = [_with_verdict(repeat, trial) for repeat in repeats.values()]
+    repeats = {outcome.repeat: outcome.result for outcome in outcomes if outcome.result}
+    failed = next((outcome for outcome in outcomes if outcome.status == "failed"), None)
+    succeeded = any(outcome.status == "ok" for outcome in outcomes)
     return TrialResult(
         name=trial.name,
-        status="failed" if failed else "ok" if any(found.status == "ok" for found in outcomes) else "skipped",
+        status="failed" if failed else "ok" if succeeded else "skipped",
         error=failed.error if failed else None,
         config=msgspec.to_builtins(trial),
         command=list(outcomes[0].command) if outcomes else [],
-        repeats=judged,
+        repeats=[_with_verdict(repeat, trial) for repeat in repeats.values()],
         summary=_summary(trial, repeats, baseline, cores) if repeats else None,
-        primitives=primitives,
+        primitives=[outcome.primitives for outcome in outcomes if outcome.primitives],
     )
 
 
 def _with_verdict(repeat: RepeatResult, trial: Trial) -> RepeatResult:
-    """With a verdict on the strategy's work, which depends on what the trial may expect of it."""
+    """Whether the averaging is right depends on what the trial's strategy promises."""
     if repeat.averaging is None:
         return repeat
     return msgspec.structs.replace(repeat, averaging=correctness.with_verdict(repeat.averaging, trial))
 
 
-def _failed(outcomes: Iterable[RepeatOutcome]) -> RepeatOutcome | None:
-    return next((found for found in outcomes if found.status == "failed"), None)
-
-
-def _spares_repeats(outcomes: Iterable[RepeatOutcome]) -> bool:
-    """Whether the trial's other repeats are spared."""
-    return any(found.status in ("failed", "skipped") for found in outcomes)
-
-
 def _summary(
-    trial: Trial, repeats: Mapping[int, RepeatResult], baseline: Mapping[int, RepeatResult], cores: int | None
+    trial: Trial, by_number: Mapping[int, RepeatResult], baseline: Mapping[int, RepeatResult], cores: int | None
 ) -> Summary:
-    times = [repeat.train_time_s for repeat in repeats.values()]
-    rate = median(repeat.samples_per_s for repeat in repeats.values())
-    pairs = [(repeat, baseline[number]) for number, repeat in repeats.items() if number in baseline]
+    repeats = list(by_number.values())
+    times = [repeat.train_time_s for repeat in repeats]
+    rate = median(repeat.samples_per_s for repeat in repeats)
+    pairs = [(repeat, baseline[number]) for number, repeat in by_number.items() if number in baseline]
     ratios = [repeat.train_time_s / base.train_time_s for repeat, base in pairs]
     base_rate = median(repeat.samples_per_s for repeat in baseline.values()) if baseline else None
     train_time_s = Spread(median=median(times), min=min(times), max=max(times))
-    culprit = culprit_of_repeats(list(repeats.values()))
+    culprit = culprit_of_repeats(repeats)
     return Summary(
         train_time_s=train_time_s,
         samples_per_s=rate,
         speedup=rate / base_rate if base_rate else None,
         ratio=Ratio(median=median(ratios), low=min(ratios), high=max(ratios)) if ratios else None,
-        verdict=across_repeats.verdict_of_repeats(list(repeats.values())),
+        verdict=verdict_of_repeats(repeats),
         culprit=culprit,
-        what_if_s=across_repeats.what_if_of_repeats(list(repeats.values()), culprit),
-        warnings=cautions.of_trial(trial, list(repeats.values()), train_time_s, cores),
+        what_if_s=what_if_of_repeats(repeats, culprit),
+        warnings=cautions_of_trial(trial, repeats, train_time_s, cores),
     )
 
 
+def cautions_of_trial(
+    trial: Trial, repeats: Sequence[RepeatResult], train_time_s: Spread, cores: int | None
+) -> list[Caution]:
+    """The cautions of any repeat, and those of all together. cores: this host's; None where they do not matter."""
+    on_cpu = any(rank.device.startswith("cpu") for repeat in repeats for rank in repeat.ranks)
+    threads = trial.world_size * threads_per_rank(trial, cores) if cores and on_cpu else 0
+    evidence = Evidence(
+        spread=(train_time_s.max - train_time_s.min) / train_time_s.median,
+        threads_a_core=threads / (cores or 1),
+    )
+    raised = {*cautions_for(evidence), *(caution for repeat in repeats for caution in repeat.warnings)}
+    return [caution for caution in Caution if caution in raised]
+
+
 def verdict_of_repeats(repeats: Sequence[RepeatResult]) -> Verdict:
-    """Of the shares in the median repeat."""
+    """The verdict on the medians of the repeats' shares."""
     shares = [
         (repeat.wait_share, repeat.transfer_share)
         for repeat in repeats
@@ -123,40 +156,16 @@ def verdict_of_repeats(repeats: Sequence[RepeatResult]) -> Verdict:
 
 
 def what_if_of_repeats(repeats: Sequence[RepeatResult], culprit: Culprit | None) -> WhatIf | None:
-    """Medians over the repeats; without the culprit, over those that name it."""
-    told = [(repeat.culprit, repeat.what_if_s) for repeat in repeats if repeat.what_if_s]
-    if not told:
+    """Medians over the repeats; `without_culprit` over those with the same culprit. None: no repeat has an estimate."""
+    estimates = [(repeat.culprit, repeat.what_if_s) for repeat in repeats if repeat.what_if_s]
+    if not estimates:
         return None
-    without = [
-        found.without_culprit
-        for named, found in told
-        if culprit and named and named.rank == culprit.rank and found.without_culprit is not None
+    without_culprit = [
+        estimate.without_culprit
+        for named, estimate in estimates
+        if culprit and named and named.rank == culprit.rank and estimate.without_culprit is not None
     ]
     return WhatIf(
-        without_culprit=median(without) if without else None,
-        without_skew=median(found.without_skew for _, found in told),
+        without_culprit=median(without_culprit) if without_culprit else None,
+        without_skew=median(estimate.without_skew for _, estimate in estimates),
     )
-
-
-class RunningResults:
-    """`results` is what is finished, at any time."""
-
-    def __init__(self, preset: Preset, run: str, environment: dict[str, Any], there: Outcomes = NO_OUTCOMES) -> None:
-        """`there`: what the run has already."""
-        self._preset = preset
-        self._run = run
-        self._environment = environment
-        self._outcomes = dict(there)
-        self._heard = LaunchLog()
-        self.results: Results = compare(preset, run, environment, self._outcomes)
-
-    def add(self, message: Message) -> bool:
-        """Whether a repeat was over with it, and so the results are new."""
-        self._heard.add(message)
-        if not isinstance(message, Ended):
-            return False
-        if found := outcome_of_log(self._heard):
-            self._outcomes[found.trial, found.repeat] = found
-        self._heard = LaunchLog()
-        self.results = compare(self._preset, self._run, self._environment, self._outcomes)
-        return True

@@ -1,94 +1,40 @@
-"""The figures of a repeat that ended well, from its steps and waits. Pure."""
+"""The figures of a repeat that ended well, from its steps, its waits and what its ranks reported. Pure."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from statistics import fmean, median, quantiles
 from typing import Any
 
 import msgspec
 
-from ddptui.analysis import clock_error
+from ddptui.analysis.clock_error import median_wait_error
 from ddptui.analysis.launch_log import LaunchLog
-from ddptui.analysis.results import (
-    Change,
-    Injected,
-    Loss,
-    PhasesMs,
-    RankResult,
-    StepMs,
-    WhatIf,
-)
-from ddptui.analysis.thinning import RankTotals
+from ddptui.analysis.results import Change, Injected, Loss, PhasesMs, RankResult, StepMs, WhatIf
 from ddptui.analysis.verdict import WaitAnalysis
 from ddptui.analysis.waits import RankStep
 from ddptui.analysis.what_if import what_if
 from ddptui.text.units import MS, S
-from ddptui.wire.messages import PHASES, Step, Trained
+from ddptui.wire.messages import PHASES, Done, Step, Trained
+from ddptui.wire.records import Load
 
 A_TENTH = 10
 
 
-def step_length_ms(step: Step) -> float:
-    return (step.end_ns - step.begin_ns) / MS
-
-
-def step_ms(lengths: Sequence[float]) -> StepMs:
+def step_ms(ranks: Iterable[Sequence[Step]]) -> StepMs:
+    """The lengths of all steps of all ranks, at least one."""
+    lengths = [(step.end_ns - step.begin_ns) / MS for steps in ranks for step in steps]
     deciles = quantiles(lengths, n=10, method="inclusive") if len(lengths) > 1 else [lengths[0]] * 9
     return StepMs(median=median(lengths), p10=deciles[0], p90=deciles[-1])
 
 
-def phases_ms(ranks: Iterable[list[Step]]) -> PhasesMs:
-    """Phase by phase: the median over a rank's steps, then the mean over ranks."""
-    medians = [[median(step.phases_ns[phase] for step in own) / MS for phase in range(len(PHASES))] for own in ranks]
-    return PhasesMs(**{name: fmean(own[phase] for own in medians) for phase, name in enumerate(PHASES)})
+def phases_ms(ranks: Iterable[Sequence[Step]]) -> PhasesMs:
+    """For each phase, the median over a rank's steps, then the mean over ranks."""
+    medians = [[median(step.phases_ns[at] for step in steps) / MS for at in range(len(PHASES))] for steps in ranks]
+    return PhasesMs(**{name: fmean(of_rank[at] for of_rank in medians) for at, name in enumerate(PHASES)})
 
 
-def wait_figures(judgement: WaitAnalysis | None) -> dict[str, Any]:
-    """What the waiting comes to; nothing where there was no collective. Where clocks cannot tell who waited, what one
-    rank's own clock tells."""
-    if judgement is None:
-        return {}
-    joined = judgement.aligned.steps
-    ranks = sorted(joined[0].ranks)
-    found = _clock_figures(judgement) | {"overlap": fmean(_overlap(judgement, rank) for rank in ranks)}
-    if judgement.withheld:
-        return found
-    wait_ms = fmean(median(step.ranks[rank].wait_ns for step in joined) for rank in ranks) / MS
-    transfer_ms = fmean(median(step.ranks[rank].transfer_ns for step in joined) for rank in ranks) / MS
-    is_sure = found.get("wait_error_ms", 0.0) <= wait_ms
-    return found | {
-        **({"wait_ms": wait_ms, "transfer_ms": transfer_ms} if is_sure else {}),
-        "wait_share": judgement.wait_share,
-        "transfer_share": judgement.transfer_share,
-        "verdict": judgement.verdict,
-        "culprit": judgement.culprit,
-        "what_if_s": _what_if(judgement),
-    }
-
-
-def _clock_figures(judgement: WaitAnalysis) -> dict[str, Any]:
-    """How sure the waiting is; nothing where all ranks have one clock."""
-    if judgement.uncertainty is None:
-        return {}
-    error_ms = clock_error.median_wait_error(judgement.aligned.steps, judgement.uncertainty) / MS
-    return {"clock_error_ms": judgement.uncertainty.clock_ns / MS, "wait_error_ms": error_ms}
-
-
-def _what_if(judgement: WaitAnalysis) -> WhatIf | None:
-    """None: what the ranks told cannot have happened, each waits for the other, or nobody did anything."""
-    try:
-        return what_if(judgement)
-    except (AssertionError, ZeroDivisionError):
-        return None
-
-
-def _overlap(judgement: WaitAnalysis, rank: int) -> float:
-    own = [step.ranks[rank] for step in judgement.aligned.steps]
-    under_way = sum(step.under_way_ns for step in own)
-    return 1 - sum(step.exposed_ns for step in own) / under_way if under_way else 0.0
-
-
-def loss_of_steps(ranks: Iterable[list[Step]]) -> Loss:
-    parts = [(own[: _tenth(own)], own[-_tenth(own) :]) for own in ranks]
+def loss_of_steps(ranks: Iterable[Sequence[Step]]) -> Loss:
+    """The loss over the first and the last tenth of all ranks' steps."""
+    parts = [(steps[: _tenth(steps)], steps[-_tenth(steps) :]) for steps in ranks]
     return Loss(
         first=weighted_loss([step for first, _ in parts for step in first]),
         last=weighted_loss([step for _, last in parts for step in last]),
@@ -100,42 +46,109 @@ def _tenth(steps: Sequence[Step]) -> int:
 
 
 def weighted_loss(steps: Sequence[Step]) -> float | None:
-    """Mean loss by sample: a rank with fewer samples in a batch counts for less. None if any of it is not finite."""
-    told = [step for step in steps if step.samples]
-    if not told or any(step.loss is None for step in told):
+    """Mean loss by sample, since ranks may have batches of different sizes. None if a loss is not finite."""
+    with_samples = [step for step in steps if step.samples]
+    if not with_samples or any(step.loss is None for step in with_samples):
         return None
-    return sum((step.loss or 0.0) * step.samples for step in told) / sum(step.samples for step in told)
+    total = sum((step.loss or 0.0) * step.samples for step in with_samples)
+    return total / sum(step.samples for step in with_samples)
 
 
 def last_loss(spans: Iterable[Trained]) -> float | None:
-    """Without instruments only the last step's is known, each rank's mean over its own samples."""
+    """The mean of the ranks' last losses, all that is known without instruments. None if one is not finite."""
     losses = [span.loss for span in spans]
-    told = [loss for loss in losses if loss is not None]
+    finite = [loss for loss in losses if loss is not None]
     try:
-        return fmean(told) if told and len(told) == len(losses) else None
-    except OverflowError:  # two that are nearly infinite
+        return fmean(finite) if finite and len(finite) == len(losses) else None
+    except OverflowError:  # the sum of two losses near the largest float
         return None
 
 
-def injected_delays(rank: int, told: RankTotals) -> list[Injected]:
-    """The delays of a rank after the warm-up, site by site; one at the start always counts."""
-    return [Injected(rank=rank, at=at, fired=fired, s=ns / S) for at, (fired, ns) in told.slept.items()]
+def accuracy(done: Collection[Done]) -> float | None:
+    """The part of the evaluated samples that the ranks got right. None: none were evaluated."""
+    evaluated = sum(message.evaluated for message in done)
+    return sum(message.correct for message in done) / evaluated if evaluated else None
 
 
-def change_of_delays(heard: LaunchLog, place: int) -> Change:
-    """When delays that were put in by hand came into force: at the first step that any rank began after that."""
-    injection = heard.injections[place]
-    begins_ns = [told.begin_ns for told in heard.thinned.totals.values()]
-    begin_ns = min(begins_ns or [each.first_ns for each in heard.trained.values()])
+def other_load(loads: Iterable[Load], spans: Sequence[Trained]) -> float:
+    """The mean load by other programs while all ranks trained, in cores; 0.0 without a reading."""
+    begin_ns, end_ns = max(span.begin_ns for span in spans), min(span.end_ns for span in spans)
+    # A reading covers the second before it, and this has to lie within the training.
+    readings = [load.busy - load.own for load in loads if load.at_ns - S > begin_ns and load.at_ns < end_ns]
+    return fmean(readings) if readings else 0.0
+
+
+def injected_delays(log: LaunchLog) -> list[Injected]:
+    """The delays that were injected after the warm-up, by rank and site; one at the start always counts."""
+    return [
+        Injected(rank=rank, at=at, fired=fired, s=ns / S)
+        for rank, totals in sorted(log.thinned.totals.items())
+        for at, (fired, ns) in totals.slept.items()
+    ]
+
+
+def change_of_delays(log: LaunchLog, index: int) -> Change:
+    """When the delays of an injection by hand came into force: at the first step that a rank began after it."""
+    injection = log.injections[index]
+    begins_ns = [totals.begin_ns for totals in log.thinned.totals.values()]
+    begin_ns = min(begins_ns or [trained.first_ns for trained in log.trained.values()])
     return Change(
         s=(injection.at_ns - begin_ns) / S,
-        step=heard.first_step_after.get(place),
-        bottleneck=[msgspec.to_builtins(each) for each in injection.bottleneck],
+        step=log.first_step_after.get(index),
+        bottleneck=[msgspec.to_builtins(bottleneck) for bottleneck in injection.bottleneck],
     )
 
 
-def rank_result(heard: LaunchLog, rank: int, judgement: WaitAnalysis | None) -> RankResult:
-    hello, done = heard.hellos[rank], heard.done[rank]
+def wait_figures(analysis: WaitAnalysis | None) -> dict[str, Any]:
+    """The fields of a RepeatResult about waiting; none without collectives. Where the clocks hide who waited, only
+    those that one rank's own clock tells."""
+    if analysis is None:
+        return {}
+    steps = analysis.aligned.steps
+    ranks = sorted(steps[0].ranks)
+    figures = _clock_figures(analysis) | {"overlap": fmean(_overlap(_steps_of(analysis, rank)) for rank in ranks)}
+    if analysis.withheld:
+        return figures
+    wait_ms = fmean(median(step.ranks[rank].wait_ns for step in steps) for rank in ranks) / MS
+    transfer_ms = fmean(median(step.ranks[rank].transfer_ns for step in steps) for rank in ranks) / MS
+    is_sure = figures.get("wait_error_ms", 0.0) <= wait_ms
+    return figures | {
+        **({"wait_ms": wait_ms, "transfer_ms": transfer_ms} if is_sure else {}),
+        "wait_share": analysis.wait_share,
+        "transfer_share": analysis.transfer_share,
+        "verdict": analysis.verdict,
+        "culprit": analysis.culprit,
+        "what_if_s": _what_if(analysis),
+    }
+
+
+def _clock_figures(analysis: WaitAnalysis) -> dict[str, Any]:
+    if analysis.uncertainty is None:
+        return {}
+    error_ms = median_wait_error(analysis.aligned.steps, analysis.uncertainty) / MS
+    return {"clock_error_ms": analysis.uncertainty.clock_ns / MS, "wait_error_ms": error_ms}
+
+
+def _what_if(analysis: WaitAnalysis) -> WhatIf | None:
+    """None: the ranks' messages cannot be true (they wait for each other in a circle), or no time passed."""
+    try:
+        return what_if(analysis)
+    except (AssertionError, ZeroDivisionError):
+        return None
+
+
+def _steps_of(analysis: WaitAnalysis, rank: int) -> list[RankStep]:
+    return [step.ranks[rank] for step in analysis.aligned.steps]
+
+
+def _overlap(steps: Sequence[RankStep]) -> float:
+    under_way_ns = sum(step.under_way_ns for step in steps)
+    return 1 - sum(step.exposed_ns for step in steps) / under_way_ns if under_way_ns else 0.0
+
+
+def rank_result(log: LaunchLog, rank: int, analysis: WaitAnalysis | None) -> RankResult:
+    """All figures of one rank."""
+    hello, done = log.hellos[rank], log.done[rank]
     return RankResult(
         rank=rank,
         host=hello.host,
@@ -143,43 +156,43 @@ def rank_result(heard: LaunchLog, rank: int, judgement: WaitAnalysis | None) -> 
         device=hello.device,
         device_why=hello.device_why,
         peak_gpu_bytes=done.peak_gpu_bytes,
-        **_collective_figures(judgement, rank),
+        **_collective_figures(analysis, rank),
         bottleneck_fired=done.bottleneck_fired,
         bottleneck_s=done.bottleneck_ns / S,
-        start_s=heard.ready[rank].start_ns / S if rank in heard.ready else 0.0,
+        start_s=log.ready[rank].start_ns / S if rank in log.ready else 0.0,
         sub_batch=done.sub_batch,
         dropped=done.dropped,
     )
 
 
-def _collective_figures(judgement: WaitAnalysis | None, rank: int) -> dict[str, Any]:
-    if judgement is None:
+def _collective_figures(analysis: WaitAnalysis | None, rank: int) -> dict[str, Any]:
+    if analysis is None:
         return {}
-    own = [step.ranks[rank] for step in judgement.aligned.steps]
+    steps = _steps_of(analysis, rank)
     return {
-        **({} if judgement.withheld else _rank_wait_figures(judgement, rank, own)),
-        "exposed_s": sum(step.exposed_ns for step in own) / S,
-        "overlap": _overlap(judgement, rank),
-        "collectives": sum(len(step.step.collectives) for step in own),
-        "bytes": sum(each.bytes for step in own for each in step.step.collectives),
+        **({} if analysis.withheld else _rank_wait_figures(analysis, rank, steps)),
+        "exposed_s": sum(step.exposed_ns for step in steps) / S,
+        "overlap": _overlap(steps),
+        "collectives": sum(len(step.step.collectives) for step in steps),
+        "bytes": sum(collective.bytes for step in steps for collective in step.step.collectives),
     }
 
 
-def _rank_wait_figures(judgement: WaitAnalysis, rank: int, own: Sequence[RankStep]) -> dict[str, Any]:
-    """For whom it waited; nothing where the clocks may be further apart than that."""
-    waited_for: dict[int, float] = {}
-    for step in own:
-        for wait in step.waits:
-            waited_for[wait.late_rank] = waited_for.get(wait.late_rank, 0.0) + (wait.end - wait.begin) / S
-    waited_ns = sum(step.wait_ns for step in own)
+def _rank_wait_figures(analysis: WaitAnalysis, rank: int, steps: Sequence[RankStep]) -> dict[str, Any]:
+    """How long the rank waited is left out if its clock may be off by more than that."""
+    last_arrivals = (last for step in analysis.aligned.steps for last in step.last_arrivals.values())
     caused = {
-        "wait_caused_s": judgement.caused_ns[rank] / S,
-        "last_arrivals": sum(last == rank for step in judgement.aligned.steps for last in step.last_arrivals.values()),
+        "wait_caused_s": analysis.caused_ns[rank] / S,
+        "last_arrivals": sum(last == rank for last in last_arrivals),
     }
-    if judgement.uncertainty and sum(judgement.uncertainty.by_rank[rank]) > waited_ns:
+    waited_ns = sum(step.wait_ns for step in steps)
+    if analysis.uncertainty and sum(analysis.uncertainty.by_rank[rank]) > waited_ns:
         return caused
+    waited_for: dict[int, float] = {}
+    for wait in (wait for step in steps for wait in step.waits):
+        waited_for[wait.late_rank] = waited_for.get(wait.late_rank, 0.0) + (wait.end - wait.begin) / S
     return caused | {
         "waited_for_s": dict(sorted(waited_for.items())),
         "wait_s": waited_ns / S,
-        "transfer_s": sum(step.transfer_ns for step in own) / S,
+        "transfer_s": sum(step.transfer_ns for step in steps) / S,
     }

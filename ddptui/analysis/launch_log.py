@@ -1,4 +1,4 @@
-"""The messages of one launch, sorted by kind and rank. Pure."""
+"""Sorts the messages of one launch by kind and rank, and aligns the steps of its ranks. Pure."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar, cast
@@ -7,37 +7,44 @@ import msgspec
 
 from ddptui.analysis.clock_sync import Clocks, ClockSpread, clock_spread, in_console_time
 from ddptui.analysis.correctness import sync_checks
+from ddptui.analysis.operations import drop_inconsistent
 from ddptui.analysis.primitives.collect import PrimitivesLog
-from ddptui.analysis.results import (
-    Check,
-)
-from ddptui.analysis.thinning import RankTotals, StepsByRank, ThinnedSteps
+from ddptui.analysis.results import Check
+from ddptui.analysis.thinning import RankTotals, StepsByRank, ThinnedSteps, close_gaps
+from ddptui.analysis.waits import AlignedSteps, align_steps
 from ddptui.text.units import S
 from ddptui.wire.messages import Done, Fingerprint, Hello, Pause, Ready, Shown, Step, Timed, Trained
 from ddptui.wire.records import Ended, Injection, Launched, Load, Message, Notice, Refused
 
-MOST_PAUSES = 100_000
+MOST_PAUSES = 100_000  # kept of one launch, so that no rank can fill the console's memory
 RankTimes = TypeVar("RankTimes", Step, Pause, Trained)
 
 
 class LaunchLog(msgspec.Struct):
-    """The messages of one repeat, sorted; by rank, in the order received. Of a long one, not all steps are kept. Once
-    it has ended, all times are by the console's clock; apart: how far the ranks' may be, if they have several."""
+    """The messages of one launch. Once it has ended, all times are by the console's clock.
+
+    begun_ns          when a launch that waited in a queue said so last
+    thinned           the steps, of which a long launch does not keep all
+    fingerprints      by step and rank, of the steps for which some rank's is still missing
+    checks            of the steps for which all ranks sent their fingerprint
+    first_step_after  by an injection's index, the first step that any rank began after it
+    clock_spread      how far the ranks' clocks may be apart; None: they have one clock
+    """
 
     launched: Launched | None = None
-    begun_ns: int | None = None  # when a launch that waited elsewhere, in a queue, said so last
+    begun_ns: int | None = None
     ended: Ended | None = None
     hellos: dict[int, Hello] = {}
     ready: dict[int, Ready] = {}
     thinned: ThinnedSteps = msgspec.field(default_factory=ThinnedSteps)
     trained: dict[int, Trained] = {}
     done: dict[int, Done] = {}
-    fingerprints: dict[int, dict[int, Fingerprint]] = {}  # by step and rank, of steps that not all ranks have told of
-    checks: list[Check] = []  # of those that all have
+    fingerprints: dict[int, dict[int, Fingerprint]] = {}
+    checks: list[Check] = []
     pauses: list[Pause] = []
     loads: list[Load] = []
     injections: list[Injection] = []
-    first_step_after: dict[int, int] = {}  # by an injection's place, the first step that any rank began after it
+    first_step_after: dict[int, int] = {}
     refused: int = 0
     primitives: PrimitivesLog = msgspec.field(default_factory=PrimitivesLog)
     clocks: Clocks = msgspec.field(default_factory=Clocks)
@@ -45,15 +52,22 @@ class LaunchLog(msgspec.Struct):
 
     @property
     def steps(self) -> StepsByRank:
-        """Those that are kept."""
+        """The steps that are kept, by rank in the order received."""
         return self.thinned.kept
 
+    @property
+    def measured_steps(self) -> StepsByRank:
+        """The same without warm-up steps; an empty list for a rank that sent none."""
+        ranks = self.hellos or self.steps
+        return {rank: [step for step in self.steps.get(rank, ()) if not step.warmup] for rank in sorted(ranks)}
+
     def add(self, message: Message) -> None:
+        """Take a message; those of kinds that no figure needs are dropped."""
         self.clocks.add(message)
         match message:
             case Step():
                 self.thinned.add(message)
-                self._place(message)
+                self._note_injections(message)
             case Fingerprint():
                 self._check(message)
             case Pause() if len(self.pauses) < MOST_PAUSES:
@@ -62,8 +76,8 @@ class LaunchLog(msgspec.Struct):
                 self.loads.append(message)
             case Injection():
                 self.injections.append(message)
-                for step in (step for own in self.steps.values() for step in own):
-                    self._place(step)
+                for step in (step for steps in self.steps.values() for step in steps):
+                    self._note_injections(step)
             case Refused():
                 self.refused = message.count
             case Hello():
@@ -82,69 +96,79 @@ class LaunchLog(msgspec.Struct):
                 self.begun_ns = message.at_ns
             case Ended():
                 self.ended = message
-                self._align()
+                self._bring_to_console_time()
 
-    def _align(self) -> None:
-        """Bring all times to the console's clock, now that all is known of the others."""
-        measured = {rank: [step for step in own if not step.warmup] for rank, own in self.steps.items()}
+    def _bring_to_console_time(self) -> None:
+        """Only at the end are all probes of the other clocks known."""
+        measured = {rank: [step for step in steps if not step.warmup] for rank, steps in self.steps.items()}
         self.clock_spread = clock_spread(self.clocks, measured)
         if not self.clocks.of_rank:
             return
-        kept = {rank: [self._by_console(step) for step in own] for rank, own in self.steps.items()}
-        told = {rank: self._told_by_console(rank, each) for rank, each in self.thinned.totals.items()}
-        self.thinned = msgspec.structs.replace(self.thinned, kept=kept, told=told)
-        self.pauses = [self._by_console(each) for each in self.pauses]
-        self.trained = {rank: self._by_console(each) for rank, each in self.trained.items()}
+        kept = {rank: [self._in_console_time(step) for step in steps] for rank, steps in self.steps.items()}
+        totals = {rank: self._totals_in_console_time(rank, total) for rank, total in self.thinned.totals.items()}
+        self.thinned = msgspec.structs.replace(self.thinned, kept=kept, totals=totals)
+        self.pauses = [self._in_console_time(pause) for pause in self.pauses]
+        self.trained = {rank: self._in_console_time(trained) for rank, trained in self.trained.items()}
 
-    def _told_by_console(self, rank: int, told: RankTotals) -> RankTotals:
+    def _totals_in_console_time(self, rank: int, totals: RankTotals) -> RankTotals:
         return msgspec.structs.replace(
-            told,
-            first=self._by_console(told.first),
-            begin_ns=self.clocks.console_ns(rank, told.begin_ns),
-            begin=told.begin and self._by_console(told.begin),
-            end=told.end and self._by_console(told.end),
+            totals,
+            first=self._in_console_time(totals.first),
+            begin_ns=self.clocks.console_ns(rank, totals.begin_ns),
+            begin=totals.begin and self._in_console_time(totals.begin),
+            end=totals.end and self._in_console_time(totals.end),
         )
 
-    def _by_console(self, words: RankTimes) -> RankTimes:
-        return cast(RankTimes, in_console_time(words, self.clocks))
+    def _in_console_time(self, message: RankTimes) -> RankTimes:
+        return cast(RankTimes, in_console_time(message, self.clocks))
 
-    def _place(self, step: Step) -> None:
-        """Before or after the delays that were put in by hand, as far as is known of the clocks by then."""
-        for place, injection in enumerate(self.injections):
+    def _note_injections(self, step: Step) -> None:
+        """Whether the step began after an injection is judged by what is known of the clocks by then."""
+        for index, injection in enumerate(self.injections):
             if self.clocks.console_ns(step.rank, step.begin_ns) >= injection.at_ns:
-                self.first_step_after[place] = min(step.step, self.first_step_after.get(place, step.step))
+                self.first_step_after[index] = min(step.step, self.first_step_after.get(index, step.step))
 
-    def _check(self, words: Fingerprint) -> None:
-        """Once all ranks have told their hashes, only what they come to is kept."""
-        copies = self.fingerprints.setdefault(words.step, {})
-        copies[words.rank] = words
-        hello = self.hellos.get(words.rank)
+    def _check(self, fingerprint: Fingerprint) -> None:
+        """Hashes are many: once all ranks have sent theirs, only the comparison is kept."""
+        copies = self.fingerprints.setdefault(fingerprint.step, {})
+        copies[fingerprint.rank] = fingerprint
+        hello = self.hellos.get(fingerprint.rank)
         if hello and len(copies) == hello.world_size:
-            self.checks += sync_checks({words.step: self.fingerprints.pop(words.step)}, len(copies))
+            self.checks += sync_checks({fingerprint.step: self.fingerprints.pop(fingerprint.step)}, len(copies))
 
     def span(self, rank: int) -> Trained | None:
-        """What a rank has said without instruments, or would have said of its steps."""
+        """The measured part of a rank's training, also of a rank with instruments. None: no step was measured."""
         return self.trained.get(rank) or self.thinned.totals[rank].span()
 
     def all_checks(self) -> list[Check]:
+        """The comparisons of the ranks' hashes, in the order of the steps."""
         return sorted([*self.checks, *sync_checks(self.fingerprints, len(self.hellos))], key=lambda check: check.step)
+
+    def align_measured(self) -> AlignedSteps:
+        """The measured steps of all ranks, aligned. Steps that cannot be compared are among the mismatches."""
+        steps, inconsistent = drop_inconsistent(self.measured_steps)
+        is_whole = self.thinned.stride == 1
+        comparable, pauses = (steps, self.pauses) if is_whole else close_gaps(steps, self.pauses)
+        aligned = align_steps(comparable, pauses, self.clock_spread)
+        return aligned._replace(mismatches=dict(sorted((aligned.mismatches | inconsistent).items())))
 
 
 def launch_logs(messages: Iterable[Message]) -> Iterator[LaunchLog]:
-    """What was heard of each launch, once it has ended."""
-    heard = LaunchLog()
+    """A log for each launch of a run, once that launch has ended."""
+    log = LaunchLog()
     for message in messages:
-        heard.add(message)
+        log.add(message)
         if isinstance(message, Ended):
-            yield heard
-            heard = LaunchLog()
+            yield log
+            log = LaunchLog()
 
 
 def steps_within(steps: Mapping[int, Sequence[Step]], numbers: range) -> dict[int, list[Step]]:
-    """Of all ranks' steps, those with these numbers."""
-    return {rank: [step for step in own if step.step in numbers] for rank, own in steps.items()}
+    """The steps of all ranks whose numbers are in a range."""
+    return {rank: [step for step in of_rank if step.step in numbers] for rank, of_rank in steps.items()}
 
 
 def injected_delay_s(steps: Mapping[int, Sequence[Step]]) -> float:
-    """The delays that were put into these steps, on all ranks together."""
-    return sum(each.end_ns - each.begin_ns for own in steps.values() for step in own for each in step.slept) / S
+    """The delays injected into these steps, summed over ranks, in s."""
+    slept = (slept for of_rank in steps.values() for step in of_rank for slept in step.slept)
+    return sum(delay.end_ns - delay.begin_ns for delay in slept) / S

@@ -1,43 +1,38 @@
-"""What one repeat of a trial shows: its messages in, its figures out. Pure: no I/O, no clock."""
+"""The outcome of one repeat of a trial: its messages in, its figures out. Pure."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from math import inf
 from types import MappingProxyType
 from typing import Literal
 
 import msgspec
 
-from ddptui.analysis import cautions
-from ddptui.analysis.clock_sync import ClockSpread
+from ddptui.analysis.cautions import Evidence, cautions_for
 from ddptui.analysis.correctness import averaging, in_sync, reshuffled
 from ddptui.analysis.figures import (
+    accuracy,
     change_of_delays,
     injected_delays,
     last_loss,
     loss_of_steps,
+    other_load,
     phases_ms,
     rank_result,
-    step_length_ms,
     step_ms,
     wait_figures,
 )
 from ddptui.analysis.launch_log import LaunchLog
-from ddptui.analysis.operations import drop_inconsistent
 from ddptui.analysis.primitives.results import PrimitivesResult
-from ddptui.analysis.results import (
-    Loss,
-    RepeatResult,
-)
-from ddptui.analysis.thinning import StepsByRank, close_gaps, count_steps, extrapolate
+from ddptui.analysis.results import Loss, RepeatResult
+from ddptui.analysis.thinning import count_steps, extrapolate
 from ddptui.analysis.verdict import analyze_aligned
-from ddptui.analysis.waits import AlignedSteps, align_steps
+from ddptui.analysis.waits import AlignedSteps
 from ddptui.text.units import S
-from ddptui.wire.messages import Pause, Trained
-from ddptui.wire.records import Launched, Load, Message
+from ddptui.wire.records import Launched, Message
 
 
 class RepeatOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """How one repeat of a trial ended; `result` if it ended well; `primitives`, what there is of them in any case."""
+    """How one repeat of a trial ended. `result`: only if it ended well; `primitives`: in any case, as far as it got."""
 
     trial: str
     repeat: int
@@ -53,116 +48,104 @@ NO_OUTCOMES: Outcomes = MappingProxyType({})
 
 
 def outcome_of_messages(messages: Iterable[Message]) -> RepeatOutcome | None:
-    """Read one repeat's messages. None if it was never launched."""
-    heard = LaunchLog()
+    """The outcome of one repeat from its messages; None if it was never launched."""
+    log = LaunchLog()
     for message in messages:
-        heard.add(message)
-    return outcome_of_log(heard)
+        log.add(message)
+    return outcome_of_log(log)
 
 
-def outcome_of_log(heard: LaunchLog) -> RepeatOutcome | None:
-    """The same of what was heard already."""
-    if heard.launched is None:
+def outcome_of_log(log: LaunchLog) -> RepeatOutcome | None:
+    """The outcome of one repeat from its log; None if it was never launched."""
+    if log.launched is None:
         return None
-    status = heard.ended.status if heard.ended else "interrupted"
-    error = heard.ended.error if heard.ended else None
+    status = log.ended.status if log.ended else "interrupted"
+    error = log.ended.error if log.ended else None
     result = None
     took_s = None
-    if heard.ended and heard.ended.status == "ok":
-        error = _missing(heard)
+    if log.ended and log.ended.status == "ok":
+        error = _why_no_figures(log)
         if error:
             status = "failed"
-        elif heard.primitives.places:
-            took_s = (heard.ended.at_ns - heard.launched.at_ns) / S
+        elif log.primitives.places:
+            took_s = (log.ended.at_ns - log.launched.at_ns) / S
         else:
-            result = _result(heard, heard.launched)
+            result = _result(log, log.launched)
     return RepeatOutcome(
-        trial=heard.launched.trial,
-        repeat=heard.launched.repeat,
-        command=heard.launched.command,
+        trial=log.launched.trial,
+        repeat=log.launched.repeat,
+        command=log.launched.command,
         status=status,
         error=error,
         result=result,
-        primitives=_primitives(heard, took_s),
+        primitives=_primitives(log, took_s),
     )
 
 
-def _primitives(heard: LaunchLog, took_s: float | None) -> PrimitivesResult | None:
-    """What there is of them, also of a launch that did not come to its end."""
-    hello = next(iter(heard.hellos.values()), None)
-    return heard.primitives.result(hello, took_s) if hello and heard.primitives.places else None
+def _primitives(log: LaunchLog, took_s: float | None) -> PrimitivesResult | None:
+    hello = next(iter(log.hellos.values()), None)
+    return log.primitives.result(hello, took_s) if hello and log.primitives.places else None
 
 
-def _missing(heard: LaunchLog) -> str | None:
-    """Why a repeat that ended well has no figures all the same."""
-    if not heard.hellos:
-        return "no rank has said anything"
-    for rank in sorted(heard.hellos):
-        if rank not in heard.done:
-            return f"rank {rank} never said that it was done"
-        if heard.primitives.places:
+def _why_no_figures(log: LaunchLog) -> str | None:
+    """Why a repeat has no figures although its launcher ended well; None: it has some."""
+    if not log.hellos:
+        return "no rank sent a message"
+    for rank in sorted(log.hellos):
+        if rank not in log.done:
+            return f"rank {rank} never reported that it was done"
+        if log.primitives.places:
             continue
-        if rank not in heard.trained and rank not in heard.thinned.totals:
-            return f"rank {rank} never told of a step"
-        span = heard.span(rank)
+        if rank not in log.trained and rank not in log.thinned.totals:
+            return f"rank {rank} never reported a step"
+        span = log.span(rank)
         if span is None:
             return "no step was measured: all of them were warm-up steps"
         if span.end_ns <= span.begin_ns:
-            return f"rank {rank} told of steps that took no time"
+            return f"rank {rank} reported steps that took no time"
     return None
 
 
-def _result(heard: LaunchLog, launched: Launched) -> RepeatResult:
-    """The figures of a repeat that ended well."""
-    measured = {rank: [step for step in heard.steps.get(rank, ()) if not step.warmup] for rank in sorted(heard.hellos)}
-    spans = {rank: span for rank in measured if (span := heard.span(rank))}
-    train_time_s = max(span.end_ns - span.begin_ns for span in spans.values()) / S
-    evaluated = sum(words.evaluated for words in heard.done.values())
+def _result(log: LaunchLog, launched: Launched) -> RepeatResult:
+    measured = log.measured_steps
+    spans = [span for rank in measured if (span := log.span(rank))]
     instrumented = all(measured.values())
-    whole = heard.thinned.stride == 1
-    compared = instrumented and (heard.clock_spread is None or heard.clock_spread.largest_ns(measured) < inf)
-    joints = _align(measured, heard.pauses, heard.clock_spread, whole) if compared else align_steps({})
-    judgement = analyze_aligned(joints)
-    steps = max(span.steps for span in spans.values())
-    first = heard.hellos[min(heard.hellos)]
-    result = RepeatResult(
-        backend=first.backend,
-        backend_why=first.backend_why,
-        train_time_s=train_time_s,
-        startup_s=(max(span.first_ns for span in spans.values()) - (heard.begun_ns or launched.at_ns)) / S,
+    clocks_known = log.clock_spread is None or log.clock_spread.largest_ns(measured) < inf
+    aligned = log.align_measured() if instrumented and clocks_known else AlignedSteps([], {})
+    analysis = analyze_aligned(aligned)
+    hello = log.hellos[min(log.hellos)]
+    done = log.done.values()
+    train_time_s = max(span.end_ns - span.begin_ns for span in spans) / S
+    steps = max(span.steps for span in spans)
+    evidence = Evidence(
         steps=steps,
-        samples_per_s=sum(span.samples for span in spans.values()) / train_time_s,
-        step_ms=step_ms([step_length_ms(step) for own in measured.values() for step in own]) if instrumented else None,
-        phases_ms=phases_ms(measured.values()) if instrumented else None,
-        **wait_figures(judgement),
-        mismatches=[f"step {number}: {words}" for number, words in joints.mismatches.items()],
-        loss=loss_of_steps(measured.values()) if instrumented else Loss(first=None, last=last_loss(spans.values())),
-        accuracy=sum(words.correct for words in heard.done.values()) / evaluated if evaluated else None,
-        in_sync=in_sync([heard.done[rank] for rank in sorted(heard.done)]),
-        sync_checks=heard.all_checks(),
-        averaging=averaging(heard.done.values()),
-        reshuffled=reshuffled(heard.done.values()),
-        injected=[
-            found for rank, told in sorted(heard.thinned.totals.items()) for found in injected_delays(rank, told)
-        ],
-        changes=[change_of_delays(heard, place) for place in range(len(heard.injections))],
-        refused=heard.refused,
-        warnings=[
-            *cautions.of_repeat(steps, _loads_during_training(heard.loads, list(spans.values()))),
-            *cautions.of_clocks(judgement, known=compared or not instrumented),
-        ],
-        ranks=[rank_result(heard, rank, judgement) for rank in measured],
+        other_load=other_load(log.loads, spans),
+        clocks_known=clocks_known or not instrumented,
+        waits_hidden=analysis is not None and analysis.withheld,
     )
-    return result if whole else extrapolate(result, count_steps(measured), judgement.train_ns if judgement else None)
-
-
-def _align(measured: StepsByRank, pauses: Sequence[Pause], far: ClockSpread | None, whole: bool) -> AlignedSteps:
-    steps, wrong = drop_inconsistent(measured)
-    joints = align_steps(steps, pauses, far) if whole else align_steps(*close_gaps(steps, pauses), far)
-    return AlignedSteps(joints.steps, dict(sorted((joints.mismatches | wrong).items())) if wrong else joints.mismatches)
-
-
-def _loads_during_training(loads: Iterable[Load], spans: Sequence[Trained]) -> list[Load]:
-    """Those that were read while all ranks trained: a second before its reading, each begins."""
-    begin, end = max(span.begin_ns for span in spans), min(span.end_ns for span in spans)
-    return [load for load in loads if load.at_ns - S > begin and load.at_ns < end]
+    result = RepeatResult(
+        backend=hello.backend,
+        backend_why=hello.backend_why,
+        train_time_s=train_time_s,
+        startup_s=(max(span.first_ns for span in spans) - (log.begun_ns or launched.at_ns)) / S,
+        steps=steps,
+        samples_per_s=sum(span.samples for span in spans) / train_time_s,
+        step_ms=step_ms(measured.values()) if instrumented else None,
+        phases_ms=phases_ms(measured.values()) if instrumented else None,
+        **wait_figures(analysis),
+        mismatches=[f"step {number}: {mismatch}" for number, mismatch in aligned.mismatches.items()],
+        loss=loss_of_steps(measured.values()) if instrumented else Loss(first=None, last=last_loss(spans)),
+        accuracy=accuracy(done),
+        in_sync=in_sync([log.done[rank] for rank in sorted(log.done)]),
+        sync_checks=log.all_checks(),
+        averaging=averaging(done),
+        reshuffled=reshuffled(done),
+        injected=injected_delays(log),
+        changes=[change_of_delays(log, index) for index in range(len(log.injections))],
+        refused=log.refused,
+        warnings=cautions_for(evidence),
+        ranks=[rank_result(log, rank, analysis) for rank in measured],
+    )
+    if log.thinned.stride == 1:
+        return result
+    return extrapolate(result, count_steps(measured), analysis.train_ns if analysis else None)

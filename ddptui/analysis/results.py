@@ -3,28 +3,17 @@
 Times are in seconds or milliseconds as the key says. Warm-up steps are in no figure; a delay at `start` is counted.
 """
 
-import enum
 from typing import Any, Literal
 
 import msgspec
 
+from ddptui.analysis.cautions import Caution
 from ddptui.analysis.primitives.results import PrimitivesResult
 from ddptui.wire.messages import Audit
 
 SCHEMA = 1
 
 Verdict = Literal["transfer", "skew", "mixed", "inconclusive"]
-
-
-class Caution(enum.Enum):
-    """Why a figure may deceive; the value is in results.json."""
-
-    TOO_FEW_STEPS = "too_few_steps"
-    WIDE_SPREAD = "wide_spread"
-    OVERSUBSCRIBED = "oversubscribed"
-    OTHER_LOAD = "other_load"
-    CLOCKS_APART = "clocks_apart"
-    CLOCKS_UNKNOWN = "clocks_unknown"
 
 
 class _Part(msgspec.Struct, frozen=True):

@@ -8,13 +8,13 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import NamedTuple
 
+from ddptui.analysis.cautions import FEWEST_STEPS
 from ddptui.analysis.clock_error import WaitUncertainty, exceeds_waits, wait_uncertainty
 from ddptui.analysis.culprit import MATTERS, WaitAttribution, choose_culprit, is_within_clock_error
 from ddptui.analysis.results import Culprit, Verdict
 from ddptui.analysis.waits import AlignedSteps, align_steps
 from ddptui.wire.messages import Pause, Step
 
-FEWEST_STEPS = 20  # for a verdict: TraceML calls no straggler critical before this many steps
 MOSTLY = 2 / 3  # of waiting and transfer together: the verdict names one that is twice as much as the other
 
 

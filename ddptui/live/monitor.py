@@ -6,10 +6,11 @@ from collections.abc import Iterable
 from math import inf
 from typing import TypeVar, cast
 
+from ddptui.analysis.cautions import FEWEST_STEPS
 from ddptui.analysis.clock_sync import ClockSpread, clock_spread, in_console_time
 from ddptui.analysis.operations import drop_inconsistent
 from ddptui.analysis.repeat import NO_OUTCOMES, Outcomes
-from ddptui.analysis.verdict import FEWEST_STEPS, WaitAnalysis, analyze_aligned
+from ddptui.analysis.verdict import WaitAnalysis, analyze_aligned
 from ddptui.analysis.waits import AlignedStep, AlignedSteps, align_steps
 from ddptui.config.preset import Preset
 from ddptui.live.state import MOST_RECENT, Live, fold, lately

@@ -8,14 +8,13 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from statistics import fmean, median
 from typing import NamedTuple
 
-from ddptui.analysis import cautions
+from ddptui.analysis.cautions import Caution, Evidence, cautions_for
 from ddptui.analysis.clock_error import exceeds_waits, wait_uncertainty
+from ddptui.analysis.figures import other_load
 from ddptui.analysis.launch_log import LaunchLog
-from ddptui.analysis.operations import POINT_TO_POINT, OperationKey, drop_inconsistent, operation_keys
+from ddptui.analysis.operations import POINT_TO_POINT, OperationKey, operation_keys
 from ddptui.analysis.own_work import phase_spans
-from ddptui.analysis.results import Caution
-from ddptui.analysis.thinning import close_gaps
-from ddptui.analysis.waits import AlignedStep, RankStep, align_steps
+from ddptui.analysis.waits import AlignedStep, RankStep
 from ddptui.projection import ProjectionError
 from ddptui.wire.messages import PHASES, Collective
 
@@ -101,26 +100,21 @@ def step_s(heard: LaunchLog) -> float:
 
 def deceptive(heard: Sequence[LaunchLog]) -> set[Caution]:
     """Why the figures of these launches may deceive."""
-    found: set[Caution] = set()
-    for each in heard:
-        told = [span for rank in each.hellos if (span := each.span(rank))]
-        begin, end = min(span.begin_ns for span in told), max(span.end_ns for span in told)
-        meanwhile = [load for load in each.loads if begin < load.at_ns < end]
-        found.update(cautions.of_repeat(max(span.steps for span in told), meanwhile))
-    return found
+    raised: set[Caution] = set()
+    for log in heard:
+        spans = [span for rank in log.hellos if (span := log.span(rank))]
+        evidence = Evidence(steps=max(span.steps for span in spans), other_load=other_load(log.loads, spans))
+        raised.update(cautions_for(evidence))
+    return raised
 
 
 def _joined(heard: LaunchLog) -> list[AlignedStep]:
-    measured = {rank: [step for step in own if not step.warmup] for rank, own in heard.steps.items()}
-    steps, _ = drop_inconsistent(measured)
-    whole = heard.thinned.stride == 1
-    close, pauses = (steps, heard.pauses) if whole else close_gaps(steps, heard.pauses)
-    joined = align_steps(close, pauses, heard.clock_spread).steps
+    joined = heard.align_measured().steps
     if (found := wait_uncertainty(joined)) and exceeds_waits(joined, found):
         raise ProjectionError(
             "the clocks of its ranks are further apart than they waited: nothing is known of its transfers"
         )
-    every = max(1, len(joined) * len(measured) // MOST_RANK_STEPS)
+    every = max(1, len(joined) * len(heard.hellos) // MOST_RANK_STEPS)
     return joined[::every]
 
 

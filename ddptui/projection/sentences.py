@@ -4,8 +4,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from statistics import NormalDist
 from typing import NamedTuple
 
-from ddptui.analysis.cautions import ADVICE
-from ddptui.analysis.results import Caution
+from ddptui.analysis.cautions import Caution
 from ddptui.projection.model import FEWEST_STEPS, Beyond
 from ddptui.projection.network import CallCosts
 from ddptui.projection.rank_spread import Ranks
@@ -169,7 +168,7 @@ def of_shared(cores: int) -> str:
 def cautions(found: Mapping[str, Collection[Caution]]) -> list[str]:
     """What may make measured figures deceive, a line each, with the trials that it is true of."""
     return [
-        f"caution, {', '.join(names)}: {ADVICE[caution]}"
+        f"caution, {', '.join(names)}: {caution.advice}"
         for caution in Caution
         if (names := [name for name, raised in found.items() if caution in raised])
     ]

@@ -5,9 +5,9 @@ from typing import Literal
 
 import msgspec
 
-from ddptui.analysis.cautions import ADVICE
+from ddptui.analysis.cautions import Caution
 from ddptui.analysis.correctness import red
-from ddptui.analysis.results import Caution, RepeatResult, Results, TrialResult
+from ddptui.analysis.results import RepeatResult, Results, TrialResult
 from ddptui.config.launch_modes import LAUNCH_MODES
 from ddptui.config.preset import Preset
 from ddptui.report import devices, sentences
@@ -55,7 +55,7 @@ def cautions(results: Sequence[TrialResult]) -> list[Note]:
         for caution in result.summary.warnings if result.summary else []:
             trials.setdefault(caution, []).append(result.name)
     return [
-        Note("caution", f"caution, {_names(names, len(results))}: {ADVICE[caution]}", tuple(names))
+        Note("caution", f"caution, {_names(names, len(results))}: {caution.advice}", tuple(names))
         for caution, names in trials.items()
     ]
 

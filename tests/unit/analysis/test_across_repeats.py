@@ -6,9 +6,9 @@ import msgspec
 import pytest
 
 from ddptui.analysis import compare
+from ddptui.analysis.cautions import FEWEST_STEPS
 from ddptui.analysis.culprit import culprit_of_repeats
 from ddptui.analysis.results import ConfidenceInterval, Culprit, InSync, Loss, RepeatResult, WhatIf
-from ddptui.analysis.verdict import FEWEST_STEPS
 
 
 def blamed(rank: int = 1, **changes: Any) -> Culprit:

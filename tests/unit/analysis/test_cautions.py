@@ -5,11 +5,10 @@ from typing import Any
 
 import pytest
 
-from ddptui.analysis import cautions
-from ddptui.analysis.cautions import ADVICE, MOST_OTHER_LOAD, WIDE
-from ddptui.analysis.compare import compare
-from ddptui.analysis.results import Caution, InSync, Loss, RankResult, RepeatResult, Spread
-from ddptui.analysis.verdict import FEWEST_STEPS
+from ddptui.analysis.cautions import FEWEST_STEPS, MOST_OTHER_LOAD, WIDE, Caution, Evidence, cautions_for
+from ddptui.analysis.compare import cautions_of_trial, compare
+from ddptui.analysis.figures import other_load
+from ddptui.analysis.results import InSync, Loss, RankResult, RepeatResult, Spread
 from ddptui.config.trial import Trial
 from ddptui.report.notes import note_lines
 from ddptui.wire.records import Load, Message
@@ -21,6 +20,9 @@ FEW, WIDE_SPREAD, OVER, OTHER = (
     Caution.OVERSUBSCRIBED,
     Caution.OTHER_LOAD,
 )
+
+
+SPAN = trained(0, begin_ns=0, end_ns=10**12, steps=100)
 
 
 def repeat(*warnings: Caution, device: str = "cpu") -> RepeatResult:
@@ -36,12 +38,12 @@ def of_trial(
     *repeats: RepeatResult, low: float = 1.0, high: float = 1.0, cores: int | None = 2, **fields: Any
 ) -> list[Caution]:
     spread = Spread(median=1.0, min=low, max=high)
-    return cautions.of_trial(Trial(**{"threads": 1, **fields}), repeats or [repeat()], spread, cores)
+    return cautions_of_trial(Trial(**{"threads": 1, **fields}), repeats or [repeat()], spread, cores)
 
 
 @pytest.mark.parametrize(("steps", "raised"), [(1, [FEW]), (FEWEST_STEPS - 1, [FEW]), (FEWEST_STEPS, [])])
 def test_too_few_steps(steps: int, raised: list[Caution]) -> None:
-    assert cautions.of_repeat(steps, []) == raised
+    assert cautions_for(Evidence(steps=steps)) == raised
 
 
 @pytest.mark.parametrize(
@@ -57,7 +59,7 @@ def test_too_few_steps(steps: int, raised: list[Caution]) -> None:
 )
 def test_another_load_on_the_machine(others: Sequence[float], raised: list[Caution]) -> None:
     loads = [load(busy=1.75 + other, own=1.75) for other in others]
-    assert cautions.of_repeat(100, loads) == raised
+    assert cautions_for(Evidence(other_load=other_load(loads, [SPAN]))) == raised
 
 
 @pytest.mark.parametrize(("low", "raised"), [(1.0, []), (1 - 0.99 * WIDE, []), (1 - 1.01 * WIDE, [WIDE_SPREAD])])
@@ -94,8 +96,8 @@ def test_what_any_repeat_shows_is_the_trials_and_each_is_said_once() -> None:
 
 
 def test_every_caution_has_its_advice() -> None:
-    assert set(ADVICE) == set(Caution)
-    assert len(set(ADVICE.values())) == len(Caution)
+    assert all(caution.advice for caution in Caution)
+    assert len({caution.advice for caution in Caution}) == len(Caution)
 
 
 # In a run
@@ -122,16 +124,16 @@ def long(repeat: int = 1, step_ms: float = 1000) -> list[Message]:
 
 
 def test_the_foot_says_what_to_do() -> None:
-    assert said(journal()) == [f"caution, a: {ADVICE[FEW]}"]
+    assert said(journal()) == [f"caution, a: {FEW.advice}"]
     assert said(long()) == []
-    assert said(long(), long(2, step_ms=1200)) == [f"caution, a: {ADVICE[WIDE_SPREAD]}"]
+    assert said(long(), long(2, step_ms=1200)) == [f"caution, a: {WIDE_SPREAD.advice}"]
 
 
 def test_the_load_counts_while_all_ranks_train_and_at_no_other_time() -> None:
     begin = FIRST_STEP_MS + 100
     busy = {at: load(busy=2.0, own=1.0, at_ms=at) for at in (begin - 500, begin + 900, begin + 5000, begin + 30_500)}
     assert said(with_loads(long(), busy[begin - 500], busy[begin + 900], busy[begin + 30_500])) == []
-    assert said(with_loads(long(), *busy.values())) == [f"caution, a: {ADVICE[OTHER]}"]
+    assert said(with_loads(long(), *busy.values())) == [f"caution, a: {OTHER.advice}"]
 
 
 def test_ranks_that_share_cores_are_warned_of_where_the_environment_tells_how_many_there_are() -> None:
@@ -139,13 +141,13 @@ def test_ranks_that_share_cores_are_warned_of_where_the_environment_tells_how_ma
     results = results_for(preset, long())
     assert not any("more threads than cores" in note for note in note_lines(results, preset))
     results = compare(preset, "the-run", {"cores": 2}, outcomes_of(long()))
-    assert f"caution, a: {ADVICE[OVER]}" in note_lines(results, preset)
+    assert f"caution, a: {OVER.advice}" in note_lines(results, preset)
 
 
 def test_a_caution_that_is_true_of_many_trials_is_said_once() -> None:
     preset = preset_of({"trial": [{"name": "a"}, {"name": "b"}]})
     found = [note for note in note_lines(results_for(preset, journal("a"), journal("b")), preset) if "caution" in note]
-    assert found == [f"caution, all trials: {ADVICE[FEW]}"]
+    assert found == [f"caution, all trials: {FEW.advice}"]
     preset = preset_of({"trial": [{"name": "a"}, {"name": "b"}, {"name": "c"}]})
     found = [note for note in note_lines(results_for(preset, journal("a"), journal("b")), preset) if "caution" in note]
-    assert found == [f"caution, a, b: {ADVICE[FEW]}"]
+    assert found == [f"caution, a, b: {FEW.advice}"]

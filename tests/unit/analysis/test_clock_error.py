@@ -8,10 +8,11 @@ from itertools import pairwise
 import msgspec
 import pytest
 
+from ddptui.analysis.cautions import Caution
 from ddptui.analysis.clock_error import WaitUncertainty
 from ddptui.analysis.culprit import is_within_clock_error
 from ddptui.analysis.repeat import outcome_of_messages
-from ddptui.analysis.results import Caution, RepeatResult
+from ddptui.analysis.results import RepeatResult
 from ddptui.live import headline
 from ddptui.live.arrivals import summary
 from ddptui.live.monitor import RunMonitor

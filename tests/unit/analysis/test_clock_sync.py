@@ -156,11 +156,11 @@ def test_a_rank_of_whose_clock_nothing_is_known_is_where_the_console_heard_it_an
     steps = {rank: [msgspec.structs.replace(step(rank), collectives=calls)] for rank in (0, 1)}
     found = clock_spread(clocks, steps)
     assert found is not None
-    assert found.most((0, 1)) == inf
+    assert found.largest_ns((0, 1)) == inf
     clocks.add(AHEAD)
     found = clock_spread(clocks, steps)
     assert found is not None
-    assert found.most((0, 1)) < inf
+    assert found.largest_ns((0, 1)) < inf
 
 
 def test_the_next_launch_knows_nothing_of_the_clocks_before() -> None:
@@ -183,7 +183,7 @@ def test_the_errors_of_two_hosts_add_up_and_those_of_one_do_not() -> None:
     found = clock_spread(clocks, steps)
     assert found is not None
     for ranks, error_ms in (((0, 1), 0.1), ((0, 2), 0.3), ((1, 2), 0.4), ((2, 3), 0.0), (range(4), 0.4)):
-        assert found.most(ranks) / MS == pytest.approx(error_ms, abs=0.001)
+        assert found.largest_ns(ranks) / MS == pytest.approx(error_ms, abs=0.001)
 
 
 # Devices with clocks of their own
@@ -205,8 +205,8 @@ def test_gpus_of_one_host_are_apart_by_the_sum_of_their_ties_and_nothing_is_move
     clocks = clocks_of(launched(), *map(hello, range(3)), tied(0, 1_000, 0.02), tied(1, 1_000, 0.05))
     found = found_apart(clocks, entering(0, 1, 2))
     for ranks, error_ms in (((0, 1), 0.07), ((0, 2), 0.02), ((1, 2), 0.05), ((0, 1, 2), 0.07), ((1,), 0.0)):
-        assert found.most(ranks) == pytest.approx(error_ms * MS)
-    assert found.of((0, 1, 2)) == pytest.approx({0: 0.07 * MS, 1: 0.07 * MS, 2: 0.05 * MS})
+        assert found.largest_ns(ranks) == pytest.approx(error_ms * MS)
+    assert found.errors_ns((0, 1, 2)) == pytest.approx({0: 0.07 * MS, 1: 0.07 * MS, 2: 0.05 * MS})
     assert in_console_time(step(0), clocks) == step(0)
 
 
@@ -215,7 +215,7 @@ def test_a_tie_adds_to_the_error_of_its_host_and_two_of_a_host_share_that() -> N
     clocks = clocks_of(launched(), *heard, tied(1, 1_000, 0.02), tied(2, 1_000, 0.05))
     found = found_apart(clocks, entering(0, 1, 2))
     for ranks, error_ms in (((0, 1), 0.32), ((0, 2), 0.35), ((1, 2), 0.07)):
-        assert found.most(ranks) / MS == pytest.approx(error_ms, abs=0.001)
+        assert found.largest_ns(ranks) / MS == pytest.approx(error_ms, abs=0.001)
 
 
 def test_a_rank_alone_is_apart_from_nobody() -> None:
@@ -243,7 +243,7 @@ def test_of_ties_those_count_that_are_in_force_where_something_is_compared(
 ) -> None:
     told = [tied(0, 5_000, 0.01), tied(0, 3_000, 0.02), tied(0, 4_000, 0.4)]  # replicas' come in any order
     clocks = clocks_of(launched(), hello(0), hello(1), *told)
-    assert found_apart(clocks, entering(0, 1, at_ms=at_ms)).most((0, 1)) == pytest.approx(error_ms * MS)
+    assert found_apart(clocks, entering(0, 1, at_ms=at_ms)).largest_ns((0, 1)) == pytest.approx(error_ms * MS)
 
 
 def test_the_next_launch_has_other_ties() -> None:
@@ -265,5 +265,5 @@ def test_how_far_a_rank_is_apart_is_the_worst_of_all_pairs(
         {rank: clock for rank, (clock, _) in ranks.items()}, errors, {rank: tie for rank, (_, tie) in ranks.items()}
     )
     worst = {one: max((pair(one, other) for other in ranks if other != one), default=0) for one in ranks}
-    assert found.of(list(ranks)) == worst
-    assert found.most(ranks) == max(worst.values())
+    assert found.errors_ns(list(ranks)) == worst
+    assert found.largest_ns(ranks) == max(worst.values())

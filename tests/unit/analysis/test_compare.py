@@ -5,11 +5,12 @@ from typing import Any
 import msgspec
 import pytest
 
+from ddptui.analysis.cautions import Caution
 from ddptui.analysis.compare import compare
 from ddptui.analysis.correctness import averaging, in_sync, reshuffled, sync_checks
 from ddptui.analysis.figures import weighted_loss
 from ddptui.analysis.repeat import outcome_of_messages
-from ddptui.analysis.results import Averaging, Caution, Check, Loss, PhasesMs, StepMs
+from ddptui.analysis.results import Averaging, Check, Loss, PhasesMs, StepMs
 from ddptui.wire.messages import Audit, Fingerprint
 from ddptui.wire.records import Message, Notice
 from tests.support.builders import (
@@ -179,10 +180,10 @@ def test_nothing_but_warm_up_is_a_failure() -> None:
 @pytest.mark.parametrize(
     ("messages", "error"),
     [
-        ([hello(0), hello(1), step(0), step(1), done(0)], "rank 1 never said that it was done"),
-        ([hello(0), hello(1), step(0), done(0), done(1)], "rank 1 never told of a step"),
-        ([hello(0), step(0, begin_ms=10, end_ms=10), done(0)], "rank 0 told of steps that took no time"),
-        ([], "no rank has said anything"),
+        ([hello(0), hello(1), step(0), step(1), done(0)], "rank 1 never reported that it was done"),
+        ([hello(0), hello(1), step(0), done(0), done(1)], "rank 1 never reported a step"),
+        ([hello(0), step(0, begin_ms=10, end_ms=10), done(0)], "rank 0 reported steps that took no time"),
+        ([], "no rank sent a message"),
     ],
 )
 def test_a_journal_that_is_not_whole_is_a_failure_and_says_what_it_lacks(messages: list[Message], error: str) -> None:

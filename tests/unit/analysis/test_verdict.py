@@ -5,9 +5,10 @@ from itertools import pairwise
 
 import pytest
 
+from ddptui.analysis.cautions import FEWEST_STEPS
 from ddptui.analysis.culprit import MATTERS, MATTERS_IF_SLOWER
 from ddptui.analysis.results import Culprit
-from ddptui.analysis.verdict import FEWEST_STEPS, MOSTLY, analyze_waits, verdict_for
+from ddptui.analysis.verdict import MOSTLY, analyze_waits, verdict_for
 from ddptui.wire.messages import PHASES
 from tests.support.traces import (
     MS,
@@ -79,9 +80,9 @@ def test_the_shares_are_means_over_ranks() -> None:
     judgement = analyze_waits(trace(works, transfer=5))
     assert judgement is not None
     assert judgement.train_ns == 30 * 100
-    assert judgement.wait == pytest.approx((0.8 + 0) / 2)
-    assert judgement.transfer == pytest.approx(0.1)
-    assert judgement.caused == {0: 0, 1: 30 * 80}
+    assert judgement.wait_share == pytest.approx((0.8 + 0) / 2)
+    assert judgement.transfer_share == pytest.approx(0.1)
+    assert judgement.caused_ns == {0: 0, 1: 30 * 80}
 
 
 # The culprit
@@ -244,8 +245,8 @@ def test_alone_in_its_group_a_rank_waits_for_nobody() -> None:
     judgement = analyze_waits(trace(works))
     assert judgement is not None
     assert judgement.culprit is None
-    assert judgement.wait == 0
-    assert judgement.transfer > 0
+    assert judgement.wait_share == 0
+    assert judgement.transfer_share > 0
 
 
 def test_the_interval_and_the_share_are_in_order() -> None:

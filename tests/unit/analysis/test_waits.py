@@ -94,7 +94,7 @@ def test_each_kind_waits_for_those_it_depends_on(kind: str, root: int | None, wa
     step = arrivals(kind, 100, 110, 130, root=root)
     assert waits_of(step) == waits
     assert [step.ranks[rank].transfer_ns for rank in RANKS] == [10, 10, 10]
-    assert set(step.last.values()) == {2}
+    assert set(step.last_arrivals.values()) == {2}
 
 
 @pytest.mark.parametrize("kind", ["broadcast", "scatter"])
@@ -175,7 +175,7 @@ def test_the_second_message_between_two_ranks_is_the_second_on_both() -> None:
 def test_those_outside_a_group_are_not_waited_for() -> None:
     step = arrivals("all_reduce", 100, 110, 500, group=(0, 1))
     assert waits_of(step) == [10, 0, 0]
-    assert list(step.last.values()) == [1]
+    assert list(step.last_arrivals.values()) == [1]
 
 
 def test_two_groups_count_their_operations_apart() -> None:
@@ -187,7 +187,7 @@ def test_two_groups_count_their_operations_apart() -> None:
     }
     [step] = align_steps(simulate([programs])).steps
     assert waits_of(step) == [10 + 75, 75, 0]
-    assert sorted(step.last.values()) == [1, 2]
+    assert sorted(step.last_arrivals.values()) == [1, 2]
 
 
 @pytest.mark.parametrize(

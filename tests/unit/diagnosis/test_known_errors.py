@@ -186,7 +186,7 @@ def test_an_error_is_told_in_one_line_with_what_to_do(words: str) -> None:
 
 def test_every_case_is_tried() -> None:
     """A case that no saying above reaches, since another stands before it, would never be said."""
-    reached = {next(case for case in KNOWN_ERRORS if case.words.search(" ".join(words.split()))) for words in SAYINGS}
+    reached = {next(case for case in KNOWN_ERRORS if case.pattern.search(" ".join(words.split()))) for words in SAYINGS}
     assert reached == set(KNOWN_ERRORS)
 
 

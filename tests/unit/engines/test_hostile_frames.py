@@ -410,7 +410,7 @@ def test_a_rank_that_trained_in_no_time_has_no_figures() -> None:
     told = [trained(rank, begin_ns=5, end_ns=5) for rank in range(RANKS)]
     found = outcome_of_messages([launched(), hello(0), hello(1), *told, done(0), done(1), ended()])
     assert found is not None
-    assert (found.status, found.error) == ("failed", "rank 0 told of steps that took no time")
+    assert (found.status, found.error) == ("failed", "rank 0 reported steps that took no time")
 
 
 def test_losses_that_are_nearly_infinite_have_no_mean() -> None:

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from ddptui.analysis.verdict import FEWEST_STEPS
+from ddptui.analysis.cautions import FEWEST_STEPS
 from ddptui.live.monitor import LAST_STEPS, RunMonitor
 from ddptui.live.state import RECENT_NS
 from ddptui.wire.records import Message
@@ -32,8 +32,8 @@ def test_arrivals_are_those_of_the_last_steps_that_all_have_finished() -> None:
     assert [step.number for step in watched.joined] == list(range(29))
     assert watched.last == list(watched.joined)[-LAST_STEPS:]
     for arrived in watched.last:
-        assert set(arrived.last.values()) <= {0, 1}
-        assert next(iter(arrived.last.values())) == 1
+        assert set(arrived.last_arrivals.values()) <= {0, 1}
+        assert next(iter(arrived.last_arrivals.values())) == 1
         assert arrived.ranks[0].wait_ns > 20e6
 
 

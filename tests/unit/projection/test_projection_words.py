@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from ddptui.analysis.results import Caution
+from ddptui.analysis.cautions import Caution
 from ddptui.projection import sentences
 from ddptui.projection.measured import MeasuredTrial, Moment, Work
 from ddptui.projection.model import Beyond
@@ -188,7 +188,7 @@ def test_how_ranks_differ() -> None:
 def test_a_caution_names_the_trials_that_it_is_true_of() -> None:
     found = sentences.cautions({"two": {Caution.OTHER_LOAD}, "four": {Caution.OTHER_LOAD}, "eight": set()})
     assert len(found) == 1
-    assert found[0].startswith("caution, two, four: something else kept")
+    assert found[0].startswith("caution, two, four: other programs kept")
 
 
 def test_the_plot_has_a_line_a_band_what_was_measured_and_two_axes() -> None:

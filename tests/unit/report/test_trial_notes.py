@@ -3,7 +3,8 @@
 import msgspec
 import pytest
 
-from ddptui.analysis.results import Caution, ConfidenceInterval, Culprit, Results, TrialResult
+from ddptui.analysis.cautions import Caution
+from ddptui.analysis.results import ConfidenceInterval, Culprit, Results, TrialResult
 from ddptui.report.trial_notes import in_short, in_words, worst
 from tests.support.builders import done, ended, failure, journal, launched, preset_of, results_for, with_done
 
