@@ -16,7 +16,7 @@ from ddptui.config.trial import Trial
 from workers.aggregate import strategy_class
 from workers.instruments.clock import HostClock
 from workers.primitives import PRIMITIVES
-from workers.primitives.composite import Composite
+from workers.primitives.all_ranks import Composite
 from workers.primitives.numbers import Readable, Scrambled, wrong_elements
 from workers.primitives.plans import plans_to_measure, plans_to_show
 from workers.primitives.primitive import Primitive, Setting
@@ -60,7 +60,7 @@ def run_rank(rank: int, ranks: int, folder: str) -> None:
     dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=ranks)
     counts = [count_wrong(primitive_of(what, rank, ranks), seed) for seed, what in enumerate(tries(ranks))]
     looked_at = [
-        sum(len(found) for found, _ in primitive_of(what, rank, ranks).wanted(Scrambled(0))) for what in tries(ranks)
+        sum(len(found) for found, _ in primitive_of(what, rank, ranks).expected(Scrambled(0))) for what in tries(ranks)
     ]
     spoilt = [spoil(primitive_of(what, rank, ranks)) for what in tries(ranks)]
     seen = {name: see(name, rank, ranks) for name in OPERATIONS}
@@ -73,7 +73,7 @@ def spoil(primitive: Primitive) -> int:
     numbers = Scrambled(1, primitive.reduce_op)
     primitive.fill(numbers)
     primitive.call()
-    found = list(primitive.wanted(numbers))
+    found = list(primitive.expected(numbers))
     for tensor, _ in found:
         tensor[-1] += 1
     return sum(wrong_elements(tensor, wanted, primitive.ranks) for tensor, wanted in found) - len(found)

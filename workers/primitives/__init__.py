@@ -1,7 +1,6 @@
-"""The primitives of torch.distributed, each as one calls it. What each must tell of itself is in primitive.py."""
+"""The primitives of torch.distributed, each as one calls it. What each must define is in primitive.py."""
 
-from workers.primitives.alone import Barrier, LocalSum
-from workers.primitives.everybody import AllGather, AllReduce, AllToAll, ReduceScatter
+from workers.primitives.all_ranks import AllGather, AllReduce, AllToAll, Barrier, LocalSum, ReduceScatter
 from workers.primitives.point_to_point import IsendIrecv, SendRecv
 from workers.primitives.primitive import Primitive
 from workers.primitives.rooted import Broadcast, Gather, Reduce, Scatter

@@ -1,6 +1,6 @@
-"""The numbers that ranks pass to a primitive: known to all, so that each can tell what must come out.
+"""The numbers that ranks pass to a primitive. All ranks know them, so each can compute what must come out.
 
-They are small whole numbers: every sum of them is exact, in whatever order it is taken.
+They are small integers. So every sum of them is exact, in any order.
 """
 
 from typing import Protocol
@@ -10,22 +10,24 @@ from torch import Tensor
 
 from ddptui.config.primitives import ReduceOpName
 
-PERIOD = 65_521  # a prime: no block of a usual size can be mistaken for another one of the same rank
+PERIOD = 65_521  # a prime: no block of a usual size looks like another one of the same rank
 LARGEST = 251
 MOST_RANKS = 1024
 
 
 class Numbers(Protocol):
+    """The numbers of all ranks, in float64."""
+
     def of(self, rank: int, count: int) -> Tensor:
-        """The first `count` numbers of a rank."""
+        """The first `count` numbers of a rank, (count)."""
 
     def reduced(self, op: ReduceOpName, ranks: int, count: int) -> Tensor:
-        """What all ranks' first `count` numbers come to, one by one."""
+        """The first `count` numbers of all ranks, reduced element by element, (count)."""
 
 
 class Readable:
-    """Numbers to be looked at: the tens say whose they are, the ones which element. (Or the hundreds and the rest, for
-    who has more than 9.)"""
+    """Numbers for people: the tens digit is the rank, the ones digit the element. (With more than 9 elements, the
+    hundreds and the rest, and so on.)"""
 
     def __init__(self, most: int) -> None:
         """most: elements of a rank."""
@@ -40,19 +42,21 @@ class Readable:
 
 
 class Scrambled:
-    """Numbers to be checked, others for each seed and rank: what is in the wrong place is a wrong number. They recur,
-    so that what a hundred million of them come to is worked out on some thousands. A product takes twos and fours only:
-    of these, too, it is exact, and never what one of its factors is."""
+    """Numbers for checks, different for each seed and rank: an element in the wrong place is a wrong number.
+
+    They repeat with a period, so that the result for a hundred million of them is computed on some thousands. A product
+    takes only 2 and 4: then it is exact, too, and never equals one of its factors.
+    """
 
     def __init__(self, seed: int, op: ReduceOpName = "sum") -> None:
         self._seed = seed
         self._multiplies = op == "product"
 
     def of(self, rank: int, count: int) -> Tensor:
-        return recurring(self._period(rank), count)
+        return repeat_to(self._period(rank), count)
 
     def reduced(self, op: ReduceOpName, ranks: int, count: int) -> Tensor:
-        return recurring(reduce(op, torch.stack([self._period(rank) for rank in range(ranks)])), count)
+        return repeat_to(reduce(op, torch.stack([self._period(rank) for rank in range(ranks)])), count)
 
     def _period(self, rank: int) -> Tensor:
         generator = torch.Generator().manual_seed(self._seed * MOST_RANKS + rank)
@@ -61,12 +65,13 @@ class Scrambled:
         return 2**numbers if self._multiplies else numbers
 
 
-def recurring(period: Tensor, count: int) -> Tensor:
+def repeat_to(period: Tensor, count: int) -> Tensor:
+    """The period, repeated up to `count` numbers."""
     return period.repeat(-(-count // len(period)))[:count]
 
 
 def reduce(op: ReduceOpName, by_rank: Tensor) -> Tensor:
-    """ranks × count to count, in float64."""
+    """(ranks, count) to (count), in float64."""
     match op:
         case "sum":
             return by_rank.sum(dim=0)
@@ -80,9 +85,11 @@ def reduce(op: ReduceOpName, by_rank: Tensor) -> Tensor:
             return by_rank.mean(dim=0)
 
 
-def wrong_elements(found: Tensor, wanted: Tensor, ranks: int) -> int:
-    """How many elements are not what they should be. Whole numbers must be exact; of a mean, the sum is, and what its
-    division or its multiplication by 1/ranks may lose is let pass."""
-    tolerance = ranks * torch.finfo(found.dtype).eps * wanted.abs() * (wanted != wanted.round())
-    off = (found.double().cpu() - wanted).abs()
-    return int((~(off <= tolerance)).sum())  # what is not a number is wrong, too
+def wrong_elements(actual: Tensor, expected: Tensor, ranks: int) -> int:
+    """How many elements are not as expected.
+
+    Integers must be exact. A mean may lose what dividing, or multiplying by 1/ranks, loses: its sum is exact.
+    """
+    tolerance = ranks * torch.finfo(actual.dtype).eps * expected.abs() * (expected != expected.round())
+    error = (actual.double().cpu() - expected).abs()
+    return int((~(error <= tolerance)).sum())  # so that NaN is wrong, too

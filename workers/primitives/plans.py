@@ -1,4 +1,4 @@
-"""What is called, in which order: every rank works this out for itself, and so all call alike."""
+"""What is called, in which order. Every rank works this out for itself, and all come to the same."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -9,17 +9,20 @@ from ddptui.config.primitives import OPERATIONS, REDUCE_OPS, ReduceOpName, messa
 from ddptui.config.trial import Trial
 from workers.aggregate import strategy_class
 from workers.primitives import PRIMITIVES
-from workers.primitives.composite import Composite
+from workers.primitives.all_ranks import Composite
 from workers.primitives.primitive import Primitive, Setting
 from workers.rank.process import Rank
 
-SHOWN_ELEMENTS = 4  # elements of a tensor, and so many or a few more of all parts together: they must fit on a screen
+SHOWN_ELEMENTS = 4  # of a tensor, and about as many of all parts together: they must fit on a screen
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
 
 class Plan(NamedTuple):
-    """What is called in one place. elements: of each tensor that a rank passes; tensors: how many of them, all told,
-    make up the size that nccl-tests would name."""
+    """One primitive with one size.
+
+    elements: of each tensor that a rank passes. tensors: how many such tensors make up the size that nccl-tests would
+    report.
+    """
 
     operation: str
     composite: bool
@@ -29,7 +32,7 @@ class Plan(NamedTuple):
 
 
 def plans_to_show(trial: Trial) -> list[Plan]:
-    """Each operation; those that reduce, by each operator."""
+    """Each operation once; those that reduce, with each operator."""
     plans = []
     part = 2 if trial.world_size <= SHOWN_ELEMENTS else 1
     for name in operations_tried(trial.operations, shown=True):
@@ -39,24 +42,27 @@ def plans_to_show(trial: Trial) -> list[Plan]:
 
 
 def plans_to_measure(trial: Trial) -> list[Plan]:
-    """Each operation and composite, with each size; those that reduce, by each operator that is named, or sum."""
-    wanted = message_sizes(trial.min_bytes, trial.max_bytes, trial.step_factor)
+    """Each operation and composite with each size; those that reduce, with each of the trial's operators, or sum."""
+    sizes = message_sizes(trial.min_bytes, trial.max_bytes, trial.step_factor)
     plans = []
     for name in operations_tried(trial.operations, shown=False):
         tensors = trial.world_size if OPERATIONS[name].in_parts else 1
         for op in operators(name, trial.reduce_ops or ("sum",)):
-            for size in wanted if OPERATIONS[name].has_bytes else (0,):
-                elements = max(1, size // size_of(trial) // tensors) if size else 0
+            for size in sizes if OPERATIONS[name].has_bytes else (0,):
+                elements = max(1, size // element_bytes(trial) // tensors) if size else 0
                 plans.append(Plan(name, False, op, elements, tensors))
-    plans += [Plan(name, True, None, max(1, size // size_of(trial)), 1) for name in trial.composites for size in wanted]
+    for name in trial.composites:
+        plans += [Plan(name, True, None, max(1, size // element_bytes(trial)), 1) for size in sizes]
     return plans
 
 
 def operators(operation: str, wanted: Sequence[ReduceOpName]) -> Sequence[ReduceOpName | None]:
+    """The operators to call an operation with; one None if it does not reduce."""
     return wanted if OPERATIONS[operation].reduces else (None,)
 
 
-def primitive_of(me: Rank, plan: Plan) -> Primitive:
+def make_primitive(me: Rank, plan: Plan) -> Primitive:
+    """The plan's primitive with its buffers, as this rank calls it."""
     op: ReduceOpName = plan.reduce_op or "sum"
     dtype = DTYPES[me.trial.dtype]
     setting = Setting(me.rank, me.world_size, me.trial.root, plan.elements, dtype, me.device, op)
@@ -66,10 +72,10 @@ def primitive_of(me: Rank, plan: Plan) -> Primitive:
 
 
 def bytes_of(plan: Plan, trial: Trial) -> int:
-    """As nccl-tests counts them."""
-    return plan.elements * plan.tensors * size_of(trial)
+    """The plan's size in bytes, as nccl-tests counts them."""
+    return plan.elements * plan.tensors * element_bytes(trial)
 
 
-def size_of(trial: Trial) -> int:
-    """Bytes of an element."""
+def element_bytes(trial: Trial) -> int:
+    """Bytes of one element."""
     return DTYPES[trial.dtype].itemsize

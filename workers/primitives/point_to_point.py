@@ -1,4 +1,4 @@
-"""From one rank to another: both must call, the one to send, the other to receive."""
+"""From one rank to another: both must call, one to send and one to receive."""
 
 from collections.abc import Iterator
 
@@ -12,7 +12,7 @@ from workers.primitives.primitive import Argument, Primitive
 class SendRecv(Primitive):
     """Ranks in pairs: an even one sends to the next. Both wait until it is done."""
 
-    transfers = 2  # timed there and back, so that none can run ahead: a ping-pong
+    transfers = 2  # timed there and back, so that neither can run ahead: a ping-pong
 
     def allocate(self) -> None:
         self.sends = self.rank % 2 == 0
@@ -24,7 +24,7 @@ class SendRecv(Primitive):
 
     @property
     def takes_part(self) -> bool:
-        """The last rank of an odd number has no partner."""
+        """Whether the rank has a partner: the last one of an odd number has none."""
         return self.partner < self.ranks
 
     def call(self) -> None:
@@ -36,7 +36,7 @@ class SendRecv(Primitive):
         if self.takes_part:
             dist.recv(self.buffer, src=self.partner) if self.sends else dist.send(self.buffer, dst=self.partner)
 
-    def spelled(self) -> str:
+    def call_text(self) -> str:
         if not self.takes_part:
             return "nothing: it has no partner"
         return f"dist.send(tensor, dst={self.partner})" if self.sends else f"dist.recv(tensor, src={self.partner})"
@@ -44,14 +44,16 @@ class SendRecv(Primitive):
     def arguments(self) -> list[Argument]:
         return [Argument("tensor", [self.buffer] if self.takes_part else None)]
 
-    def wanted(self, numbers: Numbers) -> Iterator[tuple[Tensor, Tensor]]:
+    def expected(self, numbers: Numbers) -> Iterator[tuple[Tensor, Tensor]]:
         if self.takes_part:
             yield self.buffer, numbers.of(self.rank if self.sends else self.partner, self.elements)
 
 
 class IsendIrecv(Primitive):
-    """In a circle: every rank sends to its right and receives from its left. With `send` and `recv` all might wait for
-    each other for ever; so both are begun, and then waited for. One step of a ring all_reduce."""
+    """In a circle: every rank sends to its right and receives from its left, as in one step of a ring all_reduce.
+
+    With `send` and `recv` all ranks might wait for each other forever. So both are begun, and then waited for.
+    """
 
     def allocate(self) -> None:
         self.left, self.right = (self.rank - 1) % self.ranks, (self.rank + 1) % self.ranks
@@ -63,15 +65,15 @@ class IsendIrecv(Primitive):
 
     def call(self) -> None:
         for work in [dist.isend(self.outgoing, dst=self.right), dist.irecv(self.incoming, src=self.left)]:
-            if work is not None:  # which it would be for a rank outside the group
+            if work is not None:  # None is for ranks outside the group
                 work.wait()
 
-    def spelled(self) -> str:
+    def call_text(self) -> str:
         return f"dist.isend(outgoing, dst={self.right}), dist.irecv(incoming, src={self.left}); wait for both"
 
     def arguments(self) -> list[Argument]:
         return [Argument("outgoing", [self.outgoing]), Argument("incoming", [self.incoming])]
 
-    def wanted(self, numbers: Numbers) -> Iterator[tuple[Tensor, Tensor]]:
+    def expected(self, numbers: Numbers) -> Iterator[tuple[Tensor, Tensor]]:
         yield self.outgoing, numbers.of(self.rank, self.elements)
         yield self.incoming, numbers.of(self.left, self.elements)

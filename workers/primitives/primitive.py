@@ -1,4 +1,4 @@
-"""What is asked of every primitive: its buffers, its call as one would type it, and what must come out."""
+"""What every primitive defines: its buffers, its call as one would type it, and the result that must come out."""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -20,8 +20,11 @@ OPS = {
 
 
 class Setting(NamedTuple):
-    """Who calls, and with what. elements: of each tensor that a rank passes, so for operations that move parts, of a
-    part; root: of the operations that have one."""
+    """Who calls, and with what.
+
+    elements: of each tensor that a rank passes; so of one part, for operations that move parts. root: for operations
+    that have one.
+    """
 
     rank: int
     ranks: int
@@ -33,8 +36,10 @@ class Setting(NamedTuple):
 
 
 class Argument(NamedTuple):
-    """What a rank passes under one name: a tensor, or a list of them; None where the others pass it, but not this one.
-    undefined: what is in it after the call, the operation leaves open."""
+    """What a rank passes under one name: a tensor, or a list of them.
+
+    None: other ranks pass it, but not this one. undefined: the operation does not define its content after the call.
+    """
 
     name: str
     tensors: Sequence[Tensor] | None
@@ -55,13 +60,14 @@ class Primitive:
         """Make the buffers."""
 
     def fill(self, numbers: Numbers) -> None:
-        """Put this rank's own numbers in; what is only received into is 0."""
+        """Put this rank's numbers into what it sends, and 0 into what it only receives."""
 
     def call(self) -> None:
+        """Call the primitive once."""
         raise NotImplementedError
 
     def timed_call(self) -> None:
-        """What is timed: the call, unless there is more to say."""
+        """What is timed: the call, unless a primitive needs more than one to be timed."""
         self.call()
 
     @property
@@ -69,30 +75,44 @@ class Primitive:
         """Whether this rank has anything to do."""
         return True
 
-    def spelled(self) -> str:
+    def call_text(self) -> str:
         """The call, as one would type it."""
         raise NotImplementedError
 
     def arguments(self) -> list[Argument]:
+        """What this rank passes."""
         raise NotImplementedError
 
-    def wanted(self, numbers: Numbers) -> Iterator[tuple[Tensor, Tensor]]:
-        """Tensors that the call has left on this rank, each with what it should be. What is undefined is not among
-        them."""
+    def expected(self, numbers: Numbers) -> Iterator[tuple[Tensor, Tensor]]:
+        """The tensors that the call leaves on this rank, each with its right values, in float64. Undefined ones are not
+        among them."""
         yield from ()
 
     def tensor(self) -> Tensor:
-        """A buffer of one's own, in memory that is really there."""
+        """A new buffer. It is written to, so that its memory is really there."""
         return torch.empty(self.elements, dtype=self.dtype, device=self.device).fill_(0)
 
     def tensors(self) -> list[Tensor]:
-        """One for each rank."""
+        """A new buffer for each rank."""
         return [self.tensor() for _ in range(self.ranks)]
 
     def part(self, whole: Tensor, number: int) -> Tensor:
-        """Of a tensor that holds everybody's parts, one."""
+        """One rank's part of a tensor that holds the parts of all ranks."""
         return whole[number * self.elements : (number + 1) * self.elements]
 
     @property
     def op_text(self) -> str:
         return f"op=ReduceOp.{self.reduce_op.upper()}"
+
+
+class OneTensor(Primitive):
+    """A primitive to which every rank passes one tensor, which the call may change."""
+
+    def allocate(self) -> None:
+        self.buffer = self.tensor()
+
+    def fill(self, numbers: Numbers) -> None:
+        self.buffer.copy_(numbers.of(self.rank, self.elements))
+
+    def arguments(self) -> list[Argument]:
+        return [Argument("tensor", [self.buffer])]

@@ -13,22 +13,22 @@ from ddptui.config.primitives import OPERATIONS
 from ddptui.wire.messages import Buffer, Done, Position, Ready, Shown, Timed
 from workers.instruments.clock import clock_of
 from workers.primitives.numbers import Readable, Scrambled, wrong_elements
-from workers.primitives.plans import Plan, bytes_of, plans_to_measure, plans_to_show, primitive_of
+from workers.primitives.plans import Plan, bytes_of, make_primitive, plans_to_measure, plans_to_show
 from workers.primitives.primitive import Argument, Primitive
 from workers.primitives.timing import ROUNDS, Timer
 from workers.rank.process import Rank
 
-MOST_OF_A_REFUSAL = 300  # characters of what the backend says
+MOST_OF_A_REFUSAL = 300  # characters of the backend's error
 
 Values = tuple[float | None, ...]
 
 
 def show(me: Rank) -> None:
-    """Call each primitive once, with numbers that can be read, and tell what every buffer held before and after."""
+    """Call each primitive once, with numbers for people, and report each buffer before and after."""
     plans = plans_to_show(me.trial)
     send_ready(me, len(plans))
     for place, plan in enumerate(plans):
-        primitive = primitive_of(me, plan)
+        primitive = make_primitive(me, plan)
         primitive.fill(Readable(plan.elements * plan.tensors))
         before = [values(argument) for argument in primitive.arguments()]
         me.reporter.position = partial(position_in_call, place, plan.operation)
@@ -40,61 +40,62 @@ def show(me: Rank) -> None:
             operation=plan.operation,
             reduce_op=plan.reduce_op,
             root=me.trial.root if OPERATIONS[plan.operation].rooted else None,
-            call=primitive.spelled(),
+            call=primitive.call_text(),
             buffers=buffers(primitive, before) if error is None else (),
             error=error,
         )
         me.reporter.send(shown)
-        log(me, shown.call, error or ", ".join(f"{each.name}: {each.before} → {each.after}" for each in shown.buffers))
+        contents = (f"{buffer.name}: {buffer.before} → {buffer.after}" for buffer in shown.buffers)
+        log(me, shown.call, error or ", ".join(contents))
     send_done(me)
 
 
 def measure(me: Rank) -> None:
-    """Each primitive with all its sizes: some calls to warm up, then the rounds of those that are timed, then for each
-    size a call that is checked, element by element."""
+    """Measure each primitive with all its sizes: the warm-up, the timed rounds, and for each size a checked call."""
     plans = plans_to_measure(me.trial)
     send_ready(me, len(plans))
-    for _, same in groupby(enumerate(plans), key=lambda placed: placed[1]._replace(elements=0)):
-        measure_sizes(me, [Measured(me, place, plan) for place, plan in same])
+    for _, same in groupby(enumerate(plans), key=lambda numbered: numbered[1]._replace(elements=0)):
+        measure_sizes(me, [Measurement(me, place, plan) for place, plan in same])
     send_done(me)
 
 
-class Measured:
-    """One primitive with one size, as this rank measures it. error: why the backend does not do it."""
+class Measurement:
+    """One primitive with one size, as this rank measures it. error: why the backend refuses it."""
 
     def __init__(self, me: Rank, place: int, plan: Plan) -> None:
         self.place, self.plan = place, plan
-        self.primitive = primitive_of(me, plan)
+        self.primitive = make_primitive(me, plan)
         self.timer = Timer(self.primitive, clock_of(me.device))
         self.error = refusal_of(self.primitive)
 
-    def in_a_call(self) -> Position:
+    def position_in_call(self) -> Position:
+        """The rank is in a call."""
         return position_in_call(self.place, self.plan.operation, self.timer.calls)
 
-    def at_work(self) -> Position:
-        """Checking what came out takes a while, and no wire."""
+    def position_in_check(self) -> Position:
+        """The rank is checking its results, which takes a while and calls nothing."""
         return Position(step=self.place, calls=self.timer.calls)
 
 
-def measure_sizes(me: Rank, sizes: Sequence[Measured]) -> None:
-    """All sizes of one primitive: timed in rounds, then checked and told one by one."""
-    sound = [size for size in sizes if size.error is None]
-    for size in sound:
-        me.reporter.position = size.in_a_call
+def measure_sizes(me: Rank, sizes: Sequence[Measurement]) -> None:
+    """Measure all sizes of one primitive: time them in rounds, then check and report them one by one."""
+    accepted = [size for size in sizes if size.error is None]
+    for size in accepted:
+        me.reporter.position = size.position_in_call
         size.timer.warm_up(calls=me.trial.warmup_steps, most=me.trial.iterations, most_s=me.trial.cell_s)
-    for size in sound * ROUNDS:
-        me.reporter.position = size.in_a_call
+    for size in accepted * ROUNDS:
+        me.reporter.position = size.position_in_call
         size.timer.round(after_barrier=me.trial.cadence == "barrier")
     for size in sizes:
-        me.reporter.position = size.at_work
-        told = timed_message(me, size)
-        me.reporter.send(told)
-        took = f"{median(told.calls_ns) / 1000:.1f} µs" if told.calls_ns else "no part in it"
-        log(me, told.operation, told.error or f"{told.bytes} bytes  {took}  {told.wrong} wrong")
+        me.reporter.position = size.position_in_check
+        timed = timed_message(me, size)
+        me.reporter.send(timed)
+        length = f"{median(timed.calls_ns) / 1000:.1f} µs" if timed.calls_ns else "no part in it"
+        log(me, timed.operation, timed.error or f"{timed.bytes} bytes  {length}  {timed.wrong} wrong")
 
 
-def timed_message(me: Rank, size: Measured) -> Timed:
-    """What each call took on this rank (nothing, if it has no part in it), and what came out wrong."""
+def timed_message(me: Rank, size: Measurement) -> Timed:
+    """The length of each call on this rank (none, if it has no part in it), and the number of wrong elements."""
     plan, primitive = size.plan, size.primitive
     lengths = size.timer.lengths_ns if primitive.takes_part else []
     return Timed(
@@ -113,15 +114,15 @@ def timed_message(me: Rank, size: Measured) -> Timed:
 
 
 def count_wrong(primitive: Primitive, seed: int) -> int:
-    """How many elements are wrong on this rank, after one call with numbers of the seed."""
+    """How many elements are wrong on this rank after one call with the numbers of this seed."""
     numbers = Scrambled(seed, primitive.reduce_op)
     primitive.fill(numbers)
     primitive.call()
-    return sum(wrong_elements(found, wanted, primitive.ranks) for found, wanted in primitive.wanted(numbers))
+    return sum(wrong_elements(actual, right, primitive.ranks) for actual, right in primitive.expected(numbers))
 
 
 def refusal_of(primitive: Primitive) -> str | None:
-    """Make the first call. Why the backend does not, if it does not: it says so on all ranks."""
+    """Make the first call. Returns the backend's error if it refuses, which it does on all ranks."""
     try:
         primitive.call()
     except (RuntimeError, ValueError, NotImplementedError) as error:
@@ -130,14 +131,15 @@ def refusal_of(primitive: Primitive) -> str | None:
 
 
 def buffers(primitive: Primitive, before: Sequence[Values | None]) -> tuple[Buffer, ...]:
+    """The primitive's buffers, each with its values before and now."""
     return tuple(
-        Buffer(argument.name, len(argument.tensors or ()), was, values(argument), argument.undefined)
-        for argument, was in zip(primitive.arguments(), before, strict=True)
+        Buffer(argument.name, len(argument.tensors or ()), values_before, values(argument), argument.undefined)
+        for argument, values_before in zip(primitive.arguments(), before, strict=True)
     )
 
 
 def values(argument: Argument) -> Values | None:
-    """What is in it now, one tensor after the other."""
+    """The values of an argument's tensors, one tensor after the other; None in place of NaN and infinity."""
     if argument.tensors is None:
         return None
     flat: list[float] = torch.cat(list(argument.tensors)).tolist()
@@ -145,23 +147,25 @@ def values(argument: Argument) -> Values | None:
 
 
 def position_in_call(place: int, operation: str, calls: int = 1) -> Position:
-    """In the last one of so many calls."""
+    """In the last of so many calls."""
     return Position(step=place, calls=calls, number=max(0, calls - 1), kind=operation)
 
 
-def log(me: Rank, what: str, how: str) -> None:
-    print(f"rank {me.rank}  {what}  {how}\n", end="", flush=True)  # in one piece: all ranks may write to one terminal
+def log(me: Rank, call: str, result: str) -> None:
+    """Print a line in one piece: all ranks may write to one terminal."""
+    print(f"rank {me.rank}  {call}  {result}\n", end="", flush=True)
 
 
 def send_ready(me: Rank, places: int) -> None:
+    """Announce so many places, which the console counts as steps."""
     now = time.monotonic_ns()
     me.reporter.send(Ready(rank=me.rank, at_ns=now, steps=places, parameters=0, start_ns=me.start_ns))
 
 
 def send_done(me: Rank) -> None:
-    """Nothing was trained: there is nothing to be compared or evaluated."""
+    """Report the end. Nothing was trained, so there is nothing to compare or evaluate."""
     now = time.monotonic_ns()
-    nothing = Done(
+    done = Done(
         rank=me.rank, at_ns=now, correct=0, evaluated=0, parameters={}, buffers={}, bottleneck_fired=0, bottleneck_ns=0
     )
-    me.reporter.send(nothing)
+    me.reporter.send(done)

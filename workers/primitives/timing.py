@@ -1,12 +1,11 @@
-"""How long a call takes: all ranks call again and again, as often as they have agreed to.
+"""How long a call takes: all ranks call again and again, as often as they have agreed.
 
-The calls of one size are not made all at once but in rounds, the other sizes in between: on a busy host a few
-hundredths of a second are all fast or all slow, as the scheduler has placed the ranks, and each size should meet its
-share of both.
+The calls of one size are made in rounds, with the other sizes in between. On a busy host the calls of some hundredths
+of a second are all fast or all slow, as the scheduler has placed the ranks. So each size gets its share of both.
 
-Back to back is what nccl-tests does: a call begins when the one before is over on this rank, whatever the others do; so
-the time of all calls by their number is what a stream of them costs. Or each call follows a barrier, whose time is not
-counted: then all ranks begin together, but for what leaving a barrier takes some of them longer.
+There are two cadences. Back to back, as in nccl-tests, a call begins when the one before has ended on this rank,
+whatever the others do: the time of all calls by their number is what a stream of them costs. Or each call follows a
+barrier, which is not timed: then all ranks begin together, apart from the time that some take longer to leave it.
 """
 
 import time
@@ -24,23 +23,26 @@ DEVICE_POLL_S = 0.001
 
 
 class Timer:
-    """`calls`: how many have been begun, the warm-up too; `lengths_ns`: of each call that was timed, on this rank."""
+    """Times one primitive with one size, on this rank.
+
+    calls: how many have begun, with the warm-up. lengths_ns: of each timed call.
+    """
 
     def __init__(self, primitive: Primitive, clock: Clock) -> None:
         self._primitive = primitive
         self._clock = clock
-        self._wanted = 0
+        self._calls_per_round = 0
         self.calls = 0
         self.lengths_ns: list[int] = []
 
     def warm_up(self, *, calls: int, most: int, most_s: float) -> None:
-        """Call (once at least) without being timed, and agree on how often it will be in each round: no more than
-        `most`, and no longer than `most_s` in all rounds together, but once in any case."""
+        """Call without timing, at least once, and agree on the number of calls in each round: at most `most`, and at
+        most `most_s` in all rounds together, but at least one."""
         estimate_s = min(self._estimate() for _ in range(max(1, calls)))
-        self._wanted = self._agree(max(1, min(most, int(most_s / ROUNDS / max(estimate_s, 1e-6)))))
+        self._calls_per_round = self._agree(max(1, min(most, int(most_s / ROUNDS / max(estimate_s, 1e-6)))))
 
     def round(self, *, after_barrier: bool) -> None:
-        """Time the calls of a round; one more goes before them, since another size was called meanwhile."""
+        """Time the calls of a round. One more goes before them, since another size was called meanwhile."""
         self._call()
         dist.barrier()
         self.lengths_ns += self._after_barriers() if after_barrier else self._back_to_back()
@@ -52,7 +54,7 @@ class Timer:
         return (end_ns - begin_ns) / 1e9
 
     def _agree(self, calls: int) -> int:
-        """All ranks must call equally often: rank 0 says how often."""
+        """Rank 0's number: all ranks must call equally often."""
         agreed = torch.tensor([calls], device=self._primitive.device)
         dist.broadcast(agreed, src=0)
         return int(agreed.item())
@@ -60,29 +62,29 @@ class Timer:
     def _back_to_back(self) -> list[int]:
         now, call = self._clock.now, self._primitive.timed_call
         moments = [now()]
-        for _ in range(self._wanted):
+        for _ in range(self._calls_per_round):
             self.calls += 1
             call()
             moments.append(now())
-        ns = self._resolved(moments)
-        return [end - begin for begin, end in pairwise(ns)]
+        times_ns = self._resolved(moments)
+        return [end - begin for begin, end in pairwise(times_ns)]
 
     def _after_barriers(self) -> list[int]:
         moments = []
-        for _ in range(self._wanted):
+        for _ in range(self._calls_per_round):
             dist.barrier()
             moments.append(self._clock.now())
             self._call()
             moments.append(self._clock.now())
-        ns = self._resolved(moments)
-        return [end - begin for begin, end in zip(ns[::2], ns[1::2], strict=True)]
+        times_ns = self._resolved(moments)
+        return [end - begin for begin, end in zip(times_ns[::2], times_ns[1::2], strict=True)]
 
     def _call(self) -> None:
         self.calls += 1
         self._primitive.timed_call()
 
     def _resolved(self, moments: list[Any]) -> list[int]:
-        """In ns, once the device has got there."""
-        while (ns := self._clock.resolve(moments)) is None:
+        """The moments in ns, once the device has reached them."""
+        while (times_ns := self._clock.resolve(moments)) is None:
             time.sleep(DEVICE_POLL_S)
-        return ns
+        return times_ns

@@ -1,0 +1,164 @@
+"""Primitives in which all ranks do the same: all of them give and all of them get, or all wait."""
+
+from collections.abc import Iterator
+
+import torch.distributed as dist
+from torch import Tensor
+
+from workers.aggregate.strategy import Strategy
+from workers.primitives.numbers import Numbers
+from workers.primitives.primitive import Argument, OneTensor, Primitive, Setting
+
+
+class AllReduce(OneTensor):
+    """Every rank gets all tensors, reduced to one."""
+
+    def call(self) -> None:
+        dist.all_reduce(self.buffer, op=self.op)
+
+    def call_text(self) -> str:
+        return f"dist.all_reduce(tensor, {self.op_text})"
+
+    def expected(self, numbers: Numbers) -> Iterator[tuple[Tensor, Tensor]]:
+        yield self.buffer, numbers.reduced(self.reduce_op, self.ranks, self.elements)
+
+
+class AllGather(Primitive):
+    """Every rank gets the parts of all ranks, in the order of the ranks."""
+
+    def allocate(self) -> None:
+        self.own_part = self.tensor()
+        self.parts = self.tensors()
+
+    def fill(self, numbers: Numbers) -> None:
+        self.own_part.copy_(numbers.of(self.rank, self.elements))
+        for part in self.parts:
+            part.zero_()
+
+    def call(self) -> None:
+        dist.all_gather(self.parts, self.own_part)
+
+    def call_text(self) -> str:
+        return "dist.all_gather(parts, tensor)"
+
+    def arguments(self) -> list[Argument]:
+        return [Argument("tensor", [self.own_part]), Argument("parts", self.parts)]
+
+    def expected(self, numbers: Numbers) -> Iterator[tuple[Tensor, Tensor]]:
+        yield self.own_part, numbers.of(self.rank, self.elements)
+        for rank, part in enumerate(self.parts):
+            yield part, numbers.of(rank, self.elements)
+
+
+class ReduceScatter(Primitive):
+    """All tensors are reduced to one, and each rank gets its part: the first half of a ring all_reduce."""
+
+    def allocate(self) -> None:
+        self.parts = self.tensors()
+        self.own_part = self.tensor()
+
+    def fill(self, numbers: Numbers) -> None:
+        whole = numbers.of(self.rank, self.ranks * self.elements)
+        for number, part in enumerate(self.parts):
+            part.copy_(self.part(whole, number))
+        self.own_part.zero_()
+
+    def call(self) -> None:
+        dist.reduce_scatter(self.own_part, self.parts, op=self.op)
+
+    def call_text(self) -> str:
+        return f"dist.reduce_scatter(tensor, parts, {self.op_text})"
+
+    def arguments(self) -> list[Argument]:
+        return [Argument("parts", self.parts), Argument("tensor", [self.own_part])]
+
+    def expected(self, numbers: Numbers) -> Iterator[tuple[Tensor, Tensor]]:
+        reduced = numbers.reduced(self.reduce_op, self.ranks, self.ranks * self.elements)
+        yield self.own_part, self.part(reduced, self.rank)
+        whole = numbers.of(self.rank, self.ranks * self.elements)
+        for number, part in enumerate(self.parts):
+            yield part, self.part(whole, number)
+
+
+class AllToAll(Primitive):
+    """Every rank has a part for each rank: a transposition."""
+
+    def allocate(self) -> None:
+        self.outgoing, self.incoming = self.tensors(), self.tensors()
+
+    def fill(self, numbers: Numbers) -> None:
+        whole = numbers.of(self.rank, self.ranks * self.elements)
+        for number, part in enumerate(self.outgoing):
+            part.copy_(self.part(whole, number))
+        for part in self.incoming:
+            part.zero_()
+
+    def call(self) -> None:
+        dist.all_to_all(self.incoming, self.outgoing)
+
+    def call_text(self) -> str:
+        return "dist.all_to_all(incoming, outgoing)"
+
+    def arguments(self) -> list[Argument]:
+        return [Argument("outgoing", self.outgoing), Argument("incoming", self.incoming)]
+
+    def expected(self, numbers: Numbers) -> Iterator[tuple[Tensor, Tensor]]:
+        whole = numbers.of(self.rank, self.ranks * self.elements)
+        for number, part in enumerate(self.outgoing):
+            yield part, self.part(whole, number)
+        for rank, part in enumerate(self.incoming):
+            yield part, self.part(numbers.of(rank, self.ranks * self.elements), self.rank)
+
+
+class Barrier(Primitive):
+    """No rank goes on before all have come."""
+
+    def call(self) -> None:
+        dist.barrier()
+
+    def call_text(self) -> str:
+        return "dist.barrier()"
+
+    def arguments(self) -> list[Argument]:
+        return []
+
+
+class LocalSum(OneTensor):
+    """A rank adds up two tensors of its own: what a reduction costs where nothing has to be sent."""
+
+    def allocate(self) -> None:
+        super().allocate()
+        self.other = self.tensor()
+
+    def fill(self, numbers: Numbers) -> None:
+        super().fill(numbers)
+        self.other.copy_(self.buffer)
+
+    def call(self) -> None:
+        self.buffer += self.other
+
+    def call_text(self) -> str:
+        return "tensor += other"
+
+    def arguments(self) -> list[Argument]:
+        return [*super().arguments(), Argument("other", [self.other])]
+
+    def expected(self, numbers: Numbers) -> Iterator[tuple[Tensor, Tensor]]:
+        yield self.buffer, 2 * numbers.of(self.rank, self.elements)
+
+
+class Composite(OneTensor):
+    """What a strategy makes of the primitives: the mean of one tensor, as it averages a gradient."""
+
+    def __init__(self, setting: Setting, strategy: Strategy) -> None:
+        super().__init__(setting)
+        self.strategy = strategy
+
+    def call(self) -> None:
+        self.strategy.average([self.buffer])
+
+    def call_text(self) -> str:
+        return "strategy.average([tensor])"
+
+    def expected(self, numbers: Numbers) -> Iterator[tuple[Tensor, Tensor]]:
+        yield self.buffer, numbers.reduced("avg", self.ranks, self.elements)
