@@ -1,10 +1,8 @@
-"""The console's end of the wire: one socket a launch, in a folder that only this user can enter; or on the network,
-where CURVE lets in only who has this launch's keys.
+"""The console's end of the connections to the ranks: one socket a launch, in a folder that only this user can enter; or
+on the network, where CURVE accepts only peers with this launch's keys.
 
-Nothing that comes in is trusted. A frame counts only if it decodes strictly and comes from a peer that has said Hello
-with this launch's token. The rest is counted in `refused`, and `why` says what the first of it was; who had the token
-but does not fit is told to stop. Whoever knocks too often finds the door shut: at the limit of open files libzmq would
-abort the process.
+Messages are untrusted. A frame counts only if it decodes strictly, and if its peer's first message was a Hello with the
+token of this launch. All other frames are refused and counted. A peer with the token that does not fit is sent a Stop.
 """
 
 import hmac
@@ -27,27 +25,33 @@ from ddptui.wire.connection import HUB, KEYS, TOKEN
 from ddptui.wire.limits import MOST_BYTES_A_FRAME
 from ddptui.wire.messages import VERSION, ConsoleMessage, Hello, HelloOfAnyVersion, RankMessage, Stop
 
-LONGEST_FOLDER_PATH = 45  # bytes; sockets below it, a forkserver's too, may have 107 in all
-MOST_FRAMES_AT_ONCE = 256  # so that a flood cannot keep the caller from its other work
-MOST_BYTES_AT_ONCE = 8 * 2**20  # likewise; and decoded they take up to ten times as much
-MOST_BYTES_OF_A_STRANGER = 64 * 2**10  # a frame; who is let in says more
-MOST_FRAMES_WAITING = 64  # of each peer, a rank's of 13 s: what has not come in when a rank ends, is lost
-MOST_FRAMES_UNREAD = 100  # by each peer; what is said to one that does not read is left out
-HANDSHAKE_MS = 5_000  # who connects and does not show a key in time is put out again
+LONGEST_FOLDER_PATH = 45  # bytes: the path of a socket has at most 107, those of a rank's forkserver below it, too
+MOST_FRAMES_AT_ONCE = 256  # so that a flood of frames does not keep the caller from its other work
+MOST_BYTES_AT_ONCE = 8 * 2**20  # likewise; decoded, messages take up to ten times as much memory
+MOST_BYTES_OF_A_STRANGER = 64 * 2**10  # a peer's first frame: a Hello is short
+MOST_FRAMES_WAITING = 64  # received but not read, per peer: what a rank sends in 13 s
+MOST_FRAMES_UNREAD = 100  # sent but not read, per peer; further messages to it are dropped
+HANDSHAKE_MS = 5_000  # a peer that has shown no key by then is disconnected
 
+# Why a frame or message is refused; the text follows "3 messages refused: ".
 UNDECODABLE = "a message that could not be decoded"
-NO_TOKEN = "a stranger, without this launch's token"
+NO_TOKEN = "a connection without this launch's token"
+LONG_FRAME = "a first message that is too long"
 
 
 class Hub:
-    """Receives what the ranks of one launch say, and sends them what the console wants.
+    """Receives the messages of the ranks of one launch, and sends them the console's.
 
-    `folder` is the launch's own: whatever is put there goes when the hub is closed.
+    hellos          the Hello of each connected rank
+    refused         number of refused frames and messages; first_refusal: why the first one was
+    folder          belongs to the launch: its contents are deleted when the hub is closed
     """
 
     def __init__(self, world_size: int, at: tuple[str, int] | None = None) -> None:
-        """`at`: an address of this host, and the first port to try there; none: ranks of this host alone. Raises
-        OSError."""
+        """`at`: an address of this host, and the first port to try; None: a Unix socket, for ranks of this host.
+
+        Raises OSError.
+        """
         self.world_size = world_size
         self.token = secrets.token_hex(16)
         self.hellos: dict[int, Hello] = {}
@@ -63,12 +67,12 @@ class Hub:
         self._socket.setsockopt(zmq.SNDHWM, MOST_FRAMES_UNREAD)
         self._socket.setsockopt(zmq.LINGER, 200)
         self._socket.setsockopt(zmq.HANDSHAKE_IVL, HANDSHAKE_MS)
-        self._lock = CurveServer(self._context, self._socket) if at else None
+        self._curve = CurveServer(self._context, self._socket) if at else None
         try:
             self.endpoint = bind_near(self._socket, *at) if at else f"ipc://{self.folder}/hub"
             self._gate = network_gate(self._socket) if at else local_gate(self._socket, self.endpoint)
         except OSError:
-            self._end()
+            self._close_socket()
             raise
         self._poller = zmq.Poller()
         for socket in (self._socket, self._gate.connections):
@@ -76,8 +80,8 @@ class Hub:
 
     @property
     def rank_environment(self) -> dict[str, str]:
-        """What a rank needs in its environment to come here."""
-        keys = {KEYS: self._lock.keys.spell()} if self._lock else {}
+        """The variables with which a rank connects to this hub."""
+        keys = {KEYS: self._curve.keys.spell()} if self._curve else {}
         return {HUB: self.endpoint, TOKEN: self.token} | keys
 
     def __enter__(self) -> Self:
@@ -87,19 +91,20 @@ class Hub:
         self.close()
 
     def close(self) -> None:
+        """Closes the socket, and deletes the folder."""
         self._socket.disable_monitor()
         self._gate.connections.close()
-        self._end()
+        self._close_socket()
 
-    def _end(self) -> None:
+    def _close_socket(self) -> None:
         self._socket.close()
-        if self._lock:
-            self._lock.close()
+        if self._curve:
+            self._curve.close()
         self._context.term()
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def receive(self, timeout_ms: int) -> list[RankMessage]:
-        """What has come in, waiting at most `timeout_ms` for the first of it."""
+        """The messages that have arrived, waiting at most `timeout_ms` for the first."""
         messages: list[RankMessage] = []
         if not self._wait(timeout_ms):
             return messages
@@ -114,7 +119,7 @@ class Hub:
         return messages
 
     def _wait(self, timeout_ms: int) -> bool:
-        """Until something has come in, and look after the door meanwhile."""
+        """Waits for a message, and updates the gate meanwhile. False: none came in time."""
         deadline = time.monotonic() + timeout_ms / 1000
         while True:
             self._gate.update()
@@ -125,10 +130,10 @@ class Hub:
                 return False
 
     def send(self, message: ConsoleMessage, ranks: Iterable[int] | None = None) -> None:
-        """Send to these ranks (none: to all that are here)."""
-        wanted = self.hellos if ranks is None else set(ranks)
+        """Sends to these ranks; None: to all that are connected."""
+        receivers = self.hellos if ranks is None else set(ranks)
         for identity, rank in self._rank_of.items():
-            if rank in wanted:
+            if rank in receivers:
                 self._send(identity, message)
 
     def _send(self, identity: bytes, message: ConsoleMessage) -> None:
@@ -139,21 +144,22 @@ class Hub:
         try:
             [frame] = frames
             if newcomer and len(frame) > MOST_BYTES_OF_A_STRANGER:
-                return self._refuse("a stranger with a frame that is too long")
+                return self._refuse(LONG_FRAME)
             messages = self._decoder.decode(frame)
         except (ValueError, RecursionError):  # msgspec.DecodeError is a ValueError
             return self._refuse_undecodable(identity, frames) if newcomer else self._refuse(UNDECODABLE)
         if newcomer and not self._welcome(identity, messages):
             return []
         rank = self._rank_of[identity]
-        own: list[RankMessage] = messages[:1] if newcomer else []
-        own += [m for m in messages[len(own) :] if m.rank == rank and not isinstance(m, Hello)]  # Hello is said once
-        if strange := len(messages) - len(own):
-            self._refuse(f"rank {rank} spoke for another one, or said Hello again", strange)
-        return own
+        accepted: list[RankMessage] = messages[:1] if newcomer else []
+        # a rank speaks only for itself, and says Hello only once
+        accepted += [m for m in messages[len(accepted) :] if m.rank == rank and not isinstance(m, Hello)]
+        if refused := len(messages) - len(accepted):
+            self._refuse(f"rank {rank} sent messages of another rank, or a second Hello", refused)
+        return accepted
 
     def _refuse_undecodable(self, identity: bytes, frames: list[bytes]) -> list[RankMessage]:
-        """Refuse a peer's first message. Stop the peer if it is a Hello of another protocol version."""
+        """Refuses a peer's first message. The peer is stopped if it was a Hello of another protocol version."""
         try:
             [frame] = frames
             first = msgspec.msgpack.decode(frame, type=list[msgspec.Raw])[0]
@@ -173,7 +179,7 @@ class Hub:
         return []
 
     def _welcome(self, identity: bytes, messages: list[RankMessage]) -> bool:
-        """Let a new peer in if its first message is a Hello that fits."""
+        """Accepts a new peer if its first message is a Hello that fits."""
         hello = messages[0] if messages else None
         if not isinstance(hello, Hello) or not self._has_token(hello):
             self._refuse(NO_TOKEN)
@@ -196,8 +202,8 @@ class Hub:
         if hello.version != VERSION:
             return _other_version(hello)
         if hello.world_size != self.world_size or not 0 <= hello.rank < self.world_size:
-            return f"rank {hello.rank} of {hello.world_size} in a world of {self.world_size}"
-        return f"rank {hello.rank} is here already" if hello.rank in self.hellos else ""
+            return f"rank {hello.rank} of {hello.world_size} connected to a launch of {self.world_size} ranks"
+        return f"a second process connected as rank {hello.rank}" if hello.rank in self.hellos else ""
 
 
 def _other_version(hello: Hello | HelloOfAnyVersion) -> str:
@@ -208,8 +214,8 @@ def _other_version(hello: Hello | HelloOfAnyVersion) -> str:
 
 
 def _new_folder() -> Path:
-    """A folder of mode 0700, its path short enough for a socket. Takes away those that a killed console has left."""
-    where = Path(tempfile.gettempdir())
-    if len(os.fsencode(where)) > LONGEST_FOLDER_PATH:
-        where = Path("/tmp")
-    return folders.temporary("ddptui-hub", where)
+    """A folder of mode 0700 with a path short enough for a socket. Deletes those that killed consoles have left."""
+    parent = Path(tempfile.gettempdir())
+    if len(os.fsencode(parent)) > LONGEST_FOLDER_PATH:
+        parent = Path("/tmp")
+    return folders.temporary("ddptui-hub", parent)

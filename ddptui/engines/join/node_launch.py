@@ -10,7 +10,7 @@ from ddptui.config.launch_modes import ONE_PROCESS
 from ddptui.config.trial import Trial
 from ddptui.config.trial_text import from_arguments
 from ddptui.engines import command as launch
-from ddptui.engines.local.engine import LocalLaunch, surroundings
+from ddptui.engines.local.engine import LocalLaunch, rank_variables
 from ddptui.engines.preflight import prepare_trial
 from ddptui.host import folders
 from ddptui.host.machine import available_cores
@@ -44,7 +44,7 @@ class NodeLaunch:
         launch_folder.mkdir()
         environment = {
             **launch.environment(trial, available_cores(), len(part.ranks)),
-            **surroundings(accepted(message.way), self._folder, launch_folder),
+            **rank_variables(accepted(message.way), self._folder, launch_folder),
             **({} if trial.launch in ONE_PROCESS else part.environment()),
             "INIT_METHOD": message.init_method,
         }

@@ -22,13 +22,13 @@ from ddptui.wire.connection import CONSOLE_PID, LOGS
 from ddptui.wire.messages import Hello
 
 LAUNCHER_LOG = "launcher.log"
-ENOUGH_S = 8.0  # for the keeper to end everybody: it needs less than half of that
-COMPILED = "TORCHINDUCTOR_CACHE_DIR"  # where torch.compile keeps what it has compiled; else below TMPDIR
-MEETING = "INIT_METHOD"  # where the ranks meet, if that is a file: as torch has it, file:///PATH
+STOP_WITHIN_S = 8.0  # for the keeper to end all processes: it needs less than half of that
+COMPILED = "TORCHINDUCTOR_CACHE_DIR"  # the cache of torch.compile, by default below TMPDIR
+MEETING = "INIT_METHOD"  # the file where the ranks meet, if they do so in a file: file:///PATH
 
 
 class LocalEngine:
-    """Starts launches on this host. `folder`: the run's; what is compiled lies there for all launches of the run."""
+    """Starts launches on this host. The run's folder holds torch.compile's cache for all launches of the run."""
 
     is_local = True
 
@@ -46,58 +46,62 @@ class LocalEngine:
 
     def start(self, trial: Trial, command: list[str], repeat: RepeatJournal, hub: Hub) -> "LocalLaunch":
         environment = (
-            self.environment(trial) | surroundings(hub.rank_environment, repeat.folder, hub.folder) | self._cache(trial)
+            self.environment(trial) | rank_variables(hub.rank_environment, repeat.folder, hub.folder) | self._cache(trial)
         )
         return LocalLaunch(command, environment, repeat.folder, hub.folder)
 
     def close(self) -> None:
-        """Each launch has ended by itself."""
+        """Deletes torch.compile's cache."""
         shutil.rmtree(self._compiled, ignore_errors=True)
 
     def _cache(self, trial: Trial) -> dict[str, str]:
-        """TMPDIR is new in each launch, so each would compile everything anew. torch hands the compiler paths as they
-        are: one with a space in it means two files there, and is better left alone."""
+        """Without a cache of the run, each launch would compile again, because its TMPDIR is new.
+
+        torch does not quote paths for the compiler: a path with a space in it cannot be used.
+        """
         folder = str(self._compiled.resolve())
         usable = trial.compile and COMPILED not in os.environ and shlex.quote(folder) == folder
         return {COMPILED: folder} if usable else {}
 
 
-def _without_a_place(environment: Mapping[str, str]) -> dict[str, str]:
-    """What somebody's shell says of nodes is not meant for the ranks of a console."""
+def _without_nodes(environment: Mapping[str, str]) -> dict[str, str]:
+    """Variables about nodes in the user's shell do not apply to ranks that a console starts."""
     return {name: value for name, value in environment.items() if name not in ("NNODES", "NODE_RANK")}
 
 
-def surroundings(way: Mapping[str, str], logs: Path, own_folder: Path) -> dict[str, str]:
-    """What ranks of this host need in their environment besides, to be heard, and not to be left behind. `own_folder`:
-    goes when the launch is over; launchers leave things behind."""
+def rank_variables(hub_variables: Mapping[str, str], logs: Path, launch_folder: Path) -> dict[str, str]:
+    """The variables with which ranks of this host reach the console, write logs, and end with this process.
+
+    `launch_folder` is deleted after the launch, with the temporary files that launchers leave behind.
+    """
     return {
-        **way,
+        **hub_variables,
         LOGS: str(logs),
-        "TMPDIR": str(own_folder),
-        MEETING: f"file://{own_folder}/meeting",
+        "TMPDIR": str(launch_folder),
+        MEETING: f"file://{launch_folder}/meeting",
         CONSOLE_PID: str(os.getpid()),
     }
 
 
 class LocalLaunch:
-    """A started command, kept by keeper.py: when this process closes its end of a pipe, or is gone, all whom the
-    command has started are ended. Ctrl-C in the terminal does not reach them: the console ends them, in order.
+    """A started command below keeper.py, which ends all its processes when this process closes a pipe, or dies.
 
-    `own_folder`: the launch's own, which goes with it if the console cannot take it away itself.
+    Ctrl-C in the terminal does not reach them: the console ends them, in order. `launch_folder` is deleted with the
+    launch if the console cannot do so itself.
     """
 
-    def __init__(self, command: list[str], environment: Mapping[str, str], folder: Path, own_folder: Path) -> None:
+    def __init__(self, command: list[str], environment: Mapping[str, str], folder: Path, launch_folder: Path) -> None:
         with (folder / LAUNCHER_LOG).open("wb") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-P", keeper.__file__, str(own_folder), *command],
+                [sys.executable, "-P", keeper.__file__, str(launch_folder), *command],
                 cwd=folder,  # holds no module that could stand in the way of torch's
-                env={**_without_a_place(os.environ), **environment},
+                env={**_without_nodes(os.environ), **environment},
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
-        self._family: dict[int, psutil.Process] = {}
+        self._processes: dict[int, psutil.Process] = {}
 
     is_waiting = False
 
@@ -113,38 +117,38 @@ class LocalLaunch:
         return None
 
     def add_rank(self, hello: Hello) -> None:
-        """Count a rank in, and whoever has been started by now. psutil keeps each one's start time, so that a number
-        used again is no danger."""
+        """Remembers the rank's process, and all others below the launcher. psutil keeps their start times, so that
+        a process id that is used again is not mistaken for them."""
         with suppress(psutil.NoSuchProcess):
             for process in psutil.Process(self._process.pid).children(recursive=True):
-                self._family.setdefault(process.pid, process)
-            self._family.setdefault(hello.pid, psutil.Process(hello.pid))
+                self._processes.setdefault(process.pid, process)
+            self._processes.setdefault(hello.pid, psutil.Process(hello.pid))
 
     def processes(self) -> list[psutil.Process]:
-        """The ranks, and whoever else was there when one of them was met."""
-        return list(self._family.values())
+        """The ranks, and the other processes below the launcher when a rank connected."""
+        return list(self._processes.values())
 
     def stopped_processes(self) -> list[int]:
-        """The numbers of the launch's processes that are stopped, ranks that were not met yet among them."""
+        """The ids of stopped processes; ranks that have not connected yet are among them."""
         with suppress(psutil.NoSuchProcess):
-            everybody = psutil.Process(self._process.pid).children(recursive=True)
-            return [process.pid for process in everybody if process.status() == psutil.STATUS_STOPPED]
+            processes = psutil.Process(self._process.pid).children(recursive=True)
+            return [process.pid for process in processes if process.status() == psutil.STATUS_STOPPED]
         return []
 
     def process_status(self, hello: Hello) -> str | None:
-        """What a rank's process does, as psutil says it: running, sleeping, stopped, …; None if it is gone."""
-        process = self._family.get(hello.pid)
-        return None if process is None else self._does(process)
+        """As psutil names it: running, sleeping, stopped, …; None: the process is gone."""
+        process = self._processes.get(hello.pid)
+        return None if process is None else self._status(process)
 
     def helpers_work(self, hello: Hello) -> bool:
-        """torch.compile has compilers and workers below the rank, a loader has workers: while they work, it sleeps."""
+        """torch.compile starts compilers below the rank, a data loader workers: the rank sleeps while they work."""
         with suppress(psutil.NoSuchProcess, KeyError):
-            below = self._family[hello.pid].children(recursive=True)
-            return any(self._does(process) in WORKING for process in below)
+            helpers = self._processes[hello.pid].children(recursive=True)
+            return any(self._status(process) in WORKING for process in helpers)
         return False
 
     @staticmethod
-    def _does(process: psutil.Process) -> str | None:
+    def _status(process: psutil.Process) -> str | None:
         try:
             status = process.status() if process.is_running() else None
         except psutil.NoSuchProcess:
@@ -152,16 +156,16 @@ class LocalLaunch:
         return None if status == psutil.STATUS_ZOMBIE else status
 
     def stop(self) -> None:
-        """End the launcher, its ranks and their helpers; return when none is left."""
+        """Ends the launcher, its ranks and their helpers; returns when none is left."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         try:
-            self._process.wait(ENOUGH_S)
-        except subprocess.TimeoutExpired:  # somebody has stopped it: without it the launcher dies, and all that it knew
+            self._process.wait(STOP_WITHIN_S)
+        except subprocess.TimeoutExpired:  # the keeper was stopped: the kernel ends the launcher with it
             self._process.kill()
             self._process.wait()
-        left = [process for process in self._family.values() if self._does(process) is not None]
+        left = [process for process in self._processes.values() if self._status(process) is not None]
         for process in left:
             with suppress(psutil.NoSuchProcess):
                 process.kill()
-        psutil.wait_procs(left, timeout=ENOUGH_S)
+        psutil.wait_procs(left, timeout=STOP_WITHIN_S)

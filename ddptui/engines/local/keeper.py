@@ -1,12 +1,12 @@
-"""Keeps a launch: between the console and the launcher stands this process, and sees to it that nobody is left behind.
+"""The keeper of a launch: a process between the console and the launcher, which ends every process of the launch.
 
     python keeper.py FOLDER COMMAND...
 
-Its standard input is a pipe whose other end only the console has. When that closes, because the console wants the end
-or because it is gone, however it went, the keeper ends the launcher and all who descend from it, first politely, then
-not, and removes FOLDER, which is the launch's own. It ends as the launcher did: with its exit code, or by its signal.
+Its standard input is a pipe whose other end only the console has. When that closes, because the console ends the launch
+or has died itself, the keeper ends the launcher and all its descendants: first by SIGTERM, then by SIGKILL. Then it
+removes FOLDER, which belongs to the launch. The keeper ends as the launcher did: with its exit code, or by its signal.
 
-On Linux it is the "subreaper" of all whom it has started: orphans become its children, whatever session they are in.
+On Linux it is the "subreaper" of all that it has started: orphans become its children, whatever session they are in.
 """
 
 import ctypes
@@ -24,33 +24,34 @@ from functools import partial
 
 import psutil
 
-POLITE_S = 2.5  # from SIGTERM to SIGKILL
-ALONE_S = 0.5  # from the launcher's own end to SIGKILL for those whom it left
-LOOK_EVERY_S = 0.02
+TERM_TO_KILL_S = 2.5  # from SIGTERM to SIGKILL: a rank needs up to 2 s to send its last messages
+ORPHANS_S = 0.5  # from the launcher's own end to SIGKILL for the processes that it left
+POLL_S = 0.02
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36  # linux/prctl.h
-CONSOLE = 0  # the pipe's descriptor
-NAME_OF_TRACKERS = "resource_tracker"
+CONSOLE = 0  # standard input: the pipe
+TRACKER = "resource_tracker"  # multiprocessing's: it deletes shared memory that killed processes have left
 
 
 def main() -> None:
+    """Starts the command, and waits for its end, or for the console to close the pipe."""
     folder, *command = sys.argv[1:]
     woken = _listen()
     keeper = Keeper(command)
     while keeper.status is None:
         ready, _, _ = select.select([CONSOLE, woken], [], [])
         if CONSOLE in ready:
-            keeper.tell_all_to_end()
-            keeper.end(POLITE_S)
+            keeper.terminate_all()
+            keeper.wait_and_kill(TERM_TO_KILL_S)
             shutil.rmtree(folder, ignore_errors=True)
         else:
             os.read(woken, 4096)
             keeper.reap()
-    keeper.end(ALONE_S)
+    keeper.wait_and_kill(ORPHANS_S)
     end_like(keeper.status)
 
 
 class Keeper:
-    """A started command, and whoever it starts. `status`: of its end, as os.wait has it; none while it runs."""
+    """A started command, and its descendants. `status` is os.wait's of the command; None while it runs."""
 
     def __init__(self, command: list[str]) -> None:
         prctl(PR_SET_CHILD_SUBREAPER, 1)
@@ -58,7 +59,7 @@ class Keeper:
         self._launcher = subprocess.Popen(command, stdin=subprocess.DEVNULL, preexec_fn=partial(die_with, os.getpid()))
 
     def reap(self) -> None:
-        """Take note of those who have ended."""
+        """Collects the processes that have ended, and notes the launcher's status."""
         with suppress(ChildProcessError):
             while True:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -67,35 +68,40 @@ class Keeper:
                 if pid == self._launcher.pid:
                     self.status = status
 
-    def left(self) -> list[psutil.Process]:
-        """All who are still there."""
+    def descendants(self) -> list[psutil.Process]:
+        """All processes of the launch that have not ended."""
         self.reap()
         return psutil.Process().children(recursive=True)
 
-    def tell_all_to_end(self) -> None:
-        send(self.left(), signal.SIGTERM)
+    def terminate_all(self) -> None:
+        """Sends SIGTERM to every process of the launch."""
+        send(self.descendants(), signal.SIGTERM)
 
-    def end(self, patience_s: float) -> None:
-        """Wait for those who are left, and kill who does not go, and who is born meanwhile; last of all the trackers,
-        which take away what the others have shared."""
-        gone = self._gone_within(patience_s)
+    def wait_and_kill(self, wait_s: float) -> None:
+        """Waits for the processes to end, then kills those that are left, and those that they start meanwhile.
+
+        The resource trackers come last, because they delete what the others have shared.
+        """
+        gone = self._gone_within(wait_s)
         while not gone:
-            left = self.left()
-            send([each for each in left if not is_tracker(each)] or left, signal.SIGKILL)
-            gone = self._gone_within(ALONE_S)
+            processes = self.descendants()
+            send([process for process in processes if not is_tracker(process)] or processes, signal.SIGKILL)
+            gone = self._gone_within(ORPHANS_S)
 
-    def _gone_within(self, patience_s: float) -> bool:
-        deadline = time.monotonic() + patience_s
-        while self.left():
+    def _gone_within(self, wait_s: float) -> bool:
+        deadline = time.monotonic() + wait_s
+        while self.descendants():
             if time.monotonic() > deadline:
                 return False
-            time.sleep(LOOK_EVERY_S)
+            time.sleep(POLL_S)
         return True
 
 
 def _listen() -> int:
-    """No signal ends the keeper (and none is ignored: that would be inherited). Returns what can be read when one
-    comes, the end of a child above all."""
+    """Keeps signals from ending the keeper. They are handled, not ignored: the launcher would inherit that.
+
+    Returns a descriptor that is readable when a signal has come, above all when a child has ended.
+    """
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD):
         signal.signal(number, lambda *_: None)
     woken, wake = os.pipe()
@@ -105,35 +111,38 @@ def _listen() -> int:
 
 
 def send(processes: Iterable[psutil.Process], number: signal.Signals) -> None:
+    """Sends a signal to those of the processes that still exist."""
     for process in processes:
         with suppress(psutil.NoSuchProcess):
             process.send_signal(number)
 
 
 def is_tracker(process: psutil.Process) -> bool:
+    """Whether this is a resource tracker of Python's multiprocessing."""
     try:
-        return NAME_OF_TRACKERS in " ".join(process.cmdline())
+        return TRACKER in " ".join(process.cmdline())
     except psutil.Error:
         return False
 
 
 def die_with(keeper: int) -> None:
-    """So that nobody is left even if the keeper itself is killed; perhaps it was already, before the kernel knew."""
+    """Has the kernel kill the launcher if the keeper itself is killed. Runs in the launcher, before its command."""
     prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != keeper:
+    if os.getppid() != keeper:  # the keeper was killed before that call
         os._exit(1)
 
 
 def prctl(option: int, value: int) -> None:
-    """Linux only; elsewhere nothing happens."""
+    """Calls prctl(2) on Linux; does nothing elsewhere."""
     if sys.platform.startswith("linux"):
         ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
 
 
 def end_like(status: int) -> None:
+    """Ends this process with the exit code, or by the signal, of a status."""
     code = os.waitstatus_to_exitcode(status)
     if code < 0:
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # the launcher has left its own
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # the launcher has dumped its own core
         with suppress(OSError, ValueError):
             signal.signal(-code, signal.SIG_DFL)
         os.kill(os.getpid(), -code)

@@ -111,9 +111,9 @@ def test_nobody_speaks_before_the_hello(hub: Hub, peer: MakePeer) -> None:
     ("changes", "why"),
     [
         ({"version": 2}, OTHER_VERSION),
-        ({"rank": 2}, "rank 2 of 2 in a world of 2"),
-        ({"rank": -1}, "rank -1 of 2 in a world of 2"),
-        ({"world_size": 3}, "rank 0 of 3 in a world of 2"),
+        ({"rank": 2}, "rank 2 of 2 connected to a launch of 2 ranks"),
+        ({"rank": -1}, "rank -1 of 2 connected to a launch of 2 ranks"),
+        ({"world_size": 3}, "rank 0 of 3 connected to a launch of 2 ranks"),
     ],
 )
 def test_a_rank_that_does_not_fit_is_told_to_stop(hub: Hub, peer: MakePeer, changes: dict[str, int], why: str) -> None:
@@ -127,7 +127,7 @@ def test_a_rank_that_is_here_already_is_not_replaced(hub: Hub, peer: MakePeer) -
     first, second = peer(), peer()
     first.say(hello(0, token=hub.token, pid=1))
     assert second.say(hello(0, token=hub.token, pid=2)) == []
-    assert second.heard() == Stop(why="rank 0 is here already")
+    assert second.heard() == Stop(why="a second process connected as rank 0")
     assert hub.refused == 1
     assert hub.hellos[0].pid == 1
     assert first.say(step(0)) == [step(0)]
@@ -181,7 +181,7 @@ def test_a_frame_that_is_too_long_never_arrives(hub: Hub, peer: MakePeer) -> Non
 def test_of_a_stranger_no_long_frame_is_read(hub: Hub, peer: MakePeer) -> None:
     stranger, words = peer(), hello(0, token=hub.token)
     assert stranger.say(words, *[step(0)] * (MOST_BYTES_OF_A_STRANGER // 100)) == []
-    assert (hub.refused, hub.first_refusal) == (1, "a stranger with a frame that is too long")
+    assert (hub.refused, hub.first_refusal) == (1, "a first message that is too long")
     assert stranger.say(words) == [words]
     long = [step(0)] * (MOST_BYTES_OF_A_STRANGER // 100)
     assert stranger.say(*long) == long

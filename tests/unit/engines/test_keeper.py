@@ -143,7 +143,7 @@ def test_without_it_the_launcher_dies_as_well(kept: Kept) -> None:
 def test_a_keeper_that_is_stopped_cannot_keep_the_console_waiting_for_ever(
     kept: Kept, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ddptui.engines.local.engine.ENOUGH_S", 1.0)
+    monkeypatch.setattr("ddptui.engines.local.engine.STOP_WITHIN_S", 1.0)
     launcher = kept(SLEEP)
     until(lambda: bool(children_of(launcher)))
     children = children_of(launcher)

@@ -56,7 +56,7 @@ def test_a_hello_of_another_version_without_the_token_is_a_strangers() -> None:
     with Hub(world_size=1) as hub, connected(hub.endpoint) as rank:
         rank.send(msgspec.msgpack.encode(hello_of_another_version("guessed")))
         assert hub.receive(SOON_MS) == []
-        assert (hub.refused, hub.first_refusal) == (1, "a stranger, without this launch's token")
+        assert (hub.refused, hub.first_refusal) == (1, "a connection without this launch's token")
         assert not rank.poll(100)
 
 
