@@ -45,9 +45,8 @@ class LocalEngine:
         return Hub(world_size)
 
     def start(self, trial: Trial, command: list[str], repeat: RepeatJournal, hub: Hub) -> "LocalLaunch":
-        environment = (
-            self.environment(trial) | rank_variables(hub.rank_environment, repeat.folder, hub.folder) | self._cache(trial)
-        )
+        variables = rank_variables(hub.rank_environment, repeat.folder, hub.folder)
+        environment = self.environment(trial) | variables | self._cache(trial)
         return LocalLaunch(command, environment, repeat.folder, hub.folder)
 
     def close(self) -> None:
