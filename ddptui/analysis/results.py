@@ -234,6 +234,8 @@ class TrialResult(_Part, frozen=True, kw_only=True):
 
 
 class Results(_Part, frozen=True, kw_only=True):
+    """The whole of results.json. unread: notes on damaged journals, whose figures lack messages; absent if none is."""
+
     schema: int = SCHEMA
     run: str
     preset: str
@@ -241,3 +243,32 @@ class Results(_Part, frozen=True, kw_only=True):
     environment: dict[str, Any]
     status: Literal["ok", "failed", "interrupted"]
     trials: list[TrialResult]
+    unread: list[str] | msgspec.UnsetType = msgspec.UNSET
+
+
+class MedianOnly(_Part, frozen=True):
+    """A spread of which only the median is read."""
+
+    median: float
+
+
+class TrainTime(_Part, frozen=True):
+    """A trial's summary of which only the train time, in s, is read."""
+
+    train_time_s: MedianOnly
+
+
+class TrialOutline(_Part, frozen=True):
+    """What lists of runs and projections need of a trial's result."""
+
+    name: str
+    status: str
+    summary: TrainTime | None = None
+    primitives: list[PrimitivesResult] = []
+
+
+class ResultsOutline(_Part, frozen=True):
+    """The part of results.json that lists of runs and projections need; every version of ddptui has written it."""
+
+    status: str
+    trials: list[TrialOutline]

@@ -28,13 +28,21 @@ SCALINGS = ("weak", "strong")
 
 @click.command()
 @click.argument("name", required=False)
+@click.option("--fields", is_flag=True, help="List the fields of a trial instead.")
 @SET_OPTION
 @engine_options
 @click.pass_obj
-def presets(obj: dict[str, Any], /, name: str | None, assignments: tuple[str, ...], **options: Any) -> None:
+def presets(
+    obj: dict[str, Any], /, name: str | None, fields: bool, assignments: tuple[str, ...], **options: Any
+) -> None:
     """List the presets; with a NAME, its trials and commands. Nothing is started.
 
     With --nodes, prints the lines to type on each node; with --engine slurm, the scripts."""
+    if fields:
+        from ddptui.config.fields import listing as list_fields
+
+        click.echo(list_fields(), nl=False)
+        return
     from ddptui.config.parser import PresetError
     from ddptui.engines.slurm.script import ScriptError
     from ddptui.run import listing

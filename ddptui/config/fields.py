@@ -107,6 +107,8 @@ def _kind(kind: msgspec.inspect.Type, options: tuple[str, ...]) -> str:
 
 
 def _bounds(kind: msgspec.inspect.IntType | msgspec.inspect.FloatType) -> str:
-    low = f"{kind.ge:,}" if kind.ge is not None else f"more than {kind.gt}" if kind.gt is not None else ""
-    high = f" to {kind.le:,}" if kind.le is not None else "" if kind.gt is not None or not low else " or more"
-    return f", {low}{high}" if low or high else ""
+    if kind.gt is not None:
+        return f", more than {kind.gt}" + (f", {kind.le:,} at most" if kind.le is not None else "")
+    if kind.ge is None:
+        return ""
+    return f", {kind.ge:,} to {kind.le:,}" if kind.le is not None else f", {kind.ge:,} or more"

@@ -5,16 +5,16 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from difflib import get_close_matches
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import msgspec
 
-from ddptui.config.engine import EngineOptions
+from ddptui.config.engine import EngineName, EngineOptions
 from ddptui.config.fields import meaningless, meaningless_at_work
 from ddptui.config.preset import Preset, Reference
 from ddptui.config.rules import make_trial
 from ddptui.config.trial import TRIAL_FIELDS, Bottleneck, Fault, Trial, TrialError, choices
+from ddptui.text.words import did_you_mean
 
 TOP_LEVEL = {"title": str, "kind": str, "group": str, "about": str, "baseline": str, "repeats": int}
 TABLES = {"defaults": dict, "matrix": dict, "trial": list, "reference": list, "engine": dict}
@@ -24,7 +24,6 @@ TABLES_OF_A_TRIAL = {
 }
 ENGINE_FIELDS = {field.name for field in msgspec.structs.fields(EngineOptions)}
 REFERENCE_FIELDS = {field.name for field in msgspec.structs.fields(Reference)}
-ENGINES = ("local", "join", "slurm")
 # In a matrix: their values alone would say nothing. (Others have names that runs and baselines know already.)
 NAMED = ("share_gpu", "channels_last", "compile", "clip_norm", "num_workers", "pin_memory")
 MOST_TRIALS = 1000
@@ -70,7 +69,7 @@ def make_engine(table: dict[str, Any]) -> EngineOptions:
     except msgspec.ValidationError as error:
         what, _, place = str(error).replace("`", "").partition(" - at $")
         key = place.lstrip(".")
-        options = ENGINES if key == "name" else ()
+        options = get_args(EngineName) if key == "name" else ()
         raise TrialError(f"engine{place}", f"{what}{_nearest(table.get(key), options)}") from None
 
 
@@ -235,8 +234,8 @@ def _short(value: Any) -> str:
 
 
 def _nearest(word: Any, known: Iterable[str]) -> str:
-    close = get_close_matches(str(word), list(known), n=1)
-    return f"; did you mean {close[0]!r}?" if close else ""
+    hint = did_you_mean(word, known)
+    return f"; {hint}" if hint else ""
 
 
 def _some(names: list[str]) -> str:

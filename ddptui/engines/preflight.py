@@ -4,7 +4,6 @@ room for that many ranks?"""
 import os
 import re
 import sys
-from difflib import get_close_matches
 from functools import cache
 from importlib.machinery import PathFinder
 from importlib.util import find_spec
@@ -22,6 +21,7 @@ from ddptui.engines.local import links
 from ddptui.engines.preflight_gpus import OUR_MODELS, check_gpus
 from ddptui.engines.preflight_machine import check_compiler, check_mpi, check_room, check_temporary_folder
 from ddptui.host.network import NetworkError, choose_interface
+from ddptui.text.words import did_you_mean
 
 DATA_VARIABLE = "DDPTUI_DATA"
 IDX = [f"{part}-{what}-ubyte" for part in ("train", "t10k") for what in ("images-idx3", "labels-idx1")]
@@ -120,9 +120,8 @@ def _problem_with_model(model: str) -> str:
     known = [*OUR_MODELS, *torchvision_models()]
     if model in known:
         return ""
-    close = get_close_matches(model, known, n=1)
     kinds = f"one of {', '.join(OUR_MODELS)}, torchvision's, or your own as 'module:attribute'"
-    return f"no model {model!r}; " + (f"did you mean {close[0]!r}?" if close else kinds)
+    return f"no model {model!r}; " + did_you_mean(model, known, kinds)
 
 
 def _can_be_imported(module: str) -> bool:

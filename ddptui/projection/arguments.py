@@ -1,12 +1,12 @@
 """What `ddptui project` is asked for, as it is typed. Pure."""
 
 import math
-from difflib import get_close_matches
 
 from ddptui.config.strategies import STRATEGIES
 from ddptui.projection import ProjectionError
 from ddptui.projection.costs import sends_of
 from ddptui.projection.network import CallCosts, stated
+from ddptui.text.words import did_you_mean
 
 MOST_RANKS = 2**20
 PROJECTED = tuple(name for name, facts in STRATEGIES.items() if facts.sends)
@@ -66,8 +66,7 @@ def _check_strategy(name: str) -> None:
     if name in STRATEGIES:
         sends_of(name)
     else:
-        near = get_close_matches(name, PROJECTED, n=1)
-        hint = f"did you mean {near[0]}?" if near else f"it is one of {', '.join(PROJECTED)}"
+        hint = did_you_mean(name, PROJECTED, f"it is one of {', '.join(PROJECTED)}")
         raise ProjectionError(f"--strategy {name}: no such strategy; {hint}")
 
 

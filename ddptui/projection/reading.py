@@ -3,8 +3,6 @@
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-import msgspec
-
 from ddptui.analysis.launch_log import LaunchLog, launch_logs
 from ddptui.analysis.primitives.results import PrimitivesResult
 from ddptui.config.preset import Preset
@@ -30,17 +28,6 @@ class OfPrimitives(NamedTuple):
     costs: CallCosts
     ranks: int
     notes: list[str]
-
-
-class _Trial(msgspec.Struct):
-    primitives: list[PrimitivesResult] = []
-
-
-class _Results(msgspec.Struct):
-    """As much of results.json as tells of primitives."""
-
-    status: str
-    trials: list[_Trial]
 
 
 def trial_of(run: Run, preset: Preset, name: str | None) -> tuple[Trial, list[LaunchLog]]:
@@ -96,9 +83,8 @@ def heard_of(run: Run, preset: Preset, trial: Trial) -> list[LaunchLog]:
 
 def network_of_primitives(run: Run) -> OfPrimitives:
     """Raises ProjectionError."""
-    path = run.folder / "results.json"
     try:
-        results = msgspec.json.decode(path.read_bytes(), type=_Results)
+        results = run.results_outline()
     except (OSError, ValueError) as error:
         raise ProjectionError(f"--network {run.name}: its results cannot be read: {error}") from None
     measured = [each for trial in results.trials for each in trial.primitives if each.cells]

@@ -32,9 +32,10 @@ class Note(msgspec.Struct, frozen=True):
 
 
 def notes(results: Results, preset: Preset) -> list[Note]:
-    """How to read the table, what came of each trial, cautions, and what was published, in this order."""
+    """Damaged journals, how to read the table, what came of each trial, cautions, what was published: in this order."""
     rows = rows_of(results, preset)
-    found = [*_of_columns(rows, preset), *(note for row in rows for note in _of_trial(row))]
+    found = [Note("caution", f"caution: {line}") for line in results.unread or ()]
+    found += [*_of_columns(rows, preset), *(note for row in rows for note in _of_trial(row))]
     found += [_of_trials("finding", names, why) for why, names in devices.unexpected(results).items()]
     found += cautions(results.trials)
     found += [Note("published", f"published: {line}") for line in [*sources(preset), *steps_beside(results, preset)]]

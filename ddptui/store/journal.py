@@ -1,4 +1,4 @@
-"""One repeat's folder, while it is being written: every message in the order received, the command, the logs."""
+"""The journal of a repeat, written and read: every message in the order received, a line of JSON each."""
 
 import errno
 import os
@@ -12,6 +12,7 @@ from typing import IO
 import msgspec
 
 from ddptui.store.logs import tail
+from ddptui.text.words import count
 from ddptui.wire.records import Ended, Message
 
 FLUSH_EVERY_S = 0.5  # and somebody says something every second: no message waits longer than that
@@ -78,3 +79,20 @@ class RepeatJournal:
     def close(self) -> None:
         if not self._over:
             self.write(Ended(at_ns=time.monotonic_ns(), status="interrupted"))
+
+
+def read_messages(path: Path, unread: list[str]) -> Iterator[Message]:
+    """The messages of a journal, up to the first line that cannot be read. If lines after it are lost with it, a note
+    that names the file and the line is added to `unread`."""
+    decoder = msgspec.json.Decoder(Message)
+    with path.open("rb") as journal:
+        for number, line in enumerate(journal, 1):
+            try:
+                yield decoder.decode(line)
+            except ValueError:
+                lost = 1 + sum(1 for _ in journal)
+                if line.endswith(b"\n") or lost > 1:
+                    what = count(lost, "line is", "lines are") + " missing from these figures"
+                    place = Path(*path.parts[-3:])
+                    unread.append(f"{place}: line {number} cannot be read; {what}: restore the file from a copy")
+                return

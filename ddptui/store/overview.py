@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from ddptui.analysis.results import Results
+from ddptui.analysis.results import Results, ResultsOutline
 from ddptui.config.preset import Preset
 from ddptui.store.runs import Run, RunError, all_runs, started_at
 from ddptui.text.printable import printable
@@ -32,25 +32,6 @@ class Overview(NamedTuple):
         return all(word in text for word in wanted.casefold().split())
 
 
-class _Time(msgspec.Struct):
-    median: float
-
-
-class _Summary(msgspec.Struct):
-    train_time_s: _Time
-
-
-class _Trial(msgspec.Struct):
-    name: str
-    status: str
-    summary: _Summary | None
-
-
-class _Results(msgspec.Struct):
-    status: str
-    trials: list[_Trial]
-
-
 def overview(run: Run) -> Overview:
     """Read from the preset and results.json; the journals are left alone."""
     when = _when(run.name)
@@ -60,7 +41,7 @@ def overview(run: Run) -> Overview:
         return Overview(run, when, printable(run.name), "cannot be read", problem=printable(str(error)))
     title = printable(preset.name)
     try:
-        results = msgspec.json.decode((run.folder / "results.json").read_bytes(), type=_Results)
+        results = run.results_outline()
     except FileNotFoundError:
         return Overview(run, when, title, "interrupted", str(len(preset.trials)))
     except (OSError, ValueError):
@@ -73,13 +54,13 @@ def _when(name: str) -> str:
     return NOTHING if began is None else f"{began:%Y-%m-%d %H:%M}"
 
 
-def _trials(results: _Results) -> str:
+def _trials(results: ResultsOutline) -> str:
     """How many, and how many of them are ok where that is not all."""
     fine = sum(trial.status == "ok" for trial in results.trials)
     return str(fine) if fine == len(results.trials) else f"{fine} of {len(results.trials)}"
 
 
-def _times(results: _Results, preset: Preset) -> tuple[str, str]:
+def _times(results: ResultsOutline, preset: Preset) -> tuple[str, str]:
     """The baseline's train time; the fastest trial and its own."""
     times = {trial.name: trial.summary.train_time_s.median for trial in results.trials if trial.summary}
     if not times:

@@ -13,11 +13,11 @@ import tomli_w
 
 from ddptui.config.engine import LOCAL
 from ddptui.config.fields import meaningless
-from ddptui.config.parser import PresetError, _nearest, make_engine, parse
+from ddptui.config.parser import PresetError, make_engine, parse
 from ddptui.config.preset import Preset, Reference
 from ddptui.config.trial import TRIAL_FIELDS, Trial, TrialError
 from ddptui.host.folders import lab_root
-from ddptui.text.words import count
+from ddptui.text.words import count, did_you_mean
 
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 
@@ -118,7 +118,8 @@ def find(name_or_file: str) -> Path:
         return path
     known = preset_paths()
     if name_or_file not in known:
-        raise PresetError(f"no preset {name_or_file!r}{_nearest(name_or_file, known)}; `ddptui presets` lists them")
+        hints = [did_you_mean(name_or_file, known), "`ddptui presets` lists them"]
+        raise PresetError("; ".join([f"no preset {name_or_file!r}", *filter(None, hints)]))
     return known[name_or_file]
 
 

@@ -14,10 +14,10 @@ from typing import Any
 import msgspec
 import platformdirs
 
-from ddptui.analysis.results import Results
+from ddptui.analysis.results import Results, ResultsOutline
 from ddptui.config.parser import PresetError
 from ddptui.config.preset import Preset
-from ddptui.store.journal import RepeatJournal, raising_run_lost
+from ddptui.store.journal import RepeatJournal, raising_run_lost, read_messages
 from ddptui.store.presets import as_toml, load
 from ddptui.wire.records import Message
 
@@ -35,12 +35,6 @@ def runs_folder(given: str | None) -> Path:
     """Where runs are kept: as given, or DDPTUI_RUNS, or the user's data folder."""
     chosen = given or os.environ.get(RUNS_VARIABLE)
     return Path(os.path.expanduser(chosen)).absolute() if chosen else platformdirs.user_data_path("ddptui") / "runs"
-
-
-class _Status(msgspec.Struct):
-    """As much of results.json as a list of runs wants."""
-
-    status: str
 
 
 class Run:
@@ -163,26 +157,23 @@ class Run:
 
     def status(self) -> str:
         """What results.json says; a run that has none was interrupted before its first repeat was over."""
-        path = self.folder / "results.json"
         try:
-            return msgspec.json.decode(path.read_bytes(), type=_Status).status
+            return self.results_outline().status
         except FileNotFoundError:
             return "interrupted"
         except (OSError, ValueError):
             return "results.json cannot be read"
 
-    def messages(self, trial: str, number: int) -> Iterator[Message]:
-        """A repeat's journal. A last line cut short (the console was killed) is left out."""
+    def results_outline(self) -> ResultsOutline:
+        """The statuses and times in results.json. Raises OSError, or ValueError if it is damaged."""
+        return msgspec.json.decode((self.folder / "results.json").read_bytes(), type=ResultsOutline)
+
+    def messages(self, trial: str, number: int, unread: list[str] | None = None) -> Iterator[Message]:
+        """The messages of a repeat's journal, up to a line that cannot be read; a note about that goes to `unread`. A
+        last line without an end is no damage: the console was killed while it wrote."""
         path = self.repeat_folder(trial, number) / "messages.jsonl"
-        if not path.is_file():
-            return
-        decoder = msgspec.json.Decoder(Message)
-        with path.open("rb") as journal:
-            for line in journal:
-                try:
-                    yield decoder.decode(line)
-                except ValueError:
-                    return
+        if path.is_file():
+            yield from read_messages(path, unread if unread is not None else [])
 
     def checkpoints(self, trial: str, number: int) -> list[Path]:
         """What the ranks of a repeat have saved, by rank."""

@@ -4,7 +4,6 @@ and the user's own."""
 import importlib
 import math
 from collections.abc import Callable
-from difflib import get_close_matches
 from itertools import pairwise
 
 import torch
@@ -13,6 +12,7 @@ from torch import Tensor, nn
 from torchvision import models as torchvision_models
 
 from ddptui.config.trial import Trial, is_own_model
+from ddptui.text.words import did_you_mean
 
 WANTED: dict[str, tuple[int, ...] | None] = {"net": (1, 28, 28), "mlp": None, "linears": (3,)}
 WANTED_BY_TORCHVISION = (3, 32, 32)
@@ -88,8 +88,9 @@ def make_model(trial: Trial, shape: tuple[int, ...], classes: int) -> nn.Module:
             model: nn.Module = torchvision_models.get_model(name, weights=None, num_classes=classes)
             return model
         case name:
-            close = get_close_matches(name, [*WANTED, *torchvision_models.list_models(torchvision_models)], n=1)
-            raise ValueError(f"no model {name!r}" + (f"; did you mean {close[0]!r}?" if close else ""))
+            known = [*WANTED, *torchvision_models.list_models(torchvision_models)]
+            hint = did_you_mean(name, known, "`torchvision.models.list_models()` lists torchvision's")
+            raise ValueError(f"no model {name!r}; {hint}")
 
 
 def own_model(name: str, classes: int) -> nn.Module:

@@ -2,13 +2,13 @@
 
 import shlex
 import shutil
-from difflib import get_close_matches
 from typing import NamedTuple
 
 from ddptui.config.engine import EngineOptions
 from ddptui.config.parser import PresetError
 from ddptui.engines.slurm.keeper import SlurmError, run
 from ddptui.engines.slurm.script import ScriptError, check_options
+from ddptui.text.words import did_you_mean
 
 COMMANDS = ("sbatch", "squeue", "scancel", "sinfo")
 ENOUGH_S = 20.0  # Slurm's own patience with a controller that does not answer is 10 s or so
@@ -53,8 +53,7 @@ def _check_partitions(engine: EngineOptions, there: list[Partition]) -> None:
     wanted = engine.partition.split(",") if engine.partition else [each.name for each in there if each.is_default]
     for name in wanted:
         if name not in known:
-            close = get_close_matches(name, known, n=1)
-            hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(known) or 'none'}"
+            hint = did_you_mean(name, known, f"there are {', '.join(known) or 'none'}")
             raise SlurmError(f"no partition {name!r}; {hint}")
     if not wanted:
         raise SlurmError(f"there is no default partition: choose one with --partition: {', '.join(known) or 'none'}")

@@ -4,12 +4,12 @@ The same names mean different things: RANK is a process under torchrun, and a no
 """
 
 from collections.abc import Callable
-from difflib import get_close_matches
 from typing import NamedTuple
 
 from ddptui.host.place import pods, processes, slurm
 from ddptui.host.place.place import Place, PlaceError, describe
 from ddptui.host.place.variables import Environ, quoted
+from ddptui.text.words import did_you_mean
 
 
 class Kind(NamedTuple):
@@ -64,6 +64,5 @@ def explanation(environ: Environ, name: str | None = None) -> str:
 def _named(name: str) -> Kind:
     if name in KINDS:
         return KINDS[name]
-    close = get_close_matches(name, KINDS, n=1)
-    hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(KINDS)}"
+    hint = did_you_mean(name, KINDS, f"there are {', '.join(KINDS)}")
     raise PlaceError(f"'{quoted(name)}' is no environment: {hint}")

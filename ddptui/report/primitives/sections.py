@@ -75,8 +75,8 @@ def blocks(results: Results, preset: Preset) -> Iterator[Block]:
 
 
 def failures(results: Results) -> list[str]:
-    """A line a trial that has not all figures, with the end of its log."""
-    found = []
+    """A line for each damaged journal, and for each trial that lacks figures, with the end of its log."""
+    found = [f"caution: {line}" for line in results.unread or ()]
     for trial in results.trials:
         if trial.error:
             headline, *log = trial.error.splitlines()

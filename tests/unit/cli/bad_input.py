@@ -229,7 +229,7 @@ PROJECTIONS = {
     "a network that is no number": Case(("project", "x", "--alpha", "nan", "--gbps", "1"), "alpha"),
     "two networks": Case(("project", "x", "--alpha", "5", "--gbps", "1", "--network", "y"), "leave the one or the"),
     "no cores": Case(("project", "x", "--cores", "0"), "cores"),
-    "an unknown strategy to project": Case(("project", "x", "--strategy", "al_reduce"), "did you mean all_reduce?"),
+    "an unknown strategy to project": Case(("project", "x", "--strategy", "al_reduce"), "did you mean 'all_reduce'?"),
 }
 SURROUNDINGS = {
     "no torch": run(says="torch is not installed: `pip install torch`", hidden="torch"),

@@ -144,6 +144,26 @@ def test_a_last_line_of_the_last_message_cut_short_interrupts_the_repeat(tmp_pat
     assert results_of(run, preset).status == "interrupted"
 
 
+def test_a_damaged_line_amid_a_journal_is_reported_wherever_results_are_shown(tmp_path: Path) -> None:
+    preset = two_trials(repeats=1)
+    run = write_run(tmp_path, preset, JOURNALS[0], JOURNALS[1])
+    lines = journal_of(run).read_bytes().splitlines(keepends=True)
+    journal_of(run).write_bytes(b"".join([*lines[:4], b"{spoilt}\n", *lines[5:]]))
+    assert list(run.messages("a", 1)) == JOURNALS[0][:4]
+    results = results_of(run, preset)
+    [note] = results.unread or []
+    lost = len(lines) - 4
+    assert note.startswith(f"trial-a/repeat-1/messages.jsonl: line 5 cannot be read; {lost} lines are missing")
+    assert f"caution: {note}" in table.text(results, preset, 500)
+    assert json.loads(table.as_json(results, preset))["unread"] == [note]
+
+
+def test_an_intact_run_has_no_note_of_lines_that_cannot_be_read(tmp_path: Path) -> None:
+    preset = two_trials(repeats=1)
+    results = results_of(write_run(tmp_path, preset, JOURNALS[0], JOURNALS[1]), preset)
+    assert "unread" not in json.loads(table.as_json(results, preset))
+
+
 def test_an_empty_journal_has_no_messages(tmp_path: Path) -> None:
     run = write_run(tmp_path, two_trials(), JOURNALS[0])
     journal_of(run).write_bytes(b"")

@@ -1,0 +1,53 @@
+"""A trial's field documents itself: what tables, listings and rules say of it is read from the field."""
+
+from pathlib import Path
+
+import pytest
+
+from ddptui.config import fields
+from ddptui.config.fields import FIELDS, kind
+from ddptui.config.strategies import STRATEGIES, StrategyFacts
+from ddptui.config.trial import TRIAL_FIELDS
+from ddptui.report.preset_columns import OF_PRIMITIVES, OF_TRAINING
+from tests.support.runner import ddptui
+
+
+@pytest.mark.parametrize("name", TRIAL_FIELDS)
+def test_every_field_says_what_it_is(name: str) -> None:
+    assert FIELDS[name].description
+
+
+def test_every_column_that_a_field_names_is_one_of_the_presets_table() -> None:
+    assert {facts.column for facts in FIELDS.values()} <= {"", "trial", *OF_TRAINING, *OF_PRIMITIVES}
+
+
+def test_what_a_field_needs_of_a_strategy_is_a_fact_of_strategies() -> None:
+    needs = {facts.needs for facts in FIELDS.values() if facts.needs}
+    assert needs <= set(StrategyFacts._fields)
+    assert all(any(getattr(facts, need) for facts in STRATEGIES.values()) for need in needs)
+
+
+@pytest.mark.parametrize(
+    ("name", "type_and_bounds"),
+    [
+        ("world_size", "integer, 1 to 1,024"),
+        ("lr", "number, 0 or more"),
+        ("bucket_mb", "number, more than 0, 65,536 at most"),
+        ("amp", "bf16 | fp16"),
+        ("shape", "list of integer, 1 or more"),
+        ("operations", "list of send_recv | isend_irecv | broadcast"),
+        ("bottleneck", "list of tables"),
+        ("save", "true or false"),
+        ("data_dir", "text"),
+    ],
+)
+def test_a_fields_type_is_listed_with_its_bounds(name: str, type_and_bounds: str) -> None:
+    assert kind(name).startswith(type_and_bounds)
+
+
+def test_the_listing_has_every_field_with_its_default_and_description(tmp_path: Path) -> None:
+    listed = ddptui(tmp_path, "presets", "--fields")
+    assert (listed.returncode, listed.stderr) == (0, "")
+    assert listed.stdout == fields.listing()
+    assert "world_size = 2  (integer, 1 to 1,024)\n    number of ranks\n" in listed.stdout
+    assert all(f"\n{name}" in listed.stdout for name in TRIAL_FIELDS)
