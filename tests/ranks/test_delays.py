@@ -88,7 +88,7 @@ def test_the_time_slept_is_what_the_clock_says() -> None:
 @pytest.mark.parametrize(("jitter", "most"), [("uniform", 2.0), ("exponential", 40.0)])
 def test_jitter_keeps_its_mean_and_follows_from_the_seed(jitter: str, most: float) -> None:
     one, other = delays(jitter=jitter), delays(jitter=jitter)
-    [bottleneck] = one._mine
+    [bottleneck] = one._bottlenecks
     lengths = [one._length_s(bottleneck) * 1000 for _ in range(4000)]
     assert lengths == [other._length_s(bottleneck) * 1000 for _ in range(4000)]
     assert sum(lengths) / len(lengths) == pytest.approx(1.0, rel=0.1)

@@ -1,7 +1,7 @@
-"""Where the delays go in. A delay is data: site, ranks, length, steps. The rank sleeps.
+"""Where injected delays go in. A delay is data: site, ranks, length, steps. The rank sleeps.
 
-On a GPU the rank first lets its device finish: else the device would work on through the delay, what the host has put
-before it, and hardly notice. It is the only place where we have the loop wait for its device.
+On a GPU the rank first lets its device finish. Otherwise the device would work through the delay on what it already
+has, and hardly notice. Nowhere else does the loop wait for its device because of us.
 """
 
 import random
@@ -16,29 +16,39 @@ from workers.rank.device import CPU
 
 
 class Delays(Protocol):
-    """What the loop calls where a delay may go in."""
+    """What the loop calls wherever a delay may go in.
+
+    fired and slept_ns: the number of delays so far and their length together, from after the warm-up on.
+    """
 
     fired: int
     slept_ns: int
 
     @property
-    def asleep(self) -> bool: ...
+    def asleep(self) -> bool:
+        """Whether a delay is under way; other threads may ask."""
 
-    def set(self, bottlenecks: tuple[Bottleneck, ...]) -> None: ...
+    def set(self, bottlenecks: tuple[Bottleneck, ...]) -> None:
+        """From now on these delays and no others."""
 
-    def begin(self, step: int) -> None: ...
+    def begin(self, step: int) -> None:
+        """A step begins."""
 
-    def end(self) -> None: ...
+    def end(self) -> None:
+        """The last step is over. What follows is not delayed."""
 
-    def at(self, site: Site) -> None: ...
+    def at(self, site: Site) -> None:
+        """The rank is at this site of the current step."""
 
-    def before_collective(self) -> bool: ...
+    def before_collective(self) -> bool:
+        """The rank is about to call a collective. Returns whether it was delayed."""
 
-    def taken(self) -> tuple[Slept, ...]: ...
+    def taken(self) -> tuple[Slept, ...]:
+        """The delays since the last call: those of a step, if called once a step."""
 
 
 class RankDelays:
-    """The delays of one rank. Counts what it really did, from after the warm-up on (a delay at `start` always)."""
+    """The delays of one rank. It counts those that really happened: at `start` always, others after the warm-up."""
 
     def __init__(
         self,
@@ -52,7 +62,7 @@ class RankDelays:
         self.fired = 0
         self.slept_ns = 0
         self.asleep = False
-        self._taken: list[Slept] = []  # since they were last asked for
+        self._taken: list[Slept] = []
         self._rank = rank
         self._device = device
         self._random = random.Random(f"{seed} {rank}")
@@ -62,13 +72,12 @@ class RankDelays:
         self.set(bottlenecks)
 
     def set(self, bottlenecks: tuple[Bottleneck, ...]) -> None:
-        """From now on these delays and no others. (A slow link delays nobody: the network has it.)"""
-        mine = [bottleneck for bottleneck in bottlenecks if self._rank in bottleneck.ranks]
-        self._mine = [bottleneck for bottleneck in mine if bottleneck.at != "link"]
+        """From now on these delays and no others. A slow link is not among them: the network delays, not the rank."""
+        self._bottlenecks = [delay for delay in bottlenecks if self._rank in delay.ranks and delay.at != "link"]
 
     def start(self) -> None:
-        """The rank starts; it has not met the others yet."""
-        for bottleneck in self._mine:
+        """The rank starts, and has not met the others yet."""
+        for bottleneck in self._bottlenecks:
             if bottleneck.at == "start":
                 self._sleep("start", bottleneck)
 
@@ -77,38 +86,35 @@ class RankDelays:
         self._collectives = None
 
     def end(self) -> None:
-        """The last step is over: what follows is not delayed."""
         self._step = None
 
     def at(self, site: Site) -> None:
-        """The rank is at `site` of the current step. Once it has been forward, its collectives are the aggregation;
-        before (DDP broadcasts buffers, and once the layout of its buckets) they are not."""
+        """The rank is at this site of the current step. Collectives after its forward are the aggregation. Those before
+        are not: DDP broadcasts its buffers, and once the layout of its buckets."""
         if site == "forward":
             self._collectives = 0
-        for bottleneck in self._mine:
-            if bottleneck.at == site and self._due(bottleneck):
+        for bottleneck in self._bottlenecks:
+            if bottleneck.at == site and self._is_due(bottleneck):
                 self._sleep(site, bottleneck)
 
     def before_collective(self) -> bool:
-        """The rank is about to call a collective. What is no aggregation (the first broadcast) is not delayed. Returns
-        whether it was."""
-        if not self._mine or self._step is None or self._collectives is None:
+        """The rank is about to call a collective. Only those of the aggregation are delayed."""
+        if not self._bottlenecks or self._step is None or self._collectives is None:
             return False
         self._collectives += 1
         delayed = False
-        for bottleneck in self._mine:
-            called_for = bottleneck.per == "call" or self._collectives == 1
-            if bottleneck.at == "aggregate" and called_for and self._due(bottleneck):
+        for bottleneck in self._bottlenecks:
+            is_its_call = bottleneck.per == "call" or self._collectives == 1
+            if bottleneck.at == "aggregate" and is_its_call and self._is_due(bottleneck):
                 self._sleep("aggregate", bottleneck)
                 delayed = True
         return delayed
 
     def taken(self) -> tuple[Slept, ...]:
-        """The delays since this was last asked: those of a step, if it is asked once a step."""
         taken, self._taken = self._taken, []
         return tuple(taken)
 
-    def _due(self, bottleneck: Bottleneck) -> bool:
+    def _is_due(self, bottleneck: Bottleneck) -> bool:
         if self._step is None or self._step < bottleneck.from_step:
             return False
         if bottleneck.to_step is not None and self._step > bottleneck.to_step:
@@ -116,7 +122,7 @@ class RankDelays:
         return (self._step - bottleneck.from_step) % bottleneck.every == 0
 
     def _sleep(self, site: Site, bottleneck: Bottleneck) -> None:
-        if self._device.type == "cuda":  # not asleep yet: a device that never finishes is no delay of ours
+        if self._device.type == "cuda":  # not asleep yet: a device that never finishes is no delay
             torch.cuda.current_stream(self._device).synchronize()
         self.asleep = True
         begin = time.monotonic_ns()

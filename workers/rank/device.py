@@ -1,4 +1,4 @@
-"""What a rank computes on, by its place among the ranks of its host; and what the ranks' group is made of then."""
+"""What a rank computes on, by its place among the ranks of its host; and the backend of the ranks' group."""
 
 import os
 from typing import NamedTuple
@@ -13,48 +13,54 @@ from ddptui.text.torch_remedies import OLDER, WHO_HAS_MPI
 
 CPU = torch.device("cpu")
 NEEDED = "CUDA takes an NVIDIA GPU and its driver, which `nvidia-smi` lists"
-LONGEST = 200  # of somebody else's words, in ours: a Hello must be able to carry them
+LONGEST = 200  # characters of torch's error: a Hello must be able to carry it
 
 
 class DeviceChoice(NamedTuple):
-    """A rank's device, or the first of several. why: the trial left it open, and one might have expected another.
-    shared: there are more ranks on this host than GPUs, and they share them."""
+    """A rank's device, or the first of several.
+
+    why: the trial left it open, and a GPU might have been expected. shared: this host has more ranks than GPUs, and
+    they share them.
+    """
 
     device: torch.device
     why: str = ""
     shared: bool = False
 
 
-def choose_device(trial: Trial, rank: int, here: range) -> DeviceChoice:
-    """GPUs of its own for each rank of `here`, those of this host; or one that ranks share, if the trial says that they
-    may; or else the CPU. Makes it the thread's current device. Raises RuntimeError for GPUs that are not there."""
+def choose_device(trial: Trial, rank: int, local_ranks: range) -> DeviceChoice:
+    """Choose GPUs of its own for each rank of this host; or one that ranks share, if the trial allows it; or the CPU.
+
+    A GPU becomes the thread's current device. Raises RuntimeError if the trial wants GPUs that are not there.
+    """
     if trial.device == "cpu":
         return DeviceChoice(CPU)
     gpus, unusable = usable_gpus()
-    several = trial.gpus_per_rank
-    own_alone = trial.launch == "task" and VISIBLE in os.environ  # as platforms show each task its own GPUs
-    if own_alone and gpus == several and not trial.share_gpu:
+    per_rank = trial.gpus_per_rank
+    sees_only_its_own = trial.launch == "task" and VISIBLE in os.environ  # as platforms show each task its own GPUs
+    if sees_only_its_own and gpus == per_rank and not trial.share_gpu:
         return use_gpu(0)
-    if gpus >= len(here) * several:
-        return use_gpu(here.index(rank) * several)
+    if gpus >= len(local_ranks) * per_rank:
+        return use_gpu(local_ranks.index(rank) * per_rank)
     if gpus and trial.share_gpu:
-        return use_gpu(here.index(rank) % gpus, shared=True)
+        return use_gpu(local_ranks.index(rank) % gpus, shared=True)
     if gpus and trial.device == "cuda":
-        raise RuntimeError(too_few(trial, len(here), gpus))
+        raise RuntimeError(too_few(trial, len(local_ranks), gpus))
     if trial.device == "cuda":
         raise RuntimeError(f"device = 'cuda': {unusable or no_gpu()}, or take device = 'cpu'")
-    return DeviceChoice(CPU, why_not(trial, len(here), gpus) if gpus else unusable)
+    return DeviceChoice(CPU, why_not(trial, len(local_ranks), gpus) if gpus else unusable)
 
 
 def use_gpu(index: int, *, shared: bool = False) -> DeviceChoice:
+    """Make this GPU the thread's current device."""
     device = torch.device("cuda", index)
     torch.cuda.set_device(device)
     return DeviceChoice(device, shared=shared)
 
 
 def usable_gpus() -> tuple[int, str]:
-    """How many GPUs torch can use. And why it can use none of those that the driver counts: torch asks the driver
-    alone, as long as it has not started CUDA itself."""
+    """How many GPUs torch can use, and the reason if it can use none of those that the driver counts. Until torch has
+    started CUDA, its own count is the driver's."""
     if torch.cuda.device_count() == 0:
         return 0, ""
     try:
@@ -79,13 +85,14 @@ def no_gpu() -> str:
 
 
 def in_one_line(error: Exception) -> str:
-    """Why CUDA does not start, in torch's own words as far as they tell what is wrong; and what to do."""
-    words = " ".join(str(error).split()).partition(" Please ")[0].rstrip(".")[:LONGEST]
+    """Why CUDA does not start, as far as torch's error says it, and what to do."""
+    reason = " ".join(str(error).split()).partition(" Please ")[0].rstrip(".")[:LONGEST]
     hiding = f" ({VISIBLE} is {os.environ[VISIBLE][:LONGEST]!r})" if VISIBLE in os.environ else ""
-    return f"{words}{hiding}: {OLDER if 'too old' in words else NEEDED}"
+    return f"{reason}{hiding}: {OLDER if 'too old' in reason else NEEDED}"
 
 
 def too_few(trial: Trial, ranks: int, gpus: int) -> str:
+    """The error for a trial that wants more GPUs than this host has, with what to do."""
     each = "a GPU" if trial.gpus_per_rank == 1 else f"{trial.gpus_per_rank} GPUs"
     also = " and backend = 'auto'" if trial.backend == "nccl" else ""
     share = f"let them share with share_gpu = true{also}, over gloo, or " if can_share_gpu(trial) else ""
@@ -104,26 +111,29 @@ def why_not(trial: Trial, ranks: int, gpus: int) -> str:
 
 
 def kind(trial: Trial) -> str:
+    """What this trial's members are called."""
     return "replica" if trial.launch == "dp" else "rank"
 
 
 def count_of(number: int, what: str) -> str:
+    """1 rank, 2 ranks."""
     return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def choose_backend(trial: Trial, device: torch.device, shared: bool) -> tuple[str, str]:
-    """The process group's backend, and why. Raises RuntimeError for one that cannot be, before ranks wait for it."""
+    """The process group's backend, and why. Raises RuntimeError if it cannot work, before ranks wait for each other."""
     backend, why = wanted_backend(trial, device, shared)
     if backend == "nccl":
         check_nccl(device, shared)
     if backend == "mpi" and not dist.is_mpi_available():
         raise RuntimeError(f"backend = 'mpi': this torch has no MPI; {WHO_HAS_MPI}. gloo and nccl do without")
-    if backend == "gloo" and device.type == "cuda" and (found := needs_point_to_point(trial)):
-        raise RuntimeError(f"{found[0]}: {found[1]} (gloo: {why})")
+    if backend == "gloo" and device.type == "cuda" and (problem := needs_point_to_point(trial)):
+        raise RuntimeError(f"{problem[0]}: {problem[1]} (gloo: {why})")
     return backend, why
 
 
 def wanted_backend(trial: Trial, device: torch.device, shared: bool) -> tuple[str, str]:
+    """The trial's backend, or the usual one of the device; and why."""
     if trial.backend != "auto":
         return trial.backend, "the trial says so"
     if device.type == "cpu":
@@ -132,6 +142,7 @@ def wanted_backend(trial: Trial, device: torch.device, shared: bool) -> tuple[st
 
 
 def check_nccl(device: torch.device, shared: bool) -> None:
+    """Raises RuntimeError where NCCL cannot work."""
     if device.type == "cpu":
         raise RuntimeError("backend = 'nccl' needs GPUs, and the ranks are on the CPU: backend = 'auto' is gloo there")
     if shared:
@@ -139,7 +150,7 @@ def check_nccl(device: torch.device, shared: bool) -> None:
 
 
 def describe(trial: Trial, device: torch.device) -> str:
-    """As the table names what a rank computes on, or a replica."""
+    """The table's name for what a rank, or a replica, computes on."""
     several = trial.gpus_per_rank
     if device.type == "cpu":
         threads = "thread" if trial.launch == "dp" else f"{several} threads"

@@ -1,5 +1,7 @@
-"""What goes wrong on purpose: a rank that dies, hangs, or does something else than the others. A fault is data: what,
-on which rank, in which step."""
+"""What goes wrong on purpose: a rank that dies, hangs, or does something else than the others.
+
+A fault is data: what happens, on which rank, in which step.
+"""
 
 import os
 import signal
@@ -11,28 +13,29 @@ import torch.distributed as dist
 from ddptui.config.trial import Fault
 
 EXIT_CODE = 7
-MISMATCHED_ELEMENTS = 7  # elements, which no tensor of a model is likely to have
+MISMATCHED_ELEMENTS = 7  # a size that no tensor of a model is likely to have
 
 
 class Faults:
     """The faults of one rank."""
 
     def __init__(self, faults: tuple[Fault, ...], rank: int) -> None:
-        self._mine = [fault for fault in faults if fault.rank == rank]
+        self._faults = [fault for fault in faults if fault.rank == rank]
 
     def strike(self, step: int, device: torch.device) -> None:
-        """The rank is between forward and backward of this step."""
-        for fault in self._mine:
+        """Inject the faults of this step. The rank is between forward and backward."""
+        for fault in self._faults:
             if fault.step == step:
                 print(f"fault, step {step}: {fault.kind}", flush=True)
                 inject(fault.kind, device)
 
     def skips(self, step: int) -> bool:
         """Whether the rank leaves out this step's aggregation."""
-        return any((fault.kind, fault.step) == ("skip", step) for fault in self._mine)
+        return any((fault.kind, fault.step) == ("skip", step) for fault in self._faults)
 
 
 def inject(kind: str, device: torch.device) -> None:
+    """Inject a fault of this kind. For most of them it does not return."""
     match kind:
         case "kill":
             os.kill(os.getpid(), signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""No rank outlives the process that started it, nor the console, however those two end."""
+"""Ends a rank when the process that started it ends, or the console, however those two end."""
 
 import ctypes
 import os
@@ -20,17 +20,17 @@ _guarded_pid: int | None = None
 
 
 def die_with_parent() -> None:
-    """Ask the kernel to kill this process when the one that started it dies. Linux; reaches even a stopped process."""
+    """Have the kernel kill this process, even a stopped one, when the one that started it dies. Only on Linux."""
     if not sys.platform.startswith("linux"):
         return
     parent = os.getppid()
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != parent:  # it died before the kernel knew of our wish
+    if os.getppid() != parent:  # the parent died before the call
         _end()
 
 
 def die_with_console() -> None:
-    """End this process when the console ends. Without a console (started by hand) do nothing."""
+    """End this process when the console ends. Without a console, as for ranks started by hand, it does nothing."""
     global _guarded_pid
     if CONSOLE_PID in os.environ and _guarded_pid != os.getpid():
         _guarded_pid = os.getpid()
@@ -38,8 +38,8 @@ def die_with_console() -> None:
 
 
 def _monitor(pid: int) -> None:
-    """Wait for the death of `pid`, then end this process. A descriptor costs nothing while it waits; polling is for
-    systems that have none, and for when there is none left."""
+    """Wait for the end of `pid`, then end this process. Waiting for a descriptor costs nothing. Polling is for systems
+    without such descriptors, and for a process that has none left."""
     try:
         select.select([os.pidfd_open(pid)], [], [])
     except (AttributeError, OSError):

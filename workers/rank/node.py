@@ -1,4 +1,4 @@
-"""Which ranks of the world this machine has. On one machine: all of them. On several, somebody says on each:
+"""Which ranks this machine has. On one machine: all of them. On several, each one's environment says it:
 
 NNODES=2 NODE_RANK=1 MASTER_ADDR=10.0.0.1 MASTER_PORT=15432 python -m workers.spawn world_size=4
 """
@@ -17,18 +17,21 @@ ANY_PORT = 0  # one that is free
 
 @dataclass(frozen=True)
 class Node:
+    """This machine among those of a run. address and port: where all ranks meet, on node 0."""
+
     number: int
     ranks: range
-    address: str  # where all meet: on node 0
+    address: str
     port: int
 
     @property
     def is_first(self) -> bool:
+        """Whether it is node 0, where the ranks meet."""
         return self.number == 0
 
 
 def this_node(trial: Trial) -> Node:
-    """As the environment says. Ends the process with one line when that cannot be."""
+    """The node that the environment describes. Ends the process with one line if it is wrong."""
     if "NNODES" not in os.environ:
         return Node(0, range(trial.world_size), LOCALHOST, ANY_PORT)
     nodes, number, port = (_number(name) for name in ("NNODES", "NODE_RANK", "MASTER_PORT"))
@@ -40,9 +43,11 @@ def this_node(trial: Trial) -> Node:
 
 
 def choose_interface(host: str) -> str:
-    """Have the ranks of this node reach the others by the way that leads to `host`: left alone, gloo takes the address
-    that this machine's own name stands for, which may be loopback. Returns the host's address. Ends the process with
-    one line where there is no way."""
+    """Have the ranks of this node use the network interface that leads to `host`. Returns the host's address.
+
+    By itself gloo takes the address of this machine's own name, which may be loopback. Ends the process with one line
+    if no interface leads there.
+    """
     try:
         address = resolve(host)
         name = interface_towards(address).name

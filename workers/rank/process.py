@@ -1,5 +1,6 @@
-"""What every rank has, however it was launched: its number, its device, its end of the wire, its log."""
+"""What every rank has, however it was launched: its number, device, connection to the console, log and network."""
 
+import ctypes
 import os
 import socket
 import sys
@@ -16,59 +17,64 @@ from ddptui.config.launch_modes import ONE_PROCESS
 from ddptui.config.trial import Trial, TrialError, threads_per_rank
 from ddptui.config.trial_text import from_arguments
 from ddptui.host.machine import available_cores, own_clock
-from ddptui.wire.connection import HUB, LOGS, TOKEN
+from ddptui.wire.connection import HUB, LINKS, LOGS, TOKEN
 from ddptui.wire.messages import VERSION, Failed, Hello, Position
 from workers.instruments.reporter import Reporter
-from workers.rank import guard, network
+from workers.rank import guard
 from workers.rank.delays import Delays, RankDelays
 from workers.rank.device import DeviceChoice, choose_backend, choose_device, describe
+
+CLONE_NEWNET = 0x40000000  # linux/sched.h
 
 
 @dataclass
 class Rank:
+    """One rank, as the training loop knows it."""
+
     trial: Trial
     rank: int
     world_size: int  # of the process group; 1 where there is none
     device: torch.device
     reporter: Reporter
     delays: Delays
-    start_ns: int = 0  # from its Hello until it was about to meet the others
+    start_ns: int = 0  # the length of its delay at the start
     shares_gpu: bool = False  # with other ranks of this host
 
 
 def read_trial(arguments: list[str]) -> Trial:
-    """The trial that the command line spells. Ends the process with one line when it is wrong."""
+    """The trial that the command line describes. Ends the process with one line if it is wrong."""
     try:
         return from_arguments(arguments)
     except TrialError as error:
         sys.exit(f"{Path(sys.argv[0]).stem}: {error}")
 
 
-def pin_threads(trial: Trial, here: range) -> int:
-    """Give this rank its part of the host's cores, whatever the launcher would have given it."""
-    threads = threads_per_rank(trial, available_cores(), len(here))
+def pin_threads(trial: Trial, local_ranks: range) -> int:
+    """Have torch use as many threads as this rank's part of the host has cores, whatever the launcher set. Returns the
+    number."""
+    threads = threads_per_rank(trial, available_cores(), len(local_ranks))
     torch.set_num_threads(threads)
     return threads
 
 
 @contextmanager
-def rank_process(trial: Trial, rank: int, here: range, *, has_parent: bool = True) -> Iterator[Rank]:
-    """The frame around a rank's life: guarded, logged, announced; delayed at the start if the trial says so.
+def rank_process(trial: Trial, rank: int, local_ranks: range, *, has_parent: bool = True) -> Iterator[Rank]:
+    """The frame around a rank's life: guarded, logged, announced; and delayed at the start if the trial says so.
 
-    `here`: the ranks of this host, which share its cores and GPUs. `has_parent`: a launcher started this rank and it
-    must not outlive it.
+    local_ranks: the ranks of this host, which share its cores and GPUs. has_parent: a launcher started this rank, so it
+    must not outlive that one. An error goes to the log and to the console, and is raised again.
     """
-    network.enter(rank)
+    enter_network(rank)  # first of all: a socket stays in the network where it was opened
     if has_parent:
         guard.die_with_parent()
     guard.die_with_console()  # once more, since threads do not survive a fork
     log_to_file(rank)
     if trial.sched_batch:
         os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))  # now, so that gloo's threads inherit it
-    threads = pin_threads(trial, here)
+    threads = pin_threads(trial, local_ranks)
     reporter = Reporter(rank, heartbeat=trial.instruments == "on")
     try:
-        device, _, shared = placed(trial, rank, here, threads, reporter)
+        device, _, shared = announce(trial, rank, local_ranks, threads, reporter)
         delays = RankDelays(trial.bottleneck, rank, seed=trial.seed, warmup_steps=trial.warmup_steps, device=device)
         begin = time.monotonic_ns()
         reporter.position = lambda: Position(asleep=delays.asleep)
@@ -84,24 +90,40 @@ def rank_process(trial: Trial, rank: int, here: range, *, has_parent: bool = Tru
         sys.stderr.flush()
 
 
-def placed(trial: Trial, rank: int, here: range, threads: int, reporter: Reporter) -> DeviceChoice:
-    """Choose the rank's device and say Hello: in any case, since who has not is not heard when it says what failed."""
+def enter_network(rank: int) -> None:
+    """Have this thread, and all that it starts, open sockets in the rank's own network, where the trial has slow links.
+
+    Without them nothing happens. The connection to the console is a file, which leads out of that network. Raises
+    OSError if the network cannot be entered.
+    """
+    if LINKS not in os.environ:
+        return
+    launcher, *networks = os.environ[LINKS].split()
+    with Path(f"/proc/{launcher}/fd/{networks[rank]}").open("rb") as network:
+        if ctypes.CDLL(None, use_errno=True).setns(network.fileno(), CLONE_NEWNET):
+            number = ctypes.get_errno()
+            raise OSError(number, f"rank {rank} cannot enter its network: {os.strerror(number)}")
+
+
+def announce(trial: Trial, rank: int, local_ranks: range, threads: int, reporter: Reporter) -> DeviceChoice:
+    """Choose the rank's device, and send Hello. It is sent even without a device: the console ignores a Failed from a
+    rank that has not sent Hello."""
     try:
-        chosen = choose_device(trial, rank, here)
-        words = hello(trial, rank, chosen, threads)
+        choice = choose_device(trial, rank, local_ranks)
+        message = hello(trial, rank, choice, threads)
     except RuntimeError:
         reporter.send(hello(trial, rank, None, threads))
         raise
-    reporter.send(words)
-    reporter.set_device(chosen.device)
-    return chosen
+    reporter.send(message)
+    reporter.set_device(choice.device)
+    return choice
 
 
-def hello(trial: Trial, rank: int, chosen: DeviceChoice | None, threads: int) -> Hello:
-    """chosen: none where there is no device to be had. Raises RuntimeError for a group that cannot be."""
+def hello(trial: Trial, rank: int, choice: DeviceChoice | None, threads: int) -> Hello:
+    """The rank's Hello. choice: None if there is no device. Raises RuntimeError if no backend fits it."""
     backend, backend_why = None, ""
-    if chosen and trial.launch not in ONE_PROCESS:
-        backend, backend_why = choose_backend(trial, chosen.device, chosen.shared)
+    if choice and trial.launch not in ONE_PROCESS:
+        backend, backend_why = choose_backend(trial, choice.device, choice.shared)
     return Hello(
         version=VERSION,
         token=os.environ.get(TOKEN, ""),
@@ -110,8 +132,8 @@ def hello(trial: Trial, rank: int, chosen: DeviceChoice | None, threads: int) ->
         at_ns=time.monotonic_ns(),
         host=socket.gethostname(),
         pid=os.getpid(),
-        device=describe(trial, chosen.device) if chosen else "none",
-        device_why=chosen.why if chosen else "",
+        device=describe(trial, choice.device) if choice else "none",
+        device_why=choice.why if choice else "",
         threads=threads,
         torch=str(torch.__version__),
         backend=backend,
@@ -121,7 +143,7 @@ def hello(trial: Trial, rank: int, chosen: DeviceChoice | None, threads: int) ->
 
 
 def log_to_file(rank: int) -> None:
-    """Send this process's output, that of native code too, to rank-R.log in the folder that the console named."""
+    """Redirect this process's output, that of native code too, to rank-R.log in the folder that the console gave."""
     if HUB not in os.environ:
         return
     sys.stdout.flush()

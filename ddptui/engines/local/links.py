@@ -3,7 +3,7 @@
     python links.py LINKS COMMAND...
 
 makes them and becomes COMMAND. Nothing of them has a name or is on a disk: the networks are held by descriptors of this
-process and by the ranks, which workers/rank/network.py takes inside. When the last of these has ended, however it
+process and by the ranks, which workers/rank/process.py takes inside. When the last of these has ended, however it
 ended, the kernel takes networks, links and limits away.
 """
 

@@ -17,7 +17,7 @@ from ddptui.engines import preflight
 from ddptui.engines.local import links
 from ddptui.store.presets import load
 from tests.support.builders import preset_of
-from workers.rank import network
+from workers.rank.process import CLONE_NEWNET, enter_network
 
 SLOW = {"at": "link", "ranks": [1], "mbit": 100}
 
@@ -150,19 +150,19 @@ def test_the_limit_is_the_rate_and_what_may_go_at_once_grows_with_it(mbit: float
 
 
 def test_both_sides_call_it_by_the_same_name() -> None:
-    assert network.CLONE_NEWNET == links.CLONE_NEWNET
+    assert CLONE_NEWNET == links.CLONE_NEWNET
 
 
 def test_a_rank_without_links_stays_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(links.LINKS, raising=False)
-    network.enter(0)
+    enter_network(0)
 
 
 def test_a_rank_whose_network_is_no_network_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     with (tmp_path / "file").open("w") as file:
         monkeypatch.setenv(links.LINKS, f"self {file.fileno()}")
         with pytest.raises(OSError, match="rank 0 cannot enter its network"):
-            network.enter(0)
+            enter_network(0)
 
 
 # Where they cannot be made
