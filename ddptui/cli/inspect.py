@@ -35,9 +35,10 @@ SCALINGS = ("weak", "strong")
 def presets(
     obj: dict[str, Any], /, name: str | None, fields: bool, assignments: tuple[str, ...], **options: Any
 ) -> None:
-    """List the presets; with a NAME, its trials and commands. Nothing is started.
+    """List the presets; with a NAME, its trials and commands.
 
-    With --nodes, prints the lines to type on each node; with --engine slurm, the scripts."""
+    Nothing is started. With --nodes, prints the lines to type on each node; with --engine slurm, the scripts.
+    """
     if fields:
         from ddptui.config.fields import listing as list_fields
 
@@ -79,9 +80,11 @@ def runs(obj: dict[str, Any], runs: str | None) -> None:
 @RUNS_OPTION
 @click.pass_obj
 def show(obj: dict[str, Any], run: str, format: str, runs: str | None) -> None:
-    """Print a run's table, or its timeline (`--format trace`, for ui.perfetto.dev).
+    """Print a run's table, or its timeline.
 
-    RUN is a run's name, the start of its name, its folder, or `last`."""
+    RUN is a run's name, the start of its name, its folder, or `last`. `--format trace` prints the timeline, for
+    ui.perfetto.dev.
+    """
     from ddptui.report import table
     from ddptui.report.trace import trace
     from ddptui.run import headless
@@ -133,8 +136,10 @@ def project(
     format: str,
     runs: str | None,
 ) -> None:
-    """Predict a measured trial of a RUN on other numbers of ranks: its step time under each strategy, from its measured
-    steps and a model of the network."""
+    """Predict a measured trial on other numbers of ranks.
+
+    Prints its step time under each strategy, from its measured steps and a model of the network.
+    """
     from ddptui.projection import ProjectionError
     from ddptui.projection.command import Question
     from ddptui.projection.command import run as projected
@@ -151,8 +156,11 @@ def project(
 @RUNS_OPTION
 @click.pass_obj
 def verify(obj: dict[str, Any], a: str, b: str | None, runs: str | None) -> None:
-    """Compare two checkpoints A and B, or the ranks of every trial of a RUN. Prints which parameters and which buffers
-    differ. Exit code 1 if any does."""
+    """Compare two checkpoints, or the ranks of a run.
+
+    Prints which parameters and which buffers differ, in checkpoints A and B or in every trial of RUN. Exit code 1 if
+    any does.
+    """
     from ddptui.run import verify
     from ddptui.store.runs import RunError, find_run, runs_folder
 

@@ -13,7 +13,10 @@ SELFTEST_MODES = ("spawn", "process", "launch", "dp")
 @click.command()
 @click.pass_obj
 def doctor(obj: dict[str, Any]) -> None:
-    """Check what this machine can run, what is missing, and how to mend it. Exit code 1 if nothing can run."""
+    """Check what this machine can run, and how to mend the rest.
+
+    Exit code 1 if something keeps every run from starting.
+    """
     from ddptui.doctor import examine
 
     sys.exit(examine(obj["runs"]))
@@ -25,8 +28,10 @@ def doctor(obj: dict[str, Any]) -> None:
 @RUNS_OPTION
 @click.pass_obj
 def selftest(obj: dict[str, Any], modes: tuple[str, ...], strategies: tuple[str, ...], runs: str | None) -> None:
-    """Inject delays of known length at every site, under every strategy and launch mode, and check that ddptui finds
-    them. Takes some minutes. Exit code 1 if any is wrong."""
+    """Check that ddptui finds delays of known length.
+
+    Injects them at every site, under every strategy and launch mode. Takes some minutes. Exit code 1 if any is wrong.
+    """
     from ddptui.run import selftest
 
     known = selftest.known_strategies()

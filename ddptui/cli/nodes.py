@@ -14,9 +14,11 @@ from ddptui.cli.common import PresetRequest, interruptible, load_preset, refusin
 @click.option("--node", type=click.IntRange(0, 1023), help="This node's number (default: its platform's, or any).")
 @click.option("--as", "kind", metavar="KIND", help="Read the environment as env, torchrun, slurm, dlc, …")
 def join(ticket: str, node: int | None, kind: str | None) -> None:
-    """Let this host take part in a run whose console waits for nodes (--engine join). TICKET is the line that the
-    console printed. Better name the file that holds it, or set DDPTUI_TICKET: other users of this host can read what
-    you type here."""
+    """Let this host take part in another console's run.
+
+    TICKET is the line that a console printed for --engine join. Better name the file that holds it, or set
+    DDPTUI_TICKET: other users of this host can read what you type here.
+    """
     from ddptui.engines.join.agent import join as join_run
     from ddptui.engines.join.agent import node_here
     from ddptui.engines.join.node_launch import JoinError
@@ -44,8 +46,10 @@ def join(ticket: str, node: int | None, kind: str | None) -> None:
 @click.option("--ecs", help="dlc: machine type, instead of a quota.")
 @click.pass_obj
 def manifest(obj: dict[str, Any], /, name: str, ticket: str | None, **options: Any) -> None:
-    """Print the job that starts `ddptui join` on the nodes of a platform, for a run of the preset NAME: Kubeflow's
-    TrainJob or PyTorchJob, or PAI-DLC's."""
+    """Print the job that joins a platform's nodes to a run.
+
+    It starts `ddptui join` for a run of the preset NAME: Kubeflow's TrainJob or PyTorchJob, or PAI-DLC's.
+    """
     from ddptui.engines.join.ticket import TicketError, read_ticket
     from ddptui.engines.manifest.jobs import render
     from ddptui.engines.manifest.options import ManifestError, Options
@@ -60,7 +64,7 @@ def manifest(obj: dict[str, Any], /, name: str, ticket: str | None, **options: A
 @click.command()
 @click.option("--as", "kind", metavar="KIND", help="Read it as env, torchrun, slurm, slurm_array, dlc, …")
 def place(kind: str | None) -> None:
-    """Print this process's rank and node as its environment gives them, and from which variables."""
+    """Print this process's rank as its environment gives it."""
     from ddptui.host.place import explanation
     from ddptui.host.place.place import PlaceError
 
