@@ -17,7 +17,8 @@ from statistics import fmean, median
 from ddptui.config.preset import Preset
 from ddptui.engines.preflight import prepare
 from ddptui.host.machine import available_cores, describe
-from ddptui.projection.command import Question, projection
+from ddptui.projection.arguments import ProjectOptions
+from ddptui.projection.command import projection
 from ddptui.projection.results import Point
 from ddptui.run import lab
 from ddptui.store.presets import load
@@ -25,7 +26,7 @@ from ddptui.store.runs import Run
 from ddptui.wire.records import Launched, Load, Message
 
 MEASURED, FORETOLD = 2, (4, 8)  # ranks
-QUESTION = Question(trial="ranks-2", ranks="2,4,8", cores=available_cores(), strategies=("all_reduce",))
+QUESTION = ProjectOptions(trial="ranks-2", ranks="2,4,8", cores=available_cores(), strategies=("all_reduce",))
 
 
 def main() -> None:

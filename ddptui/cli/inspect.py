@@ -141,13 +141,13 @@ def project(
     Prints its step time under each strategy, from its measured steps and a model of the network.
     """
     from ddptui.projection import ProjectionError
-    from ddptui.projection.command import Question
+    from ddptui.projection.arguments import ProjectOptions
     from ddptui.projection.command import run as projected
     from ddptui.store.runs import runs_folder
 
-    question = Question(trial, ranks, network, alpha, gbps, scaling, cores, strategies)
+    options = ProjectOptions(trial, ranks, network, alpha, gbps, scaling, cores, strategies)
     with refusing(ProjectionError):
-        sys.exit(projected(runs_folder(runs or obj["runs"]), run, question, format))
+        sys.exit(projected(runs_folder(runs or obj["runs"]), run, options, format))
 
 
 @click.command()

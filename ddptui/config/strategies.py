@@ -60,7 +60,7 @@ _DDP = StrategyFacts("torch DDP, as it comes", sends=Sends("buckets"), buckets=T
 STRATEGIES = {
     "none": StrategyFacts(
         "no averaging: the replicas drift apart",
-        unprojected="it averages nothing: nobody waits for anybody",
+        unprojected="it averages nothing, so no rank waits for another",
     ),
     "all_reduce": StrategyFacts(
         "an all_reduce a tensor, after backward",

@@ -1,5 +1,5 @@
-"""What a measured trial would take on more ranks than one has: its own work, the slowest of many, and a network."""
+"""Predicts a measured trial on more ranks: their own work, the wait for the slowest of many, and a network."""
 
 
 class ProjectionError(ValueError):
-    """What cannot be projected, or asked for: one line."""
+    """A projection that cannot be made, or an option that makes no sense; its text is one line."""

@@ -1,104 +1,158 @@
-"""What a trial's own transfers say of its strategy, beyond what a fit to all transfers does. Pure.
+"""A strategy's own traffic, and how its measured transfers differ from what the fitted network predicts. Pure.
 
-A fit goes past each transfer that it is made from, and a typical call is shorter than a mean one. So the transfers of a
-strategy that was measured are scaled to what they were: by one factor, once outliers are taken off. A strategy that was
-not measured has the factor of the trial that all is made from.
+The fit is a compromise between all transfers it is made from, and a typical call is shorter than a mean one. So the
+predicted transfers of a measured strategy are scaled to the measured ones: by one factor, with the outliers taken off.
+A strategy that was not measured takes the factor of the trial that the projection is made from.
 
-Where buckets overlap backward, two things more are taken from the trial itself: for how long after backward what is
-under way was still hidden (a bucket leaves before the last bit of backward is done, and its copies come after), as a
-part of backward; and the wait, of which a rank's own computing hides a part, as a part of what it would be without.
+Where buckets overlap backward, the trial gives two more figures. One is how long after backward transfers are still
+hidden, as a part of backward: a bucket leaves before the last of backward is done, and its copies come after. The other
+is the wait, part of which a rank's own computing hides, relative to the wait that the slowest rank alone would cause.
 """
 
 from collections.abc import Sequence
-from statistics import fmean
+from statistics import fmean, median
 from typing import NamedTuple
 
-from ddptui.config.strategies import STRATEGIES
+from ddptui.config.strategies import STRATEGIES, Sends
 from ddptui.config.trial import Trial
-from ddptui.projection.costs import Backward, Traffic, all_over, hidden_until, sent
-from ddptui.projection.measured import Launch, MeasuredTrial
-from ddptui.projection.network import CallCosts, outliers
-from ddptui.projection.rank_spread import Scale, lengths, picked
-from ddptui.projection.slowest_rank import expected, slowest
-from ddptui.projection.traffic import taken, traffic
+from ddptui.projection.costs import Backward, Traffic, hidden_until, last_bucket_done, transfer_times
+from ddptui.projection.measured import Call, LaunchSteps, MeasuredTrial
+from ddptui.projection.network import CallCosts, MeasuredCall, mean_excess
+from ddptui.projection.slowest_rank import Scale, expected_slowest, pooled, slowest, work_times
 
 FREE = CallCosts(0.0, 0.0)
-PASSES = "isend_irecv"  # all ranks do it at once, each with its neighbour
+PAIRWISE = "isend_irecv"  # all ranks do it at once, each with its neighbor
+ITEMSIZES = {"float32": 4, "float64": 8}
+PARTS = ("gather", "all_gather", "scatter")  # a rank records its part of these; the formulas count all parts together
+
+CallKey = tuple[str, int]  # kind and bytes
 
 
 class Calibration(NamedTuple):
-    """factor: times what the fit has it, a typical call takes; outliers: of a call, s (None: those of the network);
-    hides: how long after backward transfers are hidden, as a part of what backward computes; wait: times what the
-    slowest would make it."""
+    """What was measured of a strategy's transfers.
+
+    factor       typical time of a call, relative to the fit
+    excess       mean time of a call beyond its typical time, s (None: that of the network)
+    hides        how long after backward transfers are hidden, relative to backward's computing
+    wait_factor  the wait, relative to what the slowest rank alone would cause
+    """
 
     strategy: str
     traffic: Traffic
     factor: float = 1.0
-    outliers: float | None = None
+    excess: float | None = None
     hides: float = 0.0
-    wait: float = 1.0
+    wait_factor: float = 1.0
 
     def costs(self, fit: CallCosts, crowding: float) -> CallCosts:
-        beyond = fit.outliers if self.outliers is None else self.outliers
-        return fit.slowed(self.factor * crowding)._replace(outliers=beyond)
+        """The fitted costs, calibrated. crowding: how many times as long transfers take on a shared host."""
+        excess = fit.excess if self.excess is None else self.excess
+        return fit.slowed(self.factor * crowding)._replace(excess=excess)
 
-    def of_another(self, strategy: str) -> "Calibration":
-        """What it says of a strategy that was not measured."""
+    def for_strategy(self, strategy: str) -> "Calibration":
+        """The calibration of a strategy that was not measured: overlap counts only where both overlap, or neither."""
         alike = STRATEGIES[strategy].overlaps == STRATEGIES[self.strategy].overlaps
-        kept = self if alike else self._replace(hides=0.0, wait=1.0)
+        kept = self if alike else self._replace(hides=0.0, wait_factor=1.0)
         return kept._replace(strategy=strategy)
 
 
-def calibrated(trial: Trial, seen: MeasuredTrial, fit: CallCosts | None) -> Calibration:
-    """Of a trial, on its own number of ranks. fit: to transfers like its own; None: the network is another one."""
-    found = Calibration(str(trial.strategy), traffic(trial, seen))
+def calibrate(trial: Trial, measured: MeasuredTrial, fit: CallCosts | None) -> Calibration:
+    """A trial's calibration, on the ranks it was measured on. fit: of its own network; None: the network projected is
+    another one."""
+    calibration = Calibration(str(trial.strategy), traffic(trial, measured))
     if fit is not None:
-        beyond = outliers(taken(seen, seen.launches))
-        found = found._replace(factor=_factor(found, seen, fit, beyond), outliers=beyond)
-    if not STRATEGIES[found.strategy].overlaps:
-        return found
-    return found._replace(hides=_hides(found, seen), wait=_wait(seen))
+        excess = mean_excess(measured_calls(measured, measured.launches))
+        calibration = calibration._replace(factor=_factor(calibration, measured, fit, excess), excess=excess)
+    if not STRATEGIES[calibration.strategy].overlaps:
+        return calibration
+    return calibration._replace(hides=_hides(calibration, measured), wait_factor=_wait_factor(measured))
 
 
-def backward_of(launches: Sequence[Launch]) -> Backward:
-    """On average."""
-    works = [work for launch in launches for moment in launch for work in moment.work]
+def backward_of(launches: Sequence[LaunchSteps]) -> Backward:
+    """A rank's backward, mean over ranks and steps."""
+    works = [work for launch in launches for step in launch for work in step.work]
     return Backward(fmean(work.backward for work in works), fmean(work.slept_after for work in works))
 
 
-def _factor(found: Calibration, seen: MeasuredTrial, fit: CallCosts, beyond: float) -> float:
-    def by(costs: CallCosts) -> float:
-        return sent(found.strategy, found.traffic, seen.ranks, costs, Backward(0.0)).transfer
+def traffic(trial: Trial, measured: MeasuredTrial) -> Traffic:
+    """What a step of the trial sends. The tensors' sizes are known where each has a call of its own; else they count as
+    equal parts."""
+    itemsize = ITEMSIZES[trial.dtype]
+    facts = STRATEGIES[trial.strategy or "none"]
+    sends = facts.sends or Sends("each")
+    sizes = [float(size) for kind, size in measured.operations if kind == sends.collective]
+    total = float(measured.parameters * itemsize)
+    widened = itemsize / (sends.number_bytes or itemsize)
+    steps = _steps(measured)
+    early = [call for step in steps for call in step.calls if call.early]
+    return Traffic(
+        tensors=tuple(sizes) or (total / measured.tensors,) * measured.tensors,
+        itemsize=itemsize,
+        buckets=tuple(size * widened for _, size in measured.operations) if facts.overlaps else (),
+        ready=measured.ready if facts.overlaps else (),
+        bucket_mb=trial.bucket_mb,
+        early_calls=sum(call.number for call in early) / len(steps),
+        early_bytes=sum(call.number * call.bytes for call in early) / len(steps),
+    )
 
-    typical = by(fit._replace(outliers=0.0))
-    return max(0.0, transfer_s(seen) - by(FREE._replace(outliers=beyond))) / typical if typical else 1.0
+
+def measured_calls(measured: MeasuredTrial, launches: Sequence[LaunchSteps]) -> list[MeasuredCall]:
+    """The calls of each kind and size in these launches of the trial."""
+    by_key: dict[CallKey, list[Call]] = {}
+    for call in (call for launch in launches for step in launch for call in step.calls):
+        by_key.setdefault((call.kind, call.bytes), []).append(call)
+    return [
+        MeasuredCall(
+            operation=kind,
+            ranks=measured.ranks,
+            bytes=size * (measured.ranks if kind in PARTS else 1),
+            s=median(call.s for call in calls),
+            mean_s=fmean(call.s for call in calls),
+            number=sum(call.number for call in calls),
+        )
+        for (kind, size), calls in sorted(by_key.items())
+    ]
 
 
-def transfer_s(seen: MeasuredTrial) -> float:
-    """Of a step, measured."""
-    moments = [moment for launch in seen.launches for moment in launch]
-    calls = [call for moment in moments for call in moment.calls]
-    return sum(call.times * call.s / (seen.ranks if call.kind == PASSES else 1) for call in calls) / len(moments)
+def transfer_s(measured: MeasuredTrial) -> float:
+    """The measured transfers of a step, s."""
+    steps = _steps(measured)
+    calls = [call for step in steps for call in step.calls]
+    seconds = (call.number * call.s / (measured.ranks if call.kind == PAIRWISE else 1) for call in calls)
+    return sum(seconds) / len(steps)
 
 
-def _hides(found: Calibration, seen: MeasuredTrial) -> float:
-    """So that of the transfers as they were, as much sticks out as did."""
-    backward = backward_of(seen.launches)
-    if not backward.computed or not seen.ready:
+def _steps(measured: MeasuredTrial) -> LaunchSteps:
+    return [step for launch in measured.launches for step in launch]
+
+
+def _factor(calibration: Calibration, measured: MeasuredTrial, fit: CallCosts, excess: float) -> float:
+    def predicted(costs: CallCosts) -> float:
+        no_overlap = Backward(0.0)
+        return transfer_times(calibration.strategy, calibration.traffic, measured.ranks, costs, no_overlap).transfer
+
+    typical = predicted(fit._replace(excess=0.0))
+    return max(0.0, transfer_s(measured) - predicted(FREE._replace(excess=excess))) / typical if typical else 1.0
+
+
+def _hides(calibration: Calibration, measured: MeasuredTrial) -> float:
+    """The `hides` with which the transfers as measured leave as much exposed as was measured."""
+    backward = backward_of(measured.launches)
+    if not backward.computed or not measured.ready:
         return 0.0
-    mean_s = {(each.operation, each.bytes): each.mean_s for each in taken(seen, seen.launches)}
-    over = all_over(backward.computed, seen.ready, [mean_s.get(each, 0.0) for each in seen.sent])
-    moments = [moment for launch in seen.launches for moment in launch]
-    early = sum(call.times * call.s for moment in moments for call in moment.calls if call.early) / len(moments)
-    exposed = fmean(moment.exposed for moment in moments) - early
-    return (over - hidden_until(found.strategy, backward) - exposed) / backward.computed
+    mean_s = {(call.operation, call.bytes): call.mean_s for call in measured_calls(measured, measured.launches)}
+    durations = [mean_s.get(operation, 0.0) for operation in measured.operations]
+    done = last_bucket_done(backward.computed, measured.ready, durations)
+    steps = _steps(measured)
+    early = sum(call.number * call.s for step in steps for call in step.calls if call.early) / len(steps)
+    exposed = fmean(step.exposed for step in steps) - early
+    return (done - hidden_until(calibration.strategy, backward) - exposed) / backward.computed
 
 
-def _wait(seen: MeasuredTrial) -> float:
-    """What a step was beyond work and transfers, over what the slowest of the ranks would make of it."""
-    moments = [moment for launch in seen.launches for moment in launch]
-    by_rank = picked(lengths(seen, Scale()), [range(len(launch)) for launch in seen.launches])
-    work = fmean(map(fmean, by_rank))
-    independent = expected(slowest(by_rank), seen.ranks) - work
-    waited = seen.step_s - work - fmean(moment.exposed for moment in moments)
+def _wait_factor(measured: MeasuredTrial) -> float:
+    """The step beyond work and exposed communication, relative to the wait for the slowest of independent ranks."""
+    times = pooled(work_times(measured, Scale()), [range(len(launch)) for launch in measured.launches])
+    work = fmean(map(fmean, times))
+    independent = expected_slowest(slowest(times), measured.ranks) - work
+    waited = measured.step_s - work - fmean(step.exposed for step in _steps(measured))
     return max(0.0, waited) / independent if independent > 0 else 1.0

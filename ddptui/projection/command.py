@@ -1,4 +1,4 @@
-"""`ddptui project`: a measured trial on more ranks, read from its run's folder, printed."""
+"""`ddptui project`: reads a run's folder, predicts one of its trials on other numbers of ranks, prints that."""
 
 import shutil
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -10,230 +10,228 @@ from ddptui.analysis.launch_log import LaunchLog
 from ddptui.config.preset import Preset
 from ddptui.config.strategies import STRATEGIES
 from ddptui.config.trial import Trial
-from ddptui.projection import ProjectionError, arguments, related_trials, report
-from ddptui.projection import sentences as words
-from ddptui.projection.calibration import Calibration, calibrated
-from ddptui.projection.measured import Launch, MeasuredTrial, deceptive, seen, step_s
-from ddptui.projection.model import Beyond, CostsOf, Model, Projected, ProjectionRequest
-from ddptui.projection.network import US, CallCosts, Taken, fitted, outliers
-from ddptui.projection.rank_spread import ranks_of
-from ddptui.projection.reading import heard_of, network_of_primitives, trial_of, why_not
-from ddptui.projection.results import NetworkUsed, Point, Projection, Scaling
-from ddptui.projection.traffic import taken
+from ddptui.projection import ProjectionError, recorded, report, sentences
+from ddptui.projection.arguments import ProjectOptions, check, rank_counts, stated_network, strategies_to_project
+from ddptui.projection.calibration import Calibration, calibrate, measured_calls
+from ddptui.projection.measured import LaunchSteps, MeasuredTrial, cautions_of, measured_trial, step_s
+from ddptui.projection.model import CostsOf, Extrapolation, Model, Projected, ProjectionRequest
+from ddptui.projection.network import US, CallCosts, MeasuredCall, fit_costs, mean_excess
+from ddptui.projection.results import NetworkUsed, Point, Projection
+from ddptui.projection.slowest_rank import rank_spread
 from ddptui.store.runs import Run, RunError, find_run
 
 PIPED_WIDTH = 80
 MS, GB = 1e3, 1e9  # ms a second; bytes
-FAR_OFF = 0.5  # of what was measured: a fit that figures should not rest on alone
+FAR_OFF = 0.5  # a fit with a larger relative error is too poor to rest a figure on it alone
 
 
-class Question(NamedTuple):
-    """The options, as they are typed. alpha in µs a message, gbps in 1e9 bit/s."""
+class Network(NamedTuple):
+    """The network of a projection.
 
-    trial: str | None = None
-    ranks: str = "2..4096"
-    network: str | None = None
-    alpha: float | None = None
-    gbps: float | None = None
-    scaling: Scaling = "weak"
-    cores: int | None = None
-    strategies: tuple[str, ...] = ()
-
-
-class Wire(NamedTuple):
-    """costs_of: what calls cost; own: it is that of the measured trial; slowed_from: with how many ranks on one host
-    that was measured, 0: it was stated; notes: what is to be said of it."""
+    costs_of     what calls cost, from the trial's launches
+    is_measured  it is the network on which the trial was measured
+    ranks        on one host, with which it was measured; 0: it was stated
+    notes        what it lacks
+    """
 
     costs_of: CostsOf
-    own: bool
-    slowed_from: int
+    is_measured: bool
+    ranks: int
     notes: Sequence[str] = ()
 
 
-class Basis(NamedTuple):
-    """What a projection is made from. costs: of the trial's launches as they were; alike: the trials that it foretells,
-    and what their ranks told."""
+class ProjectionInputs(NamedTuple):
+    """What a projection is made from. costs: the network's, from the launches as measured; predicted: the measured
+    trials that it predicts, with the logs of their completed launches."""
 
     run: Run
     trial: Trial
-    heard: Sequence[LaunchLog]
-    found: MeasuredTrial
-    wire: Wire
+    logs: Sequence[LaunchLog]
+    measured: MeasuredTrial
+    network: Network
     costs: CallCosts
-    alike: Mapping[Trial, Sequence[LaunchLog]]
-    question: Question
+    predicted: Mapping[Trial, Sequence[LaunchLog]]
+    options: ProjectOptions
 
 
-def run(runs: Path, name: str, question: Question, form: str = "table") -> int:
-    """Print what a run says of more ranks, in one of the formats; the exit code. Raises ProjectionError."""
+def run(runs: Path, name: str, options: ProjectOptions, form: str = "table") -> int:
+    """Print the projection of a run in one of the formats; returns the exit code. Raises ProjectionError."""
     from ddptui.run.output import show
 
-    found = projection(runs, name, question)
+    result = projection(runs, name, options)
     width = shutil.get_terminal_size((PIPED_WIDTH, 24)).columns
-    show(report.text(found, width) if form == "table" else report.FORMATS[form](found))
+    show(report.text(result, width) if form == "table" else report.FORMATS[form](result))
     return 0
 
 
-def projection(runs: Path, name: str, question: Question) -> Projection:
-    """`runs`: the folder of runs; `name`: as find_run takes it. Raises ProjectionError."""
-    stated = arguments.check(question.strategies, question.cores, question.alpha, question.gbps)
-    if stated and question.network:
-        raise ProjectionError("--network measures what --alpha and --gbps state: leave the one or the others out")
-    numbers = arguments.numbers_of_ranks(question.ranks)
+def projection(runs: Path, name: str, options: ProjectOptions) -> Projection:
+    """The projection of a run in the folder `runs`; `name` as find_run takes it. Raises ProjectionError."""
+    check(options)
+    stated = stated_network(options)
+    numbers = rank_counts(options.ranks)
     try:
         run = find_run(runs, name)
-        primitives = find_run(runs, question.network) if question.network else None
-        return _projection(run, run.preset(), question, numbers, stated, primitives)
+        primitives = find_run(runs, options.network) if options.network else None
+        return _projection(_inputs(run, run.preset(), options, stated, primitives), numbers)
     except RunError as error:
         raise ProjectionError(str(error)) from None
 
 
-def _projection(
-    run: Run,
-    preset: Preset,
-    question: Question,
-    numbers: Sequence[int],
-    stated: CallCosts | None,
-    primitives: Run | None,
-) -> Projection:
-    trial, heard = trial_of(run, preset, question.trial)
-    found = _seen(trial, heard)
-    wire = _wire(run, preset, trial, found, stated, primitives)
-    related = related_trials.foretold(trial, preset.trials, strong=question.scaling == "strong")
-    alike = {other: heard_of(run, preset, other) for other in related}
-    basis = Basis(run, trial, heard, found, wire, wire.costs_of(found.launches), alike, question)
-    calibrations = _calibrations(basis)
-    model = _model(basis, calibrations, numbers)
-    points = _points(basis, model.projected(), calibrations)
+def _inputs(
+    run: Run, preset: Preset, options: ProjectOptions, stated: CallCosts | None, primitives: Run | None
+) -> ProjectionInputs:
+    trial, logs = recorded.choose_trial(run, preset, options.trial)
+    measured = _measured(trial, logs)
+    network = _network(run, preset, trial, measured, stated, primitives)
+    related = recorded.predicted_trials(trial, preset.trials, strong=options.scaling == "strong")
+    predicted = {other: recorded.completed_launches(run, preset, other) for other in related}
+    return ProjectionInputs(
+        run, trial, logs, measured, network, network.costs_of(measured.launches), predicted, options
+    )
+
+
+def _projection(inputs: ProjectionInputs, numbers: Sequence[int]) -> Projection:
+    strategy, measured, options = str(inputs.trial.strategy), inputs.measured, inputs.options
+    calibrations = _calibrations(inputs)
+    model = _model(inputs, calibrations, numbers)
+    points = _points(inputs, model.projected(), calibrations)
     return Projection(
-        run=run.name,
-        trial=trial.name,
-        strategy=str(trial.strategy),
-        measured_ranks=found.ranks,
-        scaling=question.scaling,
-        cores=question.cores,
-        network=_network_used(basis.costs),
+        run=inputs.run.name,
+        trial=inputs.trial.name,
+        strategy=strategy,
+        measured_ranks=measured.ranks,
+        scaling=options.scaling,
+        cores=options.cores,
+        network=_network_used(inputs.costs),
         points=points,
-        said=words.said(points, str(trial.strategy), found.ranks, other_network=not wire.own),
-        notes=_notes(basis, points, model.beyond(), calibrations[str(trial.strategy)]),
+        said=sentences.findings(points, strategy, measured.ranks, other_network=not inputs.network.is_measured),
+        notes=_notes(inputs, points, model.extrapolation(), calibrations[strategy]),
     )
 
 
-def _calibrations(basis: Basis) -> dict[str, Calibration]:
-    """Of the trial's strategy, and of the others that were measured on as many ranks."""
-    fit = basis.costs if basis.wire.own else None
-    found = {str(basis.trial.strategy): calibrated(basis.trial, basis.found, fit)}
-    for other, told in basis.alike.items():
-        if other.world_size == basis.found.ranks and other.strategy not in found and not why_not(other, told):
-            found[str(other.strategy)] = calibrated(other, _seen(other, told), fit)
-    return found
+def _calibrations(inputs: ProjectionInputs) -> dict[str, Calibration]:
+    """Calibrations of the trial's strategy, and of the others that were measured on as many ranks."""
+    fit = inputs.costs if inputs.network.is_measured else None
+    by_strategy = {str(inputs.trial.strategy): calibrate(inputs.trial, inputs.measured, fit)}
+    for other, logs in inputs.predicted.items():
+        same_ranks = other.world_size == inputs.measured.ranks
+        if same_ranks and other.strategy not in by_strategy and not recorded.obstacle(other, logs):
+            by_strategy[str(other.strategy)] = calibrate(other, _measured(other, logs), fit)
+    return by_strategy
 
 
-def _model(basis: Basis, calibrations: Mapping[str, Calibration], numbers: Sequence[int]) -> Model:
-    found, question, own = basis.found, basis.question, calibrations[str(basis.trial.strategy)]
-    wanted = ProjectionRequest(
-        ranks=sorted({*numbers, found.ranks}),
-        strong=question.scaling == "strong",
-        cores=question.cores,
-        threads=max(words.threads for words in basis.heard[0].hellos.values()),
+def _model(inputs: ProjectionInputs, calibrations: Mapping[str, Calibration], numbers: Sequence[int]) -> Model:
+    measured, options, network = inputs.measured, inputs.options, inputs.network
+    calibration = calibrations[str(inputs.trial.strategy)]
+    request = ProjectionRequest(
+        ranks=sorted({*numbers, measured.ranks}),
+        strong=options.scaling == "strong",
+        cores=options.cores,
+        threads=max(hello.threads for hello in inputs.logs[0].hellos.values()),
     )
-    strategies = arguments.with_its_own(question.strategies, own.strategy)
-    each = [calibrations.get(strategy) or own.of_another(strategy) for strategy in strategies]
-    return Model(found, each, basis.wire.costs_of, wanted, basis.wire.slowed_from)
+    strategies = strategies_to_project(options.strategies, calibration.strategy)
+    by_strategy = [calibrations.get(strategy) or calibration.for_strategy(strategy) for strategy in strategies]
+    return Model(measured, by_strategy, network.costs_of, request, network.ranks)
 
 
-def _points(basis: Basis, projected: Iterable[Projected], calibrations: Collection[str]) -> list[Point]:
-    told_by = basis.alike.items()
-    measured = {(str(other.strategy), other.world_size): fmean(map(step_s, told)) for other, told in told_by if told}
-    known = calibrations if basis.wire.own else ()
-    far_off = (basis.costs.worst or 0.0) > FAR_OFF
+def _points(inputs: ProjectionInputs, projected: Iterable[Projected], calibrations: Collection[str]) -> list[Point]:
+    measured_s = {
+        (str(trial.strategy), trial.world_size): fmean(map(step_s, logs))
+        for trial, logs in inputs.predicted.items()
+        if logs
+    }
+    calibrated = calibrations if inputs.network.is_measured else ()
+    far_off = (inputs.costs.worst or 0.0) > FAR_OFF
     return [
-        _point(each, measured.get((each.strategy, each.ranks)), each.strategy in known, far_off) for each in projected
+        _point(one, measured_s.get((one.strategy, one.ranks)), one.strategy in calibrated, far_off) for one in projected
     ]
 
 
-def _notes(basis: Basis, points: Sequence[Point], beyond: Beyond | None, own: Calibration) -> list[str]:
-    grounds = words.ProjectionContext(
-        ranks=basis.found.ranks,
-        batch=basis.trial.batch_size,
-        differ=ranks_of(basis.found),
-        network=basis.costs,
-        scaling=basis.question.scaling,
-        cores=basis.question.cores,
-        factor=own.factor if basis.wire.own else None,
-        wait=own.wait if STRATEGIES[own.strategy].overlaps else None,
-        beyond=beyond,
-        longest_wait=next(point.wait_ms for point in reversed(points) if point.strategy == basis.trial.strategy),
+def _notes(
+    inputs: ProjectionInputs, points: Sequence[Point], extrapolation: Extrapolation | None, calibration: Calibration
+) -> list[str]:
+    context = sentences.ProjectionContext(
+        ranks=inputs.measured.ranks,
+        batch=inputs.trial.batch_size,
+        spread=rank_spread(inputs.measured),
+        network=inputs.costs,
+        scaling=inputs.options.scaling,
+        cores=inputs.options.cores,
+        factor=calibration.factor if inputs.network.is_measured else None,
+        wait_factor=calibration.wait_factor if STRATEGIES[calibration.strategy].overlaps else None,
+        extrapolation=extrapolation,
+        longest_wait_ms=next(point.wait_ms for point in reversed(points) if point.strategy == inputs.trial.strategy),
     )
     return [
-        *words.of_rough(points, basis.costs),
-        *words.notes(grounds),
-        *basis.wire.notes,
-        *_shared(basis, points),
-        *words.cautions({other.name: deceptive(told) for other, told in basis.alike.items()}),
+        *sentences.rough_notes(points, inputs.costs),
+        *sentences.notes(context),
+        *inputs.network.notes,
+        *_shared_cores(inputs, points),
+        *sentences.caution_notes({trial.name: cautions_of(logs) for trial, logs in inputs.predicted.items()}),
     ]
 
 
-def _shared(basis: Basis, points: Iterable[Point]) -> Iterator[str]:
-    """Where predictions stand beside other numbers of ranks that were measured on one host, and that was not asked."""
-    hosts = {words.host for told in basis.alike.values() for each in told for words in each.hellos.values()}
-    cores = basis.run.environment().get("cores")
-    beside = any(point.measured_ms is not None and point.ranks != basis.found.ranks for point in points)
-    if basis.question.cores is None and beside and cores and len(hosts) == 1:
-        yield words.of_shared(cores)
+def _shared_cores(inputs: ProjectionInputs, points: Iterable[Point]) -> Iterator[str]:
+    """A note where predictions without --cores stand beside trials that shared one host's cores."""
+    logs = (log for logs in inputs.predicted.values() for log in logs)
+    hosts = {hello.host for log in logs for hello in log.hellos.values()}
+    cores = inputs.run.environment().get("cores")
+    beside = any(point.measured_ms is not None and point.ranks != inputs.measured.ranks for point in points)
+    if inputs.options.cores is None and beside and cores and len(hosts) == 1:
+        yield sentences.shared_cores_note(cores)
 
 
-def _seen(trial: Trial, heard: Sequence[LaunchLog]) -> MeasuredTrial:
+def _measured(trial: Trial, logs: Sequence[LaunchLog]) -> MeasuredTrial:
     try:
-        return seen(heard)
+        return measured_trial(logs)
     except ProjectionError as error:
         raise ProjectionError(f"{trial.name}: {error}") from None
 
 
-def _wire(
-    run: Run, preset: Preset, trial: Trial, found: MeasuredTrial, stated: CallCosts | None, primitives: Run | None
-) -> Wire:
-    """As stated, as a run of primitives has it, or as this run's own transfers were: those of other trials on as many
-    ranks count, too, since other collectives tell what one alone cannot."""
+def _network(
+    run: Run, preset: Preset, trial: Trial, measured: MeasuredTrial, stated: CallCosts | None, primitives: Run | None
+) -> Network:
+    """The stated network, or that of a run of primitives, or else a fit to this run's own transfers. Trials on as many
+    ranks count there, too: other collectives separate costs that one alone cannot."""
     if stated:
-        return Wire(lambda _: stated, False, 0)
+        return Network(lambda _: stated, False, 0)
     if primitives:
-        measured = network_of_primitives(primitives)
-        return Wire(lambda _: measured.costs, False, measured.ranks, measured.notes)
-    others = list(_taken_by_others(run, preset, trial))
+        other = recorded.network_of_primitives(primitives)
+        return Network(lambda _: other.costs, False, other.ranks, other.notes)
+    others = list(_calls_of_others(run, preset, trial))
 
-    def as_it_was(launches: Sequence[Launch]) -> CallCosts:
-        own = taken(found, launches)
-        return fitted([*own, *others], f"{trial.name}'s transfers")._replace(outliers=outliers(own))
+    def fit(launches: Sequence[LaunchSteps]) -> CallCosts:
+        calls = measured_calls(measured, launches)
+        return fit_costs([*calls, *others], f"{trial.name}'s transfers")._replace(excess=mean_excess(calls))
 
-    return Wire(as_it_was, True, found.ranks)
-
-
-def _taken_by_others(run: Run, preset: Preset, trial: Trial) -> Iterator[Taken]:
-    for other in related_trials.on_the_same_wire(trial, preset.trials):
-        heard = heard_of(run, preset, other)
-        if not why_not(other, heard):
-            found = _seen(other, heard)
-            yield from taken(found, found.launches)
+    return Network(fit, True, measured.ranks)
 
 
-def _point(each: Projected, measured_s: float | None, calibrated: bool, far_off: bool) -> Point:
-    figures = each.figures
+def _calls_of_others(run: Run, preset: Preset, trial: Trial) -> Iterator[MeasuredCall]:
+    for other in recorded.same_network_trials(trial, preset.trials):
+        logs = recorded.completed_launches(run, preset, other)
+        if not recorded.obstacle(other, logs):
+            measured = _measured(other, logs)
+            yield from measured_calls(measured, measured.launches)
+
+
+def _point(projected: Projected, measured_s: float | None, calibrated: bool, far_off: bool) -> Point:
+    times = projected.times
     return Point(
-        strategy=each.strategy,
-        ranks=each.ranks,
-        step_ms=figures.step * MS,
-        low_ms=None if each.low is None else each.low * MS,
-        high_ms=None if each.high is None else each.high * MS,
-        work_ms=figures.work * MS,
-        wait_ms=figures.wait * MS,
-        transfer_ms=figures.transfer * MS,
-        exposed_ms=figures.exposed * MS,
-        efficiency=each.efficiency,
+        strategy=projected.strategy,
+        ranks=projected.ranks,
+        step_ms=times.step * MS,
+        low_ms=None if projected.low is None else projected.low * MS,
+        high_ms=None if projected.high is None else projected.high * MS,
+        work_ms=times.work * MS,
+        wait_ms=times.wait * MS,
+        transfer_ms=times.transfer * MS,
+        exposed_ms=times.exposed * MS,
+        efficiency=projected.efficiency,
         calibrated=calibrated,
-        rough=far_off and not calibrated and each.ranks > 1,
+        rough=far_off and not calibrated and projected.ranks > 1,
         measured_ms=None if measured_s is None else measured_s * MS,
-        error=None if measured_s is None else figures.step / measured_s - 1,
+        error=None if measured_s is None else times.step / measured_s - 1,
     )
 
 
@@ -242,7 +240,7 @@ def _network_used(network: CallCosts) -> NetworkUsed:
         source=network.source,
         alpha_us=network.alpha / US,
         call_us=network.call / US,
-        outliers_us=network.outliers / US,
+        outliers_us=network.excess / US,
         gb_s=1 / network.beta / GB if network.beta else None,
         gamma_gb_s=1 / network.gamma / GB if network.gamma else None,
         worst=network.worst,

@@ -6,7 +6,7 @@ import msgspec
 
 from ddptui.projection.plot import plot
 from ddptui.projection.results import Point, Projection
-from ddptui.projection.sentences import BAND, ms, of_efficiency, percent
+from ddptui.projection.sentences import BAND, efficiency_note, ms, percent
 from ddptui.text import tables
 from ddptui.text.tables import Column, Filled, Table, as_markdown, as_text, fill, total
 from ddptui.text.units import NOTHING
@@ -51,7 +51,7 @@ def _in_full(points: Sequence[Point], below: str, width: int) -> list[str]:
 
 
 def _efficiency(projection: Projection) -> str:
-    return of_efficiency(projection.scaling, projection.measured_ranks)
+    return efficiency_note(projection.scaling, projection.measured_ranks)
 
 
 def markdown(projection: Projection) -> str:

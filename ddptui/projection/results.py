@@ -1,4 +1,4 @@
-"""What a projection shows, as `--format json` has it. Times in ms; None where nothing was measured."""
+"""The results of a projection, with the keys of `--format json`. Times in ms; None where nothing was measured."""
 
 from typing import Literal
 
@@ -7,20 +7,16 @@ import msgspec
 Scaling = Literal["weak", "strong"]
 
 
-class _Part(msgspec.Struct, frozen=True):
-    pass
-
-
-class Point(_Part, frozen=True, kw_only=True):
+class Point(msgspec.Struct, frozen=True, kw_only=True):
     """One strategy on so many ranks.
 
-    step_ms      work, wait and exposed together; low_ms, high_ms: its 10 to 90 % band, of steps drawn anew (None: there
-                 are too few to tell)
-    work_ms      of a rank, on average; wait_ms: until the slowest of all ranks has done its own
-    transfer_ms  operations are under way; exposed_ms: and nothing hides it
-    efficiency   how much of the step is the work that was measured: under strong scaling, a rank's share of that
-    calibrated   on the strategy's own transfers, on the measured ranks; rough: it is not, and the fit is far off
-    measured_ms  a trial of the same run that was such a one; error: step_ms over that, less 1
+    step_ms          work, wait and exposed communication together
+    low_ms, high_ms  its band, 10 to 90 %, by bootstrap over steps (None: too few steps)
+    work_ms          a rank's own work, mean; wait_ms: until the slowest rank has done its own
+    transfer_ms      communication; exposed_ms: the part that backward does not hide
+    efficiency       the part of the step that is measured work; under strong scaling, a rank's share of that work
+    calibrated       on the strategy's own measured transfers; rough: not calibrated, and the fit is poor
+    measured_ms      of a trial of the same run with this strategy and number of ranks; error: step_ms over that, less 1
     """
 
     strategy: str
@@ -39,10 +35,15 @@ class Point(_Part, frozen=True, kw_only=True):
     error: float | None = None
 
 
-class NetworkUsed(_Part, frozen=True, kw_only=True):
-    """alpha_us: a message; call_us: a call, however many messages it makes; outliers_us: what a call takes on average
-    beyond what is typical; gb_s: 1e9 bytes a second (None: a byte takes no time); gamma_gb_s: bytes added (None: that
-    takes no time, or is in gb_s); worst: the largest error of the fit."""
+class NetworkUsed(msgspec.Struct, frozen=True, kw_only=True):
+    """The network's costs.
+
+    alpha_us     a message; call_us: a call, however many messages it makes
+    outliers_us  mean time of a call beyond its typical time
+    gb_s         bandwidth, 1e9 bytes a second (None: a byte takes no time)
+    gamma_gb_s   bytes added a second (None: no time, or part of gb_s)
+    worst        largest relative error of the fit (None: no fit)
+    """
 
     source: str
     alpha_us: float
@@ -53,9 +54,12 @@ class NetworkUsed(_Part, frozen=True, kw_only=True):
     worst: float | None
 
 
-class Projection(_Part, frozen=True, kw_only=True):
-    """points: strategy by strategy, the measured one first if it is among them, by ranks; on as many ranks as were
-    measured, too. said: what matters, a sentence each; notes: what was taken for granted."""
+class Projection(msgspec.Struct, frozen=True, kw_only=True):
+    """One trial on other numbers of ranks.
+
+    points  strategy by strategy, the measured one first, by ranks; on as many ranks as were measured, too
+    said    the findings, a sentence each; notes: the assumptions
+    """
 
     run: str
     trial: str

@@ -1,219 +1,234 @@
-"""What a projection comes to, and what it takes for granted, in words. Pure."""
+"""What a projection comes to, and what it assumes, in words. Pure."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from statistics import NormalDist
 from typing import NamedTuple
 
 from ddptui.analysis.cautions import Caution
-from ddptui.projection.model import FEWEST_STEPS, Beyond
+from ddptui.projection.model import FEWEST_STEPS, Extrapolation
 from ddptui.projection.network import CallCosts
-from ddptui.projection.rank_spread import Ranks
 from ddptui.projection.results import Point, Scaling
+from ddptui.projection.slowest_rank import RankSpread
 from ddptui.text.units import bandwidth, digits, duration
 
-UNLIKELY = 0.05  # so often chance alone makes as much of it, or more
-SURE = 2.0  # standard errors
-ALIKE = 0.2  # correlation from which on it is said
-CLEARLY = 0.10  # faster
+SIGNIFICANCE = 0.05  # of a rank that is slower than the others
+STANDARD_ERRORS = 2.0  # of a correlation
+LEAST_CORRELATION = 0.2  # a smaller one changes the wait too little to be worth a note
+CLEARLY = 0.10  # faster: smaller differences are within the error of a projection
 HALF = 0.5
 MS = 1e3  # s
-BAND = "chance between steps only: the network's error is not in it"
-LONG_MS, AN_HOUR_S = 1e5, 3600.0
+BAND = "chance between steps only, without the network's error"
+LONG_MS, HOUR_S = 1e5, 3600.0
 
 
 class ProjectionContext(NamedTuple):
-    """What figures rest upon. ranks: as many were measured; batch: the global one, of these; differ: how ranks did;
-    factor: times the fit of the network, the trial's own transfers (None: they are not counted); wait: times what the
-    slowest makes it, the trial's own (None: it is not calibrated); beyond: what the wait on the most ranks rests on,
-    and longest_wait that, ms."""
+    """What the figures rest on.
+
+    ranks, batch     of the measured trial; the batch is the global one
+    spread           how its ranks differ
+    factor           its own transfers, relative to the fit of the network (None: on another network)
+    wait_factor      its wait, relative to what the slowest rank alone would cause (None: not calibrated)
+    extrapolation    how far the wait on the most ranks goes beyond measured steps
+    longest_wait_ms  that wait
+    """
 
     ranks: int
     batch: int
-    differ: Ranks
+    spread: RankSpread
     network: CallCosts
     scaling: Scaling
     cores: int | None = None
     factor: float | None = None
-    wait: float | None = None
-    beyond: Beyond | None = None
-    longest_wait: float = 0.0
+    wait_factor: float | None = None
+    extrapolation: Extrapolation | None = None
+    longest_wait_ms: float = 0.0
 
 
-def said(points: Sequence[Point], strategy: str, measured_ranks: int, *, other_network: bool) -> list[str]:
-    """The sentences that matter, of the measured strategy: what costs most, what is left for work, which is fastest,
-    and how far off it is where it was measured. other_network: than the one on which it was measured."""
-    own = [point for point in points if point.strategy == strategy]
-    sentences = [what_costs_more([point for point in own if point.ranks > 1]), half_is_work(own), fastest(points, own)]
-    return [sentence for sentence in sentences if sentence] + [
-        in_truth(points, strategy, measured_ranks, other_network)
+def findings(points: Sequence[Point], strategy: str, measured_ranks: int, *, other_network: bool) -> list[str]:
+    """The sentences that matter: what costs most under the measured strategy, its efficiency, the fastest strategy, and
+    the error where there are measurements. other_network: than the one the trial was measured on."""
+    measured = [point for point in points if point.strategy == strategy]
+    several = [point for point in measured if point.ranks > 1]
+    sentences = [what_costs_more(several), efficiency_limit(measured), fastest(points, measured)]
+    return [
+        *(sentence for sentence in sentences if sentence),
+        predicted_and_measured(points, strategy, measured_ranks, other_network),
     ]
 
 
 def what_costs_more(points: Sequence[Point]) -> str | None:
-    """The wait for the slowest, or the transfers; and from where on."""
+    """Whether waiting or exposed communication costs more, and from how many ranks on; None without points."""
     if not points:
         return None
     last = points[-1]
     waits = [point.wait_ms > point.exposed_ms for point in points]
-    words = ("the wait for the slowest costs", "the transfers that nothing hides cost")
-    more, less = words if waits[-1] else words[::-1]
-    less = less.removesuffix(" costs").removesuffix(" cost")
+    costs = ("waiting for the slowest rank", "exposed communication")
+    more, less = costs if waits[-1] else costs[::-1]
     changes = [at for at in range(1, len(waits)) if waits[at] != waits[at - 1]]
     where = f"past {points[changes[-1] - 1].ranks} ranks" if changes else _everywhere(points)
     most, least = max(last.wait_ms, last.exposed_ms), min(last.wait_ms, last.exposed_ms)
     on_the_last = f"on {last.ranks} ranks, " if len(points) > 1 else ""
-    return f"{where} {more} more than {less}: {on_the_last}{spelled(most)} against {spelled(least)}"
+    return f"{where} {more} costs more than {less}: {on_the_last}{with_unit(most)} against {with_unit(least)}"
 
 
 def _everywhere(points: Sequence[Point]) -> str:
     first, last = points[0].ranks, points[-1].ranks
-    return f"on {first} ranks" if first == last else "everywhere"
+    return f"on {first} ranks" if first == last else "on any number of ranks"
 
 
-def half_is_work(points: Sequence[Point]) -> str | None:
+def efficiency_limit(points: Sequence[Point]) -> str | None:
+    """How many ranks are more than half efficient, and the efficiency on the most ranks."""
     last = points[-1]
-    before = [point.ranks for point in points if round(point.efficiency, 2) >= HALF]
-    if not before or before[-1] == last.ranks:
+    efficient = [point.ranks for point in points if round(point.efficiency, 2) >= HALF]
+    if not efficient or efficient[-1] == last.ranks:
         return f"efficiency on {last.ranks} ranks: {percent(last.efficiency)}"
-    less = percent(last.efficiency)
-    return f"past {before[-1]} ranks efficiency falls below {HALF:.0%}: on {last.ranks} ranks it is {less}"
+    lowest = percent(last.efficiency)
+    return f"past {efficient[-1]} ranks efficiency falls below {HALF:.0%}: on {last.ranks} ranks it is {lowest}"
 
 
-def fastest(points: Sequence[Point], own: Sequence[Point]) -> str | None:
-    """On the most ranks, if it is clearly so; nothing where a figure is rough."""
-    there = sorted((point for point in points if point.ranks == own[-1].ranks), key=lambda point: point.step_ms)
-    if len(there) < 2 or any(point.rough for point in there):
+def fastest(points: Sequence[Point], measured: Sequence[Point]) -> str | None:
+    """The fastest strategy on the most ranks, or those that cannot be told apart; None where a figure is rough.
+    measured: the points of the measured strategy."""
+    on_most = sorted((point for point in points if point.ranks == measured[-1].ranks), key=lambda point: point.step_ms)
+    if len(on_most) < 2 or any(point.rough for point in on_most):
         return None
-    best = there[0]
-    near = [point.strategy for point in there if point.step_ms <= (1 + CLEARLY) * best.step_ms]
-    against = "" if own[-1].strategy in near else f", against {spelled(own[-1].step_ms)} with {own[-1].strategy}"
+    best = on_most[0]
+    near = [point.strategy for point in on_most if point.step_ms <= (1 + CLEARLY) * best.step_ms]
+    known = measured[-1]
+    against = "" if known.strategy in near else f", against {with_unit(known.step_ms)} with {known.strategy}"
     if len(near) == 1:
-        against = against or f", against {spelled(there[1].step_ms)} with {there[1].strategy}"
-        return f"on {best.ranks} ranks {best.strategy} is fastest: {spelled(best.step_ms)} a step{against}"
-    told = f"within {CLEARLY:.0%}, and cannot be told apart: {', '.join(near)}"
-    return f"on {best.ranks} ranks the fastest take {spelled(best.step_ms)} a step{against}; {told}"
+        against = against or f", against {with_unit(on_most[1].step_ms)} with {on_most[1].strategy}"
+        return f"on {best.ranks} ranks {best.strategy} is fastest: {with_unit(best.step_ms)} a step{against}"
+    tie = f"too close to call, within {CLEARLY:.0%}: {', '.join(near)}"
+    return f"on {best.ranks} ranks the fastest take {with_unit(best.step_ms)} a step{against}; {tie}"
+
+
+def predicted_and_measured(points: Iterable[Point], strategy: str, measured_ranks: int, other_network: bool) -> str:
+    """Predictions beside measurements; the trial that the projection is made from is marked."""
+    pairs = []
+    for point in points:
+        if point.measured_ms is not None and point.error is not None:
+            mark = ""
+            if point.ranks == measured_ranks:
+                mark = " (fitted to it)" if point.strategy == strategy else " (its own transfers)" * point.calibrated
+            figures = f"{with_unit(point.step_ms)}, measured {with_unit(point.measured_ms)} ({point.error:+.1%})"
+            pairs.append(f"{point.strategy} on {point.ranks} ranks{mark} {figures}")
+    what = "predicted for that network, measured on the run's own" if other_network else "predicted and measured"
+    return f"{what}: {'; '.join(pairs)}"
 
 
 def ms(value: float | None) -> str:
-    """A figure of a table: three digits; thousands apart where there are many."""
+    """A figure of a table: three digits, and a separator of thousands from 100,000 on."""
     return digits(value) if value is None or value < LONG_MS else f"{value:,.0f}"
 
 
-def spelled(value_ms: float) -> str:
-    """With its unit: hours and minutes for what takes so long."""
+def with_unit(value_ms: float) -> str:
+    """A time with its unit, from µs to hours."""
     s = value_ms / MS
-    if s >= AN_HOUR_S:
-        return f"{s / AN_HOUR_S:,.1f} h"
+    if s >= HOUR_S:
+        return f"{s / HOUR_S:,.1f} h"
     return f"{s / 60:.0f} min" if s >= LONG_MS / MS else duration(s)
 
 
 def percent(part: float, decimals: int = 0) -> str:
-    """What is above 0 is never said to be 0."""
+    """A part in percent; one above 0 never reads 0."""
     least = 10 ** -(decimals + 2)
     return f"< {least:.{decimals}%}" if 0 < part < least else f"{part:.{decimals}%}"
 
 
-def in_truth(points: Iterable[Point], strategy: str, measured_ranks: int, other_network: bool) -> str:
-    """Predictions beside what was measured: first of all that of the trial that all is made from."""
-    told = []
-    for point in points:
-        if point.measured_ms is not None and point.error is not None:
-            its_own = ""
-            if point.ranks == measured_ranks:
-                its_own = " (its own)" if point.strategy == strategy else " (its own transfers)" * point.calibrated
-            figures = f"{spelled(point.step_ms)}, measured {spelled(point.measured_ms)} ({point.error:+.1%})"
-            told.append(f"{point.strategy} on {point.ranks} ranks{its_own} {figures}")
-    what = "predicted for that network, and measured on its own" if other_network else "predicted, and measured"
-    return f"{what}: {'; '.join(told)}"
-
-
-def notes(facts: ProjectionContext) -> list[str]:
-    """What the figures rest upon."""
-    found = [
-        _of_scaling(facts.scaling, facts.ranks, facts.batch),
-        _of_network(facts.network, facts.factor),
-        _of_cores(facts.cores),
-        "who is slow in a step is chance, each rank for itself; beyond what was seen, by a generalised Pareto tail",
+def notes(context: ProjectionContext) -> list[str]:
+    """What the figures assume."""
+    lines = [
+        _scaling_note(context.scaling, context.ranks, context.batch),
+        _network_note(context.network, context.factor),
+        _cores_note(context.cores),
+        "each rank is slow by chance, independently of the others; beyond the measured steps by a generalized Pareto "
+        "tail",
     ]
-    if facts.differ.steps < FEWEST_STEPS:
-        found.append(f"no band: {facts.differ.steps} steps were measured, and it takes {FEWEST_STEPS}")
-    if facts.beyond:
-        found.append(_of_beyond(facts.beyond, facts.longest_wait))
-    if facts.wait is not None:
-        times = f"{digits(facts.wait)} times what the slowest rank alone makes it"
-        found.append(f"with overlap, the wait was {times}: so it is on more ranks")
-    return [*found, *_of_ranks(facts.differ, facts.ranks, calibrated=facts.wait is not None)]
+    if context.spread.steps < FEWEST_STEPS:
+        lines.append(f"no band: {context.spread.steps} steps were measured, and it takes {FEWEST_STEPS}")
+    if context.extrapolation:
+        lines.append(_extrapolation_note(context.extrapolation, context.longest_wait_ms))
+    if context.wait_factor is not None:
+        factor = f"{digits(context.wait_factor)} times what the slowest rank alone would cause"
+        lines.append(f"with overlap, the measured wait was {factor}; the same holds on more ranks")
+    return [*lines, *_spread_notes(context.spread, context.ranks, calibrated=context.wait_factor is not None)]
 
 
-def of_efficiency(scaling: Scaling, measured: int) -> str:
+def efficiency_note(scaling: Scaling, measured: int) -> str:
+    """What efficiency means under this scaling."""
     if scaling == "weak":
-        return "efficiency: a step's work as it was measured, over the step"
-    return f"efficiency: {measured} ranks' work as it was measured, over the step of all ranks"
+        return "efficiency: the measured work of a step, over the step"
+    return f"efficiency: the measured work of {measured} ranks, over the step of all ranks"
 
 
-def of_rough(points: Sequence[Point], network: CallCosts) -> list[str]:
-    """Where the fit is far off, and who rests on it alone."""
+def rough_notes(points: Sequence[Point], network: CallCosts) -> list[str]:
+    """Which strategies rest on a poor fit of the network alone."""
     rough = list(dict.fromkeys(point.strategy for point in points if point.rough))
     if not rough or network.worst is None:
         return []
-    off = f"the fit of the network is off by up to {network.worst:.0%}"
-    remedy = "so none is said to be fastest; better: --network, or --alpha and --gbps"
-    return [f"{off}: rough (~), since they rest on it alone: {', '.join(rough)}; {remedy}"]
-
-
-def of_shared(cores: int) -> str:
-    return f"the measured trials shared {cores} cores, what is predicted does not: for that, --cores {cores}"
-
-
-def cautions(found: Mapping[str, Collection[Caution]]) -> list[str]:
-    """What may make measured figures deceive, a line each, with the trials that it is true of."""
+    error = f"the fit of the network is off by up to {network.worst:.0%}"
     return [
-        f"caution, {', '.join(names)}: {caution.advice}"
-        for caution in Caution
-        if (names := [name for name, raised in found.items() if caution in raised])
+        f"rough (~), since {error} and they rest on it alone: {', '.join(rough)}. So no strategy is called fastest; "
+        "measure the network (--network), or state it (--alpha and --gbps)"
     ]
 
 
-def _of_scaling(scaling: Scaling, measured: int, batch: int) -> str:
+def shared_cores_note(cores: int) -> str:
+    """The measured trials shared a host's cores, and the predictions do not."""
+    return f"the measured trials shared {cores} cores, the predictions do not: to predict that, --cores {cores}"
+
+
+def caution_notes(by_trial: Mapping[str, Collection[Caution]]) -> list[str]:
+    """A line for each caution, with the trials it is true of."""
+    return [
+        f"caution, {', '.join(names)}: {caution.advice}"
+        for caution in Caution
+        if (names := [name for name, raised in by_trial.items() if caution in raised])
+    ]
+
+
+def _scaling_note(scaling: Scaling, measured: int, batch: int) -> str:
     if scaling == "weak":
-        return "weak scaling: each rank keeps its batch, and works as long as one of the measured ranks"
-    shrinks = f"data, forward and backward shrink by {measured} / ranks, and the rest of the work stays"
+        return "weak scaling: each rank keeps its batch, and works as long as a measured rank"
+    shrinks = f"data, forward and backward shrink by {measured} / ranks; the rest of the work stays"
     return f"strong scaling: {shrinks}; past {batch} ranks there is less than a sample for each"
 
 
-def _of_network(network: CallCosts, factor: float | None) -> str:
+def _network_note(network: CallCosts, factor: float | None) -> str:
     call = f", a call {duration(network.call)}" if network.call else ""
-    call += f", beyond that on average {duration(network.outliers)} a call" if network.outliers > 0 else ""
+    call += f", outliers add {duration(network.excess)} a call on average" if network.excess > 0 else ""
     gamma = f", sums {bandwidth(network.gamma)} GB/s" if network.gamma else ""
     worst = f" (worst error of the fit {network.worst:.0%})" if network.worst is not None else ""
     figures = f"a message {duration(network.alpha)}{call}, {bandwidth(network.beta)} GB/s{gamma}{worst}"
-    figures += f"; the trial's own took {digits(factor)} times that" if factor is not None else ""
+    figures += f"; the trial's own transfers took {digits(factor)} times that" if factor is not None else ""
     return f"network: {network.source}: {figures}"
 
 
-def _of_cores(cores: int | None) -> str:
+def _cores_note(cores: int | None) -> str:
     if cores is None:
-        return "every rank has what a rank of the measured run had, cores and wire"
+        return "every rank has the cores and the network of a measured rank"
     shared = f"{cores} core{'s' * (cores > 1)}"
-    return f"all ranks share {shared}: what they compute and copy takes longer there, what they sleep does not"
+    return f"all ranks share {shared}: computing and copying take longer there, delays that sleep do not"
 
 
-def _of_beyond(beyond: Beyond, wait_ms: float) -> str:
-    there = f"on {beyond.ranks} ranks the slowest is sought beyond the {beyond.steps} steps that were seen"
-    seen = f"if no step were longer than the longest of them, {spelled(beyond.longest * MS)}"
-    return f"{there}: a wait of {spelled(wait_ms)} rests on the tail; {seen}"
+def _extrapolation_note(extrapolation: Extrapolation, wait_ms: float) -> str:
+    ranks = f"{extrapolation.ranks} ranks are more than the {extrapolation.steps} measured steps"
+    without = f"{with_unit(extrapolation.longest_seen_wait * MS)} if no step were longer than the longest measured one"
+    return f"{ranks}: their wait of {with_unit(wait_ms)} rests on the tail ({without})"
 
 
-def _of_ranks(ranks: Ranks, measured: int, *, calibrated: bool) -> list[str]:
-    """Where chance alone would hardly make as much of it: of several ranks, one is the longest in any case."""
-    if ranks.steps < FEWEST_STEPS:
+def _spread_notes(spread: RankSpread, measured: int, *, calibrated: bool) -> list[str]:
+    """Where ranks differ by more than chance would explain. One of several ranks is always the slowest, so the level of
+    significance is divided by their number."""
+    if spread.steps < FEWEST_STEPS:
         return []
-    found = []
-    if ranks.longer > NormalDist().inv_cdf(1 - UNLIKELY / 2 / measured) * ranks.uncertainty:
-        longer = f"rank {ranks.longest} worked {spelled(ranks.longer * MS)} longer than the mean"
-        found.append(f"{longer}, more than chance would make it: one in {measured} of all ranks counts as such a one")
-    if abs(ranks.alike) > max(ALIKE, SURE / ranks.steps**0.5):
-        steps, than = ("the same", "less") if ranks.alike > 0 else ("different", "more")
-        alike = f"ranks were slow in {steps} steps (correlation {ranks.alike:.2f}), more than chance would make it"
-        found.append(alike if calibrated else f"{alike}: on as many ranks, the wait is {than} than is said here")
-    return found
+    lines = []
+    if spread.excess_s > NormalDist().inv_cdf(1 - SIGNIFICANCE / 2 / measured) * spread.uncertainty:
+        slower = f"rank {spread.slowest} worked {with_unit(spread.excess_s * MS)} longer than the mean"
+        lines.append(f"{slower}, more than chance explains: the projection makes one in {measured} ranks as slow")
+    if abs(spread.correlation) > max(LEAST_CORRELATION, STANDARD_ERRORS / spread.steps**0.5):
+        steps, bias = ("the same", "shorter") if spread.correlation > 0 else ("different", "longer")
+        together = f"ranks were slow in {steps} steps (correlation {spread.correlation:.2f}), more than chance explains"
+        lines.append(together if calibrated else f"{together}: on as many ranks, the wait is {bias} than predicted")
+    return lines

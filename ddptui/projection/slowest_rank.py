@@ -1,36 +1,108 @@
-"""How long the slowest of many ranks takes, by what a few were seen to take. Pure.
+"""How long ranks work, how they differ, and how long the slowest of many takes. Pure.
 
-A rank's steps are a sample. Below its threshold, which a tenth of the sample exceeds, chance is what was seen. Beyond,
-where N ranks look for their slowest and a sample has little or nothing, excesses follow a generalised Pareto law: that
-is the limit for nearly every law, as the threshold rises (Balkema and de Haan, "Residual life time at great age", 1974;
-Pickands, "Statistical inference using extreme order statistics", 1975). Its scale is a rank's own; its shape is taken
-from all ranks' excesses together, by probability-weighted moments (Hosking and Wallis, "Parameter and quantile
-estimation for the generalized Pareto distribution", 1987). It is 0, an exponential tail, unless the sample contradicts
-that by two standard errors: a few excesses alone would give any shape, and with it any slowest of thousands.
+A rank's steps are a sample. Up to its threshold, which a tenth of the sample exceeds, its law is the sample itself.
+Beyond, where N ranks look for their slowest and a sample has little or nothing, excesses follow a generalized Pareto
+law: that is the limit for nearly every law, as the threshold rises (Balkema and de Haan, "Residual life time at great
+age", 1974; Pickands, "Statistical inference using extreme order statistics", 1975). Its scale is a rank's own. Its
+shape comes from all ranks' excesses together, by probability-weighted moments (Hosking and Wallis, "Parameter and
+quantile estimation for the generalized Pareto distribution", 1987). It is 0, an exponential tail, unless the sample
+contradicts that by two standard errors: a few excesses alone would give any shape, and with it any slowest of
+thousands.
 
-That one rank is slower than another in all steps is no chance. Ranks keep their own laws for this: of N ranks, as many
-are like each of the measured ones as like any other, and where N does not divide evenly, any of them may be there once
-more. So on as many ranks as were measured it is just these, and with one slow rank of four, a quarter of all is slow.
+That one rank is slower than another in all steps is not chance. So ranks keep their own laws: of N ranks, as many
+follow each measured rank's law as any other's. Where N does not divide evenly, any of the laws may occur once more. On
+as many ranks as were measured these are exactly the measured ones; with one slow rank of four, a quarter of all is
+slow.
+
+Launches differ, too. That is common to all ranks of a launch, so no rank waits for it, and it is taken out.
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from math import comb, exp, log, prod, sqrt
 from statistics import fmean
 from typing import NamedTuple
 
-EXCEED = 0.1  # of a sample, the threshold is exceeded by
+from ddptui.projection.measured import LaunchSteps, MeasuredTrial, Work
+
+EXCEED = 0.1  # part of a sample beyond its threshold
 FEWEST = 10  # excesses that make a tail, if half of the sample are so many
-HEAVIEST = 0.5  # from there on a law has no variance, and no sample shows its mean
+HEAVIEST = 0.5  # with this shape or above a law has no variance, and no sample shows its mean
 CONTRADICTS = 2.0  # standard errors
 VARIANCE_OF_SHAPE = 4 / 3  # times 1/k for k excesses, where the shape is 0 (Hosking and Wallis, 1987)
-BULK, TAIL_A_DECADE, DECADES = 200, 12, 9  # points that an integral is made of
-MOST_KINDS = 16  # of ranks
+BULK, TAIL_PER_DECADE, DECADES = 200, 12, 9  # points of the integral: below the threshold; beyond it, by probability
+MOST_KINDS = 16  # laws: the integral's cost grows with their number
+
+StepChoice = Sequence[Sequence[int]]  # for each launch, indices of steps
+
+
+class Scale(NamedTuple):
+    """A rank's batch, and the time its computing takes, relative to the measured ones."""
+
+    batch: float = 1.0
+    compute: float = 1.0
+
+
+def work_s(work: Work, scale: Scale) -> float:
+    """A rank's own work in a step, scaled, s."""
+    computed = work.batch * scale.batch + work.rest
+    return computed * scale.compute + work.batch_slept * scale.batch + work.rest_slept
+
+
+def work_times(measured: MeasuredTrial, scale: Scale) -> list[list[list[float]]]:
+    """Own work in s, by launch, rank and step, without the difference between a launch's mean and the others'."""
+    times = [[[work_s(work, scale) for work in rank] for rank in _by_rank(launch)] for launch in measured.launches]
+    means = [fmean(map(fmean, ranks)) for ranks in times]
+    usual = fmean(means)
+    return [[[s - mean + usual for s in rank] for rank in ranks] for ranks, mean in zip(times, means, strict=True)]
+
+
+def _by_rank(launch: LaunchSteps) -> Iterable[Sequence[Work]]:
+    return zip(*(step.work for step in launch), strict=True)
+
+
+def pooled(times: Sequence[Sequence[Sequence[float]]], choice: StepChoice) -> list[list[float]]:
+    """The chosen steps of all launches, by rank. times: by launch, rank and step."""
+    ranks = range(len(times[0]))
+    return [[launch[rank][at] for launch, chosen in zip(times, choice, strict=True) for at in chosen] for rank in ranks]
+
+
+class RankSpread(NamedTuple):
+    """How the measured ranks differ.
+
+    slowest      the rank whose own work took longest on average; excess_s: by how much, against the mean of all
+    uncertainty  standard error of excess_s
+    correlation  of two ranks' work, step by step; steps: in how many
+    """
+
+    slowest: int
+    excess_s: float
+    uncertainty: float
+    correlation: float
+    steps: int
+
+
+def rank_spread(measured: MeasuredTrial) -> RankSpread:
+    """Which rank is slower throughout, and whether ranks are slow in the same steps."""
+    samples = pooled(work_times(measured, Scale()), [range(len(launch)) for launch in measured.launches])
+    means = [fmean(sample) for sample in samples]
+    slowest = max(range(len(means)), key=lambda rank: means[rank])
+    variances = [_variance(sample) for sample in samples]
+    of_means = _variance([fmean(step) for step in zip(*samples, strict=True)])
+    count, within = len(samples), fmean(variances)
+    correlation = (count * of_means / within - 1) / (count - 1) if within else 0.0
+    uncertainty = (variances[slowest] / len(samples[slowest])) ** 0.5
+    return RankSpread(slowest, means[slowest] - fmean(means), uncertainty, correlation, len(samples[0]))
+
+
+def _variance(values: Sequence[float]) -> float:
+    mean = fmean(values)
+    return fmean((value - mean) ** 2 for value in values)
 
 
 class Tail(NamedTuple):
-    """Beyond the threshold, which `exceed` of the sample exceed."""
+    """The generalized Pareto law beyond the threshold, which a part `exceed` of the sample exceeds."""
 
     threshold: float
     exceed: float
@@ -39,8 +111,8 @@ class Tail(NamedTuple):
 
 
 class Slowest(NamedTuple):
-    """Points in time, and for each kind of rank the chance to be done before each, and by then: they differ where a
-    step took just so long."""
+    """Points in time, and for each kind of rank the probability to be done before a point, and by it: they differ
+    where a step took exactly so long."""
 
     points: tuple[float, ...]
     before: tuple[tuple[float, ...], ...]
@@ -48,18 +120,19 @@ class Slowest(NamedTuple):
 
 
 def slowest(ranks: Sequence[Sequence[float]]) -> Slowest:
-    """What the slowest of any number of ranks is worked out from: by rank, how long it took, step by step."""
-    samples = [sorted(own) for own in _kinds(ranks)]
+    """The laws from which `expected_slowest` integrates. ranks: for each measured rank, its work by step, s."""
+    samples = [sorted(sample) for sample in _kinds(ranks)]
     tails = _tails(samples)
     points = _points(samples, tails)
     laws = list(zip(samples, tails, strict=True))
-    before = tuple(tuple(_done(bisect_left, own, tail, at) for own, tail in laws) for at in points)
-    by = tuple(tuple(_done(bisect_right, own, tail, at) for own, tail in laws) for at in points)
+    before = tuple(tuple(_done(bisect_left, sample, tail, at) for sample, tail in laws) for at in points)
+    by = tuple(tuple(_done(bisect_right, sample, tail, at) for sample, tail in laws) for at in points)
     return Slowest(points, before, by)
 
 
-def expected(law: Slowest, ranks: int) -> float:
-    """Of the slowest of so many: from the least on, the integral of the chance that it still goes on."""
+def expected_slowest(law: Slowest, ranks: int) -> float:
+    """Mean time of the slowest of so many ranks, s: from the first point on, the integral of the probability that it is
+    not yet done."""
     after = [1 - _all_done(chances, ranks) for chances in law.by[:-1]]
     until = [1 - _all_done(chances, ranks) for chances in law.before[1:]]
     parts = zip(pairwise(law.points), after, until, strict=True)
@@ -67,13 +140,13 @@ def expected(law: Slowest, ranks: int) -> float:
 
 
 def _all_done(chances: Sequence[float], ranks: int) -> float:
-    """Of so many ranks: each kind as often as it goes, and a choice of kinds, any of the same size, once more."""
+    """The probability that all ranks are done: each kind occurs equally often, and any choice of kinds once more."""
     times, more = divmod(ranks, len(chances))
     return prod(chances) ** times * _any_choice(chances, more)
 
 
 def _any_choice(chances: Sequence[float], size: int) -> float:
-    """The mean over all choices of so many of the product of their chances: by adding one kind after another."""
+    """The mean, over all choices of `size` kinds, of the product of their chances; built up kind by kind."""
     sums = [1.0] + [0.0] * size
     for chance in chances:
         for chosen in range(size, 0, -1):
@@ -82,16 +155,16 @@ def _any_choice(chances: Sequence[float], size: int) -> float:
 
 
 def _kinds(ranks: Sequence[Sequence[float]]) -> list[Sequence[float]]:
-    """The ranks; of many, those that take about as long on average are of one kind."""
+    """The ranks' samples; of many ranks, those with about the same mean are put together."""
     if len(ranks) <= MOST_KINDS:
         return list(ranks)
     ordered = sorted(ranks, key=fmean)
     ends = [at * len(ordered) // MOST_KINDS for at in range(MOST_KINDS + 1)]
-    return [[value for own in ordered[begin:end] for value in own] for begin, end in pairwise(ends)]
+    return [[value for sample in ordered[begin:end] for value in sample] for begin, end in pairwise(ends)]
 
 
 def shape_of(excesses: Sequence[float]) -> float:
-    """Of a generalised Pareto law: below 0 it has an end, above 0 it has a heavier tail than an exponential one."""
+    """The shape of a generalized Pareto law: below 0 it has an end, above 0 its tail is heavier than exponential."""
     ordered, count = sorted(excesses), len(excesses)
     mean = fmean(ordered)
     weighted = fmean((count - at) / (count - 1) * value for at, value in enumerate(ordered, start=1))
@@ -104,31 +177,31 @@ def shape_of(excesses: Sequence[float]) -> float:
 
 
 def _tails(samples: Sequence[Sequence[float]]) -> list[Tail]:
-    """The shape is that of all ranks' excesses, each in units of its rank's mean."""
-    cuts = [len(own) - min(max(round(EXCEED * len(own)), FEWEST), max(1, len(own) // 2)) for own in samples]
-    thresholds = [own[max(0, cut - 1)] for own, cut in zip(samples, cuts, strict=True)]
+    """A tail for each sample. The shape comes from all excesses, each in units of its sample's mean."""
+    cuts = [len(sample) - min(max(round(EXCEED * len(sample)), FEWEST), max(1, len(sample) // 2)) for sample in samples]
+    thresholds = [sample[max(0, cut - 1)] for sample, cut in zip(samples, cuts, strict=True)]
     excesses = [
-        [value - threshold for value in own[cut:]]
-        for own, cut, threshold in zip(samples, cuts, thresholds, strict=True)
+        [value - threshold for value in sample[cut:]]
+        for sample, cut, threshold in zip(samples, cuts, thresholds, strict=True)
     ]
     means = [fmean(beyond) if beyond else 0.0 for beyond in excesses]
     together = [value / mean for beyond, mean in zip(excesses, means, strict=True) if mean > 0 for value in beyond]
     shape = shape_of(together) if len(together) > 1 else 0.0
     return [
-        Tail(threshold, len(beyond) / len(own), mean * (1 - shape), shape)
-        for own, threshold, beyond, mean in zip(samples, thresholds, excesses, means, strict=True)
+        Tail(threshold, len(beyond) / len(sample), mean * (1 - shape), shape)
+        for sample, threshold, beyond, mean in zip(samples, thresholds, excesses, means, strict=True)
     ]
 
 
-def _done(count: Callable[[Sequence[float], float], int], own: Sequence[float], tail: Tail, at: float) -> float:
-    """The chance that a rank is done by then. count: how many of the sample are below, or up to there."""
+def _done(count: Callable[[Sequence[float], float], int], sample: Sequence[float], tail: Tail, at: float) -> float:
+    """The probability that a rank is done at a point. count: how much of a sorted sample is below it, or up to it."""
     if at <= tail.threshold:
-        return count(own, at) / len(own)
+        return count(sample, at) / len(sample)
     return 1 - tail.exceed * _survival(tail, at - tail.threshold)
 
 
 def _survival(tail: Tail, excess: float) -> float:
-    """The chance that an excess is larger, once there is one."""
+    """The probability that an excess is larger than this."""
     if tail.scale <= 0:
         return 0.0
     if tail.shape == 0:
@@ -138,18 +211,20 @@ def _survival(tail: Tail, excess: float) -> float:
 
 
 def _excess(tail: Tail, survival: float) -> float:
-    """The inverse."""
+    """The inverse of _survival."""
     if tail.shape == 0:
         return -tail.scale * log(survival)
     return tail.scale * float(survival**-tail.shape - 1) / tail.shape
 
 
 def _points(samples: Sequence[Sequence[float]], tails: Sequence[Tail]) -> tuple[float, ...]:
-    """Close together where the sample is, and then evenly in the logarithm of the chance that a step takes longer."""
-    bulk = sorted(value for own, tail in zip(samples, tails, strict=True) for value in own if value <= tail.threshold)
+    """Points of the integral: dense in the sample, then even in the logarithm of the probability beyond it."""
+    bulk = sorted(
+        value for sample, tail in zip(samples, tails, strict=True) for value in sample if value <= tail.threshold
+    )
     every = max(1, len(bulk) // BULK)
     beyond = [
-        max(tail.threshold + _excess(tail, 10 ** (-step / TAIL_A_DECADE)) for tail in tails)
-        for step in range(TAIL_A_DECADE * DECADES + 1)
+        max(tail.threshold + _excess(tail, 10 ** (-step / TAIL_PER_DECADE)) for tail in tails)
+        for step in range(TAIL_PER_DECADE * DECADES + 1)
     ]
     return tuple(sorted({*bulk[::every], bulk[-1], *beyond}))

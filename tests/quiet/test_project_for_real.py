@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from ddptui.host.machine import available_cores
-from ddptui.projection.command import Question, projection
+from ddptui.projection.arguments import ProjectOptions
+from ddptui.projection.command import projection
 from tests.support.runner import QUICK, ddptui, write_preset
 
 MEAN_MS, STEPS, WARM_UP = 15.0, 60, 2
@@ -32,7 +33,7 @@ bottleneck = [{{ {LATE}, ranks = [0, 1, 2, 3] }}]
 def test_a_real_run_foretells_itself_and_more_ranks(tmp_path: Path) -> None:
     done = ddptui(tmp_path, "--preset", str(write_preset(tmp_path, TRAINING)), "--no-ui")
     assert done.returncode == 0, done.stderr
-    found = projection(tmp_path, "last", Question(trial="two", ranks="2,4,64", cores=available_cores()))
+    found = projection(tmp_path, "last", ProjectOptions(trial="two", ranks="2,4,64", cores=available_cores()))
     own = {point.ranks: point for point in found.points if point.strategy == "all_reduce"}
 
     assert own[2].error == pytest.approx(0, abs=0.15)  # whatever else the machine does: it is in both

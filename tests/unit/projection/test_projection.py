@@ -11,7 +11,8 @@ from msgspec.structs import replace
 
 from ddptui.analysis.primitives.results import Cell, PrimitivesResult, TimeUs
 from ddptui.projection import ProjectionError
-from ddptui.projection.command import Question, projection, run
+from ddptui.projection.arguments import ProjectOptions
+from ddptui.projection.command import projection, run
 from ddptui.projection.report import markdown, text
 from ddptui.projection.results import Point, Projection
 from ddptui.store.runs import Run
@@ -32,7 +33,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def asked(runs: Path, **question: object) -> Projection:
-    return projection(runs, "last", Question(**{"ranks": "2,4,64,4096", **question}))  # type: ignore[arg-type]
+    return projection(runs, "last", ProjectOptions(**{"ranks": "2,4,64,4096", **question}))  # type: ignore[arg-type]
 
 
 def at(found: Projection, ranks: int, strategy: str = "all_reduce") -> Point:
@@ -117,8 +118,8 @@ def test_few_steps_have_no_band(tmp_path: Path) -> None:
 
 
 def test_more_ranks_than_steps_rest_on_the_tail(runs: Path) -> None:
-    assert any("on 4096 ranks the slowest is sought beyond the 400 steps" in note for note in asked(runs).notes)
-    assert not any("is sought beyond" in note for note in asked(runs, ranks="2..256").notes)
+    assert any("4096 ranks are more than the 400 measured steps" in note for note in asked(runs).notes)
+    assert not any("rests on the tail" in note for note in asked(runs, ranks="2..256").notes)
 
 
 def test_measured_trials_that_shared_a_host_are_said_to(runs: Path, tmp_path: Path) -> None:
@@ -126,7 +127,7 @@ def test_measured_trials_that_shared_a_host_are_said_to(runs: Path, tmp_path: Pa
     (host.folder / "environment.json").write_text('{"cores": 3}')
     assert any("shared 3 cores" in note and "--cores 3" in note for note in asked(tmp_path).notes)
     assert not any("shared 3 cores" in note for note in asked(tmp_path, cores=3).notes)
-    assert not any("cores, what is predicted" in note for note in asked(runs).notes)
+    assert not any("cores, the predictions" in note for note in asked(runs).notes)
     assert not any("shared 3 cores" in note for note in asked(tmp_path, scaling="strong").notes)
 
 
@@ -134,7 +135,7 @@ def test_a_stated_network_is_another_one_and_that_is_said(runs: Path) -> None:
     found = asked(runs, alpha=2.0, gbps=80.0)
     expected = 2 * 63 * sum(2e-3 + size / 64 / 10e9 * 1e3 for size in TENSORS)
     assert at(found, 64).transfer_ms == pytest.approx(expected)
-    assert any("for that network, and measured on its own" in sentence for sentence in found.said)
+    assert any("for that network, measured on the run's own" in sentence for sentence in found.said)
 
 
 def test_a_run_of_primitives_gives_a_network(runs: Path, tmp_path: Path) -> None:
@@ -206,13 +207,13 @@ def test_the_sentence_that_matters(runs: Path) -> None:
     """α = 100 µs: soon the messages cost more than the slowest."""
     said = asked(runs, ranks="2..4096").said
     assert said[0].startswith("past ")
-    assert "the transfers that nothing hides cost more than the wait for the slowest" in said[0]
+    assert "exposed communication costs more than waiting for the slowest rank" in said[0]
     fast = asked(runs, ranks="2..1024", alpha=0.1, gbps=1000.0).said
-    assert fast[0].startswith("everywhere the wait for the slowest costs more")
+    assert fast[0].startswith("on any number of ranks waiting for the slowest rank costs more")
 
 
 def test_the_formats(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    question = Question(ranks="2..64")
+    question = ProjectOptions(ranks="2..64")
     printed = {}
     for form in ("table", "markdown", "csv", "json"):
         assert run(runs, "last", question, form) == 0
@@ -225,8 +226,8 @@ def test_the_formats(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert float(rows[0]["step_ms"]) == points[0]["step_ms"]
     assert set(points[0]) >= {"step_ms", "low_ms", "high_ms", "work_ms", "wait_ms", "transfer_ms", "exposed_ms"}
     for form in ("table", "markdown"):
-        assert "chance between steps only: the network's error is not in it" in printed[form]
-        assert "efficiency: a step's work as it was measured, over the step" in printed[form]
+        assert "chance between steps only, without the network's error" in printed[form]
+        assert "efficiency: the measured work of a step, over the step" in printed[form]
     assert printed["markdown"].count("\n| ") == 1 + 6 * 12 + 1
 
 
@@ -268,15 +269,15 @@ def test_a_run_that_is_not_there_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("fields", "why"),
     [
-        ({"launch": "single"}, "one rank waits for nobody"),
+        ({"launch": "single"}, "one rank sends nothing and waits for no other"),
         ({"launch": "dp"}, "threads of one process"),
-        ({"world_size": 1}, "one rank waits for nobody"),
+        ({"world_size": 1}, "one rank sends nothing and waits for no other"),
         ({"instruments": "off"}, "without instruments"),
         ({"every": 2}, "averages in some steps only"),
         ({"strategy": "none"}, "averages nothing"),
         ({"mistake": "group_of_one"}, "made with a mistake .group_of_one"),
         ({"strategy": "ddp_powersgd"}, "depends on the shapes"),
-        ({}, "no launch of it has ended well"),
+        ({}, "none of its launches ended well"),
     ],
 )
 def test_a_trial_that_says_nothing_of_more_ranks_is_refused(
@@ -294,6 +295,6 @@ def test_if_the_baseline_says_nothing_the_next_trial_does(tmp_path: Path) -> Non
 
 def test_one_size_cannot_be_projected_but_on_a_stated_network(tmp_path: Path) -> None:
     made(tmp_path, launch("two", 2, seed=1, sizes=(1000, 1000)), launch("four", 4, seed=2))
-    with pytest.raises(ProjectionError, match=r"two's transfers: transfers of one size only"):
+    with pytest.raises(ProjectionError, match=r"two's transfers: transfers of one size cannot"):
         asked(tmp_path)
     assert at(asked(tmp_path, alpha=1.0, gbps=1.0), 64).transfer_ms > 0

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
+from ddptui.projection.arguments import ProjectOptions
 from ddptui.projection.calibration import Calibration
-from ddptui.projection.command import Question, projection
+from ddptui.projection.command import projection
 from ddptui.projection.costs import Traffic
 from ddptui.projection.report import side_by_side
 from ddptui.projection.results import Point, Projection
@@ -20,7 +21,7 @@ SLOW = 5.0  # times
 
 
 def asked(runs: Path, **question: Any) -> Projection:
-    return projection(runs, "last", Question(**{"ranks": "2,4,64", **question}))
+    return projection(runs, "last", ProjectOptions(**{"ranks": "2,4,64", **question}))
 
 
 def at(found: Projection, ranks: int, strategy: str) -> Point:
@@ -92,14 +93,14 @@ def test_with_overlap_a_trial_foretells_itself(buckets: Path, strategy: str) -> 
     own, transfer = at(found, 2, strategy), sum(ring_ns(size, 2) for size in BUCKETS) / MS
     assert own.transfer_ms == pytest.approx(transfer, rel=0.01)
     assert own.exposed_ms < 0.9 * transfer
-    assert any(note.startswith("with overlap, the wait was") for note in found.notes)
+    assert any(note.startswith("with overlap, the measured wait was") for note in found.notes)
     assert own.error == pytest.approx(0, abs=0.005)
 
 
 def test_what_overlap_hides_is_no_matter_of_strategies_without_it() -> None:
-    own = Calibration("ddp", Traffic((1.0,), 4), factor=2.0, hides=0.3, wait=0.5)
-    assert own.of_another("ddp_fp16") == own._replace(strategy="ddp_fp16")
-    assert own.of_another("ring") == own._replace(strategy="ring", hides=0.0, wait=1.0)
+    own = Calibration("ddp", Traffic((1.0,), 4), factor=2.0, hides=0.3, wait_factor=0.5)
+    assert own.for_strategy("ddp_fp16") == own._replace(strategy="ddp_fp16")
+    assert own.for_strategy("ring") == own._replace(strategy="ring", hides=0.0, wait_factor=1.0)
 
 
 def test_what_more_ranks_send_longer_is_not_hidden(buckets: Path) -> None:

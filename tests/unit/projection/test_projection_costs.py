@@ -3,8 +3,8 @@
 import pytest
 
 from ddptui.projection.arguments import PROJECTED
-from ddptui.projection.costs import MB, Backward, Traffic, after_backward, buckets, sent
-from ddptui.projection.network import Bill, CallCosts
+from ddptui.projection.costs import MB, Backward, Traffic, after_backward, buckets, transfer_times
+from ddptui.projection.network import CallCosts, CostUnits
 
 KB = 1024
 TRAFFIC = Traffic(tensors=(8 * KB, 2 * KB, 6 * KB), itemsize=4)
@@ -15,7 +15,7 @@ AT_ONCE = Backward(0.0)
 
 
 def cost(strategy: str, ranks: int, network: CallCosts) -> float:
-    return sent(strategy, TRAFFIC, ranks, network, AT_ONCE).transfer
+    return transfer_times(strategy, TRAFFIC, ranks, network, AT_ONCE).transfer
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def test_on_four_ranks(strategy: str, messages: float, copies: float) -> None:
 
 
 def test_every_strategy_that_can_be_projected_has_a_cost_and_one_rank_sends_nothing() -> None:
-    network = CallCosts(ALPHA, BETA, call=ALPHA, outliers=ALPHA)
+    network = CallCosts(ALPHA, BETA, call=ALPHA, excess=ALPHA)
     for strategy in PROJECTED:
         assert cost(strategy, 2, network) > 0
         assert cost(strategy, 1, network) == 0
@@ -53,7 +53,7 @@ def test_a_call_is_paid_for_once() -> None:
         name: after_backward(name, TRAFFIC, 4).calls for name in ("all_reduce", "reduce_broadcast", "flat", "ring")
     }
     assert calls == {"all_reduce": K, "reduce_broadcast": 2 * K, "flat": 1, "ring": K * 6}
-    assert after_backward("all_reduce_async", TRAFFIC, 4) == Bill(2, 2 * 6, N * 1.5, N * 0.75)
+    assert after_backward("all_reduce_async", TRAFFIC, 4) == CostUnits(2, 2 * 6, N * 1.5, N * 0.75)
 
 
 def test_buckets_are_filled_from_the_last_tensor_on_and_closed_when_full() -> None:
@@ -73,7 +73,7 @@ def test_buckets_that_were_seen_are_not_guessed() -> None:
 def exposed(strategy: str, computed: float, slept: float = 0.0) -> float:
     """Of four buckets of 1 KB, each of which takes 1 s on two ranks."""
     traffic = Traffic(tensors=(KB,) * 4, itemsize=4, buckets=(KB,) * 4)
-    found = sent(strategy, traffic, 2, BYTES, Backward(computed, slept))
+    found = transfer_times(strategy, traffic, 2, BYTES, Backward(computed, slept))
     assert found.transfer == pytest.approx(4)
     return found.exposed
 
@@ -95,16 +95,20 @@ def test_a_delay_after_backward_hides_what_is_under_way_but_torch_ddp_has_waited
 def test_a_bucket_is_ready_when_it_was_seen_to_be_and_hidden_for_as_long_as_it_was() -> None:
     """All four are ready when half of backward is done: the last is over 4 s later."""
     seen = Traffic(tensors=(KB,) * 4, itemsize=4, buckets=(KB,) * 4, ready=(0.5,) * 4)
-    assert [sent("ddp", seen, 2, BYTES, Backward(4.0, hides=s)).exposed for s in (0.0, 1.5, -1.0)] == [2, 0.5, 3]
+    assert [transfer_times("ddp", seen, 2, BYTES, Backward(4.0, hides=s)).exposed for s in (0.0, 1.5, -1.0)] == [
+        2,
+        0.5,
+        3,
+    ]
 
 
 def test_without_overlap_all_is_exposed() -> None:
     for strategy in ("all_reduce", "flat", "ring", "gather_scatter"):
-        found = sent(strategy, TRAFFIC, 4, CallCosts(ALPHA, BETA), Backward(1000.0))
+        found = transfer_times(strategy, TRAFFIC, 4, CallCosts(ALPHA, BETA), Backward(1000.0))
         assert found.exposed == found.transfer
 
 
 def test_what_a_model_broadcasts_before_backward_is_never_hidden() -> None:
     early = TRAFFIC._replace(early_calls=1, early_bytes=float(KB))
-    plain, more = (sent("ddp", traffic, 8, BYTES, Backward(1000.0)) for traffic in (TRAFFIC, early))
+    plain, more = (transfer_times("ddp", traffic, 8, BYTES, Backward(1000.0)) for traffic in (TRAFFIC, early))
     assert more.exposed - plain.exposed == pytest.approx(3)  # a tree of three levels

@@ -8,9 +8,9 @@ import pytest
 from ddptui.analysis.launch_log import LaunchLog
 from ddptui.config.rules import make_trial
 from ddptui.config.trial import Bottleneck, Site
-from ddptui.projection import related_trials
-from ddptui.projection.measured import MeasuredTrial, Moment, Work, seen, step_s
-from ddptui.projection.traffic import taken, traffic
+from ddptui.projection import recorded
+from ddptui.projection.calibration import measured_calls, traffic
+from ddptui.projection.measured import MeasuredStep, MeasuredTrial, Work, measured_trial, step_s
 from ddptui.wire.messages import Slept, Step
 from ddptui.wire.records import Message
 from tests.support.builders import done, ended, hello, launched, ready
@@ -38,7 +38,7 @@ def launch_of(
     ranks = (0, 1)
     others: list[Message] = [launched(), *(hello(rank) for rank in ranks), *(ready(rank, 3) for rank in ranks)]
     names = dict.fromkeys(SIZES, "hash")
-    return seen([heard_of([*others, *steps, *(done(rank, parameters=names) for rank in ranks), ended()])])
+    return measured_trial([heard_of([*others, *steps, *(done(rank, parameters=names) for rank in ranks), ended()])])
 
 
 def _with_sleep(step: Step, slept: Sequence[tuple[Site, int]]) -> Step:
@@ -57,7 +57,7 @@ def program(*aggregate: Call | Await, forward: Sequence[Call] = (), backward: Se
     ]
 
 
-def last(found: MeasuredTrial) -> Moment:
+def last(found: MeasuredTrial) -> MeasuredStep:
     return found.launches[0][-1]
 
 
@@ -81,7 +81,7 @@ def test_calls_that_queue_are_counted_from_the_end_of_the_one_before() -> None:
         Call("b", "all_reduce", 11 * MS, background=True, bytes=16),
     ]
     found = last(launch_of(program(Await("a"), Await("b"), backward=calls)))
-    assert [(call.bytes, call.times) for call in found.calls] == [(8, 1), (16, 1)]
+    assert [(call.bytes, call.number) for call in found.calls] == [(8, 1), (16, 1)]
     assert [call.s for call in found.calls] == pytest.approx([9e-3, 2e-3])
 
 
@@ -98,7 +98,7 @@ def test_a_call_is_over_on_the_last_rank_but_the_last_one_of_a_step_on_average()
 def test_what_is_sent_before_backward_is_no_gradient() -> None:
     buffers = Call("b", "broadcast", 2 * MS, root=0, bytes=400)
     found = launch_of(program(Call("a", "all_reduce", 7 * MS), forward=[buffers]))
-    assert found.sent == (("all_reduce", 8),)
+    assert found.operations == (("all_reduce", 8),)
     sends = traffic(make_trial({}), found)
     assert (sends.early_calls, sends.early_bytes, sends.tensors) == (1, 400, (8,))
 
@@ -110,8 +110,8 @@ def test_calls_of_a_kind_and_size_are_taken_together_and_counted() -> None:
         Call("c", "all_reduce", 9 * MS, bytes=16),
     ]
     found = launch_of(program(*calls))
-    small, large = taken(found, found.launches)
-    assert (small.bytes, small.times, large.bytes, large.times) == (8, 6, 16, 3)
+    small, large = measured_calls(found, found.launches)
+    assert (small.bytes, small.number, large.bytes, large.number) == (8, 6, 16, 3)
     assert (small.s, small.mean_s, large.s) == pytest.approx((3e-3, 3e-3, 9e-3))
 
 
@@ -126,7 +126,7 @@ def test_what_part_of_backward_was_done_when_a_bucket_was_ready_and_what_of_it_s
 
 def test_parts_that_ranks_tell_of_count_all_together() -> None:
     found = launch_of(program(Call("a", "all_gather", 2 * MS, bytes=100)))
-    assert [each.bytes for each in taken(found, found.launches)] == [200]
+    assert [each.bytes for each in measured_calls(found, found.launches)] == [200]
 
 
 def test_tensors_whose_sizes_are_not_seen_are_equal_parts_of_all() -> None:
@@ -147,7 +147,7 @@ def test_a_step_takes_the_train_time_by_their_number() -> None:
     heard = heard_of(journal("two", 2, seed=1))
     first, final = heard.steps[0][0], heard.steps[0][-1]
     assert step_s(heard) == pytest.approx((final.end_ns - first.begin_ns) / 1e9 / STEPS)
-    assert seen([heard]).sent == tuple(("all_reduce", size) for size in TENSORS)
+    assert measured_trial([heard]).operations == tuple(("all_reduce", size) for size in TENSORS)
 
 
 def delays(ranks: tuple[int, ...]) -> tuple[Bottleneck, ...]:
@@ -165,13 +165,13 @@ def test_what_is_foretold_is_the_same_training_on_other_ranks() -> None:
     deeper = msgspec.structs.replace(four, name="deeper", depth=5)
     one_late = msgspec.structs.replace(four, name="one late", bottleneck=delays((0, 1)))
     trials = (two, four, ring, longer, shared, deeper, one_late)
-    assert [each.name for each in related_trials.foretold(two, trials, strong=False)] == [
+    assert [each.name for each in recorded.predicted_trials(two, trials, strong=False)] == [
         "two",
         "four",
         "ring",
         "longer",
     ]
-    assert [each.name for each in related_trials.foretold(two, trials, strong=True)] == ["two", "shared"]
+    assert [each.name for each in recorded.predicted_trials(two, trials, strong=True)] == ["two", "shared"]
 
 
 def test_calls_of_other_trials_count_where_as_many_ranks_sent_under_the_same_conditions() -> None:
@@ -180,4 +180,4 @@ def test_calls_of_other_trials_count_where_as_many_ranks_sent_under_the_same_con
     others = [msgspec.structs.replace(two, name="other", **{key: 5}) for key in ("world_size", "threads")]
     pinned = msgspec.structs.replace(two, name="batch", sched_batch=True)
     alone = msgspec.structs.replace(two, name="alone", mistake="group_of_one")
-    assert list(related_trials.on_the_same_wire(two, (two, ring, *others, pinned, alone))) == [ring]
+    assert list(recorded.same_network_trials(two, (two, ring, *others, pinned, alone))) == [ring]

@@ -9,17 +9,17 @@ from msgspec.structs import replace
 
 from ddptui.analysis.cautions import Caution
 from ddptui.projection import sentences
-from ddptui.projection.measured import MeasuredTrial, Moment, Work
-from ddptui.projection.model import Beyond
+from ddptui.projection.measured import MeasuredStep, MeasuredTrial, Work
+from ddptui.projection.model import Extrapolation
 from ddptui.projection.network import CallCosts
 from ddptui.projection.plot import MEASURED, plot
-from ddptui.projection.rank_spread import Ranks, ranks_of
 from ddptui.projection.report import in_full
 from ddptui.projection.results import Point
+from ddptui.projection.slowest_rank import RankSpread, rank_spread
 from ddptui.text.tables import as_text
 
 RANKS = (2, 4, 8, 16)
-NOBODY = Ranks(longest=0, longer=0.0, uncertainty=1.0, alike=0.0, steps=400)
+NOBODY = RankSpread(slowest=0, excess_s=0.0, uncertainty=1.0, correlation=0.0, steps=400)
 FAST = CallCosts(alpha=2e-6, beta=1e-10, source="stated")
 
 
@@ -44,11 +44,11 @@ def point(ranks: int, wait: float, exposed: float, *, strategy: str = "flat", me
 @pytest.mark.parametrize(
     ("waits", "exposed", "sentence"),
     [
-        ((1, 2, 3, 4), (2, 2.5, 2, 1), "past 4 ranks the wait for the slowest costs more than the transfers"),
-        ((1, 2, 3, 4), (0.1, 1, 9, 99), "past 4 ranks the transfers that nothing hides cost more than the wait"),
-        ((1, 2, 3, 4), (0, 0, 0, 0), "everywhere the wait for the slowest costs more"),
-        ((1, 2, 3, 4), (9, 9, 9, 9), "everywhere the transfers that nothing hides cost more"),
-        ((9, 1, 9, 1), (2, 2, 2, 2), "past 8 ranks the transfers that nothing hides cost more"),
+        ((1, 2, 3, 4), (2, 2.5, 2, 1), "past 4 ranks waiting for the slowest rank costs more than exposed"),
+        ((1, 2, 3, 4), (0.1, 1, 9, 99), "past 4 ranks exposed communication costs more than waiting"),
+        ((1, 2, 3, 4), (0, 0, 0, 0), "on any number of ranks waiting for the slowest rank costs more"),
+        ((1, 2, 3, 4), (9, 9, 9, 9), "on any number of ranks exposed communication costs more"),
+        ((9, 1, 9, 1), (2, 2, 2, 2), "past 8 ranks exposed communication costs more"),
     ],
 )
 def test_what_costs_more_and_from_where_on(waits: tuple[float, ...], exposed: tuple[float, ...], sentence: str) -> None:
@@ -60,18 +60,18 @@ def test_what_costs_more_and_from_where_on(waits: tuple[float, ...], exposed: tu
 
 def test_of_one_number_of_ranks_and_of_none() -> None:
     assert (sentences.what_costs_more([point(8, 4, 1)]) or "").startswith(
-        "on 8 ranks the wait for the slowest costs more"
+        "on 8 ranks waiting for the slowest rank costs more"
     )
     assert sentences.what_costs_more([]) is None
 
 
 def test_from_where_on_less_than_half_is_work() -> None:
     points = [point(ranks, ranks, 1) for ranks in RANKS]
-    assert sentences.half_is_work(points) == "past 8 ranks efficiency falls below 50%: on 16 ranks it is 37%"
-    assert sentences.half_is_work(points[:2]) == "efficiency on 4 ranks: 67%"
-    assert sentences.half_is_work(points[3:]) == "efficiency on 16 ranks: 37%"
+    assert sentences.efficiency_limit(points) == "past 8 ranks efficiency falls below 50%: on 16 ranks it is 37%"
+    assert sentences.efficiency_limit(points[:2]) == "efficiency on 4 ranks: 67%"
+    assert sentences.efficiency_limit(points[3:]) == "efficiency on 16 ranks: 37%"
     nearly = [point(2, 0, 0), point(4, 10.03, 0)]
-    assert sentences.half_is_work(nearly) == "efficiency on 4 ranks: 50%"
+    assert sentences.efficiency_limit(nearly) == "efficiency on 4 ranks: 50%"
 
 
 def test_which_strategy_is_fastest_on_the_most_ranks() -> None:
@@ -87,7 +87,7 @@ def test_which_strategy_is_fastest_on_the_most_ranks() -> None:
     assert (
         sentences.fastest([*own, *fast], own) == "on 16 ranks ddp is fastest: 19.0 ms a step, against 27.0 ms with flat"
     )
-    told = "on 16 ranks the fastest take 27.0 ms a step; within 10%, and cannot be told apart: flat, gather"
+    told = "on 16 ranks the fastest take 27.0 ms a step; too close to call, within 10%: flat, gather"
     assert sentences.fastest([*own, *slow, *near], own) == told
     assert sentences.fastest(own, own) is None
 
@@ -95,14 +95,14 @@ def test_which_strategy_is_fastest_on_the_most_ranks() -> None:
 def test_no_strategy_is_fastest_where_one_is_rough() -> None:
     own, other = [point(16, 1, 2)], replace(point(16, 1, 9, strategy="ring"), rough=True)
     assert sentences.fastest([*own, other], own) is None
-    (note,) = sentences.of_rough([*own, other], FAST._replace(worst=0.8))
+    (note,) = sentences.rough_notes([*own, other], FAST._replace(worst=0.8))
     assert "off by up to 80%" in note
-    assert "ring;" in note
-    assert sentences.of_rough(own, FAST._replace(worst=0.8)) == []
+    assert "ring." in note
+    assert sentences.rough_notes(own, FAST._replace(worst=0.8)) == []
 
 
 def test_figures_are_spelled_so_that_they_can_be_read() -> None:
-    told = [sentences.spelled(ms) for ms in (0.05, 12.0, 20_449.396, 204_493.96, 20_449_396.0)]
+    told = [sentences.with_unit(ms) for ms in (0.05, 12.0, 20_449.396, 204_493.96, 20_449_396.0)]
     assert told == ["50.0 µs", "12.0 ms", "20.4 s", "3 min", "5.7 h"]
     assert [sentences.ms(value) for value in (None, 12.0, 20_449.4, 20_449_396.0)] == [
         "–",
@@ -116,26 +116,26 @@ def test_figures_are_spelled_so_that_they_can_be_read() -> None:
 
 def test_what_was_measured_stands_beside_what_was_predicted() -> None:
     points = [point(2, 1, 1, measured=10), point(4, 1, 1), point(4, 1, 1, strategy="ring", measured=15)]
-    said = sentences.in_truth(points, "flat", 2, other_network=False)
+    said = sentences.predicted_and_measured(points, "flat", 2, other_network=False)
     assert said == (
-        "predicted, and measured: flat on 2 ranks (its own) 12.0 ms, measured 10.0 ms (+20.0%); "
+        "predicted and measured: flat on 2 ranks (fitted to it) 12.0 ms, measured 10.0 ms (+20.0%); "
         "ring on 4 ranks 12.0 ms, measured 15.0 ms (-20.0%)"
     )
 
 
-def noted(ranks: Ranks, measured: int = 2, **more: Any) -> list[str]:
+def noted(ranks: RankSpread, measured: int = 2, **more: Any) -> list[str]:
     return sentences.notes(sentences.ProjectionContext(measured, 64, ranks, FAST, "weak", **more))
 
 
 @pytest.mark.parametrize(
     ("ranks", "note"),
     [
-        (NOBODY._replace(longest=1, longer=3e-3, uncertainty=1e-3), "rank 1 worked 3.00 ms longer than the mean"),
-        (NOBODY._replace(alike=0.5), r"slow in the same steps \(correlation 0.50\), .* the wait is less"),
-        (NOBODY._replace(alike=-0.5), r"slow in different steps \(correlation -0.50\), .* the wait is more"),
+        (NOBODY._replace(slowest=1, excess_s=3e-3, uncertainty=1e-3), "rank 1 worked 3.00 ms longer than the mean"),
+        (NOBODY._replace(correlation=0.5), r"slow in the same steps \(correlation 0.50\), .* the wait is shorter"),
+        (NOBODY._replace(correlation=-0.5), r"slow in different steps \(correlation -0.50\), .* the wait is longer"),
     ],
 )
-def test_ranks_that_are_no_chance_are_noted(ranks: Ranks, note: str) -> None:
+def test_ranks_that_are_no_chance_are_noted(ranks: RankSpread, note: str) -> None:
     with_it = noted(ranks)
     assert len(with_it) == len(noted(NOBODY)) + 1
     assert re.search(note, "\n".join(with_it))
@@ -144,30 +144,32 @@ def test_ranks_that_are_no_chance_are_noted(ranks: Ranks, note: str) -> None:
 
 def test_what_chance_makes_is_not_noted() -> None:
     """Of eight ranks one is the longest by chance alone; of 25 steps, correlations come out at 0.4."""
-    longer = NOBODY._replace(longer=2.5e-3, uncertainty=1e-3)
+    longer = NOBODY._replace(excess_s=2.5e-3, uncertainty=1e-3)
     assert len(noted(longer)) == len(noted(NOBODY)) + 1
     assert len(noted(longer, 8)) == len(noted(NOBODY, 8))
-    assert len(noted(NOBODY._replace(alike=0.39, steps=25))) == len(noted(NOBODY))
+    assert len(noted(NOBODY._replace(correlation=0.39, steps=25))) == len(noted(NOBODY))
 
 
 def test_what_the_band_the_efficiency_and_the_tail_are_is_said() -> None:
-    assert sentences.of_efficiency("weak", 2) == "efficiency: a step's work as it was measured, over the step"
-    assert "2 ranks' work" in sentences.of_efficiency("strong", 2)
+    assert sentences.efficiency_note("weak", 2) == "efficiency: the measured work of a step, over the step"
+    assert "measured work of 2 ranks" in sentences.efficiency_note("strong", 2)
     assert any(note.startswith("no band: 19 steps") for note in noted(NOBODY._replace(steps=19)))
-    tail = noted(NOBODY, beyond=Beyond(4096, 400, 83e-3), longest_wait=140.0)
-    assert any("beyond the 400 steps" in note and "140 ms" in note and "83.0 ms" in note for note in tail)
+    tail = noted(NOBODY, extrapolation=Extrapolation(4096, 400, 83e-3), longest_wait_ms=140.0)
+    assert any("than the 400 measured steps" in note and "140 ms" in note and "83.0 ms" in note for note in tail)
     assert any("took 1.50 times" in note for note in noted(NOBODY, factor=1.5))
 
 
 def test_a_calibrated_wait_is_said_and_is_not_less_than_is_said() -> None:
-    notes = noted(NOBODY._replace(alike=0.5), wait=0.8)
-    assert any("the wait was 0.800 times" in note for note in notes)
+    notes = noted(NOBODY._replace(correlation=0.5), wait_factor=0.8)
+    assert any("the measured wait was 0.800 times" in note for note in notes)
     assert any("slow in the same steps" in note for note in notes)
-    assert not any("the wait is less" in note for note in notes)
+    assert not any("the wait is shorter" in note for note in notes)
 
 
 def of_lengths(*ranks: list[float]) -> MeasuredTrial:
-    moments = [Moment(tuple(Work(s, 0.0, 0.0, 0.0, 0.0, 0.0) for s in step), ()) for step in zip(*ranks, strict=True)]
+    moments = [
+        MeasuredStep(tuple(Work(s, 0.0, 0.0, 0.0, 0.0, 0.0) for s in step), ()) for step in zip(*ranks, strict=True)
+    ]
     return MeasuredTrial((moments,), (), len(ranks), 0, 1, 1.0)
 
 
@@ -175,18 +177,18 @@ def test_how_ranks_differ() -> None:
     draw = random.Random(1)
     one = [draw.gauss(10, 1) for _ in range(400)]
     other = [draw.gauss(11, 1) for _ in range(400)]
-    found = ranks_of(of_lengths(one, other))
-    assert found.longest == 1
-    assert found.longer == pytest.approx(0.5, abs=0.1)
+    found = rank_spread(of_lengths(one, other))
+    assert found.slowest == 1
+    assert found.excess_s == pytest.approx(0.5, abs=0.1)
     assert found.uncertainty == pytest.approx(0.05, rel=0.1)
-    assert found.alike == pytest.approx(0, abs=0.1)
-    assert ranks_of(of_lengths(one, one)).alike == pytest.approx(1)
-    assert ranks_of(of_lengths(one, [20 - s for s in one])).alike == pytest.approx(-1)
-    assert ranks_of(of_lengths([1.0] * 5, [1.0] * 5)).alike == 0
+    assert found.correlation == pytest.approx(0, abs=0.1)
+    assert rank_spread(of_lengths(one, one)).correlation == pytest.approx(1)
+    assert rank_spread(of_lengths(one, [20 - s for s in one])).correlation == pytest.approx(-1)
+    assert rank_spread(of_lengths([1.0] * 5, [1.0] * 5)).correlation == 0
 
 
 def test_a_caution_names_the_trials_that_it_is_true_of() -> None:
-    found = sentences.cautions({"two": {Caution.OTHER_LOAD}, "four": {Caution.OTHER_LOAD}, "eight": set()})
+    found = sentences.caution_notes({"two": {Caution.OTHER_LOAD}, "four": {Caution.OTHER_LOAD}, "eight": set()})
     assert len(found) == 1
     assert found[0].startswith("caution, two, four: other programs kept")
 

@@ -1,0 +1,153 @@
+"""What a projection reads from a run's folder: the trial to project, those to compare it with, and a network."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from ddptui.analysis.launch_log import LaunchLog, launch_logs
+from ddptui.analysis.primitives.results import PrimitivesResult
+from ddptui.config.fields import FIELDS
+from ddptui.config.preset import Preset
+from ddptui.config.strategies import STRATEGIES
+from ddptui.config.trial import Trial
+from ddptui.projection import ProjectionError
+from ddptui.projection.network import US, CallCosts, MeasuredCall, fit_costs, fit_gamma
+from ddptui.store.runs import Run
+
+LOCAL_SUM = "local_sum"  # adds without sending
+SEPARATING = ("all_reduce", "broadcast", LOCAL_SUM)  # together they separate calls, messages, bytes sent, bytes added
+NETWORK_FIELDS = [name for name, field in FIELDS.items() if field.affects_wire]  # what changes the cost of a call
+
+
+def choose_trial(run: Run, preset: Preset, name: str | None) -> tuple[Trial, list[LaunchLog]]:
+    """The named trial, else the baseline, else the first that can be projected; and its completed launches. Raises
+    ProjectionError."""
+    if preset.kind == "primitives":
+        raise ProjectionError(
+            f"{run.name}: its ranks trained nothing: name a run that trained (primitives go with --network)"
+        )
+    by_name = {trial.name: trial for trial in preset.trials}
+    if name is not None and name not in by_name:
+        raise ProjectionError(f"--trial {name}: not in {run.name}, which has {', '.join(by_name)}")
+    first = by_name[name or preset.baseline]
+    refusals = []
+    for trial in [first] if name else [first, *(trial for trial in preset.trials if trial != first)]:
+        logs = completed_launches(run, preset, trial)
+        why = obstacle(trial, logs)
+        if why is None:
+            return trial, logs
+        refusals.append(f"{trial.name}: {why}")
+    raise ProjectionError(refusals[0])
+
+
+def obstacle(trial: Trial, logs: Sequence[LaunchLog]) -> str | None:
+    """Why a trial with these completed launches cannot be projected; None if it can."""
+    if trial.launch == "dp":
+        return "its replicas are threads of one process, so it has no network to project"
+    if trial.world_size == 1:
+        return "one rank sends nothing and waits for no other: measure two at least"
+    facts = STRATEGIES[trial.strategy or "none"]
+    if facts.sends is None:
+        return f"strategy {trial.strategy}: {facts.unprojected}"
+    if trial.mistake:
+        return f"it was made with a mistake ({trial.mistake}), so it does not do what its strategy would"
+    if trial.instruments == "off":
+        return "without instruments only its times are known: measure it with instruments = 'on'"
+    if trial.every > 1:
+        return "it averages in some steps only, and ranks wait for each other in these alone: measure it with every = 1"
+    if not logs:
+        return "none of its launches ended well"
+    return None
+
+
+def completed_launches(run: Run, preset: Preset, trial: Trial) -> list[LaunchLog]:
+    """The log of each launch of the trial that ended well."""
+    return [
+        log
+        for number in range(1, preset.repeats + 1)
+        for log in launch_logs(run.messages(trial.name, number))
+        if log.ended and log.ended.status == "ok" and log.hellos and len(log.done) == len(log.hellos)
+    ]
+
+
+def same_network_trials(trial: Trial, others: Iterable[Trial]) -> Iterator[Trial]:
+    """The trials in which a call took as long as in this one: as many ranks, under the same conditions. A trial with a
+    mistake may never have sent anything."""
+    for other in others:
+        alike = all(getattr(other, key) == getattr(trial, key) for key in NETWORK_FIELDS)
+        if alike and other != trial and not other.mistake:
+            yield other
+
+
+def predicted_trials(trial: Trial, others: Iterable[Trial], *, strong: bool) -> Iterator[Trial]:
+    """The trials that a projection of this one predicts: they differ in the number of ranks and the strategy only, with
+    the same batch a rank (or, with strong scaling, the same global batch)."""
+    for other in others:
+        if _without_scale(other) == _without_scale(trial) and _same_batch(trial, other, strong):
+            yield other
+
+
+def _same_batch(trial: Trial, other: Trial, strong: bool) -> bool:
+    if strong:
+        return trial.batch_size == other.batch_size
+    return trial.batch_size * other.world_size == other.batch_size * trial.world_size
+
+
+def _without_scale(trial: Trial) -> Trial:
+    """The trial without what may differ. A delay on all ranks is the same on any number of them."""
+    all_ranks = tuple(range(trial.world_size))
+    delays = tuple(
+        replace(delay, ranks=()) if tuple(sorted(delay.ranks)) == all_ranks else delay for delay in trial.bottleneck
+    )
+    length = {"steps": None, "epochs": 1, "warmup_steps": 0}
+    return replace(trial, name="", world_size=1, batch_size=1, strategy=None, seed=0, bottleneck=delays, **length)
+
+
+class PrimitivesNetwork(NamedTuple):
+    """The network that a run of primitives measured, on how many ranks, and notes on what it lacks."""
+
+    costs: CallCosts
+    ranks: int
+    notes: list[str]
+
+
+def network_of_primitives(run: Run) -> PrimitivesNetwork:
+    """The network of a run, fitted to its primitives on the fewest ranks. Raises ProjectionError."""
+    try:
+        results = run.results_outline()
+    except (OSError, ValueError) as error:
+        raise ProjectionError(f"--network {run.name}: its results cannot be read: {error}") from None
+    measured = [result for trial in results.trials for result in trial.primitives if result.cells]
+    if not measured:
+        raise ProjectionError(f"--network {run.name}: no primitives were measured in it")
+    ranks = min(result.ranks for result in measured)
+    calls = [call for result in measured if result.ranks == ranks for call in _measured_calls(result)]
+    sums = [call for call in calls if call.operation == LOCAL_SUM]
+    sent = [call for call in calls if call.operation != LOCAL_SUM]
+    costs = fit_costs(sent, f"{run.name}, on {ranks} ranks", fit_gamma(sums))
+    notes = _missing_notes(run.name, results.status, {call.operation for call in calls})
+    return PrimitivesNetwork(costs, ranks, list(notes))
+
+
+def _missing_notes(name: str, status: str, operations: set[str]) -> Iterator[str]:
+    if status != "ok":
+        yield f"{name} {'was interrupted' if status == 'interrupted' else 'failed'}: only what it had measured counts"
+    if missing := [operation for operation in SEPARATING if operation not in operations]:
+        yield f"{name} lacks {', '.join(missing)}: calls, messages, bytes and sums cannot all be separated without"
+
+
+def _measured_calls(result: PrimitivesResult) -> list[MeasuredCall]:
+    """A result's cells; without composites, which are several operations."""
+    return [
+        MeasuredCall(
+            operation=cell.operation,
+            ranks=result.ranks,
+            bytes=cell.bytes,
+            s=cell.time_us.median * US,
+            mean_s=cell.time_us.mean * US,
+            number=cell.calls,
+        )
+        for cell in result.cells
+        if cell.time_us and not cell.composite and cell.time_us.median > 0
+    ]
