@@ -15,7 +15,7 @@ from ddptui.text.words import count
 from ddptui.wire.records import Refused
 
 NS = 1e9  # a second
-CLOCKS_UNKNOWN = "the ranks' clocks have not been compared yet: who waits cannot be told"
+CLOCKS_UNKNOWN = "the ranks' clocks have not been compared yet, so waits are unknown"
 
 
 def sentence(watched: RunMonitor, states: dict[int, str], preset: Preset, now_ns: int) -> str:
@@ -26,7 +26,9 @@ def sentence(watched: RunMonitor, states: dict[int, str], preset: Preset, now_ns
     world_size = watched.world_size(preset)
     if not live.step:
         return (
-            live.notice if waits_elsewhere(live) else f"starting: {len(live.ranks)} of {count(world_size, 'rank')} here"
+            live.notice
+            if waits_elsewhere(live)
+            else f"starting: {len(live.ranks)} of {count(world_size, 'rank')} connected"
         )
     still = _standing_still(live, states, world_size, now_ns)
     verdict = _verdict(judgement, world_size) if watched.are_clocks_known else CLOCKS_UNKNOWN
@@ -40,8 +42,8 @@ def waits_elsewhere(live: Live) -> bool:
 
 
 def refusal(refused: Refused) -> str:
-    """That somebody was not let in."""
-    return f"{count(refused.count, 'message')} refused, and kept out of the record: {refused.why}"
+    """How many messages were rejected, and why."""
+    return f"{count(refused.count, 'message')} rejected and not recorded: {refused.why}"
 
 
 def _ended(live: Live, preset: Preset) -> str:
@@ -68,29 +70,29 @@ def _whereabouts(rank: RankState, now_ns: int) -> RankProgress:
 def _by_hand(live: Live) -> str:
     if live.injected is None:
         return ""
-    return f"put in by hand: {describe_bottleneck(live.injected)}" if live.injected else "delays taken out by hand"
+    return f"injected by hand: {describe_bottleneck(live.injected)}" if live.injected else "delays removed by hand"
 
 
 def _mismatch(mismatch: str | None) -> str:
-    return f"the ranks differ in what they do together: {mismatch}" if mismatch else ""
+    return f"ranks call different operations: {mismatch}" if mismatch else ""
 
 
 def _verdict(judgement: WaitAnalysis | None, world_size: int) -> str:
     """Of the last two seconds."""
     if world_size == 1:
-        return "one rank: nobody to wait for"
+        return "one process, so there is nobody to wait for"
     if judgement is None:
-        return "no waiting is known yet"
+        return "no waits measured yet"
     if judgement.uncertainty and judgement.withheld:
         return f"the clock error ({_error(judgement.uncertainty)}) exceeds the measured waits, so they are hidden"
-    shares = f"{judgement.wait_share:.0%} of the time waiting, {judgement.transfer_share:.0%} in transfers"
-    shares += f", by clocks that agree to {_error(judgement.uncertainty)}" if judgement.uncertainty else ""
+    idle = f"{judgement.wait_share:.0%} of the time for a late rank, {judgement.transfer_share:.0%} for the network"
+    shares = f"Ranks idle {idle}" + (f"; clock error {_error(judgement.uncertainty)}" if judgement.uncertainty else "")
     culprit = judgement.culprit
     if culprit is None:
         return shares + ("; no rank stands out" if judgement.wait_share >= MATTERS else "")
     late = seconds(culprit.excess_s.estimate / len(judgement.aligned.steps))
     where = "in every phase" if culprit.slower is not None else f"in {culprit.phase}"
-    return f"waiting for rank {culprit.rank}: {late} a step late, {where} ({shares})"
+    return f"Rank {culprit.rank} holds everyone up: {late} a step, {where}. {shares}"
 
 
 def _error(uncertainty: WaitUncertainty) -> str:

@@ -163,7 +163,7 @@ def _in_sync(row: Row) -> str:
     return "no" if not in_sync.parameters else "yes" if in_sync.buffers else "buffers differ"
 
 
-def _mean(row: Row) -> str:
+def _average(row: Row) -> str:
     """Of the last repeat: what the strategy leaves, against the true mean."""
     found = row.result.repeats[-1].averaging if row.result.repeats else None
     if found is None:
@@ -172,12 +172,17 @@ def _mean(row: Row) -> str:
         return "not finite"
     if found.right:
         lossy = row.trial.strategy and strategies.STRATEGIES[row.trial.strategy].rounding
-        return f"± {found.error:.1g}" if lossy else "yes"
+        return f"± {found.error:.1g}" if lossy else "right"
     if found.right is None:
         return f"off {found.error:.0%}"
     if is_own(found):
-        return "own"
-    return f"× {found.scale:.4g}" if is_multiple(found) else f"off {found.worst_error:.2%}"
+        return "none taken"
+    return _multiple(found.scale or 0.0) if is_multiple(found) else f"off {found.worst_error:.2%}"
+
+
+def _multiple(scale: float) -> str:
+    factor = f"{scale:.4g}"
+    return "half of it" if factor == "0.5" else f"{factor} times it"
 
 
 def _order(row: Row) -> str:
@@ -191,7 +196,7 @@ COLUMNS: tuple[Column[Row], ...] = (
     Column("ranks", lambda row: str(row.trial.world_size), 55, key="ranks"),
     Column("strategy", lambda row: row.trial.strategy or NOTHING, 45, left=True, key="strategy"),
     Column("backend", _backend, 15, left=True, key="backend"),
-    Column("average", lambda row: describe_average(row.trial) or NOTHING, 46, left=True, key="average"),
+    Column("averages", lambda row: describe_average(row.trial) or NOTHING, 46, left=True, key="average"),
     Column("mistake", lambda row: row.trial.mistake or NOTHING, 20, left=True, key="mistake"),
     Column("sub-batch", _split, 92, key="split"),
     Column("gpu mem.", _memory, 90, key="memory"),
@@ -214,7 +219,7 @@ COLUMNS: tuple[Column[Row], ...] = (
     Column("loss", _loss, 68, key="loss"),
     Column("acc. %", _median(lambda repeat: repeat.accuracy and 100 * repeat.accuracy, ".1f"), 75, key="accuracy"),
     Column("in sync", _in_sync, 80, left=True, key="sync"),
-    Column("mean", _mean, 79, left=True, key="mean"),
+    Column("average", _average, 79, left=True, key="mean"),
     Column("order", _order, 78, left=True, key="order"),
 )
 AT_LEAST = 2  # columns that are shown however narrow it gets: the trial and its time

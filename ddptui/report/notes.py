@@ -51,14 +51,24 @@ def note_lines(results: Results, preset: Preset) -> list[str]:
 
 def cautions(results: Sequence[TrialResult]) -> list[Note]:
     """Why figures may deceive, with the trials whose figures those are."""
-    trials: dict[Caution, list[str]] = {}
+    trials: dict[Caution, list[TrialResult]] = {}
     for result in results:
         for caution in result.summary.warnings if result.summary else []:
-            trials.setdefault(caution, []).append(result.name)
-    return [
-        Note("caution", f"caution, {_names(names, len(results))}: {caution.advice}", tuple(names))
-        for caution, names in trials.items()
+            trials.setdefault(caution, []).append(result)
+    spread = [_of_spread(result) for result in trials.pop(Caution.WIDE_SPREAD, [])]
+    names = {caution: tuple(result.name for result in warned) for caution, warned in trials.items()}
+    return spread + [
+        Note("caution", f"caution, {_names(warned, len(results))}: {caution.advice}", warned)
+        for caution, warned in names.items()
     ]
+
+
+def _of_spread(result: TrialResult) -> Note:
+    assert result.summary is not None
+    time = result.summary.train_time_s
+    repeats = f"{count(len(result.repeats), 'repeat')}, {time.min:.2f} to {time.max:.2f} s"
+    text = f"caution, {result.name}: {repeats}: too noisy to compare; take more `--repeats`"
+    return Note("caution", text, (result.name,))
 
 
 def _names(names: Sequence[str], of: int) -> str:
@@ -99,7 +109,7 @@ def _of_trial(row: Row) -> Iterator[Note]:
     if looked_at := next((repeat.looked_at for repeat in result.repeats if repeat.looked_at), None):
         lines.append(f"phases, waiting and loss are of {looked_at:,} steps, spread over all of them")
     if refused := sum(repeat.refused for repeat in result.repeats):
-        lines.append(f"{count(refused, 'message')} refused: none of them is in the record")
+        lines.append(f"{count(refused, 'message')} rejected and not recorded")
     yield from (_of_trials("finding", [name], line) for line in lines)
     if result.error:
         headline, *log = result.error.splitlines()

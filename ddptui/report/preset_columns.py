@@ -86,7 +86,7 @@ OF_TRAINING: dict[str, Callable[[Trial], str]] = {
     "launch": lambda trial: trial.launch,
     "ranks": lambda trial: str(trial.world_size),
     "strategy": lambda trial: trial.strategy or NOTHING,
-    "average": lambda trial: describe_average(trial) or NOTHING,
+    "averages": lambda trial: describe_average(trial) or NOTHING,
     "mistake": lambda trial: trial.mistake or NOTHING,
     "bottleneck": lambda trial: describe_bottleneck(trial.bottleneck),
     "fault": lambda trial: describe_fault(trial.fault),

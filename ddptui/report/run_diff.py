@@ -61,7 +61,7 @@ def _verdict(pair: Pair) -> str:
     if times is None:
         return NOTHING
     if len(pair.a.repeats) < 2 or len(pair.b.repeats) < 2:
-        return "one repeat only"
+        return "cannot tell: one repeat"
     if times[1].max < times[0].min:
         return "B faster"
     return "B slower" if times[1].min > times[0].max else "within the spread"

@@ -1,114 +1,107 @@
-"""The verdict of a trial in words, for the table's foot. Pure."""
+"""The verdict of a trial in sentences: the finding first, then the evidence."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from statistics import median
 
 import msgspec
 
 from ddptui.analysis.culprit import MATTERS
 from ddptui.analysis.own_work import BETWEEN, PARTS
-from ddptui.analysis.results import Change, ConfidenceInterval, Culprit, Injected, RankResult, RepeatResult, TrialResult
+from ddptui.analysis.results import (
+    Change,
+    ConfidenceInterval,
+    Culprit,
+    RankResult,
+    RepeatResult,
+    Summary,
+    TrialResult,
+    Verdict,
+)
 from ddptui.config.trial import Bottleneck, Trial
 from ddptui.config.trial_text import describe_bottleneck
 from ddptui.report import devices
 from ddptui.report.status import is_not_finite
-from ddptui.text.units import seconds
+from ddptui.text.units import MS, S, seconds
+from ddptui.text.words import count
 
 BETWEEN_STEPS = PARTS[BETWEEN]  # where one is; else: in a phase
 MENTIONED = 0.2  # of a loss: phases with less of it are not named
-MS_A_S = 1000
-MOST_RANKS = 8  # of which a line speaks one by one
+MOST_RANKS = 8  # whose waiting one line lists
 
 
 def of_trial(result: TrialResult, trial: Trial) -> list[str]:
-    """What there is to say of one trial, a line each."""
+    """What came of one trial, a line each; nothing if it has no figures."""
     if result.summary is None:
         return []
-    told = [repeat for repeat in result.repeats if repeat.wait_share is not None]
-    said = [". ".join([*([_verdict(result, told)] if told else []), *_sentences(result)])]
-    said += [_withheld(repeat) for repeat in _without_waits(result)[-1:]]
+    lines = [_verdict(result, result.summary), *_hidden_waits(result.repeats)]
     if any(is_not_finite(repeat) for repeat in result.repeats):
-        said.append("the loss is not finite")
-    mismatches = [words for repeat in result.repeats for words in repeat.mismatches]
-    if mismatches and not told:
-        said.append(f"nothing is known of its waits: in every step ranks made different operations: {mismatches[0]}")
-    elif mismatches:
-        steps = "1 step" if len(mismatches) == 1 else f"{len(mismatches)} steps"
-        said.append(f"{steps} left out, in which ranks made different operations: {mismatches[0]}")
-    changes = [change for repeat in result.repeats for change in repeat.changes]
-    if changes:
-        said.append("changed while it ran: " + "; ".join(_changed(change) for change in changes))
+        lines.append("the loss is not finite")
+    lines += _mismatches(result.repeats)
+    if changes := [change for repeat in result.repeats for change in repeat.changes]:
+        lines.append("changed while it ran: " + "; ".join(_changed(change) for change in changes))
     if trial.launch == "dp":
-        said.append(devices.output_device(result.repeats[-1].ranks))
+        lines.append(devices.output_device(result.repeats[-1].ranks))
     if trial.instruments == "off":
-        said.append("without instruments: only its times are known")
-    return [line for line in said if line]
+        lines.append("without instruments: only its times are known")
+    return [line for line in lines if line]
 
 
-def _without_waits(result: TrialResult) -> list[RepeatResult]:
-    """Repeats whose waits the clocks of the ranks (their hosts', or their GPUs') cannot tell."""
-    return [each for each in result.repeats if each.clock_error_ms is not None and each.wait_share is None]
+def _verdict(result: TrialResult, summary: Summary) -> str:
+    """Who is to blame, then how the time was spent; empty if nothing is known of either."""
+    with_waits = [repeat for repeat in result.repeats if repeat.wait_share is not None]
+    sentences = [*_blame(result, summary), *(_shares(summary, with_waits) if with_waits else [])]
+    return ". ".join(sentences)
 
 
-def _withheld(repeat: RepeatResult) -> str:
-    off, put_off = (seconds((each or 0.0) / MS_A_S) for each in (repeat.clock_error_ms, repeat.wait_error_ms))
-    return (
-        f"its waits are withheld: the ranks' clocks agree to ±{off}, which may put those of a step off by ±{put_off}, "
-        "and they are shorter"
-    )
+def _shares(summary: Summary, repeats: Sequence[RepeatResult]) -> Iterator[str]:
+    """How much of the time ranks were idle, and of more than two ranks, who waited for whom."""
+    wait = median(repeat.wait_share or 0.0 for repeat in repeats)
+    transfer = median(repeat.transfer_share or 0.0 for repeat in repeats)
+    yield idle(wait, transfer, summary.verdict, has_culprit=summary.culprit is not None)
+    if wait >= MATTERS and len(repeats[-1].ranks) > 2:
+        yield _who_waited(repeats[-1])
 
 
-def _changed(change: Change) -> str:
-    """What somebody put in by hand, and when."""
-    when = f"from step {change.step} on" if change.step is not None else "too late for any step"
-    bottleneck = msgspec.convert(change.bottleneck, tuple[Bottleneck, ...])
-    return f"{when}, {describe_bottleneck(bottleneck) if bottleneck else 'no delay'}"
+def idle(wait: float, transfer: float, verdict: Verdict, *, has_culprit: bool) -> str:
+    """How much of the time ranks were idle, and for what; the shares are parts of 1."""
+    if not has_culprit and max(wait, transfer) < MATTERS:
+        return f"Nothing to worry about: {wait + transfer:.0%} of the time in communication"
+    if verdict == "transfer":
+        return f"Mostly the network: ranks stood idle {transfer:.0%} of the time for it, {wait:.0%} for a late rank"
+    shares = f"anks stood idle {wait:.0%} of the time for a late rank, {transfer:.0%} for the network"
+    nobody = "" if has_culprit or verdict == "inconclusive" else "; no rank stands out"
+    return f"Mostly waiting: r{shares}{nobody}" if verdict == "skew" else f"R{shares}{nobody}"
 
 
-def _verdict(result: TrialResult, told: Sequence[RepeatResult]) -> str:
-    assert result.summary is not None
-    word = result.summary.verdict
-    wait = median(repeat.wait_share or 0.0 for repeat in told)
-    transfer = median(repeat.transfer_share or 0.0 for repeat in told)
-    nobody = "; no rank stands out" if word in ("skew", "mixed") and result.summary.culprit is None else ""
-    words = f"{word}: {wait:.0%} of the time waiting, {transfer:.0%} in transfers that nothing hides{nobody}"
-    return f"{words}. {_who_waited(told)}" if wait >= MATTERS and len(told[-1].ranks) > 2 else words
-
-
-def _who_waited(repeats: Sequence[RepeatResult]) -> str:
-    """Rank by rank, and for whom most: directly, as it looked to the rank. Of the last repeat."""
-    return "Waited: " + ", ".join(f"rank {rank.rank} {_waited(rank)}" for rank in repeats[-1].ranks[:MOST_RANKS])
+def _who_waited(repeat: RepeatResult) -> str:
+    """Rank by rank, and for whom most."""
+    return "Waited: " + ", ".join(f"rank {rank.rank} {_waited(rank)}" for rank in repeat.ranks[:MOST_RANKS])
 
 
 def _waited(rank: RankResult) -> str:
     if rank.wait_s is None:
         return "less than the clocks can tell"
     whom = max(rank.waited_for_s, key=lambda other: rank.waited_for_s[other], default=None)
-    what_for = f" ({seconds(rank.waited_for_s[whom])} for rank {whom})" if whom is not None else ""
-    return f"{seconds(rank.wait_s)}{what_for}"
+    share = f" ({seconds(rank.waited_for_s[whom])} for rank {whom})" if whom is not None else ""
+    return f"{seconds(rank.wait_s)}{share}"
 
 
-def _sentences(result: TrialResult) -> list[str]:
-    """What was put in, and who is to blame: where the lab put a delay in, this is its own test."""
-    assert result.summary is not None
-    culprit, what_if = result.summary.culprit, result.summary.what_if_s
-    injected = [repeat for repeat in result.repeats if repeat.injected]
-    if not culprit:
-        return [_injected(injected, _to_nobody(injected))] if injected else []
-    words = f"attributed {_blame(culprit)}" if injected else f"Rank {culprit.rank} is waited for: {_loss(culprit)}"
-    words += f"; it caused {culprit.share:.0%} of the waiting, {seconds(culprit.wait_caused_s)}"
-    if what_if and what_if.without_culprit is not None:
-        total = result.summary.train_time_s.median
-        words += f"; without that, {what_if.without_culprit:.2f} s of {total:.2f} s (estimated)"
-    return [_injected(injected, words) if injected else words]
-
-
-def _loss(culprit: Culprit) -> str:
-    return f"it lost {interval(culprit.excess_s)} {_where(culprit)}"
-
-
-def _blame(culprit: Culprit) -> str:
-    return f"{interval(culprit.excess_s)} to rank {culprit.rank} {_where(culprit)}"
+def _blame(result: TrialResult, summary: Summary) -> Iterator[str]:
+    """The rank that holds the others up; where the lab injected a delay, that stands beside what was measured."""
+    culprit, injected = summary.culprit, [repeat for repeat in result.repeats if repeat.injected]
+    if culprit is None:
+        if injected:
+            yield f"We injected {_injected(injected)}; {_without_culprit(injected)}"
+        return
+    if injected:
+        measured = f"ddptui measured {interval(culprit.excess_s)} on rank {culprit.rank} {_where(culprit)}"
+        yield f"We injected {_injected(injected)}; {measured}"
+    else:
+        yield f"Rank {culprit.rank} holds everyone up: {interval(culprit.excess_s)} {_where(culprit)}"
+    yield f"It caused {culprit.share:.0%} of the waiting: {seconds(culprit.wait_caused_s)}, summed over ranks"
+    if summary.what_if_s and summary.what_if_s.without_culprit is not None:
+        without, measured_s = summary.what_if_s.without_culprit, summary.train_time_s.median
+        yield f"Without the delay: about {without:.2f} s instead of {measured_s:.2f} s"
 
 
 def _where(culprit: Culprit) -> str:
@@ -122,16 +115,21 @@ def _where(culprit: Culprit) -> str:
     return where + (f", most of it in step {culprit.step}" if culprit.step is not None else "")
 
 
-def _injected(repeats: Sequence[RepeatResult], attributed: str) -> str:
-    sites = dict.fromkeys((each.rank, each.at) for repeat in repeats for each in repeat.injected)
-    put_in = ", ".join(f"{seconds(_mean(repeats, *site))} on rank {site[0]} at {site[1]}" for site in sites)
-    return f"Injected {put_in}; {attributed}"
+def _injected(repeats: Sequence[RepeatResult]) -> str:
+    """The mean over repeats, site by site."""
+    sites = dict.fromkeys((delay.rank, delay.at) for repeat in repeats for delay in repeat.injected)
+    return ", ".join(f"{seconds(_mean(repeats, *site))} on rank {site[0]} at {site[1]}" for site in sites)
 
 
-def _to_nobody(repeats: Sequence[RepeatResult]) -> str:
-    if all(each.at == "start" for repeat in repeats for each in repeat.injected):
-        return f"attributed {_late_start(repeats)}"
-    return "attributed to nobody: too little, or too uncertain, to stand out"
+def _mean(repeats: Sequence[RepeatResult], rank: int, at: str) -> float:
+    delays = [delay for repeat in repeats for delay in repeat.injected if (delay.rank, delay.at) == (rank, at)]
+    return sum(delay.s for delay in delays) / len(repeats)
+
+
+def _without_culprit(repeats: Sequence[RepeatResult]) -> str:
+    if all(delay.at == "start" for repeat in repeats for delay in repeat.injected):
+        return f"ddptui measured {_late_start(repeats)}"
+    return "not attributed: too small or too uncertain"
 
 
 def _late_start(repeats: Sequence[RepeatResult]) -> str:
@@ -141,13 +139,36 @@ def _late_start(repeats: Sequence[RepeatResult]) -> str:
     }
     last = max(starts, key=lambda rank: starts[rank])
     later = starts[last] - median(start for rank, start in starts.items() if rank != last) if len(starts) > 1 else 0.0
-    return f"{seconds(later)} to rank {last} before the first step (in no train time)"
+    return f"{seconds(later)} on rank {last} before the first step (in no train time)"
 
 
-def _mean(repeats: Sequence[RepeatResult], rank: int, at: str) -> float:
-    own: list[Injected] = [each for repeat in repeats for each in repeat.injected if (each.rank, each.at) == (rank, at)]
-    return sum(each.s for each in own) / len(repeats)
+def interval(excess: ConfidenceInterval) -> str:
+    """1.23 s (95%: 1.2 s to 1.25 s); the lower bound is at least 0."""
+    return f"{seconds(excess.estimate)} (95%: {seconds(max(0.0, excess.low))} to {seconds(excess.high)})"
 
 
-def interval(found: ConfidenceInterval) -> str:
-    return f"{seconds(found.estimate)} ({seconds(max(0.0, found.low))} … {seconds(found.high)})"
+def _hidden_waits(repeats: Sequence[RepeatResult]) -> list[str]:
+    """Of the last repeat in which the ranks' clocks, or those of their GPUs, are too far apart to tell who waited."""
+    hidden = [repeat for repeat in repeats if repeat.clock_error_ms is not None and repeat.wait_share is None]
+    return [clock_error_hides(repeat.clock_error_ms or 0.0) for repeat in hidden[-1:]]
+
+
+def clock_error_hides(error_ms: float) -> str:
+    """Why no waits are shown."""
+    return f"the clock error (±{seconds(error_ms * MS / S)}) exceeds the measured waits, so they are hidden"
+
+
+def _mismatches(repeats: Sequence[RepeatResult]) -> list[str]:
+    steps = [mismatch for repeat in repeats for mismatch in repeat.mismatches]
+    if not steps:
+        return []
+    if all(repeat.wait_share is None for repeat in repeats):
+        return [f"its waits are unknown: in every step ranks called different operations: {steps[0]}"]
+    return [f"{count(len(steps), 'step')} left out, in which ranks called different operations: {steps[0]}"]
+
+
+def _changed(change: Change) -> str:
+    """Which delays were injected by hand, and from which step on."""
+    when = f"from step {change.step} on" if change.step is not None else "too late for any step"
+    bottleneck = msgspec.convert(change.bottleneck, tuple[Bottleneck, ...])
+    return f"{when}, {describe_bottleneck(bottleneck) if bottleneck else 'no delay'}"

@@ -25,7 +25,7 @@ def in_words(results: Results, preset: Preset, chosen: str | None) -> TrialNotes
     own = [note for note in of_trials if chosen in note.trials]
     findings, cautions = _of_kind(own, "finding"), _of_kind(own, "caution")
     return TrialNotes(
-        chosen=[*(findings or _no_findings(trial)), *cautions],
+        chosen=[*(findings or _no_findings(trial, results.baseline)), *cautions],
         others=[note.text for note in of_trials if note not in own],
         reading=_of_kind(notes(results, preset), "reading"),
     )
@@ -52,7 +52,12 @@ def _of_kind(chosen: Sequence[Note], kind: str) -> list[str]:
     return [note.text for note in chosen if note.kind == kind]
 
 
-def _no_findings(trial: TrialResult | None) -> list[str]:
+def _no_findings(trial: TrialResult | None, baseline: str) -> list[str]:
     if trial is None:
         return []
-    return [f"{trial.name}: nothing to say of it" if trial.summary else f"{trial.name} {what_became(trial)}"]
+    if trial.summary is None:
+        return [f"{trial.name} {what_became(trial)}"]
+    parts = ["the baseline"] if trial.name == baseline else []
+    alone = all(len(repeat.ranks) == 1 for repeat in trial.repeats)
+    parts += ["one process, so there is nobody to wait for"] if alone else []
+    return [f"{trial.name}: {'; '.join(parts) or 'nothing stands out'}"]

@@ -368,7 +368,7 @@ def test_a_trial_that_was_chosen_is_not_left_when_the_next_one_begins() -> None:
 
 def test_before_anybody_has_told_of_anything_it_says_how_many_are_here() -> None:
     async def scenario(app: Console, pilot: Pilot[int], screen: PrimitivesScreen) -> None:
-        assert "starting: 0 of 4 ranks here" in seen(app)
+        assert "starting: 0 of 4 ranks connected" in seen(app)
         assert "nothing to be seen yet" in seen(app)
         await pilot.press("space", "n", "a", "a", "enter")
 

@@ -122,7 +122,7 @@ def test_a_delay_put_in_while_it_runs_is_in_the_record_and_gone_when_it_is_taken
             assert isinstance(app.screen, Inject)
             await pilot.press("enter")
             await until(pilot, lambda: screen.watched.culprit == 1)
-            assert "put in by hand: aggregate 20 ms on 1" in seen(app)
+            assert "injected by hand: aggregate 20 ms on 1" in seen(app)
             assert "waiting for rank 1" in seen(app)
             await pilot.press("b", "ctrl+o")
             await until(pilot, lambda: screen.watched.live.injected == ())

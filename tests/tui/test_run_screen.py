@@ -52,7 +52,7 @@ async def shown(tmp_path: Path, screen: RunScreen, size: tuple[int, int] = (120,
 
 def test_who_is_late_is_said_in_words_and_shown_in_the_arrivals(tmp_path: Path) -> None:
     text = asyncio.run(shown(tmp_path, replay("late", 60)))
-    assert "waiting for rank 1: 1" in text  # 12 ms and a little
+    assert "Rank 1 holds everyone up: 1" in text  # 12 ms and a little
     assert "in backward" in text
     assert "◀ culprit" in text
     assert "waiting for rank 1" in text
@@ -64,7 +64,7 @@ def test_who_is_late_is_said_in_words_and_shown_in_the_arrivals(tmp_path: Path) 
 def test_where_nobody_is_late_nobody_is_named(tmp_path: Path) -> None:
     text = asyncio.run(shown(tmp_path, replay("none", 60)))
     assert "culprit" not in text
-    assert "no rank stands out" in text or "in transfers" in text
+    assert "no rank stands out" in text or "for the network" in text
 
 
 def test_a_killed_rank_is_named(tmp_path: Path) -> None:

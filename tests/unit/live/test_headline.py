@@ -48,15 +48,15 @@ def test_what_a_launch_waits_for_elsewhere_is_said_until_a_rank_is_here() -> Non
     queued = Notice(at_ns=1, text="job 17 is queued: Resources")
     assert said(launched(), queued) == "job 17 is queued: Resources"
     assert said(launched(), queued, Notice(at_ns=2, text="job 17 runs on n1")) == "job 17 runs on n1"
-    assert said(launched(), queued, hello(1)) == "starting: 1 of 2 ranks here"
-    assert said(launched(), queued, launched()) == "starting: 0 of 2 ranks here"
+    assert said(launched(), queued, hello(1)) == "starting: 1 of 2 ranks connected"
+    assert said(launched(), queued, launched()) == "starting: 0 of 2 ranks connected"
 
 
 def test_until_all_have_made_a_step_it_is_said_who_is_here() -> None:
-    assert said(launched()) == "starting: 0 of 2 ranks here"
-    assert said(launched(), hello(1)) == "starting: 1 of 2 ranks here"
-    assert said(launched(), hello(0), hello(1), step(0)) == "starting: 2 of 2 ranks here"
-    assert said(launched(), ranks=1) == "starting: 0 of 1 rank here"
+    assert said(launched()) == "starting: 0 of 2 ranks connected"
+    assert said(launched(), hello(1)) == "starting: 1 of 2 ranks connected"
+    assert said(launched(), hello(0), hello(1), step(0)) == "starting: 2 of 2 ranks connected"
+    assert said(launched(), ranks=1) == "starting: 0 of 1 rank connected"
 
 
 def test_when_it_is_over_it_is_said_how_it_ended() -> None:
@@ -73,39 +73,41 @@ def test_of_a_failure_the_first_line_is_said() -> None:
 
 
 def test_one_rank_has_nobody_to_wait_for() -> None:
-    assert said(launched(), hello(0, world_size=1), step(0), ranks=1) == "one rank: nobody to wait for"
+    assert said(launched(), hello(0, world_size=1), step(0), ranks=1) == "one process, so there is nobody to wait for"
 
 
 def test_without_operations_nothing_is_known_of_waiting() -> None:
-    assert said(launched(), hello(0), hello(1), step(0), step(1)) == "no waiting is known yet"
+    assert said(launched(), hello(0), hello(1), step(0), step(1)) == "no waits measured yet"
 
 
 def test_who_is_waited_for_is_named_with_how_late_it_is_and_where() -> None:
     words = said(*trained_together(25.0))
-    assert words.startswith("waiting for rank 1: ")
-    late_ms = float(words.removeprefix("waiting for rank 1: ").partition(" ms a step late, in forward (")[0])
+    assert words.startswith("Rank 1 holds everyone up: ")
+    late_ms = float(words.removeprefix("Rank 1 holds everyone up: ").partition(" ms a step, in forward. ")[0])
     assert late_ms == pytest.approx(25, rel=0.05)
-    assert words.endswith(" (39% of the time waiting, 3% in transfers)")  # half the ranks: 25 ms of a step of 32
+    assert words.endswith(
+        ". Ranks idle 39% of the time for a late rank, 3% for the network"
+    )  # half the ranks: 25 ms of a step of 32
 
 
 @pytest.mark.parametrize("at", ["data", "aggregate"])
 def test_the_phase_is_the_one_in_which_it_is_late(at: str) -> None:
-    assert f"a step late, in {at} (" in said(*trained_together(25.0, at=at))
+    assert f"a step, in {at}. " in said(*trained_together(25.0, at=at))
 
 
 def test_of_more_ranks_all_but_one_wait() -> None:
-    assert "(58% of the time waiting" in said(*trained_together(25.0, ranks=4))
+    assert "idle 58% of the time for a late rank" in said(*trained_together(25.0, ranks=4))
 
 
 def test_a_rank_that_is_slower_in_all_it_does_is_late_in_every_phase() -> None:
-    assert "a step late, in every phase (" in said(*trained_together(0.0, slower=3.0))
+    assert "a step, in every phase. " in said(*trained_together(0.0, slower=3.0))
 
 
 def test_where_nobody_waits_much_only_the_shares_are_said() -> None:
     words = said(*trained_together(0.0))
     assert words.endswith("in transfers")
     assert "rank" not in words
-    assert " of the time waiting, " in words
+    assert " of the time for a late rank, " in words
 
 
 def test_much_waiting_for_nobody_in_particular_is_said_to_be_so() -> None:
@@ -121,9 +123,9 @@ def test_delays_by_hand_are_said_until_the_next_launch() -> None:
     going = [launched(), hello(0), hello(1), step(0), step(1)]
     put_in = Injection(at_ns=4_000 * MS, bottleneck=(LATE,))
     taken_out = Injection(at_ns=5_000 * MS, bottleneck=())
-    assert said(*going, put_in) == "put in by hand: forward 20 ms on 1 · no waiting is known yet"
-    assert said(*going, put_in, taken_out) == "delays taken out by hand · no waiting is known yet"
-    assert said(*going, put_in, ended(), *going) == "no waiting is known yet"
+    assert said(*going, put_in) == "injected by hand: forward 20 ms on 1 · no waits measured yet"
+    assert said(*going, put_in, taken_out) == "delays removed by hand · no waits measured yet"
+    assert said(*going, put_in, ended(), *going) == "no waits measured yet"
 
 
 WAITS = Position(step=100, passed=("data",), calls=1, number=0, kind="all_reduce")
@@ -139,7 +141,7 @@ def test_ranks_that_stand_still_come_first() -> None:
     words = said(*trained_together(0.0), *beats, put_in, states={0: "stalled (5 s)", 1: "stalled (5 s)"})
     assert words == (
         "rank 1 has not arrived at all_reduce 0 of step 100: rank 1 is in step 100, in forward; rank 0 waits there "
-        "· put in by hand: forward 20 ms on 1"
+        "· injected by hand: forward 20 ms on 1"
     )
 
 
@@ -170,5 +172,5 @@ def test_ranks_that_do_different_things_are_told_so_in_place_of_a_verdict() -> N
     *before, last = trained_together(25.0)
     odd = msgspec.structs.replace(last, collectives=())
     words = said(*before, odd)
-    assert words.startswith("the ranks differ in what they do together: ")
+    assert words.startswith("ranks call different operations: ")
     assert "waiting for" not in words

@@ -123,9 +123,9 @@ def test_the_width_is_the_one_given_whatever_the_terminal(
 
 def test_a_wide_terminal_shows_every_column() -> None:
     assert header_of(text(*everything(), 400)) == [
-        "trial", "launch", "ranks", "strategy", "backend", "average", "mistake", "sub-batch", "bottleneck", "slept",
+        "trial", "launch", "ranks", "strategy", "backend", "averages", "mistake", "sub-batch", "bottleneck", "slept",
         "train s", "min…max", "ratio", "publ.", "speed-up", "start s", "samples/s", "step ms", "aggr. ms", "loss",
-        "acc. %", "in sync", "mean", "order",
+        "acc. %", "in sync", "average", "order",
     ]  # fmt: skip
 
 
@@ -147,7 +147,7 @@ def test_where_space_is_short_what_is_wrong_is_told_before_how_fast_it_was() -> 
     results, preset = with_last_words(audit=audit(error=0.1), orders=("1", "1"), mistake="no_set_epoch")
     for width in range(40, 201):
         shown = set(header_of(text(results, preset, width)))
-        assert shown >= {"in sync", "mean", "order"} or not shown & {"acc. %", "step ms", "launch", "mistake"}
+        assert shown >= {"in sync", "average", "order"} or not shown & {"acc. %", "step ms", "launch", "mistake"}
 
 
 def test_where_trials_do_other_work_in_a_step_their_rate_is_told_before_their_time() -> None:
@@ -160,7 +160,7 @@ def test_where_trials_do_other_work_in_a_step_their_rate_is_told_before_their_ti
 
 def test_a_column_in_which_nobody_has_anything_to_say_is_left_out() -> None:
     shown = set(header_of(text(*ran(), 400)))
-    assert not shown & {"bottleneck", "slept", "publ.", "average", "mistake", "sub-batch", "mean", "order"}
+    assert not shown & {"bottleneck", "slept", "publ.", "averages", "mistake", "sub-batch", "average", "order"}
 
 
 def test_a_name_that_is_too_long_is_cut_and_never_a_figure() -> None:
@@ -268,8 +268,8 @@ def test_buffers_that_do_not_agree_are_told_apart() -> None:
 def test_what_is_averaged_is_said_where_it_is_not_the_gradients_of_each_step(fields: dict[str, Any], cell: str) -> None:
     preset = preset_of({"trial": [{"name": "a"} | fields, {"name": "b"}]})
     shown = markdown(results_for(preset, journal("a"), journal("b")), preset)
-    assert re.fullmatch(cell, cells_of(shown, "a")["average"])
-    assert cells_of(shown, "b")["average"] == NOTHING
+    assert re.fullmatch(cell, cells_of(shown, "a")["averages"])
+    assert cells_of(shown, "b")["averages"] == NOTHING
 
 
 def test_replicas_say_how_many_samples_each_has_seen() -> None:
@@ -289,9 +289,9 @@ OFF = audit(error=0.1234, scaled_error=0.1, own_error=0.1)
 @pytest.mark.parametrize(
     ("fields", "told", "cell", "why"),
     [
-        ({}, audit(), "yes", None),
-        ({}, audit(error=9e-6), "yes", None),
-        ({"strategy": "ddp"}, audit(), "yes", None),
+        ({}, audit(), "right", None),
+        ({}, audit(error=9e-6), "right", None),
+        ({"strategy": "ddp"}, audit(), "right", None),
         ({"strategy": "ddp_fp16"}, audit(error=0.000321), "± 0.0003", None),
         ({"strategy": "ddp_bf16"}, audit(error=0.0049), "± 0.005", None),
         ({"strategy": "ddp_powersgd"}, OFF, "off 12%", None),
@@ -307,18 +307,18 @@ OFF = audit(error=0.1234, scaled_error=0.1, own_error=0.1)
         (
             {"strategy": "none"},
             audit(error=0.7, scaled_error=0.5, own_scale=1.0, own_error=0.0),
-            "own",
+            "none taken",
             "each rank kept its own gradients: nothing was averaged",
         ),
-        ({}, audit(error=0.7, scale=2.0), "× 2", "gradients are 2 times the mean: it is the sum"),
-        ({}, audit(error=0.3, scale=1 / 3), "× 0.3333", "gradients are 0.3333 times the mean"),
+        ({}, audit(error=0.7, scale=2.0), "2 times it", "gradients are 2 times the mean: it is the sum"),
+        ({}, audit(error=0.3, scale=1 / 3), "0.3333 times it", "gradients are 0.3333 times the mean"),
     ],
 )
 def test_what_was_left_in_place_of_the_mean_is_a_cell_and_if_it_is_wrong_a_note(
     fields: dict[str, Any], told: Audit, cell: str, why: str | None
 ) -> None:
     results, preset = with_last_words(audit=told, **fields)
-    assert cells_of(markdown(results, preset), "a")["mean"] == cell
+    assert cells_of(markdown(results, preset), "a")["average"] == cell
     said = [note for note in told_in(results, preset) if note.startswith("a: ")]
     assert len(said) == (why is not None)
     assert all(note.startswith(f"a: {why}") for note in said)
@@ -373,7 +373,7 @@ def test_the_lights_are_those_of_the_last_repeat() -> None:
         with_done(journal("b", 2), wrong),
     ]
     results = results_for(preset, *journals)
-    assert [cells_of(markdown(results, preset), name)["mean"] for name in ("a", "b")] == ["yes", "× 2"]
+    assert [cells_of(markdown(results, preset), name)["average"] for name in ("a", "b")] == ["right", "2 times it"]
     assert [note for note in note_lines(results, preset) if "times the mean" in note] == [
         "b: gradients are 2 times the mean: it is the sum, the division is missing"
     ]

@@ -47,7 +47,7 @@ def test_a_difference_within_the_spread_is_none(b: tuple[float, ...], said: str)
 
 def test_one_repeat_has_no_spread() -> None:
     shown = cells(run_of(100), run_of(500))
-    assert (shown["range"], shown["so B is"]) == ("–", "one repeat only")
+    assert (shown["range"], shown["so B is"]) == ("–", "cannot tell: one repeat")
 
 
 def test_a_trial_that_failed_in_one_run_says_so_and_has_no_ratio() -> None:
