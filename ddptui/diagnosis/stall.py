@@ -14,9 +14,9 @@ import msgspec
 
 from ddptui.config.trial import PATIENCE
 from ddptui.diagnosis.positions import STOPPED, CallCountMismatch, RankProgress, Stall, explain_stall
+from ddptui.text.units import S
 from ddptui.wire.messages import Done, Failed, Heartbeat, Position, RankMessage, Ready, Shown, Step, Timed
 
-S = 1e9  # ns
 IN_TIME_S = 2.0  # a beat, its way here, and another look: by so much it is seen sooner, so that it is said in time
 SILENT_S = 3.0  # ranks beat once a second
 COMPUTES_PERCENT = 50.0  # of a core

@@ -17,9 +17,9 @@ from ddptui.host import gpus
 from ddptui.host.rank_side import Child, NoAnswer
 from ddptui.store.runs import RUNS_VARIABLE, runs_folder
 from ddptui.text.printable import first_line
+from ddptui.text.units import GB
 from ddptui.wire.connection import HUB, TOKEN
 
-GB = 2**30
 ENOUGH_DISK_GB = 1
 SHARED = Path("/dev/shm")
 ENOUGH_SHARED_GB = 1  # what NCCL's makers ask of a container

@@ -7,8 +7,8 @@ from ddptui.doctor.finding import Finding
 from ddptui.host import gpus
 from ddptui.host.gpus import VISIBLE, Build, Driver, Gpu
 from ddptui.text.torch_remedies import OLDER
+from ddptui.text.units import GB
 
-GB = 2**30
 BUSY_PERCENT, BUSY_GB = 10, 2  # more than an idle GPU shows: the driver itself takes up to one GB
 
 

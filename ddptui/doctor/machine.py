@@ -16,8 +16,8 @@ from ddptui.doctor.finding import Finding
 from ddptui.engines.preflight_machine import no_compiler
 from ddptui.host.machine import available_cores, cpu_model
 from ddptui.text.printable import first_line
+from ddptui.text.units import GB
 
-GB = 2**30
 ENOUGH_MEMORY_GB = 2  # for two ranks
 FEW, MANY = 2, 64  # ranks that limits are set against
 MANY_S_NOFILE = 4096

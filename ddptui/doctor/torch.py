@@ -15,8 +15,8 @@ from ddptui.host.gpus import VISIBLE, is_empty, surely_none
 from ddptui.host.machine import installed
 from ddptui.host.rank_side import Child, NoAnswer
 from ddptui.text.torch_remedies import AGAIN, OLDER, WITH_CUDA
+from ddptui.text.units import GB
 
-GB = 2**30
 INTERFACE = "GLOO_SOCKET_IFNAME"
 NO_GPU = "none: ranks run on the CPU, and dp is a stand-in with threads"
 

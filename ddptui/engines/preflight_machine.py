@@ -16,6 +16,7 @@ from ddptui.config.preset import Preset
 from ddptui.config.trial import Trial
 from ddptui.host.limits import allow_open_files
 from ddptui.text.torch_remedies import WHO_HAS_MPI
+from ddptui.text.units import MB
 
 
 def check_compiler(preset: str, trial: Trial) -> None:
@@ -67,7 +68,6 @@ def backends() -> list[str]:
         raise PresetError(f"torch cannot be imported: {why}; `ddptui doctor` says more") from None
 
 
-MB = 2**20
 # What a rank takes of its own: 390 to 600 MB were measured with torch 2.15 for the CPU, and 100 to 240 where it shares
 # its parent's. This is to refuse only what is hopeless.
 RANK_MB, FORKED_MB = 300, 75

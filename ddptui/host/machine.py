@@ -11,9 +11,9 @@ from typing import Any
 from ddptui import __version__
 from ddptui.host import gpus
 from ddptui.host.gpus import VISIBLE, Driver, Gpu
+from ddptui.text.units import GB
 from ddptui.text.words import count
 
-GB = 2**30
 PACKAGES = ("torch", "torchvision", "numpy", "pyzmq", "msgspec", "psutil")
 BOOT = Path("/proc/sys/kernel/random/boot_id")
 TIME_NAMESPACE = Path("/proc/self/ns/time")  # a container may have a namespace in which the clock is shifted

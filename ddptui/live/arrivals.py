@@ -14,12 +14,12 @@ from ddptui.analysis.clock_error import exceeds_waits, wait_uncertainty
 from ddptui.analysis.culprit import WaitAttribution
 from ddptui.analysis.operations import OperationKey
 from ddptui.analysis.waits import AlignedStep
+from ddptui.text.units import MS
 from ddptui.wire.messages import Step
 
 MOSTLY = 0.6  # of the steps, a late rank came last
 MATTERS = 0.1  # of a step, a late rank is late by
 FEWEST = 5  # steps, before a rank is called late
-MS = 1e6  # ns
 
 
 class RankArrivals(NamedTuple):

@@ -10,11 +10,10 @@ from ddptui.live.monitor import RunMonitor
 from ddptui.live.progress import launches
 from ddptui.live.rank_states import STALLED, silent_s
 from ddptui.live.state import Live, RankState
-from ddptui.text.units import seconds
+from ddptui.text.units import S, seconds
 from ddptui.text.words import count
 from ddptui.wire.records import Refused
 
-NS = 1e9  # a second
 CLOCKS_UNKNOWN = "the ranks' clocks have not been compared yet, so waits are unknown"
 
 
@@ -96,4 +95,4 @@ def _verdict(judgement: WaitAnalysis | None, world_size: int) -> str:
 
 
 def _error(uncertainty: WaitUncertainty) -> str:
-    return f"±{seconds(uncertainty.clock_ns / NS)}"
+    return f"±{seconds(uncertainty.clock_ns / S)}"

@@ -2,8 +2,7 @@
 
 from ddptui.config.preset import Preset
 from ddptui.live.state import RATE_OVER, Live
-
-S = 1e9  # ns
+from ddptui.text.units import S
 
 
 def launches(preset: Preset, live: Live) -> int:

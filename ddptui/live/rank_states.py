@@ -6,9 +6,9 @@ from statistics import median
 from ddptui.analysis.culprit import MATTERS
 from ddptui.analysis.waits import AlignedStep
 from ddptui.live.state import Live, RankState, lately
+from ddptui.text.units import MS, S
 from ddptui.wire.messages import PHASES
 
-S, MS = 1e9, 1e6  # ns
 SILENT_S = 3.0  # ranks beat once a second
 STALLED_STEPS = 10  # as long as so many usual steps, and
 STALLED_S = 3.0  # at least so long

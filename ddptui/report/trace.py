@@ -16,10 +16,10 @@ from ddptui.analysis.clock_sync import Clocks, clock_spread, in_console_time
 from ddptui.analysis.operations import operation_keys
 from ddptui.analysis.own_work import phase_spans
 from ddptui.analysis.waits import AlignedStep, align_steps
+from ddptui.text.units import US
 from ddptui.wire.messages import PHASES, Collective, Pause, Slept, Step
 from ddptui.wire.records import Launched, Message
 
-US = 1000  # ns
 TRACKS_A_RANK = 100
 
 Event = dict[str, Any]

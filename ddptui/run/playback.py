@@ -10,11 +10,11 @@ from ddptui.analysis.repeat import NO_OUTCOMES
 from ddptui.analysis.results import Results
 from ddptui.config.preset import Preset
 from ddptui.store.runs import Run
+from ddptui.text.units import S
 from ddptui.wire.messages import Step
 from ddptui.wire.records import Launched, Message, Offset
 from ddptui.wire.retime import close_gaps
 
-S = 1e9  # ns
 SPEEDS = (0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 50.0)
 
 

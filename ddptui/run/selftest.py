@@ -18,7 +18,7 @@ from ddptui.run import lab
 from ddptui.run.output import show
 from ddptui.store.runs import Run
 from ddptui.text.tables import line
-from ddptui.text.units import NOTHING
+from ddptui.text.units import MS, NOTHING
 from ddptui.text.words import count
 from ddptui.wire.messages import Step
 
@@ -33,7 +33,6 @@ TOLERANCE_IN_DP = 0.10  # whose threads start in turn and share an interpreter, 
 COLUMNS = ("launch", "strategy", "nothing", *SITES)
 WIDTHS = (7, 25, 7, *(9 for _ in SITES))
 LEFT = [True] * len(COLUMNS)
-NS_A_MS = 1e6
 
 
 class Window(NamedTuple):
@@ -130,8 +129,8 @@ def windows_of(mode: str) -> list[Window]:
 
 
 def _findings(trial: Trial, heard: LaunchLog) -> Iterator[tuple[str | None, Finding]]:
-    starts = {rank: ready.start_ns / NS_A_MS for rank, ready in heard.ready.items()}
-    put_in = sum((each.end_ns - each.begin_ns) / NS_A_MS for each in heard.steps[1][0].slept if each.at == "start")
+    starts = {rank: ready.start_ns / MS for rank, ready in heard.ready.items()}
+    put_in = sum((each.end_ns - each.begin_ns) / MS for each in heard.steps[1][0].slept if each.at == "start")
     later = starts[1] - starts[0]
     yield "start", _finding(put_in, later, later, later, TOLERANCE)
     for each in windows_of(trial.launch):

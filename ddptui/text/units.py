@@ -4,7 +4,10 @@ from math import floor, log10
 
 SIZES = ("B", "KB", "MB", "GB", "TB")
 TIMES = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
-S, MS, US = 1e9, 1e6, 1e3  # in ns: clocks and messages count nanoseconds
+S, MS, US = 1_000_000_000, 1_000_000, 1_000  # in ns: clocks and messages count nanoseconds
+MS_PER_S, US_IN_S = 1e3, 1e-6
+MB, GB = 2**20, 2**30  # in bytes
+LONG_S = 100.0  # three digits of seconds are no use to anyone then
 NOTHING = "–"
 
 
@@ -17,17 +20,13 @@ def size(value: float) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """With the unit that leaves something before the point."""
+    """Three digits, in a unit that leaves some of them before the point: 20.0 ms; minutes and hours from 100 s on."""
     if seconds is None:
         return NOTHING
+    if seconds >= LONG_S:
+        return f"{seconds / 3600:,.1f} h" if seconds >= 3600 else f"{seconds / 60:.0f} min"
     factor, unit = _unit(seconds)
     return f"{digits(seconds / factor)} {unit}"
-
-
-def round_duration(seconds: float) -> str:
-    """Without zeros at the end, as a tick of an axis has it."""
-    factor, unit = _unit(seconds)
-    return f"{seconds / factor:.3g} {unit}"
 
 
 def digits(value: float | None, most: int = 3) -> str:
@@ -51,9 +50,10 @@ def bandwidth(s_per_byte: float | None) -> str:
 
 def _unit(seconds: float) -> tuple[float, str]:
     """A hair below one is one: three digits would make 1000 of it."""
-    return next((each for each in TIMES if seconds >= 0.9995 * each[0]), TIMES[-1])
+    return next(((factor, unit) for factor, unit in TIMES if seconds >= 0.9995 * factor), TIMES[-1])
 
 
 def seconds(value: float) -> str:
-    """Three digits that count, in s or ms."""
-    return f"{value:.3g} s" if abs(value) >= 1 else f"{value * 1000:.3g} ms"
+    """Three digits without zeros at the end, as a sentence or the tick of an axis has it: 1.5 s, 20 ms."""
+    factor, unit = _unit(abs(value)) if value else (1e-3, "ms")
+    return f"{float(digits(value / factor)):g} {unit}"

@@ -5,11 +5,11 @@ from typing import TypeVar
 
 import msgspec
 
+from ddptui.text.units import S
 from ddptui.wire.records import Launched, Message
 
 TIMES = ("at_ns", "begin_ns", "end_ns", "first_ns", "heard_ns", "said_ns")  # of messages; of collectives:
 TIMES_OF_COLLECTIVES = ("called_ns", "enter_ns", "awaited_ns", "exit_ns")
-S = 1_000_000_000  # ns
 LONGEST_GAP = 60 * S  # between two launches of one sitting
 GAP = S  # between two sittings, as it is told
 Words = TypeVar("Words", bound=msgspec.Struct)

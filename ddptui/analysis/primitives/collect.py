@@ -9,9 +9,9 @@ import msgspec
 from ddptui.analysis.primitives.results import BufferView, Cell, PrimitivesResult, RankView, TimeUs, View
 from ddptui.config.primitives import OPERATIONS, ReduceOpName, primitive_facts
 from ddptui.config.strategies import COMPOSITES
+from ddptui.text.units import US
 from ddptui.wire.messages import Buffer, Hello, Shown, Timed
 
-US = 1e3  # ns
 MOST_PLACES = 100_000
 GB_S = 1.0  # bytes a ns
 

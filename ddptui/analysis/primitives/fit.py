@@ -25,11 +25,11 @@ from ddptui.analysis.primitives.cells import PrimitiveKey, by_operation
 from ddptui.analysis.primitives.least_squares import nonnegative_least_squares
 from ddptui.analysis.primitives.results import Cell, PrimitivesResult
 from ddptui.analysis.primitives.theory import Cost, Network, seconds, theory
+from ddptui.text.units import US_IN_S
 
 MOST_KNOTS = 3
 REPEATABLE = 0.02  # a median comes out again within this: to be nearer to it is worth nothing
 TOO_LONG = 1.5  # × the time of a larger size: what took longer met something else
-US = 1e-6
 LONE = Cost(1, 1)  # a call, and so much a byte
 
 Times = Mapping[int, float]  # s by bytes
@@ -83,7 +83,7 @@ def fit_all(result: PrimitivesResult) -> list[Fit]:
 
 def times_of(cells: Sequence[Cell]) -> dict[int, float]:
     """The medians that can be fitted, in s."""
-    return {cell.bytes: cell.time_us.median * US for cell in cells if cell.time_us and cell.time_us.median > 0}
+    return {cell.bytes: cell.time_us.median * US_IN_S for cell in cells if cell.time_us and cell.time_us.median > 0}
 
 
 def fit_operation(which: PrimitiveKey, ranks: int, times: Times, gamma: float | None) -> Fit:

@@ -15,7 +15,7 @@ from ddptui.analysis.primitives.results import PrimitivesResult
 from ddptui.config.primitives import primitive_facts
 from ddptui.text.braille import Frame, Point, cells, character, columns, frame
 from ddptui.text.drawing import Line, Span, log_ticks, wrap
-from ddptui.text.units import round_duration, size
+from ddptui.text.units import seconds, size
 
 What = Literal["time", "busbw"]
 TITLES: dict[What, str] = {"time": "time", "busbw": "bus bandwidth, GB/s"}
@@ -136,7 +136,7 @@ def _labels(seen: Frame, rows: int, what: What) -> dict[int, str]:
     ticks = log_ticks(seen.low, seen.high, max(1, rows // ROWS_A_TICK))
     up = (4 * rows - 1) / (seen.high - seen.low)
     return {
-        rows - 1 - round((tick - seen.low) * up) // 4: round_duration(10**tick) if what == "time" else f"{10**tick:.3g}"
+        rows - 1 - round((tick - seen.low) * up) // 4: seconds(10**tick) if what == "time" else f"{10**tick:.3g}"
         for tick, _ in ticks
         if seen.low <= tick <= seen.high
     }

@@ -9,11 +9,10 @@ from ddptui.analysis.primitives.results import Cell, TimeUs
 from ddptui.analysis.primitives.theory import Network, Theory, theory
 from ddptui.config.primitives import OPERATIONS, primitive_facts
 from ddptui.text.tables import RED, Column, Table, fill
-from ddptui.text.units import NOTHING, bandwidth, digits, duration, percent, size
+from ddptui.text.units import NOTHING, US_IN_S, bandwidth, digits, duration, percent, size
 
 MARK = "¹"
 NEAR = 0.15  # as near as a model should come to what was measured
-US = 1e-6
 
 
 def of_cells(cells: Sequence[Cell], fit: Fit | None, network: Network | None) -> Table:
@@ -112,7 +111,7 @@ def _knots(fit: Fit) -> str:
 
 
 def _time(figure: Callable[[TimeUs], float]) -> Callable[[Cell], str]:
-    return lambda cell: duration(figure(cell.time_us) * US if cell.time_us else None)
+    return lambda cell: duration(figure(cell.time_us) * US_IN_S if cell.time_us else None)
 
 
 def _marked(cell: Cell) -> str:

@@ -16,6 +16,7 @@ from ddptui.live.rank_states import STALLED
 from ddptui.run.playback import Playback
 from ddptui.run.session import Session
 from ddptui.store.runs import Run
+from ddptui.text.units import S
 from ddptui.tui.screens.base import LabScreen
 from ddptui.tui.screens.confirm import Confirm
 from ddptui.tui.screens.exporting import export
@@ -23,7 +24,6 @@ from ddptui.tui.screens.tell import tell
 from ddptui.tui.widgets.title_bar import TitleBar
 from ddptui.wire.records import Message
 
-S = 1e9  # ns
 OF_A_RUN = ("skip", "stop", "leave_run")
 OF_A_REPLAY = ("faster", "seek", "hold")
 OF_RESULTS = ("export", "replay")

@@ -14,6 +14,7 @@ from ddptui.live import headline, progress, rank_states
 from ddptui.live.monitor import RunMonitor
 from ddptui.run.playback import Playback
 from ddptui.run.session import Session
+from ddptui.text.units import S
 from ddptui.tui.injection import can_still_come
 from ddptui.tui.screens.base import LabScreen
 from ddptui.tui.screens.confirm import Confirm
@@ -23,7 +24,6 @@ from ddptui.tui.widgets.line_chart import LineChart
 from ddptui.tui.widgets.panes import TITLES, Panes
 from ddptui.tui.widgets.title_bar import TitleBar
 
-S = 1e9  # ns
 OF_A_RUN = ("inject", "skip", "stop", "leave_run")
 OF_A_REPLAY = ("faster", "seek", "step")
 

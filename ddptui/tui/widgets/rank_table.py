@@ -12,11 +12,10 @@ from ddptui.live.monitor import RunMonitor
 from ddptui.live.rank_states import STALLED, phases_ms, wait_ms
 from ddptui.live.state import RankState
 from ddptui.text.tables import GAP, fit
-from ddptui.text.units import NOTHING, size
+from ddptui.text.units import GB, MB, NOTHING, size
 from ddptui.wire.messages import Gpu
 
 BAR = 10  # characters
-MB, GB = 2**20, 2**30
 
 
 class Row(NamedTuple):

@@ -6,6 +6,7 @@ from typing import ClassVar
 from ddptui.analysis.waits import AlignedStep
 from ddptui.live.timeline import BETWEEN, Run, cell_of, last_steps, row, runs, window
 from ddptui.text.drawing import GLYPHS, Line, axis, wrap
+from ddptui.text.units import MS
 from ddptui.text.words import count
 from ddptui.tui.widgets.canvas import Canvas
 from ddptui.wire.messages import PHASES
@@ -14,7 +15,6 @@ FILL = {"data": "┈", "forward": "─", "backward": "═", "aggregate": "┅", 
 WORDS = {"delay": "delay put in"}
 CELLS_A_STEP = 30
 FEWEST, MOST = 2, 4  # steps
-MS = 1e6  # ns
 
 
 class Timeline(Canvas):

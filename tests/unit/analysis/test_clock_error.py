@@ -178,7 +178,7 @@ def test_the_table_says_how_far_off_waits_may_be_and_why_some_are_withheld() -> 
     assert "wait ms ±: how far the ranks' clocks may put it off" in given
     withheld = table.text(results_for(preset, heard(4.0)), preset, 200)
     assert "±0." not in withheld.split("\n\n")[1]
-    assert "a: its waits are withheld: the ranks' clocks agree to ±4" in withheld
+    assert "a: the clock error (±4" in withheld
     assert "caution, a: the ranks waited for each other less than their clocks may be apart" in withheld
     assert "±" not in table.text(results_for(preset, of_one_clock()), preset, 200)
 
@@ -200,7 +200,7 @@ def said(monitor: RunMonitor) -> str:
 def test_live_the_same_culprit_is_named_and_how_well_the_clocks_agree() -> None:
     monitor = watched(heard(0.05))
     assert monitor.culprit == 1
-    assert "by clocks that agree to ±" in said(monitor)
+    assert "; clock error ±" in said(monitor)
     assert "clocks" not in said(watched(of_one_clock()))
 
 
