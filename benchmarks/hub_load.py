@@ -17,7 +17,8 @@ import psutil
 import zmq
 
 from ddptui.engines.hub import Hub
-from ddptui.live.state import Live, fold
+from ddptui.live.fold import fold
+from ddptui.live.state import Live
 from ddptui.store.journal import RepeatJournal
 from ddptui.wire.messages import VERSION, Heartbeat, Hello, Step
 

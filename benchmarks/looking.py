@@ -24,7 +24,8 @@ from benchmarks.ranks import join
 from ddptui.config.rules import make_trial
 from ddptui.config.trial import Trial
 from ddptui.engines.hub import Hub
-from ddptui.live.state import Live, fold
+from ddptui.live.fold import fold
+from ddptui.live.state import Live
 from ddptui.store.journal import RepeatJournal
 from ddptui.wire.connection import HUB, TOKEN
 from workers.aggregate import strategy_of

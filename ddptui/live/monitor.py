@@ -13,7 +13,8 @@ from ddptui.analysis.repeat import NO_OUTCOMES, Outcomes
 from ddptui.analysis.verdict import WaitAnalysis, analyze_aligned
 from ddptui.analysis.waits import AlignedStep, AlignedSteps, align_steps
 from ddptui.config.preset import Preset
-from ddptui.live.state import MOST_RECENT, Live, fold, lately
+from ddptui.live.fold import fold
+from ddptui.live.state import MOST_RECENT, Live, recent
 from ddptui.wire.messages import Pause, Step
 from ddptui.wire.records import Launched, Message
 
@@ -53,7 +54,7 @@ class RunMonitor:
     def latest(self) -> list[AlignedStep]:
         """Of these, what the verdict speaks of: where steps are long, there are few of them; where the ranks' clocks
         are too far apart to tell who waited, none."""
-        return [] if self.judgement and self.judgement.withheld else lately(self.last, _ended, FEW)
+        return [] if self.judgement and self.judgement.withheld else recent(self.last, _ended, FEW)
 
     @property
     def are_clocks_known(self) -> bool:
@@ -83,7 +84,7 @@ class RunMonitor:
     def judge(self) -> WaitAnalysis | None:
         """Of what all ranks have done lately."""
         self._join()
-        return analyze_aligned(AlignedSteps(lately(list(self.joined), _ended, FEWEST_STEPS), {}))
+        return analyze_aligned(AlignedSteps(recent(list(self.joined), _ended, FEWEST_STEPS), {}))
 
     def _join(self) -> None:
         """Put the steps side by side that have come since the last look. (The step before goes along: what a rank did

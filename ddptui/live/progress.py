@@ -1,7 +1,8 @@
 """How far a run has come, and how long it may still take. Pure."""
 
 from ddptui.config.preset import Preset
-from ddptui.live.state import RATE_OVER, Live
+from ddptui.live.fold import RATE_OVER
+from ddptui.live.state import Live
 from ddptui.text.units import S
 
 

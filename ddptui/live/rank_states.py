@@ -5,7 +5,7 @@ from statistics import median
 
 from ddptui.analysis.culprit import MATTERS
 from ddptui.analysis.waits import AlignedStep
-from ddptui.live.state import Live, RankState, lately
+from ddptui.live.state import Live, RankState, recent
 from ddptui.text.units import MS, S
 from ddptui.wire.messages import PHASES
 
@@ -35,7 +35,7 @@ def waits_for(joined: Sequence[AlignedStep], rank: int) -> int | None:
 
 def phases_ms(rank: RankState) -> list[float] | None:
     """The medians of its last steps, phase by phase."""
-    last = lately(list(rank.recent)[-RECENT_STEPS:], lambda step: step.end_ns, FEW)
+    last = recent(list(rank.recent)[-RECENT_STEPS:], lambda step: step.end_ns, FEW)
     return [median(step.phases_ns[place] for step in last) / MS for place in range(len(PHASES))] if last else None
 
 

@@ -1,42 +1,59 @@
-"""The state of a run right now: a fold of its messages. No I/O, no clock: replaying a journal gives the same state.
+"""The state of a run right now, as its messages give it (see fold.py).
 
-Times are by the console's clock; of ranks elsewhere, as well as it is known by then. Steps and pauses are kept as they
-were told, to be brought to one clock together by whoever compares them.
+Times are by the console's clock; those of ranks on other hosts are as exact as the clocks are known by then. Steps and
+pauses keep the times of their rank: RunMonitor brings them to one clock together.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 import msgspec
 
 from ddptui.analysis.clock_sync import Clocks
 from ddptui.config.trial import Bottleneck
-from ddptui.live.loss_curve import Curve
-from ddptui.text.units import size
-from ddptui.wire.messages import (
-    Done,
-    Failed,
-    Gpu,
-    Heartbeat,
-    Hello,
-    Pause,
-    Position,
-    Ready,
-    Shown,
-    Step,
-    Timed,
-    Trained,
-)
-from ddptui.wire.records import Ended, Injection, Launched, Load, Message, Notice, Offset, Refused
+from ddptui.wire.messages import Gpu, Pause, Position, Step
+from ddptui.wire.records import Load, Refused
 
 Item = TypeVar("Item")
 
-RATE_OVER = 20  # steps
-MOST_RECENT, FEWEST_RECENT = 200, 25  # steps that are kept; fewer than the most where they have many collectives,
-MOST_COLLECTIVES = 5_000  # of a rank
-RECENT_NS = 2e9  # of which verdict and panes speak
+MOST_RECENT = 200  # steps that are kept of a rank
+RECENT_NS = 2e9  # the verdict and the panes speak of the last two seconds
 MOST_PAUSES = 100
+MOST_POINTS = 512  # of a curve: more than a terminal has columns of dots
+
+Point = tuple[int, float | None]  # None: it was not finite
+
+
+class Curve(msgspec.Struct):
+    """A figure over the steps of a training that may be long: a bounded number of points.
+
+    When it is full, every other point goes, and from then on only every other one is added.
+    """
+
+    points: list[Point] = []
+    stride: int = 1
+
+    def add(self, step: int, value: float | None) -> None:
+        """Add the value of a step; it is kept if the step is a multiple of the stride."""
+        if step % self.stride:
+            return
+        self.points.append((step, value))
+        if len(self.points) > MOST_POINTS:
+            self.stride *= 2
+            self.points = [point for point in self.points if point[0] % self.stride == 0]
+
+
+def mean_of(curves: Sequence[Curve]) -> list[Point]:
+    """The mean of several curves at the steps that all have; None where one of them is not finite."""
+    tables = [dict(curve.points) for curve in curves]
+    steps = sorted(set.intersection(*map(set, tables))) if tables else []
+    return [(step, _mean([table[step] for table in tables])) for step in steps]
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    finite = [value for value in values if value is not None]
+    return sum(finite) / len(finite) if len(finite) == len(values) else None
 
 
 class RankState(msgspec.Struct):
@@ -105,9 +122,9 @@ class Live(msgspec.Struct):
     @property
     def loss(self) -> float | None:
         """Of the last steps, the mean over ranks by sample."""
-        told = [rank for rank in self.ranks.values() if rank.loss is not None and rank.samples]
-        samples = sum(rank.samples for rank in told)
-        return sum((rank.loss or 0.0) * rank.samples for rank in told) / samples if samples else None
+        ranks = [rank for rank in self.ranks.values() if rank.loss is not None and rank.samples]
+        samples = sum(rank.samples for rank in ranks)
+        return sum((rank.loss or 0.0) * rank.samples for rank in ranks) / samples if samples else None
 
     @property
     def samples_per_s(self) -> float | None:
@@ -115,108 +132,7 @@ class Live(msgspec.Struct):
         return sum(rates) if rates else None
 
 
-def lately(items: Sequence[Item], ended_ns: Callable[[Item], int], fewest: int) -> list[Item]:
-    """Of steps in their order, those of the last seconds, or a few more if they are long."""
+def recent(items: Sequence[Item], ended_ns: Callable[[Item], int], fewest: int) -> list[Item]:
+    """The items of the last two seconds, oldest first; at least so many, however long they are."""
     after_ns = ended_ns(items[-1]) - RECENT_NS if items else 0
     return [item for item in items[:-fewest] if ended_ns(item) > after_ns] + list(items[-fewest:])
-
-
-def fold(live: Live, messages: Iterable[Message]) -> Live:
-    """Apply messages to the state, in order, in place; returns it. Who has not said Hello is nobody."""
-    for message in messages:
-        rank = getattr(message, "rank", None)  # none: it is the lab that speaks
-        if rank is None or rank in live.ranks or isinstance(message, Hello):
-            live.clocks.add(message)
-            _apply(live, message)
-    return live
-
-
-def _called(message: Shown | Timed) -> str:
-    if isinstance(message, Shown):
-        return f"{message.operation} {message.reduce_op.upper()}" if message.reduce_op else message.operation
-    return f"{message.operation} {size(message.bytes)}" if message.bytes else message.operation
-
-
-def _heard(live: Live, rank: RankState, at_ns: int, *, moved_on: bool = False) -> None:
-    """At this moment of its own clock, of a rank that may have come further."""
-    by_console_ns = live.clocks.console_ns(rank.rank, at_ns)
-    rank.heard_ns = max(rank.heard_ns, by_console_ns)
-    if moved_on:
-        rank.ends_ns.append(by_console_ns)
-        del rank.ends_ns[:-RATE_OVER]
-
-
-def _apply(live: Live, message: Message) -> None:
-    match message:
-        case Step():
-            rank = live.ranks[message.rank]
-            rank.state = "running"
-            rank.step = message.step + 1
-            rank.loss = message.loss
-            rank.samples = message.samples
-            rank.phases_ns = message.phases_ns
-            rank.losses.add(message.step, message.loss)
-            _heard(live, rank, message.end_ns, moved_on=True)
-            if not message.warmup:
-                rank.recent.append(message)
-                while len(rank.recent) > max(FEWEST_RECENT, MOST_COLLECTIVES // (1 + len(message.collectives))):
-                    rank.recent.popleft()
-        case Shown() | Timed():
-            rank = live.ranks[message.rank]
-            rank.state = "running"
-            rank.step = message.place + 1
-            live.called = _called(message)
-            _heard(live, rank, message.at_ns, moved_on=True)
-        case Heartbeat():
-            rank = live.ranks[message.rank]
-            _heard(live, rank, message.at_ns)
-            rank.cpu_percent = message.cpu_percent
-            rank.rss_bytes = message.rss_bytes
-            rank.gpu_bytes = message.gpu_bytes
-            rank.gpu = message.gpu or Gpu()
-            rank.dropped = message.dropped
-            rank.position = message.position
-        case Launched():
-            live.trial, live.repeat = message.trial, message.repeat
-            live.status, live.error = "running", None
-            live.ranks, live.load, live.injected, live.refused, live.called = {}, None, None, None, None
-            live.launched_ns = message.at_ns
-            live.began_ns = message.at_ns if live.began_ns is None else live.began_ns
-            live.notice = ""
-            live.pauses.clear()
-        case Hello():
-            live.ranks[message.rank] = RankState(rank=message.rank, pid=message.pid, device=message.device)
-            _heard(live, live.ranks[message.rank], message.at_ns)
-        case Ready():
-            live.ranks[message.rank].steps = message.steps
-            live.ranks[message.rank].state = "running"
-        case Trained():
-            live.ranks[message.rank].step = live.ranks[message.rank].steps or 0
-            live.ranks[message.rank].loss = message.loss
-        case Pause():
-            live.pauses.append(message)
-        case Offset() if live.clocks.is_first(message):  # what there was before, was a guess
-            for rank in live.ranks.values():
-                if live.clocks.of_rank.get(rank.rank) == message.clock:
-                    rank.ends_ns.clear()
-        case Load():
-            live.load = message
-        case Refused():
-            live.refused = message
-        case Notice():
-            live.notice = message.text
-        case Injection():
-            live.injected = message.bottleneck
-        case Done():
-            live.ranks[message.rank].state = "done"
-            live.ranks[message.rank].dropped = message.dropped
-        case Failed():
-            live.ranks[message.rank].state = "failed"
-            live.ranks[message.rank].error = message.error
-        case Ended():
-            live.status, live.error = message.status, message.error
-            live.finished += 1
-            if message.status != "ok" and live.trial is not None:
-                live.over[live.trial] = live.repeat
-            if message.status == "failed" and live.trial is not None:
-                live.failures[live.trial] = (message.error or "no reason is known").splitlines()[0]

@@ -17,8 +17,9 @@ import pytest
 from ddptui.analysis.results import RepeatResult
 from ddptui.analysis.waits import AlignedStep, align_steps
 from ddptui.config.trial import Bottleneck
+from ddptui.live.fold import fold
 from ddptui.live.rank_states import wait_ms
-from ddptui.live.state import Live, fold
+from ddptui.live.state import Live
 from ddptui.report import sentences, table
 from ddptui.run import lab
 from ddptui.run.session import Session

@@ -16,7 +16,8 @@ from pathlib import Path
 
 from ddptui.host.folders import lab_root
 from ddptui.host.machine import describe
-from ddptui.live.state import Live, fold
+from ddptui.live.fold import fold
+from ddptui.live.state import Live
 from ddptui.run.session import Session
 from ddptui.store.presets import load
 from ddptui.store.runs import Run

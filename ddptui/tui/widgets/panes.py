@@ -6,8 +6,8 @@ from textual.reactive import reactive
 from textual.widget import Widget
 
 from ddptui.live.arrivals import summary
-from ddptui.live.loss_curve import mean_of
 from ddptui.live.monitor import RunMonitor
+from ddptui.live.state import mean_of
 from ddptui.run.playback import Playback
 from ddptui.run.session import Session
 from ddptui.tui.widgets.arrivals import Arrivals

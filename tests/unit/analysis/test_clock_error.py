@@ -15,8 +15,9 @@ from ddptui.analysis.repeat import outcome_of_messages
 from ddptui.analysis.results import RepeatResult
 from ddptui.live import headline
 from ddptui.live.arrivals import summary
+from ddptui.live.fold import fold
 from ddptui.live.monitor import RunMonitor
-from ddptui.live.state import Live, fold
+from ddptui.live.state import Live
 from ddptui.report import table
 from ddptui.report.trace import trace as as_trace
 from ddptui.run.playback import _with_moments

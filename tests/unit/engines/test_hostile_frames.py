@@ -18,8 +18,9 @@ from ddptui.analysis.repeat import outcome_of_messages
 from ddptui.config.preset import Preset
 from ddptui.engines import hub as module
 from ddptui.engines.hub import Hub
+from ddptui.live.fold import fold
 from ddptui.live.monitor import RunMonitor
-from ddptui.live.state import Live, fold
+from ddptui.live.state import Live
 from ddptui.wire.limits import MOST_BYTES_A_FRAME
 from ddptui.wire.messages import VERSION, Alive, Collective, RankMessage, Slept, Step
 from ddptui.wire.records import Message

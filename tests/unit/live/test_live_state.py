@@ -3,7 +3,8 @@
 import msgspec
 import pytest
 
-from ddptui.live.state import RATE_OVER, Live, fold
+from ddptui.live.fold import RATE_OVER, fold
+from ddptui.live.state import Live
 from ddptui.wire.messages import Collective, Gpu, Position
 from ddptui.wire.records import Message, Refused
 from tests.support.builders import (

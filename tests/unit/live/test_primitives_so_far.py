@@ -10,8 +10,9 @@ from ddptui.analysis.primitives.ownership import view_title
 from ddptui.analysis.repeat import Outcomes
 from ddptui.analysis.results import TrialResult
 from ddptui.config.rules import make_trial
+from ddptui.live.fold import fold
 from ddptui.live.primitives import PrimitivesProgress, plan, under_way
-from ddptui.live.state import Live, fold
+from ddptui.live.state import Live
 from ddptui.store.outcomes import outcomes_of, results_of
 from ddptui.store.runs import Run
 from ddptui.text.units import size

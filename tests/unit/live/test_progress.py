@@ -4,7 +4,8 @@ import pytest
 
 from ddptui.config.preset import Preset
 from ddptui.live import progress
-from ddptui.live.state import RATE_OVER, Live, fold
+from ddptui.live.fold import RATE_OVER, fold
+from ddptui.live.state import Live
 from ddptui.wire.records import Message
 from tests.support.builders import (
     LAUNCHED_MS,

@@ -3,9 +3,10 @@
 import msgspec
 import pytest
 
+from ddptui.live.fold import fold
 from ddptui.live.monitor import RunMonitor
 from ddptui.live.rank_states import RECENT_STEPS, STALLED_S, phases_ms, states, wait_ms, waits_for
-from ddptui.live.state import Live, fold
+from ddptui.live.state import Live
 from ddptui.wire.records import Message
 from tests.support.builders import MS, done, ended, failed, heartbeat, hello, launched, ready, step, trained
 from tests.support.traces import delayed, trace, works_of

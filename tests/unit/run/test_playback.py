@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ddptui.live.state import Live, fold
+from ddptui.live.fold import fold
+from ddptui.live.state import Live
 from ddptui.run.playback import SPEEDS, Playback, moment_of
 from ddptui.store.outcomes import results_of
 from ddptui.store.runs import Run

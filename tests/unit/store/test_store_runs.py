@@ -8,7 +8,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from ddptui.live.state import Live, fold
+from ddptui.live.fold import fold
+from ddptui.live.state import Live
 from ddptui.report import table
 from ddptui.store import journal as journals
 from ddptui.store import runs as record

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ddptui.live.loss_curve import MOST_POINTS, Curve, mean_of
+from ddptui.live.state import MOST_POINTS, Curve, mean_of
 
 
 def curve_of(*values: float | None) -> Curve:
