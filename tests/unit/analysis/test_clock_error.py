@@ -180,7 +180,7 @@ def test_the_table_says_how_far_off_waits_may_be_and_why_some_are_withheld() -> 
     withheld = table.text(results_for(preset, heard(4.0)), preset, 200)
     assert "±0." not in withheld.split("\n\n")[1]
     assert "a: the clock error (±4" in withheld
-    assert "caution, a: the ranks waited for each other less than their clocks may be apart" in withheld
+    assert "caution, a: the clock error exceeds the measured waits" in withheld
     assert "±" not in table.text(results_for(preset, of_one_clock()), preset, 200)
 
 

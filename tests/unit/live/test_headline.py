@@ -106,7 +106,7 @@ def test_a_rank_that_is_slower_in_all_it_does_is_late_in_every_phase() -> None:
 def test_where_nobody_waits_much_only_the_shares_are_said() -> None:
     words = said(*trained_together(0.0))
     assert words.endswith("for the network")
-    assert "rank" not in words
+    assert "holds everyone up" not in words
     assert " of the time for a late rank, " in words
 
 

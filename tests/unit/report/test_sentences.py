@@ -232,7 +232,7 @@ def test_a_trial_without_results_has_no_story() -> None:
     ("value", "words"),
     [
         (0.0, "0 ms"),
-        (0.0000123, "0.0123 ms"),
+        (0.0000123, "12.3 µs"),
         (0.0256, "25.6 ms"),
         (0.9994, "999 ms"),
         (1.0, "1 s"),
