@@ -7,7 +7,7 @@ Interval = tuple[int, int]  # ns
 
 
 def subtract(begin: int, end: int, taken: list[Interval]) -> list[Interval]:
-    """What is left of an interval."""
+    """What is left of an interval without the time of others, which are sorted and disjoint."""
     left: list[Interval] = []
     for taken_begin, taken_end in taken:
         if taken_end > begin and taken_begin < end:
@@ -33,16 +33,17 @@ def union(intervals: Iterable[Interval]) -> list[Interval]:
 
 
 def total_ns(intervals: Iterable[Interval]) -> int:
+    """The sum of their lengths."""
     return sum(end - begin for begin, end in intervals)
 
 
 def overlapping(intervals: list[Interval], begin: int, end: int) -> list[Interval]:
     """The parts of sorted, disjoint intervals that lie between two moments."""
     first = max(0, bisect_left(intervals, (begin, begin)) - 1)
-    found = []
-    for own_begin, own_end in intervals[first:]:
-        if own_begin >= end:
+    parts = []
+    for other_begin, other_end in intervals[first:]:
+        if other_begin >= end:
             break
-        if own_end > begin:
-            found.append((max(begin, own_begin), min(end, own_end)))
-    return found
+        if other_end > begin:
+            parts.append((max(begin, other_begin), min(end, other_end)))
+    return parts

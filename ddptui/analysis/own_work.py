@@ -1,4 +1,6 @@
-"""Each rank's own work in a step, by part and between its operations. Pure."""
+"""A rank's own work in a step, which is what it neither idles nor sleeps away: by part, and between its operations.
+Pure.
+"""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -7,13 +9,18 @@ from ddptui.analysis.intervals import Interval, subtract
 from ddptui.analysis.operations import OperationKey
 from ddptui.wire.messages import PHASES, Step
 
-PARTS = (*PHASES, "between steps")  # of a rank's own work
+PARTS = (*PHASES, "between steps")  # of own work; what a step does outside its phases counts as the last
 AGGREGATE, BETWEEN = PHASES.index("aggregate"), len(PHASES)
 
 
 class Event(NamedTuple):
-    """Something that a rank came to in a step, after own work by part (ns): it entered an operation, or from there on
-    waited for it; without an operation, the end of the step."""
+    """Something that a rank came to in a step.
+
+    work    own work before it since the previous event, ns by part
+    key     of the operation; None: this is the end of the step
+    enters  the rank entered the operation
+    awaits  from here on the rank waited for it
+    """
 
     work: list[int]
     key: OperationKey | None
@@ -22,20 +29,22 @@ class Event(NamedTuple):
 
 
 def phase_spans(step: Step) -> list[tuple[int, int, int]]:
-    """The phases of a step as they came: place in PHASES, begin and end."""
-    found, moment = [], step.begin_ns
-    for place in step.order:
-        found.append((place, moment, moment + step.phases_ns[place]))
-        moment += step.phases_ns[place]
-    return found
+    """The phases of a step in the order in which they ran: index in PHASES, begin and end in ns."""
+    spans, moment = [], step.begin_ns
+    for phase in step.order:
+        spans.append((phase, moment, moment + step.phases_ns[phase]))
+        moment += step.phases_ns[phase]
+    return spans
 
 
 def work_program(
     step: Step, before: Step | None, keys: list[OperationKey], idle: list[Interval]
 ) -> tuple[list[Event], list[int]]:
-    """What the rank came to, in order, and its own work in all. A call that is held up (by a delay that was put in)
-    counts as aggregation, in whatever phase it was made."""
-    pieces = [(place, begin, end) for place, begin, end in phase_spans(step)]
+    """The events of a rank's step in order, and its own work in total, ns by part. `before`: the rank's step before.
+
+    The time by which an injected delay held up a call counts as aggregation, in whatever phase the call was made.
+    """
+    pieces = phase_spans(step)
     if before is not None:
         pieces.insert(0, (BETWEEN, before.end_ns, step.begin_ns))
     if step.end_ns > pieces[-1][2]:
@@ -49,7 +58,7 @@ def work_program(
         moments.append((operation.enter_ns, key, True, at_once))
         if not at_once:
             moments.append((operation.awaited_ns, key, False, True))
-    moments.sort(key=lambda moment: (moment[0], not moment[2]))  # what is entered, first
+    moments.sort(key=lambda moment: (moment[0], not moment[2]))  # at one moment, entering comes before waiting
     moments.append((step.end_ns, None, False, False))
     work = _WorkCutter(pieces, idle, held)
     program = [Event(work.until(moment), key, enters, awaits) for moment, key, enters, awaits in moments]
@@ -57,7 +66,7 @@ def work_program(
 
 
 class _WorkCutter:
-    """Cuts a rank's own work at one moment after another."""
+    """Cuts a rank's own work at moments that only increase. all: what was cut off so far, ns by part."""
 
     def __init__(self, pieces: list[tuple[int, int, int]], idle: list[Interval], held: list[Interval]) -> None:
         self.all = [0] * len(PARTS)
@@ -65,7 +74,7 @@ class _WorkCutter:
         self._next = 0
 
     def until(self, moment: int) -> list[int]:
-        """Own work by part, from where the last cut was."""
+        """Own work since the last cut, ns by part."""
         work = [0] * len(PARTS)
         while self._next < len(self._segments):
             part, begin, end = self._segments[self._next]
@@ -84,7 +93,8 @@ class _WorkCutter:
 def _busy_segments(
     pieces: Iterable[tuple[int, int, int]], idle: list[Interval], held: list[Interval]
 ) -> list[tuple[int, int, int]]:
-    """The pieces without the idle intervals, and those in which a call was held up counted as aggregation."""
+    """Part, begin and end of what is left of the pieces without idle time; where a call was held up, the part is
+    aggregation."""
     segments: list[tuple[int, int, int]] = []
     for part, begin, end in pieces:
         for free_begin, free_end in subtract(begin, end, idle):

@@ -1,41 +1,34 @@
-"""The steps of a launch that may be long: all of them, or evenly spaced blocks of them, and what all of them come to.
-Pure.
+"""Keeps evenly spaced blocks of a long launch's steps, sums over all of them, and scales figures back up. Pure.
 
-Blocks have the same step numbers on all ranks, so that these can be put side by side, and are whole, since a rank that
-is late may be so because of the step before.
+Blocks have the same step numbers on all ranks, so that steps can be aligned. A block is kept as a whole, since a rank
+may be late because of the step before.
 """
 
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping
 from itertools import pairwise
+from typing import cast
 
 import msgspec
-from msgspec.structs import replace
 
-from ddptui.analysis.results import (
-    ConfidenceInterval,
-    Culprit,
-    RankResult,
-    RepeatResult,
-    WhatIf,
-)
+from ddptui.analysis.results import ConfidenceInterval, Culprit, RankResult, RepeatResult, WhatIf
 from ddptui.text.units import S
-from ddptui.wire.messages import (
-    Collective,
-    Pause,
-    Slept,
-    Step,
-    Trained,
-)
+from ddptui.wire.messages import Pause, Step, Trained
+from ddptui.wire.retime import shift_times
 
 BLOCK = 32  # steps
-MOST_EVENTS = 400_000  # of all ranks together, steps and collectives: some 200 MB, and half a minute to judge
+MOST_EVENTS = 400_000  # steps and collectives of all ranks together: some 200 MB, and half a minute to analyze
 StepsByRank = dict[int, list[Step]]
 
 
 class RankTotals(msgspec.Struct):
-    """What one rank's steps come to, whether or not they are kept. begin_ns: when the first of all began; begin, end:
-    the first and the last one that was measured; slept: by site, how often, and how long in ns."""
+    """Sums over all steps of one rank, kept or not.
+
+    first       the first step; begin_ns: when the earliest began
+    begin, end  the first and the last measured step
+    steps       measured; samples: in these
+    slept       injected delays by site: how often, and how long in ns
+    """
 
     first: Step
     begin_ns: int
@@ -46,6 +39,7 @@ class RankTotals(msgspec.Struct):
     slept: dict[str, tuple[int, int]] = {}
 
     def add(self, step: Step) -> None:
+        """Count a step. Delays count after the warm-up, and at the start always."""
         self.begin_ns = min(self.begin_ns, step.begin_ns)
         for slept in step.slept:
             if not step.warmup or slept.at == "start":
@@ -58,7 +52,7 @@ class RankTotals(msgspec.Struct):
             self.samples += step.samples
 
     def span(self) -> Trained | None:
-        """What the rank would have said of them without instruments; None: no step was measured."""
+        """The message that the rank would have sent without instruments. None: no step was measured."""
         if self.begin is None or self.end is None:
             return None
         return Trained(
@@ -73,15 +67,21 @@ class RankTotals(msgspec.Struct):
 
 
 class ThinnedSteps(msgspec.Struct):
-    """`kept`: by rank, in the order heard; every `stride`-th block of steps."""
+    """The steps of a launch, thinned once they are too many.
+
+    kept    by rank in the order received: of every `stride`-th block of steps
+    events  steps and collectives that are kept
+    most    events that may be kept where a single block exceeds MOST_EVENTS, else 0
+    """
 
     kept: StepsByRank = {}
     totals: dict[int, RankTotals] = {}
     stride: int = 1
     events: int = 0
-    most: int = 0  # none: MOST_EVENTS
+    most: int = 0
 
     def add(self, step: Step) -> None:
+        """Count a step, and keep it if its block is kept."""
         if step.rank not in self.totals:
             self.totals[step.rank] = RankTotals(step, step.begin_ns)
             self.kept[step.rank] = []
@@ -97,109 +97,93 @@ class ThinnedSteps(msgspec.Struct):
         for own in self.kept.values():
             own[:] = [step for step in own if step.step // BLOCK % self.stride == 0]
         self.events = sum(1 + len(step.collectives) for own in self.kept.values() for step in own)
-        self.most = 2 * self.events if self.events > MOST_EVENTS else 0  # one block stays, however much it is
+        self.most = 2 * self.events if self.events > MOST_EVENTS else 0  # one block always stays
 
 
 def close_gaps(steps: StepsByRank, pauses: Iterable[Pause]) -> tuple[StepsByRank, list[Pause]]:
     """The same steps as if no time lay between the blocks; and the pauses within them."""
-    numbers = sorted({step.step for own in steps.values() for step in own})
+    numbers = sorted({step.step for of_rank in steps.values() for step in of_rank})
     first_of_block = [*numbers[:1], *(number for before, number in pairwise(numbers) if number > before + 1)]
     blocks: list[StepsByRank] = [{rank: [] for rank in steps} for _ in first_of_block]
-    for rank, own in steps.items():
-        for step in own:
+    for rank, of_rank in steps.items():
+        for step in of_rank:
             blocks[bisect_right(first_of_block, step.step) - 1][rank].append(step)
-    cuts = _cuts(blocks)
+    cuts_ns = _cuts_ns(blocks)
     closed: StepsByRank = {rank: [] for rank in steps}
-    for block, cut_ns in zip(blocks, cuts, strict=True):
-        for rank, own in block.items():
-            closed[rank] += [_earlier(step, cut_ns) for step in own]
-    return closed, _pauses_within(blocks, cuts, pauses)
+    for block, cut_ns in zip(blocks, cuts_ns, strict=True):
+        for rank, of_rank in block.items():
+            closed[rank] += [cast(Step, shift_times(step, -cut_ns)) for step in of_rank]
+    return closed, _pauses_within(blocks, cuts_ns, pauses)
 
 
-def _cuts(blocks: list[StepsByRank]) -> list[int]:
-    """By how much each block moves, ns: until the first rank has no time left between it and the one before."""
-    cuts, ends = [0] * len(blocks), dict[int, int]()
-    for number, block in enumerate(blocks):
-        gaps = [min(step.begin_ns for step in own) - ends[rank] for rank, own in block.items() if own and rank in ends]
-        cuts[number] = (cuts[number - 1] if number else 0) + max(0, min(gaps, default=0))
-        ends |= {rank: max(step.end_ns for step in own) for rank, own in block.items() if own}
-    return cuts
+def _cuts_ns(blocks: list[StepsByRank]) -> list[int]:
+    """By how much each block moves: until for some rank no time is left between it and the block before."""
+    cuts_ns, ends_ns = [0] * len(blocks), dict[int, int]()
+    for index, block in enumerate(blocks):
+        known = [(rank, steps) for rank, steps in block.items() if steps and rank in ends_ns]
+        gaps_ns = [min(step.begin_ns for step in steps) - ends_ns[rank] for rank, steps in known]
+        cuts_ns[index] = (cuts_ns[index - 1] if index else 0) + max(0, min(gaps_ns, default=0))
+        ends_ns |= {rank: max(step.end_ns for step in steps) for rank, steps in block.items() if steps}
+    return cuts_ns
 
 
-def _pauses_within(blocks: list[StepsByRank], cuts: list[int], pauses: Iterable[Pause]) -> list[Pause]:
-    begins = [min(step.begin_ns for own in block.values() for step in own) for block in blocks]
-    ends = [max(step.end_ns for own in block.values() for step in own) for block in blocks]
-    kept = []
+def _pauses_within(blocks: list[StepsByRank], cuts_ns: list[int], pauses: Iterable[Pause]) -> list[Pause]:
+    begins = [min(step.begin_ns for steps in block.values() for step in steps) for block in blocks]
+    ends = [max(step.end_ns for steps in block.values() for step in steps) for block in blocks]
+    within = []
     for pause in pauses:
         at = bisect_right(begins, pause.begin_ns) - 1
         if at >= 0 and pause.begin_ns < ends[at]:
-            kept.append(replace(pause, begin_ns=pause.begin_ns - cuts[at], end_ns=pause.end_ns - cuts[at]))
-    return kept
-
-
-def _earlier(step: Step, ns: int) -> Step:
-    return replace(
-        step,
-        begin_ns=step.begin_ns - ns,
-        end_ns=step.end_ns - ns,
-        collectives=tuple(_call_earlier(call, ns) for call in step.collectives),
-        slept=tuple(Slept(each.at, each.begin_ns - ns, each.end_ns - ns) for each in step.slept),
-    )
-
-
-def _call_earlier(call: Collective, ns: int) -> Collective:
-    return replace(
-        call,
-        called_ns=call.called_ns - ns,
-        enter_ns=call.enter_ns - ns,
-        awaited_ns=call.awaited_ns - ns,
-        exit_ns=call.exit_ns - ns,
-    )
+            within.append(cast(Pause, shift_times(pause, -cuts_ns[at])))
+    return within
 
 
 def count_steps(steps: Mapping[int, list[Step]]) -> int:
-    """How many different steps there are."""
-    return len({step.step for own in steps.values() for step in own})
+    """The number of different steps."""
+    return len({step.step for of_rank in steps.values() for step in of_rank})
 
 
 def extrapolate(result: RepeatResult, kept: int, train_ns: int | None) -> RepeatResult:
-    """What was summed over the steps that were kept, as if over all."""
+    """The result with sums over the kept steps scaled to all measured ones. kept: steps; train_ns: the time that they
+    took, None where waits were not analyzed."""
     result = msgspec.structs.replace(result, looked_at=kept)
     if train_ns is None:
         return result
-    by = result.steps / kept
-    culprit, guess, took_s = result.culprit, result.what_if_s, train_ns / S
+    factor = result.steps / kept
+    culprit, what_if = result.culprit, result.what_if_s
     return msgspec.structs.replace(
         result,
-        culprit=culprit and _scaled_culprit(culprit, by),
-        what_if_s=guess and _scaled_what_if(guess, result.train_time_s / took_s),
-        ranks=[_scaled_rank(rank, by) for rank in result.ranks],
+        culprit=culprit and _scaled_culprit(culprit, factor),
+        what_if_s=what_if and _scaled_what_if(what_if, result.train_time_s / (train_ns / S)),
+        ranks=[_scaled_rank(rank, factor) for rank in result.ranks],
     )
 
 
-def _scaled_culprit(culprit: Culprit, by: float) -> Culprit:
+def _scaled_culprit(culprit: Culprit, factor: float) -> Culprit:
     excess = culprit.excess_s
     return msgspec.structs.replace(
         culprit,
-        wait_caused_s=culprit.wait_caused_s * by,
-        excess_s=ConfidenceInterval(estimate=excess.estimate * by, low=excess.low * by, high=excess.high * by),
+        wait_caused_s=culprit.wait_caused_s * factor,
+        excess_s=ConfidenceInterval(
+            estimate=excess.estimate * factor, low=excess.low * factor, high=excess.high * factor
+        ),
     )
 
 
-def _scaled_what_if(guess: WhatIf, by: float) -> WhatIf:
-    without = guess.without_culprit
+def _scaled_what_if(what_if: WhatIf, factor: float) -> WhatIf:
+    without = what_if.without_culprit
     return WhatIf(
-        without_culprit=None if without is None else without * by,
-        without_skew=guess.without_skew * by,
+        without_culprit=None if without is None else without * factor,
+        without_skew=what_if.without_skew * factor,
     )
 
 
-def _scaled_rank(rank: RankResult, by: float) -> RankResult:
+def _scaled_rank(rank: RankResult, factor: float) -> RankResult:
     sums = ("wait_s", "transfer_s", "exposed_s", "wait_caused_s")
     counts = ("last_arrivals", "collectives", "bytes")
-    told = {name: figure for name in (*sums, *counts) if (figure := getattr(rank, name)) is not None}
+    figures = {name: figure for name in (*sums, *counts) if (figure := getattr(rank, name)) is not None}
     return msgspec.structs.replace(
         rank,
-        waited_for_s={whom: s * by for whom, s in rank.waited_for_s.items()},
-        **{name: figure * by if name in sums else round(figure * by) for name, figure in told.items()},
+        waited_for_s={late_rank: s * factor for late_rank, s in rank.waited_for_s.items()},
+        **{name: figure * factor if name in sums else round(figure * factor) for name, figure in figures.items()},
     )

@@ -1,16 +1,16 @@
-"""Who waited for whom. Pure: the steps of all ranks in, the same steps side by side out.
+"""Aligns the steps of all ranks and works out who waited for whom. Pure.
 
 An operation is identified by its step, its group and its number there, never by its place in a list. Whom it waits for
-depends on what it is. Then, for one rank in one step:
+depends on its kind (operations.py). For one rank in one step:
 
-    under way   an operation was entered and not over yet
-    idle        the rank did nothing else meanwhile: where this is waited for ("exposed"), it costs time
-    wait        idle, and an operation under way still lacked a rank that this one needs
-    transfer    under way, and nobody was lacking
-    own work    neither idle nor asleep in a collective: the rest, by phase
+    under way   an operation was entered and is not over yet
+    idle        the rank did nothing else meanwhile ("exposed" communication)
+    wait        idle, while an operation under way lacked a rank that this one needs
+    transfer    under way, and no needed rank was missing
+    own work    neither idle nor stopped within an operation (own_work.py)
 
-Intervals that overlap are counted once. Where ranks disagree on what ran, nothing is worked out: that is said instead.
-All times are by one clock; where they were brought to it, each step knows how far the clocks may still be apart.
+Intervals that overlap are counted once. A step in which ranks disagree on what ran is left out, with the reason.
+All times are by one clock; where they were converted to it, each step knows how far the clocks may still be apart.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,11 +22,11 @@ from ddptui.analysis.operations import OperationKey, mismatch, needed_ranks, ope
 from ddptui.analysis.own_work import Event, work_program
 from ddptui.wire.messages import Pause, Step
 
-Standstills = dict[int, list[Interval]]  # when each rank stood still
+Standstills = dict[int, list[Interval]]  # by rank, when its process stood still
 
 
 class Wait(NamedTuple):
-    """A rank was idle because another had not come."""
+    """A rank was idle from begin to end, in ns, because `late_rank` had not come yet."""
 
     begin: int
     end: int
@@ -34,23 +34,33 @@ class Wait(NamedTuple):
 
 
 class RankStep(NamedTuple):
-    """One rank in one step; lengths in ns."""
+    """One rank in one step; lengths in ns.
+
+    program    its events, with the own work between them
+    transfers  by operation: from when all needed ranks had come until it was over
+    waits      disjoint, in order; so is `idle`
+    work_ns    own work by part
+    """
 
     step: Step
     program: list[Event]
-    transfers: dict[OperationKey, int]  # from when all that are needed have come until it is over
-    waits: list[Wait]  # disjoint, in order
-    idle: list[Interval]  # disjoint, in order
+    transfers: dict[OperationKey, int]
+    waits: list[Wait]
+    idle: list[Interval]
     wait_ns: int
     transfer_ns: int
     exposed_ns: int
     under_way_ns: int
-    work_ns: list[int]  # by part
+    work_ns: list[int]
 
 
 class AlignedStep(NamedTuple):
-    """A step of all ranks. entered: when each rank came to an operation, ns; needs: for an operation and a rank, those
-    that must have come; apart: how far their clocks may be (none: they have one)."""
+    """A step of all ranks.
+
+    entered_ns    by operation and rank, when the rank came to it
+    needs         by operation and rank, the ranks that must have come before it can be over there
+    clock_spread  how far the ranks' clocks may be apart; None: they have one clock
+    """
 
     number: int
     ranks: dict[int, RankStep]
@@ -60,111 +70,111 @@ class AlignedStep(NamedTuple):
 
     @property
     def last_arrivals(self) -> dict[OperationKey, int]:
-        """Who came last to each operation of several ranks."""
+        """The rank that came last, for each operation of several ranks."""
         several = {key: moments for key, moments in self.entered_ns.items() if len(moments) > 1}
         return {key: max(moments, key=lambda rank: moments[rank]) for key, moments in several.items()}
 
 
 class AlignedSteps(NamedTuple):
-    """Steps of all ranks, and those that could not be joined: in words, and by their number."""
+    """The steps that could be aligned; and for the others, by their number, why not."""
 
     steps: list[AlignedStep]
     mismatches: dict[int, str]
 
 
 def align_steps(
-    steps: Mapping[int, Sequence[Step]], pauses: Iterable[Pause] = (), apart: ClockSpread | None = None
+    steps: Mapping[int, Sequence[Step]], pauses: Iterable[Pause] = (), clock_spread: ClockSpread | None = None
 ) -> AlignedSteps:
-    """Put the steps of all ranks side by side. A step of which a rank has not told is left out. Where a rank stood
-    still in an operation that all had entered, the others waited for it."""
-    by_number = {rank: {step.step: step for step in own} for rank, own in steps.items()}
-    common = sorted(set.intersection(*(set(own) for own in by_number.values()))) if by_number else []
+    """The steps of all ranks, side by side; steps that some rank lacks are left out. Where a rank's process stood still
+    in an operation that all had entered, the others waited for it."""
+    by_number = {rank: {step.step: step for step in of_rank} for rank, of_rank in steps.items()}
+    common = sorted(set.intersection(*(set(numbers) for numbers in by_number.values()))) if by_number else []
     still: Standstills = {
-        rank: [(each.begin_ns, each.end_ns) for each in pauses if each.rank == rank] for rank in steps
+        rank: [(pause.begin_ns, pause.end_ns) for pause in pauses if pause.rank == rank] for rank in steps
     }
-    joined, mismatches = [], {}
+    aligned, mismatches = [], {}
     for number in common:
-        told = {rank: own[number] for rank, own in by_number.items()}
-        before = {rank: own.get(number - 1) for rank, own in by_number.items()}
-        if differs := mismatch(told):
-            mismatches[number] = differs
+        by_rank = {rank: of_rank[number] for rank, of_rank in by_number.items()}
+        before = {rank: of_rank.get(number - 1) for rank, of_rank in by_number.items()}
+        if difference := mismatch(by_rank):
+            mismatches[number] = difference
         else:
-            joined.append(_align_step(number, told, before, still)._replace(clock_spread=apart))
-    return AlignedSteps(joined, mismatches)
+            aligned.append(_align_step(number, by_rank, before, still)._replace(clock_spread=clock_spread))
+    return AlignedSteps(aligned, mismatches)
 
 
 def _align_step(
-    number: int, told: Mapping[int, Step], before: Mapping[int, Step | None], still: Standstills
+    number: int, by_rank: Mapping[int, Step], before: Mapping[int, Step | None], still: Standstills
 ) -> AlignedStep:
-    keys = {rank: operation_keys(step) for rank, step in told.items()}
-    entered: dict[OperationKey, dict[int, int]] = {}
-    for rank, step in told.items():
+    keys = {rank: operation_keys(step) for rank, step in by_rank.items()}
+    entered_ns: dict[OperationKey, dict[int, int]] = {}
+    for rank, step in by_rank.items():
         for key, operation in zip(keys[rank], step.collectives, strict=True):
-            entered.setdefault(key, {})[rank] = operation.enter_ns
-    needs: dict[OperationKey, dict[int, tuple[int, ...]]] = {key: {} for key in entered}
+            entered_ns.setdefault(key, {})[rank] = operation.enter_ns
+    needs: dict[OperationKey, dict[int, tuple[int, ...]]] = {key: {} for key in entered_ns}
     ranks = {}
-    for rank, step in told.items():
+    for rank, step in by_rank.items():
         for key, operation in zip(keys[rank], step.collectives, strict=True):
-            needs[key][rank] = needed_ranks(operation, rank, entered[key])
-        ranks[rank] = _rank_step(step, before[rank], keys[rank], entered, needs, still)
-    return AlignedStep(number, ranks, entered, needs)
+            needs[key][rank] = needed_ranks(operation, rank, entered_ns[key])
+        ranks[rank] = _rank_step(step, before[rank], keys[rank], entered_ns, needs, still)
+    return AlignedStep(number, ranks, entered_ns, needs)
 
 
 def _rank_step(
     step: Step,
     before: Step | None,
     keys: list[OperationKey],
-    entered: Mapping[OperationKey, Mapping[int, int]],
+    entered_ns: Mapping[OperationKey, Mapping[int, int]],
     needs: Mapping[OperationKey, Mapping[int, tuple[int, ...]]],
     still: Standstills,
 ) -> RankStep:
-    stood: list[Interval] = []  # in an operation that all had entered
-    waiting: list[Wait] = []
-    lacking: list[Interval] = []  # waiting or not: not all had come
+    stopped: list[Interval] = []  # this rank, in an operation that all had entered
+    waits: list[Wait] = []
+    incomplete: list[Interval] = []  # an operation was under way and lacked a rank, whether or not this one waited
     transfers: dict[OperationKey, int] = {}
     for key, operation in zip(keys, step.collectives, strict=True):
-        moments = entered[key]
-        whom = max(needs[key][step.rank], key=lambda rank: moments[rank])
-        complete = min(max(moments[whom], operation.enter_ns), operation.exit_ns)
-        transfers[key] = operation.exit_ns - complete
-        if whom != step.rank:
-            lacking.append((operation.enter_ns, complete))
-            waiting.append(Wait(operation.awaited_ns, complete, whom))
-        stops = [(whom, *stop) for whom in moments for stop in overlapping(still[whom], complete, operation.exit_ns)]
-        for whom, begin, end in stops:
-            if whom == step.rank:
-                stood.append((begin, end))
+        moments = entered_ns[key]
+        last = max(needs[key][step.rank], key=lambda rank: moments[rank])
+        # Clocks may disagree: the last needed rank cannot have come later than the operation was over.
+        complete = min(max(moments[last], operation.enter_ns), operation.exit_ns)
+        if last != step.rank:
+            incomplete.append((operation.enter_ns, complete))
+            waits.append(Wait(operation.awaited_ns, complete, last))
+        stops = [(rank, *stop) for rank in moments for stop in overlapping(still[rank], complete, operation.exit_ns)]
+        for rank, begin, end in stops:
+            if rank == step.rank:
+                stopped.append((begin, end))
             else:
-                lacking.append((begin, end))
-                waiting.append(Wait(max(begin, operation.awaited_ns), end, whom))
-        transfers[key] -= total_ns(union((begin, end) for _, begin, end in stops))
-    if stood:  # who stands still himself waits for nobody, though the other one may stand still, too
-        waiting = [Wait(*left, each.late_rank) for each in waiting for left in subtract(each.begin, each.end, stood)]
-    waits = _disjoint(waiting)
+                incomplete.append((begin, end))
+                waits.append(Wait(max(begin, operation.awaited_ns), end, rank))
+        transfers[key] = operation.exit_ns - complete - total_ns(union((begin, end) for _, begin, end in stops))
     awaited = union((operation.awaited_ns, operation.exit_ns) for operation in step.collectives)
-    idle = [left for begin, end in awaited for left in subtract(begin, end, stood)] if stood else awaited
-    under_way = total_ns(union((operation.enter_ns, operation.exit_ns) for operation in step.collectives))
-    program, work = work_program(step, before, keys, idle)
+    if stopped:  # a rank that is stopped itself waits for no other, even if that one is stopped, too
+        waits = [Wait(*rest, wait.late_rank) for wait in waits for rest in subtract(wait.begin, wait.end, stopped)]
+        awaited = [rest for begin, end in awaited for rest in subtract(begin, end, stopped)]
+    waits = _disjoint(waits)
+    under_way_ns = total_ns(union((operation.enter_ns, operation.exit_ns) for operation in step.collectives))
+    program, work_ns = work_program(step, before, keys, awaited)
     return RankStep(
         step=step,
         program=program,
         transfers=transfers,
         waits=waits,
-        idle=idle,
+        idle=awaited,
         wait_ns=sum(wait.end - wait.begin for wait in waits),
-        transfer_ns=under_way - total_ns(union([*lacking, *stood])),
-        exposed_ns=total_ns(idle),
-        under_way_ns=under_way,
-        work_ns=work,
+        transfer_ns=under_way_ns - total_ns(union([*incomplete, *stopped])),
+        exposed_ns=total_ns(awaited),
+        under_way_ns=under_way_ns,
+        work_ns=work_ns,
     )
 
 
 def _disjoint(waits: list[Wait]) -> list[Wait]:
-    """Waits that overlap, cut so that they do not: the one that began first keeps the time."""
+    """The same waits without overlaps: where two overlap, the one that began first keeps the time."""
     disjoint: list[Wait] = []
     moment = 0
-    for begin, end, whom in sorted(waits):
+    for begin, end, late_rank in sorted(waits):
         if end > max(begin, moment):
-            disjoint.append(Wait(max(begin, moment), end, whom))
+            disjoint.append(Wait(max(begin, moment), end, late_rank))
             moment = end
     return disjoint

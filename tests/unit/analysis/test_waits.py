@@ -592,48 +592,48 @@ def test_who_stands_still_himself_waits_for_nobody_meanwhile() -> None:
 
 FIRST = operation("all_reduce", 0, 10, 20)
 IMPOSSIBLE: dict[str, tuple[Step, str]] = {
-    "it ends before it begins": (made(1, end=-5), "phases that cannot be"),
-    "it takes no time": (made(1, end=0), "phases that cannot be"),
+    "it ends before it begins": (made(1, end=-5), "impossible phases"),
+    "it takes no time": (made(1, end=0), "impossible phases"),
     "a phase takes less than nothing": (
         msgspec.structs.replace(made(1, FIRST), phases_ns=(-1, 0, 0, 0, 0)),
-        "phases that cannot be",
+        "impossible phases",
     ),
-    "a phase comes twice": (msgspec.structs.replace(made(1, FIRST), order=(0, 0)), "phases that cannot be"),
+    "a phase comes twice": (msgspec.structs.replace(made(1, FIRST), order=(0, 0)), "impossible phases"),
     "entered before it was called": (
         made(1, msgspec.structs.replace(FIRST, called_ns=15)),
-        "times that cannot be, of all_reduce 0",
+        "impossible times of all_reduce 0",
     ),
     "awaited before it was entered": (
         made(1, msgspec.structs.replace(FIRST, awaited_ns=-(10**9))),
-        "times that cannot be, of all_reduce 0",
+        "impossible times of all_reduce 0",
     ),
     "over before it was entered": (
         made(1, msgspec.structs.replace(FIRST, exit_ns=9)),
-        "times that cannot be, of all_reduce 0",
+        "impossible times of all_reduce 0",
     ),
     "over long after the step": (
         made(1, msgspec.structs.replace(FIRST, exit_ns=2**62)),
-        "times that cannot be, of all_reduce 0",
+        "impossible times of all_reduce 0",
     ),
     "begun before the step": (
         made(1, msgspec.structs.replace(FIRST, called_ns=-1)),
-        "times that cannot be, of all_reduce 0",
+        "impossible times of all_reduce 0",
     ),
     "a root that is not there": (
         made(1, msgspec.structs.replace(FIRST, kind="broadcast", root=77)),
-        "broadcast 0 with ranks that are not there",
+        "broadcast 0 with ranks that do not exist",
     ),
     "a root that is in its group but not there": (
         made(1, msgspec.structs.replace(FIRST, kind="broadcast", root=2, group=(1, 2))),
-        "broadcast 0 with ranks that are not there",
+        "broadcast 0 with ranks that do not exist",
     ),
     "a message to nobody": (
         made(1, msgspec.structs.replace(FIRST, kind="send")),
-        "send 0 with ranks that are not there",
+        "send 0 with ranks that do not exist",
     ),
     "in a group of others": (
         made(1, msgspec.structs.replace(FIRST, group=(0, 2))),
-        "all_reduce 0 with ranks that are not there",
+        "all_reduce 0 with ranks that do not exist",
     ),
     "twice": (made(1, FIRST, FIRST), "the same operation twice"),
 }
@@ -644,7 +644,7 @@ def test_a_step_that_cannot_be_is_left_out_and_told(what: str) -> None:
     step, words = IMPOSSIBLE[what]
     joints = align_steps({0: [made(0, FIRST)], 1: [step]})
     assert joints.steps == []
-    assert joints.mismatches == {0: f"rank 1 told of {words}"}
+    assert joints.mismatches == {0: f"rank 1 reported {words}"}
 
 
 def test_what_ends_a_little_after_the_step_may_be() -> None:
