@@ -1,1 +1,1 @@
-"""Why a launch failed, or where it hangs. Pure."""
+"""Diagnosis of a launch that failed or hangs. Pure."""

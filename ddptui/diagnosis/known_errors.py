@@ -1,6 +1,6 @@
-"""What the words of an error mean, and what to do about it: torch's, CUDA's and NCCL's own, in one line each. Pure.
+"""Explains errors of torch, CUDA and NCCL in one line each, with a remedy. Pure.
 
-The words are those that torch 2.6 to 2.15 and NCCL 2.19 to 2.28 say.
+Patterns match the messages of torch 2.6 to 2.15 and NCCL 2.19 to 2.28. To add an error, add an entry to KNOWN_ERRORS.
 """
 
 import re
@@ -14,95 +14,95 @@ from ddptui.text.torch_remedies import OLDER, WITH_CUDA
 
 SHARED_MEMORY = "make it larger: `mount -o remount,size=1g /dev/shm` (docker: --shm-size=1g)"
 NCCL_SAYS = "NCCL_DEBUG=INFO before the command says more"
-WITHOUT_WORKERS = "with num_workers = 0 the rank fetches its batches itself, and says what goes wrong"
-SEEN = "`nvidia-smi` must list one, and CUDA_VISIBLE_DEVICES must not hide it"
+WITHOUT_WORKERS = "with num_workers = 0 the rank fetches its batches itself, and its error shows what goes wrong"
+GPU_VISIBLE = "`nvidia-smi` must list one, and CUDA_VISIBLE_DEVICES must not hide it"
 
 Explanation = Callable[["re.Match[str]", Trial], str]
 
 
 class KnownError(NamedTuple):
-    """An error that is known by its words. `told`: what is said in its place; a text, or made of what was found."""
+    """A pattern of an error message, and the text in its place: fixed, or made from the match and the trial."""
 
     pattern: re.Pattern[str]
     explanation: str | Explanation
 
 
 def known_error(error: str, trial: Trial) -> str | None:
-    """The error in one line, with a remedy that fits the trial; None: its own words must do."""
+    """The explanation of an error in one line, with a remedy that fits the trial. None: the error is not known."""
     text = " ".join(error.split())
     for case in KNOWN_ERRORS:
-        if found := case.pattern.search(text):
-            return case.explanation if isinstance(case.explanation, str) else case.explanation(found, trial)
+        if match := case.pattern.search(text):
+            return case.explanation if isinstance(case.explanation, str) else case.explanation(match, trial)
     return None
 
 
-def _two_devices(found: "re.Match[str]", _trial: Trial) -> str:
+def _two_devices(match: "re.Match[str]", _trial: Trial) -> str:
     """«Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cpu! (when checking
     argument for argument mat2 in method wrapper_CUDA_mm)»; or «… but got mat2 is on cpu, different from other tensors
     on cuda:0 (when checking argument in method wrapper_CUDA_mm)»"""
-    call = re.search(r"in method wrapper_(?:CUDA_+)?(\w+)", found.string)
+    call = re.search(r"in method wrapper_(?:CUDA_+)?(\w+)", match.string)
     where = f" in {call[1]}" if call else ""
     return (
-        f"tensors on two devices, {found['one']} and {found['other']}, met{where}: the model makes one elsewhere than "
+        f"tensors on two devices, {match['one']} and {match['other']}, met{where}: the model makes one elsewhere than "
         "its inputs; make it with device=inputs.device, or keep it with register_buffer, which moves with the model"
     )
 
 
-def _too_old(found: "re.Match[str]", _trial: Trial) -> str:
-    """CUDA's number of its version: 12040 is 12.4."""
-    version = int(found[1])
+def _too_old(match: "re.Match[str]", _trial: Trial) -> str:
+    """CUDA writes its version 12.4 as 12040."""
+    version = int(match[1])
     return (
         f"the NVIDIA driver is too old for this torch: it knows CUDA {version // 1000}.{version % 1000 // 10}; {OLDER}"
     )
 
 
-def _same_gpu(found: "re.Match[str]", trial: Trial) -> str:
+def _same_gpu(match: "re.Match[str]", trial: Trial) -> str:
     sharing = "share_gpu = true lets them share it over gloo; or " if can_share_gpu(trial) else ""
-    ranks = f"{found[1]} and {found[2]}"
+    ranks = f"{match[1]} and {match[2]}"
     return f"NCCL refuses two ranks on one GPU, as ranks {ranks} are: {sharing}take no more ranks than GPUs"
 
 
-def _timeout(found: "re.Match[str]", _trial: Trial) -> str:
-    call = re.search(r"OpType=(\w+)", found.string)
-    after = re.search(r"Timeout\(ms\)=(\d+)", found.string)
+def _timeout(match: "re.Match[str]", _trial: Trial) -> str:
+    call = re.search(r"OpType=(\w+)", match.string)
+    limit = re.search(r"Timeout\(ms\)=(\d+)", match.string)
     what = f" in {call[1].lower()}" if call else ""
-    long = f" for {int(after[1]) // 1000} s" if after else ""
-    return f"NCCL waited in vain{what}{long}: another rank did not come; its log, and the step it was in, say why"
+    after = f" after {int(limit[1]) // 1000} s" if limit else ""
+    return f"NCCL timed out{what}{after}: another rank did not arrive; its log, and the step it was in, show why"
 
 
-def _nccl(found: "re.Match[str]", trial: Trial) -> str:
-    kind = re.search(r"ncclUnhandledCudaError|ncclSystemError|ncclInternalError|ncclInvalid\w+", found.string)
-    last = re.search(r"Last error: (?!Exception raised)(.{1,160}?)(?= Exception raised|$)", found.string)
+def _nccl(match: "re.Match[str]", trial: Trial) -> str:
+    kind = re.search(r"ncclUnhandledCudaError|ncclSystemError|ncclInternalError|ncclInvalid\w+", match.string)
+    last = re.search(r"Last error: (?!Exception raised)(.{1,160}?)(?= Exception raised|$)", match.string)
     why = f" ({last[1].strip()})" if last else ""
     without = "" if needs_point_to_point(trial) else "; backend = 'gloo' does without NCCL"
     return f"NCCL failed: {kind[0] if kind else 'an error of its own'}{why}; {NCCL_SAYS}{without}"
 
 
-def _nccl_of_replicas(found: "re.Match[str]", trial: Trial) -> str:
+def _nccl_of_replicas(match: "re.Match[str]", trial: Trial) -> str:
     """nn.DataParallel sends its replicas by NCCL whatever the backend of a group."""
     without = "another launch" if trial.launch == "dp" else "gpus_per_rank = 1"
-    return f"NCCL failed in nn.DataParallel ({found[1]}); {NCCL_SAYS}; {without} does without it"
+    return f"NCCL failed in nn.DataParallel ({match[1]}); {NCCL_SAYS}; {without} does without it"
 
 
-def _sent_by_gloo(_found: "re.Match[str]", trial: Trial) -> str:
+def _sent_by_gloo(_match: "re.Match[str]", trial: Trial) -> str:
     by_nccl = [] if trial.share_gpu else ["backend = 'nccl'"]
     if (field_and_why := needs_point_to_point(trial)) is None:
         return ": take ".join([NO_SENDING, *by_nccl])
     return ", or ".join([field_and_why[1], *by_nccl])
 
 
-def _worker(found: "re.Match[str]", _trial: Trial) -> str:
-    how = found[1].strip()
+def _worker(match: "re.Match[str]", _trial: Trial) -> str:
+    how = match[1].strip()
     if how == "Killed":
         return f"a DataLoader worker was ended ({how}): memory may be short; take a smaller num_workers, or 0"
     return f"a DataLoader worker was ended ({how}): in code of the dataset or of a library; {WITHOUT_WORKERS}"
 
 
-def _case(words: str, told: str | Explanation) -> KnownError:
-    return KnownError(re.compile(words), told)
+def _case(pattern: str, explanation: str | Explanation) -> KnownError:
+    return KnownError(re.compile(pattern), explanation)
 
 
-KNOWN_ERRORS = (  # the first that fits: what is particular stands above what is general
+KNOWN_ERRORS = (  # the first match counts: special cases stand above general ones
     _case(r"Duplicate GPU detected ?: rank (\d+) and rank (\d+)", _same_gpu),
     _case(
         r"Error(?: while \w+ shared memory segment|: failed to (?:create|extend)(?: shared memory file)?) \S*nccl",
@@ -125,12 +125,12 @@ KNOWN_ERRORS = (  # the first that fits: what is particular stands above what is
     ),
     _case(
         r"CUDNN_STATUS_NOT_INITIALIZED|Unable to find a valid cuDNN algorithm",
-        lambda _found, trial: f"cuDNN cannot work, usually since the GPU's memory is full; {gpu_memory_remedy(trial)}",
+        lambda _match, trial: f"cuDNN cannot work, usually since the GPU's memory is full; {gpu_memory_remedy(trial)}",
     ),
     _case(r"Watchdog caught collective operation timeout|NCCL operation timed out", _timeout),
     _case(
         r"ncclRemoteError|remote process exited or there was a network error|NCCL communicator was aborted",
-        "NCCL lost another rank: the one that ended first says why",
+        "NCCL lost another rank: the log of the rank that ended first shows why",
     ),
     _case(r"NCCL error in|NCCL error:|ncclUnhandledCudaError|ncclSystemError|ncclInternalError", _nccl),
     _case(r"NCCL Error \d+: ([\w -]+\w)", _nccl_of_replicas),
@@ -157,8 +157,8 @@ KNOWN_ERRORS = (  # the first that fits: what is particular stands above what is
     _case(
         r"module must have its parameters and buffers on device (\S+) \(device_ids\[0\]\) but found one of them on "
         r"device: (\S+)",
-        lambda found, _trial: (
-            f"nn.DataParallel wants the whole model on {found[1]}, and a parameter or buffer is on {found[2]}: make "
+        lambda match, _trial: (
+            f"nn.DataParallel wants the whole model on {match[1]}, and a parameter or buffer is on {match[2]}: make "
             "none on a device of its own, and none after the model was moved"
         ),
     ),
@@ -179,14 +179,15 @@ KNOWN_ERRORS = (  # the first that fits: what is particular stands above what is
     ),
     _case(
         r"CUDA unknown error - ",
-        "CUDA does not start, and does not know why: `nvidia-smi` must list the GPUs; after a suspend, load the kernel "
-        "module nvidia_uvm anew, or reboot; in a container, /dev/nvidia-uvm must be there",
+        "CUDA does not start, for a reason it does not know: `nvidia-smi` must list the GPUs; after a suspend, load "
+        "the kernel module nvidia_uvm anew, or reboot; in a container, /dev/nvidia-uvm must be there",
     ),
-    _case(r"No CUDA GPUs are available|no CUDA-capable device is detected", f"CUDA sees no GPU: {SEEN}"),
-    _case(r"CUDA error: invalid device ordinal", f"a rank asked for a GPU that it does not see: {SEEN}"),
+    _case(r"No CUDA GPUs are available|no CUDA-capable device is detected", f"CUDA sees no GPU: {GPU_VISIBLE}"),
+    _case(r"CUDA error: invalid device ordinal", f"a rank asked for a GPU that it does not see: {GPU_VISIBLE}"),
     _case(
         r"CUDA-capable device\(s\) is/are busy or unavailable",
-        "the GPU lets nobody else in: end whoever holds it, or set its compute mode to default (`nvidia-smi -c 0`)",
+        "another process holds the GPU exclusively: end that process, or set the GPU's compute mode to default "
+        "(`nvidia-smi -c 0`)",
     ),
     _case(
         r"no kernel image is available for execution on the device",
@@ -227,6 +228,6 @@ KNOWN_ERRORS = (  # the first that fits: what is particular stands above what is
     ),
     _case(
         r"Found (?P<name>.{1,60}?) which is too old to be supported by the triton GPU compiler",
-        lambda found, _trial: f"Triton compiles nothing for {found['name']}, which is too old: compile = false",
+        lambda match, _trial: f"Triton compiles nothing for {match['name']}, which is too old: compile = false",
     ),
 )

@@ -1,4 +1,4 @@
-"""A rank that is short of memory: what it asked for and what there was, and what in its trial would take less. Pure."""
+"""Explains a rank that ran out of memory: what it asked for, what was free, and which settings need less. Pure."""
 
 import re
 
@@ -7,34 +7,36 @@ from ddptui.config.trial import Trial
 UNITS = {"bytes": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 GIB = UNITS["GiB"]
 RAN_OUT = "ran out of memory"
-# By kind of trial: what makes it larger. The buffers of primitives that are shown are small.
+# By `primitives` of a trial: the setting that its memory grows with. "show" is missing: its buffers are small.
 SMALLER = {None: "a smaller batch_size or model", "measure": "a smaller max_bytes"}
 
 
 def memory_remedy(trial: Trial) -> str:
-    """What of a trial takes less memory of the host."""
+    """What to change in a trial so that it takes less memory of the host."""
     return _take([*_smaller(trial), *(["fewer ranks"] if trial.world_size > 1 else [])])
 
 
 def gpu_memory_remedy(trial: Trial) -> str:
-    """What of a trial takes less memory of a GPU. Fewer ranks: where they share one; elsewhere each gets more to do."""
+    """What to change in a trial so that it takes less memory of a GPU. Fewer ranks help only where they share it:
+    elsewhere each gets more to do."""
     ways = _smaller(trial)
     ways += ["fewer ranks"] if trial.share_gpu else []
     ways += ["amp = 'bf16'"] if trial.primitives is None and trial.amp is None and trial.dtype == "float32" else []
     return _take(ways)
 
 
-def gpu_out_of_memory(found: "re.Match[str]", trial: Trial) -> str:
-    """«CUDA out of memory. Tried to allocate 20.00 GiB. GPU 0 has a total capacity of 79.11 GiB of which 3.50 GiB is
-    free. Process 7 has 25.97 MiB memory in use. Including non-PyTorch memory, this process has 5.13 GiB memory in …»"""
-    text = found.string[found.start() :]
+def gpu_out_of_memory(match: "re.Match[str]", trial: Trial) -> str:
+    """The explanation of an error like: «CUDA out of memory. Tried to allocate 20.00 GiB. GPU 0 has a total capacity of
+    79.11 GiB of which 3.50 GiB is free. Process 7 has 25.97 MiB memory in use. Including non-PyTorch memory, this
+    process has 5.13 GiB memory in …»"""
+    text = match.string[match.start() :]
     asked = re.search(r"Tried to allocate ([\d.]+ \w+)", text)
     room = re.search(r"GPU (\d+) has a total capaci?ty of ([\d.]+ \w+) of which ([\d.]+ \w+) is free", text)
     where = f" on cuda:{room[1]}" if room else " on the GPU"
-    said = [f"{asked[1]} asked"] if asked else []
-    said += [f"{room[3]} free of {room[2]}"] if room else []
-    numbers = f": {', '.join(said)}" if said else ""
-    return f"{RAN_OUT}{where}{numbers}; {gpu_memory_remedy(trial)}{_of_others(text, trial)}"
+    parts = [f"{asked[1]} asked"] if asked else []
+    parts += [f"{room[3]} free of {room[2]}"] if room else []
+    numbers = f": {', '.join(parts)}" if parts else ""
+    return f"{RAN_OUT}{where}{numbers}; {gpu_memory_remedy(trial)}{_held_by_others(text, trial)}"
 
 
 def _smaller(trial: Trial) -> list[str]:
@@ -45,8 +47,8 @@ def _take(ways: list[str]) -> str:
     return f"take {', or '.join(ways)}" if ways else "end other programs that hold it"
 
 
-def _of_others(text: str, trial: Trial) -> str:
-    """What other processes hold of the same GPU, where that is more than a CUDA context takes."""
+def _held_by_others(text: str, trial: Trial) -> str:
+    """What other processes hold of the same GPU, if it is more than their CUDA contexts would take."""
     others = re.findall(r"Process \d+ has ([\d.]+) (\w+) memory in use", text)
     held = sum(float(size) * UNITS.get(unit, 0) for size, unit in others)
     if held < GIB:

@@ -7,7 +7,7 @@ def ending(exit_code: int | None) -> str:
     """How a process ended, as words that follow its name."""
     match exit_code:
         case None:
-            return "died without a word"
+            return "died without an error message"
         case code if code < 0:
             try:
                 return f"killed by {signal.Signals(-code).name}"

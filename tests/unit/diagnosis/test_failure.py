@@ -70,7 +70,7 @@ def test_the_first_to_fail_is_the_cause() -> None:
 def test_a_rank_whose_peer_is_gone_is_not_the_cause(said: str) -> None:
     words = [failed(0, said, at_ms=1), failed(1, "KeyError: 'cause'", at_ms=2)]
     assert first_line(failed=words) == "rank 1 KeyError: 'cause'"
-    assert first_line(failed=words[:1], silent=[2, 1]) == "rank 2 died without a word"
+    assert first_line(failed=words[:1], silent=[2, 1]) == "rank 2 died without an error message"
 
 
 def test_of_victims_alone_the_first_is_named() -> None:
@@ -79,15 +79,15 @@ def test_of_victims_alone_the_first_is_named() -> None:
 
 
 def test_a_rank_that_is_gone_without_a_word_is_named() -> None:
-    assert first_line(exit_code=None, silent=[1]) == "rank 1 died without a word"
+    assert first_line(exit_code=None, silent=[1]) == "rank 1 died without an error message"
 
 
 def test_a_rank_that_never_started_is_named() -> None:
-    assert first_line(exit_code=2, missing=[1, 2]) == "rank 1 never started: the launcher ended with exit code 2"
+    assert first_line(exit_code=2, missing=[1, 2]) == "rank 1 never connected; the launcher ended with exit code 2"
 
 
 def test_an_end_without_a_result_is_a_failure() -> None:
-    assert first_line(exit_code=0) == "the ranks ended without a result: the launcher ended with exit code 0"
+    assert first_line(exit_code=0) == "the ranks ended without a result; the launcher ended with exit code 0"
 
 
 def test_the_end_of_the_ranks_own_log_is_shown_else_the_launchers() -> None:
@@ -183,7 +183,7 @@ def test_nothing_a_rank_says_reaches_the_terminal_unspelled() -> None:
 @pytest.mark.parametrize(
     ("code", "words"),
     [
-        (None, "died without a word"),
+        (None, "died without an error message"),
         (0, "ended with exit code 0"),
         (1, "ended with exit code 1"),
         (-6, "killed by SIGABRT"),

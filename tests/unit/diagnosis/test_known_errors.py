@@ -8,7 +8,14 @@ import pytest
 
 from ddptui.config.trial import Trial
 from ddptui.diagnosis.failure import explain_failure
-from ddptui.diagnosis.known_errors import KNOWN_ERRORS, NCCL_SAYS, SEEN, SHARED_MEMORY, WITHOUT_WORKERS, known_error
+from ddptui.diagnosis.known_errors import (
+    GPU_VISIBLE,
+    KNOWN_ERRORS,
+    NCCL_SAYS,
+    SHARED_MEMORY,
+    WITHOUT_WORKERS,
+    known_error,
+)
 from tests.support.builders import failed
 
 LESS_ON_GPU = "take a smaller batch_size or model, or amp = 'bf16'"
@@ -100,14 +107,18 @@ SAYINGS = {
     ),
     "RuntimeError: CUDA unknown error - this may be due to an incorrectly set up environment, e.g. changing env "
     "variable CUDA_VISIBLE_DEVICES after program start. Setting the available devices to be zero.": (
-        "CUDA does not start, and does not know why: `nvidia-smi` must list the GPUs"
+        "CUDA does not start, for a reason it does not know: `nvidia-smi` must list the GPUs"
     ),
-    "RuntimeError: No CUDA GPUs are available": f"CUDA sees no GPU: {SEEN}",
+    "RuntimeError: No CUDA GPUs are available": f"CUDA sees no GPU: {GPU_VISIBLE}",
     "AssertionError: Torch not compiled with CUDA enabled": "this torch is built without CUDA: `pip install --force",
-    "RuntimeError: CUDA error: invalid device ordinal\nCUDA kernel errors": f"a GPU that it does not see: {SEEN}",
+    "RuntimeError: CUDA error: invalid device ordinal\nCUDA kernel errors": (
+        f"a GPU that it does not see: {GPU_VISIBLE}"
+    ),
     "RuntimeError: Unexpected error from cudaGetDeviceCount(). Error 803: system has unsupported display driver / cuda "
     "driver combination": "the NVIDIA driver was updated while it was loaded: reboot",
-    "RuntimeError: CUDA error: CUDA-capable device(s) is/are busy or unavailable": "the GPU lets nobody else in",
+    "RuntimeError: CUDA error: CUDA-capable device(s) is/are busy or unavailable": (
+        "another process holds the GPU exclusively"
+    ),
     "RuntimeError: CUDA error: no kernel image is available for execution on the device": "has no code for this GPU",
     "RuntimeError: Cannot re-initialize CUDA in forked subprocess. To use CUDA with multiprocessing, you must use the "
     "'spawn' start method": "CUDA does not survive a fork: take start_method = 'spawn'",
@@ -135,12 +146,12 @@ SAYINGS = {
         "unhandled system error", SYSTEM, "Exception raised from getNCCLComm at x.cpp:1 (most recent call first)"
     ): (f"NCCL failed: ncclSystemError; {WITHOUT_NCCL}"),
     NCCL.format("remote process exited or there was a network error", REMOTE, "socketProgress: Connection closed"): (
-        "NCCL lost another rank: the one that ended first says why"
+        "NCCL lost another rank: the log of the rank that ended first shows why"
     ),
     "RuntimeError: NCCL Error 2: unhandled system error (run with NCCL_DEBUG=INFO for details)": (
         f"NCCL failed in nn.DataParallel (unhandled system error); {NCCL_SAYS}; gpus_per_rank = 1 does without it"
     ),
-    WATCHDOG: "NCCL waited in vain in allreduce for 600 s: another rank did not come",
+    WATCHDOG: "NCCL timed out in allreduce after 600 s: another rank did not arrive",
     "RuntimeError: [../third_party/gloo/gloo/transport/tcp/pair.cc:598] writev [127.0.0.1]:4711: Bad address": (
         "gloo sends and receives nothing that lies on a GPU: take backend = 'nccl'"
     ),
@@ -290,7 +301,7 @@ def test_a_rank_that_said_nothing_is_explained_by_its_log() -> None:
     assert told(**killed)[0] == "rank 1 killed by SIGABRT"
     frames = "\n".join(f"frame #{number}: c10d::f()" for number in range(20))
     first = told(**killed, rank_logs={1: f"{WATCHDOG}\n{frames}"})[0]
-    assert first.startswith("rank 1 killed by SIGABRT: NCCL waited in vain in allreduce for 600 s")
+    assert first.startswith("rank 1 killed by SIGABRT: NCCL timed out in allreduce after 600 s")
     alone = told(exit_code=-6, rank_logs={0: f"RuntimeError: {OOM}"}, one_process=True)[0]
     assert alone.startswith("rank 0 killed by SIGABRT: ran out of memory on cuda:0")
 

@@ -180,7 +180,7 @@ def test_a_silent_rank_stalls_the_launch_though_others_go_on() -> None:
         launch.add(made(0, number))
         found = launch.stay(1, {0: Position(step=number)})
         number += 1
-    assert headline(found) == "rank 1 says nothing (process sleeping); for 20 s now"
+    assert headline(found) == "rank 1 is silent (process sleeping); for 20 s now"
 
 
 def starting(start_s: float) -> Launch:

@@ -152,9 +152,7 @@ def test_a_rank_that_is_silent_is_not_believed_to_be_where_it_was_last() -> None
     last_ns = max(message.end_ns for message in going if isinstance(message, Step))
     beats_on = msgspec.structs.replace(beats[0], at_ns=last_ns + 9_000 * MS)
     words = said(*going, beats_on, states=states, now_ns=last_ns + 9_500 * MS)
-    assert words.startswith(
-        "rank 1 has not arrived at all_reduce 0 of step 100: rank 1 says nothing; rank 0 waits there"
-    )
+    assert words.startswith("rank 1 has not arrived at all_reduce 0 of step 100: rank 1 is silent; rank 0 waits there")
 
 
 def test_of_many_that_stand_still_it_is_said_in_few_words() -> None:
