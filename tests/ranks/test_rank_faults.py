@@ -13,10 +13,10 @@ CPU = torch.device("cpu")
 # Each in a child of a process that has imported torch once.
 SCRIPT = """
 import os, torch
-from workers.rank.faults import do
+from workers.rank.faults import inject
 for kind in ("kill", "exit", "abort", "stop"):
     if (pid := os.fork()) == 0:
-        do(kind, torch.device("cpu"))
+        inject(kind, torch.device("cpu"))
     _, status = os.waitpid(pid, os.WUNTRACED)
     print(kind, -os.WSTOPSIG(status) if os.WIFSTOPPED(status) else os.waitstatus_to_exitcode(status), flush=True)
     if os.WIFSTOPPED(status):
