@@ -1,8 +1,9 @@
-"""Compares two checkpoints, tensor by tensor, bit by bit.
+"""Compares two checkpoints, tensor by tensor and bit by bit.
 
-    python -m workers.verify A.pth B.pth
+python -m workers.verify A.pth B.pth
 
-Exit code 0: equal; 1: they differ; 2: one of them cannot be read. Files are loaded weights-only: they run no code.
+Exit code 0: they are equal; 1: they differ; 2: one of them cannot be read. They are loaded weights-only: a file cannot
+run code.
 """
 
 import re
@@ -12,17 +13,17 @@ import warnings
 import torch
 from torch import Tensor
 
-# state_dict does not say which of its tensors are buffers; these are how torch's own modules call theirs.
+# A state_dict does not say which of its tensors are buffers. These are the names that torch's own modules give them.
 BUFFERS = re.compile(r"(^|\.)(running_mean|running_var|num_batches_tracked)$")
 
 
 def load(path: str) -> dict[str, Tensor]:
-    """A checkpoint's tensors by name. Ends the process with one line when it is none."""
+    """A checkpoint's tensors by name. Ends the process with one line if it is no checkpoint."""
     try:
         state = torch.load(path, map_location="cpu", weights_only=True)
     except OSError as error:
         sys.exit(_refuse(f"{path}: cannot be read: {error.strerror}"))
-    except Exception:  # whatever a file can make the unpickler stumble over
+    except Exception:  # a broken file can make the unpickler raise anything
         sys.exit(_refuse(f"{path}: is no checkpoint of plain tensors, as torch.save writes one of a state_dict"))
     if not isinstance(state, dict) or not all(isinstance(name, str) for name in state):
         sys.exit(_refuse(f"{path}: is no state_dict (tensors by name)"))
@@ -33,14 +34,14 @@ def load(path: str) -> dict[str, Tensor]:
 
 
 def is_plain(tensor: Tensor) -> bool:
-    """Dense, in memory, and as large as it says: a view that repeats its numbers may claim any size."""
+    """Whether it is dense, in memory, and as large as its shape: a view that repeats numbers may claim any size."""
     if tensor.layout != torch.strided or tensor.is_quantized or tensor.device.type != "cpu":
         return False
     return tensor.numel() * tensor.element_size() <= tensor.untyped_storage().nbytes()
 
 
 def shown(name: str) -> str:
-    """A name from a file, with nothing in it that a terminal would obey."""
+    """A name from a file, without control characters, which a terminal would obey."""
     return name.encode("unicode_escape").decode()
 
 
@@ -50,7 +51,7 @@ def _refuse(reason: str) -> int:
 
 
 def difference(a: Tensor | None, b: Tensor | None) -> str | None:
-    """How two tensors differ, in words; None if they are equal to the last bit (NaN equals NaN)."""
+    """How two tensors differ, as a phrase; None if they are equal to the last bit (NaN equals NaN)."""
     if a is None or b is None:
         return "is only in the " + ("second" if a is None else "first")
     if a.shape != b.shape or a.dtype != b.dtype:
@@ -67,7 +68,7 @@ def _exact(tensor: Tensor) -> Tensor:
 
 
 def _bits(tensor: Tensor) -> Tensor:
-    """The tensor's bytes, a row an element."""
+    """The tensor's bytes: (elements, bytes of an element)."""
     return tensor.detach().contiguous().reshape(-1, 1).view(torch.uint8)
 
 
@@ -76,14 +77,15 @@ def _kind(tensor: Tensor) -> str:
 
 
 def main() -> None:
-    warnings.simplefilter("ignore")  # torch's, about what we refuse in a line of our own
+    warnings.simplefilter("ignore")  # torch's, about files that we reject with one line
     a, b = load(sys.argv[1]), load(sys.argv[2])
-    differing = {name: words for name in dict.fromkeys([*a, *b]) if (words := difference(a.get(name), b.get(name)))}
-    for kind, belongs in (("parameters", False), ("buffers", True)):
-        names = [name for name in dict.fromkeys([*a, *b]) if bool(BUFFERS.search(name)) is belongs]
-        apart = [name for name in names if name in differing]
-        equal = f"all {len(names)} equal" if names else "none"
-        print(f"{kind}: {len(apart)} of {len(names)} differ" if apart else f"{kind}: {equal}")
+    names = dict.fromkeys([*a, *b])
+    differing = {name: phrase for name in names if (phrase := difference(a.get(name), b.get(name)))}
+    for kind, is_buffer in (("parameters", False), ("buffers", True)):
+        of_kind = [name for name in names if bool(BUFFERS.search(name)) is is_buffer]
+        apart = [name for name in of_kind if name in differing]
+        equal = f"all {len(of_kind)} equal" if of_kind else "none"
+        print(f"{kind}: {len(apart)} of {len(of_kind)} differ" if apart else f"{kind}: {equal}")
         for name in apart:
             print(f"  {shown(name)}: {differing[name]}")
     sys.exit(1 if differing else 0)

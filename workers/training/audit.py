@@ -1,10 +1,10 @@
-"""Does the strategy leave the mean? Asked once, after the training, of the real strategy with real gradients.
+"""Checks whether the strategy leaves the mean: once, after the training, with the real strategy and real gradients.
 
-The answer is worked out another way: a copy of the model, which no strategy has touched, computes each rank's own
-gradient of the same samples; all ranks gather all of these and take the mean in float64.
+The right mean is computed another way. A copy of the model, which no strategy has touched, computes each rank's own
+gradient of the same samples. All ranks gather these and take the mean in float64.
 
-Both compute in the parameters' own type and uncompiled, whatever the training did: a strategy gets gradients of that
-type in any case, and two kernels that round differently would look like a mistake of its.
+Both compute in the parameters' own type and uncompiled, whatever the training did. A strategy gets gradients of that
+type in any case, and two kernels that round differently would look like a mistake of the strategy.
 """
 
 import copy
@@ -24,17 +24,17 @@ from workers.rank.process import Rank
 from workers.training.data import Samples
 
 Batch = tuple[Tensor, Tensor]
-Tensors = dict[str, Tensor]  # of a model, by the parameter's name
-PIECE = 2**18  # numbers
-MOST_STEPS = 3  # of a round
-MOST_SAMPLES = 32  # of a rank in a step: in float32 more might not fit where the training's did
+Tensors = dict[str, Tensor]  # by the parameter's name
+PIECE = 2**18  # numbers: what fits into the caches
+MOST_STEPS = 3  # of a window
+MOST_SAMPLES = 32  # of a rank in a step: in float32 more might not fit where the training's batch did
 
 
 def audit(me: Rank, strategy: Strategy, network: nn.Module, model: nn.Module, train: Samples) -> Audit | None:
-    """One more round, with samples of the training set, and what came of it. The model is left as it was.
+    """Average once more, with samples of the training set, and compare. The model is left as it was.
 
-    None for one process without a group. All ranks must call it. It sees what the strategy always does, not what it
-    does now and then.
+    Returns None for one process without a group. All ranks must call it. It finds what a strategy always does wrong,
+    not what it does only now and then.
     """
     if me.trial.strategy is None:
         return None
@@ -46,14 +46,16 @@ def audit(me: Rank, strategy: Strategy, network: nn.Module, model: nn.Module, tr
 
 
 def shares(me: Rank, train: Samples) -> list[Batch]:
-    """This rank's part of the batches of a round, a few at most."""
+    """This rank's part of a window's batches, MOST_STEPS at most."""
     size = min(me.trial.batch_size, len(train))
-    size -= max(0, math.ceil(size / me.world_size) - MOST_SAMPLES) * me.world_size  # who has one less, still has
-    found = []
+    size -= (
+        max(0, math.ceil(size / me.world_size) - MOST_SAMPLES) * me.world_size
+    )  # ranks may differ by one sample, and each must have some
+    batches = []
     for number in range(min(me.trial.every, MOST_STEPS)):
         first = number * size % (len(train) - size + 1)
-        found.append(train[list(range(first + me.rank, first + size, me.world_size))])
-    return found
+        batches.append(train[list(range(first + me.rank, first + size, me.world_size))])
+    return batches
 
 
 def average_gradients(
@@ -61,27 +63,29 @@ def average_gradients(
 ) -> tuple[Tensors, Tensors]:
     """The gradients that the strategy leaves on this rank, and this rank's own.
 
-    in_parts: the network cuts a batch into parts, whose dropout and statistics are others than the whole batch's: so
-    there is no dropout then, and the statistics are those of the training.
+    in_parts: the network cuts a batch into parts, whose dropout and BatchNorm statistics differ from the whole batch's.
+    Then the models are in eval mode: no dropout, and the statistics of the training.
     """
-    broadcast_flat(list(model.buffers()))  # as before each round; torch DDP's forward would, and the copy's not
-    alone = copy.deepcopy(model)
+    broadcast_flat(
+        list(model.buffers())
+    )  # as before each window; torch DDP's forward would do it, the copy's would not
+    untouched = copy.deepcopy(model)
     device = next(model.parameters()).device
     weight = 1 / max(1, sum(len(labels) for _, labels in batches))  # gradients as large as in the training
-    for one, pause in ((network, strategy.no_sync), (alone, nullcontext)):
-        one.train(not in_parts)
-        one.zero_grad()
+    for net, pause in ((network, strategy.no_sync), (untouched, nullcontext)):
+        net.train(not in_parts)
+        net.zero_grad()
         with torch.random.fork_rng([device] if device.type == "cuda" else []):  # the same dropout in both
             for batch in batches[:-1]:
                 with pause():
-                    backward(one, batch, weight)
-            backward(one, batches[-1], weight)
+                    backward(net, batch, weight)
+            backward(net, batches[-1], weight)
     strategy.average(gradients_of(model))
-    return gradients(model), gradients(alone)
+    return gradients(model), gradients(untouched)
 
 
 def average_parameters(strategy: Strategy, model: nn.Module) -> tuple[Tensors, Tensors]:
-    """The parameters that the strategy leaves on this rank, and this rank's own: noise, so that ranks are far apart."""
+    """The parameters that the strategy leaves on this rank, and this rank's own: noise, so that ranks differ a lot."""
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.normal_()
@@ -91,23 +95,24 @@ def average_parameters(strategy: Strategy, model: nn.Module) -> tuple[Tensors, T
 
 
 def compare(of: Literal["gradients", "parameters"], left: Tensors, own: Tensors) -> Audit:
-    """How far what was left is from the true mean; and what else it might be. See wire.Audit."""
+    """How far the strategy's result `left` is from the true mean, and whether it is a multiple of the mean or of this
+    rank's own values. See wire.Audit for the figures."""
     ranks = dist.get_world_size()
     distances, sizes = dict.fromkeys(own, 0.0), dict.fromkeys(own, 0.0)  # squared
     left_mean = mean_mean = left_own = own_own = left_left = 0.0
     for name in own:
-        for mine, here in zip(pieces(own[name]), pieces(left[name]), strict=True):
-            everybodys = [torch.empty_like(mine) for _ in range(ranks)]
-            dist.all_gather(everybodys, mine)
-            parts = torch.stack(everybodys).double()
-            mean, mine, here = parts.mean(0), mine.double(), here.double()
-            distances[name] += square(here - mean)
+        for mine, result in zip(pieces(own[name]), pieces(left[name]), strict=True):
+            gathered = [torch.empty_like(mine) for _ in range(ranks)]
+            dist.all_gather(gathered, mine)
+            parts = torch.stack(gathered).double()
+            mean, mine, result = parts.mean(0), mine.double(), result.double()
+            distances[name] += square(result - mean)
             sizes[name] += square(parts) / ranks
-            left_mean += float(here @ mean)
+            left_mean += float(result @ mean)
             mean_mean += square(mean)
-            left_own += float(here @ mine)
+            left_own += float(result @ mine)
             own_own += square(mine)
-            left_left += square(here)
+            left_left += square(result)
     size = sum(sizes.values())
     errors = {name: ratio(distances[name], sizes[name]) ** 0.5 for name in own}
     worst = max(errors, key=lambda name: errors[name])
@@ -125,13 +130,14 @@ def compare(of: Literal["gradients", "parameters"], left: Tensors, own: Tensors)
 
 
 def backward(network: nn.Module, batch: Batch, weight: float) -> None:
+    """Add the batch's gradients, times the weight, to those of the network."""
     device = next(network.parameters()).device
-    inputs, labels = (tensor.to(device) for tensor in batch)  # one batch at a time: memory is full of the training
+    inputs, labels = (tensor.to(device) for tensor in batch)  # one batch at a time: the training still takes memory
     (F.cross_entropy(network(inputs), labels, reduction="sum") * weight).backward()
 
 
 def gradients(model: nn.Module) -> Tensors:
-    """Of all parameters; zeros for those that got none."""
+    """The gradients of all parameters; zeros for those that have none."""
     return {
         name: torch.zeros_like(parameter) if parameter.grad is None else parameter.grad.detach()
         for name, parameter in model.named_parameters()
@@ -139,20 +145,23 @@ def gradients(model: nn.Module) -> Tensors:
 
 
 def pieces(tensor: Tensor) -> tuple[Tensor, ...]:
-    """Cut where it no longer fits into the caches: ten passes in float64 are made over each piece."""
+    """The tensor in flat pieces that fit into the caches: `compare` makes ten passes in float64 over each."""
     cut: tuple[Tensor, ...] = tensor.reshape(-1).split(PIECE)
     return cut
 
 
 def square(tensor: Tensor) -> float:
+    """The sum of the squares."""
     return float(tensor.reshape(-1) @ tensor.reshape(-1))
 
 
 def ratio(part: float, whole: float) -> float:
+    """part / whole; 0 of nothing."""
     return part / whole if whole else 0.0
 
 
 def finite(number: float) -> float | None:
+    """The number, or None for NaN and infinity."""
     return number if math.isfinite(number) else None
 
 

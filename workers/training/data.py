@@ -1,4 +1,4 @@
-"""What the ranks train on: the samples, and which of them are a rank's own."""
+"""What the ranks train on: the samples, and each rank's share of them."""
 
 import hashlib
 import math
@@ -16,18 +16,19 @@ from torchvision import datasets
 from ddptui.config.trial import Trial
 
 DIGITS = Path(__file__).parent / "datasets" / "digits.npz"
-HELD_OUT = 5  # of the datasets that come in one piece, every fifth sample is held out
+HELD_OUT = 5  # every fifth sample, in datasets that come without a test set
 NORMAL = {  # mean and standard deviation of the pixels of the training set, on a scale from 0 to 1
     "digits": (0.305, 0.376),
     "mnist": (0.1307, 0.3081),
     "fashion_mnist": (0.2860, 0.3530),
     "cifar10": (0.4734, 0.2516),
 }
-FIT_AT_ONCE = 4096  # images
+RESIZED_AT_ONCE = 4096  # images: float copies of all would take four times their memory
 
 
 class Samples(Dataset[tuple[Tensor, Tensor]]):
-    """Inputs and their labels. Indexed with a list, it gives that batch: inputs (n, *shape), labels (n)."""
+    """Inputs (count, *shape) and labels (count). Indexed with a list of n numbers, they give a batch: inputs (n, *shape)
+    and labels (n)."""
 
     def __init__(self, inputs: Tensor, labels: Tensor, mean: float = 0.0, std: float = 1.0) -> None:
         self.inputs = inputs
@@ -39,14 +40,18 @@ class Samples(Dataset[tuple[Tensor, Tensor]]):
         return len(self.labels)
 
     def __getitem__(self, indices: list[int]) -> tuple[Tensor, Tensor]:
-        rows = torch.tensor(indices, dtype=torch.long).to(self.inputs.device, non_blocking=True)  # a list is waited for
+        rows = torch.tensor(indices, dtype=torch.long).to(
+            self.inputs.device, non_blocking=True
+        )  # else the host waits for the copy
         inputs = self.inputs[rows]
-        if inputs.dtype == torch.uint8:  # images are kept as bytes, an eighth to a quarter of what the model wants
+        if inputs.dtype == torch.uint8:  # images stay bytes: a quarter of float32's memory, an eighth of float64's
             inputs = inputs.to(torch.get_default_dtype()).div_(255).sub_(self._mean).div_(self._std)
         return inputs, self.labels[rows]
 
 
 class Data(NamedTuple):
+    """A dataset. shape: of one sample."""
+
     train: Samples
     test: Samples
     shape: tuple[int, ...]
@@ -56,16 +61,16 @@ class Data(NamedTuple):
 class Share(DistributedSampler[list[int]]):
     """A rank's share of every global batch: each item is a list of indices.
 
-    It shuffles as torch's DistributedSampler does, and deals every global batch out in turn. Unlike it, nothing is
-    padded or dropped: all ranks together see each sample once an epoch, in the same order at any world size. The last
-    batch may therefore be uneven, even empty for some ranks; `samples_in` says how many all ranks have together.
+    It shuffles like torch's DistributedSampler, and deals the samples of every global batch out in turn. But it pads
+    and drops nothing: all ranks together see each sample once an epoch, in the same order at any world size. So the
+    last batch may be uneven, even empty for some ranks. `samples_in` is its size on all ranks together.
     """
 
     def __init__(self, dataset: Samples, *, batch_size: int, rank: int, world_size: int, seed: int) -> None:
         super().__init__(dataset, num_replicas=world_size, rank=rank, seed=seed)
         self._samples = len(dataset)
         self._batch_size = batch_size
-        self.orders: list[str] = []  # a short hash of the order of each epoch so far
+        self.orders: list[str] = []  # a short hash of each epoch's order so far
 
     def __len__(self) -> int:
         return math.ceil(self._samples / self._batch_size)
@@ -79,13 +84,17 @@ class Share(DistributedSampler[list[int]]):
             yield order[start : start + self._batch_size][self.rank :: self.num_replicas]
 
     def samples_in(self, batch: int) -> int:
-        """The size of global batch number `batch` of an epoch."""
+        """The size of a global batch, by its number in the epoch."""
         return min(self._batch_size, self._samples - batch * self._batch_size)
 
 
 def load(trial: Trial, wanted: tuple[int, ...] | None, device: torch.device) -> Data:
-    """The trial's dataset, its samples of the shape that the model wants (None: as they are). `device`: where noise is
-    made. What others fetch, or page-locked memory takes on its way, is on the host."""
+    """The trial's dataset.
+
+    wanted: the shape of a sample that the model takes; None: as they are. device: where a random dataset is made,
+    unless other processes or page-locked memory are to bring it there. Raises ValueError for a dataset in files if the
+    trial does not say where.
+    """
     if trial.dataset == "random":
         where = torch.device("cpu") if trial.num_workers or trial.pin_memory else device
         return _random(trial, trial.shape or wanted or (3, 32, 32), where)
@@ -98,18 +107,18 @@ def load(trial: Trial, wanted: tuple[int, ...] | None, device: torch.device) -> 
 
 
 def resize(images: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """Byte images (n, c, h, w) scaled to `shape`; grey is repeated into channels, colours are averaged into grey."""
+    """Byte images (n, c, h, w) as (n, *shape). Gray is repeated into channels, colors are averaged into gray."""
     channels, *size = shape
     if images.shape[1] != channels:
         images = images.float().mean(1, keepdim=True).round().to(torch.uint8).expand(-1, channels, -1, -1)
     if list(images.shape[2:]) == size:
         return images.contiguous()
-    parts = (F.interpolate(part.float(), size=size, mode="bilinear") for part in images.split(FIT_AT_ONCE))
+    parts = (F.interpolate(part.float(), size=size, mode="bilinear") for part in images.split(RESIZED_AT_ONCE))
     return torch.cat([part.round().to(torch.uint8) for part in parts])
 
 
 def _images(trial: Trial) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Train images and labels, test images and labels, as bytes (n, c, h, w) and int64 (n)."""
+    """Training images, their labels, test images, their labels: bytes (n, c, h, w) and int64 (n)."""
     if trial.dataset == "digits":
         return _digits()
     factory = {"mnist": datasets.MNIST, "fashion_mnist": datasets.FashionMNIST, "cifar10": datasets.CIFAR10}
@@ -125,7 +134,7 @@ def _images(trial: Trial) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 
 
 def _digits() -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The 1,797 UCI digits, 8x8 pixels of 0 to 16, brought to 0 to 255."""
+    """The 1,797 UCI digits of 8 × 8 pixels, scaled from 0..16 to 0..255."""
     with numpy.load(DIGITS, allow_pickle=False) as archive:
         images = (torch.from_numpy(archive["images"]).unsqueeze(1).float() * (255 / 16)).round().to(torch.uint8)
         labels = torch.from_numpy(archive["labels"]).long()
@@ -134,7 +143,7 @@ def _digits() -> tuple[Tensor, Tensor, Tensor, Tensor]:
 
 
 def _random(trial: Trial, shape: tuple[int, ...], device: torch.device) -> Data:
-    """Noise with random labels, made on the device: there is nothing to learn, and nothing to wait for."""
+    """Noise with random labels. There is nothing to learn, and made on the device, nothing to copy there."""
     generator = torch.Generator(device).manual_seed(trial.seed)
 
     def samples(count: int) -> Samples:

@@ -1,4 +1,4 @@
-"""After the last step: how good is the model, and is it the same on every rank?"""
+"""After the last step: how good the model is, and whether it is the same on every rank."""
 
 import hashlib
 import math
@@ -20,8 +20,8 @@ MAX_BATCH = 512  # samples
 
 
 def evaluate(me: Rank, model: nn.Module, test: Samples) -> Done:
-    """Evaluate this rank's share of the held-out samples, hash the model, and save it if asked."""
-    peak = peak_bytes(me.device)  # of the training: evaluating takes other batches
+    """Evaluate this rank's share of the held-out samples, hash the model, and save it if the trial says so."""
+    peak = peak_bytes(me.device)  # first: evaluation has other batches than the training
     indices = range(me.rank, len(test), me.world_size)
     correct, evaluated = accuracy(model, test, indices, me.device, evaluation_batch(me.trial))
     return Done(
@@ -40,30 +40,30 @@ def evaluate(me: Rank, model: nn.Module, test: Samples) -> Done:
 
 
 def fingerprint(model: nn.Module, rank: int, step: int) -> Fingerprint:
-    """What this rank's copy of the model is after a step, in the midst of the training."""
+    """The hashes of this rank's model after a step."""
     return Fingerprint(
         rank=rank, step=step, parameters=hashes(model.named_parameters()), buffers=hashes(model.named_buffers())
     )
 
 
 def evaluation_batch(trial: Trial) -> int:
-    """How many samples to evaluate together: no more than a device had in a step of the training, which fitted."""
+    """How many samples to evaluate at once: no more than a device had in a training step, for which its memory sufficed."""
     return min(MAX_BATCH, math.ceil(trial.batch_size / (trial.world_size * trial.gpus_per_rank)))
 
 
-def accuracy(model: nn.Module, test: Samples, indices: range, device: torch.device, together: int) -> tuple[int, int]:
-    """How many of these samples the model gets right, `together` at once, and how many there are."""
+def accuracy(model: nn.Module, test: Samples, indices: range, device: torch.device, batch: int) -> tuple[int, int]:
+    """How many of these samples the model gets right, and how many there are. It leaves the model in eval mode."""
     model.eval()
     correct = 0
     with torch.no_grad():
-        for start in range(0, len(indices), together):
-            inputs, labels = test[list(indices[start : start + together])]
+        for start in range(0, len(indices), batch):
+            inputs, labels = test[list(indices[start : start + batch])]
             correct += int((model(inputs.to(device)).argmax(1) == labels.to(device)).sum())
     return correct, len(indices)
 
 
 def hashes(tensors: Iterable[tuple[str, Tensor]]) -> dict[str, str]:
-    """A short hash of each tensor's bytes: equal hashes mean equal to the last bit."""
+    """A short hash of each tensor's bytes, by its name. Equal hashes mean tensors that are equal to the last bit."""
     return {name: hashlib.blake2b(_bytes(tensor), digest_size=8).hexdigest() for name, tensor in tensors}
 
 
@@ -72,7 +72,7 @@ def _bytes(tensor: Tensor) -> bytes:
 
 
 def save(model: nn.Module, rank: int) -> str:
-    """Write the bare model's state: it loads without torch.distributed, as any other."""
+    """Write the bare model's state_dict, which loads without torch.distributed. Returns the path."""
     path = os.path.join(os.environ.get(LOGS, "."), f"model-rank-{rank}.pth")
     torch.save(model.state_dict(), path)
     return path

@@ -1,4 +1,4 @@
-"""How batches come to a rank's device: fetched by the rank itself, or ahead of it by processes of its own."""
+"""How batches reach a rank's device: loaded by the rank itself, or ahead of it by worker processes."""
 
 import multiprocessing
 import os
@@ -19,12 +19,12 @@ Batches = DataLoader[Batch]
 
 
 def make_loader(trial: Trial, samples: Samples, share: Share, device: torch.device) -> Batches:
-    """Yields a rank's share of each global batch. With `num_workers`, that many processes fetch ahead, the same batches
-    in the same order.
+    """Yields a rank's share of each global batch. With `num_workers`, so many processes load ahead: the same batches in
+    the same order.
 
-    They are spawned, not forked: a rank has threads (its reporter's, gloo's, CUDA's), and a fork takes none along, but
-    whatever locks they hold. And not through a forkserver: that may be the one that has made the rank itself, and is
-    not the rank's to end. They stay from epoch to epoch, since spawning takes seconds.
+    They are spawned, not forked. A rank has threads (its reporter's, gloo's, CUDA's), and a fork copies the locks that
+    they hold, but not the threads. Nor does a forkserver start them: it may be the one that started the rank, which the
+    rank must not end. They stay from epoch to epoch, since spawning takes seconds.
     """
     workers = trial.num_workers
     return DataLoader(
@@ -36,20 +36,20 @@ def make_loader(trial: Trial, samples: Samples, share: Share, device: torch.devi
         persistent_workers=workers > 0,
         worker_init_fn=partial(start_worker, trial.dtype),
         pin_memory=pins_memory(trial, device),
-        generator=torch.Generator(),  # or it draws from the rank's, whose dropout then depends on the workers
+        generator=torch.Generator(),  # of its own: else it draws from the rank's, whose dropout would depend on the workers
     )
 
 
 def first_epoch(loader: Batches) -> Iterator[Batch]:
-    """The first epoch's batches. Where others fetch them, the first one is here: what they need to start, which is
-    seconds, is a part of the rank's own start, and no stall of its first step."""
+    """The first epoch's batches. With workers, it waits for the first batch: the seconds that they need to start are
+    part of the rank's start, not of its first step."""
     batches = iter(loader)
     return chain([next(batches)], batches) if loader.num_workers else batches
 
 
 def on_device(trial: Trial, batch: Batch, device: torch.device) -> Batch:
-    """Inputs and labels where the model is, images in the layout of its weights. torch does not wait for the copy; and
-    from page-locked memory, the driver does not have to, either."""
+    """The batch on the model's device, images in the memory format of its weights. torch does not wait for the copy;
+    from page-locked memory, neither does the driver."""
     inputs, labels = (tensor.to(device, non_blocking=True) for tensor in batch)
     if trial.channels_last and inputs.dim() == 4:
         inputs = inputs.contiguous(memory_format=torch.channels_last)
@@ -57,15 +57,15 @@ def on_device(trial: Trial, batch: Batch, device: torch.device) -> Batch:
 
 
 def pins_memory(trial: Trial, device: torch.device) -> bool:
-    """On the CPU there is nothing to copy."""
+    """Whether batches go through page-locked memory. On the CPU nothing is copied."""
     return trial.pin_memory and device.type == "cuda"
 
 
 def start_worker(dtype: str, _number: int) -> None:
-    """In a worker, before its first batch. It must not outlive the rank, however that ends: from now on the kernel sees
-    to it; that the rank has died while this process was starting, the pipe between them tells."""
+    """Prepare a worker, before its first batch. It must not outlive the rank: from now on the kernel ends it. The rank
+    may have died while this process was starting; then it ends itself."""
     guard.die_with_parent()
     rank = multiprocessing.parent_process()
     if rank is not None and not rank.is_alive():
         os._exit(1)
-    torch.set_default_dtype(getattr(torch, dtype))  # pixels become numbers here
+    torch.set_default_dtype(getattr(torch, dtype))  # the worker turns pixels into numbers

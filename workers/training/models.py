@@ -1,5 +1,5 @@
-"""The models: the MNIST net of the tutorials, a plain MLP, a toy of three small layers, torchvision's,
-and the user's own."""
+"""The models: the MNIST net of the tutorials, an MLP, a toy of three small layers, torchvision's, and the user's
+own."""
 
 import importlib
 import math
@@ -38,7 +38,7 @@ class Net(nn.Module):
 
 
 class Linears(nn.Module):
-    """Three bias-free layers of 3 by 3, for looking at how a batch is shared out."""
+    """Three layers of 3 × 3 without bias, to look at how a batch is shared out."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -51,8 +51,8 @@ class Linears(nn.Module):
 
 
 class Layers(nn.Sequential):
-    """Layers, one after the other. The forward is nn.Sequential's own, but stands in a file of ours: torch.compile
-    passes over those of torch, and under torch DDP, which it begins with, it would compile nothing."""
+    """Layers, one after the other. The forward is that of nn.Sequential, but in our file: torch.compile skips modules
+    that torch itself defines, and under torch DDP it would compile nothing."""
 
     def forward(self, x: Tensor) -> Tensor:
         for layer in self:
@@ -69,12 +69,13 @@ def mlp(shape: tuple[int, ...], width: int, depth: int, classes: int, *, batch_n
 
 
 def input_shape(trial: Trial) -> tuple[int, ...] | None:
-    """The shape of a sample that the trial's model wants; None where it takes any."""
+    """The shape of a sample that the trial's model takes; None if it takes any."""
     return None if is_own_model(trial.model) else WANTED.get(trial.model, WANTED_BY_TORCHVISION)
 
 
 def make_model(trial: Trial, shape: tuple[int, ...], classes: int) -> nn.Module:
-    """The trial's model. Raises ValueError for a name that nobody knows, TypeError where the user's code makes none."""
+    """The trial's model, for samples of this shape. Raises ValueError for an unknown name, TypeError if the user's code
+    makes no model."""
     match trial.model:
         case "net":
             return Net(classes)
@@ -94,7 +95,10 @@ def make_model(trial: Trial, shape: tuple[int, ...], classes: int) -> nn.Module:
 
 
 def own_model(name: str, classes: int) -> nn.Module:
-    """What the user's own code makes of `module:attribute`, called with the number of classes."""
+    """The model of the user's own code: `module:attribute`, called with the number of classes.
+
+    Raises ValueError if there is no such attribute, TypeError if it makes no model.
+    """
     module, _, attribute = name.partition(":")
     try:
         make = getattr(importlib.import_module(module), attribute)
@@ -111,7 +115,10 @@ def own_model(name: str, classes: int) -> nn.Module:
 
 
 def with_sync_batchnorm(model: nn.Module) -> nn.Module:
-    """The model with every BatchNorm made a SyncBatchNorm: statistics over the global batch, the same on all ranks."""
+    """The model with SyncBatchNorm in place of BatchNorm: statistics over the global batch, the same on all ranks.
+
+    Raises RuntimeError on the CPU.
+    """
     if any(parameter.device.type == "cpu" for parameter in model.parameters()):
         raise RuntimeError("sync_batchnorm: torch's SyncBatchNorm runs on GPUs only, and this rank is on the CPU")
     synced: nn.Module = nn.SyncBatchNorm.convert_sync_batchnorm(model)
@@ -119,24 +126,24 @@ def with_sync_batchnorm(model: nn.Module) -> nn.Module:
 
 
 def memory_format(trial: Trial) -> torch.memory_format:
-    """How tensors of four dimensions lie in memory: weights of convolutions, and images."""
+    """The memory format of 4-dimensional tensors: images, and weights of convolutions."""
     return torch.channels_last if trial.channels_last else torch.preserve_format
 
 
 def compiled(trial: Trial, network: nn.Module) -> Callable[[Tensor], Tensor]:
-    """What to call for the network's scores: torch.compile of it, if the trial says so. It shares the parameters.
+    """What to call in the forward: the network, or torch.compile of it. It has the same parameters.
 
-    It goes around what the strategy has prepared, as torch advises for DDP, whose buckets then cut the graph: backward
-    is compiled in as many parts, and what one of them has computed is sent while the next one runs. Around a bare model
-    backward is one part, and gradients arrive when all of it is over: strategies of our own overlap nothing.
+    It wraps what the strategy has prepared, as torch advises for DDP. DDP's buckets then cut the graph: backward is
+    compiled in as many parts, and one part's gradients are sent while the next part runs. Without DDP, backward is one
+    part, and all gradients arrive at its end. So the strategies of this lab overlap nothing then.
 
-    The first step compiles, and so does the first smaller last batch of an epoch: let both be warm-up, or let the
-    batches divide the samples evenly. Buckets of torch DDP of less than 1 MB are too small for torch.compile: it fails.
+    The first step compiles, and so does an epoch's first smaller last batch. Let both be warm-up, or let the batches
+    divide the samples evenly. torch.compile fails for DDP buckets of less than 1 MB.
     """
     forward: Callable[[Tensor], Tensor] = torch.compile(network) if trial.compile else network
     return forward
 
 
 def set_dtype(trial: Trial) -> None:
-    """Make everything that follows in this process float32 or float64."""
+    """Make float32 or float64 the default of this process."""
     torch.set_default_dtype(getattr(torch, trial.dtype))
