@@ -48,9 +48,8 @@ def audit(me: Rank, strategy: Strategy, network: nn.Module, model: nn.Module, tr
 def shares(me: Rank, train: Samples) -> list[Batch]:
     """This rank's part of a window's batches, MOST_STEPS at most."""
     size = min(me.trial.batch_size, len(train))
-    size -= (
-        max(0, math.ceil(size / me.world_size) - MOST_SAMPLES) * me.world_size
-    )  # ranks may differ by one sample, and each must have some
+    # All ranks drop the same number of samples. A rank that has one less than the others still has some left.
+    size -= max(0, math.ceil(size / me.world_size) - MOST_SAMPLES) * me.world_size
     batches = []
     for number in range(min(me.trial.every, MOST_STEPS)):
         first = number * size % (len(train) - size + 1)
@@ -66,9 +65,7 @@ def average_gradients(
     in_parts: the network cuts a batch into parts, whose dropout and BatchNorm statistics differ from the whole batch's.
     Then the models are in eval mode: no dropout, and the statistics of the training.
     """
-    broadcast_flat(
-        list(model.buffers())
-    )  # as before each window; torch DDP's forward would do it, the copy's would not
+    broadcast_flat(list(model.buffers()))  # as before each window; DDP's forward would do it, the copy's not
     untouched = copy.deepcopy(model)
     device = next(model.parameters()).device
     weight = 1 / max(1, sum(len(labels) for _, labels in batches))  # gradients as large as in the training

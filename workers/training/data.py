@@ -27,8 +27,8 @@ RESIZED_AT_ONCE = 4096  # images: float copies of all would take four times thei
 
 
 class Samples(Dataset[tuple[Tensor, Tensor]]):
-    """Inputs (count, *shape) and labels (count). Indexed with a list of n numbers, they give a batch: inputs (n, *shape)
-    and labels (n)."""
+    """Inputs (count, *shape) and labels (count). A list of n numbers as index gives a batch: inputs (n, *shape),
+    labels (n)."""
 
     def __init__(self, inputs: Tensor, labels: Tensor, mean: float = 0.0, std: float = 1.0) -> None:
         self.inputs = inputs
@@ -40,9 +40,8 @@ class Samples(Dataset[tuple[Tensor, Tensor]]):
         return len(self.labels)
 
     def __getitem__(self, indices: list[int]) -> tuple[Tensor, Tensor]:
-        rows = torch.tensor(indices, dtype=torch.long).to(
-            self.inputs.device, non_blocking=True
-        )  # else the host waits for the copy
+        # Not indexed with the list itself: for its copy the host would wait.
+        rows = torch.tensor(indices, dtype=torch.long).to(self.inputs.device, non_blocking=True)
         inputs = self.inputs[rows]
         if inputs.dtype == torch.uint8:  # images stay bytes: a quarter of float32's memory, an eighth of float64's
             inputs = inputs.to(torch.get_default_dtype()).div_(255).sub_(self._mean).div_(self._std)

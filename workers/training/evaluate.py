@@ -47,7 +47,7 @@ def fingerprint(model: nn.Module, rank: int, step: int) -> Fingerprint:
 
 
 def evaluation_batch(trial: Trial) -> int:
-    """How many samples to evaluate at once: no more than a device had in a training step, for which its memory sufficed."""
+    """How many samples to evaluate at once: at most those of a training step, for which its memory sufficed."""
     return min(MAX_BATCH, math.ceil(trial.batch_size / (trial.world_size * trial.gpus_per_rank)))
 
 

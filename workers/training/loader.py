@@ -36,7 +36,7 @@ def make_loader(trial: Trial, samples: Samples, share: Share, device: torch.devi
         persistent_workers=workers > 0,
         worker_init_fn=partial(start_worker, trial.dtype),
         pin_memory=pins_memory(trial, device),
-        generator=torch.Generator(),  # of its own: else it draws from the rank's, whose dropout would depend on the workers
+        generator=torch.Generator(),  # not the rank's: its dropout would depend on the workers
     )
 
 
