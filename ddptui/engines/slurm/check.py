@@ -1,4 +1,4 @@
-"""Whether this host can submit what an engine asks for: said before anything is started."""
+"""Checks, before anything starts, whether this host can submit the jobs of a run."""
 
 import shlex
 import shutil
@@ -11,35 +11,37 @@ from ddptui.engines.slurm.script import ScriptError, check_options
 from ddptui.text.words import did_you_mean
 
 COMMANDS = ("sbatch", "squeue", "scancel", "sinfo")
-ENOUGH_S = 20.0  # Slurm's own patience with a controller that does not answer is 10 s or so
-NOT_NOW = "allocation failure"  # nodes that are down for now: the job would wait
+ANSWER_S = 20.0  # Slurm's commands give up on a silent controller after about 10 s
+NOT_NOW = "allocation failure"  # the nodes are down for now: the job would wait
 
 
 class Partition(NamedTuple):
+    """A partition, and its number of nodes of one kind: sinfo prints a line for each kind."""
+
     name: str
     nodes: int
     is_default: bool
 
 
 def check(engine: EngineOptions) -> None:
-    """Raises PresetError."""
+    """Raises PresetError if Slurm is missing, or would refuse the job."""
     try:
         check_options(engine)
         if missing := [command for command in COMMANDS if shutil.which(command) is None]:
             raise SlurmError(
-                f"{missing[0]} is not on PATH: run this where jobs are submitted, a cluster's login node "
-                "(on Debian the package slurm-client has it)"
+                f"{missing[0]} is not on PATH: run this on a host that submits jobs, such as a cluster's login node "
+                "(on Debian, the package slurm-client has it)"
             )
         _check_partitions(
-            engine, read_partitions(run("sinfo", "--all", "--noheader", "--format=%P|%D", within_s=ENOUGH_S))
+            engine, read_partitions(run("sinfo", "--all", "--noheader", "--format=%P|%D", within_s=ANSWER_S))
         )
-        _ask_for_a_test(engine)
+        _test_submission(engine)
     except (SlurmError, ScriptError) as error:
         raise PresetError(f"--engine slurm: {error}") from None
 
 
 def read_partitions(printed: str) -> list[Partition]:
-    """sinfo --format=%P|%D; the default partition has a star."""
+    """Reads the output of `sinfo --format=%P|%D`. The default partition has a star."""
     rows = [line.strip().split("|") for line in printed.splitlines()]
     return [
         Partition(name.rstrip("*"), int(nodes), name.endswith("*"))
@@ -47,29 +49,29 @@ def read_partitions(printed: str) -> list[Partition]:
     ]
 
 
-def _check_partitions(engine: EngineOptions, there: list[Partition]) -> None:
-    """One that exists, and has so many nodes. (sbatch would take the job, and it would wait for ever.)"""
-    known = sorted({partition.name for partition in there})
-    wanted = engine.partition.split(",") if engine.partition else [each.name for each in there if each.is_default]
+def _check_partitions(engine: EngineOptions, partitions: list[Partition]) -> None:
+    """Raises SlurmError unless the partition exists and has the nodes. sbatch would accept a job that never starts."""
+    known = sorted({partition.name for partition in partitions})
+    wanted = engine.partition.split(",") if engine.partition else [one.name for one in partitions if one.is_default]
     for name in wanted:
         if name not in known:
-            hint = did_you_mean(name, known, f"there are {', '.join(known) or 'none'}")
+            hint = did_you_mean(name, known, f"the partitions are: {', '.join(known) or 'none'}")
             raise SlurmError(f"no partition {name!r}; {hint}")
     if not wanted:
         raise SlurmError(f"there is no default partition: choose one with --partition: {', '.join(known) or 'none'}")
-    most = max(sum(each.nodes for each in there if each.name == name) for name in wanted)
+    most = max(sum(one.nodes for one in partitions if one.name == name) for name in wanted)
     if engine.nodes > most and engine.tasks != "array":
         which = f"partition {wanted[0]} has" if len(wanted) == 1 else f"partitions {', '.join(wanted)} have at most"
-        raise SlurmError(f"{engine.nodes} nodes, and {which} {most}: --nodes {most}")
+        raise SlurmError(f"{engine.nodes} nodes were requested, but {which} {most}: at most --nodes {most}")
 
 
-def _ask_for_a_test(engine: EngineOptions) -> None:
-    """sbatch itself says what it would refuse: an option, an account, a resource that no node has."""
+def _test_submission(engine: EngineOptions) -> None:
+    """Raises SlurmError if `sbatch --test-only` refuses an option, an account, or a resource that no node has."""
     keys = {"partition": engine.partition, "account": engine.account, "gres": engine.gres, "time": engine.time}
-    said = [f"--{key}={value}" for key, value in keys.items() if value is not None]
+    arguments = [f"--{key}={value}" for key, value in keys.items() if value is not None]
     options = [word for option in engine.options for word in shlex.split(option)]
     try:
-        run("sbatch", "--test-only", "--nodes=1", "--ntasks=1", *said, *options, "--wrap=true", within_s=ENOUGH_S)
+        run("sbatch", "--test-only", "--nodes=1", "--ntasks=1", *arguments, *options, "--wrap=true", within_s=ANSWER_S)
     except SlurmError as error:
         if NOT_NOW not in str(error):
             raise

@@ -1,4 +1,4 @@
-"""The engine `slurm`: each launch is a job, submitted by sbatch from a script that is kept in the launch's folder."""
+"""The engine `slurm`: each launch is a job. sbatch submits its script, which stays in the folder of the launch."""
 
 import os
 import secrets
@@ -19,17 +19,17 @@ from ddptui.engines.slurm import keeper
 from ddptui.engines.slurm.keeper import SCRIPT, WIRE_ENV
 from ddptui.engines.slurm.queue import JobPoller
 from ddptui.engines.slurm.script import ENDED, ScriptError, job_name, meeting, render, wire_env
-from ddptui.engines.slurm.states import first_to_go
+from ddptui.engines.slurm.states import first_failed_rank
 from ddptui.host.network import NetworkError, choose_interface, port_of
 from ddptui.store.journal import RepeatJournal
 from ddptui.wire.connection import LOGS, SILENCE_S
 from ddptui.wire.messages import Hello
 
-A_LITTLE_MORE_S = 5.0  # than the keeper takes
+MARGIN_S = 5.0  # over the time that the keeper takes
 
 
 class SlurmEngine:
-    """Submits launches."""
+    """Submits launches as jobs."""
 
     is_local = False
 
@@ -47,7 +47,7 @@ class SlurmEngine:
         return ["sbatch", str(repeat.folder.absolute() / SCRIPT)]
 
     def environment(self, trial: Trial) -> dict[str, str]:
-        """What ranks want on a node, whose cores are not known here: they share them out themselves."""
+        """The variables of the ranks on a node. Its cores are unknown here, so a rank has one thread by default."""
         return {"PYTHONPATH": os.pathsep.join(module_folders()), "OMP_NUM_THREADS": str(trial.threads or 1)}
 
     def open_hub(self, world_size: int) -> Hub:
@@ -55,7 +55,8 @@ class SlurmEngine:
 
     def start(self, trial: Trial, command: list[str], repeat: RepeatJournal, hub: Hub) -> "SlurmLaunch":
         folder = repeat.folder.absolute()
-        # other consoles of this user may begin a run in the same second, and cancel by name, and share a folder
+        # a token, because other consoles of this user may start a run in the same second, cancel by name, and share
+        # a folder
         name = f"{job_name(self._run, trial, repeat.number)}-{secrets.token_hex(4)}"
         variables = self.environment(trial) | hub.rank_environment | {LOGS: str(folder), SILENCE_S: REMOTE_SILENCE_S}
         try:
@@ -68,11 +69,11 @@ class SlurmEngine:
         )
 
     def close(self) -> None:
-        """Each job has been ended by itself."""
+        """Nothing to do: each launch has ended its job."""
 
 
 class SlurmLaunch(RemoteLaunch):
-    """One launch. It is kept by slurm/keeper.py: when this process tells it so, or is gone, the job is cancelled."""
+    """One launch. slurm/keeper.py submits the job, and cancels it when this process wants that, or dies."""
 
     def __init__(
         self,
@@ -84,86 +85,87 @@ class SlurmLaunch(RemoteLaunch):
         *,
         task_is_rank: bool = False,
     ) -> None:
-        """meeting: a file that the ranks may leave behind; task_is_rank: what srun calls a task is the rank of that
-        number. Raises OSError, NotStarted."""
+        """`meeting`: a file that the ranks may leave behind; `task_is_rank`: srun's task numbers are ranks.
+
+        Raises OSError, and LaunchRefused.
+        """
         self._log = folder / LAUNCHER_LOG if task_is_rank else None
-        self._left = [folder / WIRE_ENV, folder / ENDED, meeting]
-        self._troubles: list[str] = []
-        self._tidy()
+        self._files = [folder / WIRE_ENV, folder / ENDED, meeting]
+        self._notices: list[str] = []
+        self._delete_files()
         try:
-            write_for_the_user_alone(folder / WIRE_ENV, wire_env(variables))
+            write_private(folder / WIRE_ENV, wire_env(variables))
             (folder / SCRIPT).write_text(script, encoding="utf-8")
             self._keeper = _keeper(folder, name)
             self.number = self._submitted()
         except BaseException:
-            self._tidy()
+            self._delete_files()
             raise
-        self._monitor = JobPoller(self.number, folder)
+        self._poller = JobPoller(self.number, folder)
 
     def _submitted(self) -> int:
-        """The job's number, once sbatch has answered. Raises NotStarted."""
+        """The job's number, once sbatch has answered. Raises LaunchRefused."""
         assert self._keeper.stdout is not None
         try:
-            said = self._keeper.stdout.readline().strip()
+            answer = self._keeper.stdout.readline().strip()
         except BaseException:  # Ctrl-C: the keeper will cancel what it is about to submit
             self._keeper.communicate(keeper.END)
             raise
-        if said.isdecimal():
-            return int(said)
+        if answer.isdecimal():
+            return int(answer)
         self._keeper.communicate()
-        raise LaunchRefused(f"no job was submitted: {said or 'its keeper has died'}")
+        raise LaunchRefused(f"no job was submitted: {answer or 'its keeper has died'}")
 
     @property
     def exit_code(self) -> int | None:
-        return self._monitor.standing.exit_code
+        return self._poller.status.exit_code
 
     @property
     def is_waiting(self) -> bool:
-        return self._monitor.standing.is_waiting
+        return self._poller.status.is_waiting
 
     def take_notices(self) -> list[str]:
-        troubles, self._troubles = self._troubles, []
-        return [*self._monitor.take_notices(), *troubles]
+        notices, self._notices = self._notices, []
+        return [*self._poller.take_notices(), *notices]
 
     def end_reason(self) -> str | None:
-        """As Slurm says; else as srun says in the log, of a rank that had no time for last words."""
-        if (why := self._monitor.standing.why) or self._log is None:
+        """Slurm's reason; else the rank that failed first, as srun reports it in the log."""
+        if (why := self._poller.status.why) or self._log is None:
             return why
         try:
-            return first_to_go(self._log.read_text(encoding="utf-8", errors="replace"))
-        except OSError:  # it never came
+            return first_failed_rank(self._log.read_text(encoding="utf-8", errors="replace"))
+        except OSError:  # the job has not started
             return None
 
     def add_rank(self, hello: Hello) -> None:
-        """So it has begun."""
+        """A rank has connected, so the job has started: the state is looked at earlier."""
         if self.is_waiting:
-            self._monitor.hurry()
+            self._poller.hurry()
 
     def stop(self) -> None:
-        """Cancel the job if it is not over, and wait until no queue has it; then see how it ended, if it did so of its
-        own accord. If it cannot be ended, the news say so."""
-        self._monitor.close()
-        if trouble := self._let_go():
-            self._troubles.append(trouble)
-        self._monitor.look_back()
-        self._tidy()
+        """Cancels the job, and waits until it has left the queue. A notice says so if it does not."""
+        self._poller.close()
+        if trouble := self._cancel():
+            self._notices.append(trouble)
+        self._poller.look_after_stop()
+        self._delete_files()
 
-    def _let_go(self) -> str:
-        """What the keeper has to complain of; without it, its work is done here."""
+    def _cancel(self) -> str:
+        """Has the keeper cancel the job, or does so here if the keeper has died. Returns why the job is still there."""
         assert self._keeper.stdin is not None
-        if self._keeper.stdin.closed:  # it has been told so before
+        if self._keeper.stdin.closed:  # it has cancelled the job before
             return ""
         try:
-            said, _ = self._keeper.communicate(keeper.END, keeper.PATIENT_S + A_LITTLE_MORE_S)
-        except subprocess.TimeoutExpired:  # somebody has stopped it
+            output, _ = self._keeper.communicate(keeper.END, keeper.CANCEL_WITHIN_S + MARGIN_S)
+        except subprocess.TimeoutExpired:  # the keeper was stopped, as by SIGSTOP
             self._keeper.kill()
-            said, _ = self._keeper.communicate()
+            output, _ = self._keeper.communicate()
         if self._keeper.returncode == 0:
-            return said.strip()
-        return keeper.cancel(self.number, keeper.PATIENT_S) or ""
+            return output.strip()
+        return keeper.cancel(self.number, keeper.CANCEL_WITHIN_S) or ""
 
-    def _tidy(self) -> None:
-        for path in self._left:
+    def _delete_files(self) -> None:
+        for path in self._files:
             with suppress(OSError):
                 path.unlink()
 
@@ -180,7 +182,7 @@ def _keeper(folder: Path, name: str) -> "subprocess.Popen[str]":
         )
 
 
-def write_for_the_user_alone(path: Path, text: str) -> None:
-    """A file that is not there yet."""
+def write_private(path: Path, text: str) -> None:
+    """Writes a new file that only this user can read. Raises OSError, also if it exists."""
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
         file.write(text)

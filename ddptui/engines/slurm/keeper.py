@@ -1,13 +1,13 @@
-"""Keeps a job: submits it, and sees to it that it does not stay in the queue when nobody waits for it any more.
+"""The keeper of a job: submits it, and cancels it when the console wants that, or when the console has died.
 
     python keeper.py FOLDER NAME
 
-FOLDER is the launch's: job.sh is what it submits, wire.env what the job's tasks need, and goes when the job is to end.
-Its standard input is a pipe whose other end only the console has. The first line that it prints is the job's number,
-or why there is none. When it is told to end, or when the pipe closes because the console is gone, however it went, it
-cancels the job and waits until no queue has it; if that does not happen, it prints why.
+FOLDER is the launch's: it holds job.sh, which is submitted, and wire.env, which the tasks of the job read. Standard
+input is a pipe whose other end only the console has. The first line of output is the job's number, or why there is
+none. When a line comes, or the pipe closes, the keeper deletes wire.env, cancels the job, and waits until it has left
+the queue. If it does not leave, the keeper prints why.
 
-Nothing but Python's own modules: it is started by its path, as a job may be kept where ddptui is not installed.
+Only Python's own modules are imported: the keeper is run by its path, also where ddptui is not installed.
 """
 
 import getpass
@@ -21,28 +21,29 @@ from contextlib import suppress
 from pathlib import Path
 
 SCRIPT, WIRE_ENV = "job.sh", "wire.env"
-END = "end\n"  # what the console says; nothing: it is gone
-ANSWER_S = 10.0  # for a command of Slurm's, before it counts as one that does not answer
-SUBMIT_S = 30.0  # for sbatch, which may have to wait for its turn
-POLITE_S = 5.0  # from SIGTERM to SIGKILL, and from there to whatever else Slurm can do
-PATIENT_S = 60.0  # for the job to be gone, while the console waits for that
-DOGGED_S = 1800.0  # … and when there is no console: nobody waits, and nobody else would do it
+END = "end\n"  # the console's command; without it the pipe has closed: the console has died
+ANSWER_S = 10.0  # limit for a command of Slurm
+SUBMIT_S = 30.0  # limit for sbatch, which a busy controller delays
+STEP_S = 5.0  # from SIGTERM to SIGKILL, and from there to a plain scancel
+CANCEL_WITHIN_S = 60.0  # for the job to leave the queue, while the console waits for that
+CANCEL_ALONE_S = 1800.0  # … and after the console has died: no other process would cancel the job
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.05, 1.0
-UNKNOWN = "Invalid job id"
-MARK = "#SBATCH "
-NEVER = ("SBATCH_ARRAY_INX", "SBATCH_CLUSTERS", "SBATCH_ERROR", "SBATCH_WAIT")  # a script says it, or means none
-PENDING, RUNNING, COMPLETING = "PENDING", "RUNNING", "COMPLETING"  # the last one: Slurm cleans up
+UNKNOWN = "Invalid job id"  # Slurm's error
+OPTION = "#SBATCH "
+NOT_INHERITED = ("SBATCH_ARRAY_INX", "SBATCH_CLUSTERS", "SBATCH_ERROR", "SBATCH_WAIT")  # only the script decides these
+PENDING, RUNNING, COMPLETING = "PENDING", "RUNNING", "COMPLETING"  # the last: its processes are being ended
 
 
 class SlurmError(Exception):
-    """A command of Slurm's that did not do what it should; what it said, in one line."""
+    """A command of Slurm has failed. Its error, in one line."""
 
 
 class UnknownJob(SlurmError):
-    """No such job: it ended so long ago that Slurm has forgotten it."""
+    """Slurm does not know the job: it ended long ago."""
 
 
 def main() -> None:
+    """Submits the job, waits for the console to end it or to die, and cancels it."""
     folder, name = Path(sys.argv[1]), sys.argv[2]
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # none of them ends the keeper
         signal.signal(number, lambda *_: None)
@@ -52,62 +53,67 @@ def main() -> None:
         _say(str(error))
         return
     _say(str(job))
-    told = sys.stdin.readline()
-    with suppress(OSError):
-        (folder / WIRE_ENV).unlink()  # first: if Slurm does not answer and the job begins, it finds that nobody waits
-    if trouble := cancel(job, PATIENT_S if told == END else DOGGED_S):
+    command = sys.stdin.readline()
+    with suppress(OSError):  # before anything else: a job that starts nevertheless ends at once without this file
+        (folder / WIRE_ENV).unlink()
+    if trouble := cancel(job, CANCEL_WITHIN_S if command == END else CANCEL_ALONE_S):
         _say(trouble)
 
 
 def _say(line: str) -> None:
-    with suppress(OSError):  # nobody listens any more
+    with suppress(OSError):  # the console has died
         print(line, flush=True)
 
 
 def submit(script: Path, name: str) -> int:
-    """The number of the new job. Raises SlurmError; then there is none."""
+    """Submits the script. Returns the job's number. Raises SlurmError; then there is no job."""
     try:
-        said = run("sbatch", "--parsable", *options(script), str(script), within_s=SUBMIT_S)
-        return int(said.split()[-1].partition(";")[0])  # what a site adds of its own comes before
+        output = run("sbatch", "--parsable", *options(script), str(script), within_s=SUBMIT_S)
+        return int(output.split()[-1].partition(";")[0])  # sites print lines of their own before it
     except (SlurmError, ValueError, IndexError) as error:
-        with suppress(SlurmError):  # it may have been taken all the same, if the answer did not come in time
+        with suppress(SlurmError):  # sbatch may have submitted it, and answered too late
             run("scancel", f"--name={name}", f"--user={getpass.getuser()}")
         raise SlurmError(str(error)) from None
 
 
 def options(script: Path) -> list[str]:
-    """What a script asks for, to be said on the command line, too: there alone it counts more than what the user's
-    SBATCH_ variables say. Raises SlurmError."""
+    """The script's #SBATCH options, for the command line: in the script, the user's SBATCH_ variables override them.
+
+    Raises SlurmError.
+    """
     try:
         lines = script.read_text(encoding="utf-8").splitlines()
     except OSError as error:
         raise SlurmError(f"{script} cannot be read: {error.strerror}") from None
-    return [word for line in lines if line.startswith(MARK) for word in shlex.split(line.removeprefix(MARK))]
+    return [word for line in lines if line.startswith(OPTION) for word in shlex.split(line.removeprefix(OPTION))]
 
 
-def cancel(job: int, patience_s: float) -> str | None:
-    """End a job, first politely, and return when no queue has it any more; or what to do, if it stays."""
-    begin, pause_s, asked = time.monotonic(), FIRST_PAUSE_S, 0
+def cancel(job: int, within_s: float) -> str | None:
+    """Cancels a job, and waits until it has left the queue. Returns what to do if it does not leave in time.
+
+    Repeated in steps: SIGTERM to its tasks, then SIGKILL, then a plain scancel.
+    """
+    begin, pause_s, step = time.monotonic(), FIRST_PAUSE_S, 0
     state = refusal = ""
     while True:
         try:
             if not (parts := queued(job)):
                 return None
             state = f"it is {', '.join(sorted(set(parts.values())))}"
-            if time.monotonic() - begin >= asked * POLITE_S:
-                asked += 1
-                _ask_to_end(job, parts, asked)
+            if time.monotonic() - begin >= step * STEP_S:
+                step += 1
+                _cancel_step(job, parts, step)
         except SlurmError as error:
             refusal = str(error)
-        if time.monotonic() - begin + pause_s > patience_s:
+        if time.monotonic() - begin + pause_s > within_s:
             why = refusal or state
-            return f"job {job} could not be ended ({why}): `scancel {job}`, and look with `squeue --jobs={job}`"
+            return f"job {job} could not be ended ({why}): run `scancel {job}`, then check with `squeue --jobs={job}`"
         time.sleep(pause_s)
         pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
 
 
 def queued(job: int) -> dict[str, str]:
-    """The state of a job, or of each of an array, as far as they have not ended. Raises SlurmError."""
+    """The states of the parts of a job that have not ended, by id: one, or several of an array. Raises SlurmError."""
     try:
         rows = run("squeue", "--noheader", "--array", f"--jobs={job}", "--format=%i|%T").split()
     except UnknownJob:
@@ -115,26 +121,26 @@ def queued(job: int) -> dict[str, str]:
     return {part: state for part, _, state in (row.partition("|") for row in rows)}
 
 
-def _ask_to_end(job: int, parts: dict[str, str], time_asked: int) -> None:
-    """A plain scancel leaves it to Slurm to kill who does not listen, after KillWait, and until then nothing else is
-    possible. So the tasks, which are step 0 of the job, are told first, and then killed; the script ends with them."""
+def _cancel_step(job: int, parts: dict[str, str], step: int) -> None:
+    """After a plain scancel, Slurm kills tasks only after its KillWait, and accepts no other signal until then. So the
+    tasks, which are step 0 of the job, get SIGTERM first, then SIGKILL; the script ends with them."""
     states = set(parts.values())
     running = [part for part, state in parts.items() if state == RUNNING]
     if states == {COMPLETING}:
         return
-    if time_asked > 2 or states - {PENDING, RUNNING, COMPLETING}:
+    if step > 2 or states - {PENDING, RUNNING, COMPLETING}:
         run("scancel", str(job))
         return
     if PENDING in states:
         run("scancel", f"--state={PENDING}", str(job))
-    if running and time_asked == 1:
+    if running and step == 1:
         run("scancel", "--signal=TERM", *running)
     elif running:
         run("scancel", "--signal=KILL", *(f"{part}.0" for part in running))
 
 
 def run(*command: str, within_s: float = ANSWER_S) -> str:
-    """What a command of Slurm's prints. Raises SlurmError."""
+    """The output of a command of Slurm. Raises SlurmError."""
     try:
         done = subprocess.run(
             command,
@@ -147,25 +153,28 @@ def run(*command: str, within_s: float = ANSWER_S) -> str:
             env=environment(),
         )
     except subprocess.TimeoutExpired:
-        raise SlurmError(f"{command[0]} has not answered for {within_s:g} s") from None
+        raise SlurmError(f"{command[0]} has not answered within {within_s:g} s") from None
     except OSError as error:
         raise SlurmError(f"{command[0]} cannot be started: {error.strerror}") from None
     if done.returncode != 0:
-        said = _in_one_line(command[0], done.stderr) or f"exit code {done.returncode}"
-        raise (UnknownJob if UNKNOWN in said else SlurmError)(f"{command[0]}: {said}")
+        why = _in_one_line(command[0], done.stderr) or f"exit code {done.returncode}"
+        raise (UnknownJob if UNKNOWN in why else SlurmError)(f"{command[0]}: {why}")
     return done.stdout
 
 
 def environment() -> dict[str, str]:
-    """This process's, but for what a job around it would pass on to the job that it submits, and for what would make
-    another job of it: an array, one on another cluster, one whose log is elsewhere, one that sbatch waits for."""
+    """This process's environment for commands of Slurm, without the variables that would change the new job.
+
+    SLURM_… belong to a job around this console. SBATCH_… in NOT_INHERITED would make it an array, move it to another
+    cluster, move its log, or have sbatch wait for it.
+    """
     ours = {key: value for key, value in os.environ.items() if not key.startswith("SLURM_") or key == "SLURM_CONF"}
-    return {key: value for key, value in ours.items() if key not in NEVER}
+    return {key: value for key, value in ours.items() if key not in NOT_INHERITED}
 
 
-def _in_one_line(command: str, said: str) -> str:
-    """What a command said, without its own name before each line, and without its warnings."""
-    lines = [line.removeprefix(f"{command}: ").removeprefix("error: ").strip() for line in said.splitlines()]
+def _in_one_line(command: str, errors: str) -> str:
+    """The errors of a command, without its name before each line, and without warnings."""
+    lines = [line.removeprefix(f"{command}: ").removeprefix("error: ").strip() for line in errors.splitlines()]
     return "; ".join(line for line in lines if line and not line.lower().startswith("warning:"))
 
 

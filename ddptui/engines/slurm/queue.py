@@ -1,4 +1,4 @@
-"""Asks Slurm where a job stands: one question for all of it, less and less often while nothing changes, in a thread."""
+"""Polls the state of a job in a thread: one question for the whole job, less often while nothing changes."""
 
 import pwd
 import threading
@@ -27,112 +27,114 @@ from ddptui.engines.slurm.states import (
 QUEUE = ("squeue", "--noheader", "--array", "--states=all", f"--format={QUEUE_FORMAT}")
 HISTORY = ("sacct", "--noheader", "--parsable2", f"--format={HISTORY_FIELDS}")
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 30.0
-SLICE_S = 0.2  # to look for the file in which the job's script says that it ends
+SLICE_S = 0.2  # how often the file is checked in which the script of the job leaves its exit code
 
 
 class JobPoller:
     """Follows a job until it is over."""
 
     def __init__(self, job: int, folder: Path) -> None:
-        """folder: the launch's, where the job's script leaves its exit code, in a line for each of an array."""
-        self.standing = SUBMITTED
+        """`folder` is the launch's: the script leaves its exit code there, a line for each job of an array."""
+        self.status = SUBMITTED
         self._job = job
-        self._mark = folder / ENDED
-        self._said: list[str] = []
+        self._exit_code_file = folder / ENDED
+        self._notices: list[str] = []
         self._trouble = ""
-        self._asked_for = threading.Event()
+        self._wakeup = threading.Event()
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._follow, name="slurm", daemon=True)
         self._thread.start()
 
     def take_notices(self) -> list[str]:
-        """What has not been said yet."""
-        said = list(self._said)
-        del self._said[: len(said)]  # not a new list: the thread may be about to add to this one
-        return said
+        """What has changed since the last call, in words."""
+        notices = list(self._notices)
+        del self._notices[: len(notices)]  # not a new list: the thread may be about to append to this one
+        return notices
 
     def hurry(self) -> None:
-        """Something has happened: do not wait for long before looking."""
-        self._asked_for.set()
+        """Has the thread look at once, because something has happened."""
+        self._wakeup.set()
 
     def close(self) -> None:
-        """Look no more."""
+        """Ends the thread."""
         self._closed.set()
-        self._asked_for.set()
+        self._wakeup.set()
         self._thread.join()
 
-    def look_back(self) -> None:
-        """Once more, when the job has been ended from here. Only what its end had besides is news then: that its time
-        was up, say; who ends a job makes its tasks fail."""
-        if (before := self.standing).exit_code is None:
-            said = list(self._said)
+    def look_after_stop(self) -> None:
+        """Looks once more when this console has ended the job. The state changes only if it ended for another reason,
+        such as its time limit: that it was cancelled, or that its tasks failed, is the console's own doing."""
+        if (before := self.status).exit_code is None:
+            notices = list(self._notices)
             self.look()
-            if self.standing.why is None or self.standing.was_cancelled:
-                self.standing, self._said = before, said
+            if self.status.why is None or self.status.was_cancelled:
+                self.status, self._notices = before, notices
 
     def look(self) -> bool:
-        """Whether the job stands elsewhere than at the last look. Of a Slurm that does not answer, nothing is
-        concluded."""
-        before = self.standing
+        """Asks Slurm. Returns whether the state has changed; it stays the same while Slurm does not answer."""
+        before = self.status
         try:
             now = job_status(look(self._job, self._codes()), had_begun=self._has_begun())
         except SlurmError as error:
             self._complain(str(error))
             return False
         self._trouble = ""
-        if now.says and now.says != before.says:
-            self._said.append(now.says)
-        self.standing = now
+        if now.text and now.text != before.text:
+            self._notices.append(now.text)
+        self.status = now
         return now != before
 
     def _follow(self) -> None:
         pause_s, needed = FIRST_PAUSE_S, True
         while not self._closed.is_set():
             changed = self.look()
-            if self.standing.exit_code is not None:
+            if self.status.exit_code is not None:
                 return
             pause_s = FIRST_PAUSE_S if changed or needed else min(2 * pause_s, LONGEST_PAUSE_S)
-            needed = self._is_needed_within(pause_s)
+            needed = self._wait_for_need(pause_s)
 
-    def _is_needed_within(self, pause_s: float) -> bool:
-        """Whether somebody wants a look before the pause is over: this console, or the job, which has ended."""
-        deadline, size = time.monotonic() + pause_s, self._size_of_mark()
+    def _wait_for_need(self, pause_s: float) -> bool:
+        """Waits. Returns whether a look is needed earlier: the console asks for one, or the script has ended."""
+        deadline, size = time.monotonic() + pause_s, self._size_of_exit_codes()
         while time.monotonic() < deadline:
-            if self._asked_for.wait(SLICE_S) or self._size_of_mark() > size:
-                self._asked_for.clear()
+            if self._wakeup.wait(SLICE_S) or self._size_of_exit_codes() > size:
+                self._wakeup.clear()
                 return True
         return False
 
     def _has_begun(self) -> bool:
-        return self.standing is not SUBMITTED and not self.standing.is_waiting
+        return self.status is not SUBMITTED and not self.status.is_waiting
 
     def _codes(self) -> list[str]:
         try:
-            return self._mark.read_text(encoding="utf-8").split()
+            return self._exit_code_file.read_text(encoding="utf-8").split()
         except (OSError, UnicodeDecodeError):
             return []
 
-    def _size_of_mark(self) -> int:
+    def _size_of_exit_codes(self) -> int:
         try:
-            return self._mark.stat().st_size
+            return self._exit_code_file.stat().st_size
         except OSError:
             return 0
 
     def _complain(self, why: str) -> None:
-        """Once, until Slurm has answered again."""
+        """Reports trouble once, until Slurm has answered again."""
         if not self._trouble:
-            self._said.append(f"what is known of job {self._job} may be old: {why}")
+            self._notices.append(f"the state of job {self._job} may be out of date: {why}")
         self._trouble = why
 
 
 def look(job: int, codes: list[str]) -> list[TaskGroup]:
-    """All parts of a job, or the job itself. codes: the exit codes that its script has left. Raises SlurmError."""
+    """The parts of a job: of an array all its jobs, else itself. codes: the exit codes that the script has left.
+
+    Raises SlurmError.
+    """
     try:
         parts = read_queue(run(*QUEUE, f"--jobs={job}"))
     except UnknownJob:
         parts = []
     if not parts:
-        return _history(job) or _as_the_script_says(job, codes)
+        return _history(job) or _by_exit_codes(job, codes)
     if any(is_over(part) and part.state == CANCELLED for part in parts):
         return _history(job) or parts
     if any(is_over(part) and part.state != COMPLETED for part in parts):
@@ -141,7 +143,7 @@ def look(job: int, codes: list[str]) -> list[TaskGroup]:
 
 
 def _history(job: int) -> list[TaskGroup]:
-    """What the accounting knows; nothing where there is none."""
+    """What the accounting (sacct) knows; empty where there is none."""
     with suppress(SlurmError):
         return [_with_name(part) for part in read_history(run(*HISTORY, f"--jobs={job}"))]
     return []
@@ -153,8 +155,8 @@ def _details(job: int) -> list[TaskGroup]:
     return []
 
 
-def _as_the_script_says(job: int, codes: list[str]) -> list[TaskGroup]:
-    """Of a job that Slurm has forgotten."""
+def _by_exit_codes(job: int, codes: list[str]) -> list[TaskGroup]:
+    """The end of a job that Slurm has forgotten, by its exit codes."""
     worst = next((code for code in codes if code != "0"), "0") if codes else None
     if worst is None:
         return [TaskGroup(str(job), LOST)]

@@ -1,4 +1,4 @@
-"""The states of a Slurm job in words, and which task of srun failed first."""
+"""What squeue, sacct and scontrol print of a job, read and put in words; and which task of srun failed first."""
 
 import re
 import signal
@@ -7,78 +7,83 @@ from typing import NamedTuple
 
 from ddptui.text.printable import ending
 
-QUEUE_FORMAT = "%i|%T|%r|%N"  # of squeue; sacct has no reason, but says who cancelled a job, and the exit code
+QUEUE_FORMAT = "%i|%T|%r|%N"  # of squeue; sacct has no reason, but the exit code, and who cancelled the job
 HISTORY_FIELDS = "JobID,State,ExitCode,NodeList"
 NOT_BEGUN = ("PENDING", "CONFIGURING")
 UNDER_WAY = ("RUNNING", "COMPLETING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT", "RESIZING")
-PUT_BACK = ("REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT")
+REQUEUED = ("REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT")
 COMPLETED, CANCELLED, FAILED, RUNNING, LOST = "COMPLETED", "CANCELLED", "FAILED", "RUNNING", "LOST"
 SIGNAL_OFFSET = 128  # a shell's exit code for a command that a signal has ended
-NEVER = {  # reasons for which a job would wait for ever, and what to do
-    "PartitionNodeLimit": "the partition gives no job so many nodes: --nodes, or another --partition",
-    "PartitionConfig": "the partition cannot give what it asks for: --nodes, --time, or another --partition",
-    "PartitionTimeLimit": "the partition gives no job so much time: --time, or another --partition",
-    "BadConstraints": "no node has what it asks for: see --gres and --sbatch",
-    "InvalidAccount": "the account may not be charged here: --account",
-    "InvalidQOS": "there is no such quality of service: see --sbatch",
-    "DependencyNeverSatisfied": "what it depends on has failed: see --sbatch",
+NEVER_STARTS = {  # reasons for which a pending job never starts, and what to do
+    "PartitionNodeLimit": "the partition allows no job so many nodes: fewer --nodes, or another --partition",
+    "PartitionConfig": "the partition does not have what it requests: change --nodes, --time or --partition",
+    "PartitionTimeLimit": "the partition allows no job so much time: a shorter --time, or another --partition",
+    "BadConstraints": "no node has what it requests: change --gres or --sbatch",
+    "InvalidAccount": "the account is not valid here: another --account",
+    "InvalidQOS": "there is no such quality of service: change --sbatch",
+    "DependencyNeverSatisfied": "the job that it depends on has failed: change --sbatch",
 }
-IN_WORDS = {
+REASONS = {
     "Resources": "the nodes are busy",
-    "Priority": "others come first",
-    "JobHeldUser": "it is held: `scontrol release` lets it go",
-    "JobHeldAdmin": "an administrator holds it",
-    "ReqNodeNotAvail": "a node that it wants is not available",
+    "Priority": "jobs of higher priority come first",
+    "JobHeldUser": "the job is held: `scontrol release` releases it",
+    "JobHeldAdmin": "an administrator holds the job",
+    "ReqNodeNotAvail": "a requested node is not available",
     "PartitionDown": "the partition is down",
     "PartitionInactive": "the partition is inactive",
-    "BeginTime": "its time has not come",
+    "BeginTime": "its start time has not come",
 }
-OVER = {
-    "TIMEOUT": "ran out of the time that it had asked for: give it more with --time",
-    "OUT_OF_MEMORY": "took more memory than it had asked for: ask for more, as with --sbatch=--mem=8G",
-    "NODE_FAIL": "lost a node",
-    "PREEMPTED": "had to make room for another job",
-    "BOOT_FAIL": "got a node that did not start",
-    "DEADLINE": "could not end before its deadline",
+ENDINGS = {
+    "TIMEOUT": "reached its time limit: raise it with --time",
+    "OUT_OF_MEMORY": "exceeded the memory that it requested: request more, as with --sbatch=--mem=8G",
+    "NODE_FAIL": "was ended because a node failed",
+    "PREEMPTED": "was preempted by another job",
+    "BOOT_FAIL": "was given a node that failed to boot",
+    "DEADLINE": "missed its deadline",
     "REVOKED": "was taken over by another cluster",
-    LOST: "is unknown to Slurm by now, and left no word of how it ended",
+    LOST: "is no longer known to Slurm, and left no exit code",
 }
 USUAL_REASONS = ("None", "NonZeroExitCode", "")
 
 
 class TaskGroup(NamedTuple):
-    """A job, or one of an array. exit: as Slurm has it, CODE:SIGNAL; empty where it is not said."""
+    """A job, or one job of an array. exit: Slurm's CODE:SIGNAL, or empty."""
 
     id: str
     state: str
     reason: str = ""
     nodes: str = ""
     exit: str = ""
-    by: str = ""  # whom it was cancelled by: a number
+    by: str = ""  # the user who cancelled it: an id, or a name
 
 
 class JobStatus(NamedTuple):
-    """is_waiting: not all of it has begun; says: where it stands, in words; exit_code: None while it is not over; why
-    it is over, where the ranks cannot know."""
+    """The state of a whole job.
+
+    is_waiting  some of it has not begun
+    text        the state in words
+    exit_code   None while it is not over
+    why         why it is over, where the ranks cannot know
+    """
 
     is_waiting: bool
-    says: str
+    text: str
     exit_code: int | None = None
     why: str | None = None
     was_cancelled: bool = False
 
 
-SUBMITTED = JobStatus(True, "")  # nobody has looked yet
+SUBMITTED = JobStatus(True, "")  # before the first look at the queue
 
 
 def read_queue(printed: str) -> list[TaskGroup]:
-    """squeue --array --format=QUEUE_FORMAT."""
+    """Reads the output of `squeue --array --format=QUEUE_FORMAT`."""
     rows = [line.strip().split("|") for line in printed.splitlines()]
     return [TaskGroup(*row) for row in rows if len(row) == 4]
 
 
 def read_history(printed: str) -> list[TaskGroup]:
-    """sacct --parsable2 --format=HISTORY_FIELDS; a job's steps are left out."""
+    """Reads the output of `sacct --parsable2 --format=HISTORY_FIELDS`, without the steps of a job."""
     rows = [line.strip().split("|") for line in printed.splitlines()]
     jobs = [row for row in rows if len(row) == 4 and "." not in row[0]]
     return [
@@ -88,43 +93,44 @@ def read_history(printed: str) -> list[TaskGroup]:
 
 
 def read_details(printed: str) -> list[TaskGroup]:
-    """scontrol --oneliner show job."""
+    """Reads the output of `scontrol --oneliner show job`."""
     return [_part(line) for line in printed.splitlines() if "JobState=" in line]
 
 
 def _part(line: str) -> TaskGroup:
-    said = dict(re.findall(r"(?:^|\s)(\w+)=(\S*)", line))
-    job = said.get("JobId", "")
-    if "ArrayJobId" in said and "ArrayTaskId" in said:
-        job = f"{said['ArrayJobId']}_{said['ArrayTaskId']}"
-    reason, nodes, exit = (said.get(name, "") for name in ("Reason", "NodeList", "ExitCode"))
-    return TaskGroup(job, said["JobState"], reason, "" if nodes == "(null)" else nodes, exit)
+    fields = dict(re.findall(r"(?:^|\s)(\w+)=(\S*)", line))
+    job = fields.get("JobId", "")
+    if "ArrayJobId" in fields and "ArrayTaskId" in fields:
+        job = f"{fields['ArrayJobId']}_{fields['ArrayTaskId']}"
+    reason, nodes, exit = (fields.get(name, "") for name in ("Reason", "NodeList", "ExitCode"))
+    return TaskGroup(job, fields["JobState"], reason, "" if nodes == "(null)" else nodes, exit)
 
 
 def is_over(part: TaskGroup) -> bool:
-    return part.state not in NOT_BEGUN and part.state not in UNDER_WAY and part.state not in PUT_BACK
+    """Whether it has ended, well or not."""
+    return part.state not in NOT_BEGUN and part.state not in UNDER_WAY and part.state not in REQUEUED
 
 
 def job_status(parts: Sequence[TaskGroup], *, had_begun: bool = False) -> JobStatus:
-    """Where a job stands. had_begun: it was under way already, so that it must not be waiting again."""
+    """The state of a job, from its parts. had_begun: it was running at the last look, so it must not wait again."""
     failed = next((part for part in parts if is_over(part) and part.state != COMPLETED), None)
     if failed is not None:
         return _failed(failed)
-    back = next((part for part in parts if part.state in PUT_BACK or (had_begun and part.state in NOT_BEGUN)), None)
+    back = next((part for part in parts if part.state in REQUEUED or (had_begun and part.state in NOT_BEGUN)), None)
     if back is not None:
-        why = f"job {back.id} was put back into the queue{_because(back.reason)}: what it had done is lost"
+        why = f"job {back.id} was requeued{_because(back.reason)}; its ranks would have to start again"
         return JobStatus(False, why, 1, why)
     if parts and all(part.state == COMPLETED for part in parts):
-        return JobStatus(False, f"{_named(parts)} has ended well", 0)
+        return JobStatus(False, f"{_named(parts)} has completed", 0)
     waiting = [part for part in parts if part.state in NOT_BEGUN]
-    if never := next((part for part in waiting if part.reason in NEVER), None):
-        why = f"job {never.id} would wait for ever ({never.reason}): {NEVER[never.reason]}"
+    if never := next((part for part in waiting if part.reason in NEVER_STARTS), None):
+        why = f"job {never.id} can never start ({never.reason}): {NEVER_STARTS[never.reason]}"
         return JobStatus(True, why, 1, why)
     return JobStatus(bool(waiting), _in_words(parts, waiting))
 
 
 def _failed(part: TaskGroup) -> JobStatus:
-    """Of one whose exit code is all that Slurm knows, the ranks and the log say more."""
+    """Without a reason of Slurm's, why stays None: the ranks and the log know more."""
     code = exit_code(part)
     if part.state == FAILED and part.reason in USUAL_REASONS:
         return JobStatus(False, f"job {part.id} has failed", code)
@@ -134,16 +140,16 @@ def _failed(part: TaskGroup) -> JobStatus:
 def _why(part: TaskGroup) -> str:
     on = f" on {part.nodes}" if part.nodes else ""
     if part.state == CANCELLED:
-        return f"job {part.id} was cancelled{f' by {part.by}' if part.by else ', and not by this console'}"
+        return f"job {part.id} was cancelled {f'by {part.by}' if part.by else 'outside this console'}"
     if part.state == FAILED and part.reason == "JobLaunchFailure":
-        return f"job {part.id} could not be started{on}: do the nodes see the run's folder? --runs names another one"
-    if part.state in OVER:
-        return f"job {part.id} {OVER[part.state]}{on if part.state == 'NODE_FAIL' else ''}"
+        return f"job {part.id} could not be started{on}: the nodes may not see the run's folder; --runs names another"
+    if part.state in ENDINGS:
+        return f"job {part.id} {ENDINGS[part.state]}{f': {part.nodes}' if part.state == 'NODE_FAIL' else ''}"
     return f"job {part.id} has ended: {part.state}{_because(part.reason)}"
 
 
 def exit_code(part: TaskGroup) -> int:
-    """Of one that went wrong: negative for a signal's number, and never 0."""
+    """The exit code of a part that failed: negative for a signal, and never 0."""
     code, _, number = part.exit.partition(":")
     if number.isdecimal() and int(number):
         return -int(number)
@@ -159,7 +165,7 @@ def _in_words(parts: Sequence[TaskGroup], waiting: Sequence[TaskGroup]) -> str:
     where = "is being prepared" if waiting[0].state == "CONFIGURING" else "is queued"
     if len(parts) == 1:
         return f"{_named(parts)} {where}{_because(waiting[0].reason)}"
-    runs = f"{len(begun)} of {len(parts)} have begun, " if begun else ""
+    runs = f"{len(begun)} of {len(parts)} have started, " if begun else ""
     return f"{_named(parts)} {where}: {runs}{len(waiting)} wait{_because(waiting[0].reason, ' for: ')}"
 
 
@@ -176,7 +182,7 @@ def _named(parts: Sequence[TaskGroup]) -> str:
 def _because(reason: str, sign: str = ": ") -> str:
     if reason in ("", "None"):
         return ""
-    words = next((words for name, words in IN_WORDS.items() if reason.lstrip("(").startswith(name)), "")
+    words = next((words for name, words in REASONS.items() if reason.lstrip("(").startswith(name)), "")
     return f"{sign}{reason}{f' ({words})' if words else ''}"
 
 
@@ -186,13 +192,15 @@ EXITED = "Exited with exit code "
 SIGNALS = {signal.strsignal(number): number for number in signal.valid_signals()}
 
 
-def first_to_go(log: str) -> str | None:
-    """Which rank went first and how, in words, where it cannot have said so itself. What ends with exit code 1 has said
-    why, as Python's exceptions do; and what was terminated, was so by Slurm, because of another rank, or to end it."""
-    if (found := OF_TASKS.search(log)) is None:
+def first_failed_rank(log: str) -> str | None:
+    """Which rank ended first and how, as srun reports it in the log; None where the rank has said so itself.
+
+    A rank with exit code 1 has printed its exception. SIGTERM comes from Slurm, after another rank's failure.
+    """
+    if (match := OF_TASKS.search(log)) is None:
         return None
-    code = _exit_code(found[2])
-    return None if code in (None, 1, -signal.SIGTERM) else f"rank {found[1]} {ending(code)}"
+    code = _exit_code(match[2])
+    return None if code in (None, 1, -signal.SIGTERM) else f"rank {match[1]} {ending(code)}"
 
 
 def _exit_code(how: str) -> int | None:

@@ -28,9 +28,12 @@ def test_sinfo_is_read() -> None:
 def test_a_real_cluster_takes_what_fits_and_says_what_does_not(cluster: Cluster) -> None:
     check(EngineOptions(name="slurm", nodes=2, time="5", partition="debug", options=("--exclusive",)))
     assert refusal(partition="debgu") == "--engine slurm: no partition 'debgu'; did you mean 'debug'?"
-    assert refusal(partition="x") == "--engine slurm: no partition 'x'; there are debug, small"
-    assert refusal(nodes=3) == "--engine slurm: 3 nodes, and partition debug has 2: --nodes 2"
-    assert refusal(partition="small", nodes=2) == "--engine slurm: 2 nodes, and partition small has 1: --nodes 1"
+    assert refusal(partition="x") == "--engine slurm: no partition 'x'; the partitions are: debug, small"
+    assert refusal(nodes=3) == "--engine slurm: 3 nodes were requested, but partition debug has 2: at most --nodes 2"
+    assert (
+        refusal(partition="small", nodes=2)
+        == "--engine slurm: 2 nodes were requested, but partition small has 1: at most --nodes 1"
+    )
     assert refusal(time="soon") == "--engine slurm: sbatch: Invalid --time specification"
     assert "Invalid generic resource (gres)" in refusal(gres="gpu:2")
     assert "unrecognized option '--bogus'" in refusal(options=("--bogus",))
@@ -38,7 +41,7 @@ def test_a_real_cluster_takes_what_fits_and_says_what_does_not(cluster: Cluster)
 
 def test_without_slurm_it_is_said_where_to_go(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert "sbatch is not on PATH: run this where jobs are submitted" in refusal()
+    assert "sbatch is not on PATH: run this on a host that submits jobs" in refusal()
 
 
 def test_a_controller_that_does_not_answer_is_said_in_slurms_words(fakes: Fakes) -> None:

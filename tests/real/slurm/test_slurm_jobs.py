@@ -55,7 +55,7 @@ def submit(tmp_path: Path) -> Iterator[Submit]:
 
 
 def ended(job: SlurmLaunch) -> int:
-    until(lambda: job.exit_code is not None, job.news)
+    until(lambda: job.exit_code is not None, job.take_notices)
     assert job.exit_code is not None
     return job.exit_code
 
@@ -75,7 +75,7 @@ def test_a_job_runs_on_both_nodes_and_ends_well(cluster: Cluster, submit: Submit
     assert ended(job) == 0
     assert job.end_reason() is None
     assert (tmp_path / "launcher.log").read_text().splitlines()[0] == "it's secret"
-    assert f"job {job.number} has ended well" in job.take_notices()
+    assert f"job {job.number} has completed" in job.take_notices()
 
 
 def test_what_the_tasks_are_told_can_be_read_by_the_user_alone_and_goes(
@@ -93,7 +93,9 @@ def test_it_waits_for_nodes_runs_and_leaves_the_queue_when_it_is_stopped(cluster
     assert heard(first, "runs on") == f"job {first.number} runs on n[1-2]"
     assert not first.is_waiting
     second = submit("srun sleep 600", "--nodes=2")
-    assert heard(second, "(").endswith(("Resources (the nodes are busy)", "Priority (others come first)"))
+    assert heard(second, "(").endswith(
+        ("Resources (the nodes are busy)", "Priority (jobs of higher priority come first)")
+    )
     assert second.is_waiting
     second.stop()
     assert [line.split()[0] for line in cluster.queue()] == [str(first.number)]
@@ -124,7 +126,7 @@ def test_somebody_else_cancels_it(cluster: Cluster, submit: Submit) -> None:
     heard(job, "runs on")
     cluster.says("scancel", str(job.number))
     assert ended(job) != 0
-    assert job.end_reason() == f"job {job.number} was cancelled, and not by this console"
+    assert job.end_reason() == f"job {job.number} was cancelled outside this console"
 
 
 def test_an_array_has_ended_when_one_of_its_jobs_has_failed(cluster: Cluster, submit: Submit) -> None:
@@ -138,7 +140,7 @@ def test_of_an_array_those_that_wait_go_before_others_make_room_for_them(
     cluster: Cluster, submit: Submit, tmp_path: Path
 ) -> None:
     job = submit("echo $SLURM_ARRAY_TASK_ID >> begun; srun sleep 600", "--array=0-3", "--exclusive")
-    assert "2 of 4 have begun, 2 wait for: Resources" in heard(job, "have begun")
+    assert "2 of 4 have started, 2 wait for: Resources" in heard(job, "have started")
     assert job.is_waiting
     until(lambda: (tmp_path / "begun").exists() and len((tmp_path / "begun").read_text().split()) == 2)
     job.stop()
@@ -152,7 +154,7 @@ def test_an_array_has_ended_well_when_all_of_it_has(cluster: Cluster, submit: Su
 def test_one_that_could_never_run_is_not_waited_for(cluster: Cluster, submit: Submit) -> None:
     job = submit("true", "--partition=small", "--time=10")
     assert ended(job) == 1
-    assert (job.end_reason() or "").startswith(f"job {job.number} would wait for ever (Partition")
+    assert (job.end_reason() or "").startswith(f"job {job.number} can never start (Partition")
     assert "--time" in (job.end_reason() or "")
 
 
@@ -168,13 +170,11 @@ def test_what_sbatch_refuses_is_said_in_its_words(cluster: Cluster, submit: Subm
 
 def test_a_console_that_is_killed_leaves_nothing_in_the_queue(cluster: Cluster, tmp_path: Path) -> None:
     code = f"""
-import sys, time; from pathlib import Path; from ddptui.config.engine import Engine
-from ddptui.engines.hub import Hub
-from ddptui.store.journal import Repeat
-from ddptui.engines.slurm.engine import Job
+import sys, time; from pathlib import Path
+from ddptui.engines.slurm.engine import SlurmLaunch
 folder = Path({str(tmp_path)!r})
 script = {script(tmp_path, "srun bash -c 'touch begun; sleep 600'")!r}
-print(Job("n", script, {{}}, folder, folder / "meeting").number, flush=True)
+print(SlurmLaunch("n", script, {{}}, folder, folder / "meeting").number, flush=True)
 time.sleep(600)
 """
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as console:
@@ -207,27 +207,27 @@ def test_slurm_that_does_not_answer_for_a_while_is_said_once_and_harms_nobody(fa
     job = submit()
     heard(job, "runs on n1")
     fakes.set(broken={"squeue": "slurm_load_jobs error: Unable to contact slurm controller (connect failure)"})
-    assert heard(job, "may be old") == (
-        "what is known of job 17 may be old: squeue: slurm_load_jobs error: Unable to contact slurm controller "
+    assert heard(job, "may be out of date") == (
+        "the state of job 17 may be out of date: squeue: slurm_load_jobs error: Unable to contact slurm controller "
         "(connect failure)"
     )
     asked = len(fakes.calls("squeue"))
-    job._monitor.hurry()
+    job._poller.hurry()
     until(lambda: len(fakes.calls("squeue")) > asked)
     assert job.take_notices() == []
     assert job.exit_code is None
     fakes.set(broken={}, jobs=[["17", "COMPLETED", "None", "n1", "0:0"]])
-    job._monitor.hurry()
+    job._poller.hurry()
     assert ended(job) == 0
 
 
 @pytest.mark.parametrize(
     ("state", "exit", "code", "why"),
     [
-        ("TIMEOUT", "0:15", -15, "job 17 ran out of the time that it had asked for: give it more with --time"),
-        ("NODE_FAIL", "0:0", 1, "job 17 lost a node on n2"),
-        ("PREEMPTED", "0:15", -15, "job 17 had to make room for another job"),
-        ("OUT_OF_MEMORY", "0:125", -125, "job 17 took more memory than it had asked for"),
+        ("TIMEOUT", "0:15", -15, "job 17 reached its time limit: raise it with --time"),
+        ("NODE_FAIL", "0:0", 1, "job 17 was ended because a node failed: n2"),
+        ("PREEMPTED", "0:15", -15, "job 17 was preempted by another job"),
+        ("OUT_OF_MEMORY", "0:125", -125, "job 17 exceeded the memory that it requested"),
     ],
 )
 def test_how_it_ended_is_told_apart(fakes: Fakes, submit: Submit, state: str, exit: str, code: int, why: str) -> None:
@@ -244,9 +244,9 @@ def test_one_that_was_preempted_and_queued_again_is_not_begun_twice(fakes: Fakes
     job = submit()
     heard(job, "runs on n1")
     fakes.job("PENDING", reason="BeginTime")
-    job._monitor.hurry()
+    job._poller.hurry()
     assert ended(job) == 1
-    assert "was put back into the queue: BeginTime" in (job.end_reason() or "")
+    assert "was requeued: BeginTime" in (job.end_reason() or "")
     job.stop()
     assert fakes.calls("scancel") == [["--state=PENDING", "17"]]
 
@@ -274,13 +274,13 @@ def test_of_one_that_slurm_has_forgotten_the_accounting_may_know(fakes: Fakes, s
 def test_one_that_nobody_knows_any_more_has_failed(fakes: Fakes, submit: Submit) -> None:
     job = submit()
     assert ended(job) == 1
-    assert job.end_reason() == "job 17 is unknown to Slurm by now, and left no word of how it ended"
+    assert job.end_reason() == "job 17 is no longer known to Slurm, and left no exit code"
 
 
 def test_a_scancel_that_does_not_help_is_followed_by_one_that_kills(
     fakes: Fakes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(keeper, "POLITE_S", 0.2)
+    monkeypatch.setattr(keeper, "STEP_S", 0.2)
     fakes.job("RUNNING", nodes="n1")
     fakes.set(patience=3)
     assert keeper.cancel(17, 10) is None
@@ -291,8 +291,8 @@ def test_a_job_that_cannot_be_ended_is_said_with_what_to_do(fakes: Fakes, monkey
     fakes.job("RUNNING", nodes="n1")
     fakes.set(broken={"scancel": "scancel: error: Kill job error on job id 17: Access/permission denied"})
     assert keeper.cancel(17, 0.5) == (
-        "job 17 could not be ended (scancel: Kill job error on job id 17: Access/permission denied): `scancel 17`, and "
-        "look with `squeue --jobs=17`"
+        "job 17 could not be ended (scancel: Kill job error on job id 17: Access/permission denied): run `scancel 17`, "
+        "then check with `squeue --jobs=17`"
     )
 
 
@@ -310,7 +310,7 @@ def test_an_sbatch_that_does_not_answer_may_have_submitted_all_the_same(
     monkeypatch.setattr(keeper, "SUBMIT_S", 0.2)
     fakes.set(slow={"sbatch": 5})
     (tmp_path / "job.sh").touch()
-    with pytest.raises(keeper.SlurmError, match=r"sbatch has not answered for 0.2 s"):
+    with pytest.raises(keeper.SlurmError, match=r"sbatch has not answered within 0.2 s"):
         keeper.submit(tmp_path / "job.sh", "ddptui-test")
     [cancelled] = fakes.calls("scancel")
     assert cancelled[0] == "--name=ddptui-test"
@@ -370,7 +370,7 @@ def test_it_is_asked_less_and_less_often_while_nothing_changes(
     fakes: Fakes, submit: Submit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pauses: list[float] = []
-    monkeypatch.setattr(queue.JobPoller, "_is_needed_within", lambda self, pause_s: pauses.append(pause_s) is not None)
+    monkeypatch.setattr(queue.JobPoller, "_wait_for_need", lambda self, pause_s: pauses.append(pause_s) is not None)
     fakes.job("PENDING", reason="Priority")
     submit()
     until(lambda: len(pauses) > 8)

@@ -82,7 +82,7 @@ def test_what_slurm_refuses_is_said_before_anything_is_kept(cluster: Cluster, tm
         tmp_path / "runs", "--preset", str(preset(tmp_path, "")), "--no-ui", *ON_TWO_NODES, "--partition", "x"
     )
     assert done.returncode == 2
-    assert "no partition 'x'; there are debug, small" in done.stderr
+    assert "no partition 'x'; the partitions are: debug, small" in done.stderr
     assert not (tmp_path / "runs").exists()
 
 

@@ -60,7 +60,7 @@ def test_exit_codes_are_those_of_processes_and_never_that_of_success(exit: str, 
         ([part("SUSPENDED", nodes="n1")], "job 17 is suspended on n1", False),
         (
             [part("RUNNING", nodes="n1", id="17_0"), part("PENDING", "Resources", id="17_1")],
-            "job 17 is queued: 1 of 2 have begun, 1 wait for: Resources (the nodes are busy)",
+            "job 17 is queued: 1 of 2 have started, 1 wait for: Resources (the nodes are busy)",
             True,
         ),
         (
@@ -76,7 +76,7 @@ def test_one_that_is_not_over_says_where_it_stands(parts: list[TaskGroup], says:
 
 def test_all_of_an_array_has_to_end_well() -> None:
     done = [part("COMPLETED", id="17_0"), part("COMPLETED", id="17_1")]
-    assert job_status(done) == JobStatus(False, "job 17 has ended well", 0)
+    assert job_status(done) == JobStatus(False, "job 17 has completed", 0)
     assert job_status([done[0], part("FAILED", "NonZeroExitCode", exit="2:0", id="17_1")]).exit_code == 2
     assert job_status([part("PENDING", id="17_1"), part("FAILED", exit="2:0", id="17_0")]).exit_code == 2
 
@@ -84,13 +84,13 @@ def test_all_of_an_array_has_to_end_well() -> None:
 @pytest.mark.parametrize(
     ("part", "why"),
     [
-        (part("TIMEOUT"), "job 17 ran out of the time that it had asked for: give it more with --time"),
-        (part("NODE_FAIL", nodes="n2"), "job 17 lost a node on n2"),
+        (part("TIMEOUT"), "job 17 reached its time limit: raise it with --time"),
+        (part("NODE_FAIL", nodes="n2"), "job 17 was ended because a node failed: n2"),
         (part("CANCELLED", by="ann"), "job 17 was cancelled by ann"),
-        (part("CANCELLED"), "job 17 was cancelled, and not by this console"),
+        (part("CANCELLED"), "job 17 was cancelled outside this console"),
         (
             part("FAILED", "JobLaunchFailure", "n1"),
-            "job 17 could not be started on n1: do the nodes see the run's folder? --runs names another one",
+            "job 17 could not be started on n1: the nodes may not see the run's folder; --runs names another",
         ),
         (part("FAILED", "RaisedSignal:53"), "job 17 has ended: FAILED: RaisedSignal:53"),
         (part("QUITE_NEW", "Because"), "job 17 has ended: QUITE_NEW: Because"),
@@ -108,11 +108,11 @@ def test_why_it_ended_is_said_where_the_ranks_cannot_know(part: TaskGroup, why: 
 def test_one_that_would_wait_for_ever_is_over(reason: str) -> None:
     now = job_status([part("PENDING", reason)])
     assert now.exit_code == 1
-    assert f"would wait for ever ({reason}): " in (now.why or "")
+    assert f"can never start ({reason}): " in (now.why or "")
 
 
 @pytest.mark.parametrize("state", ["REQUEUED", "REQUEUE_HOLD", "PENDING"])
 def test_one_that_is_put_back_has_lost_what_it_had(state: str) -> None:
     now = job_status([part(state, "BeginTime")], had_begun=True)
     assert now.exit_code == 1
-    assert "put back into the queue" in (now.why or "")
+    assert "was requeued" in (now.why or "")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ddptui.engines.slurm.states import first_to_go
+from ddptui.engines.slurm.states import first_failed_rank
 
 VICTIM = "srun: error: n2: task 1: Exited with exit code 1"
 ENDED = "srun: error: n2: task 1: Terminated"
@@ -22,7 +22,7 @@ ENDED = "srun: error: n2: task 1: Terminated"
     ],
 )
 def test_the_first_is_named(said: list[str], named: str) -> None:
-    assert first_to_go("\n".join(said)) == named
+    assert first_failed_rank("\n".join(said)) == named
 
 
 @pytest.mark.parametrize(
@@ -37,4 +37,4 @@ def test_the_first_is_named(said: list[str], named: str) -> None:
     ],
 )
 def test_nobody_is_named_where_the_ranks_know_more(said: list[str]) -> None:
-    assert first_to_go("\n".join(said)) is None
+    assert first_failed_rank("\n".join(said)) is None
