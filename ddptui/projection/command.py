@@ -15,13 +15,13 @@ from ddptui.projection.arguments import ProjectOptions, check, rank_counts, stat
 from ddptui.projection.calibration import Calibration, calibrate, measured_calls
 from ddptui.projection.measured import LaunchSteps, MeasuredTrial, cautions_of, measured_trial, step_s
 from ddptui.projection.model import CostsOf, Extrapolation, Model, Projected, ProjectionRequest
-from ddptui.projection.network import US, CallCosts, MeasuredCall, fit_costs, mean_excess
+from ddptui.projection.network import CallCosts, MeasuredCall, fit_costs, mean_excess
 from ddptui.projection.results import NetworkUsed, Point, Projection
 from ddptui.projection.slowest_rank import rank_spread
 from ddptui.store.runs import Run, RunError, find_run
+from ddptui.text.units import MS_PER_S, US_IN_S
 
 PIPED_WIDTH = 80
-MS, GB = 1e3, 1e9  # ms a second; bytes
 FAR_OFF = 0.5  # a fit with a larger relative error is too poor to rest a figure on it alone
 
 
@@ -220,17 +220,17 @@ def _point(projected: Projected, measured_s: float | None, calibrated: bool, far
     return Point(
         strategy=projected.strategy,
         ranks=projected.ranks,
-        step_ms=times.step * MS,
-        low_ms=None if projected.low is None else projected.low * MS,
-        high_ms=None if projected.high is None else projected.high * MS,
-        work_ms=times.work * MS,
-        wait_ms=times.wait * MS,
-        transfer_ms=times.transfer * MS,
-        exposed_ms=times.exposed * MS,
+        step_ms=times.step * MS_PER_S,
+        low_ms=None if projected.low is None else projected.low * MS_PER_S,
+        high_ms=None if projected.high is None else projected.high * MS_PER_S,
+        work_ms=times.work * MS_PER_S,
+        wait_ms=times.wait * MS_PER_S,
+        transfer_ms=times.transfer * MS_PER_S,
+        exposed_ms=times.exposed * MS_PER_S,
         efficiency=projected.efficiency,
         calibrated=calibrated,
         rough=far_off and not calibrated and projected.ranks > 1,
-        measured_ms=None if measured_s is None else measured_s * MS,
+        measured_ms=None if measured_s is None else measured_s * MS_PER_S,
         error=None if measured_s is None else times.step / measured_s - 1,
     )
 
@@ -238,10 +238,10 @@ def _point(projected: Projected, measured_s: float | None, calibrated: bool, far
 def _network_used(network: CallCosts) -> NetworkUsed:
     return NetworkUsed(
         source=network.source,
-        alpha_us=network.alpha / US,
-        call_us=network.call / US,
-        outliers_us=network.excess / US,
-        gb_s=1 / network.beta / GB if network.beta else None,
-        gamma_gb_s=1 / network.gamma / GB if network.gamma else None,
+        alpha_us=network.alpha / US_IN_S,
+        call_us=network.call / US_IN_S,
+        outliers_us=network.excess / US_IN_S,
+        gb_s=1 / network.beta / 1e9 if network.beta else None,
+        gamma_gb_s=1 / network.gamma / 1e9 if network.gamma else None,
         worst=network.worst,
     )

@@ -24,8 +24,8 @@ from ddptui.analysis.primitives.theory import theory
 from ddptui.config.strategies import STRATEGIES, Sends
 from ddptui.projection import ProjectionError
 from ddptui.projection.network import CallCosts, CostUnits
+from ddptui.text.units import MB
 
-MB = 2**20  # bytes, as torch DDP counts them
 BUCKET_MB, FIRST_BUCKET_MB = 25.0, 1.0  # torch DDP's defaults
 AT_A_TIME = 2  # threads of a group in torch's gloo
 

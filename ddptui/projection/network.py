@@ -16,8 +16,9 @@ from typing import NamedTuple
 from ddptui.analysis.primitives.least_squares import nonnegative_least_squares
 from ddptui.analysis.primitives.theory import OPERATIONS, Cost, theory
 from ddptui.projection import ProjectionError
+from ddptui.text.units import US_IN_S
 
-US, GIGABIT = 1e-6, 1e9 / 8  # s; bytes
+GIGABIT = 1e9 / 8  # bytes
 CLEAN = ("all_reduce", "reduce", "broadcast")  # gloo makes no copies for these, so their formulas are complete
 POINT_TO_POINT = ("isend_irecv", "send_recv")
 
@@ -77,7 +78,7 @@ class MeasuredCall(NamedTuple):
 
 def stated_costs(alpha_us: float, gbps: float) -> CallCosts:
     """A network of so many µs a message and 1e9 bits a second."""
-    return CallCosts(alpha_us * US, 1 / (gbps * GIGABIT), source=f"stated: α {alpha_us:g} µs, {gbps:g} Gbit/s")
+    return CallCosts(alpha_us * US_IN_S, 1 / (gbps * GIGABIT), source=f"stated: α {alpha_us:g} µs, {gbps:g} Gbit/s")
 
 
 def fit_costs(calls: Sequence[MeasuredCall], source: str, gamma: float = 0.0) -> CallCosts:

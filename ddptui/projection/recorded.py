@@ -12,8 +12,9 @@ from ddptui.config.preset import Preset
 from ddptui.config.strategies import STRATEGIES
 from ddptui.config.trial import Trial
 from ddptui.projection import ProjectionError
-from ddptui.projection.network import US, CallCosts, MeasuredCall, fit_costs, fit_gamma
+from ddptui.projection.network import CallCosts, MeasuredCall, fit_costs, fit_gamma
 from ddptui.store.runs import Run
+from ddptui.text.units import US_IN_S
 
 LOCAL_SUM = "local_sum"  # adds without sending
 SEPARATING = ("all_reduce", "broadcast", LOCAL_SUM)  # together they separate calls, messages, bytes sent, bytes added
@@ -144,8 +145,8 @@ def _measured_calls(result: PrimitivesResult) -> list[MeasuredCall]:
             operation=cell.operation,
             ranks=result.ranks,
             bytes=cell.bytes,
-            s=cell.time_us.median * US,
-            mean_s=cell.time_us.mean * US,
+            s=cell.time_us.median * US_IN_S,
+            mean_s=cell.time_us.mean * US_IN_S,
             number=cell.calls,
         )
         for cell in result.cells

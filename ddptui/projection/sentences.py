@@ -9,16 +9,15 @@ from ddptui.projection.model import FEWEST_STEPS, Extrapolation
 from ddptui.projection.network import CallCosts
 from ddptui.projection.results import Point, Scaling
 from ddptui.projection.slowest_rank import RankSpread
-from ddptui.text.units import bandwidth, digits, duration
+from ddptui.text.units import MS_PER_S, bandwidth, digits, duration
 
 SIGNIFICANCE = 0.05  # of a rank that is slower than the others
 STANDARD_ERRORS = 2.0  # of a correlation
 LEAST_CORRELATION = 0.2  # a smaller one changes the wait too little to be worth a note
 CLEARLY = 0.10  # faster: smaller differences are within the error of a projection
 HALF = 0.5
-MS = 1e3  # s
 BAND = "chance between steps only, without the network's error"
-LONG_MS, HOUR_S = 1e5, 3600.0
+LONG_MS = 1e5
 
 
 class ProjectionContext(NamedTuple):
@@ -124,10 +123,7 @@ def ms(value: float | None) -> str:
 
 def with_unit(value_ms: float) -> str:
     """A time with its unit, from µs to hours."""
-    s = value_ms / MS
-    if s >= HOUR_S:
-        return f"{s / HOUR_S:,.1f} h"
-    return f"{s / 60:.0f} min" if s >= LONG_MS / MS else duration(s)
+    return duration(value_ms / MS_PER_S)
 
 
 def percent(part: float, decimals: int = 0) -> str:
@@ -214,7 +210,9 @@ def _cores_note(cores: int | None) -> str:
 
 def _extrapolation_note(extrapolation: Extrapolation, wait_ms: float) -> str:
     ranks = f"{extrapolation.ranks} ranks are more than the {extrapolation.steps} measured steps"
-    without = f"{with_unit(extrapolation.longest_seen_wait * MS)} if no step were longer than the longest measured one"
+    without = (
+        f"{with_unit(extrapolation.longest_seen_wait * MS_PER_S)} if no step were longer than the longest measured one"
+    )
     return f"{ranks}: their wait of {with_unit(wait_ms)} rests on the tail ({without})"
 
 
@@ -225,7 +223,7 @@ def _spread_notes(spread: RankSpread, measured: int, *, calibrated: bool) -> lis
         return []
     lines = []
     if spread.excess_s > NormalDist().inv_cdf(1 - SIGNIFICANCE / 2 / measured) * spread.uncertainty:
-        slower = f"rank {spread.slowest} worked {with_unit(spread.excess_s * MS)} longer than the mean"
+        slower = f"rank {spread.slowest} worked {with_unit(spread.excess_s * MS_PER_S)} longer than the mean"
         lines.append(f"{slower}, more than chance explains: the projection makes one in {measured} ranks as slow")
     if abs(spread.correlation) > max(LEAST_CORRELATION, STANDARD_ERRORS / spread.steps**0.5):
         steps, bias = ("the same", "shorter") if spread.correlation > 0 else ("different", "longer")
