@@ -1,1 +1,1 @@
-"""The state right now, as a fold of the messages. Pure."""
+"""The state of a run right now, from its messages."""

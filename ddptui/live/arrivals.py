@@ -1,9 +1,9 @@
-"""Who comes when to what all ranks do together, over some steps: what the arrivals pane shows. Pure.
+"""When each rank arrives at the collectives, over some steps: what the arrivals pane shows.
 
-A step is compared if it has an operation of several ranks. In each, the rank that came last is the one whose own work
-the others waited for most (`Blame`): so a root that is itself kept waiting is not called late. How late each rank was
-is counted at the operation to which that rank came last by most; usually it is the step's first. Where ranks have
-clocks of their own, nobody is called late by less than these may be apart.
+A step is compared if it has a collective of several ranks. The rank that came last is the one whose own work the others
+waited for most (WaitAttribution): a root that is itself kept waiting is not late. How late each rank was is measured at
+the collective to which that rank came last by most, usually the step's first. Where ranks have clocks of their own, no
+rank is late by less than these may be apart.
 """
 
 from collections.abc import Sequence
@@ -18,19 +18,20 @@ from ddptui.text.units import MS
 from ddptui.wire.messages import Step
 
 MOSTLY = 0.6  # of the steps, a late rank came last
-MATTERS = 0.1  # of a step, a late rank is late by
-FEWEST = 5  # steps, before a rank is called late
+MATTERS = 0.1  # of a step: a late rank is late by at least that
+FEWEST = 5  # steps before a rank is called late
 
 
 class RankArrivals(NamedTuple):
     """One rank; medians over the steps, in ms.
 
-    lead      from when the first rank began the step until this one had come to an operation and did nothing else
-    wait      and transfer: how long it did nothing else
-    rest      all else of the step
-    delay     how much of the lead was a delay that was put in
-    last_in   in how many steps it came last
-    lateness  step by step, how long after the first rank it came
+    lead      from the first rank's begin of the step until this one stood idle in a collective
+    wait      idle, for a rank that had not come
+    transfer  idle, for the network
+    rest      the rest of the step
+    last_in   number of steps in which it came last
+    lateness  how long after the first rank it came, step by step
+    delay     the part of the lead that was an injected delay
     """
 
     rank: int
@@ -44,8 +45,13 @@ class RankArrivals(NamedTuple):
 
 
 class ArrivalsSummary(NamedTuple):
-    """Of some steps. steps: how many could be compared; late: the rank that mostly comes last, if that matters;
-    apart: how far the ranks' clocks may be, ms (none: they have one); withheld: and that is more than they waited."""
+    """The ranks' arrivals in some steps.
+
+    steps     number of steps that could be compared
+    late      the rank that mostly comes last, if that matters
+    apart     how far apart the ranks' clocks may be, in ms; None if they share one
+    withheld  whether that is more than the ranks waited
+    """
 
     steps: int
     ranks: list[RankArrivals]
@@ -63,7 +69,7 @@ class _Seen(NamedTuple):
 
 
 def summary(joined: Sequence[AlignedStep]) -> ArrivalsSummary | None:
-    """None: no step has been joined yet."""
+    """The arrivals in these steps; None if there are none."""
     if not joined:
         return None
     ranks = sorted(joined[0].ranks)
@@ -85,7 +91,7 @@ def _see(step: AlignedStep) -> _Seen:
 
 
 def _where(step: AlignedStep, last: int) -> OperationKey:
-    """The operation to which the rank came last by most, or the first one of several ranks."""
+    """The collective to which the rank came last by most, or else the first one of several ranks."""
     several = step.last_arrivals
     own = [key for key, rank in several.items() if rank == last]
     return max(
@@ -134,7 +140,7 @@ def _late(ranks: Sequence[RankArrivals], seen: Sequence[_Seen], apart: float) ->
 
 
 def most_telling(found: ArrivalsSummary, most: int, culprit: int | None) -> list[RankArrivals]:
-    """Where there is no room for all ranks: those that the others waited for, then those that came late by most."""
+    """As many ranks as there is room for: those that the others waited for, then the latest ones."""
     telling = sorted(
         found.ranks,
         key=lambda each: (each.rank != culprit, each.rank != found.late, -each.last_in, -typical_lateness(each)),

@@ -1,4 +1,4 @@
-"""How a run goes, in one sentence. Pure."""
+"""How a run goes, in one sentence."""
 
 from ddptui.analysis.clock_error import WaitUncertainty
 from ddptui.analysis.culprit import MATTERS
@@ -18,7 +18,7 @@ CLOCKS_UNKNOWN = "the ranks' clocks have not been compared yet, so waits are unk
 
 
 def sentence(watched: RunMonitor, states: dict[int, str], preset: Preset, now_ns: int) -> str:
-    """Who waits for whom, right now; or what there is to say before and after that."""
+    """Which rank holds the others up right now; or how the launch starts or ended."""
     live, judgement, mismatch = watched.live, watched.judgement, watched.mismatch
     if live.status != "running":
         return _ended(live, preset)
@@ -46,7 +46,7 @@ def refusal(refused: Refused) -> str:
 
 
 def _ended(live: Live, preset: Preset) -> str:
-    """Between two launches, of the last one; in the end, of all."""
+    """The outcome of the last launch, or after the last one, of all."""
     if live.finished == launches(preset, live) and live.failures:
         return "failed: " + "; ".join(f"{trial} ({why})" for trial, why in live.failures.items())
     if live.error:
@@ -55,7 +55,7 @@ def _ended(live: Live, preset: Preset) -> str:
 
 
 def _standing_still(live: Live, states: dict[int, str], world_size: int, now_ns: int) -> str:
-    """Who has not arrived where, while it may still come."""
+    """Which ranks have not arrived at which collective, if a rank is stalled."""
     still = [state for state in states.values() if state.startswith(STALLED)]
     there = {rank.rank: _whereabouts(rank, now_ns) for rank in live.ranks.values() if rank.state != "done"}
     return describe_positions(there, world_size)[0] if still and there else ""
@@ -77,7 +77,7 @@ def _mismatch(mismatch: str | None) -> str:
 
 
 def _verdict(judgement: WaitAnalysis | None, world_size: int) -> str:
-    """Of the last two seconds."""
+    """The verdict on the last two seconds."""
     if world_size == 1:
         return "one process, so there is nobody to wait for"
     if judgement is None:

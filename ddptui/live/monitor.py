@@ -1,5 +1,4 @@
-"""What somebody who watches a run sees of it: its state right now, and what is worked out from that, no more often than
-it is worth. Pure: the caller has the clock."""
+"""What the console shows of a running launch: its state, and what is computed from it. The caller supplies the time."""
 
 from collections import deque
 from collections.abc import Iterable
@@ -18,20 +17,24 @@ from ddptui.live.state import MOST_RECENT, Live, recent
 from ddptui.wire.messages import Pause, Step
 from ddptui.wire.records import Launched, Message
 
-JUDGE_EVERY_NS = 1e9  # it costs some milliseconds
-LAST_STEPS, FEW = 24, 3  # of which panes speak, at most and at least
-MOST_AT_ONCE = 400  # of ranks times steps, put side by side in one look: where steps are short, some are left out
+JUDGE_EVERY_NS = 1e9  # an analysis costs some milliseconds
+LAST_STEPS, FEW = 24, 3  # that panes show, at most and at least
+MOST_AT_ONCE = 400  # ranks times steps that one look aligns: where steps are short, some are left out
 
 StepOrPause = TypeVar("StepOrPause", Step, Pause)
 
 
 class RunMonitor:
-    """`joined`: the last steps that all ranks have finished, side by side, warm-up left out; `mismatch`: how ranks
-    differ in what they do together, if they do; `judgement`: of the last two seconds, or of some long steps; `apart`:
-    how far the ranks' clocks may be, if they have several."""
+    """Follows one run: its state, and an analysis of its last steps that is at most a second old.
+
+    joined     the last steps that all ranks have finished, aligned, without warm-up
+    mismatch   how the ranks' operations differ, if they do
+    judgement  the analysis of the last two seconds, or of a few long steps
+    apart      how far apart the ranks' clocks may be, if they have several
+    """
 
     def __init__(self, there: Outcomes = NO_OUTCOMES) -> None:
-        """`there`: what the run has already."""
+        """`there`: the launches that a resumed run has already."""
         self.live = _resumed(there)
         self.joined: deque[AlignedStep] = deque(maxlen=MOST_RECENT)
         self.mismatch: str | None = None
@@ -42,31 +45,35 @@ class RunMonitor:
 
     @property
     def culprit(self) -> int | None:
+        """The rank that holds the others up right now; None if no rank stands out."""
         culprit = self.judgement.culprit if self.judgement else None
         return culprit.rank if culprit else None
 
     @property
     def last(self) -> list[AlignedStep]:
-        """As many steps as panes speak of."""
+        """The last steps, as many as panes show."""
         return list(self.joined)[-LAST_STEPS:]
 
     @property
     def latest(self) -> list[AlignedStep]:
-        """Of these, what the verdict speaks of: where steps are long, there are few of them; where the ranks' clocks
-        are too far apart to tell who waited, none."""
+        """The steps that the verdict is about: those of the last two seconds, and a few in any case.
+
+        None of them if the ranks' clocks are too far apart to tell who waited.
+        """
         return [] if self.judgement and self.judgement.withheld else recent(self.last, _ended, FEW)
 
     @property
     def are_clocks_known(self) -> bool:
-        """Whether what the ranks tell can be compared."""
+        """Whether the times of all ranks can be compared."""
         return self.apart is None or self.apart.largest_ns(self.live.ranks) < inf
 
     def world_size(self, preset: Preset) -> int:
-        """How many ranks there are, or will be."""
+        """How many ranks the launch has, or will have."""
         here = len(self.live.ranks)
         return max(here, next((trial.world_size for trial in preset.trials if trial.name == self.live.trial), 0))
 
     def add(self, messages: Iterable[Message]) -> None:
+        """Apply messages, in order."""
         for message in messages:
             fold(self.live, [message])
             if isinstance(message, Launched):
@@ -75,20 +82,22 @@ class RunMonitor:
                 self._next = self._judged_ns = 0
 
     def look(self, now_ns: int) -> None:
-        """Work out what a pane may want."""
+        """Bring up to date what the panes show."""
         self._join()
         if self.live.status == "running" and now_ns - self._judged_ns >= JUDGE_EVERY_NS:
             self._judged_ns = now_ns
             self.judgement = self.judge()
 
     def judge(self) -> WaitAnalysis | None:
-        """Of what all ranks have done lately."""
+        """Analyze the last two seconds; None if there is nothing to analyze."""
         self._join()
         return analyze_aligned(AlignedSteps(recent(list(self.joined), _ended, FEWEST_STEPS), {}))
 
     def _join(self) -> None:
-        """Put the steps side by side that have come since the last look. (The step before goes along: what a rank did
-        between two steps belongs to the second.)"""
+        """Align the steps that have come since the last look.
+
+        The step before goes along: what a rank did between two steps belongs to the second.
+        """
         end = self.live.step
         first = max(self._next, end - max(1, MOST_AT_ONCE // max(1, len(self.live.ranks))))
         if first >= end:
@@ -109,7 +118,7 @@ class RunMonitor:
         self.mismatch = next(reversed([*wrong.values(), *found.mismatches.values()]), None)
 
     def _aligned(self, message: StepOrPause) -> StepOrPause:
-        """All at once, with what is known now: else those that came before a probe, and after it, did not fit."""
+        """With the offsets known now: steps from before and after a clock probe would not fit each other."""
         return cast(StepOrPause, in_console_time(message, self.live.clocks))
 
 

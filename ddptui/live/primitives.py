@@ -1,4 +1,4 @@
-"""What a run of primitives has shown so far, trial by trial, and what it is at. Pure: messages in, results out."""
+"""What a run of primitives has measured so far, trial by trial, and which primitive is under way."""
 
 from collections.abc import Iterable
 
@@ -18,11 +18,13 @@ from ddptui.wire.records import Launched, Message
 
 
 class PrimitivesProgress:
-    """Launches that are over, and as much of the one under way as all its ranks have told. trial: the one that was
-    launched last."""
+    """The results of finished launches, and of the running one as much as all its ranks have sent.
+
+    trial: the name of the trial that was launched last.
+    """
 
     def __init__(self, there: Outcomes = NO_OUTCOMES) -> None:
-        """there: what the run has already."""
+        """`there`: the launches that a resumed run has already."""
         self.trial: str | None = None
         self._launches: dict[str, list[PrimitivesResult]] = {}
         self._together: dict[str, PrimitivesResult] = {}
@@ -34,18 +36,19 @@ class PrimitivesProgress:
 
     @staticmethod
     def of(results: Results) -> "PrimitivesProgress":
-        """A run that is over."""
+        """The results of a run that has ended."""
         found = PrimitivesProgress()
         found._launches = {trial.name: list(trial.primitives) for trial in results.trials if trial.primitives}
         return found
 
     def result(self, trial: str) -> PrimitivesResult | None:
-        """All launches of a trial as one: the same object until there is more to see."""
+        """All launches of a trial as one; the same object until there is more."""
         if trial not in self._together and trial in self._launches:
             self._together[trial] = combined(self._launches[trial])
         return self._together.get(trial)
 
     def add(self, messages: Iterable[Message]) -> None:
+        """Apply messages, in order."""
         for message in messages:
             match message:
                 case Launched():
@@ -60,7 +63,7 @@ class PrimitivesProgress:
                     pass
 
     def _add(self, place: int, hello: Hello) -> None:
-        """Once all ranks have told of a place, what it comes to is kept in place of what they told."""
+        """Once all ranks have sent their part of a place, keep the result instead of the messages."""
         told = self._heard.places.get(place, {})
         if len(told) < hello.world_size or self.trial is None:
             return
@@ -74,7 +77,7 @@ class PrimitivesProgress:
 
 
 def under_way(live: Live, trial: Trial | None) -> str:
-    """all_reduce, 64 KB"""
+    """The primitive that the ranks call now: all_reduce, 64 KB; empty between two launches."""
     if trial is None or live.status != "running" or not live.steps:
         return ""
     places = plan(trial)
@@ -82,7 +85,7 @@ def under_way(live: Live, trial: Trial | None) -> str:
 
 
 def plan(trial: Trial) -> list[str]:
-    """What the ranks do, place by place, in words."""
+    """The primitives that the ranks call, in their order."""
     is_shown = trial.primitives == "see"
     operators = trial.reduce_ops or (REDUCE_OPS if is_shown else ("sum",))
     wanted = message_sizes(trial.min_bytes, trial.max_bytes, trial.step_factor)

@@ -1,4 +1,4 @@
-"""How far a run has come, and how long it may still take. Pure."""
+"""How far a run has come, and how long it may still take."""
 
 from ddptui.config.preset import Preset
 from ddptui.live.fold import RATE_OVER
@@ -7,13 +7,15 @@ from ddptui.text.units import S
 
 
 def launches(preset: Preset, live: Live) -> int:
-    """How many there will have been: a trial that has failed, or was skipped, is spared its other repeats."""
+    """The number of launches of the run; a trial that failed or was skipped has no further repeats."""
     return sum(live.over.get(trial.name, preset.repeats) for trial in preset.trials)
 
 
 def left_s(preset: Preset, live: Live, now_ns: int) -> float | None:
-    """What the running launch still needs at the pace of its steps, and for each one to come what those so far took.
-    None: nobody knows yet."""
+    """Seconds until the run ends; None if that is not known yet.
+
+    The running launch goes on at the pace of its steps, and each further one takes as long as those so far.
+    """
     if live.began_ns is None or live.status == "interrupted":
         return None
     to_come = launches(preset, live) - live.finished
@@ -31,7 +33,7 @@ def left_s(preset: Preset, live: Live, now_ns: int) -> float | None:
 
 
 def _rest_s(live: Live) -> float | None:
-    """Of the running launch, once its steps have found their pace."""
+    """Seconds until the running launch ends, once enough steps have given a pace."""
     rates = [rank.steps_per_s for rank in live.ranks.values()]
     slowest = min((rate for rate in rates if rate), default=None)
     if live.steps is None or slowest is None or live.step < RATE_OVER:

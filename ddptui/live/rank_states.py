@@ -1,4 +1,4 @@
-"""What each rank is doing, in words. Pure."""
+"""What each rank is doing, in a word or two."""
 
 from collections.abc import Sequence
 from statistics import median
@@ -9,21 +9,21 @@ from ddptui.live.state import Live, RankState, recent
 from ddptui.text.units import MS, S
 from ddptui.wire.messages import PHASES
 
-SILENT_S = 3.0  # ranks beat once a second
-STALLED_STEPS = 10  # as long as so many usual steps, and
-STALLED_S = 3.0  # at least so long
-STALLED = "stalled"  # what its state begins with then
-RECENT_STEPS, FEW = 20, 3  # at most so many, of the last seconds, but some in any case
+SILENT_S = 3.0  # ranks send a heartbeat once a second
+STALLED_STEPS = 10  # a rank is stalled when it has finished no step for as long as so many usual ones,
+STALLED_S = 3.0  # and for at least so long
+STALLED = "stalled"  # what its state begins with
+RECENT_STEPS, FEW = 20, 3  # whose phases are shown, at most and at least
 
 
 def states(live: Live, joined: Sequence[AlignedStep], now_ns: int) -> dict[int, str]:
-    """Rank by rank: starting, running, waiting for rank 1, stalled (5 s), evaluating, done, failed, stopped."""
+    """By rank: starting, running, waiting for rank 1, stalled (5 s), evaluating, done, failed, stopped."""
     silent = [rank.rank for rank in live.ranks.values() if rank.state == "running" and silent_s(rank, now_ns)]
     return {number: _state(live, rank, joined, silent, now_ns) for number, rank in live.ranks.items()}
 
 
 def waits_for(joined: Sequence[AlignedStep], rank: int) -> int | None:
-    """The rank for which this one has waited most lately, if that is worth a word."""
+    """The rank for which this one waited most in these steps; None if it hardly waited."""
     waited: dict[int, int] = {}
     for step in joined:
         for wait in step.ranks[rank].waits if rank in step.ranks else ():
@@ -34,7 +34,7 @@ def waits_for(joined: Sequence[AlignedStep], rank: int) -> int | None:
 
 
 def phases_ms(rank: RankState) -> list[float] | None:
-    """The medians of its last steps, phase by phase."""
+    """The medians of its last steps, phase by phase; None before the first step."""
     last = recent(list(rank.recent)[-RECENT_STEPS:], lambda step: step.end_ns, FEW)
     return [median(step.phases_ns[place] for step in last) / MS for place in range(len(PHASES))] if last else None
 
@@ -61,14 +61,16 @@ def _state(live: Live, rank: RankState, joined: Sequence[AlignedStep], silent: l
 
 
 def silent_s(rank: RankState, now_ns: int) -> float:
-    """For how long nothing was heard of it, if that is too long: it stands still, or is gone. Without instruments ranks
-    do not beat."""
+    """For how many seconds the rank has sent nothing, if that is too long; else 0.
+
+    Without instruments ranks send no heartbeats, so their silence means nothing.
+    """
     seconds = (now_ns - rank.heard_ns) / S if rank.rss_bytes is not None else 0.0
     return seconds if seconds > SILENT_S else 0.0
 
 
 def _stalled_s(rank: RankState, now_ns: int) -> float:
-    """For how long it has finished no step, if that is too long."""
+    """For how many seconds the rank has finished no step, if that is too long; else 0."""
     if not rank.ends_ns:
         return 0.0
     seconds = (now_ns - rank.ends_ns[-1]) / S

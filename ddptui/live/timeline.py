@@ -1,7 +1,7 @@
-"""What every rank did when, on one axis of real time. Pure: steps that are side by side in, segments out, and cells.
+"""What every rank did when, on one axis of real time: aligned steps become segments, and segments become cells.
 
-Where several things are true of a moment, the one that explains most is shown: a delay that was put in, then a wait,
-then a transfer that nothing hides, then the phase.
+Where several things are true of a moment, the one that explains most is shown: an injected delay, then a wait, then an
+exposed transfer, then the phase.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -15,12 +15,12 @@ from ddptui.analysis.waits import AlignedStep, RankStep
 from ddptui.wire.messages import PHASES
 
 BETWEEN = "between"
-LAYERS = 4  # phases, transfer, wait, delay: the last one that is there is shown
-MOST_LONGER = 3  # an earlier step is shown only while all of them are at most so many times as long as they should be
+LAYERS = 4  # phase, transfer, wait, delay: the last one present is shown
+MOST_LONGER = 3  # earlier steps are shown while the window is at most so many times as long as its steps
 
 
 class Segment(NamedTuple):
-    """`what`: one of PHASES, wait, transfer, delay, or between (two steps)."""
+    """A stretch of time; `what`: one of PHASES, wait, transfer, delay, or between (two steps)."""
 
     begin_ns: int
     end_ns: int
@@ -28,7 +28,7 @@ class Segment(NamedTuple):
 
 
 class Run(NamedTuple):
-    """Cells that show the same: from `first` to before `last`; ns: how long it really took."""
+    """Cells that show the same, from `first` to before `last`; ns: how long it took."""
 
     first: int
     last: int
@@ -37,7 +37,7 @@ class Run(NamedTuple):
 
 
 def last_steps(joined: Sequence[AlignedStep], most: int) -> Sequence[AlignedStep]:
-    """As many of the last steps as fit on one axis: a long pause before them would leave them no room."""
+    """As many of the last steps as fit on one axis; a long pause between steps would leave them no room."""
     for steps in range(min(most, len(joined)), 1, -1):
         chosen = joined[-steps:]
         begin, end = window(chosen)
@@ -47,7 +47,7 @@ def last_steps(joined: Sequence[AlignedStep], most: int) -> Sequence[AlignedStep
 
 
 def window(joined: Sequence[AlignedStep]) -> Interval:
-    """From when the first rank began these steps to when the last one ended them."""
+    """From the first rank's begin of these steps to the last rank's end, in ns."""
     all_steps = [own.step for each in (joined[0], joined[-1]) for own in each.ranks.values()]
     return min(step.begin_ns for step in all_steps), max(step.end_ns for step in all_steps)
 
@@ -57,7 +57,7 @@ def _length(step: AlignedStep) -> int:
 
 
 def row(joined: Sequence[AlignedStep], rank: int) -> list[Segment]:
-    """What a rank did, without gaps from its first step's begin to its last one's end, in order."""
+    """What a rank did, in order and without gaps, from its first step's begin to its last one's end."""
     edges = sorted(edge for step in joined for edge in _edges(step.ranks[rank]))
     open_at: list[list[str]] = [[] for _ in range(LAYERS)]
     found: list[Segment] = []
@@ -71,7 +71,7 @@ def row(joined: Sequence[AlignedStep], rank: int) -> list[Segment]:
 
 
 def _append(found: list[Segment], segment: Segment) -> None:
-    """One after another of the same kind is one."""
+    """Merge a segment with one of the same kind before it."""
     if found and found[-1].what == segment.what:
         found[-1] = found[-1]._replace(end_ns=segment.end_ns)
     else:
@@ -79,7 +79,7 @@ def _append(found: list[Segment], segment: Segment) -> None:
 
 
 def _edges(own: RankStep) -> Iterator[tuple[int, bool, int, str]]:
-    """Where something begins or ends: when, which of the two, in which layer, what."""
+    """Where something begins or ends: the moment, whether it begins, its layer, and what it is."""
     step = own.step
     layers = [
         [(begin, min(end, step.end_ns), PHASES[place]) for place, begin, end in phase_spans(step)],
@@ -95,7 +95,7 @@ def _edges(own: RankStep) -> Iterator[tuple[int, bool, int, str]]:
 
 
 def runs(segments: Sequence[Segment], within: Interval, width: int, cuts: Collection[int] = ()) -> list[Run]:
-    """Segments in so many cells: each cell shows what took most of it. At cuts, which are cells, a new run begins."""
+    """Segments drawn in `width` cells; each cell shows what took most of it. A new run begins at each of the cuts."""
     shown = _cells(segments, within, width)
     edges = [cell for cell in range(1, width) if cell in cuts or shown[cell] != shown[cell - 1]]
     found = []

@@ -1,1 +1,1 @@
-"""A run as text: tables, sentences, exports. Pure."""
+"""A run as text: tables, sentences, exports."""

@@ -1,4 +1,4 @@
-"""What the results say of the devices: their memory, and why a backend or device was taken that nobody named. Pure."""
+"""What the results say about devices: their memory, and why a backend or device was chosen."""
 
 from collections.abc import Sequence
 
@@ -7,29 +7,29 @@ from ddptui.config.preset import Preset
 from ddptui.text.printable import printable
 from ddptui.text.units import SIZES, digits, size
 
-MOST_PEAKS = 4  # that a cell has one by one
+MOST_PEAKS = 4  # that a cell lists one by one
 
 
 def peaks(ranks: Sequence[RankResult]) -> list[int]:
-    """The most that each rank's tensors took of its GPU, in bytes; of ranks that have one."""
+    """The peak of each rank's tensors on its GPU, in bytes; ranks without a GPU have none."""
     return [rank.peak_gpu_bytes for rank in ranks if rank.peak_gpu_bytes is not None]
 
 
 def memory(ranks: Sequence[RankResult]) -> str:
-    """All of them in one unit, 1.92+1.21 GB; of many ranks the least and the most; empty where there is no GPU."""
-    told = peaks(ranks)
-    if not told:
+    """The peaks in one unit: 1.92+1.21 GB; of many ranks the least and the most; empty without a GPU."""
+    held = peaks(ranks)
+    if not held:
         return ""
-    unit = size(max(told)).split()[1]
-    shown = [digits(peak / 1024 ** SIZES.index(unit)) for peak in told]
-    if len(told) <= MOST_PEAKS:
+    unit = size(max(held)).split()[1]
+    shown = [digits(peak / 1024 ** SIZES.index(unit)) for peak in held]
+    if len(held) <= MOST_PEAKS:
         return f"{'+'.join(shown)} {unit}"
-    least, most = shown[told.index(min(told))], shown[told.index(max(told))]
+    least, most = shown[held.index(min(held))], shown[held.index(max(held))]
     return f"{least}…{most} {unit}"
 
 
 def output_device(ranks: Sequence[RankResult]) -> str:
-    """nn.DataParallel: how much more the first device held than any other; empty where it did not."""
+    """nn.DataParallel: how much more the first device held than any other; empty if it did not."""
     first, *others = peaks(ranks) or [0]
     if len(others) + 1 < len(ranks) or not others or first <= max(others):
         return ""

@@ -1,4 +1,4 @@
-"""The trials of a preset side by side before they are run: what sets them apart first, then what they share. Pure."""
+"""The trials of a preset side by side, before a run: what sets them apart first, then what they share."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple

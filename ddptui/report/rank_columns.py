@@ -1,4 +1,4 @@
-"""The columns of a trial's ranks, in one repeat: who waited, for whom, and what was sent. Pure."""
+"""The columns of a trial's ranks in one repeat: waits, traffic, delays, device. Adding one is one entry in COLUMNS."""
 
 from ddptui.analysis.results import RankResult
 from ddptui.text.printable import printable

@@ -1,4 +1,4 @@
-"""What was published about a preset's trials, beside what was measured here. Pure."""
+"""Published figures of a preset's trials, beside what was measured here."""
 
 from statistics import median
 
@@ -7,7 +7,7 @@ from ddptui.config.preset import Preset, Reference
 
 
 def published(results: Results, preset: Preset) -> list[str]:
-    """A line a published figure, ours first, and then where they are from."""
+    """A line a published figure, beside ours, and then their sources."""
     trials = {trial.name: trial for trial in results.trials}
     base = next((other.train_time_s for other in preset.references if other.trial == preset.baseline), None)
     lines = [_line(reference, trials[reference.trial], base) for reference in preset.references]
@@ -15,29 +15,29 @@ def published(results: Results, preset: Preset) -> list[str]:
 
 
 def sources(preset: Preset) -> list[str]:
-    """Where the figures are from, each once."""
+    """The sources of the figures, each once."""
     return [*dict.fromkeys(reference.source for reference in preset.references if reference.source)]
 
 
 def steps_beside(results: Results, preset: Preset) -> list[str]:
-    """What was published of a step, beside the table's, in a line if both are known of any trial."""
+    """One line with the published and the measured step times, if any trial has both."""
     ours = {trial.name: _step_ms(trial) for trial in results.trials}
-    told = [
-        f"{each.trial} {here:.2f} here, {each.step_ms:g} there"
-        for each in preset.references
-        if each.step_ms is not None and (here := ours[each.trial]) is not None
+    pairs = [
+        f"{reference.trial} {here:.2f} here, {reference.step_ms:g} there"
+        for reference in preset.references
+        if reference.step_ms is not None and (here := ours[reference.trial]) is not None
     ]
-    return [f"step ms: {'; '.join(told)}"] if told else []
+    return [f"step ms: {'; '.join(pairs)}"] if pairs else []
 
 
 def _step_ms(trial: TrialResult) -> float | None:
-    """The table's: the median over repeats."""
+    """The median over repeats, as in the table."""
     steps = [repeat.step_ms.median for repeat in trial.repeats if repeat.step_ms]
     return median(steps) if steps else None
 
 
 def _line(reference: Reference, trial: TrialResult, base: float | None) -> str:
-    """Two machines differ; the ratio to the baseline is what can be set beside each other."""
+    """Machines differ in speed, so the ratios to the baseline are compared, too."""
     if trial.summary is None:
         return f"{trial.name}: {trial.status} here, {reference.train_time_s:.2f} s published"
     ours = trial.summary.train_time_s.median

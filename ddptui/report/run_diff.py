@@ -1,4 +1,4 @@
-"""Two runs side by side: the trials that both have, and what else differs between them. Pure."""
+"""Two runs side by side: the trials that both have, and what else differs between them."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -48,7 +48,7 @@ def _ratio(pair: Pair) -> str:
 
 
 def _range(pair: Pair) -> str:
-    """The least and the most that the ratio could be, of the repeats as they came out."""
+    """The least and the most that the ratio could be, given the repeats."""
     times = _times(pair)
     if not times or not times[0].min or len(pair.a.repeats) < 2 or len(pair.b.repeats) < 2:
         return NOTHING
@@ -91,7 +91,7 @@ COLUMNS: tuple[Column[Pair], ...] = (
 
 
 def differences(a: Results, b: Results) -> list[str]:
-    """What may be behind a difference between the figures, a line each: trials, their fields, what they ran on."""
+    """What may explain a difference between the figures, a line each: trials, their fields, the environment."""
     lines = [f"preset: {a.preset} in A, {b.preset} in B"] if a.preset != b.preset else []
     lines += _only(a, b, "A") + _only(b, a, "B")
     if repeats := _repeats(a, b):
@@ -107,13 +107,13 @@ def _only(a: Results, b: Results, which: str) -> list[str]:
 
 
 def _repeats(a: Results, b: Results) -> str | None:
-    """Of the trial that was run most often."""
+    """The number of repeats, of the trial that was run most often."""
     most = [max((len(trial.repeats) for trial in results.trials), default=0) for results in (a, b)]
     return f"repeats: {count(most[0], 'repeat')} in A, {most[1]} in B" if most[0] != most[1] else None
 
 
 def _fields(both: Sequence[Pair]) -> list[str]:
-    """Which fields of the trials differ; trials with the same difference share a line."""
+    """The fields in which trials differ; trials with the same difference share a line."""
     found: dict[str, list[str]] = {}
     for pair in both:
         for key in pair.a.config.keys() | pair.b.config.keys():
@@ -127,13 +127,13 @@ def _fields(both: Sequence[Pair]) -> list[str]:
 
 
 def _field(trial: TrialResult, key: str) -> object:
-    """Delays are told as the table tells them."""
+    """The value of a field; delays as the table shows them."""
     value = trial.config.get(key)
     return describe_bottleneck(msgspec.convert(value, tuple[Bottleneck, ...])) if key == "bottleneck" else value
 
 
 def _environment(a: dict[str, Any], b: dict[str, Any]) -> list[tuple[str, Any, Any]]:
-    """Key by key, those of the packages beside the others."""
+    """The keys whose values differ, with those of the packages among them."""
     flat_a, flat_b = _flat(a), _flat(b)
     keys = sorted(flat_a.keys() | flat_b.keys())
     return [(key, flat_a.get(key), flat_b.get(key)) for key in keys if flat_a.get(key) != flat_b.get(key)]

@@ -1,15 +1,15 @@
-"""What became of a trial, where its figures cannot say it. Pure."""
+"""What became of a trial that has no figures."""
 
 from ddptui.analysis.results import RepeatResult, TrialResult
 
 
 def status_of(result: TrialResult) -> str:
-    """In a word; empty: it was not reached. One that was launched, and is neither done nor failed, was stopped."""
+    """ok, failed or stopped; empty if the trial was not reached."""
     return result.status if result.status != "skipped" else "stopped" if result.command else ""
 
 
 def what_became(result: TrialResult) -> str:
-    """The same in a sentence, of which the trial is the subject."""
+    """The end of a sentence whose subject is the trial: was stopped before its end: no figures."""
     if result.status != "skipped":
         return result.status
     if not result.command:
@@ -18,5 +18,5 @@ def what_became(result: TrialResult) -> str:
 
 
 def is_not_finite(repeat: RepeatResult) -> bool:
-    """Whether the loss ended as no finite number. Without instruments nobody has looked at each step."""
+    """Whether the loss ended as no finite number; False without instruments, which look at each step."""
     return repeat.step_ms is not None and repeat.loss.last is None

@@ -1,4 +1,4 @@
-"""A run as Trace Event JSON, which Perfetto (ui.perfetto.dev) and chrome://tracing open. Pure: messages in, text out.
+"""A run as Trace Event JSON, which Perfetto (ui.perfetto.dev) and chrome://tracing open.
 
 A process is a repeat of a trial. In it each rank has a track with its steps, their phases and the delays that were put
 in; below it, as many as it takes, tracks with its operations, each with wait and transfer apart. An arrow goes from a

@@ -1,1 +1,1 @@
-"""Words, units, tables and drawings as text: everything that knows nothing of training. Pure."""
+"""Words, units, tables and drawings as text: everything that knows nothing of training."""

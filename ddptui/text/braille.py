@@ -1,4 +1,4 @@
-"""Lines in braille dots: two columns and four rows of dots a cell. Pure: points in, characters out.
+"""Lines in braille dots: two columns and four rows of dots a cell.
 
 A column of dots is a number, a bit a row, the lowest bit for the lowest row. What a long line does within a column is
 kept as the lowest and the highest of its points there: no spike is lost, however many points there are.

@@ -1,7 +1,7 @@
-"""The pieces that drawings in the terminal are made of: bars, ticks, an axis, a legend. Pure: figures in, text out.
+"""The pieces that drawings in the terminal are made of: bars, ticks, an axis, a legend.
 
-A line is a sequence of spans; the kind of a span says what it stands for, and so its colour ("": none of its own). What
-each kind looks like without a colour is in GLYPHS: nothing is said by colour alone.
+A line is a sequence of spans; the kind of a span says what it stands for, and so its color ("": none of its own). What
+each kind looks like without a color is in GLYPHS: nothing is said by color alone.
 """
 
 from collections.abc import Iterable, Sequence

@@ -1,1 +1,1 @@
-"""A run of primitives as text: tables, plots, exports. Pure."""
+"""A run of primitives as text: tables, plots, exports."""

@@ -1,4 +1,4 @@
-"""What primitives have shown, for a spreadsheet or a script: every figure in full. Pure."""
+"""What primitives have shown, for a spreadsheet or a script: every figure in full."""
 
 from collections.abc import Iterator, Sequence
 

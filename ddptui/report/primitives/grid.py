@@ -1,4 +1,4 @@
-"""What a primitive did to every rank's buffers, as lines: before → after. Pure: a view in, spans out."""
+"""What a primitive did to every rank's buffers, as lines: before → after."""
 
 from collections.abc import Iterable, Sequence
 from textwrap import wrap

@@ -1,6 +1,6 @@
 """Time or bus bandwidth over size, both axes logarithmic: what was measured as letters, what was fitted as lines.
 
-Pure: a result in, lines out; as spans for the console, where each operation has a colour, or as plain text.
+Pure: a result in, lines out; as spans for the console, where each operation has a color, or as plain text.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -29,7 +29,7 @@ Cells = dict[tuple[int, int], tuple[str, str]]  # row and column: sign and kind
 
 
 class Drawn(NamedTuple):
-    """One operation: its letter and colour, the measured points and those of its fitted line."""
+    """One operation: its letter and color, the measured points and those of its fitted line."""
 
     which: PrimitiveKey
     letter: str
@@ -41,7 +41,7 @@ class Drawn(NamedTuple):
 def plot(
     result: PrimitivesResult, operations: Sequence[PrimitiveKey], width: int, height: int, what: What = "time"
 ) -> list[str]:
-    """The lines without their colours."""
+    """The lines without their colors."""
     lines = draw(result, operations, width, height, what)
     return ["".join(words for words, _ in line).rstrip() for line in lines]
 
@@ -103,7 +103,7 @@ def _line(
 
 
 def _signs(series: Sequence[Drawn], seen: Frame, width: int, rows: int) -> Cells:
-    """By cell: the dots of all lines, the colour of the last one; on them, the letters."""
+    """By cell: the dots of all lines, the color of the last one; on them, the letters."""
     dots: dict[tuple[int, int], tuple[int, str]] = {}
     for each in series:
         for row, column, bits in cells(columns(each.line, seen, width, rows), rows):

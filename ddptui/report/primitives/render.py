@@ -1,4 +1,4 @@
-"""What primitives have shown, as terminal text and as Markdown; CSV is in export.py. Pure: results in, text out."""
+"""What primitives have shown, as terminal text and as Markdown; CSV is in export.py."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""What there is to say of primitives, piece by piece, whatever it is written as. Pure: results in, blocks out."""
+"""What there is to say of primitives, piece by piece, whatever it is written as."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""What was measured as tables: times by size, the models beside the textbook, and who overtakes whom. Pure."""
+"""What was measured as tables: times by size, the models beside the textbook, and who overtakes whom."""
 
 from collections.abc import Callable, Sequence
 
