@@ -1,4 +1,4 @@
-"""`ddptui doctor`: every precondition of a run, checked by doing it; each with what mends it."""
+"""`ddptui doctor`: checks every precondition of a run by doing it, and names a remedy for what is missing."""
 
 import signal
 import sys
@@ -6,25 +6,25 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 
-from ddptui.doctor import engines, folders, gpus, machine, processes, torch
+from ddptui.doctor import folders, machine, network, processes, torch
 from ddptui.doctor.finding import Finding, lines, with_known_cause
 from ddptui.text.printable import first_line
 
 Check = Callable[[], Iterable[Finding]]
 Groups = dict[str, tuple[tuple[str, Check], ...]]
 
-REPORT = "a mistake in this check: please report this line"
+REPORT = "this is a bug in the check: please report this line"
 INTERRUPTED = 130
 
 
 def groups(runs: str | None) -> Groups:
-    """All checks under their headings; `runs`: where runs are to be kept (none: as always)."""
+    """All checks under their headings. runs: the value of --runs."""
     return {
         "This machine": (
             ("python", machine.machine),
-            ("driver", gpus.told_by_nvml),
+            ("driver", torch.driver_and_gpus),
             ("compiler", machine.compiler),
-            ("interfaces", machine.interfaces),
+            ("interfaces", network.interfaces),
             ("open files", machine.open_files),
             ("processes", machine.processes),
             ("time of day", machine.wall_clock),
@@ -40,15 +40,15 @@ def groups(runs: str | None) -> Groups:
             ("scheduler", processes.scheduler),
             ("orphans", processes.orphans),
         ),
-        "Elsewhere": (("join", engines.join), ("slurm", engines.slurm), ("slow links", engines.slow_links)),
-        "torch, and ranks that meet (takes some seconds)": (("torch", torch.torch),),
+        "Elsewhere": (("join", network.join), ("slurm", network.slurm), ("slow links", network.slow_links)),
+        "torch, and ranks that connect (takes some seconds)": (("torch", torch.torch),),
     }
 
 
 def examine(runs: str | None = None) -> int:
-    """Print all findings as they come; returns 1 if something stands in the way of a run."""
+    """Print all findings as they come; returns the exit code, 1 if a finding is fatal."""
     fatal = False
-    with _ended_in_order():
+    with _exits_on_signals():
         for heading, checks in groups(runs).items():
             print(heading, flush=True)
             for finding in findings(checks):
@@ -58,8 +58,8 @@ def examine(runs: str | None = None) -> int:
 
 
 @contextmanager
-def _ended_in_order() -> Iterator[None]:
-    """Whoever ends it politely finds nothing left behind."""
+def _exits_on_signals() -> Iterator[None]:
+    """SIGTERM and SIGHUP raise SystemExit, so that processes and folders of the checks are cleaned up."""
     before = {number: signal.signal(number, _interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
     try:
         yield
@@ -73,9 +73,9 @@ def _interrupt(*_: object) -> None:
 
 
 def findings(checks: Iterable[tuple[str, Check]]) -> Iterator[Finding]:
-    """What the checks find; one that fails itself is a finding, too."""
-    for what, check in checks:
+    """What the checks find. A check that raises is a finding, too."""
+    for name, check in checks:
         try:
             yield from map(with_known_cause, check())
         except Exception as error:
-            yield with_known_cause(Finding(what, f"cannot be checked: {first_line(error)}", REPORT))
+            yield with_known_cause(Finding(name, f"cannot be checked: {first_line(error)}", REPORT))

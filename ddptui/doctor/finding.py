@@ -1,20 +1,24 @@
-"""One thing looked at, and how it is printed. Pure."""
+"""A finding of the doctor, and how it is printed. Pure."""
 
 import textwrap
 from typing import NamedTuple
 
 from ddptui.text.os_remedies import remedy_of
 
-WIDTH = 11  # of the longest `what`: findings are printed as they come
+WIDTH = 11  # of the longest name; fixed, since findings are printed as they come
 COLUMNS = 80
 
 
 class Finding(NamedTuple):
-    """One thing looked at. `remedy`: what to do about it, if it is not as it should be; `fatal`: nothing runs so;
-    `tried`: False where something else must be there first."""
+    """The result of one check.
 
-    what: str
-    found: str
+    name    of what was checked; text: what was found
+    remedy  what mends it (empty: nothing is wrong); fatal: no run can start until then
+    tried   False: not checked, since something else must be present first
+    """
+
+    name: str
+    text: str
     remedy: str = ""
     fatal: bool = False
     tried: bool = True
@@ -22,18 +26,18 @@ class Finding(NamedTuple):
 
 def with_known_cause(finding: Finding) -> Finding:
     """The same finding, with a better remedy where its text names a resource that is short."""
-    return finding._replace(remedy=remedy_of(finding.found) or finding.remedy) if finding.remedy else finding
+    return finding._replace(remedy=remedy_of(finding.text) or finding.remedy) if finding.remedy else finding
 
 
 def lines(finding: Finding) -> list[str]:
-    """As it is printed: what was found, and under it what mends it."""
+    """A finding as printed lines, the remedy below it."""
     mark = "✗" if finding.fatal else "!" if finding.remedy else "✓" if finding.tried else "–"
-    found = _wrapped(f"{mark} {finding.what:{WIDTH}}  ", finding.found)
-    return found + (_wrapped(" " * (WIDTH + 4) + "→ ", finding.remedy) if finding.remedy else [])
+    wrapped = _wrapped(f"{mark} {finding.name:{WIDTH}}  ", finding.text)
+    return wrapped + (_wrapped(" " * (WIDTH + 4) + "→ ", finding.remedy) if finding.remedy else [])
 
 
 def _wrapped(begin: str, text: str) -> list[str]:
-    """Lines of at most 80 columns, where no single word (a path, say) is longer."""
+    """Lines of at most 80 columns, unless a single word, such as a path, is longer."""
     return textwrap.wrap(
         " ".join(text.split()),
         COLUMNS,

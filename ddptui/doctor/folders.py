@@ -1,4 +1,4 @@
-"""Folders that a run writes to, tried by writing to them."""
+"""Folders that a run writes to, checked by writing to them."""
 
 import os
 import shutil
@@ -22,14 +22,14 @@ from ddptui.wire.connection import HUB, TOKEN
 
 ENOUGH_DISK_GB = 1
 SHARED = Path("/dev/shm")
-ENOUGH_SHARED_GB = 1  # what NCCL's makers ask of a container
-TEMPORARY = ("TMPDIR", "TEMP", "TMP")  # where Python looks, in this order
+ENOUGH_SHARED_GB = 1  # what NVIDIA recommends for a container with NCCL
+TEMPORARY = ("TMPDIR", "TEMP", "TMP")  # variables in the order in which Python reads them
 HELLO_MS = 5_000
 
 
-def runs(given: str | None = None) -> Iterator[Finding]:
-    """Where runs are kept, or the folder nearest to it that there is."""
-    folder = runs_folder(given)
+def runs(option: str | None = None) -> Iterator[Finding]:
+    """The folder of runs, or the nearest existing one above it. option: the value of --runs."""
+    folder = runs_folder(option)
     nearest = next(path for path in (folder, *folder.parents) if os.path.lexists(path))
     try:
         write_and_remove(nearest)
@@ -39,46 +39,46 @@ def runs(given: str | None = None) -> Iterator[Finding]:
         yield Finding("runs", f"{folder}: cannot be written: {first_line(error)}", remedy, fatal=True)
         return
     yield Finding("runs", str(folder))
-    yield Finding("disk", f"{free:.1f} GB free there", disk_remedy(free))
+    yield Finding("disk", f"{free:.1f} GB free in it", disk_remedy(free))
 
 
 def disk_remedy(free_gb: float) -> str:
-    """What to do where little is free, in GB."""
+    """What to do about little free space, GB."""
     if free_gb >= ENOUGH_DISK_GB:
         return ""
     return f"delete runs that you no longer want (`ddptui runs` lists them), or set {RUNS_VARIABLE} to another disk"
 
 
 def write_and_remove(folder: Path) -> None:
-    """Do what keeping a run does, and leave nothing behind. Raises OSError."""
-    mine = Path(tempfile.mkdtemp(prefix=".ddptui-doctor-", dir=folder))
+    """Write as a run does, and leave nothing behind. Raises OSError."""
+    scratch = Path(tempfile.mkdtemp(prefix=".ddptui-doctor-", dir=folder))
     try:
-        new = mine / "results.json.new"
+        new = scratch / "results.json.new"
         with new.open("wb") as file:
             file.write(b"{}\n" * 1000)
             file.flush()
             os.fsync(file.fileno())
-        new.replace(mine / "results.json")
+        new.replace(scratch / "results.json")
     finally:
-        shutil.rmtree(mine)
+        shutil.rmtree(scratch)
 
 
 def sockets() -> Iterator[Finding]:
-    """The wire, as a run has it: a socket in a folder for temporary files, and a process that says Hello there."""
-    remedy = "name a folder of a local disk that can be written: `export TMPDIR=FOLDER`"
+    """ZeroMQ as in a run: a socket in a folder for temporary files, and a process that sends Hello to it."""
+    remedy = "name a writable folder on a local disk: `export TMPDIR=FOLDER`"
     try:
         with Hub(1) as hub:
-            where = hub.folder.parent
-            heard = _hello(hub)
+            folder = hub.folder.parent
+            received = _hello(hub)
     except (OSError, zmq.ZMQError) as error:
-        yield Finding("sockets", f"none can be made: {first_line(error)}", remedy, fatal=True)
+        yield Finding("sockets", f"no socket can be created: {first_line(error)}", remedy, fatal=True)
     except NoAnswer as why:
-        yield Finding("sockets", f"ZeroMQ cannot be reached by another process: {why}", remedy, fatal=True)
+        yield Finding("sockets", f"another process cannot use ZeroMQ: {why}", remedy, fatal=True)
     else:
-        if heard:
-            yield judge_place(where, _wanted_place(), tempfile.gettempdir())
+        if received:
+            yield socket_folder_finding(folder, _wanted_folder(), tempfile.gettempdir())
         else:
-            yield Finding("sockets", f"ZeroMQ says nothing in {where}", remedy, fatal=True)
+            yield Finding("sockets", f"no message arrives over ZeroMQ in {folder}", remedy, fatal=True)
 
 
 def _hello(hub: Hub) -> bool:
@@ -87,28 +87,29 @@ def _hello(hub: Hub) -> bool:
         return bool(hub.receive(HELLO_MS))
 
 
-def _wanted_place() -> str | None:
+def _wanted_folder() -> str | None:
     return next((os.environ[name] for name in TEMPORARY if os.environ.get(name)), None)
 
 
-def judge_place(where: Path, wanted: str | None, usable: str) -> Finding:
-    """where: sockets are made; wanted: where the environment wants them; usable: what of that can be written to."""
-    found = f"ZeroMQ (ipc) is heard in {where}"
-    if wanted is None or os.path.abspath(wanted) == str(where):
-        return Finding("sockets", found)
-    if os.path.abspath(wanted) == usable:
-        return Finding("sockets", f"{found}: a path in TMPDIR would be too long")
-    return Finding("sockets", f"{found}: TMPDIR ({wanted}) cannot be written", f"`export TMPDIR={where}`")
+def socket_folder_finding(folder: Path, wanted: str | None, writable: str) -> Finding:
+    """The folder of the sockets. wanted: the one that the environment names; writable: the one that Python chose."""
+    text = f"ZeroMQ (ipc) works in {folder}"
+    if wanted is None or os.path.abspath(wanted) == str(folder):
+        return Finding("sockets", text)
+    if os.path.abspath(wanted) == writable:
+        return Finding("sockets", f"{text}: a socket's path in TMPDIR would be too long")
+    return Finding("sockets", f"{text}: TMPDIR ({wanted}) cannot be written", f"`export TMPDIR={folder}`")
 
 
 def shared_memory() -> Iterator[Finding]:
+    """/dev/shm, which NCCL and DataLoader workers need. Linux only."""
     if not sys.platform.startswith("linux"):
         return
     try:
         write_and_remove(SHARED)
         size = shutil.disk_usage(SHARED).total / GB
     except OSError as error:
-        why = f"{first_line(error)}: no NCCL, and no DataLoader workers"
+        why = f"{first_line(error)}: NCCL and DataLoader workers cannot run"
         yield Finding("/dev/shm", why, "`mount -t tmpfs tmpfs /dev/shm` (docker: --shm-size=1g)")
         return
     yield Finding(
@@ -117,13 +118,14 @@ def shared_memory() -> Iterator[Finding]:
 
 
 def shared_remedy(size_gb: float, no_gpu: bool) -> str:
-    """What to do where shared memory is small: only NCCL asks for so much."""
+    """What to do about little shared memory; only NCCL needs so much."""
     enough = size_gb >= ENOUGH_SHARED_GB or no_gpu
-    return "" if enough else "NCCL wants 1 GB: `mount -o remount,size=1g /dev/shm` (docker: --shm-size=1g)"
+    return "" if enough else "NCCL needs 1 GB: `mount -o remount,size=1g /dev/shm` (docker: --shm-size=1g)"
 
 
 def data() -> Iterator[Finding]:
+    """The data sets that are installed."""
     folder = data_folder(Trial())
-    there = [name for name, files in FILES.items() if all((folder / file).is_file() for file in files)]
-    found = ", ".join(there) or "nothing else"
-    yield Finding("data", f"digits and random are built in; {found} in {folder} ({DATA_VARIABLE})")
+    installed = [name for name, files in FILES.items() if all((folder / file).is_file() for file in files)]
+    listed = ", ".join(installed) or "no others"
+    yield Finding("data", f"digits and random are built in; {listed} in {folder} ({DATA_VARIABLE})")

@@ -1,5 +1,4 @@
-"""What another process of this host can do, tried with one: tell the same time, be scheduled as asked, die with those
-it depends on."""
+"""Another process of this host, started to check its clock, its scheduling, and whether it dies with its parents."""
 
 import os
 import sys
@@ -13,83 +12,82 @@ from ddptui.doctor.machine import finest_tick_ns
 from ddptui.host.rank_side import Child, NoAnswer
 
 MODULE = "workers.doctor.host"
-COARSEST_NS = 100_000
-DEATH_S = 5.0
+COARSEST_NS = 100_000  # phases of a small model take a millisecond
+DEATH_S = 5.0  # within which a dependent process must be gone
 LOOK_S = 0.01
-CLOCK_REMEDY = "waiting is measured with it: run on one host, in one container; `ddptui selftest` tells if it is right"
+CLOCK_REMEDY = (
+    "waits are measured across processes: run all ranks on one host, in one container; `ddptui selftest` checks them"
+)
+ORPHANS_REMEDY = "after a crash, look for ranks left behind: `pgrep -af workers`"
 
 
 def clock() -> Iterator[Finding]:
-    """Wait and transfer set times of different processes against each other."""
+    """Whether processes share a clock: waits and transfers compare the times of several."""
     with Child(MODULE) as child:
         try:
-            child.ask("clock")  # the first answer comes late: it is started with it
+            child.ask("clock")  # the first answer includes the process's start
             before = time.monotonic_ns()
-            there: int = child.ask("clock")["ns"]
-            yield judge_clock(before, there, time.monotonic_ns(), finest_tick_ns())
+            reading: int = child.ask("clock")["ns"]
+            yield clock_finding(before, reading, time.monotonic_ns(), finest_tick_ns())
         except NoAnswer as why:
             yield Finding("clock", str(why), CLOCK_REMEDY)
 
 
-def judge_clock(before_ns: int, there_ns: int, after_ns: int, tick_ns: int) -> Finding:
-    """Another process's reading must lie between two of ours."""
-    if not before_ns <= there_ns <= after_ns:
-        apart_ms = min(abs(there_ns - before_ns), abs(there_ns - after_ns)) / 1e6
-        return Finding("clock", f"processes differ by {apart_ms:.3g} ms", CLOCK_REMEDY)
+def clock_finding(before_ns: int, reading_ns: int, after_ns: int, tick_ns: int) -> Finding:
+    """Another process's reading must lie between two of this one. tick_ns: the clock's smallest step."""
+    if not before_ns <= reading_ns <= after_ns:
+        apart_ms = min(abs(reading_ns - before_ns), abs(reading_ns - after_ns)) / 1e6
+        return Finding("clock", f"the clocks of two processes differ by {apart_ms:.3g} ms", CLOCK_REMEDY)
     coarse = not 0 < tick_ns <= COARSEST_NS
-    remedy = "phases shorter than that read 0: use a newer kernel or another clock source" if coarse else ""
+    remedy = "phases shorter than that read as 0: use a newer kernel or another clock source" if coarse else ""
     return Finding("clock", f"the same in another process, in steps of {tick_ns / 1000:.3g} µs", remedy)
 
 
 def scheduler() -> Iterator[Finding]:
+    """Whether ranks can run under SCHED_BATCH."""
     if not sys.platform.startswith("linux"):
-        yield Finding("scheduler", "SCHED_BATCH is Linux's own: sched_batch means nothing here")
+        yield Finding("scheduler", "sched_batch means nothing here: only Linux has SCHED_BATCH")
         return
     with Child(MODULE) as child:
         try:
-            taken = child.ask("scheduler")["taken"]
-            why = "" if taken else "asked for, and not given"
-        except NoAnswer as no:
-            why = str(no)
-    remedy = "`--set sched_batch=false` where a preset asks for it" if why else ""
-    yield Finding("scheduler", f"SCHED_BATCH: {why}" if why else "SCHED_BATCH may be had (sched_batch)", remedy)
+            why = "" if child.ask("scheduler")["taken"] else "the kernel ignored the request"
+        except NoAnswer as error:
+            why = str(error)
+    remedy = "`--set sched_batch=false` for presets that ask for it" if why else ""
+    yield Finding("scheduler", f"SCHED_BATCH: {why}" if why else "SCHED_BATCH works (sched_batch = true)", remedy)
 
 
 def orphans() -> Iterator[Finding]:
-    """Whoever starts ranks is killed here, as a user may: do its dependants die?"""
+    """Whether ranks die when their parent is killed, or the console. Both are tried."""
     with Child(MODULE) as child:
         try:
             pids = child.ask("dependants")
         except NoAnswer as why:
-            yield Finding("orphans", f"cannot be tried: {why}", orphans_remedy())
+            yield Finding("orphans", f"cannot be checked: {why}", ORPHANS_REMEDY)
             return
-        watched = {way: psutil.Process(pid) for way, pid in pids.items()}
+        ranks = {on: psutil.Process(pid) for on, pid in pids.items()}
         child.kill_alone()
-        yield judge_orphans({way: _is_gone(process) for way, process in watched.items()}, **_means())
+        yield orphans_finding({on: _is_gone(rank) for on, rank in ranks.items()}, **_system())
 
 
-def _means() -> dict[str, bool]:
+def _system() -> dict[str, bool]:
     return {"linux": sys.platform.startswith("linux"), "pidfd": hasattr(os, "pidfd_open")}
 
 
-def judge_orphans(gone: dict[str, bool], *, linux: bool, pidfd: bool) -> Finding:
-    """gone: who died in time, of a rank that depends on its parent, and of one that depends on the console."""
-    watched = "pidfd" if pidfd else "looking four times a second: there is no pidfd"
-    told = f"ranks die with their launcher (prctl) and the console ({watched})"
+def orphans_finding(gone: dict[str, bool], *, linux: bool, pidfd: bool) -> Finding:
+    """gone: whether a rank died in time, by what it depends on: its parent, or the console."""
+    means = "pidfd" if pidfd else "checked four times a second, without pidfd"
+    text = f"ranks die with their launcher (prctl) and the console ({means})"
     if not linux:
-        told = f"ranks die with the console ({watched}); with their launcher on Linux only"
-    left = [way for way, ended in gone.items() if not ended and (linux or way != "parent")]
-    if not left:
-        return Finding("orphans", told)
-    return Finding("orphans", f"a rank outlives its {' and its '.join(left)}", orphans_remedy())
-
-
-def orphans_remedy() -> str:
-    return "after a crash, look for ranks left behind: `pgrep -af workers`"
+        text = f"ranks die with the console ({means}); with their launcher on Linux only"
+    survived = [on for on, ended in gone.items() if not ended and (linux or on != "parent")]
+    if not survived:
+        return Finding("orphans", text)
+    return Finding("orphans", f"a rank outlives its {' and its '.join(survived)}", ORPHANS_REMEDY)
 
 
 def _is_gone(process: psutil.Process) -> bool:
-    """Whether it ends in time. Nobody may be there to bury it: a zombie is gone."""
+    """Whether a process ends in time. A zombie counts: no parent may be left to reap it."""
     until = time.monotonic() + DEATH_S
     while time.monotonic() < until:
         try:

@@ -1,4 +1,4 @@
-"""torch, its GPUs, and ranks that it starts and brings together, each tried in a process of their own."""
+"""torch, its GPUs and NVIDIA's driver, and ranks that torch starts. What needs torch is tried in a separate process."""
 
 import os
 import sys
@@ -11,32 +11,72 @@ import zmq
 from ddptui.doctor.finding import Finding
 from ddptui.engines import command
 from ddptui.engines.hub import Hub
-from ddptui.host.gpus import VISIBLE, is_empty, surely_none
+from ddptui.host import gpus
+from ddptui.host.gpus import VISIBLE, Build, Driver, Gpu, is_empty, surely_none
 from ddptui.host.machine import installed
 from ddptui.host.rank_side import Child, NoAnswer
 from ddptui.text.torch_remedies import AGAIN, OLDER, WITH_CUDA
 from ddptui.text.units import GB
 
+BUSY_PERCENT, BUSY_GB = 10, 2  # more than an idle GPU shows: the driver itself takes up to one GB
 INTERFACE = "GLOO_SOCKET_IFNAME"
-NO_GPU = "none: ranks run on the CPU, and dp is a stand-in with threads"
+NO_GPU = "none: ranks run on the CPU, and dp simulates replicas with threads"
+
+
+def driver_and_gpus() -> Iterator[Finding]:
+    """NVIDIA's driver and its GPUs, without torch. Nothing where there is none: `torch` reports that."""
+    if gpus.surely_none():
+        return
+    driver = gpus.ask()
+    if driver is None:
+        yield Finding("driver", "NVIDIA's NVML does not answer (no driver, or a GPU of another maker)", tried=False)
+        return
+    visible = os.environ.get(VISIBLE)
+    yield driver_finding(driver, gpus.built_for())
+    seen = gpus.seen(visible, [gpu.uuid for gpu in driver.gpus])
+    for index, gpu in enumerate(driver.gpus):
+        yield gpu_finding(index, gpu, visible if index not in seen and not gpu.is_cut else None)
+
+
+def driver_finding(driver: Driver, build: Build | None) -> Finding:
+    knows = f", up to CUDA {driver.cuda[0]}.{driver.cuda[1]}" if driver.cuda else ""
+    built = f"; this torch is built for CUDA {build.cuda}" if build and build.cuda else ""
+    return Finding("driver", f"{driver.version}{knows}{built}", OLDER if gpus.is_too_old(driver, build) else "")
+
+
+def gpu_finding(index: int, gpu: Gpu, hidden_by: str | None) -> Finding:
+    """hidden_by: the value of CUDA_VISIBLE_DEVICES, where it hides this GPU."""
+    memory = f", {gpu.total_bytes / GB:.0f} GB" if gpu.total_bytes else ""
+    used = f" ({gpu.used_bytes / GB:.1f} used)" if gpu.used_bytes is not None else ""
+    busy = f", {gpu.busy_percent} % busy" if gpu.busy_percent is not None else ""
+    cut = ", cut into instances (MIG)" if gpu.is_cut else ""
+    hidden = f"; hidden: {VISIBLE} is {hidden_by!r}" if hidden_by is not None else ""
+    return Finding(f"GPU {index}", f"{gpu.name}{memory}{used}{busy}{cut}{hidden}", _busy_remedy(gpu))
+
+
+def _busy_remedy(gpu: Gpu) -> str:
+    """What to do where other programs use the GPU."""
+    is_used = (gpu.busy_percent or 0) > BUSY_PERCENT or (gpu.used_bytes or 0) > BUSY_GB * GB
+    remedy = f"other programs use it, which distorts times: `nvidia-smi` lists them; {VISIBLE} can leave it out"
+    return remedy if is_used else ""
 
 
 def torch() -> Iterator[Finding]:
-    """All that torch is needed for. Without it, one finding."""
+    """Everything that needs torch; one finding if it is not installed."""
     missing = [name for name in ("torch", "torchvision") if find_spec(name) is None]
     if missing:
         yield Finding(missing[0], "not installed", f"`pip install {' '.join(missing)}`", fatal=True)
         return
     try:
-        hub = Hub(1)  # for its folder: a run's launchers leave things behind in one like it
+        hub = Hub(1)  # only for its folder, where torch's launchers leave files: it is removed afterwards
     except (OSError, zmq.ZMQError):
-        yield Finding("torch", "not tried: needs a folder for sockets, see there", tried=False)
+        yield Finding("torch", "not tried: it needs a folder for sockets (see sockets)", tried=False)
         return
     with hub, Child("workers.doctor.probe", TMPDIR=str(hub.folder)) as child:
-        yield from ask_all(child)
+        yield from torch_findings(child)
 
 
-def ask_all(child: Child) -> Iterator[Finding]:
+def torch_findings(child: Child) -> Iterator[Finding]:
     try:
         facts = child.ask("versions")
     except NoAnswer as why:
@@ -44,12 +84,13 @@ def ask_all(child: Child) -> Iterator[Finding]:
         return
     yield Finding("torch", f"{facts['torch']}, torchvision {facts['torchvision']}")
     yield Finding("launch", command.torch_launcher())
-    hooks = "seen through the process group's hooks" if facts["group_hooks"] else "seen by wrapping torch's functions"
-    yield Finding("collectives", hooks)
-    gpus = _gpus(child)
-    yield judge_gpus(gpus, facts["gpu_build"], os.environ.get(VISIBLE), _no_gpu_here())
-    yield judge_backends(facts["backends"], bool(gpus["gpus"]))
-    yield from _meetings(child, facts["backends"], bool(gpus["gpus"]))
+    how = "through the process group's hooks" if facts["group_hooks"] else "by wrapping torch's functions"
+    yield Finding("collectives", f"observed {how}")
+    seen = _gpus(child)
+    has_gpu = bool(seen["gpus"])
+    yield gpus_finding(seen, facts["gpu_build"], os.environ.get(VISIBLE), _no_gpu_here())
+    yield backends_finding(facts["backends"], has_gpu)
+    yield from _meetings(child, facts["backends"], has_gpu)
 
 
 def _gpus(child: Child) -> dict[str, Any]:
@@ -60,43 +101,46 @@ def _gpus(child: Child) -> dict[str, Any]:
 
 
 def _no_gpu_here() -> bool:
-    """Elsewhere than on Linux torch has no CUDA, and there is nothing to mend."""
+    """Whether there is nothing to mend: no GPU, or a system on which torch has no CUDA."""
     return surely_none() or not sys.platform.startswith("linux")
 
 
-def judge_gpus(told: dict[str, Any], build: str | None, visible: str | None, surely_none: bool) -> Finding:
-    """told: what torch sees, and why it sees none; build: the CUDA it was made for; visible: the variable that hides
-    GPUs; surely_none: this machine has none that CUDA could use."""
-    gpus: Sequence[tuple[str, int]] = told["gpus"]
-    why: str = told["why_none"]
-    if gpus:
-        names = ", ".join(f"{name} ({memory / GB:.0f} GB)" for name, memory in gpus)
-        ranks = "one rank, or more that share it" if len(gpus) == 1 else f"{len(gpus)} ranks, or more that share them"
-        return Finding("GPUs", f"{names}: for {ranks} (share_gpu = true)")
+def gpus_finding(seen: dict[str, Any], build: str | None, visible: str | None, no_gpu: bool) -> Finding:
+    """The GPUs that torch can use. seen: those it sees, and why it sees none; build: the CUDA it is built for; visible:
+    the value of CUDA_VISIBLE_DEVICES; no_gpu: this machine has none that CUDA could use."""
+    names: Sequence[tuple[str, int]] = seen["gpus"]
+    why: str = seen["why_none"]
+    if names:
+        listed = ", ".join(f"{name} ({memory / GB:.0f} GB)" for name, memory in names)
+        ranks = "one rank, or more that share it" if len(names) == 1 else f"{len(names)} ranks, or more that share them"
+        return Finding("GPUs", f"{listed}: for {ranks} (share_gpu = true)")
     if is_empty(visible):
-        return Finding("GPUs", f"hidden: {VISIBLE} is {visible!r}", "" if surely_none else f"`unset {VISIBLE}`")
-    if surely_none:
+        return Finding("GPUs", f"hidden: {VISIBLE} is {visible!r}", "" if no_gpu else f"`unset {VISIBLE}`")
+    if no_gpu:
         return Finding("GPUs", NO_GPU)
     if build is None:
-        return Finding("GPUs", "there, but this torch is built without CUDA", WITH_CUDA)
+        return Finding("GPUs", "present, but this torch is built without CUDA", WITH_CUDA)
     if "too old" in why:
-        return Finding("GPUs", f"there, but the driver is too old for this torch's CUDA {build}", OLDER)
+        return Finding("GPUs", f"present, but the driver is too old for this torch's CUDA {build}", OLDER)
     if "no NVIDIA driver" in why:
-        return Finding("GPUs", "there, but no driver is", "install NVIDIA's driver; `nvidia-smi` must list the GPUs")
+        return Finding(
+            "GPUs", "present, but without a driver", "install NVIDIA's driver; `nvidia-smi` must list the GPUs"
+        )
     remedy = f"`nvidia-smi` must list the GPUs; {VISIBLE} is {'not set' if visible is None else repr(visible)}"
-    return Finding("GPUs", f"there, but torch sees none: {why}", remedy)
+    return Finding("GPUs", f"present, but torch sees none: {why}", remedy)
 
 
-def judge_backends(there: Sequence[str], gpu: bool) -> Finding:
-    unused = " (nccl needs a GPU)" if "nccl" in there and not gpu else ""
-    unused += "" if "mpi" in there else "; mpi: only in a torch that was built from source where an MPI library is"
-    if "gloo" not in there:
-        return Finding("backends", (", ".join(there) or "none") + unused, f"no gloo: `{AGAIN}`", fatal=True)
-    return Finding("backends", ", ".join(there) + unused)
+def backends_finding(backends: Sequence[str], gpu: bool) -> Finding:
+    """The backends of this torch; without gloo nothing runs."""
+    unused = " (nccl needs a GPU)" if "nccl" in backends and not gpu else ""
+    unused += "" if "mpi" in backends else "; mpi: only in a torch built from source beside an MPI library"
+    if "gloo" not in backends:
+        return Finding("backends", (", ".join(backends) or "none") + unused, f"no gloo: `{AGAIN}`", fatal=True)
+    return Finding("backends", ", ".join(backends) + unused)
 
 
 def _meetings(child: Child, backends: Sequence[str], gpu: bool) -> Iterator[Finding]:
-    """Ranks that meet and sum, as runs start them."""
+    """Ranks that connect and all-reduce, started as in a run."""
     if "gloo" in backends:
         spawn = _meeting(child, "spawn", gloo_remedy(os.environ.get(INTERFACE)), fatal=True)
         yield spawn
@@ -106,32 +150,32 @@ def _meetings(child: Child, backends: Sequence[str], gpu: bool) -> Iterator[Find
     elif "nccl" in backends:
         yield _nccl(child)
     else:
-        yield Finding("nccl", "this torch has none", f"`{AGAIN}` (on Linux: with NCCL)")
+        yield Finding("nccl", "missing in this torch", f"`{AGAIN}` (on Linux: with NCCL)")
 
 
 def _forkserver(child: Child) -> Finding:
-    return _meeting(child, "forkserver", "leave start_method = 'spawn' in presets")
+    return _meeting(child, "forkserver", "keep start_method = 'spawn' in presets")
 
 
 def gloo_remedy(interface: str | None) -> str:
-    """What to do where ranks do not meet; `interface`: the one they are told to meet on."""
+    """What to do where ranks cannot connect. interface: the value of GLOO_SOCKET_IFNAME."""
     if interface:
         return f"`unset {INTERFACE}` (it is {interface!r}), or name an interface that `ip addr` lists"
-    return f"let the firewall pass 127.0.0.1; or try `{INTERFACE}=lo ddptui doctor`"
+    return f"allow 127.0.0.1 in the firewall; or try `{INTERFACE}=lo ddptui doctor`"
 
 
 def _meeting(child: Child, how: str, remedy: str, *, fatal: bool = False) -> Finding:
     try:
         ms = child.ask(how)["sum_s"] * 1000
     except NoAnswer as why:
-        return Finding(how, f"two ranks do not meet: {why}", remedy, fatal)
-    return Finding(how, f"two ranks met over gloo and summed, in {ms:.1f} ms")
+        return Finding(how, f"two ranks cannot connect: {why}", remedy, fatal)
+    return Finding(how, f"two ranks connected over gloo and summed, in {ms:.1f} ms")
 
 
 def _nccl(child: Child) -> Finding:
     try:
-        told = child.ask("nccl")
+        answer = child.ask("nccl")
     except NoAnswer as why:
-        remedy = "`NCCL_DEBUG=INFO` before a run says more; until then `--set device=cpu`"
-        return Finding("nccl", f"the first GPU cannot sum: {why}", remedy)
-    return Finding("nccl", f"{told['version']}, summed on the first GPU in {told['sum_s'] * 1000:.1f} ms")
+        remedy = "`NCCL_DEBUG=INFO` makes NCCL say more during a run; until then `--set device=cpu`"
+        return Finding("nccl", f"a sum on the first GPU failed: {why}", remedy)
+    return Finding("nccl", f"{answer['version']}, summed on the first GPU in {answer['sum_s'] * 1000:.1f} ms")

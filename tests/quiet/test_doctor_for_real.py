@@ -40,7 +40,7 @@ def test_too_few_open_files_are_the_reason_that_is_given(tmp_path: Path) -> None
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (1, "")
     assert "Traceback" not in done.stdout
-    assert re.search(r"^! open files +20 a process.*\n +→ 2 ranks want 40", done.stdout, re.MULTILINE)
+    assert re.search(r"^! open files +20 per process.*\n +→ 2 ranks need 40", done.stdout, re.MULTILINE)
     assert re.search(r"^✗ spawn .*(\n .*)*→ `ulimit -n 4096`", done.stdout, re.MULTILINE)
 
 

@@ -20,8 +20,7 @@ import pytest
 
 from ddptui import doctor
 from ddptui.config.parser import PresetError
-from ddptui.doctor import engines, folders, machine, processes, torch
-from ddptui.doctor import gpus as gpu_side
+from ddptui.doctor import folders, machine, network, processes, torch
 from ddptui.doctor.finding import COLUMNS, Finding, lines, with_known_cause
 from ddptui.engines.local import links
 from ddptui.host import gpus, rank_side
@@ -165,15 +164,15 @@ def test_this_machine_is_told_without_a_remedy_where_it_suffices(monkeypatch: py
 
 def test_a_compiler_is_missed_by_torch_compile_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "no_compiler", lambda _: "")
-    assert only(machine.compiler()) == Finding("compiler", "there is one for C++: compile = true may be had")
+    assert only(machine.compiler()) == Finding("compiler", "C++ compiler found: compile = true works")
     monkeypatch.setattr(machine, "no_compiler", lambda _: "install g++")
     assert only(machine.compiler()) == Finding("compiler", "install g++", tried=False)
 
 
 def test_the_loopback_interface_is_talked_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert not only(machine.interfaces()).remedy
+    assert not only(network.interfaces()).remedy
     monkeypatch.setattr(socket, "create_server", refuse(errno.EADDRNOTAVAIL))
-    finding = only(machine.interfaces())
+    finding = only(network.interfaces())
     assert finding.fatal
     assert "ip link set lo up" in finding.remedy
 
@@ -185,7 +184,7 @@ def test_the_loopback_interface_is_talked_over(monkeypatch: pytest.MonkeyPatch) 
         (resource.RLIM_INFINITY, resource.RLIM_INFINITY, ""),
         (256, 1024, "for 64 ranks: `ulimit -n 1024`"),
         (256, resource.RLIM_INFINITY, "for 64 ranks: `ulimit -n 4096`"),
-        (24, 100_000, "2 ranks want 40: `ulimit -n 4096`"),
+        (24, 100_000, "2 ranks need 40: `ulimit -n 4096`"),
         (64, 64, "for 64 ranks: raise `nofile` in /etc/security/limits.conf (a container: --ulimit nofile=4096)"),
     ],
 )
@@ -203,8 +202,8 @@ def test_a_limit_of_open_files_is_set_against_2_and_64_ranks(
         (1000, None, ""),
         (None, 1000, ""),
         (100, None, "for 64 ranks: raise `ulimit -u`"),
-        (100, 5, "2 ranks want 36: raise the container's limit (docker: --pids-limit)"),
-        (5, 100, "2 ranks want 36: raise `ulimit -u`"),
+        (100, 5, "2 ranks need 36: raise the container's limit (docker: --pids-limit)"),
+        (5, 100, "2 ranks need 36: raise `ulimit -u`"),
     ],
 )
 def test_room_for_processes_is_what_the_narrower_limit_leaves(
@@ -215,17 +214,17 @@ def test_room_for_processes_is_what_the_narrower_limit_leaves(
 
 def test_the_limits_of_processes_are_read_where_they_stand(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)  # root is not held to its limit
-    monkeypatch.setattr(resource, "getrlimit", lambda _: (machine._threads_of_ours() + 50, 10_000))
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (machine._threads_of_user() + 50, 10_000))
     monkeypatch.setattr(machine, "PIDS_FILES", (str(tmp_path / "pids"),))
     assert "ulimit -u" in only(machine.processes()).remedy
     (tmp_path / "pids.max").write_text("30\n")
     (tmp_path / "pids.current").write_text("20\n")
     finding = only(machine.processes())
-    assert finding.found.startswith("room for 10 more")
+    assert finding.text.startswith("room for 10 more")
     assert "--pids-limit" in finding.remedy
     (tmp_path / "pids.max").write_text("max\n")
     monkeypatch.setattr(resource, "getrlimit", lambda _: (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-    assert only(machine.processes()).found.startswith("no limit")
+    assert only(machine.processes()).text.startswith("no limit")
 
 
 def test_a_time_of_day_that_cannot_be_is_said() -> None:
@@ -351,13 +350,13 @@ def test_this_host_does_what_ranks_ask_of_it() -> None:
         (50, 40, "the same in another process, in steps of 0.04 µs", ""),
         (50, 4_000_000, "in steps of 4e+03 µs", "clock source"),
         (50, 0, "in steps of 0 µs", "clock source"),
-        (10_000_200, 40, "processes differ by 10 ms", "selftest"),
-        (-10_000_000, 40, "processes differ by 10 ms", "selftest"),
+        (10_000_200, 40, "two processes differ by 10 ms", "selftest"),
+        (-10_000_000, 40, "two processes differ by 10 ms", "selftest"),
     ],
 )
 def test_another_processs_reading_lies_between_two_of_ours(there: int, tick: int, said: str, remedy: str) -> None:
-    finding = processes.judge_clock(0, there, 100, tick)
-    assert said in finding.found
+    finding = processes.clock_finding(0, there, 100, tick)
+    assert said in finding.text
     assert (remedy in finding.remedy) if remedy else not finding.remedy
 
 
@@ -379,24 +378,24 @@ def test_a_host_that_does_not_is_found_out(module: Callable[[str], str], monkeyp
     monkeypatch.setattr(processes, "MODULE", module(LIAR))
     monkeypatch.setattr(processes, "DEATH_S", 0.1)
     judged: list[dict[str, bool]] = []
-    judge = processes.judge_orphans
-    monkeypatch.setattr(processes, "judge_orphans", lambda gone, **means: judged.append(gone) or judge(gone, **means))
-    assert "processes differ" in only(processes.clock()).found
+    judge = processes.orphans_finding
+    monkeypatch.setattr(processes, "orphans_finding", lambda gone, **means: judged.append(gone) or judge(gone, **means))
+    assert "processes differ" in only(processes.clock()).text
     refused = only(processes.scheduler())
-    assert "Operation not permitted" in refused.found
+    assert "Operation not permitted" in refused.text
     assert "sched_batch=false" in refused.remedy
     outlived = only(processes.orphans())
     assert judged == [{"parent": False, "console": False}]
-    assert outlived.found == "a rank outlives its parent and its console"
+    assert outlived.text == "a rank outlives its parent and its console"
     assert "pgrep" in outlived.remedy
 
 
 def test_what_watches_over_ranks_is_told_by_system() -> None:
     gone, left = {"parent": True, "console": True}, {"parent": False, "console": True}
-    assert "(pidfd)" in processes.judge_orphans(gone, linux=True, pidfd=True).found
-    assert "four times a second" in processes.judge_orphans(gone, linux=True, pidfd=False).found
-    assert processes.judge_orphans(left, linux=True, pidfd=True).found == "a rank outlives its parent"
-    assert not processes.judge_orphans(left, linux=False, pidfd=False).remedy
+    assert "(pidfd)" in processes.orphans_finding(gone, linux=True, pidfd=True).text
+    assert "four times a second" in processes.orphans_finding(gone, linux=True, pidfd=False).text
+    assert processes.orphans_finding(left, linux=True, pidfd=True).text == "a rank outlives its parent"
+    assert not processes.orphans_finding(left, linux=False, pidfd=False).remedy
 
 
 @pytest.mark.parametrize("check", [processes.clock, processes.scheduler, processes.orphans])
@@ -405,7 +404,7 @@ def test_without_an_answer_a_remedy_is_said_all_the_same(
 ) -> None:
     monkeypatch.setattr(processes, "MODULE", module("import sys; sys.exit('no such thing')"))
     [finding] = check()
-    assert "no such thing" in finding.found
+    assert "no such thing" in finding.text
     assert finding.remedy
 
 
@@ -414,7 +413,7 @@ def test_without_an_answer_a_remedy_is_said_all_the_same(
 
 def test_the_runs_folder_is_written_to_and_nothing_stays(tmp_path: Path) -> None:
     kept, disk = folders.runs(str(tmp_path / "not" / "there"))
-    assert (kept.remedy, disk.what) == ("", "disk")
+    assert (kept.remedy, disk.name) == ("", "disk")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -468,19 +467,19 @@ def test_a_wire_on_which_nobody_is_heard_is_fatal(heard: bool | NoAnswer, monkey
 def test_sockets_elsewhere_than_wanted_are_said() -> None:
     where = Path("/tmp")
     for wanted in (None, "/tmp", "/tmp/"):
-        assert folders.judge_place(where, wanted, "/tmp") == Finding("sockets", "ZeroMQ (ipc) is heard in /tmp")
-    long = folders.judge_place(where, "/a/long/path", "/a/long/path")
-    assert "too long" in long.found
+        assert folders.socket_folder_finding(where, wanted, "/tmp") == Finding("sockets", "ZeroMQ (ipc) works in /tmp")
+    long = folders.socket_folder_finding(where, "/a/long/path", "/a/long/path")
+    assert "too long" in long.text
     assert not long.remedy
-    refused = folders.judge_place(where, "/nowhere", "/tmp")
-    assert "TMPDIR (/nowhere) cannot be written" in refused.found
+    refused = folders.socket_folder_finding(where, "/nowhere", "/tmp")
+    assert "TMPDIR (/nowhere) cannot be written" in refused.text
     assert refused.remedy == "`export TMPDIR=/tmp`"
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="/dev/shm is Linux's own")
 def test_shared_memory_is_written_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(folders, "SHARED", tmp_path)
-    assert "NCCL" in only(folders.shared_memory()).found
+    assert "NCCL" in only(folders.shared_memory()).text
     assert list(tmp_path.iterdir()) == []
     monkeypatch.setattr(folders, "SHARED", tmp_path / "none")
     finding = only(folders.shared_memory())
@@ -498,7 +497,7 @@ def test_little_shared_memory_matters_where_there_is_a_gpu() -> None:
 
 
 class Gpu(NamedTuple):
-    """What a case of `judge_gpus` is told."""
+    """What a case of `gpus_finding` is told."""
 
     why: str = ""
     build: str | None = "13.2"
@@ -515,25 +514,25 @@ class Gpu(NamedTuple):
         (Gpu(visible="", none=True), "hidden: CUDA_VISIBLE_DEVICES is ''", ""),
         (Gpu(build=None), "built without CUDA", "pip install --force-reinstall torch"),
         (Gpu("RuntimeError: The NVIDIA driver on your system is too old (found version 11040)."), "CUDA 13.2", "older"),
-        (Gpu("RuntimeError: Found no NVIDIA driver on your system."), "no driver is", "install NVIDIA's driver"),
+        (Gpu("RuntimeError: Found no NVIDIA driver on your system."), "without a driver", "install NVIDIA's driver"),
         (Gpu("RuntimeError: No CUDA GPUs are available", visible="7"), "No CUDA GPUs", "CUDA_VISIBLE_DEVICES is '7'"),
     ],
 )
 def test_gpus_that_torch_does_not_see_are_told_apart(case: Gpu, found: str, remedy: str) -> None:
-    finding = torch.judge_gpus({"gpus": [], "why_none": case.why}, case.build, case.visible, case.none)
-    assert found in finding.found
+    finding = torch.gpus_finding({"gpus": [], "why_none": case.why}, case.build, case.visible, case.none)
+    assert found in finding.text
     assert (remedy in finding.remedy) if remedy else not finding.remedy
     assert not finding.fatal
 
 
 def test_gpus_are_told_by_name_and_memory() -> None:
     told = {"gpus": [["H200", 139 * GB], ["H200", 139 * GB]], "why_none": ""}
-    finding = torch.judge_gpus(told, "13.2", None, False)
+    finding = torch.gpus_finding(told, "13.2", None, False)
     assert finding == Finding(
         "GPUs", "H200 (139 GB), H200 (139 GB): for 2 ranks, or more that share them (share_gpu = true)"
     )
-    alone = torch.judge_gpus({"gpus": told["gpus"][:1], "why_none": ""}, "13.2", None, False)
-    assert alone.found == "H200 (139 GB): for one rank, or more that share it (share_gpu = true)"
+    alone = torch.gpus_finding({"gpus": told["gpus"][:1], "why_none": ""}, "13.2", None, False)
+    assert alone.text == "H200 (139 GB): for one rank, or more that share it (share_gpu = true)"
 
 
 # NVIDIA's driver
@@ -548,50 +547,50 @@ def told_by_nvml(monkeypatch: pytest.MonkeyPatch, driver: gpus.Driver | None, vi
     monkeypatch.delenv(gpus.VISIBLE, raising=False)
     if visible is not None:
         monkeypatch.setenv(gpus.VISIBLE, visible)
-    return list(gpu_side.told_by_nvml())
+    return list(torch.driver_and_gpus())
 
 
 def test_the_driver_and_its_gpus_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     driver, first, second = told_by_nvml(monkeypatch, DRIVER, None)
-    assert driver.found.startswith("580.65, up to CUDA 13.0; this torch is built for")
+    assert driver.text.startswith("580.65, up to CUDA 13.0; this torch is built for")
     assert first == Finding("GPU 0", "H100, 80 GB (1.0 used), 0 % busy")
     assert second == Finding("GPU 1", "H100, 80 GB")
 
 
 def test_a_gpu_that_is_hidden_is_said_to_be(monkeypatch: pytest.MonkeyPatch) -> None:
     _, first, second = told_by_nvml(monkeypatch, DRIVER, "1")
-    assert first.found.endswith("; hidden: CUDA_VISIBLE_DEVICES is '1'")
-    assert "hidden" not in second.found
+    assert first.text.endswith("; hidden: CUDA_VISIBLE_DEVICES is '1'")
+    assert "hidden" not in second.text
 
 
 @pytest.mark.parametrize("others", [{"busy_percent": 40}, {"used_bytes": 30 * GB}])
 def test_a_gpu_that_others_use_spoils_times(others: dict[str, int], monkeypatch: pytest.MonkeyPatch) -> None:
     used = DRIVER._replace(gpus=(H100._replace(**others),))
     _, finding = told_by_nvml(monkeypatch, used, None)
-    assert "others use it, so times would suffer" in finding.remedy
+    assert "other programs use it, which distorts times" in finding.remedy
     assert not finding.fatal
 
 
 def test_instances_of_a_gpu_are_said_and_not_called_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
     cut = DRIVER._replace(gpus=(H100._replace(is_cut=True),))
     _, finding = told_by_nvml(monkeypatch, cut, "MIG-4e2a")
-    assert finding.found == "H100, 80 GB (1.0 used), 0 % busy, cut into instances (MIG)"
+    assert finding.text == "H100, 80 GB (1.0 used), 0 % busy, cut into instances (MIG)"
 
 
 def test_a_driver_that_is_too_old_has_its_remedy() -> None:
     new, old = gpus.Build("13.2", None), gpus.Build("12.6", None)
-    assert gpu_side.judge_driver(DRIVER, new).remedy == gpu_side.judge_driver(DRIVER, None).remedy == ""
-    too_old = gpu_side.judge_driver(DRIVER._replace(version="550.54", cuda=(12, 4)), new)
-    assert too_old.found == "550.54, up to CUDA 12.4; this torch is built for CUDA 13.2"
+    assert torch.driver_finding(DRIVER, new).remedy == torch.driver_finding(DRIVER, None).remedy == ""
+    too_old = torch.driver_finding(DRIVER._replace(version="550.54", cuda=(12, 4)), new)
+    assert too_old.text == "550.54, up to CUDA 12.4; this torch is built for CUDA 13.2"
     assert "update the driver, or install a torch for an older CUDA" in too_old.remedy
-    assert not gpu_side.judge_driver(DRIVER._replace(cuda=(12, 4)), old).remedy
+    assert not torch.driver_finding(DRIVER._replace(cuda=(12, 4)), old).remedy
 
 
 def test_without_gpus_or_nvml_there_is_little_to_tell(monkeypatch: pytest.MonkeyPatch) -> None:
     [finding] = told_by_nvml(monkeypatch, None, None)
-    assert (finding.what, finding.tried) == ("driver", False)
+    assert (finding.name, finding.tried) == ("driver", False)
     monkeypatch.setattr(gpus, "surely_none", lambda: True)
-    assert list(gpu_side.told_by_nvml()) == []
+    assert list(torch.driver_and_gpus()) == []
 
 
 @pytest.mark.parametrize("name", ["torch", "torchvision"])
@@ -628,20 +627,20 @@ class Told(Child):
 
 
 def found_by(asked: Child) -> dict[str, Finding]:
-    return {finding.what: finding for finding in torch.ask_all(asked)}
+    return {finding.name: finding for finding in torch.torch_findings(asked)}
 
 
 def test_a_torch_that_can_do_everything_has_no_remedy() -> None:
     found = found_by(Told())
     assert not [finding for finding in found.values() if finding.remedy or not finding.tried]
-    assert found["nccl"].found == "2.28.9, summed on the first GPU in 1.0 ms"
+    assert found["nccl"].text == "2.28.9, summed on the first GPU in 1.0 ms"
 
 
 def test_a_torch_that_cannot_be_imported_is_fatal() -> None:
     found = found_by(Told(versions="ImportError: libfoo.so"))
     assert list(found) == ["torch"]
     assert found["torch"].fatal
-    assert "ImportError: libfoo.so" in found["torch"].found
+    assert "ImportError: libfoo.so" in found["torch"].text
     assert "--force-reinstall" in found["torch"].remedy
 
 
@@ -660,7 +659,7 @@ def test_a_forkserver_that_does_not_start_and_an_nccl_that_does_not_sum_are_warn
     found = found_by(Told(forkserver="AF_UNIX path too long", nccl="killed by SIGSEGV"))
     assert "start_method" in found["forkserver"].remedy
     assert "NCCL_DEBUG=INFO" in found["nccl"].remedy
-    assert "SIGSEGV" in found["nccl"].found
+    assert "SIGSEGV" in found["nccl"].text
     assert not [finding for finding in found.values() if finding.fatal]
 
 
@@ -668,11 +667,11 @@ def test_a_forkserver_that_does_not_start_and_an_nccl_that_does_not_sum_are_warn
     ("there", "found"),
     [
         (["gloo", "nccl", "mpi"], "gloo, nccl, mpi"),
-        (["gloo"], "gloo; mpi: only in a torch that was built from source where an MPI library is"),
+        (["gloo"], "gloo; mpi: only in a torch built from source beside an MPI library"),
     ],
 )
 def test_mpi_is_told_to_be_rare(there: list[str], found: str) -> None:
-    assert torch.judge_backends(there, gpu=True) == Finding("backends", found)
+    assert torch.backends_finding(there, gpu=True) == Finding("backends", found)
 
 
 def test_backends_that_are_not_there_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -684,36 +683,36 @@ def test_backends_that_are_not_there_are_told(monkeypatch: pytest.MonkeyPatch) -
     assert found["backends"].fatal
     assert "spawn" not in found
     assert found["nccl"] == Finding("nccl", "not tried: needs a GPU", tried=False)
-    assert found["collectives"].found == "seen by wrapping torch's functions"
+    assert found["collectives"].text == "observed by wrapping torch's functions"
 
 
 # Where else ranks could run
 
 
 def test_the_address_that_other_hosts_would_be_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engines, "choose_interface", lambda: Interface("eth7", "10.1.0.7"))
-    assert only(engines.join()) == Finding("join", "other hosts reach this one at 10.1.0.7 (eth7): --engine join")
-    monkeypatch.setattr(engines, "choose_interface", refuse_with(NetworkError("no network but loopback")))
-    assert only(engines.join()) == Finding(
+    monkeypatch.setattr(network, "choose_interface", lambda: Interface("eth7", "10.1.0.7"))
+    assert only(network.join()) == Finding("join", "other hosts reach this one at 10.1.0.7 (eth7): --engine join")
+    monkeypatch.setattr(network, "choose_interface", refuse_with(NetworkError("no network but loopback")))
+    assert only(network.join()) == Finding(
         "join", "other hosts cannot reach this one: no network but loopback", tried=False
     )
 
 
 def test_slurm_is_missed_by_nobody_who_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
-    assert not only(engines.slurm()).tried
+    assert not only(network.slurm()).tried
     monkeypatch.setattr(shutil, "which", lambda _: "/usr/bin/sbatch")
-    monkeypatch.setattr(engines, "check", refuse_with(PresetError("--engine slurm: no controller")))
-    assert only(engines.slurm()) == Finding("slurm", "no controller", "ask whoever keeps the cluster")
-    monkeypatch.setattr(engines, "check", lambda _: None)
-    assert only(engines.slurm()) == Finding("slurm", "jobs can be submitted: --engine slurm")
+    monkeypatch.setattr(network, "check", refuse_with(PresetError("--engine slurm: no controller")))
+    assert only(network.slurm()) == Finding("slurm", "no controller", "ask the cluster's administrators")
+    monkeypatch.setattr(network, "check", lambda _: None)
+    assert only(network.slurm()) == Finding("slurm", "jobs can be submitted: --engine slurm")
 
 
 def test_slow_links_or_what_they_want(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(links, "problem", lambda: "a slow link wants root")
-    assert only(engines.slow_links()) == Finding("slow links", "a slow link wants root", tried=False)
+    assert only(network.slow_links()) == Finding("slow links", "a slow link wants root", tried=False)
     monkeypatch.setattr(links, "problem", lambda: None)
-    assert only(engines.slow_links()).tried
+    assert only(network.slow_links()).tried
 
 
 def refuse_with(error: Exception) -> Callable[..., Any]:

@@ -251,7 +251,7 @@ def test_the_formats(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
         ({"network": "last"}, "no primitives were measured in it"),
         ({"network": "nothing"}, "no run 'nothing'"),
         ({"cores": 0}, "--cores 0"),
-        ({"strategies": ("all_reduc",)}, "--strategy all_reduc: .*did you mean all_reduce"),
+        ({"strategies": ("all_reduc",)}, "--strategy all_reduc: .*did you mean 'all_reduce'"),
         ({"strategies": ("ddp_powersgd",)}, "--strategy ddp_powersgd: what it sends"),
     ],
 )
