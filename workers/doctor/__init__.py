@@ -1,1 +1,1 @@
-"""What `ddptui doctor` has done in processes of its own: torch asked, ranks met, dependants killed."""
+"""What `ddptui doctor` tries in processes of its own: it asks torch, lets ranks meet, and kills dependent processes."""

@@ -1,4 +1,4 @@
-"""A process that answers questions: one a line comes in, one line of JSON goes out. `ddptui doctor` asks this way."""
+"""A process that answers the questions of `ddptui doctor`: a line with a name comes in, a line of JSON goes out."""
 
 import json
 import os
@@ -12,15 +12,15 @@ Question = Callable[[], dict[str, Any]]
 
 
 def answer(questions: Mapping[str, Question]) -> None:
-    """Answer until there is no more to be asked. What fails is answered, too: {"error": one line}."""
+    """Answer until the input ends. The answer of a question that fails is {"error": one line}."""
     guard.die_with_parent()
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # whatever torch and NCCL print is no answer
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # the output of torch and NCCL is no answer
     for line in sys.stdin:
-        print(json.dumps(_one(questions[line.strip()])), file=answers, flush=True)
+        print(json.dumps(_answer_of(questions[line.strip()])), file=answers, flush=True)
 
 
-def _one(question: Question) -> dict[str, Any]:
+def _answer_of(question: Question) -> dict[str, Any]:
     try:
         return question()
     except Exception as error:
@@ -28,7 +28,7 @@ def _one(question: Question) -> dict[str, Any]:
 
 
 def last_line(error: Exception) -> str:
-    """What went wrong, in one line: of an error that quotes a rank's traceback, the rank's own words."""
+    """An error in one line. If it quotes a rank's traceback, the last line of that."""
     lines = [line for line in str(error).splitlines() if line.strip()]
     if "Traceback" in str(error):
         return lines[-1].strip()

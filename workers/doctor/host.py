@@ -1,4 +1,4 @@
-"""Does what a rank asks of its host, without torch, for `ddptui doctor`. By hand:
+"""Tries what a rank needs of its host, without torch, for `ddptui doctor`. By hand:
 
 echo clock | python -m workers.doctor.host
 """
@@ -18,23 +18,24 @@ from ddptui.wire.messages import VERSION, Hello
 from workers.doctor.answers import answer
 from workers.rank import guard
 
-LAST_WORDS_MS = 2_000
+LINGER_MS = 2_000
 A_MINUTE_S = 60
 
 
 def clock() -> dict[str, Any]:
+    """This process's monotonic time, ns: the same as the console's if they share a clock."""
     return {"ns": time.monotonic_ns()}
 
 
 def scheduler() -> dict[str, Any]:
-    """Take the policy that `sched_batch` asks for."""
+    """Switch to the scheduling policy of `sched_batch`."""
     os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
     return {"taken": os.sched_getscheduler(0) == os.SCHED_BATCH}
 
 
 def hello() -> dict[str, Any]:
-    """Say over the wire what a rank says first."""
-    words = Hello(
+    """Send the console a rank's first message."""
+    message = Hello(
         version=VERSION,
         token=os.environ[TOKEN],
         rank=0,
@@ -47,15 +48,15 @@ def hello() -> dict[str, Any]:
         torch="",
     )
     with zmq.Context() as context, context.socket(zmq.DEALER) as peer:
-        peer.setsockopt(zmq.LINGER, LAST_WORDS_MS)
+        peer.setsockopt(zmq.LINGER, LINGER_MS)
         peer.connect(os.environ[HUB])
-        peer.send(msgspec.msgpack.encode([words]))
+        peer.send(msgspec.msgpack.encode([message]))
     return {}
 
 
 def dependants() -> dict[str, Any]:
-    """Start two processes that are to die when this one does: one that the kernel kills with its parent, and one for
-    which this process is the console that it watches, as all of workers/ does."""
+    """Start two processes that must die with this one: one that the kernel kills with its parent, and one that watches
+    this process as if it were the console, as all of workers/ does. Returns their pids."""
     return {"parent": _dependant("parent", {}), "console": _dependant("console", {CONSOLE_PID: str(os.getpid())})}
 
 
@@ -72,7 +73,7 @@ def _dependant(on: str, variables: dict[str, str]) -> int:
 
 
 def depend(on: str) -> None:
-    """Be guarded one way only, say so, and wait to be killed."""
+    """Be guarded in one way only, report it, and wait to be killed."""
     if on == "parent":
         guard.die_with_parent()
     os.write(sys.stdout.fileno(), b"!")

@@ -1,4 +1,4 @@
-"""Two ranks meet over gloo as in every run, sum once, and part; or one meets itself over NCCL. For `ddptui doctor`."""
+"""Lets two ranks form a group over gloo and sum once, as in every run; or one rank over NCCL. For `ddptui doctor`."""
 
 import time
 from datetime import timedelta
@@ -12,11 +12,11 @@ from workers.rank.group import host_store, leave_group
 from workers.rank.node import LOCALHOST
 
 RANKS = 2
-PATIENCE = timedelta(seconds=30)  # for a rank that does not come
+TIMEOUT = timedelta(seconds=30)  # for a rank that does not come
 
 
 def meet_over_gloo(start_method: str) -> float:
-    """Start two ranks and let them sum. Returns how long the sum took, in s. Raises what a rank has raised."""
+    """Start two ranks and let them sum. Returns the time of the sum in s. Raises a rank's error."""
     store = host_store()
     if start_method == "forkserver":
         mp.set_forkserver_preload(["workers.doctor.meeting"])
@@ -28,8 +28,8 @@ def _run_rank(rank: int, port: int) -> None:
     guard.die_with_parent()
     guard.die_with_console()  # once more, since threads do not survive a fork
     torch.set_num_threads(1)
-    store = dist.TCPStore(LOCALHOST, port, is_master=False, timeout=PATIENCE)
-    dist.init_process_group("gloo", store=store, rank=rank, world_size=RANKS, timeout=PATIENCE)
+    store = dist.TCPStore(LOCALHOST, port, is_master=False, timeout=TIMEOUT)
+    dist.init_process_group("gloo", store=store, rank=rank, world_size=RANKS, timeout=TIMEOUT)
     begin = time.monotonic()
     _sum_is_right(torch.full((1000,), rank + 1.0), expected=3.0)
     if rank == 0:
@@ -38,10 +38,10 @@ def _run_rank(rank: int, port: int) -> None:
 
 
 def meet_over_nccl() -> float:
-    """One rank on the first GPU, in this process. Returns how long the sum took, in s."""
+    """Sum with one rank, in this process, on the first GPU. Returns the time of the sum in s."""
     device = torch.device("cuda", 0)
     torch.cuda.set_device(device)
-    dist.init_process_group("nccl", store=dist.HashStore(), rank=0, world_size=1, timeout=PATIENCE)
+    dist.init_process_group("nccl", store=dist.HashStore(), rank=0, world_size=1, timeout=TIMEOUT)
     try:
         begin = time.monotonic()
         _sum_is_right(torch.ones(1000, device=device), expected=1.0)

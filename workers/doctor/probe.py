@@ -1,4 +1,4 @@
-"""Tells what torch can do on this machine by doing it, for `ddptui doctor`. By hand:
+"""Tries what torch can do on this machine, for `ddptui doctor`. By hand:
 
 echo spawn | python -m workers.doctor.probe
 """
@@ -7,10 +7,11 @@ from typing import Any
 
 from workers.doctor.answers import answer, last_line
 
-# torch is imported where it is used: ranks started from here import this file, too, and need no torchvision.
+# torch is imported where it is used: ranks that are started from here import this file, too, without torchvision.
 
 
 def versions() -> dict[str, Any]:
+    """The versions of torch and torchvision, and what this torch is built with."""
     import torch
     import torch.distributed as dist
     import torchvision
@@ -25,30 +26,33 @@ def versions() -> dict[str, Any]:
 
 
 def gpus() -> dict[str, Any]:
-    """Names and memory in bytes; or why torch sees none."""
+    """The name and the memory in bytes of each GPU; or why torch sees none."""
     import torch
 
     try:
         torch.cuda.init()
     except (RuntimeError, AssertionError) as error:
         return {"gpus": [], "why_none": last_line(error)}
-    every = [torch.cuda.get_device_properties(index) for index in range(torch.cuda.device_count())]
-    return {"gpus": [(one.name, one.total_memory) for one in every], "why_none": ""}
+    properties = [torch.cuda.get_device_properties(index) for index in range(torch.cuda.device_count())]
+    return {"gpus": [(gpu.name, gpu.total_memory) for gpu in properties], "why_none": ""}
 
 
 def spawn() -> dict[str, Any]:
+    """Sum over gloo with spawned ranks."""
     from workers.doctor.meeting import meet_over_gloo
 
     return {"sum_s": meet_over_gloo("spawn")}
 
 
 def forkserver() -> dict[str, Any]:
+    """Sum over gloo with ranks of a forkserver."""
     from workers.doctor.meeting import meet_over_gloo
 
     return {"sum_s": meet_over_gloo("forkserver")}
 
 
 def nccl() -> dict[str, Any]:
+    """Sum over NCCL."""
     import torch
 
     from workers.doctor.meeting import meet_over_nccl
