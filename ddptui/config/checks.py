@@ -25,11 +25,21 @@ def check_bottleneck(trial: Trial, bottleneck: Bottleneck, path: str) -> None:
         raise TrialError(f"{path}.ranks", "names a rank twice" if bottleneck.ranks else "names no rank")
     for rank in bottleneck.ranks:
         if rank >= trial.world_size:
-            raise TrialError(f"{path}.ranks", f"rank {rank} of {trial.world_size}: ranks count from 0")
+            raise TrialError(f"{path}.ranks", _no_rank(rank, trial, trial.world_size))
     if bottleneck.at == "link":
         _check_link(trial, bottleneck, path)
     else:
         _check_delay(trial, bottleneck, path)
+
+
+def _no_rank(rank: int, trial: Trial, ranks: int) -> str:
+    """Why there is no such rank. In dp all replicas are one process, which is rank 0."""
+    name = f"trial {trial.name}" if trial.name else "the trial"
+    return (
+        f"no rank {rank}: {name} has only rank 0"
+        if ranks == 1
+        else f"no rank {rank}: {name} has ranks 0 to {ranks - 1}"
+    )
 
 
 def _check_link(trial: Trial, link: Bottleneck, path: str) -> None:
@@ -78,8 +88,7 @@ def check_fault(trial: Trial, fault: Fault, path: str) -> None:
     """Refuse a fault that could never happen in this trial. Raises TrialError."""
     processes = trial.world_size if trial.launch != "dp" else 1
     if fault.rank >= processes:
-        one = ": dp is one process, rank 0" if trial.launch == "dp" else ": ranks count from 0"
-        raise TrialError(f"{path}.rank", f"rank {fault.rank} of {processes}{one}")
+        raise TrialError(f"{path}.rank", _no_rank(fault.rank, trial, processes))
     if trial.steps is not None and fault.step >= trial.steps:
         raise TrialError(f"{path}.step", f"step {fault.step} of {trial.steps}: it would never happen")
     if fault.kind in ("skip", "mismatch") and trial.strategy in (None, "none"):
@@ -218,7 +227,7 @@ def _check_primitives(trial: Trial) -> None:
     if trial.world_size < 2:
         raise TrialError("world_size", "primitives are between ranks: two at least")
     if trial.root >= trial.world_size:
-        raise TrialError("root", f"rank {trial.root} of {trial.world_size}: ranks count from 0")
+        raise TrialError("root", _no_rank(trial.root, trial, trial.world_size))
     if trial.min_bytes > trial.max_bytes:
         raise TrialError("min_bytes", f"{trial.min_bytes} is more than max_bytes = {trial.max_bytes}")
 

@@ -12,7 +12,7 @@ import msgspec
 from ddptui.config.engine import EngineName, EngineOptions
 from ddptui.config.fields import meaningless, meaningless_at_work
 from ddptui.config.preset import Preset, Reference
-from ddptui.config.rules import make_trial
+from ddptui.config.rules import explain, make_trial
 from ddptui.config.trial import TRIAL_FIELDS, Bottleneck, Fault, Trial, TrialError, choices
 from ddptui.text.words import did_you_mean
 
@@ -67,10 +67,9 @@ def make_engine(table: dict[str, Any]) -> EngineOptions:
     try:
         return msgspec.convert(table, EngineOptions)
     except msgspec.ValidationError as error:
-        what, _, place = str(error).replace("`", "").partition(" - at $")
-        key = place.lstrip(".")
-        options = get_args(EngineName) if key == "name" else ()
-        raise TrialError(f"engine{place}", f"{what}{_nearest(table.get(key), options)}") from None
+        refused = explain(error, table)
+        hint = _nearest(table.get("name"), get_args(EngineName)) if refused.key == "name" else ""
+        raise TrialError(f"engine.{refused.key}", refused.why + hint) from None
 
 
 def _check_of_use(overrides: Iterable[str], trials: Sequence[Trial]) -> None:
@@ -210,7 +209,8 @@ def _references(table: dict[str, Any], names: list[str], overridden: bool) -> It
         try:
             reference = msgspec.convert(fields, Reference)
         except msgspec.ValidationError as error:
-            raise TrialError(f"reference[{index}]", str(error).replace("`", "").replace(" - at $.", " at ")) from None
+            refused = explain(error, fields)
+            raise TrialError(f"reference[{index}].{refused.key}".rstrip("."), refused.why) from None
         if reference.trial in names:
             yield reference
         elif not overridden:

@@ -1,5 +1,7 @@
-"""What may go together in a trial: the rules that no single field can keep, and what means nothing with what."""
+"""Makes a trial from plain values, and says in a user's terms what is wrong with them."""
 
+import re
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -7,6 +9,7 @@ import msgspec
 from ddptui.config.checks import check_trial
 from ddptui.config.launch_modes import ONE_PROCESS
 from ddptui.config.trial import Trial, TrialError
+from ddptui.text.printable import printable
 
 
 def make_trial(values: dict[str, Any]) -> Trial:
@@ -23,7 +26,7 @@ def make_trial(values: dict[str, Any]) -> Trial:
     try:
         trial = msgspec.convert(fixed | values, Trial)
     except msgspec.ValidationError as error:
-        raise _readable(error) from None
+        raise explain(error, values) from None
     check_trial(trial)
     return trial
 
@@ -40,9 +43,65 @@ def _is_text(value: Any) -> bool:
     return True
 
 
-def _readable(error: msgspec.ValidationError) -> TrialError:
-    """msgspec says «Expected `int`, got `str` - at `$.world_size`»: turn it round, key first."""
+KINDS = {
+    "int": "an integer",
+    "float": "a number",
+    "str": "text",
+    "bool": "true or false",
+    "array": "a list",
+    "object": "a table",
+}
+EXAMPLES = {
+    "bottleneck": '{ at = "backward", ranks = [1], sleep_ms = 5 }',
+    "fault": '{ kind = "kill", rank = 1, step = 5 }',
+}
+LONGEST_QUOTE = 40  # characters of a value in an error
+
+
+def explain(error: msgspec.ValidationError, values: Mapping[str, Any]) -> TrialError:
+    """The error of a schema in a user's terms: `world_size: expected an integer, got "two"`. values: what was wrong."""
     what, _, place = str(error).partition(" - at `$")
-    return TrialError(
-        place.rstrip("`").lstrip("."), what[:1].lower() + what[1:].replace("`", "").replace(" | null", "")
-    )
+    path = place.rstrip("`").lstrip(".")
+    what = what.replace("`", "").replace(" | null", "")
+    value = _value_at(values, path)
+    field, is_item = re.split(r"[.\[]", path)[0], re.fullmatch(r"\w+\[\d+\]", path)
+    if missing := re.fullmatch(r"Object missing required field (\w+)", what):
+        why = f"lacks {missing[1]}" + (f", as in {EXAMPLES[field]}" if field in EXAMPLES else "")
+    elif unknown := re.fullmatch(r"Invalid enum value (.+)", what):
+        why = f"unknown value {unknown[1]}"
+    elif not (known := re.fullmatch(r"Expected (\w+)(?: ([<>]=?) ([-\d.]+))?(?:, got \w+)?", what)):
+        why = what[:1].lower() + what[1:]
+    elif field in EXAMPLES and path == field:
+        why = f"wants tables, e.g. [{EXAMPLES[field]}]"
+    elif field in EXAMPLES and is_item:
+        why = f"wants a table, e.g. {EXAMPLES[field]}"
+    elif known[1] == "float" and isinstance(value, str):
+        why = f"{_quoted(value)} is not a number"
+    else:
+        why = f"expected {KINDS.get(known[1], known[1])}{_bound(known[2], known[3])}, got {_quoted(value)}"
+    return TrialError(path, why)
+
+
+def _bound(comparison: str | None, limit: str | None) -> str:
+    """msgspec's `>= 1` in words. It names only the bound that was missed."""
+    number = (limit or "").removesuffix(".0")
+    phrases = {">=": f" of {number} or more", "<=": f" of {number} at most", ">": f" above {number}"}
+    return phrases.get(comparison or "", "")
+
+
+def _value_at(values: Any, path: str) -> Any:
+    """The value at a path like `bottleneck[0].sleep_ms`; None where there is none."""
+    for key in re.findall(r"\w+", path):
+        if isinstance(values, list | tuple):
+            values = values[int(key)]
+        else:
+            values = values.get(key) if isinstance(values, Mapping) else None
+    return values
+
+
+def _quoted(value: Any) -> str:
+    """A value as TOML spells it, on one line, as much as an error should quote."""
+    if isinstance(value, str):  # an argument may hold bytes that are no UTF-8, which cannot be encoded
+        value = value.encode("utf-8", "replace").decode()
+    text = str(value) if isinstance(value, float) else msgspec.json.encode(value, enc_hook=str).decode()
+    return printable(text if len(text) <= LONGEST_QUOTE else f"{text[:LONGEST_QUOTE]}…")

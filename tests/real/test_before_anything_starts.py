@@ -107,7 +107,7 @@ def test_a_hidden_gpu_and_none_are_told_together(tmp_path: Path, monkeypatch: py
         ("average=parameters", "strategy = 'bucketed' averages gradients as backward brings them"),
         ("strategy=ddp_pwoersgd", "did you mean 'ddp_powersgd'?"),
         ("mistake=divide_twice", "'divide_twice' is made with strategy = 'all_reduce'"),
-        ("every=0", "expected int >= 1"),
+        ("every=0", "expected an integer of 1 or more"),
         ("backend=mpi", "mpi wants ranks that MPI knows: launch = 'task' with --engine slurm, or by hand"),
     ],
 )

@@ -12,8 +12,6 @@ import pytest
 from ddptui.host.folders import lab_root
 from tests.support.runner import ENOUGH_S, write_preset
 
-pytestmark = pytest.mark.launches
-
 TABLE = "STRATEGIES = {\n"
 ENTRY = """    "halves": StrategyFacts(
         "an all_reduce of each half of a tensor",

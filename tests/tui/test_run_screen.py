@@ -166,7 +166,7 @@ def test_a_delay_is_put_in_and_taken_out(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("ranks", "ms", "why"),
-    [("7", "20", "rank 7 of 2"), ("1", "soon", "expected"), ("", "5", "names no rank"), ("1", "-5", ">= 0")],
+    [("7", "20", "no rank 7"), ("1", "soon", "not a number"), ("", "5", "names no rank"), ("1", "-5", "0 or more")],
 )
 def test_a_delay_that_cannot_be_is_refused_with_the_reason(ranks: str, ms: str, why: str, tmp_path: Path) -> None:
     async def check() -> str:

@@ -101,10 +101,10 @@ def test_the_command_line_lies_over_the_presets_engine(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "why"),
     [
-        ('name = "slrum"', "engine.name: Invalid enum value 'slrum'; did you mean 'slurm'?"),
+        ('name = "slrum"', "engine.name: unknown value 'slrum'; did you mean 'slurm'?"),
         ("nodse = 2", "engine.nodse: unknown key; did you mean 'nodes'?"),
-        ("nodes = 0", "engine.nodes: Expected int >= 1"),
-        ("port = 80", "engine.port: Expected int >= 1024"),
+        ("nodes = 0", "engine.nodes: expected an integer of 1 or more, got 0"),
+        ("port = 80", "engine.port: expected an integer of 1024 or more, got 80"),
     ],
 )
 def test_a_wrong_engine_is_refused_by_its_key(tmp_path: Path, line: str, why: str) -> None:

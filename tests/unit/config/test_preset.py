@@ -41,26 +41,26 @@ def test_dp_has_replicas_but_no_strategy() -> None:
 @pytest.mark.parametrize(
     ("values", "key", "why"),
     [
-        ({"launch": "mpi"}, "launch", "invalid enum value"),
-        ({"world_size": 0}, "world_size", "expected int >= 1"),
-        ({"world_size": 2000}, "world_size", "expected int <= 1024"),
-        ({"world_size": "2"}, "world_size", "expected int, got str"),
-        ({"world_size": True}, "world_size", "expected int, got bool"),
-        ({"lr": float("nan")}, "lr", "expected float >= 0.0"),
+        ({"launch": "mpi"}, "launch", "unknown value"),
+        ({"world_size": 0}, "world_size", "expected an integer of 1 or more"),
+        ({"world_size": 2000}, "world_size", "expected an integer of 1024 at most"),
+        ({"world_size": "2"}, "world_size", 'expected an integer, got "2"'),
+        ({"world_size": True}, "world_size", "expected an integer, got true"),
+        ({"lr": float("nan")}, "lr", "expected a number of 0 or more"),
         ({"lr": float("inf")}, "lr", "finite"),
-        ({"epochs": 0}, "epochs", "expected int >= 1"),
+        ({"epochs": 0}, "epochs", "expected an integer of 1 or more"),
         ({"launch": "single", "strategy": "ddp"}, "strategy", "nobody to agree with"),
         ({"launch": "dp", "strategy": "ddp"}, "strategy", "the gather on the output device"),
         ({"launch": "single", "world_size": 2}, "world_size", "one rank"),
         ({"steps": 3, "warmup_steps": 3}, "steps", "3 steps leave none after 3 warm-up steps"),
         ({"batch_size": 2, "world_size": 3}, "batch_size", "cannot feed 3 ranks"),
         ({"shape": [1, 8, 8]}, "shape", "only dataset = 'random'"),
-        ({"bottleneck": [LATE | {"ranks": [5]}]}, "bottleneck[0].ranks", "rank 5 of 2: ranks count from 0"),
-        ({"bottleneck": [LATE, LATE | {"ranks": [2]}]}, "bottleneck[1].ranks", "rank 2 of 2"),
+        ({"bottleneck": [LATE | {"ranks": [5]}]}, "bottleneck[0].ranks", "no rank 5: the trial has ranks 0 to 1"),
+        ({"bottleneck": [LATE, LATE | {"ranks": [2]}]}, "bottleneck[1].ranks", "no rank 2"),
         ({"bottleneck": [LATE | {"ranks": []}]}, "bottleneck[0].ranks", "names no rank"),
-        ({"bottleneck": [LATE | {"ranks": [-1]}]}, "bottleneck[0].ranks[0]", "expected int >= 0"),
-        ({"bottleneck": [LATE | {"sleep_ms": -1}]}, "bottleneck[0].sleep_ms", "expected float >= 0.0"),
-        ({"bottleneck": [LATE | {"sleep_ms": float("inf")}]}, "bottleneck[0].sleep_ms", "<= 86400000"),
+        ({"bottleneck": [LATE | {"ranks": [-1]}]}, "bottleneck[0].ranks[0]", "expected an integer of 0 or more"),
+        ({"bottleneck": [LATE | {"sleep_ms": -1}]}, "bottleneck[0].sleep_ms", "expected a number of 0 or more"),
+        ({"bottleneck": [LATE | {"sleep_ms": float("inf")}]}, "bottleneck[0].sleep_ms", "86400000 at most"),
         ({"bottleneck": [LATE | {"from_step": 5, "to_step": 4}]}, "bottleneck[0].to_step", "ends at 4, before"),
         ({"bottleneck": [LATE | {"at": "forward", "per": "call"}]}, "bottleneck[0].per", "goes with at = 'aggregate'"),
         ({"launch": "dp", "bottleneck": [LATE | {"per": "call"}]}, "bottleneck[0].per", "and a process group"),
@@ -69,14 +69,14 @@ def test_dp_has_replicas_but_no_strategy() -> None:
         ({"launch": "single", "bottleneck": [LATE | {"ranks": [0]}]}, "bottleneck[0].at", "aggregates nothing"),
         ({"bottleneck": [{"at": "start", "ranks": [0]}]}, "bottleneck[0].sleep_ms", "a delay needs it"),
         ({"bottleneck": [LATE | {"sleep_ms": 0}]}, "bottleneck[0].sleep_ms", "more than 0"),
-        ({"average": "buffers"}, "average", "invalid enum value"),
-        ({"reduction": "max"}, "reduction", "invalid enum value"),
-        ({"mistake": "typo"}, "mistake", "invalid enum value"),
-        ({"every": 0}, "every", "expected int >= 1"),
-        ({"hash_every": 0}, "hash_every", "expected int >= 1"),
-        ({"strategy": "ddp", "bucket_mb": 0}, "bucket_mb", "expected float > 0.0"),
-        ({"strategy": "ddp", "bucket_mb": 65537}, "bucket_mb", "expected float <= 65536.0"),
-        ({"strategy": "ddp_powersgd", "powersgd_rank": 0}, "powersgd_rank", "expected int >= 1"),
+        ({"average": "buffers"}, "average", "unknown value"),
+        ({"reduction": "max"}, "reduction", "unknown value"),
+        ({"mistake": "typo"}, "mistake", "unknown value"),
+        ({"every": 0}, "every", "expected an integer of 1 or more"),
+        ({"hash_every": 0}, "hash_every", "expected an integer of 1 or more"),
+        ({"strategy": "ddp", "bucket_mb": 0}, "bucket_mb", "expected a number above 0"),
+        ({"strategy": "ddp", "bucket_mb": 65537}, "bucket_mb", "expected a number of 65536 at most"),
+        ({"strategy": "ddp_powersgd", "powersgd_rank": 0}, "powersgd_rank", "expected an integer of 1 or more"),
         ({"strategy": "none", "average": "parameters"}, "average", "strategy = 'none' averages nothing"),
         *(
             (
@@ -111,7 +111,7 @@ def test_dp_has_replicas_but_no_strategy() -> None:
             "'ring' sends to its neighbour, and gloo",
         ),
         ({"amp": "bf16", "dtype": "float64"}, "amp", "autocast leaves float64 as it is"),
-        ({"amp": "fp32"}, "amp", "invalid enum value"),
+        ({"amp": "fp32"}, "amp", "unknown value"),
         ({"amp": "fp16", "strategy": "ddp_powersgd"}, "amp", "fp16 overflows now and then, and PowerSGD keeps"),
         ({"compile": True, "strategy": "ddp", "bucket_mb": 0.5}, "bucket_mb", "take 1 or more, or compile = false"),
         ({"channels_last": True, "model": "mlp"}, "channels_last", "the model mlp has no convolutions"),
@@ -123,10 +123,10 @@ def test_dp_has_replicas_but_no_strategy() -> None:
         ({"pin_memory": True, "device": "cpu"}, "pin_memory", "with device = 'cpu' it means nothing"),
         ({"compile": True, "launch": "dp"}, "compile", "nn.DataParallel copies the model anew in every step"),
         ({"compile": True, "gpus_per_rank": 2}, "compile", "nn.DataParallel copies the model anew in every step"),
-        ({"clip_norm": 0}, "clip_norm", "expected float > 0.0"),
+        ({"clip_norm": 0}, "clip_norm", "expected a number above 0"),
         ({"clip_norm": float("inf")}, "clip_norm", "must be a finite number"),
-        ({"num_workers": -1}, "num_workers", "expected int >= 0"),
-        ({"num_workers": 65}, "num_workers", "expected int <= 64"),
+        ({"num_workers": -1}, "num_workers", "expected an integer of 0 or more"),
+        ({"num_workers": 65}, "num_workers", "expected an integer of 64 at most"),
         (
             {"strategy": "ring", "mistake": "group_of_one"},
             "mistake",
@@ -343,7 +343,7 @@ def test_a_string_that_could_be_taken_for_something_else_is_quoted() -> None:
 
 
 def test_arguments_that_make_no_trial_are_refused() -> None:
-    with pytest.raises(TrialError, match="expected int, got str"):
+    with pytest.raises(TrialError, match='expected an integer, got "many"'):
         from_arguments(["world_size=many"])
     with pytest.raises(TrialError, match="unknown field"):
         from_arguments(["wurld_size=2"])
@@ -582,7 +582,7 @@ def test_every_primitive_and_composite_has_its_facts() -> None:
         ({"primitives": "measure", "launch": "dp"}, "launch: 'dp' has no process group"),
         ({"primitives": "measure", "launch": "single"}, "launch: 'single' has no process group"),
         ({"primitives": "measure", "world_size": 1}, "world_size: primitives are between ranks: two at least"),
-        ({"primitives": "measure", "root": 2}, "root: rank 2 of 2: ranks count from 0"),
+        ({"primitives": "measure", "root": 2}, "root: no rank 2: the trial has ranks 0 to 1"),
         (
             {"primitives": "measure", "min_bytes": 2048, "max_bytes": 1024},
             "min_bytes: 2048 is more than max_bytes = 1024",
