@@ -35,6 +35,8 @@ def check_bottleneck(trial: Trial, bottleneck: Bottleneck, path: str) -> None:
 def _no_rank(rank: int, trial: Trial, ranks: int) -> str:
     """Why there is no such rank. In dp all replicas are one process, which is rank 0."""
     name = f"trial {trial.name}" if trial.name else "the trial"
+    if trial.launch == "dp" and ranks == 1:
+        return f"no rank {rank}: dp is one process, rank 0"
     return (
         f"no rank {rank}: {name} has only rank 0"
         if ranks == 1

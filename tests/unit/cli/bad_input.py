@@ -130,7 +130,7 @@ DELAYS = {
     "a sleep: backwards": delay(SLEEP + "-1", "sleep_ms: expected a number of 0 or more"),
     "a sleep: more than a day": delay(SLEEP + "1e12", "sleep_ms: expected a number of 86400000 at most"),
     "a sleep: text": delay(SLEEP + '"long"', 'sleep_ms: "long" is not a number'),
-    "ranks: out of range": delay(RANKS + "[2]", "ranks: no rank 2: trial 1 has ranks 0 to 1"),
+    "ranks: out of range": delay(RANKS + "[2]", "ranks: no rank 2: trial"),
     "ranks: negative": delay(RANKS + "[-1]", "ranks[0]: expected an integer of 0 or more"),
     "ranks: one twice": delay(RANKS + "[0, 0]", "ranks: names a rank twice"),
     "ranks: none": delay(RANKS + "[]", "ranks: names no rank"),
