@@ -21,7 +21,7 @@ OFF_BY = "±"
 
 
 class Row(NamedTuple):
-    """A trial's results beside its configuration, and what was published about it (train time over the baseline's)."""
+    """A trial's results and configuration; published: its published train time over the baseline's."""
 
     result: TrialResult
     trial: Trial
@@ -40,6 +40,7 @@ class Row(NamedTuple):
 
 
 def rows_of(results: Results, preset: Preset) -> list[Row]:
+    """A row a trial, in the order of the results."""
     published = {reference.trial: reference.train_time_s for reference in preset.references}
     base = published.get(preset.baseline)
     trials = {trial.name: trial for trial in preset.trials}
@@ -90,20 +91,20 @@ def _factor(figure: Callable[[Row], float | None]) -> Callable[[Row], str]:
 
 
 def _loss(row: Row) -> str:
-    """Measured steps without a loss had one that was no number."""
+    """The loss at the end, or nan: steps were measured, and the last loss was not finite."""
     if any(is_not_finite(repeat) for repeat in row.result.repeats):
         return "nan"
     return median_of(row.result, lambda repeat: repeat.loss.last, ".3f")
 
 
 def _split(row: Row) -> str:
-    """dp: the most samples that each replica saw in a step."""
+    """nn.DataParallel: the most samples that each replica saw in a step."""
     ranks = row.result.repeats[-1].ranks if row.result.repeats else []
     return "+".join(str(rank.sub_batch) for rank in ranks if rank.sub_batch is not None) or NOTHING
 
 
 def _memory(row: Row) -> str:
-    """The most that each rank, or replica, took of its GPU's memory."""
+    """The peak memory of each rank's GPU."""
     return (devices.memory(row.result.repeats[-1].ranks) if row.result.repeats else "") or NOTHING
 
 
@@ -112,8 +113,8 @@ def _backend(row: Row) -> str:
 
 
 def _slept(row: Row) -> str:
-    """How often the delays of a repeat fired, and how long they really took."""
-    if all(each.at == "link" for each in row.trial.bottleneck) or not row.result.repeats:
+    """How often the delays of a repeat fired, and how long they took in all."""
+    if all(delay.at == "link" for delay in row.trial.bottleneck) or not row.result.repeats:
         return NOTHING
     fired = median(sum(rank.bottleneck_fired for rank in repeat.ranks) for repeat in row.result.repeats)
     slept = median(sum(rank.bottleneck_s for rank in repeat.ranks) for repeat in row.result.repeats)
@@ -121,7 +122,7 @@ def _slept(row: Row) -> str:
 
 
 def aggregation(row: Row) -> str:
-    """The aggregation's own time, or the mark of a note where the median step has none."""
+    """The time of the aggregation, or the mark of a note if the median step has none."""
     if row.trial.strategy == "none" or row.trial.launch == "single" or not row.result.repeats:
         return NOTHING
     if not strategies.averages_after_backward(row.trial.strategy or "none", row.trial.mistake):
@@ -132,14 +133,14 @@ def aggregation(row: Row) -> str:
 
 
 def _wait(row: Row) -> str:
-    """And how far off it may be, where hosts have clocks of their own."""
+    """The waiting a step, with its error where ranks have clocks of their own."""
     wait = median_of(row.result, lambda repeat: repeat.wait_ms, ".2f")
     error = median_of(row.result, lambda repeat: repeat.wait_error_ms, ".2f")
     return wait if NOTHING in (wait, error) else f"{wait} {OFF_BY}{error}"
 
 
 def _overlap(row: Row) -> str:
-    """Said of strategies that go on computing while they send."""
+    """The overlap of strategies that compute while they send."""
     if row.trial.launch in ONE_PROCESS or not strategies.STRATEGIES[row.trial.strategy or "none"].overlaps:
         return NOTHING
     return median_of(row.result, lambda repeat: repeat.overlap, ".0%")
@@ -156,7 +157,7 @@ def culprit_of(result: TrialResult) -> str:
 
 
 def _in_sync(row: Row) -> str:
-    """Of the last repeat: yes, no, or buffers (parameters agree, running statistics do not)."""
+    """Of the last repeat: yes, no, or buffers differ (the parameters agree, the running statistics do not)."""
     if not row.result.repeats or row.result.repeats[-1].in_sync.parameters is None:
         return NOTHING
     in_sync = row.result.repeats[-1].in_sync
@@ -164,20 +165,20 @@ def _in_sync(row: Row) -> str:
 
 
 def _average(row: Row) -> str:
-    """Of the last repeat: what the strategy leaves, against the true mean."""
-    found = row.result.repeats[-1].averaging if row.result.repeats else None
-    if found is None:
+    """What the strategy left of the gradients in the last repeat, against their true mean."""
+    averaging = row.result.repeats[-1].averaging if row.result.repeats else None
+    if averaging is None:
         return NOTHING
-    if found.error is None or found.worst_error is None:
+    if averaging.error is None or averaging.worst_error is None:
         return "not finite"
-    if found.right:
+    if averaging.right:
         lossy = row.trial.strategy and strategies.STRATEGIES[row.trial.strategy].rounding
-        return f"± {found.error:.1g}" if lossy else "right"
-    if found.right is None:
-        return f"off {found.error:.0%}"
-    if is_own(found):
+        return f"± {averaging.error:.1g}" if lossy else "right"
+    if averaging.right is None:
+        return f"off {averaging.error:.0%}"
+    if is_own(averaging):
         return "none taken"
-    return _multiple(found.scale or 0.0) if is_multiple(found) else f"off {found.worst_error:.2%}"
+    return _multiple(averaging.scale or 0.0) if is_multiple(averaging) else f"off {averaging.worst_error:.2%}"
 
 
 def _multiple(scale: float) -> str:
@@ -186,7 +187,7 @@ def _multiple(scale: float) -> str:
 
 
 def _order(row: Row) -> str:
-    """Said only if it is wrong: every epoch had the order of the one before."""
+    """Set only if it is wrong: every epoch had the order of the one before."""
     return "same" if row.result.repeats and row.result.repeats[-1].reshuffled is False else NOTHING
 
 

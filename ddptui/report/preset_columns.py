@@ -14,7 +14,7 @@ from ddptui.text.words import count
 
 
 class Fact(NamedTuple):
-    """A column. `cells`: one a trial; `differs`: whether they do."""
+    """A column with a cell for each trial; `differs`: whether the cells do."""
 
     header: str
     cells: tuple[str, ...]
@@ -22,7 +22,7 @@ class Fact(NamedTuple):
 
 
 def facts(preset: Preset) -> list[Fact]:
-    """The name, then what differs, then what is the same everywhere and worth a column."""
+    """The columns: the name, then what differs between trials, then what they share, if it says anything."""
     columns = OF_PRIMITIVES if preset.kind == "primitives" else OF_TRAINING
     usual = [_fact(header, cell, preset) for header, cell in columns.items()]
     others = [_fact(field, _field(field), preset) for field, known in FIELDS.items() if not known.column]
@@ -32,11 +32,12 @@ def facts(preset: Preset) -> list[Fact]:
 
 
 def length(trial: Trial) -> str:
+    """How long a trial trains: 3 epochs, 100 steps."""
     return count(trial.steps, "step") if trial.steps is not None else count(trial.epochs, "epoch")
 
 
 def tried(trial: Trial) -> list[str]:
-    """What is done with primitives, in full: measured: all primitives, 1 KB to 64 MB, back to back."""
+    """What a trial does with primitives: measured: all primitives, 1 KB to 64 MB, back to back."""
     words = [f"{_done(trial)}: {', '.join(trial.operations) or 'all primitives'}"]
     words += [f"composites: {', '.join(trial.composites)}"] if trial.composites else []
     return words + [cell for column in ("sizes", "cadence") if (cell := OF_PRIMITIVES[column](trial)) != NOTHING]
@@ -54,7 +55,7 @@ def _model(trial: Trial) -> str:
 
 
 def _field(field: str) -> Callable[[Trial], str]:
-    """A field that has no column of its own, as --set would spell it."""
+    """The cell of a field that has no column of its own, as --set spells its value."""
 
     def cell(trial: Trial) -> str:
         value = msgspec.to_builtins(getattr(trial, field))
@@ -68,12 +69,12 @@ def _done(trial: Trial) -> str:
 
 
 def _measured(cell: Callable[[Trial], str]) -> Callable[[Trial], str]:
-    """Nothing, where each primitive is called once, with a small tensor."""
+    """An empty cell where primitives are only shown: each is called once, with a small tensor."""
     return lambda trial: cell(trial) if trial.primitives == "measure" else NOTHING
 
 
 def _some(names: Sequence[str], usual: str) -> str:
-    """Their names, or if that is too much, how many."""
+    """The names; the number of them if there are too many."""
     return usual if not names else ", ".join(names) if len(names) <= FEW else str(len(names))
 
 

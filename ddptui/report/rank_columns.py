@@ -19,7 +19,7 @@ def _bytes(value: int | None) -> str:
 
 
 def _waited_for(rank: RankResult) -> str:
-    """The rank that it waited for longest, and how long."""
+    """The rank that this one waited for longest, and how long."""
     if not rank.waited_for_s:
         return NOTHING
     whom = max(rank.waited_for_s, key=lambda other: rank.waited_for_s[other])

@@ -26,7 +26,7 @@ Event = dict[str, Any]
 
 
 def trace(repeats: Mapping[tuple[str, int], Iterable[Message]]) -> Iterator[str]:
-    """The text, piece by piece; repeats by trial and number, each with its messages."""
+    """The JSON text, piece by piece. repeats: the messages of each, by trial and number."""
     yield '{"displayTimeUnit":"ms","traceEvents":['
     between = "\n"
     for process, ((trial, number), messages) in enumerate(repeats.items(), start=1):
@@ -111,7 +111,7 @@ class _Events:
         self._slice("stood still", "pause", track, pause.begin_ns, pause.end_ns)
 
     def operations(self, step: AlignedStep) -> None:
-        """Of all ranks in one step, and whom each waited for."""
+        """The operations of all ranks in one step, and the rank that each waited for."""
         tracks: dict[tuple[int, object], int] = {}
         for rank, own in step.ranks.items():
             for key, operation in zip(operation_keys(own.step), own.step.collectives, strict=True):
@@ -128,12 +128,12 @@ class _Events:
                         self._arrow(tracks[rank, key], operation.enter_ns, tracks[whom, key], entered[whom])
 
     def alone(self, step: Step) -> None:
-        """The operations of a step that could not be joined with the other ranks'."""
+        """The operations of a step that could not be aligned with the other ranks'."""
         for operation in step.collectives:
             self._operation(step.rank, operation, None)
 
     def _operation(self, rank: int, operation: Collective, transfer_ns: int | None) -> int:
-        """Returns the track: the first on which nothing is under way."""
+        """Adds an operation to the first free track of its rank, and returns the track."""
         tracks = self._busy_until.setdefault(rank, [])
         lane = next((lane for lane, until in enumerate(tracks) if until <= operation.called_ns), len(tracks))
         track = rank * TRACKS_A_RANK + 1 + lane

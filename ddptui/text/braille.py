@@ -11,15 +11,15 @@ from typing import NamedTuple
 
 Point = tuple[float, float | None]  # no value: a gap
 
-LARGEST = 1e270  # what is beyond counts as not finite: a difference must not overflow, nor a margin of logarithms
-SMALLEST = 1e-290  # a difference by which one can divide
+LARGEST = 1e270  # larger values count as not finite, so that differences and margins cannot overflow
+SMALLEST = 1e-290  # smaller differences count as none, so that dividing by one cannot overflow
 # Of a cell: its four rows of dots, from the lowest, in the left column and in the right one.
 LEFT = tuple(sum(bit for at, bit in enumerate((0x40, 0x04, 0x02, 0x01)) if dots >> at & 1) for dots in range(16))
 RIGHT = tuple(sum(bit for at, bit in enumerate((0x80, 0x20, 0x10, 0x08)) if dots >> at & 1) for dots in range(16))
 
 
 class Frame(NamedTuple):
-    """What is seen: from left to right, and from low to high, which for log are logarithms."""
+    """The ranges of x and of y that a plot shows; on a logarithmic axis these are logarithms."""
 
     left: float
     right: float
@@ -28,17 +28,17 @@ class Frame(NamedTuple):
 
 
 def is_finite(value: float | None) -> bool:
-    """False for no value, too."""
+    """Whether a value is there and can be drawn."""
     return value is not None and -LARGEST < value < LARGEST  # a comparison with NaN is false
 
 
 def logarithms(points: Iterable[Point]) -> list[Point]:
-    """The same points on a logarithmic axis, which has no place for what is not above 0."""
+    """The same points on a logarithmic axis; values that are not above 0 become gaps."""
     return [(x, log10(y) if y is not None and 0 < y < LARGEST else None) for x, y in points]
 
 
 def frame(lines: Iterable[Sequence[Point]]) -> Frame | None:
-    """What holds all points, and has an extent in both directions; none: there is nothing to be seen."""
+    """The frame that holds all points, with an extent in both directions; None if there are no points."""
     drawn = [(x, y) for line in lines for x, y in line if y is not None and is_finite(y)]
     if not drawn:
         return None
@@ -61,7 +61,7 @@ def columns(points: Sequence[Point], seen: Frame, width: int, height: int) -> li
 
 
 def _pieces(points: Iterable[Point]) -> Iterator[list[tuple[float, float]]]:
-    """The points between gaps."""
+    """The stretches of points between gaps."""
     piece: list[tuple[float, float]] = []
     for x, y in points:
         if y is not None and -LARGEST < y < LARGEST:
@@ -113,4 +113,5 @@ def cells(dots: Sequence[int], height: int) -> Iterator[tuple[int, int, int]]:
 
 
 def character(bits: int) -> str:
+    """The braille character with these dots."""
     return chr(0x2800 + bits)

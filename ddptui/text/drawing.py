@@ -1,7 +1,7 @@
 """The pieces that drawings in the terminal are made of: bars, ticks, an axis, a legend.
 
 A line is a sequence of spans; the kind of a span says what it stands for, and so its color ("": none of its own). What
-each kind looks like without a color is in GLYPHS: nothing is said by color alone.
+each kind looks like without a color is in GLYPHS: color alone carries no meaning.
 """
 
 from collections.abc import Iterable, Sequence
@@ -11,12 +11,14 @@ Span = tuple[str, str]  # text, kind
 Line = Sequence[Span]
 
 GLYPHS = {"work": "━", "arrival": "┫", "wait": "░", "transfer": "▓", "rest": "─", "delay": "╳", "unknown": "?"}
-STEPS = (1, 2, 5, 10)  # nice numbers, but for a power of ten
+STEPS = (1, 2, 5, 10)  # nice numbers, times a power of ten
 
 
 def bar(parts: Iterable[tuple[str, float]], scale: float) -> list[Span]:
-    """Parts by kind and length, one after another. Each ends in the cell where it should, so that what rounding takes
-    from one part is not missing at the end. scale: cells per unit."""
+    """Parts by kind and length, one after another; scale: cells per unit.
+
+    Each part ends in the cell where it should: rounding errors do not add up.
+    """
     spans: list[Span] = []
     moment, cells = 0.0, 0
     for kind, length in parts:
@@ -29,13 +31,12 @@ def bar(parts: Iterable[tuple[str, float]], scale: float) -> list[Span]:
 
 
 def legend(kinds: Iterable[str]) -> list[Line]:
-    """What the glyphs stand for, entry by entry."""
+    """An entry for each kind: its glyph and its name."""
     return [[(GLYPHS[kind], kind), (f" {kind}", "muted")] for kind in kinds]
 
 
 def wrap(entries: Sequence[Line], width: int, most: int) -> list[Line]:
-    """Entries one after another, two cells apart, on as many lines as it takes; of those for which there is no room,
-    how many they are."""
+    """Entries one after another, two cells apart, on at most `most` lines; the last one counts those without room."""
     lines: list[list[Span]] = [[]]
     for number, entry in enumerate(entries):
         kept = len("+ 99") + 2 if len(lines) == most and number + 1 < len(entries) else 0
@@ -49,11 +50,12 @@ def wrap(entries: Sequence[Line], width: int, most: int) -> list[Line]:
 
 
 def width_of(line: Line) -> int:
-    """In cells, of text that is known to be of single width."""
+    """The width of a line in cells; every character counts as one."""
     return sum(len(text) for text, _ in line)
 
 
 def shorten(text: str, width: int) -> str:
+    """The text, cut to a width with an ellipsis at its end."""
     return text if len(text) <= width else text[: max(0, width - 1)] + "…"[:width]
 
 
@@ -65,7 +67,7 @@ def nice_step(span: float, most: int) -> float:
 
 
 def ticks(low: float, high: float, most: int) -> list[float]:
-    """At most about so many nice numbers between two others."""
+    """Nice numbers between two others, at most about `most`."""
     if not 0 < high - low < inf:
         return [low]
     step = nice_step(high - low, most)
@@ -79,7 +81,7 @@ def number(value: float, step: float = 1.0) -> str:
 
 
 def axis(width: int, length: float, unit: str, apart: int = 9) -> str:
-    """A line of cells for a length from 0 on, its ticks written into it: 0 ms────5────10──."""
+    """An axis from 0 to a length, with its ticks written into it: 0 ms────5────10──."""
     if width <= 0 or length <= 0:
         return ""
     step = nice_step(length, max(1, width // apart))
@@ -93,7 +95,7 @@ def axis(width: int, length: float, unit: str, apart: int = 9) -> str:
 
 
 def log_ticks(low: float, high: float, most: int) -> list[tuple[float, str]]:
-    """Where on a logarithmic axis, and what is written there: powers of ten; within one, nice numbers."""
+    """Places on a logarithmic axis with their labels: powers of ten, or nice numbers within one power."""
     if high - low >= 1:
         every = max(1, ceil((high - low) / max(1, most)))
         return [(power, f"{10.0**power:g}") for power in range(ceil(low), floor(high) + 1, every)]
@@ -103,5 +105,6 @@ def log_ticks(low: float, high: float, most: int) -> list[tuple[float, str]]:
 
 
 def linear_ticks(low: float, high: float, most: int) -> list[tuple[float, str]]:
+    """Places on a linear axis with their labels."""
     step = nice_step(high - low, most)
     return [(tick, number(tick, step)) for tick in ticks(low, high, most)]

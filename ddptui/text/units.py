@@ -1,4 +1,4 @@
-"""Bytes, times and bandwidths as they are read. 1 KB is 1024 bytes, as in nccl-tests; 1 GB/s is 1e9 bytes a second."""
+"""Bytes, times and bandwidths with their units. 1 KB is 1024 bytes, as in nccl-tests; 1 GB/s is 1e9 bytes a second."""
 
 from math import floor, log10
 
@@ -7,12 +7,12 @@ TIMES = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 S, MS, US = 1_000_000_000, 1_000_000, 1_000  # in ns: clocks and messages count nanoseconds
 MS_PER_S, US_IN_S = 1e3, 1e-6
 MB, GB = 2**20, 2**30  # in bytes
-LONG_S = 100.0  # three digits of seconds are no use to anyone then
+LONG_S = 100.0  # from there on minutes are easier to read
 NOTHING = "–"
 
 
 def size(value: float) -> str:
-    """In 1024s, to three digits."""
+    """Bytes in units of 1024, with three digits: 1.50 KB."""
     unit = 0
     while unit + 1 < len(SIZES) and round(value) >= 1024:
         value, unit = value / 1024, unit + 1
@@ -20,7 +20,7 @@ def size(value: float) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """Three digits, in a unit that leaves some of them before the point: 20.0 ms; minutes and hours from 100 s on."""
+    """A time for tables, with three digits: 1.50 s, 20.0 ms; minutes and hours from 100 s on."""
     if seconds is None:
         return NOTHING
     if seconds >= LONG_S:
@@ -40,20 +40,21 @@ def digits(value: float | None, most: int = 3) -> str:
 
 
 def percent(part: float | None) -> str:
+    """A part in percent, without decimals."""
     return NOTHING if part is None else f"{part:.0%}" if abs(part) < 100 else "> 9999%"
 
 
 def bandwidth(s_per_byte: float | None) -> str:
-    """GB/s, of the time that a byte takes; ∞ where it takes none."""
+    """Bandwidth in GB/s from the time that a byte takes; ∞ if it takes none."""
     return NOTHING if s_per_byte is None else digits(1e-9 / s_per_byte) if s_per_byte > 0 else "∞"
 
 
 def _unit(seconds: float) -> tuple[float, str]:
-    """A hair below one is one: three digits would make 1000 of it."""
+    """The largest unit of which there is at least one, rounded: three digits never make 1000."""
     return next(((factor, unit) for factor, unit in TIMES if seconds >= 0.9995 * factor), TIMES[-1])
 
 
 def seconds(value: float) -> str:
-    """Three digits without zeros at the end, as a sentence or the tick of an axis has it: 1.5 s, 20 ms."""
+    """A time for sentences and ticks, with three digits and without zeros at the end: 1.5 s, 20 ms."""
     factor, unit = _unit(abs(value)) if value else (1e-3, "ms")
     return f"{float(digits(value / factor)):g} {unit}"

@@ -5,6 +5,7 @@ from difflib import get_close_matches
 
 
 def count(number: int, noun: str, several: str | None = None) -> str:
+    """A number with its noun: 1 step, 2 steps."""
     return f"{number} {noun if number == 1 else several or noun + 's'}"
 
 

@@ -1,4 +1,4 @@
-"""What primitives have shown, for a spreadsheet or a script: every figure in full."""
+"""The results of primitives as CSV: every figure in full."""
 
 from collections.abc import Iterator, Sequence
 
@@ -19,8 +19,10 @@ Fields = dict[str, object]
 
 
 def as_csv(results: Results, preset: Preset) -> str:
-    """A line for each tuple of independent variables (trial, repeat, ranks, operation, composite, operator, bytes,
-    cadence); of what was only shown, a line a buffer; of a trial without either, one that says why."""
+    """The file: a line for each combination of INDEPENDENT variables; of primitives only shown, a line a buffer.
+
+    A trial without either has a line with its status and error.
+    """
     return tables.as_csv(COLUMNS, (fields for trial in results.trials for fields in _of_trial(trial)))
 
 
@@ -88,5 +90,5 @@ def _of_buffer(rank: RankView, buffer: BufferView) -> Fields:
 
 
 def _numbers(values: Sequence[float | None] | None) -> str | None:
-    """One after the other; None: there is no such buffer."""
+    """The values, with spaces between them; None if there is no such buffer."""
     return None if values is None else " ".join("nan" if value is None else repr(value) for value in values)

@@ -20,7 +20,7 @@ LEGEND = (
 
 
 class Row(NamedTuple):
-    """One buffer of one rank. rank: empty if it is that of the row above."""
+    """One buffer of one rank; rank is empty if it is that of the row above."""
 
     rank: str
     name: str
@@ -36,8 +36,10 @@ def heading(view: View) -> str:
 
 
 def grid(view: View, width: int) -> list[Line]:
-    """The calls, and below them a line a buffer; two, where before and after have no room beside each other. A backend
-    that cannot do it: why, in one line."""
+    """The calls, and below them a line a buffer, or two if before and after do not fit beside each other.
+
+    If the backend cannot do it, one line says why.
+    """
     if view.error:
         return [[(f"not done: {next(iter(view.error.splitlines()))}", "wrong")]]
     rows = [row for rank in view.ranks for row in _rows(str(rank.rank), rank.buffers)]
@@ -48,7 +50,7 @@ def grid(view: View, width: int) -> list[Line]:
 
 
 def calls(view: View) -> list[str]:
-    """Who calls what."""
+    """The calls, and the ranks that make them."""
     callers: dict[str, list[int]] = {}
     for rank in view.ranks:
         callers.setdefault(rank.call, []).append(rank.rank)
@@ -58,7 +60,7 @@ def calls(view: View) -> list[str]:
 
 
 def values(numbers: Sequence[float | None] | None, parts: int, *, undefined: bool = False) -> list[Span]:
-    """Of a buffer, its parts apart."""
+    """The values of a buffer, with gaps between its parts."""
     if numbers is None:
         return [(NOTHING, "muted")]
     length = max(1, len(numbers) // max(1, parts))

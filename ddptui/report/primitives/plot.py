@@ -41,7 +41,7 @@ class Drawn(NamedTuple):
 def plot(
     result: PrimitivesResult, operations: Sequence[PrimitiveKey], width: int, height: int, what: What = "time"
 ) -> list[str]:
-    """The lines without their colors."""
+    """The plot as plain text."""
     lines = draw(result, operations, width, height, what)
     return ["".join(words for words, _ in line).rstrip() for line in lines]
 
@@ -49,7 +49,7 @@ def plot(
 def draw(
     result: PrimitivesResult, operations: Sequence[PrimitiveKey], width: int, height: int, what: What = "time"
 ) -> list[Line]:
-    """At most so many lines, and none longer; the legend is below."""
+    """The plot with its legend below, at most `height` lines of at most `width` cells."""
     series = _series(result, operations, what, width)
     seen = frame([*(each.points for each in series), *(each.line for each in series)])
     legend = wrap([*map(_entry, series), [(TITLES[what], "muted")]], width, min(LEGEND_ROWS, max(1, height // 5)))
@@ -68,7 +68,7 @@ def draw(
 
 
 def _series(result: PrimitivesResult, operations: Sequence[PrimitiveKey], what: What, width: int) -> list[Drawn]:
-    """Those that were measured with bytes, in the order asked for."""
+    """The operations that were measured with bytes, in the order asked for."""
     groups = {key: times_of(several) for key, several in by_operation(result.cells).items()}
     chosen = [key for key in operations if any(groups.get(key, {}))]
     found = []
@@ -83,7 +83,7 @@ def _series(result: PrimitivesResult, operations: Sequence[PrimitiveKey], what: 
 
 
 def _figure(which: PrimitiveKey, ranks: int, what: What) -> Callable[[float, float], float]:
-    """What is drawn of bytes and seconds."""
+    """The figure that is drawn, from bytes and seconds."""
     if what == "time":
         return lambda bytes, s: s
     factor = primitive_facts(which.operation, composite=which.composite).factor(ranks)
@@ -93,7 +93,7 @@ def _figure(which: PrimitiveKey, ranks: int, what: What) -> Callable[[float, flo
 def _line(
     curve: Curve | None, times: Mapping[int, float], figure: Callable[[float, float], float], steps: int
 ) -> list[Point]:
-    """From the smallest size to the largest; nothing where nothing could be fitted."""
+    """The fitted line from the smallest size to the largest; empty if there is no fit."""
     low, high = log2(min(times)), log2(max(times))
     if curve is None or low == high:
         return []
@@ -120,7 +120,7 @@ def _signs(series: Sequence[Drawn], seen: Frame, width: int, rows: int) -> Cells
 
 
 def _cell(x: float, y: float, seen: Frame, width: int, rows: int) -> tuple[int, int]:
-    """Row from the top, and column: the same rounding as that of the dots."""
+    """The row from the top and the column of a point, rounded as the dots are."""
     across, up = (2 * width - 1) / (seen.right - seen.left), (4 * rows - 1) / (seen.high - seen.low)
     return rows - 1 - round((y - seen.low) * up) // 4, round((x - seen.left) * across) // 2
 
@@ -132,7 +132,7 @@ def _spans(signs: Cells, row: int) -> list[Span]:
 
 
 def _labels(seen: Frame, rows: int, what: What) -> dict[int, str]:
-    """By row from the top."""
+    """The labels of the vertical axis, by row from the top."""
     ticks = log_ticks(seen.low, seen.high, max(1, rows // ROWS_A_TICK))
     up = (4 * rows - 1) / (seen.high - seen.low)
     return {
@@ -143,7 +143,7 @@ def _labels(seen: Frame, rows: int, what: What) -> dict[int, str]:
 
 
 def _sizes(seen: Frame, width: int) -> str:
-    """The axis below: sizes where there is room, each beginning where it belongs, the last one at the end."""
+    """The horizontal axis: sizes where there is room, each at its place, the last one at the end."""
     last = size(2**seen.right)
     signs = list(" " * max(0, width - len(last)) + last)
     taken = 0

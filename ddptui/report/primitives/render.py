@@ -1,4 +1,4 @@
-"""What primitives have shown, as terminal text and as Markdown; CSV is in export.py."""
+"""The results of primitives as terminal text and as Markdown; see csv.py for CSV."""
 
 from collections.abc import Sequence
 
@@ -25,7 +25,7 @@ def text(results: Results, preset: Preset, width: int, *, color: bool = False) -
 
 
 def markdown(results: Results, preset: Preset) -> str:
-    """The same, with all columns."""
+    """The same as Markdown, with every column that has a value."""
     lines = [f"## {preset.title}"]
     for block in blocks(results, preset):
         lines += ["", *_as_markdown(block)]
@@ -65,7 +65,7 @@ def _fenced(lines: Sequence[Line]) -> list[str]:
 
 
 def _drawn(line: Line, width: int, color: bool) -> str:
-    """Cut where the terminal ends."""
+    """A line as text, cut at `width`."""
     spans: list[Span] = list(line)
     while (over := width_of(spans) - width) > 0:
         words, kind = spans.pop()

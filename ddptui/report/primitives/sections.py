@@ -1,4 +1,4 @@
-"""What there is to say of primitives, piece by piece, whatever it is written as."""
+"""The results of primitives as a sequence of blocks, which text and Markdown render."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
@@ -42,13 +42,13 @@ class Heading(NamedTuple):
 
 
 class Notes(NamedTuple):
-    """Sentences, a line each."""
+    """Sentences, one a line."""
 
     lines: Sequence[str]
 
 
 class Shown(NamedTuple):
-    """A view, as a grid."""
+    """A view that is drawn as a grid."""
 
     view: View
 
@@ -62,7 +62,7 @@ Block = Heading | Notes | Shown | Plotted | Table
 
 
 def blocks(results: Results, preset: Preset) -> Iterator[Block]:
-    """Trial by trial, and at the end what went wrong."""
+    """The blocks, trial by trial, and at the end what went wrong."""
     trials = {trial.name: trial for trial in preset.trials}
     for result in results.trials:
         if result.primitives:
@@ -136,7 +136,7 @@ def _explained(result: PrimitivesResult, found: Sequence[Fit]) -> Iterator[Block
 
 
 def _fed(found: Sequence[Fit], source: PrimitiveKey | None) -> str:
-    """Where the textbook's figures come from."""
+    """Which measurements the textbook's figures are computed from."""
     if source is None:
         return "textbook: unknown, since neither isend/irecv nor send/recv tells α and β here"
     added = any(fit.key.operation == "local_sum" and fit.gamma is not None for fit in found)
@@ -169,7 +169,7 @@ def _errors(cells: Sequence[Cell]) -> list[str]:
 
 
 def _of_models(timed: Iterable[PrimitiveKey]) -> list[str]:
-    """What the columns are, and whose formulas they are."""
+    """What the columns mean, and the sources of the formulas."""
     books = dict.fromkeys(theory(key.operation, composite=key.composite).source for key in timed)
     return [
         "α a message, β a byte sent, γ a byte added (held, as local_sum has it): least squares of relative residuals",

@@ -1,4 +1,4 @@
-"""What was measured as tables: times by size, the models beside the textbook, and who overtakes whom."""
+"""The tables of primitives: times by size, models beside the textbook, and which primitive overtakes which."""
 
 from collections.abc import Callable, Sequence
 
@@ -77,8 +77,7 @@ def heading(which: PrimitiveKey) -> str:
 
 
 def _off(fit: Fit, network: tuple[Network, PrimitiveKey] | None) -> str:
-    """From the size where the textbook is lowest, over what was measured, to the one where it is highest; nothing for
-    what it was fed with."""
+    """The range of the textbook's errors over all sizes; empty for the primitive that its α and β come from."""
     if network is None or fit.key == network[1] or fit.key.operation == "local_sum":
         return NOTHING
     errors = [textbook_time(fit, size, network[0]) / s - 1 for size, s in fit.times.items()]
@@ -87,7 +86,7 @@ def _off(fit: Fit, network: tuple[Network, PrimitiveKey] | None) -> str:
 
 
 def _near(fit: Fit) -> str:
-    """At how many of the sizes the bent line is; nothing where it could be no further."""
+    """At how many of the sizes the bent line is that near; empty if there are too few sizes to be off."""
     if fit.worst is None:
         return NOTHING
     return f"{sum(abs(residual) <= NEAR for residual in fit.residuals.values())} of {len(fit.residuals)}"
@@ -102,7 +101,7 @@ def _bytes(cell: Cell) -> str:
 
 
 def _wrong(cell: Cell) -> str:
-    """Where nothing moves, nothing can be wrong."""
+    """The number of wrong elements; empty if the primitive moves no bytes."""
     return str(cell.wrong) if primitive_facts(cell.operation, composite=cell.composite).has_bytes else NOTHING
 
 
