@@ -76,7 +76,7 @@ class PrimitivesProgress:
         self._together.pop(self.trial, None)
 
 
-def under_way(live: Live, trial: Trial | None) -> str:
+def current_primitive(live: Live, trial: Trial | None) -> str:
     """The primitive that the ranks call now: all_reduce, 64 KB; empty between two launches."""
     if trial is None or live.status != "running" or not live.steps:
         return ""

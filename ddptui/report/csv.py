@@ -34,16 +34,15 @@ def _lines(row: Row) -> Iterator[dict[str, object]]:
         yield {"trial": row.result.name, "status": row.result.status, "error": row.result.error}
 
 
+def value_at(part: object, path: str) -> object:
+    """What a part of results.json has at a path, as in culprit.rank; None where a part of the path is missing."""
+    for name in path.split("."):
+        part = getattr(part, name) if part is not None else None
+    return part
+
+
 def _at(path: str) -> Getter:
-    """What a repeat has at a place of results.json; None where a part of the path is missing."""
-
-    def value(line: Line) -> object:
-        part: object = line.repeat
-        for name in path.split("."):
-            part = getattr(part, name) if part is not None else None
-        return part
-
-    return value
+    return lambda line: value_at(line.repeat, path)
 
 
 def _alike(*names: str) -> dict[str, Getter]:

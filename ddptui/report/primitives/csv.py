@@ -1,25 +1,37 @@
 """The results of primitives as CSV: every figure in full."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from ddptui.analysis.primitives.results import BufferView, Cell, PrimitivesResult, RankView
+from ddptui.analysis.primitives.results import BufferView, PrimitivesResult, RankView
 from ddptui.analysis.results import Results, TrialResult
 from ddptui.config.preset import Preset
+from ddptui.report.csv import value_at
 from ddptui.text import tables
-
-INDEPENDENT = ("trial", "repeat", "ranks", "backend", "cadence", "operation", "composite", "reduce_op", "bytes")
-FIGURES = (
-    "calls", "min_us", "median_us", "mean_us", "p90_us", "p99_us", "cv", "algbw_gb_s", "busbw_gb_s", "wrong",
-    "slowest", "slowest_us",
-)  # fmt: skip
-SEEN = ("root", "rank", "call", "buffer", "parts", "before", "after", "undefined")
-COLUMNS = (*INDEPENDENT, *FIGURES, *SEEN, "status", "error")
 
 Fields = dict[str, object]
 
+# Column: where its value is in a launch, in a measured cell, and in a shown view.
+LAUNCH = {name: name for name in ("ranks", "backend", "cadence")}
+CELL = {
+    **{name: name for name in ("operation", "composite", "reduce_op", "bytes", "calls")},
+    **{f"{figure}_us": f"time_us.{figure}" for figure in ("min", "median", "mean", "p90", "p99")},
+    **{name: name for name in ("cv", "algbw_gb_s", "busbw_gb_s", "wrong", "slowest", "slowest_us")},
+}
+VIEW = {name: name for name in ("operation", "reduce_op", "root")}
+BUFFER: dict[str, Callable[[RankView, BufferView], object]] = {
+    "rank": lambda rank, _: rank.rank,
+    "call": lambda rank, _: rank.call,
+    "buffer": lambda _, buffer: buffer.name,
+    "parts": lambda _, buffer: buffer.parts,
+    "before": lambda _, buffer: _numbers(buffer.before),
+    "after": lambda _, buffer: _numbers(buffer.after),
+    "undefined": lambda _, buffer: buffer.undefined,
+}
+COLUMNS = [*dict.fromkeys(["trial", "repeat", *LAUNCH, *CELL, *VIEW, *BUFFER, "status", "error"])]
+
 
 def as_csv(results: Results, preset: Preset) -> str:
-    """The file: a line for each combination of INDEPENDENT variables; of primitives only shown, a line a buffer.
+    """The file: a line for each measured cell of each launch; of primitives that were only shown, a line a buffer.
 
     A trial without either has a line with its status and error.
     """
@@ -27,66 +39,27 @@ def as_csv(results: Results, preset: Preset) -> str:
 
 
 def _of_trial(trial: TrialResult) -> Iterator[Fields]:
-    for number, repeat in enumerate(trial.primitives, start=1):
-        common = {"trial": trial.name, "repeat": number, "status": trial.status} | _of_launch(repeat)
-        yield from (common | fields for fields in _lines(repeat))
+    for number, launch in enumerate(trial.primitives, start=1):
+        common = {"trial": trial.name, "repeat": number, "status": trial.status} | _fields(LAUNCH, launch)
+        yield from (common | fields for fields in _lines(launch))
     if not trial.primitives:
         yield {"trial": trial.name, "status": trial.status, "error": trial.error}
 
 
-def _of_launch(repeat: PrimitivesResult) -> Fields:
-    return {"ranks": repeat.ranks, "backend": repeat.backend, "cadence": repeat.cadence}
-
-
-def _lines(repeat: PrimitivesResult) -> Iterator[Fields]:
-    yield from map(_of_cell, repeat.cells)
-    for view in repeat.views:
-        common: Fields = {
-            "operation": view.operation,
-            "composite": False,
-            "reduce_op": view.reduce_op,
-            "root": view.root,
-            "error": view.error,
-        }
+def _lines(launch: PrimitivesResult) -> Iterator[Fields]:
+    for cell in launch.cells:
+        yield _fields(CELL, cell) | {"error": cell.error}
+    for view in launch.views:
+        common = _fields(VIEW, view) | {"composite": False, "error": view.error}
         if view.error:
             yield common
         for rank in view.ranks:
-            yield from (common | _of_buffer(rank, buffer) for buffer in rank.buffers)
+            for buffer in rank.buffers:
+                yield common | {name: value(rank, buffer) for name, value in BUFFER.items()}
 
 
-def _of_cell(cell: Cell) -> Fields:
-    time = cell.time_us
-    return {
-        "operation": cell.operation,
-        "composite": cell.composite,
-        "reduce_op": cell.reduce_op,
-        "bytes": cell.bytes,
-        "calls": cell.calls,
-        "min_us": time and time.min,
-        "median_us": time and time.median,
-        "mean_us": time and time.mean,
-        "p90_us": time and time.p90,
-        "p99_us": time and time.p99,
-        "cv": cell.cv,
-        "algbw_gb_s": cell.algbw_gb_s,
-        "busbw_gb_s": cell.busbw_gb_s,
-        "wrong": cell.wrong,
-        "slowest": cell.slowest,
-        "slowest_us": cell.slowest_us,
-        "error": cell.error,
-    }
-
-
-def _of_buffer(rank: RankView, buffer: BufferView) -> Fields:
-    return {
-        "rank": rank.rank,
-        "call": rank.call,
-        "buffer": buffer.name,
-        "parts": buffer.parts,
-        "before": _numbers(buffer.before),
-        "after": _numbers(buffer.after),
-        "undefined": buffer.undefined,
-    }
+def _fields(paths: Mapping[str, str], part: object) -> Fields:
+    return {name: value_at(part, path) for name, path in paths.items()}
 
 
 def _numbers(values: Sequence[float | None] | None) -> str | None:

@@ -91,7 +91,7 @@ def _rows(rank: str, buffers: Iterable[BufferView]) -> list[Row]:
 
 
 def _beside(rows: Sequence[Row], width: int) -> list[Line] | None:
-    """None: there is no room for that."""
+    """Before and after beside each other, a line a buffer; None if a line is too long."""
     ranks, names, before, _ = _widths(rows)
     lines: list[Line] = [
         [*_who(row, ranks, names), *_padded(row.before, before), (ARROW, "muted"), *row.after] for row in rows

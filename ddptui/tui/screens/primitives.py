@@ -16,7 +16,7 @@ from ddptui.analysis.primitives.cells import PrimitiveKey, by_operation
 from ddptui.analysis.primitives.ownership import view_title
 from ddptui.analysis.primitives.results import PrimitivesResult, View
 from ddptui.config.trial import Trial
-from ddptui.live.primitives import PrimitivesProgress, under_way
+from ddptui.live.primitives import PrimitivesProgress, current_primitive
 from ddptui.report.primitives.plot import What
 from ddptui.report.status import what_became
 from ddptui.text.printable import printable
@@ -93,7 +93,7 @@ class PrimitivesScreen(Following):
             self._said = said
             self.set_class(bool(said), "-said")
             self.query_one("#now", Static).update(Content(printable(said)))
-        self.show_title(under_way(self.watched.live, self.trial_under_way()))
+        self.show_title(current_primitive(self.watched.live, self.trial_under_way()))
 
     def _fresh(self) -> PrimitivesProgress:
         return (

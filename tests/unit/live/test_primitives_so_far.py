@@ -11,7 +11,7 @@ from ddptui.analysis.repeat import Outcomes
 from ddptui.analysis.results import TrialResult
 from ddptui.config.rules import make_trial
 from ddptui.live.fold import fold
-from ddptui.live.primitives import PrimitivesProgress, plan, under_way
+from ddptui.live.primitives import PrimitivesProgress, current_primitive, plan
 from ddptui.live.state import Live
 from ddptui.store.outcomes import outcomes_of, results_of
 from ddptui.store.runs import Run
@@ -97,10 +97,10 @@ def test_what_is_under_way_is_the_first_place_that_not_all_have_told_of() -> Non
     said = [""]
     for message in messages():
         fold(live, [message])
-        if live.trial == trial.name and (words := under_way(live, trial)) != said[-1]:
+        if live.trial == trial.name and (words := current_primitive(live, trial)) != said[-1]:
             said.append(words)
     assert said == ["", *plan(trial), ""]
-    assert under_way(live, None) == ""
+    assert current_primitive(live, None) == ""
 
 
 def test_nothing_is_under_way_before_the_ranks_are_ready_nor_after_an_end() -> None:
@@ -108,11 +108,11 @@ def test_nothing_is_under_way_before_the_ranks_are_ready_nor_after_an_end() -> N
     told = messages()
     ready = next(place for place, message in enumerate(told) if isinstance(message, Ready))
     fold(live, told[:ready])
-    assert under_way(live, trial) == ""
+    assert current_primitive(live, trial) == ""
     fold(live, told[ready : ready + 8])
-    assert under_way(live, trial) != ""
+    assert current_primitive(live, trial) != ""
     fold(live, [Ended(at_ns=0, status="interrupted")])
-    assert under_way(live, trial) == ""
+    assert current_primitive(live, trial) == ""
 
 
 def test_what_is_not_asked_for_is_not_in_the_plan() -> None:
