@@ -15,7 +15,7 @@ from ddptui.config.parser import PresetError
 from ddptui.config.preset import Preset
 from ddptui.config.trial import Trial
 from ddptui.host.limits import allow_open_files
-from ddptui.text.torch_remedies import WHO_HAS_MPI
+from ddptui.text.remedies import WHO_HAS_MPI
 from ddptui.text.units import MB
 
 

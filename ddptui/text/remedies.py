@@ -1,6 +1,11 @@
-"""What to do about an error of the operating system that means a resource is short."""
+"""Remedies that several messages name: for a torch that lacks something, and for a resource that is short."""
 
-REMEDIES = {  # part of an error's text, and what mends it, whatever was tried
+AGAIN = "pip install --force-reinstall torch torchvision"
+WITH_CUDA = f"`{AGAIN}` (on Linux: with CUDA)"
+OLDER = "update the driver, or install a torch for an older CUDA (pytorch.org/get-started)"
+WHO_HAS_MPI = "only a torch that was built from source beside an MPI library has it"
+
+REMEDIES = {  # part of an error's text, and what mends it
     "Too many open files": "`ulimit -n 4096`, in the shell that starts ddptui",
     "Resource temporarily unavailable": "no more processes can be started: raise `ulimit -u`",
     "can't start new thread": "no more threads can be started: raise `ulimit -u`",
@@ -11,5 +16,5 @@ REMEDIES = {  # part of an error's text, and what mends it, whatever was tried
 
 
 def remedy_of(error: str) -> str | None:
-    """What mends an error with this text; None: its text names no shortage."""
+    """The remedy for an error with this text; None if the text names no shortage."""
     return next((remedy for part, remedy in REMEDIES.items() if part in error), None)
