@@ -9,7 +9,7 @@ def run_rank(trial: Trial, rank: int, local_ranks: range, rendezvous: Rendezvous
     """Run one rank in this process.
 
     local_ranks: the ranks of this host, which share its cores and GPUs. rendezvous: where all ranks meet. has_parent: a
-    launcher of ours or torch's started this process, so it must not outlive that one.
+    launcher started this process, which must not outlive it.
     """
     with rank_process(trial, rank, local_ranks, has_parent=has_parent) as me:
         join_group(me, rendezvous)

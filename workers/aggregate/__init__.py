@@ -8,7 +8,7 @@ from workers.aggregate.strategy import Strategy
 
 
 def strategy_of(trial: Trial) -> Strategy:
-    """The trial's strategy, or the mistake that it makes in its place. One process alone has nobody to agree with."""
+    """The trial's strategy, or the mistake that it makes in its place. Without a group: none."""
     name = trial.strategy or "none"
     return (MISTAKES.get((trial.mistake or "", name)) or strategy_class(name))(trial)
 

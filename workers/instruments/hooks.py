@@ -5,7 +5,7 @@ the public functions are wrapped and DDP gets a communication hook; what DDP's f
 cases `Work.wait` is wrapped: there Python waits for what it has issued.
 
 torch.compile traces all Python that it meets in a forward, hooks that C++ calls included. It would make our events a
-part of its graphs. So everything of ours that torch calls is excluded from tracing.
+part of its graphs. So everything in this package that torch calls is excluded from tracing.
 """
 
 import inspect

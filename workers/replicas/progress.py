@@ -51,7 +51,7 @@ class ReplicaProgress(Progress):
     def done(self, done: Done) -> None:
         """Replica 0 reports on the model, of which there is only one."""
         for rank, state in enumerate(self._states):
-            own = msgspec.structs.replace(
+            message = msgspec.structs.replace(
                 done,
                 rank=rank,
                 bottleneck_fired=state.delays.fired,
@@ -60,8 +60,8 @@ class ReplicaProgress(Progress):
                 dropped=state.reporter.dropped,
             )
             if rank > 0:
-                own = msgspec.structs.replace(
-                    own,
+                message = msgspec.structs.replace(
+                    message,
                     correct=0,
                     evaluated=0,
                     parameters={},
@@ -69,7 +69,7 @@ class ReplicaProgress(Progress):
                     peak_gpu_bytes=peak_bytes(state.device),
                     checkpoint=None,
                 )
-            state.reporter.send(own)
+            state.reporter.send(message)
 
 
 def replica_step(step: Step, sent_bytes: int, own_times: Sequence[int]) -> Step:

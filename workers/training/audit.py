@@ -96,20 +96,20 @@ def compare(of: Literal["gradients", "parameters"], left: Tensors, own: Tensors)
     rank's own values. See wire.Audit for the figures."""
     ranks = dist.get_world_size()
     distances, sizes = dict.fromkeys(own, 0.0), dict.fromkeys(own, 0.0)  # squared
-    left_mean = mean_mean = left_own = own_own = left_left = 0.0
+    left_mean = mean_mean = left_own = own_own = left_left = 0.0  # inner products
     for name in own:
-        for mine, result in zip(pieces(own[name]), pieces(left[name]), strict=True):
-            gathered = [torch.empty_like(mine) for _ in range(ranks)]
-            dist.all_gather(gathered, mine)
+        for own_piece, left_piece in zip(pieces(own[name]), pieces(left[name]), strict=True):
+            gathered = [torch.empty_like(own_piece) for _ in range(ranks)]
+            dist.all_gather(gathered, own_piece)
             parts = torch.stack(gathered).double()
-            mean, mine, result = parts.mean(0), mine.double(), result.double()
-            distances[name] += square(result - mean)
+            mean, own_part, left_part = parts.mean(0), own_piece.double(), left_piece.double()
+            distances[name] += square(left_part - mean)
             sizes[name] += square(parts) / ranks
-            left_mean += float(result @ mean)
+            left_mean += float(left_part @ mean)
             mean_mean += square(mean)
-            left_own += float(result @ mine)
-            own_own += square(mine)
-            left_left += square(result)
+            left_own += float(left_part @ own_part)
+            own_own += square(own_part)
+            left_left += square(left_part)
     size = sum(sizes.values())
     errors = {name: ratio(distances[name], sizes[name]) ** 0.5 for name in own}
     worst = max(errors, key=lambda name: errors[name])
