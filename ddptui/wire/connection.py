@@ -16,24 +16,25 @@ SILENCE_S = "DDPTUI_SILENCE_S"  # if the console sends nothing for so long, the 
 
 
 class Keys(NamedTuple):
-    """What a peer needs: the public key of the console, and a pair of its own. Z85 text, 40 characters each."""
+    """The keys of a peer: the console's public key, and a pair of its own. Z85 text of 40 characters each."""
 
     server: str
     public: str
     secret: str
 
     def spell(self) -> str:
+        """The three keys as one line, which `read` takes."""
         return " ".join(self)
 
     @classmethod
     def read(cls, text: str) -> Self:
-        """Raises ValueError."""
+        """The keys from one line. Raises ValueError."""
         server, public, secret = text.split(" ")
         return cls(server, public, secret)
 
 
 def unlock(socket: "zmq.Socket[bytes]", keys: Keys) -> None:
-    """On a peer's socket, before it connects."""
+    """Set a peer's socket up for CURVE encryption, before it connects."""
     socket.curve_serverkey = keys.server.encode()
     socket.curve_publickey = keys.public.encode()
     socket.curve_secretkey = keys.secret.encode()

@@ -1,8 +1,8 @@
-"""Every message between a rank and the console, and every line of a run's journal.
+"""The messages between a rank and the console.
 
-A frame on the wire is a MessagePack list of tagged structs. It is decoded by type, strictly, and never unpickled.
-Times are nanoseconds of the sender's `time.monotonic_ns()`, one clock for all processes of a host. Ranks elsewhere have
-another one: `clocks.py` brings all of them to the console's.
+A frame on the wire is a MessagePack list of tagged structs, which are decoded by type, strictly, and never unpickled.
+Times are nanoseconds of the sender's `time.monotonic_ns()`, one clock for all processes of a host. Ranks on other hosts
+have other clocks; analysis/clock_sync.py converts their times to the console's.
 """
 
 from typing import Annotated, Literal
@@ -33,9 +33,12 @@ Order = Annotated[tuple[Annotated[int, Meta(ge=0, lt=len(PHASES))], ...], Meta(m
 
 
 class Hello(Tagged, frozen=True, kw_only=True):
-    """A rank exists. The first message of every rank, or replica. Who has the token and does not fit is told so:
-    hence no limits for version, rank and world_size. `device_why`: where the trial left the device open, and one might
-    have expected another. `clock`: which one it tells the time by (empty: the console's)."""
+    """The first message of every rank, or replica in `dp`.
+
+    version, rank and world_size have no bounds: a rank that has the token but does not fit gets an answer that says
+    why. device_why names the reason for a device that the trial left open, if another might be expected. clock
+    identifies the clock of the rank's times; empty: the console's.
+    """
 
     version: int
     token: Annotated[str, Meta(max_length=256)]
@@ -62,8 +65,8 @@ class HelloOfAnyVersion(msgspec.Struct, frozen=True, kw_only=True, tag="Hello"):
 
 
 class Ready(Tagged, frozen=True, kw_only=True):
-    """A rank has its model and its data, and knows how many steps it will make. `start_ns`: from its Hello until it was
-    about to meet the others."""
+    """A rank has its model and data. steps: how many it will make; start_ns: from its Hello to the meeting of the
+    ranks."""
 
     rank: RankNumber
     at_ns: Count
@@ -73,18 +76,18 @@ class Ready(Tagged, frozen=True, kw_only=True):
 
 
 class Collective(msgspec.Struct, frozen=True, array_like=True):
-    """One collective (or a send, or a receive), as one rank saw it.
+    """One collective, send or receive, as one rank saw it.
 
-    kind        torch.distributed's name of it
-    seq         its number on its group in this step; with the step and the group, it says which one it is on all ranks
-    bytes       of the tensor that this rank gives; receives, in a scatter or a receive
-    called_ns   the rank has come to the call; enter_ns: it has entered, after whatever delay was put in between
-    awaited_ns  from here on the rank did nothing else: enter_ns, or for an operation that runs in the background the
-                moment at which it began to wait for it
-    exit_ns     it was over, at the latest when the wait for it was; before awaited_ns, if nobody had to wait
-    root        the rank that all give to or get from; of a send or a receive, the partner
-    group       the ranks of its group, none named: all
-    bucket      which bucket of gradients it carried, where there are any
+    kind        its name in torch.distributed
+    seq         its number within its group and step, which makes it the same call on all ranks
+    bytes       of the tensor that this rank gives; in a scatter or a receive, of the one it receives
+    called_ns   the rank reached the call
+    enter_ns    the rank entered it, after any injected delay
+    awaited_ns  from here on the rank did nothing else: enter_ns, or for a background operation the start of its wait
+    exit_ns     it was over, at the latest when the wait for it was; before awaited_ns if the rank did not have to wait
+    root        the rank that gives or receives all; for a send or a receive, the partner
+    group       the ranks of its group; empty: all
+    bucket      the bucket of gradients that it carried, if any
     """
 
     kind: Word
@@ -100,7 +103,7 @@ class Collective(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Slept(msgspec.Struct, frozen=True, array_like=True):
-    """A delay that was put in: where, and what it really took."""
+    """An injected delay: its site, and when it began and ended."""
 
     at: Site
     begin_ns: Count
@@ -108,8 +111,11 @@ class Slept(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Step(Tagged, frozen=True, kw_only=True):
-    """One finished step. `phases_ns` follows PHASES; `order` has the places there of the phases that the step had, as
-    they came (in `dp` the aggregation comes before backward)."""
+    """One finished step.
+
+    phases_ns follows PHASES. order holds the places there of the phases that the step had, in the order of execution
+    (in `dp`, aggregation precedes backward).
+    """
 
     rank: RankNumber
     step: Count
@@ -126,8 +132,8 @@ class Step(Tagged, frozen=True, kw_only=True):
 
 
 class Trained(Tagged, frozen=True, kw_only=True):
-    """All that a rank without instruments says of its steps: when the first of all began; and of those after the
-    warm-up, how many, with how many samples, and when they began and ended. The loss is the last step's."""
+    """The only message about its steps of a rank without instruments: when the first of all steps began; and for the
+    steps after the warm-up their number, their samples, and when they began and ended. loss: of the last step."""
 
     rank: RankNumber
     first_ns: Count
@@ -141,12 +147,12 @@ class Trained(Tagged, frozen=True, kw_only=True):
 class Position(msgspec.Struct, frozen=True, array_like=True):
     """Where a rank is at the moment.
 
-    step    the step that it is in; none: before its first one, or after its last one
-    passed  the phases of that step that are over, in their order
-    calls   the collectives that it has come to in that step
-    number  of these, the first one that is not over, counted from 0; none: all are. kind, root, group: as in Collective
-    ahead   it goes on while that one is under way, or waits in native code, which cannot be told apart
-    asleep  it sleeps in a delay that was put in
+    step    the current step; None: before the first or after the last one
+    passed  the finished phases of that step, in order
+    calls   the collectives that the rank has reached in that step
+    number  of these, the first one that is not over, counted from 0; None: none. kind, root, group: as in Collective
+    ahead   the rank goes on while that one is under way, or waits in native code; the two cannot be told apart
+    asleep  the rank sleeps in an injected delay
     """
 
     step: Count | None = None
@@ -161,12 +167,12 @@ class Position(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Gpu(msgspec.Struct, frozen=True, array_like=True):
-    """What a rank's GPU is at, as NVML tells, whoever uses it. None: it does not say.
+    """The state of a rank's GPU by NVML, whatever process uses it. None: NVML does not report it.
 
-    busy_percent  of the time lately (a second at most), in which some kernel ran
-    used_bytes    of its memory, by all processes; total_bytes: all there is
-    watts         what it draws
-    celsius       how hot it is
+    busy_percent  share of the last second, at most, in which some kernel ran
+    used_bytes    of its memory, by all processes; total_bytes: all of its memory
+    watts         the power that it draws
+    celsius       its temperature
     """
 
     busy_percent: Number | None = None
@@ -177,8 +183,8 @@ class Gpu(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Heartbeat(Tagged, frozen=True, kw_only=True):
-    """Once a second. `cpu_percent` is of one core, `gpu_bytes` what the rank's own tensors take of its GPU's memory,
-    `dropped` counts messages that found a full queue."""
+    """Sent once a second. cpu_percent is of one core, gpu_bytes what the rank's own tensors take of GPU memory, and
+    dropped the messages that found a full queue."""
 
     rank: RankNumber
     at_ns: Count
@@ -191,8 +197,8 @@ class Heartbeat(Tagged, frozen=True, kw_only=True):
 
 
 class Tied(Tagged, frozen=True, kw_only=True):
-    """A rank's device has a clock of its own. Its times are told by the host's: off by `error_ns` at most, from this
-    moment on, until it is said anew."""
+    """A rank's device has a clock of its own, whose times are converted to the host's. From at_ns on they are off by
+    error_ns at most, until the next such message."""
 
     rank: RankNumber
     at_ns: Count
@@ -200,8 +206,8 @@ class Tied(Tagged, frozen=True, kw_only=True):
 
 
 class Pause(Tagged, frozen=True, kw_only=True):
-    """The whole process stood still (stopped, or without a core): the thread that sends should have woken, and did
-    not. That it began between two looks of the thread, begin_ns takes for granted: halfway."""
+    """The whole process stood still, stopped or without a core: its sending thread woke too late. begin_ns is an
+    estimate, halfway between two checks."""
 
     rank: RankNumber
     begin_ns: Count
@@ -209,7 +215,7 @@ class Pause(Tagged, frozen=True, kw_only=True):
 
 
 class Fingerprint(Tagged, frozen=True, kw_only=True):
-    """What a rank's copy of the model is after a step: hashes as in Done."""
+    """A rank's copy of the model after a step, as hashes like those in Done."""
 
     rank: RankNumber
     step: Count
@@ -218,13 +224,13 @@ class Fingerprint(Tagged, frozen=True, kw_only=True):
 
 
 class Audit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What the strategy leaves on a rank, against the true mean over the ranks, which was worked out another way.
+    """How far a strategy's result on a rank is from the true mean over the ranks, which is computed another way.
 
     of            what was averaged
     error         the distance to the mean
-    worst         the tensor that is farthest from its mean, measured by its own length, and worst_error that distance
-    scale         the multiple of the mean that comes nearest to it, and scaled_error the distance to that
-    own_scale     the multiple of the rank's own tensors that comes nearest, and own_error the distance to that
+    worst         the tensor farthest from its mean in units of its own length, and worst_error that distance
+    scale         the multiple of the mean that is nearest, and scaled_error the distance to that
+    own_scale     the multiple of the rank's own tensors that is nearest, and own_error the distance to that
 
     Distances are Euclidean, over all tensors together (worst_error: over one), in units of the root mean square over
     the ranks of the length of their own tensors. None where a tensor was not finite.
@@ -241,7 +247,7 @@ class Audit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class Buffer(msgspec.Struct, frozen=True, array_like=True):
-    """A tensor, or list of tensors, that a rank passes to a primitive; see primitives.results.BufferView."""
+    """A tensor, or a list of tensors, passed to a primitive, as in analysis.primitives.results.BufferView."""
 
     name: Word
     parts: Count
@@ -251,8 +257,8 @@ class Buffer(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Shown(Tagged, frozen=True, kw_only=True):
-    """A primitive was called once, with a small tensor. place: its own among all that the trial shows. error: the
-    backend cannot do it, in its words."""
+    """One call of a primitive with a small tensor. place: its number among all that the trial shows. error: the
+    backend's own words, if it cannot do it."""
 
     rank: RankNumber
     place: Count
@@ -266,9 +272,11 @@ class Shown(Tagged, frozen=True, kw_only=True):
 
 
 class Timed(Tagged, frozen=True, kw_only=True):
-    """A primitive, or what a strategy makes of them, was called again and again with one size. bytes: as in
-    primitives.results.Cell; calls_ns: what each call took (empty: this rank had no part in it); wrong: elements of this
-    rank's that were not what they should be, over all the calls that were checked."""
+    """Repeated calls of a primitive, or of a composite of them, with one size.
+
+    bytes counts as in analysis.primitives.results.Cell. calls_ns holds the time of each call; it is empty on a rank
+    that takes no part. wrong counts this rank's elements that were not as they should be, over all checked calls.
+    """
 
     rank: RankNumber
     place: Count
@@ -284,7 +292,7 @@ class Timed(Tagged, frozen=True, kw_only=True):
 
 
 class Done(Tagged, frozen=True, kw_only=True):
-    """A rank has trained and evaluated. Hashes are of each tensor's bytes, by its name in the bare model."""
+    """A rank has trained and evaluated. Hashes are of the bytes of each tensor, by its name in the bare model."""
 
     rank: RankNumber
     at_ns: Count
@@ -303,7 +311,7 @@ class Done(Tagged, frozen=True, kw_only=True):
 
 
 class Failed(Tagged, frozen=True, kw_only=True):
-    """A rank's own last words. A killed rank has none."""
+    """A rank's last message, with its error. A killed rank sends none."""
 
     rank: RankNumber
     at_ns: Count
@@ -311,8 +319,8 @@ class Failed(Tagged, frozen=True, kw_only=True):
 
 
 class Echo(Tagged, frozen=True, kw_only=True):
-    """The answer to a Probe, at once: when the rank had heard it, and when it said this. No line of a journal: what the
-    console makes of it is, an Offset."""
+    """The immediate answer to a Probe: when the rank received it, and when it sent this. Journals hold the resulting
+    Offset instead."""
 
     rank: RankNumber
     number: Count
@@ -332,17 +340,17 @@ class Stop(Tagged, frozen=True, kw_only=True):
 
 
 class Alive(Tagged, frozen=True, kw_only=True):
-    """To a rank, every few seconds: the console is there."""
+    """To a rank, every few seconds: the console is running."""
 
 
 class SetBottleneck(Tagged, frozen=True, kw_only=True):
-    """To a rank: from the next step on, these delays and no others."""
+    """To a rank: from the next step on, these delays replace all others."""
 
     bottleneck: tuple[Bottleneck, ...]
 
 
 class Probe(Tagged, frozen=True, kw_only=True):
-    """To a rank whose clock is another: say what time it is there."""
+    """To a rank with another clock: report the time of that clock."""
 
     number: int
 

@@ -1,4 +1,4 @@
-"""The console's own lines of a run's journal, beside the messages of the ranks."""
+"""The console's own records in a run's journal; and Message, which is every kind of line that a journal may hold."""
 
 from typing import Literal
 
@@ -8,7 +8,7 @@ from ddptui.wire.messages import RankMessage
 
 
 class Load(Tagged, frozen=True, kw_only=True):
-    """How busy this host is, in cores, and how much of that is the launch and the console. Once a second."""
+    """How busy this host is, in cores, and how much of that is the launch and the console. Written once a second."""
 
     at_ns: int
     busy: float
@@ -16,8 +16,8 @@ class Load(Tagged, frozen=True, kw_only=True):
 
 
 class Launched(Tagged, frozen=True, kw_only=True):
-    """The lab has started a repeat of a trial. The first line of its journal. `clock`: the console's (empty: it is not
-    known, as that of its ranks is not)."""
+    """A repeat of a trial was started: the first line of its journal. clock identifies the console's clock; empty: it
+    is unknown, and so are those of the ranks."""
 
     trial: str
     repeat: int
@@ -27,15 +27,15 @@ class Launched(Tagged, frozen=True, kw_only=True):
 
 
 class Notice(Tagged, frozen=True, kw_only=True):
-    """What a launch waits for, where its ranks are started elsewhere: nodes that are to join, a job in a queue."""
+    """What a launch on other hosts waits for: nodes that are to join, or a job in a queue."""
 
     at_ns: int
     text: str
 
 
 class Offset(Tagged, frozen=True, kw_only=True):
-    """How far a rank's clock is ahead of the console's, as one probe has it: by `offset_ns`, give or take `error_ns`,
-    when the console's said `at_ns`."""
+    """How far a rank's clock is ahead of the console's, by one probe: offset_ns, give or take error_ns, when the
+    console's clock stood at at_ns."""
 
     rank: int
     clock: str
@@ -45,8 +45,8 @@ class Offset(Tagged, frozen=True, kw_only=True):
 
 
 class Refused(Tagged, frozen=True, kw_only=True):
-    """So many frames or messages have been refused in this launch: no rank of it may say such things. `why`: the first
-    one was. Said with the first, and at the end if there were more."""
+    """The number of frames or messages of this launch that were refused, because no rank of it may send them. why: the
+    reason for the first. Written with the first, and at the end if there were more."""
 
     at_ns: int
     count: int
@@ -54,15 +54,14 @@ class Refused(Tagged, frozen=True, kw_only=True):
 
 
 class Injection(Tagged, frozen=True, kw_only=True):
-    """The lab has sent the ranks these delays, in place of those that they had: each takes them up at its next step."""
+    """The console has sent the ranks these delays, in place of all others; each rank applies them at its next step."""
 
     at_ns: int
     bottleneck: tuple[Bottleneck, ...]
 
 
 class Ended(Tagged, frozen=True, kw_only=True):
-    """The lab has seen the end of a repeat. The last line of its journal. Skipped: somebody wanted to go on to the next
-    trial."""
+    """A repeat is over: the last line of its journal. skipped: the user went on to the next trial."""
 
     at_ns: int
     status: Literal["ok", "failed", "interrupted", "skipped"]
