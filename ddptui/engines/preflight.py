@@ -1,5 +1,4 @@
-"""What can be checked before anything is started: is the data there, does the model exist, is torch installed, is there
-room for that many ranks?"""
+"""Checks before anything starts: torch is installed, the model and the data are there, the machine is large enough."""
 
 import os
 import re
@@ -25,7 +24,7 @@ from ddptui.text.words import did_you_mean
 
 DATA_VARIABLE = "DDPTUI_DATA"
 IDX = [f"{part}-{what}-ubyte" for part in ("train", "t10k") for what in ("images-idx3", "labels-idx1")]
-FILES = {  # below the data folder, as torchvision lays them out
+FILES = {  # below the data folder, in torchvision's layout
     "mnist": [f"MNIST/raw/{name}" for name in IDX],
     "fashion_mnist": [f"FashionMNIST/raw/{name}" for name in IDX],
     "cifar10": [f"cifar-10-batches-py/{name}" for name in ("data_batch_1", "test_batch", "batches.meta")],
@@ -33,8 +32,11 @@ FILES = {  # below the data folder, as torchvision lays them out
 
 
 def prepare(preset: Preset, *, to_be_started: bool = True) -> Preset:
-    """The preset with every trial's data folder made absolute, and this process allowed the files that the ranks of the
-    largest want open. Raises PresetError for what cannot run here."""
+    """The preset, checked, with the absolute data folder of each trial. Raises PresetError for what cannot run here.
+
+    This process's limit of open files is raised as well, because the ranks inherit it. to_be_started=False: the preset
+    is only shown, so that engine and devices are not checked.
+    """
     for package in ("torch", "torchvision"):
         if find_spec(package) is None:
             raise PresetError(f"{package} is not installed: `pip install {package}`")
@@ -43,45 +45,48 @@ def prepare(preset: Preset, *, to_be_started: bool = True) -> Preset:
         preset = fit_to_engine(preset)
     except TrialError as error:
         raise PresetError(f"{preset.name}: {error}") from None
-    here = preset.engine.name == "local"
+    is_local = preset.engine.name == "local"
     if to_be_started:
         _check_engine(preset)
         check_mpi(preset)
-        if here:
+        if is_local:
             check_gpus(preset.name, preset.trials)
-    there_too = preset.engine.name != "join"  # jobs of Slurm see the folders that this host does
-    for trial in preset.trials if here else ():
-        check_room(preset.name, trial)
-    return msgspec.structs.replace(
-        preset, trials=tuple(_prepare(preset.name, trial, here=here, data_is_here=there_too) for trial in preset.trials)
-    )
+    if is_local:
+        for trial in preset.trials:
+            check_room(preset.name, trial)
+    has_data = preset.engine.name != "join"  # Slurm's nodes see the same folders; nodes that join have their own
+    trials = (_prepare(preset.name, trial, is_local=is_local, has_data=has_data) for trial in preset.trials)
+    return msgspec.structs.replace(preset, trials=tuple(trials))
 
 
-def prepare_trial(trial: Trial, ranks_here: int) -> Trial:
-    """A trial of a run whose console is elsewhere, checked on the node that starts so many ranks of it: data lies where
-    the console says, or where this host keeps it. Raises PresetError."""
-    of_here = msgspec.structs.replace(trial, world_size=ranks_here)
-    check_room("here", of_here)
-    check_gpus("here", [of_here])
-    elsewhere = trial.data_dir is not None and not os.path.isdir(trial.data_dir)
-    return _prepare("here", msgspec.structs.replace(trial, data_dir=None) if elsewhere else trial, here=True)
+def prepare_trial(trial: Trial, local_ranks: int) -> Trial:
+    """A trial of a run whose console is on another host, checked on a node that starts `local_ranks` ranks of it.
+
+    The data is in the console's folder, if this host has that, else in its own. Raises PresetError.
+    """
+    local_part = msgspec.structs.replace(trial, world_size=local_ranks)
+    check_room("here", local_part)
+    check_gpus("here", [local_part])
+    if trial.data_dir is not None and not os.path.isdir(trial.data_dir):
+        trial = msgspec.structs.replace(trial, data_dir=None)
+    return _prepare("here", trial, is_local=True)
 
 
 def _check_engine(preset: Preset) -> None:
-    """Whether the run's engine can do anything from here. Raises PresetError."""
+    """Raises PresetError if the run's engine cannot start launches from this host."""
     engine = preset.engine
     try:
         match engine.name:
             case "join":
                 choose_interface(engine.interface)
-                over_a_file = [trial.name for trial in preset.trials if trial.init_method == "file"]
-                if engine.shared is None and over_a_file:
+                in_a_file = [trial.name for trial in preset.trials if trial.init_method == "file"]
+                if engine.shared is None and in_a_file:
                     raise PresetError(
-                        f"{preset.name}, trial {over_a_file[0]}: init_method: 'file' wants a folder that all see: "
-                        "--shared DIR"
+                        f"{preset.name}, trial {in_a_file[0]}: init_method: 'file' needs a folder that all nodes see: "
+                        "name it with --shared DIR"
                     )
                 if engine.shared is not None and not os.path.isdir(engine.shared):
-                    raise PresetError(f"--shared {engine.shared}: no such folder here; all nodes have to see it")
+                    raise PresetError(f"--shared {engine.shared}: no such folder here: name one that all nodes see")
             case "slurm":
                 from ddptui.engines.slurm.check import check
 
@@ -91,28 +96,28 @@ def _check_engine(preset: Preset) -> None:
         raise PresetError(f"--engine {engine.name}: {error}") from None
 
 
-def _prepare(preset: str, trial: Trial, *, here: bool, data_is_here: bool = True) -> Trial:
+def _prepare(preset: str, trial: Trial, *, is_local: bool, has_data: bool = True) -> Trial:
     if problem := _problem_with_model(trial.model):
         raise PresetError(f"{preset}, trial {trial.name}: model: {problem}")
-    if here and links_of(trial) and (no_link := links.problem()):
+    if is_local and links_of(trial) and (no_link := links.problem()):
         raise PresetError(f"{preset}, trial {trial.name}: bottleneck: {no_link}")
-    if here:
+    if is_local:
         check_compiler(preset, trial)
-    if trial.dataset not in FILES or not data_is_here:
+    if trial.dataset not in FILES or not has_data:
         return trial
     folder = data_folder(trial)
     missing = [name for name in FILES[trial.dataset] if not (folder / name).is_file()]
     if missing and not trial.download:
         raise PresetError(
             f"{preset}, trial {trial.name}: dataset {trial.dataset} is not in {folder} ({missing[0]} is missing): "
-            f"let torchvision fetch it with `--set download=true`, or put the files there yourself "
+            f"download it with `--set download=true`, or copy the files there "
             f"(another folder: `--set data_dir=FOLDER`, or {DATA_VARIABLE})"
         )
     return msgspec.structs.replace(trial, data_dir=str(folder))
 
 
 def _problem_with_model(model: str) -> str:
-    """Why there is no such model; empty: there is. A model of the user's own is looked for, never imported here."""
+    """Why there is no such model; empty: there is one. A user's module is looked for, but never imported here."""
     if is_own_model(model):
         module = model.partition(":")[0].partition(".")[0]
         where = "put its folder on PYTHONPATH (`export PYTHONPATH=FOLDER`)"
@@ -125,9 +130,11 @@ def _problem_with_model(model: str) -> str:
 
 
 def _can_be_imported(module: str) -> bool:
-    """Whether a rank will find a module that is in no package: where the ranks look, which is not in this folder."""
+    """Whether a rank will find this module. Ranks do not look in the current folder."""
     folders = [*module_folders(), *(folder for folder in sys.path if folder not in ("", os.getcwd()))]
-    others = (finder for finder in sys.meta_path if finder is not PathFinder)  # what is built in, or installed editable
+    others = (
+        finder for finder in sys.meta_path if finder is not PathFinder
+    )  # for built-in modules and editable installs
     found = PathFinder.find_spec(module, folders) or next(
         filter(None, (finder.find_spec(module, None) for finder in others)), None
     )
@@ -135,14 +142,14 @@ def _can_be_imported(module: str) -> bool:
 
 
 def data_folder(trial: Trial) -> Path:
-    """Where a trial's dataset is: as it says, or DDPTUI_DATA, or the user's data folder."""
+    """The folder of a trial's dataset: its data_dir, else DDPTUI_DATA, else the user's data folder."""
     named = trial.data_dir or os.environ.get(DATA_VARIABLE)
     return Path(os.path.expanduser(named)).absolute() if named else platformdirs.user_data_path("ddptui") / "data"
 
 
 @cache
 def torchvision_models() -> tuple[str, ...]:
-    """The classification models that torchvision registers, read from its source: importing it would import torch."""
+    """torchvision's classification models, read from its source, because importing torchvision imports torch."""
     torchvision = find_spec("torchvision")
     if torchvision is None or torchvision.origin is None:
         return ()

@@ -1,4 +1,4 @@
-"""What a trial wants of this machine's GPUs, looked at before anything is started."""
+"""Checks before anything starts whether this machine's GPUs can run a trial."""
 
 import os
 from collections.abc import Iterable, Sequence
@@ -16,12 +16,16 @@ ELSEWHERE = (
     "machine has)"
 )
 OUR_MODELS = ("net", "mlp", "linears")
-FEW_STEPS = 10  # after the warm-up, of a model that is meant for a GPU: hours become minutes
+FEW_STEPS = 10  # after the warm-up: a model that is meant for a GPU takes minutes on a CPU then, not hours
 
 
 class GpuInfo(NamedTuple):
-    """What can be known of this machine's GPUs without CUDA. `surely_none`: there is no GPU, of whatever make; `driver`
-    and `build`, see gpus.py: None, not known; `visible`: the variable that hides GPUs."""
+    """What is known of this machine's GPUs without CUDA.
+
+    surely_none     there is no GPU of any make
+    driver, build   NVIDIA's driver, and what torch is built for, see host/gpus.py; None: not known
+    visible         the variable that hides GPUs
+    """
 
     surely_none: bool
     driver: Driver | None
@@ -30,27 +34,27 @@ class GpuInfo(NamedTuple):
 
 
 def look_at_gpus() -> GpuInfo:
+    """Asks the driver, and reads the installed torch's version file."""
     return GpuInfo(gpus.surely_none(), gpus.ask(), gpus.built_for(), os.environ.get(VISIBLE))
 
 
 def check_gpus(preset: str, trials: Sequence[Trial]) -> None:
-    """Refuse the first of these trials, all ranks of which are on this machine, that its GPUs cannot run. Raises
-    PresetError."""
+    """Raises PresetError for the first of these trials that this machine's GPUs cannot run. All ranks are local."""
     if not any(map(wants_to_know, trials)):
         return
     machine, otherwise = look_at_gpus(), without_gpus(trials)
     for trial in trials:
-        if found := problem(trial, machine, otherwise):
-            raise PresetError(f"{preset}, trial {trial.name}: {found}")
+        if why := problem(trial, machine, otherwise):
+            raise PresetError(f"{preset}, trial {trial.name}: {why}")
 
 
 def wants_to_know(trial: Trial) -> bool:
-    """Whether what this trial does hangs on the GPUs that there are."""
+    """Whether GPUs matter for this trial; if not, they need not be looked at."""
     return needs(trial) is not None or _may_send_over_gloo(trial)
 
 
 def needs(trial: Trial) -> str | None:
-    """The field that only a GPU can satisfy, and how it says so."""
+    """That a field of this trial needs a GPU: `field: reason`; None: it runs without."""
     if trial.device == "cuda":
         return "device: 'cuda' needs an NVIDIA GPU"
     if trial.backend == "nccl":
@@ -59,7 +63,7 @@ def needs(trial: Trial) -> str | None:
 
 
 def without_gpus(trials: Iterable[Trial]) -> str:
-    """What lays itself over these trials so that they need no GPU."""
+    """The options with which these trials run without a GPU, in backquotes."""
     trials = list(trials)
     on_gpus = any(trial.device == "cuda" for trial in trials)
     instead = {
@@ -74,29 +78,29 @@ def without_gpus(trials: Iterable[Trial]) -> str:
 
 
 def _is_large(trial: Trial) -> bool:
-    """Whether a trial is made for GPUs: our own models are small, and of the user's own we know nothing."""
+    """Whether the model is meant for GPUs: ddptui's own are small, and nothing is known of the user's."""
     return trial.model not in OUR_MODELS and not is_own_model(trial.model)
 
 
 def problem(trial: Trial, machine: GpuInfo, otherwise: str) -> str | None:
-    """Why this machine's GPUs cannot run this trial, and what to do about it, in one sentence."""
+    """Why this machine's GPUs cannot run this trial, and what to do, in one sentence; None: they can."""
     needed = needs(trial)
     if needed and (lacking := _lacking(machine)):
         why, remedy = lacking
-        return f"{needed}, and {why}: {remedy}, or {otherwise}"
-    there = gpus.count(machine.driver, {} if machine.visible is None else {VISIBLE: machine.visible})
-    if there is None or (there == 0 and not needed):  # unknown: the ranks will tell; none: they are on the CPU
+        return f"{needed}, but {why}: {remedy}, or {otherwise}"
+    available = gpus.count(machine.driver, {} if machine.visible is None else {VISIBLE: machine.visible})
+    if available is None or (available == 0 and not needed):  # None: the ranks will say; 0: they run on the CPU
         return None
-    if not there:
-        return f"{needed}, and {_hidden(machine)}, or {otherwise}"
-    return (_too_few(trial, there, machine) if needed else None) or _cannot_send(trial, there)
+    if not available:
+        return f"{needed}, but {_hidden(machine)}, or {otherwise}"
+    return (_too_few(trial, available, machine) if needed else None) or _cannot_send(trial, available)
 
 
 def _lacking(machine: GpuInfo) -> tuple[str, str] | None:
-    """What stands between ranks and any GPU, and what mends it."""
+    """Why ranks cannot use any GPU, and the remedy; None: they can."""
     driver, build, visible = machine.driver, machine.build, machine.visible
     if machine.surely_none or (driver is not None and not driver.gpus):
-        besides = f" ({VISIBLE} is {visible!r}, too: that hides every GPU)" if gpus.is_empty(visible) else ""
+        besides = f" (besides, {VISIBLE} is {visible!r}, which hides every GPU)" if gpus.is_empty(visible) else ""
         return f"this machine has none{besides}", ELSEWHERE
     if build == Build(None, None):
         return "this torch is built without CUDA", WITH_CUDA
@@ -108,57 +112,59 @@ def _lacking(machine: GpuInfo) -> tuple[str, str] | None:
 
 
 def too_old(driver: Driver, build: Build) -> str:
-    """That the driver is, and for what."""
-    knows = ".".join(map(str, driver.cuda or ()))
-    return f"the driver {driver.version} (CUDA {knows}) is too old for this torch, which is built for CUDA {build.cuda}"
+    """That the driver is too old for this torch."""
+    newest = ".".join(map(str, driver.cuda or ()))
+    return (
+        f"the driver {driver.version} (CUDA {newest}) is too old for this torch, which is built for CUDA {build.cuda}"
+    )
 
 
 def _hidden(machine: GpuInfo) -> str:
-    there = len(machine.driver.gpus) if machine.driver else 0
-    numbers = "0" if there == 1 else f"0 to {there - 1}"
-    return f"{VISIBLE} is {machine.visible!r}, which leaves none of them (here: {numbers}): `unset {VISIBLE}`"
+    total = len(machine.driver.gpus) if machine.driver else 0
+    numbers = "GPU 0" if total == 1 else f"GPUs 0 to {total - 1}"
+    return f"{VISIBLE} is {machine.visible!r}, which names none (this machine has {numbers}): `unset {VISIBLE}`"
 
 
-def _too_few(trial: Trial, there: int, machine: GpuInfo) -> str | None:
-    """Why so many GPUs are not enough."""
-    wanted = trial.world_size * trial.gpus_per_rank
-    are_there = _are_there(there, machine)
-    if wanted <= there:
+def _too_few(trial: Trial, available: int, machine: GpuInfo) -> str | None:
+    """Why so many GPUs are not enough; None: they are."""
+    needed = trial.world_size * trial.gpus_per_rank
+    but = _but_available(available, machine)
+    if needed <= available:
         return None
     if trial.launch == "dp":
-        return f"world_size: {wanted} replicas want a GPU each, and {are_there}: lower world_size"
+        return f"world_size: {needed} replicas need a GPU each, {but}: lower world_size"
     if trial.gpus_per_rank > 1:
-        several = f"{trial.world_size} ranks of {trial.gpus_per_rank} GPUs each want {wanted}"
-        what = f"1 rank wants {wanted} GPUs" if trial.world_size == 1 else several
-        return f"gpus_per_rank: {what}, and {are_there}: lower gpus_per_rank{' or world_size' * (trial.world_size > 1)}"
+        several = f"{trial.world_size} ranks with {trial.gpus_per_rank} GPUs each need {needed}"
+        what = f"1 rank needs {needed} GPUs" if trial.world_size == 1 else several
+        return f"gpus_per_rank: {what}, {but}: lower gpus_per_rank{' or world_size' * (trial.world_size > 1)}"
     if trial.share_gpu:
         return None
     also = " --set backend=auto" if trial.backend == "nccl" else ""
     share = f"`--set share_gpu=true{also}` lets them share it over gloo, or " if can_share_gpu(trial) else ""
-    what = f"{wanted} ranks want {wanted} GPUs, and {are_there}; NCCL refuses two ranks on one"
+    what = f"{needed} ranks need {needed} GPUs, {but}; NCCL refuses two ranks on one"
     return f"world_size: {what}: {share}lower world_size"
 
 
-def _are_there(there: int, machine: GpuInfo) -> str:
-    """That so many GPUs are; and what hides the others, if there are others."""
-    every = len(machine.driver.gpus) if machine.driver else there
-    verb = "is" if there == 1 else "are"
-    if there == every:
-        return f"{there} {verb} there"
-    return f"{there} of {every} {verb} left by {VISIBLE}={machine.visible!r}"
+def _but_available(available: int, machine: GpuInfo) -> str:
+    """That there are only so many GPUs, and what hides the others."""
+    total = len(machine.driver.gpus) if machine.driver else available
+    if available == total:
+        return f"but this machine has {available}"
+    return f"but {VISIBLE}={machine.visible!r} leaves {available} of {total}"
 
 
 def _may_send_over_gloo(trial: Trial) -> bool:
-    """Whether there may be point-to-point messages from GPUs over gloo, which has none."""
+    """Whether the trial may send tensors between GPUs over gloo, which cannot do that."""
     over_gloo = trial.share_gpu or trial.backend == "gloo"
     return trial.device != "cpu" and over_gloo and needs_point_to_point(trial) is not None
 
 
-def _cannot_send(trial: Trial, there: int) -> str | None:
-    """Why with so many GPUs, one at least, there would be such messages."""
-    found, is_enough = needs_point_to_point(trial), trial.world_size * trial.gpus_per_rank <= there
-    if found is None or not _may_send_over_gloo(trial):
+def _cannot_send(trial: Trial, available: int) -> str | None:
+    """Why, with so many GPUs (at least one), the trial would send between GPUs over gloo; None: it would not."""
+    sending, is_enough = needs_point_to_point(trial), trial.world_size * trial.gpus_per_rank <= available
+    if sending is None or not _may_send_over_gloo(trial):
         return None
+    field, why = sending
     if trial.share_gpu and not is_enough:
-        return f"{found[0]}: the ranks share a GPU, which only gloo allows; {found[1]}"
-    return f"{found[0]}: {found[1]}" if trial.backend == "gloo" and is_enough else None
+        return f"{field}: the ranks share a GPU, which only gloo allows; {why}"
+    return f"{field}: {why}" if trial.backend == "gloo" and is_enough else None

@@ -20,7 +20,7 @@ from ddptui.text.units import MB
 
 
 def check_compiler(preset: str, trial: Trial) -> None:
-    """torch.compile writes C++, and on GPUs Triton. Raises PresetError where nobody could compile that."""
+    """Raises PresetError if torch.compile has no compiler for what it generates: C++, and on GPUs Triton."""
     if not trial.compile:
         return
     if lacking := no_compiler(os.environ) or (no_triton() if trial.device == "cuda" else ""):
@@ -28,38 +28,39 @@ def check_compiler(preset: str, trial: Trial) -> None:
 
 
 def no_compiler(variables: Mapping[str, str]) -> str:
-    """Why torch.compile finds no C++ compiler; empty: it does. It takes CXX, or else the system's usual one."""
+    """Why torch.compile finds no C++ compiler; empty: it does. It uses CXX, else the system's default one."""
     usual = "clang++" if sys.platform == "darwin" else "g++"
     try:
         words = shlex.split(variables.get("CXX", usual)) or [""]
     except ValueError as why:
-        return f"CXX is {variables['CXX']!r}, which cannot be read: {why}; name a C++ compiler, or `unset CXX`"
+        return f"CXX is {variables['CXX']!r}, which cannot be parsed: {why}; set it to a C++ compiler, or `unset CXX`"
     if shutil.which(words[0], path=variables.get("PATH")) is not None:
         return ""
-    return f"torch.compile needs a C++ compiler, and {words[0]!r} is not there: install g++, or name another with CXX"
+    return f"torch.compile needs a C++ compiler, but {words[0]!r} is missing: install g++, or set CXX to another"
 
 
 def no_triton() -> str:
+    """Why torch.compile cannot generate GPU code; empty: it can."""
     if find_spec("triton") is not None:
         return ""
-    return "torch.compile needs Triton on a GPU, and it is not installed: `pip install triton`"
+    return "torch.compile needs Triton on a GPU, but it is not installed: `pip install triton`"
 
 
 def check_mpi(preset: Preset) -> None:
-    """Whether this torch has MPI, if a trial wants it: torch alone can tell, in a process of its own. Raises
-    PresetError."""
+    """Raises PresetError if a trial uses MPI and this torch has none. A separate process imports torch to find out."""
     trial = next((trial for trial in preset.trials if trial.backend == "mpi"), None)
-    if trial is not None and "mpi" not in (there := backends()):
-        raise PresetError(f"{preset.name}, trial {trial.name}: backend: {no_mpi(there)}")
+    if trial is not None and "mpi" not in (available := backends()):
+        raise PresetError(f"{preset.name}, trial {trial.name}: backend: {no_mpi(available)}")
 
 
-def no_mpi(there: Sequence[str]) -> str:
-    return f"this torch has no mpi (it has {', '.join(there) or 'none'}): {WHO_HAS_MPI}; gloo and nccl do without"
+def no_mpi(available: Sequence[str]) -> str:
+    """That torch has no MPI, and which backends it has."""
+    return f"this torch has no mpi (it has {', '.join(available) or 'none'}): {WHO_HAS_MPI}; gloo and nccl need none"
 
 
 def backends() -> list[str]:
-    """Those of the installed torch. Raises PresetError."""
-    from ddptui.host.rank_side import Child, NoAnswer  # now: hardly any preset asks
+    """The backends of the installed torch. Raises PresetError."""
+    from ddptui.host.rank_side import Child, NoAnswer  # here: hardly any preset needs it
 
     try:
         with Child("workers.doctor.probe") as child:
@@ -74,45 +75,48 @@ RANK_MB, FORKED_MB = 300, 75
 
 
 def check_temporary_folder() -> None:
-    """The ranks meet the console at a socket there."""
+    """Raises PresetError if temporary files cannot be written: the console's socket is one."""
     try:
         with tempfile.TemporaryDirectory(prefix="ddptui-"):
             return
     except OSError as error:
         where = os.environ.get("TMPDIR", "/tmp")
         raise PresetError(
-            f"{where}: temporary files cannot be written ({error.strerror}): name a folder that can with TMPDIR"
+            f"{where}: temporary files cannot be written ({error.strerror}): set TMPDIR to a writable folder"
         ) from None
 
 
 def check_room(preset: str, trial: Trial) -> None:
-    """Refuse what surely cannot be started here, for want of memory or of open files."""
+    """Raises PresetError if this machine certainly has too little memory, or allows too few open files."""
     mb = memory_mb(trial)
-    least = "world_size" + " or max_bytes" * bool(trial.primitives) + " or num_workers" * bool(trial.num_workers)
-    there = (psutil.virtual_memory().total + psutil.swap_memory().total) // MB
-    if mb > there:
+    fields = "world_size" + " or max_bytes" * bool(trial.primitives) + " or num_workers" * bool(trial.num_workers)
+    available = (psutil.virtual_memory().total + psutil.swap_memory().total) // MB
+    if mb > available:
         raise PresetError(
-            f"{preset}, trial {trial.name}: world_size: {trial.world_size} ranks take {mb:,} MB at the very least, and "
-            f"this machine has {there:,} MB: lower {least}"
+            f"{preset}, trial {trial.name}: world_size: {trial.world_size} ranks need at least {mb:,} MB, but "
+            f"this machine has {available:,} MB: lower {fields}"
         )
     wanted = open_files(trial)
     if (allowed := allow_open_files(wanted)) < wanted:
         raise PresetError(
-            f"{preset}, trial {trial.name}: world_size: {trial.world_size} ranks want {wanted} open files a "
-            f"process, and {allowed} are allowed: `ulimit -n {wanted}`, or lower world_size"
+            f"{preset}, trial {trial.name}: world_size: {trial.world_size} ranks need {wanted} open files per "
+            f"process, but {allowed} are allowed: run `ulimit -n {wanted}`, or lower world_size"
         )
 
 
 def memory_mb(trial: Trial) -> int:
-    """What the ranks of a trial take at the very least, in MB. The replicas of `dp` are threads: they count as one."""
+    """The least memory that the ranks of a trial need, in MB. The replicas of `dp` are threads of one process."""
     processes = 1 if trial.launch in ONE_PROCESS else trial.world_size
     forked = trial.launch != "launch" and trial.start_method != "spawn"
     return processes * ((FORKED_MB if forked else RANK_MB) + trial.num_workers * RANK_MB) + buffers_mb(trial)
 
 
 def buffers_mb(trial: Trial) -> int:
-    """What the tensors of primitives take where they are measured, on all ranks together: two of each size a rank, so
-    up to four of the largest; where each rank, or the root, gathers everybody's, one more for each of them."""
+    """The memory of the tensors of measured primitives, on all ranks together, in MB.
+
+    A rank has two of each size, up to four of the largest in all. Where each rank, or the root, gathers the tensors of
+    all ranks, it has as many more.
+    """
     if trial.primitives != "measure":
         return 0
     gathers = trial.world_size if "all_gather" in trial.composites else "gather_scatter" in trial.composites
@@ -120,6 +124,9 @@ def buffers_mb(trial: Trial) -> int:
 
 
 def open_files(trial: Trial) -> int:
-    """How many descriptors the busiest process of a trial wants, with some to spare. Measured with 2 to 16 ranks: a
-    launcher has 16 and 3 a rank, a forked rank 28 and 3 a rank, `dp` 4 and 7 a replica."""
+    """How many file descriptors the busiest process of a trial needs, with a margin.
+
+    Measured with 2 to 16 ranks: a launcher has 16, and 3 a rank; a forked rank 28, and 3 a rank; `dp` 4, and 7 a
+    replica.
+    """
     return 16 + 8 * trial.world_size if trial.launch == "dp" else 32 + 4 * trial.world_size

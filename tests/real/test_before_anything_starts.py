@@ -75,7 +75,7 @@ without_gpus = pytest.mark.skipif(not surely_none(), reason="this machine has a 
 @without_gpus
 def test_synchronised_batchnorm_wants_a_gpu(tmp_path: Path) -> None:
     line = refusal(tmp_path, "--preset", "batchnorm", "--no-ui", "--set", "sync_batchnorm=true")
-    assert "SyncBatchNorm runs on GPUs only, and this machine has none" in line
+    assert "SyncBatchNorm runs on GPUs only, but this machine has none" in line
     assert "or `--set sync_batchnorm=false`" in line
 
 
@@ -88,7 +88,7 @@ def test_a_preset_for_gpus_says_so_and_its_remedy_helps(tmp_path: Path, preset: 
         return
     line = refusal(tmp_path, "--preset", preset, "--no-ui")
     assert "GPU" in line
-    assert "and this machine has none: run it where there is one (a container sees them after `docker run" in line
+    assert "but this machine has none: run it where there is one (a container sees them after `docker run" in line
     overrides = dict(parse_assignment(assignment) for assignment in re.findall(r"--set (\S+=[\w.]+)", line))
     assert overrides
     assert not any(map(needs, load(preset, overrides).trials))
@@ -98,7 +98,7 @@ def test_a_preset_for_gpus_says_so_and_its_remedy_helps(tmp_path: Path, preset: 
 def test_a_hidden_gpu_and_none_are_told_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     line = refusal(tmp_path, "--preset", "quickstart", "--no-ui", "--set", "device=cuda")
-    assert "this machine has none (CUDA_VISIBLE_DEVICES is '', too: that hides every GPU)" in line
+    assert "this machine has none (besides, CUDA_VISIBLE_DEVICES is '', which hides every GPU)" in line
 
 
 @pytest.mark.parametrize(

@@ -238,7 +238,7 @@ SURROUNDINGS = {
     "a GPU that is hidden": run("--set", "device=cuda", says="CUDA_VISIBLE_DEVICES is ''", CUDA_VISIBLE_DEVICES=""),
     "NCCL without a GPU": run("--set", "backend=nccl", says="'nccl' needs NVIDIA GPUs, and", CUDA_VISIBLE_DEVICES=""),
     "no compiler": run("--set", "compile=true", says="install g++, or name another with CXX", CXX="no-such-compiler"),
-    "no data": run("--set", "dataset=mnist", says="let torchvision fetch it with `--set download=true`"),
+    "no data": run("--set", "dataset=mnist", says="download it with `--set download=true`"),
     "data in a file": run("--set", "dataset=cifar10", says="DDPTUI_DATA", files={"f": ""}, DDPTUI_DATA="f"),
     "runs in a file": run(says="cannot keep runs here", files={"f": ""}, DDPTUI_RUNS="f"),
     "runs below a file": run(says="name a folder with --runs", files={"f": ""}, DDPTUI_RUNS="f/below/it"),

@@ -46,7 +46,7 @@ def test_more_open_files_than_are_allowed_are_refused(
     limits: list[tuple[int, int]], fields: dict[str, Any], wanted: int
 ) -> None:
     with pytest.raises(
-        PresetError, match=f"want {wanted} open files a process, and 128 are allowed: `ulimit -n {wanted}`"
+        PresetError, match=f"need {wanted} open files per process, but 128 are allowed: run `ulimit -n {wanted}`"
     ):
         settle(**fields)
     assert limits[-1] == (128, 128)  # as many as may be had
@@ -89,7 +89,7 @@ def test_ranks_that_cannot_fit_into_memory_are_refused(
         settle(**fields)
     else:
         with pytest.raises(
-            PresetError, match=r"ranks take 1,\d\d\d MB at the very least.* has 1,499 MB: lower world_size"
+            PresetError, match=r"ranks need at least 1,\d\d\d MB, but .* has 1,499 MB: lower world_size"
         ):
             settle(**fields)
 

@@ -40,25 +40,25 @@ UNKNOWN = GpuInfo(surely_none=False, driver=None, build=TORCH, visible=None)
         (
             {"device": "cuda"},
             NO_GPU,
-            f"device: 'cuda' needs an NVIDIA GPU, and this machine has none: {DOCTOR}, or {OTHERWISE}",
+            f"device: 'cuda' needs an NVIDIA GPU, but this machine has none: {DOCTOR}, or {OTHERWISE}",
         ),
         (
             {"device": "cuda"},
             NO_GPU._replace(visible=""),
-            "device: 'cuda' needs an NVIDIA GPU, and this machine has none (CUDA_VISIBLE_DEVICES is '', too: that "
+            "device: 'cuda' needs an NVIDIA GPU, but this machine has none (besides, CUDA_VISIBLE_DEVICES is '', which "
             f"hides every GPU): {DOCTOR}, or {OTHERWISE}",
         ),
-        ({"backend": "nccl"}, NO_GPU, "backend: 'nccl' needs NVIDIA GPUs, and this machine has none"),
+        ({"backend": "nccl"}, NO_GPU, "backend: 'nccl' needs NVIDIA GPUs, but this machine has none"),
         (
             {"sync_batchnorm": True},
             NO_GPU,
-            "sync_batchnorm: torch's SyncBatchNorm runs on GPUs only, and this machine",
+            "sync_batchnorm: torch's SyncBatchNorm runs on GPUs only, but this machine",
         ),
-        ({"device": "cuda"}, with_gpus(0), "device: 'cuda' needs an NVIDIA GPU, and this machine has none"),
+        ({"device": "cuda"}, with_gpus(0), "device: 'cuda' needs an NVIDIA GPU, but this machine has none"),
         (
             {"device": "cuda"},
             with_gpus(2, build=Build(None, None)),
-            "device: 'cuda' needs an NVIDIA GPU, and this torch is built without CUDA: `pip install --force-reinstall "
+            "device: 'cuda' needs an NVIDIA GPU, but this torch is built without CUDA: `pip install --force-reinstall "
             f"torch torchvision` (on Linux: with CUDA), or {OTHERWISE}",
         ),
         *(
@@ -77,7 +77,7 @@ UNKNOWN = GpuInfo(surely_none=False, driver=None, build=TORCH, visible=None)
         (
             {"device": "cuda"},
             with_gpus(2, visible="7"),
-            "CUDA_VISIBLE_DEVICES is '7', which leaves none of them (here: 0 to 1): `unset CUDA_VISIBLE_DEVICES`",
+            "CUDA_VISIBLE_DEVICES is '7', which names none (this machine has GPUs 0 to 1): `unset CUDA_VIS",
         ),
         (
             {"device": "cuda"},
@@ -88,36 +88,40 @@ UNKNOWN = GpuInfo(surely_none=False, driver=None, build=TORCH, visible=None)
         (
             {"device": "cuda"},
             with_gpus(1),
-            "world_size: 2 ranks want 2 GPUs, and 1 is there; NCCL refuses two ranks on one: `--set share_gpu=true` "
-            "lets them share it over gloo, or lower world_size",
+            "world_size: 2 ranks need 2 GPUs, but this machine has 1; NCCL refuses two ranks on one: "
+            "`--set share_gpu=true` lets them share it over gloo, or lower world_size",
         ),
         (
             {"device": "cuda", "backend": "nccl", "world_size": 4},
             with_gpus(4, visible="0,1"),
-            "world_size: 4 ranks want 4 GPUs, and 2 of 4 are left by CUDA_VISIBLE_DEVICES='0,1'; NCCL refuses two "
+            "world_size: 4 ranks need 4 GPUs, but CUDA_VISIBLE_DEVICES='0,1' leaves 2 of 4; NCCL refuses two "
             "ranks on one: `--set share_gpu=true --set backend=auto` lets them share it over gloo, or lower world_size",
         ),
-        ({"backend": "nccl"}, with_gpus(1), "2 ranks want 2 GPUs, and 1 is there; NCCL refuses two ranks on one"),
-        ({"sync_batchnorm": True}, with_gpus(1), "2 ranks want 2 GPUs, and 1 is there"),
+        (
+            {"backend": "nccl"},
+            with_gpus(1),
+            "2 ranks need 2 GPUs, but this machine has 1; NCCL refuses two ranks on one",
+        ),
+        ({"sync_batchnorm": True}, with_gpus(1), "2 ranks need 2 GPUs, but this machine has 1"),
         (
             {"launch": "dp", "device": "cuda"},
             with_gpus(1),
-            "world_size: 2 replicas want a GPU each, and 1 is there: lower world_size",
+            "world_size: 2 replicas need a GPU each, but this machine has 1: lower world_size",
         ),
         (
             {"device": "cuda"},
             with_gpus(2, visible="1"),
-            "world_size: 2 ranks want 2 GPUs, and 1 of 2 is left by CUDA_VISIBLE_DEVICES='1'; NCCL refuses",
+            "world_size: 2 ranks need 2 GPUs, but CUDA_VISIBLE_DEVICES='1' leaves 1 of 2; NCCL refuses",
         ),
         (
             {"gpus_per_rank": 2, "device": "cuda"},
             with_gpus(3),
-            "gpus_per_rank: 2 ranks of 2 GPUs each want 4, and 3 are there: lower gpus_per_rank or world_size",
+            "gpus_per_rank: 2 ranks with 2 GPUs each need 4, but this machine has 3: lower gpus_per_rank or world_size",
         ),
         (
             {"gpus_per_rank": 2, "device": "cuda", "world_size": 1},
             with_gpus(1),
-            "gpus_per_rank: 1 rank wants 2 GPUs, and 1 is there: lower gpus_per_rank",
+            "gpus_per_rank: 1 rank needs 2 GPUs, but this machine has 1: lower gpus_per_rank",
         ),
         (
             {"device": "cuda", "share_gpu": True, "strategy": "ring"},
@@ -174,7 +178,10 @@ def test_what_it_can_run_or_only_the_ranks_can_tell_is_let_through(fields: dict[
 
 def test_what_would_be_refused_next_is_not_offered() -> None:
     found = problem(make_trial({"device": "cuda", "strategy": "ring"}), with_gpus(1), OTHERWISE)
-    assert found == "world_size: 2 ranks want 2 GPUs, and 1 is there; NCCL refuses two ranks on one: lower world_size"
+    assert (
+        found
+        == "world_size: 2 ranks need 2 GPUs, but this machine has 1; NCCL refuses two ranks on one: lower world_size"
+    )
 
 
 @pytest.mark.parametrize(
@@ -254,9 +261,9 @@ def test_nobody_looks_at_gpus_for_trials_that_want_none(monkeypatch: pytest.Monk
 def test_a_node_that_joined_looks_at_its_own_ranks(machine: list[GpuInfo]) -> None:
     trial = make_trial({"name": "a", "device": "cuda", "world_size": 4})
     machine.append(with_gpus(2))
-    assert preflight.prepare_trial(trial, ranks_here=2).world_size == 4
-    with pytest.raises(PresetError, match="3 ranks want 3 GPUs, and 2 are there"):
-        preflight.prepare_trial(trial, ranks_here=3)
+    assert preflight.prepare_trial(trial, local_ranks=2).world_size == 4
+    with pytest.raises(PresetError, match="3 ranks need 3 GPUs, but this machine has 2"):
+        preflight.prepare_trial(trial, local_ranks=3)
 
 
 def test_this_machine_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:

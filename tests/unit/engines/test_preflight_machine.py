@@ -22,12 +22,15 @@ def test_torch_compile_wants_a_compiler(tmp_path: Path, monkeypatch: pytest.Monk
     assert no_compiler(here) == ""
     assert no_compiler(here | {"CXX": "icpx -O2"}) == ""
     for variables, named in ((here | {"CXX": "clang++"}, "'clang++'"), ({"PATH": "/nowhere"}, "'g++'")):
-        assert f"torch.compile needs a C++ compiler, and {named} is not there: install g++" in no_compiler(variables)
+        assert f"torch.compile needs a C++ compiler, but {named} is missing: install g++" in no_compiler(variables)
 
 
 def test_a_compiler_that_cannot_be_read_is_said_in_one_line() -> None:
     found = no_compiler({"CXX": "g++ '"})
-    assert found == 'CXX is "g++ \'", which cannot be read: No closing quotation; name a C++ compiler, or `unset CXX`'
+    assert (
+        found
+        == 'CXX is "g++ \'", which cannot be parsed: No closing quotation; set it to a C++ compiler, or `unset CXX`'
+    )
 
 
 def test_a_trial_to_be_compiled_is_refused_without_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -45,7 +48,7 @@ def test_on_a_gpu_it_wants_triton(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(preflight_machine, "no_compiler", lambda _: "")
     monkeypatch.setattr(preflight_machine, "find_spec", lambda _: None)
     preflight_machine.check_compiler("made", Trial(name="a", compile=True))
-    with pytest.raises(PresetError, match="needs Triton on a GPU, and it is not installed: `pip install triton`"):
+    with pytest.raises(PresetError, match="needs Triton on a GPU, but it is not installed: `pip install triton`"):
         preflight_machine.check_compiler("made", Trial(name="a", compile=True, device="cuda"))
 
 
