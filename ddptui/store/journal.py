@@ -15,16 +15,16 @@ from ddptui.store.logs import tail
 from ddptui.text.words import count
 from ddptui.wire.records import Ended, Message
 
-FLUSH_EVERY_S = 0.5  # and somebody says something every second: no message waits longer than that
+FLUSH_EVERY_S = 0.5  # ranks send heartbeats every second, so no message waits longer than 1.5 s
 
 
 class RunLost(Exception):
-    """A run's folder that could be written until now: the disk is full, say, or it has been deleted."""
+    """A run's folder can no longer be written: the disk is full, or the folder has been deleted."""
 
 
 @contextmanager
 def raising_run_lost(folder: Path) -> Iterator[None]:
-    """What cannot be written raises RunLost."""
+    """Turns an OSError into RunLost."""
     try:
         yield
     except OSError as error:
@@ -32,14 +32,15 @@ def raising_run_lost(folder: Path) -> Iterator[None]:
 
 
 def run_lost(folder: Path, error: OSError) -> RunLost:
+    """The RunLost of an OSError, with the run's folder and the system's reason."""
     return RunLost(f"the run can no longer be kept in {folder}: {error.strerror or error}")
 
 
 class RepeatJournal:
-    """One repeat's folder, while it is being written."""
+    """One repeat's folder while it is being written: its journal, command and logs."""
 
     def __init__(self, folder: Path, number: int, journal: IO[bytes]) -> None:
-        """`journal`: open for writing, and closed by somebody else."""
+        """journal must be open for writing; the caller closes it."""
         self.folder = folder
         self.number = number
         self._journal = journal
@@ -47,7 +48,7 @@ class RepeatJournal:
         self._over = False
 
     def write(self, message: Message) -> None:
-        """Add a message to the journal; with the last one it is on the disk. Raises RunLost."""
+        """Append a message to the journal; the last message also syncs it to disk. Raises RunLost."""
         self._over = self._over or isinstance(message, Ended)
         try:
             self._journal.write(msgspec.json.encode(message) + b"\n")
@@ -61,22 +62,23 @@ class RepeatJournal:
             self._journal.flush()
             self._flushed = time.monotonic()
             if os.fstat(self._journal.fileno()).st_nlink == 0:
-                raise FileNotFoundError(errno.ENOENT, "somebody has deleted it")
+                raise FileNotFoundError(errno.ENOENT, "it has been deleted")
             if self._over:
                 os.fsync(self._journal.fileno())
 
     def write_command(self, command: list[str], environment: dict[str, str]) -> None:
-        """The command as it can be typed again, with no console there."""
+        """Write the command as a user can type it to repeat the launch without a console. Raises RunLost."""
         variables = [f"{name}={shlex.quote(value)}" for name, value in environment.items()]
         line = " ".join([*variables, shlex.join(command)]) + "\n"
         with raising_run_lost(self.folder):
             (self.folder / "command.txt").write_text(line, encoding="utf-8")
 
     def log(self, name: str) -> str:
-        """The end of one of the repeat's logs; empty where there is none."""
+        """The end of one of the repeat's logs; empty if there is none."""
         return tail(self.folder / name)
 
     def close(self) -> None:
+        """Write that the repeat was interrupted, unless it has ended. Raises RunLost."""
         if not self._over:
             self.write(Ended(at_ns=time.monotonic_ns(), status="interrupted"))
 

@@ -1,4 +1,4 @@
-"""The log of a rank while it is being written: what is new in it, as text that no terminal can be harmed by."""
+"""Logs of ranks: their new lines while they are being written, and their end. Terminals display both safely."""
 
 from codecs import getincrementaldecoder
 from pathlib import Path
@@ -10,6 +10,8 @@ LONGEST_LINE = 2000  # characters
 
 
 class LogTail:
+    """Follows one log."""
+
     def __init__(self, path: Path) -> None:
         self.path = path
         self._at: int | None = None
@@ -17,7 +19,7 @@ class LogTail:
         self._rest = ""
 
     def new_lines(self) -> list[str]:
-        """The lines that have come since the last call; none while there is no log."""
+        """The lines added since the last call; none while there is no log."""
         try:
             size = self.path.stat().st_size
             if self._at is None or size - self._at > MOST_BYTES:
@@ -39,7 +41,7 @@ LOG_TAIL = 16_384  # bytes
 
 
 def tail(path: Path) -> str:
-    """The end of a log; empty where there is none."""
+    """The end of a log; empty if there is none."""
     if not path.is_file():
         return ""
     with path.open("rb") as log:

@@ -10,22 +10,22 @@ from ddptui.store.runs import Run
 
 
 def results_of(run: Run, preset: Preset) -> Results:
-    """What results.json says, or would say: the same messages through the same functions."""
+    """A run's results, computed from its journals as those in results.json were, with notes on damaged journals."""
     unread: list[str] = []
     results = compare(preset, run.name, run.environment(), outcomes_of(run, preset, unread))
     return msgspec.structs.replace(results, unread=unread) if unread else results
 
 
 def outcomes_of(run: Run, preset: Preset, unread: list[str] | None = None) -> Outcomes:
-    """The outcome of every launch. Notes about damaged journals are added to `unread`."""
+    """The outcome of every launch. Notes on damaged journals are added to `unread`."""
     return {
-        (trial.name, number): found
+        (trial.name, number): outcome
         for trial in preset.trials
         for number in range(1, preset.repeats + 1)
-        if (found := outcome_of_messages(run.messages(trial.name, number, unread)))
+        if (outcome := outcome_of_messages(run.messages(trial.name, number, unread)))
     }
 
 
 def finished(outcomes: Outcomes) -> Outcomes:
-    """Those that need not be launched again. What was interrupted or skipped is missing; what has failed is not."""
-    return {key: found for key, found in outcomes.items() if found.status in ("ok", "failed")}
+    """The launches that need no repetition: those that were interrupted or skipped are missing, failed ones are not."""
+    return {key: outcome for key, outcome in outcomes.items() if outcome.status in ("ok", "failed")}

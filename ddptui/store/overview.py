@@ -1,4 +1,4 @@
-"""Lists earlier runs: a line about each, and the figures that estimates of run time are made from."""
+"""Lists earlier runs: a line per run, and the results that estimates of run time are made from."""
 
 from collections.abc import Iterator
 from datetime import date
@@ -15,7 +15,7 @@ from ddptui.text.units import NOTHING
 
 
 class Overview(NamedTuple):
-    """`problem`: why the run cannot be opened; None if it can."""
+    """A run in the list of all runs. problem: why it cannot be opened; None if it can."""
 
     run: Run
     when: str
@@ -27,13 +27,13 @@ class Overview(NamedTuple):
     problem: str | None = None
 
     def fits(self, wanted: str) -> bool:
-        """Whether all words of a filter are in it."""
+        """Whether the line contains all words of a filter, in any case."""
         text = f"{self.run.name} {self.when} {self.preset} {self.status}".casefold()
         return all(word in text for word in wanted.casefold().split())
 
 
 def overview(run: Run) -> Overview:
-    """Read from the preset and results.json; the journals are left alone."""
+    """A run's line, from its preset and results.json; its journals are not read."""
     when = _when(run.name)
     try:
         preset = run.preset()
@@ -55,13 +55,13 @@ def _when(name: str) -> str:
 
 
 def _trials(results: ResultsOutline) -> str:
-    """How many, and how many of them are ok where that is not all."""
+    """The number of trials; how many of them are ok, if not all are."""
     fine = sum(trial.status == "ok" for trial in results.trials)
     return str(fine) if fine == len(results.trials) else f"{fine} of {len(results.trials)}"
 
 
 def _times(results: ResultsOutline, preset: Preset) -> tuple[str, str]:
-    """The baseline's train time; the fastest trial and its own."""
+    """The baseline's train time; the fastest trial with its time."""
     times = {trial.name: trial.summary.train_time_s.median for trial in results.trials if trial.summary}
     if not times:
         return NOTHING, NOTHING
@@ -75,7 +75,7 @@ MOST_LINES = 10
 
 
 class RecentRun(NamedTuple):
-    """One run in a list of runs. when: the time of today's runs, the day of others."""
+    """A run in the list of recent runs. when: the time of today's runs, the day of others."""
 
     run: Run
     when: str
@@ -84,14 +84,14 @@ class RecentRun(NamedTuple):
 
 
 class RecentRuns(NamedTuple):
-    """Both newest first."""
+    """The lines and the results of recent runs, both newest first."""
 
     lines: list[RecentRun]
     results: list[Results]
 
 
 def recent_runs(runs: Path, today: date) -> RecentRuns:
-    """Of a folder of runs. What cannot be read is left out, or said in its line."""
+    """The newest runs of a folder. Results that cannot be read are left out."""
     try:
         newest = all_runs(runs)[:MOST_RUNS]
     except OSError:

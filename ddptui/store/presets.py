@@ -23,16 +23,17 @@ NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 
 
 def user_preset_path(name: str) -> Path:
+    """Where a user's preset of this name is stored."""
     return folders()[1] / f"{name}.toml"
 
 
 def suggested_name(name: str) -> str:
-    """For what was changed of a preset: one's own is replaced."""
+    """A name for a changed preset: the same for a user's own, which it replaces; `NAME-mine` for a shipped one."""
     return name if user_preset_path(name).is_file() else f"{name}-mine"
 
 
 def name_problem(name: str) -> str:
-    """Why a preset of one's own cannot have this name; empty: it can."""
+    """Why a user's preset cannot have this name; empty if it can."""
     if not NAME.fullmatch(name):
         return "a name has small letters, digits, - and _, and begins with a letter or a digit"
     taken = preset_paths().get(name)
@@ -42,7 +43,7 @@ def name_problem(name: str) -> str:
 
 
 def save(preset: Preset, name: str) -> None:
-    """Write it, over whatever is there. Raises PresetError."""
+    """Write a preset to the user's folder, over any earlier one. Raises PresetError."""
     path = user_preset_path(name)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -55,24 +56,24 @@ FIRST_GROUPS = ("start here", "primitives", "launch modes", "collectives", "stra
 
 
 class BrokenPreset(NamedTuple):
-    """A preset that cannot be read."""
+    """A preset that cannot be read, and why."""
 
     name: str
     why: str
 
 
 def all_presets() -> tuple[list[Preset], list[BrokenPreset]]:
-    """The presets as they are listed, one's own last in their group, and those that cannot be read."""
+    """The presets in the order of the list, a user's last in their group; and those that cannot be read."""
     presets: list[Preset] = []
     broken: list[BrokenPreset] = []
-    found = preset_paths()
-    own = {name for name, path in found.items() if path.parent == folders()[1]}
-    for name, path in found.items():
+    paths = preset_paths()
+    users = {name for name, path in paths.items() if path.parent == folders()[1]}
+    for name, path in paths.items():
         try:
             presets.append(load(str(path)))
         except PresetError as error:
             broken.append(BrokenPreset(name, str(error)))
-    return sorted(presets, key=lambda preset: _order(preset, preset.name in own)), broken
+    return sorted(presets, key=lambda preset: _order(preset, preset.name in users)), broken
 
 
 def _order(preset: Preset, is_own: bool) -> tuple[int, str, bool, str]:
@@ -81,25 +82,26 @@ def _order(preset: Preset, is_own: bool) -> tuple[int, str, bool, str]:
 
 
 def describe_size(preset: Preset) -> str:
+    """How many trials and repeats a preset has: `3 trials, 2 repeats`."""
     return f"{count(len(preset.trials), 'trial')}, {count(preset.repeats, 'repeat')}"
 
 
 MOST_BYTES = 2**20  # of a preset's file
-LONGEST_QUOTE = 200  # characters of a name that nobody can have meant
+LONGEST_QUOTE = 200  # characters of a name in an error
 
 
 def folders() -> list[Path]:
-    """Where presets are looked for, in this order."""
+    """The folders that are searched for presets, in this order."""
     return [Path("presets"), platformdirs.user_config_path("ddptui") / "presets", lab_root() / "presets"]
 
 
 def preset_paths() -> dict[str, Path]:
-    """Every preset that can be named, by name; the first folder wins."""
-    found: dict[str, Path] = {}
+    """The file of every preset, by name; the first folder wins."""
+    paths: dict[str, Path] = {}
     for folder in folders():
         for path in sorted(folder.glob("*.toml")):
-            found.setdefault(path.stem, path)
-    return found
+            paths.setdefault(path.stem, path)
+    return paths
 
 
 def find(name_or_file: str) -> Path:
@@ -107,13 +109,13 @@ def find(name_or_file: str) -> Path:
     path = Path(name_or_file)
     if path.suffix == ".toml" or os.sep in name_or_file:
         try:
-            found = stat.S_IFMT(path.stat().st_mode)
+            kind = stat.S_IFMT(path.stat().st_mode)
         except OSError as error:
             raise PresetError(
                 f"{name_or_file[:LONGEST_QUOTE]}: {(error.strerror or 'cannot be found').lower()}"
             ) from None
-        if found != stat.S_IFREG:  # a pipe may never end, nor may what reads it
-            what = "folder, not a preset" if found == stat.S_IFDIR else "pipe or a device: a preset is a plain file"
+        if kind != stat.S_IFREG:  # reading a pipe might never end
+            what = "folder, not a preset" if kind == stat.S_IFDIR else "pipe or a device: a preset is a plain file"
             raise PresetError(f"{path}: is a {what}")
         return path
     known = preset_paths()
@@ -124,8 +126,7 @@ def find(name_or_file: str) -> Path:
 
 
 def load(name_or_file: str, overrides: dict[str, Any] | None = None, engine: dict[str, Any] | None = None) -> Preset:
-    """Read a preset, with `overrides` (--set) laid over every trial, and what is said of its engine over [engine].
-    Raises PresetError."""
+    """Read a preset. overrides (--set) replace fields of every trial, engine those of [engine]. Raises PresetError."""
     path = find(name_or_file)
     try:
         table = tomllib.loads(_text_of(path))
@@ -140,26 +141,27 @@ def load(name_or_file: str, overrides: dict[str, Any] | None = None, engine: dic
     try:
         preset = parse(path.stem, table, overrides or {})
         if engine:
-            said = preset.engine if engine.get("name", preset.engine.name) == preset.engine.name else LOCAL
-            preset = msgspec.structs.replace(preset, engine=make_engine(msgspec.to_builtins(said) | engine))
+            base = preset.engine if engine.get("name", preset.engine.name) == preset.engine.name else LOCAL
+            preset = msgspec.structs.replace(preset, engine=make_engine(msgspec.to_builtins(base) | engine))
         return preset
     except TrialError as error:
         raise PresetError(f"{path}: {error}") from None
 
 
 def _text_of(path: Path) -> str:
-    """What is in a preset's file, without the mark that some editors begin UTF-8 with. Raises OSError, PresetError."""
+    """The text of a preset's file, without a byte-order mark. Raises OSError, PresetError."""
     if not path.is_file():
-        raise PresetError(f"{path}: is no plain file")
+        raise PresetError(f"{path}: is not a plain file")
     with path.open("rb") as file:
         content = file.read(MOST_BYTES + 1)
     if len(content) > MOST_BYTES:
-        raise PresetError(f"{path}: is no preset: it is larger than {MOST_BYTES >> 20} MB")
+        raise PresetError(f"{path}: is not a preset: it is larger than {MOST_BYTES >> 20} MB")
     return content.decode("utf-8-sig").replace("\r\n", "\n")
 
 
 def as_toml(preset: Preset) -> str:
-    """Text that loads as an equal preset."""
+    """A preset as TOML that loads as an equal preset. It has every trial in full, so it depends on no override and no
+    file."""
     table: dict[str, Any] = {
         "title": preset.title,
         "group": preset.group,

@@ -1,4 +1,4 @@
-"""The run's folder: write it while the run goes on, reopen it later. Nothing about a run is kept anywhere else."""
+"""A run's folder: written while the run goes on, opened again later. Nothing about a run is stored anywhere else."""
 
 import errno
 import fcntl
@@ -22,23 +22,23 @@ from ddptui.store.presets import as_toml, load
 from ddptui.wire.records import Message
 
 RUNS_VARIABLE = "DDPTUI_RUNS"
-# Of the environment; and the packages.
+# Keys of the environment whose change may change figures; the versions of packages count, too.
 MATTERS_TO_FIGURES = ("ddptui", "python", "host", "cpu", "cores", "gpus", "gpu_driver", "gpus_visible")
 STAMP, STAMP_FORMAT = re.compile(r"\d{8}-\d{6}"), "%Y%m%d-%H%M%S"  # what a run's name begins with
 
 
 class RunError(ValueError):
-    """A run's folder that cannot be made, found or read: one line."""
+    """A run's folder cannot be made, found or read; the message has one line."""
 
 
 def runs_folder(given: str | None) -> Path:
-    """Where runs are kept: as given, or DDPTUI_RUNS, or the user's data folder."""
+    """The folder of runs: as given, or DDPTUI_RUNS, or in the user's data folder."""
     chosen = given or os.environ.get(RUNS_VARIABLE)
     return Path(os.path.expanduser(chosen)).absolute() if chosen else platformdirs.user_data_path("ddptui") / "runs"
 
 
 class Run:
-    """A run's folder."""
+    """One run's folder."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -64,7 +64,7 @@ class Run:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Meanwhile this console writes here, and no other one may. Raises RunError."""
+        """Locks the run for this console while the context is open. Raises RunError if another console has it."""
         try:
             lock = os.open(self.folder / "preset.toml", os.O_RDWR)
         except OSError as error:
@@ -89,12 +89,12 @@ class Run:
 
     @contextmanager
     def begin(self, trial: str, number: int) -> Iterator[RepeatJournal]:
-        """Make the folder of a repeat, and its journal. What an interrupted one has left there is put aside. Raises
+        """Make the folder of a repeat with its journal, after renaming what an interrupted one left there. Raises
         RunLost."""
         folder = self.repeat_folder(trial, number)
         with raising_run_lost(self.folder):
             if not (self.folder / "preset.toml").is_file():
-                raise FileNotFoundError(errno.ENOENT, "somebody has deleted it")
+                raise FileNotFoundError(errno.ENOENT, "it has been deleted")
             _put_aside(folder)
             folder.mkdir(parents=True)
             journal = (folder / "messages.jsonl").open("wb")
@@ -113,8 +113,8 @@ class Run:
         self._replace("results.json", _pretty(results))
 
     def note_resumption(self, environment: dict[str, Any]) -> dict[str, Any]:
-        """Add to environment.json that the run goes on now, and where; returns what has changed since it was begun, as
-        it is now. Raises RunError."""
+        """Add to environment.json that the run was resumed, and where. Returns what has changed in the environment
+        since the run was started, with its new values. Raises RunError, RunLost."""
         begun = self.environment()
         before, now_here = _what_matters(begun), _what_matters(environment)
         changed = {key: value for key, value in now_here.items() if before.get(key) != value}
@@ -146,7 +146,7 @@ class Run:
         return msgspec.structs.replace(preset, name=self.environment().get("preset", preset.name))
 
     def environment(self) -> dict[str, Any]:
-        """What the run was made on. Raises RunError."""
+        """The environment that the run was started in; empty if it is not known. Raises RunError."""
         path = self.folder / "environment.json"
         try:
             return msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
@@ -156,7 +156,7 @@ class Run:
             raise RunError(f"{path}: cannot be read: {error}") from None
 
     def status(self) -> str:
-        """What results.json says; a run that has none was interrupted before its first repeat was over."""
+        """The status in results.json; a run that has none was interrupted before its first repeat had ended."""
         try:
             return self.results_outline().status
         except FileNotFoundError:
@@ -176,13 +176,13 @@ class Run:
             yield from read_messages(path, unread if unread is not None else [])
 
     def checkpoints(self, trial: str, number: int) -> list[Path]:
-        """What the ranks of a repeat have saved, by rank."""
+        """The checkpoints of a repeat, by rank."""
         folder = self.repeat_folder(trial, number)
         ranks = {path.stem.removeprefix("model-rank-"): path for path in folder.glob("model-rank-*.pth")}
         return [ranks[rank] for rank in sorted((rank for rank in ranks if rank.isdecimal()), key=int)]
 
     def repeats(self, preset: Preset) -> dict[tuple[str, int], Iterator[Message]]:
-        """The journals of the repeats that were launched, by trial and number."""
+        """The journals of the launched repeats, by trial and number."""
         return {
             (trial.name, number): self.messages(trial.name, number)
             for trial in preset.trials
@@ -191,17 +191,18 @@ class Run:
         }
 
     def replay(self, preset: Preset) -> Iterator[Message]:
-        """All journals, in the order in which they were written: the repeats of the trials are interleaved."""
+        """All journals in the order in which they were written, in which repeats of trials are interleaved."""
         for number in range(1, preset.repeats + 1):
             for trial in preset.trials:
                 yield from self.messages(trial.name, number)
 
     def repeat_folder(self, trial: str, number: int) -> Path:
+        """The folder of a repeat, with its journal, command and logs."""
         return self.folder / f"trial-{trial}" / f"repeat-{number}"
 
 
 def all_runs(runs: Path) -> list[Run]:
-    """The runs in a folder, newest first."""
+    """The runs in a folder, newest first. Raises OSError."""
     folders = [path for path in runs.iterdir() if (path / "preset.toml").is_file()] if runs.is_dir() else []
     return [Run(folder) for folder in sorted(folders, key=lambda path: path.name, reverse=True)]
 
@@ -220,10 +221,10 @@ def find_run(runs: Path, name: str) -> Run:
 
 
 def delete(runs: Path, run: Run) -> None:
-    """Remove a run's folder for good: only one that holds a preset and lies in the folder of runs itself, never what a
-    symbolic link leads to. Raises RunError."""
+    """Delete a run's folder: only one that holds a preset and lies in the folder of runs itself, not what a symbolic
+    link leads to. Raises RunError."""
     if run.folder.resolve() != runs.resolve() / run.name or not (run.folder / "preset.toml").is_file():
-        raise RunError(f"{run.folder}: not deleted: it is no run's folder in {runs}")
+        raise RunError(f"{run.folder}: not deleted: it is not a run's folder in {runs}")
     if run.is_held():
         raise RunError(f"{run.folder}: not deleted: a console has it under way: stop it there first")
     try:
@@ -233,7 +234,7 @@ def delete(runs: Path, run: Run) -> None:
 
 
 def started_at(name: str) -> datetime | None:
-    """When a run began, by the stamp that its name begins with; None if it has none."""
+    """When a run was started, by the stamp at the start of its name; None if it has none."""
     stamp = STAMP.match(name)
     try:
         return datetime.strptime(stamp[0], STAMP_FORMAT) if stamp else None
@@ -242,7 +243,7 @@ def started_at(name: str) -> datetime | None:
 
 
 def _what_matters(environment: dict[str, Any]) -> dict[str, Any]:
-    """Of an environment, what figures may depend on."""
+    """The part of an environment that figures may depend on."""
     packages: dict[str, Any] = environment.get("packages", {})
     return {key: environment.get(key) for key in MATTERS_TO_FIGURES} | packages
 
@@ -252,7 +253,7 @@ def _cannot_keep(runs: Path, error: OSError) -> RunError:
 
 
 def _new_folder(runs: Path, name: str) -> Path:
-    """Make a folder that was not there: two consoles that start in the same second get one each."""
+    """Make a folder that did not exist: two consoles that start in the same second get one each."""
     for suffix in ["", *(f".{number}" for number in range(2, 1000))]:
         try:
             folder = runs / (name + suffix)
@@ -260,7 +261,7 @@ def _new_folder(runs: Path, name: str) -> Path:
             return folder
         except FileExistsError:
             continue
-    raise FileExistsError(17, "too many runs of this name", name)
+    raise FileExistsError(errno.EEXIST, "too many runs of this name", name)
 
 
 def _pretty(value: Any) -> bytes:
@@ -268,7 +269,8 @@ def _pretty(value: Any) -> bytes:
 
 
 def _lock(descriptor: int) -> bool:
-    """Whether nobody else has it locked. Where files cannot be locked (some network folders), nobody has."""
+    """Whether the lock was acquired. Where files cannot be locked, as on some network file systems, it counts as
+    acquired."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -279,7 +281,7 @@ def _lock(descriptor: int) -> bool:
 
 
 def _put_aside(folder: Path) -> None:
-    """Rename what is left of an interrupted repeat: it is in no figure, and not lost."""
+    """Rename the folder of an interrupted repeat: no figure uses it, and nothing is lost."""
     number = 1
     while folder.exists():
         aside = folder.with_name(f"{folder.name}.interrupted-{number}")

@@ -295,7 +295,7 @@ def test_a_run_whose_folder_is_gone_says_so_and_goes_no_further(
         assert not started()
     assert session.error is not None
     assert session.error.startswith(f"the run can no longer be kept in {folder}")
-    assert session.error.endswith(": somebody has deleted it")
+    assert session.error.endswith(": it has been deleted")
     assert launches(heard) == [("a", 1)]
     assert not folder.exists()
 

@@ -88,7 +88,7 @@ def test_a_run_whose_folder_is_deleted_says_so_at_once(tmp_path: Path) -> None:
     shutil.rmtree(run, ignore_errors=True)
     output, errors = console.communicate(timeout=PATIENCE_S)
     assert console.returncode == 1
-    assert "somebody has deleted it" in one_line(errors, "can no longer be kept")
+    assert "it has been deleted" in one_line(errors, "can no longer be kept")
     assert not survivors(left, 5)
     assert [trial["status"] for trial in json.loads(output)["trials"]] == ["ok", "skipped"]
 

@@ -80,7 +80,7 @@ FILES = {
     "a name without end": Case(("--preset", "x" * 5000 + ".toml", "--no-ui"), "file name too long"),
     "a name that is no text": Case(("--preset", b"\xff.toml", "--no-ui"), "no such file"),
     "an empty file": preset("", "has no trial: give it a [matrix] or a [[trial]]"),
-    "a huge file": preset("a = 1\n" * 300_000, "is no preset: it is larger than 1 MB"),
+    "a huge file": preset("a = 1\n" * 300_000, "is not a preset: it is larger than 1 MB"),
     "Latin-1": preset('title = "café"'.encode("latin-1"), "is not UTF-8 text (byte 12): save it as UTF-8"),
     "UTF-16": preset('title = "a"'.encode("utf-16"), "is not UTF-8 text (byte 0): save it as UTF-8"),
     "a zero byte": preset(b'title = "a\0"', "is not valid TOML"),
