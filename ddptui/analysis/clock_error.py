@@ -1,8 +1,8 @@
-"""How far off the waiting of ranks may be that have clocks of their own. Pure: steps that are side by side in.
+"""Bounds the error of waits between ranks with different clocks. Pure.
 
-Who came when to an operation is known no better than their clocks are to each other. But no error of a clock makes a
-wait shorter than nothing, or longer than the operation itself took, by one clock: so that is the most that an operation
-can be wrong by. The operations of a step may all be wrong in the same direction: their errors add up.
+Arrivals at an operation are known no better than the ranks' clocks are compared. But a wait is never negative, and
+never longer than the operation took by the rank's own clock: an operation is wrong by this at most. The operations of a
+step may all be wrong in the same direction, so their errors add up.
 """
 
 from collections.abc import Sequence
@@ -15,50 +15,55 @@ from ddptui.analysis.waits import AlignedStep
 
 
 class WaitUncertainty(NamedTuple):
-    """clock_ns: how far two ranks' clocks may be apart (inf: nobody knows); by_rank: how far off a rank's waiting may
-    be, and its transfers with it, step by step, ns."""
+    """How far off waits may be, in ns.
+
+    clock_ns  how far the clocks of two ranks may be apart; inf: not known
+    by_rank   the error of a rank's waiting in each step, and of its transfers
+    """
 
     clock_ns: float
     by_rank: dict[int, list[float]]
 
 
-def wait_uncertainty(joined: Sequence[AlignedStep]) -> WaitUncertainty | None:
-    """None: no step, or all ranks have one clock."""
-    apart = joined[0].clock_spread if joined else None
-    if apart is None:
+def wait_uncertainty(steps: Sequence[AlignedStep]) -> WaitUncertainty | None:
+    """The uncertainty of the waits in these steps. None: there is no step, or all ranks have one clock."""
+    spread = steps[0].clock_spread if steps else None
+    if spread is None:
         return None
-    by_rank: dict[int, list[float]] = {rank: [] for rank in joined[0].ranks}
-    for step in joined:
-        for rank, error_ns in _of_step(step, step.clock_spread or apart).items():
+    by_rank: dict[int, list[float]] = {rank: [] for rank in steps[0].ranks}
+    for step in steps:
+        for rank, error_ns in _errors_ns(step, step.clock_spread or spread).items():
             by_rank[rank].append(error_ns)
-    return WaitUncertainty(max((step.clock_spread or apart).largest_ns(step.ranks) for step in joined), by_rank)
+    return WaitUncertainty(max((step.clock_spread or spread).largest_ns(step.ranks) for step in steps), by_rank)
 
 
-def _of_step(step: AlignedStep, apart: ClockSpread) -> dict[int, float]:
-    found = dict.fromkeys(step.ranks, 0.0)
-    together = {key: frozenset(moments) for key, moments in step.entered_ns.items()}
-    errors = {ranks: apart.errors_ns(ranks) for ranks in set(together.values())}
-    for rank, own in step.ranks.items():
-        for key, operation in zip(operation_keys(own.step), own.step.collectives, strict=True):
-            found[rank] += min(errors[together[key]][rank], operation.exit_ns - operation.enter_ns)
-    return found
+def _errors_ns(step: AlignedStep, spread: ClockSpread) -> dict[int, float]:
+    """By rank."""
+    errors_ns = dict.fromkeys(step.ranks, 0.0)
+    participants = {key: frozenset(moments) for key, moments in step.entered_ns.items()}
+    spreads = {ranks: spread.errors_ns(ranks) for ranks in set(participants.values())}
+    for rank, of_rank in step.ranks.items():
+        for key, operation in zip(operation_keys(of_rank.step), of_rank.step.collectives, strict=True):
+            errors_ns[rank] += min(spreads[participants[key]][rank], operation.exit_ns - operation.enter_ns)
+    return errors_ns
 
 
-def exceeds_waits(joined: Sequence[AlignedStep], found: WaitUncertainty) -> bool:
-    """Whether the clocks may be further apart than the ranks waited."""
-    waited = sum(own.wait_ns for step in joined for own in step.ranks.values())
-    return sum(map(sum, found.by_rank.values())) > waited
+def exceeds_waits(steps: Sequence[AlignedStep], uncertainty: WaitUncertainty) -> bool:
+    """Whether the clocks may be further apart than the ranks waited, all together."""
+    waited_ns = sum(of_rank.wait_ns for step in steps for of_rank in step.ranks.values())
+    return sum(map(sum, uncertainty.by_rank.values())) > waited_ns
 
 
-def median_wait_error(joined: Sequence[AlignedStep], found: WaitUncertainty) -> float:
-    """How far off a rank's median waiting may be, ns, mean over the ranks."""
+def median_wait_error(steps: Sequence[AlignedStep], uncertainty: WaitUncertainty) -> float:
+    """How far off the median wait of a rank may be, ns; mean over ranks."""
     return fmean(
-        _of_median([step.ranks[rank].wait_ns for step in joined], errors) for rank, errors in found.by_rank.items()
+        _median_error([step.ranks[rank].wait_ns for step in steps], errors)
+        for rank, errors in uncertainty.by_rank.items()
     )
 
 
-def _of_median(waits: Sequence[float], errors: Sequence[float]) -> float:
-    """If each of them may be off by so much, the median lies between those of the lowest and of the highest."""
+def _median_error(waits: Sequence[float], errors: Sequence[float]) -> float:
+    """The true median lies between that of the lowest possible values and that of the highest."""
     lowest = median(wait - error for wait, error in zip(waits, errors, strict=True))
     highest = median(wait + error for wait, error in zip(waits, errors, strict=True))
     return max(highest - median(waits), median(waits) - lowest)

@@ -1,9 +1,9 @@
-"""Asks ranks elsewhere what time it is there, and works out how far their clocks are ahead of the console's. No I/O, no
-clock of its own: the caller sends the probes, and says when an answer came.
+"""Schedules probes of the clocks of other hosts, and works out how far these are ahead of the console's. Pure: the
+caller sends the probes, and passes the time.
 
-As Cristian («Probabilistic clock synchronization», 1989) and NTP (RFC 5905, section 8) have it: the answer was given
-somewhere between question and answer, so half of what the way there and back took is how far this may be off. A way
-that is shorter tells more; hence several at first, one right after the other.
+As Cristian («Probabilistic clock synchronization», 1989) and NTP (RFC 5905, section 8) have it: the rank answered
+sometime between question and answer, so the offset is known within half of the round trip. A shorter round trip tells
+more; hence several probes at first, one right after the other.
 """
 
 import msgspec
@@ -12,51 +12,51 @@ from ddptui.wire.messages import Done, Echo, Failed, Hello, Probe, RankMessage
 from ddptui.wire.records import Offset
 
 AT_FIRST = 8  # probes, as NTP's burst
-A_ROUND = 3
+A_ROUND = 3  # probes, every second
 ROUND_EVERY_NS = 1_000_000_000
-PATIENCE_NS = 5_000_000_000  # after so long without an answer, another rank is asked
+PATIENCE_NS = 5_000_000_000  # after this long without an answer, another rank of that clock is probed
 
 
 class Probes:
-    """For one launch. One rank of each other clock is asked; once that has ended, or does not answer, another one."""
+    """The probes of one launch. One rank of each other clock is probed; if it ends or does not answer, another one."""
 
-    def __init__(self, own: str) -> None:
-        """`own`: the console's clock, of which there is nothing to ask."""
-        self._own = own
-        self._asked: dict[str, _Asked] = {}  # by clock
+    def __init__(self, console_clock: str) -> None:
+        """`console_clock`: the identity of the console's own clock, which needs no probe."""
+        self._console_clock = console_clock
+        self._clocks: dict[str, _ProbedClock] = {}
         self._number = 0
 
     def add(self, message: RankMessage, came_ns: int) -> list[Offset]:
-        """What a message tells of its sender's clock: something, if it answers a probe that is under way."""
+        """The offset that a message tells, if it answers a probe that is under way. came_ns: when it was received."""
         match message:
-            case Hello() if message.clock not in ("", self._own):
-                self._asked.setdefault(message.clock, _Asked(message.clock)).ranks.append(message.rank)
+            case Hello() if message.clock not in ("", self._console_clock):
+                self._clocks.setdefault(message.clock, _ProbedClock(message.clock)).ranks.append(message.rank)
             case Done() | Failed():
-                for asked in self._asked.values():
-                    asked.leave(message.rank)
+                for clock in self._clocks.values():
+                    clock.remove(message.rank)
             case Echo():
-                found = (asked.add(message, came_ns) for asked in self._asked.values())
-                return [offset for offset in found if offset]
+                offsets = (clock.add(message, came_ns) for clock in self._clocks.values())
+                return [offset for offset in offsets if offset]
         return []
 
     def due(self, now_ns: int) -> list[tuple[int, Probe]]:
-        """What is to be sent now, and to which rank."""
-        found = []
-        for asked in self._asked.values():
-            if asked.is_due(now_ns):
+        """The probes to send now, each with the rank to send it to."""
+        probes = []
+        for clock in self._clocks.values():
+            if clock.is_due(now_ns):
                 self._number += 1
-                found.append((asked.ask(self._number, now_ns), Probe(number=self._number)))
-        return found
+                probes.append((clock.probe(self._number, now_ns), Probe(number=self._number)))
+        return probes
 
 
-class _Asked(msgspec.Struct):
-    """One clock: the ranks that have it, the one that is asked first; the probe under way, and what comes next."""
+class _ProbedClock(msgspec.Struct):
+    """One clock and the ranks that have it, of which the first is probed."""
 
     clock: str
     ranks: list[int] = []
-    number: int | None = None  # of the probe that is under way; none: no one is
+    number: int | None = None  # of the probe that is under way
     sent_ns: int = 0
-    left: int = AT_FIRST  # of this round
+    left: int = AT_FIRST  # probes of this round
     next_ns: int = 0  # when the next round begins
 
     def is_due(self, now_ns: int) -> bool:
@@ -65,27 +65,27 @@ class _Asked(msgspec.Struct):
             self.ranks.append(self.ranks.pop(0))
         return bool(self.ranks) and self.number is None and (self.left > 0 or now_ns >= self.next_ns)
 
-    def ask(self, number: int, now_ns: int) -> int:
-        """Whom."""
+    def probe(self, number: int, now_ns: int) -> int:
+        """Note that a probe is sent now. Returns the rank to send it to."""
         if not self.left:
             self.left = A_ROUND
         self.left -= 1
         self.number, self.sent_ns, self.next_ns = number, now_ns, now_ns + ROUND_EVERY_NS
         return self.ranks[0]
 
-    def leave(self, rank: int) -> None:
-        """A rank has ended: what it was asked, it will not answer."""
+    def remove(self, rank: int) -> None:
+        """A rank that has ended does not answer any more."""
         if rank in self.ranks:
             if rank == self.ranks[0]:
                 self.number = None
             self.ranks.remove(rank)
 
     def add(self, echo: Echo, came_ns: int) -> Offset | None:
-        """None: nobody has asked for this, or it cannot be."""
+        """The offset from an answer. None: it answers no probe that is under way, or its times are impossible."""
         if echo.number != self.number or echo.rank not in self.ranks[:1]:
             return None
-        there_and_back_ns = came_ns - self.sent_ns - (echo.said_ns - echo.heard_ns)
-        if echo.said_ns < echo.heard_ns or there_and_back_ns < 0:
+        round_trip_ns = came_ns - self.sent_ns - (echo.said_ns - echo.heard_ns)
+        if echo.said_ns < echo.heard_ns or round_trip_ns < 0:
             return None
         self.number = None
         return Offset(
@@ -93,7 +93,7 @@ class _Asked(msgspec.Struct):
             clock=self.clock,
             at_ns=(self.sent_ns + came_ns) // 2,
             offset_ns=_middle(echo.heard_ns, echo.said_ns) - _middle(self.sent_ns, came_ns),
-            error_ns=there_and_back_ns // 2 + 1,  # and what was rounded
+            error_ns=round_trip_ns // 2 + 1,  # one more for rounding
         )
 
 

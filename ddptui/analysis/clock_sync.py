@@ -1,17 +1,16 @@
-"""What time it was by the console's clock when a rank elsewhere said what it said, and how sure that is. Pure.
+"""Converts times of other hosts' clocks to the console's, and says how sure that is. Pure.
 
-Each probe says that a clock was ahead of the console's by so much, give or take an error. Before and after, by more or
-less: two clocks drift apart by DRIFT at most. All probes are true, so what all of them allow is, too, and nothing else
-(Marzullo and Owicki, «Maintaining the time in a distributed system», 1983): that is never less sure than what the best
-probe says alone. Taken is the middle of it, which moves no faster than DRIFT: so no two moments of ranks with one clock
-change places.
+Each probe says by how much a clock was ahead of the console's, within an error. Before and after, the bounds widen: two
+clocks drift apart by at most DRIFT_PPM. The offset lies within the bounds of all probes (Marzullo and Owicki,
+«Maintaining the time in a distributed system», 1983), which is never less sure than the best probe alone. Taken is the
+middle of these bounds. It moves no faster than the drift, so no two moments of one clock change their order.
 
-DRIFT is two crystals that nobody disciplines, each off by 50 ppm; of disciplined clocks NTP expects 15 ppm (RFC 5905,
-PHI). Where a clock does what is beyond that (its machine was suspended, say), its probes contradict each other: there
-the error is as large as the contradiction.
+The drift is that of two undisciplined crystals, each off by 50 ppm; NTP expects 15 ppm of disciplined clocks (RFC 5905,
+PHI). If a clock jumps by more (its machine was suspended, say), its probes contradict each other: there the error is as
+large as the contradiction.
 
-A GPU has a clock, too. Its rank has tied that to its host's already, and says how well: nothing is moved for it, but no
-two such ranks are compared any better, even of one host.
+A GPU has a clock, too. Its rank has tied that to its host's clock and reports how well. Its times are not converted, but
+two such ranks are compared no better than this, even on one host.
 """
 
 from bisect import bisect_right, insort
@@ -27,19 +26,19 @@ from ddptui.wire.records import Launched, Message, Offset
 from ddptui.wire.retime import clock_drift, map_times
 
 FAR_NS = 2**62  # further than any two clocks are apart
-SOON_NS = 5_000_000_000  # a rank whose Hello is so much later than what the console said last, may have its clock
+SOON_NS = 5_000_000_000  # a Hello within this after the console's last message may be by the same clock
 
 
 class Estimate(NamedTuple):
-    """How far a clock is ahead of the console's; within error_ns (inf: nobody knows)."""
+    """How far a clock is ahead of the console's, within error_ns (inf: not known)."""
 
     offset_ns: int
     error_ns: float
 
 
 class Knot(msgspec.Struct):
-    """By how much a clock was ahead, at least and at most, at some moment of its own. contradicts: what was known
-    before, so that nothing follows from that any more."""
+    """Bounds of how far a clock was ahead at a moment by itself, in ns. contradicts: the clock jumped before this knot,
+    so the bounds before do not apply any more."""
 
     moment: int
     least: int
@@ -48,25 +47,26 @@ class Knot(msgspec.Struct):
 
     @property
     def middle(self) -> int:
+        """Of the bounds."""
         return (self.least + self.most) // 2
 
     def narrowed(self, other: "Knot") -> bool:
-        """Whether the other one leaves less of it; it takes that over."""
-        apart = clock_drift(self.moment - other.moment)
-        least, most = max(self.least, other.least - apart), min(self.most, other.most + apart)
-        less = (least, most) != (self.least, self.most)
+        """Narrow the bounds by those of another knot, widened by the drift in between. Returns whether they changed."""
+        drift = clock_drift(self.moment - other.moment)
+        least, most = max(self.least, other.least - drift), min(self.most, other.most + drift)
+        changed = (least, most) != (self.least, self.most)
         self.least, self.most = least, most
-        return less
+        return changed
 
 
 class Track(msgspec.Struct):
-    """What is known of one clock. guess: while nothing is; so that nothing seems later than it was."""
+    """What is known of one clock. guess: the offset taken before its first probe."""
 
     guess: int = 0
     knots: list[Knot] = []
 
     def add(self, offset: Offset) -> None:
-        """What one probe allows, the others allow, too. (On a clock that goes forward, one comes after another.)"""
+        """Take the result of a probe, and narrow the bounds of all. One that is not later than the last is dropped."""
         moment = offset.at_ns + offset.offset_ns
         new = Knot(moment, offset.offset_ns - offset.error_ns, offset.offset_ns + offset.error_ns)
         if not self.knots or moment > self.knots[-1].moment:
@@ -82,7 +82,7 @@ class Track(msgspec.Struct):
             last -= 1
 
     def at(self, moment_ns: int) -> Estimate:
-        """When it says so."""
+        """The offset when the clock shows this moment."""
         after = bisect_right(self.knots, moment_ns, key=lambda knot: knot.moment)
         near = self.knots[max(0, after - 1) : after + 1]
         if not near:
@@ -100,7 +100,7 @@ class Track(msgspec.Struct):
 
 
 def _between(before: Knot, after: Knot, moment_ns: int) -> Estimate:
-    """Where the clock did what no clock does: on the straight line, and somewhere between."""
+    """Where a clock jumped, the offset lies somewhere between; the straight line is taken."""
     ahead = after.middle - before.middle
     part = (moment_ns - before.moment) / (after.moment - before.moment)
     unsure = max(before.most - before.least, after.most - after.least) / 2
@@ -108,17 +108,22 @@ def _between(before: Knot, after: Knot, moment_ns: int) -> Estimate:
 
 
 class Clocks(msgspec.Struct):
-    """The clocks of a launch, from its messages. of_rank: of those ranks that have another one than the console; ties:
-    what those have said whose device has one of its own, in the order of their moments."""
+    """The clocks of a launch, from its messages.
+
+    of_rank          the clock of each rank that has another one than the console
+    tracks           what is known of each clock
+    ties             by rank whose device has a clock of its own, its reports on that, in the order of time
+    last_console_ns  when the console's last message was sent
+    """
 
     console_clock: str = ""
     of_rank: dict[int, str] = {}
     tracks: dict[str, Track] = {}
     ties: dict[int, list[Tied]] = {}
-    last_console_ns: int = 0  # when the console said something last
+    last_console_ns: int = 0
 
     def add(self, message: Message) -> None:
-        """Any message; most say nothing of clocks."""
+        """Take any message; most tell nothing about clocks."""
         match message:
             case Launched():
                 self.console_clock, self.of_rank, self.tracks, self.ties = message.clock, {}, {}, {}
@@ -141,21 +146,21 @@ class Clocks(msgspec.Struct):
             self.tracks[hello.clock] = Track(0 if looks_alike else hello.at_ns - self.last_console_ns)
 
     def is_first(self, offset: Offset) -> bool:
-        """Whether nothing was known of this clock before."""
+        """Whether this is the first that is known of its clock."""
         return offset.clock in self.tracks and len(self.tracks[offset.clock].knots) == 1
 
     def track(self, rank: int) -> Track | None:
-        """None: the console's own."""
+        """The track of a rank's clock. None: it is the console's own."""
         clock = self.of_rank.get(rank)
         return None if clock is None else self.tracks[clock]
 
     def console_ns(self, rank: int, moment_ns: int) -> int:
-        """What the console's clock said when the rank's said so."""
+        """What the console's clock showed when the rank's showed this moment."""
         track = self.track(rank)
         return moment_ns if track is None else track.console_ns(moment_ns)
 
     def tie_error(self, rank: int, first_ns: int, last_ns: int) -> int:
-        """How far off its device's times between two moments may be at the worst, ns; 0: they are its host's."""
+        """How far off the times of a rank's device may be between two moments, ns. 0: they are by its host's clock."""
         ties = self.ties.get(rank)
         if not ties:
             return 0
@@ -168,34 +173,42 @@ def _moment(tied: Tied) -> int:
 
 
 def in_console_time(message: Message, clocks: Clocks) -> Message:
-    """The message with all its times by the console's clock."""
+    """The message with all its times by the console's clock; the same one if they are already."""
     rank = None if isinstance(message, Offset) else getattr(message, "rank", None)
     track = None if rank is None else clocks.track(rank)
     return message if track is None else map_times(message, track.console_ns)
 
 
 class ClockSpread(NamedTuple):
-    """How far the clocks of ranks may be apart, once they are aligned: each the most in all that is compared, ns.
-    clock_of: as in Clocks; error_ns: by clock (inf: nobody knows); tie_ns: by rank, of its device's to its host's."""
+    """How far the converted clocks of ranks may be apart at most, in ns.
+
+    clock_of  as Clocks.of_rank
+    error_ns  by clock; inf: not known
+    tie_ns    by rank, the error of its device's clock against its host's
+    """
 
     clock_of: Mapping[int, str]
     error_ns: Mapping[str, float]
     tie_ns: Mapping[int, float] = MappingProxyType({})
 
     def errors_ns(self, ranks: Collection[int]) -> dict[int, float]:
-        """By rank, how far its clock may be from another's of these: its own error, and the worst of the others'."""
+        """By rank, how far its clock may be from that of another of these ranks: both errors together."""
         ties: dict[str, list[float]] = {}  # by clock, the worst first
         for rank in ranks:
             ties.setdefault(self._clock(rank), []).append(self.tie_ns.get(rank, 0.0))
         for of_clock in ties.values():
             of_clock.sort(reverse=True)
-        return {rank: self._of_one(rank, ties) for rank in ranks}
+        return {rank: self._error_ns(rank, ties) for rank in ranks}
 
-    def _of_one(self, rank: int, ties: Mapping[str, Sequence[float]]) -> float:
-        own, tie = self._clock(rank), self.tie_ns.get(rank, 0.0)
-        same = ties[own][:2]
+    def _error_ns(self, rank: int, ties: Mapping[str, Sequence[float]]) -> float:
+        clock_of_rank, tie = self._clock(rank), self.tie_ns.get(rank, 0.0)
+        same = ties[clock_of_rank][:2]
         others = [same[1] if tie == same[0] else same[0]] if len(same) > 1 else []
-        others += [self._error(own) + self._error(clock) + worst for clock, (worst, *_) in ties.items() if clock != own]
+        others += [
+            self._error(clock_of_rank) + self._error(clock) + worst
+            for clock, (worst, *_) in ties.items()
+            if clock != clock_of_rank
+        ]
         return tie + max(others) if others else 0.0
 
     def _clock(self, rank: int) -> str:
@@ -205,24 +218,24 @@ class ClockSpread(NamedTuple):
         return self.error_ns.get(clock, 0.0)
 
     def largest_ns(self, ranks: Collection[int]) -> float:
-        """Any two of these."""
+        """Between any two of these ranks."""
         return max(self.errors_ns(ranks).values(), default=0.0)
 
 
 def clock_spread(clocks: Clocks, steps: Mapping[int, Sequence[Step]]) -> ClockSpread | None:
-    """As ranks told them, not aligned yet. None: all have one clock."""
+    """The spread of the ranks' clocks over these steps, whose times are not converted yet. None: all have one clock."""
     are_tied = len(steps) > 1 and not clocks.ties.keys().isdisjoint(steps)
     if len({clocks.of_rank.get(rank, "") for rank in steps}) < 2 and not are_tied:
         return None
     errors: dict[str, float] = {}
     ties: dict[int, float] = {}
-    for rank, own in steps.items():
-        compared = [call.enter_ns for step in own for call in step.collectives]
+    for rank, of_rank in steps.items():
+        compared = [call.enter_ns for step in of_rank for call in step.collectives]
         if compared:
             ties[rank] = clocks.tie_error(rank, min(compared), max(compared))
         track = clocks.track(rank)
         if track is not None:
             clock = clocks.of_rank[rank]
-            found = (track.at(moment).error_ns for moment in compared)
-            errors[clock] = max(errors.get(clock, 0.0 if track.knots else inf), max(found, default=0.0))
+            clock_errors = (track.at(moment).error_ns for moment in compared)
+            errors[clock] = max(errors.get(clock, 0.0 if track.knots else inf), max(clock_errors, default=0.0))
     return ClockSpread(clocks.of_rank, errors, ties)
