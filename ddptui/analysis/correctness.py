@@ -18,7 +18,7 @@ EXPLAINED = 1e-2  # of the error may be left, where a multiple explains it
 MOST_NAMES = 3
 
 
-def band(trial: Trial) -> float | None:
+def error_bound(trial: Trial) -> float | None:
     """How far from the true mean a strategy may leave its tensors, in the units of wire.Audit. None: no bound is known.
 
     A lossy type with unit roundoff u rounds a number when it is cast, when it is divided, and in each of the n - 1
@@ -35,7 +35,7 @@ def band(trial: Trial) -> float | None:
 def with_verdict(averaging: Averaging, trial: Trial) -> Averaging:
     """With the verdict: right, wrong and why, or neither where no bound is known or nothing can be compared."""
     why = why_wrong(averaging, trial)
-    undecided = averaging.error is None or (why is None and band(trial) is None)
+    undecided = averaging.error is None or (why is None and error_bound(trial) is None)
     return msgspec.structs.replace(averaging, right=None if undecided else why is None, why=why)
 
 
@@ -47,13 +47,13 @@ def why_wrong(found: Averaging, trial: Trial) -> str | None:
     """
     if found.error is None or found.worst_error is None or found.scale is None or found.own_scale is None:
         return f"{found.of} are not finite: there is nothing to compare"
-    facts, limit = strategies.STRATEGIES[trial.strategy or "none"], band(trial)
+    facts, limit = strategies.STRATEGIES[trial.strategy or "none"], error_bound(trial)
     if max(found.error, 0.0 if facts.rounding else found.worst_error) <= (limit or EXACT[trial.dtype]):
         return None
     if found.scale == found.own_scale == 0:
         return f"{found.of} are all zero"
     if is_own(found):
-        multiple = "" if _near(found.own_scale, 1) else f", times {found.own_scale:.3g}"
+        multiple = "" if _is_near(found.own_scale, 1) else f", times {found.own_scale:.3g}"
         return f"each rank kept its own {found.of}{multiple}: nothing was averaged"
     if is_multiple(found):
         return f"{found.of} are {found.scale:.4g} times the mean{_hint(found.scale, trial.world_size)}"
@@ -69,7 +69,7 @@ def is_own(found: Averaging) -> bool:
 
 def is_multiple(found: Averaging) -> bool:
     """Whether the strategy has left nothing but a multiple of the mean, and not just about the mean itself."""
-    return _explains(found.scaled_error, found) and not _near(found.scale or 0.0, 1)
+    return _explains(found.scaled_error, found) and not _is_near(found.scale or 0.0, 1)
 
 
 def _explains(rest: float | None, found: Averaging) -> bool:
@@ -78,32 +78,32 @@ def _explains(rest: float | None, found: Averaging) -> bool:
 
 
 def _hint(scale: float, ranks: int) -> str:
-    if _near(scale, ranks):
+    if _is_near(scale, ranks):
         return ": it is the sum, the division is missing"
-    return ": it was divided once too often" if _near(scale, 1 / ranks) else ""
+    return ": it was divided once too often" if _is_near(scale, 1 / ranks) else ""
 
 
-def red(trial: Trial, repeat: RepeatResult) -> Iterator[str]:
+def problems(trial: Trial, repeat: RepeatResult) -> Iterator[str]:
     """Every light that is red after a repeat, and why, a sentence each."""
     in_sync = repeat.in_sync
     if in_sync.parameters is False:
         first = next((check.step for check in repeat.sync_checks if not check.parameters), None)
         since = f", first seen after step {first}" if first is not None else ""
-        yield f"the ranks differ in {some(in_sync.differing)}{since}"
+        yield f"the ranks differ in {names_text(in_sync.differing)}{since}"
     elif in_sync.buffers is False:
-        yield f"parameters agree, but the ranks differ in their buffers: {some(in_sync.differing)}"
+        yield f"parameters agree, but the ranks differ in their buffers: {names_text(in_sync.differing)}"
     if repeat.averaging and repeat.averaging.why:
         yield repeat.averaging.why
     if repeat.reshuffled is False:
         yield "the samples came in the same order in every epoch: set_epoch was not called"
 
 
-def some(names: list[str]) -> str:
+def names_text(names: list[str]) -> str:
     more = len(names) - MOST_NAMES
     return ", ".join(names[:MOST_NAMES]) + (f" and {more} more tensor{'s' if more > 1 else ''}" if more > 0 else "")
 
 
-def _near(number: float, wanted: float) -> bool:
+def _is_near(number: float, wanted: float) -> bool:
     return abs(number - wanted) <= NEAR * wanted
 
 
@@ -129,12 +129,12 @@ def sync_checks(prints: Mapping[int, Mapping[int, Fingerprint]], ranks: int) -> 
 def _differing(copies: Sequence[Done | Fingerprint]) -> tuple[list[str], list[str]]:
     """The names of the parameters, and of the buffers, that are not the same in all copies."""
     return (
-        unequal([copy.parameters for copy in copies]),
-        unequal([copy.buffers for copy in copies]),
+        differing_names([copy.parameters for copy in copies]),
+        differing_names([copy.buffers for copy in copies]),
     )
 
 
-def unequal(copies: Sequence[Mapping[str, str]]) -> list[str]:
+def differing_names(copies: Sequence[Mapping[str, str]]) -> list[str]:
     """The names under which the copies hold different hashes."""
     names = dict.fromkeys(name for copy in copies for name in copy)
     return [name for name in names if len({copy.get(name) for copy in copies}) > 1]

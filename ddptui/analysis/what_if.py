@@ -18,11 +18,11 @@ from ddptui.text.units import S
 Work = Callable[[AlignedStep, int], Sequence[float]]  # of a rank in a step, ns by part
 
 
-def as_measured(step: AlignedStep, rank: int) -> Sequence[float]:
+def measured_work(step: AlignedStep, rank: int) -> Sequence[float]:
     return step.ranks[rank].work_ns
 
 
-def all_alike(work: Work) -> Work:
+def equal_work(work: Work) -> Work:
     """Every rank works as long as all do on average, step by step and part by part."""
 
     def alike(step: AlignedStep, _: int) -> Sequence[float]:
@@ -31,7 +31,7 @@ def all_alike(work: Work) -> Work:
     return alike
 
 
-def replay(steps: Sequence[AlignedStep], work: Work = as_measured) -> float:
+def replayed_ns(steps: Sequence[AlignedStep], work: Work = measured_work) -> float:
     """The time from the first step's begin to the end of the slowest rank, ns."""
     if not steps:
         return 0.0
@@ -106,19 +106,19 @@ def what_if(judgement: WaitAnalysis) -> WhatIf:
     """The train time with the culprit's work replaced by what the others worked; and with all ranks' work alike."""
     joined, measured_s = judgement.aligned.steps, judgement.train_ns / S
     culprit = judgement.culprit.rank if judgement.culprit else None
-    work = as_measured if culprit is None else _like_the_others(culprit)
-    scale = measured_s / replay(joined)
-    without = measured_s if culprit is None else min(measured_s, replay(joined, work) * scale)
+    work = measured_work if culprit is None else _without_culprit(culprit)
+    scale = measured_s / replayed_ns(joined)
+    without = measured_s if culprit is None else min(measured_s, replayed_ns(joined, work) * scale)
     return WhatIf(
         without_culprit=without if culprit is not None else None,
-        without_skew=min(without, replay(joined, all_alike(work)) * scale),
+        without_skew=min(without, replayed_ns(joined, equal_work(work)) * scale),
     )
 
 
-def _like_the_others(culprit: int) -> Work:
+def _without_culprit(culprit: int) -> Work:
     def work(step: AlignedStep, rank: int) -> Sequence[float]:
         if rank != culprit:
-            return as_measured(step, rank)
+            return measured_work(step, rank)
         others = [own.work_ns for other, own in step.ranks.items() if other != culprit]
         return [median(parts) for parts in zip(*others, strict=True)]
 

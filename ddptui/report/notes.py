@@ -6,7 +6,7 @@ from typing import Literal
 import msgspec
 
 from ddptui.analysis.cautions import Caution
-from ddptui.analysis.correctness import red
+from ddptui.analysis.correctness import problems
 from ddptui.analysis.results import RepeatResult, Results, TrialResult
 from ddptui.config.launch_modes import LAUNCH_MODES
 from ddptui.config.preset import Preset
@@ -103,7 +103,7 @@ def _of_trial(row: Row) -> Iterator[Note]:
     """What came of one trial."""
     result, name = row.result, row.result.name
     lines = sentences.of_trial(result, row.trial)
-    lines += [line for repeat in result.repeats[-1:] for line in red(row.trial, repeat)]
+    lines += [line for repeat in result.repeats[-1:] for line in problems(row.trial, repeat)]
     if dropped := sum(rank.dropped for repeat in result.repeats for rank in repeat.ranks):
         lines.append(f"{count(dropped, 'message')} lost to a full queue: its figures lack them")
     if looked_at := next((repeat.looked_at for repeat in result.repeats if repeat.looked_at), None):

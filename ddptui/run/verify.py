@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from ddptui.analysis.correctness import unequal
+from ddptui.analysis.correctness import differing_names
 from ddptui.config.launch_modes import ONE_PROCESS
 from ddptui.host.rank_side import run_module
 from ddptui.store.runs import Run, RunError
@@ -64,7 +64,7 @@ def _hashes(done: Sequence[Done]) -> int:
 
 
 def _say(kind: str, copies: Sequence[Mapping[str, str]]) -> int:
-    apart, total = unequal(copies), len(copies[0])
+    apart, total = differing_names(copies), len(copies[0])
     equal = f"all {total} equal" if total else "none"
     print(f"{kind}: {len(apart)} of {total} differ" if apart else f"{kind}: {equal}")
     for name in apart:

@@ -9,7 +9,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from ddptui.analysis.correctness import band
+from ddptui.analysis.correctness import error_bound
 from ddptui.config.trial import Trial
 from tests.numerics.learning import Said, learn
 from tests.numerics.ranks import Learned, leave_behind, run
@@ -136,7 +136,7 @@ def test_averaging_less_often_is_something_else(world: World, every: int) -> Non
 @pytest.mark.parametrize("name", ["ddp_fp16", "ddp_bf16"])
 def test_rounding_stays_within_its_band_and_is_seen(world: World, name: str) -> None:
     """The band is (n + 1) u (analysis/correctness.py). Less than a hundredth of it: then nothing would be rounded."""
-    limit = band(trial_of(name))
+    limit = error_bound(trial_of(name))
     assert limit is not None
     for said in world.said:
         audit = said[name].audit

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from ddptui.analysis.correctness import band, red, some, why_wrong, with_verdict
+from ddptui.analysis.correctness import error_bound, names_text, problems, why_wrong, with_verdict
 from ddptui.analysis.repeat import outcome_of_messages
 from ddptui.analysis.results import Averaging, Check, InSync, RepeatResult
 from ddptui.config.rules import make_trial
@@ -53,7 +53,7 @@ BANDS: list[tuple[dict[str, Any], float]] = [
 
 @pytest.mark.parametrize(("values", "limit"), BANDS)
 def test_the_band_is_as_wide_as_the_rounding_of_the_type_that_is_sent(values: dict[str, Any], limit: float) -> None:
-    assert band(make_trial(values)) == limit
+    assert error_bound(make_trial(values)) == limit
 
 
 @pytest.mark.parametrize(("values", "limit"), BANDS)
@@ -66,7 +66,7 @@ def test_an_error_on_the_edge_of_the_band_is_right_and_the_next_number_wrong(
 
 
 def test_powersgd_has_no_band_and_is_wrong_only_where_it_left_something_else_altogether() -> None:
-    assert band(POWERSGD) is None
+    assert error_bound(POWERSGD) is None
     assert why_wrong(found(error=5.0, scaled_error=4.0, own_error=4.0), POWERSGD) is None
     assert "kept its own" in (why_wrong(found(error=5.0, own_scale=1.0, own_error=0.0), POWERSGD) or "")
     assert "0.5 times the mean" in (why_wrong(found(error=0.5, scale=0.5), POWERSGD) or "")
@@ -263,7 +263,7 @@ def check(step: int, *, agree: bool) -> Check:
     ],
 )
 def test_every_light_that_is_red_says_why(changes: dict[str, Any], words: list[str]) -> None:
-    assert list(red(ALL_REDUCE, repeat_of(**changes))) == words
+    assert list(problems(ALL_REDUCE, repeat_of(**changes))) == words
 
 
 @pytest.mark.parametrize(
@@ -277,4 +277,4 @@ def test_every_light_that_is_red_says_why(changes: dict[str, Any], words: list[s
     ],
 )
 def test_of_many_tensors_three_are_named(number: int, words: str) -> None:
-    assert some([f"p{index}" for index in range(number)]) == words
+    assert names_text([f"p{index}" for index in range(number)]) == words

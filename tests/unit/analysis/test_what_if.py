@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ddptui.analysis.verdict import analyze_waits
 from ddptui.analysis.waits import AlignedStep, align_steps
-from ddptui.analysis.what_if import all_alike, as_measured, replay, what_if
+from ddptui.analysis.what_if import equal_work, measured_work, replayed_ns, what_if
 from ddptui.wire.messages import Pause, Step
 from tests.support.traces import (
     MS,
@@ -67,7 +67,7 @@ def with_no_gap_before_the_first(works: Works) -> Works:
 @given(works(), st.sampled_from(SHAPES), st.integers(1, 40))
 def test_with_the_work_as_it_was_the_measured_time_comes_out_again(works: Works, shape: Shape, transfer: int) -> None:
     told = trace(works, shape, transfer)
-    assert replay(align_steps(told).steps, as_measured) == pytest.approx(measured(told), abs=1e-3)
+    assert replayed_ns(align_steps(told).steps, measured_work) == pytest.approx(measured(told), abs=1e-3)
 
 
 @given(works(), st.sampled_from(BLOCKING), st.integers(1, 40), st.data())
@@ -83,7 +83,7 @@ def test_with_other_work_it_takes_what_that_work_really_takes(
     def work(step: AlignedStep, rank: int) -> ByPart:
         return quicker[step.number][rank]
 
-    found = replay(align_steps(together(trace(works, shape, transfer))).steps, work)
+    found = replayed_ns(align_steps(together(trace(works, shape, transfer))).steps, work)
     assert found == pytest.approx(measured(trace(quicker, shape, transfer)), abs=A_FEW_NS)
 
 
@@ -94,7 +94,7 @@ def test_without_skew_it_takes_what_ranks_that_are_all_alike_take(works: Works, 
     for step in works:
         usual = [sum(parts) / len(step) for parts in zip(*step.values(), strict=True)]
         alike.append({rank: [round(part) for part in usual] for rank in step})
-    found = replay(align_steps(trace(works, shape, 12)).steps, all_alike(as_measured))
+    found = replayed_ns(align_steps(trace(works, shape, 12)).steps, equal_work(measured_work))
     really = measured(trace(alike, shape, 12))
     assert found == pytest.approx(really, abs=A_FEW_NS * len(works))
 
@@ -137,9 +137,9 @@ def test_a_wrong_dependency_would_be_seen() -> None:
         return [("forward", [Work(work[1])]), ("aggregate", [call]), ("optimizer", [Work(800 * (rank == 0))])]
 
     told = trace(works, broadcast, 7)
-    assert replay(align_steps(told).steps) == measured(told) == 10 + 7 + 800
+    assert replayed_ns(align_steps(told).steps) == measured(told) == 10 + 7 + 800
     wrong = {rank: [_as_all_reduce(step) for step in own] for rank, own in told.items()}
-    assert replay(align_steps(wrong).steps) > measured(told) + 400
+    assert replayed_ns(align_steps(wrong).steps) > measured(told) + 400
 
 
 def _as_all_reduce(step: Step) -> Step:
@@ -157,13 +157,13 @@ def test_messages_between_neighbours_are_replayed_too() -> None:
 
     told = simulate([program(0), program(300), program(0)])
     steps = align_steps(told).steps
-    assert replay(steps) == measured(told)
+    assert replayed_ns(steps) == measured(told)
 
     def in_time(step: AlignedStep, rank: int) -> Sequence[float]:
         usual = [10, 20, 30][rank]
-        return [usual, *as_measured(step, rank)[1:]]
+        return [usual, *measured_work(step, rank)[1:]]
 
-    assert replay(steps, in_time) == measured(simulate([program(0)] * 3)) < measured(told) - 250
+    assert replayed_ns(steps, in_time) == measured(simulate([program(0)] * 3)) < measured(told) - 250
 
 
 def test_what_was_entered_at_the_very_moment_at_which_another_is_waited_for_was_entered_first() -> None:
@@ -177,7 +177,7 @@ def test_what_was_entered_at_the_very_moment_at_which_another_is_waited_for_was_
     }
     told = simulate([programs])
     assert measured(told) == 10 + 50
-    assert replay(align_steps(told).steps) == measured(told)
+    assert replayed_ns(align_steps(told).steps) == measured(told)
 
 
 def test_where_a_rank_stood_still_in_an_operation_the_measured_time_comes_out_again() -> None:
@@ -188,11 +188,11 @@ def test_where_a_rank_stood_still_in_an_operation_the_measured_time_comes_out_ag
     }
     told = simulate([program, program], start_ns=1000)
     stop = Pause(rank=1, begin_ns=1000 + 50, end_ns=1000 + 550)
-    assert replay(align_steps(told, [stop]).steps) == pytest.approx(measured(told))
+    assert replayed_ns(align_steps(told, [stop]).steps) == pytest.approx(measured(told))
 
 
 def test_of_no_step_nothing_would_have_been() -> None:
-    assert replay([]) == 0.0
+    assert replayed_ns([]) == 0.0
 
 
 @pytest.mark.parametrize("shape", SHAPES)
