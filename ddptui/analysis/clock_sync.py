@@ -9,7 +9,7 @@ The drift is that of two undisciplined crystals, each off by 50 ppm; NTP expects
 PHI). If a clock jumps by more (its machine was suspended, say), its probes contradict each other: there the error is as
 large as the contradiction.
 
-A GPU has a clock, too. Its rank has tied that to its host's clock and reports how well. Nothing is converted for it, but
+A GPU has a clock, too. Its rank ties that to its host's clock, and reports how well. Nothing is converted for it, but
 two such ranks are compared no better than this, even on one host.
 """
 

@@ -1,4 +1,4 @@
-"""Checks what a repeat shows of its strategy: whether ranks agree, whether the mean is right, and why it is not."""
+"""Checks the strategy of a repeat: whether the ranks agree, whether the mean is right, and why not. Pure."""
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -13,9 +13,9 @@ from ddptui.wire.messages import Audit, Done, Fingerprint
 
 # What rounding alone may leave between an exact mean and the true one, in the units of wire.Audit.
 EXACT = {"float32": 1e-5, "float64": 1e-12}
-NEAR = 1e-3  # as near must a factor be to be called by its name
-EXPLAINED = 1e-2  # of the error may be left, where a multiple explains it
-MOST_NAMES = 3
+NEAR = 1e-3  # relative: a factor this near to 1, n or 1/n is named as such
+EXPLAINED = 1e-2  # a multiple of the mean explains an error if no larger part of it is left
+MOST_NAMES = 3  # of tensors in a message
 
 
 def error_bound(trial: Trial) -> float | None:
@@ -33,48 +33,54 @@ def error_bound(trial: Trial) -> float | None:
 
 
 def with_verdict(averaging: Averaging, trial: Trial) -> Averaging:
-    """With the verdict: right, wrong and why, or neither where no bound is known or nothing can be compared."""
+    """The averaging with its verdict: right, or wrong and why; neither if no bound is known or a value not finite."""
     why = why_wrong(averaging, trial)
     undecided = averaging.error is None or (why is None and error_bound(trial) is None)
     return msgspec.structs.replace(averaging, right=None if undecided else why is None, why=why)
 
 
-def why_wrong(found: Averaging, trial: Trial) -> str | None:
-    """What the strategy has left in place of the mean; None if it is the mean, or as near as it can be.
+def why_wrong(averaging: Averaging, trial: Trial) -> str | None:
+    """What the strategy left in place of the mean, in words. None: it is the mean, within the bound of the strategy.
 
-    What is exact must be exact in every tensor, however small a part of the whole it is; what rounds may round the
-    small ones away.
+    An exact strategy must be exact in every tensor, however small; one that rounds may round small tensors away.
     """
-    if found.error is None or found.worst_error is None or found.scale is None or found.own_scale is None:
-        return f"{found.of} are not finite: there is nothing to compare"
+    if (
+        averaging.error is None
+        or averaging.worst_error is None
+        or averaging.scale is None
+        or averaging.own_scale is None
+    ):
+        return f"{averaging.of} are not finite: there is nothing to compare"
     facts, limit = strategies.STRATEGIES[trial.strategy or "none"], error_bound(trial)
-    if max(found.error, 0.0 if facts.rounding else found.worst_error) <= (limit or EXACT[trial.dtype]):
+    if max(averaging.error, 0.0 if facts.rounding else averaging.worst_error) <= (limit or EXACT[trial.dtype]):
         return None
-    if found.scale == found.own_scale == 0:
-        return f"{found.of} are all zero"
-    if is_own(found):
-        multiple = "" if _is_near(found.own_scale, 1) else f", times {found.own_scale:.3g}"
-        return f"each rank kept its own {found.of}{multiple}: nothing was averaged"
-    if is_multiple(found):
-        return f"{found.of} are {found.scale:.4g} times the mean{_hint(found.scale, trial.world_size)}"
+    if averaging.scale == averaging.own_scale == 0:
+        return f"{averaging.of} are all zero"
+    if is_own(averaging):
+        multiple = "" if _is_near(averaging.own_scale, 1) else f", times {averaging.own_scale:.3g}"
+        return f"each rank kept its own {averaging.of}{multiple}: nothing was averaged"
+    if is_multiple(averaging):
+        return f"{averaging.of} are {averaging.scale:.4g} times the mean{_hint(averaging.scale, trial.world_size)}"
     if limit is None:
         return None
-    return f"{found.of} are not the mean: {found.worst} is {found.worst_error:.2%} of its length away from it"
+    return (
+        f"{averaging.of} are not the mean: {averaging.worst} is {averaging.worst_error:.2%} of its length away from it"
+    )
 
 
-def is_own(found: Averaging) -> bool:
-    """Whether the strategy has left nothing but a multiple of the rank's own tensors."""
-    return _explains(found.own_error, found)
+def is_own(averaging: Averaging) -> bool:
+    """Whether each rank kept its own tensors, or a multiple of them."""
+    return _explains(averaging.own_error, averaging)
 
 
-def is_multiple(found: Averaging) -> bool:
-    """Whether the strategy has left nothing but a multiple of the mean, and not just about the mean itself."""
-    return _explains(found.scaled_error, found) and not _is_near(found.scale or 0.0, 1)
+def is_multiple(averaging: Averaging) -> bool:
+    """Whether the result is a multiple of the mean, other than the mean itself."""
+    return _explains(averaging.scaled_error, averaging) and not _is_near(averaging.scale or 0.0, 1)
 
 
-def _explains(rest: float | None, found: Averaging) -> bool:
-    """Whether next to nothing of the error is left when a multiple is taken for the mean."""
-    return rest is not None and found.error is not None and rest <= EXPLAINED * found.error
+def _explains(rest: float | None, averaging: Averaging) -> bool:
+    """Whether the multiple leaves next to nothing of the error. rest: what it leaves."""
+    return rest is not None and averaging.error is not None and rest <= EXPLAINED * averaging.error
 
 
 def _hint(scale: float, ranks: int) -> str:
@@ -84,7 +90,7 @@ def _hint(scale: float, ranks: int) -> str:
 
 
 def problems(trial: Trial, repeat: RepeatResult) -> Iterator[str]:
-    """Every light that is red after a repeat, and why, a sentence each."""
+    """What is wrong with a repeat's results, a sentence for each problem."""
     in_sync = repeat.in_sync
     if in_sync.parameters is False:
         first = next((check.step for check in repeat.sync_checks if not check.parameters), None)
@@ -99,6 +105,7 @@ def problems(trial: Trial, repeat: RepeatResult) -> Iterator[str]:
 
 
 def names_text(names: list[str]) -> str:
+    """The names of tensors in a sentence, of many only the first."""
     more = len(names) - MOST_NAMES
     return ", ".join(names[:MOST_NAMES]) + (f" and {more} more tensor{'s' if more > 1 else ''}" if more > 0 else "")
 
@@ -108,8 +115,8 @@ def _is_near(number: float, wanted: float) -> bool:
 
 
 def in_sync(done: Sequence[Done]) -> InSync:
-    """Compare the hashes of all copies of the model at the end."""
-    copies = [words for words in done if words.parameters]
+    """The comparison of the hashes of all copies of the model at the end."""
+    copies = [message for message in done if message.parameters]
     if len(copies) < 2:
         return InSync(parameters=None, buffers=None, differing=[])
     parameters, buffers = _differing(copies)
@@ -117,17 +124,17 @@ def in_sync(done: Sequence[Done]) -> InSync:
 
 
 def sync_checks(prints: Mapping[int, Mapping[int, Fingerprint]], ranks: int) -> list[Check]:
-    """The same at the steps for which it was asked, and of which every rank has told."""
-    told = {step: list(prints[step].values()) for step in sorted(prints) if len(prints[step]) == ranks}
-    found = {step: _differing(copies) for step, copies in told.items()}
+    """The same for the steps that all ranks sent a fingerprint of. prints: by step and rank; ranks: how many."""
+    complete = {step: list(prints[step].values()) for step in sorted(prints) if len(prints[step]) == ranks}
+    differing = {step: _differing(copies) for step, copies in complete.items()}
     return [
         Check(step=step, parameters=not parameters, buffers=not buffers, differing=parameters + buffers)
-        for step, (parameters, buffers) in found.items()
+        for step, (parameters, buffers) in differing.items()
     ]
 
 
 def _differing(copies: Sequence[Done | Fingerprint]) -> tuple[list[str], list[str]]:
-    """The names of the parameters, and of the buffers, that are not the same in all copies."""
+    """The names of the parameters and of the buffers that differ between copies."""
     return (
         differing_names([copy.parameters for copy in copies]),
         differing_names([copy.buffers for copy in copies]),
@@ -135,14 +142,14 @@ def _differing(copies: Sequence[Done | Fingerprint]) -> tuple[list[str], list[st
 
 
 def differing_names(copies: Sequence[Mapping[str, str]]) -> list[str]:
-    """The names under which the copies hold different hashes."""
+    """The names under which the copies have different hashes."""
     names = dict.fromkeys(name for copy in copies for name in copy)
     return [name for name in names if len({copy.get(name) for copy in copies}) > 1]
 
 
 def averaging(done: Iterable[Done]) -> Averaging | None:
-    """The audits of all ranks as one. Only what is true of every rank is true: each error is the largest there is."""
-    audits = [words.audit for words in done if words.audit]
+    """The audits of all ranks as one, each error as on the rank where it is largest. None: there is no audit."""
+    audits = [message.audit for message in done if message.audit]
     if not audits:
         return None
 
@@ -163,6 +170,6 @@ def averaging(done: Iterable[Done]) -> Averaging | None:
 
 
 def reshuffled(done: Iterable[Done]) -> bool | None:
-    """Whether no epoch had the order of the one before it, on any rank. None if there was one epoch."""
-    orders = [words.orders for words in done if len(words.orders) > 1]
+    """Whether every epoch had another order than the one before, on all ranks. None: there was one epoch."""
+    orders = [message.orders for message in done if len(message.orders) > 1]
     return all(a != b for order in orders for a, b in pairwise(order)) if orders else None

@@ -1,9 +1,9 @@
-"""How long a preset will take, from what earlier runs took. Pure.
+"""Estimates how long a preset will take, from earlier runs. Pure.
 
-A launch is its start-up, its training with the warm-up steps, and its end. The first two are of the newest run of this
-preset in which the trial was alike; training is scaled by the number of steps. Primitives take what they took. A trial
-never run like this counts with the start-up of others of the same launch mode and number of ranks: then the estimate is
-a lower bound.
+A launch consists of start-up, training including the warm-up, and end. Start-up and training are taken from the newest
+run of this preset with a similar trial; training is scaled by the number of steps. Primitives take as long as before. A
+trial that was never run like this counts with the start-up of others with its launch mode and number of ranks: then the
+estimate is a lower bound.
 """
 
 import math
@@ -18,21 +18,21 @@ from ddptui.config.fields import FIELDS
 from ddptui.config.preset import Preset
 from ddptui.config.trial import Trial
 
-END_S = 1.7  # evaluation, comparing the ranks, leaving: the median of 90 launches of two ranks on two cores
+END_S = 1.7  # evaluation, comparison of the ranks, exit: the median of 90 launches of two ranks on two cores
 
 
 class Estimate(NamedTuple):
-    """`at_least`: of some trial only the start-up is known."""
+    """A duration in s. at_least: it is a lower bound, since of some trial only the start-up is known."""
 
     s: float
     at_least: bool = False
 
     def __str__(self) -> str:
-        return f"over {_rounded(self.s, math.floor)}" if self.at_least else f"~{_rounded(self.s, round)}"
+        return f"at least {_rounded(self.s, math.floor)}" if self.at_least else f"~{_rounded(self.s, round)}"
 
 
 def estimate(preset: Preset, past: Sequence[Results]) -> Estimate | None:
-    """Of a whole run of this preset; `past` is newest first. None: nothing like it has been run here."""
+    """The estimate for a whole run of a preset. past: earlier results, newest first. None: nothing similar was run."""
     launches = [_launch(trial, preset.name, past) for trial in preset.trials]
     known = [launch for launch in launches if launch is not None]
     if not known:
@@ -46,7 +46,7 @@ def _launch(trial: Trial, preset: str, past: Sequence[Results]) -> Estimate | No
         result for results in past if results.preset == preset for result in results.trials if result.name == trial.name
     )
     for result in results_of_trial:
-        s = _as_before(trial, result)
+        s = _launch_s(trial, result)
         if s is not None:
             return Estimate(s)
     startups = [
@@ -59,8 +59,8 @@ def _launch(trial: Trial, preset: str, past: Sequence[Results]) -> Estimate | No
     return Estimate(median(startups) + END_S, at_least=True) if startups else None
 
 
-def _as_before(trial: Trial, result: TrialResult) -> float | None:
-    """Start-up, training by its steps, and end; None where a step was another one, or their number is not known."""
+def _launch_s(trial: Trial, result: TrialResult) -> float | None:
+    """What a launch will take, in s, from an earlier result. None: steps differ, or their number is not known."""
     then = _config(result)
     took_s = [launch.took_s for launch in result.primitives if launch.took_s is not None]
     if took_s and then == trial:
@@ -76,7 +76,7 @@ def _as_before(trial: Trial, result: TrialResult) -> float | None:
 
 
 def _config(result: TrialResult) -> Trial | None:
-    """The trial as it was run; None for one that this version would not know."""
+    """The trial as it was run. None: this version does not know its fields."""
     try:
         return msgspec.convert(result.config, Trial)
     except msgspec.ValidationError:
@@ -84,16 +84,16 @@ def _config(result: TrialResult) -> Trial | None:
 
 
 def _alike(trial: Trial, then: Trial) -> bool:
-    """Whether a step of the one is a step of the other."""
+    """Whether a step of one trial takes as long as a step of the other."""
     return all(getattr(trial, name) == getattr(then, name) for name, field in FIELDS.items() if field.affects_time)
 
 
 def _steps(trial: Trial, then: Trial, steps_then: float) -> float | None:
-    """How many steps the trial makes, by how many it made then."""
+    """How many steps the trial will make. None: not known."""
     if trial.steps is not None:
         return trial.steps
     if then.steps is not None:
-        return None  # how many an epoch has was not seen
+        return None  # that run was cut short: how many steps an epoch has is not known
     return steps_then * then.batch_size / then.epochs * trial.epochs / trial.batch_size
 
 

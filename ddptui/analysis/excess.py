@@ -1,17 +1,21 @@
-"""How much longer a rank worked than the others before it arrived, and how sure that is. Pure.
+"""Estimates how much longer a rank worked than the others before it arrived, with a confidence interval. Pure.
 
-What the others needed is a median over them and over the neighbouring steps, so that a hiccup of theirs does not count
-as this rank's haste. A rank loses time in some phases, each with a tenth of its loss or more. The other phases show how
-fast its core was in this run: cores of one machine differ by a tenth and more, minute by minute. What the others needed
-in the lost phases, at this rank's own speed, is what it would have needed itself. The phase right after a loss is no
-witness of speed: the caches are cold there.
+What the others needed is a median over them and over the neighboring steps, so that a hiccup of theirs does not make
+this rank look fast. A rank loses time in some phases: those with a tenth of its loss or more. The other phases show how
+fast its core was in this run, since cores of one machine differ by a tenth and more, minute by minute. At this rank's
+speed, it would have needed in the lost phases what the others needed. The phase right after a loss tells nothing about
+speed: its caches are cold.
 
-The interval (95 %) has three parts. What steps scatter: by batch means, since neighbouring steps are alike (Law,
-«Simulation Modeling and Analysis», 9.5.3), and from one batch to the next, since a delay that comes or goes is no
-scatter (von Neumann et al., «The Mean Square Successive Difference», 1941); of the rank itself if it is late in most
-steps, of the others if it is late in a few. Half of what the speed is worth, since one number for all phases is a rough
-guess (all of it, where the witnesses say what cores do not differ by). And what phases and delays were seen to differ
-by for no reason on the machine that this was built on (FOR_NO_REASON, COLD, COLD_NS).
+The interval (95 %) adds three errors:
+
+    scatter    of the rank's steps if it is late in most of them, else of the others' steps. By batch means, since
+               neighboring steps are alike (Law, «Simulation Modeling and Analysis», 9.5.3), and from one batch to the
+               next, since a delay that comes or goes is no scatter (von Neumann et al., «The Mean Square Successive
+               Difference», 1941)
+    speed      half of its correction, since one number for all phases is a rough guess; all of it where the other
+               phases differ by more than cores do
+    residual   by which phases and delays differed without any cause on the machine that this was built on
+               (RESIDUAL, COLD, COLD_NS)
 """
 
 from bisect import bisect_left
@@ -24,22 +28,28 @@ from typing import NamedTuple
 from ddptui.analysis.own_work import BETWEEN, PARTS
 from ddptui.analysis.waits import AlignedStep
 
-AROUND = 4  # neighbouring steps on either side
-PART_OF_LOSS = 0.1
-MOST_APART = 1.15  # cores of one machine; a witness that says more has other reasons, too
+AROUND = 4  # neighboring steps on either side
+PART_OF_LOSS = 0.1  # a phase with a smaller part of the loss is not among the lost ones
+MOST_APART = 1.15  # a factor: cores of one machine differ by less; more has other reasons, too
 BATCHES = 10
 STUDENT = 2.26  # t, 95 %, for the nine degrees of freedom of ten batches
-FOR_NO_REASON = 0.04  # of the work in a phase
-COLD = 0.003  # of a delay: what follows it runs slower at first;
-COLD_NS = 25_000  # a step, if it is short
+RESIDUAL = 0.04  # of the work in a phase
+COLD = 0.003  # of a delay: what follows runs slower at first, with cold caches
+COLD_NS = 25_000  # per step: the same after a short delay
 
-ByPart = Sequence[float]  # ns of own work
+ByPart = Sequence[float]  # own work in ns, in the order of PARTS
+_ALL = range(len(PARTS))
 
 
 class Excess(NamedTuple):
-    """estimate, low and high in ns, of all steps together; by part what was lost there, largest first; how much slower
-    than the others the rank was in the rest (1: as fast), and whether that is all there is: it was slower everywhere;
-    worst: the number of the step that lost most, and how much, ns."""
+    """How much longer than the others a rank worked.
+
+    estimate, low, high  in ns, over all steps
+    lost                 the parts of own work in which time was lost, and how much in ns; largest first
+    slower               the rank's time over the others' in the other parts; 1: as fast
+    everywhere           this factor explains the excess: the rank was slower in all that it did
+    worst                the number of the step that lost most, and how much in ns
+    """
 
     estimate: float
     low: float
@@ -51,33 +61,30 @@ class Excess(NamedTuple):
 
 
 def excess_of_rank(steps: Sequence[AlignedStep], rank: int) -> Excess:
-    """Of one rank, against the others."""
-    own: list[ByPart] = [step.ranks[rank].work_ns for step in steps]
-    others, scatter = _typical_work(steps, rank)
-    longer = [sum(mine[part] - theirs[part] for mine, theirs in zip(own, others, strict=True)) for part in _ALL]
+    """The excess of a rank over the others. steps: of at least two ranks."""
+    work: list[ByPart] = [step.ranks[rank].work_ns for step in steps]
+    typical, scatter = _typical_work(steps, rank)
+    longer = [sum(mine[part] - theirs[part] for mine, theirs in zip(work, typical, strict=True)) for part in _ALL]
     gained = sum(max(0.0, loss) for loss in longer)
     lost = [part for part in _ALL if longer[part] > PART_OF_LOSS * gained]
-    slower = _slowdown(own, others, lost, steps)
+    slower = _slowdown(work, typical, lost, steps)
     plain = sum(longer[part] for part in lost)
-    work = sum(theirs[part] for theirs in others for part in lost)
-    everywhere = plain - (slower - 1) * work < plain / 2
-    believed = 1 / MOST_APART < slower < MOST_APART
-    corrected = plain - (min(max(slower, 1 / MOST_APART), MOST_APART) - 1) * work
+    typical_ns = _total(typical, lost)
+    everywhere = plain - (slower - 1) * typical_ns < plain / 2
+    plausible = 1 / MOST_APART < slower < MOST_APART
+    corrected = plain - (min(max(slower, 1 / MOST_APART), MOST_APART) - 1) * typical_ns
     if everywhere:
         lost = [part for part in _ALL if longer[part] > 0]
     estimate = sum(longer) if everywhere else corrected
-    losses = [sum(mine[part] - theirs[part] for part in lost) for mine, theirs in zip(own, others, strict=True)]
-    work = sum(theirs[part] for theirs in others for part in lost)  # more of them, perhaps
-    doubts = (
-        _half_interval(
-            losses if median(losses) > fmean(losses) / 2 else [sum(each[part] for part in lost) for each in scatter]
-        ),
-        0.0 if everywhere else (plain - corrected) / (2 if believed else 1),
-        FOR_NO_REASON * work,
+    losses = [sum(mine[part] - theirs[part] for part in lost) for mine, theirs in zip(work, typical, strict=True)]
+    late_in_most = median(losses) > fmean(losses) / 2
+    half = hypot(
+        _half_interval(losses if late_in_most else [sum(parts[part] for part in lost) for parts in scatter]),
+        0.0 if everywhere else (plain - corrected) / (2 if plausible else 1),
+        RESIDUAL * _total(typical, lost),
         COLD * estimate,
         COLD_NS * len(steps),
     )
-    half = hypot(*doubts)
     worst = max(range(len(steps)), key=lambda at: losses[at])
     return Excess(
         estimate=estimate,
@@ -90,47 +97,49 @@ def excess_of_rank(steps: Sequence[AlignedStep], rank: int) -> Excess:
     )
 
 
-_ALL = range(len(PARTS))
+def _total(work: Sequence[ByPart], parts: Sequence[int]) -> float:
+    return sum(of_step[part] for of_step in work for part in parts)
 
 
 def _typical_work(steps: Sequence[AlignedStep], rank: int) -> tuple[list[ByPart], list[ByPart]]:
-    """What the others worked, step by step and part by part; and how far one of them was from that."""
-    peers: list[list[ByPart]] = [[own.work_ns for other, own in step.ranks.items() if other != rank] for step in steps]
+    """The other ranks' median work in each step, by part; and by how much one of them differed from it."""
+    others: list[list[ByPart]] = [
+        [of_rank.work_ns for other, of_rank in step.ranks.items() if other != rank] for step in steps
+    ]
     typical: list[ByPart] = []
-    for here in range(len(steps)):
-        near = [work for step in peers[max(0, here - AROUND) : here + AROUND + 1] for work in step]
+    for at in range(len(steps)):
+        near = [work for step in others[max(0, at - AROUND) : at + AROUND + 1] for work in step]
         typical.append([median(work[part] for work in near) for part in _ALL])
     return typical, [
-        [of_step[0][part] - usual[part] for part in _ALL] for of_step, usual in zip(peers, typical, strict=True)
+        [of_step[0][part] - usual[part] for part in _ALL] for of_step, usual in zip(others, typical, strict=True)
     ]
 
 
 def _slowdown(
-    own: Sequence[ByPart], others: Sequence[ByPart], lost: Sequence[int], steps: Sequence[AlignedStep]
+    work: Sequence[ByPart], typical: Sequence[ByPart], lost: Sequence[int], steps: Sequence[AlignedStep]
 ) -> float:
-    """The rank's time over the others', where nothing was lost: the median of the phases, by weight, since in one of
-    them another rank may lose time."""
+    """The rank's time over the others' in the phases where it lost none. A median over phases, weighted by their
+    length, since another rank may lose time in one of them."""
     order = [*next(iter(steps[0].ranks.values())).step.order, BETWEEN]
-    after = {follower for part, follower in pairwise([*order, order[0]]) if part in lost}
-    witnesses = [part for part in order if part not in lost and part not in after]
-    parts = witnesses or order  # without a witness, it was slower in all it did
+    after_loss = {follower for part, follower in pairwise([*order, order[0]]) if part in lost}
+    witnesses = [part for part in order if part not in lost and part not in after_loss]
     ratios: list[tuple[float, float]] = []
-    for part in parts:
-        mine, theirs = median(work[part] for work in own), median(work[part] for work in others)
+    for part in witnesses or order:  # without any witness, the rank was slower in all that it did
+        mine, theirs = median(of_step[part] for of_step in work), median(of_step[part] for of_step in typical)
         if mine and theirs:
             ratios.append((mine / theirs, min(mine, theirs)))
     return _weighted_median(ratios) if ratios else 1.0
 
 
 def _weighted_median(values: Sequence[tuple[float, float]]) -> float:
-    """Of values with weights."""
+    """The median of values, each with its weight."""
     ordered = sorted(values)
     up_to = list(accumulate(weight for _, weight in ordered))
     return ordered[bisect_left(up_to, up_to[-1] / 2)][0]
 
 
 def _half_interval(by_step: Sequence[float]) -> float:
-    """Half the interval of a difference of two such sums over all steps."""
+    """Half the width of the interval of the difference of two such sums over all steps."""
     means = [fmean(batch) for batch in _batches(by_step)]
     variance = fmean((after - before) ** 2 for before, after in pairwise(means)) / 2
     return STUDENT * sqrt(variance * 2 / len(means)) * len(by_step)

@@ -1,8 +1,8 @@
-"""How long a trial would have taken with other work in it: its steps once more, through the dependencies. Pure.
+"""Estimates how long a trial would have taken with other work: replays its steps through their dependencies. Pure.
 
-A rank's own work takes what it is said to take; an operation is over on a rank when all that it needs have entered it,
-and the transfer that was measured has passed. With the work as it was, the measured time comes out again. (But for a
-rank that stood still within an operation: here, the others meet what that took at their next operation.)
+A rank's own work takes a given time. An operation is over on a rank once all needed ranks have entered it and the
+measured transfer has passed. With the measured work, the measured time comes out again, except for ranks that stood
+still within an operation: here, the others meet that time at their next operation.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,24 +15,28 @@ from ddptui.analysis.verdict import WaitAnalysis
 from ddptui.analysis.waits import AlignedStep
 from ddptui.text.units import S
 
-Work = Callable[[AlignedStep, int], Sequence[float]]  # of a rank in a step, ns by part
+Work = Callable[[AlignedStep, int], Sequence[float]]  # a rank's own work in a step, ns by part
 
 
 def measured_work(step: AlignedStep, rank: int) -> Sequence[float]:
+    """The work as it was."""
     return step.ranks[rank].work_ns
 
 
 def equal_work(work: Work) -> Work:
-    """Every rank works as long as all do on average, step by step and part by part."""
+    """Work by which every rank takes the mean over all ranks, for each step and part."""
 
-    def alike(step: AlignedStep, _: int) -> Sequence[float]:
+    def mean_work(step: AlignedStep, _: int) -> Sequence[float]:
         return [fmean(parts) for parts in zip(*(work(step, rank) for rank in step.ranks), strict=True)]
 
-    return alike
+    return mean_work
 
 
 def replayed_ns(steps: Sequence[AlignedStep], work: Work = measured_work) -> float:
-    """The time from the first step's begin to the end of the slowest rank, ns."""
+    """The time from the first step's begin to the end of the slowest rank, in ns.
+
+    Raises AssertionError if ranks wait for each other in a circle, which no true record contains.
+    """
     if not steps:
         return 0.0
     ranks = [_Rank(rank, steps, work) for rank in sorted(steps[0].ranks)]
@@ -48,13 +52,13 @@ def replayed_ns(steps: Sequence[AlignedStep], work: Work = measured_work) -> flo
 
 
 class _Rank:
-    """One rank on its way through its steps."""
+    """One rank on its way through its steps. moment: the time that it has reached, ns."""
 
     def __init__(self, rank: int, steps: Sequence[AlignedStep], work: Work) -> None:
         self._rank = rank
         self._steps = steps
         self._work = work
-        self._at = 0  # step
+        self._step = 0
         self._event = 0
         self._worked = False  # the own work before the event is done
         self._factors: list[float] = []
@@ -62,35 +66,35 @@ class _Rank:
 
     @property
     def is_over(self) -> bool:
-        return self._at == len(self._steps)
+        return self._step == len(self._steps)
 
     def run(self, entered: dict[tuple[int, OperationKey], dict[int, float]]) -> bool:
-        """Go on until an operation lacks a rank. Whether there was anything to do."""
+        """Go on until an operation lacks a rank. Returns whether the rank came any further."""
         went_on = False
         while not self.is_over:
-            step = self._steps[self._at]
-            own = step.ranks[self._rank]
-            event = own.program[self._event]
+            step = self._steps[self._step]
+            rank_step = step.ranks[self._rank]
+            event = rank_step.program[self._event]
             if not self._worked:
                 self._work_until(event, step)
                 went_on = True
                 if event.enters and event.key is not None:
                     entered.setdefault((step.number, event.key), {})[self._rank] = self.moment
             if event.awaits and event.key is not None:
-                here = entered[step.number, event.key]
+                moments = entered[step.number, event.key]
                 needed = step.needs[event.key][self._rank]
-                if any(rank not in here for rank in needed):
+                if any(rank not in moments for rank in needed):
                     return went_on
-                over = max(here[rank] for rank in needed) + own.transfers[event.key]
+                over = max(moments[rank] for rank in needed) + rank_step.transfers[event.key]
                 self.moment = max(self.moment, over)
-            self._next_event(len(own.program))
+            self._next_event(len(rank_step.program))
         return went_on
 
     def _work_until(self, event: Event, step: AlignedStep) -> None:
         if self._event == 0:
             measured, wanted = step.ranks[self._rank].work_ns, self._work(step, self._rank)
             self._factors = [want / was if was else 0.0 for was, want in zip(measured, wanted, strict=True)]
-            # What was no work at all cannot be stretched: it is done at the beginning.
+            # A part without measured work has no event to be scaled at: what it is to take passes at the beginning.
             self.moment += sum(want for was, want in zip(measured, wanted, strict=True) if not was)
         self.moment += sum(part * factor for part, factor in zip(event.work, self._factors, strict=True))
         self._worked = True
@@ -99,27 +103,29 @@ class _Rank:
         self._worked = False
         self._event += 1
         if self._event == events:
-            self._at, self._event = self._at + 1, 0
+            self._step, self._event = self._step + 1, 0
 
 
-def what_if(judgement: WaitAnalysis) -> WhatIf:
-    """The train time with the culprit's work replaced by what the others worked; and with all ranks' work alike."""
-    joined, measured_s = judgement.aligned.steps, judgement.train_ns / S
-    culprit = judgement.culprit.rank if judgement.culprit else None
+def what_if(analysis: WaitAnalysis) -> WhatIf:
+    """The train time if the culprit had worked as the others, and if besides all ranks had worked alike."""
+    steps, measured_s = analysis.aligned.steps, analysis.train_ns / S
+    culprit = analysis.culprit.rank if analysis.culprit else None
     work = measured_work if culprit is None else _without_culprit(culprit)
-    scale = measured_s / replayed_ns(joined)
-    without = measured_s if culprit is None else min(measured_s, replayed_ns(joined, work) * scale)
+    scale = measured_s / replayed_ns(steps)
+    without = measured_s if culprit is None else min(measured_s, replayed_ns(steps, work) * scale)
     return WhatIf(
         without_culprit=without if culprit is not None else None,
-        without_skew=min(without, replayed_ns(joined, equal_work(work)) * scale),
+        without_skew=min(without, replayed_ns(steps, equal_work(work)) * scale),
     )
 
 
 def _without_culprit(culprit: int) -> Work:
+    """Work by which the culprit takes the median of the others, for each step and part."""
+
     def work(step: AlignedStep, rank: int) -> Sequence[float]:
         if rank != culprit:
             return measured_work(step, rank)
-        others = [own.work_ns for other, own in step.ranks.items() if other != culprit]
+        others = [of_rank.work_ns for other, of_rank in step.ranks.items() if other != culprit]
         return [median(parts) for parts in zip(*others, strict=True)]
 
     return work

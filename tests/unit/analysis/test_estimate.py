@@ -132,6 +132,6 @@ def test_in_round_words(s: float, words: str) -> None:
     assert str(Estimate(s)) == words
 
 
-@pytest.mark.parametrize(("s", "words"), [(19.0, "over 15 s"), (119.0, "over 1 min")])
+@pytest.mark.parametrize(("s", "words"), [(19.0, "at least 15 s"), (119.0, "at least 1 min")])
 def test_a_lower_bound_says_so_and_is_rounded_down(s: float, words: str) -> None:
     assert str(Estimate(s, at_least=True)) == words
