@@ -19,7 +19,7 @@ from ddptui.config.preset import Preset
 from ddptui.config.rules import make_trial
 from ddptui.engines.hub import Hub
 from ddptui.run import session
-from ddptui.run.lab import Controls
+from ddptui.run.controls import Controls
 from ddptui.store.runs import Run
 from ddptui.tui.app import Console
 from ddptui.tui.start import be_nice
@@ -42,8 +42,8 @@ def speaker(number: int, hub: Hub, of: Flood) -> "subprocess.Popen[bytes]":
     return subprocess.Popen([sys.executable, "-c", f"from benchmarks.hub_load import rank; rank(*{what!r})"])
 
 
-def flood(of: Flood, preset: Preset, run: Run, controls: Controls, *, there: Outcomes) -> Iterator[Message]:
-    """What lab.run_preset does, with ranks that only talk. `there` is empty: no run is resumed here."""
+def flood(of: Flood, preset: Preset, run: Run, controls: Controls, *, finished: Outcomes) -> Iterator[Message]:
+    """What lab.run_preset does, with ranks that only talk. `finished` is empty: no run is resumed here."""
     with Hub(of.ranks) as hub, run.begin("flood", 1) as repeat:
         ranks = [speaker(number, hub, of) for number in range(of.ranks)]
         first: list[Message] = [Launched(trial="flood", repeat=1, at_ns=time.monotonic_ns(), command=())]

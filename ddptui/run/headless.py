@@ -75,7 +75,7 @@ def _follow(preset: Preset, run: Run, narrator: "Narrator", there: Outcomes) -> 
     try:
         if there:
             run.write_results(running_results.results)  # a console that was killed may not have come to it
-        with closing(lab.run_preset(preset, run, there=there)) as stream:
+        with closing(lab.run_preset(preset, run, finished=there)) as stream:
             for message in stream:
                 narrator.add(message)
                 if running_results.add(message):

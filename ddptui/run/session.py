@@ -11,6 +11,7 @@ from ddptui.analysis.repeat import NO_OUTCOMES, Outcomes
 from ddptui.analysis.results import Results
 from ddptui.config.preset import Preset
 from ddptui.run import lab
+from ddptui.run.controls import Controls
 from ddptui.store.journal import RunLost
 from ddptui.store.runs import Run, RunError
 from ddptui.wire.records import Message
@@ -25,7 +26,7 @@ class Session:
         self.preset = preset
         self.run = run
         self.there = there
-        self.controls = lab.Controls()
+        self.controls = Controls()
         self.error: str | None = None
         self._running_results = RunningResults(preset, run.name, run.environment(), there)
         self._heard: deque[Message] = deque()
@@ -55,7 +56,7 @@ class Session:
         wait([self.work])
 
     def _launches(self) -> "closing[Generator[Message]]":
-        return closing(lab.run_preset(self.preset, self.run, self.controls, there=self.there))
+        return closing(lab.run_preset(self.preset, self.run, self.controls, finished=self.there))
 
     def _follow(self) -> None:
         try:

@@ -1,4 +1,4 @@
-"""Follows one launch until it is over, or until it has failed: a rank died, or hangs, or never came."""
+"""Supervises one launch until it ends or has failed: a rank died, hangs, or never connected."""
 
 import time
 from collections.abc import Iterator
@@ -20,18 +20,21 @@ from ddptui.store.journal import RepeatJournal
 from ddptui.wire.messages import Done, Failed, Hello, RankMessage, Ready, Shown, Step, Stop, Timed
 from ddptui.wire.records import Ended
 
-LOOK_EVERY_S = 0.25  # for dead ranks: it reads files of each, so not at every message
-STOOD_STILL_S = 3.0  # when it looks so late, it was the console that did
-SURE_NS = 500_000_000  # for so long a stall is looked at before it is one
-VERDICT_S = 2.0  # after the first sign of failure, how long the launcher may take to say which rank it was
-CONFESSION_S = 1.0  # after it is told to end, how long a rank that hangs may take to say in its log where it was
-FAREWELL_S = 20.0  # after the last rank is done, how long the launcher may take to end
-LAST_WORDS_S = 5.0  # to read what has come in; a second is enough for all that may wait, but there may be a flood
-START_S = 180.0  # how long to wait for one more rank, or for those that are here to be ready
+LOOK_EVERY_S = 0.25  # between two looks at the processes: each reads files in /proc, too slow for every message
+CONSOLE_PAUSE_S = 3.0  # a look this late means that the console itself stood still (suspended, swapped out)
+SURE_NS = 500_000_000  # a stall must last so long before it is reported
+VERDICT_S = 2.0  # after the first sign of failure, for the launcher to report which rank it was
+TRACEBACK_S = 1.0  # after Stop, for a rank that hangs to write to its log where it was
+LAUNCHER_EXIT_S = 20.0  # after the last rank is done, for the launcher to exit
+DRAIN_S = 5.0  # to read the last messages; a second is enough, unless strangers flood the hub
+START_S = 180.0  # for one more rank to connect, or for those connected to be ready
 
 
 class LaunchSupervisor:
-    """What has become of a launch, from what its ranks say, and what its processes do."""
+    """The state of a launch, from its ranks' messages and its processes.
+
+    Call `receive` and `is_over` in turn until the launch is over; then `last_messages`, and `ended` for the verdict.
+    """
 
     def __init__(self, trial: Trial, hub: Hub, launcher: Launch, repeat: RepeatJournal) -> None:
         self._trial = trial
@@ -39,27 +42,28 @@ class LaunchSupervisor:
         self._hub = hub
         self._launcher = launcher
         self._repeat = repeat
-        start_s = inf if trial.download else START_S  # who waits for the network does not work
+        start_s = inf if trial.download else START_S  # a download may take any time
         self._stall_detector = StallDetector(
             trial.world_size, trial.stall_s, start_s=start_s, beats=trial.instruments == "on"
         )
         self._stall: Stall | None = None
-        self._suspected_ns: int | None = None  # since when a stall is seen
+        self._suspected_ns: int | None = None  # since when a stall has been suspected
         self._killed_before = limits.kills()
-        self._steps: dict[int, int] = {}  # of each rank, how many there will be
+        self._steps: dict[int, int] = {}  # by rank, how many it will make
         self._trained: set[int] = set()
         self._done: set[int] = set()
         self._failed: list[Failed] = []
-        self.clocks = Clocks()  # of the hosts: who failed first is asked across them
-        self._silent: list[int] = []  # ranks that died without a word, in the order seen
+        self.clocks = Clocks()  # which rank failed first is decided across hosts
+        self._silent: list[int] = []  # ranks that died without sending Failed, in the order noticed
         self._too_short: str | None = None
-        self._looked = 0.0
+        self._looked_at = 0.0
         self._stopped_since: float | None = None
-        self._last_came = time.monotonic()
+        self._last_connected = time.monotonic()
         self._deadline: float | None = None
         self._exit_code: int | None = None
 
     def receive(self, timeout_ms: int) -> list[RankMessage]:
+        """The messages that arrive within a timeout, after taking note of them."""
         messages = self._hub.receive(timeout_ms)
         now_ns = time.monotonic_ns()
         for message in messages:
@@ -67,7 +71,7 @@ class LaunchSupervisor:
             self.clocks.add(message)
             match message:
                 case Hello():
-                    self._last_came = time.monotonic()
+                    self._last_connected = time.monotonic()
                     self._launcher.add_rank(message)
                 case Ready():
                     self._steps[message.rank] = message.steps
@@ -80,25 +84,30 @@ class LaunchSupervisor:
                 case Done():
                     self._done.add(message.rank)
                 case Failed():
-                    last_words = in_console_time(message, self.clocks)
-                    assert isinstance(last_words, Failed)
-                    self._failed.append(last_words)
+                    failed = in_console_time(message, self.clocks)
+                    assert isinstance(failed, Failed)
+                    self._failed.append(failed)
         return messages
 
-    def last_words(self) -> Iterator[RankMessage]:
-        """Of ranks that have ended: all that has come in, however many strangers speak meanwhile."""
-        deadline = time.monotonic() + LAST_WORDS_S
+    def last_messages(self) -> Iterator[RankMessage]:
+        """The messages still queued once the ranks have ended."""
+        deadline = time.monotonic() + DRAIN_S
         while time.monotonic() < deadline:
             refused = self._hub.refused
             yield from (messages := self.receive(0))
-            if not messages and self._hub.refused == refused:
+            if not messages and self._hub.refused == refused:  # rejected messages arrived: ranks' may wait behind them
                 return
 
+    def all_here(self) -> bool:
+        """Whether every rank has connected."""
+        return not self._missing()
+
     def has_trained(self) -> bool:
-        """Every rank has made its last step."""
+        """Whether every rank has made its last step."""
         return len(self._trained | self._done) == len(self._ranks)
 
     def is_over(self) -> bool:
+        """Whether the launcher has exited, or a deadline after a failure has passed."""
         if self._launcher.exit_code is not None:
             self._exit_code = self._launcher.exit_code
             return True
@@ -106,6 +115,7 @@ class LaunchSupervisor:
         return self._deadline is not None and time.monotonic() > self._deadline
 
     def ended(self) -> Ended:
+        """How the launch ended, and why, if it failed."""
         now = time.monotonic_ns()
         if self._stall is not None:
             log = self._repeat.log(f"rank-{self._stall.rank}.log")
@@ -128,25 +138,25 @@ class LaunchSupervisor:
         return Ended(at_ns=now, status="failed", error=error)
 
     def _look(self) -> None:
-        """At the ranks' processes, now and then; sets a deadline once something is wrong, or all is done."""
-        since_s = time.monotonic() - self._looked
+        """Look at the ranks' processes, now and then; set a deadline once something is wrong, or all is done."""
+        since_s = time.monotonic() - self._looked_at
         if since_s < LOOK_EVERY_S:
             return
         if self._launcher.is_waiting:
-            self._last_came = time.monotonic()
-        if since_s > STOOD_STILL_S:
+            self._last_connected = time.monotonic()
+        if since_s > CONSOLE_PAUSE_S:
             self._stall_detector.restart_timers(time.monotonic_ns())
-        self._looked = time.monotonic()
+        self._looked_at = time.monotonic()
         states = {rank: self._launcher.process_status(hello) for rank, hello in self._hub.hellos.items()}
-        spoken = self._done | {words.rank for words in self._failed} | set(self._silent)
-        self._silent += [rank for rank, state in states.items() if state is None and rank not in spoken]
+        accounted = self._done | {failed.rank for failed in self._failed} | set(self._silent)
+        self._silent += [rank for rank, state in states.items() if state is None and rank not in accounted]
         if self._deadline is not None:
             return
         if len(self._done) == len(self._ranks):
-            self._end_within(FAREWELL_S)
+            self._end_within(LAUNCHER_EXIT_S)
         elif self._failed or self._silent:
             self._end_within(VERDICT_S)
-        elif self._missing() and time.monotonic() - self._last_came > START_S:
+        elif self._missing() and time.monotonic() - self._last_connected > START_S:
             self._end_within(0)
         elif stopped := self._stopped_before_hello():
             self._stall = Stall(f"{stopped}; for {self._trial.stall_s:g} s now", self._missing()[0])
@@ -154,11 +164,11 @@ class LaunchSupervisor:
         elif stall := self._stalled({rank: state for rank, state in states.items() if state}):
             self._stall = stall
             self._hub.send(Stop(why=stall.why.splitlines()[0]))
-            self._end_within(CONFESSION_S)
+            self._end_within(TRACEBACK_S)
 
     def _stalled(self, states: dict[int, str]) -> Stall | None:
-        """A stall that has been seen for a while, in which no rank's helpers worked. What they do is asked last, since
-        that costs, and more than once, since between two files a compiler sleeps, too."""
+        """A stall that has lasted a while, during which no rank's helper processes worked. Helpers are looked at last,
+        since that is slow, and more than once, since a compiler sleeps between two files, too."""
         now_ns = time.monotonic_ns()
         if stall := self._stall_detector.check(now_ns, states):
             asleep = [rank for rank, state in states.items() if state == psutil.STATUS_SLEEPING]
@@ -168,7 +178,7 @@ class LaunchSupervisor:
         return stall if self._suspected_ns and now_ns - self._suspected_ns >= SURE_NS else None
 
     def _stopped_before_hello(self) -> str | None:
-        """That a process of the launch has been stopped for long while ranks are missing: it may be one of them."""
+        """Which process has been stopped for long while ranks are missing: it may be one of them."""
         stopped = self._launcher.stopped_processes() if self._missing() else []
         if not stopped:
             self._stopped_since = None
@@ -177,10 +187,10 @@ class LaunchSupervisor:
         if time.monotonic() - self._stopped_since < self._trial.stall_s - IN_TIME_S:
             return None
         here, all_ranks = len(self._hub.hellos), len(self._ranks)
-        return f"{here} of {all_ranks} ranks are here, and process {stopped[0]} is stopped, as by SIGSTOP"
+        return f"{here} of {all_ranks} ranks have connected, and process {stopped[0]} is stopped, as by SIGSTOP"
 
     def _missing(self) -> list[int]:
-        """Ranks that have not come."""
+        """Ranks that have not connected."""
         return [rank for rank in self._ranks if rank not in self._hub.hellos]
 
     def _end_within(self, seconds: float) -> None:

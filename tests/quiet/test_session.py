@@ -22,6 +22,7 @@ from ddptui.live.rank_states import wait_ms
 from ddptui.live.state import Live
 from ddptui.report import sentences, table
 from ddptui.run import lab
+from ddptui.run.controls import Controls
 from ddptui.run.session import Session
 from ddptui.store.journal import RepeatJournal, run_lost
 from ddptui.store.outcomes import results_of
@@ -264,7 +265,7 @@ def test_a_run_that_is_closed_while_its_ranks_start_leaves_nobody(
 
 
 def test_what_was_wanted_of_the_launch_before_is_void_but_a_stop_is_not() -> None:
-    controls = lab.Controls()
+    controls = Controls()
     controls.inject((LATE,))
     controls.skip()
     assert controls.end() == "skipped"
@@ -276,7 +277,7 @@ def test_what_was_wanted_of_the_launch_before_is_void_but_a_stop_is_not() -> Non
 
 
 def test_what_is_to_be_sent_is_sent_once() -> None:
-    controls = lab.Controls()
+    controls = Controls()
     controls.inject((LATE,))
     controls.inject(())
     assert [list(controls.injections()) for _ in range(2)] == [[(LATE,), ()], []]

@@ -41,8 +41,8 @@ def short() -> Iterator[Path]:
 def ran(monkeypatch: pytest.MonkeyPatch) -> Callable[[], Preset]:
     """A preset whose run is over in no time: the lab is the seam."""
 
-    def run_preset(*_: object, there: Outcomes) -> Iterator[Message]:
-        assert not there
+    def run_preset(*_: object, finished: Outcomes) -> Iterator[Message]:
+        assert not finished
         yield from journal("a")
 
     monkeypatch.setattr(lab, "run_preset", run_preset)
