@@ -64,6 +64,7 @@ def difference(a: Tensor | None, b: Tensor | None) -> str | None:
 
 
 def _exact(tensor: Tensor) -> Tensor:
+    # The difference of two float16 numbers may not be a float16 number.
     return tensor.to(torch.complex128 if tensor.is_complex() else torch.float64)
 
 

@@ -147,7 +147,7 @@ def _wrapped(tap: Recorder, name: str, function: Callable[..., Any]) -> Callable
     def recorded(*arguments: Any, **options: Any) -> Any:
         passed = signature.bind(*arguments, **options).arguments
         group = passed.get("group")
-        if group == dist.GroupMember.NON_GROUP_MEMBER:
+        if group == dist.GroupMember.NON_GROUP_MEMBER:  # torch does nothing then, and so there is nothing to record
             return function(*arguments, **options)
         ranks = () if group in (None, dist.group.WORLD) else tuple(dist.get_process_group_ranks(group))
         root = next((passed[argument] for argument in ROOT_ARGUMENTS if passed.get(argument) is not None), None)

@@ -62,6 +62,7 @@ class Progress:
     def step_message(self, record: StepRecord, times: Sequence[int], loss: float) -> Step:
         """The wire's Step. times: the record's moments, in ns."""
         phases = record.timer.phases
+        # The phases have one moment more than there are phases: the step's begin.
         of_calls, of_phases = times[: -len(phases) - 1], times[-len(phases) - 1 :]
         lengths = {phase: end - begin for phase, (begin, end) in zip(phases, pairwise(of_phases), strict=True)}
         data, forward, backward, aggregate, optimizer = (lengths.get(phase, 0) for phase in PHASES)

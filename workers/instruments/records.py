@@ -93,7 +93,7 @@ def collective_messages(calls: Sequence[Call], times: Sequence[int], *, buckets:
     messages = []
     next_number: dict[tuple[int, ...], int] = {}  # by group
     bucket = 0
-    by_call = zip(*[iter(times)] * 5, strict=True)
+    by_call = zip(*[iter(times)] * 5, strict=True)  # the same iterator five times: groups of five
     for call, (called_ns, enter_ns, awaited_ns, notified_ns, ended_ns) in zip(calls, by_call, strict=True):
         number = 0
         if call.kind not in POINT_TO_POINT:

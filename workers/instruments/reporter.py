@@ -60,7 +60,7 @@ class Reporter:
         self._queue: deque[RankMessage | Deferred] = deque()
         self._unsent: list[RankMessage] = []  # taken from the queue, or the thread's own
         self._closing = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._thread: threading.Thread | None = None  # none without a console: then `send` does its work at once
         if HUB in os.environ:
             self._thread = threading.Thread(target=self._run, args=(os.environ[HUB],), name="reporter", daemon=True)
             self._thread.start()

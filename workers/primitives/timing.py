@@ -18,7 +18,7 @@ import torch.distributed as dist
 from workers.instruments.clock import Clock
 from workers.primitives.primitive import Primitive
 
-ROUNDS = 5
+ROUNDS = 5  # several, so that one slow spell of the host does not decide a size; each costs an untimed call
 DEVICE_POLL_S = 0.001
 
 

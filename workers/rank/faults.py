@@ -12,7 +12,7 @@ import torch.distributed as dist
 
 from ddptui.config.trial import Fault
 
-EXIT_CODE = 7
+EXIT_CODE = 7  # any that neither Python (1, 2) nor a signal (128 and more) ends with
 MISMATCHED_ELEMENTS = 7  # a size that no tensor of a model is likely to have
 
 

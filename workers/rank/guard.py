@@ -16,7 +16,7 @@ from ddptui.wire.connection import CONSOLE_PID
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
 POLL_S = 0.25
 
-_guarded_pid: int | None = None
+_guarded_pid: int | None = None  # a fork inherits this variable, but not the thread of that process
 
 
 def die_with_parent() -> None:

@@ -91,6 +91,7 @@ class ThreadedDataParallel(nn.Module):
         """threads: that torch uses within each replica."""
         super().__init__()
         shared = {id(parameter): parameter for parameter in model.parameters()}
+        # To deepcopy, what is in its memo has been copied already: so the parameters stay shared.
         copies = [copy.deepcopy(model, dict(shared)) for _ in states[1:]]
         self.replicas = nn.ModuleList(Replica(module, states, index) for index, module in enumerate([model, *copies]))
         self._pool = ThreadPoolExecutor(len(states), "replica", torch.set_num_threads, (threads,))

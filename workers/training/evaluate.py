@@ -68,6 +68,7 @@ def hashes(tensors: Iterable[tuple[str, Tensor]]) -> dict[str, str]:
 
 
 def _bytes(tensor: Tensor) -> bytes:
+    # Viewed as bytes, since NumPy has no bfloat16.
     return tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
 
 
