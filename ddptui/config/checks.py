@@ -33,7 +33,7 @@ def check_bottleneck(trial: Trial, bottleneck: Bottleneck, path: str) -> None:
 
 
 def _no_rank(rank: int, trial: Trial, ranks: int) -> str:
-    """Why there is no such rank. In dp all replicas are one process, which is rank 0."""
+    """Why the trial has no such rank. In dp all replicas are one process, rank 0."""
     name = f"trial {trial.name}" if trial.name else "the trial"
     if trial.launch == "dp" and ranks == 1:
         return f"no rank {rank}: dp is one process, rank 0"
@@ -45,12 +45,14 @@ def _no_rank(rank: int, trial: Trial, ranks: int) -> str:
 
 
 def _check_link(trial: Trial, link: Bottleneck, path: str) -> None:
-    """A slow link is there from the first to the last byte."""
+    """A slow link is slow from the first to the last byte."""
     if link.mbit is None or not math.isfinite(link.mbit):
         raise TrialError(f"{path}.mbit", "a link needs it: what it lets through, in 1e6 bits a second")
     for key in ("sleep_ms", "per", "every", "from_step", "to_step", "jitter"):
         if getattr(link, key) != BOTTLENECK_FIELDS[key].default:
-            raise TrialError(f"{path}.{key}", "means nothing with at = 'link', which delays nobody and is always there")
+            raise TrialError(
+                f"{path}.{key}", "means nothing with at = 'link', which delays no rank and is always there"
+            )
     if trial.launch in ONE_PROCESS:
         raise TrialError(f"{path}.at", f"launch = {trial.launch!r} is one process, which has no links")
     if trial.world_size > MOST_RANKS_ON_LINKS:
@@ -65,7 +67,7 @@ def _check_link(trial: Trial, link: Bottleneck, path: str) -> None:
 
 def _check_delay(trial: Trial, delay: Bottleneck, path: str) -> None:
     if trial.primitives is not None:
-        raise TrialError(f"{path}.at", f"with primitives = {trial.primitives!r} nobody trains; a link can be slow")
+        raise TrialError(f"{path}.at", f"with primitives = {trial.primitives!r} no rank trains; a link can be slow")
     if not math.isfinite(delay.sleep_ms) or delay.sleep_ms == 0:
         raise TrialError(f"{path}.sleep_ms", "a delay needs it: how long, in ms, more than 0")
     if delay.mbit is not None:
@@ -103,7 +105,7 @@ NO_SENDING = "gloo sends and receives nothing that lies on a GPU"
 
 
 def check_devices(trial: Trial) -> None:
-    """Raises TrialError for what can never run, on whatever machine."""
+    """Refuse devices, backends and precisions that can never run, on any machine. Raises TrialError."""
     _check_backend(trial)
     if trial.share_gpu:
         _check_sharing(trial)
@@ -131,8 +133,8 @@ def _check_backend(trial: Trial) -> None:
             "mpi wants ranks that MPI knows: launch = 'task' with --engine slurm, or by hand `mpirun … python -m "
             "workers.task …`, with RANK, WORLD_SIZE and so on for each; gloo and nccl do without",
         )
-    if trial.backend == "gloo" and trial.device == "cuda" and (found := needs_point_to_point(trial)):
-        raise TrialError(*found)
+    if trial.backend == "gloo" and trial.device == "cuda" and (field_and_why := needs_point_to_point(trial)):
+        raise TrialError(*field_and_why)
 
 
 def _is_small(bucket_mb: float | None) -> bool:
@@ -142,19 +144,20 @@ def _is_small(bucket_mb: float | None) -> bool:
 def needs_point_to_point(trial: Trial) -> tuple[str, str] | None:
     """The field that asks for point-to-point messages, and why they fail where gloo has tensors on GPUs."""
     if trial.primitives is None:
-        by_hand = trial.strategy == "ring" and trial.world_size > 1
-        return (
-            ("strategy", f"'ring' sends to its neighbour, and {NO_SENDING}: take another strategy") if by_hand else None
-        )
-    if "ring" in trial.composites:
-        return "composites", f"'ring' sends to its neighbour, and {NO_SENDING}: leave it out"
+        alone = trial.world_size == 1 or trial.strategy is None
+        if alone or not STRATEGIES[str(trial.strategy)].point_to_point:
+            return None
+        return "strategy", f"{trial.strategy!r} sends to its neighbor, and {NO_SENDING}: take another strategy"
+    for name in trial.composites:
+        if STRATEGIES[name].point_to_point:
+            return "composites", f"{name!r} sends to its neighbor, and {NO_SENDING}: leave it out"
     if not trial.operations or set(trial.operations) & set(NOT_BY_GLOO):
         return "operations", f"{NO_SENDING}: name the others, without {' and '.join(NOT_BY_GLOO)}"
     return None
 
 
 def can_share_gpu(trial: Trial) -> bool:
-    """Whether ranks of the trial could do with a part of a GPU each, over gloo."""
+    """Whether ranks of the trial can share a GPU, over gloo."""
     return trial.gpus_per_rank == 1 and trial.launch not in ONE_PROCESS and needs_point_to_point(trial) is None
 
 
@@ -162,7 +165,7 @@ def _check_sharing(trial: Trial) -> None:
     if trial.device == "cpu":
         raise TrialError("share_gpu", "with device = 'cpu' there is no GPU to share: `--set share_gpu=false`")
     if trial.gpus_per_rank > 1:
-        raise TrialError("share_gpu", "with gpus_per_rank > 1: whoever wants several GPUs cannot share one")
+        raise TrialError("share_gpu", "with gpus_per_rank > 1: a rank that has several GPUs cannot share one")
     if trial.backend == "nccl":
         raise TrialError("share_gpu", "NCCL refuses two ranks on one GPU: leave backend = 'auto', or take 'gloo'")
 
@@ -180,7 +183,7 @@ def _check_precision(trial: Trial) -> None:
 
 
 def check_trial(trial: Trial) -> None:
-    """The rules that no single field can keep."""
+    """Refuse what no single field can refuse. Raises TrialError."""
     for key in TRIAL_FIELDS:
         value = getattr(trial, key)
         if isinstance(value, float) and not math.isfinite(value):
@@ -218,7 +221,7 @@ def check_trial(trial: Trial) -> None:
 
 
 def _check_primitives(trial: Trial) -> None:
-    """Primitives want a group of ranks, and something to call."""
+    """Primitives need a group of ranks, and at least one operation."""
     if trial.launch in ONE_PROCESS:
         raise TrialError("launch", f"{trial.launch!r} has no process group: primitives need one, as 'spawn' makes it")
     for key in ("operations", "composites"):
@@ -265,8 +268,8 @@ def _check_agreement(trial: Trial) -> None:
 
 
 def _takes(model: str, shape: tuple[int, ...]) -> bool:
-    """Whether a model takes samples of this shape: the mlp any, torchvision's images of three channels. Of a model of
-    the user's own only the rank can tell."""
+    """Whether a model takes samples of this shape: mlp any, torchvision's models images of three channels. Only the
+    rank can tell for a user's own model."""
     if model == "mlp" or is_own_model(model):
         return True
     return shape == SHAPES[model] if model in SHAPES else len(shape) == 3 and shape[0] == 3

@@ -9,21 +9,23 @@ from msgspec import Meta
 from ddptui.config.trial import Trial
 
 EngineName = Literal["local", "join", "slurm"]
-Option = Annotated[str, Meta(min_length=1, max_length=500, pattern=r"^[^\x00-\x1f\x7f]*\Z")]  # it goes into a script
+# Printable, since an option goes into a script of Slurm.
+Option = Annotated[str, Meta(min_length=1, max_length=500, pattern=r"^[^\x00-\x1f\x7f]*\Z")]
 
 
 class EngineOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What `[engine]` in a preset says, or the command line.
+    """The options of an engine, from `[engine]` in a preset or the command line.
 
-    name       local: here; join: on nodes where somebody types `ddptui join TICKET`; slurm: as jobs of a cluster
-    nodes      how many; the ranks of a trial are spread over them in blocks
-    interface  of this host, by which the nodes reach the console; none: the one that leads out of this host
-    port       of the console; none: one that follows from the run's name, below the ephemeral range
-    shared     a folder that all nodes see, for init_method = "file"; none (slurm): the run's own
-    tasks      slurm: what a task is. A rank; a node, on which the trial's launch mode starts the ranks; "array": a rank
-               again, but each is a job of its own, of an array, which Slurm places as it likes (nodes means nothing)
-    partition, account, gres, time    as sbatch has them
-    options    further options of sbatch, as they are typed: "--exclusive"
+    name       local: this host; join: nodes on which a user runs `ddptui join TICKET`; slurm: jobs of a cluster
+    nodes      number of nodes; the ranks of a trial are spread over them in blocks
+    interface  of this host, by which the nodes reach the console; None: the one with the default route
+    port       of the console; None: one derived from the run's name, below the ephemeral range
+    shared     a folder that all nodes see, for init_method = "file"; None (slurm): the run's folder
+    tasks      slurm: what a task is. "rank"; "node", on which the trial's launch mode starts the ranks; or "array": a
+               rank
+               as a job of its own in an array, which Slurm places freely, so that nodes means nothing
+    partition, account, gres, time    as in sbatch
+    options    further options of sbatch, as a user types them: "--exclusive"
     """
 
     name: EngineName = "local"
@@ -43,7 +45,7 @@ LOCAL = EngineOptions()
 
 
 class Part(NamedTuple):
-    """What one node has of a world: which ranks; and where all ranks meet, on node 0."""
+    """The ranks of one node, and the address and port on node 0 where all ranks meet."""
 
     node: int
     nodes: int
@@ -52,7 +54,7 @@ class Part(NamedTuple):
     port: int
 
     def environment(self) -> dict[str, str]:
-        """What the node's entry point reads (workers/rank/node.py)."""
+        """The variables that the node's entry point reads (workers/rank/node.py)."""
         return {
             "NNODES": str(self.nodes),
             "NODE_RANK": str(self.node),
@@ -62,7 +64,7 @@ class Part(NamedTuple):
 
 
 def spread(world_size: int, nodes: int) -> list[range]:
-    """Which ranks each node has: blocks as even as can be, the larger ones first. A small world takes fewer nodes."""
+    """The ranks of each node, in blocks as even as possible, larger ones first. A small world takes fewer nodes."""
     nodes = min(nodes, world_size)
     small, larger = divmod(world_size, nodes)
     starts = [node * small + min(node, larger) for node in range(nodes + 1)]
@@ -70,13 +72,13 @@ def spread(world_size: int, nodes: int) -> list[range]:
 
 
 class Links(msgspec.Struct, frozen=True):
-    """mbit: by rank, 1e6 bits a second each way; the other ranks' links have no limit."""
+    """The slow links of a trial. mbit: by rank, in 1e6 bits a second each way; other ranks' links have no limit."""
 
     world_size: int
     mbit: dict[int, float]
 
 
 def links_of(trial: Trial) -> Links | None:
-    """None: no link of this trial is slow, and its ranks need no networks of their own."""
-    slow = {rank: each.mbit for each in trial.bottleneck for rank in each.ranks if each.mbit is not None}
+    """The slow links of a trial; None if it has none, so that its ranks need no networks of their own."""
+    slow = {rank: link.mbit for link in trial.bottleneck for rank in link.ranks if link.mbit is not None}
     return Links(trial.world_size, slow) if slow else None

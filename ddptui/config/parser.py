@@ -1,4 +1,4 @@
-"""From a TOML file to a Preset: find it, read it, expand the matrix, and say precisely what is wrong with it."""
+"""From the tables of a TOML file to a Preset: expands the matrix, and says precisely what is wrong."""
 
 import itertools
 import math
@@ -24,15 +24,15 @@ TABLES_OF_A_TRIAL = {
 }
 ENGINE_FIELDS = {field.name for field in msgspec.structs.fields(EngineOptions)}
 REFERENCE_FIELDS = {field.name for field in msgspec.structs.fields(Reference)}
-# In a matrix: their values alone would say nothing. (Others have names that runs and baselines know already.)
+# Fields whose bare values would be unclear in a trial's name. Others keep theirs: runs and baselines depend on them.
 NAMED = ("share_gpu", "channels_last", "compile", "clip_norm", "num_workers", "pin_memory")
 MOST_TRIALS = 1000
-MOST_NAMED = 8  # of the trials, where one is not among them
+MOST_NAMED = 8  # trials that an error lists
 TRIAL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,63}")  # it names a folder
 
 
 class PresetError(ValueError):
-    """One line: the file, the key's path, what is wrong, and the nearest valid spelling."""
+    """A preset cannot be used. One line: the file, the key's path, what is wrong, and the nearest valid spelling."""
 
 
 def parse(name: str, table: dict[str, Any], overrides: dict[str, Any]) -> Preset:
@@ -46,8 +46,8 @@ def parse(name: str, table: dict[str, Any], overrides: dict[str, Any]) -> Preset
     kind = _kind_of_preset(table, trials)
     _check_of_use(overrides, trials)
     for name_in_any_case, times in Counter(map(str.lower, names)).items():
-        if times > 1:  # they name folders, and some file systems do not tell cases apart
-            raise TrialError("trial", f"{times} trials are called {name_in_any_case!r}; give them names of their own")
+        if times > 1:  # they name folders, and some file systems ignore case
+            raise TrialError("trial", f"{times} trials are called {name_in_any_case!r}: rename all but one")
     return Preset(
         name=name,
         title=table.get("title", name),
@@ -63,7 +63,7 @@ def parse(name: str, table: dict[str, Any], overrides: dict[str, Any]) -> Preset
 
 
 def make_engine(table: dict[str, Any]) -> EngineOptions:
-    """Where the ranks are started, as `[engine]` says. Raises TrialError."""
+    """The engine's options from the table `[engine]`. Raises TrialError."""
     try:
         return msgspec.convert(table, EngineOptions)
     except msgspec.ValidationError as error:
@@ -73,7 +73,7 @@ def make_engine(table: dict[str, Any]) -> EngineOptions:
 
 
 def _check_of_use(overrides: Iterable[str], trials: Sequence[Trial]) -> None:
-    """What --set says of training where the ranks try primitives, or the other way round, is a mistake."""
+    """Refuse overrides of training where all ranks try primitives, and the other way round."""
     useless = [meaningless_at_work(trial.primitives) for trial in trials]
     for key in overrides:
         if all(key in fields for fields in useless):
@@ -81,7 +81,7 @@ def _check_of_use(overrides: Iterable[str], trials: Sequence[Trial]) -> None:
 
 
 def _kind_of_preset(table: dict[str, Any], trials: Sequence[Trial]) -> Literal["training", "primitives"]:
-    """As it says; what its trials do must fit."""
+    """The kind of the preset, which its trials must fit."""
     kind: Literal["training", "primitives"] = table.get("kind", "training")
     if kind not in ("training", "primitives"):
         raise TrialError("kind", f"{kind!r} is neither 'training' nor 'primitives'")
@@ -94,7 +94,7 @@ def _kind_of_preset(table: dict[str, Any], trials: Sequence[Trial]) -> Literal["
 
 
 def _check_shape(table: dict[str, Any]) -> None:
-    """Every key known, every table of its kind."""
+    """Refuse unknown keys, and tables of the wrong type."""
     known = TOP_LEVEL | TABLES
     for key, value in table.items():
         if key not in known:
@@ -117,7 +117,7 @@ def _check_shape(table: dict[str, Any]) -> None:
 
 
 def _check_fields(fields: Any, before: str) -> None:
-    """A trial's fields, those of its bottlenecks and faults too; `before` is what a key's path begins with."""
+    """Check the fields of a trial, and of its bottlenecks and faults. before: the start of each key's path."""
     _check_keys(fields, TRIAL_FIELDS, before)
     for name, known in TABLES_OF_A_TRIAL.items():
         tables = fields.get(name, ())
@@ -134,7 +134,7 @@ def _check_keys(table: Any, known: Iterable[str], before: str) -> None:
 
 
 def _override(table: dict[str, Any], overrides: dict[str, Any]) -> dict[str, Any]:
-    """Lay --set over the defaults, and over whatever else names the same field."""
+    """Put overrides (--set) over the defaults, and over other tables that name the same field."""
     if "name" in overrides:
         raise TrialError("--set name", "every trial has a name of its own")
     _check_fields(overrides, "--set ")
@@ -147,7 +147,7 @@ def _override(table: dict[str, Any], overrides: dict[str, Any]) -> dict[str, Any
 
 
 def _expand(table: dict[str, Any], overridden: set[str]) -> Iterable[Trial]:
-    """The product of the matrix, then the trials given one by one."""
+    """The product of the matrix, then the trials that are listed."""
     defaults = table.get("defaults", {})
     matrix = table.get("matrix", {})
     if (size := math.prod(map(len, matrix.values()))) > MOST_TRIALS:
@@ -163,19 +163,19 @@ def _expand(table: dict[str, Any], overridden: set[str]) -> Iterable[Trial]:
         yield _make({"name": str(index + 1)} | trial, f"trial[{index}]", defaults, overridden)
 
 
-def _make(own: dict[str, Any], path: str, defaults: dict[str, Any], overridden: set[str]) -> Trial:
-    """A trial from its own fields over the defaults that mean something in its launch mode, with its strategy."""
-    launch, strategy = (str((defaults | own).get(key, TRIAL_FIELDS[key].default)) for key in ("launch", "strategy"))
-    useless = meaningless(launch, strategy, (defaults | own).get("primitives"))
-    values = {key: value for key, value in defaults.items() if key not in useless} | own
-    for key in own:
+def _make(fields: dict[str, Any], path: str, defaults: dict[str, Any], overridden: set[str]) -> Trial:
+    """A trial from its fields, over the defaults that mean something in its launch mode and with its strategy."""
+    launch, strategy = (str((defaults | fields).get(key, TRIAL_FIELDS[key].default)) for key in ("launch", "strategy"))
+    useless = meaningless(launch, strategy, (defaults | fields).get("primitives"))
+    values = {key: value for key, value in defaults.items() if key not in useless} | fields
+    for key in fields:
         if key in useless:
             raise TrialError(f"{path}.{key}", f"means nothing with {useless[key]}")
     try:
         trial = make_trial(values)
     except TrialError as error:
         key = re.split(r"[.\[]", error.key)[0]
-        where = "--set " if key in overridden else "defaults." if key in defaults and key not in own else f"{path}."
+        where = "--set " if key in overridden else "defaults." if key in defaults and key not in fields else f"{path}."
         raise TrialError(where + error.key, error.why + _nearest_choice(key, error.key, values)) from None
     if not TRIAL_NAME.fullmatch(trial.name):
         raise TrialError(f"{path}.name", f"{trial.name!r} cannot name a folder: letters, digits and . _ + - only")
@@ -183,11 +183,11 @@ def _make(own: dict[str, Any], path: str, defaults: dict[str, Any], overridden: 
 
 
 def _nearest_choice(key: str, path: str, values: dict[str, Any]) -> str:
-    """What a field that has a list of choices might have meant."""
+    """The choices of a field that has a list of them, with the nearest spelling."""
     last = re.sub(r"\[\d+\]$", "", path.rpartition(".")[2])
     value = values.get(key)
-    if (found := re.match(r"\w+\[(\d+)\]", path)) and isinstance(value, list):
-        value = value[int(found[1])]
+    if (item := re.match(r"\w+\[(\d+)\]", path)) and isinstance(value, list):
+        value = value[int(item[1])]
     if isinstance(value, dict):  # of a bottleneck, or a fault
         value = value.get(last)
     options = choices(last)
@@ -195,7 +195,7 @@ def _nearest_choice(key: str, path: str, values: dict[str, Any]) -> str:
 
 
 def _baseline(table: dict[str, Any], names: list[str], overridden: bool) -> str:
-    """The trial that ratios are taken to: as named, or the first; --set may have renamed it away."""
+    """The trial that ratios are relative to: as named, or the first. An override may have renamed it."""
     baseline: str = table.get("baseline", names[0])
     if baseline in names:
         return baseline
@@ -225,7 +225,7 @@ def _at_least_one(repeats: int) -> int:
 
 
 def _short(value: Any) -> str:
-    """A matrix value as a part of its trial's name."""
+    """A value of the matrix as a part of its trial's name."""
     if isinstance(value, list):
         return "+".join(_short(item) for item in value) or "none"
     if isinstance(value, dict):
@@ -239,7 +239,7 @@ def _nearest(word: Any, known: Iterable[str]) -> str:
 
 
 def _some(names: list[str]) -> str:
-    """What there is instead, as much as fits into a line."""
+    """The names that exist, as many as fit on a line."""
     return f"; there is {', '.join(names[:MOST_NAMED])}" + (" …" if len(names) > MOST_NAMED else "")
 
 

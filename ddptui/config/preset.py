@@ -11,7 +11,7 @@ from ddptui.config.trial import Trial, TrialError
 
 
 class Reference(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What was published for one of the trials, with its source; `step_ms`: for a step, where that was said, too."""
+    """A published figure for one of the trials, with its source. step_ms: for a step, if that was published, too."""
 
     trial: str
     train_time_s: Annotated[float, Meta(gt=0, lt=1e9)]
@@ -39,8 +39,8 @@ OF_SEVERAL_HOSTS = ("nodes", "interface", "port", "shared")
 
 
 def fit_to_engine(preset: Preset) -> Preset:
-    """The preset as its engine starts it: by Slurm a rank is a task of its own, unless a task is a node. Raises
-    TrialError for what does not go together."""
+    """The preset as its engine starts it: with Slurm, each rank is a task of its own, unless a task is a node. Raises
+    TrialError for options that do not go together."""
     engine = preset.engine
     _check_options(engine)
     return msgspec.structs.replace(preset, trials=tuple(_fit_trial(trial, engine) for trial in preset.trials))
@@ -51,7 +51,7 @@ def _fit_trial(trial: Trial, engine: EngineOptions) -> Trial:
         trial = msgspec.structs.replace(trial, launch="task", start_method="spawn")
     elif not LAUNCH_MODES[trial.launch].by_console:
         raise TrialError("launch", f"trial {trial.name}: 'task' is a rank that Slurm starts: --engine slurm")
-    if engine.name != "local" and any(each.at == "link" for each in trial.bottleneck):
+    if engine.name != "local" and any(bottleneck.at == "link" for bottleneck in trial.bottleneck):
         raise TrialError("bottleneck", f"trial {trial.name}: a slow link is made on this host alone: --engine local")
     if trial.save and engine.name == "join":
         raise TrialError("save", f"trial {trial.name}: checkpoints would stay on the nodes: leave it out")

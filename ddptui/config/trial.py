@@ -33,12 +33,12 @@ Megabytes = Annotated[float, Meta(gt=0, le=65536)]
 Seed = Annotated[int, Meta(ge=0, le=2**62)]  # torch takes 64 bits, and ranks add a little
 A_DAY_MS = 86_400_000
 FaultKind = Literal["kill", "exit", "raise", "abort", "stop", "hang", "skip", "mismatch"]
-SHAPES = {"net": (1, 28, 28), "linears": (3,)}  # of a sample, for the models that take one alone
-PATIENCE = 10  # × stall_s: for a rank that computes, and may just be slow
+SHAPES = {"net": (1, 28, 28), "linears": (3,)}  # of a sample, for the models that take only one shape
+PATIENCE = 10  # × stall_s: a rank that computes may only be slow, and is given so much longer
 
 
 class TrialError(ValueError):
-    """A trial that cannot be. `key` is the field's path within the trial, `why` one sentence."""
+    """A trial cannot be as it is given. key: the path of the field within the trial; why: one sentence."""
 
     def __init__(self, key: str, why: str) -> None:
         super().__init__(f"{key}: {why}" if key else why)
@@ -47,15 +47,16 @@ class TrialError(ValueError):
 
 
 class Bottleneck(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A delay put in on purpose; or, with at = "link", a slow link between ranks and the others.
+    """An injected delay; or, with at = "link", a slow link between ranks and the others.
 
-    at        where: when the rank starts, while it fetches data, after forward, after backward, or before a collective
-    ranks     which ranks are delayed
-    sleep_ms  how long, in ms; with jitter, the mean
-    mbit      link: what each of the ranks' links lets through, each way, in 1e6 bits a second. Nothing else means
-              anything there: nobody is delayed, and it is there from the start to the end
+    at        where: at the start of the rank, while it fetches data, after forward, after backward, before a collective
+    ranks     the delayed ranks
+    sleep_ms  duration in ms; with jitter, the mean
+    mbit      link: throughput of each of the ranks' links, each way, in 1e6 bits a second. No other field means
+              anything
+              then: a link delays no rank, and it is slow from start to end
     per       for `aggregate`: before the first collective of a step, or before every one ("call")
-    every     only every so many steps; from_step, to_step bound them (to_step is the last one, none: no end)
+    every     only every so many steps; from_step, to_step bound them (to_step is the last one, None: no end)
     jitter    none; uniform on 0 to 2 × sleep_ms; or exponential with mean sleep_ms
     """
 
@@ -71,16 +72,16 @@ class Bottleneck(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Something that goes wrong on purpose, once: in this step of this rank, between its forward and its backward.
+    """An injected fault, once: in this step of this rank, between its forward and its backward.
 
-    kill      the process is killed (SIGKILL), as by the kernel when memory is short
-    exit      it ends with exit code 7, without a word
+    kill      SIGKILL ends the process, as when the kernel runs out of memory
+    exit      it ends with exit code 7 and no message
     raise     Python raises an error
     abort     native code aborts the process (SIGABRT)
-    stop      the process is stopped (SIGSTOP), and stays so
-    hang      it sleeps for ever, as in a deadlock
+    stop      SIGSTOP stops the process for good
+    hang      it sleeps forever, as in a deadlock
     skip      it leaves out this step's aggregation
-    mismatch  it calls an all_reduce of its own, of another size than the others'
+    mismatch  it calls an additional all_reduce, of another size than that of the others
     """
 
     kind: FaultKind
@@ -282,18 +283,18 @@ BOTTLENECK_FIELDS = {field.name: field for field in msgspec.structs.fields(Bottl
 
 
 def is_own_model(model: str) -> bool:
-    """Whether a model is code of the user's own: `module:attribute`. Whatever else a preset says is only data."""
+    """Whether a model is the user's code, as `module:attribute`. Everything else in a preset is only data."""
     return ":" in model
 
 
 def threads_per_rank(trial: Trial, cores: int, ranks_here: int | None = None) -> int:
-    """What a rank computes with, in every launch mode: as the trial says, or its part of the host's cores. ranks_here:
-    of this host; none: all are."""
+    """The threads that a rank computes with: as the trial says, or its share of the host's cores. ranks_here: the ranks
+    on this host; None: all are."""
     return trial.threads or max(1, cores // (ranks_here or trial.world_size))
 
 
 def choices(key: str) -> tuple[str, ...]:
-    """The values that the field `key` of a trial, a delay or a fault may take; empty where they cannot be listed."""
+    """The values that the field `key` of a trial, a delay or a fault may have; empty if they cannot be listed."""
     for struct in (Trial, Bottleneck, Fault):
         if annotation := get_type_hints(struct).get(key):
             options = [annotation, *get_args(annotation)]

@@ -12,7 +12,7 @@ from ddptui.text.units import NOTHING
 
 
 def to_arguments(trial: Trial) -> list[str]:
-    """`key=value` for every field that is not at its default: what a rank's entry point takes."""
+    """The trial as `key=value`, an argument per field off its default, as the entry point of a rank reads it."""
     differing = [
         (name, value)
         for name, field in TRIAL_FIELDS.items()
@@ -22,12 +22,12 @@ def to_arguments(trial: Trial) -> list[str]:
 
 
 def from_arguments(arguments: list[str]) -> Trial:
-    """The inverse of to_arguments. Raises TrialError."""
+    """The trial of such arguments. Raises TrialError."""
     return make_trial(dict(parse_assignment(argument) for argument in arguments))
 
 
 def parse_assignment(text: str) -> tuple[str, Any]:
-    """Read `key=value`; the value as TOML has it, or else as a bare string. Raises TrialError without a `=`."""
+    """The key and value of `key=value`: a TOML value, or else a bare string. Raises TrialError without a `=`."""
     key, equals, value = text.partition("=")
     if not equals:
         raise TrialError(text, "expected KEY=VALUE")
@@ -39,7 +39,7 @@ def parse_assignment(text: str) -> tuple[str, Any]:
 
 
 def _literal(value: Any, *, bare: bool = False) -> str:
-    """Spell a plain value as TOML does, inline; a string at the top may stay bare."""
+    """A plain value as inline TOML; a string at the top level may stay bare."""
     match value:
         case str():
             spelled = msgspec.json.encode(value).decode().replace("\x7f", "\\u007f")  # which TOML wants escaped
@@ -55,17 +55,19 @@ def _literal(value: Any, *, bare: bool = False) -> str:
 
 
 def describe_average(trial: Trial) -> str:
-    """What is averaged, and every how many steps; empty where it is the gradients of each."""
+    """What is averaged, and every how many steps; empty for the gradients of every step."""
     if trial.every > 1:
         return f"{trial.average} every {trial.every}"
     return trial.average if trial.average == "parameters" else ""
 
 
 def describe_bottleneck(bottlenecks: Sequence[Bottleneck]) -> str:
+    """Delays and slow links in a few words: `backward 20 ms on 1`."""
     return ", ".join(_describe(bottleneck) for bottleneck in bottlenecks) or NOTHING
 
 
 def describe_fault(faults: Sequence[Fault]) -> str:
+    """Faults in a few words: `kill on 1, step 5`."""
     return ", ".join(f"{fault.kind} on {fault.rank}, step {fault.step}" for fault in faults) or NOTHING
 
 

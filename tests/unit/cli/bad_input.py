@@ -107,7 +107,7 @@ PRESETS = {
     "a matrix of no list": preset("[matrix]\nlr = 1", "matrix.lr: expected a list of values to try"),
     **{f"a name: {what}": preset(f'[[trial]]\nname = "{name}"', "cannot name a folder: letters, digits and . _ + -")
        for what, name in NAMES.items()},
-    "a name twice": preset(A + A, "2 trials are called 'a'; give them names of their own"),
+    "a name twice": preset(A + A, "2 trials are called 'a'; rename all but one"),
     "a name twice, in two cases": preset(A + A.upper().replace("TRIAL", "trial").replace("NAME", "name"), "called 'a'"),
     "an unknown baseline": preset('baseline = "z"\n' + A, "baseline: no trial 'z'; there is a"),
     "a reference to nothing": preset(

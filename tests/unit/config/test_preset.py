@@ -93,7 +93,7 @@ def test_dp_has_replicas_but_no_strategy() -> None:
             "share_gpu",
             "NCCL refuses two ranks on one GPU: leave backend = 'auto'",
         ),
-        ({"share_gpu": True, "gpus_per_rank": 2}, "share_gpu", "whoever wants several GPUs cannot share one"),
+        ({"share_gpu": True, "gpus_per_rank": 2}, "share_gpu", "a rank that has several GPUs cannot share one"),
         ({"share_gpu": True, "device": "cpu"}, "share_gpu", "there is no GPU to share: `--set share_gpu=false`"),
         ({"backend": "nccl", "device": "cpu"}, "backend", "nccl needs GPUs"),
         *(
@@ -108,7 +108,7 @@ def test_dp_has_replicas_but_no_strategy() -> None:
         (
             {"backend": "gloo", "device": "cuda", "strategy": "ring"},
             "strategy",
-            "'ring' sends to its neighbour, and gloo",
+            "'ring' sends to its neighbor, and gloo",
         ),
         ({"amp": "bf16", "dtype": "float64"}, "amp", "autocast leaves float64 as it is"),
         ({"amp": "fp32"}, "amp", "unknown value"),
@@ -616,7 +616,7 @@ def test_every_primitive_and_composite_has_its_facts() -> None:
                 "operations": ["reduce"],
                 "composites": ["ring"],
             },
-            "composites: 'ring' sends to its neighbour, and gloo sends and receives nothing that lies on a GPU",
+            "composites: 'ring' sends to its neighbor, and gloo sends and receives nothing that lies on a GPU",
         ),
     ],
 )

@@ -126,7 +126,7 @@ UNKNOWN = GpuInfo(surely_none=False, driver=None, build=TORCH, visible=None)
         (
             {"device": "cuda", "share_gpu": True, "strategy": "ring"},
             with_gpus(1),
-            f"strategy: the ranks share a GPU, which only gloo allows; 'ring' sends to its neighbour, and {NO_SENDING}",
+            f"strategy: the ranks share a GPU, which only gloo allows; 'ring' sends to its neighbor, and {NO_SENDING}",
         ),
         (
             {"share_gpu": True, "primitives": "see"},
@@ -136,7 +136,7 @@ UNKNOWN = GpuInfo(surely_none=False, driver=None, build=TORCH, visible=None)
         (
             {"backend": "gloo", "strategy": "ring"},
             with_gpus(2),
-            f"strategy: 'ring' sends to its neighbour, and {NO_SENDING}: take another strategy",
+            f"strategy: 'ring' sends to its neighbor, and {NO_SENDING}: take another strategy",
         ),
     ],
 )
