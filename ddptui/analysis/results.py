@@ -1,6 +1,6 @@
-"""results.json, schema version 1, as types. The keys are a promise; None where a figure could not be taken.
+"""The types of results.json, schema version 1. Its keys are a promise. None: a figure could not be taken.
 
-Times are in seconds or milliseconds as the key says. Warm-up steps are in no figure; a delay at `start` is counted.
+Keys name the unit of times. Warm-up steps are in no figure, but a delay at `start` is.
 """
 
 from typing import Any, Literal
@@ -21,7 +21,7 @@ class _Part(msgspec.Struct, frozen=True):
 
 
 class StepMs(_Part, frozen=True, kw_only=True):
-    """Over all measured steps of all ranks."""
+    """The lengths of all measured steps of all ranks, in ms."""
 
     median: float
     p10: float
@@ -29,7 +29,7 @@ class StepMs(_Part, frozen=True, kw_only=True):
 
 
 class PhasesMs(_Part, frozen=True, kw_only=True):
-    """Medians per step, mean over ranks."""
+    """The median of each phase over a rank's steps, mean over ranks, in ms."""
 
     data: float
     forward: float
@@ -39,14 +39,14 @@ class PhasesMs(_Part, frozen=True, kw_only=True):
 
 
 class Loss(_Part, frozen=True, kw_only=True):
-    """Mean over the first and the last tenth of the measured steps, by sample. None: it was no finite number."""
+    """The mean loss over the first and the last tenth of the measured steps, by sample. None: not finite."""
 
     first: float | None
     last: float | None
 
 
 class Check(_Part, frozen=True, kw_only=True):
-    """Whether all ranks had the same bits after a step (`hash_every` asks for it)."""
+    """Whether all ranks had the same bits after a step, checked if `hash_every` is set. differing: tensors' names."""
 
     step: int
     parameters: bool
@@ -55,7 +55,7 @@ class Check(_Part, frozen=True, kw_only=True):
 
 
 class InSync(_Part, frozen=True, kw_only=True):
-    """Whether all ranks ended with the same bits; None with one copy of the model. `differing`: the tensors' names."""
+    """Whether all ranks ended with the same bits. None: there is one copy of the model. differing: tensors' names."""
 
     parameters: bool | None
     buffers: bool | None
@@ -63,14 +63,18 @@ class InSync(_Part, frozen=True, kw_only=True):
 
 
 class Averaging(Audit, frozen=True, kw_only=True):
-    """The audits of all ranks as one, each error on the rank where it is largest; and the verdict."""
+    """The audits of all ranks as one, each error as on the rank where it is largest, with the verdict.
 
-    right: bool | None = None  # None: no bound is known, or something was not finite
-    why: str | None = None  # it is not
+    right  None: no bound is known, or a value was not finite
+    why    it is not right
+    """
+
+    right: bool | None = None
+    why: str | None = None
 
 
 class ConfidenceInterval(_Part, frozen=True, kw_only=True):
-    """95 %."""
+    """An estimate with its interval of 95 % confidence."""
 
     estimate: float
     low: float
@@ -78,10 +82,16 @@ class ConfidenceInterval(_Part, frozen=True, kw_only=True):
 
 
 class Culprit(_Part, frozen=True, kw_only=True):
-    """The rank that the others waited for. phase: where it lost most; share: of all waiting, what its own work caused;
-    phases: how much of the loss was where, as parts of 1, largest first;
-    excess_s: how much longer than the others it worked before it arrived (over all measured steps); slower: the factor,
-    if it was slower in every phase; step: the one in which it lost more than half of that, if there is one."""
+    """The rank that the others waited for.
+
+    phase          in which it lost most
+    phases         parts of its loss by phase, summing to 1, largest first
+    share          the part of all waiting that its own work caused
+    wait_caused_s  this waiting, summed over ranks
+    excess_s       how much longer than the others it worked, over all measured steps
+    slower         by what factor, if it was slower in every phase
+    step           in which it lost more than half of the excess, if there is one
+    """
 
     rank: int
     phase: str
@@ -94,14 +104,15 @@ class Culprit(_Part, frozen=True, kw_only=True):
 
 
 class WhatIf(_Part, frozen=True, kw_only=True):
-    """The train time, in s, with the culprit's work as the others' (none: no culprit), and without any skew besides."""
+    """The estimated train time in s if the culprit had worked as the others (None: no culprit), and if also all ranks
+    had worked alike."""
 
     without_culprit: float | None
     without_skew: float
 
 
 class Injected(_Part, frozen=True, kw_only=True):
-    """The delays that were put in at one site of one rank: how often, and what they really took."""
+    """The delays injected at one site of one rank: how often they fired, and how long they took."""
 
     rank: int
     at: str
@@ -110,8 +121,12 @@ class Injected(_Part, frozen=True, kw_only=True):
 
 
 class Change(_Part, frozen=True, kw_only=True):
-    """Delays that somebody put in, or took out, while the repeat ran, in place of those that were there. s: after the
-    first step began; step: the first one with them, if there was one; bottleneck: what is delayed from then on."""
+    """Delays that the user injected or removed while the repeat ran.
+
+    s           since the first step began
+    step        the first with the new delays, if there was one
+    bottleneck  all delays from then on
+    """
 
     s: float
     step: int | None
@@ -119,18 +134,21 @@ class Change(_Part, frozen=True, kw_only=True):
 
 
 class RankResult(_Part, frozen=True, kw_only=True):
-    """One rank. What collectives tell (wait_s to bytes) is None where there are none; who waited for whom also where
-    the clocks may be further apart than the ranks waited.
+    """One rank. The figures from wait_s to bytes are None without collectives; those of waiting also where the clock
+    error exceeds the waits.
 
-    wait_s         it did nothing else, and a rank that it needed had not come
-    transfer_s     operations were under way, and nobody was lacking
-    exposed_s      it did nothing else while operations were under way
-    overlap        the share of the time with operations under way in which it did something else
+    wait_s         idle, while a rank that it needed had not come
+    transfer_s     operations were under way, and no needed rank was missing
+    exposed_s      idle, while operations were under way
+    overlap        the part of the time with operations under way in which it did something else
     waited_for_s   how much of wait_s was for which rank
-    wait_caused_s  the others waited for its own work, all together; last_arrivals: in how many operations it came last
-    start_s        from its first word until it was about to meet the others
-    device_why     where the trial left the device open, and one might have expected another
-    peak_gpu_bytes the most that its tensors took of its GPU's memory
+    wait_caused_s  how long the others waited for its own work, summed over ranks
+    last_arrivals  number of operations to which it came last
+    start_s        from its first message until it joined the others
+    device_why     why this device, if the trial did not choose one
+    peak_gpu_bytes the most GPU memory that its tensors took
+    sub_batch      dp: the most samples that this replica got in a step
+    dropped        messages lost because the rank's queue was full; figures lack what they reported
     """
 
     rank: int
@@ -151,58 +169,75 @@ class RankResult(_Part, frozen=True, kw_only=True):
     start_s: float = 0.0
     device_why: str = ""
     peak_gpu_bytes: int | None = None
-    sub_batch: int | None = None  # dp: the most samples that this replica saw in a step
-    dropped: int = 0  # messages that found the rank's queue full: figures lack what they said
+    sub_batch: int | None = None
+    dropped: int = 0
 
 
 class RepeatResult(_Part, frozen=True, kw_only=True):
-    """One launch. train_time_s: from the first measured step to the last optimizer step, of the slowest rank;
-    startup_s: from the launch to the first step, of the slowest rank; steps: those measured. clock_error_ms: how far
-    apart the clocks of two hosts may be (None: all ranks have one clock), and wait_error_ms, by how much that may put
-    wait_ms off, and transfer_ms; what would be put off by more than it is, is withheld: None. (On GPUs, each rank's has
-    a clock of its own.) backend: of the process group, if there is one, and why it is that."""
+    """One launch.
+
+    backend, backend_why   of the process group if there is one, and why this one
+    train_time_s           from the first measured step to the last optimizer step, of the slowest rank
+    startup_s              from the launch to the first step, of the slowest rank
+    steps                  measured
+    looked_at              of a long launch, so many of the steps: phases, waits and loss are of these
+    step_ms, phases_ms     None without instruments
+    wait_ms, transfer_ms   medians per step, mean over ranks; None where the clock error exceeds them
+    clock_error_ms         how far the clocks of two hosts, or GPUs, may be apart; None: all ranks have one clock
+    wait_error_ms          by how much this may put off wait_ms and transfer_ms
+    overlap                mean over ranks
+    wait_share             of the train time, mean over ranks
+    transfer_share         likewise, for exposed transfers
+    mismatches             steps in which ranks made different operations; no figure of waiting contains them
+    changes                of delays, made by hand while it ran
+    refused                frames and messages from senders that are no rank of this launch
+    averaging              None: there is no process group
+    reshuffled             every epoch had an order of its own; None: there was one epoch
+    """
 
     backend: str | None = None
     backend_why: str = ""
     train_time_s: float
     startup_s: float
     steps: int
-    looked_at: int | None = None  # of a long launch, so many of the steps: phases, waiting, loss are of these
+    looked_at: int | None = None
     samples_per_s: float
-    step_ms: StepMs | None  # None, as phases_ms, without instruments
+    step_ms: StepMs | None
     phases_ms: PhasesMs | None
-    wait_ms: float | None = None  # medians per step, mean over ranks
+    wait_ms: float | None = None
     transfer_ms: float | None = None
     clock_error_ms: float | None = None
     wait_error_ms: float | None = None
-    overlap: float | None = None  # mean over ranks
-    wait_share: float | None = None  # of the train time, mean over ranks; transfer_share: while nothing else was done
+    overlap: float | None = None
+    wait_share: float | None = None
     transfer_share: float | None = None
     verdict: Verdict = "inconclusive"
     culprit: Culprit | None = None
     what_if_s: WhatIf | None = None
-    mismatches: list[str] = []  # steps in which ranks made different operations: they are in no figure of these
+    mismatches: list[str] = []
     injected: list[Injected] = []
-    changes: list[Change] = []  # made by hand, while it ran
-    refused: int = 0  # frames and messages of whoever is no rank of this launch
+    changes: list[Change] = []
+    refused: int = 0
     warnings: list[Caution] = []
     loss: Loss
     accuracy: float | None
     in_sync: InSync
     sync_checks: list[Check] = []
-    averaging: Averaging | None = None  # None: there is no group
-    reshuffled: bool | None = None  # every epoch had an order of its own; None: there was only one
+    averaging: Averaging | None = None
+    reshuffled: bool | None = None
     ranks: list[RankResult]
 
 
 class Spread(_Part, frozen=True, kw_only=True):
+    """A figure over the repeats of a trial."""
+
     median: float
     min: float
     max: float
 
 
 class Ratio(_Part, frozen=True, kw_only=True):
-    """Train time over the baseline's, repeat by repeat."""
+    """The train time over the baseline's of the same repeat."""
 
     median: float
     low: float
@@ -210,7 +245,7 @@ class Ratio(_Part, frozen=True, kw_only=True):
 
 
 class Summary(_Part, frozen=True, kw_only=True):
-    """Over a trial's repeats. speedup: samples/s over the baseline's."""
+    """A trial over its repeats. samples_per_s: median; speedup: samples/s over the baseline's."""
 
     train_time_s: Spread
     samples_per_s: float
@@ -223,6 +258,8 @@ class Summary(_Part, frozen=True, kw_only=True):
 
 
 class TrialResult(_Part, frozen=True, kw_only=True):
+    """One trial. primitives: one a launch, if the ranks run primitives instead of training."""
+
     name: str
     status: Literal["ok", "failed", "skipped"]
     error: str | None
@@ -230,10 +267,12 @@ class TrialResult(_Part, frozen=True, kw_only=True):
     command: list[str]
     repeats: list[RepeatResult]
     summary: Summary | None
-    primitives: list[PrimitivesResult] = []  # one a launch, where the ranks try primitives in place of training
+    primitives: list[PrimitivesResult] = []
 
 
 class Results(_Part, frozen=True, kw_only=True):
+    """A whole run, as results.json has it."""
+
     """The whole of results.json. unread: notes on damaged journals, whose figures lack messages; absent if none is."""
 
     schema: int = SCHEMA

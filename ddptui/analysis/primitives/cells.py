@@ -1,4 +1,7 @@
-"""Cells of primitives: which operation each is, several launches as one, and whether a median means something. Pure."""
+"""Cells of primitives: their keys, several launches combined, and whether a median means something. Pure.
+
+On a busy machine, or with the scheduler's tick, no single figure can stand for the calls of a cell.
+"""
 
 from collections.abc import Iterable, Sequence
 from statistics import median
@@ -11,7 +14,7 @@ from ddptui.config.primitives import ReduceOpName, primitive_title
 
 
 class PrimitiveKey(NamedTuple):
-    """An operation or, as composite, a strategy's; by one of the operators where it takes one."""
+    """An operation of torch.distributed, or of a strategy (composite), with its operator if it takes one."""
 
     operation: str
     composite: bool = False
@@ -23,11 +26,13 @@ class PrimitiveKey(NamedTuple):
 
 
 def key_of(cell: Cell) -> PrimitiveKey:
+    """The operation that a cell measured."""
     return PrimitiveKey(cell.operation, cell.composite, cell.reduce_op)
 
 
 def combined(repeats: Sequence[PrimitivesResult]) -> PrimitivesResult:
-    """What there is to see is that of the first launch; calls are added up."""
+    """Several launches of the same measurement as one: by cell, the medians of times and the sum of calls. Views are
+    those of the first launch."""
     cells: dict[tuple[PrimitiveKey, int], list[Cell]] = {}
     for cell in (cell for repeat in repeats for cell in repeat.cells):
         cells.setdefault((key_of(cell), cell.bytes), []).append(cell)
@@ -35,11 +40,11 @@ def combined(repeats: Sequence[PrimitivesResult]) -> PrimitivesResult:
 
 
 def by_operation(cells: Iterable[Cell]) -> dict[PrimitiveKey, list[Cell]]:
-    """In the order in which they come, each one's from the smallest size to the largest."""
-    found: dict[PrimitiveKey, list[Cell]] = {}
+    """The cells of each operation, from the smallest size to the largest."""
+    by_key: dict[PrimitiveKey, list[Cell]] = {}
     for cell in cells:
-        found.setdefault(key_of(cell), []).append(cell)
-    return {key: sorted(several, key=lambda cell: cell.bytes) for key, several in found.items()}
+        by_key.setdefault(key_of(cell), []).append(cell)
+    return {key: sorted(several, key=lambda cell: cell.bytes) for key, several in by_key.items()}
 
 
 def _combined_cell(cells: Sequence[Cell]) -> Cell:
@@ -64,22 +69,22 @@ def _median_times(times: Sequence[TimeUs]) -> TimeUs | None:
 
 
 def _median(figures: Iterable[float | None]) -> float | None:
-    told = [figure for figure in figures if figure is not None]
-    return median(told) if told else None
+    known = [figure for figure in figures if figure is not None]
+    return median(known) if known else None
 
 
 MOST_CV = 0.5
 MOST_P90 = 2.0  # × the median
-MOST_MEDIAN = 3.0  # × the shortest: else most of the calls waited for something that the shortest did not
+MOST_MEDIAN = 3.0  # × the shortest: above, most calls waited for something that the shortest did not wait for
 
 
 def has_a_median(cell: Cell) -> bool:
-    """Whether its median is that of one kind of call, and not of the luckier or the unluckier ones among two kinds.
-    A few calls that took far longer leave it as it is, though not the CV."""
+    """Whether the cell's median stands for its calls, which do not fall into a fast and a slow kind. A few calls that
+    took far longer change the CV, but not the median."""
     time = cell.time_us
     return time is not None and time.p90 <= MOST_P90 * time.median and time.median <= MOST_MEDIAN * time.min
 
 
 def is_uneven(cell: Cell) -> bool:
-    """Whether its calls differ so much among each other that its row needs a word."""
+    """Whether the cell's calls differ so much that its row needs a note."""
     return cell.time_us is not None and (not has_a_median(cell) or (cell.cv is not None and cell.cv > MOST_CV))

@@ -1,4 +1,4 @@
-"""What the primitives have shown, as results.json has it. The keys are a promise; None where there is nothing."""
+"""The types of the primitives' results in results.json. Their keys are a promise."""
 
 from typing import Literal
 
@@ -18,7 +18,7 @@ class BufferView(_Part, frozen=True, kw_only=True):
     parts      how many tensors it is a list of; values are those of all, one after the other
     before     None: this rank passes no such thing
     after      what was in it when the call was over
-    undefined  the operation does not say what is in it afterwards: whatever is there means nothing
+    undefined  the operation does not define what is in it afterwards
     """
 
     name: str
@@ -29,7 +29,7 @@ class BufferView(_Part, frozen=True, kw_only=True):
 
 
 class RankView(_Part, frozen=True, kw_only=True):
-    """One rank's call, as it would be typed, and its buffers."""
+    """One rank's call, as Python code, and its buffers."""
 
     rank: int
     call: str
@@ -37,7 +37,7 @@ class RankView(_Part, frozen=True, kw_only=True):
 
 
 class View(_Part, frozen=True, kw_only=True):
-    """One primitive, once, on all ranks. error: why there is none, in the backend's words."""
+    """One primitive, called once on all ranks. error: of the backend, if it cannot do this."""
 
     operation: str
     reduce_op: ReduceOpName | None
@@ -47,8 +47,8 @@ class View(_Part, frozen=True, kw_only=True):
 
 
 class TimeUs(_Part, frozen=True, kw_only=True):
-    """Of one call in µs: each call's time is the mean over the ranks that take part, the rest is over the calls. So
-    `mean` is what nccl-tests says: the time of all calls by their number, averaged over ranks."""
+    """The time of one call in µs. A call takes the mean over the ranks that take part; the figures are over calls. So
+    `mean` is what nccl-tests reports: the time of all calls over their number, averaged over ranks."""
 
     min: float
     median: float
@@ -61,13 +61,13 @@ class Cell(_Part, frozen=True, kw_only=True):
     """One operation with one size.
 
     operation  torch.distributed's name; composite: a strategy's
-    bytes      as nccl-tests counts them: of the tensor; where each rank gives or gets a part, of all parts together
-    calls      timed; the warm-up is not among them
+    bytes      as nccl-tests counts them: of the tensor; if each rank gives or gets a part, of all parts together
+    calls      timed, without the warm-up
     cv         standard deviation over mean
-    algbw, busbw  GB/s (1e9): bytes over the mean time; and that times the factor which makes it comparable to the
-               bandwidth of a wire. None where there are no bytes
-    wrong      elements that were not what they should be, all ranks together; every one was looked at
-    slowest    the rank with the largest mean, and slowest_us that
+    algbw      GB/s (1e9): bytes over the mean time; None if there are no bytes
+    busbw      algbw times the factor that makes it comparable to the bandwidth of a wire
+    wrong      elements with a wrong value, on all ranks; every element was checked
+    slowest    the rank with the largest mean, which is slowest_us
     """
 
     operation: str
@@ -86,8 +86,12 @@ class Cell(_Part, frozen=True, kw_only=True):
 
 
 class PrimitivesResult(_Part, frozen=True, kw_only=True):
-    """One launch. ranks: how many; cadence: whether calls follow each other at once, or each follows a barrier (whose
-    time is not counted); took_s: from the launch to its end."""
+    """One launch.
+
+    ranks    how many
+    cadence  calls follow each other at once, or each follows a barrier whose time is not counted
+    took_s   from the launch to its end
+    """
 
     ranks: int
     cadence: Literal["back_to_back", "barrier"]
