@@ -1,4 +1,4 @@
-"""--no-ui: run a preset, say on stderr how it goes, and put the comparison on stdout."""
+"""--no-ui: runs a preset, prints its progress on stderr and the comparison on stdout."""
 
 import os
 import shutil
@@ -33,107 +33,109 @@ EXIT_CODES = {"ok": 0, "failed": 1, "interrupted": 130}
 
 
 def run(preset: Preset, runs: Path, *, as_json: bool) -> int:
-    """Run, print, and return the exit code. What is finished is in the run's folder, and printed, in any case."""
+    """Run a preset and return the exit code. Finished launches are recorded and printed even after a failure."""
     narrator = Narrator(preset, sys.stderr)
     run = Run.create(runs, preset, describe())
-    narrator.say(f"{preset.title}: {count(len(preset.trials), 'trial')}, {count(preset.repeats, 'repeat')}")
+    narrator.print(f"{preset.title}: {count(len(preset.trials), 'trial')}, {count(preset.repeats, 'repeat')}")
     with run.held():
         return _launches(preset, run, narrator, NO_OUTCOMES, as_json=as_json)
 
 
 def resume(preset: Preset, run: Run, *, as_json: bool) -> int:
-    """Launch what is missing in a run, as `run` would have. Raises RunError if another console is at it."""
+    """Launch what is missing in a run, as `run` would have. Raises RunError if another console holds the run."""
     with run.held():
-        there = finished(outcomes_of(run, preset))
-        narrator = Narrator(preset, sys.stderr, there)
-        for line in resumption(preset, there, run.note_resumption(describe())):
-            narrator.say(line)
-        return _launches(preset, run, narrator, there, as_json=as_json)
+        outcomes = finished(outcomes_of(run, preset))
+        narrator = Narrator(preset, sys.stderr, outcomes)
+        for line in resumption(preset, outcomes, run.note_resumption(describe())):
+            narrator.print(line)
+        return _launches(preset, run, narrator, outcomes, as_json=as_json)
 
 
-def _launches(preset: Preset, run: Run, narrator: "Narrator", there: Outcomes, *, as_json: bool) -> int:
-    results, code = _follow(preset, run, narrator, there)
-    narrator.say(f"kept in {run.folder}")
+def _launches(preset: Preset, run: Run, narrator: "Narrator", outcomes: Outcomes, *, as_json: bool) -> int:
+    results, code = _follow(preset, run, narrator, outcomes)
+    narrator.print(f"kept in {run.folder}")
     show(table.as_json(results, preset) if as_json else as_table(results, preset))
     return code
 
 
 def as_table(results: Results, preset: Preset) -> str:
-    """The table as stdout wants it: as wide as the terminal, in color if that is one (NO_COLOR says no)."""
+    """The table for stdout: as wide as the terminal, and in color if that shows it."""
     width = shutil.get_terminal_size((PIPED_WIDTH, 24)).columns
     return table.text(results, preset, width, color=takes_color(sys.stdout))
 
 
 def takes_color(output: TextIO) -> bool:
-    """Whether it is a terminal that shows color, and nobody has said no."""
+    """Whether the output is a terminal that shows color, unless NO_COLOR forbids it (no-color.org)."""
     return bool(output) and output.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
-def _follow(preset: Preset, run: Run, narrator: "Narrator", there: Outcomes) -> tuple[Results, int]:
-    """Read the stream to its end, or to an interrupt. The results, and the exit code."""
-    running_results = RunningResults(preset, run.name, run.environment(), there)
+def _follow(preset: Preset, run: Run, narrator: "Narrator", outcomes: Outcomes) -> tuple[Results, int]:
+    """Read the messages to the end, or to an interrupt. Returns the results and the exit code."""
+    running_results = RunningResults(preset, run.name, run.environment(), outcomes)
     try:
-        if there:
-            run.write_results(running_results.results)  # a console that was killed may not have come to it
-        with closing(lab.run_preset(preset, run, finished=there)) as stream:
+        if outcomes:
+            run.write_results(running_results.results)  # a console that was killed may not have written them
+        with closing(lab.run_preset(preset, run, finished=outcomes)) as stream:
             for message in stream:
                 narrator.add(message)
                 if running_results.add(message):
                     run.write_results(running_results.results)
     except KeyboardInterrupt:
-        narrator.say("interrupted; the ranks are stopped")
-        narrator.say(f"`ddptui --resume {run.name}` launches what is missing")
+        narrator.print("interrupted; the ranks are stopped")
+        narrator.print(f"`ddptui --resume {run.name}` launches what is missing")
     except RunLost as error:
-        narrator.say(f"stopped: {error}; once there is room again, `ddptui --resume {run.name}` goes on")
+        narrator.print(f"stopped: {error}; once there is room again, `ddptui --resume {run.name}` goes on")
         return running_results.results, EXIT_CODES["failed"]
     except OSError as error:
-        narrator.say(f"stopped: {lab.not_launched(error)}")
+        narrator.print(f"stopped: {lab.not_launched(error)}")
         return running_results.results, EXIT_CODES["failed"]
     return running_results.results, EXIT_CODES[running_results.results.status]
 
 
-def resumption(preset: Preset, there: Outcomes, changed: dict[str, Any]) -> list[str]:
-    """What is said when a run goes on: how much of it is there, and what is no longer as it was when it was begun."""
-    failed = {found.trial for found in there.values() if found.status == "failed"}
-    trials = [trial.name for trial in preset.trials]
-    kept = sum(found.trial not in failed for found in there.values())
-    of = sum(preset.repeats if name not in failed else 0 for name in trials)
-    said = [f"{preset.title}: of {count(of, 'launch', 'launches')}, {kept} are there"]
-    said += [f"left as they are, since they failed: {', '.join(sorted(failed))}"] if failed else []
+def resumption(preset: Preset, outcomes: Outcomes, changed: dict[str, Any]) -> list[str]:
+    """The lines printed when a run is resumed: how much of it is finished, and which facts of the environment have
+    changed since it started."""
+    failed = {outcome.trial for outcome in outcomes.values() if outcome.status == "failed"}
+    done = sum(outcome.trial not in failed for outcome in outcomes.values())
+    wanted = sum(preset.repeats for trial in preset.trials if trial.name not in failed)
+    lines = [f"{preset.title}: {done} of {count(wanted, 'launch', 'launches')} finished"]
+    lines += [f"not launched again, since they failed: {', '.join(sorted(failed))}"] if failed else []
     now = ", ".join(f"{key} {value}" for key, value in changed.items())
-    return said + ([f"not as when the run was begun (compare with care): {now}"] if now else [])
+    return lines + ([f"the environment has changed since the run started: {now}"] if now else [])
 
 
 class Narrator:
-    """Tells a reader of stderr how the run goes: a line that redraws itself on a terminal, else a line a launch."""
+    """Prints a run's progress: on a terminal a line that redraws itself, else two lines a launch."""
 
-    def __init__(self, preset: Preset, output: TextIO | None, there: Outcomes = NO_OUTCOMES) -> None:
+    def __init__(self, preset: Preset, output: TextIO | None, outcomes: Outcomes = NO_OUTCOMES) -> None:
         self._preset = preset
         self._output = output
         self._redraws = output is not None and output.isatty()
-        self._monitor = RunMonitor(there)
+        self._monitor = RunMonitor(outcomes)
         self._live = self._monitor.live
         self._drawn = time.monotonic()
         self._launch_modes = {trial.name: trial.launch for trial in preset.trials}
 
     def add(self, message: Message) -> None:
+        """Take note of a message, and print what changes with it."""
         self._monitor.add([message])
         if isinstance(message, Launched) and not self._redraws:
-            self.say(f"{self._where()}  {LAUNCH_MODES[self._launch_modes[message.trial]].label}")
+            self.print(f"{self._where()}  {LAUNCH_MODES[self._launch_modes[message.trial]].label}")
         if isinstance(message, Refused | Notice):
-            self.say(f"{self._where()}  {message.text if isinstance(message, Notice) else refusal(message)}")
+            self.print(f"{self._where()}  {message.text if isinstance(message, Notice) else refusal(message)}")
         elif isinstance(message, Ended):
-            self.say(f"{self._where(self._live.finished)}  {self._how_it_ended()}")
+            self.print(f"{self._where(self._live.finished)}  {self._how_it_ended()}")
         elif self._redraws and (isinstance(message, Launched) or time.monotonic() - self._drawn > REDRAW_EVERY_S):
             self._drawn = time.monotonic()
             line = f"{self._where()}  {self._how_it_goes()}"[: shutil.get_terminal_size().columns - 1]
             self._write(CLEAR_LINE + line)
 
-    def say(self, line: str) -> None:
+    def print(self, line: str) -> None:
+        """Print a line, in place of the one that redraws itself."""
         self._write(f"{CLEAR_LINE if self._redraws else ''}{line}\n")
 
     def _write(self, text: str) -> None:
-        """A run goes on though nobody reads how (stderr closed, or a pipe whose reader has gone)."""
+        """Write to stderr. The run goes on even if it is closed, or a pipe whose reader has gone."""
         if self._output is not None:
             try:
                 self._output.write(text)
@@ -159,7 +161,7 @@ class Narrator:
         return "  ".join(filter(None, [*figures, self._waits_for(), self._time_left()]))
 
     def _waits_for(self) -> str:
-        """Whom the ranks have waited for lately."""
+        """The rank that the others have waited for in the last seconds, if there is one."""
         self._monitor.look(time.monotonic_ns())
         culprit = self._monitor.judgement.culprit if self._monitor.judgement else None
         return f"waiting for rank {culprit.rank} ({culprit.phase})" if culprit else ""

@@ -1,4 +1,4 @@
-"""How busy this host is while a trial runs, and how much of that is the trial itself."""
+"""Measures how busy this host is during a launch, and how much of that is the launch itself."""
 
 import time
 from contextlib import suppress
@@ -12,28 +12,28 @@ EVERY_S = 1.0
 
 
 class LoadMeter:
-    """Reads, once a second, what all cores did since the last reading, and what the launch and the console did."""
+    """Reads the CPU time of all cores, and of the launch with the console, once a second."""
 
     def __init__(self, launcher: Launch) -> None:
         self._launcher = launcher
         self._console = psutil.Process()
-        self._last = time.monotonic()
+        self._read_at = time.monotonic()
         self._busy_s = _busy_s()
-        self._own_s = self._spent_s()
+        self._launch_s = self._spent_s()
 
     def read(self) -> list[Load]:
-        """One Load, if it is time for it."""
+        """The mean numbers of busy cores since the last reading, once a second; else nothing."""
         now = time.monotonic()
-        if now - self._last < EVERY_S:
+        if now - self._read_at < EVERY_S:
             return []
-        elapsed, busy_s, own_s = now - self._last, _busy_s(), self._spent_s()
+        elapsed, busy_s, launch_s = now - self._read_at, _busy_s(), self._spent_s()
         busy = max(0.0, busy_s - self._busy_s) / elapsed
-        own = sum(max(0.0, spent - self._own_s.get(pid, 0.0)) for pid, spent in own_s.items()) / elapsed
-        self._last, self._busy_s, self._own_s = now, busy_s, own_s
+        own = sum(max(0.0, spent - self._launch_s.get(pid, 0.0)) for pid, spent in launch_s.items()) / elapsed
+        self._read_at, self._busy_s, self._launch_s = now, busy_s, launch_s
         return [Load(at_ns=time.monotonic_ns(), busy=busy, own=min(own, busy))]
 
     def _spent_s(self) -> dict[int, float]:
-        """CPU time by process, since it began."""
+        """CPU time of each process of the launch and of the console since it began, s."""
         spent = {}
         for process in (self._console, *self._launcher.processes()):
             with suppress(psutil.Error):
@@ -43,6 +43,6 @@ class LoadMeter:
 
 
 def _busy_s() -> float:
-    """What all cores of this host have spent working, since it began."""
+    """CPU time of all cores since the host booted, s, without idling and waiting for I/O."""
     times = psutil.cpu_times()
     return sum(times) - times.idle - getattr(times, "iowait", 0.0) - getattr(times, "guest", 0.0)

@@ -1,12 +1,12 @@
-"""Prints results to stdout."""
+"""Prints results to stdout, where a closed pipe is no error."""
 
 import os
 import sys
 
 
 def show(text: str) -> None:
-    """Put results on stdout; if nobody reads them there any more, they are still in the run's folder."""
+    """Print results. If the reader has gone (`| head`), they are still in the run's folder."""
     try:
         print(text, end="", flush=True)
     except OSError:
-        sys.stdout = open(os.devnull, "w")  # noqa: SIM115  (or Python complains once more when it ends)
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115  (else Python reports the same error again at exit)

@@ -1,5 +1,5 @@
-"""The lab tests itself: delays of known length are put in at every site, under every strategy and launch mode, and what
-the console attributes is set against them. In between nothing is put in, and it must stay silent."""
+"""`ddptui selftest`: injects delays of known length at every site, under every strategy and launch mode, and compares
+them with what ddptui attributes. A window without a delay must show no culprit."""
 
 import sys
 from collections.abc import Iterator, Sequence
@@ -25,18 +25,18 @@ from ddptui.wire.messages import Step
 SITES = ("start", "data", "forward", "backward", "aggregate")
 WARMUP = 5
 STEPS = 40  # of a window, in which one site is delayed, or none
-REST = 5  # steps between two windows
+REST = 5  # steps between two windows, so that a delay's echo does not reach the next
 SLEEP_MS = 25
 START_MS = 500
-TOLERANCE = 0.05  # of what was injected, where the interval does not hold it;
-TOLERANCE_IN_DP = 0.10  # whose threads start in turn and share an interpreter, which makes a skew of its own
+TOLERANCE = 0.05  # relative error that is right even outside the confidence interval
+TOLERANCE_IN_DP = 0.10  # dp's threads start in turn and share an interpreter, which adds a skew
 COLUMNS = ("launch", "strategy", "nothing", *SITES)
 WIDTHS = (7, 25, 7, *(9 for _ in SITES))
 LEFT = [True] * len(COLUMNS)
 
 
 class Window(NamedTuple):
-    """Some steps of a launch, and what is put in there: at which site (none: nothing), on which rank."""
+    """Some steps of a launch, with a delay at a site on a rank (site None: no delay)."""
 
     site: str | None
     rank: int
@@ -45,14 +45,14 @@ class Window(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """What was put in, ms, and what came of it: in words of a cell, right or not."""
+    """How a window was attributed: the text of its cell, and whether that is right."""
 
-    words: str
+    text: str
     right: bool
 
 
 def run(modes: Sequence[str], strategies: Sequence[str], runs: Path) -> int:
-    """Run the grid; a line a launch on stdout. Returns the exit code: 1 if anything was attributed wrongly."""
+    """Run every launch, a line each on stdout. Returns the exit code: 1 if a delay was attributed wrongly."""
     preset = _preset(modes, strategies)
     kept = Run.create(runs, preset, describe())
     print(f"{count(len(preset.trials), 'launch', 'launches')}; kept in {kept.folder}", file=sys.stderr)
@@ -60,20 +60,20 @@ def run(modes: Sequence[str], strategies: Sequence[str], runs: Path) -> int:
     right = True
     trials = {trial.name: trial for trial in preset.trials}
     with closing(lab.run_preset(preset, kept)) as stream:
-        for heard in launch_logs(stream):
-            assert heard.launched is not None
-            assert heard.ended is not None
-            trial, findings = trials[heard.launched.trial], {}
-            if heard.ended.status == "ok":
-                findings = dict(_findings(trial, heard))
-            right = right and bool(findings) and all(found.right for found in findings.values())
-            cells = [findings[site].words if site in findings else NOTHING for site in (None, *SITES)]
+        for log in launch_logs(stream):
+            assert log.launched is not None
+            assert log.ended is not None
+            trial, findings = trials[log.launched.trial], {}
+            if log.ended.status == "ok":
+                findings = dict(_findings(trial, log))
+            right = right and bool(findings) and all(finding.right for finding in findings.values())
+            cells = [findings[site].text if site in findings else NOTHING for site in (None, *SITES)]
             if not findings:
-                print(f"{trial.name} {heard.ended.status}: {heard.ended.error}", file=sys.stderr)
-                cells = [heard.ended.status, *(NOTHING for _ in SITES)]
+                print(f"{trial.name} {log.ended.status}: {log.ended.error}", file=sys.stderr)
+                cells = [log.ended.status, *(NOTHING for _ in SITES)]
             show(line([trial.launch, trial.strategy or NOTHING, *cells], WIDTHS, LEFT) + "\n")
     show(f"\nattributed/injected, ms, on one of two ranks, {STEPS} steps each (start: once)\n")
-    show("all right\n" if right else "not all right: what is marked with ! is wrong\n")
+    show("all right\n" if right else "wrong: the cells marked with !\n")
     return 0 if right else 1
 
 
@@ -85,7 +85,7 @@ def _preset(modes: Sequence[str], strategies: Sequence[str]) -> Preset:
     ]
     return Preset(
         name="selftest",
-        title="Selftest: is what was put in what is attributed?",
+        title="Selftest: are injected delays found?",
         group="Bottlenecks",
         about="Delays of known length at every site, and none in between.",
         baseline=trials[0].name,
@@ -109,7 +109,7 @@ def _trial(mode: str, strategy: str | None) -> Trial:
             "world_size": 2,
             "threads": 1,
             "sched_batch": True,
-            "batch_size": 512 if mode == "dp" else 64,  # so that its own skew is a small part of a step
+            "batch_size": 512 if mode == "dp" else 64,  # so that dp's own skew is a small part of a step
             "lr": 0.001,
             "warmup_steps": WARMUP,
             "steps": windows[-1].last + 1,
@@ -119,44 +119,47 @@ def _trial(mode: str, strategy: str | None) -> Trial:
 
 
 def windows_of(mode: str) -> list[Window]:
-    """Nothing first; then one site after another, on the one rank and on the other."""
-    sites = [None, *(site for site in SITES[1:] if (mode, site) != ("dp", "backward"))]  # its replicas share one
-    found, first = [], WARMUP
+    """The windows of a launch: no delay first, then one site after another, on both ranks in turn."""
+    sites = [
+        None,
+        *(site for site in SITES[1:] if (mode, site) != ("dp", "backward")),
+    ]  # dp has one backward for all replicas
+    windows, first = [], WARMUP
     for number, site in enumerate(sites):
-        found.append(Window(site, number % 2, first, first + STEPS - 1))
+        windows.append(Window(site, number % 2, first, first + STEPS - 1))
         first += STEPS + REST
-    return found
+    return windows
 
 
-def _findings(trial: Trial, heard: LaunchLog) -> Iterator[tuple[str | None, Finding]]:
-    starts = {rank: ready.start_ns / MS for rank, ready in heard.ready.items()}
-    put_in = sum((each.end_ns - each.begin_ns) / MS for each in heard.steps[1][0].slept if each.at == "start")
+def _findings(trial: Trial, log: LaunchLog) -> Iterator[tuple[str | None, Finding]]:
+    starts = {rank: ready.start_ns / MS for rank, ready in log.ready.items()}
+    injected = sum((sleep.end_ns - sleep.begin_ns) / MS for sleep in log.steps[1][0].slept if sleep.at == "start")
     later = starts[1] - starts[0]
-    yield "start", _finding(put_in, later, later, later, TOLERANCE)
-    for each in windows_of(trial.launch):
-        steps = steps_within(heard.steps, range(each.first, each.last + 1))
-        yield each.site, _of_window(each, steps, TOLERANCE_IN_DP if trial.launch == "dp" else TOLERANCE)
+    yield "start", _finding(injected, later, later, later, TOLERANCE)
+    for window in windows_of(trial.launch):
+        steps = steps_within(log.steps, range(window.first, window.last + 1))
+        yield window.site, _window_finding(window, steps, TOLERANCE_IN_DP if trial.launch == "dp" else TOLERANCE)
 
 
-def _of_window(here: Window, steps: dict[int, list[Step]], tolerance: float) -> Finding:
+def _window_finding(window: Window, steps: dict[int, list[Step]], tolerance: float) -> Finding:
     judgement = analyze_waits(steps)
     culprit = judgement.culprit if judgement else None
-    if here.site is None:
+    if window.site is None:
         return Finding(f"!rank {culprit.rank}", right=False) if culprit else Finding("silent", right=True)
-    put_in = injected_delay_s(steps) * 1000
+    injected = injected_delay_s(steps) * 1000
     if culprit is None:
-        return Finding(f"!0/{put_in:.0f}", right=False)
-    if (culprit.rank, culprit.phase) != (here.rank, here.site):
+        return Finding(f"!0/{injected:.0f}", right=False)
+    if (culprit.rank, culprit.phase) != (window.rank, window.site):
         return Finding(f"!rank {culprit.rank} {culprit.phase}", right=False)
     excess = culprit.excess_s
-    return _finding(put_in, excess.estimate * 1000, excess.low * 1000, excess.high * 1000, tolerance)
+    return _finding(injected, excess.estimate * 1000, excess.low * 1000, excess.high * 1000, tolerance)
 
 
-def _finding(put_in: float, attributed: float, low: float, high: float, tolerance: float) -> Finding:
-    right = low <= put_in <= high or abs(attributed - put_in) <= tolerance * put_in
-    return Finding(f"{'' if right else '!'}{attributed:.0f}/{put_in:.0f}", right)
+def _finding(injected: float, attributed: float, low: float, high: float, tolerance: float) -> Finding:
+    right = low <= injected <= high or abs(attributed - injected) <= tolerance * injected
+    return Finding(f"{'' if right else '!'}{attributed:.0f}/{injected:.0f}", right)
 
 
 def known_strategies() -> tuple[str, ...]:
-    """Those that aggregate."""
+    """The strategies that aggregate; `none` has no wait to attribute."""
     return tuple(name for name in STRATEGIES if name != "none")

@@ -1,4 +1,4 @@
-"""A run under way in a thread of its own, so that whoever draws it never waits for it."""
+"""A run in a thread of its own, so that the screens never wait for it."""
 
 import time
 from collections import deque
@@ -18,40 +18,40 @@ from ddptui.wire.records import Message
 
 
 class Session:
-    """Runs a preset in a thread of `threads`. `controls` says what is wanted of it; `error`, once it is over, why it
-    ended before its time."""
+    """A running run: `controls` takes a user's requests, `drain` yields its messages. error: once it is over, why it
+    ended early (None: it did not)."""
 
     def __init__(self, preset: Preset, run: Run, threads: Executor, there: Outcomes = NO_OUTCOMES) -> None:
-        """`there`: what the run has already; the rest is launched."""
+        """Start the run in a thread of `threads`. there: outcomes that it has already; only the rest is launched."""
         self.preset = preset
         self.run = run
         self.there = there
         self.controls = Controls()
         self.error: str | None = None
         self._running_results = RunningResults(preset, run.name, run.environment(), there)
-        self._heard: deque[Message] = deque()
+        self._messages: deque[Message] = deque()
         self.work = threads.submit(self._follow)
 
     @property
     def results(self) -> Results:
-        """What is finished."""
+        """The results of the launches finished so far."""
         return self._running_results.results
 
     @property
     def is_over(self) -> bool:
-        """No rank is left, and `drain` gives the last of it."""
+        """Whether all ranks have ended, so that the next `drain` yields the last messages."""
         return self.work.done()
 
     def now_ns(self) -> int:
-        """On the clock of the messages."""
+        """Now, on the clock of the messages."""
         return time.monotonic_ns()
 
     def drain(self) -> list[Message]:
-        """What has happened since the last call."""
-        return [self._heard.popleft() for _ in range(len(self._heard))]
+        """The messages since the last call."""
+        return [self._messages.popleft() for _ in range(len(self._messages))]
 
     def close(self) -> None:
-        """Stop the run, if it still goes on, and return when no rank is left."""
+        """Stop the run if it still goes on, and wait until all its ranks have ended."""
         self.controls.stop()
         wait([self.work])
 
@@ -66,7 +66,7 @@ class Session:
                 for message in stream:
                     if self._running_results.add(message):
                         self.run.write_results(self._running_results.results)
-                    self._heard.append(message)
+                    self._messages.append(message)
         except (RunError, RunLost) as error:
             self.error = str(error)
         except OSError as error:

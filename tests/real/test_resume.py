@@ -101,8 +101,8 @@ def test_what_has_failed_is_left_and_what_was_interrupted_is_put_aside(interrupt
 
     output, errors = console.communicate(timeout=PATIENCE_S)
     assert console.returncode == 1  # one trial has failed
-    assert "of 4 launches, 1 are there" in errors
-    assert "left as they are, since they failed: bad" in errors
+    assert "1 of 4 launches finished" in errors
+    assert "not launched again, since they failed: bad" in errors
     trials = {trial["name"]: (trial["status"], len(trial["repeats"])) for trial in json.loads(output)["trials"]}
     assert trials == {"a": ("ok", 2), "bad": ("failed", 0), "b": ("ok", 2)}
     assert (run / "trial-b" / "repeat-1.interrupted-1" / "messages.jsonl").read_bytes() == cut_short
@@ -111,7 +111,7 @@ def test_what_has_failed_is_left_and_what_was_interrupted_is_put_aside(interrupt
 
     again = ddptui(interrupted, "--resume", "last", "--json")
     assert json.loads(again.stdout)["trials"] == json.loads(output)["trials"]
-    assert "of 4 launches, 4 are there" in again.stderr
+    assert "4 of 4 launches finished" in again.stderr
     assert "[" not in again.stderr  # nothing was launched
 
 

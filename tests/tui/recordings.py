@@ -33,7 +33,7 @@ def playback(clock: Clock | None = None) -> Playback:
 def moment_s(told: Playback, trial: str, step: int) -> float:
     """How long after the beginning of the run both ranks had finished this step of a trial."""
     watched = RunMonitor()
-    for at_ns, message in told._told:
+    for at_ns, message in told._timeline:
         watched.add([message])
         if watched.live.trial == trial and watched.live.step > step:
             return (at_ns - told.begin_ns) / 1e9

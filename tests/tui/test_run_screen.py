@@ -297,8 +297,8 @@ class Crowd:
     def __init__(self, ranks: int) -> None:
         told = playback()
         self.run, self.preset, self.results = told.run, told.preset, told.results
-        hello = next(message for _, message in told._told if isinstance(message, Hello))
-        step = next(message for _, message in told._told if isinstance(message, Step) and not message.warmup)
+        hello = next(message for _, message in told._timeline if isinstance(message, Hello))
+        step = next(message for _, message in told._timeline if isinstance(message, Step) and not message.warmup)
         self._messages: list[object] = [Launched(trial="none", repeat=1, at_ns=1, command=())]
         self._messages += [msgspec.structs.replace(hello, rank=rank, world_size=ranks) for rank in range(ranks)]
         self._messages += [msgspec.structs.replace(step, rank=rank) for rank in range(ranks)]

@@ -154,10 +154,10 @@ def test_the_line_never_wraps(clock: SimpleNamespace, monkeypatch: pytest.Monkey
 
 def test_what_is_said_aside_takes_the_place_of_the_line(clock: SimpleNamespace) -> None:
     output = Terminal()
-    Narrator(two_trials(), output).say("interrupted; the ranks are stopped")
+    Narrator(two_trials(), output).print("interrupted; the ranks are stopped")
     assert output.getvalue() == f"{CLEAR_LINE}interrupted; the ranks are stopped\n"
     piped = io.StringIO()
-    Narrator(two_trials(), piped).say("aside")
+    Narrator(two_trials(), piped).print("aside")
     assert piped.getvalue() == "aside\n"
 
 

@@ -60,13 +60,13 @@ def late(at: str | None, ms: float = 25.0, rank: int = RANK, told_ms: float | No
 
 
 def found(site: str | None, steps: dict[int, list[Step]], rank: int = RANK) -> Finding:
-    return selftest._of_window(Window(site, rank, 0, STEPS - 1), steps, TOLERANCE)
+    return selftest._window_finding(Window(site, rank, 0, STEPS - 1), steps, TOLERANCE)
 
 
 @pytest.mark.parametrize("site", SITES[1:])
 def test_what_is_attributed_rightly_is_right(site: str) -> None:
     finding = found(site, late(site))
-    attributed, injected = finding.words.split("/")
+    attributed, injected = finding.text.split("/")
     assert finding.right
     assert injected == "1000"
     assert float(attributed) == pytest.approx(1000, rel=0.05)
@@ -84,8 +84,8 @@ def test_another_rank_or_phase_or_amount_is_wrong() -> None:
     assert found("data", late("forward")) == Finding("!rank 1 forward", right=False)
     too_much = found("forward", late("forward", told_ms=20.0))
     assert not too_much.right
-    assert too_much.words.startswith("!")
-    assert too_much.words.endswith("/800")
+    assert too_much.text.startswith("!")
+    assert too_much.text.endswith("/800")
 
 
 @pytest.mark.parametrize(
