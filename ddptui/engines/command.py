@@ -1,4 +1,4 @@
-"""The command line and the environment that start a trial's ranks, for each launch mode."""
+"""The command line and the environment that start the ranks of a trial, for each launch mode."""
 
 import os
 import sys
@@ -15,7 +15,7 @@ from ddptui.host.folders import lab_root
 
 
 def command(trial: Trial, python: str = sys.executable, part: Part | None = None) -> list[str]:
-    """Return the exact command line that starts a trial, or one node's part of it.
+    """The exact command line that starts a trial, or one node's part of it.
 
     `environment` has the variables that the command needs; a part has variables of its own (`Part.environment`), but
     torch's launcher reads its part from the command line.
@@ -26,16 +26,16 @@ def command(trial: Trial, python: str = sys.executable, part: Part | None = None
 
 
 def arguments(trial: Trial) -> list[str]:
-    """Return `key=value` for each field off its default, except those that the launcher or the entry point implies."""
+    """`key=value` for each field with another value than its default, except those that the launch mode implies."""
     left_out = {"launch", "world_size"} if LAUNCH_MODES[trial.launch].passes_ranks else {"launch"}
     return [argument for argument in to_arguments(trial) if argument.partition("=")[0] not in left_out]
 
 
 def _launcher(trial: Trial, part: Part | None) -> Iterable[str]:
-    """torch's launcher and its options, where it starts the ranks; nothing where the entry point does."""
+    """torch's launcher and its options; empty where the entry point starts the ranks itself."""
     if not LAUNCH_MODES[trial.launch].by_torch:
         return []
-    if part is None:  # standalone: one host, at a port that is free
+    if part is None:  # --standalone: one host, at any free port
         return ["-m", torch_launcher(), "--standalone", f"--nproc_per_node={trial.world_size}"]
     return [
         "-m",
@@ -49,21 +49,23 @@ def _launcher(trial: Trial, part: Part | None) -> Iterable[str]:
 
 
 def torch_launcher() -> str:
-    """Return torch.distributed.launch, or torch.distributed.run where this torch no longer has it; imports neither."""
+    """torch.distributed.launch, or torch.distributed.run where this torch no longer has it. Imports neither."""
     torch = find_spec("torch")
     gone = torch is not None and torch.origin and not (Path(torch.origin).parent / "distributed/launch.py").exists()
     return "torch.distributed.run" if gone else "torch.distributed.launch"
 
 
 def environment(trial: Trial, cores: int, ranks_here: int | None = None) -> dict[str, str]:
-    """What a rank needs in its environment to run by itself: the lab's modules, and its part of the cores."""
+    """The variables with which a rank finds the lab's modules, and uses its share of the cores."""
     threads = threads_per_rank(trial, cores, ranks_here)
     return {"PYTHONPATH": os.pathsep.join(module_folders()), "OMP_NUM_THREADS": str(threads)}
 
 
 def module_folders() -> list[str]:
-    """Where a rank looks for modules first: the lab's own folder, then what the user's PYTHONPATH names, from here: a
-    rank starts in another folder."""
-    named = os.environ.get("PYTHONPATH", "")
-    users = [os.path.abspath(folder) for folder in named.split(os.pathsep)] if named else []
+    """The folders where a rank looks for modules first: the lab's own, then the user's PYTHONPATH.
+
+    The paths are absolute, because a rank starts in another folder.
+    """
+    variable = os.environ.get("PYTHONPATH", "")
+    users = [os.path.abspath(folder) for folder in variable.split(os.pathsep)] if variable else []
     return list(dict.fromkeys([str(lab_root()), *users]))

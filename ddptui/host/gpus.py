@@ -1,5 +1,5 @@
-"""Which GPUs ranks on this machine will see: as NVIDIA's management library (NVML) tells, without torch or CUDA, which
-would take seconds, and a part of a GPU's memory."""
+"""Which GPUs ranks on this machine will see. NVIDIA's management library (NVML) is asked, because torch or CUDA would
+take seconds, and some of a GPU's memory."""
 
 import os
 import re
@@ -12,16 +12,16 @@ from typing import Any, NamedTuple
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 DEVICES = ("/dev/nvidia[0-9]*", "/dev/dxg", "/dev/kfd")  # NVIDIA's, through WSL, AMD's
-NUMBER = re.compile(r"[+-]?\d+")  # what an entry of VISIBLE begins with, as strtoul reads it
+NUMBER = re.compile(r"[+-]?\d+")  # the number at the beginning of an entry of VISIBLE, as strtoul reads it
 
 
 class Gpu(NamedTuple):
     """One GPU. None: NVML does not say.
 
-    uuid          what VISIBLE may name it by
-    total_bytes   its memory, and how much of that all processes use together
-    busy_percent  of the time lately in which it computed
-    is_cut        into instances (MIG), each of which is a GPU to CUDA
+    uuid          its name in VISIBLE
+    total_bytes   its memory; used_bytes: used by all processes together
+    busy_percent  share of the last second, at most, in which it computed
+    is_cut        it is divided into instances (MIG), each of which is a GPU to CUDA
     """
 
     name: str
@@ -33,7 +33,7 @@ class Gpu(NamedTuple):
 
 
 class Driver(NamedTuple):
-    """NVIDIA's driver: its version, the newest CUDA that it knows, and its GPUs, in the order of the bus."""
+    """NVIDIA's driver: its version, the newest CUDA that it supports, and its GPUs, in the order of the bus."""
 
     version: str
     cuda: tuple[int, int] | None
@@ -41,34 +41,34 @@ class Driver(NamedTuple):
 
 
 class Build(NamedTuple):
-    """What the installed torch is built for: the version of CUDA, or of AMD's HIP. Neither: the CPU alone."""
+    """What the installed torch is built for: a version of CUDA, or of AMD's HIP. Neither: the CPU only."""
 
     cuda: str | None
     hip: str | None
 
 
 def surely_none() -> bool:
-    """Whether there is no device file of any GPU. Elsewhere than on Linux we cannot tell without torch."""
+    """Whether there is no device file of any GPU. False on other systems than Linux: only torch knows there."""
     return sys.platform == "linux" and not any(glob(pattern) for pattern in DEVICES)
 
 
 def ask() -> Driver | None:
-    """What NVML tells. None: there is none, as with AMD's GPUs, on macOS, or where no driver is. Never raises."""
+    """What NVML says. None: there is no NVML, as with AMD's GPUs, on macOS, or without a driver. Never raises."""
     if surely_none():
         return None
     try:
         import pynvml as nvml
 
         nvml.nvmlInit()
-    except Exception:  # whatever is wrong with it, only the driver is asked: a run may do without
+    except Exception:  # whatever is wrong with the library: a run needs no driver
         return None
     try:
-        every = [_gpu(nvml, nvml.nvmlDeviceGetHandleByIndex(index)) for index in range(nvml.nvmlDeviceGetCount())]
-        cuda = _told(nvml, nvml.nvmlSystemGetCudaDriverVersion_v2)
+        all_gpus = [_gpu(nvml, nvml.nvmlDeviceGetHandleByIndex(index)) for index in range(nvml.nvmlDeviceGetCount())]
+        cuda = _answer(nvml, nvml.nvmlSystemGetCudaDriverVersion_v2)
         return Driver(
-            version=_text(_told(nvml, nvml.nvmlSystemGetDriverVersion) or "?"),
+            version=_text(_answer(nvml, nvml.nvmlSystemGetDriverVersion) or "?"),
             cuda=None if cuda is None else (cuda // 1000, cuda % 1000 // 10),
-            gpus=tuple(every),
+            gpus=tuple(all_gpus),
         )
     except nvml.NVMLError:
         return None
@@ -77,9 +77,9 @@ def ask() -> Driver | None:
 
 
 def _gpu(nvml: Any, handle: Any) -> Gpu:
-    memory = _told(nvml, nvml.nvmlDeviceGetMemoryInfo, handle)
-    rates = _told(nvml, nvml.nvmlDeviceGetUtilizationRates, handle)
-    cut = _told(nvml, nvml.nvmlDeviceGetMigMode, handle)
+    memory = _answer(nvml, nvml.nvmlDeviceGetMemoryInfo, handle)
+    rates = _answer(nvml, nvml.nvmlDeviceGetUtilizationRates, handle)
+    cut = _answer(nvml, nvml.nvmlDeviceGetMigMode, handle)
     return Gpu(
         name=_text(nvml.nvmlDeviceGetName(handle)),
         uuid=_text(nvml.nvmlDeviceGetUUID(handle)),
@@ -90,21 +90,21 @@ def _gpu(nvml: Any, handle: Any) -> Gpu:
     )
 
 
-def _told(nvml: Any, question: Any, *about: Any) -> Any:
-    """The answer; None where this GPU, or this driver, has none."""
+def _answer(nvml: Any, function: Any, *arguments: Any) -> Any:
+    """The result of a function of NVML; None where this GPU, or this driver, does not support it."""
     try:
-        return question(*about)
+        return function(*arguments)
     except nvml.NVMLError:
         return None
 
 
-def _text(told: str | bytes) -> str:
-    """Some releases of the library give bytes."""
-    return told.decode("utf-8", "replace") if isinstance(told, bytes) else told
+def _text(answer: str | bytes) -> str:
+    """As text: some releases of the library return bytes."""
+    return answer.decode("utf-8", "replace") if isinstance(answer, bytes) else answer
 
 
 def count(driver: Driver | None, variables: Mapping[str, str] = os.environ) -> int | None:
-    """How many GPUs a rank will see. None: only CUDA can tell."""
+    """How many GPUs a rank will see. None: only CUDA knows."""
     visible = variables.get(VISIBLE)
     if is_empty(visible):
         return 0
@@ -122,24 +122,27 @@ def is_empty(visible: str | None) -> bool:
 
 
 def seen(visible: str | None, uuids: Sequence[str]) -> list[int]:
-    """The GPUs that VISIBLE leaves to be seen, by their numbers, as CUDA reads it: numbers, or the beginnings of UUIDs,
-    up to the first one that names no GPU; naming one twice hides all."""
+    """The numbers of the GPUs that VISIBLE does not hide, as CUDA reads it.
+
+    Its entries are numbers, or beginnings of UUIDs. The first entry that names no GPU ends the list; an entry that
+    names a GPU again hides all.
+    """
     if visible is None:
         return list(range(len(uuids)))
     by_uuid = visible.startswith("GPU-")
-    found: list[int] = []
+    numbers: list[int] = []
     for entry in map(str.strip, visible.split(",")):
         number = _of_uuid(entry, uuids) if by_uuid else _number(entry)
-        if number in found:
+        if number in numbers:
             return []
         if not 0 <= number < len(uuids):
             break
-        found.append(number)
-    return found
+        numbers.append(number)
+    return numbers
 
 
 def _number(entry: str) -> int:
-    """As strtoul has it: what follows the digits does not matter; -1 for none."""
+    """The number at the beginning of an entry, as strtoul reads it; -1: none."""
     digits = NUMBER.match(entry)
     return int(digits[0]) if digits else -1
 
@@ -151,8 +154,10 @@ def _of_uuid(begin: str, uuids: Sequence[str]) -> int:
 
 
 def built_for() -> Build | None:
-    """What the installed torch is built for, read from its version.py: importing it would take seconds. None: it does
-    not say."""
+    """What the installed torch is built for, read from its version.py, because importing torch takes seconds.
+
+    None: the file does not say.
+    """
     torch = find_spec("torch")
     try:
         text = Path((torch and torch.origin) or "").with_name("version.py").read_text(encoding="utf-8")
@@ -162,13 +167,13 @@ def built_for() -> Build | None:
 
 
 def built(version_py: str) -> Build | None:
-    """The same, of the file's text."""
-    said = dict(re.findall(r"^(cuda|hip)\b[^=\n]*=\s*(?:None|'([^']*)')", version_py, re.MULTILINE))
-    return Build(said["cuda"] or None, said.get("hip") or None) if "cuda" in said else None
+    """The same, from the text of version.py."""
+    versions = dict(re.findall(r"^(cuda|hip)\b[^=\n]*=\s*(?:None|'([^']*)')", version_py, re.MULTILINE))
+    return Build(versions["cuda"] or None, versions.get("hip") or None) if "cuda" in versions else None
 
 
 def is_too_old(driver: Driver, build: Build | None) -> bool:
-    """Whether torch's CUDA will not run on this driver: within a major version, newer CUDA runs on older drivers."""
+    """Whether torch's CUDA does not run on this driver. Within a major version, newer CUDA runs on older drivers."""
     if driver.cuda is None or build is None or build.cuda is None:
         return False
     return driver.cuda[0] < int(build.cuda.split(".")[0])

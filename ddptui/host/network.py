@@ -1,4 +1,4 @@
-"""By which interface a host is reached, and at which port. Chosen and checked before anything is started."""
+"""Network interfaces, addresses and ports of this host, chosen and checked before anything starts."""
 
 import ipaddress
 import socket
@@ -7,12 +7,12 @@ from zlib import crc32
 
 import psutil
 
-FIRST_PORT, PORTS = 15_000, 15_000  # below 32768, where systems begin to hand out ports of their own accord
+FIRST_PORT, PORTS = 15_000, 15_000  # below 32768, the first of the ephemeral ports on Linux
 ANYWHERE = "192.0.2.1"  # TEST-NET-1 (RFC 5737): nothing is sent there, the route to it is only asked for
 
 
 class Interface(NamedTuple):
-    """name: as `ip address` lists it; address: its IPv4 address."""
+    """An interface of this host: its name, as `ip address` lists it, and its IPv4 address."""
 
     name: str
     address: str
@@ -23,11 +23,11 @@ class Interface(NamedTuple):
 
 
 class NetworkError(ValueError):
-    """No way from one host to another: one line that says what to do."""
+    """One host cannot reach another. One line that says why, and what to do."""
 
 
 def interfaces() -> list[Interface]:
-    """Those of this host that are up and have an IPv4 address, loopback too."""
+    """The interfaces of this host that are up and have an IPv4 address, loopback included."""
     up = {name for name, state in psutil.net_if_stats().items() if state.isup}
     return [
         Interface(name, address.address)
@@ -38,44 +38,51 @@ def interfaces() -> list[Interface]:
 
 
 def choose_interface(name: str | None = None) -> Interface:
-    """The interface that other hosts reach this one by: the named one, or the one that leads out of this host, or the
-    only one. Raises NetworkError."""
-    there = interfaces()
+    """The interface by which other hosts reach this one: the named one, or that of the default route, or the only one.
+
+    Raises NetworkError.
+    """
+    available = interfaces()
     if name is not None:
-        named = [each for each in there if each.name == name]
+        named = [interface for interface in available if interface.name == name]
         if not named:
-            raise NetworkError(f"no interface {name!r} is up and has an IPv4 address; {_list(there)}")
-        return _reachable(named[0], there)
-    outward = [each for each in there if each.address == source_address(ANYWHERE)]
-    others = [each for each in there if not each.is_loopback]
+            raise NetworkError(f"no interface {name!r} is up and has an IPv4 address; choose among {_list(available)}")
+        return _not_loopback(named[0], available)
+    source = source_address(ANYWHERE)
+    outward = [interface for interface in available if interface.address == source]
+    others = [interface for interface in available if not interface.is_loopback]
     if outward and not outward[0].is_loopback:
         return outward[0]
     if len(others) == 1:
         return others[0]
     if others:
-        raise NetworkError(f"no interface of this host leads out of it: choose one with --interface; {_list(others)}")
-    raise NetworkError("this host has no network but loopback, where no other host can reach it: bring up an interface")
+        raise NetworkError(f"this host has no default route: choose an interface with --interface: {_list(others)}")
+    raise NetworkError("this host has only loopback, where no other host can reach it: bring up a network interface")
 
 
 def interface_towards(address: str) -> Interface:
-    """The interface of this host that an address is reached by, its own one too. Raises NetworkError."""
+    """The interface by which this host reaches an address, which may be its own. Raises NetworkError."""
     source = source_address(address)
-    own = [each for each in interfaces() if each.address == source]
-    if not own:
-        raise NetworkError(f"{address} cannot be reached from here: no interface leads there; {_list(interfaces())}")
-    if own[0].is_loopback and not ipaddress.ip_address(address).is_loopback:
-        raise NetworkError(f"the way to {address} leads over loopback: the hosts file or the routes are wrong")
-    return own[0]
+    matching = [interface for interface in interfaces() if interface.address == source]
+    if not matching:
+        raise NetworkError(
+            f"{address} cannot be reached: no interface has a route to it; this host has {_list(interfaces())}"
+        )
+    if matching[0].is_loopback and not ipaddress.ip_address(address).is_loopback:
+        raise NetworkError(f"the route to {address} leads over loopback: correct /etc/hosts, or the routes")
+    return matching[0]
 
 
 def resolve(host: str) -> str:
-    """The IPv4 address of a host, as this host's resolver has it. Raises NetworkError: also for a loopback address,
-    which every host would take for itself."""
+    """The IPv4 address of a host's name, as this host resolves it. Raises NetworkError.
+
+    A loopback address is an error, too: every host would take it for itself.
+    """
     try:
         address = socket.getaddrinfo(host, None, socket.AF_INET)[0][4][0]
     except OSError as error:
         raise NetworkError(
-            f"the name {host!r} cannot be resolved here ({error.strerror}): put it into /etc/hosts, or the DNS"
+            f"the name {host!r} cannot be resolved here ({error.strerror}): add it to /etc/hosts, or to the DNS"
         ) from None
     if ipaddress.ip_address(address).is_loopback:
         raise NetworkError(
@@ -86,39 +93,39 @@ def resolve(host: str) -> str:
 
 
 def source_address(destination: str) -> str | None:
-    """From which of this host's addresses a datagram would leave; None: there is no way."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
+    """The address of this host from which a packet to the destination would leave; None: there is no route."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
-            asking.connect((destination, 9))
-            return str(asking.getsockname()[0])
+            probe.connect((destination, 9))  # for UDP this only looks up the route; nothing is sent
+            return str(probe.getsockname()[0])
         except OSError:
             return None
 
 
 def port_of(name: str, number: int = 0) -> int:
-    """A port that follows from a run's name, and another one for each number; two runs rarely have the same."""
+    """A port derived from a run's name, another for each number, so that two runs rarely collide."""
     return FIRST_PORT + (crc32(name.encode()) + number) % PORTS
 
 
 def is_free(address: str, port: int) -> bool:
-    """Whether a server could listen there."""
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as trying:
-        trying.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    """Whether a server could listen at this address and port."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # connections that are closing do not count
         try:
-            trying.bind((address, port))
+            probe.bind((address, port))
         except OSError:
             return False
     return True
 
 
-def _reachable(interface: Interface, there: list[Interface]) -> Interface:
+def _not_loopback(interface: Interface, available: list[Interface]) -> Interface:
     if interface.is_loopback:
         raise NetworkError(
             f"{interface.name} is loopback: no other host can reach {interface.address}; choose with --interface among "
-            f"{_list([each for each in there if not each.is_loopback])}"
+            f"{_list([other for other in available if not other.is_loopback])}"
         )
     return interface
 
 
-def _list(there: list[Interface]) -> str:
-    return ", ".join(f"{each.name} ({each.address})" for each in there) or "there is none"
+def _list(interfaces: list[Interface]) -> str:
+    return ", ".join(f"{interface.name} ({interface.address})" for interface in interfaces) or "none"

@@ -176,16 +176,16 @@ def refusal() -> str:
 
 def test_only_linux_has_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "darwin")
-    assert links.problem() == f"a slow link wants {links.RIGHTS}"
+    assert links.problem() == f"a slow link needs {links.RIGHTS}"
 
 
 def test_without_iproute2_it_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(sys, "platform", "linux")
-    monkeypatch.setattr(links, "TOOLS_ARE_IN", ())
+    monkeypatch.setattr(links, "TOOL_FOLDERS", ())
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert refusal().endswith("trial a: bottleneck: a slow link is made with `ip` and `tc`: `apt install iproute2`")
+    assert refusal().endswith("trial a: bottleneck: a slow link needs `ip` and `tc`: `apt install iproute2`")
     (tmp_path / "ip").touch(mode=0o755)
-    assert links.problem() == "a slow link is made with `tc`: `apt install iproute2`"
+    assert links.problem() == "a slow link needs `tc`: `apt install iproute2`"
 
 
 def test_what_the_attempt_says_is_the_reason(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, untried: None) -> None:
@@ -193,9 +193,9 @@ def test_what_the_attempt_says_is_the_reason(monkeypatch: pytest.MonkeyPatch, tm
     for tool in ("ip", "tc"):
         (tmp_path / tool).touch(mode=0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    failed = subprocess.CompletedProcess([], 1, "", f"a slow link wants {links.RIGHTS}\n")
+    failed = subprocess.CompletedProcess([], 1, "", f"a slow link needs {links.RIGHTS}\n")
     monkeypatch.setattr(subprocess, "run", lambda *_, **__: failed)
-    assert refusal().endswith(f"trial a: bottleneck: a slow link wants {links.RIGHTS}")
+    assert refusal().endswith(f"trial a: bottleneck: a slow link needs {links.RIGHTS}")
 
 
 def test_a_kernel_without_what_it_takes_is_told_by_what_the_tool_said(
@@ -209,11 +209,11 @@ def test_a_kernel_without_what_it_takes_is_told_by_what_the_tool_said(
     with pytest.raises(SystemExit) as ended:
         links._run("tc", [links.limit_command("eth0", 1)])
     said = str(ended.value)
-    assert said.startswith("no slow link can be made here (tc: Error: Specified qdisc kind is unknown.)")
+    assert said.startswith("a slow link cannot be made here (tc: Error: Specified qdisc kind is unknown.)")
     assert "modprobe -a veth bridge sch_tbf" in said
 
 
 def test_without_rights_it_says_which(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(links, "CLONE_NEWNET", -1)  # which the kernel refuses to anybody, as it refuses others
-    with pytest.raises(SystemExit, match="a slow link wants root on Linux"):
+    with pytest.raises(SystemExit, match="a slow link needs root on Linux"):
         links._new_network()
