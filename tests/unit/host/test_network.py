@@ -37,11 +37,14 @@ def test_the_only_one_is_chosen_where_no_route_leads_out(there: Given) -> None:
     assert choose_interface() == FAST
 
 
+NO_ETH9 = "no interface 'eth9' is up and has an IPv4 address; choose among lo (127.0.0.1), eth0"
+
+
 @pytest.mark.parametrize(
     ("interfaces", "name", "why"),
     [
         ((LOOPBACK, ETHERNET), "lo", "no other host can reach 127.0.0.1; choose with --interface among eth0"),
-        ((LOOPBACK, ETHERNET), "eth9", "no interface 'eth9' is up and has an IPv4 address; choose among lo (127.0.0.1)"),
+        ((LOOPBACK, ETHERNET), "eth9", NO_ETH9),
         ((LOOPBACK, ETHERNET, FAST), None, "choose an interface with --interface: eth0 (10.1.0.7), ib0 (10.2.0.7)"),
         ((LOOPBACK,), None, "this host has only loopback"),
     ],
@@ -62,7 +65,7 @@ def test_the_way_to_another_host_is_no_loopback(there: Given) -> None:
     with pytest.raises(NetworkError, match="leads over loopback"):
         interface_towards("10.1.0.9")
     there(LOOPBACK, ETHERNET)
-    with pytest.raises(NetworkError, match="10.1.0.9 cannot be reached: no interface has a route"):
+    with pytest.raises(NetworkError, match=r"^10\.1\.0\.9 cannot be reached: no interface has a route"):
         interface_towards("10.1.0.9")
 
 
