@@ -1,12 +1,12 @@
-"""From which size on one way to the same end is faster than another: as measured, as fitted, and by the textbook.
+"""Compares operations that have the same result: from which size on one overtakes another, and which is fastest. Pure.
 
-The end is the same for all composites, and for a bare all_reduce where none that divides is measured beside it: to have
-on all ranks what all tensors come to together.
+All composites have the same result, the mean of all ranks' tensors. A bare all_reduce counts among them if none that
+divides was measured.
 
-What counts: one is faster at some size, and the other at some larger size, each by more than CLEAR: what is less is
-noise. Of what was measured, only sizes count at which both have a median that means something (`steady`); of fitted
-lines, only differences above what they themselves are off by at most sizes. The size is where the two lines cross,
-drawn through the points on two logarithmic axes, between the last clear difference and the first one of the other sign.
+A crossover counts if one is faster at some size, and the other at a larger size, each by more than CLEAR: less is
+noise. Of measurements, only sizes count at which both medians mean something; of fitted lines, only differences that exceed
+their own typical error. The size is where the two lines cross on logarithmic axes, between the last clear difference
+and the first one of the other sign.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -21,9 +21,9 @@ from ddptui.analysis.primitives.results import PrimitivesResult
 from ddptui.analysis.primitives.theory import Network
 from ddptui.text.units import digits, duration, size
 
-CLEAR = 0.10  # of the faster one's time
-STEPS_A_DOUBLING = 8  # in which lines that are known everywhere are looked at
-Ratio = tuple[float, float]  # bytes, and the logarithm of the first one's time over the second one's
+CLEAR = 0.10  # of the faster time
+STEPS_A_DOUBLING = 8  # of the size, at which fitted lines are evaluated
+Ratio = tuple[float, float]  # bytes, and the logarithm of the first operation's time over the second's
 
 
 class Crossing(NamedTuple):
@@ -35,7 +35,8 @@ class Crossing(NamedTuple):
 
 
 class Overtaking(NamedTuple):
-    """`after` is the faster one from so many bytes on; None: not so, within the sizes that were measured."""
+    """From how many bytes on `after` is faster than `before`: as measured, as fitted, and by the textbook's formulas.
+    None: it is not, within the measured sizes."""
 
     before: PrimitiveKey
     after: PrimitiveKey
@@ -45,11 +46,11 @@ class Overtaking(NamedTuple):
 
 
 def overtakings(result: PrimitivesResult, fitted: Sequence[Fit] | None = None) -> list[Overtaking]:
-    """Of all pairs that do the same, those of which at least one of measurement, model and textbook says it."""
-    found = fit_all(result) if fitted is None else fitted
-    models = {each.key: each for each in found}
+    """The overtakings of all pairs with the same result. fitted: the fits of the result, if they are known already."""
+    all_fits = fit_all(result) if fitted is None else fitted
+    models = {fit.key: fit for fit in all_fits}
     groups = steady_times(result)
-    network = network_of(found)
+    network = network_of(all_fits)
     return [
         overtaking
         for one, other in combinations(rivals(models), 2)
@@ -62,48 +63,48 @@ def overtakings(result: PrimitivesResult, fitted: Sequence[Fit] | None = None) -
 
 
 def steady_times(result: PrimitivesResult) -> dict[PrimitiveKey, dict[int, float]]:
-    """The medians that mean something, in s by bytes."""
+    """Of each operation, the medians that mean something, in s by bytes."""
     return {key: times_of([*filter(has_a_median, cells)]) for key, cells in by_operation(result.cells).items()}
 
 
 def rivals(measured: Iterable[PrimitiveKey]) -> list[PrimitiveKey]:
-    """Those that do the same."""
-    all_of_them = list(measured)
-    composites = [key for key in all_of_them if key.composite]
+    """Of the measured operations, those with the same result."""
+    keys = list(measured)
+    composites = [key for key in keys if key.composite]
     divided = any(key.operation == "all_reduce" for key in composites)
-    bare = [] if divided else [key for key in all_of_them if key.operation == "all_reduce" and not key.composite]
+    bare = [] if divided else [key for key in keys if key.operation == "all_reduce" and not key.composite]
     return [*[key for key in bare if key.reduce_op in (None, "sum", "avg")], *composites]
 
 
 def measured_crossings(one: PrimitiveKey, other: PrimitiveKey, times: Times, others: Times) -> list[Crossing]:
-    """Where both were measured."""
+    """The crossings of the measured times."""
     sizes = sorted(size for size in times if size in others)
     return crossings(one, other, [(size, log(times[size] / others[size])) for size in sizes])
 
 
 def fitted_crossings(one: Fit, other: Fit) -> list[Crossing]:
-    """On the bent lines, between the smallest and the largest size of both."""
+    """The crossings of the fitted curves, between the smallest and the largest size of both."""
     return _line_crossings(one, other, predicted_time, max(CLEAR, _typical_residual(one), _typical_residual(other)))
 
 
 def textbook_crossings(one: Fit, other: Fit, network: Network) -> list[Crossing]:
-    """Over the same sizes, by the formulas."""
-    return _line_crossings(one, other, lambda each, size: textbook_time(each, size, network), CLEAR)
+    """The crossings of the textbook's formulas, over the same sizes."""
+    return _line_crossings(one, other, lambda fit, size: textbook_time(fit, size, network), CLEAR)
 
 
 def crossings(one: PrimitiveKey, other: PrimitiveKey, ratios: Sequence[Ratio], least: float = CLEAR) -> list[Crossing]:
-    """From a line of ratios, in order of their sizes; `least` is the difference that counts."""
+    """The crossings of a line of ratios, in the order of their sizes. least: the smallest difference that counts."""
     clear = [at for at, (_, ratio) in enumerate(ratios) if abs(ratio) > log(1 + least)]
-    found = []
+    crossed = []
     for last, first in pairwise(clear):
         if ratios[last][1] * ratios[first][1] < 0:
             before, after = (one, other) if ratios[last][1] < 0 else (other, one)
-            found.append(Crossing(before, after, _zero_crossing(ratios[last : first + 1])))
-    return found
+            crossed.append(Crossing(before, after, _zero_crossing(ratios[last : first + 1])))
+    return crossed
 
 
 def _zero_crossing(ratios: Sequence[Ratio]) -> float:
-    """Of the places where the line crosses zero, the middle one: there is an odd number of them."""
+    """The size at which the line crosses zero: of an odd number of crossings, the middle one."""
     zeros = [
         exp(log(left) + (log(right) - log(left)) * low / (low - high))
         for (left, low), (right, high) in pairwise(ratios)
@@ -131,7 +132,7 @@ def _common_sizes(sizes: Mapping[int, float], others: Mapping[int, float]) -> li
 
 
 def _log_spaced(low: int, high: int) -> list[float]:
-    """From one size to another, evenly on a logarithmic axis."""
+    """Sizes from one to another, evenly spaced on a logarithmic axis."""
     count = max(1, round(log(high / low) / log(2) * STEPS_A_DOUBLING))
     return [low * (high / low) ** (at / count) for at in range(count + 1)]
 
@@ -139,8 +140,8 @@ def _log_spaced(low: int, high: int) -> list[float]:
 def _overtakings_of_pair(
     measured: Sequence[Crossing], fitted: Sequence[Crossing], by_the_book: Sequence[Crossing]
 ) -> list[Overtaking]:
-    """The first time that one overtakes the other, and the first time that it is the other way round."""
-    directions = dict.fromkeys((each.before, each.after) for each in (*measured, *fitted, *by_the_book))
+    """One for each direction in which an operation overtakes the other, with the first size of each kind."""
+    directions = dict.fromkeys((crossing.before, crossing.after) for crossing in (*measured, *fitted, *by_the_book))
     return [
         Overtaking(before, after, *(_first_size(before, after, several) for several in (measured, fitted, by_the_book)))
         for before, after in directions
@@ -148,20 +149,21 @@ def _overtakings_of_pair(
 
 
 def _first_size(before: PrimitiveKey, after: PrimitiveKey, several: Iterable[Crossing]) -> float | None:
-    return next((each.size for each in several if (each.before, each.after) == (before, after)), None)
+    return next((crossing.size for crossing in several if (crossing.before, crossing.after) == (before, after)), None)
 
 
 ALL_REDUCE = "all_reduce"
 
 
 def findings(fits: Sequence[Fit], times: Mapping[PrimitiveKey, Times]) -> list[str]:
-    """From which size on bytes cost more than the call itself, and what the best way to a mean is at the ends."""
+    """What the figures mean for training, in sentences: from which size on bytes cost more than the call itself, and
+    which way to average is fastest for the smallest and the largest tensor."""
     return [*_latency_finding(fits), *_fastest_finding(times)]
 
 
 def half_performance_size(fit: Fit) -> float | None:
-    """The size, in bytes, from which on a call takes twice what it takes with next to nothing in it: Hockney's n½, on
-    the bent line. None: not within the sizes that were measured."""
+    """The size in bytes from which on a call takes twice as long as an empty one: Hockney's n½, on the fitted curve.
+    None: it is not within the measured sizes."""
     sizes = sorted(fit.residuals)
     if fit.curve is None or len(sizes) < 2:
         return None
@@ -192,14 +194,14 @@ def _fastest_finding(times: Mapping[PrimitiveKey, Times]) -> list[str]:
     common = sorted(set.intersection(*(set(times[way]) for way in ways))) if len(ways) > 1 else []
     if not common:
         return []
-    said = [
+    parts = [
         _fastest_at(bytes, {way: times[way][bytes] for way in ways}) for bytes in dict.fromkeys((common[0], common[-1]))
     ]
-    return ["Of the ways to a mean, " + "; ".join(said) + "."]
+    return ["Of the ways to average, " + "; ".join(parts) + "."]
 
 
 def _fastest_at(bytes: int, seconds: Mapping[PrimitiveKey, float]) -> str:
-    """Which is fastest, with those that cannot be told from it; and the slowest."""
+    """Which way is fastest, with those that are not clearly slower; and which is slowest."""
     order = sorted(seconds, key=lambda way: seconds[way])
     least, most = seconds[order[0]], seconds[order[-1]]
     best = [str(way) for way in order if seconds[way] <= least * (1 + CLEAR)]

@@ -1,20 +1,20 @@
-"""What was measured as a model: α, β and γ by least squares, and a bent line where a straight one does not hold.
+"""Fits a model to measured times: α, β and γ by least squares, and a piecewise linear curve. Pure.
 
-Times are the medians over calls. Residuals are relative, so that 1 KB counts as much as 64 MB; and relative to what was
-measured, so that a size which the scheduler's tick made 30 times slower counts as one wholly wrong, not as 30. One that
-took half as long again as a larger one, or more, met something that is not the network, and is not fitted at all; its
-residual is told with the others. Nothing may be negative: neither latency, nor the time for more bytes.
+Times are the medians over calls. Residuals are relative to the measured times, so that 1 KB counts as much as 64 MB,
+and a size that the scheduler's tick made 30 times slower counts as one error of 100 %, not as 30. A size that took half
+as long again as a larger one met something other than the network. It is not fitted, but its residual is reported.
+Neither latency nor the time for more bytes may be negative.
 
-For one operation β and γ are collinear: both are paid by the byte, and no sizes could tell them apart. So γ is what
-`local_sum` measured, a rank that adds with nothing to send, and is held where others are fitted; without `local_sum`
-what adding costs is in β.
+For one operation β and γ are collinear: both are paid by the byte, and no choice of sizes could separate them. So γ is
+what `local_sum` measured, where a rank adds and sends nothing; it is held constant in the other fits. Without
+`local_sum`, β contains the cost of additions.
 
-On one host a straight line seldom holds from 1 KB to 64 MB: a socket's buffer, then each cache is too small from some
-size on. So there is a continuous line with at most three knots, too, as SMPI has for the same reason (Clauss and
-others, "Single node on-line simulation of MPI applications with SMPI", 2011; that a byte's time depends on the size is
-in Kielmann and others, "Fast measurement of LogP parameters for message passing platforms", 2000). Knots are at
-measured sizes, taken one by one where they help most; as many as make the Bayesian information criterion (Schwarz 1978)
-least, each knot being two unknowns (where it is, and the slope after it).
+On one host a straight line seldom holds from 1 KB to 64 MB: beyond some size, a socket buffer or a cache is too small.
+Hence the curve, a continuous line with at most three knots, as SMPI has for the same reason (Clauss and others, "Single
+node on-line simulation of MPI applications with SMPI", 2011; that a byte's time depends on the size is in Kielmann and
+others, "Fast measurement of LogP parameters for message passing platforms", 2000). Knots are at measured sizes, added
+one by one where they help most, until the Bayesian information criterion (Schwarz 1978) is least. Each knot counts as
+two unknowns: its place, and the slope after it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,15 +28,16 @@ from ddptui.analysis.primitives.theory import Cost, Network, seconds, theory
 from ddptui.text.units import US_IN_S
 
 MOST_KNOTS = 3
-REPEATABLE = 0.02  # a median comes out again within this: to be nearer to it is worth nothing
-TOO_LONG = 1.5  # × the time of a larger size: what took longer met something else
-LONE = Cost(1, 1)  # a call, and so much a byte
+REPEATABLE = 0.02  # relative: a median repeats within this, so a closer fit is worth nothing
+TOO_LONG = 1.5  # × the time of a larger size: a size that took longer is not fitted
+LONE = Cost(1, 1)  # of local_sum: one call, and each byte once
 
 Times = Mapping[int, float]  # s by bytes
 
 
 class Curve(NamedTuple):
-    """A continuous line: start_s at 0 bytes; slopes, in s/byte, up to the first knot (in bytes), up to the next, …"""
+    """A continuous, piecewise linear time by size. start_s: at 0 bytes; knots: in bytes; slopes: in s/byte, up to the
+    first knot, up to the next, …"""
 
     start_s: float
     knots: tuple[int, ...]
@@ -44,16 +45,15 @@ class Curve(NamedTuple):
 
 
 class Fit(NamedTuple):
-    """What was fitted to one operation on so many ranks. None: there were too few sizes, or there is no such term.
+    """The fit of one operation. None: there were too few sizes, or its formula has no such term.
 
-    times        what was measured, in s by bytes
+    ranks        how many
+    times        as measured, in s by bytes
     alpha, beta  of the straight line: of one message, as in `theory`; s, and s/byte
-    gamma        s/byte: of local_sum its own, else what was held
-    line_worst   the straight line's largest residual, as a part of what was measured
-    curve        the bent line
-    residuals    by size, of the bent line: predicted over measured, less one
-    left_out     the largest such residual at a size between the ends, when just this one is left out and the rest is
-                 fitted afresh, knots and all
+    gamma        s/byte: fitted for local_sum, held constant for others
+    line_worst   the straight line's largest relative residual
+    residuals    of the curve by size: predicted over measured, less one
+    left_out     the largest such residual at an inner size when this size is left out of the fit, knots included
     """
 
     key: PrimitiveKey
@@ -69,37 +69,37 @@ class Fit(NamedTuple):
 
     @property
     def worst(self) -> float | None:
-        """Of the bent line; None where there are no more sizes than unknowns."""
+        """The curve's largest residual. None: there are no more sizes than unknowns."""
         unknowns = 2 * len(self.curve.slopes) if self.curve else 0
         return max(map(abs, self.residuals.values())) if len(self.residuals) > unknowns else None
 
 
 def fit_all(result: PrimitivesResult) -> list[Fit]:
-    """Of each operation that was measured, in their order."""
+    """The fits of all measured operations, in their order."""
     times = {key: times_of(cells) for key, cells in by_operation(result.cells).items()}
     gamma = next((_by_byte(found) for key, found in times.items() if key.operation == "local_sum"), None)
     return [fit_operation(key, result.ranks, found, gamma) for key, found in times.items() if found]
 
 
 def times_of(cells: Sequence[Cell]) -> dict[int, float]:
-    """The medians that can be fitted, in s."""
+    """The medians of an operation's cells, in s by bytes."""
     return {cell.bytes: cell.time_us.median * US_IN_S for cell in cells if cell.time_us and cell.time_us.median > 0}
 
 
 def fit_operation(which: PrimitiveKey, ranks: int, times: Times, gamma: float | None) -> Fit:
     cost = theory(which.operation, composite=which.composite).cost(ranks)
-    believed = without_outliers(times)
+    kept = without_outliers(times)
     line = curve_of(times)
     off = residuals(line, times) if line else {}
-    found = Fit(which, ranks, times, curve=line, residuals=off, left_out=leave_one_out_error(believed))
+    found = Fit(which, ranks, times, curve=line, residuals=off, left_out=leave_one_out_error(kept))
     if not cost.transfer and not cost.reduction:
         return found._replace(alpha=next(iter(times.values())) / cost.latency)
     if len(times) < 2:
         return found
     if which.operation == "local_sum":
-        network = fit_line(believed, LONE, 0.0)
+        network = fit_line(kept, LONE, 0.0)
         return found._replace(alpha=network.alpha, gamma=network.beta, line_worst=_worst(times, LONE, network))
-    network = fit_line(believed, cost, gamma or 0.0)
+    network = fit_line(kept, cost, gamma or 0.0)
     return found._replace(
         alpha=network.alpha,
         beta=network.beta,
@@ -109,12 +109,12 @@ def fit_operation(which: PrimitiveKey, ranks: int, times: Times, gamma: float | 
 
 
 def curve_of(times: Times) -> Curve | None:
-    """Of what can be believed; None: one size says nothing of others, unless it is that of a barrier."""
+    """The curve through times without outliers. None: there is one size only, and this is not a barrier."""
     return fit_curve(without_outliers(times))
 
 
 def without_outliers(times: Times) -> Times:
-    """Without the sizes that took far longer than a larger one; all of them, if that would be less than half."""
+    """The times without sizes that took far longer than a larger one; all of them if fewer than half would remain."""
     least, kept = inf, {}
     for size in sorted(times, reverse=True):
         if times[size] <= TOO_LONG * least:
@@ -124,33 +124,34 @@ def without_outliers(times: Times) -> Times:
 
 
 def predicted_time(fit: Fit, size: float) -> float | None:
-    """Seconds for so many bytes, by the bent line; beyond the largest that was measured, it goes on straight."""
+    """The time for a size by the curve, in s; beyond the largest measured size it goes on straight."""
     return time_at(fit.curve, size) if fit.curve else None
 
 
 def textbook_time(fit: Fit, size: float, network: Network) -> float:
-    """Seconds for so many bytes, by the formula of its algorithm."""
+    """The time for a size by the formula of the operation's algorithm, in s."""
     return seconds(theory(fit.key.operation, composite=fit.key.composite).cost(fit.ranks), size, network)
 
 
 def time_at(curve: Curve, size: float) -> float:
+    """The time for a size by a curve, in s."""
     parts = _parts(size, curve.knots)
     return curve.start_s + sum(slope * part for slope, part in zip(curve.slopes, parts, strict=True))
 
 
-def network_of(found: Sequence[Fit]) -> tuple[Network, PrimitiveKey] | None:
-    """What the textbook's formulas are fed with, and whose α and β they are: those of one message, at best as every
-    rank of a ring sends it at once."""
-    gamma = next((each.gamma for each in found if each.key.operation == "local_sum"), None) or 0.0
+def network_of(all_fits: Sequence[Fit]) -> tuple[Network, PrimitiveKey] | None:
+    """The parameters for the textbook's formulas, and the operation that α and β come from: those of one message, if
+    possible of all ranks in a ring that send at once. None: neither was measured."""
+    gamma = next((fit.gamma for fit in all_fits if fit.key.operation == "local_sum"), None) or 0.0
     for source in ("isend_irecv", "send_recv"):
-        for each in found:
-            if each.key.operation == source and each.alpha is not None and each.beta is not None:
-                return Network(each.alpha, each.beta, gamma), each.key
+        for fit in all_fits:
+            if fit.key.operation == source and fit.alpha is not None and fit.beta is not None:
+                return Network(fit.alpha, fit.beta, gamma), fit.key
     return None
 
 
 def fit_line(times: Times, cost: Cost, gamma: float) -> Network:
-    """α and β for a held γ."""
+    """α and β of a straight line, for a constant γ."""
     rows = [(cost.latency / s, size * cost.transfer / s) for size, s in times.items()]
     targets = [1 - size * cost.reduction * gamma / s for size, s in times.items()]
     alpha, beta = nonnegative_least_squares(rows, targets)
@@ -158,7 +159,7 @@ def fit_line(times: Times, cost: Cost, gamma: float) -> Network:
 
 
 def fit_curve(times: Times) -> Curve | None:
-    """With as many knots as are worth it."""
+    """The curve with as many knots as the criterion allows. None: there is one size only, and it is not 0."""
     if len(times) < 2:
         return Curve(times[0], (), (0.0,)) if 0 in times else None
     best = found = fit_with_knots(times, ())
@@ -171,23 +172,25 @@ def fit_curve(times: Times) -> Curve | None:
 
 
 def fit_with_knots(times: Times, knots: tuple[int, ...]) -> Curve:
-    """With its knots there."""
+    """The curve with its knots at these sizes."""
     rows = [[part / s for part in (1, *_parts(size, knots))] for size, s in times.items()]
     start_s, *slopes = nonnegative_least_squares(rows, [1.0] * len(rows))
     return Curve(start_s, knots, tuple(slopes))
 
 
 def criterion(curve: Curve, times: Times) -> float:
-    """Schwarz's; the least is best."""
+    """The Bayesian information criterion of a curve: the least is best."""
     unknowns = 2 * len(curve.slopes)
     return len(times) * log(_squares(curve, times) / len(times) + REPEATABLE**2) + unknowns * log(len(times))
 
 
 def residuals(curve: Curve, times: Times) -> dict[int, float]:
+    """By size, the curve's time over the measured one, less one."""
     return {size: time_at(curve, size) / s - 1 for size, s in times.items()}
 
 
 def leave_one_out_error(times: Times) -> float | None:
+    """See Fit.left_out. None: there are fewer than two inner sizes."""
     between = sorted(times)[1:-1]
     if len(between) < 2:
         return None

@@ -1,18 +1,20 @@
-"""Least squares for a handful of unknowns, none of which may be negative. Plain Python: the console has no numpy."""
+"""Least squares for a handful of unknowns, none of which may be negative. In plain Python, since the console has no
+numpy. Pure.
+"""
 
 from collections.abc import Sequence
 from itertools import combinations
 from math import sqrt
 
 Row = Sequence[float]
-SINGULAR = 1e-12  # what is left of a column of length 1: no more than rounding
+SINGULAR = 1e-12  # a smaller pivot, of columns of length 1, is no more than rounding
 
 
 def nonnegative_least_squares(rows: Sequence[Row], targets: Sequence[float]) -> list[float]:
-    """The x with no part below 0 for which the squares of rows · x − targets add up to least.
+    """The x without negative parts for which the squares of rows · x − targets have the smallest sum.
 
-    The least is found with some parts at 0 and the others free (Lawson and Hanson, "Solving least squares problems",
-    1974, chapter 23); with as few unknowns as here each choice can be tried, all free first.
+    In the solution some parts are 0 and the others free (Lawson and Hanson, "Solving least squares problems", 1974,
+    chapter 23). With so few unknowns, each choice of free parts can be tried.
     """
     unknowns = len(rows[0])
     lengths = [sqrt(sum(row[at] ** 2 for row in rows)) or 1.0 for at in range(unknowns)]
@@ -20,14 +22,14 @@ def nonnegative_least_squares(rows: Sequence[Row], targets: Sequence[float]) -> 
     best, least = [0.0] * unknowns, squares(scaled, targets, [0.0] * unknowns)
     for free in range(unknowns, 0, -1):
         for chosen in combinations(range(unknowns), free):
-            found = _with_free(scaled, targets, chosen)
-            if found is None or min(found) < 0:
+            x = _with_free(scaled, targets, chosen)
+            if x is None or min(x) < 0:
                 continue
             if free == unknowns:
-                return _unscaled(found, lengths)
-            error = squares(scaled, targets, found)
+                return _unscaled(x, lengths)
+            error = squares(scaled, targets, x)
             if error < least:
-                best, least = found, error
+                best, least = x, error
     return _unscaled(best, lengths)
 
 
@@ -37,6 +39,7 @@ def squares(rows: Sequence[Row], targets: Sequence[float], x: Sequence[float]) -
 
 
 def dot(row: Row, x: Sequence[float]) -> float:
+    """The dot product."""
     return sum(left * right for left, right in zip(row, x, strict=True))
 
 
@@ -45,7 +48,7 @@ def _unscaled(x: Sequence[float], lengths: Sequence[float]) -> list[float]:
 
 
 def _with_free(rows: Sequence[Row], targets: Sequence[float], chosen: Sequence[int]) -> list[float] | None:
-    """All parts, of which only the chosen ones are free. None: many x do equally well."""
+    """The best x of which only the chosen parts are free. None: it is not unique."""
     normal = [[sum(row[i] * row[j] for row in rows) for j in chosen] for i in chosen]
     right = [sum(row[i] * target for row, target in zip(rows, targets, strict=True)) for i in chosen]
     solved = solve(normal, right)
@@ -58,7 +61,7 @@ def _with_free(rows: Sequence[Row], targets: Sequence[float], chosen: Sequence[i
 
 
 def solve(matrix: Sequence[Row], right: Sequence[float]) -> list[float] | None:
-    """Gauss's elimination, the largest pivot first. None: singular."""
+    """The solution of a system of linear equations, by Gaussian elimination. None: the matrix is singular."""
     rows = [[*row, value] for row, value in zip(matrix, right, strict=True)]
     size = len(rows)
     for at in range(size):

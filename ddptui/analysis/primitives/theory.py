@@ -1,13 +1,13 @@
-"""What each primitive costs by the textbook, for the algorithm that it really uses on gloo.
+"""The cost of each primitive by the textbook, for the algorithm that it uses on gloo. Pure.
 
 A message of m bytes takes α + m β seconds from one rank to another (Hockney 1994), a rank sends one and receives one at
 a time, and to add (or divide) a byte takes γ (Thakur, Rabenseifner and Gropp 2005). Of n bytes on p ranks, a call takes
-latency × α + transfer × n β + reduction × n γ: that of the rank which has most to do.
+latency × α + transfer × n β + reduction × n γ, for the rank that has most to do.
 
-Which algorithm it is was read in gloo (allreduce.cc, reduce.cc, broadcast.cc, allgather.cc, gather.cc, scatter.cc,
+The algorithms were read in gloo's source (allreduce.cc, reduce.cc, broadcast.cc, allgather.cc, gather.cc, scatter.cc,
 alltoall.cc and barrier.cc of April 2026) and seen in torch 2.15, whose profiler counts p all_reduces in one
 reduce_scatter. gloo sends a chunk in segments, so that it can add one while the next is under way: here a chunk is one
-message. What is not in the formulas: copies within a rank, which torch makes wherever a list of tensors is given.
+message. The formulas leave out copies within a rank, which torch makes for lists of tensors.
 """
 
 from collections.abc import Callable
@@ -21,7 +21,7 @@ PJESIVAC = 'Pješivac-Grbović and others, "Performance analysis of MPI collecti
 
 
 class Network(NamedTuple):
-    """alpha in s a message, beta in s/byte sent, gamma in s/byte added."""
+    """The parameters of a network. alpha: s per message; beta: s per byte sent; gamma: s per byte added."""
 
     alpha: float
     beta: float
@@ -37,10 +37,11 @@ class Cost(NamedTuple):
 
 
 class Theory(NamedTuple):
-    """algorithm  its name
-    formula    of its time, as it is written on paper
-    source     where it is found
-    cost       the same formula, by the number of ranks
+    """An operation's algorithm.
+
+    formula  of its time, as text
+    source   where the formula is found
+    cost     the same formula, by the number of ranks
     """
 
     algorithm: str
@@ -50,15 +51,17 @@ class Theory(NamedTuple):
 
 
 def seconds(cost: Cost, size: float, network: Network) -> float:
+    """The time of a cost for a size in bytes, in s."""
     return cost.latency * network.alpha + size * (cost.transfer * network.beta + cost.reduction * network.gamma)
 
 
 def theory(operation: str, *, composite: bool = False) -> Theory:
+    """The algorithm of an operation, or of a strategy (composite)."""
     return (COMPOSITES if composite else OPERATIONS)[operation]
 
 
 def logarithm(ranks: int) -> int:
-    """⌈lg p⌉: how often one can double until there are as many."""
+    """⌈lg p⌉, the number of rounds in which everything doubles."""
     return (ranks - 1).bit_length()
 
 
@@ -75,7 +78,7 @@ def _all_parts_but_one(ranks: int) -> Cost:
 
 
 def _there_and_back(ranks: int) -> Cost:
-    """Parts are summed up on their way around the ring, and then brought to where they are wanted."""
+    """Parts are summed on their way around the ring, and then sent to where they are needed."""
     return Cost(2 * (ranks - 1), 2 * (ranks - 1) / ranks, (ranks - 1) / ranks)
 
 
@@ -139,7 +142,7 @@ def _reduce_scatter_all_gather(ranks: int) -> Cost:
 
 
 def together(*costs: Cost) -> Cost:
-    """One after the other."""
+    """The cost of several operations, one after the other."""
     return Cost(*(sum(amounts) for amounts in zip(*costs, strict=True)))
 
 
