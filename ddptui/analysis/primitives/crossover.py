@@ -4,9 +4,9 @@ All composites have the same result, the mean of all ranks' tensors. A bare all_
 divides was measured.
 
 A crossover counts if one is faster at some size, and the other at a larger size, each by more than CLEAR: less is
-noise. Of measurements, only sizes count at which both medians mean something; of fitted lines, only differences that exceed
-their own typical error. The size is where the two lines cross on logarithmic axes, between the last clear difference
-and the first one of the other sign.
+noise. Of measurements, only sizes count at which both medians mean something; of fitted lines, only differences that
+exceed their own typical error. The size is where the two lines cross on logarithmic axes, between the last clear
+difference and the first one of the other sign.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
