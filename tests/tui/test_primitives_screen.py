@@ -12,9 +12,9 @@ from textual.pilot import Pilot
 from textual.theme import BUILTIN_THEMES
 from textual.widgets import Input, Static
 
-from ddptui.analysis.primitives.ownership import RANK_KINDS, view_title
 from ddptui.analysis.primitives.results import BufferView, Cell, RankView, View
 from ddptui.analysis.results import Results
+from ddptui.report.primitives.ownership import RANK_KINDS, view_title
 from ddptui.store.runs import Run
 from ddptui.text.tables import Table
 from ddptui.tui.app import Console, shown, told

@@ -13,10 +13,10 @@ from textual.timer import Timer
 from textual.widgets import OptionList, Static
 
 from ddptui.analysis.primitives.cells import PrimitiveKey, by_operation
-from ddptui.analysis.primitives.ownership import view_title
 from ddptui.analysis.primitives.results import PrimitivesResult, View
 from ddptui.config.trial import Trial
 from ddptui.live.primitives import PrimitivesProgress, current_primitive
+from ddptui.report.primitives.ownership import view_title
 from ddptui.report.primitives.plot import What
 from ddptui.report.status import what_became
 from ddptui.text.printable import printable

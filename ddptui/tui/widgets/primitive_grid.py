@@ -8,8 +8,8 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 
-from ddptui.analysis.primitives.ownership import RANK_KINDS, page_lines, view_title
 from ddptui.analysis.primitives.results import View
+from ddptui.report.primitives.ownership import RANK_KINDS, page_lines, view_title
 from ddptui.text.drawing import Line
 from ddptui.tui.widgets.canvas import Canvas
 

@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 
 from ddptui.analysis.primitives.cells import key_of
-from ddptui.analysis.primitives.ownership import view_title
 from ddptui.analysis.repeat import Outcomes
 from ddptui.analysis.results import TrialResult
 from ddptui.config.rules import make_trial
 from ddptui.live.fold import fold
 from ddptui.live.primitives import PrimitivesProgress, current_primitive, plan
 from ddptui.live.state import Live
+from ddptui.report.primitives.ownership import view_title
 from ddptui.store.outcomes import outcomes_of, results_of
 from ddptui.store.runs import Run
 from ddptui.text.units import size

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from ddptui.analysis.primitives.ownership import (
+from ddptui.analysis.primitives.results import BufferView, RankView, View
+from ddptui.report.primitives.ownership import (
     description,
     legend,
     number_kind,
@@ -15,7 +16,6 @@ from ddptui.analysis.primitives.ownership import (
     rank_kind,
     view_title,
 )
-from ddptui.analysis.primitives.results import BufferView, RankView, View
 from ddptui.store.outcomes import results_of
 from ddptui.store.runs import Run
 from ddptui.text.drawing import Line

@@ -1,9 +1,8 @@
-"""A primitive on a page, to be guessed and then seen: every number by the rank that it came from. Pure: a view in,
-lines out.
+"""Draws a primitive as a page: each rank's buffers before and after the call, every number in its rank's color. Pure.
 
-Whose a number is, is looked up: what was in a rank's buffers before the call is its own, and no two ranks have the
-same. The kinds of the spans: rank-0 to rank-7 (then they come again), reduced (made of several), undefined, muted (0,
-which is nobody's, and what stands around), strong, wrong.
+The rank of a number is looked up in the buffers before the call, since no two ranks have the same numbers. The kinds of
+spans are rank-0 to rank-7 (higher ranks repeat them), reduced (made from several ranks), undefined, muted (decoration,
+and 0, which comes from no rank), strong and wrong.
 """
 
 import textwrap
@@ -12,35 +11,33 @@ from typing import NamedTuple, TypeVar
 
 from ddptui.analysis.primitives.results import BufferView, RankView, View
 from ddptui.config.primitives import OPERATIONS, primitive_title
+from ddptui.report.primitives.grid import ARROW, BETWEEN_PARTS, DOUBT
 from ddptui.text.drawing import Line, Span, width_of, wrap
 from ddptui.text.units import NOTHING
 from ddptui.text.words import count
 
 RANK_KINDS = tuple(f"rank-{number}" for number in range(8))
-RESULT = "tensor"  # of what reduces, the argument that holds what all have come to; any other is only given
-DOUBT = "?"
-HIDDEN = "·"  # a number that is still to be guessed
-ARROW = " → "
-BETWEEN_PARTS = " │ "
+RESULT = "tensor"  # the argument of a reduction that holds its result; others are inputs
+HIDDEN = "·"  # a number that the user is still to guess
 INDENT = "  "
 MOST_NAMED = 8  # ranks, in a sentence or a legend
-LARGEST = 1e6  # from which on a number is rounded
-NARROWEST = 20  # columns in which words are laid out
+LARGEST = 1e6  # larger numbers are rounded
+NARROWEST = 20  # columns for wrapped text
 
 Values = Sequence[float | None]
 Item = TypeVar("Item")
 
 
 class Side(NamedTuple):
-    """How wide things are before, or after: a number, by the name of the argument; and the longest buffer."""
+    """Widths before or after the call, in columns: of a number, by argument; and of the longest buffer."""
 
     numbers: Mapping[str, int]
     buffer: int
 
 
 class Page(NamedTuple):
-    """What a drawing goes by. whose: see owners; name: how wide the arguments' names are; after: the call has been
-    made."""
+    """What all lines of a drawing depend on. whose: see owners; name: width of the arguments' names; after: the call is
+    over."""
 
     view: View
     whose: Mapping[float, int]
@@ -52,17 +49,17 @@ class Page(NamedTuple):
 
     @property
     def left(self) -> int:
-        """Where buffers begin."""
+        """The column at which buffers begin."""
         return len(INDENT) + self.name + 2
 
     @property
     def beside(self) -> bool:
-        """Whether before and after have room beside each other."""
+        """Whether there is room for before and after side by side."""
         return self.left + self.before_side.buffer + len(ARROW) + self.after_side.buffer <= self.width
 
 
 def view_title(view: View) -> str:
-    """reduce MAX"""
+    """The title of a view, such as "reduce MAX"."""
     return (
         f"{primitive_title(view.operation)} {view.reduce_op.upper()}"
         if view.reduce_op
@@ -71,34 +68,35 @@ def view_title(view: View) -> str:
 
 
 def page_lines(view: View, width: int, room: int, *, after: bool) -> list[Line]:
-    """What it does, the legend, and every rank's call and buffers, before the call or after it. room: lines that are
-    seen at once; where it suffices, ranks stand apart."""
-    words = [line for sentence in description(view) for line in textwrap.wrap(sentence, max(NARROWEST, width))]
-    head: list[Line] = [[(line, "")] for line in words]
+    """What the primitive does, the legend, and each rank's call and buffers, before or after the call. width: columns;
+    room: visible lines; if they suffice, ranks are separated by empty lines."""
+    sentences = [line for sentence in description(view) for line in textwrap.wrap(sentence, max(NARROWEST, width))]
+    head: list[Line] = [[(line, "")] for line in sentences]
     if view.error:
         refusal = textwrap.wrap(f"The backend cannot: {view.error}", max(NARROWEST, width))
         return [*head, [], *([(line, "wrong")] for line in refusal)]
     lines = [*head, *(wrap(entries, width, 2) if (entries := legend(view)) else ())]
-    blocks = [[*_rank(rank, of_view(view, width, after=after))] for rank in view.ranks]
-    apart = len(lines) + sum(map(len, blocks)) + len(blocks) <= room
+    blocks = [[*_rank(rank, page_of(view, width, after=after))] for rank in view.ranks]
+    separated = len(lines) + sum(map(len, blocks)) + len(blocks) <= room
     for block in blocks:
-        lines += [[], *block] if apart else block
+        lines += [[], *block] if separated else block
     return lines
 
 
 def owners(view: View) -> dict[float, int]:
-    """By number, the rank in whose buffers it was before the call."""
+    """For each number other than 0, the rank that had it before the call."""
     return {
         value: rank.rank for rank in view.ranks for buffer in rank.buffers for value in buffer.before or () if value
     }
 
 
 def rank_kind(rank: int) -> str:
+    """The kind of span of a rank."""
     return RANK_KINDS[rank % len(RANK_KINDS)]
 
 
 def number_kind(value: float | None, buffer: BufferView, view: View, whose: Mapping[float, int], *, after: bool) -> str:
-    """The kind of a number in a buffer."""
+    """The kind of span of a number in a buffer."""
     if after and buffer.undefined:
         return "undefined"
     if value is None:
@@ -111,14 +109,14 @@ def number_kind(value: float | None, buffer: BufferView, view: View, whose: Mapp
 
 
 def number_text(value: float | None) -> str:
-    """Whole numbers in full, as long as they are not too long."""
+    """A number as text: whole numbers in full, large ones rounded."""
     if value is None:
         return "nan"
     return f"{value:.6g}" if abs(value) < LARGEST else f"{value:.2e}"
 
 
 def description(view: View) -> Iterator[str]:
-    """What it does, and what it leaves undefined."""
+    """What the primitive does and what it leaves undefined, in sentences."""
     root = f" Root: rank {view.root}." if view.root is not None else ""
     moves = OPERATIONS[view.operation].moves
     yield f"{moves[0].upper()}{moves[1:]}.{root}"
@@ -129,7 +127,7 @@ def description(view: View) -> Iterator[str]:
 
 
 def legend(view: View) -> list[Line]:
-    """Whose is which colour, and what it is without colours; what else there is to be seen."""
+    """Which color stands for which rank, and the marks for those who see no colors."""
     if not (firsts := _firsts(view)):
         return []
     shown = [rank.rank for rank in view.ranks[:MOST_NAMED]]
@@ -147,7 +145,8 @@ def legend(view: View) -> list[Line]:
     return entries
 
 
-def of_view(view: View, width: int, *, after: bool) -> Page:
+def page_of(view: View, width: int, *, after: bool) -> Page:
+    """The page of a view with this many columns."""
     buffers = [buffer for rank in view.ranks for buffer in rank.buffers]
     name = max((len(buffer.name) for buffer in buffers), default=0)
     before_side = _side(buffers, 1, after=False)
@@ -156,7 +155,7 @@ def of_view(view: View, width: int, *, after: bool) -> Page:
 
 
 def _side(buffers: Sequence[BufferView], least: int, *, after: bool) -> Side:
-    """Before, all numbers are as wide, and after none is less wide: it would tell what they are."""
+    """Before the call all numbers are equally wide, and after it none is narrower: widths must not tell the result."""
     numbers: dict[str, int] = {}
     for buffer in buffers:
         longest = max(map(len, _texts(buffer, after=after)), default=1)
@@ -187,15 +186,15 @@ def _undefined(view: View) -> list[int]:
 
 
 def _firsts(view: View) -> dict[int, float]:
-    """By rank, the first number of its own, if it has any."""
-    found: dict[int, float] = {}
+    """By rank, the first number that it had, if it had any."""
+    firsts: dict[int, float] = {}
     for value, rank in owners(view).items():
-        found.setdefault(rank, value)
-    return found
+        firsts.setdefault(rank, value)
+    return firsts
 
 
 def _rank(rank: RankView, page: Page) -> Iterator[Line]:
-    """Its call, and its buffers."""
+    """A rank's call and buffers."""
     name = f"rank {rank.rank} "
     call = textwrap.wrap(rank.call, max(NARROWEST, page.width - len(name))) or [""]
     yield [(name, rank_kind(rank.rank)), (call[0], "strong")]
@@ -206,7 +205,7 @@ def _rank(rank: RankView, page: Page) -> Iterator[Line]:
 
 
 def _buffer(buffer: BufferView, page: Page) -> Iterator[Line]:
-    """Before and after beside each other, the latter hidden at first; where there is no room for both, one of them."""
+    """Before and after side by side, the latter hidden at first; only one of them if there is no room for both."""
     left: Span = (f"{INDENT}{buffer.name:{page.name}}  ", "muted")
     if buffer.before is None and buffer.after is None:
         yield [left, (f"{NOTHING} it passes none", "muted")]
@@ -221,7 +220,7 @@ def _buffer(buffer: BufferView, page: Page) -> Iterator[Line]:
 
 
 def _drawn(buffer: BufferView, page: Page, *, after: bool) -> list[list[Span]]:
-    """Part by part."""
+    """The numbers of each part."""
     side = page.after_side if after else page.before_side
     values = _values(buffer, after=after)
     kinds = [number_kind(value, buffer, page.view, page.whose, after=after) for value in values]
@@ -235,7 +234,7 @@ def _hidden(buffer: BufferView, page: Page) -> list[list[Span]]:
 
 
 def _numbers(numbers: Sequence[Span], width: int) -> list[Span]:
-    """One after the other, to the right; only the digits have a kind."""
+    """Numbers side by side, aligned to the right."""
     spans: list[Span] = []
     for text, kind in numbers:
         spans += [(" " * (width - len(text) + bool(spans)), ""), (text, kind)]
@@ -250,7 +249,7 @@ def _joined(parts: Iterable[Sequence[Span]]) -> list[Span]:
 
 
 def _folded(parts: Sequence[Sequence[Span]], width: int) -> list[list[Span]]:
-    """As many parts a line as there is room for, and one in any case."""
+    """Lines of as many parts as there is room for, at least one."""
     longest = max((sum(len(text) for text, _ in part) for part in parts), default=1)
     a_line = max(1, (width + len(BETWEEN_PARTS)) // (longest + len(BETWEEN_PARTS)))
     return [_joined(parts[at : at + a_line]) for at in range(0, len(parts), a_line)] or [[]]
