@@ -60,7 +60,7 @@ class ArrivalsSummary(NamedTuple):
     withheld: bool = False
 
 
-class _Seen(NamedTuple):
+class _Compared(NamedTuple):
     """One step."""
 
     step: AlignedStep
@@ -73,79 +73,80 @@ def summary(joined: Sequence[AlignedStep]) -> ArrivalsSummary | None:
     if not joined:
         return None
     ranks = sorted(joined[0].ranks)
-    seen = [_see(step) for step in joined if step.last_arrivals]
-    found = [_of_rank(rank, seen) for rank in ranks] if seen else [_alone(rank) for rank in ranks]
+    compared = [_compare(step) for step in joined if step.last_arrivals]
+    arrivals = [_of_rank(rank, compared) for rank in ranks] if compared else [_alone(rank) for rank in ranks]
     doubted = wait_uncertainty(joined)
     apart = doubted.clock_ns / MS if doubted else None
     withheld = doubted is not None and exceeds_waits(joined, doubted)
-    return ArrivalsSummary(len(seen), found, _late(found, seen, apart or 0.0), apart, withheld)
+    return ArrivalsSummary(len(compared), arrivals, _late(arrivals, compared, apart or 0.0), apart, withheld)
 
 
-def _see(step: AlignedStep) -> _Seen:
+def _compare(step: AlignedStep) -> _Compared:
     caused = WaitAttribution([step]).caused_ns()
     last = max(caused, key=lambda rank: caused[rank])
     moments = step.entered_ns[_where(step, last)]
     first = min(moments.values())
     lateness = {rank: (moment - first) / MS for rank, moment in moments.items()}
-    return _Seen(step, last if caused[last] else None, lateness)
+    return _Compared(step, last if caused[last] else None, lateness)
 
 
 def _where(step: AlignedStep, last: int) -> OperationKey:
     """The collective to which the rank came last by most, or else the first one of several ranks."""
     several = step.last_arrivals
-    own = [key for key, rank in several.items() if rank == last]
-    return max(
-        own or several, key=lambda key: _apart(step.entered_ns[key]) if own else -min(step.entered_ns[key].values())
-    )
+    came_last = [key for key, rank in several.items() if rank == last]
+    if not came_last:
+        return min(several, key=lambda key: min(step.entered_ns[key].values()))
+    return max(came_last, key=lambda key: _apart(step.entered_ns[key]))
 
 
 def _apart(moments: dict[int, int]) -> int:
     return max(moments.values()) - min(moments.values())
 
 
-def _of_rank(rank: int, seen: Sequence[_Seen]) -> RankArrivals:
-    parts = [_parts(each.step, rank) for each in seen]
+def _of_rank(rank: int, compared: Sequence[_Compared]) -> RankArrivals:
+    parts = [_parts(entry.step, rank) for entry in compared]
     lead, wait, transfer, rest = (median(part) / MS for part in zip(*parts, strict=True))
-    last_in = sum(each.last == rank for each in seen)
-    lateness = [each.lateness.get(rank, 0.0) for each in seen]
-    delay = min(lead, median(_slept(each.step.ranks[rank].step) for each in seen) / MS)
+    last_in = sum(entry.last == rank for entry in compared)
+    lateness = [entry.lateness.get(rank, 0.0) for entry in compared]
+    delay = min(lead, median(_slept(entry.step.ranks[rank].step) for entry in compared) / MS)
     return RankArrivals(rank, lead, wait, transfer, rest, last_in, lateness, delay)
 
 
 def _slept(step: Step) -> int:
-    return sum(each.end_ns - each.begin_ns for each in step.slept)
+    return sum(delay.end_ns - delay.begin_ns for delay in step.slept)
 
 
 def _parts(step: AlignedStep, rank: int) -> tuple[int, int, int, int]:
     """Lead, wait, transfer and rest, ns."""
-    own = step.ranks[rank]
+    rank_step = step.ranks[rank]
     began = min(other.step.begin_ns for other in step.ranks.values())
-    lead = (own.idle[0][0] if own.idle else own.step.end_ns) - began
-    transfer = max(0, own.exposed_ns - own.wait_ns)
-    rest = own.step.end_ns - began - lead - own.wait_ns - transfer
-    return lead, own.wait_ns, transfer, max(0, rest)
+    lead = (rank_step.idle[0][0] if rank_step.idle else rank_step.step.end_ns) - began
+    transfer = max(0, rank_step.exposed_ns - rank_step.wait_ns)
+    rest = rank_step.step.end_ns - began - lead - rank_step.wait_ns - transfer
+    return lead, rank_step.wait_ns, transfer, max(0, rest)
 
 
 def _alone(rank: int) -> RankArrivals:
     return RankArrivals(rank, 0.0, 0.0, 0.0, 0.0, 0, [])
 
 
-def _late(ranks: Sequence[RankArrivals], seen: Sequence[_Seen], apart: float) -> int | None:
-    if len(seen) < FEWEST or len(ranks) < 2:
+def _late(ranks: Sequence[RankArrivals], compared: Sequence[_Compared], apart: float) -> int | None:
+    if len(compared) < FEWEST or len(ranks) < 2:
         return None
     most = max(ranks, key=lambda rank: rank.last_in)
-    typical = median(own.step.end_ns - own.step.begin_ns for each in seen for own in each.step.ranks.values()) / MS
+    steps = [rank_step.step for entry in compared for rank_step in entry.step.ranks.values()]
+    typical = median(step.end_ns - step.begin_ns for step in steps) / MS
     matters = median(most.lateness) >= max(MATTERS * typical, apart)
-    return most.rank if matters and most.last_in >= MOSTLY * len(seen) else None
+    return most.rank if matters and most.last_in >= MOSTLY * len(compared) else None
 
 
-def most_telling(found: ArrivalsSummary, most: int, culprit: int | None) -> list[RankArrivals]:
+def most_telling(arrivals: ArrivalsSummary, most: int, culprit: int | None) -> list[RankArrivals]:
     """As many ranks as there is room for: those that the others waited for, then the latest ones."""
     telling = sorted(
-        found.ranks,
-        key=lambda each: (each.rank != culprit, each.rank != found.late, -each.last_in, -typical_lateness(each)),
+        arrivals.ranks,
+        key=lambda rank: (rank.rank != culprit, rank.rank != arrivals.late, -rank.last_in, -typical_lateness(rank)),
     )
-    return sorted(telling[:most], key=lambda each: each.rank)
+    return sorted(telling[:most], key=lambda rank: rank.rank)
 
 
 def typical_lateness(rank: RankArrivals) -> float:

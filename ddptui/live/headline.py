@@ -31,8 +31,8 @@ def sentence(watched: RunMonitor, states: dict[int, str], preset: Preset, now_ns
         )
     still = _standing_still(live, states, world_size, now_ns)
     verdict = _verdict(judgement, world_size) if watched.are_clocks_known else CLOCKS_UNKNOWN
-    said = [still, _by_hand(live), "" if still else _mismatch(mismatch) or verdict]
-    return " · ".join(filter(None, said))
+    parts = [still, _by_hand(live), "" if still else _mismatch(mismatch) or verdict]
+    return " · ".join(filter(None, parts))
 
 
 def waits_elsewhere(live: Live) -> bool:
@@ -57,8 +57,8 @@ def _ended(live: Live, preset: Preset) -> str:
 def _standing_still(live: Live, states: dict[int, str], world_size: int, now_ns: int) -> str:
     """Which ranks have not arrived at which collective, if a rank is stalled."""
     still = [state for state in states.values() if state.startswith(STALLED)]
-    there = {rank.rank: _whereabouts(rank, now_ns) for rank in live.ranks.values() if rank.state != "done"}
-    return describe_positions(there, world_size)[0] if still and there else ""
+    positions = {rank.rank: _whereabouts(rank, now_ns) for rank in live.ranks.values() if rank.state != "done"}
+    return describe_positions(positions, world_size)[0] if still and positions else ""
 
 
 def _whereabouts(rank: RankState, now_ns: int) -> RankProgress:

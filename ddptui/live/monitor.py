@@ -33,9 +33,9 @@ class RunMonitor:
     apart      how far apart the ranks' clocks may be, if they have several
     """
 
-    def __init__(self, there: Outcomes = NO_OUTCOMES) -> None:
-        """`there`: the launches that a resumed run has already."""
-        self.live = _resumed(there)
+    def __init__(self, outcomes: Outcomes = NO_OUTCOMES) -> None:
+        """`outcomes`: the launches that a resumed run has already."""
+        self.live = _resumed(outcomes)
         self.joined: deque[AlignedStep] = deque(maxlen=MOST_RECENT)
         self.mismatch: str | None = None
         self.judgement: WaitAnalysis | None = None
@@ -103,34 +103,34 @@ class RunMonitor:
         if first >= end:
             return
         ranks = self.live.ranks.values()
-        told = {rank.rank: [step for step in rank.recent if first - 1 <= step.step < end] for rank in ranks}
-        self.apart = clock_spread(self.live.clocks, told)
+        new_steps = {rank.rank: [step for step in rank.recent if first - 1 <= step.step < end] for rank in ranks}
+        self.apart = clock_spread(self.live.clocks, new_steps)
         if not self.are_clocks_known:
             return
         self._next = end
-        steps = {rank: [self._aligned(step) for step in own] for rank, own in told.items()}
+        steps = {rank: [self._aligned(step) for step in rank_steps] for rank, rank_steps in new_steps.items()}
         fitting, wrong = drop_inconsistent(steps)
-        found = align_steps(fitting, [self._aligned(pause) for pause in self.live.pauses], self.apart)
+        aligned_steps = align_steps(fitting, [self._aligned(pause) for pause in self.live.pauses], self.apart)
         if self.joined and self.joined[-1].ranks.keys() != steps.keys():  # a rank has come meanwhile
             self.joined.clear()
         ended_ns = _ended(self.joined[-1]) if self.joined else 0
-        self.joined.extend(step for step in found.steps if step.number >= first and _ended(step) > ended_ns)
-        self.mismatch = next(reversed([*wrong.values(), *found.mismatches.values()]), None)
+        self.joined.extend(step for step in aligned_steps.steps if step.number >= first and _ended(step) > ended_ns)
+        self.mismatch = next(reversed([*wrong.values(), *aligned_steps.mismatches.values()]), None)
 
     def _aligned(self, message: StepOrPause) -> StepOrPause:
         """With the offsets known now: steps from before and after a clock probe would not fit each other."""
         return cast(StepOrPause, in_console_time(message, self.live.clocks))
 
 
-def _resumed(there: Outcomes) -> Live:
-    failed = [found for found in there.values() if found.status == "failed"]
+def _resumed(outcomes: Outcomes) -> Live:
+    failed = [outcome for outcome in outcomes.values() if outcome.status == "failed"]
     return Live(
-        finished=len(there),
-        there=len(there),
-        over={found.trial: found.repeat for found in failed},
-        failures={found.trial: (found.error or "").partition("\n")[0] for found in failed},
+        finished=len(outcomes),
+        resumed=len(outcomes),
+        over={outcome.trial: outcome.repeat for outcome in failed},
+        failures={outcome.trial: (outcome.error or "").partition("\n")[0] for outcome in failed},
     )
 
 
 def _ended(step: AlignedStep) -> int:
-    return max(own.step.end_ns for own in step.ranks.values())
+    return max(rank_step.step.end_ns for rank_step in step.ranks.values())

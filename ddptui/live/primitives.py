@@ -23,23 +23,23 @@ class PrimitivesProgress:
     trial: the name of the trial that was launched last.
     """
 
-    def __init__(self, there: Outcomes = NO_OUTCOMES) -> None:
-        """`there`: the launches that a resumed run has already."""
+    def __init__(self, outcomes: Outcomes = NO_OUTCOMES) -> None:
+        """`outcomes`: the launches that a resumed run has already."""
         self.trial: str | None = None
         self._launches: dict[str, list[PrimitivesResult]] = {}
         self._together: dict[str, PrimitivesResult] = {}
         self._hello: Hello | None = None
-        self._heard = PrimitivesLog()
-        for found in there.values():
-            if found.primitives is not None:
-                self._launches.setdefault(found.trial, []).append(found.primitives)
+        self._messages = PrimitivesLog()
+        for outcome in outcomes.values():
+            if outcome.primitives is not None:
+                self._launches.setdefault(outcome.trial, []).append(outcome.primitives)
 
     @staticmethod
     def of(results: Results) -> "PrimitivesProgress":
         """The results of a run that has ended."""
-        found = PrimitivesProgress()
-        found._launches = {trial.name: list(trial.primitives) for trial in results.trials if trial.primitives}
-        return found
+        progress = PrimitivesProgress()
+        progress._launches = {trial.name: list(trial.primitives) for trial in results.trials if trial.primitives}
+        return progress
 
     def result(self, trial: str) -> PrimitivesResult | None:
         """All launches of a trial as one; the same object until there is more."""
@@ -52,22 +52,22 @@ class PrimitivesProgress:
         for message in messages:
             match message:
                 case Launched():
-                    self.trial, self._hello, self._heard = message.trial, None, PrimitivesLog()
+                    self.trial, self._hello, self._messages = message.trial, None, PrimitivesLog()
                 case Hello() if self._hello is None:
                     self._hello = message
-                    self._launches.setdefault(self.trial or "", []).append(self._heard.result(message))
+                    self._launches.setdefault(self.trial or "", []).append(self._messages.result(message))
                 case Shown() | Timed() if self._hello is not None:
-                    self._heard.add(message)
+                    self._messages.add(message)
                     self._add(message.place, self._hello)
                 case _:
                     pass
 
     def _add(self, place: int, hello: Hello) -> None:
         """Once all ranks have sent their part of a place, keep the result instead of the messages."""
-        told = self._heard.places.get(place, {})
-        if len(told) < hello.world_size or self.trial is None:
+        messages = self._messages.places.get(place, {})
+        if len(messages) < hello.world_size or self.trial is None:
             return
-        more = PrimitivesLog({place: self._heard.places.pop(place)}).result(hello)
+        more = PrimitivesLog({place: self._messages.places.pop(place)}).result(hello)
         launches = self._launches[self.trial]
         before = launches[-1]
         launches[-1] = msgspec.structs.replace(
@@ -88,7 +88,7 @@ def plan(trial: Trial) -> list[str]:
     """The primitives that the ranks call, in their order."""
     is_shown = trial.primitives == "see"
     operators = trial.reduce_ops or (REDUCE_OPS if is_shown else ("sum",))
-    wanted = message_sizes(trial.min_bytes, trial.max_bytes, trial.step_factor)
+    sizes = message_sizes(trial.min_bytes, trial.max_bytes, trial.step_factor)
     places = []
     for name in operations_tried(trial.operations, shown=is_shown):
         facts = OPERATIONS[name]
@@ -97,7 +97,9 @@ def plan(trial: Trial) -> list[str]:
             for op in operators
             if facts.reduces
         ]
-        amounts = [""] if is_shown or not facts.has_bytes else [f", {size(each)}" for each in wanted]
-        places += [f"{each}{amount}" for each in what or [primitive_title(name)] for amount in amounts]
+        amounts = [""] if is_shown or not facts.has_bytes else [f", {size(bytes)}" for bytes in sizes]
+        places += [f"{call}{amount}" for call in what or [primitive_title(name)] for amount in amounts]
     composites = () if is_shown else trial.composites
-    return places + [f"{primitive_title(name, composite=True)}, {size(each)}" for name in composites for each in wanted]
+    return places + [
+        f"{primitive_title(name, composite=True)}, {size(bytes)}" for name in composites for bytes in sizes
+    ]

@@ -19,7 +19,7 @@ def left_s(preset: Preset, live: Live, now_ns: int) -> float | None:
     if live.began_ns is None or live.status == "interrupted":
         return None
     to_come = launches(preset, live) - live.finished
-    finished = live.finished - live.there
+    finished = live.finished - live.resumed
     if live.status != "running":
         return to_come * (now_ns - live.began_ns) / S / finished if to_come and finished else None
     running_s = (now_ns - live.launched_ns) / S

@@ -88,15 +88,15 @@ class RankState(msgspec.Struct):
 
 
 class Live(msgspec.Struct):
-    """The state of a run. `finished` counts the launches that have ended; `there`, those of them that the run had when
-    it was resumed."""
+    """The state of a run. `finished` counts the launches that have ended; `resumed`, those of them that the run had
+    when it was resumed."""
 
     trial: str | None = None
     repeat: int = 0
     status: str = "idle"  # idle, running, ok, failed, interrupted, skipped
     error: str | None = None
     finished: int = 0
-    there: int = 0
+    resumed: int = 0
     began_ns: int | None = None  # the first launch
     launched_ns: int = 0  # the current one
     over: dict[str, int] = msgspec.field(default_factory=dict)  # trials that ended early: after how many launches

@@ -48,44 +48,44 @@ def last_steps(joined: Sequence[AlignedStep], most: int) -> Sequence[AlignedStep
 
 def window(joined: Sequence[AlignedStep]) -> Interval:
     """From the first rank's begin of these steps to the last rank's end, in ns."""
-    all_steps = [own.step for each in (joined[0], joined[-1]) for own in each.ranks.values()]
+    all_steps = [rank_step.step for step in (joined[0], joined[-1]) for rank_step in step.ranks.values()]
     return min(step.begin_ns for step in all_steps), max(step.end_ns for step in all_steps)
 
 
 def _length(step: AlignedStep) -> int:
-    return max(own.step.end_ns - own.step.begin_ns for own in step.ranks.values())
+    return max(rank_step.step.end_ns - rank_step.step.begin_ns for rank_step in step.ranks.values())
 
 
 def row(joined: Sequence[AlignedStep], rank: int) -> list[Segment]:
     """What a rank did, in order and without gaps, from its first step's begin to its last one's end."""
     edges = sorted(edge for step in joined for edge in _edges(step.ranks[rank]))
     open_at: list[list[str]] = [[] for _ in range(LAYERS)]
-    found: list[Segment] = []
+    segments: list[Segment] = []
     for number, (moment, opens, layer, what) in enumerate(edges):
         (open_at[layer].append if opens else open_at[layer].remove)(what)
         until = edges[number + 1][0] if number + 1 < len(edges) else moment
         if until > moment:
             shown = next((layer[-1] for layer in reversed(open_at) if layer), BETWEEN)
-            _append(found, Segment(moment, until, shown))
-    return found
+            _append(segments, Segment(moment, until, shown))
+    return segments
 
 
-def _append(found: list[Segment], segment: Segment) -> None:
+def _append(segments: list[Segment], segment: Segment) -> None:
     """Merge a segment with one of the same kind before it."""
-    if found and found[-1].what == segment.what:
-        found[-1] = found[-1]._replace(end_ns=segment.end_ns)
+    if segments and segments[-1].what == segment.what:
+        segments[-1] = segments[-1]._replace(end_ns=segment.end_ns)
     else:
-        found.append(segment)
+        segments.append(segment)
 
 
-def _edges(own: RankStep) -> Iterator[tuple[int, bool, int, str]]:
+def _edges(rank_step: RankStep) -> Iterator[tuple[int, bool, int, str]]:
     """Where something begins or ends: the moment, whether it begins, its layer, and what it is."""
-    step = own.step
+    step = rank_step.step
     layers = [
         [(begin, min(end, step.end_ns), PHASES[place]) for place, begin, end in phase_spans(step)],
-        [(begin, end, "transfer") for begin, end in own.idle],
-        [(begin, end, "wait") for begin, end, _ in own.waits],
-        [(each.begin_ns, each.end_ns, "delay") for each in step.slept if each.begin_ns >= step.begin_ns],
+        [(begin, end, "transfer") for begin, end in rank_step.idle],
+        [(begin, end, "wait") for begin, end, _ in rank_step.waits],
+        [(delay.begin_ns, delay.end_ns, "delay") for delay in step.slept if delay.begin_ns >= step.begin_ns],
     ]
     for layer, intervals in enumerate(layers):
         for begin, end, what in intervals:
@@ -98,12 +98,12 @@ def runs(segments: Sequence[Segment], within: Interval, width: int, cuts: Collec
     """Segments drawn in `width` cells; each cell shows what took most of it. A new run begins at each of the cuts."""
     shown = _cells(segments, within, width)
     edges = [cell for cell in range(1, width) if cell in cuts or shown[cell] != shown[cell - 1]]
-    found = []
+    drawn = []
     for first, last in pairwise([0, *edges, width]):
         begin, end = (within[0] + cell * (within[1] - within[0]) / width for cell in (first, last))
-        own = [each for each in segments if each.what == shown[first] and each.begin_ns < end and each.end_ns > begin]
-        found.append(Run(first, last, shown[first], sum(each.end_ns - each.begin_ns for each in own)))
-    return found
+        same = [part for part in segments if part.what == shown[first] and part.begin_ns < end and part.end_ns > begin]
+        drawn.append(Run(first, last, shown[first], sum(part.end_ns - part.begin_ns for part in same)))
+    return drawn
 
 
 def _cells(segments: Sequence[Segment], within: Interval, width: int) -> list[str]:

@@ -34,14 +34,14 @@ class Note(msgspec.Struct, frozen=True):
 def notes(results: Results, preset: Preset) -> list[Note]:
     """Damaged journals, how to read the table, what came of each trial, cautions, what was published: in this order."""
     rows = rows_of(results, preset)
-    found = [Note("caution", f"caution: {line}") for line in results.unread or ()]
-    found += [*_of_columns(rows, preset), *(note for row in rows for note in _of_trial(row))]
-    found += [_of_trials("finding", names, why) for why, names in devices.unexpected(results).items()]
-    found += cautions(results.trials)
-    found += [Note("published", f"published: {line}") for line in [*sources(preset), *steps_beside(results, preset)]]
+    gathered = [Note("caution", f"caution: {line}") for line in results.unread or ()]
+    gathered += [*_of_columns(rows, preset), *(note for row in rows for note in _of_trial(row))]
+    gathered += [_of_trials("finding", names, why) for why, names in devices.unexpected(results).items()]
+    gathered += cautions(results.trials)
+    gathered += [Note("published", f"published: {line}") for line in [*sources(preset), *steps_beside(results, preset)]]
     if results.status == "interrupted":
-        found.append(Note("reading", "interrupted: the table shows what was finished"))
-    return found
+        gathered.append(Note("reading", "interrupted: the table shows what was finished"))
+    return gathered
 
 
 def note_lines(results: Results, preset: Preset) -> list[str]:

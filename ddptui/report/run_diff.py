@@ -114,15 +114,15 @@ def _repeats(a: Results, b: Results) -> str | None:
 
 def _fields(both: Sequence[Pair]) -> list[str]:
     """The fields in which trials differ; trials with the same difference share a line."""
-    found: dict[str, list[str]] = {}
+    trials_by_change: dict[str, list[str]] = {}
     for pair in both:
         for key in pair.a.config.keys() | pair.b.config.keys():
             was, now = _field(pair.a, key), _field(pair.b, key)
             if was != now:
-                found.setdefault(f"{key}: {_changed(was, now)}", []).append(pair.a.name)
+                trials_by_change.setdefault(f"{key}: {_changed(was, now)}", []).append(pair.a.name)
     return [
         f"{'all trials' if len(names) == len(both) > 1 else ', '.join(names)}: {change}"
-        for change, names in sorted(found.items())
+        for change, names in sorted(trials_by_change.items())
     ]
 
 
@@ -140,9 +140,9 @@ def _environment(a: dict[str, Any], b: dict[str, Any]) -> list[tuple[str, Any, A
 
 
 def _flat(environment: dict[str, Any]) -> dict[str, Any]:
-    own = {key: value for key, value in environment.items() if key not in NOT_COMPARED and key != "packages"}
+    shown = {key: value for key, value in environment.items() if key not in NOT_COMPARED and key != "packages"}
     packages = environment.get("packages")
-    return own | (packages if isinstance(packages, dict) else {})
+    return shown | (packages if isinstance(packages, dict) else {})
 
 
 def _changed(was: object, now: object) -> str:

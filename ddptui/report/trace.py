@@ -51,7 +51,9 @@ def _of_repeat(process: int, name: str, messages: Iterable[Message]) -> Iterator
             steps.setdefault(message.rank, []).append(message)
     far = clock_spread(clocks, steps)
     known = far is None or far.largest_ns(steps) < inf
-    steps = {rank: [cast(Step, in_console_time(step, clocks)) for step in own] for rank, own in steps.items()}
+    steps = {
+        rank: [cast(Step, in_console_time(step, clocks)) for step in rank_steps] for rank, rank_steps in steps.items()
+    }
     pauses = [cast(Pause, in_console_time(pause, clocks)) for pause in pauses]
     yield {"ph": "M", "name": "process_name", "pid": process, "args": {"name": name}}
     events = _Events(process, zero)
@@ -64,10 +66,10 @@ def _of_repeat(process: int, name: str, messages: Iterable[Message]) -> Iterator
     joined = align_steps(steps if known else {}, pauses)
     for together in joined.steps:
         events.operations(together)
-    told = {step.number for step in joined.steps}
+    aligned_numbers = {step.number for step in joined.steps}
     for rank in sorted(steps):
         for step in steps[rank]:
-            if step.step not in told:
+            if step.step not in aligned_numbers:
                 events.alone(step)
     yield from events.made
 
@@ -113,11 +115,11 @@ class _Events:
     def operations(self, step: AlignedStep) -> None:
         """The operations of all ranks in one step, and the rank that each waited for."""
         tracks: dict[tuple[int, object], int] = {}
-        for rank, own in step.ranks.items():
-            for key, operation in zip(operation_keys(own.step), own.step.collectives, strict=True):
-                tracks[rank, key] = self._operation(rank, operation, own.transfers[key])
-        for rank, own in step.ranks.items():
-            for key, operation in zip(operation_keys(own.step), own.step.collectives, strict=True):
+        for rank, rank_step in step.ranks.items():
+            for key, operation in zip(operation_keys(rank_step.step), rank_step.step.collectives, strict=True):
+                tracks[rank, key] = self._operation(rank, operation, rank_step.transfers[key])
+        for rank, rank_step in step.ranks.items():
+            for key, operation in zip(operation_keys(rank_step.step), rank_step.step.collectives, strict=True):
                 others = [other for other in step.needs[key][rank] if other != rank]
                 if others:
                     entered = step.entered_ns[key]

@@ -51,11 +51,11 @@ def frame(lines: Iterable[Sequence[Point]]) -> Frame | None:
     return Frame(left, right if right > left else left + 1, low, high)
 
 
-def columns(points: Sequence[Point], seen: Frame, width: int, height: int) -> list[int]:
+def columns(points: Sequence[Point], bounds: Frame, width: int, height: int) -> list[int]:
     """The columns of dots of a line; width and height in cells."""
     dots = [0] * (2 * width)
     for piece in _pieces(points):
-        for column, lowest, highest in _extents(piece, seen, 2 * width, 4 * height):
+        for column, lowest, highest in _extents(piece, bounds, 2 * width, 4 * height):
             dots[column] |= (2 << highest) - (1 << lowest)
     return dots
 
@@ -74,11 +74,11 @@ def _pieces(points: Iterable[Point]) -> Iterator[list[tuple[float, float]]]:
 
 
 def _extents(
-    piece: Sequence[tuple[float, float]], seen: Frame, width: int, height: int
+    piece: Sequence[tuple[float, float]], bounds: Frame, width: int, height: int
 ) -> Iterator[tuple[int, int, int]]:
     """By column, the lowest and highest row of a line without gaps; rows between two columns belong to the left one."""
-    across, up = (width - 1) / (seen.right - seen.left), (height - 1) / (seen.high - seen.low)
-    at = [(round((x - seen.left) * across), round((y - seen.low) * up)) for x, y in piece]
+    across, up = (width - 1) / (bounds.right - bounds.left), (height - 1) / (bounds.high - bounds.low)
+    at = [(round((x - bounds.left) * across), round((y - bounds.low) * up)) for x, y in piece]
     column, last = at[0]
     lowest = highest = last
     for next_column, row in at[1:]:

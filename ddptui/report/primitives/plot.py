@@ -51,35 +51,35 @@ def draw(
 ) -> list[Line]:
     """The plot with its legend below, at most `height` lines of at most `width` cells."""
     series = _series(result, operations, what, width)
-    seen = frame([*(each.points for each in series), *(each.line for each in series)])
+    bounds = frame([*(drawn.points for drawn in series), *(drawn.line for drawn in series)])
     legend = wrap([*map(_entry, series), [(TITLES[what], "muted")]], width, min(LEGEND_ROWS, max(1, height // 5)))
     rows = height - len(legend) - 1
-    if seen is None or rows < 1:
-        return [[("nothing to draw: no size was measured", "muted")]] if seen is None else legend
-    labels = _labels(seen, rows, what)
+    if bounds is None or rows < 1:
+        return [[("nothing to draw: no size was measured", "muted")]] if bounds is None else legend
+    labels = _labels(bounds, rows, what)
     left = max(map(len, labels.values()), default=0) + 1
     across = max(1, width - left)
-    signs = _signs(series, seen, across, rows)
+    signs = _signs(series, bounds, across, rows)
     lines: list[Line] = [
         [(f"{labels.get(row, ''):>{left - 1}}{'┤' if row in labels else '│'}", "muted"), *_spans(signs, row)]
         for row in range(rows)
     ]
-    return [*lines, [(" " * left + _sizes(seen, across), "muted")], *legend]
+    return [*lines, [(" " * left + _sizes(bounds, across), "muted")], *legend]
 
 
 def _series(result: PrimitivesResult, operations: Sequence[PrimitiveKey], what: What, width: int) -> list[Drawn]:
     """The operations that were measured with bytes, in the order asked for."""
     groups = {key: times_of(several) for key, several in by_operation(result.cells).items()}
     chosen = [key for key in operations if any(groups.get(key, {}))]
-    found = []
+    series = []
     for number, key in enumerate(chosen):
         figure = _figure(key, result.ranks, what)
         times = {bytes: s for bytes, s in groups[key].items() if bytes > 0}
         points = [(log2(bytes), log10(figure(bytes, s))) for bytes, s in times.items()]
         letter = ascii_lowercase[number % len(ascii_lowercase)]
         line = _line(curve_of(times), times, figure, STEPS_A_CELL * width)
-        found.append(Drawn(key, letter, KINDS[number % len(KINDS)], points, line))
-    return found
+        series.append(Drawn(key, letter, KINDS[number % len(KINDS)], points, line))
+    return series
 
 
 def _figure(which: PrimitiveKey, ranks: int, what: What) -> Callable[[float, float], float]:
@@ -98,31 +98,31 @@ def _line(
     if curve is None or low == high:
         return []
     places = [low + (high - low) * step / steps for step in range(steps + 1)]
-    found = [(x, time_at(curve, 2**x)) for x in places]
-    return [(x, log10(figure(2**x, s))) for x, s in found if s > 0]
+    times_s = [(x, time_at(curve, 2**x)) for x in places]
+    return [(x, log10(figure(2**x, s))) for x, s in times_s if s > 0]
 
 
-def _signs(series: Sequence[Drawn], seen: Frame, width: int, rows: int) -> Cells:
+def _signs(series: Sequence[Drawn], bounds: Frame, width: int, rows: int) -> Cells:
     """By cell: the dots of all lines, the color of the last one; on them, the letters."""
     dots: dict[tuple[int, int], tuple[int, str]] = {}
-    for each in series:
-        for row, column, bits in cells(columns(each.line, seen, width, rows), rows):
+    for drawn in series:
+        for row, column, bits in cells(columns(drawn.line, bounds, width, rows), rows):
             before = dots.get((row, column))
-            dots[row, column] = (bits | before[0] if before else bits, each.kind)
+            dots[row, column] = (bits | before[0] if before else bits, drawn.kind)
     signs = {at: (character(bits), kind) for at, (bits, kind) in dots.items()}
     letters: Cells = {}
-    for each in series:
-        for x, y in each.points:
-            place = _cell(x, y or 0.0, seen, width, rows)
-            alone = letters.get(place, (each.letter, each.kind)) == (each.letter, each.kind)
-            letters[place] = (each.letter, each.kind) if alone else (SEVERAL, "strong")
+    for drawn in series:
+        for x, y in drawn.points:
+            place = _cell(x, y or 0.0, bounds, width, rows)
+            alone = letters.get(place, (drawn.letter, drawn.kind)) == (drawn.letter, drawn.kind)
+            letters[place] = (drawn.letter, drawn.kind) if alone else (SEVERAL, "strong")
     return signs | letters
 
 
-def _cell(x: float, y: float, seen: Frame, width: int, rows: int) -> tuple[int, int]:
+def _cell(x: float, y: float, bounds: Frame, width: int, rows: int) -> tuple[int, int]:
     """The row from the top and the column of a point, rounded as the dots are."""
-    across, up = (2 * width - 1) / (seen.right - seen.left), (4 * rows - 1) / (seen.high - seen.low)
-    return rows - 1 - round((y - seen.low) * up) // 4, round((x - seen.left) * across) // 2
+    across, up = (2 * width - 1) / (bounds.right - bounds.left), (4 * rows - 1) / (bounds.high - bounds.low)
+    return rows - 1 - round((y - bounds.low) * up) // 4, round((x - bounds.left) * across) // 2
 
 
 def _spans(signs: Cells, row: int) -> list[Span]:
@@ -131,24 +131,24 @@ def _spans(signs: Cells, row: int) -> list[Span]:
     return [("".join(sign for sign, _ in same), kind) for kind, same in groupby(line, key=lambda sign: sign[1])]
 
 
-def _labels(seen: Frame, rows: int, what: What) -> dict[int, str]:
+def _labels(bounds: Frame, rows: int, what: What) -> dict[int, str]:
     """The labels of the vertical axis, by row from the top."""
-    ticks = log_ticks(seen.low, seen.high, max(1, rows // ROWS_A_TICK))
-    up = (4 * rows - 1) / (seen.high - seen.low)
+    ticks = log_ticks(bounds.low, bounds.high, max(1, rows // ROWS_A_TICK))
+    up = (4 * rows - 1) / (bounds.high - bounds.low)
     return {
-        rows - 1 - round((tick - seen.low) * up) // 4: seconds(10**tick) if what == "time" else f"{10**tick:.3g}"
+        rows - 1 - round((tick - bounds.low) * up) // 4: seconds(10**tick) if what == "time" else f"{10**tick:.3g}"
         for tick, _ in ticks
-        if seen.low <= tick <= seen.high
+        if bounds.low <= tick <= bounds.high
     }
 
 
-def _sizes(seen: Frame, width: int) -> str:
+def _sizes(bounds: Frame, width: int) -> str:
     """The horizontal axis: sizes where there is room, each at its place, the last one at the end."""
-    last = size(2**seen.right)
+    last = size(2**bounds.right)
     signs = list(" " * max(0, width - len(last)) + last)
     taken = 0
-    for power in range(round(seen.left), round(seen.right)):
-        at = round((power - seen.left) / (seen.right - seen.left) * (width - 1))
+    for power in range(round(bounds.left), round(bounds.right)):
+        at = round((power - bounds.left) / (bounds.right - bounds.left) * (width - 1))
         label = size(2**power)
         if taken <= at and at + len(label) + 2 <= width - len(last):
             signs[at : at + len(label)] = label
@@ -156,5 +156,5 @@ def _sizes(seen: Frame, width: int) -> str:
     return "".join(signs)
 
 
-def _entry(each: Drawn) -> Line:
-    return [(each.letter, each.kind), (f" {each.which}", "")]
+def _entry(drawn: Drawn) -> Line:
+    return [(drawn.letter, drawn.kind), (f" {drawn.which}", "")]

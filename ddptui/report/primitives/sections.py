@@ -76,16 +76,16 @@ def blocks(results: Results, preset: Preset) -> Iterator[Block]:
 
 def failures(results: Results) -> list[str]:
     """A line for each damaged journal, and for each trial that lacks figures, with the end of its log."""
-    found = [f"caution: {line}" for line in results.unread or ()]
+    lines = [f"caution: {line}" for line in results.unread or ()]
     for trial in results.trials:
         if trial.error:
             headline, *log = trial.error.splitlines()
-            found.append("\n  ".join([f"{trial.name} failed: {headline}", *log]))
+            lines.append("\n  ".join([f"{trial.name} failed: {headline}", *log]))
         elif trial.status != "ok":
-            found.append(f"{trial.name} {what_became(trial)}")
+            lines.append(f"{trial.name} {what_became(trial)}")
     if results.status == "interrupted":
-        found.append("interrupted: what is shown is what was finished")
-    return found
+        lines.append("interrupted: what is shown is what was finished")
+    return lines
 
 
 def of_trial(result: PrimitivesResult, trial: Trial, repeats: int) -> Iterator[Block]:
@@ -100,46 +100,46 @@ def of_trial(result: PrimitivesResult, trial: Trial, repeats: int) -> Iterator[B
 
 
 def _measured(result: PrimitivesResult, trial: Trial, repeats: int) -> Iterator[Block]:
-    groups, found = by_operation(result.cells), fit_all(result)
-    network = network_of(found)
-    models = {fit.key: fit for fit in found}
+    groups, fits = by_operation(result.cells), fit_all(result)
+    network = network_of(fits)
+    models = {fit.key: fit for fit in fits}
     yield Notes(_how(result, repeats))
     for key, cells in groups.items():
         yield Heading(tables.heading(key), 4)
-        told = network[0] if network and network[1] != key and key.operation != "local_sum" else None
-        yield tables.of_cells(cells, models.get(key), told)
+        costs = network[0] if network and network[1] != key and key.operation != "local_sum" else None
+        yield tables.of_cells(cells, models.get(key), costs)
         if wrong := _errors(cells):
             yield Notes(wrong)
     if any(is_uneven(cell) for cell in result.cells):
         yield Notes([_uneven(trial)])
-    yield from _explained(result, found)
-    if said := findings(found, steady_times(result)):
+    yield from _explained(result, fits)
+    if sentences := findings(fits, steady_times(result)):
         yield Heading("What it means", 4)
-        yield Notes(said)
+        yield Notes(sentences)
 
 
-def _explained(result: PrimitivesResult, found: Sequence[Fit]) -> Iterator[Block]:
-    network = network_of(found)
+def _explained(result: PrimitivesResult, fits: Sequence[Fit]) -> Iterator[Block]:
+    network = network_of(fits)
     yield Heading("Models", 4)
-    yield tables.of_models(found, network)
-    yield Notes([_fed(found, network[1] if network else None)])
-    ways = rivals(fit.key for fit in found)
-    chosen = ways if len(ways) > 1 else [fit.key for fit in found if fit.key.operation in PLOTTED]
-    if any(len(fit.residuals) > 1 for fit in found if fit.key in chosen):
+    yield tables.of_models(fits, network)
+    yield Notes([_fed(fits, network[1] if network else None)])
+    ways = rivals(fit.key for fit in fits)
+    chosen = ways if len(ways) > 1 else [fit.key for fit in fits if fit.key.operation in PLOTTED]
+    if any(len(fit.residuals) > 1 for fit in fits if fit.key in chosen):
         yield Plotted(result, chosen)
     if len(ways) > 1:
         yield Heading("Who overtakes whom", 4)
-        overtaking = overtakings(result, found)
+        overtaking = overtakings(result, fits)
         if overtaking:
             yield tables.of_overtakings(overtaking)
         yield Notes([OVERTAKING if overtaking else f"nobody, by more than {CLEAR:.0%}: one that is faster stays so"])
 
 
-def _fed(found: Sequence[Fit], source: PrimitiveKey | None) -> str:
+def _fed(fits: Sequence[Fit], source: PrimitiveKey | None) -> str:
     """Which measurements the textbook's figures are computed from."""
     if source is None:
         return "textbook: unknown, since neither isend/irecv nor send/recv tells α and β here"
-    added = any(fit.key.operation == "local_sum" and fit.gamma is not None for fit in found)
+    added = any(fit.key.operation == "local_sum" and fit.gamma is not None for fit in fits)
     gamma = "γ of local_sum" if added else "no γ, since local_sum was not measured"
     return f"textbook: p ranks, n bytes; α and β of {source}, {gamma}"
 
