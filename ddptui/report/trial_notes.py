@@ -19,15 +19,16 @@ class TrialNotes(NamedTuple):
 
 
 def in_words(results: Results, preset: Preset, chosen: str | None) -> TrialNotes:
-    """`chosen`: a trial's name."""
+    """The notes of a run for a reader who looks at the trial named `chosen`."""
     trial = next((trial for trial in results.trials if trial.name == chosen), None)
-    of_trials = [note for note in notes(results, preset) if note.kind in ("finding", "caution")]
+    of_run = notes(results, preset)
+    of_trials = [note for note in of_run if note.kind in ("finding", "caution")]
     own = [note for note in of_trials if chosen in note.trials]
     findings, cautions = _of_kind(own, "finding"), _of_kind(own, "caution")
     return TrialNotes(
         chosen=[*(findings or _no_findings(trial, results.baseline)), *cautions],
         others=[note.text for note in of_trials if note not in own],
-        reading=_of_kind(notes(results, preset), "reading"),
+        reading=_of_kind(of_run, "reading"),
     )
 
 
