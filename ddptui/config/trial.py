@@ -130,10 +130,10 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         "how the ranks average; each has its own file in workers/aggregate/", work=TRAIN, column="strategy"
     )] = "all_reduce"
     average: Annotated[Literal["gradients", "parameters"], about(
-        "what is averaged", work=TRAIN, column="average", alone="one process has nobody to average with"
+        "what is averaged", work=TRAIN, column="averages", alone="one process has nobody to average with"
     )] = "gradients"
     every: Annotated[Positive, about(
-        "steps per average: gradients add up until then, parameters drift apart", work=TRAIN, column="average"
+        "steps per average: gradients add up until then, parameters drift apart", work=TRAIN, column="averages"
     )] = 1
     reduction: Annotated[Literal["sum", "avg"], about(
         "sum, then divide; or let the collective take the mean (ReduceOp.AVG)",

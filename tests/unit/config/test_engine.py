@@ -118,7 +118,10 @@ def test_meeting_at_a_file_wants_a_folder_before_anything_starts(tmp_path: Path)
     words = ("--preset", "quickstart", "--no-ui", "--engine", "join", "--set", "init_method=file")
     refused = ddptui(tmp_path, *words)
     assert refused.returncode == 2
-    assert "trial all_reduce: init_method: 'file' wants a folder that all see: --shared DIR" in refused.stderr
+    assert (
+        "trial all_reduce: init_method: 'file' needs a folder that all nodes see: name it with --shared DIR"
+        in refused.stderr
+    )
     nowhere = ddptui(tmp_path, *words, "--shared", str(tmp_path / "nowhere"))
     assert nowhere.returncode == 2
     assert "no such folder here" in nowhere.stderr
@@ -130,7 +133,7 @@ def test_meeting_at_a_file_wants_a_folder_before_anything_starts(tmp_path: Path)
         (("--engine", "join", "--nodes", "2", "runs"), "--engine and its options say where a preset runs"),
         (("presets", "--nodes", "3"), "--engine and its options say how one preset is started: name it"),
         (("presets", "quickstart", "--engine", "slurm", "--sbatch", "foo"), "option 'foo': is none of sbatch's"),
-        (("--resume", "last", "--nodes", "2"), "--engine mean nothing to it"),
+        (("--resume", "last", "--nodes", "2"), "leave out --preset, --set, --repeats and --engine"),
     ],
 )
 def test_options_of_an_engine_where_they_mean_nothing(tmp_path: Path, words: tuple[str, ...], why: str) -> None:
