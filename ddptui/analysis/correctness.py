@@ -156,16 +156,16 @@ def averaging(done: Iterable[Done]) -> Averaging | None:
     def worst_by(error: str) -> Audit:
         return max(audits, key=lambda audit: math.inf if getattr(audit, error) is None else getattr(audit, error))
 
-    farthest, multiple, own = worst_by("worst_error"), worst_by("scaled_error"), worst_by("own_error")
+    farthest, of_mean, of_own = worst_by("worst_error"), worst_by("scaled_error"), worst_by("own_error")
     return Averaging(
         of=farthest.of,
         error=worst_by("error").error,
         worst=farthest.worst,
         worst_error=farthest.worst_error,
-        scale=multiple.scale,
-        scaled_error=multiple.scaled_error,
-        own_scale=own.own_scale,
-        own_error=own.own_error,
+        scale=of_mean.scale,
+        scaled_error=of_mean.scaled_error,
+        own_scale=of_own.own_scale,
+        own_error=of_own.own_error,
     )
 
 

@@ -94,9 +94,9 @@ class ThinnedSteps(msgspec.Struct):
 
     def _thin(self) -> None:
         self.stride *= 2
-        for own in self.kept.values():
-            own[:] = [step for step in own if step.step // BLOCK % self.stride == 0]
-        self.events = sum(1 + len(step.collectives) for own in self.kept.values() for step in own)
+        for steps in self.kept.values():
+            steps[:] = [step for step in steps if step.step // BLOCK % self.stride == 0]
+        self.events = sum(1 + len(step.collectives) for steps in self.kept.values() for step in steps)
         self.most = 2 * self.events if self.events > MOST_EVENTS else 0  # one block always stays
 
 

@@ -77,8 +77,8 @@ class Fit(NamedTuple):
 def fit_all(result: PrimitivesResult) -> list[Fit]:
     """The fits of all measured operations, in their order."""
     times = {key: times_of(cells) for key, cells in by_operation(result.cells).items()}
-    gamma = next((_by_byte(found) for key, found in times.items() if key.operation == "local_sum"), None)
-    return [fit_operation(key, result.ranks, found, gamma) for key, found in times.items() if found]
+    gamma = next((_by_byte(of_key) for key, of_key in times.items() if key.operation == "local_sum"), None)
+    return [fit_operation(key, result.ranks, of_key, gamma) for key, of_key in times.items() if of_key]
 
 
 def times_of(cells: Sequence[Cell]) -> dict[int, float]:
@@ -86,21 +86,22 @@ def times_of(cells: Sequence[Cell]) -> dict[int, float]:
     return {cell.bytes: cell.time_us.median * US_IN_S for cell in cells if cell.time_us and cell.time_us.median > 0}
 
 
-def fit_operation(which: PrimitiveKey, ranks: int, times: Times, gamma: float | None) -> Fit:
-    cost = theory(which.operation, composite=which.composite).cost(ranks)
+def fit_operation(key: PrimitiveKey, ranks: int, times: Times, gamma: float | None) -> Fit:
+    """The fit of one operation. times: at least one; gamma: as local_sum measured it, if it did."""
+    cost = theory(key.operation, composite=key.composite).cost(ranks)
     kept = without_outliers(times)
-    line = curve_of(times)
-    off = residuals(line, times) if line else {}
-    found = Fit(which, ranks, times, curve=line, residuals=off, left_out=leave_one_out_error(kept))
+    curve = curve_of(times)
+    errors = residuals(curve, times) if curve else {}
+    fit = Fit(key, ranks, times, curve=curve, residuals=errors, left_out=leave_one_out_error(kept))
     if not cost.transfer and not cost.reduction:
-        return found._replace(alpha=next(iter(times.values())) / cost.latency)
+        return fit._replace(alpha=next(iter(times.values())) / cost.latency)
     if len(times) < 2:
-        return found
-    if which.operation == "local_sum":
+        return fit
+    if key.operation == "local_sum":
         network = fit_line(kept, LONE, 0.0)
-        return found._replace(alpha=network.alpha, gamma=network.beta, line_worst=_worst(times, LONE, network))
+        return fit._replace(alpha=network.alpha, gamma=network.beta, line_worst=_worst(times, LONE, network))
     network = fit_line(kept, cost, gamma or 0.0)
-    return found._replace(
+    return fit._replace(
         alpha=network.alpha,
         beta=network.beta,
         gamma=gamma if cost.reduction else None,
@@ -162,12 +163,15 @@ def fit_curve(times: Times) -> Curve | None:
     """The curve with as many knots as the criterion allows. None: there is one size only, and it is not 0."""
     if len(times) < 2:
         return Curve(times[0], (), (0.0,)) if 0 in times else None
-    best = found = fit_with_knots(times, ())
+    best = candidate = fit_with_knots(times, ())
     for _ in range(min(MOST_KNOTS, (len(times) - 2) // 2)):
-        more = [fit_with_knots(times, tuple(sorted((*found.knots, knot)))) for knot in _places(times, found.knots)]
-        found = min(more, key=lambda each: _squares(each, times))
-        if criterion(found, times) < criterion(best, times):
-            best = found
+        more = [
+            fit_with_knots(times, tuple(sorted((*candidate.knots, knot))))
+            for knot in _inner_sizes(times, candidate.knots)
+        ]
+        candidate = min(more, key=lambda curve: _squares(curve, times))
+        if criterion(candidate, times) < criterion(best, times):
+            best = candidate
     return best
 
 
@@ -196,8 +200,8 @@ def leave_one_out_error(times: Times) -> float | None:
         return None
     errors = []
     for size in between:
-        found = fit_curve({other: s for other, s in times.items() if other != size})
-        errors.append(abs(time_at(found, size) / times[size] - 1) if found else 0.0)
+        curve = fit_curve({other: s for other, s in times.items() if other != size})
+        errors.append(abs(time_at(curve, size) / times[size] - 1) if curve else 0.0)
     return max(errors)
 
 
@@ -213,7 +217,7 @@ def _by_byte(times: Times) -> float | None:
     return fit_line(without_outliers(times), LONE, 0.0).beta if len(times) > 1 else None
 
 
-def _places(times: Times, taken: tuple[int, ...]) -> list[int]:
+def _inner_sizes(times: Times, taken: tuple[int, ...]) -> list[int]:
     return [size for size in sorted(times)[1:-1] if size not in taken]
 
 

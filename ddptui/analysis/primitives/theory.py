@@ -126,14 +126,14 @@ def _reduce_broadcast(ranks: int) -> Cost:
 
 def _gather_scatter(ranks: int) -> Cost:
     """All parts together are p tensors; the root adds up p − 1 of them to its own, and divides."""
-    there = _all_parts_but_one(ranks)
-    return Cost(2 * there.latency, 2 * there.transfer * ranks, ranks)
+    one_way = _all_parts_but_one(ranks)
+    return Cost(2 * one_way.latency, 2 * one_way.transfer * ranks, ranks)
 
 
 def _all_gather_then_add(ranks: int) -> Cost:
     """All parts together are p tensors; each rank adds them to zeros, and divides."""
-    there = _all_parts_but_one(ranks)
-    return Cost(there.latency, there.transfer * ranks, ranks + 1)
+    one_way = _all_parts_but_one(ranks)
+    return Cost(one_way.latency, one_way.transfer * ranks, ranks + 1)
 
 
 def _reduce_scatter_all_gather(ranks: int) -> Cost:
@@ -146,8 +146,8 @@ def together(*costs: Cost) -> Cost:
     return Cost(*(sum(amounts) for amounts in zip(*costs, strict=True)))
 
 
-# The strategies' mean of one tensor: their own additions and divisions are in it. The ring by hand sends in blocks of
-# 8 MB, and pays α for each: next to what such a block takes that is nothing, and is left out.
+# How strategies average one tensor, with their own additions and divisions. The ring by hand sends in blocks of 8 MB
+# and pays α for each: this is left out, since it is negligible next to the time of such a block.
 COMPOSITES: dict[str, Theory] = {
     "all_reduce": Theory(
         "ring, division", "2(p−1)α + 2(p−1)/p·nβ + (2p−1)/p·nγ", PATARASUK, _all_reduce_then_divide
