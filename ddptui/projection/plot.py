@@ -1,4 +1,4 @@
-"""Step time over the number of ranks, in braille dots. Pure: points in, lines of text out."""
+"""Plots step time over the number of ranks in braille dots. Pure."""
 
 from collections.abc import Sequence
 from math import log2, log10
@@ -8,13 +8,13 @@ from ddptui.text.braille import Frame, Point, cells, character, columns, frame
 from ddptui.text.drawing import linear_ticks, log_ticks
 
 MEASURED = "×"
-BAND_EVERY = 3  # dots
-WIDE = 20.0  # times as much at the top as at the bottom: a logarithmic axis
-LEAST = (20, 4)  # cells, in which something can be seen
+BAND_EVERY = 3  # columns of dots: the band looks lighter than the line
+WIDE = 20.0  # ratio of the largest to the least value from which on the axis is logarithmic
+LEAST = (20, 4)  # columns and rows; in fewer nothing can be read
 
 
 def plot(points: Sequence[Projected], width: int, height: int) -> list[str]:
-    """Of one strategy, with its band in dots, if it has one, and what was measured; nothing for one number of ranks."""
+    """The plot of one strategy as lines: its step, its band, its measurements. Empty for one number of ranks."""
     if len(points) < 2 or width < LEAST[0] or height < LEAST[1]:
         return []
     values = [value for point in points for value in (point.low_ms, point.step_ms, point.high_ms) if value is not None]
@@ -42,7 +42,7 @@ def _place(ranks: int, ms: float, log: bool) -> Point:
 
 
 def _labels(seen: Frame, height: int, log: bool) -> dict[int, str]:
-    """By row from the top."""
+    """Labels of the axis, by row from the top."""
     ticks = (log_ticks if log else linear_ticks)(seen.low, seen.high, max(1, height // 2))
     up = (4 * height - 1) / (seen.high - seen.low)
     return {height - 1 - round((at - seen.low) * up) // 4: label for at, label in ticks if seen.low <= at <= seen.high}
@@ -71,7 +71,7 @@ def _mark(canvas: list[list[str]], measured: Sequence[Point], seen: Frame) -> No
 
 
 def _axis(points: Sequence[Projected], seen: Frame, left: int, width: int) -> str:
-    """Each number of ranks that there is room for, below its place."""
+    """The numbers of ranks below their columns, as many as fit."""
     room = width - left - 1
     line = [" "] * width
     for point in points:

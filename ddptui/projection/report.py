@@ -31,7 +31,7 @@ COLUMNS: tuple[Column[Point], ...] = (
 
 
 def text(projection: Projection, width: int) -> str:
-    """The first strategy in full and drawn, all of them side by side, and what there is to say."""
+    """The first strategy in full and plotted, all strategies side by side, then findings and notes."""
     strategies = list(dict.fromkeys(point.strategy for point in projection.points))
     lines = [title(projection), ""]
     for strategy in strategies if len(strategies) <= MOST_IN_FULL else strategies[:1]:
@@ -55,7 +55,7 @@ def _efficiency(projection: Projection) -> str:
 
 
 def markdown(projection: Projection) -> str:
-    """All strategies in full."""
+    """All strategies in full, as a Markdown section."""
     names = Filled("strategy", [_name(point) for point in projection.points], left=True)
     table = as_markdown(Table([names, *fill(COLUMNS, projection.points)]))
     said = (*projection.said, _efficiency(projection), *_band(projection), *projection.notes)
@@ -68,7 +68,7 @@ def _band(projection: Projection) -> list[str]:
 
 
 def as_csv(projection: Projection) -> str:
-    """A line a strategy and number of ranks, every figure in full."""
+    """A line for each strategy and number of ranks, figures unrounded."""
     common = {"run": projection.run, "trial": projection.trial, "scaling": projection.scaling}
     rows = (common | msgspec.structs.asdict(point) for point in projection.points)
     return tables.as_csv([*common, *Point.__struct_fields__], rows)
@@ -93,7 +93,7 @@ def in_full(points: Sequence[Point]) -> Table:
 
 
 def side_by_side(projection: Projection, width: int) -> Table:
-    """A row a strategy; of the numbers of ranks, as many as there is room for, the last one always."""
+    """Step times with a row a strategy and a column a number of ranks: as many as fit, always the last one."""
     strategies = list(dict.fromkeys(point.strategy for point in projection.points))
     names = {point.strategy: _name(point) for point in projection.points}
     ranks = [point.ranks for point in of_strategy(projection, strategies[0])]

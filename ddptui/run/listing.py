@@ -1,4 +1,4 @@
-"""What `ddptui presets` and `ddptui runs` print."""
+"""The text of `ddptui presets` and `ddptui runs`."""
 
 import shlex
 from collections.abc import Sequence
@@ -19,53 +19,54 @@ from ddptui.store.presets import all_presets, describe_size
 from ddptui.store.runs import Run
 from ddptui.text.words import count
 
-EXAMPLE_PORT = 15_432  # where ranks could meet that are started by hand
+EXAMPLE_PORT = 15_432  # for the commands to type; the console chooses free ports
 
 
 def every_preset() -> str:
-    """Name, question and size of each preset, group by group; one that cannot be read says why."""
+    """Name, question and size of each preset, by group; then why others cannot be read."""
     presets, broken = all_presets()
     width = max((len(preset.name) for preset in presets), default=0)
     lines: list[str] = []
     for group, members in groupby(presets, key=lambda preset: preset.group):
         lines += ["", group]
         lines += [f"  {preset.name:{width}}  {preset.title}  ({describe_size(preset)})" for preset in members]
-    return "\n".join([*lines[1:], *(one.why for one in broken)]) + "\n"
+    return "\n".join([*lines[1:], *(preset.why for preset in broken)]) + "\n"
 
 
 def one(preset: Preset, typed: str | None = None) -> str:
-    """A preset's text, its trials, and for each the command that starts it. typed: how it was named."""
+    """A preset's description and trials, with the command that starts each. typed: the preset and --set as typed."""
     lines = [preset.title, "", *preset.about.strip().splitlines(), ""]
     for trial in preset.trials:
         mark = "  (baseline)" if trial.name == preset.baseline and len(preset.trials) > 1 else ""
-        what = [
+        facts = [
             LAUNCH_MODES[trial.launch].label,
             count(trial.world_size, "rank"),
             *(tried(trial) if trial.primitives else _trained(trial)),
         ]
-        lines += [f"{trial.name}{mark}", "  " + ", ".join(word for word in what if word)]
+        lines += [f"{trial.name}{mark}", "  " + ", ".join(fact for fact in facts if fact)]
         if trial.bottleneck:
             lines.append(f"  bottleneck: {describe_bottleneck(trial.bottleneck)}")
         if trial.fault:
             lines.append(f"  fault: {describe_fault(trial.fault)}")
-        lines += [*_started(trial, preset.engine), ""]
+        lines += [*_how_to_start(trial, preset.engine), ""]
     lines += _how_to_join(preset.engine, typed or preset.name) if preset.engine.name == "join" else []
     return "\n".join([*lines, f"{describe_size(preset)} of each, in turn"]) + "\n"
 
 
-def _started(trial: Trial, engine: EngineOptions) -> list[str]:
-    """What is typed to start a trial by hand: here, on each node, or to the batch system."""
+def _how_to_start(trial: Trial, engine: EngineOptions) -> list[str]:
+    """The lines that start a trial by hand: on this host, on each node, or as a job."""
     match engine.name:
         case "slurm":
             return [f"  {line}".rstrip() for line in script.example(trial, engine).splitlines()]
         case "join":
             parts = joined.parts_of(trial, engine.nodes, port=EXAMPLE_PORT)
-            return [line for part in parts for line in (f"  on node {part.node}:", *_typed(trial, part))]
-    return [*_typed(trial), f"  ranks meet at: {_rendezvous(trial)}"]
+            return [line for part in parts for line in (f"  on node {part.node}:", *_command_lines(trial, part))]
+    return [*_command_lines(trial), f"  rendezvous: {_rendezvous(trial)}"]
 
 
-def _typed(trial: Trial, part: Part | None = None) -> list[str]:
-    """A command, and what it needs in its environment. A node has cores of its own, and perhaps another Python."""
+def _command_lines(trial: Trial, part: Part | None = None) -> list[str]:
+    """A command, with its environment in front. A node may have other cores and another Python, so neither is spelled
+    out there."""
     if part is None:
         variables, command = launch.environment(trial, available_cores()), launch.command(trial)
     else:
@@ -78,20 +79,20 @@ def _typed(trial: Trial, part: Part | None = None) -> list[str]:
 
 
 def _how_to_join(engine: EngineOptions, typed: str) -> list[str]:
-    """The lines that do all this, and more: the panes, and the table."""
-    said = [(key, value) for key in OF_SEVERAL_HOSTS if (value := getattr(engine, key)) is not None]
-    options = " ".join(f"--{key} {shlex.quote(str(value))}" for key, value in said)
+    """How to run the preset on several nodes, with the console and without."""
+    given = [(key, value) for key in OF_SEVERAL_HOSTS if (value := getattr(engine, key)) is not None]
+    options = " ".join(f"--{key} {shlex.quote(str(value))}" for key, value in given)
     return [
-        "With the console (NODE_0 is then the address of the first node, and the ports are chosen):",
+        "With the console, which fills in NODE_0 (the first node's address) and the ports:",
         f"  on this machine:  ddptui --preset {typed} --engine join {options}",
-        "  on each node:     ddptui join TICKET    (the console says where the ticket is)",
-        "By hand, without it: the lines above, in a checkout of ddptui on each node.",
+        "  on each node:     ddptui join TICKET    (the console prints where the ticket is)",
+        "Without the console: type the lines above in a checkout of ddptui on each node.",
         "",
     ]
 
 
 def every_run(runs: Sequence[Run]) -> str:
-    """Name and outcome of each run."""
+    """Name and status of each run."""
     if not runs:
         return "no runs yet: `ddptui --preset quickstart --no-ui`\n"
     width = max(len(run.name) for run in runs)
@@ -105,11 +106,11 @@ def _trained(trial: Trial) -> list[str | None]:
 
 def _rendezvous(trial: Trial) -> str:
     if trial.launch in ONE_PROCESS:
-        return "nowhere, there is only one process"
+        return "none, there is only one process"
     if (part := links.part(trial)) is not None:
-        return f"{part.address}, port {part.port}, in networks of their own (a slow link)"
+        return f"{part.address}, port {part.port}, in separate network namespaces (a slow link)"
     if trial.init_method == "file":
-        return "a file, in the launch's own folder"
+        return "a file in the launch's folder"
     if trial.launch == "launch":
-        return "127.0.0.1, at a free port that the launcher takes; MASTER_ADDR and MASTER_PORT tell the ranks"
-    return "127.0.0.1, at a free port that the first process takes and hands to the ranks"
+        return "127.0.0.1, a free port that the launcher chooses and passes on in MASTER_ADDR and MASTER_PORT"
+    return "127.0.0.1, a free port that the first process chooses and passes to the ranks"

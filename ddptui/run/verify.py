@@ -1,5 +1,5 @@
-"""`ddptui verify`: are two copies of a model the same, to the last bit? Of checkpoints torch tells, in a process of its
-own; of a run's ranks the hashes in its journals, or, where the ranks saved theirs, the checkpoints."""
+"""`ddptui verify`: compares copies of a model bit by bit. A separate process compares checkpoints, since that needs
+torch; a run's ranks are compared by the hashes in its journals, or by their checkpoints, if all saved one."""
 
 import os
 import sys
@@ -17,39 +17,40 @@ EQUAL, DIFFERENT, UNREADABLE = 0, 1, 2
 
 
 def checkpoints(a: str | Path, b: str | Path) -> int:
-    """Compare two files and print how. 0: equal; 1: they differ; 2: one cannot be read."""
+    """Compare two files and print what differs. Returns 0 if they are equal, 1 if not, 2 if one is unreadable."""
     code = run_module("workers.verify", os.path.abspath(a), os.path.abspath(b)).returncode
     if code in (EQUAL, DIFFERENT, UNREADABLE):
         return code
-    print(f"{a}, {b}: the process that read them died (exit code {code})", file=sys.stderr)
+    print(f"{a}, {b}: the process that compared them died (exit code {code})", file=sys.stderr)
     return UNREADABLE
 
 
 def ranks_of(run: Run) -> int:
-    """Compare the ranks of every repeat and print how. 0: all that could be compared are equal; 1: some differ. Raises
-    RunError where there are no two copies of a model."""
+    """Compare the ranks of every repeat and print what differs. Returns 0 if all are equal, 1 if some differ. Raises
+    RunError if no repeat has two copies of a model."""
     preset = run.preset()
     codes: list[int] = []
     for trial in preset.trials:
         for number in range(1, preset.repeats + 1):
-            done = [words for words in run.messages(trial.name, number) if isinstance(words, Done) and words.parameters]
+            messages = run.messages(trial.name, number)
+            done = [message for message in messages if isinstance(message, Done) and message.parameters]
             print(f"{trial.name}, repeat {number}, {count(len(done), 'rank')}", end="", flush=True)
             if trial.launch not in ONE_PROCESS and len(done) < trial.world_size:
-                print(f" of {trial.world_size} ended: nothing is compared")
+                print(f" of {trial.world_size} ended well: not compared")
             elif len(done) < 2:
-                print(": there is nothing to compare it with")
+                print(": only one copy, nothing to compare")
             else:
                 print(flush=True)
                 saved = run.checkpoints(trial.name, number)
-                same = len(saved) == len(done)
-                codes.append(_files(saved) if same else _hashes(sorted(done, key=lambda words: words.rank)))
+                all_saved = len(saved) == len(done)
+                codes.append(_files(saved) if all_saved else _hashes(sorted(done, key=lambda message: message.rank)))
     if not codes:
-        raise RunError(f"{run.name}: no trial of it has ended with two copies of its model: nothing to compare")
+        raise RunError(f"{run.name}: nothing to compare: no trial ended with two copies of its model")
     return max(codes)
 
 
 def _files(paths: Sequence[Path]) -> int:
-    """Every rank's checkpoint against rank 0's."""
+    """Compare every rank's checkpoint with rank 0's."""
     first, *others = paths
     codes = []
     for path in others:
@@ -59,14 +60,14 @@ def _files(paths: Sequence[Path]) -> int:
 
 
 def _hashes(done: Sequence[Done]) -> int:
-    kinds = {"parameters": [words.parameters for words in done], "buffers": [words.buffers for words in done]}
-    return max(_say(kind, copies) for kind, copies in kinds.items())
+    kinds = {"parameters": [rank.parameters for rank in done], "buffers": [rank.buffers for rank in done]}
+    return max(_print_differences(kind, copies) for kind, copies in kinds.items())
 
 
-def _say(kind: str, copies: Sequence[Mapping[str, str]]) -> int:
-    apart, total = differing_names(copies), len(copies[0])
+def _print_differences(kind: str, copies: Sequence[Mapping[str, str]]) -> int:
+    differing, total = differing_names(copies), len(copies[0])
     equal = f"all {total} equal" if total else "none"
-    print(f"{kind}: {len(apart)} of {total} differ" if apart else f"{kind}: {equal}")
-    for name in apart:
-        print("  " + name.encode("unicode_escape").decode())
-    return DIFFERENT if apart else EQUAL
+    print(f"{kind}: {len(differing)} of {total} differ" if differing else f"{kind}: {equal}")
+    for name in differing:
+        print("  " + name.encode("unicode_escape").decode())  # a name from a file may hold control characters
+    return DIFFERENT if differing else EQUAL

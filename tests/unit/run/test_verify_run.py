@@ -18,7 +18,7 @@ def test_equal_ranks_are_told_tensor_by_kind_and_a_failed_trial_is_named(
         "a, repeat 1, 2 ranks",
         "parameters: all 2 equal",
         "buffers: all 1 equal",
-        "b, repeat 1, 0 ranks of 2 ended: nothing is compared",
+        "b, repeat 1, 0 ranks of 2 ended well: not compared",
     ]
 
 
@@ -35,7 +35,7 @@ def test_what_differs_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str
 
 def test_a_run_without_two_copies_has_nothing_to_compare(tmp_path: Path) -> None:
     run = write_run(tmp_path, two_trials(repeats=1), failure("a"))
-    with pytest.raises(RunError, match="no trial of it has ended with two copies"):
+    with pytest.raises(RunError, match="no trial ended with two copies"):
         verify.ranks_of(run)
 
 
@@ -47,7 +47,7 @@ def test_a_process_that_dies_over_a_file_is_said_in_one_line(
 
     monkeypatch.setattr(verify, "run_module", lambda *_: Died())
     assert verify.checkpoints("a.pth", "b.pth") == 2
-    assert capsys.readouterr().err == "a.pth, b.pth: the process that read them died (exit code -11)\n"
+    assert capsys.readouterr().err == "a.pth, b.pth: the process that compared them died (exit code -11)\n"
 
 
 def test_checkpoints_are_found_by_rank_and_other_files_passed_over(tmp_path: Path) -> None:
