@@ -1,4 +1,4 @@
-"""Asks the rank side, in processes of its own, what only torch can answer.
+"""Asks torch, in child processes, what only it can answer.
 
 The console never imports torch, so a crash in native code cannot take the terminal with it.
 """
@@ -20,67 +20,69 @@ from ddptui.wire.connection import CONSOLE_PID
 
 
 def run_module(module: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run `python -m module` with the lab's modules in reach; its output passes through."""
+    """Runs `python -m module` with the lab's modules on its path. Its output is this process's."""
     with tempfile.TemporaryDirectory(prefix="ddptui-") as clean:
         return subprocess.run(
             [sys.executable, "-m", module, *arguments],
             env={**os.environ, "PYTHONPATH": str(lab_root())},
-            cwd=clean,  # holds no module that could stand in the way of torch's
+            cwd=clean,  # an empty folder: a module in the user's could hide one of torch's
             text=True,
             check=False,
         )
 
 
 ANSWER_S = 60.0
-LEAVE_S = 5.0  # for one that is not asked any more
-LONGEST_TAIL = 16_384  # bytes of what it says besides
+EXIT_S = 5.0  # for a child to exit once its standard input is closed
+LONGEST_ERRORS = 16_384  # bytes kept of its standard error
 CHUNK = 65_536
 
 
 class NoAnswer(Exception):
-    """What was asked for could not be done: why, in one line."""
+    """A question without an answer. One line that says why."""
 
 
 class Child:
-    """`python -m module` (see workers/answers.py), started with the first question, and anew for the next one if it has
-    died or had to be killed. `variables`: besides the environment. It and whoever it starts are a session of their own,
-    killed as one."""
+    """`python -m module`, which answers questions, a line of JSON each.
+
+    The process is started with the first question, and again for the next one if it has died. It and its children are
+    a session of their own, which is killed as one. `variables` are added to its environment.
+    """
 
     def __init__(self, module: str, **variables: str) -> None:
-        self._command = [sys.executable, "-P", "-m", module]  # -P: what lies in the working folder is nobody's module
+        self._command = [sys.executable, "-P", "-m", module]  # -P: no modules from the working folder
         self._variables = {"PYTHONPATH": str(lab_root()), CONSOLE_PID: str(os.getpid()), **variables}
         self._process: subprocess.Popen[bytes] | None = None
         self._selector: selectors.BaseSelector | None = None
-        self._said = b""
-        self._besides = b""
+        self._answers = b""
+        self._errors = b""
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: object, *_: object) -> None:
-        self._end(leave_s=LEAVE_S if kind is None else 0)
+        self._end(exit_s=EXIT_S if kind is None else 0)
 
     def ask(self, question: str, within_s: float | None = None) -> dict[str, Any]:
-        """The answer. Raises NoAnswer: it failed, the process died, or nothing came within so many seconds."""
+        """The answer. Raises NoAnswer: the question failed, the process died, or the time was up (default ANSWER_S)."""
         limit_s = within_s or ANSWER_S
         try:
             process = self._process or self._start()
             answer: dict[str, Any] = json.loads(self._exchange(process, question, limit_s))
         except (OSError, ValueError) as error:
             self._end()
-            raise NoAnswer(f"a process could not be started or heard: {first_line(error)}") from None
+            raise NoAnswer(f"the process could not be started, or its answer not read: {first_line(error)}") from None
         if "error" in answer:
             raise NoAnswer(printable(answer["error"]))
         return answer
 
     def kill_alone(self) -> None:
-        """Kill the process, and nobody else of its family."""
+        """Kills the process, but not its children."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
 
     def _start(self) -> subprocess.Popen[bytes]:
-        self._said = self._besides = b""
+        self._answers = self._errors = b""
         process = subprocess.Popen(
             self._command,
             cwd="/",
@@ -97,49 +99,49 @@ class Child:
         return process
 
     def _exchange(self, process: subprocess.Popen[bytes], question: str, limit_s: float) -> bytes:
-        """Say a line, and hear one."""
-        with suppress(BrokenPipeError):  # it is gone: reading tells how
+        """Sends a line, and waits for one."""
+        with suppress(BrokenPipeError):  # it has died: reading finds out how
             os.write(process.stdin.fileno(), question.encode() + b"\n")  # type: ignore[union-attr]
         until = time.monotonic() + limit_s
-        while b"\n" not in self._said:
+        while b"\n" not in self._answers:
             if time.monotonic() >= until:
                 self._end()
                 raise NoAnswer(f"no answer within {limit_s:g} s")
-            if not self._hear(process, until - time.monotonic()):
-                raise NoAnswer(self._last_words(process))
-        line, self._said = self._said.split(b"\n", 1)
+            if not self._read(process, until - time.monotonic()):
+                raise NoAnswer(self._ending(process))
+        line, self._answers = self._answers.split(b"\n", 1)
         return line
 
-    def _hear(self, process: subprocess.Popen[bytes], wait_s: float) -> bool:
-        """Take in what there is, waiting for the first of it; False: it will say no more."""
+    def _read(self, process: subprocess.Popen[bytes], wait_s: float) -> bool:
+        """Reads what has arrived, waiting for the first of it. False: standard output is at its end."""
         assert self._selector is not None
         for key, _ in self._selector.select(max(0.0, wait_s)):
             data = os.read(key.fd, CHUNK)
             if key.fileobj is process.stdout:
-                self._said += data
+                self._answers += data
                 if not data:
                     return False
             elif data:
-                self._besides = (self._besides + data)[-LONGEST_TAIL:]
+                self._errors = (self._errors + data)[-LONGEST_ERRORS:]
             else:
                 self._selector.unregister(key.fileobj)
         return True
 
-    def _last_words(self, process: subprocess.Popen[bytes]) -> str:
-        """How it ended, or what it said last of all."""
+    def _ending(self, process: subprocess.Popen[bytes]) -> str:
+        """The last line of its standard error; without one, its exit code or signal."""
         assert self._selector is not None
         self._selector.unregister(process.stdout)  # type: ignore[arg-type]
-        until = time.monotonic() + LEAVE_S
+        until = time.monotonic() + EXIT_S
         while self._selector.get_map() and time.monotonic() < until:  # until stderr is at its end
-            self._hear(process, until - time.monotonic())
+            self._read(process, until - time.monotonic())
         with suppress(subprocess.TimeoutExpired):
-            process.wait(LEAVE_S)
-        code, words = process.poll(), self._besides.decode("utf-8", "replace").strip().splitlines()
+            process.wait(EXIT_S)
+        code, lines = process.poll(), self._errors.decode("utf-8", "replace").strip().splitlines()
         self._end()
-        return printable(words[-1].strip()) if words and code is not None and code > 0 else ending(code)
+        return printable(lines[-1].strip()) if lines and code is not None and code > 0 else ending(code)
 
-    def _end(self, leave_s: float = 0.0) -> None:
-        """End it and its family: it may leave by itself for so long, then all that is left is killed."""
+    def _end(self, exit_s: float = 0.0) -> None:
+        """Closes its standard input, gives it so long to exit, then kills what is left of its session."""
         process, self._process = self._process, None
         if process is None:
             return
@@ -147,9 +149,9 @@ class Child:
             stream.close()  # type: ignore[union-attr]
         if self._selector is not None:
             self._selector.close()
-        if leave_s:
+        if exit_s:
             with suppress(subprocess.TimeoutExpired):
-                process.wait(leave_s)
+                process.wait(exit_s)
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()

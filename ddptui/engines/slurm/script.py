@@ -1,7 +1,7 @@
-"""The script of a job, as somebody would write it by hand. Pure.
+"""The batch script of a job, as a user would write it by hand.
 
-What its tasks are to know of the console, secrets among it, is not in the script, nor in an environment that Slurm
-sends about: each task reads it from wire.env, beside the script, which only the user can read.
+The console's address and keys are neither in the script nor in an environment that Slurm distributes. Each task reads
+them from wire.env beside the script, which only the user can read.
 """
 
 import shlex
@@ -18,15 +18,15 @@ from ddptui.engines.local.engine import LAUNCHER_LOG
 from ddptui.engines.slurm.keeper import WIRE_ENV
 from ddptui.host.network import FIRST_PORT, PORTS
 
-ENDED = "ended"  # the script leaves its exit code there; an array a line for each of its jobs
+ENDED = "ended"  # the file where the script leaves its exit code; an array a line for each of its jobs
 OURS = (
     "array", "chdir", "clusters", "distribution", "error", "job-name", "nodes", "ntasks", "ntasks-per-node",
     "open-mode", "output", "parsable", "requeue", "test-only", "wait", "wrap",
 )  # fmt: skip
 OURS_IN_SHORT = {"a": "array", "D": "chdir", "M": "clusters", "m": "distribution", "e": "error", "J": "job-name",
                  "N": "nodes", "n": "ntasks", "o": "output", "W": "wait"}  # fmt: skip
-FLAGS = "HhOQsVv"  # of sbatch: the short options after which another letter is an option, too
-# What says a place to ranks (ddptui/place), and may be left in the shell that submits.
+FLAGS = "HhOQsVv"  # sbatch's short options without a value: the next letter of the word is an option, too
+# Variables that say a place (host/place), and may be set in the shell that submits.
 OTHER_PLACES = (
     "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE", "NODE_RANK", "NNODES",
     "TORCHELASTIC_RUN_ID", "PET_NODE_RANK", "PET_NNODES", "MASTER_ADDR", "MASTER_PORT", "INIT_METHOD",
@@ -39,11 +39,11 @@ WHAT_A_TASK_IS = {
 
 
 class ScriptError(ValueError):
-    """What cannot be written into a script; one line."""
+    """A value that cannot be written into a script. One line."""
 
 
 def render(trial: Trial, engine: EngineOptions, folder: Path, name: str, python: str = sys.executable) -> str:
-    """The script of one launch. folder: the launch's, where the job runs; name: the job's. Raises ScriptError."""
+    """The script of one launch. `folder` is the launch's, where the job runs; `name` the job's. Raises ScriptError."""
     what = "One process, started directly." if trial.launch in ONE_PROCESS else WHAT_A_TASK_IS[engine.tasks]
     lines = [
         "#!/bin/bash",
@@ -71,16 +71,17 @@ def render(trial: Trial, engine: EngineOptions, folder: Path, name: str, python:
 
 
 def example(trial: Trial, engine: EngineOptions) -> str:
-    """The script of a launch that nobody has begun. Raises ScriptError."""
+    """The script of a launch, with placeholders for the run. Raises ScriptError."""
     return render(trial, engine, Path(f"/RUNS/RUN/trial-{trial.name}/repeat-1"), job_name("RUN", trial, 1), "python")
 
 
 def job_name(run: str, trial: Trial, repeat: int) -> str:
+    """The name of a job, which says its run, trial and repeat."""
     return f"ddptui-{run}-{trial.name}-{repeat}"
 
 
 def check_options(engine: EngineOptions) -> None:
-    """Raises ScriptError for what no script could hold."""
+    """Raises ScriptError for values that no script can hold, and for options that ddptui sets itself."""
     for value in (engine.partition, engine.account, engine.gres, engine.time):
         _spelled(value or "-")
     for option in engine.options:
@@ -88,16 +89,17 @@ def check_options(engine: EngineOptions) -> None:
 
 
 def wire_env(variables: Mapping[str, str]) -> str:
-    """The file of variables that the tasks read."""
+    """The contents of wire.env."""
     return "".join(f"export {name}={shlex.quote(value)}\n" for name, value in variables.items())
 
 
 def meeting(engine: EngineOptions, folder: Path, name: str) -> Path:
-    """The file at which ranks meet that nobody tells an address: a new one each launch, which all nodes see."""
+    """The file at which ranks without an address meet: a new one for each launch, in a folder that all nodes see."""
     return Path(engine.shared) / f"{name}.meeting" if engine.shared else folder / "meeting"
 
 
 def meets_at_a_file(trial: Trial, engine: EngineOptions) -> bool:
+    """Whether the ranks meet at a file; the others at an address."""
     return trial.launch not in ONE_PROCESS and (engine.tasks == "array" or trial.init_method == "file")
 
 
@@ -116,7 +118,7 @@ def _options(trial: Trial, engine: EngineOptions, folder: Path, name: str) -> It
 
 
 def _size(trial: Trial, engine: EngineOptions) -> Iterator[str]:
-    """How many nodes, tasks, and cores for each. Nodes take ranks in blocks, the first ones the larger ones."""
+    """The numbers of nodes, tasks, and cores a task. Nodes have blocks of ranks; the larger blocks come first."""
     threads = trial.threads or 1
     cores = threads
     if trial.launch in ONE_PROCESS:
@@ -140,9 +142,9 @@ def _size(trial: Trial, engine: EngineOptions) -> Iterator[str]:
 
 
 def _meeting(trial: Trial, engine: EngineOptions, folder: Path, name: str) -> Iterator[str]:
-    """What the tasks have to be told, so that they find each other, and their cores."""
+    """The variables with which the tasks find each other, and their cores."""
     if any(option.startswith(("--cpus-per-task", "-c")) for option in (*_size(trial, engine), *engine.options)):
-        yield "export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK  # srun does not take it over by itself any more"
+        yield "export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK  # srun no longer inherits it"
     if meets_at_a_file(trial, engine):
         yield f"export INIT_METHOD={shlex.quote(_as_url(meeting(engine, folder, name)))}"
     if engine.tasks == "node" and trial.launch not in ONE_PROCESS:
@@ -152,7 +154,7 @@ def _meeting(trial: Trial, engine: EngineOptions, folder: Path, name: str) -> It
 
 
 def _strangers(trial: Trial, engine: EngineOptions) -> list[str]:
-    """Variables that a task must not find as the user had them: all that say a place, but for the script's own."""
+    """The user's variables that a task must not inherit: those that say a place, except for the script's own."""
     own = {"INIT_METHOD"} if meets_at_a_file(trial, engine) else set()
     if engine.tasks == "node" and trial.launch not in ONE_PROCESS:
         own |= {"MASTER_ADDR", "MASTER_PORT"}
@@ -182,36 +184,36 @@ def _torchrun(trial: Trial, engine: EngineOptions, python: str) -> Iterator[str]
 
 
 def _spelled(value: str) -> str:
-    """A value as sbatch reads it: it knows quotes, and a backslash before any character, but no line's end."""
+    """A value, quoted as sbatch reads it. Raises ScriptError."""
     if not value.isprintable():
-        raise ScriptError(f"{value!r} cannot be written into a script: it holds what cannot be printed")
+        raise ScriptError(f"{value!r} cannot be written into a script: it contains an unprintable character")
     if "\\" in value:
-        raise ScriptError(f"{value!r} cannot be written into a script: sbatch takes a backslash for a sign of its own")
+        raise ScriptError(f"{value!r} cannot be written into a script: sbatch interprets the backslash")
     plain = all(char.isalnum() or char in "/._-+:=,@%[]()*" for char in value)
     return value if plain and value else '"' + value.replace('"', '\\"') + '"'
 
 
 def _as_typed(option: str) -> str:
-    """A further option of sbatch. Raises ScriptError for what is none, and for one that the lab itself has to give."""
+    """A further option of sbatch. Raises ScriptError if it is none, or one that ddptui sets itself."""
     try:
         words = shlex.split(option)
     except ValueError:
         raise ScriptError(f"option {option!r}: a quote is not closed") from None
     if not words or not words[0].startswith("-") or words[0].strip("-") == "" or "--" in words:
-        raise ScriptError(f"option {option!r}: is none of sbatch's: they begin with - or --")
+        raise ScriptError(f"option {option!r} is none of sbatch's, which begin with - or --")
     if any(word.startswith("#") for word in words) or not option.isprintable():
-        raise ScriptError(f"option {option!r}: cannot be written into a script")
+        raise ScriptError(f"option {option!r} cannot be written into a script")
     if name := next(filter(None, map(_ours, words)), None):
-        raise ScriptError(f"option {option!r}: --{name} is the lab's to say; --nodes and --tasks of ddptui change it")
+        raise ScriptError(f"option {option!r}: ddptui sets --{name} itself, from its own --nodes and --tasks")
     return option
 
 
 def _ours(word: str) -> str | None:
-    """The option of the lab's own that a word would set. sbatch takes any beginning of a long name, and several short
-    ones in a word."""
+    """The option of ddptui's own that a word would set. sbatch accepts abbreviated long options, and several short ones
+    in one word."""
     if word.startswith("--"):
-        said = word[2:].partition("=")[0]
-        return said if said in OURS else next((name for name in OURS if said and name.startswith(said)), None)
+        given = word[2:].partition("=")[0]
+        return given if given in OURS else next((name for name in OURS if given and name.startswith(given)), None)
     letters = word[1:] if word.startswith("-") else ""
     last = next((letter for letter in letters if letter not in FLAGS), "")  # what follows it is its value
     return OURS_IN_SHORT.get(last)
@@ -219,5 +221,5 @@ def _ours(word: str) -> str | None:
 
 def _as_url(path: Path) -> str:
     if any(sign in str(path) for sign in "?#"):
-        raise ScriptError(f"{path}: ranks cannot meet at a file with ? or # in its name: choose another folder")
+        raise ScriptError(f"{path}: ranks cannot meet at a file with ? or # in its path: choose another folder")
     return f"file://{path}"

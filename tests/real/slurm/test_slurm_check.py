@@ -65,5 +65,5 @@ def test_nodes_that_are_down_for_now_are_no_reason_to_refuse(fakes: Fakes) -> No
 
 
 def test_options_are_looked_at_before_anybody_is_asked(fakes: Fakes) -> None:
-    assert "--array is the lab's to say" in refusal(options=("--array=0-3",))
+    assert "ddptui sets --array itself" in refusal(options=("--array=0-3",))
     assert fakes.calls("sinfo") == []

@@ -271,7 +271,7 @@ def module(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[str], s
         ("die", "SomeError: the last line"),
         ("crash", "killed by SIGSEGV"),
         ("fail", r"it\x1b did not work"),
-        ("garbage", "could not be started or heard"),
+        ("garbage", "could not be started, or its answer not read"),
     ],
 )
 def test_a_process_that_dies_or_fails_says_why_and_the_next_question_is_answered(

@@ -145,7 +145,7 @@ def test_what_cannot_be_spelled_is_refused(name: str) -> None:
 
 
 def test_a_file_that_no_address_can_name_is_refused() -> None:
-    with pytest.raises(ScriptError, match=r"with \? or # in its name"):
+    with pytest.raises(ScriptError, match=r"with \? or # in its path"):
         rendered(trial(), engine(tasks="array"), Path("/runs/#1"))
 
 
@@ -155,17 +155,17 @@ def test_a_file_that_no_address_can_name_is_refused() -> None:
         ("exclusive", "is none of sbatch's"),
         ("--", "is none of sbatch's"),
         ("--comment='x", "a quote is not closed"),
-        ("--array=0-9", "--array is the lab's to say"),
-        ("-N 4", "--nodes is the lab's to say"),
-        ("-n4", "--ntasks is the lab's to say"),
-        ("--output x", "--output is the lab's to say"),
+        ("--array=0-9", "ddptui sets --array itself"),
+        ("-N 4", "ddptui sets --nodes itself"),
+        ("-n4", "ddptui sets --ntasks itself"),
+        ("--output x", "ddptui sets --output itself"),
         ("--mem=4G # all", "cannot be written"),
-        ("--exclusive --nodes=4", "--nodes is the lab's to say"),
-        ("-pdebug -N3", "--nodes is the lab's to say"),
-        ("-HN3", "--nodes is the lab's to say"),
-        ("--out=x", "--output is the lab's to say"),
-        ("--arr 0-9", "--array is the lab's to say"),
-        ("--mem 4G --ntasks-per-n=2", "--ntasks-per-node is the lab's to say"),
+        ("--exclusive --nodes=4", "ddptui sets --nodes itself"),
+        ("-pdebug -N3", "ddptui sets --nodes itself"),
+        ("-HN3", "ddptui sets --nodes itself"),
+        ("--out=x", "ddptui sets --output itself"),
+        ("--arr 0-9", "ddptui sets --array itself"),
+        ("--mem 4G --ntasks-per-n=2", "ddptui sets --ntasks-per-node itself"),
         ("--exclusive -- x", "is none of sbatch's"),
     ],
 )
