@@ -55,7 +55,10 @@ def prepare(preset: Preset, *, to_be_started: bool = True) -> Preset:
         for trial in preset.trials:
             check_room(preset.name, trial)
     has_data = preset.engine.name != "join"  # Slurm's nodes see the same folders; nodes that join have their own
-    trials = (_prepare(preset.name, trial, is_local=is_local, has_data=has_data) for trial in preset.trials)
+    trials = (
+        _prepare(preset.name, trial, is_local=is_local, has_data=has_data, try_links=to_be_started)
+        for trial in preset.trials
+    )
     return msgspec.structs.replace(preset, trials=tuple(trials))
 
 
@@ -96,10 +99,10 @@ def _check_engine(preset: Preset) -> None:
         raise PresetError(f"--engine {engine.name}: {error}") from None
 
 
-def _prepare(preset: str, trial: Trial, *, is_local: bool, has_data: bool = True) -> Trial:
+def _prepare(preset: str, trial: Trial, *, is_local: bool, has_data: bool = True, try_links: bool = True) -> Trial:
     if problem := _problem_with_model(trial.model):
         raise PresetError(f"{preset}, trial {trial.name}: model: {problem}")
-    if is_local and links_of(trial) and (no_link := links.problem()):
+    if is_local and links_of(trial) and (no_link := links.problem(try_it=try_links)):
         raise PresetError(f"{preset}, trial {trial.name}: bottleneck: {no_link}")
     if is_local:
         check_compiler(preset, trial)

@@ -1,6 +1,7 @@
 """A run in a thread of its own, so that the screens never wait for it."""
 
 import time
+import traceback
 from collections import deque
 from collections.abc import Generator
 from concurrent.futures import Executor, wait
@@ -16,10 +17,11 @@ from ddptui.store.journal import RunLost
 from ddptui.store.runs import Run, RunError
 from ddptui.wire.records import Message
 
+ERROR_LOG = "internal-error.log"  # in the run's folder
+
 
 class Session:
-    """A running run: `controls` takes a user's requests, `drain` yields its messages. error: once it is over, why it
-    ended early (None: it did not)."""
+    """Runs a preset in a thread of `threads`. `controls` steers it; `error`, once it is over, is why it ended early."""
 
     def __init__(self, preset: Preset, run: Run, threads: Executor, there: Outcomes = NO_OUTCOMES) -> None:
         """Start the run in a thread of `threads`. there: outcomes that it has already; only the rest is launched."""
@@ -71,5 +73,15 @@ class Session:
             self.error = str(error)
         except OSError as error:
             self.error = lab.not_launched(error)
-        except Exception as error:  # not on the screen, which belongs to somebody else
-            self.error = f"{type(error).__name__}: {error}"
+        except Exception as error:  # a bug, whose traceback must not be printed into the console's screen
+            self.error = f"{type(error).__name__}: {error}; {self._keep_traceback()}"
+
+    def _keep_traceback(self) -> str:
+        """Append the traceback of the current exception to ERROR_LOG, and return where it is, or why it is not."""
+        path = self.run.folder / ERROR_LOG
+        try:
+            with path.open("a", encoding="utf-8") as log:
+                log.write(traceback.format_exc())
+        except OSError as error:
+            return f"its traceback cannot be written to {path}: {error.strerror}"
+        return f"the traceback is in {path}"

@@ -1,15 +1,16 @@
 """The console: its screens, and what leads from one to another.
 
-What the first picture does not need is imported when it is wanted: that picture should be there in a blink.
+Most screens are imported when they are first shown: the first picture must not wait for them.
 """
 
 import asyncio
 import gc
 import signal
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from textual import work
 from textual.app import App, SystemCommand
@@ -18,7 +19,11 @@ from textual.command import Provider
 from textual.screen import Screen
 
 from ddptui.config.preset import Preset
+from ddptui.text.printable import printable
 from ddptui.tui import settings
+from ddptui.tui.console import ConsoleApp
+from ddptui.tui.launch_check import LaunchCheck
+from ddptui.tui.screens.base import LabScreen
 from ddptui.tui.screens.lab import Lab
 
 if TYPE_CHECKING:
@@ -30,15 +35,18 @@ if TYPE_CHECKING:
 
 ERROR_STAYS_S = 10
 
+Answer = TypeVar("Answer")
+
 
 def lab_commands() -> type[Provider]:
+    """Return the provider of the command palette's own entries."""
     from ddptui.tui.commands import LabCommands
 
     return LabCommands
 
 
-def told(feed: "Session | Playback") -> Screen[None]:
-    """What shows a run as it goes, or went."""
+def screen_following(feed: "Session | Playback") -> Screen[None]:
+    """Return the screen that follows a run as it goes, or as it went."""
     if feed.preset.kind == "primitives":
         from ddptui.tui.screens.primitives import PrimitivesScreen
 
@@ -48,21 +56,31 @@ def told(feed: "Session | Playback") -> Screen[None]:
     return RunScreen(feed)
 
 
-def shown(run: "Run", preset: Preset, results: "Results") -> Screen[None]:
-    """What shows what a run has come to."""
+def screen_of_results(run: "Run", preset: Preset, results: "Results") -> Screen[None]:
+    """Return the screen that shows the results of a run."""
     if preset.kind == "primitives":
-        from ddptui.tui.screens.following import Over
+        from ddptui.tui.screens.following import EndedRun
         from ddptui.tui.screens.primitives import PrimitivesScreen
 
-        return PrimitivesScreen(Over(run, preset, results))
+        return PrimitivesScreen(EndedRun(run, preset, results))
     from ddptui.tui.screens.result import ResultScreen
 
     return ResultScreen(run, preset, results)
 
 
+def _prepared(run: "Run", prepare: Callable[[], Preset]) -> "tuple[Preset, Outcomes]":
+    """Return the preset of a run that is to be resumed, and the launches it need not repeat. Reads long journals."""
+    from ddptui.store.outcomes import finished, outcomes_of
+    from ddptui.store.runs import RunError
+
+    if run.is_held():
+        raise RunError(f"{run.folder}: another console has this run under way: stop it there first")
+    preset = prepare()
+    return preset, finished(outcomes_of(run, preset))
+
+
 class Console(App[int]):
-    """`runs`: the folder of runs; `threads`: where a run goes on; `first`: a preset to run at once; `begun`: a run to
-    go on with at once, and its preset; `refresh_s`: between two looks at a run."""
+    """The app. It exits with 0, or with 128 + the number of the signal that ended it."""
 
     TITLE = "ddptui"
     CSS_PATH = "app.tcss"
@@ -71,6 +89,8 @@ class Console(App[int]):
         Binding("question_mark,f1", "help", "Help", key_display="?"),
         Binding("q", "leave", "Quit", show=False),
         Binding("ctrl+q", "leave", "Quit", show=False, priority=True),
+        # Before the screens' own escape, and disabled while nothing is checked.
+        Binding("escape", "cancel_check", "Cancel the check", show=False, priority=True),
     ]
 
     def __init__(
@@ -82,12 +102,16 @@ class Console(App[int]):
         threads: ThreadPoolExecutor | None = None,
         refresh_s: float = 0.25,
     ) -> None:
+        """`runs`: the folder of runs. `first`: a checked preset to run at once. `begun`: a run to resume at once, and
+        its checked preset. `threads`: where a run's session works. `refresh_s`: between two updates of a run's screen.
+        """
         super().__init__()
         self.runs = runs
         self.refresh_s = refresh_s
-        self.session: Session | None = None  # the run that is under way, if any
+        self.session: Session | None = None  # the run that is under way
         self.leaving = False
-        self.finished: list[tuple[Results, Preset]] = []  # what was run here, to be printed at the end
+        self.finished: list[tuple[Results, Preset]] = []  # runs of this console, to be printed when it closes
+        self._check = LaunchCheck()
         self._first = first
         self._begun = begun
         self._threads = threads or ThreadPoolExecutor(1, "lab")
@@ -97,113 +121,143 @@ class Console(App[int]):
         for number in (signal.SIGTERM, signal.SIGHUP):
             loop.add_signal_handler(number, self._end, 128 + number)
         self.theme_changed_signal.subscribe(self, lambda theme: settings.save(settings.Settings(theme=theme.name)))
+        self.screen_change_signal.subscribe(self, lambda _: self._check.cancel_unless_on(self._full_screen()))
         self.push_screen(Lab())
         if self._first is not None:
             self.run_preset(self._first)
         if self._begun is not None:
-            self.resume(*self._begun)
+            run, preset = self._begun
+            self.resume(run, lambda: preset)
 
     def _end(self, code: int) -> None:
-        """Somebody outside wants it: nobody is asked, and what is finished is kept."""
+        """Exit after a signal, without a question. Finished launches are kept."""
         self.leaving = True
         self.exit(return_code=code)
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
-        """Of Textual's own commands for the palette those that do what our keys do, in our way."""
-        yield SystemCommand("Theme", "Choose another look", self.action_change_theme)
+        """Replace Textual's own palette entries by those that do what the console's keys do."""
+        yield SystemCommand("Theme", "Choose other colors", self.action_change_theme)
         yield SystemCommand("Screenshot", "Keep a picture of this screen (SVG)", self.deliver_screenshot)
         yield SystemCommand("Help", "What the keys do", self.action_help)
-        yield SystemCommand("Quit", "Asks while something runs", self.action_leave)
+        yield SystemCommand("Quit", "Asks first while a run is under way", self.action_leave)
 
     def on_ready(self) -> None:
-        """The first picture is there."""
+        """Allow garbage collection again, now that the first picture is there."""
         gc.enable()
 
+    @work(group="launch")
+    async def launch(self, prepare: Callable[[], Preset]) -> None:
+        """Check a preset in a thread, then run it. `prepare` may raise PresetError."""
+        from ddptui.config.parser import PresetError
+
+        if self._may_launch():
+            try:
+                preset = await self._checked(prepare)
+            except PresetError as error:
+                self.complain("Not started", printable(str(error)))
+            else:
+                if preset is not None:
+                    self.run_preset(preset)
+
     def run_preset(self, preset: Preset) -> None:
-        """Start a run, and show it. One at a time: they would take the cores from each other."""
+        """Start a run of a preset that was checked, and show it."""
         from ddptui.host.machine import describe
         from ddptui.store.runs import Run, RunError
 
-        if self._is_free():
-            try:
-                self._follow(Run.create(self.runs, preset, describe()), preset, {})
-            except RunError as error:
-                self.complain("Not started", str(error))
+        try:
+            self._follow(Run.create(self.runs, preset, describe()), preset, {})
+        except RunError as error:
+            self.complain("Not started", str(error))
 
-    @work(exclusive=True, group="open")
-    async def resume(self, run: "Run", preset: Preset) -> None:
-        """Launch what is missing in a run, and show it. What is there is read in a thread."""
+    @work(group="launch")
+    async def resume(self, run: "Run", prepare: Callable[[], Preset]) -> None:
+        """Launch what is missing in a run, and show it. `prepare`: its preset, checked; may raise PresetError."""
+        from ddptui.config.parser import PresetError
         from ddptui.host.machine import describe
         from ddptui.store.journal import RunLost
-        from ddptui.store.outcomes import finished, outcomes_of
         from ddptui.store.runs import RunError
 
-        if self._is_free():
+        if self._may_launch():
             try:
-                if run.is_held():
-                    raise RunError(f"{run.folder}: another console has this run under way: stop it there first")
-                there = finished(await asyncio.to_thread(outcomes_of, run, preset))
-                if self._is_free():  # still
+                checked = await self._checked(partial(_prepared, run, prepare))
+                if checked is not None:
                     run.note_resumption(describe())
-                    self._follow(run, preset, there)
-            except (RunError, RunLost, OSError) as error:
-                self.complain("Not resumed", str(error))
+                    self._follow(run, *checked)
+            except (PresetError, RunError, RunLost, OSError) as error:
+                self.complain("Not resumed", printable(str(error)))
 
-    def _is_free(self) -> bool:
+    def _may_launch(self) -> bool:
+        """Whether nothing runs: two runs would take the cores from each other. A repeated key is no error."""
         if self.session is not None:
             self.complain("Not started", "another run is under way")
-        return self.session is None
+        return self.session is None and not self._check.is_pending
 
-    def _follow(self, run: "Run", preset: Preset, there: "Outcomes") -> None:
+    async def _checked(self, prepare: Callable[[], Answer]) -> Answer | None:
+        return await self._check.run(prepare, self._full_screen())
+
+    def action_cancel_check(self) -> None:
+        self._check.cancel()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        return action != "cancel_check" or self._check.is_pending
+
+    def _full_screen(self) -> LabScreen:
+        """Return the topmost screen that is no dialog."""
+        return next(screen for screen in reversed(self.screen_stack) if isinstance(screen, LabScreen))
+
+    def _follow(self, run: "Run", preset: Preset, outcomes: "Outcomes") -> None:
         from ddptui.run.session import Session
 
-        self.session = Session(preset, run, self._threads, there)
-        self.push_screen(told(self.session))
+        self.session = Session(preset, run, self._threads, outcomes)
+        self.push_screen(screen_following(self.session))
 
     def run_ended(self, session: "Session") -> None:
-        """Said by the Run screen when no rank is left."""
+        """Note that no rank of this run is left."""
         self.session = None
         self.finished.append((session.results, session.preset))
 
     def show_results(self, session: "Session") -> None:
-        """In place of the screen that showed how they came to be."""
+        """Replace the screen that followed this run, which is the current one, by its results."""
         from ddptui.tui.screens.result import ResultScreen
 
         self.switch_screen(ResultScreen(session.run, session.preset, session.results))
 
     @work(exclusive=True, group="open")
     async def open_run(self, run: "Run") -> None:
-        """Show the results of a run that is on disk. Its journals may be long: they are read in a thread."""
+        """Show the results of a run on disk. Its journals may be long: a thread reads them."""
         from ddptui.store.outcomes import results_of
         from ddptui.store.runs import RunError
 
         try:
             preset = run.preset()
             results = await asyncio.to_thread(results_of, run, preset)
-            self.push_screen(shown(run, preset, results))
+            self.push_screen(screen_of_results(run, preset, results))
         except RunError as error:
             self.complain("Cannot be opened", str(error))
 
     @work(exclusive=True, group="open")
     async def replay(self, run: "Run") -> None:
-        """Show a run that is on disk as it went."""
+        """Show a run on disk as it went."""
         from ddptui.run.playback import Playback
         from ddptui.store.runs import RunError
 
         try:
-            self.push_screen(told(await asyncio.to_thread(Playback, run, run.preset())))
+            self.push_screen(screen_following(await asyncio.to_thread(Playback, run, run.preset())))
         except RunError as error:
             self.complain("Cannot be replayed", str(error))
 
     def complain(self, title: str, error: str) -> None:
+        """Show an error for some seconds."""
         self.notify(error, title=title, severity="error", timeout=ERROR_STAYS_S, markup=False)
 
     def action_runs(self) -> None:
+        """Show the list of earlier runs."""
         from ddptui.tui.screens.runs import RunsScreen
 
         self.push_screen(RunsScreen())
 
     def action_help(self) -> None:
+        """Show what the keys of the current screen do."""
         from ddptui.tui.screens.help import HelpScreen
 
         if not isinstance(self.screen, HelpScreen):
@@ -211,7 +265,7 @@ class Console(App[int]):
 
     @work
     async def action_leave(self) -> None:
-        """Quit; while something runs, only if that is what is wanted."""
+        """Quit; while a run is under way, after a question."""
         from ddptui.tui.screens.confirm import Confirm
 
         if self.session is not None and not self.session.is_over and not self.leaving:
@@ -220,3 +274,9 @@ class Console(App[int]):
                 return
         self.leaving = True
         self.exit(0)
+
+
+if TYPE_CHECKING:
+
+    def _as_screens_see_it(console: Console) -> ConsoleApp:  # screens cast to it: here mypy checks that they may
+        return console

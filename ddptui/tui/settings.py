@@ -1,4 +1,4 @@
-"""What the console remembers from one time to the next: the theme."""
+"""The console's settings, kept from one session to the next: the theme."""
 
 import os
 from collections.abc import Container
@@ -9,28 +9,31 @@ import msgspec
 import platformdirs
 
 DARK, LIGHT = "textual-dark", "textual-light"
-LIGHT_BACKGROUNDS = {"7", "15"}  # in COLORFGBG, which some terminals set: the number of the colour behind the text
+LIGHT_BACKGROUNDS = {"7", "15"}  # in COLORFGBG, which some terminals set: the background's ANSI color
 
 
 class Settings(msgspec.Struct):
+    """`theme`: the name of a Textual theme, if the user has chosen one."""
+
     theme: str | None = None
 
 
 def path() -> Path:
+    """Return the file of the settings; it need not exist."""
     return platformdirs.user_config_path("ddptui") / "console.json"
 
 
 def first_theme(wanted: str | None, known: Container[str]) -> str:
-    """As the command line says, or TEXTUAL_THEME, or as it was last time, or as the terminal's background wants it."""
-    usual = LIGHT if os.environ.get("COLORFGBG", "").rpartition(";")[2] in LIGHT_BACKGROUNDS else DARK
+    """Return the first known theme of `wanted`, TEXTUAL_THEME and the saved one; else one for the background."""
+    default = LIGHT if os.environ.get("COLORFGBG", "").rpartition(";")[2] in LIGHT_BACKGROUNDS else DARK
     for theme in (wanted, os.environ.get("TEXTUAL_THEME"), load().theme):
         if theme is not None and theme in known:
             return theme
-    return usual
+    return default
 
 
 def load() -> Settings:
-    """What was kept; as good as nothing where it cannot be read."""
+    """Return the saved settings, or the defaults where they cannot be read."""
     try:
         return msgspec.json.decode(path().read_bytes(), type=Settings)
     except (OSError, ValueError):
@@ -38,7 +41,7 @@ def load() -> Settings:
 
 
 def save(settings: Settings) -> None:
-    """Keep it; a console that cannot write there goes on all the same."""
+    """Save the settings, if the file can be written: they are not worth an error."""
     with suppress(OSError):
         path().parent.mkdir(parents=True, exist_ok=True)
         path().write_bytes(msgspec.json.encode(settings))

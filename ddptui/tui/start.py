@@ -1,4 +1,4 @@
-"""From the command line to the console, and from its end back to the shell."""
+"""Starts the console for the command line, and prints results when it has closed."""
 
 import os
 import sys
@@ -13,8 +13,8 @@ from ddptui.tui.app import Console
 from ddptui.tui.settings import first_theme
 
 NICENESS = 10
-DRAWN_A_SECOND = 4.0
-OVER_SSH = 2.0  # where every picture travels
+REFRESHES_PER_S = 4.0
+REFRESHES_PER_S_OVER_SSH = 2.0  # every picture goes over the network
 
 
 def start(
@@ -25,11 +25,11 @@ def start(
     drawn_a_second: float | None,
     theme: str | None,
 ) -> int:
-    """Run the console; when it ends no rank is left. Prints the tables of what was run. Returns the exit code."""
+    """Run the console, then print the table of every run. Return the exit code. No rank is left when it returns."""
     threads = ThreadPoolExecutor(1, "lab")
-    threads.submit(os.getpid).result()  # the thread is born, and so are its children, before this one becomes nice
+    threads.submit(os.getpid).result()  # starts the thread now: it and the ranks must not inherit our niceness
     be_nice()
-    rate = drawn_a_second or (OVER_SSH if "SSH_CONNECTION" in os.environ else DRAWN_A_SECOND)
+    rate = drawn_a_second or (REFRESHES_PER_S_OVER_SSH if "SSH_CONNECTION" in os.environ else REFRESHES_PER_S)
     app = Console(runs, preset, begun, threads=threads, refresh_s=1 / rate)
     app.theme = first_theme(theme, app.available_themes)
     try:
@@ -39,15 +39,15 @@ def start(
             app.session.close()
             app.finished.append((app.session.results, app.session.preset))
         threads.shutdown()
-    from ddptui.run import headless  # now: it would have kept the first picture waiting
+    from ddptui.run import headless  # late: the first picture must not wait for it
 
-    for results, shown in app.finished:
-        show(headless.as_table(results, shown))
+    for results, finished in app.finished:
+        show(headless.as_table(results, finished))
     worst = max((headless.EXIT_CODES[results.status] for results, _ in app.finished), default=0)
     return app.return_code or worst
 
 
 def be_nice() -> None:
-    """The thread that draws gives way to the ranks. Only Linux can be asked this for a single thread."""
+    """Lower the priority of this thread, which draws, below the ranks'. Only Linux can do so for a single thread."""
     if sys.platform == "linux":
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICENESS)

@@ -23,7 +23,7 @@ from ddptui.live.state import Live
 from ddptui.report import sentences, table
 from ddptui.run import lab
 from ddptui.run.controls import Controls
-from ddptui.run.session import Session
+from ddptui.run.session import ERROR_LOG, Session
 from ddptui.store.journal import RepeatJournal, run_lost
 from ddptui.store.outcomes import results_of
 from ddptui.store.runs import Run
@@ -322,12 +322,26 @@ def test_a_disk_that_is_full_ends_the_ranks_at_once(
     assert session.results.status == "interrupted"
 
 
-def test_whatever_else_goes_wrong_is_told_with_its_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("writable", [True, False])
+def test_an_internal_error_names_its_kind_and_keeps_its_traceback(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, writable: bool
+) -> None:
     def broken(*_: object, **__: object) -> Iterator[Message]:
         yield launched("a")
         raise ValueError("no such thing")
 
     monkeypatch.setattr(lab, "run_preset", broken)
     with session_of(tmp_path, trial("a", 8)) as session:
+        path = session.run.folder / ERROR_LOG
+        if not writable:
+            path.mkdir()
         assert follow(session) == [launched("a")]
-    assert session.error == "ValueError: no such thing"
+    assert session.error is not None
+    assert session.error.startswith("ValueError: no such thing; ")
+    if writable:
+        assert session.error.endswith(f"the traceback is in {path}")
+        kept = path.read_text(encoding="utf-8")
+        assert kept.startswith("Traceback (most recent call last):")
+        assert 'raise ValueError("no such thing")' in kept
+    else:
+        assert session.error.endswith(f"cannot be written to {path}: {os.strerror(errno.EISDIR)}")

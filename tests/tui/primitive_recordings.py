@@ -7,7 +7,7 @@ from ddptui.live.monitor import RunMonitor
 from ddptui.run.playback import Playback
 from ddptui.store.outcomes import results_of
 from ddptui.store.runs import Run
-from ddptui.tui.screens.following import Over
+from ddptui.tui.screens.following import EndedRun
 from tests.tui.recordings import Clock
 
 RECORDED = Path(__file__).parent / "recorded_primitives" / "run"
@@ -24,9 +24,9 @@ def results() -> Results:
     return results_of(run, run.preset())
 
 
-def over() -> Over:
+def over() -> EndedRun:
     run = Run(RECORDED)
-    return Over(run, run.preset(), results())
+    return EndedRun(run, run.preset(), results())
 
 
 def at(trial: str, places: int, clock: Clock | None = None) -> Playback:

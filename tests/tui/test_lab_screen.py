@@ -4,6 +4,7 @@ import asyncio
 import threading
 from collections.abc import Callable, Coroutine
 from pathlib import Path
+from subprocess import CompletedProcess
 
 import pytest
 from textual.pilot import Pilot
@@ -12,6 +13,7 @@ from textual.widgets import Input, OptionList, Select, Static
 
 from ddptui.config.parser import PresetError
 from ddptui.config.preset import Preset
+from ddptui.engines.local import links
 from ddptui.store.presets import load
 from ddptui.store.runs import Run
 from ddptui.tui.app import Console
@@ -183,6 +185,33 @@ def test_what_takes_long_before_a_start_leaves_the_screen_alive(
         await until(pilot, lambda: started)
 
     play(scenario)
+
+
+SLOW = 'title = "t"\n[[trial]]\nname = "a"\nbottleneck = [{ at = "link", ranks = [1], mbit = 10 }]\n'
+
+
+def test_whether_links_can_be_slow_is_tried_beside_the_screen(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = threading.Event()
+
+    def make(*_: object, **__: object) -> CompletedProcess[str]:
+        assert made.wait(10), "the screen waits"
+        return CompletedProcess([], 1, stderr="no rights for a slow link")
+
+    own.mkdir(parents=True)
+    (own / "slow.toml").write_text(SLOW, encoding="utf-8")
+    links._tried.cache_clear()
+    monkeypatch.setattr(links, "_tool", lambda name: name)
+    monkeypatch.setattr("ddptui.engines.local.links.subprocess.run", make)
+
+    async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
+        await choose(pilot, lab, "slow")
+        assert reason(lab) == ""
+        made.set()
+        await until(pilot, lambda: reason(lab))
+        assert "no rights for a slow link" in reason(lab)
+
+    play(scenario)
+    links._tried.cache_clear()
 
 
 def test_what_the_form_has_no_field_for_is_said_with_where_to_say_it(

@@ -17,9 +17,9 @@ from ddptui.analysis.results import Results
 from ddptui.report.primitives.ownership import RANK_KINDS, view_title
 from ddptui.store.runs import Run
 from ddptui.text.tables import Table
-from ddptui.tui.app import Console, shown, told
+from ddptui.tui.app import Console, screen_following, screen_of_results
 from ddptui.tui.screens.confirm import Confirm
-from ddptui.tui.screens.following import Over
+from ddptui.tui.screens.following import EndedRun
 from ddptui.tui.screens.help import HelpScreen
 from ddptui.tui.screens.primitives import PrimitivesScreen
 from ddptui.tui.screens.result import ResultScreen
@@ -50,7 +50,7 @@ def play(
     asyncio.run(played())
 
 
-def replace(change: Callable[[View], View] | None = None, cells: Callable[[Cell], Cell] | None = None) -> Over:
+def replace(change: Callable[[View], View] | None = None, cells: Callable[[Cell], Cell] | None = None) -> EndedRun:
     """The recorded run, with some of it changed."""
     feed = over()
     trials = [
@@ -466,7 +466,7 @@ def test_of_a_trial_that_failed_it_is_said_why_there_is_nothing(tmp_path: Path) 
         await pilot.press("3")
         assert "ranks-4 failed: rank 1 [/] died" in seen(app)
 
-    play(scenario, PrimitivesScreen(Over(run, run.preset(), results_of(run, run.preset()))))
+    play(scenario, PrimitivesScreen(EndedRun(run, run.preset(), results_of(run, run.preset()))))
 
 
 # As it went
@@ -502,10 +502,10 @@ def test_a_replay_goes_on_and_back_and_begins_anew() -> None:
 
 def test_runs_of_primitives_have_this_screen_and_others_have_theirs() -> None:
     feed, trained = over(), of_training.playback()
-    assert isinstance(told(playback()), PrimitivesScreen)
-    assert isinstance(told(trained), RunScreen)
-    assert isinstance(shown(*feed), PrimitivesScreen)
-    assert isinstance(shown(trained.run, trained.preset, trained.results), ResultScreen)
+    assert isinstance(screen_following(playback()), PrimitivesScreen)
+    assert isinstance(screen_following(trained), RunScreen)
+    assert isinstance(screen_of_results(*feed), PrimitivesScreen)
+    assert isinstance(screen_of_results(trained.run, trained.preset, trained.results), ResultScreen)
 
 
 def test_it_is_opened_from_the_runs_and_replayed(tmp_path: Path) -> None:
@@ -531,7 +531,7 @@ def test_help_has_the_keys_that_mean_something_now() -> None:
         await pilot.press("question_mark")
         assert isinstance(app.screen, HelpScreen)
         text = seen(app)
-        assert "What the call has left" in text
+        assert "The buffers after the call" in text
         assert "Export" in text
         assert "Stop the run" not in text
         assert "Replay faster" not in text

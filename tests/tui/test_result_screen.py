@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from textual.geometry import Size
 from textual.pilot import Pilot
 from textual.theme import BUILTIN_THEMES
 from textual.widgets import Input
@@ -196,6 +197,39 @@ def test_as_many_panes_as_there_is_room_for(tmp_path: Path, size: tuple[int, int
             assert pane in showing(screen)
             assert len(showing(screen)) == len(visible)
 
+    play(four_trials(tmp_path), tmp_path, scenario, size)
+
+
+@pytest.mark.parametrize(("size", "most"), [((80, 24), 1), ((120, 24), 2)])
+def test_no_layout_shows_more_panes_than_have_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: tuple[int, int], most: int
+) -> None:
+    """However late the messages come that follow from a new size."""
+    shown: list[tuple[Size, int]] = []  # for each layout, in which size there were how many panes
+    mount = ResultScreen.on_mount
+
+    def observe(screen: ResultScreen) -> None:
+        shown.append((screen.outer_size, sum(screen.query_one(f"#{pane}").region.area > 0 for pane in PANES)))
+
+    def observed_mount(screen: ResultScreen) -> None:
+        screen.screen_layout_refresh_signal.subscribe(screen, lambda _: observe(screen), immediate=True)
+        mount(screen)
+
+    def laid_out(wanted: tuple[int, int]) -> set[int]:
+        return {panes for size, panes in shown if size == Size(*wanted)}
+
+    async def scenario(app: Console, pilot: Pilot[int], screen: ResultScreen) -> None:
+        await until(pilot, lambda: laid_out(size))
+        assert laid_out(size) == {most}
+        await pilot.resize_terminal(200, 60)
+        await until(pilot, lambda: laid_out((200, 60)))
+        assert laid_out((200, 60)) == {len(PANES)}
+        shown.clear()
+        await pilot.resize_terminal(*size)
+        await until(pilot, lambda: laid_out(size))
+        assert laid_out(size) == {most}
+
+    monkeypatch.setattr(ResultScreen, "on_mount", observed_mount)
     play(four_trials(tmp_path), tmp_path, scenario, size)
 
 

@@ -2,16 +2,24 @@
 
 import asyncio
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 import pytest
 from textual.pilot import Pilot
+from textual.screen import Screen
 
 from ddptui.analysis.repeat import NO_OUTCOMES
+from ddptui.analysis.results import Results
+from ddptui.analysis.waits import AlignedStep
 from ddptui.config.trial import Bottleneck
+from ddptui.live import rank_states
+from ddptui.live.state import Live
+from ddptui.run.playback import Playback
 from ddptui.store.runs import Run
 from ddptui.tui.app import Console
+from ddptui.tui.screens.confirm import Confirm
 from ddptui.tui.screens.help import HelpScreen
 from ddptui.tui.screens.inject import Inject
 from ddptui.tui.screens.result import ResultScreen
@@ -21,7 +29,7 @@ from ddptui.tui.widgets.panes import TITLES, Panes
 from ddptui.tui.widgets.rank_table import RankTable
 from ddptui.wire.messages import Hello, Step
 from ddptui.wire.records import Launched
-from tests.tui.opened import opened, seen, toasts
+from tests.tui.opened import opened, seen, toasts, until
 from tests.tui.recordings import Clock, ToldAsItGoes, moment_s, playback
 
 SIZES = [(80, 24), (120, 40), (200, 60)]
@@ -369,3 +377,121 @@ def test_log_lines_are_shown_as_they_are(tmp_path: Path) -> None:
     text = asyncio.run(shown(tmp_path, RunScreen(told), (120, 40), "6"))
     assert "[bold]no markup[/] \\x1b[31mno colour\\x07 [/" in text
     assert "�� broken" in text
+
+
+def test_an_alarm_is_raised_once_however_often_the_replay_goes_back(tmp_path: Path) -> None:
+    async def check() -> None:
+        screen = replay("killed", 5)
+        replayed = screen.feed
+        assert isinstance(replayed, Playback)
+        async with opened(tmp_path, screen) as (app, pilot):
+            for _ in range(3):
+                replayed.seek(1000)
+                screen.tick()
+                await pilot.pause()
+                assert screen.watched.live.status == "failed"
+                replayed.seek(-1000)
+                screen.tick()
+                assert screen.watched.live.finished == 0
+            assert len(toasts(app)) == 1
+            assert "SIGKILL" in toasts(app)[0]
+
+    asyncio.run(check())
+
+
+class EndsWell(ToldAsItGoes):
+    """The recorded run, as if none of its trials had failed."""
+
+    @property
+    def results(self) -> Results:
+        return msgspec.structs.replace(super().results, status="ok")
+
+
+@pytest.mark.parametrize(("key", "dialog"), [("b", Inject), ("x", Confirm), ("question_mark", HelpScreen)])
+def test_a_run_that_ends_under_a_dialog_shows_its_results_after_it(
+    key: str, dialog: type[Screen[object]], tmp_path: Path
+) -> None:
+    clock = Clock()
+
+    async def check() -> None:
+        told = playback(clock)
+        told.seek(moment_s(told, "none", 30))
+        screen = RunScreen(EndsWell(told))
+        async with opened(tmp_path, screen) as (app, pilot):
+            screen.tick()
+            await pilot.press(key)
+            clock.passes(1000)
+            screen.tick()
+            screen.tick()  # that it is over is seen once all has been told
+            await pilot.pause()
+            assert isinstance(app.screen, dialog)
+            await pilot.press("escape")
+            await until(pilot, lambda: isinstance(app.screen, ResultScreen))
+            assert screen not in app.screen_stack
+            assert not [worker for worker in app.workers if worker.is_running]
+
+    asyncio.run(check())
+
+
+@pytest.mark.parametrize("ends", [True, False])
+def test_an_injection_that_comes_too_late_is_not_lost_silently(ends: bool, tmp_path: Path) -> None:
+    """The run, or only its trial, ends while the dialog is open."""
+    clock = Clock()
+
+    async def check() -> None:
+        told = playback(clock)
+        told.seek(moment_s(told, "none", 30))
+        screen = RunScreen(EndsWell(told))
+        async with opened(tmp_path, screen) as (app, pilot):
+            screen.tick()
+            await pilot.press("b")
+            clock.passes(1000 if ends else moment_s(told, "late", 10) - moment_s(told, "none", 30))
+            screen.tick()
+            screen.tick()
+            await pilot.press("enter")
+            await until(pilot, lambda: any("none has ended" in toast for toast in toasts(app)))
+            assert list(screen.feed.controls.injections()) == []  # type: ignore[union-attr]
+
+    asyncio.run(check())
+
+
+def test_header_and_table_speak_of_the_same_states(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are worked out once for each picture, of one window and one moment."""
+    moments: list[int] = []
+    states = rank_states.states
+
+    def counted(live: Live, joined: Sequence[AlignedStep], now_ns: int) -> dict[int, str]:
+        moments.append(now_ns)
+        return states(live, joined, now_ns)
+
+    monkeypatch.setattr(rank_states, "states", counted)
+    clock = Clock()
+
+    async def check() -> None:
+        screen = live("late", 30, clock)
+        async with opened(tmp_path, screen) as (_, pilot):
+            screen.tick()
+            moments.clear()
+            clock.passes(0.5)
+            screen.draw()
+            assert len(moments) == 1
+            await pilot.press("space")  # the picture is held
+            moments.clear()
+            clock.passes(0.5)
+            await pilot.press("1")  # a pane is drawn by itself, of the held picture
+            assert moments == []
+
+    asyncio.run(check())
+
+
+def test_tab_goes_to_the_next_pane(tmp_path: Path) -> None:
+    async def check() -> None:
+        screen = replay("late", 60)
+        async with opened(tmp_path, screen) as (_, pilot):
+            screen.tick()
+            await pilot.pause()
+            assert screen.focused is screen.query_one(Panes).pane("ranks")
+            await pilot.press("tab")
+            assert screen.focused is screen.query_one(Panes).pane("arrivals")
+
+    asyncio.run(check())

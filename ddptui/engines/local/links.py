@@ -51,14 +51,20 @@ def wrapped(command: list[str], trial: Trial) -> list[str]:
     return command if links is None else _on_links(links, command)
 
 
-def problem() -> str | None:
-    """Why no slow link can be made here, and the remedy; None: one was made, and is gone again."""
+def problem(*, try_it: bool = True) -> str | None:
+    """Return why no slow link can be made here, and the remedy. To find out takes a subprocess that makes one: with
+    `try_it` false, only what is known without."""
     if not sys.platform.startswith("linux"):
         return f"a slow link needs {RIGHTS}"
     missing = [tool for tool in ("ip", "tc") if _tool(tool) is None]
     if missing:
         return f"a slow link needs `{'` and `'.join(missing)}`: `apt install iproute2`"
-    return _tried()
+    return _tried() if try_it or is_tried() else None
+
+
+def is_tried() -> bool:
+    """Whether `problem` has its answer ready."""
+    return _tried.cache_info().currsize > 0
 
 
 @cache

@@ -1,4 +1,4 @@
-"""Which columns the table has."""
+"""The dialog that chooses the columns of the table."""
 
 from collections.abc import Collection, Sequence
 from pathlib import PurePath
@@ -14,18 +14,18 @@ from textual.widgets.option_list import Option
 from ddptui.text.tables import Filled
 from ddptui.tui.widgets.chooser import Chooser
 
-KEYS = "space show or hide   enter done\nf as many as fit     esc as it was"
+KEYS = "space show or hide   enter done\nf as many as fit     esc cancel"
 
 
 class ColumnsDialog(ModalScreen[frozenset[str] | None]):
-    """Dismissed with the keys that were chosen (none of them: as many as fit), or with None to leave it as it is."""
+    """Dismissed with the keys of the chosen columns (none of them: as many as fit), or with None to change nothing."""
 
     CSS_PATH: ClassVar[list[str | PurePath]] = ["modal.tcss", "columns.tcss"]
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("space", "turn", "Show or hide", show=False),
+        Binding("space", "show_or_hide", "Show or hide", show=False),
         Binding("enter", "done", "Done", show=False, priority=True),
         Binding("f", "fit", "As many as fit", show=False),
-        Binding("escape", "leave", "As it was", show=False),
+        Binding("escape", "leave", "Cancel", show=False),
     ]
 
     def __init__(self, offered: Sequence[Filled], shown: Collection[str]) -> None:
@@ -42,7 +42,7 @@ class ColumnsDialog(ModalScreen[frozenset[str] | None]):
     def _line(self, key: str) -> str:
         return f"{'✓' if key in self._shown else ' '} {self._headers[key]}"
 
-    def action_turn(self) -> None:
+    def action_show_or_hide(self) -> None:
         columns = self.query_one(Chooser)
         option = columns.highlighted_option
         if option is not None and option.id is not None:

@@ -1,4 +1,4 @@
-"""Two runs side by side: their trials, and what else differs between them."""
+"""Two runs side by side: their common trials, and what else differs between the runs."""
 
 from typing import ClassVar
 
@@ -17,6 +17,8 @@ from ddptui.tui.widgets.title_bar import TitleBar
 
 
 class CompareScreen(LabScreen):
+    """Compares run A with run B."""
+
     CSS_PATH = "compare.tcss"
     PURPOSE = (
         "Two runs, trial by trial. «Within the spread»: the repeats of both overlap, so neither is the faster one."

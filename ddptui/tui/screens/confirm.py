@@ -1,4 +1,4 @@
-"""A question with two answers."""
+"""A dialog that asks a question with two answers."""
 
 from typing import ClassVar
 
@@ -10,7 +10,7 @@ from textual.widgets import Button, Static
 
 
 class Confirm(ModalScreen[bool]):
-    """Dismissed with True for yes. The focus is on no, so that a key hit twice harms nobody."""
+    """Dismissed with True for yes. The focus starts on no, so that a key hit twice does no harm."""
 
     CSS_PATH = "modal.tcss"
     BINDINGS: ClassVar[list[BindingType]] = [

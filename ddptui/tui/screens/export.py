@@ -1,5 +1,7 @@
-"""In which format a run is written, and where to."""
+"""Export a run: a dialog asks for format and path, a thread writes the file."""
 
+import asyncio
+import os
 from pathlib import Path, PurePath
 from typing import ClassVar, NamedTuple
 
@@ -11,25 +13,49 @@ from textual.screen import ModalScreen
 from textual.widgets import Button, Input, OptionList
 from textual.widgets.option_list import Option
 
+from ddptui.analysis.results import Results
+from ddptui.config.preset import Preset
 from ddptui.store.runs import Run
+from ddptui.tui import exports
 from ddptui.tui.exports import FORMATS, meant, offered
+from ddptui.tui.screens.base import LabScreen
+from ddptui.tui.screens.confirm import Confirm
 from ddptui.tui.widgets.chooser import Chooser
 
-WORDS = {
-    "markdown": "Markdown   the table with all its columns, and what is said of it",
-    "csv": "CSV        a line a repeat, every figure in full",
-    "json": "JSON       all there is, as results.json has it",
+DESCRIPTIONS = {
+    "markdown": "Markdown   the table with all its columns, and the findings",
+    "csv": "CSV        one line per repeat, every figure in full",
+    "json": "JSON       everything, as in results.json",
     "trace": "Trace      the timeline, for ui.perfetto.dev",
 }
 
 
+async def export(screen: LabScreen, run: Run, preset: Preset, results: Results, form: str = "markdown") -> None:
+    """Ask for format and path, and again before a file is replaced; then write it. To be awaited in a worker."""
+    target = await screen.app.push_screen_wait(ExportDialog(run, form))
+    if target is None:
+        return
+    replace = os.path.exists(target.path)
+    question = f"{target.path} is there. Replace it?"
+    if replace and not await screen.app.push_screen_wait(Confirm(question, yes="Replace")):
+        return
+    try:  # the trace of a long run takes its time
+        await asyncio.to_thread(exports.write, run, preset, results, target.form, target.path, replace=replace)
+    except (OSError, ValueError) as error:
+        screen.console_app.complain("Not exported", exports.why(error))
+    else:
+        screen.notify(str(target.path), title="Exported", markup=False)
+
+
 class Export(NamedTuple):
+    """What the dialog was answered."""
+
     form: str
     path: Path
 
 
 class ExportDialog(ModalScreen[Export | None]):
-    """Enter exports to the path that stands there, be it from the format or from the path; Tab goes between them."""
+    """Dismissed with format and path, or None. Enter exports from either field; Tab goes between them."""
 
     CSS_PATH: ClassVar[list[str | PurePath]] = ["modal.tcss", "export.tcss"]
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "leave", "Cancel", show=False)]
@@ -41,7 +67,7 @@ class ExportDialog(ModalScreen[Export | None]):
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog") as dialog:
             dialog.border_title = "Export"
-            yield Chooser(*(Option(words, form) for form, words in WORDS.items()))
+            yield Chooser(*(Option(words, form) for form, words in DESCRIPTIONS.items()))
             yield Input(str(offered(self._run, self._form)), compact=True, select_on_focus=False)
             with Horizontal(classes="buttons"):
                 yield Button("Cancel (esc)", id="cancel", compact=True)
@@ -52,7 +78,7 @@ class ExportDialog(ModalScreen[Export | None]):
 
     @on(OptionList.OptionHighlighted)
     def _follow(self, event: OptionList.OptionHighlighted) -> None:
-        """The path ends as the format's files do, unless somebody has given it another end."""
+        """Change the suffix of the path to the format's, unless the user has typed another one."""
         path, ending = self.query_one(Input), FORMATS[self._form]
         self._form = event.option_id or self._form
         if path.value.endswith(ending):

@@ -1,89 +1,88 @@
-"""What a screen has that follows a run as it goes, or as it went, or shows what it came to: the stream is taken in, the
-title says how far it is, and it can be stopped, skipped, left and replayed."""
+"""The base of the screens that follow a run as it goes, follow a replay, or show a run that has ended."""
 
-from collections.abc import Sequence
-from typing import ClassVar, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from textual import work
-from textual.binding import Binding, BindingType
+from textual.binding import Binding
 
 from ddptui.analysis.results import Results
 from ddptui.config.preset import Preset
 from ddptui.config.trial import Trial
-from ddptui.live import headline, progress, rank_states
+from ddptui.live import headline
+from ddptui.live import progress as course
 from ddptui.live.monitor import RunMonitor
-from ddptui.live.rank_states import STALLED
 from ddptui.run.playback import Playback
 from ddptui.run.session import Session
 from ddptui.store.runs import Run
 from ddptui.text.units import S
 from ddptui.tui.screens.base import LabScreen
 from ddptui.tui.screens.confirm import Confirm
-from ddptui.tui.screens.exporting import export
-from ddptui.tui.screens.tell import tell
-from ddptui.tui.widgets.title_bar import TitleBar
-from ddptui.wire.records import Message
+from ddptui.wire.records import Ended, Launched, Message, Refused
 
-OF_A_RUN = ("skip", "stop", "leave_run")
-OF_A_REPLAY = ("faster", "seek", "hold")
-OF_RESULTS = ("export", "replay")
+ERROR_LINES = 4  # of a failed launch, in its alarm; the log has more
+
+# Keys that the screens have in common. Each screen puts them in the order of its footer.
+RUN_KEYS = (
+    Binding("s", "skip", "Skip", tooltip="End this trial, and go on to the next"),
+    Binding("x", "stop", "Stop", tooltip="Stop the run; what is finished is kept"),
+)
+REPLAY_KEYS = (
+    Binding("plus,equals_sign", "faster(1)", "Faster", key_display="+", tooltip="Replay faster"),
+    Binding("minus", "faster(-1)", "Slower", show=False, tooltip="Replay slower"),
+)
+BACK_KEYS = (
+    Binding("escape", "back", "Back", tooltip="Back to the screen before"),
+    Binding("escape", "leave_run", "Back", show=False, tooltip="Back: the run is stopped, after a question"),
+)
 
 
-class Over(NamedTuple):
-    """A run that is over: nothing more is told of it."""
+class EndedRun(NamedTuple):
+    """A run on disk that is shown as a whole, and not followed."""
 
     run: Run
     preset: Preset
     results: Results
 
 
-Feed = Session | Playback | Over
+Feed = Session | Playback | EndedRun
 
 
 class Following(LabScreen):
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("s", "skip", "Skip", tooltip="End this trial, and go on to the next"),
-        Binding("x", "stop", "Stop", tooltip="Stop the run; what is finished is kept"),
-        Binding("x", "export", "Export"),
-        Binding("v", "replay", "Replay"),
-        Binding("plus,equals_sign", "faster(1)", "Faster", key_display="+", tooltip="Replay faster"),
-        Binding("minus", "faster(-1)", "Slower", show=False, tooltip="Replay slower"),
-        Binding("less_than_sign", "seek(-5)", "Seek back", key_display="<", show=False, tooltip="Replay: 5 s back"),
-        Binding("greater_than_sign", "seek(5)", "Seek", key_display=">", show=False, tooltip="Replay: 5 s on"),
-        Binding("H", "hold", "Hold", show=False, tooltip="The replay stands still, and goes on"),
-        Binding("escape", "back", "Back", tooltip="Back to where one came from"),
-        Binding("escape", "leave_run", "Back", show=False, tooltip="Back: the run is stopped, after a question"),
-    ]
+    """Takes in the messages of its feed, raises alarms, and has the keys to steer a run or a replay."""
+
+    RUN_ACTIONS: tuple[str, ...] = ("skip", "stop", "leave_run")
+    REPLAY_ACTIONS: tuple[str, ...] = ("faster", "seek")
 
     def __init__(self, feed: Feed) -> None:
         super().__init__()
         self.feed = feed
-        self.watched = RunMonitor() if isinstance(feed, Over) else RunMonitor(feed.there)
-        self._over_ns: int | None = None  # when the run was over
+        self.watched = RunMonitor() if isinstance(feed, EndedRun) else RunMonitor(feed.there)
+        self.ended_ns: int | None = None  # when no rank of the session was left
+        self._taken_in = 0  # messages, since the replay was last at its start
+        self._alarmed = 0  # of these, how many were looked through for alarms: the same again are no news
 
     def draw(self) -> None:
-        """What can be seen has changed."""
+        """Bring up to date what shows."""
         raise NotImplementedError
 
     def take_in(self, messages: Sequence[Message]) -> None:
-        raise NotImplementedError
+        """Take in what a subclass keeps of the messages besides `watched`."""
 
-    def begin_anew(self) -> None:
-        """The replay has gone back: what was taken in is void."""
+    def restart(self) -> None:
+        """Forget what `take_in` has kept: the replay has gone back."""
+
+    def announce_end(self, status: str) -> None:
+        """Say that the session has ended."""
         raise NotImplementedError
 
     @property
     def goes_on(self) -> bool:
         """Whether ranks may still run."""
-        return isinstance(self.feed, Session) and self._over_ns is None
-
-    @property
-    def is_told(self) -> bool:
-        """Whether there may be more to come."""
-        return self.goes_on or isinstance(self.feed, Playback)
+        return isinstance(self.feed, Session) and self.ended_ns is None
 
     def on_mount(self) -> None:
-        if not isinstance(self.feed, Over):
+        if not isinstance(self.feed, EndedRun):
             self.set_interval(self.console_app.refresh_s, self.tick)
         self.call_after_refresh(self.tick)
 
@@ -91,94 +90,85 @@ class Following(LabScreen):
         self.draw()
 
     def tick(self) -> None:
-        """Take in what has happened, and draw what can be seen of it."""
-        if not isinstance(self.feed, Over):
-            is_over = self.feed.is_over  # asked first: then what is drained is the last of it
-            self._hear(self.feed)
-            if isinstance(self.feed, Session) and is_over and self._over_ns is None:
-                self._end(self.feed)
+        """Take in new messages, and draw, unless another screen covers this one."""
+        if not isinstance(self.feed, EndedRun):
+            is_over = self.feed.is_over  # before draining: else messages could come between the two, and be missed
+            self._drain(self.feed)
+            if isinstance(self.feed, Session) and is_over and self.ended_ns is None:
+                self.end(self.feed)
         if self.is_current:
             self.draw()
 
-    def _hear(self, feed: Session | Playback) -> None:
-        if isinstance(feed, Playback) and feed.restarted:
-            self.watched = RunMonitor()
-            self.begin_anew()
-        messages = feed.drain()
-        tell(self, messages, self.watched.live.trial)
-        self.watched.add(messages)
-        self.take_in(messages)
-
-    def _end(self, session: Session) -> None:
-        """No rank is left."""
-        self._over_ns = session.now_ns()
+    def end(self, session: Session) -> None:
+        """No rank of the session is left."""
+        self.ended_ns = session.now_ns()
         self.console_app.run_ended(session)
         self.refresh_bindings()
         if session.results.status != "ok" and not self.console_app.leaving:
-            self.notify(f"{session.preset.name}: {session.results.status}", title="The run has ended", timeout=5)
+            self.announce_end(session.results.status)
 
-    # In words
+    def _drain(self, feed: Session | Playback) -> None:
+        if isinstance(feed, Playback) and feed.restarted:
+            self.watched = RunMonitor()
+            self._taken_in = 0
+            self.restart()
+        messages = feed.drain()
+        self._raise_alarms(messages)
+        self.watched.add(messages)
+        self.take_in(messages)
 
-    def show_title(self, at: str) -> None:
-        """`at`: what the ranks do right now."""
-        how = self._outcome(self.feed) if isinstance(self.feed, Over) else self._how(self.feed, at)
-        self.query_one(TitleBar).show(self._where(), how)
+    def _raise_alarms(self, messages: Iterable[Message]) -> None:
+        """Notify of failures and rejected connections. A replay that goes back brings the old ones again."""
+        trial = self.watched.live.trial
+        for message in messages:
+            self._taken_in += 1
+            if isinstance(message, Launched):
+                trial = message.trial
+            if self._taken_in > self._alarmed:
+                self._alarmed = self._taken_in
+                self._alarm(message, trial)
 
-    def said(self) -> str:
-        """How the run goes, as far as the title does not say it."""
-        if isinstance(self.feed, Over):
-            return ""
-        now_ns, live = self._over_ns or self.feed.now_ns(), self.watched.live
-        states = rank_states.states(live, (), now_ns)
-        is_plain = live.status == "running" and live.step and not any(map(_is_stalled, states.values()))
-        is_done = live.status == "ok" and not live.failures
-        return self.feed.error or (
-            "" if is_plain or is_done else headline.sentence(self.watched, states, self.feed.preset, now_ns)
-        )
+    def _alarm(self, message: Message, trial: str | None) -> None:
+        if isinstance(message, Ended) and message.status == "failed":
+            why = (message.error or "no reason is known").splitlines()[:ERROR_LINES]
+            self.console_app.complain(f"{trial} failed", "\n".join(why))
+        elif isinstance(message, Refused):
+            self.notify(headline.refusal(message), title="Connection rejected", severity="warning", markup=False)
+
+    # For the title
 
     def trial_under_way(self) -> Trial | None:
+        """Return the trial of the current launch."""
         return next((trial for trial in self.feed.preset.trials if trial.name == self.watched.live.trial), None)
 
-    def _where(self) -> str:
+    def place(self) -> str:
+        """Return the preset, and which trial and repeat of it: `quickstart ▸ ddp (2 of 2) ▸ repeat 1 of 3`."""
         live, preset = self.watched.live, self.feed.preset
         names = [trial.name for trial in preset.trials]
-        if isinstance(self.feed, Over) or self._over_ns is not None:
-            return f"{preset.name} ▸ result"
         if live.trial not in names:
             return preset.name
         where = f"{preset.name} ▸ {live.trial} ({names.index(live.trial) + 1} of {len(names)})"
         return where + (f" ▸ repeat {live.repeat} of {preset.repeats}" if preset.repeats > 1 else "")
 
-    def _how(self, feed: Session | Playback, at: str) -> str:
+    def progress(self, feed: Session | Playback, now_ns: int, *parts: str) -> str:
+        """Return a replay's speed, then `parts`, then the time since the run began and the time that is left."""
         live = self.watched.live
-        if isinstance(feed, Session) and self._over_ns is not None:
-            return self._outcome(feed)
-        now_ns = feed.now_ns()
-        begun = live.began_ns if live.began_ns is not None else now_ns
-        left = progress.left_s(feed.preset, live, now_ns) if isinstance(feed, Session) else None
-        total = f" of {progress.clock((feed.end_ns - begun) / S)}" if isinstance(feed, Playback) else ""
-        parts = [
-            f"replay × {feed.speed:g}{', standing still' * feed.paused}" if isinstance(feed, Playback) else "",
-            at,
-            f"{live.step} of {live.steps}" if live.steps else "",
-            progress.clock((now_ns - begun) / S) + total,
-            f"about {progress.clock(left)} left" if left is not None else "",
-        ]
-        return " · ".join(filter(None, parts))
-
-    def _outcome(self, feed: Session | Over) -> str:
-        return f"{feed.run.name}  {feed.results.status}"
+        began_ns = live.began_ns if live.began_ns is not None else now_ns
+        left_s = course.left_s(feed.preset, live, now_ns) if isinstance(feed, Session) else None
+        total = f" of {course.clock((feed.end_ns - began_ns) / S)}" if isinstance(feed, Playback) else ""
+        speed = f"replay × {feed.speed:g}{', standing still' * feed.paused}" if isinstance(feed, Playback) else ""
+        elapsed = course.clock((now_ns - began_ns) / S) + total
+        left = f"about {course.clock(left_s)} left" if left_s is not None else ""
+        return " · ".join(filter(None, [speed, *parts, elapsed, left]))
 
     # Keys
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """A replay has no ranks to talk to, and a run cannot go back."""
-        if action in OF_A_RUN:
+        """A replay has no ranks to steer, and a run cannot go back."""
+        if action in self.RUN_ACTIONS:
             return self.goes_on
-        if action in OF_A_REPLAY:
+        if action in self.REPLAY_ACTIONS:
             return isinstance(self.feed, Playback)
-        if action in OF_RESULTS:
-            return not self.is_told
         return action != "back" or not self.goes_on
 
     def action_skip(self) -> None:
@@ -200,26 +190,16 @@ class Following(LabScreen):
         self.dismiss()
 
     def action_hold(self) -> None:
+        """Let the replay stand still, or go on."""
         if isinstance(self.feed, Playback):
             self.feed.pause()
             self.draw()
 
     def action_seek(self, seconds: int) -> None:
         if isinstance(self.feed, Playback):
-            self.feed.seek(seconds)  # what that brings is worked out at the next tick
+            self.feed.seek(seconds)  # the next tick takes in what that brings, once for all keys until then
 
     def action_faster(self, by: int) -> None:
         if isinstance(self.feed, Playback):
             self.feed.faster(by)
             self.draw()
-
-    def action_replay(self) -> None:
-        self.console_app.replay(self.feed.run)
-
-    @work(group="export")
-    async def action_export(self, form: str = "markdown") -> None:
-        await export(self.console_app, self.feed.run, self.feed.preset, self.feed.results, form)
-
-
-def _is_stalled(state: str) -> bool:
-    return state.startswith(STALLED)

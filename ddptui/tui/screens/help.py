@@ -1,4 +1,4 @@
-"""What the keys do here, made from the bindings, so that it cannot differ from them."""
+"""What the keys do on a screen, made from its bindings, so that the two cannot differ."""
 
 from typing import ClassVar
 
@@ -21,6 +21,8 @@ KEYS_WIDTH = 16
 
 
 class HelpScreen(ModalScreen[None]):
+    """Shows the keys that do something now: on the screen below, everywhere, and in the focused pane."""
+
     CSS_PATH = "help.tcss"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,question_mark,f1,q", "dismiss(None)", "Close", show=False),
@@ -40,29 +42,28 @@ class HelpScreen(ModalScreen[None]):
 
     def _lines(self) -> list[Content]:
         lines = [Content(getattr(self._of, "PURPOSE", "")), Content("")]
-        lines += [Content.styled("This screen", "bold"), *map(_line, bindings_of(self._of, self._of)), Content("")]
+        lines += [Content.styled("This screen", "bold"), *map(_line, _keys_of(self._of, self._of)), Content("")]
         lines += [Content.styled("Everywhere", "bold"), *map(_line, EVERYWHERE), Content("")]
         focused = self._of.focused
-        if focused is not None and (own := bindings_of(self._of, focused)):
-            lines += [Content.styled(f"In the pane {_title(focused)}", "bold"), *map(_line, own)]
+        if focused is not None and (keys := _keys_of(self._of, focused)):
+            lines += [Content.styled(f"In the pane {_title(focused)}", "bold"), *map(_line, keys)]
         return lines
 
 
 def _title(pane: Widget) -> str:
-    """Of the pane, or of the one that it is in."""
+    """Return the title of a pane, or of the pane around a widget."""
     titles = [node.border_title for node in pane.ancestors_with_self if isinstance(node, Widget)]
     return next(filter(None, titles), "with the focus")
 
 
-def bindings_of(screen: Screen[object], node: Widget) -> list[tuple[str, str, str]]:
-    """A node's own bindings that mean something now: keys, name, what it does. Keys for the same share a line."""
-    found: dict[tuple[str, str], list[str]] = {}
-    for binding in (each for bindings in node._bindings.key_to_bindings.values() for each in bindings):
-        allowed = node.check_action(binding.action.partition("(")[0], ()) if node is screen else True
-        if binding.system or allowed is False or binding.action in OF_ALL_SCREENS:
-            continue
-        found.setdefault((binding.description, binding.tooltip), []).append(screen.app.get_key_display(binding))
-    return [(" ".join(dict.fromkeys(keys)), *what) for what, keys in found.items()]
+def _keys_of(screen: Screen[object], node: Widget) -> list[tuple[str, str, str]]:
+    """Return keys, name and effect of a node's active bindings. Keys with the same effect share a line."""
+    keys: dict[tuple[str, str], list[str]] = {}
+    for active in screen.active_bindings.values():
+        binding = active.binding
+        if active.node is node and not binding.system and binding.action not in OF_ALL_SCREENS:
+            keys.setdefault((binding.description, binding.tooltip), []).append(screen.app.get_key_display(binding))
+    return [(" ".join(dict.fromkeys(names)), *effect) for effect, names in keys.items()]
 
 
 def _line(entry: tuple[str, str, str]) -> Content:

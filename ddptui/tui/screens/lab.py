@@ -1,6 +1,5 @@
-"""The first screen: what can be asked, what would be run for it, and how long that would take."""
+"""The first screen: choose a preset, change it, see what would run and for how long, and run it."""
 
-import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date
@@ -17,8 +16,10 @@ from textual.message import Message
 from textual.widgets import Static
 
 from ddptui.analysis.estimate import estimate
+from ddptui.config.engine import links_of
 from ddptui.config.parser import PresetError
 from ddptui.config.preset import Preset
+from ddptui.engines.local import links
 from ddptui.engines.preflight import prepare, torchvision_models
 from ddptui.host import machine
 from ddptui.store import overview as past
@@ -26,7 +27,7 @@ from ddptui.store.presets import all_presets, describe_size
 from ddptui.text.printable import printable
 from ddptui.tui import draft as drafts
 from ddptui.tui.screens.base import LabScreen
-from ddptui.tui.screens.save import keep_as_own
+from ddptui.tui.screens.save import save_as_own
 from ddptui.tui.widgets.about import About
 from ddptui.tui.widgets.command_line import CommandLine
 from ddptui.tui.widgets.preset_list import PresetChooser, PresetList
@@ -39,12 +40,21 @@ VIEWS = ("list", "text", "form")
 UNKNOWN = "not run here yet"
 
 
-def again(name: str) -> str:
-    """Where to say what the form has no field for."""
-    return f"; for what the form lacks, start the console again with `ddptui --preset {name} --set …`"
+def _checked(preset: Preset) -> Preset:
+    """Return a preset that this machine can start now. Asks its engine and the GPUs' driver, which may take seconds.
+    Raises PresetError."""
+    try:
+        return prepare(preset)
+    except PresetError as error:
+        if "--set" not in str(error):
+            raise
+        console = f"`ddptui --preset {preset.name} --set …`"  # for a field that the form lacks
+        raise PresetError(f"{error}; for what the form lacks, start the console again with {console}") from None
 
 
 class Lab(LabScreen):
+    """Shows list, text, trials, form and command line of the chosen preset: all at once, or one view at a time."""
+
     PURPOSE = "Choose what to ask, change it, run it."
     CSS_PATH = "lab.tcss"
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -61,8 +71,8 @@ class Lab(LabScreen):
     ]
 
     @dataclass
-    class Known(Message):
-        """What a thread has found out, so that the first screen need not wait for it."""
+    class Loaded(Message):
+        """What a thread has read, so that the first picture need not wait for it."""
 
         past: past.RecentRuns
         machine: str
@@ -72,10 +82,10 @@ class Lab(LabScreen):
         super().__init__(classes="-list")
         self._presets: dict[str, Preset] = {}
         self._broken: dict[str, str] = {}
-        self._changes: dict[str, dict[str, str]] = {}  # by preset: neither saved nor taken back
+        self._changes: dict[str, dict[str, str]] = {}  # by preset; neither saved nor taken back
         self._past = past.RecentRuns([], [])
         self._draft = drafts.Draft("")  # what the cursor is on
-        self._judged = drafts.Validation(None, None, "no preset is chosen")
+        self._validation = drafts.Validation(None, None, "no preset is chosen")
 
     def compose_content(self) -> ComposeResult:
         with Horizontal(id="body"):
@@ -94,74 +104,83 @@ class Lab(LabScreen):
         self.query_one(PresetChooser).focus()
 
     def on_screen_resume(self) -> None:
-        self.call_after_refresh(self._look_around)
+        self.call_after_refresh(self._load)
 
     @work(thread=True, group="past")
-    def _look_around(self) -> None:
-        """What takes too long for the first frame, and what a run may have changed."""
-        found = past.recent_runs(self.console_app.runs, date.today())
-        self.post_message(self.Known(found, machine.in_short(), torchvision_models()))
+    def _load(self) -> None:
+        """Read what takes too long for the first picture, and what a run may have changed."""
+        recent = past.recent_runs(self.console_app.runs, date.today())
+        self.post_message(self.Loaded(recent, machine.in_short(), torchvision_models()))
 
-    def on_lab_known(self, known: Known) -> None:
-        self._past = known.past
-        self.query_one(TitleBar).show("ddptui", known.machine)
-        self.query_one(TrialForm).offer_models(known.models)
-        self.query_one(RecentRuns).show(known.past.lines)
-        self._note()
+    def on_lab_loaded(self, loaded: Loaded) -> None:
+        self._past = loaded.past
+        self.query_one(TitleBar).show("ddptui", loaded.machine)
+        self.query_one(TrialForm).offer_models(loaded.models)
+        self.query_one(RecentRuns).show(loaded.past.lines)
+        self._show_estimates()
         self._show_trials()
 
     def _list_presets(self) -> None:
         presets, broken = all_presets()
         self._presets = {preset.name: preset for preset in presets}
-        self._broken = {one.name: one.why for one in broken}
+        self._broken = {file.name: file.why for file in broken}
         self.query_one(PresetList).fill(presets, broken)
 
-    def _note(self) -> None:
-        """Beside each preset, how long it would take as it is."""
+    def _show_estimates(self) -> None:
+        """Show beside each preset how long it would take without changes."""
         notes = {name: str(estimate(preset, self._past.results) or "–") for name, preset in self._presets.items()}
         changed = [name for name, changes in self._changes.items() if changes]
         self.query_one(PresetList).note(notes, changed)
 
     @on(PresetList.Chosen)
     def _show(self, chosen: PresetList.Chosen) -> None:
-        """The preset under the cursor, with what was changed of it."""
+        """Show the preset under the cursor, with its changes."""
         self._draft = drafts.Draft(chosen.name, self._changes.get(chosen.name, {}))
         preset = self._presets.get(chosen.name)
         self.query_one(TrialForm).show(preset, self._draft.changes)
         title, text = (preset.title, preset.about) if preset else (chosen.name, self._broken.get(chosen.name, ""))
         self.query_one(About).show(title, text)
-        self._judge()
+        self._validate()
 
     @on(TrialForm.Changed)
     def _change(self, changed: TrialForm.Changed) -> None:
         self._draft = drafts.Draft(self._draft.name, changed.changes)
         self._changes[self._draft.name] = changed.changes
-        self._judge()
-        self._note()
+        self._validate()
+        self._show_estimates()
 
-    def _catch_up(self) -> None:
-        """Keys can be faster than the messages that follow from them."""
+    def _sync_draft(self) -> None:
+        """Bring the draft up to date: keys can be faster than the messages that follow from them."""
         name, changes = self.query_one(PresetList).chosen, self.query_one(TrialForm).changes
         if name is not None and name != self._draft.name:
             self._show(PresetList.Chosen(name))
         elif self._draft.name in self._presets and changes != self._draft.changes:
             self._change(TrialForm.Changed(changes))
 
-    def _judge(self) -> None:
-        """Whether the draft could be run, and what that would be."""
-        self._judged = drafts.validate(self._draft)
-        reason = self._judged.reason
+    def _validate(self) -> None:
+        """Check whether the draft can run, without slow checks, and show what would run."""
+        self._validation = drafts.validate(self._draft)
+        reason = self._validation.reason
         self.query_one(TrialForm).judge(reason, drafts.at_fault(self._draft, reason) if reason else None)
         self._show_trials()
+        settled = self._validation.settled
+        if settled is not None and not links.is_tried() and any(map(links_of, settled.trials)):
+            self._try_links()
+
+    @work(thread=True, exclusive=True, group="links")
+    def _try_links(self) -> None:
+        """Make a slow link in a subprocess, then judge the draft by what came of it."""
+        links.problem()
+        self.call_later(self._validate)
 
     def _show_trials(self) -> None:
-        """What would be run; where that cannot be, what the preset has without the changes."""
-        table, preset, name = self.query_one(TrialTable), self._judged.preset, self._draft.name
+        """Show the trials that would run; of a draft that cannot, those of the preset without the changes."""
+        table, preset, name = self.query_one(TrialTable), self._validation.preset, self._draft.name
         shown = preset or self._presets.get(name)
         what = (
             f"{describe_size(preset)}, {estimate(preset, self._past.results) or UNKNOWN}"
             if preset
-            else self._judged.reason
+            else self._validation.reason
         )
         if shown is None:
             table.show_none()
@@ -173,7 +192,7 @@ class Lab(LabScreen):
 
     @on(TrialTable.RowHighlighted)
     def _show_command(self) -> None:
-        trial = self.query_one(TrialTable).trial if self._judged.preset else None
+        trial = self.query_one(TrialTable).trial if self._validation.preset else None
         self.query_one(CommandLine).show(self._draft, trial)
 
     @on(RecentRuns.OptionSelected, "#recent")
@@ -181,43 +200,32 @@ class Lab(LabScreen):
         self.console_app.open_run(self.query_one(RecentRuns).run_at(event.option_index))
 
     def on_descendant_focus(self, event: DescendantFocus) -> None:
-        """Where there is room for one pane only, it is the one with the focus."""
+        """Show the focused pane where there is room for one only."""
         in_form, in_list = (self.query_one(pane) in event.widget.ancestors_with_self for pane in ("#form", "#left"))
         self._turn_to("form" if in_form else "list" if in_list else "text")
         self.refresh_bindings()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """In the form letters are for its fields; nobody can go where he is."""
+        """Disable letter keys in the form, whose fields take them, and ways to the view that shows."""
         if self.has_class("-form"):
             return action not in ("filter", "edit", "read", "runs", "copy")
         return not (action == "read" and self.has_class("-text")) and not (action == "back" and self.has_class("-list"))
 
     def action_run(self) -> None:
-        """Run the draft, or go to what is wrong with it."""
-        self._catch_up()
-        if self._judged.settled is None:
+        """Run the draft, or go to the field that is wrong."""
+        self._sync_draft()
+        if self._validation.settled is None:
             self._refuse()
         else:
-            self._start(self._judged.settled)
-
-    @work(exclusive=True, group="start")
-    async def _start(self, preset: Preset) -> None:
-        """Ask its engine and the GPUs' driver, which is not done at every key: they may take seconds to answer."""
-        try:
-            ready = await asyncio.to_thread(prepare, preset)
-        except PresetError as error:
-            words = printable(f"{error}{again(preset.name) if '--set' in str(error) else ''}")
-            self.notify(words, title="Cannot be run", severity="error", timeout=8, markup=False)
-        else:
-            self.console_app.run_preset(ready)
+            self.console_app.launch(partial(_checked, self._validation.settled))
 
     def _refuse(self) -> None:
-        """Where the reason is beside the form, and the form can be seen, it is not said again."""
-        reason = printable(self._judged.reason)
+        """Go to the field that is wrong, or notify why the draft cannot run, unless the form shows it already."""
+        reason = printable(self._validation.reason)
         if self._draft.changes:
             self._go("form", partial(self.query_one(TrialForm).point_to, drafts.at_fault(self._draft, reason)))
         elif not self.query_one("#reason").region:
-            self.app.clear_notifications()  # this one among them, if somebody tries again
+            self.app.clear_notifications()  # a second try would show this one twice
             self.notify(reason, title="Cannot be run", severity="error", timeout=8, markup=False)
 
     def action_filter(self) -> None:
@@ -233,7 +241,7 @@ class Lab(LabScreen):
         self._go("list", self.query_one(PresetChooser).focus)
 
     def _go(self, view: str, focus: Callable[[], object]) -> None:
-        """What is not shown cannot have the focus, so it is shown first; what is hidden must not have it still."""
+        """Show a view, then focus it: a hidden widget can neither take the focus nor may it keep it."""
         if self.has_class(f"-{view}"):
             focus()
         else:
@@ -242,32 +250,32 @@ class Lab(LabScreen):
             self.call_after_refresh(focus)
 
     def _turn_to(self, view: str) -> None:
-        for each in VIEWS:
-            self.set_class(each == view, f"-{each}")
+        for name in VIEWS:
+            self.set_class(name == view, f"-{name}")
 
     def action_runs(self) -> None:
         self.console_app.action_runs()
 
     def action_copy(self) -> None:
-        self._catch_up()
+        self._sync_draft()
         self.app.copy_to_clipboard(line := drafts.command_line(self._draft))
         self.notify(printable(line), title="Copied", markup=False)
 
     def action_reset(self) -> None:
-        """As the preset has it."""
+        """Take back all changes of the draft."""
         self._changes.pop(self._draft.name, None)
         self._show(PresetList.Chosen(self._draft.name))
-        self._note()
+        self._show_estimates()
 
     @work
     async def action_save(self) -> None:
-        """Keep the draft as a preset of one's own, and go there."""
-        self._catch_up()
-        name, preset = self._draft.name, self._judged.preset
+        """Save the draft as the user's own preset, and go there."""
+        self._sync_draft()
+        name, preset = self._draft.name, self._validation.preset
         if preset is None:
             self._refuse()
-        elif (kept := await keep_as_own(self.console_app, preset)) is not None:
+        elif (saved := await save_as_own(self.app, preset)) is not None:
             self._changes.pop(name, None)
             self._list_presets()
-            self._note()
-            self.query_one(PresetList).choose(kept)
+            self._show_estimates()
+            self.query_one(PresetList).choose(saved)

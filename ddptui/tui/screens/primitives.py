@@ -1,10 +1,9 @@
-"""The primitives, in place of a training: each one seen, step by step, or measured, size by size; as the run goes, as
-it went, and when it is over."""
+"""A run of primitives: each one's buffers before and after the call, or its times by size."""
 
 from collections.abc import Sequence
 from typing import ClassVar
 
-from textual import on
+from textual import on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
@@ -15,39 +14,55 @@ from textual.widgets import OptionList, Static
 from ddptui.analysis.primitives.cells import PrimitiveKey, by_operation
 from ddptui.analysis.primitives.results import PrimitivesResult, View
 from ddptui.config.trial import Trial
+from ddptui.live import headline, rank_states
 from ddptui.live.primitives import PrimitivesProgress, current_primitive
+from ddptui.live.rank_states import STALLED
 from ddptui.report.primitives.ownership import view_title
 from ddptui.report.primitives.plot import What
 from ddptui.report.status import what_became
+from ddptui.run.playback import Playback
 from ddptui.text.printable import printable
-from ddptui.tui.screens.following import Feed, Following, Over
+from ddptui.tui.screens.export import export
+from ddptui.tui.screens.following import BACK_KEYS, REPLAY_KEYS, RUN_KEYS, EndedRun, Feed, Following
 from ddptui.tui.widgets.pane_bar import PaneBar
 from ddptui.tui.widgets.primitive_grid import PrimitiveGrid
-from ddptui.tui.widgets.primitive_list import Item, PrimitiveList
+from ddptui.tui.widgets.primitive_list import PrimitiveList, items_of
 from ddptui.tui.widgets.primitive_times import PrimitiveTimes
+from ddptui.tui.widgets.title_bar import TitleBar
 from ddptui.wire.records import Message
 
 PLAY_EVERY_S = 1.0
-TO_BE_SEEN = ("reveal", "play")
-TO_BE_MEASURED = ("mark", "figure")
-MOST_TRIALS = 9  # that have a key of their own
+SEE_ACTIONS = ("reveal", "play")
+MEASURE_ACTIONS = ("mark", "figure")
+RESULTS_ACTIONS = ("export", "replay")
+MOST_TRIALS = 9  # with a digit as their key
 
 
 class PrimitivesScreen(Following):
-    """`after`: the chosen primitive is shown after its call."""
+    """Follows a run of primitives, and shows its results. `after`: the chosen primitive is shown after its call."""
 
     CSS_PATH = "primitives.tcss"
     PURPOSE = "What each primitive does to every rank's buffers: guess, then look. Or how long it takes, size by size."
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("space", "reveal", "Look", tooltip="What the call has left; and what was there before"),
+        *RUN_KEYS,
+        Binding("x", "export", "Export"),
+        Binding("v", "replay", "Replay"),
+        *REPLAY_KEYS,
+        Binding("less_than_sign", "seek(-5)", "Seek back", key_display="<", show=False, tooltip="Replay: 5 s back"),
+        Binding("greater_than_sign", "seek(5)", "Seek", key_display=">", show=False, tooltip="Replay: 5 s on"),
+        Binding("H", "hold", "Hold", show=False, tooltip="The replay stands still, and goes on"),
+        *BACK_KEYS,
+        Binding("space", "reveal", "Look", tooltip="The buffers after the call, and before it again"),
         Binding("right,n", "step(1)", "Next", key_display="→", tooltip="The next primitive"),
         Binding("left,p", "step(-1)", "Before", key_display="←", show=False, tooltip="The primitive before"),
-        Binding("a", "play", "Play", tooltip="Go on by itself, a step a second; and stop"),
+        Binding("a", "play", "Play", tooltip="Go on by itself, one step a second, and stop"),
         Binding("y", "figure", "Plot", tooltip="Draw the time, or the bus bandwidth"),
-        Binding("space", "mark", "Draw", tooltip="Keep this one in the plot, whichever is chosen; and take it out"),
+        Binding("space", "mark", "Draw", tooltip="Keep this one in the plot, whichever is chosen, or take it out"),
         Binding("t", "next_trial", "Trial", tooltip="The next trial"),
         *(Binding(str(n), f"trial({n})", "Trial by its number", show=False) for n in range(1, MOST_TRIALS + 1)),
     ]
+
+    REPLAY_ACTIONS = (*Following.REPLAY_ACTIONS, "hold")
 
     def __init__(self, feed: Feed) -> None:
         super().__init__(feed)
@@ -55,12 +70,12 @@ class PrimitivesScreen(Following):
         self.so_far = self._fresh()
         self.trial = feed.preset.trials[0]
         self._chosen: str | None = None
-        self._led_to: str | None = None  # what the run has led to; None: somebody chooses for himself
-        self._leads = not isinstance(feed, Over)
+        self._led_to: str | None = None  # the primitive under way; the screen follows the run to it
+        self._leads = not isinstance(feed, EndedRun)  # until the user chooses
         self._marked: list[PrimitiveKey] = []
         self._what: What = "time"
         self._playing: Timer | None = None
-        self._said = self._trial_shown = ""  # what is on the screen: the line above all, and the trial
+        self._sentence = self._trial_shown = ""  # on the screen: the line at the top, and the trial
 
     def compose_content(self) -> ComposeResult:
         yield Static(id="now", markup=False)
@@ -80,7 +95,7 @@ class PrimitivesScreen(Following):
 
     # Following
 
-    def begin_anew(self) -> None:
+    def restart(self) -> None:
         self.so_far = self._fresh()
 
     def take_in(self, messages: Sequence[Message]) -> None:
@@ -89,55 +104,67 @@ class PrimitivesScreen(Following):
     def draw(self) -> None:
         self._lead()
         self._show_trial()
-        if (said := self.said() or self._why_not_all()) != self._said:
-            self._said = said
-            self.set_class(bool(said), "-said")
-            self.query_one("#now", Static).update(Content(printable(said)))
-        self.show_title(current_primitive(self.watched.live, self.trial_under_way()))
+        if (sentence := self._how_it_goes() or self._why_incomplete()) != self._sentence:
+            self._sentence = sentence
+            self.set_class(bool(sentence), "-said")
+            self.query_one("#now", Static).update(Content(printable(sentence)))
+        self._show_title()
+
+    def _show_title(self) -> None:
+        feed, live = self.feed, self.watched.live
+        if isinstance(feed, EndedRun) or self.ended_ns is not None:
+            self.query_one(TitleBar).show(f"{feed.preset.name} ▸ result", f"{feed.run.name}  {feed.results.status}")
+        else:
+            calls = f"{live.step} of {live.steps}" if live.steps else ""
+            parts = current_primitive(live, self.trial_under_way()), calls
+            self.query_one(TitleBar).show(self.place(), self.progress(feed, feed.now_ns(), *parts))
+
+    def announce_end(self, status: str) -> None:
+        self.notify(f"{self.feed.preset.name}: {status}", title="The run has ended", timeout=5)
+
+    def _how_it_goes(self) -> str:
+        """Return what the title does not say of a run that is under way, or has not gone well."""
+        if isinstance(self.feed, EndedRun):
+            return ""
+        now_ns, live = self.ended_ns or self.feed.now_ns(), self.watched.live
+        states = rank_states.states(live, (), now_ns)
+        is_stalled = any(state.startswith(STALLED) for state in states.values())
+        is_plain = live.status == "running" and live.step and not is_stalled
+        is_done = live.status == "ok" and not live.failures
+        if self.feed.error or is_plain or is_done:
+            return self.feed.error or ""
+        return headline.sentence(self.watched, states, self.feed.preset, now_ns)
 
     def _fresh(self) -> PrimitivesProgress:
         return (
             PrimitivesProgress.of(self.feed.results)
-            if isinstance(self.feed, Over)
+            if isinstance(self.feed, EndedRun)
             else PrimitivesProgress(self.feed.there)
         )
 
     def _lead(self) -> None:
-        """Whoever has chosen nothing yet is led to what is being measured."""
-        at = self.trial_under_way() if self._leads else None
-        if at is None:
+        """Go along with the run to the primitive under way, until the user chooses one."""
+        trial = self.trial_under_way() if self._leads else None
+        if trial is None:
             return
-        self._turn_to(at)
-        if at.primitives == "measure" and (names := self._names(self.so_far.result(at.name))):
+        self._turn_to(trial)
+        if trial.primitives == "measure" and (items := items_of(self.so_far.result(trial.name), self._marked)):
             self._show_trial()
-            self._led_to = names[-1]
+            self._led_to = items[-1].name
             self._list.choose(self._led_to)
 
-    def _why_not_all(self) -> str:
-        """Of a trial that has less to show than it should, or nothing."""
-        found = next((each for each in self.feed.results.trials if each.name == self.trial.name), None)
-        if found is None or found.status == "ok" or self.is_told:
+    def _why_incomplete(self) -> str:
+        """Return why a trial has less to show than it should."""
+        trial = next((trial for trial in self.feed.results.trials if trial.name == self.trial.name), None)
+        if trial is None or trial.status == "ok" or self._has_more_to_come:
             return ""
-        return f"{self.trial.name} {what_became(found)}" + (f": {found.error.splitlines()[0]}" if found.error else "")
+        return f"{trial.name} {what_became(trial)}" + (f": {trial.error.splitlines()[0]}" if trial.error else "")
 
     # Showing
 
     @property
     def _result(self) -> PrimitivesResult | None:
         return self.so_far.result(self.trial.name)
-
-    def _names(self, result: PrimitivesResult | None) -> list[str]:
-        return [item.name for item in self._items(result)]
-
-    def _items(self, result: PrimitivesResult | None) -> list[Item]:
-        if result is None:
-            return []
-        views = [Item(view_title(view), is_wrong=view.error is not None) for view in result.views]
-        groups = by_operation(result.cells).items()
-        return views + [
-            Item(str(which), which in self._marked, any(cell.wrong or cell.error for cell in cells))
-            for which, cells in groups
-        ]
 
     def _show_trial(self) -> None:
         if self.trial.name != self._trial_shown:
@@ -146,7 +173,7 @@ class PrimitivesScreen(Following):
             self.query_one(PaneBar).show(dict(zip(trials, trials, strict=True)), self.trial.name)
         for kind in ("see", "measure"):
             self.set_class(self.trial.primitives == kind, f"-{kind}")
-        self._list.show(self._items(self._result))
+        self._list.show(items_of(self._result, self._marked))
         self._show_chosen()
 
     def _show_chosen(self) -> None:
@@ -178,10 +205,16 @@ class PrimitivesScreen(Following):
 
     # Keys
 
+    @property
+    def _has_more_to_come(self) -> bool:
+        return self.goes_on or isinstance(self.feed, Playback)
+
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        if action in TO_BE_SEEN:
+        if action in RESULTS_ACTIONS:
+            return not self._has_more_to_come
+        if action in SEE_ACTIONS:
             return self.trial.primitives == "see"
-        if action in TO_BE_MEASURED:
+        if action in MEASURE_ACTIONS:
             return self.trial.primitives == "measure"
         if action in ("trial", "next_trial"):
             return len(self.feed.preset.trials) > 1
@@ -189,13 +222,13 @@ class PrimitivesScreen(Following):
 
     @on(OptionList.OptionSelected)
     def _select(self, event: OptionList.OptionSelected) -> None:
-        """A list takes enter for itself."""
+        """Reveal or mark: the list takes enter for itself."""
         event.stop()
         self.action_reveal() if self.trial.primitives == "see" else self.action_mark()
 
     def action_reveal(self) -> None:
-        """Keys can be faster than the messages that follow from them."""
-        self._show_chosen()
+        """Show the buffers after the call, or before it again."""
+        self._show_chosen()  # keys can be faster than the messages that follow from them
         self.after = not self.after
         self._show_chosen()
 
@@ -212,7 +245,7 @@ class PrimitivesScreen(Following):
         self._show_chosen()
 
     def play_on(self) -> None:
-        """What was before the call, then what is after it, then the next one; to the end."""
+        """Show the buffers before the call, then after it, then the next primitive, to the end."""
         if not self.after:
             self.action_reveal()
         elif self._list.step(1):
@@ -227,7 +260,8 @@ class PrimitivesScreen(Following):
     def action_mark(self) -> None:
         which = self._which(self._list.chosen)
         if which is not None:
-            self._marked = [*(each for each in self._marked if each != which), *([which] * (which not in self._marked))]
+            others = [other for other in self._marked if other != which]
+            self._marked = others if which in self._marked else [*others, which]
             self._show_trial()
 
     def action_trial(self, number: int) -> None:
@@ -240,3 +274,10 @@ class PrimitivesScreen(Following):
     def action_next_trial(self) -> None:
         trials = self.feed.preset.trials
         self.action_trial((trials.index(self.trial) + 1) % len(trials) + 1)
+
+    def action_replay(self) -> None:
+        self.console_app.replay(self.feed.run)
+
+    @work(group="export")
+    async def action_export(self, form: str = "markdown") -> None:
+        await export(self, self.feed.run, self.feed.preset, self.feed.results, form)

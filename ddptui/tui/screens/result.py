@@ -1,4 +1,4 @@
-"""What a run showed: the table, where the time went, the verdict in words, the ranks of the chosen trial."""
+"""The results of a training run: table, where the time went, findings in words, ranks of the chosen trial."""
 
 from typing import ClassVar
 
@@ -16,7 +16,7 @@ from ddptui.store.runs import Run
 from ddptui.text.words import count
 from ddptui.tui.screens.base import LabScreen
 from ddptui.tui.screens.columns import ColumnsDialog
-from ddptui.tui.screens.exporting import export
+from ddptui.tui.screens.export import export
 from ddptui.tui.widgets.comparison import Comparison
 from ddptui.tui.widgets.pane_bar import PaneBar
 from ddptui.tui.widgets.rank_detail import RankDetail
@@ -28,6 +28,8 @@ PANES = {"table": "Trials", "bars": "Where the time went", "verdict": "In words"
 
 
 class ResultScreen(LabScreen):
+    """Shows all panes where there is room, else one or two. All speak of the trial under the cursor."""
+
     CSS_PATH = "result.tcss"
     PURPOSE = "The trials of a run side by side. The row under the cursor is the trial that the other panes speak of."
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -83,15 +85,15 @@ class ResultScreen(LabScreen):
         self._name_verdict(in_short(self._trial(chosen)))
         self.query_one(RankDetail).show(self._trial(chosen))
 
-    def _name_verdict(self, words: str) -> None:
+    def _name_verdict(self, finding: str) -> None:
         number, title = [*PANES].index("verdict") + 1, PANES["verdict"]
-        self.query_one(Verdict).border_title = f"{number} {title}: {words}" if words else f"{number} {title}"
+        self.query_one(Verdict).border_title = f"{number} {title}: {finding}" if finding else f"{number} {title}"
 
     def _trial(self, name: str | None) -> TrialResult | None:
         return next((trial for trial in self.results.trials if trial.name == name), None)
 
     def on_descendant_focus(self, event: events.DescendantFocus) -> None:
-        """Where there is no room for all, the pane with the focus is the one that is seen."""
+        """Show the focused pane where there is no room for all."""
         if event.widget.id in PANES:
             self._mark(event.widget.id)
 
@@ -106,8 +108,8 @@ class ResultScreen(LabScreen):
         self._mark(pane)
         self.query_one(f"#{pane}").focus()
 
-    def action_trial(self, on: int) -> None:
-        self._table.move_cursor(row=self._table.cursor_row + on)
+    def action_trial(self, by: int) -> None:
+        self._table.move_cursor(row=self._table.cursor_row + by)
 
     def action_sort(self) -> None:
         self._table.sort_by_next()
@@ -134,4 +136,4 @@ class ResultScreen(LabScreen):
 
     @work(group="export")
     async def action_export(self, form: str = "markdown") -> None:
-        await export(self.console_app, self.run, self.preset, self.results, form)
+        await export(self, self.run, self.preset, self.results, form)

@@ -1,4 +1,4 @@
-"""Earlier runs: found, opened, replayed, compared, deleted."""
+"""Earlier runs: list, filter, open, replay, compare, resume, delete."""
 
 import asyncio
 from typing import ClassVar
@@ -12,7 +12,6 @@ from textual.widgets import DataTable, Input, Static
 from textual.worker import get_current_worker
 
 from ddptui.analysis.results import Results
-from ddptui.config.parser import PresetError
 from ddptui.engines.preflight import prepare
 from ddptui.store.outcomes import results_of
 from ddptui.store.overview import Overview, overview
@@ -25,10 +24,12 @@ from ddptui.tui.widgets.run_table import RunTable
 from ddptui.tui.widgets.title_bar import TitleBar
 
 COMPLETE = ("ok", "failed")
-BATCH = 20  # runs that are read before they are shown
+BATCH = 20  # runs that a thread reads between two updates of the table
 
 
 class RunsScreen(LabScreen):
+    """Lists the runs in the console's folder, newest first. A thread reads them."""
+
     CSS_PATH = "runs.tcss"
     PURPOSE = "Earlier runs, newest first. A run can be opened, replayed, compared with another one, and deleted."
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -43,24 +44,24 @@ class RunsScreen(LabScreen):
     ]
 
     class Read(Message):
-        """Some more runs are known. `reading`: for the how manieth time the folder was being read."""
+        """A batch of runs was read. `scan`: number of the scan that it belongs to."""
 
-        def __init__(self, reading: int, found: list[Overview], *, last: bool = False, problem: str = "") -> None:
+        def __init__(self, scan: int, runs: list[Overview], *, last: bool = False, problem: str = "") -> None:
             super().__init__()
-            self.reading, self.found, self.last, self.problem = reading, found, last, problem
+            self.scan, self.runs, self.last, self.problem = scan, runs, last, problem
 
     def __init__(self) -> None:
         super().__init__()
         self._known: list[Overview] = []
         self._complete = False
         self._problem = ""  # with the folder itself
-        self._readings = 0
+        self._scans = 0
         self._marked: list[str] = []  # at most two, by name
 
     def compose_content(self) -> ComposeResult:
         yield Input(placeholder="/ filter by name, preset, status or day", compact=True)
         yield RunTable(id="runs", classes="pane")
-        yield Static(id="told", markup=False)
+        yield Static(id="note", markup=False)
 
     def on_mount(self) -> None:
         self._table.focus()
@@ -74,32 +75,32 @@ class RunsScreen(LabScreen):
 
     def action_refresh(self) -> None:
         self._known, self._complete, self._problem = [], False, ""
-        self._readings += 1
+        self._scans += 1
         self._show()
-        self._read(self._readings)
+        self._read(self._scans)
 
     @work(thread=True, exclusive=True, group="read")
-    def _read(self, reading: int) -> None:
+    def _read(self, scan: int) -> None:
         worker = get_current_worker()
-        found: list[Overview] = []
+        batch: list[Overview] = []
         try:
             runs = all_runs(self.console_app.runs)
         except OSError as error:
-            self.post_message(self.Read(reading, [], last=True, problem=f"{self.console_app.runs}: {error.strerror}"))
+            self.post_message(self.Read(scan, [], last=True, problem=f"{self.console_app.runs}: {error.strerror}"))
             return
         for run in runs:
             if worker.is_cancelled:
                 return
-            found.append(overview(run))
-            if len(found) == BATCH:
-                self.post_message(self.Read(reading, found))
-                found = []
-        self.post_message(self.Read(reading, found, last=True))
+            batch.append(overview(run))
+            if len(batch) == BATCH:
+                self.post_message(self.Read(scan, batch))
+                batch = []
+        self.post_message(self.Read(scan, batch, last=True))
 
     def on_runs_screen_read(self, message: Read) -> None:
-        if message.reading != self._readings:  # it has been begun anew since
+        if message.scan != self._scans:  # a newer scan has begun since
             return
-        self._known = [*self._known, *message.found]
+        self._known = [*self._known, *message.runs]
         self._complete, self._problem = message.last, message.problem
         self._show()
 
@@ -107,28 +108,28 @@ class RunsScreen(LabScreen):
 
     @on(Input.Changed)
     def _show(self) -> None:
-        wanted = self.query_one(Input).value
-        shown = [known for known in self._known if known.fits(wanted)]
+        words = self.query_one(Input).value
+        shown = [known for known in self._known if known.fits(words)]
         session = self.console_app.session
         self._table.show(shown, self._marked, session.run.name if session else None)
         number = count(len(self._known), "run") + ("" if self._complete else " …")
         if len(shown) < len(self._known):
             number = f"{len(shown)} of {number}"
         self.query_one(TitleBar).show("Runs", number)
-        self._tell()
+        self._show_note()
 
     @on(DataTable.RowHighlighted)
-    def _tell(self) -> None:
-        """The line at the foot: what else there is to say of the run under the cursor, or why there is none."""
+    def _show_note(self) -> None:
+        """Show at the foot the name of the run under the cursor, or its problem, or why there is no run."""
         chosen = self._chosen()
-        self.query_one("#told", Static).update(
-            Content(chosen.problem or chosen.run.name if chosen else self._nothing())
+        self.query_one("#note", Static).update(
+            Content(chosen.problem or chosen.run.name if chosen else self._why_empty())
         )
         self.refresh_bindings()
 
-    def _nothing(self) -> str:
+    def _why_empty(self) -> str:
         if self._known:
-            return f"No run fits «{self.query_one(Input).value}»."
+            return f"No run matches «{self.query_one(Input).value}»."
         if self._problem:
             return self._problem
         if not self._complete:
@@ -142,7 +143,7 @@ class RunsScreen(LabScreen):
         return next((known for known in self._known if known.run.name == name), None)
 
     def _openable(self) -> Overview | None:
-        """The chosen run, if it can be read; else it is said why not."""
+        """Return the chosen run if it can be read; else complain, and return None."""
         chosen = self._chosen()
         if chosen and chosen.problem:
             self.console_app.complain("Cannot be opened", chosen.problem)
@@ -165,18 +166,13 @@ class RunsScreen(LabScreen):
             self.console_app.replay(chosen.run)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Only a run in which something is missing can be resumed."""
+        """Offer to resume only runs in which launches are missing."""
         chosen = self._chosen()
         return action != "resume" or (chosen is not None and not chosen.problem and chosen.status not in COMPLETE)
 
     def action_resume(self) -> None:
-        chosen = self._openable()
-        if chosen is None:
-            return
-        try:
-            self.console_app.resume(chosen.run, prepare(chosen.run.preset()))
-        except (RunError, PresetError) as error:
-            self.console_app.complain("Not resumed", str(error))
+        if chosen := self._openable():
+            self.console_app.resume(chosen.run, lambda: prepare(chosen.run.preset()))
 
     def action_filter(self) -> None:
         self.query_one(Input).focus()
@@ -194,7 +190,7 @@ class RunsScreen(LabScreen):
             self.app.pop_screen()
 
     def action_mark(self) -> None:
-        """A third mark takes the first one's place."""
+        """Mark the chosen run, or unmark it. A third mark takes the place of the first."""
         if chosen := self._openable():
             others = [name for name in self._marked if name != chosen.run.name]
             self._marked = others if chosen.run.name in self._marked else [*others, chosen.run.name][-2:]
@@ -238,13 +234,13 @@ class RunsScreen(LabScreen):
             self._forget(run.name)
 
     def _forget(self, deleted: str) -> None:
-        """The cursor stays at its place, on the run that has moved up to it."""
-        place = self._table.cursor_row
+        """Take a deleted run out of the list. The cursor stays in its place, on the run that has moved up."""
+        row = self._table.cursor_row
         self._marked = [name for name in self._marked if name != deleted]
         self._known = [known for known in self._known if known.run.name != deleted]
         self._show()
-        self._table.move_cursor(row=place)
-        if not self._complete:  # and what is being read may still have it
+        self._table.move_cursor(row=row)
+        if not self._complete:  # the scan under way may have read it before it was deleted
             self.action_refresh()
 
 

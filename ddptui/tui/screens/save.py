@@ -1,4 +1,4 @@
-"""Under which name a changed preset is kept."""
+"""Save a changed preset under a name of the user's choice."""
 
 from typing import ClassVar
 
@@ -17,8 +17,9 @@ from ddptui.text.printable import printable
 from ddptui.tui.screens.confirm import Confirm
 
 
-async def keep_as_own(app: App[int], preset: Preset) -> str | None:
-    """Ask for a name, and again before anything is replaced. Returns the name under which the preset is kept."""
+async def save_as_own(app: App[object], preset: Preset) -> str | None:
+    """Ask for a name, and again before a preset is replaced; then save. Return the name, or None if nothing was saved.
+    To be awaited in a worker."""
     name = await app.push_screen_wait(SavePreset(presets.suggested_name(preset.name)))
     if name is None:
         return None
@@ -35,7 +36,7 @@ async def keep_as_own(app: App[int], preset: Preset) -> str | None:
 
 
 class SavePreset(ModalScreen[str | None]):
-    """Dismissed with a name that can be used, or None."""
+    """Dismissed with a valid name, or None."""
 
     CSS_PATH = "modal.tcss"
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "Cancel", show=False)]
@@ -46,7 +47,7 @@ class SavePreset(ModalScreen[str | None]):
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog"):
-            yield Static("Save as a preset of your own, called", markup=False)
+            yield Static("Save as your own preset, named", markup=False)
             yield Input(self._usual, compact=True)
             yield Static(id="why", markup=False)
             with Horizontal(classes="buttons"):
@@ -57,13 +58,13 @@ class SavePreset(ModalScreen[str | None]):
         self.query_one(Input).focus()
 
     @on(Input.Changed)
-    def _judge(self, event: Input.Changed) -> None:
+    def _show_refusal(self, event: Input.Changed) -> None:
         self.query_one("#why", Static).update(Content(presets.name_problem(event.value.strip())))
 
     @on(Input.Submitted)
     @on(Button.Pressed, "#yes")
     def _answer(self) -> None:
-        """Nothing happens while the name cannot be: why is on the screen."""
+        """Do nothing while the name is not valid: the dialog shows why."""
         name = self.query_one(Input).value.strip()
         if not presets.name_problem(name):
             self.dismiss(name)

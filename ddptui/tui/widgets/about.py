@@ -1,14 +1,15 @@
-"""What a preset asks, and what to look at."""
+"""The text of a preset: what it asks, and what to look at."""
 
 import asyncio
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import work
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.containers import VerticalScroll
 from textual.content import Content
 
 from ddptui.text.printable import printable
+from ddptui.tui.widgets.keys import SCROLL_KEYS
 
 if TYPE_CHECKING:
     from textual.widgets import Markdown
@@ -17,12 +18,9 @@ REST_S = 0.06  # the text is laid out when the cursor has rested on a preset for
 
 
 class About(VerticalScroll):
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("j", "scroll_down", "Scroll down", show=False),
-        Binding("k", "scroll_up", "Scroll up", show=False),
-        Binding("g", "scroll_home", "To the top", show=False),
-        Binding("G", "scroll_end", "To the end", show=False),
-    ]
+    """Shows the title and the text of a preset."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [*SCROLL_KEYS]
     DEFAULT_CSS = """
     About Markdown { padding: 0; }
     """
@@ -32,7 +30,7 @@ class About(VerticalScroll):
         self._text: Markdown | None = None
 
     def show(self, title: str, text: str) -> None:
-        """`text` is Markdown."""
+        """Show a title and a text in Markdown."""
         self.border_title = Content(printable(title))
         self.scroll_home(animate=False)
         self._lay_out("\n".join(map(printable, text.splitlines())))

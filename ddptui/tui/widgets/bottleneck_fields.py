@@ -1,4 +1,4 @@
-"""The delay, or the slow link, that a draft puts in, or takes out."""
+"""The fields of a form for one delay, or one slow link."""
 
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
@@ -10,13 +10,13 @@ from ddptui.tui.draft import LINK, NO_BOTTLENECK, bottleneck, bottleneck_fields
 from ddptui.tui.widgets.field import Field
 
 NONE, SOME = "none", "put in"
-USUAL = ("aggregate", "1", "10")  # where, on which ranks, how many ms
+USUAL = ("aggregate", "1", "10")  # site, ranks, ms
 FIELDS = ("at", "ranks", "amount")
 OF_A_DELAY, OF_A_LINK = "for ms", "Mbit/s"
 
 
 class BottleneckFields(Vertical):
-    """Where, on which ranks and how long are asked only of somebody who puts one in."""
+    """Asks whether there is a bottleneck, and only then where, on which ranks and how much."""
 
     DEFAULT_CSS = """
     BottleneckFields { height: auto; }
@@ -36,14 +36,14 @@ class BottleneckFields(Vertical):
 
     @property
     def text(self) -> str | None:
-        """The value of `bottleneck` for the command line; None: as it is."""
+        """Return the value of `bottleneck` for the command line; None: it is not changed."""
         choice = self._field("bottleneck").text
         if choice == SOME:
             return bottleneck(*(self._field(name).text or "" for name in FIELDS))
         return NO_BOTTLENECK if choice == NONE else None
 
     def show(self, text: str | None, as_it_is: str) -> None:
-        """Nobody is told that anything has changed."""
+        """Show a value without posting that it has changed."""
         is_some = text not in (None, NO_BOTTLENECK)
         self._field("bottleneck").show(None if text is None else SOME if is_some else NONE, as_it_is)
         if text is not None and is_some:
@@ -51,6 +51,7 @@ class BottleneckFields(Vertical):
                 self._field(name).show(part, "")
 
     def mark(self, *, wrong: bool) -> None:
+        """Show whether the bottleneck was changed, and whether it is refused."""
         field = self._field("bottleneck")
         field.mark(wrong=wrong)
         self.set_class(field.text == SOME, "-some")

@@ -1,4 +1,4 @@
-"""The base of our own drawings: lines of text in, strips out, kept until something changes."""
+"""The base of the drawings: lines of text in, strips out, cached until something changes."""
 
 from collections.abc import Sequence
 from typing import ClassVar
@@ -16,8 +16,8 @@ KINDS = ("work", "arrival", "wait", "transfer", "rest", "delay", "unknown", "cul
 
 
 class Canvas(Widget):
-    """A subclass says what to `draw`. Nothing is drawn while the widget is not seen. What a span stands for, its kind,
-    has one colour in all drawings: `canvas--KIND`, below; a subclass may add kinds of its own in the same way."""
+    """A subclass implements `draw`, called only while the widget shows. A span's kind has one color in all drawings,
+    that of the class `canvas--KIND` below. A subclass may add kinds in the same way."""
 
     ALLOW_SELECT = False
     COMPONENT_CLASSES: ClassVar[set[str]] = {f"canvas--{kind}" for kind in KINDS}
@@ -44,12 +44,12 @@ class Canvas(Widget):
         raise NotImplementedError
 
     def redraw(self) -> None:
-        """What is drawn has changed. It costs next to nothing until somebody looks."""
+        """Draw anew when the widget is next rendered."""
         self._drawn = None
         self.refresh()
 
     def notify_style_update(self) -> None:
-        """A new theme means new colours."""
+        """Forget what was drawn: a new theme has new colors."""
         self._drawn = None
         self._styles_by_kind = {}
         super().notify_style_update()

@@ -60,10 +60,12 @@ class Comparison(LabTable):
             self.move_cursor(row=names.index(name))
 
     def choose_columns(self, wanted: frozenset[str] | None) -> None:
+        """Show these columns, by key; None: as many as fit."""
         self._wanted = wanted
         self._refill()
 
     def sort_by(self, key: str | None, *, reverse: bool = False) -> None:
+        """Sort by a column; None: in the preset's order."""
         self._sorted_by, self._reversed = key, reverse
         self._refill()
 
@@ -74,6 +76,7 @@ class Comparison(LabTable):
         self.sort_by(keys[(place + 1) % len(keys)])
 
     def reverse_sort(self) -> None:
+        """Sort the other way round."""
         self.sort_by(self._sorted_by or "trial", reverse=not self._reversed)
 
     def on_mount(self) -> None:

@@ -1,4 +1,4 @@
-"""One line of a form: what it is about, and where the answer goes."""
+"""One line of a form: a label and an answer."""
 
 from collections.abc import Iterable
 
@@ -46,7 +46,7 @@ class Field(Horizontal):
         return value if isinstance(value, str) else None
 
     def show(self, text: str | None, as_it_is: str) -> None:
-        """Nobody is told that the answer has changed."""
+        """Show an answer without posting that it has changed. `as_it_is`: what applies without one."""
         self._as_it_is = as_it_is
         with self.prevent(Input.Changed, Select.Changed):
             if isinstance(self.answer, Input):
@@ -78,4 +78,5 @@ class Field(Horizontal):
         self.answer.prompt = f"as in the preset ({self._as_it_is})" if expanded else self._as_it_is
 
     def rename(self, label: str) -> None:
+        """Change the label."""
         self._label = label

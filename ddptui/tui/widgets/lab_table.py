@@ -10,15 +10,20 @@ from textual.binding import Binding, BindingType
 from textual.widgets import DataTable
 
 from ddptui.text.tables import Filled
+from ddptui.tui.widgets.keys import ROW_KEYS
 
 
 class Header(NamedTuple):
+    """The head of a column."""
+
     key: str
     words: str
     left: bool = False  # words; figures stand to the right
 
 
 class LabTable(DataTable[Text]):
+    """The base of all tables but the one of ranks."""
+
     DEFAULT_CSS = """
     LabTable, LabTable:focus {
         background: $background;
@@ -28,10 +33,7 @@ class LabTable(DataTable[Text]):
     }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("j", "cursor_down", "Next row", show=False),
-        Binding("k", "cursor_up", "Row before", show=False),
-        Binding("g", "scroll_top", "First row", show=False),
-        Binding("G", "scroll_bottom", "Last row", show=False),
+        *ROW_KEYS,
         Binding("h", "cursor_left", "Scroll left", show=False),
         Binding("l", "cursor_right", "Scroll right", show=False),
     ]

@@ -16,8 +16,8 @@ PART_FOR_LEGEND = 5  # of the height, one is for it
 
 
 class Series(NamedTuple):
-    """points: step and value (None: not finite), in order of their steps; kind, which is its colour: mean, rank (one
-    of many), or what `kind_of` says."""
+    """`points`: step and value (None: not finite), by step; `kind`, which sets the color: mean, rank (one of many), or
+    as `kind_of` returns it."""
 
     name: str
     points: Sequence[Point]
@@ -43,6 +43,7 @@ class LineChart(Canvas):
     _series: Sequence[Series] = ()
 
     def show(self, series: Sequence[Series]) -> None:
+        """Draw these series."""
         self._series = series
         self.redraw()
 
@@ -71,7 +72,7 @@ class LineChart(Canvas):
 
 
 def kind_of(number: int) -> str:
-    """The colour of the series with this number: after a few, they come again."""
+    """Return the kind, and so the color, of the series with this number. Colors repeat after six."""
     return KINDS[number % len(KINDS)]
 
 
@@ -84,7 +85,7 @@ def _labels(seen: Frame, rows: int, log: bool) -> dict[int, str]:
 
 
 def _plot(lines: Iterator[tuple[Sequence[Point], Series]], seen: Frame, width: int, height: int) -> list[list[Span]]:
-    """Where lines meet, the dots of all are seen, in the colour of the last."""
+    """Draw all lines. Where they meet, the dots of all show, in the color of the last."""
     found: list[dict[int, tuple[int, str]]] = [{} for _ in range(height)]
     for points, series in lines:
         for row, column, bits in cells(columns(points, seen, width, height), height):

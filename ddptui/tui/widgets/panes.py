@@ -1,4 +1,6 @@
-"""The panes of the Run screen: a grid where there is room, else one at a time. Only what can be seen is drawn."""
+"""The panes of the Run screen: a grid where there is room, else one at a time. Only visible panes are drawn."""
+
+from typing import NamedTuple
 
 from textual.app import ComposeResult
 from textual.containers import Container
@@ -29,11 +31,21 @@ TITLES = {
 CHART_EVERY_NS = 1e9  # a curve changes slowly, and costs as much as all else
 BESIDE = {"so-far": " · 6: log", "log": " · 5: so far"}  # they share a place in the grid
 MOST_CURVES = 8  # beside the mean
-FEW_CURVES = 4  # as many have colours of their own
+FEW_CURVES = 4  # up to so many have colors of their own
 MOST_LINES = 8  # of ranks in the table, and in the timeline, in a grid
 
 
+class Picture(NamedTuple):
+    """What one drawing of the screen speaks of. `states`: by rank, in words; `now_ns`: on the console's clock."""
+
+    watched: RunMonitor
+    states: dict[int, str]
+    now_ns: int
+
+
 class Panes(Container):
+    """All panes of the Run screen."""
+
     chosen = reactive("ranks", init=False)
     _rows = ""
     _charted: tuple[object, ...] = ()
@@ -58,10 +70,11 @@ class Panes(Container):
         self.watch_chosen()
 
     def pane(self, name: str) -> Widget:
+        """Return the pane with this name, a key of TITLES."""
         return self.query_one(f"#{name}")
 
     def watch_chosen(self) -> None:
-        """Where one has room, the chosen one is shown; in a grid, the log and the table so far share a place."""
+        """Show the chosen pane, where only one has room. In a grid, the log and the table so far share a place."""
         for name in TITLES:
             self.pane(name).set_class(name == self.chosen, "-chosen")
         if self.chosen in ("log", "so-far"):
@@ -69,24 +82,27 @@ class Panes(Container):
         self.query_one(PaneBar).show(TITLES, self.chosen)
         self.pane(self.chosen).focus()
 
-    def draw(self, watched: RunMonitor, feed: Session | Playback, now_ns: int) -> None:
-        self._make_room(watched.world_size(feed.preset))
+    def draw(self, picture: Picture, feed: Session | Playback) -> None:
+        """Draw the panes that show."""
+        self._make_room(picture.watched.world_size(feed.preset))
         for name in TITLES:
             pane = self.pane(name)
             if pane.display and pane.region.height:
-                self.draw_pane(pane, watched, feed, now_ns)
+                self.draw_pane(pane, picture, feed)
 
-    def draw_pane(self, pane: Widget, watched: RunMonitor, feed: Session | Playback, now_ns: int) -> None:
+    def draw_pane(self, pane: Widget, picture: Picture, feed: Session | Playback) -> None:
+        """Draw one pane, whether it shows or not."""
+        watched = picture.watched
         match pane:
             case RankTable():
-                pane.show(watched, watched.world_size(feed.preset), now_ns)
+                pane.show(watched, picture.states, watched.world_size(feed.preset))
             case Arrivals():
                 pane.show(summary(watched.last), watched.culprit)
             case Timeline():
                 pane.show(watched.last)
             case LineChart():
                 live = watched.live
-                moment = (live.trial, live.repeat, live.status, bool(live.step), int(now_ns / CHART_EVERY_NS))
+                moment = (live.trial, live.repeat, live.status, bool(live.step), int(picture.now_ns / CHART_EVERY_NS))
                 if moment != self._charted:
                     self._charted = moment
                     pane.show(losses(watched))
@@ -116,7 +132,7 @@ class Panes(Container):
 
 
 def losses(watched: RunMonitor) -> list[Series]:
-    """Each rank's, and their mean."""
+    """Return the loss curve of each rank, and of their mean."""
     ranks = sorted(watched.live.ranks.values(), key=lambda rank: rank.rank)
     few = len(ranks) <= FEW_CURVES
     own = [

@@ -24,6 +24,8 @@ TITLES_BEGIN = 34
 
 
 class PresetChooser(Chooser):
+    """The list itself, without the filter."""
+
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "screen.run", "Run"),
         Binding("right,l", "screen.read", "Read what it is about", show=False),
@@ -61,10 +63,12 @@ class PresetList(Vertical):
 
     @property
     def chosen(self) -> str | None:
+        """Return the name of the preset under the cursor."""
         option = self.query_one(PresetChooser).highlighted_option
         return option.id if option else None
 
     def fill(self, presets: Sequence[Preset], broken: Sequence[BrokenPreset]) -> None:
+        """List these presets, and the files that cannot be read."""
         self._presets, self._broken = presets, broken
         self._list()
 

@@ -1,24 +1,25 @@
-"""One primitive, seen: every rank's call and buffers, before and after, each number in the colour of its rank."""
+"""One primitive: every rank's call and buffers, before and after, each number in the color of its rank."""
 
 from collections.abc import Sequence
 from typing import ClassVar
 
 from textual import events
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.containers import VerticalScroll
 
 from ddptui.analysis.primitives.results import View
 from ddptui.report.primitives.ownership import RANK_KINDS, page_lines, view_title
 from ddptui.text.drawing import Line
 from ddptui.tui.widgets.canvas import Canvas
+from ddptui.tui.widgets.keys import SCROLL_KEYS
 
 NOTHING_YET = "nothing to be seen yet: the ranks have not come to it"
 
 
 class Page(Canvas):
-    """Four colours; the next four ranks have them underlined. What all ranks' numbers have come to stands out by
-    more than a colour, and what means nothing is struck through."""
+    """Four colors; the next four ranks have them underlined. Reduced numbers stand out by more than a color, and
+    undefined ones are struck through."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {
         f"canvas--{kind}" for kind in (*RANK_KINDS, "reduced", "undefined", "wrong")
@@ -39,6 +40,7 @@ class Page(Canvas):
     _lines: Sequence[Line] = ()
 
     def show(self, lines: Sequence[Line]) -> None:
+        """Show these lines."""
         self._lines = lines
         self.styles.height = max(1, len(lines))
         self.redraw()
@@ -48,14 +50,9 @@ class Page(Canvas):
 
 
 class PrimitiveGrid(VerticalScroll):
-    """Of many ranks, those that have room; the others are scrolled to."""
+    """Shows the ranks that have room; the user scrolls to the others."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("j", "scroll_down", "Scroll down", show=False),
-        Binding("k", "scroll_up", "Scroll up", show=False),
-        Binding("g", "scroll_home", "To the first rank", show=False),
-        Binding("G", "scroll_end", "To the last rank", show=False),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = [*SCROLL_KEYS]
     DEFAULT_CSS = """
     PrimitiveGrid { scrollbar-size-vertical: 1; }
     """

@@ -1,11 +1,14 @@
-"""The primitives of a trial, one of which is looked at."""
+"""The list of a trial's primitives, one of which is chosen."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from textual.content import Content
 from textual.widgets.option_list import Option
 
+from ddptui.analysis.primitives.cells import PrimitiveKey, by_operation
+from ddptui.analysis.primitives.results import PrimitivesResult
+from ddptui.report.primitives.ownership import view_title
 from ddptui.tui.widgets.chooser import Chooser
 
 MARKS = {True: "• ", False: "  ", None: " "}
@@ -15,15 +18,28 @@ WIDEST = 32  # more is cut off
 
 
 class Item(NamedTuple):
-    """One line. marked: it is drawn, whichever is chosen (None: nothing is drawn); is_wrong: the backend cannot do it,
-    or did it wrong."""
+    """One line. `marked`: it stays in the plot, whichever is chosen (None: there is no plot); `is_wrong`: the backend
+    cannot do it, or did it wrong."""
 
     name: str
     marked: bool | None = None
     is_wrong: bool = False
 
 
+def items_of(result: PrimitivesResult | None, marked: Collection[PrimitiveKey]) -> list[Item]:
+    """Return the lines of a trial, views first: those whose buffers are shown, then those that are measured."""
+    if result is None:
+        return []
+    views = [Item(view_title(view), is_wrong=view.error is not None) for view in result.views]
+    groups = by_operation(result.cells).items()
+    return views + [
+        Item(str(which), which in marked, any(cell.wrong or cell.error for cell in cells)) for which, cells in groups
+    ]
+
+
 class PrimitiveList(Chooser):
+    """Shows a line for each primitive."""
+
     def __init__(self, *, id: str) -> None:
         super().__init__(id=id, classes="pane")
         self.border_title = "Primitives"
@@ -31,10 +47,11 @@ class PrimitiveList(Chooser):
 
     @property
     def chosen(self) -> str | None:
+        """Return the name of the item under the cursor."""
         return self.highlighted_option.id if self.highlighted_option else None
 
     def show(self, items: Sequence[Item]) -> None:
-        """The cursor stays on the one that it was on."""
+        """Show these items. The cursor stays on the item that it was on."""
         if items == self._items:
             return
         chosen, scrolled = self.chosen, self.scroll_offset
@@ -45,12 +62,12 @@ class PrimitiveList(Chooser):
         self.scroll_to(y=scrolled.y, animate=False, immediate=True)
 
     def choose(self, name: str | None) -> None:
-        """The first, where there is no such one."""
+        """Put the cursor on an item; on the first, where none has this name."""
         names = [item.name for item in self._items]
         self.highlighted = names.index(name) if name in names else 0 if names else None
 
     def step(self, by: int) -> bool:
-        """Go on, or back; whether there was anywhere to go."""
+        """Move the cursor by so many items. Return whether there is one."""
         place = (self.highlighted or 0) + by
         if not 0 <= place < self.option_count:
             return False

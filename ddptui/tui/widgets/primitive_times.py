@@ -37,6 +37,7 @@ class SizeTable(LabTable):
     _table: Table = Table(())
 
     def show(self, table: Table) -> None:
+        """Show the rows of a table."""
         self._table = table
         self._refill()
 
@@ -54,6 +55,8 @@ class SizeTable(LabTable):
 
 
 class SizePlot(Canvas):
+    """Time or bus bandwidth over size, as lines of dots."""
+
     COMPONENT_CLASSES: ClassVar[set[str]] = {f"canvas--{kind}" for kind in KINDS}
     DEFAULT_CSS = """
     SizePlot > .canvas--series-0 { color: $text-primary; }
@@ -94,6 +97,8 @@ class Model(Canvas):
 
 
 class PrimitiveTimes(Vertical):
+    """Shows table, plot and model of the chosen primitive."""
+
     _shown: tuple[object, ...] = ()
 
     def compose(self) -> ComposeResult:

@@ -9,6 +9,8 @@ from ddptui.tui.widgets.lab_table import LabTable
 
 
 class RankDetail(LabTable):
+    """Shows a row for each rank of the last repeat of a trial."""
+
     DEFAULT_CSS = "RankDetail { scrollbar-size-horizontal: 0; }"  # it would hide a rank where there are two
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
@@ -16,7 +18,7 @@ class RankDetail(LabTable):
         self._of = ""
 
     def show(self, trial: TrialResult | None) -> None:
-        """Of its last repeat."""
+        """Show the ranks of the trial's last repeat."""
         repeats = trial.repeats if trial else []
         self._of = f"{trial.name}, repeat {len(repeats)}" if trial and repeats else "no repeat has ended"
         ranks = repeats[-1].ranks if repeats else []

@@ -1,18 +1,18 @@
-"""A row a rank: what it does, how far it is, what its steps cost."""
+"""The table of ranks: state, progress, times of the last steps, use of the machine."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import ClassVar, NamedTuple
 
 from rich.text import Text
 from textual.binding import Binding, BindingType
 from textual.widgets import DataTable
 
-from ddptui.live import rank_states
 from ddptui.live.monitor import RunMonitor
 from ddptui.live.rank_states import STALLED, phases_ms, wait_ms
 from ddptui.live.state import RankState
 from ddptui.text.tables import GAP, fit
 from ddptui.text.units import GB, MB, NOTHING, size
+from ddptui.tui.widgets.keys import ROW_KEYS
 from ddptui.wire.messages import Gpu
 
 BAR = 10  # characters
@@ -29,6 +29,8 @@ class Row(NamedTuple):
 
 
 class Column(NamedTuple):
+    """A column of the table of ranks."""
+
     header: str
     width: int
     worth: int  # where space is short, the least goes first
@@ -117,12 +119,13 @@ class RankTable(DataTable[Text], inherit_bindings=False):
     RankTable { overflow-x: hidden; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("down,j", "cursor_down", "Next rank", show=False),
-        Binding("up,k", "cursor_up", "Rank before", show=False),
-        Binding("pagedown", "page_down", "A page on", show=False),
-        Binding("pageup", "page_up", "A page back", show=False),
-        Binding("end,G", "scroll_bottom", "Last rank", show=False),
-        Binding("home,g", "scroll_top", "First rank", show=False),
+        *ROW_KEYS,
+        Binding("down", "cursor_down", "One line down", show=False),
+        Binding("up", "cursor_up", "One line up", show=False),
+        Binding("home", "scroll_top", "To the start", show=False),
+        Binding("end", "scroll_bottom", "To the end", show=False),
+        Binding("pagedown", "page_down", "One page down", show=False),
+        Binding("pageup", "page_up", "One page up", show=False),
     ]
 
     def __init__(self, id: str) -> None:
@@ -135,11 +138,10 @@ class RankTable(DataTable[Text], inherit_bindings=False):
         """The chosen one."""
         return self.cursor_row if 0 <= self.cursor_row < self.row_count else None
 
-    def show(self, watched: RunMonitor, ranks: int, now_ns: int) -> None:
-        """Bring up to date what has changed of what can be seen. `ranks`: how many there are, or will be."""
+    def show(self, watched: RunMonitor, states: Mapping[int, str], ranks: int) -> None:
+        """Bring the visible rows up to date. `states`: by rank, in words; `ranks`: how many there are, or will be."""
         live, steps = watched.live, watched.latest
         self._lay_out(ranks, telling(live.ranks.values()))
-        states = rank_states.states(live, steps, now_ns)
         first = int(self.scroll_y)
         for number in range(first, min(first + self.app.size.height, ranks)):  # at least what can be seen
             rank = live.ranks.get(number) or RankState(rank=number, pid=0, device="")

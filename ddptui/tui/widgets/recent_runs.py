@@ -1,4 +1,4 @@
-"""The last runs: when, of what, and how they ended."""
+"""The last runs: when, which preset, and how they ended."""
 
 from collections.abc import Sequence
 from typing import ClassVar
@@ -18,6 +18,8 @@ UNKNOWN = ("?", "$text-error")
 
 
 class RecentRuns(Chooser):
+    """Lists the last runs, newest first."""
+
     BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "select", "Open the run")]
     DEFAULT_CSS = """
     RecentRuns:blur > .option-list--option-highlighted { background: transparent; text-style: none; }
@@ -29,13 +31,14 @@ class RecentRuns(Chooser):
         self._runs: list[Run] = []
 
     def show(self, lines: Sequence[RecentRun]) -> None:
-        """The cursor stays at its place in the list: on the newest run, if nobody has moved it."""
+        """List these runs. The cursor stays at its place, so an unmoved one is on the newest run."""
         place = self.highlighted
         self._runs = [line.run for line in lines]
         self.set_options([Option(_line(line)) for line in lines] or [Option("none yet", disabled=True)])
         self.highlighted = min(place or 0, len(lines) - 1) if lines else None
 
     def run_at(self, place: int) -> Run:
+        """Return the run in this line."""
         return self._runs[place]
 
 

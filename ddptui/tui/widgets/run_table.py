@@ -22,6 +22,8 @@ SIGNS = {"ok": "✓", "failed": "✗", "interrupted": "■", "under way": "▸"}
 
 
 class RunTable(LabTable):
+    """Shows a row for each run."""
+
     COMPONENT_CLASSES: ClassVar[set[str]] = {"run-table--problem"}
     DEFAULT_CSS = "RunTable > .run-table--problem { color: $text-error; }"
     BINDINGS: ClassVar[list[BindingType]] = [

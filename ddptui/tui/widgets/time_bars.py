@@ -21,6 +21,7 @@ class TimeBars(Canvas):
     _chosen: str | None = None
 
     def show(self, results: Results, chosen: str | None) -> None:
+        """Draw a bar for each trial, and mark the chosen one."""
         if results is not self._results or chosen != self._chosen:
             self._results, self._chosen = results, chosen
             self.redraw()
@@ -73,8 +74,8 @@ def _is_withheld(trial: TrialResult) -> bool:
 
 
 def _parts(trial: TrialResult) -> list[tuple[str, float]]:
-    """What was no wait, no transfer and no delay that the lab put in was work; where the ranks' clocks do not tell,
-    nobody knows."""
+    """Return each part's seconds. Work is what is no wait, transfer or injected delay; where the ranks' clocks are
+    too far apart to tell, all is unknown."""
     train_s = _train_s(trial)
     if _is_withheld(trial):
         return [("unknown", train_s)]

@@ -1,4 +1,4 @@
-"""The card that is all to be seen of a screen where the terminal is too small for it."""
+"""The card that covers a screen where the terminal is too small for it."""
 
 from textual.app import RenderResult
 from textual.widget import Widget
@@ -7,6 +7,8 @@ SMALLEST = (60, 16)
 
 
 class TooSmall(Widget):
+    """Says how large the terminal is, and has to be. The screens' styles show it."""
+
     DEFAULT_CSS = """
     TooSmall {
         display: none;

@@ -1,4 +1,4 @@
-"""What can be changed of a preset's trials before they are run; every change is for all of them."""
+"""The form that changes a preset before it runs; every change is for all of its trials."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -30,6 +30,8 @@ TYPED = {"world_size", LENGTH, REPEATS, *drafts.LISTS, "root", "max_bytes", "ite
 
 
 class TrialForm(Vertical):
+    """Has a field for each setting that means something to the preset. An empty field changes nothing."""
+
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("f5", "screen.run", "Run"),
         Binding("ctrl+r", "screen.reset", "Reset"),
@@ -46,7 +48,7 @@ class TrialForm(Vertical):
 
     @dataclass
     class Changed(Message):
-        """Somebody has changed something: all changes that there are now."""
+        """A field was changed. `changes`: all that there are now."""
 
         changes: dict[str, str]
 

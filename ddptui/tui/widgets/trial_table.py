@@ -13,6 +13,8 @@ from ddptui.tui.widgets.lab_table import Header, LabTable
 
 
 class TrialTable(LabTable):
+    """Shows a row for each trial, and a column for each field that tells them apart."""
+
     BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "screen.run", "Run")]
 
     def __init__(self, *, id: str) -> None:
@@ -21,10 +23,11 @@ class TrialTable(LabTable):
 
     @property
     def trial(self) -> Trial | None:
-        """The one under the cursor."""
+        """Return the trial under the cursor."""
         return self._trials.get(self.chosen or "")
 
     def show(self, preset: Preset, title: str) -> None:
+        """Show the trials of a preset under a title."""
         shown = facts(preset)
         self._trials = {trial.name: trial for trial in preset.trials}
         headers = [Header(fact.header, fact.header, left=True) for fact in shown]

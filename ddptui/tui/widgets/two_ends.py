@@ -1,4 +1,4 @@
-"""A line of a list: a name to the left, a note to the right, and between them what there is room for."""
+"""A line of a list: a name on the left, a note on the right, and a text between where there is room."""
 
 from textual.content import Content
 from textual.css.styles import RulesMap
@@ -11,7 +11,7 @@ NOTHING = Content()
 
 
 class TwoEnds(Visual):
-    """`between` begins in the column `begins`, so that it does so in all lines of a list."""
+    """One line. The text `between` starts in the column `begins`, so that the lines of a list align."""
 
     def __init__(self, left: Content, right: Content, between: Content = NOTHING, begins: int = 0) -> None:
         self._left, self._right, self._between, self._begins = left, right, between, begins

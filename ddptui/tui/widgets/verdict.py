@@ -1,10 +1,10 @@
-"""What there is to say of a run in words: of the chosen trial, of the others, what was published, how to read it."""
+"""The findings of a run in words: the chosen trial, the others, published figures, how to read them."""
 
 from collections.abc import Sequence
 from typing import ClassVar
 
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.widgets import Static
@@ -13,20 +13,19 @@ from ddptui.analysis.results import Results
 from ddptui.config.preset import Preset
 from ddptui.report.references import published
 from ddptui.report.trial_notes import in_words
+from ddptui.tui.widgets.keys import SCROLL_KEYS
 
 
 class Verdict(VerticalScroll):
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("j", "scroll_down", "Scroll down", show=False),
-        Binding("k", "scroll_up", "Scroll up", show=False),
-        Binding("g", "scroll_home", "To the start", show=False),
-        Binding("G", "scroll_end", "To the end", show=False),
-    ]
+    """Shows the findings of a run, those on the chosen trial first."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [*SCROLL_KEYS]
 
     def compose(self) -> ComposeResult:
         yield Static(markup=False)
 
     def show(self, results: Results, preset: Preset, chosen: str | None) -> None:
+        """Show the findings. `chosen`: the name of the trial under the cursor."""
         notes = in_words(results, preset, chosen)
         paragraphs = [*map(Content, notes.chosen), *_dim(notes.others)]
         paragraphs += [*_published(published(results, preset)), *_dim(notes.reading)]

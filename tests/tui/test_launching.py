@@ -1,0 +1,186 @@
+"""Checks before a launch: in a thread, shown, cancelled by escape or by leaving, and never two at a time."""
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+from textual.command import Hit, Provider
+from textual.pilot import Pilot
+
+from ddptui.config.parser import PresetError
+from ddptui.config.preset import Preset
+from ddptui.store.presets import load
+from ddptui.tui import commands
+from ddptui.tui.app import Console
+from ddptui.tui.commands import LabCommands
+from ddptui.tui.launch_check import CHECKING
+from ddptui.tui.screens import runs as runs_screen
+from ddptui.tui.screens.help import HelpScreen
+from ddptui.tui.screens.lab import Lab
+from ddptui.tui.screens.runs import RunsScreen
+from tests.support.builders import journal, two_trials, write_run
+from tests.tui.opened import opened, seen, toasts, until
+
+
+class SlowCheck:
+    """Stands for `settle`: returns the preset when it is released."""
+
+    def __init__(self) -> None:
+        self.released = threading.Event()
+        self.calls = 0
+
+    def __call__(self, preset: Preset) -> Preset:
+        self.calls += 1
+        assert self.released.wait(10), "the screen waits for the check"
+        return preset
+
+
+@pytest.fixture
+def check() -> Iterator[SlowCheck]:
+    slow = SlowCheck()
+    yield slow
+    slow.released.set()
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[Preset]:
+    presets: list[Preset] = []
+    monkeypatch.setattr(Console, "run_preset", lambda _, preset: presets.append(preset))
+    monkeypatch.setattr(Console, "_follow", lambda _, run, preset, outcomes: presets.append(preset))
+    return presets
+
+
+def preset() -> Preset:
+    return load("quickstart")
+
+
+async def begin(app: Console, pilot: Pilot[int], check: SlowCheck, times: int = 1) -> None:
+    for _ in range(times):
+        app.launch(partial(check, preset()))
+    await until(pilot, lambda: check.calls and CHECKING in seen(app))
+
+
+def test_a_preset_of_the_palette_is_checked_beside_the_screen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, check: SlowCheck, started: list[Preset]
+) -> None:
+    monkeypatch.setattr(commands, "settle", check)
+
+    async def scenario() -> None:
+        async with opened(tmp_path) as (app, pilot):
+            palette: Provider = LabCommands(app.screen)
+            hits = [hit async for hit in palette.search("preset: quickstart") if isinstance(hit, Hit)]
+            max(hits, key=lambda hit: hit.score).command()
+            await until(pilot, lambda: CHECKING in seen(app))
+            await pilot.press("question_mark")
+            assert isinstance(app.screen, HelpScreen)
+            assert not started
+            check.released.set()
+            await until(pilot, lambda: started)
+
+    asyncio.run(scenario())
+
+
+def test_a_run_is_resumed_with_checks_beside_the_screen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, check: SlowCheck, started: list[Preset]
+) -> None:
+    monkeypatch.setattr(runs_screen, "settle", check)
+    write_run(tmp_path, two_trials(repeats=1), journal("a"))
+
+    async def scenario() -> None:
+        screen = RunsScreen()
+        async with opened(tmp_path, screen) as (app, pilot):
+            await until(pilot, lambda: screen._complete)
+            await pilot.press("u")
+            await until(pilot, lambda: CHECKING in seen(app))
+            assert not started
+            check.released.set()
+            await until(pilot, lambda: started)
+            assert CHECKING not in seen(app)
+
+    asyncio.run(scenario())
+
+
+def test_a_burst_of_keys_starts_one_run(tmp_path: Path, check: SlowCheck, started: list[Preset]) -> None:
+    async def scenario() -> None:
+        async with opened(tmp_path) as (app, pilot):
+            await begin(app, pilot, check, times=5)
+            check.released.set()
+            await until(pilot, lambda: started)
+            await app.workers.wait_for_complete()
+            assert len(started) == check.calls == 1
+            assert toasts(app) == []
+
+    asyncio.run(scenario())
+
+
+async def press_escape(app: Console, pilot: Pilot[int]) -> None:
+    await pilot.press("escape")
+
+
+async def go_elsewhere(app: Console, pilot: Pilot[int]) -> None:
+    app.action_runs()
+    await until(pilot, lambda: isinstance(app.screen, RunsScreen))
+
+
+@pytest.mark.parametrize("leave", [press_escape, go_elsewhere])
+def test_leaving_meanwhile_starts_nothing(
+    tmp_path: Path, check: SlowCheck, started: list[Preset], leave: Callable[..., object]
+) -> None:
+    async def scenario() -> None:
+        async with opened(tmp_path) as (app, pilot):
+            await begin(app, pilot, check)
+            await leave(app, pilot)  # type: ignore[misc]
+            await until(pilot, lambda: not app._check.is_pending)
+            check.released.set()
+            await app.workers.wait_for_complete()
+            await pilot.pause()
+            assert not started
+            assert CHECKING not in seen(app)
+            app.launch(preset)
+            await until(pilot, lambda: started)
+
+    asyncio.run(scenario())
+
+
+def test_a_check_that_hangs_does_not_hold_the_console_open(
+    tmp_path: Path, check: SlowCheck, started: list[Preset]
+) -> None:
+    async def scenario() -> None:
+        async with opened(tmp_path) as (app, pilot):
+            await begin(app, pilot, check)
+            await pilot.press("q")
+
+    asyncio.run(scenario())
+    assert not check.released.is_set()
+    assert not started
+
+
+def test_a_refusal_is_shown_and_another_launch_may_follow(tmp_path: Path, started: list[Preset]) -> None:
+    def refuse() -> Preset:
+        raise PresetError("quickstart: no [/such] thing")
+
+    async def scenario() -> None:
+        async with opened(tmp_path) as (app, pilot):
+            app.launch(refuse)
+            await until(pilot, lambda: toasts(app))
+            assert toasts(app) == ["quickstart: no [/such] thing"]
+            assert isinstance(app.screen, Lab)
+            app.launch(preset)
+            await until(pilot, lambda: started)
+
+    asyncio.run(scenario())
+
+
+def test_a_run_of_the_command_line_is_resumed_at_once(tmp_path: Path, started: list[Preset]) -> None:
+    run = write_run(tmp_path, two_trials(repeats=1), journal("a"))
+
+    async def scenario() -> None:
+        app = Console(tmp_path, begun=(run, run.preset()))
+        async with app.run_test() as pilot:
+            await until(pilot, lambda: started)
+            assert started == [run.preset()]
+
+    asyncio.run(scenario())
