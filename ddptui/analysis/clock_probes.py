@@ -60,6 +60,7 @@ class _ProbedClock(msgspec.Struct):
     next_ns: int = 0  # when the next round begins
 
     def is_due(self, now_ns: int) -> bool:
+        """Whether to send a probe now. A probe without an answer for long is given up, and the next rank takes over."""
         if self.number is not None and now_ns - self.sent_ns >= PATIENCE_NS:
             self.number = None
             self.ranks.append(self.ranks.pop(0))

@@ -66,6 +66,7 @@ class _Rank:
 
     @property
     def is_over(self) -> bool:
+        """Whether all its steps are done."""
         return self._step == len(self._steps)
 
     def run(self, entered: dict[tuple[int, OperationKey], dict[int, float]]) -> bool:

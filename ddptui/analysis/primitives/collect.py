@@ -24,6 +24,7 @@ class PrimitivesLog(msgspec.Struct):
     places: dict[int, dict[int, Shown | Timed]] = {}
 
     def add(self, message: Shown | Timed) -> None:
+        """Keep a message, unless its operation is unknown or its place beyond the bound."""
         known = COMPOSITES if isinstance(message, Timed) and message.composite else OPERATIONS
         if (
             message.place < MOST_PLACES
