@@ -10,13 +10,18 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from click.testing import CliRunner, Result
 
 from ddptui import __version__
-from ddptui.cli import main
+from ddptui.cli import common, inspect, machine, main
+from ddptui.config.engine import EngineName
+from ddptui.config.launch_modes import LAUNCH_MODES
 from ddptui.config.preset import Preset
+from ddptui.projection import report as projection_report
+from ddptui.projection.results import Scaling
 from ddptui.report import table
 from ddptui.store.runs import Run
 from tests.support.builders import failure, journal, two_trials, write_preset, write_run
@@ -352,6 +357,15 @@ def test_a_run_that_is_spoilt_does_not_end_in_a_traceback(run: Run, spoilt: str)
 
 
 # The rest
+
+
+def test_the_choices_which_the_command_line_spells_out_are_those_that_there_are() -> None:
+    """It may not import them, since it must start fast."""
+    assert get_args(EngineName) == common.ENGINES
+    assert get_args(Scaling) == inspect.SCALINGS
+    assert set(inspect.FORMATS) == {"table", "trace", *table.FORMATS}
+    assert set(inspect.PROJECTION_FORMATS) == {"table", *projection_report.FORMATS}
+    assert set(machine.SELFTEST_MODES) < set(LAUNCH_MODES)
 
 
 def test_the_version_and_the_help_are_told() -> None:
