@@ -1,7 +1,7 @@
 """What a trial's fields say of themselves: their documentation, and where each of them means something."""
 
 import textwrap
-from typing import NamedTuple, get_type_hints
+from typing import Any, NamedTuple, get_type_hints
 
 import msgspec
 from msgspec import Meta
@@ -26,13 +26,13 @@ class FieldFacts(NamedTuple):
     needs: str
 
 
-def _facts(name: str) -> FieldFacts:
-    annotation = get_type_hints(Trial, include_extras=True)[name]
+def _facts(annotation: Any) -> FieldFacts:
     [meta] = [each for each in annotation.__metadata__ if isinstance(each, Meta) and each.extra]
     return FieldFacts(meta.description or "", **(meta.extra or {}))
 
 
-FIELDS = {name: _facts(name) for name in TRIAL_FIELDS}
+_ANNOTATIONS = get_type_hints(Trial, include_extras=True)
+FIELDS = {name: _facts(_ANNOTATIONS[name]) for name in TRIAL_FIELDS}
 
 
 def meaningless(launch: str, strategy: str | None, primitives: str | None) -> dict[str, str]:
@@ -83,8 +83,7 @@ def listing() -> str:
 
 def kind(name: str) -> str:
     """The type of a field with its bounds: `integer, 1 to 1024`."""
-    annotation = get_type_hints(Trial, include_extras=True)[name]
-    return _kind(msgspec.inspect.type_info(annotation), choices(name))
+    return _kind(msgspec.inspect.type_info(_ANNOTATIONS[name]), choices(name))
 
 
 def _kind(kind: msgspec.inspect.Type, options: tuple[str, ...]) -> str:
