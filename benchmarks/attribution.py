@@ -19,8 +19,8 @@ from ddptui.analysis.launch_log import injected_delay_s, steps_within
 from ddptui.analysis.verdict import analyze_waits
 from ddptui.analysis.waits import align_steps
 from ddptui.config.preset import Preset
-from ddptui.config.rules import make_trial
 from ddptui.config.trial import Bottleneck
+from ddptui.config.trial_values import make_trial
 from ddptui.wire.messages import Step
 
 SITES = ("data", "forward", "backward", "aggregate")

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from ddptui.analysis.repeat import Outcomes
 from ddptui.config.preset import Preset
-from ddptui.config.rules import make_trial
+from ddptui.config.trial_values import make_trial
 from ddptui.engines.hub import Hub
 from ddptui.run import session
 from ddptui.run.controls import Controls

@@ -16,8 +16,8 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from ddptui.config.preset import Preset
-from ddptui.config.rules import make_trial
 from ddptui.config.trial import Bottleneck
+from ddptui.config.trial_values import make_trial
 from ddptui.host.machine import describe
 from ddptui.live.monitor import RunMonitor
 from ddptui.run import lab

@@ -21,8 +21,8 @@ import torch.distributed as dist
 import torch.multiprocessing as mp
 
 from benchmarks.ranks import join
-from ddptui.config.rules import make_trial
 from ddptui.config.trial import Trial
+from ddptui.config.trial_values import make_trial
 from ddptui.engines.hub import Hub
 from ddptui.live.fold import fold
 from ddptui.live.state import Live

@@ -23,7 +23,7 @@ import zmq
 from ddptui.analysis import thinning
 from ddptui.analysis.compare import RunningResults
 from ddptui.config.preset import Preset
-from ddptui.config.rules import make_trial
+from ddptui.config.trial_values import make_trial
 from ddptui.engines.hub import Hub
 from ddptui.live.monitor import RunMonitor
 from ddptui.store.journal import RepeatJournal

@@ -17,7 +17,7 @@ from pathlib import Path
 from statistics import median
 
 from ddptui.config.preset import Preset
-from ddptui.config.rules import make_trial
+from ddptui.config.trial_values import make_trial
 from ddptui.host.machine import describe
 from ddptui.run import lab
 from ddptui.store.runs import Run

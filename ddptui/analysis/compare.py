@@ -11,17 +11,7 @@ from ddptui.analysis.cautions import FEWEST_STEPS, Caution, Evidence, cautions_f
 from ddptui.analysis.culprit import culprit_of_repeats
 from ddptui.analysis.launch_log import LaunchLog
 from ddptui.analysis.repeat import NO_OUTCOMES, Outcomes, RepeatOutcome, outcome_of_log
-from ddptui.analysis.results import (
-    Culprit,
-    Ratio,
-    RepeatResult,
-    Results,
-    Spread,
-    Summary,
-    TrialResult,
-    Verdict,
-    WhatIf,
-)
+from ddptui.analysis.results import Culprit, Ratio, RepeatResult, Results, Spread, Summary, TrialResult, Verdict, WhatIf
 from ddptui.analysis.verdict import verdict_for
 from ddptui.config.preset import Preset
 from ddptui.config.trial import Trial, threads_per_rank

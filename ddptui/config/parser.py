@@ -12,8 +12,8 @@ import msgspec
 from ddptui.config.engine import EngineName, EngineOptions
 from ddptui.config.fields import meaningless, meaningless_at_work
 from ddptui.config.preset import Preset, Reference
-from ddptui.config.rules import explain, make_trial
 from ddptui.config.trial import TRIAL_FIELDS, Bottleneck, Fault, Trial, TrialError, choices
+from ddptui.config.trial_values import explain, make_trial
 from ddptui.text.words import did_you_mean
 
 TOP_LEVEL = {"title": str, "kind": str, "group": str, "about": str, "baseline": str, "repeats": int}

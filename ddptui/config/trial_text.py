@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
-from ddptui.config.rules import make_trial
 from ddptui.config.trial import TRIAL_FIELDS, Bottleneck, Fault, Trial, TrialError
+from ddptui.config.trial_values import make_trial
 from ddptui.text.units import NOTHING
 
 

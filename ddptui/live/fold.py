@@ -5,19 +5,7 @@ from functools import singledispatch
 
 from ddptui.live.state import Live, RankState
 from ddptui.text.units import size
-from ddptui.wire.messages import (
-    Done,
-    Failed,
-    Gpu,
-    Heartbeat,
-    Hello,
-    Pause,
-    Ready,
-    Shown,
-    Step,
-    Timed,
-    Trained,
-)
+from ddptui.wire.messages import Done, Failed, Gpu, Heartbeat, Hello, Pause, Ready, Shown, Step, Timed, Trained
 from ddptui.wire.records import Ended, Injection, Launched, Load, Message, Notice, Offset, Refused
 
 RATE_OVER = 20  # steps

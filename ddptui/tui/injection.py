@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import msgspec
 
-from ddptui.config.rules import make_trial
 from ddptui.config.trial import Bottleneck, Trial, TrialError, choices
 from ddptui.config.trial_text import parse_assignment
+from ddptui.config.trial_values import make_trial
 from ddptui.tui.draft import LINK, bottleneck
 
 TOO_LATE = "start"  # a rank that runs has started

@@ -10,9 +10,10 @@ import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
 
-from ddptui.config.primitives import COMPOSITES, OPERATIONS, REDUCE_OPS, ReduceOpName
-from ddptui.config.rules import make_trial
+from ddptui.config.primitives import OPERATIONS, REDUCE_OPS, ReduceOpName
+from ddptui.config.strategies import COMPOSITES
 from ddptui.config.trial import Trial
+from ddptui.config.trial_values import make_trial
 from workers.aggregate import strategy_class
 from workers.instruments.clock import HostClock
 from workers.primitives import PRIMITIVES

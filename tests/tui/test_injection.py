@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from ddptui.config.rules import make_trial
 from ddptui.config.trial import Bottleneck, Trial, TrialError
+from ddptui.config.trial_values import make_trial
 from ddptui.tui.injection import can_still_come, sites, with_delay
 
 

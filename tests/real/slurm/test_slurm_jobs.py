@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from ddptui.config.engine import EngineOptions
-from ddptui.config.rules import make_trial
+from ddptui.config.trial_values import make_trial
 from ddptui.engines.base import LaunchRefused
 from ddptui.engines.hub import Hub
 from ddptui.engines.slurm import engine as launch_slurm

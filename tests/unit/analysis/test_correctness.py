@@ -9,7 +9,7 @@ import pytest
 from ddptui.analysis.correctness import error_bound, names_text, problems, why_wrong, with_verdict
 from ddptui.analysis.repeat import outcome_of_messages
 from ddptui.analysis.results import Averaging, Check, InSync, RepeatResult
-from ddptui.config.rules import make_trial
+from ddptui.config.trial_values import make_trial
 from tests.support.builders import audit, audit_without_numbers, journal
 
 ALL_REDUCE = make_trial({"world_size": 2})

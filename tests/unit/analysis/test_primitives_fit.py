@@ -21,7 +21,8 @@ from ddptui.analysis.primitives.fit import (
 )
 from ddptui.analysis.primitives.least_squares import dot, nonnegative_least_squares, solve, squares
 from ddptui.analysis.primitives.theory import Network, seconds, theory
-from ddptui.config.primitives import COMPOSITES, OPERATIONS
+from ddptui.config.primitives import OPERATIONS
+from ddptui.config.strategies import COMPOSITES
 from tests.support.measured_cells import KB, MB, SIZES, cell, cells, result
 
 US = 1e-6

@@ -9,7 +9,8 @@ import pytest
 
 from ddptui.analysis.primitives.theory import OPERATIONS as THEORIES
 from ddptui.analysis.primitives.theory import Cost, Network, seconds, theory, together
-from ddptui.config.primitives import COMPOSITES, OPERATIONS
+from ddptui.config.primitives import OPERATIONS
+from ddptui.config.strategies import COMPOSITES
 
 RANKS = (2, 3, 4, 5, 8)
 

@@ -13,11 +13,11 @@ from ddptui.config.fields import FIELDS, meaningless
 from ddptui.config.parser import parse
 from ddptui.config.preset import Preset
 from ddptui.config.primitives import OPERATIONS, REDUCE_OPS
-from ddptui.config.rules import make_trial
 from ddptui.config.strategies import COMPOSITES
 from ddptui.config.trial import Bottleneck, CompositeName, OperationName, Trial, TrialError, choices
 from ddptui.config.trial_text import from_arguments, parse_assignment
 from ddptui.config.trial_text import to_arguments as spelled
+from ddptui.config.trial_values import make_trial
 from ddptui.store.presets import as_toml
 
 LATE = {"at": "aggregate", "ranks": [1], "sleep_ms": 10}

@@ -8,8 +8,8 @@ import pytest
 from ddptui.config.fields import FIELDS
 from ddptui.config.parser import PresetError
 from ddptui.config.preset import Preset
-from ddptui.config.rules import make_trial
 from ddptui.config.trial_text import parse_assignment
+from ddptui.config.trial_values import make_trial
 from ddptui.report.preset_columns import Fact, facts, tried
 from ddptui.run.listing import one
 from ddptui.store.presets import load

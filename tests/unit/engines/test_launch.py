@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from ddptui.config.launch_modes import LAUNCH_MODES
-from ddptui.config.rules import make_trial
 from ddptui.config.trial import LaunchMode, choices
 from ddptui.config.trial_text import from_arguments
+from ddptui.config.trial_values import make_trial
 from ddptui.engines import command as launch
 from ddptui.host.folders import lab_root
 

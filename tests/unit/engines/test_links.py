@@ -9,9 +9,9 @@ import pytest
 
 from ddptui.config.engine import Links, links_of
 from ddptui.config.parser import PresetError
-from ddptui.config.rules import make_trial
 from ddptui.config.trial import Trial, TrialError
 from ddptui.config.trial_text import describe_bottleneck, from_arguments, to_arguments
+from ddptui.config.trial_values import make_trial
 from ddptui.engines import command as launch
 from ddptui.engines import preflight
 from ddptui.engines.local import links

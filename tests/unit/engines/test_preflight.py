@@ -11,8 +11,8 @@ import psutil
 import pytest
 
 from ddptui.config.parser import PresetError
-from ddptui.config.rules import make_trial
 from ddptui.config.trial import TrialError
+from ddptui.config.trial_values import make_trial
 from ddptui.engines import command, preflight
 from ddptui.host.folders import lab_root
 from tests.support.builders import preset_of

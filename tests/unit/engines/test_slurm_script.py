@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from ddptui.config.engine import EngineOptions
-from ddptui.config.rules import make_trial
 from ddptui.config.trial import Trial
+from ddptui.config.trial_values import make_trial
 from ddptui.engines.slurm.script import ScriptError, check_options, example, render, wire_env
 
 FOLDER = Path("/runs/one/trial-a/repeat-1")

@@ -8,7 +8,7 @@ import pytest
 from ddptui.analysis.primitives.cells import key_of
 from ddptui.analysis.repeat import Outcomes
 from ddptui.analysis.results import TrialResult
-from ddptui.config.rules import make_trial
+from ddptui.config.trial_values import make_trial
 from ddptui.live.fold import fold
 from ddptui.live.primitives import PrimitivesProgress, current_primitive, plan
 from ddptui.live.state import Live

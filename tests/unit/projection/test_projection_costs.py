@@ -3,8 +3,9 @@
 import pytest
 
 from ddptui.projection.arguments import PROJECTED
-from ddptui.projection.costs import MB, Backward, Traffic, after_backward, buckets, transfer_times
+from ddptui.projection.costs import Backward, Traffic, after_backward, buckets, transfer_times
 from ddptui.projection.network import CallCosts, CostUnits
+from ddptui.text.units import MB
 
 KB = 1024
 TRAFFIC = Traffic(tensors=(8 * KB, 2 * KB, 6 * KB), itemsize=4)

@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from ddptui.analysis.launch_log import LaunchLog
-from ddptui.config.rules import make_trial
 from ddptui.config.trial import Bottleneck, Site
+from ddptui.config.trial_values import make_trial
 from ddptui.projection import recorded
 from ddptui.projection.calibration import measured_calls, traffic
 from ddptui.projection.measured import MeasuredStep, MeasuredTrial, Work, measured_trial, step_s
