@@ -95,6 +95,20 @@ def test_what_any_repeat_shows_is_the_trials_and_each_is_said_once() -> None:
     assert of_trial(repeat(), repeat(OTHER), repeat(OTHER, FEW)) == [FEW, OTHER]
 
 
+def test_a_caution_is_one_entry() -> None:
+    """Each is raised by evidence of its own, and by no other."""
+    raising = {
+        Caution.TOO_FEW_STEPS: Evidence(steps=FEWEST_STEPS - 1),
+        Caution.WIDE_SPREAD: Evidence(spread=2 * WIDE),
+        Caution.OVERSUBSCRIBED: Evidence(threads_a_core=1.5),
+        Caution.OTHER_LOAD: Evidence(other_load=2 * MOST_OTHER_LOAD),
+        Caution.CLOCKS_APART: Evidence(waits_hidden=True),
+        Caution.CLOCKS_UNKNOWN: Evidence(clocks_known=False, waits_hidden=True),
+    }
+    assert {caution: cautions_for(evidence) for caution, evidence in raising.items()} == {c: [c] for c in Caution}
+    assert cautions_for(Evidence()) == []
+
+
 def test_every_caution_has_its_advice() -> None:
     assert all(caution.advice for caution in Caution)
     assert len({caution.advice for caution in Caution}) == len(Caution)
