@@ -46,14 +46,13 @@ def open_console(
 ) -> int:
     """Open the console's screens: on a preset, on a run to resume, or on the start screen. Raises Refusal."""
     gc.disable()  # until the first screen is drawn: collecting while all is being built takes a tenth of the start
-    from textual.theme import BUILTIN_THEMES
-
     from ddptui.store.runs import RunError, runs_folder
+    from ddptui.tui.settings import theme_names
 
     if not sys.stdin.isatty():
         raise Refusal("the console wants a terminal to read keys from; without one, run headless: --no-ui")
-    if theme is not None and theme not in BUILTIN_THEMES:
-        raise Refusal(f"--theme {theme}: not one of {', '.join(sorted(BUILTIN_THEMES))}")
+    if theme is not None and theme not in theme_names():
+        raise Refusal(f"--theme {theme}: not one of {', '.join(theme_names())}")
     if request.name is None and (request.assignments or request.repeats or request.engine):
         raise Refusal("--set, --repeats and --engine change a preset: name it with --preset")
     folder = runs_folder(runs)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 import platformdirs
+from textual.theme import BUILTIN_THEMES
 
 DARK, LIGHT = "textual-dark", "textual-light"
 LIGHT_BACKGROUNDS = {"7", "15"}  # in COLORFGBG, which some terminals set: the background's ANSI color
@@ -16,6 +17,11 @@ class Settings(msgspec.Struct):
     """`theme`: the name of a Textual theme, if the user has chosen one."""
 
     theme: str | None = None
+
+
+def theme_names() -> list[str]:
+    """Return the names of all themes, sorted."""
+    return sorted(BUILTIN_THEMES)
 
 
 def path() -> Path:
