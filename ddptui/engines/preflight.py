@@ -138,10 +138,9 @@ def _can_be_imported(module: str) -> bool:
     others = (
         finder for finder in sys.meta_path if finder is not PathFinder
     )  # for built-in modules and editable installs
-    found = PathFinder.find_spec(module, folders) or next(
-        filter(None, (finder.find_spec(module, None) for finder in others)), None
-    )
-    return found is not None
+    if PathFinder.find_spec(module, folders) is not None:
+        return True
+    return any(finder.find_spec(module, None) is not None for finder in others)
 
 
 def data_folder(trial: Trial) -> Path:

@@ -8,7 +8,7 @@ from zlib import crc32
 import psutil
 
 FIRST_PORT, PORTS = 15_000, 15_000  # below 32768, the first of the ephemeral ports on Linux
-ANYWHERE = "192.0.2.1"  # TEST-NET-1 (RFC 5737): nothing is sent there, the route to it is only asked for
+ANYWHERE = "192.0.2.1"  # TEST-NET-1 (RFC 5737): only its route is looked up; nothing is sent
 
 
 class Interface(NamedTuple):

@@ -33,7 +33,7 @@ class Keys(NamedTuple):
         return cls(server, public, secret)
 
 
-def unlock(socket: "zmq.Socket[bytes]", keys: Keys) -> None:
+def use_keys(socket: "zmq.Socket[bytes]", keys: Keys) -> None:
     """Set a peer's socket up for CURVE encryption, before it connects."""
     socket.curve_serverkey = keys.server.encode()
     socket.curve_publickey = keys.public.encode()

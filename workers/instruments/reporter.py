@@ -16,7 +16,7 @@ import psutil
 import torch
 import zmq
 
-from ddptui.wire.connection import HUB, KEYS, SILENCE_S, Keys, unlock
+from ddptui.wire.connection import HUB, KEYS, SILENCE_S, Keys, use_keys
 from ddptui.wire.limits import MOST_BYTES_A_FRAME
 from ddptui.wire.messages import (
     Alive,
@@ -207,7 +207,7 @@ def _connect(context: zmq.Context[zmq.Socket[bytes]], endpoint: str) -> zmq.Sock
     socket.setsockopt(zmq.MAXMSGSIZE, MOST_BYTES_A_FRAME)
     socket.setsockopt(zmq.SNDHWM, MOST_FRAMES_UNREAD)
     if KEYS in os.environ:  # the console is on another host
-        unlock(socket, Keys.read(os.environ[KEYS]))
+        use_keys(socket, Keys.read(os.environ[KEYS]))
     socket.connect(endpoint)
     return socket
 

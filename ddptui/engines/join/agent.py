@@ -21,7 +21,7 @@ from ddptui.host import place
 from ddptui.host.machine import available_cores
 from ddptui.host.network import NetworkError, interface_towards
 from ddptui.host.place.place import describe
-from ddptui.wire.connection import unlock
+from ddptui.wire.connection import use_keys
 from ddptui.wire.node_messages import (
     MOST_BYTES,
     Beat,
@@ -94,7 +94,7 @@ class ConsoleConnection:
         self._socket = self._context.socket(zmq.DEALER)
         self._socket.setsockopt(zmq.LINGER, 1000)
         self._socket.setsockopt(zmq.MAXMSGSIZE, MOST_BYTES)
-        unlock(self._socket, ticket.keys)
+        use_keys(self._socket, ticket.keys)
         self._socket.connect(ticket.endpoint)
 
     def __enter__(self) -> "ConsoleConnection":

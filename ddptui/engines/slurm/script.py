@@ -155,10 +155,10 @@ def _meeting(trial: Trial, engine: EngineOptions, folder: Path, name: str) -> It
 
 def _strangers(trial: Trial, engine: EngineOptions) -> list[str]:
     """The user's variables that a task must not inherit: those that say a place, except for the script's own."""
-    own = {"INIT_METHOD"} if meets_at_a_file(trial, engine) else set()
+    set_by_script = {"INIT_METHOD"} if meets_at_a_file(trial, engine) else set()
     if engine.tasks == "node" and trial.launch not in ONE_PROCESS:
-        own |= {"MASTER_ADDR", "MASTER_PORT"}
-    return [name for name in OTHER_PLACES if name not in own]
+        set_by_script |= {"MASTER_ADDR", "MASTER_PORT"}
+    return [name for name in OTHER_PLACES if name not in set_by_script]
 
 
 def _task(trial: Trial, engine: EngineOptions, python: str) -> Iterator[str]:

@@ -4,8 +4,8 @@ from ddptui.host.place.place import Place, PlaceError
 from ddptui.host.place.variables import Environ, meanings_of, number, port, quoted, text
 
 OF_TORCHRUN = "torchrun sets it for the processes that it starts"
-OF_ENV = "whoever starts the processes sets it for each of them, as init_method='env://' wants"
-OF_FILE = "whoever starts the processes sets it for each of them, as init_method='file://…' wants"
+OF_ENV = "the script that starts the processes sets it for each of them, as init_method='env://' needs"
+OF_FILE = "the script that starts the processes sets it for each of them, as init_method='file://…' needs"
 PROCESS = {"RANK": "the process", "WORLD_SIZE": "processes"}
 LOCAL = {"LOCAL_RANK": "this process among those of its node", "LOCAL_WORLD_SIZE": "processes of this node"}
 GROUPS = {"GROUP_RANK": "the node", "GROUP_WORLD_SIZE": "nodes"}

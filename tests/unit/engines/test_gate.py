@@ -15,7 +15,7 @@ from ddptui.config.trial import Bottleneck
 from ddptui.engines import gate
 from ddptui.engines.gate import LAST_PORT, TRIES, bind_near
 from ddptui.engines.hub import Hub
-from ddptui.wire.connection import KEYS, Keys, unlock
+from ddptui.wire.connection import KEYS, Keys, use_keys
 from ddptui.wire.messages import Alive, RankMessage, SetBottleneck
 from tests.support.builders import hello, ready
 
@@ -43,7 +43,7 @@ def connected(context: "zmq.Context[zmq.Socket[bytes]]", hub: Hub, keys: Keys | 
     peer = context.socket(zmq.DEALER)
     peer.setsockopt(zmq.LINGER, 0)
     if keys:
-        unlock(peer, keys)
+        use_keys(peer, keys)
     peer.connect(hub.endpoint)
     return peer
 

@@ -11,7 +11,7 @@ import zmq
 from ddptui import __version__
 from ddptui.engines.join import node_hub
 from ddptui.engines.join.node_hub import NodeHub
-from ddptui.wire.connection import unlock
+from ddptui.wire.connection import use_keys
 from ddptui.wire.node_messages import Beat, Farewell, Join, LaunchEnded, Leave, NodeMessage, Present, ToNode, Welcome
 
 SOON_S = 5.0
@@ -32,7 +32,7 @@ class Node:
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._socket = self._context.socket(zmq.DEALER)
         self._socket.setsockopt(zmq.LINGER, 0)
-        unlock(self._socket, to.ticket.keys)
+        use_keys(self._socket, to.ticket.keys)
         self._socket.connect(to.ticket.endpoint)
 
     def close(self) -> None:

@@ -132,7 +132,7 @@ OPTIONAL = ("NPROC_PER_NODE", "PET_NPROC_PER_NODE", "PET_NNODES")
 @pytest.mark.parametrize(
     ("kind", "name", "value", "why"),
     [
-        ("env", "RANK", "8", r"^RANK=8 is out of range \(0 to 7\): whoever starts"),
+        ("env", "RANK", "8", r"^RANK=8 is out of range \(0 to 7\): the script that starts"),
         ("env", "RANK", "-1", r"^RANK=-1 is out of range"),
         ("env", "RANK", "one", r"^RANK=one is no whole number"),
         ("env", "RANK", "1.0", r"^RANK=1.0 is no whole number"),
