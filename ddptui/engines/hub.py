@@ -44,6 +44,7 @@ class Hub:
 
     hellos          the Hello of each connected rank
     refused         number of refused frames and messages; first_refusal: why the first one was
+    other_version   that a rank speaks another version of the protocol, and what to do; empty: none does
     folder          belongs to the launch: its contents are deleted when the hub is closed
     """
 
@@ -57,6 +58,7 @@ class Hub:
         self.hellos: dict[int, Hello] = {}
         self.refused = 0
         self.first_refusal = ""
+        self.other_version = ""
         self.folder = _new_folder()
         self._rank_of: dict[bytes, int] = {}
         self._decoder = msgspec.msgpack.Decoder(list[RankMessage])
@@ -170,7 +172,7 @@ class Hub:
             return self._refuse(NO_TOKEN)
         if hello.version == VERSION:
             return self._refuse(UNDECODABLE)
-        self._turn_away(identity, _other_version(hello))
+        self._turn_away(identity, self._say_versions(hello))
         return []
 
     def _refuse(self, why: str, count: int = 1) -> list[RankMessage]:
@@ -198,19 +200,19 @@ class Hub:
         self._refuse(why)
         self._send(identity, Stop(why=why))
 
+    def _say_versions(self, hello: Hello | HelloOfAnyVersion) -> str:
+        self.other_version = (
+            f"rank {hello.rank} speaks version {hello.version} of ddptui's protocol, this console version {VERSION}: "
+            f"install ddptui {__version__} where the ranks run, too"
+        )
+        return self.other_version
+
     def _misfit(self, hello: Hello) -> str:
         if hello.version != VERSION:
-            return _other_version(hello)
+            return self._say_versions(hello)
         if hello.world_size != self.world_size or not 0 <= hello.rank < self.world_size:
             return f"rank {hello.rank} of {hello.world_size} connected to a launch of {self.world_size} ranks"
         return f"a second process connected as rank {hello.rank}" if hello.rank in self.hellos else ""
-
-
-def _other_version(hello: Hello | HelloOfAnyVersion) -> str:
-    return (
-        f"rank {hello.rank} speaks version {hello.version} of ddptui's protocol, this console version {VERSION}: "
-        f"install ddptui {__version__} where the ranks run, too"
-    )
 
 
 def _new_folder() -> Path:

@@ -122,6 +122,8 @@ class LaunchSupervisor:
             return Ended(at_ns=now, status="failed", error=failure.with_log(self._stall.why, log))
         if len(self._done) == len(self._ranks) and not self._exit_code:
             return Ended(at_ns=now, status="failed" if self._too_short else "ok", error=self._too_short)
+        if self._hub.other_version:  # its ranks were stopped for that, so their logs say no more
+            return Ended(at_ns=now, status="failed", error=self._hub.other_version)
         if why := self._launcher.end_reason():
             return Ended(at_ns=now, status="failed", error=failure.with_log(why, self._repeat.log(LAUNCHER_LOG)))
         error = failure.explain_failure(

@@ -1,7 +1,10 @@
 """Two versions of ddptui meet: both sides learn at once which versions they have, and what to do."""
 
+import io
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -9,6 +12,7 @@ import pytest
 import zmq
 
 from ddptui import __version__
+from ddptui.config.trial import Trial
 from ddptui.engines.hub import Hub
 from ddptui.engines.join import agent
 from ddptui.engines.join.agent import join
@@ -16,6 +20,8 @@ from ddptui.engines.join.node_hub import NodeHub
 from ddptui.engines.join.node_launch import JoinError
 from ddptui.engines.join.ticket import MARK, TicketError, read_ticket
 from ddptui.host.network import Interface
+from ddptui.run.supervisor import LaunchSupervisor
+from ddptui.store.journal import RepeatJournal
 from ddptui.wire.messages import VERSION, Stop
 from ddptui.wire.node_messages import Farewell
 from tests.support.builders import hello, step
@@ -50,6 +56,18 @@ def test_a_hello_of_another_version_is_recognized_and_the_rank_is_stopped() -> N
         assert (hub.refused, hub.first_refusal, hub.hellos) == (1, why, {})
         assert rank.poll(SOON_MS)
         assert msgspec.msgpack.decode(rank.recv(), type=Stop) == Stop(why=why)
+
+
+def test_a_launch_whose_ranks_have_another_version_ends_with_both_versions_and_the_remedy(tmp_path: Path) -> None:
+    launch: Any = SimpleNamespace(exit_code=-15, end_reason=lambda: None)
+    with Hub(world_size=1) as hub, connected(hub.endpoint) as rank:
+        supervisor = LaunchSupervisor(Trial(world_size=1), hub, launch, RepeatJournal(tmp_path, 1, io.BytesIO()))
+        rank.send(msgspec.msgpack.encode(hello_of_another_version(hub.token)))
+        assert supervisor.receive(SOON_MS) == []
+        assert supervisor.is_over()
+        ended = supervisor.ended()
+    assert ended.status == "failed"
+    assert (ended.error or "").startswith(f"rank 0 speaks version {VERSION + 1} of ddptui's protocol, this console ")
 
 
 def test_a_hello_of_another_version_without_the_token_is_a_strangers() -> None:
