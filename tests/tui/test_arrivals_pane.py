@@ -73,7 +73,7 @@ def test_with_too_many_ranks_the_late_one_is_seen_and_the_others_are_counted() -
     ("found", "words"),
     [
         (None, "nothing to compare yet: waiting for the first steps"),
-        (ArrivalsSummary(9, [PROMPT], None), "one rank: nobody to wait for"),
+        (ArrivalsSummary(9, [PROMPT], None), "one process, so there is nobody to wait for"),
         (ArrivalsSummary(0, [PROMPT, LATE], None), "no operation of several ranks in these steps: nobody waits"),
     ],
 )

@@ -18,4 +18,4 @@ def tell(screen: LabScreen, messages: Iterable[Message], trial: str | None) -> N
             why = (message.error or "no reason is known").splitlines()[:LINES_OF_AN_ERROR]
             screen.console_app.complain(f"{trial} failed", "\n".join(why))
         elif isinstance(message, Refused):
-            screen.notify(headline.refusal(message), title="Somebody was not let in", severity="warning", markup=False)
+            screen.notify(headline.refusal(message), title="Connection rejected", severity="warning", markup=False)

@@ -85,7 +85,7 @@ def _nothing_to_see(found: ArrivalsSummary | None) -> str:
     if found is None:
         return "nothing to compare yet: waiting for the first steps"
     if len(found.ranks) < 2:
-        return "one rank: nobody to wait for"
+        return "one process, so there is nobody to wait for"
     if found.withheld:
         return f"the ranks' clocks agree to ±{found.apart:.2g} ms, and waits are shorter: who came when cannot be told"
     return "no operation of several ranks in these steps: nobody waits"
