@@ -13,7 +13,7 @@ from ddptui.wire.records import Offset
 
 AT_FIRST = 8  # probes, as NTP's burst
 A_ROUND = 3  # probes, every second
-ROUND_EVERY_NS = 1_000_000_000
+ROUND_EVERY_NS = 1_000_000_000  # clocks drift by up to 100 µs in a second
 PATIENCE_NS = 5_000_000_000  # after this long without an answer, another rank of that clock is probed
 
 
@@ -61,6 +61,7 @@ class _ProbedClock(msgspec.Struct):
 
     def is_due(self, now_ns: int) -> bool:
         """Whether to send a probe now. A probe without an answer for long is given up, and the next rank takes over."""
+        # A rank in native code may answer late: the next one of the same clock takes over.
         if self.number is not None and now_ns - self.sent_ns >= PATIENCE_NS:
             self.number = None
             self.ranks.append(self.ranks.pop(0))

@@ -69,6 +69,7 @@ class Track(msgspec.Struct):
         """Take the result of a probe, and narrow the bounds of all. One that is not later than the last is dropped."""
         moment = offset.at_ns + offset.offset_ns
         new = Knot(moment, offset.offset_ns - offset.error_ns, offset.offset_ns + offset.error_ns)
+        # A clock only goes forward: an older moment is a late answer, and tells nothing new.
         if not self.knots or moment > self.knots[-1].moment:
             self.knots.append(new)
             self._narrow(len(self.knots) - 1)
@@ -142,6 +143,7 @@ class Clocks(msgspec.Struct):
             return
         self.of_rank[hello.rank] = hello.clock
         if hello.clock not in self.tracks:
+            # Hosts booted at different times, so a similar reading most likely means a similar clock.
             looks_alike = 0 <= hello.at_ns - self.last_console_ns <= SOON_NS
             self.tracks[hello.clock] = Track(0 if looks_alike else hello.at_ns - self.last_console_ns)
 

@@ -54,6 +54,7 @@ def compare(preset: Preset, run: str, environment: dict[str, Any], outcomes: Out
     trials = [_trial_result(trial, of_trial[trial.name], baseline, cores) for trial in preset.trials]
     statuses = {trial.status for trial in trials}
     complete = all(_is_over(repeats) or len(repeats) == preset.repeats for repeats in of_trial.values())
+    # A run that was stopped before its first launch has skipped all trials.
     interrupted = any(outcome.status == "interrupted" for outcome in outcomes.values()) or statuses == {"skipped"}
     return Results(
         run=run,

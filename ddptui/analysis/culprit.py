@@ -25,13 +25,13 @@ from ddptui.analysis.results import ConfidenceInterval, Culprit, RepeatResult
 from ddptui.analysis.waits import AlignedStep, Wait
 from ddptui.text.units import S
 
-SHARE_OF_BLAME = 0.4
+SHARE_OF_BLAME = 0.4  # below a half, since noise of the other ranks takes its part
 # Shares of the train time. TraceML warns from a tenth on. Without any injected delay, two ranks on two cores showed
 # excesses of up to 0.05 in single phases (56 runs of 100 steps), and of up to 0.09 where a rank was slower everywhere:
 # one core was slower than the other, for a fifth of a second by half.
 MATTERS = 0.10
 MATTERS_IF_SLOWER = 0.20
-PAUSE_NS = 250e6
+PAUSE_NS = 250e6  # longer than any pause that the scheduler was seen to make
 
 
 class WaitAttribution:
@@ -57,6 +57,7 @@ class WaitAttribution:
         late = wait.late_rank
         idle = overlapping(self._idle[late], wait.begin, wait.end)
         causes = [(late, wait.end - wait.begin - total_ns(idle))]
+        # Ranks may wait for each other at once, in different operations: each is followed only once.
         if late not in seen:
             for inner in _overlapping_waits(self._waits[late], wait.begin, wait.end):
                 causes += self._causes(inner, seen | {late})
@@ -64,7 +65,7 @@ class WaitAttribution:
 
 
 def _overlapping_waits(waits: list[Wait], begin: int, end: int) -> list[Wait]:
-    first = max(0, bisect_left(waits, (begin, begin, -1)) - 1)
+    first = max(0, bisect_left(waits, (begin, begin, -1)) - 1)  # the wait before may reach into the interval
     parts = []
     for wait in waits[first:]:
         if wait.begin >= end:

@@ -31,7 +31,7 @@ from ddptui.analysis.waits import AlignedStep
 AROUND = 4  # neighboring steps on either side
 PART_OF_LOSS = 0.1  # a phase with a smaller part of the loss is not among the lost ones
 MOST_APART = 1.15  # a factor: cores of one machine differ by less; more has other reasons, too
-BATCHES = 10
+BATCHES = 10  # of steps, for the error by batch means
 STUDENT = 2.26  # t, 95 %, for the nine degrees of freedom of ten batches
 RESIDUAL = 0.04  # of the work in a phase
 COLD = 0.003  # of a delay: what follows runs slower at first, with cold caches
@@ -70,6 +70,7 @@ def excess_of_rank(steps: Sequence[AlignedStep], rank: int) -> Excess:
     slower = _slowdown(work, typical, lost, steps)
     plain = sum(longer[part] for part in lost)
     typical_ns = _total(typical, lost)
+    # If general slowness explains more than half of the loss, no single phase is to blame.
     everywhere = plain - (slower - 1) * typical_ns < plain / 2
     plausible = 1 / MOST_APART < slower < MOST_APART
     corrected = plain - (min(max(slower, 1 / MOST_APART), MOST_APART) - 1) * typical_ns
@@ -77,6 +78,7 @@ def excess_of_rank(steps: Sequence[AlignedStep], rank: int) -> Excess:
         lost = [part for part in _ALL if longer[part] > 0]
     estimate = sum(longer) if everywhere else corrected
     losses = [sum(mine[part] - theirs[part] for part in lost) for mine, theirs in zip(work, typical, strict=True)]
+    # A few late steps scatter by their lateness, which is no uncertainty: the others' scatter is taken then.
     late_in_most = median(losses) > fmean(losses) / 2
     half = hypot(
         _half_interval(losses if late_in_most else [sum(parts[part] for part in lost) for parts in scatter]),

@@ -16,7 +16,7 @@ from ddptui.text.units import MS, S
 from ddptui.wire.messages import PHASES, Done, Step, Trained
 from ddptui.wire.records import Load
 
-A_TENTH = 10
+A_TENTH = 10  # of the steps, at either end, since the loss of a single step is noisy
 
 
 def step_ms(ranks: Iterable[Sequence[Step]]) -> StepMs:
@@ -90,6 +90,7 @@ def injected_delays(log: LaunchLog) -> list[Injected]:
 def change_of_delays(log: LaunchLog, index: int) -> Change:
     """When the delays of an injection by hand came into force: at the first step that a rank began after it."""
     injection = log.injections[index]
+    # Ranks without instruments report no steps, but when they began.
     begins_ns = [totals.begin_ns for totals in log.thinned.totals.values()]
     begin_ns = min(begins_ns or [trained.first_ns for trained in log.trained.values()])
     return Change(
@@ -111,6 +112,7 @@ def wait_figures(analysis: WaitAnalysis | None) -> dict[str, Any]:
         return figures
     wait_ms = fmean(median(step.ranks[rank].wait_ns for step in steps) for rank in ranks) / MS
     transfer_ms = fmean(median(step.ranks[rank].transfer_ns for step in steps) for rank in ranks) / MS
+    # A median may be less sure than the sum that `withheld` is about.
     is_sure = figures.get("wait_error_ms", 0.0) <= wait_ms
     return figures | {
         **({"wait_ms": wait_ms, "transfer_ms": transfer_ms} if is_sure else {}),

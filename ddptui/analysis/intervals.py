@@ -39,7 +39,7 @@ def total_ns(intervals: Iterable[Interval]) -> int:
 
 def overlapping(intervals: list[Interval], begin: int, end: int) -> list[Interval]:
     """The parts of sorted, disjoint intervals that lie between two moments."""
-    first = max(0, bisect_left(intervals, (begin, begin)) - 1)
+    first = max(0, bisect_left(intervals, (begin, begin)) - 1)  # the one before may reach into the interval
     parts = []
     for other_begin, other_end in intervals[first:]:
         if other_begin >= end:

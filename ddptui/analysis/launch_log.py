@@ -76,6 +76,7 @@ class LaunchLog(msgspec.Struct):
                 self.loads.append(message)
             case Injection():
                 self.injections.append(message)
+                # Steps of ranks with other clocks may arrive before an injection that they began after.
                 for step in (step for steps in self.steps.values() for step in steps):
                     self._note_injections(step)
             case Refused():
@@ -92,6 +93,7 @@ class LaunchLog(msgspec.Struct):
                 self.done[message.rank] = message
             case Launched():
                 self.launched = message
+            # Notices of a queue come before the ranks; later ones do not concern the start.
             case Notice() if not self.hellos:
                 self.begun_ns = message.at_ns
             case Ended():
@@ -104,6 +106,7 @@ class LaunchLog(msgspec.Struct):
         self.clock_spread = clock_spread(self.clocks, measured)
         if not self.clocks.of_rank:
             return
+        # All times move, so a step and the pauses within it stay together.
         kept = {rank: [self._in_console_time(step) for step in steps] for rank, steps in self.steps.items()}
         totals = {rank: self._totals_in_console_time(rank, total) for rank, total in self.thinned.totals.items()}
         self.thinned = msgspec.structs.replace(self.thinned, kept=kept, totals=totals)

@@ -9,9 +9,8 @@ from ddptui.analysis.thinning import StepsByRank
 from ddptui.wire.messages import GATHER_OUTPUTS, Collective, Step
 
 POINT_TO_POINT = ("send", "recv")
-SLACK_NS = (
-    1_000_000  # the times of a GPU's operations come from its clock and from callbacks, and are off by up to this
-)
+# The times of a GPU's operations come from its clock and from callbacks, and are off by up to this.
+SLACK_NS = 1_000_000
 OperationKey = tuple[object, ...]  # names an operation of a step alike on every rank
 
 

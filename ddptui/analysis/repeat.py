@@ -110,6 +110,7 @@ def _result(log: LaunchLog, launched: Launched) -> RepeatResult:
     measured = log.measured_steps
     spans = [span for rank in measured if (span := log.span(rank))]
     instrumented = all(measured.values())
+    # Without any probe of a clock its spread is infinite, and steps of different ranks cannot be aligned.
     clocks_known = log.clock_spread is None or log.clock_spread.largest_ns(measured) < inf
     aligned = log.align_measured() if instrumented and clocks_known else AlignedSteps([], {})
     analysis = analyze_aligned(aligned)

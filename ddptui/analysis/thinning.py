@@ -93,6 +93,7 @@ class ThinnedSteps(msgspec.Struct):
                 self._thin()
 
     def _thin(self) -> None:
+        # Doubling keeps a subset of the blocks that are kept already.
         self.stride *= 2
         for steps in self.kept.values():
             steps[:] = [step for step in steps if step.step // BLOCK % self.stride == 0]
@@ -149,7 +150,7 @@ def extrapolate(result: RepeatResult, kept: int, train_ns: int | None) -> Repeat
     result = msgspec.structs.replace(result, looked_at=kept)
     if train_ns is None:
         return result
-    factor = result.steps / kept
+    factor = result.steps / kept  # sums over steps grow with their number; shares and medians stay
     culprit, what_if = result.culprit, result.what_if_s
     return msgspec.structs.replace(
         result,

@@ -94,6 +94,7 @@ def align_steps(
     }
     aligned, mismatches = [], {}
     for number in common:
+        # A step's own work may begin before it: the time since the step before counts as "between steps".
         by_rank = {rank: of_rank[number] for rank, of_rank in by_number.items()}
         before = {rank: of_rank.get(number - 1) for rank, of_rank in by_number.items()}
         if difference := mismatch(by_rank):
@@ -153,6 +154,7 @@ def _rank_step(
         waits = [Wait(*rest, wait.late_rank) for wait in waits for rest in subtract(wait.begin, wait.end, stopped)]
         awaited = [rest for begin, end in awaited for rest in subtract(begin, end, stopped)]
     waits = _disjoint(waits)
+    # Idle time is worked out before own work, which is the rest of the step.
     under_way_ns = total_ns(union((operation.enter_ns, operation.exit_ns) for operation in step.collectives))
     program, work_ns = work_program(step, before, keys, awaited)
     return RankStep(

@@ -112,6 +112,7 @@ def what_if(analysis: WaitAnalysis) -> WhatIf:
     steps, measured_s = analysis.aligned.steps, analysis.train_ns / S
     culprit = analysis.culprit.rank if analysis.culprit else None
     work = measured_work if culprit is None else _without_culprit(culprit)
+    # The replay of the measured work may miss the measured time a little: only ratios of replays are used.
     scale = measured_s / replayed_ns(steps)
     without = measured_s if culprit is None else min(measured_s, replayed_ns(steps, work) * scale)
     return WhatIf(

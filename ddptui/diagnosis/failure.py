@@ -10,7 +10,7 @@ from ddptui.diagnosis.memory import RAN_OUT, memory_remedy
 from ddptui.text.printable import ending, printable
 from ddptui.wire.messages import Failed
 
-LAST_LINES = 8
+LAST_LINES = 8  # of a log, below the headline: a traceback's end
 LINES_SEARCHED = 60  # of the log of a rank that sent no error: a C++ trace is printed below the error itself
 WIDEST_LINE = 300
 # Errors of a rank whose peer is gone: it is a victim, not the cause.
@@ -71,7 +71,7 @@ def explain_failure(
         launcher = "was stopped" if exit_code is None and missing else ending(exit_code)
         return with_log(f"{who}; the launcher {launcher}", launcher_log)
     errors = [message.error for message in failed if message.rank == rank]
-    log = rank_logs.get(rank, "")
+    log = rank_logs.get(rank, "")  # on other hosts, logs may be out of reach
     why = _reported_error(trial, errors[0], log) if errors else f" {_unreported_end(trial, how, log, memory_was_short)}"
     return with_log(f"rank {rank}{why}", log or launcher_log)
 
@@ -89,6 +89,7 @@ def _reported_error(trial: Trial, error: str, log: str) -> str:
 def _unreported_end(trial: Trial, exit_code: int | None, log: str, memory_was_short: bool) -> str:
     """How a rank ended that sent no error, and why, as far as its log or the kernel tells."""
     how = ending(exit_code)
+    # An injected fault explains its own end, whatever else the kernel did.
     if exit_code == 0 or INJECTED_FAULT.search(log):
         return how
     if memory_was_short and exit_code in (None, -signal.SIGKILL):

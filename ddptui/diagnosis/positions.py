@@ -87,6 +87,7 @@ def _at_a_collective(
     arrived = [rank for rank, progress in ranks.items() if progress.waits_in == which and not progress.silent]
     position = ranks[arrived[0]].position
     members = [rank for rank in position.group or range(world_size) if rank in ranks]
+    # A rank that is in this collective has counted it already: its place is beyond.
     missing = [rank for rank in members if ranks[rank].place <= which]
     if len(arrived) == len(members) and (behind := _behind(ranks, arrived)):
         arrived, missing = [rank for rank in arrived if rank not in behind], behind

@@ -66,6 +66,7 @@ class StallDetector:
             case Heartbeat():
                 if is_free(message.position) and (message.cpu_percent or 0.0) >= COMPUTES_PERCENT:
                     rank.worked_ns = now_ns
+                # A rank that sleeps in an injected delay is slow on purpose.
                 if message.position != rank.position or message.position.asleep:
                     rank.position, rank.moved_ns = message.position, now_ns
             case Done() | Failed():
@@ -104,7 +105,7 @@ class StallDetector:
         calls = self._calls.setdefault(step.step, {})
         calls[step.rank] = len(step.collectives)
         if len(self._calls) > MOST_STEPS_APART:
-            del self._calls[next(iter(self._calls))]
+            del self._calls[next(iter(self._calls))]  # the oldest: dicts keep their order
         if len(calls) == self._world_size:
             if len(set(calls.values())) > 1 and self._mismatch is None:
                 self._mismatch = CallCountMismatch(step.step, calls)
