@@ -174,7 +174,7 @@ def test_what_takes_long_before_a_start_leaves_the_screen_alive(
         assert woken.wait(10), "the screen waits"
         return preset
 
-    monkeypatch.setattr(lab_screen, "settle", settled)
+    monkeypatch.setattr(lab_screen, "prepare", settled)
 
     async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
         await pilot.press("enter")
@@ -220,7 +220,7 @@ def test_what_the_form_has_no_field_for_is_said_with_where_to_say_it(
     def refused(preset: Preset) -> Preset:
         raise PresetError("one: device: there is no GPU, or `--set device=cpu`")
 
-    monkeypatch.setattr(lab_screen, "settle", refused)
+    monkeypatch.setattr(lab_screen, "prepare", refused)
 
     async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
         await pilot.press("enter")

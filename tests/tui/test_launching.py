@@ -66,7 +66,7 @@ async def begin(app: Console, pilot: Pilot[int], check: SlowCheck, times: int = 
 def test_a_preset_of_the_palette_is_checked_beside_the_screen(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, check: SlowCheck, started: list[Preset]
 ) -> None:
-    monkeypatch.setattr(commands, "settle", check)
+    monkeypatch.setattr(commands, "prepare", check)
 
     async def scenario() -> None:
         async with opened(tmp_path) as (app, pilot):
@@ -86,7 +86,7 @@ def test_a_preset_of_the_palette_is_checked_beside_the_screen(
 def test_a_run_is_resumed_with_checks_beside_the_screen(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, check: SlowCheck, started: list[Preset]
 ) -> None:
-    monkeypatch.setattr(runs_screen, "settle", check)
+    monkeypatch.setattr(runs_screen, "prepare", check)
     write_run(tmp_path, two_trials(repeats=1), journal("a"))
 
     async def scenario() -> None:
