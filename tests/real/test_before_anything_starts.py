@@ -30,7 +30,7 @@ def test_missing_data_says_both_ways_to_get_it(tmp_path: Path, dataset: str) -> 
                    f"data_dir={tmp_path}")  # fmt: skip
     assert f"dataset {dataset} is not in {tmp_path}" in line
     assert "--set download=true" in line
-    assert "put the files there yourself" in line
+    assert "copy the files there" in line
 
 
 def test_an_unknown_model_names_its_neighbour(tmp_path: Path) -> None:
