@@ -259,7 +259,7 @@ def test_a_change_is_shown_run_and_copied(started: Started) -> None:
 def test_a_refusal_is_said_at_once_and_enter_points_to_it(started: Started) -> None:
     async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
         await answer(pilot, lab, "length", "many")
-        assert "epochs: a whole number is wanted, got text 'many'" in reason(lab)
+        assert 'epochs: expected an integer, got "many"' in reason(lab)
         assert field(lab, "length").has_class("-wrong")
         assert "Trials without the changes" in seen(app)
         await pilot.press("enter")
