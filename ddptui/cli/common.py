@@ -116,6 +116,7 @@ def interruptible(work: Callable[[Path], int], runs: str | None) -> int:
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
+    # SIGTERM and SIGHUP, too: ranks are stopped and results written on the way out
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, interrupt)  # also where a script started ddptui with SIGINT ignored
     try:

@@ -57,7 +57,7 @@ def write_and_remove(folder: Path) -> None:
         with new.open("wb") as file:
             file.write(b"{}\n" * 1000)
             file.flush()
-            os.fsync(file.fileno())
+            os.fsync(file.fileno())  # a full or remote disk may report its error only here
         new.replace(scratch / "results.json")
     finally:
         shutil.rmtree(scratch)

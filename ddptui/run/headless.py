@@ -26,9 +26,9 @@ from ddptui.store.runs import Run
 from ddptui.text.words import count
 from ddptui.wire.records import Ended, Launched, Message, Notice, Refused
 
-REDRAW_EVERY_S = 0.25
-PIPED_WIDTH = 80
-CLEAR_LINE = "\r\x1b[2K"
+REDRAW_EVERY_S = 0.25  # a terminal over ssh keeps up with this
+PIPED_WIDTH = 80  # columns where stdout is no terminal
+CLEAR_LINE = "\r\x1b[2K"  # ANSI: to the first column, erase the line
 EXIT_CODES = {"ok": 0, "failed": 1, "interrupted": 130}
 
 

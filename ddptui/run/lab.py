@@ -25,7 +25,7 @@ from ddptui.store.runs import Run
 from ddptui.wire.messages import Alive, Echo, SetBottleneck
 from ddptui.wire.records import Ended, Injection, Launched, Message, Notice, Refused
 
-POLL_MS = 100
+POLL_MS = 100  # longest wait for a message before processes and requests are looked at again
 ALIVE_EVERY_S = 5.0
 
 

@@ -8,7 +8,7 @@ import psutil
 from ddptui.engines.base import Launch
 from ddptui.wire.records import Load
 
-EVERY_S = 1.0
+EVERY_S = 1.0  # shorter readings suffer from the 10 ms resolution of CPU times
 
 
 class LoadMeter:

@@ -23,10 +23,10 @@ from ddptui.text.words import count
 from ddptui.wire.messages import Step
 
 SITES = ("start", "data", "forward", "backward", "aggregate")
-WARMUP = 5
+WARMUP = 5  # steps
 STEPS = 40  # of a window, in which one site is delayed, or none
 REST = 5  # steps between two windows, so that a delay's echo does not reach the next
-SLEEP_MS = 25
+SLEEP_MS = 25  # well above the jitter of a step on a busy machine
 START_MS = 500
 TOLERANCE = 0.05  # relative error that is right even outside the confidence interval
 TOLERANCE_IN_DP = 0.10  # dp's threads start in turn and share an interpreter, which adds a skew
