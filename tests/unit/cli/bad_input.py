@@ -107,7 +107,7 @@ PRESETS = {
     "a matrix of no list": preset("[matrix]\nlr = 1", "matrix.lr: expected a list of values to try"),
     **{f"a name: {what}": preset(f'[[trial]]\nname = "{name}"', "cannot name a folder: letters, digits and . _ + -")
        for what, name in NAMES.items()},
-    "a name twice": preset(A + A, "2 trials are called 'a'; rename all but one"),
+    "a name twice": preset(A + A, "2 trials are called 'a': rename all but one"),
     "a name twice, in two cases": preset(A + A.upper().replace("TRIAL", "trial").replace("NAME", "name"), "called 'a'"),
     "an unknown baseline": preset('baseline = "z"\n' + A, "baseline: no trial 'z'; there is a"),
     "a reference to nothing": preset(
@@ -236,8 +236,8 @@ SURROUNDINGS = {
     "no torchvision": run(says="torchvision is not installed: `pip install torchvision`", hidden="torchvision"),
     "no GPU": run("--set", "device=cuda", says=", or `--set device=cpu`", CUDA_VISIBLE_DEVICES="-1"),
     "a GPU that is hidden": run("--set", "device=cuda", says="CUDA_VISIBLE_DEVICES is ''", CUDA_VISIBLE_DEVICES=""),
-    "NCCL without a GPU": run("--set", "backend=nccl", says="'nccl' needs NVIDIA GPUs, and", CUDA_VISIBLE_DEVICES=""),
-    "no compiler": run("--set", "compile=true", says="install g++, or name another with CXX", CXX="no-such-compiler"),
+    "NCCL without a GPU": run("--set", "backend=nccl", says="'nccl' needs NVIDIA GPUs, but", CUDA_VISIBLE_DEVICES=""),
+    "no compiler": run("--set", "compile=true", says="install g++, or set CXX to another", CXX="no-such-compiler"),
     "no data": run("--set", "dataset=mnist", says="download it with `--set download=true`"),
     "data in a file": run("--set", "dataset=cifar10", says="DDPTUI_DATA", files={"f": ""}, DDPTUI_DATA="f"),
     "runs in a file": run(says="cannot keep runs here", files={"f": ""}, DDPTUI_RUNS="f"),

@@ -145,4 +145,4 @@ def test_no_room_for_temporary_files_is_refused(tmp_path: Path) -> None:
     mounts = [f"mount --bind {path} {path}; mount -o remount,ro,bind {path}" for path in ("/tmp", "/var/tmp")]
     done = console(tmp_path, ("--preset", "quickstart", "--no-ui"), with_mounts(*mounts, "cd /proc"), TMPDIR="/tmp/t")
     assert_refused(done, tmp_path, "/tmp/t: temporary files cannot be written")
-    assert "name a folder that can with TMPDIR" in done.stderr
+    assert "set TMPDIR to a writable folder" in done.stderr
