@@ -12,12 +12,13 @@ in which it compresses, it also copies what it has drawn on the CPU, and blocks.
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 from torch.testing._internal.distributed.fake_pg import FakeStore
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -55,7 +56,17 @@ class Watched(TorchDispatchMode):
     def __init__(self, device: torch.device) -> None:
         super().__init__()
         self._device = device
+        self._indices = WatchedIndices(self)
         self.waits: list[str] = []
+
+    def __enter__(self) -> Self:
+        self._indices.__enter__()
+        super().__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        super().__exit__(*error)
+        self._indices.__exit__(*error)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -67,6 +78,19 @@ class Watched(TorchDispatchMode):
     def _has(self, tensor: Tensor) -> bool:
         """Of whole numbers on the CPU, which are indices and seeds, the device has none where there is a GPU."""
         return tensor.device == self._device and (tensor.device != CPU or tensor.is_floating_point())
+
+
+class WatchedIndices(TorchFunctionMode):
+    """Notes an index that is a list of numbers: torch 2.14 copies it to the device unseen by the dispatcher."""
+
+    def __init__(self, watched: Watched) -> None:
+        super().__init__()
+        self._watched = watched
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is Tensor.__getitem__ and isinstance(args[1], list) and args[0].device != CPU:
+            self._watched.waits.append("an index that is a list")
+        return func(*args, **(kwargs or {}))
 
 
 def blocks(func: Any, args: Any, kwargs: Any) -> bool:

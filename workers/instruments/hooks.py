@@ -23,17 +23,21 @@ from torch.nn.parallel import DistributedDataParallel
 from workers.instruments.records import Call
 
 HOOK_ID = 0x0DD9  # any number that no other user of the hooks takes
-FUNCTIONS = (
-    "all_reduce", "reduce", "broadcast", "gather", "all_gather", "all_gather_into_tensor", "scatter", "reduce_scatter",
-    "reduce_scatter_tensor", "all_to_all", "all_to_all_single", "barrier", "send", "recv", "isend", "irecv",
-)  # fmt: skip
-KINDS = {  # torch's name in a hook, where it is not the function's name in capitals
+# Functions that differ only in how tensors are passed are one kind: hooks of torch 2.14 cannot tell them apart.
+KIND_OF_FUNCTION = {
+    **{name: name for name in ("all_reduce", "reduce", "broadcast", "barrier", "scatter", "send", "recv")},
+    "isend": "send",
+    "irecv": "recv",
+    **dict.fromkeys(("gather", "gather_into_tensor", "gather_single"), "gather"),
+    **dict.fromkeys(("all_gather", "all_gather_into_tensor", "all_gather_single"), "all_gather"),
+    **dict.fromkeys(("reduce_scatter", "reduce_scatter_tensor", "reduce_scatter_single"), "reduce_scatter"),
+    **dict.fromkeys(("all_to_all", "all_to_all_single"), "all_to_all"),
+}
+KIND_OF_HOOK = {  # where a hook's name is not the kind in capitals
     "ALLREDUCE": "all_reduce",
-    "ALLGATHER": "all_gather",
-    "ALLGATHER_BASE": "all_gather_into_tensor",
-    "REDUCE_SCATTER_BASE": "reduce_scatter_tensor",
-    "ALLTOALL": "all_to_all",
-    "ALLTOALL_BASE": "all_to_all_single",
+    **dict.fromkeys(("ALLGATHER", "ALLGATHER_BASE"), "all_gather"),
+    "REDUCE_SCATTER_BASE": "reduce_scatter",
+    **dict.fromkeys(("ALLTOALL", "ALLTOALL_BASE"), "all_to_all"),
 }
 # The names of the tensor that a rank passes (or, where it passes none, receives), and of the root or partner.
 TENSOR_ARGUMENTS = ("input_tensor", "input_tensor_list", "input_list", "input", "tensor")
@@ -88,7 +92,7 @@ def untraced(function: Callable[..., Any]) -> Callable[..., Any]:
 def collective_names() -> dict[int, str]:
     """What torch.distributed calls an operation, by the number that hooks give it."""
     names = torch._C._distributed_c10d.HookOpName.__members__
-    return {member.value: KINDS.get(name, name.lower()) for name, member in names.items()}
+    return {member.value: KIND_OF_HOOK.get(name, name.lower()) for name, member in names.items()}
 
 
 def _hook_groups(tap: Recorder) -> list[Undo]:
@@ -127,10 +131,10 @@ def _after_hook(tap: Recorder, open_calls: dict[int, Call], hook: Any) -> None:
 
 def _wrap_functions(tap: Recorder, network: nn.Module) -> list[Undo]:
     undo: list[Undo] = []
-    for name in FUNCTIONS:
-        function = getattr(dist, name)
-        setattr(dist, name, _wrapped(tap, name, function))
-        undo.append(partial(setattr, dist, name, function))
+    for name in KIND_OF_FUNCTION:
+        if function := getattr(dist, name, None):  # an older torch lacks the newer names
+            setattr(dist, name, _wrapped(tap, name, function))
+            undo.append(partial(setattr, dist, name, function))
     if isinstance(network, DistributedDataParallel):
         # DDP calls all_reduce in C++, unseen; this hook does the same through the function just wrapped. A DDP that has
         # a hook already takes no second one, and calls the wrapped function from its own.
@@ -140,7 +144,7 @@ def _wrap_functions(tap: Recorder, network: nn.Module) -> list[Undo]:
 
 
 def _wrapped(tap: Recorder, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    kind = name.removeprefix("i")
+    kind = KIND_OF_FUNCTION[name]
     signature = inspect.signature(function)
 
     @wraps(function)
