@@ -113,8 +113,9 @@ def _follow(
 
 def _receive(supervisor: LaunchSupervisor, probes: Probes, hub: Hub) -> Iterator[Message]:
     """What ranks sent, with the clock offsets that follow from their echoes; and new probes of their clocks."""
-    messages = supervisor.receive(POLL_MS)
+    messages = hub.receive(POLL_MS)
     received_ns = time.monotonic_ns()
+    supervisor.add(messages)
     for message in messages:
         for offset in probes.add(message, received_ns):
             supervisor.clocks.add(offset)

@@ -1,7 +1,7 @@
 """Supervises one launch until it ends or has failed: a rank died, hangs, or never connected."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from math import inf
 
 import psutil
@@ -62,9 +62,8 @@ class LaunchSupervisor:
         self._deadline: float | None = None
         self._exit_code: int | None = None
 
-    def receive(self, timeout_ms: int) -> list[RankMessage]:
-        """The messages that arrive within a timeout, after taking note of them."""
-        messages = self._hub.receive(timeout_ms)
+    def add(self, messages: Sequence[RankMessage]) -> None:
+        """Take note of what ranks sent."""
         now_ns = time.monotonic_ns()
         for message in messages:
             self._stall_detector.add(message, now_ns)
@@ -87,14 +86,15 @@ class LaunchSupervisor:
                     failed = in_console_time(message, self.clocks)
                     assert isinstance(failed, Failed)
                     self._failed.append(failed)
-        return messages
 
     def last_messages(self) -> Iterator[RankMessage]:
         """The messages still queued once the ranks have ended."""
         deadline = time.monotonic() + DRAIN_S
         while time.monotonic() < deadline:
             refused = self._hub.refused
-            yield from (messages := self.receive(0))
+            messages = self._hub.receive(0)
+            self.add(messages)
+            yield from messages
             if not messages and self._hub.refused == refused:  # rejected messages arrived: ranks' may wait behind them
                 return
 
