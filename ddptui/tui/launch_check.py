@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from ddptui.tui.screens.base import LabScreen
-from ddptui.tui.widgets.title_bar import TitleBar
+from ddptui.tui.widgets.frame import TitleBar
 
 CHECKING = "checking this launch … esc cancels"
 

@@ -21,12 +21,11 @@ from ddptui.tui.screens import lab as lab_screen
 from ddptui.tui.screens.confirm import Confirm
 from ddptui.tui.screens.lab import Lab
 from ddptui.tui.screens.save import SavePreset
-from ddptui.tui.widgets.bottleneck_fields import BottleneckFields
-from ddptui.tui.widgets.field import Field
+from ddptui.tui.widgets.fields import BottleneckFields, Field
+from ddptui.tui.widgets.lists import RecentRuns
 from ddptui.tui.widgets.preset_list import PresetChooser, PresetList
-from ddptui.tui.widgets.recent_runs import RecentRuns
+from ddptui.tui.widgets.tables import TrialTable
 from ddptui.tui.widgets.trial_form import TrialForm
-from ddptui.tui.widgets.trial_table import TrialTable
 from tests.support.builders import journal, two_trials, write_run
 from tests.tui.opened import opened, seen, toasts, until
 

@@ -11,8 +11,7 @@ from ddptui.config.preset import Preset
 from ddptui.tui.app import Console
 from ddptui.tui.draft import OF_MEASURING, OF_SEEING, OF_TRAINING
 from ddptui.tui.screens.lab import Lab
-from ddptui.tui.widgets.bottleneck_fields import BottleneckFields
-from ddptui.tui.widgets.field import Field
+from ddptui.tui.widgets.fields import BottleneckFields, Field
 from ddptui.tui.widgets.preset_list import PresetList
 from tests.tui.opened import opened, seen, until
 

@@ -25,9 +25,8 @@ from ddptui.tui.screens.primitives import PrimitivesScreen
 from ddptui.tui.screens.result import ResultScreen
 from ddptui.tui.screens.run import RunScreen
 from ddptui.tui.widgets.canvas import Canvas
-from ddptui.tui.widgets.primitive_grid import Page, PrimitiveGrid
-from ddptui.tui.widgets.primitive_list import PrimitiveList
 from ddptui.tui.widgets.primitive_times import SizePlot, SizeTable
+from ddptui.tui.widgets.primitives import Page, PrimitiveGrid, PrimitiveList
 from tests.tui import recordings as of_training
 from tests.tui.opened import opened, seen, toasts, until
 from tests.tui.primitive_recordings import RECORDED, at, over, playback, results

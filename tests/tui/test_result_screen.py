@@ -23,9 +23,8 @@ from ddptui.text.tables import Column
 from ddptui.tui.app import Console
 from ddptui.tui.screens.confirm import Confirm
 from ddptui.tui.screens.result import PANES, ResultScreen
-from ddptui.tui.widgets.comparison import Comparison
-from ddptui.tui.widgets.rank_detail import RankDetail
-from ddptui.tui.widgets.verdict import Verdict
+from ddptui.tui.widgets.comparison import Comparison, Verdict
+from ddptui.tui.widgets.tables import RankDetail
 from ddptui.wire.records import Message
 from tests.support.builders import ended, failure, journal, launched, preset_of, results_for, two_trials, write_run
 from tests.tui.opened import opened, seen, toasts, until

@@ -18,7 +18,7 @@ from ddptui.tui.screens.compare import CompareScreen
 from ddptui.tui.screens.confirm import Confirm
 from ddptui.tui.screens.result import ResultScreen
 from ddptui.tui.screens.runs import RunsScreen
-from ddptui.tui.widgets.run_table import MARK, RunTable
+from ddptui.tui.widgets.tables import MARK, RunTable
 from tests.support.builders import journal, two_trials, write_run
 from tests.tui.opened import opened, seen, toasts, until
 

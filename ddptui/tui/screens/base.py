@@ -9,8 +9,7 @@ from textual.screen import Screen
 from textual.widgets import Footer
 
 from ddptui.tui.console import ConsoleApp
-from ddptui.tui.widgets.title_bar import TitleBar
-from ddptui.tui.widgets.too_small import TooSmall
+from ddptui.tui.widgets.frame import TitleBar, TooSmall
 
 # The fewest cells from which a screen has the class. Common terminals: 80×24, 120×40, 200×60.
 WIDTHS = ((180, "-huge"), (110, "-wide"), (60, "-narrow"), (0, "-tiny"))

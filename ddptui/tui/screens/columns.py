@@ -12,7 +12,7 @@ from textual.widgets import Static
 from textual.widgets.option_list import Option
 
 from ddptui.text.tables import Filled
-from ddptui.tui.widgets.chooser import Chooser
+from ddptui.tui.widgets.lists import Chooser
 
 KEYS = "space show or hide   enter done\nf as many as fit     esc cancel"
 

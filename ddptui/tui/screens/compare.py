@@ -12,8 +12,8 @@ from ddptui.analysis.results import Results
 from ddptui.report import run_diff
 from ddptui.text.tables import fill, telling
 from ddptui.tui.screens.base import LabScreen
-from ddptui.tui.widgets.lab_table import LabTable
-from ddptui.tui.widgets.title_bar import TitleBar
+from ddptui.tui.widgets.frame import TitleBar
+from ddptui.tui.widgets.tables import LabTable
 
 
 class CompareScreen(LabScreen):

@@ -20,7 +20,7 @@ from ddptui.tui import exports
 from ddptui.tui.exports import FORMATS, meant, offered
 from ddptui.tui.screens.base import LabScreen
 from ddptui.tui.screens.confirm import Confirm
-from ddptui.tui.widgets.chooser import Chooser
+from ddptui.tui.widgets.lists import Chooser
 
 DESCRIPTIONS = {
     "markdown": "Markdown   the table with all its columns, and the findings",

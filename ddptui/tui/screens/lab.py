@@ -28,13 +28,12 @@ from ddptui.text.printable import printable
 from ddptui.tui import draft as drafts
 from ddptui.tui.screens.base import LabScreen
 from ddptui.tui.screens.save import save_as_own
-from ddptui.tui.widgets.about import About
-from ddptui.tui.widgets.command_line import CommandLine
+from ddptui.tui.widgets.frame import TitleBar
+from ddptui.tui.widgets.lists import RecentRuns
 from ddptui.tui.widgets.preset_list import PresetChooser, PresetList
-from ddptui.tui.widgets.recent_runs import RecentRuns
-from ddptui.tui.widgets.title_bar import TitleBar
+from ddptui.tui.widgets.tables import TrialTable
+from ddptui.tui.widgets.texts import About, CommandLine
 from ddptui.tui.widgets.trial_form import TrialForm
-from ddptui.tui.widgets.trial_table import TrialTable
 
 VIEWS = ("list", "text", "form")
 UNKNOWN = "not run here yet"
@@ -161,7 +160,7 @@ class Lab(LabScreen):
         """Check whether the draft can run, without slow checks, and show what would run."""
         self._validation = drafts.validate(self._draft)
         reason = self._validation.reason
-        self.query_one(TrialForm).judge(reason, drafts.at_fault(self._draft, reason) if reason else None)
+        self.query_one(TrialForm).show_reason(reason, drafts.at_fault(self._draft, reason) if reason else None)
         self._show_trials()
         settled = self._validation.settled
         if settled is not None and not links.is_tried() and any(map(links_of, settled.trials)):
@@ -182,10 +181,8 @@ class Lab(LabScreen):
             if preset
             else self._validation.reason
         )
-        if shown is None:
-            table.show_none()
-        else:
-            table.show(shown, f"Trials · {what}" if preset else "Trials without the changes")
+        title = f"Trials · {what}" if preset else "Trials without the changes" if shown else "Trials"
+        table.show(shown, title)
         brief = Content.assemble((printable(shown.title if shown else name), "bold"), "\n", printable(what))
         self.query_one("#brief", Static).update(brief)
         self._show_command()

@@ -24,11 +24,9 @@ from ddptui.run.playback import Playback
 from ddptui.text.printable import printable
 from ddptui.tui.screens.export import export
 from ddptui.tui.screens.following import BACK_KEYS, REPLAY_KEYS, RUN_KEYS, EndedRun, Feed, Following
-from ddptui.tui.widgets.pane_bar import PaneBar
-from ddptui.tui.widgets.primitive_grid import PrimitiveGrid
-from ddptui.tui.widgets.primitive_list import PrimitiveList, items_of
+from ddptui.tui.widgets.frame import PaneBar, TitleBar
 from ddptui.tui.widgets.primitive_times import PrimitiveTimes
-from ddptui.tui.widgets.title_bar import TitleBar
+from ddptui.tui.widgets.primitives import PrimitiveGrid, PrimitiveList, items_of
 from ddptui.wire.records import Message
 
 PLAY_EVERY_S = 1.0

@@ -17,12 +17,10 @@ from ddptui.text.words import count
 from ddptui.tui.screens.base import LabScreen
 from ddptui.tui.screens.columns import ColumnsDialog
 from ddptui.tui.screens.export import export
-from ddptui.tui.widgets.comparison import Comparison
-from ddptui.tui.widgets.pane_bar import PaneBar
-from ddptui.tui.widgets.rank_detail import RankDetail
+from ddptui.tui.widgets.comparison import Comparison, Verdict
+from ddptui.tui.widgets.frame import PaneBar, TitleBar
+from ddptui.tui.widgets.tables import RankDetail
 from ddptui.tui.widgets.time_bars import TimeBars
-from ddptui.tui.widgets.title_bar import TitleBar
-from ddptui.tui.widgets.verdict import Verdict
 
 PANES = {"table": "Trials", "bars": "Where the time went", "verdict": "In words", "ranks": "Ranks"}
 

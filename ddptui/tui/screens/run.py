@@ -15,9 +15,9 @@ from ddptui.run.session import Session
 from ddptui.tui.injection import can_still_come
 from ddptui.tui.screens.following import BACK_KEYS, REPLAY_KEYS, RUN_KEYS, Following
 from ddptui.tui.screens.inject import Inject
+from ddptui.tui.widgets.frame import TitleBar
 from ddptui.tui.widgets.line_chart import LineChart
 from ddptui.tui.widgets.panes import TITLES, Panes, Picture
-from ddptui.tui.widgets.title_bar import TitleBar
 
 
 class RunScreen(Following):

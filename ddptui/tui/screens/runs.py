@@ -20,8 +20,8 @@ from ddptui.text.words import count
 from ddptui.tui.screens.base import LabScreen
 from ddptui.tui.screens.compare import CompareScreen
 from ddptui.tui.screens.confirm import Confirm
-from ddptui.tui.widgets.run_table import RunTable
-from ddptui.tui.widgets.title_bar import TitleBar
+from ddptui.tui.widgets.frame import TitleBar
+from ddptui.tui.widgets.tables import RunTable
 
 COMPLETE = ("ok", "failed")
 BATCH = 20  # runs that a thread reads between two updates of the table

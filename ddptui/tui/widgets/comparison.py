@@ -1,16 +1,21 @@
-"""The comparison of a preset's trials: as many columns as fit, or those that were asked for; sorted as wanted."""
+"""The results of a run: a table that compares its trials, and the findings in words."""
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 from rich.style import Style
 from textual import events
-from textual.widgets import DataTable
+from textual.content import Content
+from textual.widgets import DataTable, Static
 
 from ddptui.analysis.results import Results
 from ddptui.config.preset import Preset
 from ddptui.report.columns import AT_LEAST, Row, columns_of, rows_of
+from ddptui.report.references import published
+from ddptui.report.trial_notes import in_words
 from ddptui.text.tables import GAP, Filled, fit, order, telling
-from ddptui.tui.widgets.lab_table import LabTable
+from ddptui.tui.widgets.tables import LabTable
+from ddptui.tui.widgets.texts import TextPane
 from ddptui.tui.widgets.time_bars import BASELINE
 
 ARROWS = {False: " ▲", True: " ▼"}
@@ -127,3 +132,21 @@ class Comparison(LabTable):
             word: self.get_component_rich_style(f"comparison--{word}", partial=True) for word in ("failed", "skipped")
         }
         return {row.result.name: of[row.result.status] for row in rows if row.result.status in of}
+
+
+class Verdict(TextPane):
+    """Shows the findings of a run, those on the chosen trial first."""
+
+    def show(self, results: Results, preset: Preset, chosen: str | None) -> None:
+        """Show the findings. `chosen`: the name of the trial under the cursor."""
+        notes = in_words(results, preset, chosen)
+        paragraphs = [*map(Content, notes.chosen), *_dim(notes.others)]
+        if figures := published(results, preset):
+            paragraphs.append(Content("\n").join([Content.styled("Published", "bold"), *map(Content, figures)]))
+        paragraphs += _dim(notes.reading)
+        self.query_one(Static).update(Content("\n\n").join(paragraphs))
+        self.scroll_home(animate=False)
+
+
+def _dim(notes: Sequence[str]) -> list[Content]:
+    return [Content.styled(note, "dim") for note in notes]

@@ -1,22 +1,26 @@
 """The panes of the Run screen: a grid where there is room, else one at a time. Only visible panes are drawn."""
 
-from typing import NamedTuple
+from pathlib import Path
+from typing import ClassVar, NamedTuple
 
 from textual.app import ComposeResult
+from textual.binding import BindingType
 from textual.containers import Container
 from textual.reactive import reactive
 from textual.widget import Widget
+from textual.widgets import Log
 
 from ddptui.live.arrivals import summary
 from ddptui.live.monitor import RunMonitor
 from ddptui.live.state import mean_of
 from ddptui.run.playback import Playback
 from ddptui.run.session import Session
+from ddptui.store.logs import LogTail
 from ddptui.tui.widgets.arrivals import Arrivals
 from ddptui.tui.widgets.comparison import Comparison
+from ddptui.tui.widgets.frame import PaneBar
 from ddptui.tui.widgets.line_chart import LineChart, Series, kind_of
-from ddptui.tui.widgets.pane_bar import PaneBar
-from ddptui.tui.widgets.rank_log import RankLog
+from ddptui.tui.widgets.lists import SCROLL_KEYS
 from ddptui.tui.widgets.rank_table import RankTable
 from ddptui.tui.widgets.timeline import Timeline
 
@@ -32,6 +36,7 @@ CHART_EVERY_NS = 1e9  # a curve changes slowly, and costs as much as all else
 BESIDE = {"so-far": " · 6: log", "log": " · 5: so far"}  # they share a place in the grid
 MOST_CURVES = 8  # beside the mean
 FEW_CURVES = 4  # up to so many have colors of their own
+MOST_LOG_LINES = 2000  # kept on the screen; the file has all
 MOST_LINES = 8  # of ranks in the table, and in the timeline, in a grid
 
 
@@ -41,6 +46,24 @@ class Picture(NamedTuple):
     watched: RunMonitor
     states: dict[int, str]
     now_ns: int
+
+
+class RankLog(Log):
+    """Follows one rank's log file."""
+
+    BINDINGS: ClassVar[list[BindingType]] = SCROLL_KEYS
+
+    def __init__(self, id: str) -> None:
+        super().__init__(id=id, max_lines=MOST_LOG_LINES)
+        self._tail: LogTail | None = None
+
+    def show(self, path: Path) -> None:
+        """Append what is new in this log file. Another file replaces the one before."""
+        if self._tail is None or self._tail.path != path:
+            self._tail = LogTail(path)
+            self.clear()
+        if lines := self._tail.new_lines():
+            self.write_lines(lines)
 
 
 class Panes(Container):

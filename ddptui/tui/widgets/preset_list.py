@@ -17,8 +17,7 @@ from textual.widgets.option_list import Option
 from ddptui.config.preset import Preset
 from ddptui.store.presets import BrokenPreset
 from ddptui.text.printable import printable
-from ddptui.tui.widgets.chooser import Chooser
-from ddptui.tui.widgets.two_ends import TwoEnds
+from ddptui.tui.widgets.lists import Chooser, TwoEnds
 
 TITLES_BEGIN = 34
 

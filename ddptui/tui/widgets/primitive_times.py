@@ -19,7 +19,7 @@ from ddptui.report.primitives.plot import KINDS, TITLES, What, draw
 from ddptui.text.drawing import Line, wrap
 from ddptui.text.tables import Table, fit, telling
 from ddptui.tui.widgets.canvas import Canvas
-from ddptui.tui.widgets.lab_table import LabTable
+from ddptui.tui.widgets.tables import LabTable
 
 OF_THE_NETWORK = ("isend_irecv", "send_recv", "local_sum")  # what the textbook's figures are made from
 NOT_SAID = ("operation", "left out", "algorithm", "textbook formula")  # of a model: said elsewhere

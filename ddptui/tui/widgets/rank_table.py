@@ -12,7 +12,7 @@ from ddptui.live.rank_states import STALLED, phases_ms, wait_ms
 from ddptui.live.state import RankState
 from ddptui.text.tables import GAP, fit
 from ddptui.text.units import GB, MB, NOTHING, size
-from ddptui.tui.widgets.keys import ROW_KEYS
+from ddptui.tui.widgets.lists import ROW_KEYS
 from ddptui.wire.messages import Gpu
 
 BAR = 10  # characters

@@ -19,8 +19,7 @@ from ddptui.text.printable import printable
 from ddptui.text.units import NOTHING
 from ddptui.tui import draft as drafts
 from ddptui.tui.draft import LENGTH, REPEATS, as_it_is, label, length_field
-from ddptui.tui.widgets.bottleneck_fields import BottleneckFields
-from ddptui.tui.widgets.field import Field
+from ddptui.tui.widgets.fields import BottleneckFields, Field
 
 BOTTLENECK = "bottleneck"
 LAST = (LENGTH, REPEATS)
@@ -89,8 +88,8 @@ class TrialForm(Vertical):
         self.disabled = preset is None
         self._fill()
 
-    def judge(self, reason: str, at_fault: str | None) -> None:
-        """Mark what was changed, and say why it cannot be; empty: it can."""
+    def show_reason(self, reason: str, at_fault: str | None) -> None:
+        """Mark the changed fields, and show why the preset cannot run. An empty reason: it can."""
         self.set_class(bool(reason), "-refused")
         self.query_one("#reason", Static).update(Content(f"! {printable(reason)}"))
         self._at_fault = at_fault

@@ -1,0 +1,75 @@
+"""The parts around a screen's content: title bar, bar of panes, and the card for a terminal that is too small."""
+
+from collections.abc import Mapping
+
+from textual.app import RenderResult
+from textual.content import Content
+from textual.widget import Widget
+from textual.widgets import Static
+
+GAP = 2
+
+
+class TitleBar(Widget):
+    """On the left where the user is, on the right how it goes, or what the console is busy with."""
+
+    DEFAULT_CSS = """
+    TitleBar { dock: top; height: 1; padding: 0 1; background: $panel; color: $foreground; }
+    """
+
+    _where = "ddptui"
+    _how = ""
+    _activity = ""
+
+    def show(self, where: str, how: str) -> None:
+        """Set both sides of the line. Names of trials and presets are data, never markup."""
+        if (where, how) != (self._where, self._how):
+            self._where, self._how = where, how
+            self.refresh()
+
+    def show_activity(self, activity: str) -> None:
+        """Replace the right side by an activity; an empty one restores it."""
+        self._activity = activity
+        self.refresh()
+
+    def render(self) -> Content:
+        """Return the line. The right side gets the room that it needs, the left side the rest."""
+        how = self._activity or self._how
+        room = max(0, self.size.width - len(how) - GAP * bool(how))
+        where = self._where if len(self._where) <= room else self._where[: max(0, room - 1)] + "…"[:room]
+        space = " " * max(0, self.size.width - len(where) - len(how))
+        return Content.assemble((where, "bold"), space, (how, "$text-muted"))
+
+
+class PaneBar(Static):
+    """Lists the panes with their keys. Hidden where all panes have room; the screens' styles show it."""
+
+    DEFAULT_CSS = """
+    PaneBar { height: 1; padding: 0 1; color: $text-muted; display: none; }
+    """
+
+    def show(self, panes: Mapping[str, str], shown: str) -> None:
+        """List the panes and highlight the chosen one. `panes`: titles by id, in the order of their number keys."""
+        parts = (
+            Content.styled(f" {number} {title} ", "bold reverse" if pane == shown else "")
+            for number, (pane, title) in enumerate(panes.items(), start=1)
+        )
+        self.update(Content(" ").join(parts))
+
+
+SMALLEST = (60, 16)
+
+
+class TooSmall(Widget):
+    """Shows the terminal's size and the smallest usable one. The screens' styles decide when."""
+
+    DEFAULT_CSS = """
+    TooSmall {
+        display: none; layer: card; dock: top; width: 100%; height: 100%;
+        content-align: center middle; text-align: center; background: $background; color: $text;
+    }
+    """
+
+    def render(self) -> RenderResult:
+        width, height = self.app.size
+        return f"{width} × {height}: too small.\nddptui needs {SMALLEST[0]} × {SMALLEST[1]}."

@@ -1,0 +1,86 @@
+"""Panes of text that can be scrolled: what a preset asks, and the command lines."""
+
+import asyncio
+import shlex
+from typing import TYPE_CHECKING, ClassVar
+
+from textual import work
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.containers import VerticalScroll
+from textual.content import Content
+from textual.widgets import Static
+
+from ddptui.config.trial import Trial
+from ddptui.engines import command
+from ddptui.host.machine import available_cores
+from ddptui.text.printable import printable
+from ddptui.tui.draft import Draft, command_line
+from ddptui.tui.widgets.lists import SCROLL_KEYS
+
+if TYPE_CHECKING:
+    from textual.widgets import Markdown
+
+
+REST_S = 0.06  # laying out Markdown costs more than a frame, so it waits until the cursor rests on a preset
+
+
+class About(VerticalScroll):
+    """Shows the title and the text of a preset."""
+
+    BINDINGS: ClassVar[list[BindingType]] = SCROLL_KEYS
+    DEFAULT_CSS = "About Markdown { padding: 0; }"
+
+    def __init__(self, *, id: str) -> None:
+        super().__init__(id=id, classes="pane")
+        self._text: Markdown | None = None
+
+    def show(self, title: str, text: str) -> None:
+        """Show a title, and a text in Markdown."""
+        self.border_title = Content(printable(title))
+        self.scroll_home(animate=False)
+        self._lay_out("\n".join(map(printable, text.splitlines())))
+
+    @work(exclusive=True)
+    async def _lay_out(self, text: str) -> None:
+        from textual.widgets import Markdown  # late: the first picture must not wait for it
+
+        await asyncio.sleep(REST_S)
+        if not self.is_attached:  # the console has ended meanwhile
+            return
+        if self._text is None:
+            self._text = Markdown()
+            await self.mount(self._text)
+        await self._text.update(text)
+
+
+class TextPane(VerticalScroll):
+    """The base of the panes whose text is laid out at once."""
+
+    BINDINGS: ClassVar[list[BindingType]] = SCROLL_KEYS
+
+    def compose(self) -> ComposeResult:
+        yield Static(markup=False)
+
+
+class CommandLine(TextPane):
+    """Shows the command that runs the draft without the console, and the one that starts the chosen trial."""
+
+    def __init__(self, *, id: str) -> None:
+        super().__init__(id=id, classes="pane")
+        self.border_title = "Command"
+        self.border_subtitle = "c copies the first"
+
+    def show(self, draft: Draft, trial: Trial | None) -> None:
+        """Show the commands. `trial`: the one under the cursor, if it can start."""
+        parts: list[Content | str | tuple[str, str]] = [(printable(command_line(draft)), "bold")]
+        if trial is not None:
+            parts += ["\n", (f"trial {printable(trial.name)}: ", "dim"), printable(_start_command(trial))]
+        self.query_one(Static).update(Content.assemble(*parts))
+
+
+def _start_command(trial: Trial) -> str:
+    """Return the exact command that starts a trial, after the environment variables that it needs."""
+    variables = command.environment(trial, available_cores()).items()
+    assignments = (f"{name}={shlex.quote(value)}" for name, value in variables)
+    return " ".join([*assignments, shlex.join(command.command(trial))])
