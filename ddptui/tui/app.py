@@ -266,7 +266,7 @@ class Console(App[int]):
     @work
     async def action_leave(self) -> None:
         """Quit; while a run is under way, after a question."""
-        from ddptui.tui.screens.confirm import Confirm
+        from ddptui.tui.screens.dialogs import Confirm
 
         if self.session is not None and not self.session.is_over and not self.leaving:
             question = "Stop the run and quit? What is finished is kept."

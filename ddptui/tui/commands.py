@@ -11,7 +11,7 @@ from ddptui.engines.preflight import prepare
 from ddptui.store.presets import load, preset_paths
 from ddptui.store.runs import all_runs
 from ddptui.tui.console import ConsoleApp
-from ddptui.tui.exports import FORMATS
+from ddptui.tui.screens.export import FORMATS
 from ddptui.tui.screens.result import ResultScreen
 from ddptui.tui.screens.run import RunScreen
 from ddptui.tui.widgets.panes import TITLES

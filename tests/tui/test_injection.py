@@ -6,7 +6,7 @@ import pytest
 
 from ddptui.config.trial import Bottleneck, Trial, TrialError
 from ddptui.config.trial_values import make_trial
-from ddptui.tui.injection import can_still_come, sites, with_delay
+from ddptui.tui.screens.inject import can_still_come, sites, with_delay
 
 
 def trial(**fields: Any) -> Trial:

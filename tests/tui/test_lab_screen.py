@@ -18,9 +18,8 @@ from ddptui.store.presets import load
 from ddptui.store.runs import Run
 from ddptui.tui.app import Console
 from ddptui.tui.screens import lab as lab_screen
-from ddptui.tui.screens.confirm import Confirm
+from ddptui.tui.screens.dialogs import Confirm, SavePreset
 from ddptui.tui.screens.lab import Lab
-from ddptui.tui.screens.save import SavePreset
 from ddptui.tui.widgets.fields import BottleneckFields, Field
 from ddptui.tui.widgets.lists import RecentRuns
 from ddptui.tui.widgets.preset_list import PresetChooser, PresetList

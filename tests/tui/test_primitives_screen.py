@@ -18,7 +18,7 @@ from ddptui.report.primitives.ownership import RANK_KINDS, view_title
 from ddptui.store.runs import Run
 from ddptui.text.tables import Table
 from ddptui.tui.app import Console, screen_following, screen_of_results
-from ddptui.tui.screens.confirm import Confirm
+from ddptui.tui.screens.dialogs import Confirm
 from ddptui.tui.screens.following import EndedRun
 from ddptui.tui.screens.help import HelpScreen
 from ddptui.tui.screens.primitives import PrimitivesScreen

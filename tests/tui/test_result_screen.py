@@ -21,7 +21,7 @@ from ddptui.store.outcomes import results_of
 from ddptui.store.runs import Run
 from ddptui.text.tables import Column
 from ddptui.tui.app import Console
-from ddptui.tui.screens.confirm import Confirm
+from ddptui.tui.screens.dialogs import Confirm
 from ddptui.tui.screens.result import PANES, ResultScreen
 from ddptui.tui.widgets.comparison import Comparison, Verdict
 from ddptui.tui.widgets.tables import RankDetail

@@ -15,7 +15,7 @@ from ddptui.store.runs import Run, all_runs
 from ddptui.tui.app import Console
 from ddptui.tui.screens import runs as runs_screen
 from ddptui.tui.screens.compare import CompareScreen
-from ddptui.tui.screens.confirm import Confirm
+from ddptui.tui.screens.dialogs import Confirm
 from ddptui.tui.screens.result import ResultScreen
 from ddptui.tui.screens.runs import RunsScreen
 from ddptui.tui.widgets.tables import MARK, RunTable

@@ -1,8 +1,8 @@
-"""Export a run: a dialog asks for format and path, a thread writes the file."""
+"""Export of a run to a file: what is written, the dialog that asks for format and path, and the thread that writes."""
 
 import asyncio
 import os
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import ClassVar, NamedTuple
 
 from textual import on
@@ -15,19 +15,49 @@ from textual.widgets.option_list import Option
 
 from ddptui.analysis.results import Results
 from ddptui.config.preset import Preset
+from ddptui.report import table
+from ddptui.report.trace import trace
 from ddptui.store.runs import Run
-from ddptui.tui import exports
-from ddptui.tui.exports import FORMATS, meant, offered
 from ddptui.tui.screens.base import LabScreen
-from ddptui.tui.screens.confirm import Confirm
+from ddptui.tui.screens.dialogs import Confirm
 from ddptui.tui.widgets.lists import Chooser
 
+FORMATS = {"markdown": ".md", "csv": ".csv", "json": ".json", "trace": ".trace.json"}  # with the suffix of its file
 DESCRIPTIONS = {
     "markdown": "Markdown   the table with all its columns, and the findings",
     "csv": "CSV        one line per repeat, every figure in full",
     "json": "JSON       everything, as in results.json",
     "trace": "Trace      the timeline, for ui.perfetto.dev",
 }
+
+
+def offered(run: Run, form: str) -> Path:
+    """Return the path that the dialog suggests: in the current folder, named after the run."""
+    return Path.cwd() / (run.name + FORMATS[form])
+
+
+def meant(typed: str) -> Path:
+    """Return the absolute path that the user meant."""
+    return Path(os.path.abspath(os.path.expanduser(typed)))
+
+
+def write(run: Run, preset: Preset, results: Results, form: str, path: Path, *, replace: bool = False) -> None:
+    """Write a run in one of the FORMATS.
+
+    Raises FileExistsError if the file exists and `replace` is False, and OSError or ValueError for other bad paths.
+    """
+    with path.open("w" if replace else "x", encoding="utf-8") as file:
+        if form == "trace":
+            file.writelines(trace(run.repeats(preset)))
+        else:
+            file.write(table.FORMATS[form](results, preset))
+
+
+def why(error: Exception) -> str:
+    """Return what went wrong, in one line."""
+    if isinstance(error, OSError) and error.filename and error.strerror:
+        return f"{error.filename}: {error.strerror}"
+    return str(error)
 
 
 async def export(screen: LabScreen, run: Run, preset: Preset, results: Results, form: str = "markdown") -> None:
@@ -40,15 +70,15 @@ async def export(screen: LabScreen, run: Run, preset: Preset, results: Results, 
     if replace and not await screen.app.push_screen_wait(Confirm(question, yes="Replace")):
         return
     try:  # the trace of a long run takes its time
-        await asyncio.to_thread(exports.write, run, preset, results, target.form, target.path, replace=replace)
+        await asyncio.to_thread(write, run, preset, results, target.form, target.path, replace=replace)
     except (OSError, ValueError) as error:
-        screen.console_app.complain("Not exported", exports.why(error))
+        screen.console_app.complain("Not exported", why(error))
     else:
         screen.notify(str(target.path), title="Exported", markup=False)
 
 
 class Export(NamedTuple):
-    """What the dialog was answered."""
+    """The user's answer: a format and a path."""
 
     form: str
     path: Path
@@ -57,7 +87,7 @@ class Export(NamedTuple):
 class ExportDialog(ModalScreen[Export | None]):
     """Dismissed with format and path, or None. Enter exports from either field; Tab goes between them."""
 
-    CSS_PATH: ClassVar[list[str | PurePath]] = ["modal.tcss", "export.tcss"]
+    CSS_PATH = "dialogs.tcss"
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "leave", "Cancel", show=False)]
 
     def __init__(self, run: Run, form: str) -> None:

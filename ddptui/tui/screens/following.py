@@ -17,7 +17,7 @@ from ddptui.run.session import Session
 from ddptui.store.runs import Run
 from ddptui.text.units import S
 from ddptui.tui.screens.base import LabScreen
-from ddptui.tui.screens.confirm import Confirm
+from ddptui.tui.screens.dialogs import Confirm
 from ddptui.wire.records import Ended, Launched, Message, Refused
 
 ERROR_LINES = 4  # of a failed launch, in its alarm; the log has more

@@ -1,7 +1,9 @@
-"""The dialog that injects a delay into a running trial, or removes all of them, from the next step on."""
+"""Delays injected while a trial runs: what is allowed, and the dialog that asks for them."""
 
+from collections.abc import Sequence
 from typing import ClassVar
 
+import msgspec
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
@@ -9,17 +11,54 @@ from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Button, Input, Label, Select, Static
 
-from ddptui.config.trial import Bottleneck, Trial, TrialError
-from ddptui.config.trial_text import describe_bottleneck
-from ddptui.tui.injection import sites, with_delay
+from ddptui.config.trial import Bottleneck, Trial, TrialError, choices
+from ddptui.config.trial_text import describe_bottleneck, parse_assignment
+from ddptui.config.trial_values import make_trial
+from ddptui.tui.draft import LINK, bottleneck
 
+TOO_LATE = "start"  # a running rank has already started
 USUAL_MS = "20"
+LONGEST_MS = 60_000  # torch waits longer than this for a late rank; its timeout is raised only for a preset's delays
+
+
+def sites() -> list[str]:
+    """Return where a delay can be injected into a running rank."""
+    return [site for site in choices("at") if site not in (TOO_LATE, LINK)]
+
+
+def can_still_come(bottlenecks: Sequence[Bottleneck]) -> tuple[Bottleneck, ...]:
+    """Return the delays that a running rank has yet to meet. Slow links are no delays: they stay as they are."""
+    return tuple(delay for delay in bottlenecks if delay.at in sites())
+
+
+def with_delay(
+    trial: Trial, delays: Sequence[Bottleneck], at: str, ranks: str, sleep_ms: str
+) -> tuple[Bottleneck, ...]:
+    """Return these delays and a new one, which replaces one at the same site on the same ranks.
+
+    Checks what was typed as the preset loader would. Raises TrialError: one line, without the field's path.
+    """
+    if at == LINK:
+        raise TrialError("", "at: the links are made before the ranks start; a slow one goes into the preset")
+    _, wanted = parse_assignment(f"bottleneck={bottleneck(at, ranks, sleep_ms)}")
+    [new] = _checked(trial, wanted)
+    if new.sleep_ms > LONGEST_MS:
+        raise TrialError("", f"sleep_ms: at most {LONGEST_MS:,} while it runs; a longer delay goes into the preset")
+    others = [delay for delay in delays if (delay.at, set(delay.ranks)) != (new.at, set(new.ranks))]
+    return (*others, new)
+
+
+def _checked(trial: Trial, wanted: object) -> tuple[Bottleneck, ...]:
+    try:
+        return make_trial({**msgspec.to_builtins(trial), "bottleneck": wanted}).bottleneck
+    except TrialError as error:
+        raise TrialError("", f"{error.key.rpartition('.')[2]}: {error.why}") from None
 
 
 class Inject(ModalScreen[tuple[Bottleneck, ...] | None]):
     """Dismissed with all delays that the ranks shall have from now on, or with None to change nothing."""
 
-    CSS_PATH = ["modal.tcss", "inject.tcss"]  # noqa: RUF012
+    CSS_PATH = "dialogs.tcss"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "dismiss(None)", "Cancel", show=False),
         Binding("ctrl+o", "remove_all", "Remove all", show=False),
@@ -36,15 +75,13 @@ class Inject(ModalScreen[tuple[Bottleneck, ...] | None]):
         with Vertical(classes="dialog"):
             yield Static(f"In trial «{self._trial.name}», from the next step on", id="title", markup=False)
             yield Static(f"now: {describe_bottleneck(self._delays)}", id="delays", markup=False)
-            with Horizontal(classes="field"):
-                yield Label("delay, ms")
-                yield Input(USUAL_MS, id="ms", compact=True)
-            with Horizontal(classes="field"):
-                yield Label("on ranks")
-                yield Input(str(self._trial.world_size - 1), id="ranks", compact=True, placeholder="1, or 0,2")
-            with Horizontal(classes="field"):
-                yield Label("where")
-                yield Select([(site, site) for site in possible], value=possible[-1], allow_blank=False, compact=True)
+            last_rank = str(self._trial.world_size - 1)
+            for label, answer in (
+                ("delay, ms", Input(USUAL_MS, id="ms", compact=True)),
+                ("on ranks", Input(last_rank, id="ranks", compact=True, placeholder="1, or 0,2")),
+                ("where", Select.from_values(possible, value=possible[-1], allow_blank=False, compact=True)),
+            ):
+                yield Horizontal(Label(label), answer, classes="field")
             yield Static(id="refusal", markup=False)
             with Horizontal(classes="buttons"):
                 yield Button("Cancel (esc)", id="leave", compact=True)

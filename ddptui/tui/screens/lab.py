@@ -27,7 +27,7 @@ from ddptui.store.presets import all_presets, describe_size
 from ddptui.text.printable import printable
 from ddptui.tui import draft as drafts
 from ddptui.tui.screens.base import LabScreen
-from ddptui.tui.screens.save import save_as_own
+from ddptui.tui.screens.dialogs import save_as_own
 from ddptui.tui.widgets.frame import TitleBar
 from ddptui.tui.widgets.lists import RecentRuns
 from ddptui.tui.widgets.preset_list import PresetChooser, PresetList

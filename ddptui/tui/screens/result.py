@@ -15,7 +15,7 @@ from ddptui.report.trial_notes import in_short, worst
 from ddptui.store.runs import Run
 from ddptui.text.words import count
 from ddptui.tui.screens.base import LabScreen
-from ddptui.tui.screens.columns import ColumnsDialog
+from ddptui.tui.screens.dialogs import ColumnsDialog
 from ddptui.tui.screens.export import export
 from ddptui.tui.widgets.comparison import Comparison, Verdict
 from ddptui.tui.widgets.frame import PaneBar, TitleBar

@@ -12,9 +12,8 @@ from textual.widgets import Static
 from ddptui.live import headline, rank_states
 from ddptui.run.playback import Playback
 from ddptui.run.session import Session
-from ddptui.tui.injection import can_still_come
 from ddptui.tui.screens.following import BACK_KEYS, REPLAY_KEYS, RUN_KEYS, Following
-from ddptui.tui.screens.inject import Inject
+from ddptui.tui.screens.inject import Inject, can_still_come
 from ddptui.tui.widgets.frame import TitleBar
 from ddptui.tui.widgets.line_chart import LineChart
 from ddptui.tui.widgets.panes import TITLES, Panes, Picture

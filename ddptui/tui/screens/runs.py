@@ -19,7 +19,7 @@ from ddptui.store.runs import Run, RunError, all_runs, delete
 from ddptui.text.words import count
 from ddptui.tui.screens.base import LabScreen
 from ddptui.tui.screens.compare import CompareScreen
-from ddptui.tui.screens.confirm import Confirm
+from ddptui.tui.screens.dialogs import Confirm
 from ddptui.tui.widgets.frame import TitleBar
 from ddptui.tui.widgets.tables import RunTable
 
