@@ -1,4 +1,4 @@
-"""Figures over steps, as lines of braille dots."""
+"""Values over steps, as lines of braille dots."""
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby
@@ -11,13 +11,13 @@ from ddptui.text.drawing import Line, Span, linear_ticks, log_ticks, wrap
 from ddptui.tui.widgets.canvas import Canvas
 
 KINDS = tuple(f"series-{number}" for number in range(6))
-ROWS_A_TICK = 2
-PART_FOR_LEGEND = 5  # of the height, one is for it
+ROWS_PER_TICK = 2
+PART_FOR_LEGEND = 5  # at most a fifth of the height is for it
 
 
 class Series(NamedTuple):
-    """`points`: step and value (None: not finite), by step; `kind`, which sets the color: mean, rank (one of many), or
-    as `kind_of` returns it."""
+    """One line. `points`: step and value (None: not finite), by step. `kind` sets the color: "mean", "rank" (one of
+    many), or what `kind_of` returns."""
 
     name: str
     points: Sequence[Point]
@@ -25,7 +25,7 @@ class Series(NamedTuple):
 
 
 class LineChart(Canvas):
-    """Several series over one axis of steps; below them each one's latest value, or since when it is not finite."""
+    """Draws series over one axis of steps and, in the legend, their latest values or since when they are not finite."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {f"canvas--{kind}" for kind in (*KINDS, "rank", "mean")}
     DEFAULT_CSS = """
@@ -53,7 +53,7 @@ class LineChart(Canvas):
     def draw(self, width: int, height: int) -> Sequence[Line]:
         if not any(series.points for series in self._series):
             return [[("nothing to draw yet", "muted")]]
-        legend = wrap([_entry(each) for each in self._series], width, max(1, height // PART_FOR_LEGEND))
+        legend = wrap([_entry(series) for series in self._series], width, max(1, height // PART_FOR_LEGEND))
         rows = height - len(legend) - 1
         if rows < 1:
             return legend
@@ -77,21 +77,21 @@ def kind_of(number: int) -> str:
 
 
 def _labels(seen: Frame, rows: int, log: bool) -> dict[int, str]:
-    """By row from the top."""
-    most = max(1, rows // ROWS_A_TICK)
+    """Return the labels of the vertical axis, by row from the top."""
+    most = max(1, rows // ROWS_PER_TICK)
     ticks = (log_ticks if log else linear_ticks)(seen.low, seen.high, most)
     up = (4 * rows - 1) / (seen.high - seen.low)
     return {rows - 1 - round((tick - seen.low) * up) // 4: label for tick, label in ticks if seen.low <= tick}
 
 
 def _plot(lines: Iterator[tuple[Sequence[Point], Series]], seen: Frame, width: int, height: int) -> list[list[Span]]:
-    """Draw all lines. Where they meet, the dots of all show, in the color of the last."""
-    found: list[dict[int, tuple[int, str]]] = [{} for _ in range(height)]
+    """Return the rows. Where lines meet, the dots of all show, in the color of the last."""
+    plotted: list[dict[int, tuple[int, str]]] = [{} for _ in range(height)]
     for points, series in lines:
         for row, column, bits in cells(columns(points, seen, width, height), height):
-            before = found[row].get(column)
-            found[row][column] = (bits | before[0] if before else bits, series.kind)
-    return [_spans(row) for row in found]
+            before = plotted[row].get(column)
+            plotted[row][column] = (bits | before[0] if before else bits, series.kind)
+    return [_spans(row) for row in plotted]
 
 
 def _spans(row: dict[int, tuple[int, str]]) -> list[Span]:

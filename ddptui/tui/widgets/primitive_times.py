@@ -1,4 +1,4 @@
-"""One primitive, measured: a table of its sizes, the model that was fitted, and both as a plot."""
+"""A measured primitive: a table of its sizes, the fitted model, and a plot of both."""
 
 import textwrap
 from collections.abc import Sequence
@@ -21,13 +21,13 @@ from ddptui.text.tables import Table, fit, telling
 from ddptui.tui.widgets.canvas import Canvas
 from ddptui.tui.widgets.tables import LabTable
 
-OF_THE_NETWORK = ("isend_irecv", "send_recv", "local_sum")  # what the textbook's figures are made from
-NOT_SAID = ("operation", "left out", "algorithm", "textbook formula")  # of a model: said elsewhere
+NETWORK_OPERATIONS = ("isend_irecv", "send_recv", "local_sum")  # the textbook's figures derive from their times
+SHOWN_ELSEWHERE = ("operation", "left out", "algorithm", "textbook formula")  # columns of the table of models
 UNEVEN = f"{tables.MARK} its calls differ much among each other"
 
 
 class SizeTable(LabTable):
-    """A row a size; as many columns as fit. Rows with wrong elements stand out."""
+    """Shows a row per size, with as many columns as fit. Rows with wrong elements stand out."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {"sizes--wrong"}
     DEFAULT_CSS = """
@@ -55,7 +55,7 @@ class SizeTable(LabTable):
 
 
 class SizePlot(Canvas):
-    """Time or bus bandwidth over size, as lines of dots."""
+    """Draws time or bus bandwidth over size."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {f"canvas--{kind}" for kind in KINDS}
     DEFAULT_CSS = """
@@ -68,25 +68,27 @@ class SizePlot(Canvas):
     """
 
     _result: PrimitivesResult | None = None
-    _drawn_ones: Sequence[PrimitiveKey] = ()
+    _operations: Sequence[PrimitiveKey] = ()
     _what: What = "time"
 
     def show(self, result: PrimitivesResult, operations: Sequence[PrimitiveKey], what: What) -> None:
-        self._result, self._drawn_ones, self._what = result, operations, what
+        """Draw these operations, measured and fitted."""
+        self._result, self._operations, self._what = result, operations, what
         self.border_title = f"{TITLES[what]} over size, both logarithmic"
         self.redraw()
 
     def draw(self, width: int, height: int) -> Sequence[Line]:
-        return draw(self._result, self._drawn_ones, width, height, self._what) if self._result else []
+        return draw(self._result, self._operations, width, height, self._what) if self._result else []
 
 
 class Model(Canvas):
-    """What was fitted, or why there is nothing to fit to."""
+    """Shows the fitted model, or why there is nothing to fit to."""
 
     _parts: Sequence[str] = ()
     _refusal = ""
 
     def show(self, parts: Sequence[str], refusal: str) -> None:
+        """Show the model in parts, or the backend's refusal."""
         self._parts, self._refusal = parts, refusal
         self.redraw()
 
@@ -107,23 +109,23 @@ class PrimitiveTimes(Vertical):
         yield SizePlot(id="plot", classes="pane")
 
     def show(self, result: PrimitivesResult, chosen: PrimitiveKey, marked: Sequence[PrimitiveKey], what: What) -> None:
-        """marked: they are drawn, too. Nothing happens while all is as it was."""
+        """Show the chosen primitive; the plot also has the marked ones. Does nothing if all is unchanged."""
         shown = (id(result), chosen, tuple(marked), what)
         if shown == self._shown:
             return
         self._shown = shown
-        drawn = [chosen, *(each for each in marked if each != chosen)]
-        of_these = _of(result, drawn)
-        self._tell(of_these, chosen)
-        self.query_one(SizePlot).show(of_these, drawn, what)
+        drawn = [chosen, *(key for key in marked if key != chosen)]
+        needed = _needed(result, drawn)
+        self._show_figures(needed, chosen)
+        self.query_one(SizePlot).show(needed, drawn, what)
 
-    def _tell(self, result: PrimitivesResult, chosen: PrimitiveKey) -> None:
+    def _show_figures(self, result: PrimitivesResult, chosen: PrimitiveKey) -> None:
         cells, models = by_operation(result.cells)[chosen], fit_all(result)
-        model = next((each for each in models if each.key == chosen), None)
+        model = next((model for model in models if model.key == chosen), None)
         network = network_of(models)
-        told = network[0] if network and network[1] != chosen and chosen.operation != "local_sum" else None
+        textbook = network[0] if network and network[1] != chosen and chosen.operation != "local_sum" else None
         table = self.query_one(SizeTable)
-        table.show(tables.of_cells(cells, model, told))
+        table.show(tables.of_cells(cells, model, textbook))
         table.border_title = tables.heading(chosen)
         table.border_subtitle = UNEVEN if any(map(is_uneven, cells)) else ""
         refusal = next((cell.error for cell in cells if cell.error), None)
@@ -131,20 +133,18 @@ class PrimitiveTimes(Vertical):
 
 
 def in_words(model: Fit, network: tuple[Network, PrimitiveKey] | None) -> list[str]:
-    """The textbook's formula, term by term, and what was fitted, figure by figure."""
+    """Return the textbook's formula, term by term, then the fitted figures."""
     book = theory(model.key.operation, composite=model.key.composite)
     columns = telling(tables.of_models([model], network).columns)
-    said = [f"{each.header} {each.cells[0]}" for each in columns if each.header not in NOT_SAID]
+    figures = [f"{column.header} {column.cells[0]}" for column in columns if column.header not in SHOWN_ELSEWHERE]
     first, *terms = book.formula.split(" + ")
-    return [f"{book.algorithm}: {first}", *(f"+ {term}" for term in terms), *said]
+    return [f"{book.algorithm}: {first}", *(f"+ {term}" for term in terms), *figures]
 
 
-def _of(result: PrimitivesResult, drawn: Sequence[PrimitiveKey]) -> PrimitivesResult:
-    """As much of it as is drawn, and what the textbook's figures are made from: models need not be fitted to more."""
-    cells = [
-        cell
-        for which, several in by_operation(result.cells).items()
-        for cell in several
-        if which in drawn or (which.operation in OF_THE_NETWORK and not which.composite)
-    ]
-    return msgspec.structs.replace(result, cells=cells)
+def _needed(result: PrimitivesResult, drawn: Sequence[PrimitiveKey]) -> PrimitivesResult:
+    """Return the cells to draw and those of the network: fitting models to all others would take time."""
+    groups = by_operation(result.cells).items()
+    wanted = (
+        cells for key, cells in groups if key in drawn or (key.operation in NETWORK_OPERATIONS and not key.composite)
+    )
+    return msgspec.structs.replace(result, cells=[cell for cells in wanted for cell in cells])

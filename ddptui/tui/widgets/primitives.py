@@ -24,8 +24,7 @@ WIDEST = 32  # more is cut off
 
 
 class Item(NamedTuple):
-    """One line. `marked`: it stays in the plot, whichever is chosen (None: there is no plot); `is_wrong`: the backend
-    cannot do it, or did it wrong."""
+    """One line. `marked`: it stays in the plot (None: there is no plot). `is_wrong`: the backend failed or is wrong."""
 
     name: str
     marked: bool | None = None
@@ -91,8 +90,10 @@ NOTHING_YET = "nothing to be seen yet: the ranks have not come to it"
 
 
 class Page(Canvas):
-    """Four colors; the next four ranks have them underlined. Reduced numbers stand out by more than a color, and
-    undefined ones are struck through."""
+    """Draws each number in the color of its rank. There are four colors; ranks 4 to 7 have them underlined.
+
+    Reduced numbers are bold on a background of their own, and undefined ones are struck through.
+    """
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {
         f"canvas--{kind}" for kind in (*RANK_KINDS, "reduced", "undefined", "wrong")
@@ -123,27 +124,25 @@ class Page(Canvas):
 
 
 class PrimitiveGrid(VerticalScroll):
-    """Shows the ranks that have room; the user scrolls to the others."""
+    """Shows one primitive: every rank's call and buffers, before or after it. It scrolls where ranks lack room."""
 
     BINDINGS: ClassVar[list[BindingType]] = SCROLL_KEYS
     DEFAULT_CSS = """
     PrimitiveGrid { scrollbar-size-vertical: 1; }
     """
 
-    _view: View | None = None
-    _after = False
     _shown: tuple[View | None, bool, str] | None = None
 
     def compose(self) -> ComposeResult:
         yield Page()
 
     def show(self, view: View | None, *, after: bool, note: str = "") -> None:
-        """note: what else there is to say of it. Nothing happens while all is as it was."""
+        """Show a primitive before or after its call. `note` stands at the bottom. Does nothing if all is unchanged."""
         if (view, after, note) == self._shown:
             return
-        if view is not self._view:
+        if self._shown and view is not self._shown[0]:
             self.scroll_home(animate=False)
-        self._view, self._after, self._shown = view, after, (view, after, note)
+        self._shown = view, after, note
         self.border_title = view_title(view) if view else "Nothing yet"
         moment = "" if view is None or view.error else "after the call" if after else "before the call"
         self.border_subtitle = " · ".join(filter(None, (moment, note)))
@@ -153,10 +152,11 @@ class PrimitiveGrid(VerticalScroll):
         self._lay_out()
 
     def _lay_out(self) -> None:
-        """Where there are more lines than are seen at once, a scrollbar takes a column."""
+        """Draw the lines anew. If they do not fit, a scrollbar takes a column."""
+        view, after, _ = self._shown or (None, False, "")
         width, room = self.content_size
-        if self._view is None:
+        if view is None:
             lines: Sequence[Line] = [[(NOTHING_YET, "muted")]]
-        elif len(lines := page_lines(self._view, width, room, after=self._after)) > room:
-            lines = page_lines(self._view, width - 1, room, after=self._after)
+        elif len(lines := page_lines(view, width, room, after=after)) > room:
+            lines = page_lines(view, width - 1, room, after=after)
         self.query_one(Page).show(lines)

@@ -1,4 +1,4 @@
-"""How long each trial trained, and what of that was work, delay, wait and transfer."""
+"""How long each trial trained, split into work, delay, wait and transfer."""
 
 from collections.abc import Callable, Sequence
 from statistics import median
@@ -9,13 +9,13 @@ from ddptui.text.drawing import GLYPHS, Line, bar, legend, shorten, wrap
 from ddptui.text.words import count
 from ddptui.tui.widgets.canvas import Canvas
 
-PART_FOR_NAME = 3  # of the width, one at most is for the trial's name
+PART_FOR_NAME = 3  # at most a third of the width is for the trial's name
 BASELINE = "◆"
 NOT_REACHED = "not reached"
 
 
 class TimeBars(Canvas):
-    """A bar a trial: the median over its repeats. With more trials than lines, those around the chosen one."""
+    """Draws a bar per trial: the median of its repeats. With more trials than lines, those around the chosen one."""
 
     _results: Results | None = None
     _chosen: str | None = None
@@ -46,7 +46,7 @@ class TimeBars(Canvas):
         return [*lines, [("  ", ""), *wrap(entries, width - 2, 1)[0]]]
 
     def _window(self, trials: list[TrialResult], room: int) -> tuple[list[TrialResult], int]:
-        """What fits, and how many do not."""
+        """Return the trials that fit, and the number of those that do not."""
         if len(trials) <= room:
             return trials, 0
         room = max(1, room - 1)
@@ -69,7 +69,7 @@ def _train_s(trial: TrialResult) -> float:
 
 
 def _is_withheld(trial: TrialResult) -> bool:
-    """Whether its ranks' clocks are further apart than its ranks waited."""
+    """Whether the waits are hidden because the clock error exceeds them."""
     return any(repeat.clock_error_ms is not None and repeat.wait_share is None for repeat in trial.repeats)
 
 
@@ -87,15 +87,15 @@ def _parts(trial: TrialResult) -> list[tuple[str, float]]:
 
 
 def _delayed(repeat: RepeatResult) -> float:
-    """The share of the train time, mean over ranks. A delay at the start is over before that."""
-    total = sum(each.s for each in repeat.injected if each.at != "start")
+    """Return the delays' share of the training time, mean over ranks. Delays at the start are not part of it."""
+    total = sum(delay.s for delay in repeat.injected if delay.at != "start")
     return total / len(repeat.ranks) / repeat.train_time_s
 
 
 def _delays(trials: Sequence[TrialResult]) -> list[Line]:
-    """What their glyph stands for, if there are any."""
-    there = any(_delayed(repeat) for trial in trials for repeat in trial.repeats)
-    return [[(GLYPHS["delay"], "delay"), (" delay put in", "muted")]] if there else []
+    """Return the legend of injected delays, if there are any."""
+    is_delayed = any(_delayed(repeat) for trial in trials for repeat in trial.repeats)
+    return [[(GLYPHS["delay"], "delay"), (" delay put in", "muted")]] if is_delayed else []
 
 
 def _share(trial: TrialResult, figure: Callable[[RepeatResult], float | None]) -> float:

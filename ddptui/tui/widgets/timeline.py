@@ -1,4 +1,4 @@
-"""What every rank did when, over the last few steps, on one axis of real time."""
+"""What every rank did when, over the last few steps, on one time axis."""
 
 from collections.abc import Sequence
 from typing import ClassVar
@@ -13,12 +13,12 @@ from ddptui.wire.messages import PHASES
 
 FILL = {"data": "┈", "forward": "─", "backward": "═", "aggregate": "┅", "optimizer": "╍", BETWEEN: " "}
 WORDS = {"delay": "delay put in"}
-CELLS_A_STEP = 30
-FEWEST, MOST = 2, 4  # steps
+CELLS_PER_STEP = 30  # fewer would hide the short phases
+FEWEST_STEPS, MOST_STEPS = 2, 4
 
 
 class Timeline(Canvas):
-    """A line a rank, and with room for it a second one that says how long things took, in ms."""
+    """Draws a line per rank and, where there is room, a second one with durations in ms."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {f"canvas--{phase}" for phase in PHASES}
     DEFAULT_CSS = """
@@ -29,18 +29,18 @@ class Timeline(Canvas):
     Timeline > .canvas--optimizer { color: $text-accent; }
     """
 
-    _joined: Sequence[AlignedStep] = ()
+    _steps: Sequence[AlignedStep] = ()
 
-    def show(self, joined: Sequence[AlignedStep]) -> None:
-        """Steps that are side by side; the last few of them are shown."""
-        if not (joined and self._joined and joined[-1] is self._joined[-1]):
-            self._joined = joined
+    def show(self, steps: Sequence[AlignedStep]) -> None:
+        """Draw the last few of these steps."""
+        if not (steps and self._steps and steps[-1] is self._steps[-1]):
+            self._steps = steps
             self.redraw()
 
     def draw(self, width: int, height: int) -> Sequence[Line]:
-        if not self._joined:
+        if not self._steps:
             return [[("nothing to show yet: waiting for the first steps", "muted")]]
-        steps = last_steps(self._joined, min(MOST, max(FEWEST, width // CELLS_A_STEP)))
+        steps = last_steps(self._steps, min(MOST_STEPS, max(FEWEST_STEPS, width // CELLS_PER_STEP)))
         ranks = _chosen(steps, max(1, height - 2))
         left = len(f"{max(steps[0].ranks)} ")
         cells, (begin, end) = max(1, width - left), window(steps)
@@ -53,18 +53,18 @@ class Timeline(Canvas):
 
 
 def _rank(rank: int, steps: Sequence[AlignedStep], left: int, cells: int) -> list[Line]:
-    """What it did, and below that how long it took."""
+    """Return a rank's phases and, as a second line, how long they took."""
     within = window(steps)
     cuts = {cell_of(step.ranks[rank].step.begin_ns, within, cells) for step in steps}
-    found = runs(row(steps, rank), within, cells, cuts)
+    drawn = runs(row(steps, rank), within, cells, cuts)
     return [
-        [(f"{rank} ".rjust(left), ""), *(span for run in found for span in _drawn(run, cuts))],
-        [(" " * left, ""), *((_length(run), "muted") for run in found)],
+        [(f"{rank} ".rjust(left), ""), *(span for run in drawn for span in _spans(run, cuts))],
+        [(" " * left, ""), *((_length(run), "muted") for run in drawn)],
     ]
 
 
 def _chosen(steps: Sequence[AlignedStep], lines: int) -> list[int]:
-    """All ranks, or if there are too many those that waited least: the others waited for one of them."""
+    """Return all ranks or, if there are too many, those that waited least: the others waited for one of them."""
     ranks = sorted(steps[0].ranks)
     if len(ranks) <= lines:
         return ranks
@@ -72,7 +72,7 @@ def _chosen(steps: Sequence[AlignedStep], lines: int) -> list[int]:
     return sorted(sorted(ranks, key=lambda rank: waited[rank])[: max(1, lines - 1)])
 
 
-def _drawn(run: Run, cuts: set[int]) -> Line:
+def _spans(run: Run, cuts: set[int]) -> Line:
     """Begun by the phase's name, or its first letter; where a step begins, by its border."""
     border = "▏" if run.first in cuts else ""
     room = run.last - run.first - len(border)
@@ -83,14 +83,13 @@ def _drawn(run: Run, cuts: set[int]) -> Line:
 
 
 def _length(run: Run) -> str:
-    """How long it took, where there is room to say it."""
+    """Return the run's duration in ms if it fits."""
     room, text = run.last - run.first, f" {run.ns / MS:.1f}"
-    told = run.what != BETWEEN and len(text) <= room
-    return (text if told else "").ljust(room)
+    return (text if run.what != BETWEEN and len(text) <= room else "").ljust(room)
 
 
 def _legend() -> list[Line]:
-    """What matters most comes first: at the end, room may lack."""
+    """Return the entries, the most important first: the last ones may be cut off."""
     waiting = [(GLYPHS[what], what, WORDS.get(what, what)) for what in ("wait", "transfer", "delay")]
     phases = [(phase[0] + FILL[phase], phase, phase) for phase in PHASES]
     return [[(glyphs, kind), (f" {word}", "muted")] for glyphs, kind, word in [*waiting, *phases]]
