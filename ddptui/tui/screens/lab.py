@@ -129,7 +129,7 @@ class Lab(LabScreen):
         """Show beside each preset how long it would take without changes."""
         notes = {name: str(estimate(preset, self._past.results) or "–") for name, preset in self._presets.items()}
         changed = [name for name, changes in self._changes.items() if changes]
-        self.query_one(PresetList).note(notes, changed)
+        self.query_one(PresetList).show_notes(notes, changed)
 
     @on(PresetList.Chosen)
     def _show(self, chosen: PresetList.Chosen) -> None:

@@ -20,7 +20,7 @@ class Arrivals(Canvas):
     _culprit: int | None = None
 
     def show(self, summary: ArrivalsSummary | None, culprit: int | None) -> None:
-        """Draw a summary. `culprit`: the rank that the verdict names; without one, the rank that is mostly last is marked."""
+        """Draw a summary. `culprit`: the rank that the verdict names; else the one mostly last is marked."""
         if (summary, culprit) != (self._summary, self._culprit):
             self._summary, self._culprit = summary, culprit
             self.redraw()

@@ -1,4 +1,4 @@
-"""The base of the drawings: lines of text in, strips out, cached until something changes."""
+"""The base of the drawings: turns lines of text into strips, and keeps them until something changes."""
 
 from collections.abc import Sequence
 from typing import ClassVar
@@ -40,7 +40,7 @@ class Canvas(Widget):
         self._styles_by_kind: dict[str, Style] = {}
 
     def draw(self, width: int, height: int) -> Sequence[Line]:
-        """The lines to be seen; what is too much in either direction is cut off."""
+        """Return the lines. What does not fit is cut off."""
         raise NotImplementedError
 
     def redraw(self) -> None:
@@ -68,12 +68,12 @@ class Canvas(Widget):
         return Strip([Segment(_safe(text), self._style(kind)) for text, kind in line])
 
     def _style(self, kind: str) -> Style:
-        """Looked up once until the theme changes: there may be thousands of spans in a second."""
+        """Return the style of a kind. Cached until the theme changes: there may be thousands of spans a second."""
         if kind not in self._styles_by_kind:
             self._styles_by_kind[kind] = self.get_visual_style(*([f"canvas--{kind}"] if kind else [])).rich_style
         return self._styles_by_kind[kind]
 
 
 def _safe(text: str) -> str:
-    """Nothing that a terminal would obey."""
+    """Replace control characters, which a terminal would obey. Nearly all texts have none."""
     return text if text.isprintable() else printable(text)

@@ -22,7 +22,7 @@ ARROWS = {False: " ▲", True: " ▼"}
 
 
 class Comparison(LabTable):
-    """`growing`: of a run that goes on; trials that have not begun are left out."""
+    """Compares trials: as many columns as fit, or the chosen ones. `growing`: without trials that have not begun."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {"comparison--failed", "comparison--skipped"}
     DEFAULT_CSS = """
@@ -39,14 +39,14 @@ class Comparison(LabTable):
         self._reversed = False
 
     def show(self, results: Results, preset: Preset) -> None:
-        """Called as often as one likes: nothing happens while the results are the same object."""
+        """Show these results. Does nothing if they are the same object as before."""
         if self._of is None or self._of[0] is not results:
             self._of = results, preset
             self._refill()
 
     @property
     def shown(self) -> list[str]:
-        """The keys of the columns."""
+        """The keys of the columns on the screen."""
         return [key.value for key in self.columns if key.value]
 
     @property
@@ -59,7 +59,7 @@ class Comparison(LabTable):
         return [str(cell) for cell in self.get_row_at(self.cursor_row)] if self.row_count else []
 
     def choose(self, name: str | None) -> None:
-        """Put the cursor on a trial, if there is such a one."""
+        """Put the cursor on a trial, if it is in the table."""
         names = [row.key.value for row in self.ordered_rows]
         if name in names:
             self.move_cursor(row=names.index(name))
@@ -75,7 +75,7 @@ class Comparison(LabTable):
         self._refill()
 
     def sort_by_next(self) -> None:
-        """The next column; after the last one, the preset's own order."""
+        """Sort by the next column; after the last one, in the preset's order."""
         keys: list[str | None] = [None, *self.shown]
         place = keys.index(self._sorted_by) if self._sorted_by in keys else 0
         self.sort_by(keys[(place + 1) % len(keys)])
@@ -92,7 +92,7 @@ class Comparison(LabTable):
         self._refill()
 
     def on_data_table_header_selected(self, event: DataTable.HeaderSelected) -> None:
-        """A click sorts; another one turns it round."""
+        """Sort by a clicked column; a second click reverses the order."""
         key = event.column_key.value
         self.sort_by(key, reverse=key == self._sorted_by and not self._reversed)
 
@@ -100,11 +100,8 @@ class Comparison(LabTable):
         rows = rows_of(*self._of) if self._of else []
         return [row for row in rows if not (self._growing and row.result.status == "skipped")]
 
-    def _columns_of(self, rows: list[Row]) -> list[Filled]:
-        """Every column; the baseline says that it is one, and the column that rows are sorted by is marked."""
-        return [self._marked(column, rows) for column in columns_of(rows)]
-
     def _marked(self, column: Filled, rows: list[Row]) -> Filled:
+        """Mark the baseline in the column of names, and the header of the column that sorts."""
         if column.key == "trial" and self._of and len(self._of[0].trials) > 1:
             marks = [f" {BASELINE}" if row.result.name == self._of[0].baseline else "" for row in rows]
             column = column._replace(cells=[cell + mark for cell, mark in zip(column.cells, marks, strict=True)])
@@ -113,7 +110,7 @@ class Comparison(LabTable):
 
     def _refill(self) -> None:
         rows = self._rows()
-        columns = self._columns_of(rows)
+        columns = [self._marked(column, rows) for column in columns_of(rows)]
         if not rows:
             return self.fill([], {})
         by = next((column.cells for column in columns if column.key == self._sorted_by), None)
@@ -128,10 +125,11 @@ class Comparison(LabTable):
         return fit(telling(columns), width, AT_LEAST)
 
     def _styles(self, rows: list[Row]) -> dict[str, Style]:
-        of = {
-            word: self.get_component_rich_style(f"comparison--{word}", partial=True) for word in ("failed", "skipped")
+        return {
+            row.result.name: self.get_component_rich_style(f"comparison--{row.result.status}", partial=True)
+            for row in rows
+            if row.result.status in ("failed", "skipped")
         }
-        return {row.result.name: of[row.result.status] for row in rows if row.result.status in of}
 
 
 class Verdict(TextPane):

@@ -1,4 +1,4 @@
-"""The fields of a form: one line with a label and an answer, and the fields of a bottleneck."""
+"""The fields of a form: a line with a label and an answer, and the fields of a bottleneck."""
 
 from collections.abc import Iterable
 
@@ -14,8 +14,10 @@ CHANGED, WRONG = "*", "!"
 
 
 class Field(Horizontal):
-    """Without an answer everything stays as it is, which is what an empty field shows. Among the choices of a list that
-    has a name of its own: what the preset has may be one of them, too."""
+    """A line with a label and an answer. Empty, it shows the preset's value, which then stays.
+
+    An opened list names that choice "as in the preset": its value may be among the other choices, too.
+    """
 
     DEFAULT_CSS = """
     Field { height: 1; width: 1fr; }
@@ -42,11 +44,9 @@ class Field(Horizontal):
 
     @property
     def text(self) -> str | None:
-        """The answer; None: as it is."""
-        if isinstance(self.answer, Input):
-            return self.answer.value.strip() or None
-        value = self.answer.value
-        return value if isinstance(value, str) else None
+        """The answer; None: as in the preset."""
+        value = self.answer.value  # of a list without an answer: Select.NULL
+        return value.strip() or None if isinstance(value, str) else None
 
     def show(self, text: str | None, as_it_is: str) -> None:
         """Show an answer without posting that it has changed. `as_it_is`: what applies without one."""
@@ -60,7 +60,7 @@ class Field(Horizontal):
                 self.answer.value = Select.NULL if text is None else text
 
     def offer(self, choices: Iterable[str]) -> None:
-        """Other choices; the answer stays."""
+        """Replace the choices; the answer stays."""
         assert isinstance(self.answer, Select)
         chosen = self.answer.value
         with self.prevent(Select.Changed):
@@ -68,7 +68,7 @@ class Field(Horizontal):
             self.answer.value = chosen
 
     def mark(self, *, wrong: bool) -> None:
-        """Say beside the label whether the answer was changed, and whether it is refused."""
+        """Mark the label of an answer that was changed, or is wrong."""
         changed = self.text is not None
         self.set_class(changed, "-changed")
         self.set_class(wrong, "-wrong")
@@ -76,7 +76,7 @@ class Field(Horizontal):
         self.query_one(Static).update(Content(f"{sign} {self._label}"))
 
     def _name_first_choice(self, expanded: bool) -> None:
-        """Closed, there is room for the value only."""
+        """Name the empty choice. A closed list has room for the value only."""
         assert isinstance(self.answer, Select)
         self.answer.prompt = f"as in the preset ({self._as_it_is})" if expanded else self._as_it_is
 

@@ -41,7 +41,7 @@ MOST_LINES = 8  # of ranks in the table, and in the timeline, in a grid
 
 
 class Picture(NamedTuple):
-    """What one drawing of the screen speaks of. `states`: by rank, in words; `now_ns`: on the console's clock."""
+    """What one drawing of the screen shows. `states`: by rank, in words. `now_ns`: on the console's clock."""
 
     watched: RunMonitor
     states: dict[int, str]
@@ -67,7 +67,7 @@ class RankLog(Log):
 
 
 class Panes(Container):
-    """All panes of the Run screen."""
+    """Holds all panes of the Run screen."""
 
     chosen = reactive("ranks", init=False)
     _rows = ""
@@ -155,12 +155,12 @@ class Panes(Container):
 
 
 def losses(watched: RunMonitor) -> list[Series]:
-    """Return the loss curve of each rank, and of their mean."""
+    """Return the loss curves of the first ranks, and of the mean of all."""
     ranks = sorted(watched.live.ranks.values(), key=lambda rank: rank.rank)
     few = len(ranks) <= FEW_CURVES
-    own = [
+    curves = [
         Series(f"rank {rank.rank}", rank.losses.points, kind_of(rank.rank + 1) if few else "rank")
         for rank in ranks[:MOST_CURVES]
     ]
     mean = Series("mean", mean_of([rank.losses for rank in ranks]), "mean")
-    return [*own, mean] if len(ranks) > 1 else own
+    return [*curves, mean] if len(ranks) > 1 else curves

@@ -1,4 +1,4 @@
-"""The presets in their groups, what each would take, and a filter over them."""
+"""The presets in their groups, how long each would take, and a filter over them."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from ddptui.store.presets import BrokenPreset
 from ddptui.text.printable import printable
 from ddptui.tui.widgets.lists import Chooser, TwoEnds
 
-TITLES_BEGIN = 34
+TITLES_BEGIN = 34  # column
 
 
 class PresetChooser(Chooser):
@@ -32,7 +32,7 @@ class PresetChooser(Chooser):
 
 
 class PresetList(Vertical):
-    """`notes`: by name, how long a preset would take; `changed`: those with changes that are not saved."""
+    """Lists the presets. The user filters them by the words of their names, titles and groups."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "clear_filter", "Show all presets", show=False)]
     DEFAULT_CSS = """
@@ -71,27 +71,27 @@ class PresetList(Vertical):
         self._presets, self._broken = presets, broken
         self._list()
 
-    def note(self, notes: Mapping[str, str], changed: Collection[str]) -> None:
-        """Say anew what is known of the presets; the cursor stays."""
+    def show_notes(self, notes: Mapping[str, str], changed: Collection[str]) -> None:
+        """Show a note beside each preset, by name, and mark those with unsaved changes. The cursor stays."""
         if (notes, changed) != (self._notes, self._changed):
             self._notes, self._changed = dict(notes), list(changed)
             self._list()
 
     def choose(self, name: str) -> None:
-        """Put the cursor on a preset, whatever is filtered."""
+        """Put the cursor on a preset, and show all presets."""
         self.action_clear_filter()
         chooser = self.query_one(PresetChooser)
         chooser.highlighted = chooser.get_option_index(name)
 
     def filter(self) -> None:
-        """Begin to look for something."""
-        words = self.query_one(Input)
-        words.display = True  # and at once, unlike with a class, so that what is typed next goes there
-        self.screen.set_focus(words)
+        """Open the filter."""
+        filter_input = self.query_one(Input)
+        filter_input.display = True  # a class would act later, and the next keys would not go there
+        self.screen.set_focus(filter_input)
 
     def action_clear_filter(self) -> None:
-        words = self.query_one(Input)
-        words.value, words.display = "", False
+        filter_input = self.query_one(Input)
+        filter_input.value, filter_input.display = "", False
         self._list()
         self.query_one(PresetChooser).focus()
 
@@ -106,7 +106,7 @@ class PresetList(Vertical):
         self.query_one(PresetChooser).focus()
 
     @on(PresetChooser.OptionHighlighted)
-    def _tell(self, event: PresetChooser.OptionHighlighted) -> None:
+    def _post_chosen(self, event: PresetChooser.OptionHighlighted) -> None:
         event.stop()
         if event.option_id is not None:
             self.post_message(self.Chosen(event.option_id))
@@ -121,31 +121,25 @@ class PresetList(Vertical):
         chooser.highlighted = places.get(chosen or "", next(iter(places.values()), None))
         if chosen in places:
             chooser.scroll_to(y=scrolled.y, animate=False, immediate=True)
-        self._say_how_many(len(places))
+        known = len(self._presets) + len(self._broken)
+        is_filtered = bool(self.query_one(Input).value)
+        self.border_subtitle = f"{len(places)} of {known} · esc shows all" if is_filtered else ""
 
     def _options(self, words: list[str]) -> Iterator[Option]:
-        """A heading for each group that has something to show."""
+        """Return the lines that match all words, below the headings of their groups."""
         shown = [preset for preset in self._presets if _fits(words, preset.name, preset.title, preset.group)]
         for group, members in groupby(shown, key=lambda preset: preset.group):
             yield _heading(group)
             yield from (Option(self._line(preset), preset.name) for preset in members)
-        broken = [one for one in self._broken if _fits(words, one.name)]
-        if broken:
+        if broken := [file.name for file in self._broken if _fits(words, file.name)]:
             yield _heading("Cannot be read")
-            yield from (
-                Option(Content.assemble("  ! ", (printable(one.name), "$text-error")), one.name) for one in broken
-            )
+            yield from (Option(Content.assemble("  ! ", (printable(name), "$text-error")), name) for name in broken)
 
     def _line(self, preset: Preset) -> TwoEnds:
         mark = " (changed)" if preset.name in self._changed else ""
         note = Content.styled(self._notes.get(preset.name, ""), "dim")
         title = Content.styled(printable(preset.title), "dim")
         return TwoEnds(Content(f"  {printable(preset.name)}{mark}"), note, title, TITLES_BEGIN)
-
-    def _say_how_many(self, shown: int) -> None:
-        known = len(self._presets) + len(self._broken)
-        filtering = bool(self.query_one(Input).value)
-        self.border_subtitle = f"{shown} of {known} · esc shows all" if filtering else ""
 
 
 def _fits(words: list[str], *texts: str) -> bool:

@@ -15,7 +15,7 @@ from ddptui.text.units import GB, MB, NOTHING, size
 from ddptui.tui.widgets.lists import ROW_KEYS
 from ddptui.wire.messages import Gpu
 
-BAR = 10  # characters
+BAR_CELLS = 10
 
 
 class Row(NamedTuple):
@@ -33,9 +33,9 @@ class Column(NamedTuple):
 
     header: str
     width: int
-    worth: int  # where space is short, the least goes first
+    worth: int  # where space is short, the column of least worth goes first
     cell: Callable[[Row], str]
-    told: Callable[[RankState], float | None] | None = None  # of a GPU: shown where it is known of some rank
+    figure: Callable[[RankState], float | None] | None = None  # of a GPU: the column shows if some rank reports it
 
 
 def _phase(place: int) -> Callable[[Row], str]:
@@ -43,10 +43,10 @@ def _phase(place: int) -> Callable[[Row], str]:
 
 
 def progress(rank: RankState) -> str:
-    """A bar and per cent: 42 of 60 steps are ███████░░░ 70%."""
+    """Return a bar and the percentage: 42 of 60 steps are ███████░░░ 70%."""
     share = min(1.0, rank.step / rank.steps) if rank.steps else 0.0
-    full = int(share * BAR)
-    return f"{'█' * full}{'░' * (BAR - full)} {share:4.0%}"
+    full = int(share * BAR_CELLS)
+    return f"{'█' * full}{'░' * (BAR_CELLS - full)} {share:4.0%}"
 
 
 def _rate(row: Row) -> str:
@@ -54,12 +54,12 @@ def _rate(row: Row) -> str:
     return f"{rate * row.rank.samples:,.0f}".replace(",", " ") if rate is not None else NOTHING
 
 
-def _bytes(count: int | None) -> str:
+def _megabytes(count: int | None) -> str:
     return f"{count / MB:.0f} MB" if count is not None else NOTHING
 
 
-def _of_total(gpu: Gpu) -> str:
-    """All that is in use of a GPU's memory, by whomever, in one unit."""
+def _gpu_memory(gpu: Gpu) -> str:
+    """Return how much of a GPU's memory all processes use, of how much, in one unit."""
     if gpu.used_bytes is None or gpu.total_bytes is None:
         return size(gpu.used_bytes) if gpu.used_bytes is not None else NOTHING
     return f"{gpu.used_bytes / GB:.1f}/{gpu.total_bytes / GB:.1f} GB"
@@ -74,7 +74,7 @@ def _loss(row: Row) -> str:
 
 
 def _meter(figure: Callable[[RankState], float | None]) -> Callable[[Row], str]:
-    """What a heartbeat said. Of a rank that is silent, nothing is known."""
+    """Return a cell for a figure of the last heartbeat, which is out of date once the rank has stalled."""
     return lambda row: NOTHING if row.state.startswith(STALLED) else _optional(figure(row.rank), ".0f")
 
 
@@ -92,32 +92,32 @@ COLUMNS = (
     Column("optim.", 7, 63, _phase(4)),
     Column("wait", 6, 95, lambda row: _optional(row.wait_ms, ".1f")),
     Column("cpu %", 5, 70, _meter(lambda rank: rank.cpu_percent)),
-    Column("memory", 8, 55, lambda row: _bytes(row.rank.rss_bytes)),
+    Column("memory", 8, 55, lambda row: _megabytes(row.rank.rss_bytes)),
     Column("gpu %", 5, 71, _meter(lambda rank: rank.gpu.busy_percent), lambda rank: rank.gpu.busy_percent),
-    Column("gpu mem.", 8, 69, lambda row: _bytes(row.rank.gpu_bytes), lambda rank: rank.gpu_bytes),
-    Column("gpu used", 14, 54, lambda row: _of_total(row.rank.gpu), lambda rank: rank.gpu.used_bytes),
+    Column("gpu mem.", 8, 69, lambda row: _megabytes(row.rank.gpu_bytes), lambda rank: rank.gpu_bytes),
+    Column("gpu used", 14, 54, lambda row: _gpu_memory(row.rank.gpu), lambda rank: rank.gpu.used_bytes),
     Column("W", 4, 59, _meter(lambda rank: rank.gpu.watts), lambda rank: rank.gpu.watts),
     Column("°C", 4, 58, _meter(lambda rank: rank.gpu.celsius), lambda rank: rank.gpu.celsius),
 )
 LEFT = ("state", "progress")
-PADDING = 2  # DataTable's own
-LINE = "line"  # the one column that the table has
+PADDING = 2  # cells, which DataTable adds to every column
+LINE = "line"  # the key of the table's only column
 
 
 def telling(ranks: Iterable[RankState]) -> list[Column]:
-    """Without those of GPUs of which no rank tells."""
-    there = list(ranks)
-    return [each for each in COLUMNS if each.told is None or any(each.told(rank) is not None for rank in there)]
+    """Return the columns without those of GPUs that no rank reports."""
+    known = list(ranks)
+    return [column for column in COLUMNS if not column.figure or any(column.figure(rank) is not None for rank in known)]
 
 
 class RankTable(DataTable[Text], inherit_bindings=False):
-    """Only the rows that can be seen are brought up to date: there may be a thousand. A row is one cell, its columns
-    laid out in the text: to draw a cell costs much, and nearly all of them change every time. The columns always fit,
-    so that left, right and enter are free for the screen."""
+    """Shows a row per rank. The columns always fit, so left, right and enter are free for the screen.
 
-    DEFAULT_CSS = """
-    RankTable { overflow-x: hidden; }
+    Only visible rows are updated: there may be a thousand. A row is a single cell with the columns laid out in its
+    text: drawing a cell is slow, and nearly all of them change every time.
     """
+
+    DEFAULT_CSS = "RankTable { overflow-x: hidden; }"
     BINDINGS: ClassVar[list[BindingType]] = [
         *ROW_KEYS,
         Binding("down", "cursor_down", "One line down", show=False),
@@ -135,23 +135,22 @@ class RankTable(DataTable[Text], inherit_bindings=False):
 
     @property
     def rank(self) -> int | None:
-        """The chosen one."""
+        """The rank under the cursor."""
         return self.cursor_row if 0 <= self.cursor_row < self.row_count else None
 
     def show(self, watched: RunMonitor, states: Mapping[int, str], ranks: int) -> None:
-        """Bring the visible rows up to date. `states`: by rank, in words; `ranks`: how many there are, or will be."""
+        """Update the visible rows. `states`: by rank, in words. `ranks`: the world size."""
         live, steps = watched.live, watched.latest
         self._lay_out(ranks, telling(live.ranks.values()))
         first = int(self.scroll_y)
         for number in range(first, min(first + self.app.size.height, ranks)):  # at least what can be seen
             rank = live.ranks.get(number) or RankState(rank=number, pid=0, device="")
             state = states.get(number, "launching" if live.status == "running" else "")
-            wait = wait_ms(steps, number)
-            row = Row(rank, state, phases_ms(rank), wait, is_culprit=number == watched.culprit)
+            row = Row(rank, state, phases_ms(rank), wait_ms(steps, number), is_culprit=number == watched.culprit)
             self._show_line(number, _line(self._columns, [column.cell(row) for column in self._columns], row.state))
 
     def _lay_out(self, ranks: int, offered: Sequence[Column]) -> None:
-        """Columns as they fit, and a row a rank; only where that has changed."""
+        """Lay out the columns that fit and a row per rank, if either has changed."""
         width = self.scrollable_content_region.width
         columns = fit(offered, width - PADDING)
         if columns == self._columns and ranks == self.row_count:
@@ -182,5 +181,5 @@ def _line(columns: Sequence[Column], cells: Sequence[str], state: str = "") -> T
 
 
 def _style(state: str) -> str:
-    """Said in words in any case; bold and italic work in every theme and without colors."""
+    """Return the style of a state. Bold and italic work in every theme, and without colors."""
     return "bold" if state.startswith(("stalled", "failed")) else "italic" if "waiting" in state else ""

@@ -23,7 +23,7 @@ from ddptui.tui.widgets.fields import BottleneckFields, Field
 
 BOTTLENECK = "bottleneck"
 LAST = (LENGTH, REPEATS)
-ALL = dict.fromkeys((*drafts.OF_TRAINING, *drafts.OF_SEEING, *drafts.OF_MEASURING))  # that some preset asks for
+ALL = dict.fromkeys((*drafts.OF_TRAINING, *drafts.OF_SEEING, *drafts.OF_MEASURING))  # without duplicates, in order
 FIELDS = (*(key for key in ALL if key not in (*LAST, BOTTLENECK)), *LAST)
 TYPED = {"world_size", LENGTH, REPEATS, *drafts.LISTS, "root", "max_bytes", "iterations"}
 
@@ -47,7 +47,7 @@ class TrialForm(Vertical):
 
     @dataclass
     class Changed(Message):
-        """A field was changed. `changes`: all that there are now."""
+        """A field was changed. `changes`: of all fields."""
 
         changes: dict[str, str]
 
@@ -67,7 +67,7 @@ class TrialForm(Vertical):
         self.call_after_refresh(self._build)
 
     async def _build(self) -> None:
-        """After the first frame, which would take half as long again with all these fields."""
+        """Mount the fields after the first frame: they would make it half as long again."""
         fields = Container(*(Field(label(key), _answer(key), id=key) for key in FIELDS), id="fields")
         await self.mount(fields, BottleneckFields(), before="#reason")
         self._offer()
@@ -76,14 +76,14 @@ class TrialForm(Vertical):
 
     @property
     def changes(self) -> dict[str, str]:
-        """By field; what stays as it is, is not in it."""
+        """The new value of each changed field."""
         if not self.query(BottleneckFields):
             return self._changes
         texts = {key: text for key, field in self._fields() if (text := field.text) is not None}
         return {key: drafts.listed(text) if key in drafts.LISTS else text for key, text in texts.items()}
 
     def show(self, preset: Preset | None, changes: dict[str, str]) -> None:
-        """`preset`: as it is without the changes; None: it cannot be read, and nothing is known of it."""
+        """Show the changes of a preset. `preset`: without them; None: it cannot be read."""
         self._preset, self._changes = preset, changes
         self.disabled = preset is None
         self._fill()
@@ -96,14 +96,14 @@ class TrialForm(Vertical):
         self._mark()
 
     def point_to(self, key: str | None) -> None:
-        """Go to a field; none: to the first."""
+        """Focus a field; None: the first."""
         fields = dict(self._fields())
         target = fields.get(key or "") or next(iter(fields.values()), None)
         if target is not None:
             (target if isinstance(target, Field) else target.query_one(Field)).answer.focus()
 
     def offer_models(self, names: Sequence[str]) -> None:
-        """These besides our own."""
+        """Offer these models besides our own."""
         self._models = [*OUR_MODELS, *names]
         self._offer()
 
@@ -127,14 +127,14 @@ class TrialForm(Vertical):
 
     @on(Input.Changed)
     @on(Select.Changed)
-    def _tell(self, event: Input.Changed | Select.Changed) -> None:
+    def _post_changes(self, event: Input.Changed | Select.Changed) -> None:
         event.stop()
         if (changes := self.changes) != self._changes:
             self._changes = changes
             self.post_message(self.Changed(changes))
 
     def _fields(self) -> Iterator[tuple[str, Field | BottleneckFields]]:
-        """Those that are asked for, by the names that they have on the command line; none before they are there."""
+        """Return the fields that the preset asks for, by their command-line names; none before they are mounted."""
         for field in self.query("#fields > Field").results(Field):
             if field.id in self._asked:
                 yield self._length if field.id == LENGTH else field.id or "", field
@@ -154,6 +154,6 @@ class TrialForm(Vertical):
 def _answer(key: str) -> Input | Select[str]:
     if key in TYPED:
         return Input(compact=True)
-    by_us = [mode for mode in choices("launch") if mode != "task"]  # which Slurm starts
-    options = {"model": OUR_MODELS, "launch": by_us}.get(key) or choices(key)
+    modes = [mode for mode in choices("launch") if mode != "task"]  # Slurm, not the console, starts that one
+    options = {"model": OUR_MODELS, "launch": modes}.get(key) or choices(key)
     return Select.from_values(options, compact=True)
