@@ -1,6 +1,6 @@
-"""The console: its screens, and what leads from one to another.
+"""The console: its screens, and how one leads to another.
 
-Most screens are imported when they are first shown: the first picture must not wait for them.
+Most screens are imported when they are first shown, so that the first picture appears sooner.
 """
 
 import asyncio
@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, TypeVar
+from typing import TYPE_CHECKING, ClassVar
 
 from textual import work
 from textual.app import App, SystemCommand
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 
 ERROR_STAYS_S = 10
 
-Answer = TypeVar("Answer")
-
 
 def lab_commands() -> type[Provider]:
     """Return the provider of the command palette's own entries."""
@@ -46,7 +44,7 @@ def lab_commands() -> type[Provider]:
 
 
 def screen_following(feed: "Session | Playback") -> Screen[None]:
-    """Return the screen that follows a run as it goes, or as it went."""
+    """Return the screen that follows a run or a replay."""
     if feed.preset.kind == "primitives":
         from ddptui.tui.screens.primitives import PrimitivesScreen
 
@@ -80,7 +78,7 @@ def _prepared(run: "Run", prepare: Callable[[], Preset]) -> "tuple[Preset, Outco
 
 
 class Console(App[int]):
-    """The app. It exits with 0, or with 128 + the number of the signal that ended it."""
+    """The app. Its exit code is 0, or 128 + the number of the signal that ended it."""
 
     TITLE = "ddptui"
     CSS_PATH = "app.tcss"
@@ -108,9 +106,9 @@ class Console(App[int]):
         super().__init__()
         self.runs = runs
         self.refresh_s = refresh_s
-        self.session: Session | None = None  # the run that is under way
+        self.session: Session | None = None
         self.leaving = False
-        self.finished: list[tuple[Results, Preset]] = []  # runs of this console, to be printed when it closes
+        self.finished: list[tuple[Results, Preset]] = []  # printed when the console closes
         self._check = LaunchCheck()
         self._first = first
         self._begun = begun
@@ -142,7 +140,7 @@ class Console(App[int]):
         yield SystemCommand("Quit", "Asks first while a run is under way", self.action_leave)
 
     def on_ready(self) -> None:
-        """Allow garbage collection again, now that the first picture is there."""
+        """Allow garbage collection again after the first picture: it was off so as not to delay that."""
         gc.enable()
 
     @work(group="launch")
@@ -152,12 +150,10 @@ class Console(App[int]):
 
         if self._may_launch():
             try:
-                preset = await self._checked(prepare)
+                if (preset := await self._check.run(prepare, self._full_screen())) is not None:
+                    self.run_preset(preset)
             except PresetError as error:
                 self.complain("Not started", printable(str(error)))
-            else:
-                if preset is not None:
-                    self.run_preset(preset)
 
     def run_preset(self, preset: Preset) -> None:
         """Start a run of a preset that was checked, and show it."""
@@ -179,7 +175,7 @@ class Console(App[int]):
 
         if self._may_launch():
             try:
-                checked = await self._checked(partial(_prepared, run, prepare))
+                checked = await self._check.run(partial(_prepared, run, prepare), self._full_screen())
                 if checked is not None:
                     run.note_resumption(describe())
                     self._follow(run, *checked)
@@ -191,9 +187,6 @@ class Console(App[int]):
         if self.session is not None:
             self.complain("Not started", "another run is under way")
         return self.session is None and not self._check.is_pending
-
-    async def _checked(self, prepare: Callable[[], Answer]) -> Answer | None:
-        return await self._check.run(prepare, self._full_screen())
 
     def action_cancel_check(self) -> None:
         self._check.cancel()

@@ -1,6 +1,6 @@
-"""A preset with changes that nobody has run yet: what the console's form holds, and the command line that says it too.
+"""A draft: a preset with changes that the console's form holds, and the command line that means the same.
 
-A change is kept as the text that `--set KEY=VALUE` takes, so that both mean the same by construction.
+A change is the text that `--set KEY=VALUE` takes, so the form and the command line cannot differ.
 """
 
 import re
@@ -24,41 +24,40 @@ REPEATS = "repeats"  # a change like any other here; on the command line an opti
 VARIES = "varies"
 NO_BOTTLENECK = "[]"
 LINK = "link"  # the one bottleneck that is no delay
-# Where the form has a word of its own.
+# Where the form has a shorter label than the field's name.
 LABELS = {"world_size": "ranks", "dataset": "data", "sleep_ms": "ms", "mbit": "Mbit/s"}
 ALL = "all"
-LISTS = ("operations", "reduce_ops")  # fields that are typed as words with commas between them
-KINDS = {"int": "a whole number", "float": "a number", "str": "text", "bool": "true or false", "array": "a list"}
+LISTS = ("operations", "reduce_ops")  # fields that are typed as words separated by commas
 OF_TRAINING = ("launch", "world_size", "strategy", "average", "model", "dataset", LENGTH, REPEATS, "bottleneck")
 OF_SEEING = ("launch", "world_size", "operations", "reduce_ops", "root", REPEATS)
 OF_MEASURING = ("launch", "world_size", "operations", "root", "max_bytes", "iterations", "cadence", REPEATS)
-LONGEST_QUOTE = 20  # characters of a number that nobody can have meant
+LONGEST_QUOTE = 20  # characters of a wrong value that an error repeats
 
 
 def label(field: str) -> str:
-    """What a field of a trial is called in the form."""
+    """Return the form's label of a field of a trial."""
     return LABELS.get(field, field)
 
 
 class Draft(msgspec.Struct, frozen=True):
-    """`changes`: by field of a trial (or `repeats`), its value as the command line takes it; for all trials."""
+    """A preset's name and its changes for all trials: by field, or `repeats`, the text that the command line takes."""
 
     name: str
     changes: dict[str, str] = {}
 
 
 def preset(draft: Draft) -> Preset:
-    """The preset with the changes in it. Raises PresetError: one line, without the file that is drafted from."""
+    """Return the preset with the changes. Raises PresetError: one line, without the preset's file."""
     assignments = dict(parse_assignment(f"{key}={value}") for key, value in draft.changes.items() if key != REPEATS)
     try:
         loaded = load(draft.name, assignments)
     except PresetError as error:
-        raise PresetError(_in_the_forms_words(_without_place(str(error), draft.name), draft.changes)) from None
+        raise PresetError(_with_labels(_without_place(str(error), draft.name), draft.changes)) from None
     return msgspec.structs.replace(loaded, repeats=_repeats(draft, loaded.repeats))
 
 
 class Validation(NamedTuple):
-    """preset: the changes make one; settled: it can be run here; reason: why not, in one line."""
+    """`preset`: with the changes, if valid. `settled`: the same, if it can run here. `reason`: why not, in one line."""
 
     preset: Preset | None
     settled: Preset | None
@@ -66,7 +65,7 @@ class Validation(NamedTuple):
 
 
 def validate(draft: Draft) -> Validation:
-    """What would come of it, if it were run now."""
+    """Check whether a draft could run now, without the slow checks."""
     made = None
     try:
         made = preset(draft)
@@ -76,7 +75,7 @@ def validate(draft: Draft) -> Validation:
 
 
 def command_line(draft: Draft) -> str:
-    """What runs the draft without the console."""
+    """Return the command that runs the draft without the console."""
     words = ["ddptui", "--preset", draft.name]
     for key, value in draft.changes.items():
         words += ["--repeats", value] if key == REPEATS else ["--set", f"{key}={value}"]
@@ -84,7 +83,7 @@ def command_line(draft: Draft) -> str:
 
 
 def as_it_is(preset: Preset, field: str) -> str:
-    """What all trials have in a field, or that it varies."""
+    """Return the value that all trials have in a field, or VARIES."""
     if field == REPEATS:
         return str(preset.repeats)
     values = {_shown(trial, field) for trial in preset.trials}
@@ -92,14 +91,14 @@ def as_it_is(preset: Preset, field: str) -> str:
 
 
 def fields(preset: Preset) -> tuple[str, ...]:
-    """What a form asks for: the fields that mean something to these trials, and that one wants to change."""
+    """Return the fields of the form: those that matter to these trials and are worth changing."""
     if preset.kind == "training":
         return OF_TRAINING
     return OF_SEEING if all(trial.primitives == "see" for trial in preset.trials) else OF_MEASURING
 
 
 def listed(words: str) -> str:
-    """The value of one of LISTS: `reduce, gather` is `["reduce", "gather"]`. What is a list already, stays one."""
+    """Return the value of one of LISTS: `reduce, gather` becomes `["reduce", "gather"]`. A list stays as it is."""
     if words.lstrip().startswith("["):
         return words
     names = [word.strip() for word in words.split(",") if word.strip()]
@@ -107,36 +106,38 @@ def listed(words: str) -> str:
 
 
 def unlisted(value: str) -> str:
-    """The inverse."""
+    """Return the words of a list; the inverse of `listed`."""
     names = parse_assignment(f"names={value}")[1]
     return ", ".join(map(str, names)) if isinstance(names, list) else value
 
 
 def length_field(preset: Preset) -> str:
-    """The field that says how long the trials train: epochs mean nothing where a trial counts steps."""
+    """Return the field that sets how long the trials train: epochs mean nothing where a trial counts steps."""
     return "steps" if any(trial.steps is not None for trial in preset.trials) else "epochs"
 
 
 def bottleneck(at: str, ranks: str, amount: str) -> str:
-    """The value of `bottleneck` for one delay of so many ms, or slow links of so many Mbit/s. What is no number goes in
-    as text, for the loader to say where."""
+    """Return the value of `bottleneck` for one delay in ms, or for slow links in Mbit/s.
+
+    What is no number is kept as text, so that the loader's error names the place.
+    """
     listed = ", ".join(_number_or_text(rank) for rank in ranks.split(",") if rank.strip())
     return f'[{{at = "{at}", ranks = [{listed}], {amount_field(at)} = {_number_or_text(amount)}}}]'
 
 
 def bottleneck_fields(value: str) -> tuple[str, str, str]:
-    """The inverse: where, on which ranks, how many ms or Mbit/s."""
+    """Return site, ranks and amount of a `bottleneck`; the inverse of `bottleneck`."""
     fields: dict[str, Any] = parse_assignment(f"bottleneck={value}")[1][0]
     return fields["at"], ",".join(map(str, fields["ranks"])), str(fields[amount_field(fields["at"])])
 
 
 def amount_field(at: str) -> str:
-    """Which field of a bottleneck says how much of one it is."""
+    """Return the field that holds the amount of a bottleneck at this site."""
     return "mbit" if at == LINK else "sleep_ms"
 
 
 def at_fault(draft: Draft, reason: str) -> str | None:
-    """The change that a refusal speaks of first; the first one, where it names none."""
+    """Return the change that a refusal names first, or the first change if it names none."""
     places = {key: re.search(rf"\b({key}|{label(key)})\b", reason) for key in draft.changes}
     named = {key: place.start() for key, place in places.items() if place}
     return min(named or draft.changes, key=lambda key: named.get(key, 0), default=None)
@@ -152,32 +153,19 @@ def _repeats(draft: Draft, usual: int) -> int:
 
 
 def _without_place(why: str, name: str) -> str:
-    """Neither the file, which is the one on the screen, nor `--set `, which nobody has typed."""
-    with suppress(PresetError):  # the file is gone, and that is what is wrong
+    """Strip the file, which is on the screen, and `--set `, which the user has not typed."""
+    with suppress(PresetError):  # the file is gone: then the reason is just that
         why = why.removeprefix(f"{find(name)}: ")
     return " ".join(why.removeprefix("--set ").splitlines())
 
 
-def _in_the_forms_words(why: str, changes: dict[str, str]) -> str:
-    """What is refused of the changes, for somebody who sees the form and no file: `ranks: a whole number is wanted, …`.
-    Of a file, its own words say where to look."""
+def _with_labels(why: str, changes: dict[str, str]) -> str:
+    """Return an error about a change with the form's labels: `ranks: expected …`. Other errors stay as they are."""
     key, _, rest = why.partition(": ")
     field, _, part = re.sub(r"\[\d+\]", "", key).partition(".")
     if field not in changes:
         return why
-    where = f"{label(field)}, {label(part)}" if part else label(field)
-    return f"{where}: {_wanted(rest, '' if part else changes[field][:LONGEST_QUOTE])}"
-
-
-def _wanted(why: str, text: str) -> str:
-    """Of a wrong kind of value, without the names that a programming language has for it. text: the value, if known."""
-    found = re.fullmatch(r"expected (\w+)( [<>]=? [\d.]+)?(?:, got (\w+))?", why)
-    if found is None:
-        return why
-    kind, limit, got = found.groups()
-    known = f"text {text!r}" if got == "str" else text
-    what = known if text else KINDS.get(got, got)
-    return f"{KINDS.get(kind, kind)}{limit or ''} is wanted" + (f", got {what}" if what else "")
+    return ", ".join(filter(None, [label(field), label(part)])) + f": {rest}"
 
 
 def _shown(trial: Trial, field: str) -> str:
@@ -190,7 +178,7 @@ def _shown(trial: Trial, field: str) -> str:
 
 
 def _number_or_text(text: str) -> str:
-    """As TOML takes it."""
+    """Return a number as it is, and all else as a TOML string."""
     value = parse_assignment(f"number={text.strip()}")[1]
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     return text.strip() if is_number else msgspec.json.encode(printable(text.strip())).decode()

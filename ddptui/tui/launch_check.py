@@ -40,7 +40,7 @@ class LaunchCheck:
         return None if check.cancelled() else check.result()
 
     def cancel(self) -> None:
-        """Discard the check's answer. Its thread goes on to its end, unseen."""
+        """Discard the answer. A thread cannot be stopped: it runs on, unseen."""
         if self._check is not None:
             self._check.cancel()
 

@@ -10,7 +10,7 @@ import platformdirs
 from textual.theme import BUILTIN_THEMES
 
 DARK, LIGHT = "textual-dark", "textual-light"
-LIGHT_BACKGROUNDS = {"7", "15"}  # in COLORFGBG, which some terminals set: the background's ANSI color
+LIGHT_BACKGROUNDS = {"7", "15"}  # ANSI colors in COLORFGBG, which some terminals set
 
 
 class Settings(msgspec.Struct):
@@ -31,11 +31,9 @@ def path() -> Path:
 
 def first_theme(wanted: str | None, known: Container[str]) -> str:
     """Return the first known theme of `wanted`, TEXTUAL_THEME and the saved one; else one for the background."""
+    candidates = (wanted, os.environ.get("TEXTUAL_THEME"), load().theme)
     default = LIGHT if os.environ.get("COLORFGBG", "").rpartition(";")[2] in LIGHT_BACKGROUNDS else DARK
-    for theme in (wanted, os.environ.get("TEXTUAL_THEME"), load().theme):
-        if theme is not None and theme in known:
-            return theme
-    return default
+    return next((theme for theme in candidates if theme is not None and theme in known), default)
 
 
 def load() -> Settings:

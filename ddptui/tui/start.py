@@ -1,4 +1,4 @@
-"""Starts the console for the command line, and prints results when it has closed."""
+"""Starts the console for the command line, and prints the results after it has closed."""
 
 import os
 import sys
@@ -12,7 +12,7 @@ from ddptui.store.runs import Run
 from ddptui.tui.app import Console
 from ddptui.tui.settings import first_theme
 
-NICENESS = 10
+NICENESS = 10  # the ranks, at 0, get the cores first
 REFRESHES_PER_S = 4.0
 REFRESHES_PER_S_OVER_SSH = 2.0  # every picture goes over the network
 

@@ -22,7 +22,7 @@ from ddptui.config.preset import Preset
 from ddptui.engines.local import links
 from ddptui.engines.preflight import prepare, torchvision_models
 from ddptui.host import machine
-from ddptui.store import overview as past
+from ddptui.store import overview
 from ddptui.store.presets import all_presets, describe_size
 from ddptui.text.printable import printable
 from ddptui.tui import draft as drafts
@@ -71,9 +71,9 @@ class Lab(LabScreen):
 
     @dataclass
     class Loaded(Message):
-        """What a thread has read, so that the first picture need not wait for it."""
+        """A thread has read what the first picture does not wait for."""
 
-        past: past.RecentRuns
+        past: overview.RecentRuns
         machine: str
         models: tuple[str, ...]
 
@@ -82,8 +82,8 @@ class Lab(LabScreen):
         self._presets: dict[str, Preset] = {}
         self._broken: dict[str, str] = {}
         self._changes: dict[str, dict[str, str]] = {}  # by preset; neither saved nor taken back
-        self._past = past.RecentRuns([], [])
-        self._draft = drafts.Draft("")  # what the cursor is on
+        self._past = overview.RecentRuns([], [])
+        self._draft = drafts.Draft("")  # of the preset under the cursor
         self._validation = drafts.Validation(None, None, "no preset is chosen")
 
     def compose_content(self) -> ComposeResult:
@@ -108,7 +108,7 @@ class Lab(LabScreen):
     @work(thread=True, group="past")
     def _load(self) -> None:
         """Read what takes too long for the first picture, and what a run may have changed."""
-        recent = past.recent_runs(self.console_app.runs, date.today())
+        recent = overview.recent_runs(self.console_app.runs, date.today())
         self.post_message(self.Loaded(recent, machine.in_short(), torchvision_models()))
 
     def on_lab_loaded(self, loaded: Loaded) -> None:
@@ -168,7 +168,7 @@ class Lab(LabScreen):
 
     @work(thread=True, exclusive=True, group="links")
     def _try_links(self) -> None:
-        """Make a slow link in a subprocess, then judge the draft by what came of it."""
+        """Try in a subprocess whether this machine can make slow links, then check the draft again."""
         links.problem()
         self.call_later(self._validate)
 
@@ -176,11 +176,9 @@ class Lab(LabScreen):
         """Show the trials that would run; of a draft that cannot, those of the preset without the changes."""
         table, preset, name = self.query_one(TrialTable), self._validation.preset, self._draft.name
         shown = preset or self._presets.get(name)
-        what = (
-            f"{describe_size(preset)}, {estimate(preset, self._past.results) or UNKNOWN}"
-            if preset
-            else self._validation.reason
-        )
+        what = self._validation.reason
+        if preset:
+            what = f"{describe_size(preset)}, {estimate(preset, self._past.results) or UNKNOWN}"
         title = f"Trials · {what}" if preset else "Trials without the changes" if shown else "Trials"
         table.show(shown, title)
         brief = Content.assemble((printable(shown.title if shown else name), "bold"), "\n", printable(what))

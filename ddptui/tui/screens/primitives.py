@@ -12,7 +12,7 @@ from textual.timer import Timer
 from textual.widgets import OptionList, Static
 
 from ddptui.analysis.primitives.cells import PrimitiveKey, by_operation
-from ddptui.analysis.primitives.results import PrimitivesResult, View
+from ddptui.analysis.primitives.results import PrimitivesResult
 from ddptui.config.trial import Trial
 from ddptui.live import headline, rank_states
 from ddptui.live.primitives import PrimitivesProgress, current_primitive
@@ -30,9 +30,6 @@ from ddptui.tui.widgets.primitives import PrimitiveGrid, PrimitiveList, items_of
 from ddptui.wire.records import Message
 
 PLAY_EVERY_S = 1.0
-SEE_ACTIONS = ("reveal", "play")
-MEASURE_ACTIONS = ("mark", "figure")
-RESULTS_ACTIONS = ("export", "replay")
 MOST_TRIALS = 9  # with a digit as their key
 
 
@@ -73,7 +70,7 @@ class PrimitivesScreen(Following):
         self._marked: list[PrimitiveKey] = []
         self._what: What = "time"
         self._playing: Timer | None = None
-        self._sentence = self._trial_shown = ""  # on the screen: the line at the top, and the trial
+        self._sentence = self._trial_shown = ""  # what the screen shows: the line at the top, and the trial
 
     def compose_content(self) -> ComposeResult:
         yield Static(id="now", markup=False)
@@ -102,7 +99,7 @@ class PrimitivesScreen(Following):
     def draw(self) -> None:
         self._lead()
         self._show_trial()
-        if (sentence := self._how_it_goes() or self._why_incomplete()) != self._sentence:
+        if (sentence := self._status() or self._why_incomplete()) != self._sentence:
             self._sentence = sentence
             self.set_class(bool(sentence), "-said")
             self.query_one("#now", Static).update(Content(printable(sentence)))
@@ -120,8 +117,8 @@ class PrimitivesScreen(Following):
     def announce_end(self, status: str) -> None:
         self.notify(f"{self.feed.preset.name}: {status}", title="The run has ended", timeout=5)
 
-    def _how_it_goes(self) -> str:
-        """Return what the title does not say of a run that is under way, or has not gone well."""
+    def _status(self) -> str:
+        """Return what the title leaves out: that a run has not begun, has stalled, or has failed."""
         if isinstance(self.feed, EndedRun):
             return ""
         now_ns, live = self.ended_ns or self.feed.now_ns(), self.watched.live
@@ -141,7 +138,7 @@ class PrimitivesScreen(Following):
         )
 
     def _lead(self) -> None:
-        """Go along with the run to the primitive under way, until the user chooses one."""
+        """Follow the run to the primitive under way, until the user chooses one."""
         trial = self.trial_under_way() if self._leads else None
         if trial is None:
             return
@@ -164,6 +161,10 @@ class PrimitivesScreen(Following):
     def _result(self) -> PrimitivesResult | None:
         return self.so_far.result(self.trial.name)
 
+    @property
+    def _has_more_to_come(self) -> bool:
+        return self.goes_on or isinstance(self.feed, Playback)
+
     def _show_trial(self) -> None:
         if self.trial.name != self._trial_shown:
             self._trial_shown = self.trial.name
@@ -178,10 +179,11 @@ class PrimitivesScreen(Following):
         result, chosen = self._result, self._list.chosen
         if chosen != self._chosen:
             self._chosen, self.after = chosen, False
-        views: dict[str, View] = {view_title(view): view for view in result.views} if result else {}
         if self.trial.primitives == "see":
+            views = result.views if result else []
+            view = next((view for view in views if view_title(view) == chosen), None)
             note = "playing: a stops it" if self._playing else ""
-            self.query_one(PrimitiveGrid).show(views.get(chosen or ""), after=self.after, note=note)
+            self.query_one(PrimitiveGrid).show(view, after=self.after, note=note)
         elif result is not None and (which := self._which(chosen)) is not None:
             self.query_one(PrimitiveTimes).show(result, which, self._marked, self._what)
 
@@ -203,20 +205,18 @@ class PrimitivesScreen(Following):
 
     # Keys
 
-    @property
-    def _has_more_to_come(self) -> bool:
-        return self.goes_on or isinstance(self.feed, Playback)
-
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        if action in RESULTS_ACTIONS:
-            return not self._has_more_to_come
-        if action in SEE_ACTIONS:
-            return self.trial.primitives == "see"
-        if action in MEASURE_ACTIONS:
-            return self.trial.primitives == "measure"
-        if action in ("trial", "next_trial"):
-            return len(self.feed.preset.trials) > 1
-        return super().check_action(action, parameters)
+        match action:
+            case "export" | "replay":
+                return not self._has_more_to_come
+            case "reveal" | "play":
+                return self.trial.primitives == "see"
+            case "mark" | "figure":
+                return self.trial.primitives == "measure"
+            case "trial" | "next_trial":
+                return len(self.feed.preset.trials) > 1
+            case _:
+                return super().check_action(action, parameters)
 
     @on(OptionList.OptionSelected)
     def _select(self, event: OptionList.OptionSelected) -> None:
