@@ -21,9 +21,8 @@ from textual.screen import Screen
 from ddptui.config.preset import Preset
 from ddptui.text.printable import printable
 from ddptui.tui import settings
-from ddptui.tui.console import ConsoleApp
 from ddptui.tui.launch_check import LaunchCheck
-from ddptui.tui.screens.base import LabScreen
+from ddptui.tui.screens.base import ConsoleApp, LabScreen
 from ddptui.tui.screens.lab import Lab
 
 if TYPE_CHECKING:

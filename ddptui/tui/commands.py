@@ -10,7 +10,7 @@ from ddptui.config.preset import Preset
 from ddptui.engines.preflight import prepare
 from ddptui.store.presets import load, preset_paths
 from ddptui.store.runs import all_runs
-from ddptui.tui.console import ConsoleApp
+from ddptui.tui.screens.base import ConsoleApp
 from ddptui.tui.screens.export import FORMATS
 from ddptui.tui.screens.result import ResultScreen
 from ddptui.tui.screens.run import RunScreen

@@ -1,6 +1,8 @@
-"""What all full screens share: classes for the terminal's size, and a card where there is too little room."""
+"""What screens share: the base of full screens, and the console as they see it."""
 
-from typing import cast
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol, cast
 
 from textual.app import ComposeResult
 from textual.events import Resize
@@ -8,8 +10,12 @@ from textual.geometry import Size
 from textual.screen import Screen
 from textual.widgets import Footer
 
-from ddptui.tui.console import ConsoleApp
+from ddptui.config.preset import Preset
 from ddptui.tui.widgets.frame import TitleBar, TooSmall
+
+if TYPE_CHECKING:  # late: the first picture must not wait for them
+    from ddptui.run.session import Session
+    from ddptui.store.runs import Run
 
 # The fewest cells from which a screen has the class. Common terminals: 80×24, 120×40, 200×60.
 WIDTHS = ((180, "-huge"), (110, "-wide"), (60, "-narrow"), (0, "-tiny"))
@@ -22,6 +28,39 @@ def size_classes(size: Size) -> dict[str, bool]:
     for cells, limits in ((size.width, WIDTHS), (size.height, HEIGHTS)):
         classes[next(name for fewest, name in limits if cells >= fewest)] = True
     return classes
+
+
+class ConsoleApp(Protocol):
+    """What a screen may ask of the app, which imports the screens and so cannot be imported by them."""
+
+    runs: Path  # the folder of runs
+    refresh_s: float  # between two updates of a screen that follows a run
+    session: "Session | None"  # the run that is under way
+    leaving: bool  # the app is about to exit
+
+    def launch(self, prepare: Callable[[], Preset]) -> object:
+        """Check a preset in a thread, start it, and show the run. `prepare` may raise PresetError."""
+
+    def resume(self, run: "Run", prepare: Callable[[], Preset]) -> object:
+        """Check the preset of a run in a thread, launch what is missing, and show the run."""
+
+    def open_run(self, run: "Run") -> object:
+        """Show the results of a run on disk."""
+
+    def replay(self, run: "Run") -> object:
+        """Show a run on disk as it went."""
+
+    def run_ended(self, session: "Session") -> None:
+        """Note that no rank of this run is left."""
+
+    def show_results(self, session: "Session") -> None:
+        """Replace the screen that followed this run by its results."""
+
+    def complain(self, title: str, error: str) -> None:
+        """Show an error for some seconds."""
+
+    def action_runs(self) -> None:
+        """Show the list of earlier runs."""
 
 
 class LabScreen(Screen[None]):

@@ -38,14 +38,11 @@ class Confirm(ModalScreen[bool]):
         with Vertical(classes="dialog"):
             yield Static(self._question, markup=False)
             with Horizontal(classes="buttons"):
-                yield Button(f"{self._no} (esc)", id="no", compact=True)
-                yield Button(f"{self._yes} (y)", id="yes", variant="error", compact=True)
+                yield Button(f"{self._no} (esc)", id="no", action="screen.answer(False)", compact=True)
+                yield Button(f"{self._yes} (y)", id="yes", action="screen.answer(True)", variant="error", compact=True)
 
     def on_mount(self) -> None:
         self.query_one("#no").focus()
-
-    def on_button_pressed(self, event: Button.Pressed) -> None:
-        self.dismiss(event.button.id == "yes")
 
     def action_answer(self, yes: bool) -> None:
         self.dismiss(yes)
@@ -62,7 +59,7 @@ class ColumnsDialog(ModalScreen[frozenset[str] | None]):
         Binding("space", "show_or_hide", "Show or hide", show=False),
         Binding("enter", "done", "Done", show=False, priority=True),
         Binding("f", "fit", "As many as fit", show=False),
-        Binding("escape", "leave", "Cancel", show=False),
+        Binding("escape", "dismiss(None)", "Cancel", show=False),
     ]
 
     def __init__(self, offered: Sequence[Filled], shown: Collection[str]) -> None:
@@ -91,9 +88,6 @@ class ColumnsDialog(ModalScreen[frozenset[str] | None]):
 
     def action_fit(self) -> None:
         self.dismiss(frozenset())
-
-    def action_leave(self) -> None:
-        self.dismiss(None)
 
 
 async def save_as_own(app: App[object], preset: Preset) -> str | None:
@@ -130,7 +124,7 @@ class SavePreset(ModalScreen[str | None]):
             yield Input(self._usual, compact=True)
             yield Static(id="why", markup=False)
             with Horizontal(classes="buttons"):
-                yield Button("Cancel (esc)", id="no", compact=True)
+                yield Button("Cancel (esc)", id="no", action="screen.dismiss(None)", compact=True)
                 yield Button("Save (enter)", id="yes", variant="primary", compact=True)
 
     def on_mount(self) -> None:
@@ -147,7 +141,3 @@ class SavePreset(ModalScreen[str | None]):
         name = self.query_one(Input).value.strip()
         if not presets.name_problem(name):
             self.dismiss(name)
-
-    @on(Button.Pressed, "#no")
-    def _cancel(self) -> None:
-        self.dismiss(None)

@@ -88,7 +88,7 @@ class ExportDialog(ModalScreen[Export | None]):
     """Dismissed with format and path, or None. Enter exports from either field; Tab goes between them."""
 
     CSS_PATH = "dialogs.tcss"
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "leave", "Cancel", show=False)]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "Cancel", show=False)]
 
     def __init__(self, run: Run, form: str) -> None:
         super().__init__()
@@ -100,7 +100,7 @@ class ExportDialog(ModalScreen[Export | None]):
             yield Chooser(*(Option(words, form) for form, words in DESCRIPTIONS.items()))
             yield Input(str(offered(self._run, self._form)), compact=True, select_on_focus=False)
             with Horizontal(classes="buttons"):
-                yield Button("Cancel (esc)", id="cancel", compact=True)
+                yield Button("Cancel (esc)", id="cancel", action="screen.dismiss(None)", compact=True)
                 yield Button("Export (enter)", id="export", variant="primary", compact=True)
 
     def on_mount(self) -> None:
@@ -120,7 +120,3 @@ class ExportDialog(ModalScreen[Export | None]):
     def _done(self) -> None:
         if path := self.query_one(Input).value.strip():
             self.dismiss(Export(self._form, meant(path)))
-
-    @on(Button.Pressed, "#cancel")
-    def action_leave(self) -> None:
-        self.dismiss(None)

@@ -84,24 +84,17 @@ class Inject(ModalScreen[tuple[Bottleneck, ...] | None]):
                 yield Horizontal(Label(label), answer, classes="field")
             yield Static(id="refusal", markup=False)
             with Horizontal(classes="buttons"):
-                yield Button("Cancel (esc)", id="leave", compact=True)
-                yield Button("Remove all (ctrl+o)", id="out", compact=True, disabled=not self._delays)
-                yield Button("Inject (enter)", id="in", variant="primary", compact=True)
+                yield Button("Cancel (esc)", id="leave", action="screen.dismiss(None)", compact=True)
+                remove = Button("Remove all (ctrl+o)", id="out", action="screen.remove_all", compact=True)
+                remove.disabled = not self._delays
+                yield remove
+                yield Button("Inject (enter)", id="in", action="screen.inject", variant="primary", compact=True)
 
     def on_mount(self) -> None:
         self.query_one("#ms", Input).focus()
 
     def on_input_submitted(self) -> None:
         self.action_inject()
-
-    def on_button_pressed(self, event: Button.Pressed) -> None:
-        match event.button.id:
-            case "in":
-                self.action_inject()
-            case "out":
-                self.action_remove_all()
-            case _:
-                self.dismiss(None)
 
     def action_inject(self) -> None:
         at = str(self.query_one(Select).value)

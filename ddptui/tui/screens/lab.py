@@ -63,7 +63,7 @@ class Lab(LabScreen):
         Binding("e", "edit", "Change"),
         Binding("i", "read", "Read"),
         Binding("escape", "back", "Back"),
-        Binding("r", "runs", "Runs"),
+        Binding("r", "app.runs", "Runs"),
         Binding("c", "copy", "Copy the command line", show=False),
         Binding("ctrl+s", "save", "Save the changed preset as my own", show=False),
         Binding("ctrl+r", "reset", "Take all changes back", show=False),
@@ -247,9 +247,6 @@ class Lab(LabScreen):
     def _turn_to(self, view: str) -> None:
         for name in VIEWS:
             self.set_class(name == view, f"-{name}")
-
-    def action_runs(self) -> None:
-        self.console_app.action_runs()
 
     def action_copy(self) -> None:
         self._sync_draft()

@@ -39,6 +39,20 @@ class Chooser(OptionList):
     Chooser, Chooser:focus { border: none; padding: 0; background: transparent; scrollbar-size-vertical: 1; }
     """
 
+    @property
+    def chosen(self) -> str | None:
+        """The id of the option under the cursor."""
+        return self.highlighted_option.id if self.highlighted_option else None
+
+    def refill(self, options: Sequence[Option]) -> None:
+        """Replace the options. The cursor stays on its option if that is among them, else it is on the first."""
+        chosen, scrolled = self.chosen, self.scroll_offset
+        places = {option.id: place for place, option in enumerate(options) if not option.disabled}
+        self.set_options(options)
+        self.highlighted = places.get(chosen, next(iter(places.values()), None))
+        if chosen in places:
+            self.scroll_to(y=scrolled.y, animate=False, immediate=True)
+
 
 class TwoEnds(Visual):
     """A line with a name on the left, a note on the right, and a text between where there is room.

@@ -63,8 +63,7 @@ class PresetList(Vertical):
     @property
     def chosen(self) -> str | None:
         """Return the name of the preset under the cursor."""
-        option = self.query_one(PresetChooser).highlighted_option
-        return option.id if option else None
+        return self.query_one(PresetChooser).chosen
 
     def fill(self, presets: Sequence[Preset], broken: Sequence[BrokenPreset]) -> None:
         """List these presets, and the files that cannot be read."""
@@ -112,18 +111,12 @@ class PresetList(Vertical):
             self.post_message(self.Chosen(event.option_id))
 
     def _list(self) -> None:
-        """Fill the list anew, with the cursor on the preset that it was on, if that is still there."""
-        chooser, chosen = self.query_one(PresetChooser), self.chosen
-        options = [*self._options(self.query_one(Input).value.lower().split())]
-        places = {option.id or "": place for place, option in enumerate(options) if not option.disabled}
-        scrolled = chooser.scroll_offset
-        chooser.set_options(options)
-        chooser.highlighted = places.get(chosen or "", next(iter(places.values()), None))
-        if chosen in places:
-            chooser.scroll_to(y=scrolled.y, animate=False, immediate=True)
-        known = len(self._presets) + len(self._broken)
-        is_filtered = bool(self.query_one(Input).value)
-        self.border_subtitle = f"{len(places)} of {known} · esc shows all" if is_filtered else ""
+        """Fill the list with what the filter lets through."""
+        typed = self.query_one(Input).value
+        options = [*self._options(typed.lower().split())]
+        self.query_one(PresetChooser).refill(options)
+        shown, known = sum(not option.disabled for option in options), len(self._presets) + len(self._broken)
+        self.border_subtitle = f"{shown} of {known} · esc shows all" if typed else ""
 
     def _options(self, words: list[str]) -> Iterator[Option]:
         """Return the lines that match all words, below the headings of their groups."""

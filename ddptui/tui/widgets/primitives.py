@@ -50,21 +50,13 @@ class PrimitiveList(Chooser):
         self.border_title = "Primitives"
         self._items: Sequence[Item] = ()
 
-    @property
-    def chosen(self) -> str | None:
-        """Return the name of the item under the cursor."""
-        return self.highlighted_option.id if self.highlighted_option else None
-
     def show(self, items: Sequence[Item]) -> None:
         """Show these items. The cursor stays on the item that it was on."""
         if items == self._items:
             return
-        chosen, scrolled = self.chosen, self.scroll_offset
         self._items = items
         self.styles.width = BORDER + min(WIDEST, max((_line(item).cell_length for item in items), default=0))
-        self.set_options([Option(_line(item), item.name) for item in items])
-        self.choose(chosen)
-        self.scroll_to(y=scrolled.y, animate=False, immediate=True)
+        self.refill([Option(_line(item), item.name) for item in items])
 
     def choose(self, name: str | None) -> None:
         """Put the cursor on an item; on the first, where none has this name."""
