@@ -14,7 +14,7 @@ LATE = RankArrivals(1, 15.0, 0.0, 4.0, 1.0, 4, [10.0, 5.0, 10.0, 1.0])
 
 def pane(found: ArrivalsSummary | None, culprit: int | None = None) -> Arrivals:
     made = Arrivals()
-    made._found, made._culprit = found, culprit
+    made._summary, made._culprit = found, culprit
     return made
 
 

@@ -27,7 +27,7 @@ def steps(number: int = 1, ranks: int = 2, late: int = 1) -> list[AlignedStep]:
 
 def pane(joined: list[AlignedStep]) -> Timeline:
     made = Timeline()
-    made._joined = joined
+    made._steps = joined
     return made
 
 
