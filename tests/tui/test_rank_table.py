@@ -39,7 +39,7 @@ def test_where_no_rank_tells_of_a_gpu_there_is_no_column_for_it() -> None:
 
 @pytest.mark.parametrize("width", [76, 116, 196, 500])
 def test_without_gpus_nothing_gives_way(width: int) -> None:
-    plain = [column for column in COLUMNS if column.told is None]
+    plain = [column for column in COLUMNS if column.figure is None]
     assert headers(width, ON_CPU) == [column.header for column in fit(plain, width - PADDING)]
 
 
