@@ -243,7 +243,7 @@ def test_a_backend_that_is_said_is_taken() -> None:
     [
         ("nccl", CPU, False, "'nccl' needs GPUs, and the ranks are on the CPU: backend = 'auto' is gloo there"),
         ("nccl", GPU, True, "'nccl' refuses two ranks on one GPU: with share_gpu = true, leave it 'auto'"),
-        ("mpi", CPU, False, "'mpi': this torch has no MPI; only a torch that was built from source where an MPI"),
+        ("mpi", CPU, False, "'mpi': this torch has no MPI; only a torch that was built from source beside an MPI"),
     ],
 )
 def test_a_backend_that_cannot_be_is_refused_before_ranks_wait_for_it(
