@@ -28,11 +28,11 @@ def test_what_is_put_in_is_attributed_at_every_site(runs: Path) -> None:
     assert dp[head.split().index("backward")] == NOTHING  # replicas share one
     told = [cell for cell in spawn[3:] + dp[3:] if cell != NOTHING]
     assert len(told) == 9
-    right = [cell.split("/") for cell in told if not cell.startswith("!")]
-    assert len(right) >= 6, done.stdout  # of nine: this machine may be busy with something else
-    for attributed, injected in right:
-        assert float(injected) >= 500
-        assert float(attributed) == pytest.approx(float(injected), rel=0.2)
+    right = [tuple(map(float, cell.split("/"))) for cell in told if not cell.startswith("!")]
+    assert all(injected >= 500 for _, injected in right)
+    # A cell is also right if a wide interval holds what was injected: six of nine must be close, the rest may be noise.
+    close = [cell for cell in right if cell[0] == pytest.approx(cell[1], rel=0.2)]
+    assert len(close) >= 6, done.stdout
     all_right = "!" not in "".join(spawn + dp)
     assert done.returncode == (0 if all_right else 1)
     assert ("all right" in rows) == all_right
