@@ -1,7 +1,7 @@
 """Aligns the steps of all ranks and works out who waited for whom. Pure.
 
-An operation is identified by its step, its group and its number there, never by its place in a list. Whom it waits for
-depends on its kind (operations.py). For one rank in one step:
+An operation is identified by its step, its group and its number there, never by its place in a list. Which ranks it
+waits for depends on its kind (operations.py). For one rank in one step:
 
     under way   an operation was entered and is not over yet
     idle        the rank did nothing else meanwhile ("exposed" communication)

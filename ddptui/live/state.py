@@ -75,7 +75,7 @@ class RankState(msgspec.Struct):
     cpu_percent: float | None = None
     rss_bytes: int | None = None
     gpu_bytes: int | None = None  # of its own tensors
-    gpu: Gpu = Gpu()  # what its GPU is at, whoever uses it
+    gpu: Gpu = Gpu()  # load, memory and power of its GPU, by all processes
     dropped: int = 0
     position: Position = Position()  # at its last beat
     error: str | None = None

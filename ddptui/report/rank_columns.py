@@ -22,8 +22,8 @@ def _waited_for(rank: RankResult) -> str:
     """The rank that this one waited for longest, and how long."""
     if not rank.waited_for_s:
         return NOTHING
-    whom = max(rank.waited_for_s, key=lambda other: rank.waited_for_s[other])
-    return f"rank {whom}: {seconds(rank.waited_for_s[whom])}"
+    late_rank = max(rank.waited_for_s, key=lambda other: rank.waited_for_s[other])
+    return f"rank {late_rank}: {seconds(rank.waited_for_s[late_rank])}"
 
 
 def _delays(rank: RankResult) -> str:

@@ -57,10 +57,10 @@ def preset(draft: Draft) -> Preset:
 
 
 class Validation(NamedTuple):
-    """`preset`: with the changes, if valid. `settled`: the same, if it can run here. `reason`: why not, in one line."""
+    """`preset`: with the changes, if valid. `prepared`: the same, if it can run here. `reason`: why not, a line."""
 
     preset: Preset | None
-    settled: Preset | None
+    prepared: Preset | None
     reason: str
 
 

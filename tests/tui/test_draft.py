@@ -135,7 +135,7 @@ def test_a_matrix_is_narrowed_down_and_its_trials_may_meet(tmp_path: Path) -> No
 def test_what_only_this_machine_refuses_still_makes_a_preset(mixed: str) -> None:
     judged = drafts.validate(Draft(mixed, {"model": "resnet17"}))
     assert judged.preset is not None
-    assert judged.settled is None
+    assert judged.prepared is None
     assert "no model 'resnet17'; did you mean 'resnet1" in judged.reason
 
 

@@ -168,11 +168,11 @@ def test_what_takes_long_before_a_start_leaves_the_screen_alive(
     """A driver that is asleep. Where the screen waited for it, nobody would wake it here."""
     woken = threading.Event()
 
-    def settled(preset: Preset) -> Preset:
+    def prepared(preset: Preset) -> Preset:
         assert woken.wait(10), "the screen waits"
         return preset
 
-    monkeypatch.setattr(lab_screen, "prepare", settled)
+    monkeypatch.setattr(lab_screen, "prepare", prepared)
 
     async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
         await pilot.press("enter")

@@ -78,6 +78,6 @@ def test_what_was_changed_of_one_preset_is_no_change_of_another() -> None:
         await pilot.pause()
         await choose(pilot, lab, "primitives-measure")
         assert "--set" not in seen(app).split("Command")[-1].split("trial ")[0]
-        assert lab._validation.settled is not None
+        assert lab._validation.prepared is not None
 
     play(scenario)

@@ -162,8 +162,8 @@ class Lab(LabScreen):
         reason = self._validation.reason
         self.query_one(TrialForm).show_reason(reason, drafts.at_fault(self._draft, reason) if reason else None)
         self._show_trials()
-        settled = self._validation.settled
-        if settled is not None and not links.is_tried() and any(map(links_of, settled.trials)):
+        prepared = self._validation.prepared
+        if prepared is not None and not links.is_tried() and any(map(links_of, prepared.trials)):
             self._try_links()
 
     @work(thread=True, exclusive=True, group="links")
@@ -209,10 +209,10 @@ class Lab(LabScreen):
     def action_run(self) -> None:
         """Run the draft, or go to the field that is wrong."""
         self._sync_draft()
-        if self._validation.settled is None:
+        if self._validation.prepared is None:
             self._refuse()
         else:
-            self.console_app.launch(partial(_checked, self._validation.settled))
+            self.console_app.launch(partial(_checked, self._validation.prepared))
 
     def _refuse(self) -> None:
         """Go to the field that is wrong, or notify why the draft cannot run, unless the form shows it already."""

@@ -226,7 +226,7 @@ def test_what_is_said_to_do_without_gpus_does(fields: dict[str, Any], instead: s
         assert problem(trial, NO_GPU, "") is None
 
 
-# As a run is settled
+# As a run is prepared
 
 
 @pytest.fixture
