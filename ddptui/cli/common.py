@@ -76,7 +76,7 @@ def refusing(*errors: type[Exception]) -> Iterator[None]:
 
 def os_error_line(error: OSError) -> str:
     """What failed, why, and what to do: a name that is too long and a full disk need different remedies."""
-    from ddptui.text.remedies import remedy_of
+    from ddptui.text.words import remedy_of
 
     unnamed = "the current folder" if error.errno == errno.ENOENT else "stdout"
     what = str(error.filename or unnamed)[:LONGEST_QUOTE]

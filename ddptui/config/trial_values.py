@@ -9,7 +9,7 @@ import msgspec
 from ddptui.config.checks import check_trial
 from ddptui.config.launch_modes import ONE_PROCESS
 from ddptui.config.trial import Trial, TrialError
-from ddptui.text.printable import printable
+from ddptui.text.words import printable
 
 
 def make_trial(values: dict[str, Any]) -> Trial:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from ddptui.config.trial import Trial
 from ddptui.diagnosis.known_errors import known_error
 from ddptui.diagnosis.memory import RAN_OUT, memory_remedy
-from ddptui.text.printable import ending, printable
+from ddptui.text.words import ending, printable
 from ddptui.wire.messages import Failed
 
 LAST_LINES = 8  # of a log, below the headline: a traceback's end

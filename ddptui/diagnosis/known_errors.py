@@ -10,7 +10,7 @@ from typing import NamedTuple
 from ddptui.config.checks import NO_SENDING, can_share_gpu, needs_point_to_point
 from ddptui.config.trial import Trial
 from ddptui.diagnosis.memory import gpu_memory_remedy, gpu_out_of_memory
-from ddptui.text.remedies import OLDER, WITH_CUDA
+from ddptui.text.words import OLDER, WITH_CUDA
 
 SHARED_MEMORY = "make it larger: `mount -o remount,size=1g /dev/shm` (docker: --shm-size=1g)"
 NCCL_SAYS = "NCCL_DEBUG=INFO before the command says more"

@@ -8,7 +8,7 @@ from functools import partial
 
 from ddptui.doctor import folders, machine, network, processes, torch
 from ddptui.doctor.finding import Finding, lines, with_known_cause
-from ddptui.text.printable import first_line
+from ddptui.text.words import first_line
 
 Check = Callable[[], Iterable[Finding]]
 Groups = dict[str, tuple[tuple[str, Check], ...]]

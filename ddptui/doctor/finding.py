@@ -3,7 +3,7 @@
 import textwrap
 from typing import NamedTuple
 
-from ddptui.text.remedies import remedy_of
+from ddptui.text.words import remedy_of
 
 WIDTH = 11  # of the longest name; fixed, since findings are printed as they come
 COLUMNS = 80

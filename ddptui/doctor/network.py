@@ -12,7 +12,7 @@ from ddptui.doctor.finding import Finding
 from ddptui.engines.local import links
 from ddptui.engines.slurm.check import check
 from ddptui.host.network import NetworkError, choose_interface
-from ddptui.text.printable import first_line
+from ddptui.text.words import first_line
 
 
 def interfaces() -> Iterator[Finding]:

@@ -15,8 +15,8 @@ from ddptui.host import gpus
 from ddptui.host.gpus import VISIBLE, Build, Driver, Gpu, is_empty, surely_none
 from ddptui.host.machine import installed
 from ddptui.host.rank_side import Child, NoAnswer
-from ddptui.text.remedies import AGAIN, OLDER, WITH_CUDA
 from ddptui.text.units import GB
+from ddptui.text.words import AGAIN, OLDER, WITH_CUDA
 
 BUSY_PERCENT, BUSY_GB = 10, 2  # more than an idle GPU shows: the driver itself takes up to one GB
 INTERFACE = "GLOO_SOCKET_IFNAME"

@@ -9,7 +9,7 @@ from ddptui.config.parser import PresetError
 from ddptui.config.trial import Trial, is_own_model
 from ddptui.host import gpus
 from ddptui.host.gpus import VISIBLE, Build, Driver
-from ddptui.text.remedies import OLDER, WITH_CUDA
+from ddptui.text.words import OLDER, WITH_CUDA
 
 ELSEWHERE = (
     "run it where there is one (a container sees them after `docker run --gpus all`; `ddptui doctor` says what a "

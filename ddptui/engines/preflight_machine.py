@@ -15,8 +15,8 @@ from ddptui.config.parser import PresetError
 from ddptui.config.preset import Preset
 from ddptui.config.trial import Trial
 from ddptui.host.limits import allow_open_files
-from ddptui.text.remedies import WHO_HAS_MPI
 from ddptui.text.units import MB
+from ddptui.text.words import WHO_HAS_MPI
 
 
 def check_compiler(preset: str, trial: Trial) -> None:

@@ -15,7 +15,7 @@ from contextlib import suppress
 from typing import Any, Self
 
 from ddptui.host.folders import lab_root
-from ddptui.text.printable import ending, first_line, printable
+from ddptui.text.words import ending, first_line, printable
 from ddptui.wire.connection import CONSOLE_PID
 
 

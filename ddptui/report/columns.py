@@ -5,16 +5,17 @@ from statistics import median
 from typing import NamedTuple
 
 from ddptui.analysis.correctness import is_multiple, is_own
-from ddptui.analysis.results import RepeatResult, Results, TrialResult
+from ddptui.analysis.results import RankResult, RepeatResult, Results, TrialResult
 from ddptui.config import strategies
 from ddptui.config.launch_modes import ONE_PROCESS
 from ddptui.config.preset import Preset
 from ddptui.config.trial import Trial
 from ddptui.config.trial_text import describe_average, describe_bottleneck, describe_fault
 from ddptui.report import devices
-from ddptui.report.status import is_not_finite, status_of
+from ddptui.report.sentences import is_not_finite, status_of
 from ddptui.text.tables import Column, Filled, fill
-from ddptui.text.units import NOTHING
+from ddptui.text.units import NOTHING, seconds, size
+from ddptui.text.words import printable
 
 IN_BACKWARD, IN_SOME_STEPS = "²", "³"
 OFF_BY = "±"
@@ -233,3 +234,46 @@ def columns_of(rows: Sequence[Row]) -> list[Filled]:
     if len({row.trial.batch_size for row in rows}) < 2:
         return filled
     return [column._replace(worth=UNEQUAL_WORK.get(column.key, column.worth)) for column in filled]
+
+
+def _seconds(value: float | None) -> str:
+    return seconds(value) if value is not None else NOTHING
+
+
+def _number(value: int | None) -> str:
+    return str(value) if value is not None else NOTHING
+
+
+def _bytes(value: int | None) -> str:
+    return size(value) if value is not None else NOTHING
+
+
+def _waited_for(rank: RankResult) -> str:
+    """The rank that this one waited for longest, and how long."""
+    if not rank.waited_for_s:
+        return NOTHING
+    late_rank = max(rank.waited_for_s, key=lambda other: rank.waited_for_s[other])
+    return f"rank {late_rank}: {seconds(rank.waited_for_s[late_rank])}"
+
+
+def _delays(rank: RankResult) -> str:
+    return f"{rank.bottleneck_fired}× {seconds(rank.bottleneck_s)}" if rank.bottleneck_fired else NOTHING
+
+
+RANK_COLUMNS: tuple[Column[RankResult], ...] = (
+    Column("rank", lambda rank: str(rank.rank)),
+    Column("wait", lambda rank: _seconds(rank.wait_s)),
+    Column("waits for", _waited_for, left=True),
+    Column("wait caused", lambda rank: _seconds(rank.wait_caused_s)),
+    Column("last in", lambda rank: _number(rank.last_arrivals)),
+    Column("operations", lambda rank: _number(rank.collectives)),
+    Column("transfer", lambda rank: _seconds(rank.transfer_s)),
+    Column("exposed", lambda rank: _seconds(rank.exposed_s)),
+    Column("overlap", lambda rank: f"{rank.overlap:.0%}" if rank.overlap is not None else NOTHING),
+    Column("sent", lambda rank: _bytes(rank.bytes)),
+    Column("delays", _delays),
+    Column("gpu mem.", lambda rank: _bytes(rank.peak_gpu_bytes)),
+    Column("device", lambda rank: printable(rank.device), left=True),
+    Column("pid", lambda rank: str(rank.pid)),
+    Column("host", lambda rank: printable(rank.host), left=True),
+)

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from ddptui.analysis.results import RankResult, Results, TrialResult
 from ddptui.config.preset import Preset
-from ddptui.text.printable import printable
 from ddptui.text.units import SIZES, digits, size
+from ddptui.text.words import printable
 
 MOST_PEAKS = 4  # that a cell lists one by one
 

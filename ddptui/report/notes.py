@@ -1,7 +1,8 @@
 """The notes below a table: what it cannot show in a cell."""
 
 from collections.abc import Iterator, Sequence
-from typing import Literal
+from statistics import median
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -9,10 +10,10 @@ from ddptui.analysis.cautions import Caution
 from ddptui.analysis.correctness import problems
 from ddptui.analysis.results import RepeatResult, Results, TrialResult
 from ddptui.config.launch_modes import LAUNCH_MODES
-from ddptui.config.preset import Preset
+from ddptui.config.preset import Preset, Reference
 from ddptui.report import devices, sentences
 from ddptui.report.columns import IN_BACKWARD, IN_SOME_STEPS, OFF_BY, Row, aggregation, is_stand_in, rows_of
-from ddptui.report.references import sources, steps_beside
+from ddptui.report.sentences import BETWEEN_STEPS, what_became
 from ddptui.text.words import count
 
 Kind = Literal["reading", "finding", "caution", "published"]
@@ -124,3 +125,101 @@ def _launcher(row: Row) -> str:
 
 def _repeats(rows: Sequence[Row]) -> list[RepeatResult]:
     return [repeat for row in rows for repeat in row.result.repeats]
+
+
+class TrialNotes(NamedTuple):
+    """Lines of text; what was published is in none of them, since it stands beside the measured figures."""
+
+    chosen: list[str]  # the verdict first
+    others: list[str]  # of the other trials
+    reading: list[str]  # how to read the table
+
+
+def in_words(results: Results, preset: Preset, chosen: str | None) -> TrialNotes:
+    """The notes of a run for a reader who looks at the trial named `chosen`."""
+    trial = next((trial for trial in results.trials if trial.name == chosen), None)
+    of_run = notes(results, preset)
+    of_trials = [note for note in of_run if note.kind in ("finding", "caution")]
+    own = [note for note in of_trials if chosen in note.trials]
+    findings, cautions = _of_kind(own, "finding"), _of_kind(own, "caution")
+    return TrialNotes(
+        chosen=[*(findings or _no_findings(trial, results.baseline)), *cautions],
+        others=[note.text for note in of_trials if note not in own],
+        reading=_of_kind(of_run, "reading"),
+    )
+
+
+def in_short(trial: TrialResult | None) -> str:
+    """The verdict in a title's few words; empty if no rank is late."""
+    culprit = trial.summary.culprit if trial and trial.summary else None
+    if culprit is None:
+        return ""
+    where = culprit.phase if culprit.phase == BETWEEN_STEPS else f"in {culprit.phase}"
+    return f"rank {culprit.rank} is late, {where}"
+
+
+def worst(trials: Sequence[TrialResult]) -> str | None:
+    """The name of the trial in which one rank cost the others most; None if no rank was late."""
+    caused = {
+        trial.name: trial.summary.culprit.wait_caused_s for trial in trials if trial.summary and trial.summary.culprit
+    }
+    return max(caused, key=lambda name: caused[name], default=None)
+
+
+def _of_kind(chosen: Sequence[Note], kind: str) -> list[str]:
+    return [note.text for note in chosen if note.kind == kind]
+
+
+def _no_findings(trial: TrialResult | None, baseline: str) -> list[str]:
+    if trial is None:
+        return []
+    if trial.summary is None:
+        return [f"{trial.name} {what_became(trial)}"]
+    parts = ["the baseline"] if trial.name == baseline else []
+    alone = all(len(repeat.ranks) == 1 for repeat in trial.repeats)
+    parts += ["one process, so there is nobody to wait for"] if alone else []
+    return [f"{trial.name}: {'; '.join(parts) or 'nothing stands out'}"]
+
+
+def published(results: Results, preset: Preset) -> list[str]:
+    """A line a published figure, beside ours, and then their sources."""
+    trials = {trial.name: trial for trial in results.trials}
+    base = next((other.train_time_s for other in preset.references if other.trial == preset.baseline), None)
+    lines = [_line(reference, trials[reference.trial], base) for reference in preset.references]
+    return [*lines, *(f"source: {source}" for source in sources(preset))]
+
+
+def sources(preset: Preset) -> list[str]:
+    """The sources of the figures, each once."""
+    return [*dict.fromkeys(reference.source for reference in preset.references if reference.source)]
+
+
+def steps_beside(results: Results, preset: Preset) -> list[str]:
+    """One line with the published and the measured step times, if any trial has both."""
+    ours = {trial.name: _step_ms(trial) for trial in results.trials}
+    pairs = [
+        f"{reference.trial} {here:.2f} here, {reference.step_ms:g} there"
+        for reference in preset.references
+        if reference.step_ms is not None and (here := ours[reference.trial]) is not None
+    ]
+    return [f"step ms: {'; '.join(pairs)}"] if pairs else []
+
+
+def _step_ms(trial: TrialResult) -> float | None:
+    """The median over repeats, as in the table."""
+    steps = [repeat.step_ms.median for repeat in trial.repeats if repeat.step_ms]
+    return median(steps) if steps else None
+
+
+def _line(reference: Reference, trial: TrialResult, base: float | None) -> str:
+    """Machines differ in speed, so the ratios to the baseline are compared, too."""
+    if trial.summary is None:
+        return f"{trial.name}: {trial.status} here, {reference.train_time_s:.2f} s published"
+    ours = trial.summary.train_time_s.median
+    words = f"{trial.name}: {ours:.2f} s here, {reference.train_time_s:.2f} s published"
+    words += f" (ours / published {ours / reference.train_time_s:.3g})"
+    if base is not None and trial.summary.ratio is not None:
+        words += f"; to the baseline {trial.summary.ratio.median:.2f} here, {reference.train_time_s / base:.2f} there"
+    if reference.step_ms is not None and (here := _step_ms(trial)) is not None:
+        words += f"; a step {here:.2f} ms here, {reference.step_ms:g} ms published"
+    return words

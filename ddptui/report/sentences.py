@@ -20,7 +20,6 @@ from ddptui.analysis.results import (
 from ddptui.config.trial import Bottleneck, Trial
 from ddptui.config.trial_text import describe_bottleneck
 from ddptui.report import devices
-from ddptui.report.status import is_not_finite
 from ddptui.text.units import MS, S, seconds
 from ddptui.text.words import count
 
@@ -172,3 +171,22 @@ def _changed(change: Change) -> str:
     when = f"from step {change.step} on" if change.step is not None else "too late for any step"
     bottleneck = msgspec.convert(change.bottleneck, tuple[Bottleneck, ...])
     return f"{when}, {describe_bottleneck(bottleneck) if bottleneck else 'no delay'}"
+
+
+def status_of(result: TrialResult) -> str:
+    """ok, failed or stopped; empty if the trial was not reached."""
+    return result.status if result.status != "skipped" else "stopped" if result.command else ""
+
+
+def what_became(result: TrialResult) -> str:
+    """The end of a sentence whose subject is the trial: was stopped before its end: no figures."""
+    if result.status != "skipped":
+        return result.status
+    if not result.command:
+        return "was not reached"
+    return "was stopped before its end" + ("" if result.primitives else ": no figures")
+
+
+def is_not_finite(repeat: RepeatResult) -> bool:
+    """Whether the loss ended as no finite number; False without instruments, which look at each step."""
+    return repeat.step_ms is not None and repeat.loss.last is None

@@ -14,7 +14,7 @@ from ddptui.analysis.results import Results
 from ddptui.config.launch_modes import LAUNCH_MODES
 from ddptui.config.preset import Preset
 from ddptui.host.machine import describe
-from ddptui.live import progress
+from ddptui.live import headline
 from ddptui.live.headline import refusal
 from ddptui.live.monitor import RunMonitor
 from ddptui.report import table
@@ -145,7 +145,7 @@ class Narrator:
 
     def _where(self, launch: int | None = None) -> str:
         of_repeats = f"  repeat {self._live.repeat} of {self._preset.repeats}" if self._preset.repeats > 1 else ""
-        launches = progress.launches(self._preset, self._live)
+        launches = headline.launches(self._preset, self._live)
         return f"[{launch or self._live.finished + 1}/{launches}] {self._live.trial}{of_repeats}"
 
     def _how_it_goes(self) -> str:
@@ -176,5 +176,5 @@ class Narrator:
         return f"{count(live.step, 'step')}  {loss}{self._time_left()}".rstrip()
 
     def _time_left(self) -> str:
-        left = progress.left_s(self._preset, self._live, time.monotonic_ns())
-        return f"about {progress.clock(left)} left" if left is not None else ""
+        left = headline.left_s(self._preset, self._live, time.monotonic_ns())
+        return f"about {headline.clock(left)} left" if left is not None else ""

@@ -3,7 +3,7 @@
 from codecs import getincrementaldecoder
 from pathlib import Path
 
-from ddptui.text.printable import printable
+from ddptui.text.words import printable
 
 MOST_BYTES = 64 * 1024  # a look; of a longer log only the end is shown
 LONGEST_LINE = 2000  # characters

@@ -10,8 +10,8 @@ import msgspec
 from ddptui.analysis.results import Results, ResultsOutline
 from ddptui.config.preset import Preset
 from ddptui.store.runs import Run, RunError, all_runs, started_at
-from ddptui.text.printable import printable
 from ddptui.text.units import NOTHING
+from ddptui.text.words import printable
 
 
 class Overview(NamedTuple):

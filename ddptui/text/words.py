@@ -1,5 +1,6 @@
-"""Plurals, and the nearest spelling of a word."""
+"""Words for messages: plurals, spellings, remedies; how a process ended; text that is safe to print."""
 
+import signal
 from collections.abc import Iterable
 from difflib import get_close_matches
 
@@ -13,3 +14,49 @@ def did_you_mean(word: object, known: Iterable[str], otherwise: str = "") -> str
     """`did you mean 'spawn'?`, with the known word that is spelled most like this one; or `otherwise` if none is."""
     close = get_close_matches(str(word), list(known), n=1)
     return f"did you mean {close[0]!r}?" if close else otherwise
+
+
+def ending(exit_code: int | None) -> str:
+    """How a process ended, in words that follow its name: killed by SIGKILL."""
+    match exit_code:
+        case None:
+            return "died without an error message"
+        case code if code < 0:
+            try:
+                return f"killed by {signal.Signals(-code).name}"
+            except ValueError:
+                return f"killed by signal {-code}"
+        case code:
+            return f"ended with exit code {code}"
+
+
+def printable(text: str) -> str:
+    """The text with its control characters spelled out, so that a rank cannot steer the terminal."""
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+
+
+def first_line(error: BaseException) -> str:
+    """An error in one line, without the numbers and paths that OSError puts around it."""
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    first = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
+    return f"{type(error).__name__}: {first}" if first else type(error).__name__
+
+
+AGAIN = "pip install --force-reinstall torch torchvision"
+WITH_CUDA = f"`{AGAIN}` (on Linux: with CUDA)"
+OLDER = "update the driver, or install a torch for an older CUDA (pytorch.org/get-started)"
+WHO_HAS_MPI = "only a torch that was built from source beside an MPI library has it"
+REMEDIES = {  # part of an error's text, and what mends it
+    "Too many open files": "`ulimit -n 4096`, in the shell that starts ddptui",
+    "Resource temporarily unavailable": "no more processes can be started: raise `ulimit -u`",
+    "can't start new thread": "no more threads can be started: raise `ulimit -u`",
+    "Cannot allocate memory": "memory is short: end other programs, or raise `ulimit -v`",
+    "failed to map segment": "memory is short, or its folder is mounted noexec: raise `ulimit -v`, or remount",
+    "No space left on device": "the disk is full: free some of it",
+}
+
+
+def remedy_of(error: str) -> str | None:
+    """The remedy for an error with this text; None if the text names no shortage."""
+    return next((remedy for part, remedy in REMEDIES.items() if part in error), None)

@@ -19,7 +19,7 @@ from textual.command import Provider
 from textual.screen import Screen
 
 from ddptui.config.preset import Preset
-from ddptui.text.printable import printable
+from ddptui.text.words import printable
 from ddptui.tui import settings
 from ddptui.tui.launch_check import LaunchCheck
 from ddptui.tui.screens.base import ConsoleApp, LabScreen

@@ -16,8 +16,8 @@ from ddptui.config.trial import Trial
 from ddptui.config.trial_text import describe_bottleneck, parse_assignment
 from ddptui.engines.preflight import prepare
 from ddptui.store.presets import find, load
-from ddptui.text.printable import printable
 from ddptui.text.units import NOTHING
+from ddptui.text.words import printable
 
 LENGTH = "length"  # epochs or steps, as the preset counts
 REPEATS = "repeats"  # a change like any other here; on the command line an option of its own

@@ -9,7 +9,7 @@ MOST_BYTES_A_FRAME = 4 * 2**20
 MOST_OF_AN_ERROR = 16_384  # characters
 
 # The bounds are far wider than any rank needs: they keep a hostile or broken peer from filling disk and screen. No name
-# can move a terminal's cursor; an error can, so text/printable.py escapes it where it is shown.
+# can move a terminal's cursor; an error can, so text/words.py escapes it where it is shown.
 Count = Annotated[int, Meta(ge=0, le=2**62)]  # ns, bytes, pids, too
 RankNumber = Annotated[int, Meta(ge=0, lt=1024)]
 Number = Annotated[float, Meta(ge=-1.7e308, le=1.7e308)]  # finite: JSON has no other

@@ -8,7 +8,7 @@ import torch
 import torch.distributed as dist
 
 from ddptui.config.trial import Trial
-from ddptui.text.remedies import OLDER
+from ddptui.text.words import OLDER
 from ddptui.wire.messages import Failed, Hello
 from workers.dp import make_replica_state
 from workers.instruments.frames import within_limits

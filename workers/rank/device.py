@@ -9,7 +9,7 @@ import torch.distributed as dist
 from ddptui.config.checks import can_share_gpu, needs_point_to_point
 from ddptui.config.trial import Trial
 from ddptui.host.gpus import VISIBLE, is_empty
-from ddptui.text.remedies import OLDER, WHO_HAS_MPI
+from ddptui.text.words import OLDER, WHO_HAS_MPI
 
 CPU = torch.device("cpu")
 NEEDED = "CUDA takes an NVIDIA GPU and its driver, which `nvidia-smi` lists"

@@ -5,7 +5,7 @@ import signal
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ddptui.text.printable import ending
+from ddptui.text.words import ending
 
 QUEUE_FORMAT = "%i|%T|%r|%N"  # of squeue; sacct has no reason, but the exit code, and who cancelled the job
 HISTORY_FIELDS = "JobID,State,ExitCode,NodeList"

@@ -21,7 +21,7 @@ from ddptui.analysis.results import Results
 from ddptui.config.preset import Preset
 from ddptui.config.trial import Trial
 from ddptui.report.primitives import grid, tables
-from ddptui.report.status import what_became
+from ddptui.report.sentences import what_became
 from ddptui.text.tables import Table
 
 CADENCES = {

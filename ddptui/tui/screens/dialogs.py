@@ -15,8 +15,8 @@ from textual.widgets.option_list import Option
 from ddptui.config.parser import PresetError
 from ddptui.config.preset import Preset
 from ddptui.store import presets
-from ddptui.text.printable import printable
 from ddptui.text.tables import Filled
+from ddptui.text.words import printable
 from ddptui.tui.widgets.lists import Chooser
 
 

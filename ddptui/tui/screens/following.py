@@ -10,7 +10,7 @@ from ddptui.analysis.results import Results
 from ddptui.config.preset import Preset
 from ddptui.config.trial import Trial
 from ddptui.live import headline
-from ddptui.live import progress as course
+from ddptui.live import headline as course
 from ddptui.live.monitor import RunMonitor
 from ddptui.run.playback import Playback
 from ddptui.run.session import Session

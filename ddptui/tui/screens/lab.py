@@ -24,7 +24,7 @@ from ddptui.engines.preflight import prepare, torchvision_models
 from ddptui.host import machine
 from ddptui.store import overview
 from ddptui.store.presets import all_presets, describe_size
-from ddptui.text.printable import printable
+from ddptui.text.words import printable
 from ddptui.tui import draft as drafts
 from ddptui.tui.screens.base import LabScreen
 from ddptui.tui.screens.dialogs import save_as_own

@@ -19,9 +19,9 @@ from ddptui.live.primitives import PrimitivesProgress, current_primitive
 from ddptui.live.rank_states import STALLED
 from ddptui.report.primitives.ownership import view_title
 from ddptui.report.primitives.plot import What
-from ddptui.report.status import what_became
+from ddptui.report.sentences import what_became
 from ddptui.run.playback import Playback
-from ddptui.text.printable import printable
+from ddptui.text.words import printable
 from ddptui.tui.screens.export import export
 from ddptui.tui.screens.following import BACK_KEYS, REPLAY_KEYS, RUN_KEYS, EndedRun, Feed, Following
 from ddptui.tui.widgets.frame import PaneBar, TitleBar

@@ -11,7 +11,7 @@ from textual.widgets import DataTable
 from ddptui.analysis.results import Results, TrialResult
 from ddptui.config.preset import Preset
 from ddptui.report import table
-from ddptui.report.trial_notes import in_short, worst
+from ddptui.report.notes import in_short, worst
 from ddptui.store.runs import Run
 from ddptui.text.words import count
 from ddptui.tui.screens.base import LabScreen

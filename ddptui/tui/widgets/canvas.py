@@ -10,7 +10,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from ddptui.text.drawing import Line
-from ddptui.text.printable import printable
+from ddptui.text.words import printable
 
 KINDS = ("work", "arrival", "wait", "transfer", "rest", "delay", "unknown", "culprit", "muted", "strong")
 

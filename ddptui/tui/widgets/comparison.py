@@ -11,8 +11,7 @@ from textual.widgets import DataTable, Static
 from ddptui.analysis.results import Results
 from ddptui.config.preset import Preset
 from ddptui.report.columns import AT_LEAST, Row, columns_of, rows_of
-from ddptui.report.references import published
-from ddptui.report.trial_notes import in_words
+from ddptui.report.notes import in_words, published
 from ddptui.text.tables import GAP, Filled, fit, order, telling
 from ddptui.tui.widgets.tables import LabTable
 from ddptui.tui.widgets.texts import TextPane

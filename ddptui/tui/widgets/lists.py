@@ -14,7 +14,7 @@ from textual.widgets.option_list import Option
 
 from ddptui.store.overview import RecentRun
 from ddptui.store.runs import Run
-from ddptui.text.printable import printable
+from ddptui.text.words import printable
 
 FEWEST_COLUMNS = 24  # in which more than the beginning of a title can be read
 STATUS_MARKS = {"ok": ("✓", "$text-success"), "failed": ("✗", "$text-error"), "interrupted": ("■", "$text-warning")}

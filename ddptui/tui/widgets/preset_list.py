@@ -16,7 +16,7 @@ from textual.widgets.option_list import Option
 
 from ddptui.config.preset import Preset
 from ddptui.store.presets import BrokenPreset
-from ddptui.text.printable import printable
+from ddptui.text.words import printable
 from ddptui.tui.widgets.lists import Chooser, TwoEnds
 
 TITLES_BEGIN = 34  # column

@@ -13,11 +13,11 @@ from textual.widgets import DataTable
 from ddptui.analysis.results import TrialResult
 from ddptui.config.preset import Preset
 from ddptui.config.trial import Trial
+from ddptui.report.columns import RANK_COLUMNS
 from ddptui.report.preset_columns import facts
-from ddptui.report.rank_columns import COLUMNS
 from ddptui.store.overview import Overview
-from ddptui.text.printable import printable
 from ddptui.text.tables import Filled, fill, telling
+from ddptui.text.words import printable
 from ddptui.tui.widgets.lists import ROW_KEYS
 
 
@@ -170,7 +170,7 @@ class RankDetail(LabTable):
         repeats = trial.repeats if trial else []
         self._repeat = f"{trial.name}, repeat {len(repeats)}" if trial and repeats else "no repeat has ended"
         ranks = repeats[-1].ranks if repeats else []
-        self.fill_columns(telling(fill(COLUMNS, ranks)), [str(rank.rank) for rank in ranks])
+        self.fill_columns(telling(fill(RANK_COLUMNS, ranks)), [str(rank.rank) for rank in ranks])
         self.call_after_refresh(self._show_subtitle)
 
     def on_resize(self) -> None:

@@ -14,7 +14,7 @@ from textual.widgets import Static
 from ddptui.config.trial import Trial
 from ddptui.engines import command
 from ddptui.host.machine import available_cores
-from ddptui.text.printable import printable
+from ddptui.text.words import printable
 from ddptui.tui.draft import Draft, command_line
 from ddptui.tui.widgets.lists import SCROLL_KEYS
 

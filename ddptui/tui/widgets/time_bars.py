@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from statistics import median
 
 from ddptui.analysis.results import RepeatResult, Results, TrialResult
-from ddptui.report.status import status_of
+from ddptui.report.sentences import status_of
 from ddptui.text.drawing import GLYPHS, Line, bar, legend, shorten, wrap
 from ddptui.text.words import count
 from ddptui.tui.widgets.canvas import Canvas

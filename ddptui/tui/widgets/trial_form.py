@@ -15,8 +15,8 @@ from textual.widgets import Input, Select, Static
 from ddptui.config.preset import Preset
 from ddptui.config.trial import choices
 from ddptui.engines.preflight_gpus import OUR_MODELS
-from ddptui.text.printable import printable
 from ddptui.text.units import NOTHING
+from ddptui.text.words import printable
 from ddptui.tui import draft as drafts
 from ddptui.tui.draft import LENGTH, REPEATS, as_it_is, label, length_field
 from ddptui.tui.widgets.fields import BottleneckFields, Field

@@ -7,7 +7,7 @@ from ddptui.cli import main
 from ddptui.engines.preflight_gpus import GpuInfo, problem
 from ddptui.host.folders import lab_root
 from ddptui.host.gpus import Build, Driver, Gpu
-from ddptui.report.references import published
+from ddptui.report.notes import published
 from ddptui.store.presets import load
 from tests.support.builders import journal, results_for
 

@@ -6,7 +6,7 @@ import pytest
 
 from ddptui.config.trial import Trial
 from ddptui.diagnosis.failure import explain_failure, with_log
-from ddptui.text.printable import ending, printable
+from ddptui.text.words import ending, printable
 from ddptui.wire.messages import Failed
 from tests.support.builders import failed
 

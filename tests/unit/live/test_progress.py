@@ -3,7 +3,7 @@
 import pytest
 
 from ddptui.config.preset import Preset
-from ddptui.live import progress
+from ddptui.live import headline
 from ddptui.live.fold import RATE_OVER, fold
 from ddptui.live.state import Live
 from ddptui.wire.records import Message
@@ -36,21 +36,21 @@ def running(steps: int = 0) -> list[Message]:
 
 
 def left(live: Live, preset: Preset = FOUR, now_ns: int = AFTER_10_S) -> float | None:
-    return progress.left_s(preset, live, now_ns)
+    return headline.left_s(preset, live, now_ns)
 
 
 def test_there_are_as_many_launches_as_trials_times_repeats() -> None:
-    assert progress.launches(FOUR, live_of()) == 4
-    assert progress.launches(FOUR, live_of(*journal("a"), *journal("b"))) == 4
+    assert headline.launches(FOUR, live_of()) == 4
+    assert headline.launches(FOUR, live_of(*journal("a"), *journal("b"))) == 4
 
 
 @pytest.mark.parametrize("status", ["failed", "skipped"])
 def test_a_trial_that_is_over_early_is_spared_its_other_repeats(status: str) -> None:
     preset = two_trials(repeats=5)
     first = live_of(*journal("a"), launched("b"), ended(status))
-    assert progress.launches(preset, first) == 5 + 1
+    assert headline.launches(preset, first) == 5 + 1
     third = live_of(*journal("a"), launched("b", 3), ended(status), launched("a", 4))
-    assert progress.launches(preset, third) == 5 + 3
+    assert headline.launches(preset, third) == 5 + 3
 
 
 def test_before_anything_is_known_nobody_knows() -> None:
@@ -87,7 +87,7 @@ def test_of_the_launch_that_runs_its_steps_tell_once_they_have_found_their_pace(
 
 def test_of_a_launch_that_has_ended_its_steps_are_not_counted_again() -> None:
     after = live_of(*journal("a"), *running(steps=2), ended("failed"))
-    assert progress.launches(FOUR, after) == 3
+    assert headline.launches(FOUR, after) == 3
     assert left(after) == pytest.approx(10 / 2 * 1)
 
 
@@ -108,4 +108,4 @@ def test_when_all_is_over_nothing_is_left() -> None:
     [(0, "0:00"), (0.9, "0:00"), (9, "0:09"), (59.99, "0:59"), (60, "1:00"), (605, "10:05"), (3600, "60:00")],
 )
 def test_time_is_shown_as_on_a_stopwatch(seconds: float, shown: str) -> None:
-    assert progress.clock(seconds) == shown
+    assert headline.clock(seconds) == shown

@@ -10,9 +10,8 @@ import pytest
 from ddptui.analysis.results import RankResult, Results
 from ddptui.config.preset import Preset
 from ddptui.report.devices import memory, output_device
-from ddptui.report.notes import note_lines
+from ddptui.report.notes import in_words, note_lines
 from ddptui.report.table import as_csv, as_json, markdown
-from ddptui.report.trial_notes import in_words
 from ddptui.wire.messages import Hello
 from ddptui.wire.records import Message
 from tests.support.builders import done, journal, preset_of, results_for, with_done

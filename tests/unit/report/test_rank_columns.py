@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from ddptui.analysis.results import RankResult
-from ddptui.report.rank_columns import COLUMNS
+from ddptui.report.columns import RANK_COLUMNS
 from ddptui.text.tables import fill, telling
 
 RANK = RankResult(rank=3, host="a\x1bb", pid=7, device="cpu", bottleneck_fired=0, bottleneck_s=0.0)
@@ -12,7 +12,7 @@ RANK = RankResult(rank=3, host="a\x1bb", pid=7, device="cpu", bottleneck_fired=0
 
 def cells(**changes: object) -> dict[str, str]:
     rank = RankResult(**{**{field: getattr(RANK, field) for field in RANK.__struct_fields__}, **changes})
-    return {column.header: column.cell(rank) for column in COLUMNS}
+    return {column.header: column.cell(rank) for column in RANK_COLUMNS}
 
 
 def test_a_rank_of_which_nothing_is_known_says_who_it_is() -> None:
@@ -27,7 +27,7 @@ def test_the_rank_that_was_waited_for_longest_is_named() -> None:
 
 def test_the_memory_of_gpus_has_a_column_where_a_rank_has_one() -> None:
     on_gpu = msgspec.structs.replace(RANK, peak_gpu_bytes=3 * 2**29)
-    headers = [[column.header for column in telling(fill(COLUMNS, ranks))] for ranks in ([RANK], [RANK, on_gpu])]
+    headers = [[column.header for column in telling(fill(RANK_COLUMNS, ranks))] for ranks in ([RANK], [RANK, on_gpu])]
     assert headers[0] == [header for header in headers[1] if header != "gpu mem."]
     assert len(headers[1]) == len(headers[0]) + 1
     assert cells(peak_gpu_bytes=3 * 2**29)["gpu mem."] == "1.50 GB"

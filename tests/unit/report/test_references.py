@@ -8,8 +8,7 @@ import msgspec
 from ddptui.analysis.results import Results
 from ddptui.config.parser import parse
 from ddptui.config.preset import Preset
-from ddptui.report.notes import note_lines
-from ddptui.report.references import published
+from ddptui.report.notes import note_lines, published
 from ddptui.store.presets import as_toml
 from tests.support.builders import failure, journal, preset_of, results_for
 

@@ -5,7 +5,7 @@ import pytest
 
 from ddptui.analysis.cautions import Caution
 from ddptui.analysis.results import ConfidenceInterval, Culprit, Results, TrialResult
-from ddptui.report.trial_notes import in_short, in_words, worst
+from ddptui.report.notes import in_short, in_words, worst
 from tests.support.builders import done, ended, failure, journal, launched, preset_of, results_for, with_done
 
 PRESET = preset_of(
