@@ -28,8 +28,8 @@ from ddptui.engines.hub import Hub
 from ddptui.live.monitor import RunMonitor
 from ddptui.store.journal import RepeatJournal
 from ddptui.wire.connection import HUB
-from ddptui.wire.messages import VERSION, Alive, Collective, Done, Hello, RankMessage, Ready, Step
-from ddptui.wire.records import Ended, Launched, Message
+from ddptui.wire.messages import VERSION, Collective, Done, Hello, RankMessage, Ready, Step
+from ddptui.wire.records import Alive, Ended, Launched, Message
 
 PROCESSES = 4  # for all ranks
 TICK_S = 0.05

@@ -8,8 +8,8 @@ more; hence several probes at first, one right after the other.
 
 import msgspec
 
-from ddptui.wire.messages import Done, Echo, Failed, Hello, Probe, RankMessage
-from ddptui.wire.records import Offset
+from ddptui.wire.messages import Done, Echo, Failed, Hello, RankMessage
+from ddptui.wire.records import Offset, Probe
 
 AT_FIRST = 8  # probes, as NTP's burst
 A_ROUND = 3  # probes, every second

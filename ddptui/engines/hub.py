@@ -23,7 +23,8 @@ from ddptui.engines.gate import CurveServer, bind_near, local_gate, network_gate
 from ddptui.host import folders
 from ddptui.wire.connection import HUB, KEYS, TOKEN
 from ddptui.wire.limits import MOST_BYTES_A_FRAME
-from ddptui.wire.messages import VERSION, ConsoleMessage, Hello, HelloOfAnyVersion, RankMessage, Stop
+from ddptui.wire.messages import VERSION, Hello, HelloOfAnyVersion, RankMessage
+from ddptui.wire.records import ConsoleMessage, Stop
 
 LONGEST_FOLDER_PATH = 45  # bytes: the path of a socket has at most 107, those of a rank's forkserver below it, too
 MOST_FRAMES_AT_ONCE = 256  # so that a flood of frames does not keep the caller from its other work

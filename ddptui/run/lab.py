@@ -22,8 +22,8 @@ from ddptui.run.load import LoadMeter
 from ddptui.run.supervisor import LaunchSupervisor
 from ddptui.store.journal import RepeatJournal
 from ddptui.store.runs import Run
-from ddptui.wire.messages import Alive, Echo, SetBottleneck
-from ddptui.wire.records import Ended, Injection, Launched, Message, Notice, Refused
+from ddptui.wire.messages import Echo
+from ddptui.wire.records import Alive, Ended, Injection, Launched, Message, Notice, Refused, SetBottleneck
 
 POLL_MS = 100  # longest wait for a message before processes and requests are looked at again
 ALIVE_EVERY_S = 5.0

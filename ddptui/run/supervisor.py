@@ -17,8 +17,8 @@ from ddptui.engines.hub import Hub
 from ddptui.engines.local.engine import LAUNCHER_LOG
 from ddptui.host import limits
 from ddptui.store.journal import RepeatJournal
-from ddptui.wire.messages import Done, Failed, Hello, RankMessage, Ready, Shown, Step, Stop, Timed
-from ddptui.wire.records import Ended
+from ddptui.wire.messages import Done, Failed, Hello, RankMessage, Ready, Shown, Step, Timed
+from ddptui.wire.records import Ended, Stop
 
 LOOK_EVERY_S = 0.25  # between two looks at the processes: each reads files in /proc, too slow for every message
 CONSOLE_PAUSE_S = 3.0  # a look this late means that the console itself stood still (suspended, swapped out)

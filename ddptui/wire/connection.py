@@ -24,7 +24,7 @@ class Keys(NamedTuple):
 
     def spell(self) -> str:
         """The three keys as one line, which `read` takes."""
-        return " ".join(self)
+        return " ".join(self)  # Z85 has no space
 
     @classmethod
     def read(cls, text: str) -> Self:

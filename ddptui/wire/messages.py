@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from ddptui.config.trial import Bottleneck, Site
+from ddptui.config.trial import Site
 from ddptui.wire.limits import (
     MOST_A_STEP,
     Count,
@@ -26,20 +26,16 @@ from ddptui.wire.limits import (
     Word,
 )
 
-VERSION = 1
+VERSION = 1  # a rank of another one is refused; only a change that an old console would misread takes a new one
 PHASES = ("data", "forward", "backward", "aggregate", "optimizer")
 GATHER_OUTPUTS = "gather_outputs"  # in `dp`, the collective that it is: all replicas' outputs, to the first device
 Order = Annotated[tuple[Annotated[int, Meta(ge=0, lt=len(PHASES))], ...], Meta(min_length=1, max_length=16)]
 
 
 class Hello(Tagged, frozen=True, kw_only=True):
-    """The first message of every rank, or replica in `dp`.
+    """The first message of every rank, or replica in `dp`."""
 
-    version, rank and world_size have no bounds: a rank that has the token but does not fit gets an answer that says
-    why. device_why names the reason for a device that the trial left open, if another might be expected. clock
-    identifies the clock of the rank's times; empty: the console's.
-    """
-
+    # version, rank and world_size have no bounds: a rank that has the token but does not fit gets an answer with why.
     version: int
     token: Annotated[str, Meta(max_length=256)]
     rank: int
@@ -49,11 +45,11 @@ class Hello(Tagged, frozen=True, kw_only=True):
     pid: Count
     device: Name
     threads: Count
-    torch: Name
-    device_why: Name = ""
+    torch: Name  # its version
+    device_why: Name = ""  # the trial left the device open, and another might be expected
     backend: Word | None = None
     backend_why: Name = ""
-    clock: Name = ""
+    clock: Name = ""  # identifies the clock of the rank's times; empty: the console's
 
 
 class HelloOfAnyVersion(msgspec.Struct, frozen=True, kw_only=True, tag="Hello"):
@@ -65,41 +61,28 @@ class HelloOfAnyVersion(msgspec.Struct, frozen=True, kw_only=True, tag="Hello"):
 
 
 class Ready(Tagged, frozen=True, kw_only=True):
-    """A rank has its model and data. steps: how many it will make; start_ns: from its Hello to the meeting of the
-    ranks."""
+    """A rank has its model and data."""
 
     rank: RankNumber
     at_ns: Count
-    steps: Count
-    parameters: Count
-    start_ns: Count = 0
+    steps: Count  # that it will make
+    parameters: Count  # numbers in the model
+    start_ns: Count = 0  # length of its injected delay at the start
 
 
 class Collective(msgspec.Struct, frozen=True, array_like=True):
-    """One collective, send or receive, as one rank saw it.
+    """One collective, send or receive, as one rank saw it."""
 
-    kind        its name in torch.distributed
-    seq         its number within its group and step, which makes it the same call on all ranks
-    bytes       of the tensor that this rank gives; in a scatter or a receive, of the one it receives
-    called_ns   the rank reached the call
-    enter_ns    the rank entered it, after any injected delay
-    awaited_ns  from here on the rank did nothing else: enter_ns, or for a background operation the start of its wait
-    exit_ns     it was over, at the latest when the wait for it was; before awaited_ns if the rank did not have to wait
-    root        the rank that gives or receives all; for a send or a receive, the partner
-    group       the ranks of its group; empty: all
-    bucket      the bucket of gradients that it carried, if any
-    """
-
-    kind: Word
-    seq: Count
-    bytes: Count
-    called_ns: Count
-    enter_ns: Count
-    awaited_ns: Count
-    exit_ns: Count
-    root: RankNumber | None = None
-    group: Group = ()
-    bucket: Count | None = None
+    kind: Word  # its name in torch.distributed
+    seq: Count  # its number within its group and step, which makes it the same call on all ranks
+    bytes: Count  # of the tensor that this rank gives; in a scatter or a receive, of the one it receives
+    called_ns: Count  # the rank reached the call
+    enter_ns: Count  # the rank entered it, after any injected delay
+    awaited_ns: Count  # from here on the rank did nothing else: enter_ns; in the background, the start of its wait
+    exit_ns: Count  # it was over, at the latest when the wait was; before awaited_ns if the rank did not have to wait
+    root: RankNumber | None = None  # the rank that gives or receives all; for a send or a receive, the partner
+    group: Group = ()  # empty: all ranks
+    bucket: Count | None = None  # the number of the bucket of gradients that it carried, if any
 
 
 class Slept(msgspec.Struct, frozen=True, array_like=True):
@@ -111,11 +94,7 @@ class Slept(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Step(Tagged, frozen=True, kw_only=True):
-    """One finished step.
-
-    phases_ns follows PHASES. order holds the places there of the phases that the step had, in the order of execution
-    (in `dp`, aggregation precedes backward).
-    """
+    """One finished step."""
 
     rank: RankNumber
     step: Count
@@ -123,82 +102,65 @@ class Step(Tagged, frozen=True, kw_only=True):
     warmup: bool
     begin_ns: Count
     end_ns: Count
-    phases_ns: tuple[Count, Count, Count, Count, Count]
+    phases_ns: tuple[Count, Count, Count, Count, Count]  # by PHASES; 0 for a phase that the step did not have
     samples: Count
     loss: Number | None  # mean over its own samples (dp: over the batch, on the output device); None: not finite
-    order: Order = (0, 1, 2, 3, 4)
+    order: Order = (0, 1, 2, 3, 4)  # places in PHASES, as executed: in `dp`, aggregation precedes backward
     collectives: Annotated[tuple[Collective, ...], Meta(max_length=MOST_A_STEP)] = ()
     slept: Annotated[tuple[Slept, ...], Meta(max_length=MOST_A_STEP)] = ()
 
 
 class Trained(Tagged, frozen=True, kw_only=True):
-    """The only message about its steps of a rank without instruments: when the first of all steps began; and for the
-    steps after the warm-up their number, their samples, and when they began and ended. loss: of the last step."""
+    """All steps of a rank without instruments, in one message. Warm-up counts only for first_ns."""
 
     rank: RankNumber
-    first_ns: Count
-    begin_ns: Count
+    first_ns: Count  # the first of all steps began
+    begin_ns: Count  # the first one after the warm-up began
     end_ns: Count
     steps: Count
     samples: Count
-    loss: Number | None
+    loss: Number | None  # of the last step
 
 
 class Position(msgspec.Struct, frozen=True, array_like=True):
-    """Where a rank is at the moment.
+    """Where a rank is at the moment."""
 
-    step    the current step; None: before the first or after the last one
-    passed  the finished phases of that step, in order
-    calls   the collectives that the rank has reached in that step
-    number  of these, the first one that is not over, counted from 0; None: none. kind, root, group: as in Collective
-    ahead   the rank goes on while that one is under way, or waits in native code; the two cannot be told apart
-    asleep  the rank sleeps in an injected delay
-    """
-
-    step: Count | None = None
-    passed: Annotated[tuple[Word, ...], Meta(max_length=16)] = ()
-    calls: Count = 0
-    number: Count | None = None
-    kind: Word = ""
+    step: Count | None = None  # None: before the first or after the last one
+    passed: Annotated[tuple[Word, ...], Meta(max_length=16)] = ()  # its finished phases of that step, in order
+    calls: Count = 0  # the collectives that the rank has reached in that step
+    number: Count | None = None  # of these, the first one that is not over, counted from 0; None: all are
+    kind: Word = ""  # of that one, as in Collective; so are root and group
     root: RankNumber | None = None
     group: Group = ()
-    ahead: bool = False
-    asleep: bool = False
+    ahead: bool = False  # the rank goes on meanwhile, or waits in native code: the two cannot be told apart
+    asleep: bool = False  # in an injected delay
 
 
 class Gpu(msgspec.Struct, frozen=True, array_like=True):
-    """The state of a rank's GPU by NVML, whatever process uses it. None: NVML does not report it.
+    """The state of a rank's GPU by NVML, whatever process uses it. None: NVML does not report it."""
 
-    busy_percent  share of the last second, at most, in which some kernel ran
-    used_bytes    of its memory, by all processes; total_bytes: all of its memory
-    watts         the power that it draws
-    celsius       its temperature
-    """
-
-    busy_percent: Number | None = None
-    used_bytes: Count | None = None
+    busy_percent: Number | None = None  # share of the last second, at most, in which some kernel ran
+    used_bytes: Count | None = None  # by all processes
     total_bytes: Count | None = None
     watts: Number | None = None
     celsius: Number | None = None
 
 
 class Heartbeat(Tagged, frozen=True, kw_only=True):
-    """Sent once a second. cpu_percent is of one core, gpu_bytes what the rank's own tensors take of GPU memory, and
-    dropped the messages that found a full queue."""
+    """Sent once a second."""
 
     rank: RankNumber
     at_ns: Count
-    cpu_percent: Number | None  # None: not a number
+    cpu_percent: Number | None  # of one core; None: not a number
     rss_bytes: Count
-    gpu_bytes: Count | None = None
+    gpu_bytes: Count | None = None  # GPU memory that the rank's own tensors take
     gpu: Gpu | None = None
-    dropped: Count = 0
+    dropped: Count = 0  # messages that found a full queue
     position: Position = Position()
 
 
 class Tied(Tagged, frozen=True, kw_only=True):
-    """A rank's device has a clock of its own, whose times are converted to the host's. From at_ns on they are off by
-    error_ns at most, until the next such message."""
+    """The times of a rank's device, by a clock of its own, are off by error_ns at most; until the next such message."""
 
     rank: RankNumber
     at_ns: Count
@@ -206,11 +168,10 @@ class Tied(Tagged, frozen=True, kw_only=True):
 
 
 class Pause(Tagged, frozen=True, kw_only=True):
-    """The whole process stood still, stopped or without a core: its sending thread woke too late. begin_ns is an
-    estimate, halfway between two checks."""
+    """The whole process stood still, stopped or without a core: its sending thread woke too late."""
 
     rank: RankNumber
-    begin_ns: Count
+    begin_ns: Count  # an estimate, halfway between two checks
     end_ns: Count
 
 
@@ -226,24 +187,18 @@ class Fingerprint(Tagged, frozen=True, kw_only=True):
 class Audit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How far a strategy's result on a rank is from the true mean over the ranks, which is computed another way.
 
-    of            what was averaged
-    error         the distance to the mean
-    worst         the tensor farthest from its mean in units of its own length, and worst_error that distance
-    scale         the multiple of the mean that is nearest, and scaled_error the distance to that
-    own_scale     the multiple of the rank's own tensors that is nearest, and own_error the distance to that
-
     Distances are Euclidean, over all tensors together (worst_error: over one), in units of the root mean square over
     the ranks of the length of their own tensors. None where a tensor was not finite.
     """
 
-    of: Literal["gradients", "parameters"]
-    error: Number | None
-    scale: Number | None
-    scaled_error: Number | None
-    own_scale: Number | None
-    own_error: Number | None
-    worst: Name
-    worst_error: Number | None
+    of: Literal["gradients", "parameters"]  # what was averaged
+    error: Number | None  # the distance to the mean
+    scale: Number | None  # the multiple of the mean that is nearest
+    scaled_error: Number | None  # the distance to that
+    own_scale: Number | None  # the multiple of the rank's own tensors that is nearest
+    own_error: Number | None  # the distance to that
+    worst: Name  # the tensor farthest from its mean, in units of its own length
+    worst_error: Number | None  # that distance
 
 
 class Buffer(msgspec.Struct, frozen=True, array_like=True):
@@ -257,26 +212,21 @@ class Buffer(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Shown(Tagged, frozen=True, kw_only=True):
-    """One call of a primitive with a small tensor. place: its number among all that the trial shows. error: the
-    backend's own words, if it cannot do it."""
+    """One call of a primitive with a small tensor."""
 
     rank: RankNumber
-    place: Count
+    place: Count  # its number among all that the trial shows
     at_ns: Count
     operation: Word
     reduce_op: Word | None
     root: RankNumber | None
     call: Name
     buffers: Annotated[tuple[Buffer, ...], Meta(max_length=8)] = ()
-    error: Name | None = None
+    error: Name | None = None  # the backend's own words, if it cannot do it
 
 
 class Timed(Tagged, frozen=True, kw_only=True):
-    """Repeated calls of a primitive, or of a composite of them, with one size.
-
-    bytes counts as in analysis.primitives.results.Cell. calls_ns holds the time of each call; it is empty on a rank
-    that takes no part. wrong counts this rank's elements that were not as they should be, over all checked calls.
-    """
+    """Repeated calls of a primitive, or of a composite of them, with one size."""
 
     rank: RankNumber
     place: Count
@@ -285,9 +235,9 @@ class Timed(Tagged, frozen=True, kw_only=True):
     composite: bool
     reduce_op: Word | None
     cadence: Word
-    bytes: Count
-    calls_ns: Annotated[tuple[Count, ...], Meta(max_length=100_000)] = ()
-    wrong: Count = 0
+    bytes: Count  # as in analysis.primitives.results.Cell
+    calls_ns: Annotated[tuple[Count, ...], Meta(max_length=100_000)] = ()  # empty on a rank that takes no part
+    wrong: Count = 0  # this rank's elements that were not as they should be, over all checked calls
     error: Name | None = None
 
 
@@ -319,40 +269,14 @@ class Failed(Tagged, frozen=True, kw_only=True):
 
 
 class Echo(Tagged, frozen=True, kw_only=True):
-    """The immediate answer to a Probe: when the rank received it, and when it sent this. Journals hold the resulting
-    Offset instead."""
+    """The immediate answer to a Probe. Journals hold the resulting Offset instead."""
 
     rank: RankNumber
-    number: Count
-    heard_ns: Count
-    said_ns: Count
+    number: Count  # of the probe
+    heard_ns: Count  # received
+    said_ns: Count  # answered
 
 
 RankMessage = (
     Hello | Ready | Step | Trained | Heartbeat | Tied | Pause | Fingerprint | Shown | Timed | Done | Failed | Echo
 )
-
-
-class Stop(Tagged, frozen=True, kw_only=True):
-    """To a rank: end now."""
-
-    why: str
-
-
-class Alive(Tagged, frozen=True, kw_only=True):
-    """To a rank, every few seconds: the console is running."""
-
-
-class SetBottleneck(Tagged, frozen=True, kw_only=True):
-    """To a rank: from the next step on, these delays replace all others."""
-
-    bottleneck: tuple[Bottleneck, ...]
-
-
-class Probe(Tagged, frozen=True, kw_only=True):
-    """To a rank with another clock: report the time of that clock."""
-
-    number: int
-
-
-ConsoleMessage = Stop | Alive | SetBottleneck | Probe

@@ -5,9 +5,9 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from ddptui.wire.limits import Count, Error, Name, Word
+from ddptui.wire.limits import Count, Error, Name, Tagged, Word
 
-MOST_BYTES = 2**20
+MOST_BYTES = 2**20  # of a message: anyone who can reach the port may send one
 MEETING_MARK = "ddptui-meeting-"  # the names of the files at which ranks meet begin so
 MOST_LOGS = 2048
 
@@ -16,16 +16,12 @@ Assignments = Annotated[tuple[Annotated[str, Meta(max_length=65_536)], ...], Met
 Text = Annotated[str, Meta(max_length=2048)]
 
 
-class _Message(msgspec.Struct, frozen=True, kw_only=True, tag=True, forbid_unknown_fields=True):
-    pass
-
-
-class Join(_Message, frozen=True, kw_only=True):
-    """The first message of a node. node: the number that it asks for; None: any that is free."""
+class Join(Tagged, frozen=True, kw_only=True):
+    """The first message of a node."""
 
     version: Word
     token: Annotated[str, Meta(max_length=256)]
-    node: int | None
+    node: int | None  # the number that it asks for; None: any that is free
     host: Name
     address: Word  # by which the other nodes reach it
     interface: Word
@@ -39,26 +35,27 @@ class JoinOfAnyVersion(msgspec.Struct, frozen=True, kw_only=True, tag="Join"):
     token: Annotated[str, Meta(max_length=256)]
 
 
-class Beat(_Message, frozen=True, kw_only=True):
+class Beat(Tagged, frozen=True, kw_only=True):
     """A sign of life, once a second."""
 
 
-class LaunchEnded(_Message, frozen=True, kw_only=True, tag="Over"):
-    """No process of a launch is left on this node. logs: the end of each log, by the name of its file."""
+class LaunchEnded(Tagged, frozen=True, kw_only=True, tag="Over"):
+    """No process of a launch is left on this node."""
 
     number: Count
     exit_code: int
-    logs: Annotated[dict[Name, Error], Meta(max_length=MOST_LOGS)] = {}
+    # The end of each log, by the name of its file.
+    logs: Annotated[dict[Name, Error], Meta(max_length=MOST_LOGS)] = msgspec.field(default_factory=dict)
 
 
-class Leave(_Message, frozen=True, kw_only=True):
+class Leave(Tagged, frozen=True, kw_only=True):
     """The node leaves the run: its user has ended it, or the console was silent for too long."""
 
 
 NodeMessage = Join | Beat | LaunchEnded | Leave
 
 
-class Welcome(_Message, frozen=True, kw_only=True):
+class Welcome(Tagged, frozen=True, kw_only=True):
     """The console has accepted the node, under this number."""
 
     node: NodeNumber
@@ -66,39 +63,33 @@ class Welcome(_Message, frozen=True, kw_only=True):
     run: Name
 
 
-class Begin(_Message, frozen=True, kw_only=True):
-    """Start the ranks of this node.
-
-    trial          `key=value` arguments, as from_arguments reads them
-    address, port  where all ranks meet, on node 0
-    init_method    or the URL of the file at which they meet
-    way            the environment variables with which a rank reaches the console
-    """
+class Begin(Tagged, frozen=True, kw_only=True):
+    """Start the ranks of this node."""
 
     number: Count
-    trial: Assignments
+    trial: Assignments  # `key=value`, as from_arguments reads them
     nodes: Count
-    address: Word
+    address: Word  # with the port: where all ranks meet, on node 0
     port: Annotated[int, Meta(ge=1, le=65_535)]
-    init_method: Text
-    way: Annotated[dict[Word, Text], Meta(max_length=8)]
+    init_method: Text  # or the URL of the file at which they meet
+    way: Annotated[dict[Word, Text], Meta(max_length=8)]  # the environment with which a rank reaches the console
 
 
-class End(_Message, frozen=True, kw_only=True):
+class End(Tagged, frozen=True, kw_only=True):
     """End a launch, if it still runs. The node answers with LaunchEnded."""
 
     number: Count
 
 
-class Present(_Message, frozen=True, kw_only=True):
+class Present(Tagged, frozen=True, kw_only=True):
     """The console's sign of life, every two seconds."""
 
 
-class Farewell(_Message, frozen=True, kw_only=True):
-    """The console rejects the node, or the run is over. well: the node may exit with code 0."""
+class Farewell(Tagged, frozen=True, kw_only=True):
+    """The console rejects the node, or the run is over."""
 
     why: Text
-    well: bool = False
+    well: bool = False  # the node may exit with code 0
 
 
 class FarewellOfAnyVersion(msgspec.Struct, frozen=True, kw_only=True, tag="Farewell"):

@@ -1,4 +1,4 @@
-"""The console's own records in a run's journal; and Message, which is every kind of line that a journal may hold."""
+"""What the console sends to ranks, and what it records in a run's journal itself. Message is any line of a journal."""
 
 from typing import Literal
 
@@ -7,23 +7,50 @@ from ddptui.wire.limits import Tagged
 from ddptui.wire.messages import RankMessage
 
 
+class Stop(Tagged, frozen=True, kw_only=True):
+    """To a rank: end now."""
+
+    why: str
+
+
+class Alive(Tagged, frozen=True, kw_only=True):
+    """To a rank, every few seconds: the console is running."""
+
+
+class SetBottleneck(Tagged, frozen=True, kw_only=True):
+    """To a rank: from the next step on, these delays replace all others."""
+
+    bottleneck: tuple[Bottleneck, ...]
+
+
+class Probe(Tagged, frozen=True, kw_only=True):
+    """To a rank with another clock: report the time of that clock."""
+
+    number: int
+
+
+ConsoleMessage = Stop | Alive | SetBottleneck | Probe
+
+
+# In a journal only.
+
+
 class Load(Tagged, frozen=True, kw_only=True):
-    """How busy this host is, in cores, and how much of that is the launch and the console. Written once a second."""
+    """How busy this host is, written once a second."""
 
     at_ns: int
-    busy: float
-    own: float
+    busy: float  # cores
+    own: float  # of these, by the launch and the console
 
 
 class Launched(Tagged, frozen=True, kw_only=True):
-    """A repeat of a trial was started: the first line of its journal. clock identifies the console's clock; empty: it
-    is unknown, and so are those of the ranks."""
+    """A repeat of a trial was started: the first line of its journal."""
 
     trial: str
     repeat: int
     at_ns: int
     command: tuple[str, ...]
-    clock: str = ""
+    clock: str = ""  # identifies the console's clock; empty: it is unknown, and so are those of the ranks
 
 
 class Notice(Tagged, frozen=True, kw_only=True):
@@ -34,23 +61,22 @@ class Notice(Tagged, frozen=True, kw_only=True):
 
 
 class Offset(Tagged, frozen=True, kw_only=True):
-    """How far a rank's clock is ahead of the console's, by one probe: offset_ns, give or take error_ns, when the
-    console's clock stood at at_ns."""
+    """How far a rank's clock is ahead of the console's, by one probe: offset_ns, give or take error_ns."""
 
     rank: int
     clock: str
-    at_ns: int
+    at_ns: int  # by the console's clock
     offset_ns: int
     error_ns: int
 
 
 class Refused(Tagged, frozen=True, kw_only=True):
-    """The number of frames or messages of this launch that were refused, because no rank of it may send them. why: the
-    reason for the first. Written with the first, and at the end if there were more."""
+    """Frames or messages were refused, because no rank of this launch may send them. Written with the first one, and
+    at the end if there were more."""
 
     at_ns: int
     count: int
-    why: str
+    why: str  # of the first one
 
 
 class Injection(Tagged, frozen=True, kw_only=True):
@@ -61,10 +87,10 @@ class Injection(Tagged, frozen=True, kw_only=True):
 
 
 class Ended(Tagged, frozen=True, kw_only=True):
-    """A repeat is over: the last line of its journal. skipped: the user went on to the next trial."""
+    """A repeat is over: the last line of its journal."""
 
     at_ns: int
-    status: Literal["ok", "failed", "interrupted", "skipped"]
+    status: Literal["ok", "failed", "interrupted", "skipped"]  # skipped: the user went on to the next trial
     error: str | None = None
 
 

@@ -6,9 +6,11 @@ from typing import TypeVar
 import msgspec
 
 from ddptui.text.units import S
+from ddptui.wire.messages import Step
 from ddptui.wire.records import Launched, Message
 
-TIMES = ("at_ns", "begin_ns", "end_ns", "first_ns", "heard_ns", "said_ns")  # of messages; of collectives:
+# Fields that hold moments, which move with the clock. Others in ns are durations, and stay.
+TIMES = ("at_ns", "begin_ns", "end_ns", "first_ns", "heard_ns", "said_ns")
 TIMES_OF_COLLECTIVES = ("called_ns", "enter_ns", "awaited_ns", "exit_ns")
 LONGEST_GAP = 60 * S  # between two launches of one sitting
 GAP = S  # that is left between two sittings
@@ -16,17 +18,16 @@ AnyStruct = TypeVar("AnyStruct", bound=msgspec.Struct)
 
 
 def close_gaps(messages: Iterable[Message]) -> Iterator[Message]:
-    """A run's messages as one sitting: a launch that began long after the one before it ended, or on a clock that had
-    restarted, follows at once."""
+    """A run's messages as one sitting: no long gaps between its launches."""
     last_ns: int | None = None
     by_ns = 0
     for message in messages:
         if isinstance(message, Launched) and last_ns is not None:
             gap_ns = message.at_ns + by_ns - last_ns
-            if not 0 <= gap_ns <= LONGEST_GAP:
+            if not 0 <= gap_ns <= LONGEST_GAP:  # negative: the host was rebooted, which restarts its clock
                 by_ns += GAP - gap_ns
         shifted = shift_times(message, by_ns) if by_ns else message
-        if not hasattr(shifted, "rank"):  # a rank may have another clock
+        if not hasattr(shifted, "rank"):  # only the console's times: a rank may have another clock
             last_ns = max(last_ns or 0, getattr(shifted, "at_ns", 0))
         yield shifted
 
@@ -39,12 +40,11 @@ def shift_times(message: Message, by_ns: int) -> Message:
 def map_times(message: Message, move: Callable[[int], int]) -> Message:
     """The message with `move` applied to all its times, but not to its durations."""
     moved = _moved(message, TIMES, move)
-    parts = {}
-    if collectives := getattr(message, "collectives", ()):
-        parts["collectives"] = tuple(_moved(each, TIMES_OF_COLLECTIVES, move) for each in collectives)
-    if slept := getattr(message, "slept", ()):
-        parts["slept"] = tuple(_moved(each, TIMES, move) for each in slept)
-    return msgspec.structs.replace(moved, **parts) if parts else moved
+    if not isinstance(message, Step):
+        return moved
+    collectives = tuple(_moved(collective, TIMES_OF_COLLECTIVES, move) for collective in message.collectives)
+    slept = tuple(_moved(delay, TIMES, move) for delay in message.slept)
+    return msgspec.structs.replace(moved, collectives=collectives, slept=slept)
 
 
 def _moved(struct: AnyStruct, fields: tuple[str, ...], move: Callable[[int], int]) -> AnyStruct:

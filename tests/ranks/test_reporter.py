@@ -13,8 +13,8 @@ from ddptui.config.trial import Bottleneck
 from ddptui.engines.hub import Hub
 from ddptui.wire.connection import HUB
 from ddptui.wire.limits import MOST_OF_AN_ERROR
-from ddptui.wire.messages import VERSION, Echo, Failed, Fingerprint, Hello, Probe, RankMessage, SetBottleneck
-from ddptui.wire.records import Message
+from ddptui.wire.messages import VERSION, Echo, Failed, Fingerprint, Hello, RankMessage
+from ddptui.wire.records import Message, Probe, SetBottleneck
 from workers.instruments import reporter as module
 from workers.instruments.frames import within_limits
 from workers.instruments.reporter import Reporter

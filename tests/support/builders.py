@@ -14,7 +14,6 @@ from ddptui.config.preset import Preset
 from ddptui.config.trial import Bottleneck
 from ddptui.store.runs import Run
 from ddptui.wire.messages import (
-    Alive,
     Audit,
     Buffer,
     Collective,
@@ -26,18 +25,28 @@ from ddptui.wire.messages import (
     Hello,
     Pause,
     Position,
-    Probe,
     Ready,
-    SetBottleneck,
     Shown,
     Slept,
     Step,
-    Stop,
     Tied,
     Timed,
     Trained,
 )
-from ddptui.wire.records import Ended, Injection, Launched, Load, Message, Notice, Offset, Refused
+from ddptui.wire.records import (
+    Alive,
+    Ended,
+    Injection,
+    Launched,
+    Load,
+    Message,
+    Notice,
+    Offset,
+    Probe,
+    Refused,
+    SetBottleneck,
+    Stop,
+)
 
 MS = 1_000_000  # ns
 LAUNCHED_MS = 1_000

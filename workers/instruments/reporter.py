@@ -18,17 +18,8 @@ import zmq
 
 from ddptui.wire.connection import HUB, KEYS, SILENCE_S, Keys, use_keys
 from ddptui.wire.limits import MOST_BYTES_A_FRAME
-from ddptui.wire.messages import (
-    Alive,
-    ConsoleMessage,
-    Echo,
-    Heartbeat,
-    Position,
-    Probe,
-    RankMessage,
-    SetBottleneck,
-    Stop,
-)
+from ddptui.wire.messages import Echo, Heartbeat, Position, RankMessage
+from ddptui.wire.records import Alive, ConsoleMessage, Probe, SetBottleneck, Stop
 from workers.instruments.frames import encode_frame, is_too_long, within_limits
 from workers.instruments.heartbeat import NS_PER_MS, GpuMeter, heartbeat, pause
 

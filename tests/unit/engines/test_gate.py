@@ -16,7 +16,8 @@ from ddptui.engines import gate
 from ddptui.engines.gate import LAST_PORT, TRIES, bind_near
 from ddptui.engines.hub import Hub
 from ddptui.wire.connection import KEYS, Keys, use_keys
-from ddptui.wire.messages import Alive, RankMessage, SetBottleneck
+from ddptui.wire.messages import RankMessage
+from ddptui.wire.records import Alive, SetBottleneck
 from tests.support.builders import hello, ready
 
 SOON_MS = 5_000

@@ -22,8 +22,8 @@ from ddptui.live.fold import fold
 from ddptui.live.monitor import RunMonitor
 from ddptui.live.state import Live
 from ddptui.wire.limits import MOST_BYTES_A_FRAME
-from ddptui.wire.messages import VERSION, Alive, Collective, RankMessage, Slept, Step
-from ddptui.wire.records import Message
+from ddptui.wire.messages import VERSION, Collective, RankMessage, Slept, Step
+from ddptui.wire.records import Alive, Message
 from tests.support.builders import done, ended, hello, launched, preset_of, ready, step, trained
 
 RANKS = 2

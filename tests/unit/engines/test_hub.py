@@ -14,7 +14,8 @@ from ddptui import __version__
 from ddptui.config.trial import Bottleneck
 from ddptui.engines.hub import MOST_BYTES_OF_A_STRANGER, Hub
 from ddptui.wire.limits import MOST_BYTES_A_FRAME
-from ddptui.wire.messages import ConsoleMessage, RankMessage, SetBottleneck, Stop
+from ddptui.wire.messages import RankMessage
+from ddptui.wire.records import ConsoleMessage, SetBottleneck, Stop
 from tests.support.builders import done, hello, ready, step
 
 SOON_MS = 5_000  # for what must come

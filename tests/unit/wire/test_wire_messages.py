@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ddptui.wire.limits import MOST_OF_AN_ERROR
-from ddptui.wire.messages import PHASES, ConsoleMessage, RankMessage
-from ddptui.wire.records import Message
+from ddptui.wire.messages import PHASES, RankMessage
+from ddptui.wire.records import ConsoleMessage, Message
 from tests.support.builders import (
     audit,
     done,
