@@ -2,6 +2,7 @@
 
 import math
 
+from ddptui.config.device_checks import check_devices
 from ddptui.config.fields import meaningless
 from ddptui.config.launch_modes import ONE_PROCESS
 from ddptui.config.strategies import MISTAKES, STRATEGIES
@@ -16,7 +17,7 @@ from ddptui.config.trial import (
     is_own_model,
 )
 
-MOST_RANKS_ON_LINKS = 250
+MOST_RANKS_ON_LINKS = 250  # they share a /24 network with their switch (engines/local/links.py)
 
 
 def check_bottleneck(trial: Trial, bottleneck: Bottleneck, path: str) -> None:
@@ -37,28 +38,21 @@ def _no_rank(rank: int, trial: Trial, ranks: int) -> str:
     name = f"trial {trial.name}" if trial.name else "the trial"
     if trial.launch == "dp" and ranks == 1:
         return f"no rank {rank}: dp is one process, rank 0"
-    return (
-        f"no rank {rank}: {name} has only rank 0"
-        if ranks == 1
-        else f"no rank {rank}: {name} has ranks 0 to {ranks - 1}"
-    )
+    return f"no rank {rank}: {name} has " + ("only rank 0" if ranks == 1 else f"ranks 0 to {ranks - 1}")
 
 
 def _check_link(trial: Trial, link: Bottleneck, path: str) -> None:
-    """A slow link is slow from the first to the last byte."""
     if link.mbit is None or not math.isfinite(link.mbit):
         raise TrialError(f"{path}.mbit", "a link needs it: what it lets through, in 1e6 bits a second")
     for key in ("sleep_ms", "per", "every", "from_step", "to_step", "jitter"):
         if getattr(link, key) != BOTTLENECK_FIELDS[key].default:
-            raise TrialError(
-                f"{path}.{key}", "means nothing with at = 'link', which delays no rank and is always there"
-            )
+            why = "means nothing with at = 'link', which delays no rank and is always there"
+            raise TrialError(f"{path}.{key}", why)
     if trial.launch in ONE_PROCESS:
         raise TrialError(f"{path}.at", f"launch = {trial.launch!r} is one process, which has no links")
     if trial.world_size > MOST_RANKS_ON_LINKS:
-        raise TrialError(
-            f"{path}.at", f"{trial.world_size} ranks: at most {MOST_RANKS_ON_LINKS} get links of their own"
-        )
+        why = f"{trial.world_size} ranks: at most {MOST_RANKS_ON_LINKS} get links of their own"
+        raise TrialError(f"{path}.at", why)
     if trial.download:
         raise TrialError(f"{path}.at", "with download = true: ranks on links of their own have no way to the internet")
     if any(other.at == "link" and other is not link and {*other.ranks} & {*link.ranks} for other in trial.bottleneck):
@@ -73,14 +67,13 @@ def _check_delay(trial: Trial, delay: Bottleneck, path: str) -> None:
     if delay.mbit is not None:
         raise TrialError(f"{path}.mbit", f"goes with at = 'link'; a delay at {delay.at!r} has sleep_ms")
     if delay.at == "start" and (delay.every, delay.from_step, delay.to_step) != (1, 0, None):
-        raise TrialError(
-            f"{path}.at", "a rank starts once, before its steps: every, from_step and to_step mean nothing"
-        )
+        why = "a rank starts once, before its steps: every, from_step and to_step mean nothing"
+        raise TrialError(f"{path}.at", why)
     if trial.steps is not None and delay.from_step >= trial.steps:
         raise TrialError(f"{path}.from_step", f"step {delay.from_step} of {trial.steps}: it would never happen")
     if delay.to_step is not None and delay.to_step < delay.from_step:
         raise TrialError(f"{path}.to_step", f"ends at {delay.to_step}, before from_step = {delay.from_step}")
-    if delay.per == "call" and (delay.at != "aggregate" or trial.launch == "dp"):
+    if delay.per == "call" and (delay.at != "aggregate" or trial.launch == "dp"):  # dp calls no collective
         raise TrialError(f"{path}.per", "'call' goes with at = 'aggregate' and a process group")
     if delay.at == "aggregate" and trial.launch != "dp" and trial.strategy in (None, "none"):
         raise TrialError(f"{path}.at", "this trial aggregates nothing, so the delay would never happen")
@@ -90,7 +83,7 @@ def _check_delay(trial: Trial, delay: Bottleneck, path: str) -> None:
 
 def check_fault(trial: Trial, fault: Fault, path: str) -> None:
     """Refuse a fault that could never happen in this trial. Raises TrialError."""
-    processes = trial.world_size if trial.launch != "dp" else 1
+    processes = trial.world_size if trial.launch != "dp" else 1  # a fault strikes a process, and dp has one
     if fault.rank >= processes:
         raise TrialError(f"{path}.rank", _no_rank(fault.rank, trial, processes))
     if trial.steps is not None and fault.step >= trial.steps:
@@ -99,94 +92,11 @@ def check_fault(trial: Trial, fault: Fault, path: str) -> None:
         raise TrialError(f"{path}.kind", f"this trial aggregates nothing: there is nothing to {fault.kind}")
 
 
-NO_IMAGES = ("mlp", "linears")  # models that convolve nothing
-NOT_BY_GLOO = ("send_recv", "isend_irecv")
-NO_SENDING = "gloo sends and receives nothing that lies on a GPU"
-
-
-def check_devices(trial: Trial) -> None:
-    """Refuse devices, backends and precisions that can never run, on any machine. Raises TrialError."""
-    _check_backend(trial)
-    if trial.share_gpu:
-        _check_sharing(trial)
-    _check_precision(trial)
-    if trial.pin_memory and trial.device == "cpu":
-        raise TrialError("pin_memory", "is for the way to a GPU: with device = 'cpu' it means nothing")
-    if (
-        trial.compile
-        and trial.strategy is not None
-        and STRATEGIES[trial.strategy].is_ddp
-        and _is_small(trial.bucket_mb)
-    ):
-        why = f"{trial.bucket_mb:g} MB is too small for torch to compile a DDP with, whose first bucket has 1 MB"
-        raise TrialError("bucket_mb", f"{why}: take 1 or more, or compile = false")
-    if trial.compile and trial.gpus_per_rank > 1:
-        raise TrialError("compile", "with gpus_per_rank > 1: nn.DataParallel copies the model anew in every step")
-
-
-def _check_backend(trial: Trial) -> None:
-    if trial.backend == "nccl" and trial.device == "cpu":
-        raise TrialError("backend", "nccl needs GPUs: with device = 'cpu' it is gloo")
-    if trial.backend == "mpi" and trial.launch != "task":
-        raise TrialError(
-            "backend",
-            "mpi wants ranks that MPI knows: launch = 'task' with --engine slurm, or by hand `mpirun … python -m "
-            "workers.task …`, with RANK, WORLD_SIZE and so on for each; gloo and nccl do without",
-        )
-    if trial.backend == "gloo" and trial.device == "cuda" and (field_and_why := needs_point_to_point(trial)):
-        raise TrialError(*field_and_why)
-
-
-def _is_small(bucket_mb: float | None) -> bool:
-    return bucket_mb is not None and bucket_mb < 1
-
-
-def needs_point_to_point(trial: Trial) -> tuple[str, str] | None:
-    """The field that asks for point-to-point messages, and why they fail where gloo has tensors on GPUs."""
-    if trial.primitives is None:
-        alone = trial.world_size == 1 or trial.strategy is None
-        if alone or not STRATEGIES[str(trial.strategy)].point_to_point:
-            return None
-        return "strategy", f"{trial.strategy!r} sends to its neighbor, and {NO_SENDING}: take another strategy"
-    for name in trial.composites:
-        if STRATEGIES[name].point_to_point:
-            return "composites", f"{name!r} sends to its neighbor, and {NO_SENDING}: leave it out"
-    if not trial.operations or set(trial.operations) & set(NOT_BY_GLOO):
-        return "operations", f"{NO_SENDING}: name the others, without {' and '.join(NOT_BY_GLOO)}"
-    return None
-
-
-def can_share_gpu(trial: Trial) -> bool:
-    """Whether ranks of the trial can share a GPU, over gloo."""
-    return trial.gpus_per_rank == 1 and trial.launch not in ONE_PROCESS and needs_point_to_point(trial) is None
-
-
-def _check_sharing(trial: Trial) -> None:
-    if trial.device == "cpu":
-        raise TrialError("share_gpu", "with device = 'cpu' there is no GPU to share: `--set share_gpu=false`")
-    if trial.gpus_per_rank > 1:
-        raise TrialError("share_gpu", "with gpus_per_rank > 1: a rank that has several GPUs cannot share one")
-    if trial.backend == "nccl":
-        raise TrialError("share_gpu", "NCCL refuses two ranks on one GPU: leave backend = 'auto', or take 'gloo'")
-
-
-def _check_precision(trial: Trial) -> None:
-    if trial.amp is not None and trial.dtype == "float64":
-        raise TrialError("amp", "autocast leaves float64 as it is: it goes with dtype = 'float32'")
-    if trial.amp == "fp16" and trial.strategy is not None and STRATEGIES[trial.strategy].low_rank:
-        raise TrialError(
-            "amp",
-            "fp16 overflows now and then, and PowerSGD keeps what it could not send: infinite from then on. Take bf16",
-        )
-    if trial.channels_last and trial.model in NO_IMAGES:
-        raise TrialError("channels_last", f"the model {trial.model} has no convolutions: it would change nothing")
-
-
 def check_trial(trial: Trial) -> None:
-    """Refuse what no single field can refuse. Raises TrialError."""
+    """Refuse what no single field can refuse. Raises TrialError: the first problem."""
     for key in TRIAL_FIELDS:
         value = getattr(trial, key)
-        if isinstance(value, float) and not math.isfinite(value):
+        if isinstance(value, float) and not math.isfinite(value):  # TOML has inf and nan; nan passes every bound
             raise TrialError(key, "must be a finite number")
     if trial.primitives is not None:
         _check_primitives(trial)
@@ -194,7 +104,7 @@ def check_trial(trial: Trial) -> None:
         raise TrialError("strategy", f"launch = {trial.launch!r} needs one; `none` aggregates nothing")
     for key, why in meaningless(trial.launch, trial.strategy, trial.primitives).items():
         unset = None if key == "strategy" else TRIAL_FIELDS[key].default
-        if key != "world_size" and getattr(trial, key) != unset:
+        if key != "world_size" and getattr(trial, key) != unset:  # world_size has an error of its own below
             raise TrialError(key, f"means nothing with {why}")
     _check_agreement(trial)
     if trial.launch == "single" and trial.world_size != 1:
@@ -207,8 +117,10 @@ def check_trial(trial: Trial) -> None:
         raise TrialError("batch_size", f"a global batch of {trial.batch_size} cannot feed {trial.world_size} ranks")
     if trial.shape is not None and trial.dataset != "random":
         raise TrialError("shape", "only dataset = 'random' can take any shape")
-    if is_own_model(trial.model) and not _names_an_attribute(trial.model):
-        raise TrialError("model", f"{trial.model!r} is not of the form 'module:attribute', as 'mymodels:Net' is")
+    if is_own_model(trial.model):
+        module, _, attribute = trial.model.partition(":")
+        if not all(part.isidentifier() for part in [*module.split("."), attribute]):
+            raise TrialError("model", f"{trial.model!r} is not of the form 'module:attribute', as 'mymodels:Net' is")
     if trial.model == "linears" and (trial.dataset, trial.classes) != ("random", 3):
         raise TrialError("model", "linears has 3 inputs and 3 outputs: it goes with dataset = 'random', classes = 3")
     if trial.shape is not None and not _takes(trial.model, trial.shape):
@@ -221,7 +133,6 @@ def check_trial(trial: Trial) -> None:
 
 
 def _check_primitives(trial: Trial) -> None:
-    """Primitives need a group of ranks, and at least one operation."""
     if trial.launch in ONE_PROCESS:
         raise TrialError("launch", f"{trial.launch!r} has no process group: primitives need one, as 'spawn' makes it")
     for key in ("operations", "composites"):
@@ -268,13 +179,7 @@ def _check_agreement(trial: Trial) -> None:
 
 
 def _takes(model: str, shape: tuple[int, ...]) -> bool:
-    """Whether a model takes samples of this shape: mlp any, torchvision's models images of three channels. Only the
-    rank can tell for a user's own model."""
-    if model == "mlp" or is_own_model(model):
+    """Whether a model takes samples of this shape."""
+    if model == "mlp" or is_own_model(model):  # an mlp takes any; for a user's own model only the rank can tell
         return True
-    return shape == SHAPES[model] if model in SHAPES else len(shape) == 3 and shape[0] == 3
-
-
-def _names_an_attribute(model: str) -> bool:
-    module, _, attribute = model.partition(":")
-    return attribute.isidentifier() and all(part.isidentifier() for part in module.split("."))
+    return shape == SHAPES[model] if model in SHAPES else len(shape) == 3 and shape[0] == 3  # torchvision's: images

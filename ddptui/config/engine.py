@@ -14,31 +14,21 @@ Option = Annotated[str, Meta(min_length=1, max_length=500, pattern=r"^[^\x00-\x1
 
 
 class EngineOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """The options of an engine, from `[engine]` in a preset or the command line.
+    """The options of an engine, from `[engine]` in a preset or the command line."""
 
-    name       local: this host; join: nodes on which a user runs `ddptui join TICKET`; slurm: jobs of a cluster
-    nodes      number of nodes; the ranks of a trial are spread over them in blocks
-    interface  of this host, by which the nodes reach the console; None: the one with the default route
-    port       of the console; None: one derived from the run's name, below the ephemeral range
-    shared     a folder that all nodes see, for init_method = "file"; None (slurm): the run's folder
-    tasks      slurm: what a task is. "rank"; "node", on which the trial's launch mode starts the ranks; or "array": a
-               rank
-               as a job of its own in an array, which Slurm places freely, so that nodes means nothing
-    partition, account, gres, time    as in sbatch
-    options    further options of sbatch, as a user types them: "--exclusive"
-    """
-
-    name: EngineName = "local"
-    nodes: Annotated[int, Meta(ge=1, le=1024)] = 1
-    interface: Option | None = None
-    port: Annotated[int, Meta(ge=1024, le=65000)] | None = None
-    shared: Option | None = None
+    name: EngineName = "local"  # join: nodes on which a user runs `ddptui join TICKET`; slurm: jobs of a cluster
+    nodes: Annotated[int, Meta(ge=1, le=1024)] = 1  # over which the ranks of a trial are spread in blocks
+    interface: Option | None = None  # of this host, by which nodes reach the console; None: that of the default route
+    port: Annotated[int, Meta(ge=1024, le=65000)] | None = None  # of the console; None: derived from the run's name
+    shared: Option | None = None  # a folder that all nodes see, for init_method = "file"; None (slurm): the run's
+    # slurm: what a task is. A node starts its ranks by the trial's launch mode. In an array each rank is a job of its
+    # own, which Slurm places freely, so that `nodes` means nothing.
     tasks: Literal["rank", "node", "array"] = "rank"
-    partition: Option | None = None
+    partition: Option | None = None  # from here on: as in sbatch
     account: Option | None = None
     gres: Option | None = None
     time: Option | None = None
-    options: tuple[Option, ...] = ()
+    options: tuple[Option, ...] = ()  # further ones of sbatch, as a user types them: "--exclusive"
 
 
 LOCAL = EngineOptions()

@@ -1,38 +1,22 @@
 """What a trial's fields say of themselves: their documentation, and where each of them means something."""
 
 import textwrap
-from typing import Any, NamedTuple, get_type_hints
+from typing import get_type_hints
 
 import msgspec
-from msgspec import Meta
 
 from ddptui.config.launch_modes import LAUNCH_MODES
 from ddptui.config.strategies import STRATEGIES, missing_needs
-from ddptui.config.trial import TRIAL_FIELDS, Trial, Work, choices
+from ddptui.config.trial import TRIAL_FIELDS, About, Trial, choices
 from ddptui.text.words import count
 
 WIDTH = 100  # of the listing, in columns
 
 
-class FieldFacts(NamedTuple):
-    """A field as `about` in trial.py documents it."""
-
-    description: str
-    work: tuple[Work, ...]
-    column: str
-    affects_time: bool
-    affects_wire: bool
-    alone: str
-    needs: str
-
-
-def _facts(annotation: Any) -> FieldFacts:
-    [meta] = [each for each in annotation.__metadata__ if isinstance(each, Meta) and each.extra]
-    return FieldFacts(meta.description or "", **(meta.extra or {}))
-
-
 _ANNOTATIONS = get_type_hints(Trial, include_extras=True)
-FIELDS = {name: _facts(_ANNOTATIONS[name]) for name in TRIAL_FIELDS}
+FIELDS = {
+    name: next(fact for fact in _ANNOTATIONS[name].__metadata__ if isinstance(fact, About)) for name in TRIAL_FIELDS
+}
 
 
 def meaningless(launch: str, strategy: str | None, primitives: str | None) -> dict[str, str]:

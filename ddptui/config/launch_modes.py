@@ -1,7 +1,4 @@
-"""The launch modes, one entry each: what starts the ranks, and which fields of a trial mean nothing there.
-
-The entry point of a mode is `workers/MODE.py`.
-"""
+"""The launch modes, one entry each: what starts the ranks. The entry point of a mode is `workers/MODE.py`."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -9,20 +6,14 @@ from typing import NamedTuple
 
 
 class LaunchModeFacts(NamedTuple):
-    """label         what screens and tables call it
-    one_process      there is no process group: fields that need one mean nothing
-    by_torch         torch's launcher starts the ranks; else the entry point does
-    by_console       the console can start it; else Slurm does, or a user by hand
-    passes_ranks     the launcher states the number of ranks, so that it is no argument of the entry point
-    meaningless      further fields that mean nothing in this mode, and why
-    """
+    """What the console knows of a launch mode."""
 
-    label: str
-    one_process: bool = False
-    by_torch: bool = False
-    by_console: bool = True
-    passes_ranks: bool = False
-    meaningless: Mapping[str, str] = MappingProxyType({})
+    label: str  # what screens and tables call it
+    one_process: bool = False  # there is no process group: fields that need one mean nothing
+    by_torch: bool = False  # torch's launcher starts the ranks; else the entry point does
+    by_console: bool = True  # the console can start it; else Slurm does, or a user by hand
+    passes_ranks: bool = False  # the launcher states the number of ranks, so it is no argument of the entry point
+    meaningless: Mapping[str, str] = MappingProxyType({})  # further fields that mean nothing in this mode, and why
 
 
 LAUNCH_MODES = {

@@ -18,15 +18,11 @@ from ddptui.text.words import did_you_mean
 
 TOP_LEVEL = {"title": str, "kind": str, "group": str, "about": str, "baseline": str, "repeats": int}
 TABLES = {"defaults": dict, "matrix": dict, "trial": list, "reference": list, "engine": dict}
-TABLES_OF_A_TRIAL = {
-    "bottleneck": {field.name for field in msgspec.structs.fields(Bottleneck)},
-    "fault": {field.name for field in msgspec.structs.fields(Fault)},
-}
-ENGINE_FIELDS = {field.name for field in msgspec.structs.fields(EngineOptions)}
-REFERENCE_FIELDS = {field.name for field in msgspec.structs.fields(Reference)}
+TABLES_OF_A_TRIAL = {"bottleneck": Bottleneck.__struct_fields__, "fault": Fault.__struct_fields__}
 # Fields whose bare values would be unclear in a trial's name. Others keep theirs: runs and baselines depend on them.
 NAMED = ("share_gpu", "channels_last", "compile", "clip_norm", "num_workers", "pin_memory")
 MOST_TRIALS = 1000
+MOST_REPEATS = 1000
 MOST_NAMED = 8  # trials that an error lists
 TRIAL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,63}")  # it names a folder
 
@@ -44,17 +40,24 @@ def parse(name: str, table: dict[str, Any], overrides: dict[str, Any]) -> Preset
     if not trials:
         raise TrialError("", "has no trial: give it a [matrix] or a [[trial]]")
     kind = _kind_of_preset(table, trials)
-    _check_of_use(overrides, trials)
+    useless = [meaningless_at_work(trial.primitives) for trial in trials]
+    for key in overrides:
+        if all(key in fields for fields in useless):
+            raise TrialError(f"--set {key}", f"means nothing with {useless[0][key]}")
     for name_in_any_case, times in Counter(map(str.lower, names)).items():
         if times > 1:  # they name folders, and some file systems ignore case
             raise TrialError("trial", f"{times} trials are called {name_in_any_case!r}: rename all but one")
+    baseline = _baseline(table, names, bool(overrides))
+    repeats = table.get("repeats", 1)
+    if not 1 <= repeats <= MOST_REPEATS:
+        raise TrialError("repeats", f"expected 1 to {MOST_REPEATS}, got {repeats}")
     return Preset(
         name=name,
         title=table.get("title", name),
         group=table.get("group", "other"),
         about=table.get("about", ""),
-        baseline=_baseline(table, names, bool(overrides)),
-        repeats=_at_least_one(table.get("repeats", 1)),
+        baseline=baseline,
+        repeats=repeats,
         trials=trials,
         kind=kind,
         references=tuple(_references(table, names, bool(overrides))),
@@ -72,16 +75,7 @@ def make_engine(table: dict[str, Any]) -> EngineOptions:
         raise TrialError(f"engine.{refused.key}", refused.why + hint) from None
 
 
-def _check_of_use(overrides: Iterable[str], trials: Sequence[Trial]) -> None:
-    """Refuse overrides of training where all ranks try primitives, and the other way round."""
-    useless = [meaningless_at_work(trial.primitives) for trial in trials]
-    for key in overrides:
-        if all(key in fields for fields in useless):
-            raise TrialError(f"--set {key}", f"means nothing with {useless[0][key]}")
-
-
 def _kind_of_preset(table: dict[str, Any], trials: Sequence[Trial]) -> Literal["training", "primitives"]:
-    """The kind of the preset, which its trials must fit."""
     kind: Literal["training", "primitives"] = table.get("kind", "training")
     if kind not in ("training", "primitives"):
         raise TrialError("kind", f"{kind!r} is neither 'training' nor 'primitives'")
@@ -94,12 +88,12 @@ def _kind_of_preset(table: dict[str, Any], trials: Sequence[Trial]) -> Literal["
 
 
 def _check_shape(table: dict[str, Any]) -> None:
-    """Refuse unknown keys, and tables of the wrong type."""
+    """Refuse unknown keys and wrong types, before anything is read."""
     known = TOP_LEVEL | TABLES
     for key, value in table.items():
         if key not in known:
             raise TrialError(key, f"unknown key{_nearest(key, known)}")
-        if not isinstance(value, known[key]) or (known[key] is int and isinstance(value, bool)):
+        if not isinstance(value, known[key]) or isinstance(value, bool):  # to Python, true is an integer
             raise TrialError(key, f"expected {_kind(known[key])}, got {_kind(type(value))}")
     _check_fields(table.get("defaults", {}), "defaults.")
     if "name" in table.get("defaults", {}):
@@ -112,8 +106,8 @@ def _check_shape(table: dict[str, Any]) -> None:
         for value in values:
             _check_fields({key: value}, "matrix.")
     for index, reference in enumerate(table.get("reference", ())):
-        _check_keys(reference, REFERENCE_FIELDS, f"reference[{index}].")
-    _check_keys(table.get("engine", {}), ENGINE_FIELDS, "engine.")
+        _check_keys(reference, Reference.__struct_fields__, f"reference[{index}].")
+    _check_keys(table.get("engine", {}), EngineOptions.__struct_fields__, "engine.")
 
 
 def _check_fields(fields: Any, before: str) -> None:
@@ -218,12 +212,6 @@ def _references(table: dict[str, Any], names: list[str], overridden: bool) -> It
             raise TrialError(f"reference[{index}].trial", why)
 
 
-def _at_least_one(repeats: int) -> int:
-    if not 1 <= repeats <= 1000:
-        raise TrialError("repeats", f"expected 1 to 1000, got {repeats}")
-    return repeats
-
-
 def _short(value: Any) -> str:
     """A value of the matrix as a part of its trial's name."""
     if isinstance(value, list):
@@ -244,6 +232,5 @@ def _some(names: list[str]) -> str:
 
 
 def _kind(kind: type) -> str:
-    return {dict: "a table", list: "a list", str: "text", int: "a whole number", bool: "true or false"}.get(
-        kind, kind.__name__
-    )
+    words = {dict: "a table", list: "a list", str: "text", int: "a whole number", bool: "true or false"}
+    return words.get(kind, kind.__name__)

@@ -11,11 +11,11 @@ from ddptui.config.trial import Trial, TrialError
 
 
 class Reference(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A published figure for one of the trials, with its source. step_ms: for a step, if that was published, too."""
+    """A published figure for one of the trials, with its source."""
 
     trial: str
     train_time_s: Annotated[float, Meta(gt=0, lt=1e9)]
-    step_ms: Annotated[float, Meta(gt=0, lt=1e9)] | None = None
+    step_ms: Annotated[float, Meta(gt=0, lt=1e9)] | None = None  # of a step, if that was published, too
     source: str = ""
 
 
@@ -48,7 +48,7 @@ def fit_to_engine(preset: Preset) -> Preset:
 
 def _fit_trial(trial: Trial, engine: EngineOptions) -> Trial:
     if engine.name == "slurm" and engine.tasks != "node" and trial.launch not in ONE_PROCESS:
-        trial = msgspec.structs.replace(trial, launch="task", start_method="spawn")
+        trial = msgspec.structs.replace(trial, launch="task", start_method="spawn")  # the default: tasks ignore it
     elif not LAUNCH_MODES[trial.launch].by_console:
         raise TrialError("launch", f"trial {trial.name}: 'task' is a rank that Slurm starts: --engine slurm")
     if engine.name != "local" and any(bottleneck.at == "link" for bottleneck in trial.bottleneck):

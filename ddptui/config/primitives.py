@@ -1,7 +1,4 @@
-"""The primitives, one entry each: what the console needs to know of them.
-
-The class that calls one is in workers/primitives/, its cost in analysis/primitives/theory.py.
-"""
+"""The primitives, one entry each. The class that calls one is in workers/primitives/."""
 
 from collections.abc import Callable
 from typing import Literal, NamedTuple
@@ -13,10 +10,6 @@ REDUCE_OPS: tuple[ReduceOpName, ...] = ("sum", "product", "max", "min", "avg")
 Factor = Callable[[int], float]
 
 
-def _all_of_it(ranks: int) -> float:
-    return 1.0
-
-
 def _all_but_own(ranks: int) -> float:
     return (ranks - 1) / ranks
 
@@ -26,21 +19,15 @@ def _there_and_back(ranks: int) -> float:
 
 
 class PrimitiveFacts(NamedTuple):
-    """moves      what it does, in one line
-    factor     bus bandwidth over algorithm bandwidth, by the number of ranks (nccl-tests, doc/PERFORMANCE.md)
-    reduces    takes a reduction operator
-    rooted     one rank gives to all, or receives from all
-    in_parts   its bytes are those of all ranks' parts together, as in nccl-tests: each rank gives or receives one part
-    has_bytes  it moves data, so that there are sizes
-    shown      `see` can show it"""
+    """What the console knows of a primitive."""
 
-    moves: str
-    factor: Factor = _all_of_it
-    reduces: bool = False
-    rooted: bool = False
-    in_parts: bool = False
-    has_bytes: bool = True
-    shown: bool = True
+    moves: str  # what it does, in one line
+    factor: Factor = lambda ranks: 1.0  # bus over algorithm bandwidth, by the ranks (nccl-tests, doc/PERFORMANCE.md)
+    reduces: bool = False  # takes a reduction operator
+    rooted: bool = False  # one rank gives to all, or receives from all
+    in_parts: bool = False  # its bytes are those of all ranks' parts together, as in nccl-tests
+    has_bytes: bool = True  # it moves data, so that there are sizes
+    shown: bool = True  # `see` can show it
 
 
 OPERATIONS: dict[str, PrimitiveFacts] = {
@@ -52,8 +39,8 @@ OPERATIONS: dict[str, PrimitiveFacts] = {
     "gather": PrimitiveFacts("everybody's part to the root", _all_but_own, rooted=True, in_parts=True),
     "all_gather": PrimitiveFacts("everybody's part to all", _all_but_own, in_parts=True),
     "scatter": PrimitiveFacts("of the root's parts, one to each", _all_but_own, rooted=True, in_parts=True),
-    "reduce_scatter": PrimitiveFacts("all tensors as one, of which each rank gets a part", _all_but_own, reduces=True,
-                            in_parts=True),
+    "reduce_scatter": PrimitiveFacts(
+        "all tensors as one, of which each rank gets a part", _all_but_own, reduces=True, in_parts=True),
     "all_to_all": PrimitiveFacts("of everybody's parts, one to each", _all_but_own, in_parts=True),
     "barrier": PrimitiveFacts("nothing moves: nobody goes on before all have come", has_bytes=False),
     "local_sum": PrimitiveFacts("a rank adds one tensor to another, alone: no wire", shown=False),

@@ -1,6 +1,6 @@
 """What a trial is: frozen structs whose fields document themselves. What may go together is in checks.py."""
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
 import msgspec
 from msgspec import Meta
@@ -47,42 +47,24 @@ class TrialError(ValueError):
 
 
 class Bottleneck(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """An injected delay; or, with at = "link", a slow link between ranks and the others.
+    """An injected delay; or, with at = "link", a slow link between ranks and the others."""
 
-    at        where: at the start of the rank, while it fetches data, after forward, after backward, before a collective
-    ranks     the delayed ranks
-    sleep_ms  duration in ms; with jitter, the mean
-    mbit      link: throughput of each of the ranks' links, each way, in 1e6 bits a second. No other field means
-              anything
-              then: a link delays no rank, and it is slow from start to end
-    per       for `aggregate`: before the first collective of a step, or before every one ("call")
-    every     only every so many steps; from_step, to_step bound them (to_step is the last one, None: no end)
-    jitter    none; uniform on 0 to 2 × sleep_ms; or exponential with mean sleep_ms
-    """
-
+    # Start of the rank, while it fetches data, after its forward, after its backward, before a collective.
     at: Site | Literal["link"]
     ranks: tuple[Count, ...]
-    sleep_ms: Annotated[float, Meta(ge=0, le=A_DAY_MS)] = 0.0
-    mbit: Annotated[float, Meta(gt=0, le=1e6)] | None = None
-    per: Literal["step", "call"] = "step"
-    every: Positive = 1
+    sleep_ms: Annotated[float, Meta(ge=0, le=A_DAY_MS)] = 0.0  # with jitter, the mean
+    mbit: Annotated[float, Meta(gt=0, le=1e6)] | None = None  # link: 1e6 bits a second, each way, a link for each rank
+    # None of what follows goes with a link: it delays no rank, and is slow from start to end.
+    per: Literal["step", "call"] = "step"  # aggregate: before the first collective of a step, or before every one
+    every: Positive = 1  # so many steps
     from_step: Count = 0
-    to_step: Count | None = None
-    jitter: Literal["none", "uniform", "exponential"] = "none"
+    to_step: Count | None = None  # the last one; None: no end
+    jitter: Literal["none", "uniform", "exponential"] = "none"  # uniform: on 0 to 2 × sleep_ms
 
 
 class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """An injected fault, once: in this step of this rank, between its forward and its backward.
-
-    kill      SIGKILL ends the process, as when the kernel runs out of memory
-    exit      it ends with exit code 7 and no message
-    raise     Python raises an error
-    abort     native code aborts the process (SIGABRT)
-    stop      SIGSTOP stops the process for good
-    hang      it sleeps forever, as in a deadlock
-    skip      it leaves out this step's aggregation
-    mismatch  it calls an additional all_reduce, of another size than that of the others
-    """
+    """An injected fault, once: in this step of this rank, between its forward and its backward. workers/rank/faults.py
+    has what each kind does."""
 
     kind: FaultKind
     rank: Count
@@ -95,186 +77,143 @@ PRIMITIVES: tuple[Work, ...] = ("see", "measure")
 MEASURE: tuple[Work, ...] = ("measure",)
 
 
-def about(
-    description: str,
-    *,
-    work: tuple[Work, ...] = ("train", "see", "measure"),
-    column: str = "",
-    affects_time: bool = True,
-    affects_wire: bool = False,
-    alone: str = "",
-    needs: str = "",
-) -> Meta:
-    """The documentation of a trial's field, and what the program must know of it. fields.py reads it back.
+class About(NamedTuple):
+    """The documentation of a trial's field, and what the program must know of it. fields.py reads it back."""
 
-    work          the kinds of work in which the field means something
-    column        the column of a preset's table that shows it; empty: one that has the field's name
-    affects_time  the time of a step may depend on it
-    affects_wire  what a message costs depends on it
-    alone         why it means nothing where there is one process
-    needs         what the strategy must do for the field to mean something: a fact of StrategyFacts
-    """
-    extra = {"work": work, "column": column, "affects_time": affects_time, "affects_wire": affects_wire}
-    return Meta(description=description, extra={**extra, "alone": alone, "needs": needs})
+    description: str
+    work: tuple[Work, ...] = ("train", "see", "measure")  # the kinds of work in which the field means something
+    column: str = ""  # of a preset's table, that shows it; empty: one that has the field's name
+    affects_time: bool = True  # the time of a step may depend on it
+    affects_wire: bool = False  # what a message costs depends on it
+    alone: str = ""  # why it means nothing where there is one process
+    needs: str = ""  # what the strategy must do for the field to mean something: a fact of StrategyFacts
 
 
 class Trial(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One configuration, launched once a repeat. `ddptui presets --fields` prints its fields."""
 
     # fmt: off
-    name: Annotated[str, about("the trial's name, and its folder's", column="trial", affects_time=False)] = ""
-    launch: Annotated[LaunchMode, about("what starts the ranks", column="launch")] = "spawn"
-    start_method: Annotated[StartMethod, about("how Python's multiprocessing starts a process")] = "spawn"
-    world_size: Annotated[int, Meta(ge=1, le=1024), about("number of ranks", column="ranks", affects_wire=True)] = 2
-    strategy: Annotated[StrategyName | None, about(
+    name: Annotated[str, About("the trial's name, and its folder's", column="trial", affects_time=False)] = ""
+    launch: Annotated[LaunchMode, About("what starts the ranks", column="launch")] = "spawn"
+    start_method: Annotated[StartMethod, About("how Python's multiprocessing starts a process")] = "spawn"
+    world_size: Annotated[int, Meta(ge=1, le=1024), About("number of ranks", column="ranks", affects_wire=True)] = 2
+    strategy: Annotated[StrategyName | None, About(
         "how the ranks average; each has its own file in workers/aggregate/", work=TRAIN, column="strategy"
     )] = "all_reduce"
-    average: Annotated[Literal["gradients", "parameters"], about(
+    average: Annotated[Literal["gradients", "parameters"], About(
         "what is averaged", work=TRAIN, column="averages", alone="one process has nobody to average with"
     )] = "gradients"
-    every: Annotated[Positive, about(
-        "steps per average: gradients add up until then, parameters drift apart", work=TRAIN, column="averages"
-    )] = 1
-    reduction: Annotated[Literal["sum", "avg"], about(
+    every: Annotated[Positive, About(
+        "steps per average: gradients add up until then, parameters drift apart", work=TRAIN, column="averages")] = 1
+    reduction: Annotated[Literal["sum", "avg"], About(
         "sum, then divide; or let the collective take the mean (ReduceOp.AVG)",
-        work=TRAIN, alone="one process has nobody to average with", needs="reduces"
-    )] = "sum"
-    bucket_mb: Annotated[Megabytes | None, about(
+        work=TRAIN, alone="one process has nobody to average with", needs="reduces")] = "sum"
+    bucket_mb: Annotated[Megabytes | None, About(
         "MB in a full bucket; unset: 25, and torch DDP's first bucket has 1",
-        work=TRAIN, alone="one process sends no gradients", needs="buckets"
-    )] = None
-    gradient_as_bucket_view: Annotated[bool, about(
+        work=TRAIN, alone="one process sends no gradients", needs="buckets")] = None
+    gradient_as_bucket_view: Annotated[bool, About(
         "gradients are views of the buckets, not copies beside them",
-        work=TRAIN, alone="one process has no buckets", needs="is_ddp"
-    )] = False
-    static_graph: Annotated[bool, about(
+        work=TRAIN, alone="one process has no buckets", needs="is_ddp")] = False
+    static_graph: Annotated[bool, About(
         "the same parameters take part in every step", work=TRAIN, alone="it is an option of torch DDP", needs="is_ddp"
     )] = False
-    powersgd_rank: Annotated[int, Meta(ge=1, le=1024), about(
+    powersgd_rank: Annotated[int, Meta(ge=1, le=1024), About(
         "rank of the matrices that PowerSGD sends", work=TRAIN, alone="one process sends no gradients", needs="low_rank"
     )] = 1
-    sync_batchnorm: Annotated[bool, about(
+    sync_batchnorm: Annotated[bool, About(
         "GPUs: BatchNorm over the global batch", work=TRAIN, alone="one process has nobody to share statistics with"
     )] = False
-    mistake: Annotated[MistakeName | None, about(
-        "a mistake made on purpose, in place of what the strategy should do", work=TRAIN, column="mistake"
-    )] = None
-    hash_every: Annotated[Positive | None, about(
+    mistake: Annotated[MistakeName | None, About(
+        "a mistake made on purpose, in place of what the strategy should do", work=TRAIN, column="mistake")] = None
+    hash_every: Annotated[Positive | None, About(
         "compare the ranks' tensors every so many steps, too, which costs time",
-        work=TRAIN, alone="there is one copy of the model"
-    )] = None
-    backend: Annotated[Literal["auto", "gloo", "nccl", "mpi"], about(
-        "the library that carries out collectives", affects_wire=True, alone="one process has no group"
-    )] = "auto"
-    init_method: Annotated[Literal["tcp", "file"], about(
+        work=TRAIN, alone="there is one copy of the model")] = None
+    backend: Annotated[Literal["auto", "gloo", "nccl", "mpi"], About(
+        "the library that carries out collectives", affects_wire=True, alone="one process has no group")] = "auto"
+    init_method: Annotated[Literal["tcp", "file"], About(
         "where the ranks meet: at an address and port, or in a file that all can see",
-        alone="one process has nobody to meet"
-    )] = "tcp"
-    gpus_per_rank: Annotated[int, Meta(ge=1, le=64), about(
+        alone="one process has nobody to meet")] = "tcp"
+    gpus_per_rank: Annotated[int, Meta(ge=1, le=64), About(
         "GPUs of a rank: DataParallel within it, the strategy across ranks",
-        work=TRAIN, alone="one process with several GPUs is launch = 'dp'"
-    )] = 1
-    device: Annotated[Literal["auto", "cpu", "cuda"], about("where a rank computes", affects_wire=True)] = "auto"
-    share_gpu: Annotated[bool, about(
+        work=TRAIN, alone="one process with several GPUs is launch = 'dp'")] = 1
+    device: Annotated[Literal["auto", "cpu", "cuda"], About("where a rank computes", affects_wire=True)] = "auto"
+    share_gpu: Annotated[bool, About(
         "more ranks than GPUs: they share them over gloo, since NCCL refuses two ranks on one",
-        alone="one process has nobody to share a GPU with"
-    )] = False
-    threads: Annotated[Threads | None, about(
-        "threads a rank computes with; unset: its share of the host's cores", affects_wire=True
-    )] = None
-    sched_batch: Annotated[bool, about(
+        alone="one process has nobody to share a GPU with")] = False
+    threads: Annotated[Threads | None, About(
+        "threads a rank computes with; unset: its share of the host's cores", affects_wire=True)] = None
+    sched_batch: Annotated[bool, About(
         "Linux: run ranks in SCHED_BATCH, where a woken rank does not wait for the scheduler's tick", affects_wire=True
     )] = False
-    model: Annotated[str, about(
+    model: Annotated[str, About(
         "net, mlp, linears, a torchvision model, or the user's own as module:attribute", work=TRAIN, column="model"
     )] = "net"
-    width: Annotated[Positive, about("mlp: units in a hidden layer", work=TRAIN, column="model")] = 128
-    depth: Annotated[Positive, about("mlp: hidden layers", work=TRAIN, column="model")] = 2
-    batch_norm: Annotated[bool, about("mlp: BatchNorm in every hidden layer", work=TRAIN, column="model")] = False
-    dtype: Annotated[Literal["float32", "float64"], about("type of parameters and data")] = "float32"
-    amp: Annotated[Literal["bf16", "fp16"] | None, about(
-        "run forward in this type where torch deems it safe; fp16 comes with a GradScaler", work=TRAIN
-    )] = None
-    channels_last: Annotated[bool, about(
-        "keep channels innermost in the memory of images and of convolutions' weights", work=TRAIN
-    )] = False
-    compile: Annotated[bool, about("pass the model through torch.compile", work=TRAIN)] = False
-    dataset: Annotated[DatasetName, about("what is learned", work=TRAIN, column="data")] = "digits"
-    data_dir: Annotated[str | None, about(
-        "folder of data sets; unset: the user's data folder", work=TRAIN, affects_time=False
-    )] = None
-    download: Annotated[bool, about("download the data set if it is missing", work=TRAIN, affects_time=False)] = False
-    num_workers: Annotated[int, Meta(ge=0, le=64), about(
-        "processes of a rank that fetch its batches ahead; 0: the rank fetches them itself", work=TRAIN
-    )] = 0
-    pin_memory: Annotated[bool, about(
-        "GPUs: batches in page-locked memory, which is copied in the background", work=TRAIN
-    )] = False
-    shape: Annotated[tuple[Positive, ...] | None, about(
-        "random data: shape of a sample; unset: what the model takes", work=TRAIN
-    )] = None
-    samples: Annotated[Positive, about("random data: number of training samples", work=TRAIN)] = 1024
-    classes: Annotated[int, Meta(ge=2), about("random data: number of classes", work=TRAIN)] = 10
-    batch_size: Annotated[Positive, about(
-        "global batch of a step, divided among the ranks", work=TRAIN, column="batch", affects_time=False
-    )] = 64
-    epochs: Annotated[Positive, about("passes over the data", work=TRAIN, column="length", affects_time=False)] = 3
-    steps: Annotated[Positive | None, about(
-        "number of steps, instead of epochs", work=TRAIN, column="length", affects_time=False
-    )] = None
-    warmup_steps: Annotated[Count, about(
+    width: Annotated[Positive, About("mlp: units in a hidden layer", work=TRAIN, column="model")] = 128
+    depth: Annotated[Positive, About("mlp: hidden layers", work=TRAIN, column="model")] = 2
+    batch_norm: Annotated[bool, About("mlp: BatchNorm in every hidden layer", work=TRAIN, column="model")] = False
+    dtype: Annotated[Literal["float32", "float64"], About("type of parameters and data")] = "float32"
+    amp: Annotated[Literal["bf16", "fp16"] | None, About(
+        "run forward in this type where torch deems it safe; fp16 comes with a GradScaler", work=TRAIN)] = None
+    channels_last: Annotated[bool, About(
+        "keep channels innermost in the memory of images and of convolutions' weights", work=TRAIN)] = False
+    compile: Annotated[bool, About("pass the model through torch.compile", work=TRAIN)] = False
+    dataset: Annotated[DatasetName, About("what is learned", work=TRAIN, column="data")] = "digits"
+    data_dir: Annotated[str | None, About(
+        "folder of data sets; unset: the user's data folder", work=TRAIN, affects_time=False)] = None
+    download: Annotated[bool, About("download the data set if it is missing", work=TRAIN, affects_time=False)] = False
+    num_workers: Annotated[int, Meta(ge=0, le=64), About(
+        "processes of a rank that fetch its batches ahead; 0: the rank fetches them itself", work=TRAIN)] = 0
+    pin_memory: Annotated[bool, About(
+        "GPUs: batches in page-locked memory, which is copied in the background", work=TRAIN)] = False
+    shape: Annotated[tuple[Positive, ...] | None, About(
+        "random data: shape of a sample; unset: what the model takes", work=TRAIN)] = None
+    samples: Annotated[Positive, About("random data: number of training samples", work=TRAIN)] = 1024
+    classes: Annotated[int, Meta(ge=2), About("random data: number of classes", work=TRAIN)] = 10
+    batch_size: Annotated[Positive, About(
+        "global batch of a step, divided among the ranks", work=TRAIN, column="batch", affects_time=False)] = 64
+    epochs: Annotated[Positive, About("passes over the data", work=TRAIN, column="length", affects_time=False)] = 3
+    steps: Annotated[Positive | None, About(
+        "number of steps, instead of epochs", work=TRAIN, column="length", affects_time=False)] = None
+    warmup_steps: Annotated[Count, About(
         "first steps, or calls: run and shown, but left out of every figure",
-        work=("train", "measure"), affects_time=False
-    )] = 3
-    optimizer: Annotated[Literal["sgd", "adam"], about("what turns gradients into steps", work=TRAIN)] = "sgd"
-    lr: Annotated[NotNegative, about("learning rate", work=TRAIN, affects_time=False)] = 0.01
-    momentum: Annotated[NotNegative, about("of sgd", work=TRAIN, affects_time=False)] = 0.5
-    weight_decay: Annotated[NotNegative, about("of the optimizer", work=TRAIN, affects_time=False)] = 0.0
-    clip_norm: Annotated[Annotated[float, Meta(gt=0)] | None, about(
-        "norm to which longer gradients are scaled down", work=TRAIN
-    )] = None
-    seed: Annotated[Seed, about("of parameters, data and jitter", affects_time=False)] = 0
-    save: Annotated[bool, about("keep a checkpoint of each rank in the run's folder", work=TRAIN)] = False
-    instruments: Annotated[Literal["on", "off"], about(
-        "off: ranks report their start and end only, which shows what measuring costs", work=TRAIN
-    )] = "on"
-    bottleneck: Annotated[tuple[Bottleneck, ...], about(
-        "delays and slow links, injected on purpose", column="bottleneck"
-    )] = ()
-    fault: Annotated[tuple[Fault, ...], about("faults, injected on purpose", work=TRAIN, column="fault")] = ()
-    primitives: Annotated[Literal["see", "measure"] | None, about(
-        "instead of training: show each primitive's buffers, or time it", column="primitives"
-    )] = None
-    operations: Annotated[tuple[OperationName, ...], about(
-        "the primitives; none named: all of them", work=PRIMITIVES, column="primitives"
-    )] = ()
-    reduce_ops: Annotated[tuple[ReduceOpName, ...], about(
+        work=("train", "measure"), affects_time=False)] = 3
+    optimizer: Annotated[Literal["sgd", "adam"], About("what turns gradients into steps", work=TRAIN)] = "sgd"
+    lr: Annotated[NotNegative, About("learning rate", work=TRAIN, affects_time=False)] = 0.01
+    momentum: Annotated[NotNegative, About("of sgd", work=TRAIN, affects_time=False)] = 0.5
+    weight_decay: Annotated[NotNegative, About("of the optimizer", work=TRAIN, affects_time=False)] = 0.0
+    clip_norm: Annotated[Annotated[float, Meta(gt=0)] | None, About(
+        "norm to which longer gradients are scaled down", work=TRAIN)] = None
+    seed: Annotated[Seed, About("of parameters, data and jitter", affects_time=False)] = 0
+    save: Annotated[bool, About("keep a checkpoint of each rank in the run's folder", work=TRAIN)] = False
+    instruments: Annotated[Literal["on", "off"], About(
+        "off: ranks report their start and end only, which shows what measuring costs", work=TRAIN)] = "on"
+    bottleneck: Annotated[tuple[Bottleneck, ...], About(
+        "delays and slow links, injected on purpose", column="bottleneck")] = ()
+    fault: Annotated[tuple[Fault, ...], About("faults, injected on purpose", work=TRAIN, column="fault")] = ()
+    primitives: Annotated[Literal["see", "measure"] | None, About(
+        "instead of training: show each primitive's buffers, or time it", column="primitives")] = None
+    operations: Annotated[tuple[OperationName, ...], About(
+        "the primitives; none named: all of them", work=PRIMITIVES, column="primitives")] = ()
+    reduce_ops: Annotated[tuple[ReduceOpName, ...], About(
         "operators of primitives that reduce; none named: all to see, sum to measure", work=PRIMITIVES, column="by"
     )] = ()
-    root: Annotated[Count, about("root of the primitives that have one", work=PRIMITIVES, column="root")] = 0
-    composites: Annotated[tuple[CompositeName, ...], about(
-        "strategies whose mean of one tensor is measured, too", work=MEASURE, column="composites"
-    )] = ()
-    min_bytes: Annotated[MessageBytes, about(
-        "smallest message, in bytes as nccl-tests counts them", work=MEASURE, column="sizes"
-    )] = 1024
-    max_bytes: Annotated[MessageBytes, about("largest message, in bytes", work=MEASURE, column="sizes")] = 64 * 2**20
-    step_factor: Annotated[int, Meta(ge=2, le=65536), about(
-        "each size is so many times the one before", work=MEASURE
-    )] = 4
-    iterations: Annotated[int, Meta(ge=2, le=20_000), about(
-        "calls of each operation and size, in each of five rounds", work=MEASURE, column="calls"
-    )] = 100
-    cell_s: Annotated[float, Meta(gt=0, le=3600), about(
+    root: Annotated[Count, About("root of the primitives that have one", work=PRIMITIVES, column="root")] = 0
+    composites: Annotated[tuple[CompositeName, ...], About(
+        "strategies whose mean of one tensor is measured, too", work=MEASURE, column="composites")] = ()
+    min_bytes: Annotated[MessageBytes, About(
+        "smallest message, in bytes as nccl-tests counts them", work=MEASURE, column="sizes")] = 1024
+    max_bytes: Annotated[MessageBytes, About("largest message, in bytes", work=MEASURE, column="sizes")] = 64 * 2**20
+    step_factor: Annotated[int, Meta(ge=2, le=65536), About(
+        "each size is so many times the one before", work=MEASURE)] = 4
+    iterations: Annotated[int, Meta(ge=2, le=20_000), About(
+        "calls of each operation and size, in each of five rounds", work=MEASURE, column="calls")] = 100
+    cell_s: Annotated[float, Meta(gt=0, le=3600), About(
         "seconds for all rounds of a size: fewer calls if they take longer, at least one a round",
-        work=MEASURE, column="calls"
-    )] = 1.0
-    cadence: Annotated[Literal["back_to_back", "barrier"], about(
-        "barrier: one before each call, not counted", work=MEASURE, column="cadence"
-    )] = "back_to_back"
-    stall_s: Annotated[float, Meta(ge=5, le=86_400), about(
-        "seconds without progress of any rank, after which the launch is stopped"
-    )] = 20.0
+        work=MEASURE, column="calls")] = 1.0
+    cadence: Annotated[Literal["back_to_back", "barrier"], About(
+        "barrier: one before each call, not counted", work=MEASURE, column="cadence")] = "back_to_back"
+    stall_s: Annotated[float, Meta(ge=5, le=86_400), About(
+        "seconds without progress of any rank, after which the launch is stopped")] = 20.0
     # fmt: on
 
 
@@ -288,8 +227,8 @@ def is_own_model(model: str) -> bool:
 
 
 def threads_per_rank(trial: Trial, cores: int, ranks_here: int | None = None) -> int:
-    """The threads that a rank computes with: as the trial says, or its share of the host's cores. ranks_here: the ranks
-    on this host; None: all are."""
+    """The threads that a rank computes with: as the trial says, or its share of the host's cores. ranks_here: on this
+    host; None: all are."""
     return trial.threads or max(1, cores // (ranks_here or trial.world_size))
 
 
@@ -297,10 +236,6 @@ def choices(key: str) -> tuple[str, ...]:
     """The values that the field `key` of a trial, a delay or a fault may have; empty if they cannot be listed."""
     for struct in (Trial, Bottleneck, Fault):
         if annotation := get_type_hints(struct).get(key):
-            options = [annotation, *get_args(annotation)]
-            return tuple(name for option in options if _is_literal(option) for name in get_args(option))
+            options = [annotation, *get_args(annotation)]  # by itself, in a union, or in a tuple
+            return tuple(name for option in options if get_origin(option) is Literal for name in get_args(option))
     return ()
-
-
-def _is_literal(annotation: Any) -> bool:
-    return bool(get_args(annotation)) and all(isinstance(option, str) for option in get_args(annotation))

@@ -33,9 +33,9 @@ def parse_assignment(text: str) -> tuple[str, Any]:
         raise TrialError(text, "expected KEY=VALUE")
     try:
         table = tomllib.loads(f"value = {value}")
-    except (ValueError, RecursionError):
+    except (ValueError, RecursionError):  # RecursionError: many nested brackets
         return key.strip(), value.strip()
-    return key.strip(), table["value"] if len(table) == 1 else value.strip()
+    return key.strip(), table["value"] if len(table) == 1 else value.strip()  # more keys: the value had a line end
 
 
 def _literal(value: Any, *, bare: bool = False) -> str:

@@ -15,7 +15,7 @@ from ddptui.text.words import printable
 def make_trial(values: dict[str, Any]) -> Trial:
     """Build a trial from plain values. Raises TrialError when it cannot be."""
     launch = values.get("launch", "spawn")
-    fixed: dict[str, Any] = {}
+    fixed: dict[str, Any] = {}  # in place of defaults that would not go with the launch mode
     if launch in ONE_PROCESS or values.get("primitives") is not None:
         fixed["strategy"] = None
     if launch == "single":
@@ -60,7 +60,7 @@ LONGEST_QUOTE = 40  # characters of a value in an error
 
 def explain(error: msgspec.ValidationError, values: Mapping[str, Any]) -> TrialError:
     """The error of a schema in a user's terms: `world_size: expected an integer, got "two"`. values: what was wrong."""
-    what, _, place = str(error).partition(" - at `$")
+    what, _, place = str(error).partition(" - at `$")  # msgspec: "Expected `int`, got `str` - at `$.world_size`"
     path = place.rstrip("`").lstrip(".")
     what = what.replace("`", "").replace(" | null", "")
     value = _value_at(values, path)

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple
 
-from ddptui.config.checks import NO_SENDING, can_share_gpu, needs_point_to_point
+from ddptui.config.device_checks import NO_SENDING, can_share_gpu, needs_point_to_point
 from ddptui.config.trial import Trial
 from ddptui.diagnosis.memory import gpu_memory_remedy, gpu_out_of_memory
 from ddptui.text.words import OLDER, WITH_CUDA

@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from ddptui.config.checks import can_share_gpu, needs_point_to_point
+from ddptui.config.device_checks import can_share_gpu, needs_point_to_point
 from ddptui.config.parser import PresetError
 from ddptui.config.trial import Trial, is_own_model
 from ddptui.host import gpus

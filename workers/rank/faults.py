@@ -35,19 +35,19 @@ class Faults:
 
 
 def inject(kind: str, device: torch.device) -> None:
-    """Inject a fault of this kind. For most of them it does not return."""
+    """Inject a fault of this kind (`skip` is the loop's). Most of them never return."""
     match kind:
         case "kill":
-            os.kill(os.getpid(), signal.SIGKILL)
+            os.kill(os.getpid(), signal.SIGKILL)  # as the kernel does when memory runs out
         case "exit":
-            os._exit(EXIT_CODE)
+            os._exit(EXIT_CODE)  # without a message: neither Python's handlers nor the reporter's run
         case "raise":
             raise RuntimeError("a fault was put in here on purpose")
         case "abort":
-            os.abort()
+            os.abort()  # SIGABRT, as native code ends a process
         case "stop":
-            os.kill(os.getpid(), signal.SIGSTOP)
+            os.kill(os.getpid(), signal.SIGSTOP)  # for good, unless someone sends SIGCONT
         case "hang":
-            threading.Event().wait()
+            threading.Event().wait()  # forever, as in a deadlock; the reporter's thread goes on with heartbeats
         case "mismatch":
-            dist.all_reduce(torch.zeros(MISMATCHED_ELEMENTS, device=device))
+            dist.all_reduce(torch.zeros(MISMATCHED_ELEMENTS, device=device))  # one more than the others call

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from ddptui.config.checks import NO_SENDING
+from ddptui.config.device_checks import NO_SENDING
 from ddptui.config.parser import PresetError, parse
 from ddptui.config.trial_text import parse_assignment
 from ddptui.config.trial_values import make_trial
