@@ -39,8 +39,7 @@ def run_lost(folder: Path, error: OSError) -> RunLost:
 class RepeatJournal:
     """One repeat's folder while it is being written: its journal, command and logs."""
 
-    def __init__(self, folder: Path, number: int, journal: IO[bytes]) -> None:
-        """journal must be open for writing; the caller closes it."""
+    def __init__(self, folder: Path, number: int, journal: IO[bytes]) -> None:  # the caller closes the journal
         self.folder = folder
         self.number = number
         self._journal = journal
@@ -50,7 +49,7 @@ class RepeatJournal:
     def write(self, message: Message) -> None:
         """Append a message to the journal; the last message also syncs it to disk. Raises RunLost."""
         self._over = self._over or isinstance(message, Ended)
-        try:
+        try:  # no context manager: this is called for every message
             self._journal.write(msgspec.json.encode(message) + b"\n")
         except OSError as error:
             raise run_lost(self.folder, error) from error
@@ -61,7 +60,7 @@ class RepeatJournal:
         with raising_run_lost(self.folder):
             self._journal.flush()
             self._flushed = time.monotonic()
-            if os.fstat(self._journal.fileno()).st_nlink == 0:
+            if os.fstat(self._journal.fileno()).st_nlink == 0:  # writing to a deleted file raises no error
                 raise FileNotFoundError(errno.ENOENT, "it has been deleted")
             if self._over:
                 os.fsync(self._journal.fileno())
@@ -93,6 +92,7 @@ def read_messages(path: Path, unread: list[str]) -> Iterator[Message]:
                 yield decoder.decode(line)
             except ValueError:
                 lost = 1 + sum(1 for _ in journal)
+                # A last line without an end is no damage: the console was killed while it wrote.
                 if line.endswith(b"\n") or lost > 1:
                     what = count(lost, "line is", "lines are") + " missing from these figures"
                     place = Path(*path.parts[-3:])

@@ -7,6 +7,7 @@ from ddptui.text.words import printable
 
 MOST_BYTES = 64 * 1024  # a look; of a longer log only the end is shown
 LONGEST_LINE = 2000  # characters
+LOG_TAIL = 16_384  # bytes
 
 
 class LogTail:
@@ -32,12 +33,10 @@ class LogTail:
         except OSError:
             return []
         self._at += len(new)
+        # A line may still be in the middle, and so may a character: the decoder keeps its first bytes.
         *lines, rest = (self._rest + self._decoder.decode(new)).split("\n")
         self._rest = rest[:LONGEST_LINE]
         return [printable(line[:LONGEST_LINE].rstrip("\r").expandtabs(4)) for line in lines]
-
-
-LOG_TAIL = 16_384  # bytes
 
 
 def tail(path: Path) -> str:

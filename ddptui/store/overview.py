@@ -1,7 +1,8 @@
 """Lists earlier runs: a line per run, and the results that estimates of run time are made from."""
 
+import re
 from collections.abc import Iterator
-from datetime import date
+from datetime import date, datetime
 from pathlib import Path
 from typing import NamedTuple
 
@@ -9,13 +10,13 @@ import msgspec
 
 from ddptui.analysis.results import Results, ResultsOutline
 from ddptui.config.preset import Preset
-from ddptui.store.runs import Run, RunError, all_runs, started_at
+from ddptui.store.runs import STAMP_FORMAT, Run, RunError, all_runs
 from ddptui.text.units import NOTHING
 from ddptui.text.words import printable
 
 
 class Overview(NamedTuple):
-    """A run in the list of all runs. problem: why it cannot be opened; None if it can."""
+    """A run in the list of all runs."""
 
     run: Run
     when: str
@@ -24,7 +25,7 @@ class Overview(NamedTuple):
     trials: str = NOTHING
     baseline: str = NOTHING  # its train time in s
     fastest: str = NOTHING
-    problem: str | None = None
+    problem: str | None = None  # why it cannot be opened
 
     def fits(self, wanted: str) -> bool:
         """Whether the line contains all words of a filter, in any case."""
@@ -34,7 +35,8 @@ class Overview(NamedTuple):
 
 def overview(run: Run) -> Overview:
     """A run's line, from its preset and results.json; its journals are not read."""
-    when = _when(run.name)
+    began = started_at(run.name)
+    when = NOTHING if began is None else f"{began:%Y-%m-%d %H:%M}"
     try:
         preset = run.preset()
     except RunError as error:
@@ -49,9 +51,13 @@ def overview(run: Run) -> Overview:
     return Overview(run, when, title, results.status, _trials(results), *_times(results, preset))
 
 
-def _when(name: str) -> str:
-    began = started_at(name)
-    return NOTHING if began is None else f"{began:%Y-%m-%d %H:%M}"
+def started_at(name: str) -> datetime | None:
+    """When a run was started, by the stamp at the start of its name; None if it has none, as a renamed folder."""
+    stamp = re.match(r"\d{8}-\d{6}", name)  # strptime alone would take fewer digits, too
+    try:
+        return datetime.strptime(stamp[0], STAMP_FORMAT) if stamp else None
+    except ValueError:
+        return None
 
 
 def _trials(results: ResultsOutline) -> str:
@@ -75,10 +81,10 @@ MOST_LINES = 10
 
 
 class RecentRun(NamedTuple):
-    """A run in the list of recent runs. when: the time of today's runs, the day of others."""
+    """A run in the list of recent runs."""
 
     run: Run
-    when: str
+    when: str  # the time of today's runs, the day of others
     preset: str
     status: str
 
@@ -104,12 +110,9 @@ def _line(run: Run, today: date) -> RecentRun:
         preset = str(run.environment().get("preset", run.name))
     except RunError:
         preset = run.name
-    return RecentRun(run, _when_in_short(run.name, today), preset, run.status())
-
-
-def _when_in_short(name: str, today: date) -> str:
-    began = started_at(name)
-    return NOTHING if began is None else began.strftime("%H:%M" if began.date() == today else "%m-%d")
+    began = started_at(run.name)
+    when = NOTHING if began is None else began.strftime("%H:%M" if began.date() == today else "%m-%d")
+    return RecentRun(run, when, preset, run.status())
 
 
 def _results(runs: list[Run]) -> Iterator[Results]:

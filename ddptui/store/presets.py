@@ -14,7 +14,7 @@ import tomli_w
 from ddptui.config.engine import LOCAL
 from ddptui.config.fields import meaningless
 from ddptui.config.parser import PresetError, make_engine, parse
-from ddptui.config.preset import Preset, Reference
+from ddptui.config.preset import Preset
 from ddptui.config.trial import TRIAL_FIELDS, Trial, TrialError
 from ddptui.host.folders import lab_root
 from ddptui.text.words import count, did_you_mean
@@ -91,7 +91,7 @@ LONGEST_QUOTE = 200  # characters of a name in an error
 
 
 def folders() -> list[Path]:
-    """The folders that are searched for presets, in this order."""
+    """The folders that are searched for presets, in this order: the project's, the user's, the lab's own."""
     return [Path("presets"), platformdirs.user_config_path("ddptui") / "presets", lab_root() / "presets"]
 
 
@@ -111,9 +111,8 @@ def find(name_or_file: str) -> Path:
         try:
             kind = stat.S_IFMT(path.stat().st_mode)
         except OSError as error:
-            raise PresetError(
-                f"{name_or_file[:LONGEST_QUOTE]}: {(error.strerror or 'cannot be found').lower()}"
-            ) from None
+            why = (error.strerror or "cannot be found").lower()
+            raise PresetError(f"{name_or_file[:LONGEST_QUOTE]}: {why}") from None
         if kind != stat.S_IFREG:  # reading a pipe might never end
             what = "folder, not a preset" if kind == stat.S_IFDIR else "pipe or a device: a preset is a plain file"
             raise PresetError(f"{path}: is a {what}")
@@ -156,12 +155,12 @@ def _text_of(path: Path) -> str:
         content = file.read(MOST_BYTES + 1)
     if len(content) > MOST_BYTES:
         raise PresetError(f"{path}: is not a preset: it is larger than {MOST_BYTES >> 20} MB")
-    return content.decode("utf-8-sig").replace("\r\n", "\n")
+    return content.decode("utf-8-sig").replace("\r\n", "\n")  # of Windows
 
 
 def as_toml(preset: Preset) -> str:
-    """A preset as TOML that loads as an equal preset. It has every trial in full, so it depends on no override and no
-    file."""
+    """A preset as TOML that loads as an equal preset. Every trial is in full, so it depends on no override or file."""
+    references = [msgspec.to_builtins(reference).items() for reference in preset.references]
     table: dict[str, Any] = {
         "title": preset.title,
         "group": preset.group,
@@ -171,14 +170,11 @@ def as_toml(preset: Preset) -> str:
         "repeats": preset.repeats,
         "trial": [_fields(trial) for trial in preset.trials],
         "engine": msgspec.to_builtins(preset.engine),
-        "reference": [_reference(reference) for reference in preset.references],
+        "reference": [  # TOML has no word for what was not published
+            {key: value for key, value in fields if value is not None} for fields in references
+        ],
     }
     return tomli_w.dumps({key: value for key, value in table.items() if value not in ([], {})}, multiline_strings=True)
-
-
-def _reference(reference: Reference) -> dict[str, Any]:
-    """TOML has no word for what was not published."""
-    return {key: value for key, value in msgspec.to_builtins(reference).items() if value is not None}
 
 
 def _fields(trial: Trial) -> dict[str, Any]:

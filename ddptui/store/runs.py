@@ -3,13 +3,12 @@
 import errno
 import fcntl
 import os
-import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import msgspec
 import platformdirs
@@ -24,7 +23,7 @@ from ddptui.wire.records import Message
 RUNS_VARIABLE = "DDPTUI_RUNS"
 # Keys of the environment whose change may change figures; the versions of packages count, too.
 MATTERS_TO_FIGURES = ("ddptui", "python", "host", "cpu", "cores", "gpus", "gpu_driver", "gpus_visible")
-STAMP, STAMP_FORMAT = re.compile(r"\d{8}-\d{6}"), "%Y%m%d-%H%M%S"  # what a run's name begins with
+STAMP_FORMAT = "%Y%m%d-%H%M%S"  # what a run's name begins with: the local time of its start
 
 
 class RunError(ValueError):
@@ -47,50 +46,44 @@ class Run:
     @staticmethod
     def create(runs: Path, preset: Preset, environment: dict[str, Any]) -> "Run":
         """Make the folder of a new run. Raises RunError."""
-        stamp = datetime.now().strftime(STAMP_FORMAT)
+        now = datetime.now().astimezone()
+        about = {"preset": preset.name, "started": now.isoformat("T", "seconds")}
         try:
             runs.mkdir(parents=True, exist_ok=True)
-            folder = _new_folder(runs, f"{stamp}-{preset.name}")
+            folder = _new_folder(runs, f"{now.strftime(STAMP_FORMAT)}-{preset.name}")
+            try:
+                (folder / "environment.json").write_bytes(_pretty(about | environment))
+                (folder / "preset.toml").write_text(as_toml(preset), encoding="utf-8")  # last: now it is a run
+            except OSError:
+                shutil.rmtree(folder, ignore_errors=True)
+                raise
         except OSError as error:
-            raise _cannot_keep(runs, error) from None
-        try:
-            about = {"preset": preset.name, "started": datetime.now().astimezone().isoformat("T", "seconds")}
-            (folder / "environment.json").write_bytes(_pretty(about | environment))
-            (folder / "preset.toml").write_text(as_toml(preset), encoding="utf-8")  # last: now it is a run
-        except OSError as error:
-            shutil.rmtree(folder, ignore_errors=True)
-            raise _cannot_keep(runs, error) from None
+            raise RunError(f"{runs}: cannot keep runs here: {error.strerror}; name a folder with --runs") from None
         return Run(folder)
 
     @contextmanager
     def held(self) -> Iterator[None]:
         """Locks the run for this console while the context is open. Raises RunError if another console has it."""
         try:
-            lock = os.open(self.folder / "preset.toml", os.O_RDWR)
+            preset = (self.folder / "preset.toml").open("r+b")
         except OSError as error:
             raise RunError(f"{self.folder}: nothing can be added to this run: {error.strerror}") from None
-        try:
-            if not _lock(lock):
+        with preset:
+            if not _lock(preset):
                 raise RunError(f"{self.folder}: another console has this run under way: stop it there first")
             yield
-        finally:
-            os.close(lock)
 
     def is_held(self) -> bool:
         """Whether a console has this run under way."""
         try:
-            lock = os.open(self.folder / "preset.toml", os.O_RDWR)
+            with (self.folder / "preset.toml").open("r+b") as preset:
+                return not _lock(preset)
         except OSError:
             return False
-        try:
-            return not _lock(lock)
-        finally:
-            os.close(lock)
 
     @contextmanager
     def begin(self, trial: str, number: int) -> Iterator[RepeatJournal]:
-        """Make the folder of a repeat with its journal, after renaming what an interrupted one left there. Raises
-        RunLost."""
+        """Make the folder of a repeat with its journal. Raises RunLost."""
         folder = self.repeat_folder(trial, number)
         with raising_run_lost(self.folder):
             if not (self.folder / "preset.toml").is_file():
@@ -109,12 +102,12 @@ class Run:
                     journal.close()
 
     def write_results(self, results: Results) -> None:
-        """Replace results.json as a whole: a reader sees the old one or the new one. Raises RunLost."""
+        """Replace results.json. Raises RunLost."""
         self._replace("results.json", _pretty(results))
 
     def note_resumption(self, environment: dict[str, Any]) -> dict[str, Any]:
-        """Add to environment.json that the run was resumed, and where. Returns what has changed in the environment
-        since the run was started, with its new values. Raises RunError, RunLost."""
+        """Add to environment.json that the run was resumed. Returns what has changed in the environment since it was
+        started, with its new values. Raises RunError, RunLost."""
         begun = self.environment()
         before, now_here = _what_matters(begun), _what_matters(environment)
         changed = {key: value for key, value in now_here.items() if before.get(key) != value}
@@ -124,13 +117,14 @@ class Run:
         return changed
 
     def _replace(self, name: str, content: bytes) -> None:
+        """Write the file as a whole: a reader sees the old one or the new one, also after a crash. Raises RunLost."""
         new = self.folder / f"{name}.new"
         with raising_run_lost(self.folder):
             try:
                 with new.open("wb") as file:
                     file.write(content)
                     file.flush()
-                    os.fsync(file.fileno())
+                    os.fsync(file.fileno())  # or a crash could leave the new name with no content
                 new.replace(self.folder / name)
             except OSError:
                 with suppress(OSError):
@@ -169,8 +163,7 @@ class Run:
         return msgspec.json.decode((self.folder / "results.json").read_bytes(), type=ResultsOutline)
 
     def messages(self, trial: str, number: int, unread: list[str] | None = None) -> Iterator[Message]:
-        """The messages of a repeat's journal, up to a line that cannot be read; a note about that goes to `unread`. A
-        last line without an end is no damage: the console was killed while it wrote."""
+        """The messages of a repeat's journal, up to a line that cannot be read; a note about that goes to `unread`."""
         path = self.repeat_folder(trial, number) / "messages.jsonl"
         if path.is_file():
             yield from read_messages(path, unread if unread is not None else [])
@@ -221,8 +214,8 @@ def find_run(runs: Path, name: str) -> Run:
 
 
 def delete(runs: Path, run: Run) -> None:
-    """Delete a run's folder: only one that holds a preset and lies in the folder of runs itself, not what a symbolic
-    link leads to. Raises RunError."""
+    """Delete a run's folder. Raises RunError."""
+    # Only a folder that holds a preset and lies in the folder of runs itself, not what a symbolic link leads to.
     if run.folder.resolve() != runs.resolve() / run.name or not (run.folder / "preset.toml").is_file():
         raise RunError(f"{run.folder}: not deleted: it is not a run's folder in {runs}")
     if run.is_held():
@@ -233,34 +226,17 @@ def delete(runs: Path, run: Run) -> None:
         raise RunError(f"{run.folder}: not deleted, or not all of it: {error.strerror}") from None
 
 
-def started_at(name: str) -> datetime | None:
-    """When a run was started, by the stamp at the start of its name; None if it has none."""
-    stamp = STAMP.match(name)
-    try:
-        return datetime.strptime(stamp[0], STAMP_FORMAT) if stamp else None
-    except ValueError:
-        return None
-
-
 def _what_matters(environment: dict[str, Any]) -> dict[str, Any]:
-    """The part of an environment that figures may depend on."""
     packages: dict[str, Any] = environment.get("packages", {})
     return {key: environment.get(key) for key in MATTERS_TO_FIGURES} | packages
 
 
-def _cannot_keep(runs: Path, error: OSError) -> RunError:
-    return RunError(f"{runs}: cannot keep runs here: {error.strerror}; name a folder with --runs")
-
-
 def _new_folder(runs: Path, name: str) -> Path:
-    """Make a folder that did not exist: two consoles that start in the same second get one each."""
     for suffix in ["", *(f".{number}" for number in range(2, 1000))]:
-        try:
+        with suppress(FileExistsError):  # of another console that started in the same second
             folder = runs / (name + suffix)
             folder.mkdir()
             return folder
-        except FileExistsError:
-            continue
     raise FileExistsError(errno.EEXIST, "too many runs of this name", name)
 
 
@@ -268,20 +244,19 @@ def _pretty(value: Any) -> bytes:
     return msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n"
 
 
-def _lock(descriptor: int) -> bool:
-    """Whether the lock was acquired. Where files cannot be locked, as on some network file systems, it counts as
-    acquired."""
+def _lock(file: IO[bytes]) -> bool:
+    """Whether the lock was acquired. The kernel releases it when the file is closed, also for a console that died."""
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
-    except OSError:
+    except OSError:  # files cannot be locked here, as on some network file systems: nothing can be known
         return True
     return True
 
 
 def _put_aside(folder: Path) -> None:
-    """Rename the folder of an interrupted repeat: no figure uses it, and nothing is lost."""
+    """Rename what an interrupted repeat left: no figure uses it, and nothing is lost."""
     number = 1
     while folder.exists():
         aside = folder.with_name(f"{folder.name}.interrupted-{number}")
