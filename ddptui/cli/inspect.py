@@ -19,7 +19,7 @@ from ddptui.cli.common import (
 )
 
 if TYPE_CHECKING:
-    from ddptui.projection.results import Scaling
+    from ddptui.projection import Scaling
 
 FORMATS = ("table", "markdown", "csv", "json", "trace")
 PROJECTION_FORMATS = ("table", "markdown", "csv", "json")

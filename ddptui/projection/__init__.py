@@ -1,5 +1,60 @@
-"""Predicts a measured trial on more ranks: their own work, the wait for the slowest of many, and a network."""
+"""Predicts a measured trial on more ranks: their own work, the wait for the slowest of many, and a network.
+
+Here: what a projection results in, with the keys of `--format json`. Times in ms; None where nothing was measured.
+"""
+
+from typing import Literal
+
+import msgspec
+
+Scaling = Literal["weak", "strong"]
 
 
 class ProjectionError(ValueError):
     """A projection that cannot be made, or an option that makes no sense; its text is one line."""
+
+
+class Point(msgspec.Struct, frozen=True, kw_only=True):
+    """One strategy on so many ranks."""
+
+    strategy: str
+    ranks: int
+    step_ms: float  # work, wait and exposed communication together
+    low_ms: float | None  # to high_ms: its band, 10 to 90 %, by bootstrap over steps; None: too few steps
+    high_ms: float | None
+    work_ms: float  # a rank's own work, mean
+    wait_ms: float  # until the slowest rank has done its own
+    transfer_ms: float  # communication
+    exposed_ms: float  # the part of it that backward does not hide
+    efficiency: float  # part of the step that is measured work; under strong scaling, a rank's share of that work
+    calibrated: bool = False  # on the strategy's own measured transfers
+    rough: bool = False  # not calibrated, and the fit is poor
+    measured_ms: float | None = None  # of a trial of the same run with this strategy and number of ranks
+    error: float | None = None  # step_ms over measured_ms, less 1
+
+
+class NetworkUsed(msgspec.Struct, frozen=True, kw_only=True):
+    """The network's costs."""
+
+    source: str
+    alpha_us: float  # a message
+    call_us: float  # a call, however many messages it makes
+    outliers_us: float  # mean time of a call beyond its typical time
+    gb_s: float | None  # bandwidth, 1e9 bytes a second; None: a byte takes no time
+    gamma_gb_s: float | None  # bytes added a second; None: no time, or part of gb_s
+    worst: float | None  # largest relative error of the fit; None: no fit
+
+
+class Projection(msgspec.Struct, frozen=True, kw_only=True):
+    """One trial on other numbers of ranks."""
+
+    run: str
+    trial: str
+    strategy: str
+    measured_ranks: int
+    scaling: Scaling
+    cores: int | None
+    network: NetworkUsed
+    points: list[Point]  # strategy by strategy, the measured one first, by ranks; on as many as were measured, too
+    said: list[str] = []  # the findings, a sentence each
+    notes: list[str] = []  # the assumptions

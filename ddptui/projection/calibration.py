@@ -4,9 +4,8 @@ The fit is a compromise between all transfers it is made from, and a typical cal
 predicted transfers of a measured strategy are scaled to the measured ones: by one factor, with the outliers taken off.
 A strategy that was not measured takes the factor of the trial that the projection is made from.
 
-Where buckets overlap backward, the trial gives two more figures. One is how long after backward transfers are still
-hidden, as a part of backward: a bucket leaves before the last of backward is done, and its copies come after. The other
-is the wait, part of which a rank's own computing hides, relative to the wait that the slowest rank alone would cause.
+Where buckets overlap backward, the trial gives two more figures: how long after backward transfers are still hidden,
+and the wait relative to what the slowest rank alone would cause, since a rank's own computing hides part of it.
 """
 
 from collections.abc import Sequence
@@ -15,34 +14,34 @@ from typing import NamedTuple
 
 from ddptui.config.strategies import STRATEGIES, Sends
 from ddptui.config.trial import Trial
-from ddptui.projection.costs import Backward, Traffic, hidden_until, last_bucket_done, transfer_times
+from ddptui.projection.costs import (
+    Backward,
+    CallCosts,
+    MeasuredCall,
+    Traffic,
+    hidden_until,
+    last_bucket_done,
+    mean_excess,
+    transfer_times,
+)
 from ddptui.projection.measured import Call, LaunchSteps, MeasuredTrial
-from ddptui.projection.network import CallCosts, MeasuredCall, mean_excess
-from ddptui.projection.slowest_rank import Scale, expected_slowest, pooled, slowest, work_times
+from ddptui.projection.slowest_rank import expected_slowest, slowest, work_by_rank
 
 FREE = CallCosts(0.0, 0.0)
 PAIRWISE = "isend_irecv"  # all ranks do it at once, each with its neighbor
 ITEMSIZES = {"float32": 4, "float64": 8}
 PARTS = ("gather", "all_gather", "scatter")  # a rank records its part of these; the formulas count all parts together
 
-CallKey = tuple[str, int]  # kind and bytes
-
 
 class Calibration(NamedTuple):
-    """What was measured of a strategy's transfers.
-
-    factor       typical time of a call, relative to the fit
-    excess       mean time of a call beyond its typical time, s (None: that of the network)
-    hides        how long after backward transfers are hidden, relative to backward's computing
-    wait_factor  the wait, relative to what the slowest rank alone would cause
-    """
+    """What was measured of a strategy's transfers."""
 
     strategy: str
     traffic: Traffic
-    factor: float = 1.0
-    excess: float | None = None
-    hides: float = 0.0
-    wait_factor: float = 1.0
+    factor: float = 1.0  # typical time of a call, relative to the fit
+    excess: float | None = None  # mean time of a call beyond its typical time, s; None: that of the network
+    hides: float = 0.0  # how long after backward transfers are hidden, relative to backward's computing
+    wait_factor: float = 1.0  # the wait, relative to what the slowest rank alone would cause
 
     def costs(self, fit: CallCosts, crowding: float) -> CallCosts:
         """The fitted costs, calibrated. crowding: how many times as long transfers take on a shared host."""
@@ -68,37 +67,36 @@ def calibrate(trial: Trial, measured: MeasuredTrial, fit: CallCosts | None) -> C
     return calibration._replace(hides=_hides(calibration, measured), wait_factor=_wait_factor(measured))
 
 
-def backward_of(launches: Sequence[LaunchSteps]) -> Backward:
+def backward_of(measured: MeasuredTrial) -> Backward:
     """A rank's backward, mean over ranks and steps."""
-    works = [work for launch in launches for step in launch for work in step.work]
+    works = [work for step in measured.steps for work in step.work]
     return Backward(fmean(work.backward for work in works), fmean(work.slept_after for work in works))
 
 
 def traffic(trial: Trial, measured: MeasuredTrial) -> Traffic:
-    """What a step of the trial sends. The tensors' sizes are known where each has a call of its own; else they count as
-    equal parts."""
+    """What a step of the trial sends."""
     itemsize = ITEMSIZES[trial.dtype]
     facts = STRATEGIES[trial.strategy or "none"]
     sends = facts.sends or Sends("each")
+    # The tensors' sizes are known where each has a call of its own; else they count as equal parts.
     sizes = [float(size) for kind, size in measured.operations if kind == sends.collective]
     total = float(measured.parameters * itemsize)
-    widened = itemsize / (sends.number_bytes or itemsize)
-    steps = _steps(measured)
-    early = [call for step in steps for call in step.calls if call.early]
+    widened = itemsize / (sends.number_bytes or itemsize)  # what fp16 sends is half as wide as the gradients
+    early = [call for step in measured.steps for call in step.calls if call.early]
     return Traffic(
         tensors=tuple(sizes) or (total / measured.tensors,) * measured.tensors,
         itemsize=itemsize,
         buckets=tuple(size * widened for _, size in measured.operations) if facts.overlaps else (),
         ready=measured.ready if facts.overlaps else (),
         bucket_mb=trial.bucket_mb,
-        early_calls=sum(call.number for call in early) / len(steps),
-        early_bytes=sum(call.number * call.bytes for call in early) / len(steps),
+        early_calls=sum(call.number for call in early) / len(measured.steps),
+        early_bytes=sum(call.number * call.bytes for call in early) / len(measured.steps),
     )
 
 
 def measured_calls(measured: MeasuredTrial, launches: Sequence[LaunchSteps]) -> list[MeasuredCall]:
     """The calls of each kind and size in these launches of the trial."""
-    by_key: dict[CallKey, list[Call]] = {}
+    by_key: dict[tuple[str, int], list[Call]] = {}
     for call in (call for launch in launches for step in launch for call in step.calls):
         by_key.setdefault((call.kind, call.bytes), []).append(call)
     return [
@@ -114,45 +112,35 @@ def measured_calls(measured: MeasuredTrial, launches: Sequence[LaunchSteps]) -> 
     ]
 
 
-def transfer_s(measured: MeasuredTrial) -> float:
-    """The measured transfers of a step, s."""
-    steps = _steps(measured)
-    calls = [call for step in steps for call in step.calls]
-    seconds = (call.number * call.s / (measured.ranks if call.kind == PAIRWISE else 1) for call in calls)
-    return sum(seconds) / len(steps)
-
-
-def _steps(measured: MeasuredTrial) -> LaunchSteps:
-    return [step for launch in measured.launches for step in launch]
-
-
 def _factor(calibration: Calibration, measured: MeasuredTrial, fit: CallCosts, excess: float) -> float:
     def predicted(costs: CallCosts) -> float:
         no_overlap = Backward(0.0)
         return transfer_times(calibration.strategy, calibration.traffic, measured.ranks, costs, no_overlap).transfer
 
+    calls = [call for step in measured.steps for call in step.calls]
+    seconds = (call.number * call.s / (measured.ranks if call.kind == PAIRWISE else 1) for call in calls)
+    transfer_s = sum(seconds) / len(measured.steps)
     typical = predicted(fit._replace(excess=0.0))
-    return max(0.0, transfer_s(measured) - predicted(FREE._replace(excess=excess))) / typical if typical else 1.0
+    return max(0.0, transfer_s - predicted(FREE._replace(excess=excess))) / typical if typical else 1.0
 
 
 def _hides(calibration: Calibration, measured: MeasuredTrial) -> float:
     """The `hides` with which the transfers as measured leave as much exposed as was measured."""
-    backward = backward_of(measured.launches)
+    backward, steps = backward_of(measured), measured.steps
     if not backward.computed or not measured.ready:
         return 0.0
     mean_s = {(call.operation, call.bytes): call.mean_s for call in measured_calls(measured, measured.launches)}
     durations = [mean_s.get(operation, 0.0) for operation in measured.operations]
     done = last_bucket_done(backward.computed, measured.ready, durations)
-    steps = _steps(measured)
     early = sum(call.number * call.s for step in steps for call in step.calls if call.early) / len(steps)
-    exposed = fmean(step.exposed for step in steps) - early
+    exposed = fmean(step.exposed for step in steps) - early  # what is sent before backward is always exposed
     return (done - hidden_until(calibration.strategy, backward) - exposed) / backward.computed
 
 
 def _wait_factor(measured: MeasuredTrial) -> float:
     """The step beyond work and exposed communication, relative to the wait for the slowest of independent ranks."""
-    times = pooled(work_times(measured, Scale()), [range(len(launch)) for launch in measured.launches])
+    times = work_by_rank(measured)
     work = fmean(map(fmean, times))
     independent = expected_slowest(slowest(times), measured.ranks) - work
-    waited = measured.step_s - work - fmean(step.exposed for step in _steps(measured))
+    waited = measured.step_s - work - fmean(step.exposed for step in measured.steps)
     return max(0.0, waited) / independent if independent > 0 else 1.0

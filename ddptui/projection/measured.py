@@ -4,7 +4,8 @@ Own work is the step without waiting and without exposed communication, as in an
 stands for compute and is part of the work. It needs no core, though, so it is kept apart.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from statistics import fmean, median
 from typing import NamedTuple
 
@@ -17,7 +18,7 @@ from ddptui.analysis.own_work import phase_spans
 from ddptui.analysis.waits import AlignedStep, RankStep
 from ddptui.projection import ProjectionError
 from ddptui.text.units import S
-from ddptui.wire.messages import PHASES, Collective
+from ddptui.wire.messages import PHASES, Collective, Trained
 
 MOST_RANK_STEPS = 8000  # longer trials are thinned evenly to this many, since the bootstrap passes over them 100 times
 BATCH_PHASES = ("data", "forward", "backward")  # their work grows with a rank's batch
@@ -25,70 +26,69 @@ BACKWARD = PHASES.index("backward")
 
 
 class Work(NamedTuple):
-    """A rank's own work in a step, s. The first four add up to it.
+    """A rank's own work in a step, s. The first four add up to it."""
 
-    batch, batch_slept  grows with the rank's batch: computed, and slept in injected delays
-    rest, rest_slept    does not: the optimizer, local sums, the time between steps
-    backward            part of `batch`: what backward computes
-    slept_after         part of `batch_slept`: what is slept after backward's computing
-    """
-
-    batch: float
-    rest: float
-    batch_slept: float
+    batch: float  # grows with the rank's batch
+    rest: float  # does not: the optimizer, local sums, the time between steps
+    batch_slept: float  # in injected delays, as the next
     rest_slept: float
-    backward: float
-    slept_after: float
+    backward: float  # part of `batch`: what backward computes
+    slept_after: float  # part of `batch_slept`: after backward's computing
 
 
 class Call(NamedTuple):
-    """The operations of one kind and size in a step: `number` of them, which took `s` each on average. An operation
-    begins when all its ranks have come and the one before it is over. early: before backward."""
+    """The operations of one kind and size in a step. One begins when all its ranks have come and the one before is
+    over."""
 
     kind: str
     bytes: int
-    early: bool
-    s: float
+    early: bool  # before backward, so no gradient
+    s: float  # of each, mean
     number: int
 
 
 class MeasuredStep(NamedTuple):
-    """One step: each rank's work, its calls, and the exposed communication, s, mean over the ranks."""
+    """One step of all ranks."""
 
-    work: tuple[Work, ...]
+    work: tuple[Work, ...]  # by rank
     calls: tuple[Call, ...]
-    exposed: float = 0.0
+    exposed: float = 0.0  # communication, s, mean over the ranks
 
 
 LaunchSteps = Sequence[MeasuredStep]
+StepChoice = Sequence[Sequence[int]]  # for each launch, indices of steps
 
 
 class MeasuredTrial(NamedTuple):
-    """All completed launches of a trial.
-
-    operations  kind and bytes of each operation in a step, after forward, in order
-    parameters  of the model, numbers; tensors: as many hold them
-    step_s      train time over steps, mean over the launches
-    ready       for each of `operations`, the part of backward that a rank has typically computed when it arrives there
-    """
+    """All completed launches of a trial."""
 
     launches: tuple[LaunchSteps, ...]
-    operations: tuple[tuple[str, int], ...]
+    operations: tuple[tuple[str, int], ...]  # kind and bytes of each in a step, after forward, in order
     ranks: int
-    parameters: int
-    tensors: int
-    step_s: float
-    ready: tuple[float, ...] = ()
+    parameters: int  # of the model, numbers
+    tensors: int  # that hold them
+    step_s: float  # train time over steps, mean over the launches
+    ready: tuple[float, ...] = ()  # by operation, the part of backward computed when a rank typically arrives there
+
+    @property
+    def steps(self) -> LaunchSteps:
+        """The steps of all launches."""
+        return [step for launch in self.launches for step in launch]
+
+    @property
+    def every_step(self) -> StepChoice:
+        """The choice that leaves out no step."""
+        return [range(len(launch)) for launch in self.launches]
 
 
-def measured_trial(logs: Sequence[LaunchLog]) -> MeasuredTrial:
-    """What these launches, which all ended well, measured. Raises ProjectionError."""
-    aligned = [steps for log in logs if (steps := _aligned_steps(log))]
+def measured_trial(name: str, logs: Sequence[LaunchLog]) -> MeasuredTrial:
+    """What a trial's launches, which all ended well, measured. Raises ProjectionError."""
+    aligned = [steps for log in logs if (steps := _aligned_steps(name, log))]
     if not aligned:
-        raise ProjectionError("its ranks recorded no step in which all made the same operations")
+        raise ProjectionError(f"{name}: its ranks recorded no step in which all made the same operations")
     first = logs[0]
     operations = tuple((call.kind, call.bytes) for call in _calls(aligned[-1][-1]) if not call.early)
-    parts = [_ready(step) for steps in aligned for step in steps]
+    parts = [ready for steps in aligned for step in steps if len(ready := _ready(step)) == len(operations)]
     return MeasuredTrial(
         launches=tuple([_measured_step(step) for step in steps] for steps in aligned),
         operations=operations,
@@ -96,35 +96,36 @@ def measured_trial(logs: Sequence[LaunchLog]) -> MeasuredTrial:
         parameters=max(ready.parameters for ready in first.ready.values()),
         tensors=max(len(done.parameters) for done in first.done.values()),
         step_s=fmean(step_s(log) for log in logs),
-        ready=_medians([ready for ready in parts if len(ready) == len(operations)]),
+        ready=tuple(map(median, zip(*parts, strict=True))),
     )
 
 
 def step_s(log: LaunchLog) -> float:
     """A launch's train time over its steps, s; with or without instruments."""
-    train_spans = [span for rank in log.hellos if (span := log.span(rank))]
-    return max((span.end_ns - span.begin_ns) / span.steps for span in train_spans) / S
+    return max((span.end_ns - span.begin_ns) / span.steps for span in _train_spans(log)) / S
 
 
 def cautions_of(logs: Sequence[LaunchLog]) -> set[Caution]:
     """Why the figures of these launches may mislead."""
     raised: set[Caution] = set()
     for log in logs:
-        train_spans = [span for rank in log.hellos if (span := log.span(rank))]
-        evidence = Evidence(
-            steps=max(span.steps for span in train_spans), other_load=other_load(log.loads, train_spans)
-        )
+        spans = _train_spans(log)
+        evidence = Evidence(steps=max(span.steps for span in spans), other_load=other_load(log.loads, spans))
         raised.update(cautions_for(evidence))
     return raised
 
 
-def _aligned_steps(log: LaunchLog) -> list[AlignedStep]:
+def _train_spans(log: LaunchLog) -> list[Trained]:
+    return [span for rank in log.hellos if (span := log.span(rank))]
+
+
+def _aligned_steps(name: str, log: LaunchLog) -> list[AlignedStep]:
     """A launch's steps after the warm-up, across all ranks."""
     aligned = log.align_measured().steps
     if (clock_error := wait_uncertainty(aligned)) and exceeds_waits(aligned, clock_error):
-        raise ProjectionError("the clock error between its ranks exceeds the measured waits: its transfers are unknown")
-    every = max(1, len(aligned) * len(log.hellos) // MOST_RANK_STEPS)
-    return aligned[::every]
+        why = "the clock error between its ranks exceeds the measured waits: its transfers are unknown"
+        raise ProjectionError(f"{name}: {why}")
+    return aligned[:: max(1, len(aligned) * len(log.hellos) // MOST_RANK_STEPS)]
 
 
 def _measured_step(step: AlignedStep) -> MeasuredStep:
@@ -134,39 +135,44 @@ def _measured_step(step: AlignedStep) -> MeasuredStep:
         by_key.setdefault((call.kind, call.bytes, call.early), []).append(call.s)
     calls = (Call(*key, fmean(times), len(times)) for key, times in sorted(by_key.items()))
     exposed = fmean(rank.exposed_ns - rank.wait_ns for rank in ranks) / S
-    return MeasuredStep(tuple(_work(rank) for rank in ranks), tuple(calls), exposed)
+    return MeasuredStep(tuple(map(_work, ranks)), tuple(calls), exposed)
 
 
 def _work(rank: RankStep) -> Work:
-    parts = dict(zip((*PHASES, "between"), rank.work_ns, strict=True))
-    slept = dict.fromkeys(PHASES, 0)
+    worked = dict(zip((*PHASES, "between"), rank.work_ns, strict=True))
+    slept = Counter[str]()
     for sleep in rank.step.slept:
-        if sleep.at in slept:
-            slept[sleep.at] += sleep.end_ns - sleep.begin_ns
-    batch = sum(parts[phase] for phase in BATCH_PHASES)
-    batch_slept = min(batch, sum(slept[phase] for phase in BATCH_PHASES))
+        slept[sleep.at] += sleep.end_ns - sleep.begin_ns
+    batch = sum(worked[phase] for phase in BATCH_PHASES)
     rest = sum(rank.work_ns) - batch
+    # the work is without waits and exposed transfers, so it may hold less than was slept
+    batch_slept = min(batch, sum(slept[phase] for phase in BATCH_PHASES))
     rest_slept = min(rest, slept["aggregate"])
-    after = min(parts["backward"], slept["backward"])
-    lengths = (batch - batch_slept, rest - rest_slept, batch_slept, rest_slept, parts["backward"] - after, after)
+    after = min(worked["backward"], slept["backward"])
+    lengths = (batch - batch_slept, rest - rest_slept, batch_slept, rest_slept, worked["backward"] - after, after)
     return Work(*(ns / S for ns in lengths))
 
 
 def _calls(step: AlignedStep) -> Iterator[Call]:
-    """A step's operations one by one, in the order in which they began. Collectives queue behind each other. Messages
-    between two ranks do not: other pairs exchange theirs at the same time."""
-    backward = max(_begin_of_backward(rank) for rank in step.ranks.values())
+    """A step's operations one by one, in the order in which they began."""
+    backward = max(map(_begin_of_backward, step.ranks.values()))
+    by_key: dict[OperationKey, list[Collective]] = {}
+    for rank in step.ranks.values():
+        for key, operation in zip(operation_keys(rank.step), rank.step.collectives, strict=True):
+            by_key.setdefault(key, []).append(operation)
+    ordered = sorted(by_key, key=lambda key: max(step.entered_ns[key].values()))
     over = 0.0
-    by_key = sorted(_by_key(step).items(), key=lambda item: max(step.entered_ns[item[0]].values()))
-    for number, (key, by_rank) in enumerate(by_key, start=1):
-        operation = next(iter(by_rank.values()))
+    for key in ordered:
+        kind, size = by_key[key][0].kind, by_key[key][0].bytes
         all_came = max(step.entered_ns[key].values())
-        end = _end(all_came, by_rank.values(), last=number == len(by_key))
-        is_pairwise = operation.kind in POINT_TO_POINT
-        begin = all_came if is_pairwise else max(all_came, over)
-        over = over if is_pairwise else max(over, end)
-        kind = "isend_irecv" if is_pairwise else operation.kind
-        yield Call(kind, operation.bytes, all_came < backward, max(0, end - begin) / S, 1)
+        exits = [max(all_came, operation.exit_ns) for operation in by_key[key]]
+        # The next operation must wait for the last rank; after a step's last one, each rank goes on by itself.
+        end = fmean(exits) if key == ordered[-1] else max(exits)
+        if kind in POINT_TO_POINT:  # these do not queue: other pairs exchange theirs at the same time
+            kind, begin = "isend_irecv", float(all_came)
+        else:
+            begin, over = max(all_came, over), max(over, end)
+        yield Call(kind, size, all_came < backward, max(0, end - begin) / S, 1)
 
 
 def _ready(step: AlignedStep) -> list[float]:
@@ -179,25 +185,6 @@ def _ready(step: AlignedStep) -> list[float]:
         for moments in arrivals
         if max(moments.values()) >= max(begins.values())
     ]
-
-
-def _medians(steps: Sequence[Sequence[float]]) -> tuple[float, ...]:
-    return tuple(median(parts) for parts in zip(*steps, strict=True))
-
-
-def _end(all_came: int, operations: Collection[Collective], *, last: bool) -> float:
-    """When an operation is over, ns. The next one must wait for its last rank. After the last one of a step each rank
-    goes on by itself, so there the mean counts."""
-    exits = [max(all_came, operation.exit_ns) for operation in operations]
-    return fmean(exits) if last else max(exits)
-
-
-def _by_key(step: AlignedStep) -> Mapping[OperationKey, Mapping[int, Collective]]:
-    by_key: dict[OperationKey, dict[int, Collective]] = {}
-    for number, rank in step.ranks.items():
-        for key, operation in zip(operation_keys(rank.step), rank.step.collectives, strict=True):
-            by_key.setdefault(key, {})[number] = operation
-    return by_key
 
 
 def _begin_of_backward(rank: RankStep) -> int:

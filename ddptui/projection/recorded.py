@@ -1,18 +1,19 @@
 """What a projection reads from a run's folder: the trial to project, those to compare it with, and a network."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from ddptui.analysis.launch_log import LaunchLog, launch_logs
-from ddptui.analysis.primitives.results import PrimitivesResult
 from ddptui.config.fields import FIELDS
 from ddptui.config.preset import Preset
 from ddptui.config.strategies import STRATEGIES
 from ddptui.config.trial import Trial
 from ddptui.projection import ProjectionError
-from ddptui.projection.network import CallCosts, MeasuredCall, fit_costs, fit_gamma
+from ddptui.projection.calibration import measured_calls
+from ddptui.projection.costs import CallCosts, MeasuredCall, fit_costs, fit_gamma, mean_excess
+from ddptui.projection.measured import LaunchSteps, MeasuredTrial, measured_trial
+from ddptui.projection.model import Network
 from ddptui.store.runs import Run
 from ddptui.text.units import US_IN_S
 
@@ -57,9 +58,7 @@ def obstacle(trial: Trial, logs: Sequence[LaunchLog]) -> str | None:
         return "without instruments only its times are known: measure it with instruments = 'on'"
     if trial.every > 1:
         return "it averages in some steps only, and ranks wait for each other in these alone: measure it with every = 1"
-    if not logs:
-        return "none of its launches ended well"
-    return None
+    return None if logs else "none of its launches ended well"
 
 
 def completed_launches(run: Run, preset: Preset, trial: Trial) -> list[LaunchLog]:
@@ -73,11 +72,10 @@ def completed_launches(run: Run, preset: Preset, trial: Trial) -> list[LaunchLog
 
 
 def same_network_trials(trial: Trial, others: Iterable[Trial]) -> Iterator[Trial]:
-    """The trials in which a call took as long as in this one: as many ranks, under the same conditions. A trial with a
-    mistake may never have sent anything."""
+    """The trials in which a call took as long as in this one: as many ranks, under the same conditions."""
     for other in others:
         alike = all(getattr(other, key) == getattr(trial, key) for key in NETWORK_FIELDS)
-        if alike and other != trial and not other.mistake:
+        if alike and other != trial and not other.mistake:  # with a mistake, its calls may never reach the wire
             yield other
 
 
@@ -85,35 +83,39 @@ def predicted_trials(trial: Trial, others: Iterable[Trial], *, strong: bool) -> 
     """The trials that a projection of this one predicts: they differ in the number of ranks and the strategy only, with
     the same batch a rank (or, with strong scaling, the same global batch)."""
     for other in others:
-        if _without_scale(other) == _without_scale(trial) and _same_batch(trial, other, strong):
+        ranks, other_ranks = (1, 1) if strong else (trial.world_size, other.world_size)
+        same_batch = trial.batch_size * other_ranks == other.batch_size * ranks
+        if same_batch and _without_scale(other) == _without_scale(trial):
             yield other
 
 
-def _same_batch(trial: Trial, other: Trial, strong: bool) -> bool:
-    if strong:
-        return trial.batch_size == other.batch_size
-    return trial.batch_size * other.world_size == other.batch_size * trial.world_size
-
-
 def _without_scale(trial: Trial) -> Trial:
-    """The trial without what may differ. A delay on all ranks is the same on any number of them."""
+    """The trial without what may differ."""
     all_ranks = tuple(range(trial.world_size))
-    delays = tuple(
+    delays = tuple(  # a delay on all ranks is the same on any number of them
         replace(delay, ranks=()) if tuple(sorted(delay.ranks)) == all_ranks else delay for delay in trial.bottleneck
     )
     length = {"steps": None, "epochs": 1, "warmup_steps": 0}
     return replace(trial, name="", world_size=1, batch_size=1, strategy=None, seed=0, bottleneck=delays, **length)
 
 
-class PrimitivesNetwork(NamedTuple):
-    """The network that a run of primitives measured, on how many ranks, and notes on what it lacks."""
+def own_network(run: Run, preset: Preset, trial: Trial, own: MeasuredTrial) -> Network:
+    """The network fitted to the trial's own transfers, and those of other trials on as many ranks."""
+    others: list[MeasuredCall] = []  # other collectives separate costs that one alone cannot
+    for other in same_network_trials(trial, preset.trials):
+        logs = completed_launches(run, preset, other)
+        if not obstacle(other, logs):
+            beside = measured_trial(other.name, logs)
+            others += measured_calls(beside, beside.launches)
 
-    costs: CallCosts
-    ranks: int
-    notes: list[str]
+    def fit(launches: Sequence[LaunchSteps]) -> CallCosts:
+        calls = measured_calls(own, launches)
+        return fit_costs([*calls, *others], f"{trial.name}'s transfers")._replace(excess=mean_excess(calls))
+
+    return Network(fit, True, own.ranks)
 
 
-def network_of_primitives(run: Run) -> PrimitivesNetwork:
+def network_of_primitives(run: Run) -> Network:
     """The network of a run, fitted to its primitives on the fewest ranks. Raises ProjectionError."""
     try:
         results = run.results_outline()
@@ -123,32 +125,29 @@ def network_of_primitives(run: Run) -> PrimitivesNetwork:
     if not measured:
         raise ProjectionError(f"--network {run.name}: no primitives were measured in it")
     ranks = min(result.ranks for result in measured)
-    calls = [call for result in measured if result.ranks == ranks for call in _measured_calls(result)]
-    sums = [call for call in calls if call.operation == LOCAL_SUM]
-    sent = [call for call in calls if call.operation != LOCAL_SUM]
-    costs = fit_costs(sent, f"{run.name}, on {ranks} ranks", fit_gamma(sums))
-    notes = _missing_notes(run.name, results.status, {call.operation for call in calls})
-    return PrimitivesNetwork(costs, ranks, list(notes))
-
-
-def _missing_notes(name: str, status: str, operations: set[str]) -> Iterator[str]:
-    if status != "ok":
-        yield f"{name} {'was interrupted' if status == 'interrupted' else 'failed'}: only what it had measured counts"
-    if missing := [operation for operation in SEPARATING if operation not in operations]:
-        yield f"{name} lacks {', '.join(missing)}: calls, messages, bytes and sums cannot all be separated without"
-
-
-def _measured_calls(result: PrimitivesResult) -> list[MeasuredCall]:
-    """A result's cells; without composites, which are several operations."""
-    return [
+    calls = [
         MeasuredCall(
             operation=cell.operation,
-            ranks=result.ranks,
+            ranks=ranks,
             bytes=cell.bytes,
             s=cell.time_us.median * US_IN_S,
             mean_s=cell.time_us.mean * US_IN_S,
             number=cell.calls,
         )
+        for result in measured
+        if result.ranks == ranks
         for cell in result.cells
-        if cell.time_us and not cell.composite and cell.time_us.median > 0
+        if cell.time_us and not cell.composite and cell.time_us.median > 0  # a composite is several operations
     ]
+    sums = [call for call in calls if call.operation == LOCAL_SUM]
+    sent = [call for call in calls if call.operation != LOCAL_SUM]
+    costs = fit_costs(sent, f"{run.name}, on {ranks} ranks", fit_gamma(sums))
+    notes = []
+    if results.status != "ok":
+        how = "was interrupted" if results.status == "interrupted" else "failed"
+        notes.append(f"{run.name} {how}: only what it had measured counts")
+    measured_operations = {call.operation for call in calls}
+    if missing := [operation for operation in SEPARATING if operation not in measured_operations]:
+        lacks = f"{run.name} lacks {', '.join(missing)}"
+        notes.append(f"{lacks}: calls, messages, bytes and sums cannot all be separated without")
+    return Network(lambda _: costs, False, ranks, notes)

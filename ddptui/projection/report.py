@@ -1,17 +1,23 @@
-"""A projection as terminal text, Markdown, CSV and JSON. Pure."""
+"""A projection as terminal text with a plot in braille dots, as Markdown, CSV and JSON. Pure."""
 
 from collections.abc import Callable, Sequence
+from math import log2, log10
 
 import msgspec
 
-from ddptui.projection.plot import plot
-from ddptui.projection.results import Point, Projection
+from ddptui.projection import Point, Projection
 from ddptui.projection.sentences import BAND, efficiency_note, ms, percent
-from ddptui.text import tables
+from ddptui.text import braille, tables
+from ddptui.text.braille import Frame
+from ddptui.text.drawing import linear_ticks, log_ticks
 from ddptui.text.tables import Column, Filled, Table, as_markdown, as_text, fill, total
 from ddptui.text.units import NOTHING
 
-PLOT_HEIGHT, PLOT_WIDTH = 12, 100
+PLOT_HEIGHT, PLOT_WIDTH = 12, 100  # at most
+LEAST = (20, 4)  # columns and rows of a plot; in fewer nothing can be read
+WIDE = 20.0  # ratio of the largest to the least value from which on the axis is logarithmic
+BAND_EVERY = 3  # columns of dots: the band looks lighter than the line
+MEASURED = "×"
 MOST_IN_FULL = 2  # strategies
 ROUGH = "~"
 
@@ -33,38 +39,28 @@ COLUMNS: tuple[Column[Point], ...] = (
 def text(projection: Projection, width: int) -> str:
     """The first strategy in full and plotted, all strategies side by side, then findings and notes."""
     strategies = list(dict.fromkeys(point.strategy for point in projection.points))
-    lines = [title(projection), ""]
+    lines = [_title(projection), ""]
     for strategy in strategies if len(strategies) <= MOST_IN_FULL else strategies[:1]:
-        lines += _in_full(of_strategy(projection, strategy), _efficiency(projection), width)
+        points = [point for point in projection.points if point.strategy == strategy]
+        efficiency = efficiency_note(projection.scaling, projection.measured_ranks)
+        lines += [_name(points[0]), *as_text(in_full(points), width, rule=False), efficiency, ""]
+        if drawn := plot(points, min(width, PLOT_WIDTH), PLOT_HEIGHT):
+            band, dots = ([f"the band: {BAND}"], "; dots: its band, 10 to 90 %") if _has_band(projection) else ([], "")
+            marks = f"; {MEASURED}: measured" if any(point.measured_ms is not None for point in points) else ""
+            lines += [*drawn, f"line: step{dots}{marks}", *band, ""]
     if len(strategies) > 1:
         lines += ["step ms by strategy and ranks", *as_text(side_by_side(projection, width), width, rule=False), ""]
     return "\n".join([*lines, *projection.said, "", *projection.notes]) + "\n"
-
-
-def _in_full(points: Sequence[Point], below: str, width: int) -> list[str]:
-    drawn = plot(points, min(width, PLOT_WIDTH), PLOT_HEIGHT)
-    marks = "; ×: measured" if any(point.measured_ms is not None for point in points) else ""
-    band = points[0].low_ms is not None
-    dots = "; dots: its band, 10 to 90 %" if band else ""
-    legend = [f"line: step{dots}{marks}", *([f"the band: {BAND}"] if band else []), ""] if drawn else []
-    return [_name(points[0]), *as_text(in_full(points), width, rule=False), below, "", *drawn, *legend]
-
-
-def _efficiency(projection: Projection) -> str:
-    return efficiency_note(projection.scaling, projection.measured_ranks)
 
 
 def markdown(projection: Projection) -> str:
     """All strategies in full, as a Markdown section."""
     names = Filled("strategy", [_name(point) for point in projection.points], left=True)
     table = as_markdown(Table([names, *fill(COLUMNS, projection.points)]))
-    said = (*projection.said, _efficiency(projection), *_band(projection), *projection.notes)
-    points = [f"- {sentence}" for sentence in said]
-    return "\n".join([f"## {title(projection)}", "", *table, "", *points]) + "\n"
-
-
-def _band(projection: Projection) -> list[str]:
-    return [f"10…90 %: {BAND}"] if projection.points[0].low_ms is not None else []
+    efficiency = efficiency_note(projection.scaling, projection.measured_ranks)
+    band = [f"10…90 %: {BAND}"] if _has_band(projection) else []
+    sentences = (f"- {sentence}" for sentence in (*projection.said, efficiency, *band, *projection.notes))
+    return "\n".join([f"## {_title(projection)}", "", *table, "", *sentences]) + "\n"
 
 
 def as_csv(projection: Projection) -> str:
@@ -75,16 +71,8 @@ def as_csv(projection: Projection) -> str:
 
 
 def as_json(projection: Projection) -> str:
+    """All figures unrounded, with the sentences."""
     return msgspec.json.format(msgspec.json.encode(projection), indent=2).decode() + "\n"
-
-
-def title(projection: Projection) -> str:
-    what = f"{projection.trial} of {projection.run}, measured on {projection.measured_ranks} ranks"
-    return f"{what}, on others: {projection.scaling} scaling"
-
-
-def of_strategy(projection: Projection, strategy: str) -> list[Point]:
-    return [point for point in projection.points if point.strategy == strategy]
 
 
 def in_full(points: Sequence[Point]) -> Table:
@@ -94,25 +82,81 @@ def in_full(points: Sequence[Point]) -> Table:
 
 def side_by_side(projection: Projection, width: int) -> Table:
     """Step times with a row a strategy and a column a number of ranks: as many as fit, always the last one."""
-    strategies = list(dict.fromkeys(point.strategy for point in projection.points))
     names = {point.strategy: _name(point) for point in projection.points}
-    ranks = [point.ranks for point in of_strategy(projection, strategies[0])]
+    ranks = list(dict.fromkeys(point.ranks for point in projection.points))
     step = {(point.strategy, point.ranks): ms(point.step_ms) for point in projection.points}
     for every in range(1, len(ranks) + 1):
-        columns = [
-            Filled("", [names[strategy] for strategy in strategies], left=True),
-            *(
-                Filled(str(number), [step[strategy, number] for strategy in strategies])
-                for number in ranks[::-1][::every][::-1]
-            ),
-        ]
+        shown = ranks[::-1][::every][::-1]  # counted from the end, so that the last one stays
+        steps = [Filled(str(number), [step[strategy, number] for strategy in names]) for number in shown]
+        columns = [Filled("", list(names.values()), left=True), *steps]
         if total([column.width for column in columns]) <= width:
             break
     return Table(columns, at_least=len(columns))
 
 
+def plot(points: Sequence[Point], width: int, height: int) -> list[str]:
+    """The plot of one strategy as lines: its step, its band, its measurements. Empty for one number of ranks."""
+    if len(points) < 2 or width < LEAST[0] or height < LEAST[1]:
+        return []
+    values = [value for point in points for value in (point.low_ms, point.step_ms, point.high_ms) if value is not None]
+    log = max(values) > WIDE * min(values)
+    step, low, high, measured = (
+        [
+            (log2(point.ranks), log10(value) if log else value)
+            for point in points
+            if (value := getattr(point, field)) is not None
+        ]
+        for field in ("step_ms", "low_ms", "high_ms", "measured_ms")
+    )
+    seen = braille.frame([step, low, high, measured])
+    assert seen is not None
+    up = (4 * height - 1) / (seen.high - seen.low)  # rows of dots per unit; a cell has four
+    ticks = (log_ticks if log else linear_ticks)(seen.low, seen.high, max(1, height // 2))
+    labels = {
+        height - 1 - round((at - seen.low) * up) // 4: label for at, label in ticks if seen.low <= at <= seen.high
+    }
+    left = max(map(len, labels.values()), default=0)
+    columns = width - left - 1
+    dots = braille.columns(step, seen, columns, height)
+    for edge in (low, high):
+        for at, bits in enumerate(braille.columns(edge, seen, columns, height)):
+            dots[at] |= bits if at % BAND_EVERY == 0 else 0
+    canvas = [[" "] * columns for _ in range(height)]
+    for row, column, bits in braille.cells(dots, height):
+        canvas[row][column] = braille.character(bits)
+    for x, y in measured:
+        column = round((x - seen.left) / (seen.right - seen.left) * (2 * columns - 1)) // 2
+        canvas[height - 1 - round((y - seen.low) * up) // 4][column] = MEASURED
+    rows = [
+        f"{labels.get(at, ''):>{left}}{'┤' if at in labels else '│'}{''.join(row).rstrip()}"
+        for at, row in enumerate(canvas)
+    ]
+    return ["step ms" + (", logarithmic" if log else ""), *rows, _axis(points, seen, left, width)]
+
+
+def _axis(points: Sequence[Point], seen: Frame, left: int, width: int) -> str:
+    """The numbers of ranks below their columns, as many as fit."""
+    line = [" "] * width
+    for point in points:
+        label = str(point.ranks)
+        at = left + 1 + round((log2(point.ranks) - seen.left) / (seen.right - seen.left) * (width - left - 2))
+        at = min(at, width - len(label))
+        if all(sign == " " for sign in line[max(0, at - 1) : at + len(label) + 1]):
+            line[at : at + len(label)] = label
+    return "".join(line).rstrip() + " ranks"
+
+
+def _title(projection: Projection) -> str:
+    what = f"{projection.trial} of {projection.run}, measured on {projection.measured_ranks} ranks"
+    return f"{what}, on others: {projection.scaling} scaling"
+
+
 def _name(point: Point) -> str:
     return f"{point.strategy} {ROUGH}" if point.rough else point.strategy
+
+
+def _has_band(projection: Projection) -> bool:
+    return projection.points[0].low_ms is not None  # all points have one, or none has
 
 
 FORMATS: dict[str, Callable[[Projection], str]] = {"markdown": markdown, "csv": as_csv, "json": as_json}

@@ -5,9 +5,9 @@ from statistics import NormalDist
 from typing import NamedTuple
 
 from ddptui.analysis.cautions import Caution
+from ddptui.projection import Point, Scaling
+from ddptui.projection.costs import CallCosts
 from ddptui.projection.model import FEWEST_STEPS, Extrapolation
-from ddptui.projection.network import CallCosts
-from ddptui.projection.results import Point, Scaling
 from ddptui.projection.slowest_rank import RankSpread
 from ddptui.text.units import MS_PER_S, bandwidth, digits, duration
 
@@ -17,30 +17,22 @@ LEAST_CORRELATION = 0.2  # a smaller one changes the wait too little to be worth
 CLEARLY = 0.10  # faster: smaller differences are within the error of a projection
 HALF = 0.5
 BAND = "chance between steps only, without the network's error"
-LONG_MS = 1e5
+LONG_MS = 1e5  # from here on separators of thousands help
 
 
 class ProjectionContext(NamedTuple):
-    """What the figures rest on.
+    """What the figures rest on."""
 
-    ranks, batch     of the measured trial; the batch is the global one
-    spread           how its ranks differ
-    factor           its own transfers, relative to the fit of the network (None: on another network)
-    wait_factor      its wait, relative to what the slowest rank alone would cause (None: not calibrated)
-    extrapolation    how far the wait on the most ranks goes beyond measured steps
-    longest_wait_ms  that wait
-    """
-
-    ranks: int
-    batch: int
+    ranks: int  # of the measured trial
+    batch: int  # of the measured trial: the global one
     spread: RankSpread
     network: CallCosts
     scaling: Scaling
     cores: int | None = None
-    factor: float | None = None
-    wait_factor: float | None = None
+    factor: float | None = None  # the trial's own transfers, relative to the fit; None: on another network
+    wait_factor: float | None = None  # its wait, relative to the slowest rank's alone; None: not calibrated
     extrapolation: Extrapolation | None = None
-    longest_wait_ms: float = 0.0
+    longest_wait_ms: float = 0.0  # on the most ranks
 
 
 def findings(points: Sequence[Point], strategy: str, measured_ranks: int, *, other_network: bool) -> list[str]:
@@ -48,55 +40,54 @@ def findings(points: Sequence[Point], strategy: str, measured_ranks: int, *, oth
     the error where there are measurements. other_network: than the one the trial was measured on."""
     measured = [point for point in points if point.strategy == strategy]
     several = [point for point in measured if point.ranks > 1]
-    sentences = [what_costs_more(several), efficiency_limit(measured), fastest(points, measured)]
-    return [
-        *(sentence for sentence in sentences if sentence),
+    sentences = [
+        what_costs_more(several),
+        efficiency_limit(measured),
+        fastest(points, measured),
         predicted_and_measured(points, strategy, measured_ranks, other_network),
     ]
+    return [sentence for sentence in sentences if sentence]
 
 
 def what_costs_more(points: Sequence[Point]) -> str | None:
     """Whether waiting or exposed communication costs more, and from how many ranks on; None without points."""
     if not points:
         return None
-    last = points[-1]
+    first, last = points[0].ranks, points[-1].ranks
     waits = [point.wait_ms > point.exposed_ms for point in points]
     costs = ("waiting for the slowest rank", "exposed communication")
     more, less = costs if waits[-1] else costs[::-1]
+    where = f"on {first} ranks" if first == last else "on any number of ranks"
     changes = [at for at in range(1, len(waits)) if waits[at] != waits[at - 1]]
-    where = f"past {points[changes[-1] - 1].ranks} ranks" if changes else _everywhere(points)
-    most, least = max(last.wait_ms, last.exposed_ms), min(last.wait_ms, last.exposed_ms)
-    on_the_last = f"on {last.ranks} ranks, " if len(points) > 1 else ""
-    return f"{where} {more} costs more than {less}: {on_the_last}{with_unit(most)} against {with_unit(least)}"
+    if changes:
+        where = f"past {points[changes[-1] - 1].ranks} ranks"
+    least_ms, most_ms = sorted((points[-1].wait_ms, points[-1].exposed_ms))
+    on_the_last = f"on {last} ranks, " if len(points) > 1 else ""
+    return f"{where} {more} costs more than {less}: {on_the_last}{with_unit(most_ms)} against {with_unit(least_ms)}"
 
 
-def _everywhere(points: Sequence[Point]) -> str:
-    first, last = points[0].ranks, points[-1].ranks
-    return f"on {first} ranks" if first == last else "on any number of ranks"
-
-
-def efficiency_limit(points: Sequence[Point]) -> str | None:
+def efficiency_limit(points: Sequence[Point]) -> str:
     """How many ranks are more than half efficient, and the efficiency on the most ranks."""
     last = points[-1]
-    efficient = [point.ranks for point in points if round(point.efficiency, 2) >= HALF]
-    if not efficient or efficient[-1] == last.ranks:
-        return f"efficiency on {last.ranks} ranks: {percent(last.efficiency)}"
+    efficient = [point.ranks for point in points if round(point.efficiency, 2) >= HALF]  # as it is printed
     lowest = percent(last.efficiency)
+    if not efficient or efficient[-1] == last.ranks:
+        return f"efficiency on {last.ranks} ranks: {lowest}"
     return f"past {efficient[-1]} ranks efficiency falls below {HALF:.0%}: on {last.ranks} ranks it is {lowest}"
 
 
 def fastest(points: Sequence[Point], measured: Sequence[Point]) -> str | None:
     """The fastest strategy on the most ranks, or those that cannot be told apart; None where a figure is rough.
     measured: the points of the measured strategy."""
-    on_most = sorted((point for point in points if point.ranks == measured[-1].ranks), key=lambda point: point.step_ms)
+    known = measured[-1]
+    on_most = sorted((point for point in points if point.ranks == known.ranks), key=lambda point: point.step_ms)
     if len(on_most) < 2 or any(point.rough for point in on_most):
         return None
-    best = on_most[0]
+    best, second = on_most[:2]
     near = [point.strategy for point in on_most if point.step_ms <= (1 + CLEARLY) * best.step_ms]
-    known = measured[-1]
     against = "" if known.strategy in near else f", against {with_unit(known.step_ms)} with {known.strategy}"
     if len(near) == 1:
-        against = against or f", against {with_unit(on_most[1].step_ms)} with {on_most[1].strategy}"
+        against = against or f", against {with_unit(second.step_ms)} with {second.strategy}"
         return f"on {best.ranks} ranks {best.strategy} is fastest: {with_unit(best.step_ms)} a step{against}"
     tie = f"too close to call, within {CLEARLY:.0%}: {', '.join(near)}"
     return f"on {best.ranks} ranks the fastest take {with_unit(best.step_ms)} a step{against}; {tie}"
@@ -134,17 +125,27 @@ def percent(part: float, decimals: int = 0) -> str:
 
 def notes(context: ProjectionContext) -> list[str]:
     """What the figures assume."""
+    scaling = "weak scaling: each rank keeps its batch, and works as long as a measured rank"
+    if context.scaling == "strong":
+        shrinks = f"data, forward and backward shrink by {context.ranks} / ranks; the rest of the work stays"
+        scaling = f"strong scaling: {shrinks}; past {context.batch} ranks there is less than a sample for each"
+    cores = "every rank has the cores and the network of a measured rank"
+    if context.cores is not None:
+        shared = f"{context.cores} core{'s' * (context.cores > 1)}"
+        cores = f"all ranks share {shared}: computing and copying take longer there, delays that sleep do not"
     lines = [
-        _scaling_note(context.scaling, context.ranks, context.batch),
+        scaling,
         _network_note(context.network, context.factor),
-        _cores_note(context.cores),
+        cores,
         "each rank is slow by chance, independently of the others; beyond the measured steps by a generalized Pareto "
         "tail",
     ]
     if context.spread.steps < FEWEST_STEPS:
         lines.append(f"no band: {context.spread.steps} steps were measured, and it takes {FEWEST_STEPS}")
-    if context.extrapolation:
-        lines.append(_extrapolation_note(context.extrapolation, context.longest_wait_ms))
+    if beyond := context.extrapolation:
+        seen = f"{with_unit(beyond.longest_seen_wait * MS_PER_S)} if no step were longer than the longest measured one"
+        rests = f"their wait of {with_unit(context.longest_wait_ms)} rests on the tail ({seen})"
+        lines.append(f"{beyond.ranks} ranks are more than the {beyond.steps} measured steps: {rests}")
     if context.wait_factor is not None:
         factor = f"{digits(context.wait_factor)} times what the slowest rank alone would cause"
         lines.append(f"with overlap, the measured wait was {factor}; the same holds on more ranks")
@@ -170,11 +171,6 @@ def rough_notes(points: Sequence[Point], network: CallCosts) -> list[str]:
     ]
 
 
-def shared_cores_note(cores: int) -> str:
-    """The measured trials shared a host's cores, and the predictions do not."""
-    return f"the measured trials shared {cores} cores, the predictions do not: to predict that, --cores {cores}"
-
-
 def caution_notes(by_trial: Mapping[str, Collection[Caution]]) -> list[str]:
     """A line for each caution, with the trials it is true of."""
     return [
@@ -184,44 +180,23 @@ def caution_notes(by_trial: Mapping[str, Collection[Caution]]) -> list[str]:
     ]
 
 
-def _scaling_note(scaling: Scaling, measured: int, batch: int) -> str:
-    if scaling == "weak":
-        return "weak scaling: each rank keeps its batch, and works as long as a measured rank"
-    shrinks = f"data, forward and backward shrink by {measured} / ranks; the rest of the work stays"
-    return f"strong scaling: {shrinks}; past {batch} ranks there is less than a sample for each"
-
-
 def _network_note(network: CallCosts, factor: float | None) -> str:
-    call = f", a call {duration(network.call)}" if network.call else ""
-    call += f", outliers add {duration(network.excess)} a call on average" if network.excess > 0 else ""
-    gamma = f", sums {bandwidth(network.gamma)} GB/s" if network.gamma else ""
+    parts = [f"a message {duration(network.alpha)}"]
+    parts += [f"a call {duration(network.call)}"] if network.call else []
+    parts += [f"outliers add {duration(network.excess)} a call on average"] if network.excess > 0 else []
+    parts.append(f"{bandwidth(network.beta)} GB/s")
+    parts += [f"sums {bandwidth(network.gamma)} GB/s"] if network.gamma else []
     worst = f" (worst error of the fit {network.worst:.0%})" if network.worst is not None else ""
-    figures = f"a message {duration(network.alpha)}{call}, {bandwidth(network.beta)} GB/s{gamma}{worst}"
-    figures += f"; the trial's own transfers took {digits(factor)} times that" if factor is not None else ""
-    return f"network: {network.source}: {figures}"
-
-
-def _cores_note(cores: int | None) -> str:
-    if cores is None:
-        return "every rank has the cores and the network of a measured rank"
-    shared = f"{cores} core{'s' * (cores > 1)}"
-    return f"all ranks share {shared}: computing and copying take longer there, delays that sleep do not"
-
-
-def _extrapolation_note(extrapolation: Extrapolation, wait_ms: float) -> str:
-    ranks = f"{extrapolation.ranks} ranks are more than the {extrapolation.steps} measured steps"
-    without = (
-        f"{with_unit(extrapolation.longest_seen_wait * MS_PER_S)} if no step were longer than the longest measured one"
-    )
-    return f"{ranks}: their wait of {with_unit(wait_ms)} rests on the tail ({without})"
+    calibrated = f"; the trial's own transfers took {digits(factor)} times that" if factor is not None else ""
+    return f"network: {network.source}: {', '.join(parts)}{worst}{calibrated}"
 
 
 def _spread_notes(spread: RankSpread, measured: int, *, calibrated: bool) -> list[str]:
-    """Where ranks differ by more than chance would explain. One of several ranks is always the slowest, so the level of
-    significance is divided by their number."""
+    """Where ranks differ by more than chance would explain."""
     if spread.steps < FEWEST_STEPS:
         return []
     lines = []
+    # One of several ranks is always the slowest, so the level of significance is divided by their number (Bonferroni).
     if spread.excess_s > NormalDist().inv_cdf(1 - SIGNIFICANCE / 2 / measured) * spread.uncertainty:
         slower = f"rank {spread.slowest} worked {with_unit(spread.excess_s * MS_PER_S)} longer than the mean"
         lines.append(f"{slower}, more than chance explains: the projection makes one in {measured} ranks as slow")

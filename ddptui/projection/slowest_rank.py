@@ -5,26 +5,21 @@ Beyond, where N ranks look for their slowest and a sample has little or nothing,
 law: that is the limit for nearly every law, as the threshold rises (Balkema and de Haan, "Residual life time at great
 age", 1974; Pickands, "Statistical inference using extreme order statistics", 1975). Its scale is a rank's own. Its
 shape comes from all ranks' excesses together, by probability-weighted moments (Hosking and Wallis, "Parameter and
-quantile estimation for the generalized Pareto distribution", 1987). It is 0, an exponential tail, unless the sample
-contradicts that by two standard errors: a few excesses alone would give any shape, and with it any slowest of
-thousands.
+quantile estimation for the generalized Pareto distribution", 1987).
 
 That one rank is slower than another in all steps is not chance. So ranks keep their own laws: of N ranks, as many
 follow each measured rank's law as any other's. Where N does not divide evenly, any of the laws may occur once more. On
-as many ranks as were measured these are exactly the measured ones; with one slow rank of four, a quarter of all is
-slow.
-
-Launches differ, too. That is common to all ranks of a launch, so no rank waits for it, and it is taken out.
+as many ranks as were measured these are exactly the measured ones; with one slow rank of four, a quarter is slow.
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from math import comb, exp, log, prod, sqrt
 from statistics import fmean
 from typing import NamedTuple
 
-from ddptui.projection.measured import LaunchSteps, MeasuredTrial, Work
+from ddptui.projection.measured import MeasuredTrial, StepChoice, Work
 
 EXCEED = 0.1  # part of a sample beyond its threshold
 FEWEST = 10  # excesses that make a tail, if half of the sample are so many
@@ -34,8 +29,6 @@ VARIANCE_OF_SHAPE = 4 / 3  # times 1/k for k excesses, where the shape is 0 (Hos
 BULK, TAIL_PER_DECADE, DECADES = 200, 12, 9  # points of the integral: below the threshold; beyond it, by probability
 MOST_KINDS = 16  # laws: the integral's cost grows with their number
 
-StepChoice = Sequence[Sequence[int]]  # for each launch, indices of steps
-
 
 class Scale(NamedTuple):
     """A rank's batch, and the time its computing takes, relative to the measured ones."""
@@ -44,22 +37,21 @@ class Scale(NamedTuple):
     compute: float = 1.0
 
 
-def work_s(work: Work, scale: Scale) -> float:
-    """A rank's own work in a step, scaled, s."""
-    computed = work.batch * scale.batch + work.rest
-    return computed * scale.compute + work.batch_slept * scale.batch + work.rest_slept
-
-
 def work_times(measured: MeasuredTrial, scale: Scale) -> list[list[list[float]]]:
     """Own work in s, by launch, rank and step, without the difference between a launch's mean and the others'."""
-    times = [[[work_s(work, scale) for work in rank] for rank in _by_rank(launch)] for launch in measured.launches]
+
+    def seconds(work: Work) -> float:
+        computed = work.batch * scale.batch + work.rest
+        return computed * scale.compute + work.batch_slept * scale.batch + work.rest_slept
+
+    times = [
+        [[seconds(work) for work in rank] for rank in zip(*(step.work for step in launch), strict=True)]
+        for launch in measured.launches
+    ]
+    # What launches differ by is common to all ranks of a launch: no rank waits for it, so it is taken out.
     means = [fmean(map(fmean, ranks)) for ranks in times]
     usual = fmean(means)
     return [[[s - mean + usual for s in rank] for rank in ranks] for ranks, mean in zip(times, means, strict=True)]
-
-
-def _by_rank(launch: LaunchSteps) -> Iterable[Sequence[Work]]:
-    return zip(*(step.work for step in launch), strict=True)
 
 
 def pooled(times: Sequence[Sequence[Sequence[float]]], choice: StepChoice) -> list[list[float]]:
@@ -68,29 +60,30 @@ def pooled(times: Sequence[Sequence[Sequence[float]]], choice: StepChoice) -> li
     return [[launch[rank][at] for launch, chosen in zip(times, choice, strict=True) for at in chosen] for rank in ranks]
 
 
+def work_by_rank(measured: MeasuredTrial) -> list[list[float]]:
+    """Own work as measured, s, by rank and step of all launches."""
+    return pooled(work_times(measured, Scale()), measured.every_step)
+
+
 class RankSpread(NamedTuple):
-    """How the measured ranks differ.
+    """How the measured ranks differ."""
 
-    slowest      the rank whose own work took longest on average; excess_s: by how much, against the mean of all
-    uncertainty  standard error of excess_s
-    correlation  of two ranks' work, step by step; steps: in how many
-    """
-
-    slowest: int
-    excess_s: float
-    uncertainty: float
-    correlation: float
+    slowest: int  # the rank whose own work took longest on average
+    excess_s: float  # by how much, against the mean of all
+    uncertainty: float  # standard error of excess_s
+    correlation: float  # of two ranks' work, step by step
     steps: int
 
 
 def rank_spread(measured: MeasuredTrial) -> RankSpread:
     """Which rank is slower throughout, and whether ranks are slow in the same steps."""
-    samples = pooled(work_times(measured, Scale()), [range(len(launch)) for launch in measured.launches])
+    samples = work_by_rank(measured)
     means = [fmean(sample) for sample in samples]
     slowest = max(range(len(means)), key=lambda rank: means[rank])
     variances = [_variance(sample) for sample in samples]
     of_means = _variance([fmean(step) for step in zip(*samples, strict=True)])
     count, within = len(samples), fmean(variances)
+    # The variance of a mean of n equally correlated values is (1 + (n - 1) correlation) / n of theirs.
     correlation = (count * of_means / within - 1) / (count - 1) if within else 0.0
     uncertainty = (variances[slowest] / len(samples[slowest])) ** 0.5
     return RankSpread(slowest, means[slowest] - fmean(means), uncertainty, correlation, len(samples[0]))
@@ -102,21 +95,20 @@ def _variance(values: Sequence[float]) -> float:
 
 
 class Tail(NamedTuple):
-    """The generalized Pareto law beyond the threshold, which a part `exceed` of the sample exceeds."""
+    """The generalized Pareto law beyond the threshold."""
 
     threshold: float
-    exceed: float
+    exceed: float  # the part of the sample beyond it
     scale: float
     shape: float
 
 
 class Slowest(NamedTuple):
-    """Points in time, and for each kind of rank the probability to be done before a point, and by it: they differ
-    where a step took exactly so long."""
+    """The probability, for each kind of rank, to be done before each point in time, and by it."""
 
     points: tuple[float, ...]
-    before: tuple[tuple[float, ...], ...]
-    by: tuple[tuple[float, ...], ...]
+    before: tuple[tuple[float, ...], ...]  # by point and kind
+    by: tuple[tuple[float, ...], ...]  # differs from `before` where a step took exactly so long
 
 
 def slowest(ranks: Sequence[Sequence[float]]) -> Slowest:
@@ -131,8 +123,8 @@ def slowest(ranks: Sequence[Sequence[float]]) -> Slowest:
 
 
 def expected_slowest(law: Slowest, ranks: int) -> float:
-    """Mean time of the slowest of so many ranks, s: from the first point on, the integral of the probability that it is
-    not yet done."""
+    """Mean time of the slowest of so many ranks, s."""
+    # From the first point on, the integral of the probability that not all are done, taken as linear between points.
     after = [1 - _all_done(chances, ranks) for chances in law.by[:-1]]
     until = [1 - _all_done(chances, ranks) for chances in law.before[1:]]
     parts = zip(pairwise(law.points), after, until, strict=True)
@@ -142,16 +134,11 @@ def expected_slowest(law: Slowest, ranks: int) -> float:
 def _all_done(chances: Sequence[float], ranks: int) -> float:
     """The probability that all ranks are done: each kind occurs equally often, and any choice of kinds once more."""
     times, more = divmod(ranks, len(chances))
-    return prod(chances) ** times * _any_choice(chances, more)
-
-
-def _any_choice(chances: Sequence[float], size: int) -> float:
-    """The mean, over all choices of `size` kinds, of the product of their chances; built up kind by kind."""
-    sums = [1.0] + [0.0] * size
+    sums = [1.0] + [0.0] * more  # by size, over all choices of so many kinds: the product of their chances
     for chance in chances:
-        for chosen in range(size, 0, -1):
+        for chosen in range(more, 0, -1):  # downwards, so that no kind is chosen twice
             sums[chosen] += chance * sums[chosen - 1]
-    return sums[size] / comb(len(chances), size)
+    return prod(chances) ** times * (sums[more] / comb(len(chances), more))
 
 
 def _kinds(ranks: Sequence[Sequence[float]]) -> list[Sequence[float]]:
@@ -171,26 +158,25 @@ def shape_of(excesses: Sequence[float]) -> float:
     if count < FEWEST or mean <= 2 * weighted:
         return 0.0
     shape = 2 - mean / (mean - 2 * weighted)
+    # Exponential unless the sample contradicts it: a few excesses alone would give any shape, and with it any slowest
+    # of thousands.
     if abs(shape) < CONTRADICTS * sqrt(VARIANCE_OF_SHAPE / count):
         return 0.0
     return min(max(shape, -1.0), HEAVIEST)
 
 
 def _tails(samples: Sequence[Sequence[float]]) -> list[Tail]:
-    """A tail for each sample. The shape comes from all excesses, each in units of its sample's mean."""
-    cuts = [len(sample) - min(max(round(EXCEED * len(sample)), FEWEST), max(1, len(sample) // 2)) for sample in samples]
-    thresholds = [sample[max(0, cut - 1)] for sample, cut in zip(samples, cuts, strict=True)]
-    excesses = [
-        [value - threshold for value in sample[cut:]]
-        for sample, cut, threshold in zip(samples, cuts, thresholds, strict=True)
-    ]
-    means = [fmean(beyond) if beyond else 0.0 for beyond in excesses]
-    together = [value / mean for beyond, mean in zip(excesses, means, strict=True) if mean > 0 for value in beyond]
+    """A tail for each sample."""
+    parts = []
+    for sample in samples:
+        cut = len(sample) - min(max(round(EXCEED * len(sample)), FEWEST), max(1, len(sample) // 2))
+        threshold = sample[max(0, cut - 1)]
+        excesses = [value - threshold for value in sample[cut:]]
+        parts.append((threshold, len(excesses) / len(sample), excesses, fmean(excesses)))
+    # one shape from all excesses, each in units of its sample's mean
+    together = [value / mean for _, _, excesses, mean in parts if mean > 0 for value in excesses]
     shape = shape_of(together) if len(together) > 1 else 0.0
-    return [
-        Tail(threshold, len(beyond) / len(sample), mean * (1 - shape), shape)
-        for sample, threshold, beyond, mean in zip(samples, thresholds, excesses, means, strict=True)
-    ]
+    return [Tail(threshold, exceed, mean * (1 - shape), shape) for threshold, exceed, _, mean in parts]
 
 
 def _done(count: Callable[[Sequence[float], float], int], sample: Sequence[float], tail: Tail, at: float) -> float:
@@ -219,12 +205,10 @@ def _excess(tail: Tail, survival: float) -> float:
 
 def _points(samples: Sequence[Sequence[float]], tails: Sequence[Tail]) -> tuple[float, ...]:
     """Points of the integral: dense in the sample, then even in the logarithm of the probability beyond it."""
-    bulk = sorted(
-        value for sample, tail in zip(samples, tails, strict=True) for value in sample if value <= tail.threshold
-    )
-    every = max(1, len(bulk) // BULK)
+    laws = zip(samples, tails, strict=True)
+    bulk = sorted(value for sample, tail in laws for value in sample if value <= tail.threshold)
     beyond = [
         max(tail.threshold + _excess(tail, 10 ** (-step / TAIL_PER_DECADE)) for tail in tails)
         for step in range(TAIL_PER_DECADE * DECADES + 1)
     ]
-    return tuple(sorted({*bulk[::every], bulk[-1], *beyond}))
+    return tuple(sorted({*bulk[:: max(1, len(bulk) // BULK)], bulk[-1], *beyond}))

@@ -20,8 +20,8 @@ from ddptui.cli import common, inspect, machine, main
 from ddptui.config.engine import EngineName
 from ddptui.config.launch_modes import LAUNCH_MODES
 from ddptui.config.preset import Preset
+from ddptui.projection import Scaling
 from ddptui.projection import report as projection_report
-from ddptui.projection.results import Scaling
 from ddptui.report import table
 from ddptui.store.runs import Run
 from tests.support.builders import failure, journal, two_trials, write_preset, write_run

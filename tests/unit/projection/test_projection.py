@@ -10,11 +10,10 @@ import pytest
 from msgspec.structs import replace
 
 from ddptui.analysis.primitives.results import Cell, PrimitivesResult, TimeUs
-from ddptui.projection import ProjectionError
+from ddptui.projection import Point, Projection, ProjectionError
 from ddptui.projection.arguments import ProjectOptions
 from ddptui.projection.command import projection, run
 from ddptui.projection.report import markdown, text
-from ddptui.projection.results import Point, Projection
 from ddptui.store.runs import Run
 from tests.support.builders import failure, preset_of, results_for, write_run
 from tests.support.projected import ALPHA_NS, BETA_NS, FIXED_MS, TENSORS, made, ring_ns

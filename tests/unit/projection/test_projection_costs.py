@@ -3,8 +3,7 @@
 import pytest
 
 from ddptui.projection.arguments import PROJECTED
-from ddptui.projection.costs import Backward, Traffic, after_backward, buckets, transfer_times
-from ddptui.projection.network import CallCosts, CostUnits
+from ddptui.projection.costs import Backward, CallCosts, CostUnits, Traffic, after_backward, buckets, transfer_times
 from ddptui.text.units import MB
 
 KB = 1024

@@ -38,7 +38,9 @@ def launch_of(
     ranks = (0, 1)
     others: list[Message] = [launched(), *(hello(rank) for rank in ranks), *(ready(rank, 3) for rank in ranks)]
     names = dict.fromkeys(SIZES, "hash")
-    return measured_trial([heard_of([*others, *steps, *(done(rank, parameters=names) for rank in ranks), ended()])])
+    return measured_trial(
+        "two", [heard_of([*others, *steps, *(done(rank, parameters=names) for rank in ranks), ended()])]
+    )
 
 
 def _with_sleep(step: Step, slept: Sequence[tuple[Site, int]]) -> Step:
@@ -147,7 +149,7 @@ def test_a_step_takes_the_train_time_by_their_number() -> None:
     heard = heard_of(journal("two", 2, seed=1))
     first, final = heard.steps[0][0], heard.steps[0][-1]
     assert step_s(heard) == pytest.approx((final.end_ns - first.begin_ns) / 1e9 / STEPS)
-    assert measured_trial([heard]).operations == tuple(("all_reduce", size) for size in TENSORS)
+    assert measured_trial("two", [heard]).operations == tuple(("all_reduce", size) for size in TENSORS)
 
 
 def delays(ranks: tuple[int, ...]) -> tuple[Bottleneck, ...]:

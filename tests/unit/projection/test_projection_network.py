@@ -4,7 +4,7 @@ import pytest
 
 from ddptui.analysis.primitives.theory import theory
 from ddptui.projection import ProjectionError
-from ddptui.projection.network import (
+from ddptui.projection.costs import (
     CallCosts,
     CostUnits,
     MeasuredCall,

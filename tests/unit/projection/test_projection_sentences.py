@@ -8,13 +8,11 @@ import pytest
 from msgspec.structs import replace
 
 from ddptui.analysis.cautions import Caution
-from ddptui.projection import sentences
+from ddptui.projection import Point, sentences
+from ddptui.projection.costs import CallCosts
 from ddptui.projection.measured import MeasuredStep, MeasuredTrial, Work
 from ddptui.projection.model import Extrapolation
-from ddptui.projection.network import CallCosts
-from ddptui.projection.plot import MEASURED, plot
-from ddptui.projection.report import in_full
-from ddptui.projection.results import Point
+from ddptui.projection.report import MEASURED, in_full, plot
 from ddptui.projection.slowest_rank import RankSpread, rank_spread
 from ddptui.text.tables import as_text
 
