@@ -11,7 +11,7 @@ from ddptui.analysis.correctness import problems
 from ddptui.analysis.results import RepeatResult, Results, TrialResult
 from ddptui.config.launch_modes import LAUNCH_MODES
 from ddptui.config.preset import Preset, Reference
-from ddptui.report import devices, sentences
+from ddptui.report import ranks, sentences
 from ddptui.report.columns import IN_BACKWARD, IN_SOME_STEPS, OFF_BY, Row, aggregation, is_stand_in, rows_of
 from ddptui.report.sentences import BETWEEN_STEPS, what_became
 from ddptui.text.words import count
@@ -37,7 +37,7 @@ def notes(results: Results, preset: Preset) -> list[Note]:
     rows = rows_of(results, preset)
     gathered = [Note("caution", f"caution: {line}") for line in results.unread or ()]
     gathered += [*_of_columns(rows, preset), *(note for row in rows for note in _of_trial(row))]
-    gathered += [_of_trials("finding", names, why) for why, names in devices.unexpected(results).items()]
+    gathered += [_of_trials("finding", names, why) for why, names in ranks.unexpected(results).items()]
     gathered += cautions(results.trials)
     gathered += [Note("published", f"published: {line}") for line in [*sources(preset), *steps_beside(results, preset)]]
     if results.status == "interrupted":
@@ -89,7 +89,7 @@ def _of_columns(rows: Sequence[Row], preset: Preset) -> Iterator[Note]:
         yield Note("reading", "¹ threads, CPU stand-in for nn.DataParallel")
     if "launch" in modes:
         yield _of_trials("reading", [modes["launch"].result.name], f"started by {_launcher(modes['launch'])}")
-    for why, names in devices.backends([row.result for row in rows], preset).items():
+    for why, names in ranks.backends([row.result for row in rows], preset).items():
         yield _of_trials("reading", names, why)
     aggregations = {aggregation(row) for row in rows}
     if IN_BACKWARD in aggregations:

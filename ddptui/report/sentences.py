@@ -19,7 +19,7 @@ from ddptui.analysis.results import (
 )
 from ddptui.config.trial import Bottleneck, Trial
 from ddptui.config.trial_text import describe_bottleneck
-from ddptui.report import devices
+from ddptui.report import ranks
 from ddptui.text.units import MS, S, seconds
 from ddptui.text.words import count
 
@@ -39,7 +39,7 @@ def of_trial(result: TrialResult, trial: Trial) -> list[str]:
     if changes := [change for repeat in result.repeats for change in repeat.changes]:
         lines.append("changed while it ran: " + "; ".join(_changed(change) for change in changes))
     if trial.launch == "dp":
-        lines.append(devices.output_device(result.repeats[-1].ranks))
+        lines.append(ranks.output_device(result.repeats[-1].ranks))
     if trial.instruments == "off":
         lines.append("without instruments: only its times are known")
     return [line for line in lines if line]

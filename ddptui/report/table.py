@@ -1,17 +1,20 @@
 """The comparison as terminal text, Markdown, CSV and JSON."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 import msgspec
 
-from ddptui.analysis.results import Results
+from ddptui.analysis.results import RepeatResult, Results
 from ddptui.config.preset import Preset
-from ddptui.report import csv
-from ddptui.report.columns import AT_LEAST, columns_of, rows_of
+from ddptui.config.trial_text import describe_bottleneck
+from ddptui.report import ranks
+from ddptui.report.columns import AT_LEAST, Row, columns_of, is_stand_in, rows_of
 from ddptui.report.notes import note_lines
-from ddptui.report.primitives import csv as csv_of_primitives
 from ddptui.report.primitives import render as primitives
-from ddptui.text.tables import DIM, RED, Table, as_markdown, as_text
+from ddptui.text import tables
+from ddptui.text.tables import DIM, RED, Table, value_at
+from ddptui.wire.messages import PHASES
 
 STYLES = {"failed": RED, "skipped": DIM}  # of a trial's row, by its status
 
@@ -20,7 +23,7 @@ def text(results: Results, preset: Preset, width: int, *, color: bool = False) -
     """The table and its notes; no line of the table is wider than `width`."""
     if preset.kind == "primitives":
         return primitives.text(results, preset, width, color=color)
-    lines = as_text(_table(results, preset), width, color=color)
+    lines = tables.as_text(_table(results, preset), width, color=color)
     return "\n".join([preset.title, "", *lines, "", *note_lines(results, preset)]) + "\n"
 
 
@@ -29,13 +32,13 @@ def markdown(results: Results, preset: Preset) -> str:
     if preset.kind == "primitives":
         return primitives.markdown(results, preset)
     points = [f"- {line}" for line in note_lines(results, preset)]
-    return "\n".join([f"## {preset.title}", "", *as_markdown(_table(results, preset)), "", *points]) + "\n"
+    return "\n".join([f"## {preset.title}", "", *tables.as_markdown(_table(results, preset)), "", *points]) + "\n"
 
 
-def as_csv(results: Results, preset: Preset) -> str:
-    """Every figure in full, for a spreadsheet or a script."""
-    write = csv_of_primitives.as_csv if preset.kind == "primitives" else csv.as_csv
-    return write(results, preset)
+def _table(results: Results, preset: Preset) -> Table:
+    rows = rows_of(results, preset)
+    styles = {place: STYLES[row.result.status] for place, row in enumerate(rows) if row.result.status in STYLES}
+    return Table(columns_of(rows), styles, AT_LEAST)
 
 
 def as_json(results: Results, preset: Preset) -> str:
@@ -43,10 +46,71 @@ def as_json(results: Results, preset: Preset) -> str:
     return msgspec.json.format(msgspec.json.encode(results), indent=2).decode() + "\n"
 
 
+class Line(NamedTuple):
+    """A line of the CSV file: one repeat of a trial. Repeats are numbered from 1."""
+
+    row: Row
+    number: int
+    repeat: RepeatResult
+
+
+# By column: the path of its value from the line, or what computes it. Scripts read these names: add, never rename.
+CSV: dict[str, str | Callable[[Line], object]] = {
+    "trial": "row.result.name",
+    "repeat": "number",
+    "status": "row.result.status",
+    "error": "row.result.error",
+    "launch": lambda line: "dp (threads, CPU stand-in)" if is_stand_in(line.row) else line.row.trial.launch,
+    "ranks": "row.trial.world_size",
+    "strategy": "row.trial.strategy",
+    "bottleneck": lambda line: describe_bottleneck(line.row.trial.bottleneck),
+    "bottleneck_fired": lambda line: sum(rank.bottleneck_fired for rank in line.repeat.ranks),
+    "bottleneck_s": lambda line: sum(rank.bottleneck_s for rank in line.repeat.ranks),
+    **{name: f"repeat.{name}" for name in ("train_time_s", "startup_s", "steps", "samples_per_s")},
+    "step_ms": "repeat.step_ms.median",
+    "step_ms_p10": "repeat.step_ms.p10",
+    "step_ms_p90": "repeat.step_ms.p90",
+    **{f"{phase}_ms": f"repeat.phases_ms.{phase}" for phase in PHASES},
+    **{name: f"repeat.{name}" for name in ("wait_ms", "transfer_ms", "overlap", "wait_share", "transfer_share")},
+    "verdict": "repeat.verdict",
+    "culprit": "repeat.culprit.rank",
+    "culprit_phase": "repeat.culprit.phase",
+    "culprit_share": "repeat.culprit.share",
+    "wait_caused_s": "repeat.culprit.wait_caused_s",
+    "excess_s": "repeat.culprit.excess_s.estimate",
+    "excess_low_s": "repeat.culprit.excess_s.low",
+    "excess_high_s": "repeat.culprit.excess_s.high",
+    "without_culprit_s": "repeat.what_if_s.without_culprit",
+    "without_skew_s": "repeat.what_if_s.without_skew",
+    "loss_first": "repeat.loss.first",
+    "loss_last": "repeat.loss.last",
+    "accuracy": "repeat.accuracy",
+    "parameters_in_sync": "repeat.in_sync.parameters",
+    "buffers_in_sync": "repeat.in_sync.buffers",
+    **{f"averaging_{name}": f"repeat.averaging.{name}" for name in ("right", "error", "scale")},
+    "reshuffled": "repeat.reshuffled",
+    "ratio": "row.ratio",
+    "speedup": "row.speedup",
+    "published_ratio": "row.published",
+    **{name: f"repeat.{name}" for name in ("clock_error_ms", "wait_error_ms", "backend", "backend_why")},
+    "peak_gpu_bytes_least": lambda line: min(ranks.peaks(line.repeat.ranks), default=None),
+    "peak_gpu_bytes_most": lambda line: max(ranks.peaks(line.repeat.ranks), default=None),
+}
+
+
+def as_csv(results: Results, preset: Preset) -> str:
+    """A line a repeat of each trial, every figure in full; of a trial without repeats, its status and error."""
+    if preset.kind == "primitives":
+        return primitives.as_csv(results)
+    return tables.as_csv([*CSV], (fields for row in rows_of(results, preset) for fields in _lines(row)))
+
+
+def _lines(row: Row) -> Iterator[dict[str, object]]:
+    for number, repeat in enumerate(row.result.repeats, start=1):
+        line = Line(row, number, repeat)
+        yield {name: value_at(line, path) if isinstance(path, str) else path(line) for name, path in CSV.items()}
+    if not row.result.repeats:
+        yield {"trial": row.result.name, "status": row.result.status, "error": row.result.error}
+
+
 FORMATS: dict[str, Callable[[Results, Preset], str]] = {"markdown": markdown, "csv": as_csv, "json": as_json}
-
-
-def _table(results: Results, preset: Preset) -> Table:
-    rows = rows_of(results, preset)
-    styles = {place: STYLES[row.result.status] for place, row in enumerate(rows) if row.result.status in STYLES}
-    return Table(columns_of(rows), styles, AT_LEAST)

@@ -1,19 +1,23 @@
-"""Lines in braille dots: two columns and four rows of dots a cell.
+"""Plots: lines in braille dots, two columns and four rows of dots a cell, beside a labeled axis.
 
 A column of dots is a number, a bit a row, the lowest bit for the lowest row. What a long line does within a column is
 kept as the lowest and the highest of its points there: no spike is lost, however many points there are.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import pairwise
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby, pairwise
 from math import log10
 from typing import NamedTuple
 
+from ddptui.text.drawing import Line, Span
+
 Point = tuple[float, float | None]  # no value: a gap
+Signs = list[dict[int, Span]]  # the cells of a plot that are not empty: by row from the top, then by column
 
 LARGEST = 1e270  # larger values count as not finite, so that differences and margins cannot overflow
 SMALLEST = 1e-290  # smaller differences count as none, so that dividing by one cannot overflow
-# Of a cell: its four rows of dots, from the lowest, in the left column and in the right one.
+# Of a cell: its four rows of dots, from the lowest, in the left column and in the right one. Unicode numbers the dots
+# down the left column, then down the right one, and only then the lowest row, which braille got later.
 LEFT = tuple(sum(bit for at, bit in enumerate((0x40, 0x04, 0x02, 0x01)) if dots >> at & 1) for dots in range(16))
 RIGHT = tuple(sum(bit for at, bit in enumerate((0x80, 0x20, 0x10, 0x08)) if dots >> at & 1) for dots in range(16))
 
@@ -62,15 +66,9 @@ def columns(points: Sequence[Point], bounds: Frame, width: int, height: int) -> 
 
 def _pieces(points: Iterable[Point]) -> Iterator[list[tuple[float, float]]]:
     """The stretches of points between gaps."""
-    piece: list[tuple[float, float]] = []
-    for x, y in points:
-        if y is not None and -LARGEST < y < LARGEST:
-            piece.append((x, y))
-        elif piece:
-            yield piece
-            piece = []
-    if piece:
-        yield piece
+    for is_drawn, piece in groupby(points, key=lambda point: is_finite(point[1])):
+        if is_drawn:
+            yield [(x, y) for x, y in piece if y is not None]
 
 
 def _extents(
@@ -115,3 +113,40 @@ def cells(dots: Sequence[int], height: int) -> Iterator[tuple[int, int, int]]:
 def character(bits: int) -> str:
     """The braille character with these dots."""
     return chr(0x2800 + bits)
+
+
+def row_of(y: float, bounds: Frame, height: int) -> int:
+    """The row of cells, from the top, that holds a value; rounded as its dot is."""
+    return height - 1 - round((y - bounds.low) * ((4 * height - 1) / (bounds.high - bounds.low))) // 4
+
+
+def column_of(x: float, bounds: Frame, width: int) -> int:
+    """The column of cells that holds a place; rounded as its dot is."""
+    return round((x - bounds.left) * ((2 * width - 1) / (bounds.right - bounds.left))) // 2
+
+
+def signs_of(lines: Iterable[tuple[Sequence[Point], str]], bounds: Frame, width: int, height: int) -> Signs:
+    """Lines with their kinds in one plot. Where lines meet, the dots of all show, in the kind of the last one."""
+    dots: list[dict[int, tuple[int, str]]] = [{} for _ in range(height)]
+    for points, kind in lines:
+        for row, column, bits in cells(columns(points, bounds, width, height), height):
+            before, _ = dots[row].get(column, (0, ""))
+            dots[row][column] = (bits | before, kind)
+    return [{column: (character(bits), kind) for column, (bits, kind) in row.items()} for row in dots]
+
+
+def labels_of(ticks: Iterable[tuple[float, str]], bounds: Frame, height: int) -> dict[int, str]:
+    """The labels of the vertical axis, by row from the top."""
+    return {row_of(tick, bounds, height): label for tick, label in ticks if bounds.low <= tick}
+
+
+def beside_axis(signs: Signs, labels: Mapping[int, str]) -> list[Line]:
+    """The rows of a plot, with the vertical axis at their left."""
+    left = max(map(len, labels.values()), default=0)
+    axis = [f"{labels.get(row, ''):>{left}}{'┤' if row in labels else '│'}" for row in range(len(signs))]
+    return [[(begin, "muted"), *_spans(row)] for begin, row in zip(axis, signs, strict=True)]
+
+
+def _spans(row: Mapping[int, Span]) -> list[Span]:
+    line = [row.get(column, (" ", "")) for column in range(max(row, default=-1) + 1)]
+    return [("".join(sign for sign, _ in same), kind) for kind, same in groupby(line, key=lambda sign: sign[1])]

@@ -150,6 +150,13 @@ def as_csv(header: Sequence[str], rows: Iterable[Mapping[str, object]]) -> str:
     return output.getvalue()
 
 
+def value_at(part: object, path: str) -> object:
+    """What a part of results.json has at a path, as in culprit.rank; None where a part of the path is missing."""
+    for name in path.split("."):
+        part = getattr(part, name) if part is not None else None
+    return part
+
+
 def line(cells: Iterable[str], widths: Iterable[int], left: Iterable[bool]) -> str:
     """One row of a table whose columns have these widths."""
     aligned = (

@@ -11,8 +11,10 @@ LONG_S = 100.0  # from there on minutes are easier to read
 NOTHING = "–"
 
 
-def size(value: float) -> str:
+def size(value: float | None) -> str:
     """Bytes in units of 1024, with three digits: 1.50 KB."""
+    if value is None:
+        return NOTHING
     unit = 0
     while unit + 1 < len(SIZES) and round(value) >= 1024:
         value, unit = value / 1024, unit + 1
@@ -54,7 +56,9 @@ def _unit(seconds: float) -> tuple[float, str]:
     return next(((factor, unit) for factor, unit in TIMES if seconds >= 0.9995 * factor), TIMES[-1])
 
 
-def seconds(value: float) -> str:
+def seconds(value: float | None) -> str:
     """A time for sentences and ticks, with three digits and without zeros at the end: 1.5 s, 20 ms."""
+    if value is None:
+        return NOTHING
     factor, unit = _unit(abs(value)) if value else (1e-3, "ms")
     return f"{float(digits(value / factor)):g} {unit}"

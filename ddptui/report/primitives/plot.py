@@ -1,10 +1,6 @@
-"""Time or bus bandwidth over size, both axes logarithmic: what was measured as letters, what was fitted as lines.
-
-Pure: a result in, lines out; as spans for the console, where each operation has a color, or as plain text.
-"""
+"""Time or bus bandwidth over size, both axes logarithmic: what was measured as letters, what was fitted as lines."""
 
 from collections.abc import Callable, Mapping, Sequence
-from itertools import groupby
 from math import log2, log10
 from string import ascii_lowercase
 from typing import Literal, NamedTuple
@@ -13,7 +9,7 @@ from ddptui.analysis.primitives.cells import PrimitiveKey, by_operation
 from ddptui.analysis.primitives.fit import Curve, curve_of, time_at, times_of
 from ddptui.analysis.primitives.results import PrimitivesResult
 from ddptui.config.primitives import primitive_facts
-from ddptui.text.braille import Frame, Point, cells, character, columns, frame
+from ddptui.text.braille import Frame, Point, beside_axis, column_of, frame, labels_of, row_of, signs_of
 from ddptui.text.drawing import Line, Span, log_ticks, wrap
 from ddptui.text.units import seconds, size
 
@@ -25,25 +21,14 @@ ROWS_A_TICK = 2
 LEGEND_ROWS = 3  # at most
 STEPS_A_CELL = 2  # of a fitted line: as many as there are dots
 
-Cells = dict[tuple[int, int], tuple[str, str]]  # row and column: sign and kind
-
 
 class Drawn(NamedTuple):
     """One operation: its letter and color, the measured points and those of its fitted line."""
 
     which: PrimitiveKey
-    letter: str
-    kind: str
+    sign: Span
     points: Sequence[Point]
     line: Sequence[Point]
-
-
-def plot(
-    result: PrimitivesResult, operations: Sequence[PrimitiveKey], width: int, height: int, what: What = "time"
-) -> list[str]:
-    """The plot as plain text."""
-    lines = draw(result, operations, width, height, what)
-    return ["".join(words for words, _ in line).rstrip() for line in lines]
 
 
 def draw(
@@ -52,33 +37,33 @@ def draw(
     """The plot with its legend below, at most `height` lines of at most `width` cells."""
     series = _series(result, operations, what, width)
     bounds = frame([*(drawn.points for drawn in series), *(drawn.line for drawn in series)])
-    legend = wrap([*map(_entry, series), [(TITLES[what], "muted")]], width, min(LEGEND_ROWS, max(1, height // 5)))
-    rows = height - len(legend) - 1
+    entries: list[Line] = [[drawn.sign, (f" {drawn.which}", "")] for drawn in series]
+    legend = wrap([*entries, [(TITLES[what], "muted")]], width, min(LEGEND_ROWS, max(1, height // 5)))
+    rows = height - len(legend) - 1  # one is for the sizes
     if bounds is None or rows < 1:
         return [[("nothing to draw: no size was measured", "muted")]] if bounds is None else legend
-    labels = _labels(bounds, rows, what)
+    ticks = [tick for tick, _ in log_ticks(bounds.low, bounds.high, max(1, rows // ROWS_A_TICK))]
+    named = [(tick, seconds(10**tick) if what == "time" else f"{10**tick:.3g}") for tick in ticks]
+    labels = labels_of(named, bounds, rows)
     left = max(map(len, labels.values()), default=0) + 1
     across = max(1, width - left)
-    signs = _signs(series, bounds, across, rows)
-    lines: list[Line] = [
-        [(f"{labels.get(row, ''):>{left - 1}}{'┤' if row in labels else '│'}", "muted"), *_spans(signs, row)]
-        for row in range(rows)
-    ]
-    return [*lines, [(" " * left + _sizes(bounds, across), "muted")], *legend]
+    signs = signs_of([(drawn.line, drawn.sign[1]) for drawn in series], bounds, across, rows)
+    for (row, column), sign in _letters(series, bounds, across, rows).items():
+        signs[row][column] = sign
+    return [*beside_axis(signs, labels), [(" " * left + _sizes(bounds, across), "muted")], *legend]
 
 
 def _series(result: PrimitivesResult, operations: Sequence[PrimitiveKey], what: What, width: int) -> list[Drawn]:
     """The operations that were measured with bytes, in the order asked for."""
     groups = {key: times_of(several) for key, several in by_operation(result.cells).items()}
-    chosen = [key for key in operations if any(groups.get(key, {}))]
+    chosen = [key for key in operations if any(groups.get(key, {}))]  # a barrier has the size 0 only
     series = []
     for number, key in enumerate(chosen):
         figure = _figure(key, result.ranks, what)
-        times = {bytes: s for bytes, s in groups[key].items() if bytes > 0}
+        times = {bytes: s for bytes, s in groups[key].items() if bytes > 0}  # 0 has no place on a logarithmic axis
         points = [(log2(bytes), log10(figure(bytes, s))) for bytes, s in times.items()]
-        letter = ascii_lowercase[number % len(ascii_lowercase)]
-        line = _line(curve_of(times), times, figure, STEPS_A_CELL * width)
-        series.append(Drawn(key, letter, KINDS[number % len(KINDS)], points, line))
+        sign = (ascii_lowercase[number % len(ascii_lowercase)], KINDS[number % len(KINDS)])
+        series.append(Drawn(key, sign, points, _line(curve_of(times), times, figure, STEPS_A_CELL * width)))
     return series
 
 
@@ -87,7 +72,7 @@ def _figure(which: PrimitiveKey, ranks: int, what: What) -> Callable[[float, flo
     if what == "time":
         return lambda bytes, s: s
     factor = primitive_facts(which.operation, composite=which.composite).factor(ranks)
-    return lambda bytes, s: bytes * factor / s / 1e9
+    return lambda bytes, s: bytes * factor / s / 1e9  # GB/s of 1e9 bytes, as nccl-tests has them
 
 
 def _line(
@@ -99,47 +84,17 @@ def _line(
         return []
     places = [low + (high - low) * step / steps for step in range(steps + 1)]
     times_s = [(x, time_at(curve, 2**x)) for x in places]
-    return [(x, log10(figure(2**x, s))) for x, s in times_s if s > 0]
+    return [(x, log10(figure(2**x, s))) for x, s in times_s if s > 0]  # a logarithmic axis has no 0
 
 
-def _signs(series: Sequence[Drawn], bounds: Frame, width: int, rows: int) -> Cells:
-    """By cell: the dots of all lines, the color of the last one; on them, the letters."""
-    dots: dict[tuple[int, int], tuple[int, str]] = {}
-    for drawn in series:
-        for row, column, bits in cells(columns(drawn.line, bounds, width, rows), rows):
-            before = dots.get((row, column))
-            dots[row, column] = (bits | before[0] if before else bits, drawn.kind)
-    signs = {at: (character(bits), kind) for at, (bits, kind) in dots.items()}
-    letters: Cells = {}
+def _letters(series: Sequence[Drawn], bounds: Frame, width: int, rows: int) -> dict[tuple[int, int], Span]:
+    """By row and column: the letter of the operation with a point there."""
+    letters: dict[tuple[int, int], Span] = {}
     for drawn in series:
         for x, y in drawn.points:
-            place = _cell(x, y or 0.0, bounds, width, rows)
-            alone = letters.get(place, (drawn.letter, drawn.kind)) == (drawn.letter, drawn.kind)
-            letters[place] = (drawn.letter, drawn.kind) if alone else (SEVERAL, "strong")
-    return signs | letters
-
-
-def _cell(x: float, y: float, bounds: Frame, width: int, rows: int) -> tuple[int, int]:
-    """The row from the top and the column of a point, rounded as the dots are."""
-    across, up = (2 * width - 1) / (bounds.right - bounds.left), (4 * rows - 1) / (bounds.high - bounds.low)
-    return rows - 1 - round((y - bounds.low) * up) // 4, round((x - bounds.left) * across) // 2
-
-
-def _spans(signs: Cells, row: int) -> list[Span]:
-    end = max((column for at, column in signs if at == row), default=-1) + 1
-    line = [signs.get((row, column), (" ", "")) for column in range(end)]
-    return [("".join(sign for sign, _ in same), kind) for kind, same in groupby(line, key=lambda sign: sign[1])]
-
-
-def _labels(bounds: Frame, rows: int, what: What) -> dict[int, str]:
-    """The labels of the vertical axis, by row from the top."""
-    ticks = log_ticks(bounds.low, bounds.high, max(1, rows // ROWS_A_TICK))
-    up = (4 * rows - 1) / (bounds.high - bounds.low)
-    return {
-        rows - 1 - round((tick - bounds.low) * up) // 4: seconds(10**tick) if what == "time" else f"{10**tick:.3g}"
-        for tick, _ in ticks
-        if bounds.low <= tick <= bounds.high
-    }
+            place = row_of(y or 0.0, bounds, rows), column_of(x, bounds, width)
+            letters[place] = drawn.sign if letters.get(place, drawn.sign) == drawn.sign else (SEVERAL, "strong")
+    return letters
 
 
 def _sizes(bounds: Frame, width: int) -> str:
@@ -154,7 +109,3 @@ def _sizes(bounds: Frame, width: int) -> str:
             signs[at : at + len(label)] = label
             taken = at + len(label) + 2
     return "".join(signs)
-
-
-def _entry(drawn: Drawn) -> Line:
-    return [(drawn.letter, drawn.kind), (f" {drawn.which}", "")]

@@ -1,18 +1,17 @@
-"""The results of primitives as terminal text and as Markdown; see csv.py for CSV."""
+"""The results of primitives as terminal text, as Markdown and as CSV."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from ddptui.analysis.results import Results
+from ddptui.analysis.primitives.results import BufferView, PrimitivesResult, RankView
+from ddptui.analysis.results import Results, TrialResult
 from ddptui.config.preset import Preset
-from ddptui.report.primitives import grid
-from ddptui.report.primitives.plot import draw
-from ddptui.report.primitives.sections import Block, Heading, Notes, Plotted, Shown, blocks
+from ddptui.report.primitives.sections import Block, Drawing, Heading, Notes, blocks
+from ddptui.text import tables
 from ddptui.text.drawing import Line, Span, width_of
-from ddptui.text.tables import BOLD, DIM, RED, Table, as_markdown, as_text, styled
+from ddptui.text.tables import BOLD, DIM, RED, Table, styled, value_at
 
-WIDE = 100  # of grids and plots in Markdown
-PLOT_HEIGHT = 16
-SERIES = {f"series-{number}": f"\x1b[{color}m" for number, color in enumerate((36, 33, 32, 35, 31, 34))}
+WIDE = 100  # columns of drawings in Markdown, where no terminal gives the width
+SERIES = {f"series-{number}": f"\x1b[{color}m" for number, color in enumerate((36, 33, 32, 35, 31, 34))}  # ANSI colors
 STYLES = SERIES | {"muted": DIM, "wrong": RED, "strong": BOLD}
 
 
@@ -38,12 +37,10 @@ def _as_text(block: Block, width: int, color: bool) -> list[str]:
             return [styled(words, BOLD if color else ""), *(["─" * min(width, len(words))] if level < 4 else [])]
         case Notes(lines):
             return list(lines)
-        case Shown(view):
-            return [_drawn(line, width, color) for line in grid.grid(view, width)]
-        case Plotted(result, operations):
-            return [_drawn(line, width, color) for line in draw(result, operations, width, PLOT_HEIGHT)]
+        case Drawing(draw):
+            return [_drawn(line, width, color) for line in draw(width)]
         case Table():
-            return as_text(block, width, color=color)
+            return tables.as_text(block, width, color=color)
 
 
 def _as_markdown(block: Block) -> list[str]:
@@ -52,16 +49,10 @@ def _as_markdown(block: Block) -> list[str]:
             return [f"{'#' * level} {words}"]
         case Notes(lines):
             return [f"- {line}" for line in lines]
-        case Shown(view):
-            return _fenced(grid.grid(view, WIDE))
-        case Plotted(result, operations):
-            return _fenced(draw(result, operations, WIDE, PLOT_HEIGHT))
+        case Drawing(draw):
+            return ["```text", *(_drawn(line, WIDE, False) for line in draw(WIDE)), "```"]
         case Table():
-            return as_markdown(block)
-
-
-def _fenced(lines: Sequence[Line]) -> list[str]:
-    return ["```text", *(_drawn(line, WIDE, False) for line in lines), "```"]
+            return tables.as_markdown(block)
 
 
 def _drawn(line: Line, width: int, color: bool) -> str:
@@ -72,3 +63,63 @@ def _drawn(line: Line, width: int, color: bool) -> str:
         if len(words) > over:
             spans.append((words[: len(words) - over - 1] + "…", kind))
     return "".join(styled(words, STYLES.get(kind, "") if color else "") for words, kind in spans).rstrip()
+
+
+Fields = dict[str, object]
+
+# CSV column: where its value is in a launch, in a measured cell, and in a shown view. Scripts read these names.
+LAUNCH = {name: name for name in ("ranks", "backend", "cadence")}
+CELL = {
+    **{name: name for name in ("operation", "composite", "reduce_op", "bytes", "calls")},
+    **{f"{figure}_us": f"time_us.{figure}" for figure in ("min", "median", "mean", "p90", "p99")},
+    **{name: name for name in ("cv", "algbw_gb_s", "busbw_gb_s", "wrong", "slowest", "slowest_us")},
+}
+VIEW = {name: name for name in ("operation", "reduce_op", "root")}
+BUFFER: dict[str, Callable[[RankView, BufferView], object]] = {
+    "rank": lambda rank, _: rank.rank,
+    "call": lambda rank, _: rank.call,
+    "buffer": lambda _, buffer: buffer.name,
+    "parts": lambda _, buffer: buffer.parts,
+    "before": lambda _, buffer: _numbers(buffer.before),
+    "after": lambda _, buffer: _numbers(buffer.after),
+    "undefined": lambda _, buffer: buffer.undefined,
+}
+# A column that cells and views share is named once, at its first place.
+CSV = [*dict.fromkeys(["trial", "repeat", *LAUNCH, *CELL, *VIEW, *BUFFER, "status", "error"])]
+
+
+def as_csv(results: Results) -> str:
+    """A line for each measured cell of each launch; of primitives that were only shown, a line a buffer.
+
+    A trial without either has a line with its status and error.
+    """
+    return tables.as_csv(CSV, (fields for trial in results.trials for fields in _of_trial(trial)))
+
+
+def _of_trial(trial: TrialResult) -> Iterator[Fields]:
+    for number, launch in enumerate(trial.primitives, start=1):
+        common = {"trial": trial.name, "repeat": number, "status": trial.status} | _fields(LAUNCH, launch)
+        yield from (common | fields for fields in _lines(launch))
+    if not trial.primitives:
+        yield {"trial": trial.name, "status": trial.status, "error": trial.error}
+
+
+def _lines(launch: PrimitivesResult) -> Iterator[Fields]:
+    for cell in launch.cells:
+        yield _fields(CELL, cell) | {"error": cell.error}
+    for view in launch.views:
+        common = _fields(VIEW, view) | {"composite": False, "error": view.error}
+        if view.error:  # a backend that refused has no ranks
+            yield common
+        for rank in view.ranks:
+            for buffer in rank.buffers:
+                yield common | {name: value(rank, buffer) for name, value in BUFFER.items()}
+
+
+def _fields(paths: Mapping[str, str], part: object) -> Fields:
+    return {name: value_at(part, path) for name, path in paths.items()}
+
+
+def _numbers(values: Sequence[float | None] | None) -> str | None:
+    """The values, with spaces between them; None if there is no such buffer."""
+    return None if values is None else " ".join("nan" if value is None else repr(value) for value in values)

@@ -1,6 +1,7 @@
 """The results of primitives as a sequence of blocks, which text and Markdown render."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from ddptui.analysis.primitives.cells import (
@@ -15,28 +16,46 @@ from ddptui.analysis.primitives.cells import (
 )
 from ddptui.analysis.primitives.crossover import CLEAR, findings, overtakings, rivals, steady_times
 from ddptui.analysis.primitives.fit import Fit, fit_all, network_of
-from ddptui.analysis.primitives.results import Cell, PrimitivesResult, View
-from ddptui.analysis.primitives.theory import theory
+from ddptui.analysis.primitives.results import PrimitivesResult
 from ddptui.analysis.results import Results
 from ddptui.config.preset import Preset
 from ddptui.config.trial import Trial
 from ddptui.report.primitives import grid, tables
+from ddptui.report.primitives.plot import draw
 from ddptui.report.sentences import what_became
+from ddptui.text.drawing import Line
 from ddptui.text.tables import Table
 
 CADENCES = {
     "back_to_back": "calls follow each other at once, as nccl-tests streams them",
     "barrier": "each call follows a barrier, whose time is not counted",
 }
+PLOT_HEIGHT = 16  # lines
 PLOTTED = ("isend_irecv", "broadcast", "all_reduce", "all_gather")  # where nothing is to be compared
 OVERTAKING = (
     f"measured: one is faster by more than {CLEAR:.0%} at a smaller size, and the other one at a larger size, both with"
     " p90 and minimum near their medians; in between, where the lines through the medians cross. fitted: by the bent"
     " lines, by more than they are off. textbook: by the formulas"
 )
+UNEVEN = (
+    f"{tables.MARK} its calls differ much among each other (CV above {MOST_CV:.0%}, p90 above {MOST_P90:g}"
+    f" medians, or the median above {MOST_MEDIAN:g} times the least): "
+)
+TOO_MUCH_WORK = "there is other work on the machine, or more ranks than cores: a rank waits until it is its turn"
+TICK = (
+    "a rank that is woken waits for the scheduler's tick (4 ms at 250 Hz), or it does not: sched_batch = true"
+    " (SCHED_BATCH), or ranks pinned to cores of their own, take that away"
+)
+HOW_MODELS_ARE_MADE = (
+    "α a message, β a byte sent, γ a byte added (held, as local_sum has it): least squares of relative residuals",
+    "off: the largest residual, of the straight line, and of the line that bends; left out: at a size of which the"
+    " fit knew nothing",
+)
 
 
 class Heading(NamedTuple):
+    """level: as in Markdown."""
+
     words: str
     level: int
 
@@ -47,18 +66,13 @@ class Notes(NamedTuple):
     lines: Sequence[str]
 
 
-class Shown(NamedTuple):
-    """A view that is drawn as a grid."""
+class Drawing(NamedTuple):
+    """A grid of buffers or a plot; `draw` returns its lines for a width."""
 
-    view: View
-
-
-class Plotted(NamedTuple):
-    result: PrimitivesResult
-    operations: Sequence[PrimitiveKey]
+    draw: Callable[[int], list[Line]]
 
 
-Block = Heading | Notes | Shown | Plotted | Table
+Block = Heading | Notes | Drawing | Table
 
 
 def blocks(results: Results, preset: Preset) -> Iterator[Block]:
@@ -66,10 +80,11 @@ def blocks(results: Results, preset: Preset) -> Iterator[Block]:
     trials = {trial.name: trial for trial in preset.trials}
     for result in results.trials:
         if result.primitives:
-            yield from of_trial(combined(result.primitives), trials[result.name], len(result.primitives))
+            yield from _of_trial(combined(result.primitives), trials[result.name], len(result.primitives))
     timed = [key_of(cell) for result in results.trials for each in result.primitives for cell in each.cells]
     if timed:
-        yield Notes(_of_models(timed))
+        books = dict.fromkeys(f"formulas: {tables.theory_of(key).source}" for key in timed)
+        yield Notes([*HOW_MODELS_ARE_MADE, *books])
     if notes := failures(results):
         yield Notes(notes)
 
@@ -88,45 +103,51 @@ def failures(results: Results) -> list[str]:
     return lines
 
 
-def of_trial(result: PrimitivesResult, trial: Trial, repeats: int) -> Iterator[Block]:
+def _of_trial(result: PrimitivesResult, trial: Trial, repeats: int) -> Iterator[Block]:
     yield Heading(f"{trial.name}: {result.ranks} ranks, {result.backend}", 3)
+    for view in result.views:
+        yield Heading(grid.heading(view), 4)
+        yield Drawing(partial(grid.grid, view))
     if result.views:
-        for view in result.views:
-            yield Heading(grid.heading(view), 4)
-            yield Shown(view)
         yield Notes([grid.LEGEND])
     if result.cells:
         yield from _measured(result, trial, repeats)
 
 
 def _measured(result: PrimitivesResult, trial: Trial, repeats: int) -> Iterator[Block]:
-    groups, fits = by_operation(result.cells), fit_all(result)
-    network = network_of(fits)
+    fits = fit_all(result)
+    source = network_of(fits)
     models = {fit.key: fit for fit in fits}
-    yield Notes(_how(result, repeats))
-    for key, cells in groups.items():
+    launches = f", and of {repeats} launches" if repeats > 1 else ""
+    yield Notes(
+        [
+            f"cadence: {CADENCES[result.cadence]}; warm-up left out; every element checked (#wrong)",
+            f"times are means over ranks, then over calls{launches}; 1 KB is 1024 bytes; algbw, busbw in GB/s of 1e9"
+            " bytes",
+        ]
+    )
+    for key, cells in by_operation(result.cells).items():
         yield Heading(tables.heading(key), 4)
-        costs = network[0] if network and network[1] != key and key.operation != "local_sum" else None
-        yield tables.of_cells(cells, models.get(key), costs)
-        if wrong := _errors(cells):
-            yield Notes(wrong)
+        yield tables.of_cells(cells, models.get(key), source)
+        if refusals := dict.fromkeys(f"not done: {cell.error.splitlines()[0]}" for cell in cells if cell.error):
+            yield Notes([*refusals])
     if any(is_uneven(cell) for cell in result.cells):
-        yield Notes([_uneven(trial)])
-    yield from _explained(result, fits)
+        yield Notes([UNEVEN + (TOO_MUCH_WORK if trial.sched_batch else TICK)])
+    yield Heading("Models", 4)
+    yield tables.of_models(fits, source)
+    yield Notes([_textbook_from(fits, source[1] if source else None)])
+    yield from _compared(result, fits)
     if sentences := findings(fits, steady_times(result)):
         yield Heading("What it means", 4)
         yield Notes(sentences)
 
 
-def _explained(result: PrimitivesResult, fits: Sequence[Fit]) -> Iterator[Block]:
-    network = network_of(fits)
-    yield Heading("Models", 4)
-    yield tables.of_models(fits, network)
-    yield Notes([_fed(fits, network[1] if network else None)])
+def _compared(result: PrimitivesResult, fits: Sequence[Fit]) -> Iterator[Block]:
+    """A plot, and from which size on one way to average is faster than another."""
     ways = rivals(fit.key for fit in fits)
     chosen = ways if len(ways) > 1 else [fit.key for fit in fits if fit.key.operation in PLOTTED]
-    if any(len(fit.residuals) > 1 for fit in fits if fit.key in chosen):
-        yield Plotted(result, chosen)
+    if any(len(fit.residuals) > 1 for fit in fits if fit.key in chosen):  # of one size there is no line
+        yield Drawing(lambda width: draw(result, chosen, width, PLOT_HEIGHT))
     if len(ways) > 1:
         yield Heading("Who overtakes whom", 4)
         overtaking = overtakings(result, fits)
@@ -135,45 +156,10 @@ def _explained(result: PrimitivesResult, fits: Sequence[Fit]) -> Iterator[Block]
         yield Notes([OVERTAKING if overtaking else f"nobody, by more than {CLEAR:.0%}: one that is faster stays so"])
 
 
-def _fed(fits: Sequence[Fit], source: PrimitiveKey | None) -> str:
+def _textbook_from(fits: Sequence[Fit], source: PrimitiveKey | None) -> str:
     """Which measurements the textbook's figures are computed from."""
     if source is None:
         return "textbook: unknown, since neither isend/irecv nor send/recv tells α and β here"
     added = any(fit.key.operation == "local_sum" and fit.gamma is not None for fit in fits)
     gamma = "γ of local_sum" if added else "no γ, since local_sum was not measured"
     return f"textbook: p ranks, n bytes; α and β of {source}, {gamma}"
-
-
-def _how(result: PrimitivesResult, repeats: int) -> list[str]:
-    launches = f", and of {repeats} launches" if repeats > 1 else ""
-    return [
-        f"cadence: {CADENCES[result.cadence]}; warm-up left out; every element checked (#wrong)",
-        f"times are means over ranks, then over calls{launches}; 1 KB is 1024 bytes; algbw, busbw in GB/s of 1e9 bytes",
-    ]
-
-
-def _uneven(trial: Trial) -> str:
-    cause = "there is other work on the machine, or more ranks than cores: a rank waits until it is its turn"
-    tick = (
-        "a rank that is woken waits for the scheduler's tick (4 ms at 250 Hz), or it does not: sched_batch = true"
-        " (SCHED_BATCH), or ranks pinned to cores of their own, take that away"
-    )
-    return (
-        f"{tables.MARK} its calls differ much among each other (CV above {MOST_CV:.0%}, p90 above {MOST_P90:g}"
-        f" medians, or the median above {MOST_MEDIAN:g} times the least): {cause if trial.sched_batch else tick}"
-    )
-
-
-def _errors(cells: Sequence[Cell]) -> list[str]:
-    return list(dict.fromkeys(f"not done: {cell.error.splitlines()[0]}" for cell in cells if cell.error))
-
-
-def _of_models(timed: Iterable[PrimitiveKey]) -> list[str]:
-    """What the columns mean, and the sources of the formulas."""
-    books = dict.fromkeys(theory(key.operation, composite=key.composite).source for key in timed)
-    return [
-        "α a message, β a byte sent, γ a byte added (held, as local_sum has it): least squares of relative residuals",
-        "off: the largest residual, of the straight line, and of the line that bends; left out: at a size of which the"
-        " fit knew nothing",
-        *(f"formulas: {book}" for book in books),
-    ]

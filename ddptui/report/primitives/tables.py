@@ -14,31 +14,33 @@ from ddptui.text.units import NOTHING, US_IN_S, bandwidth, digits, duration, per
 MARK = "¹"
 NEAR = 0.15  # as near as a model should come to what was measured
 
+Source = (
+    tuple[Network, PrimitiveKey] | None
+)  # of the textbook's figures: α, β and γ, and the operation that has α and β
 
-def of_cells(cells: Sequence[Cell], fit: Fit | None, network: Network | None) -> Table:
+
+def of_cells(cells: Sequence[Cell], fit: Fit | None, source: Source) -> Table:
     """One operation, a line a size, named as in nccl-tests; beside each, what its model and the textbook predict."""
     columns: tuple[Column[Cell], ...] = (
-        Column("size", _bytes, 100),
+        Column("size", lambda cell: _if_bytes(cell, size(cell.bytes)), 100),
         Column("calls", lambda cell: str(cell.calls), 70),
         Column("min", _time(lambda time: time.min), 90),
         Column("median", _marked, 99),
         Column("fitted", lambda cell: duration(predicted_time(fit, cell.bytes) if fit else None), 84),
-        Column(
-            "textbook", lambda cell: duration(textbook_time(fit, cell.bytes, network) if fit and network else None), 83
-        ),
+        Column("textbook", lambda cell: duration(_textbook_s(fit, cell.bytes, source) if fit else None), 83),
         Column("p90", _time(lambda time: time.p90), 82),
         Column("p99", _time(lambda time: time.p99), 92),
         Column("CV", lambda cell: percent(cell.cv), 93),
-        Column("mean", _time(lambda time: time.mean), 81),
+        Column("mean", _time(lambda time: time.mean), 81),  # what nccl-tests reports
         Column("algbw", lambda cell: digits(cell.algbw_gb_s), 91),
         Column("busbw", lambda cell: digits(cell.busbw_gb_s), 97),
         Column("slowest", lambda cell: NOTHING if cell.slowest is None else f"rank {cell.slowest}", 60),
-        Column("#wrong", _wrong, 98),
+        Column("#wrong", lambda cell: _if_bytes(cell, str(cell.wrong)), 98),
     )
     return Table(fill(columns, cells), {row: RED for row, cell in enumerate(cells) if cell.wrong or cell.error})
 
 
-def of_models(fits: Sequence[Fit], network: tuple[Network, PrimitiveKey] | None) -> Table:
+def of_models(fits: Sequence[Fit], source: Source) -> Table:
     """A line an operation. α in µs a message, β and γ as bandwidths; errors as parts of what was measured."""
     columns: tuple[Column[Fit], ...] = (
         Column("operation", lambda fit: str(fit.key), 100, left=True),
@@ -50,25 +52,23 @@ def of_models(fits: Sequence[Fit], network: tuple[Network, PrimitiveKey] | None)
         Column(f"within {NEAR:.0%}", _near, 94),
         Column("left out", lambda fit: percent(fit.left_out), 79),
         Column("bends at", _knots, 70, left=True),
-        Column("textbook off", lambda fit: _off(fit, network), 96),
-        Column("algorithm", lambda fit: _theory(fit).algorithm, 60, left=True),
-        Column("textbook formula", lambda fit: _theory(fit).formula, 90, left=True),
+        Column("textbook off", lambda fit: _textbook_off(fit, source), 96),
+        Column("algorithm", lambda fit: theory_of(fit.key).algorithm, 60, left=True),
+        Column("textbook formula", lambda fit: theory_of(fit.key).formula, 90, left=True),
     )
     return Table(fill(columns, fits))
 
 
-OVERTAKINGS: tuple[Column[Overtaking], ...] = (
-    Column("faster below", lambda overtaking: str(overtaking.before), 99, left=True),
-    Column("faster above", lambda overtaking: str(overtaking.after), 100, left=True),
-    Column("measured", lambda overtaking: _size(overtaking.measured), 98),
-    Column("fitted", lambda overtaking: _size(overtaking.fitted), 97),
-    Column("textbook", lambda overtaking: _size(overtaking.textbook), 96),
-)
-
-
 def of_overtakings(overtakings: Sequence[Overtaking]) -> Table:
     """A line a pair of operations: from which size on the other one is faster."""
-    return Table(fill(OVERTAKINGS, overtakings))
+    columns: tuple[Column[Overtaking], ...] = (
+        Column("faster below", lambda overtaking: str(overtaking.before), 99, left=True),
+        Column("faster above", lambda overtaking: str(overtaking.after), 100, left=True),
+        Column("measured", lambda overtaking: size(overtaking.measured), 98),
+        Column("fitted", lambda overtaking: size(overtaking.fitted), 97),
+        Column("textbook", lambda overtaking: size(overtaking.textbook), 96),
+    )
+    return Table(fill(columns, overtakings))
 
 
 def heading(which: PrimitiveKey) -> str:
@@ -76,11 +76,23 @@ def heading(which: PrimitiveKey) -> str:
     return str(which) if which.composite else f"{which}: {OPERATIONS[which.operation].moves}"
 
 
-def _off(fit: Fit, network: tuple[Network, PrimitiveKey] | None) -> str:
-    """The range of the textbook's errors over all sizes; empty for the primitive that its α and β come from."""
-    if network is None or fit.key == network[1] or fit.key.operation == "local_sum":
+def theory_of(which: PrimitiveKey) -> Theory:
+    """What the textbook says of an operation."""
+    return theory(which.operation, composite=which.composite)
+
+
+def _textbook_s(fit: Fit, bytes: int, source: Source) -> float | None:
+    """The textbook's prediction; none for the operation that its α and β come from, which it would only repeat."""
+    if source is None or fit.key == source[1] or fit.key.operation == "local_sum":  # γ comes from local_sum
+        return None
+    return textbook_time(fit, bytes, source[0])
+
+
+def _textbook_off(fit: Fit, source: Source) -> str:
+    """The range of the textbook's errors over all sizes."""
+    errors = [book / s - 1 for bytes, s in fit.times.items() if (book := _textbook_s(fit, bytes, source)) is not None]
+    if not errors:
         return NOTHING
-    errors = [textbook_time(fit, size, network[0]) / s - 1 for size, s in fit.times.items()]
     low, high = (f"{error:+.0%}" for error in (min(errors), max(errors)))
     return low if low == high else f"{low}…{high}"
 
@@ -92,21 +104,13 @@ def _near(fit: Fit) -> str:
     return f"{sum(abs(residual) <= NEAR for residual in fit.residuals.values())} of {len(fit.residuals)}"
 
 
-def _theory(fit: Fit) -> Theory:
-    return theory(fit.key.operation, composite=fit.key.composite)
-
-
-def _bytes(cell: Cell) -> str:
-    return size(cell.bytes) if primitive_facts(cell.operation, composite=cell.composite).has_bytes else NOTHING
-
-
-def _wrong(cell: Cell) -> str:
-    """The number of wrong elements; empty if the primitive moves no bytes."""
-    return str(cell.wrong) if primitive_facts(cell.operation, composite=cell.composite).has_bytes else NOTHING
-
-
 def _knots(fit: Fit) -> str:
     return (", ".join(map(size, fit.curve.knots)) if fit.curve else "") or NOTHING
+
+
+def _if_bytes(cell: Cell, text: str) -> str:
+    """The text; a dash for a primitive that moves no bytes, and so has no size and no elements to be wrong."""
+    return text if primitive_facts(cell.operation, composite=cell.composite).has_bytes else NOTHING
 
 
 def _time(figure: Callable[[TimeUs], float]) -> Callable[[Cell], str]:
@@ -116,7 +120,3 @@ def _time(figure: Callable[[TimeUs], float]) -> Callable[[Cell], str]:
 def _marked(cell: Cell) -> str:
     median = _time(lambda time: time.median)(cell)
     return f"{MARK} {median}" if is_uneven(cell) else median
-
-
-def _size(bytes: float | None) -> str:
-    return NOTHING if bytes is None else size(bytes)

@@ -123,9 +123,8 @@ class PrimitiveTimes(Vertical):
         cells, models = by_operation(result.cells)[chosen], fit_all(result)
         model = next((model for model in models if model.key == chosen), None)
         network = network_of(models)
-        textbook = network[0] if network and network[1] != chosen and chosen.operation != "local_sum" else None
         table = self.query_one(SizeTable)
-        table.show(tables.of_cells(cells, model, textbook))
+        table.show(tables.of_cells(cells, model, network))
         table.border_title = tables.heading(chosen)
         table.border_subtitle = UNEVEN if any(map(is_uneven, cells)) else ""
         refusal = next((cell.error for cell in cells if cell.error), None)

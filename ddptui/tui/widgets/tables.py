@@ -13,8 +13,8 @@ from textual.widgets import DataTable
 from ddptui.analysis.results import TrialResult
 from ddptui.config.preset import Preset
 from ddptui.config.trial import Trial
-from ddptui.report.columns import RANK_COLUMNS
 from ddptui.report.preset_columns import facts
+from ddptui.report.ranks import RANK_COLUMNS
 from ddptui.store.overview import Overview
 from ddptui.text.tables import Filled, fill, telling
 from ddptui.text.words import printable

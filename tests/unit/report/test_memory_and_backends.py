@@ -9,8 +9,8 @@ import pytest
 
 from ddptui.analysis.results import RankResult, Results
 from ddptui.config.preset import Preset
-from ddptui.report.devices import memory, output_device
 from ddptui.report.notes import in_words, note_lines
+from ddptui.report.ranks import memory, output_device
 from ddptui.report.table import as_csv, as_json, markdown
 from ddptui.wire.messages import Hello
 from ddptui.wire.records import Message

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from ddptui.analysis.primitives.cells import PrimitiveKey
 from ddptui.analysis.primitives.results import PrimitivesResult
-from ddptui.report.primitives.plot import SEVERAL, draw, plot
+from ddptui.report.primitives.plot import SEVERAL, What, draw
 from tests.support.measured_cells import KB, MB, SIZES, cell, cells, result
 
 A = PrimitiveKey("all_reduce", reduce_op="sum")
@@ -22,6 +22,13 @@ def steep() -> PrimitivesResult:
         cells("all_reduce", lambda size: max(100.0, size / (64 * MB) * 10_000)),
         cells("ring", lambda size: 10 * max(100.0, size / (64 * MB) * 10_000), composite=True),
     )
+
+
+def plot(
+    result: PrimitivesResult, operations: list[PrimitiveKey], width: int, height: int, what: What = "time"
+) -> list[str]:
+    lines = draw(result, operations, width, height, what)
+    return ["".join(words for words, _ in line).rstrip() for line in lines]
 
 
 def letters_of(lines: list[str], letter: str) -> list[tuple[int, int]]:

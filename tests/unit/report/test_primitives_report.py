@@ -11,9 +11,8 @@ import pytest
 from ddptui.analysis.primitives.results import BufferView, PrimitivesResult, RankView
 from ddptui.analysis.results import Results
 from ddptui.config.preset import Preset
-from ddptui.report.primitives.csv import as_csv
 from ddptui.report.primitives.grid import LEGEND, grid
-from ddptui.report.primitives.render import markdown, text
+from ddptui.report.primitives.render import as_csv, markdown, text
 from ddptui.text.tables import Filled, Table, as_markdown, as_text, fit, telling
 from ddptui.text.units import bandwidth, digits, duration, percent, size
 from tests.support.measured_cells import KB, MB, SIZES, cell, cells, of_primitives, result, view
@@ -304,7 +303,7 @@ def test_a_trial_that_failed_says_why_and_one_that_was_not_reached_that_it_was_n
         "c was not reached",
         "interrupted: what is shown is what was finished",
     ]
-    found = list(csv.DictReader(io.StringIO(as_csv(results, preset))))
+    found = list(csv.DictReader(io.StringIO(as_csv(results))))
     assert [(row["trial"], row["status"], row["error"]) for row in found[-2:]] == [
         ("b", "failed", "rank 1 killed\nthe log's end"),
         ("c", "skipped", ""),
@@ -315,8 +314,8 @@ def test_a_trial_that_failed_says_why_and_one_that_was_not_reached_that_it_was_n
 
 
 def test_every_cell_of_every_repeat_is_a_line_of_figures() -> None:
-    results, preset = of_primitives({"a": [everything(), everything(ranks=4)]})
-    rows = list(csv.DictReader(io.StringIO(as_csv(results, preset))))
+    results, _ = of_primitives({"a": [everything(), everything(ranks=4)]})
+    rows = list(csv.DictReader(io.StringIO(as_csv(results))))
     assert len(rows) == 2 * (6 * len(SIZES) + 1)
     assert [rows[at][key] for at in (0, -1) for key in ("trial", "repeat", "ranks", "cadence")] == [
         "a", "1", "2", "back_to_back", "a", "2", "4", "back_to_back",
@@ -330,7 +329,7 @@ def test_every_cell_of_every_repeat_is_a_line_of_figures() -> None:
 
 def test_every_buffer_that_was_shown_is_a_line() -> None:
     views = [view(), view("broadcast", reduce_op=None, ranks=[], error="no")]
-    rows = list(csv.DictReader(io.StringIO(as_csv(*of_primitives({"a": [result(views=views)]})))))
+    rows = list(csv.DictReader(io.StringIO(as_csv(of_primitives({"a": [result(views=views)]})[0]))))
     assert [(row["operation"], row["rank"], row["before"], row["after"], row["undefined"]) for row in rows] == [
         ("reduce", "0", "1.0 2.0", "4.0 6.0", "False"),
         ("reduce", "1", "3.0 4.0", "3.0 4.0", "True"),

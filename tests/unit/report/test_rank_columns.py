@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from ddptui.analysis.results import RankResult
-from ddptui.report.columns import RANK_COLUMNS
+from ddptui.report.ranks import RANK_COLUMNS
 from ddptui.text.tables import fill, telling
 
 RANK = RankResult(rank=3, host="a\x1bb", pid=7, device="cpu", bottleneck_fired=0, bottleneck_s=0.0)

@@ -150,6 +150,13 @@ def test_where_space_is_short_what_is_wrong_is_told_before_how_fast_it_was() -> 
         assert shown >= {"in sync", "average", "order"} or not shown & {"acc. %", "step ms", "launch", "mistake"}
 
 
+def test_where_space_is_short_an_average_that_is_right_comes_after_the_accuracy() -> None:
+    for error, first, last in ((0.0, "acc. %", "average"), (0.1, "average", "acc. %")):
+        shown = [set(header_of(text(*with_last_words(audit=audit(error=error)), width))) for width in range(40, 201)]
+        assert any(first in header and last not in header for header in shown)
+        assert not any(last in header and first not in header for header in shown)
+
+
 def test_where_trials_do_other_work_in_a_step_their_rate_is_told_before_their_time() -> None:
     preset = preset_of({"trial": [{"name": "a"}, {"name": "b", "batch_size": 128}]})
     results = results_for(preset, journal("a"), journal("b"))

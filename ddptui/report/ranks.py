@@ -1,10 +1,11 @@
-"""What the results say about devices: their memory, and why a backend or device was chosen."""
+"""What the results say of ranks: their columns, their memory, and why a backend or device was chosen."""
 
 from collections.abc import Sequence
 
 from ddptui.analysis.results import RankResult, Results, TrialResult
 from ddptui.config.preset import Preset
-from ddptui.text.units import SIZES, digits, size
+from ddptui.text.tables import Column
+from ddptui.text.units import NOTHING, SIZES, digits, percent, seconds, size
 from ddptui.text.words import printable
 
 MOST_PEAKS = 4  # that a cell lists one by one
@@ -65,3 +66,38 @@ def unexpected(results: Results) -> dict[str, list[str]]:
                 names = reasons.setdefault(f"on the {kind}: {printable(rank.device_why)}", [])
                 names += [trial.name] if trial.name not in names else []
     return reasons
+
+
+def _waited_for(rank: RankResult) -> str:
+    """The rank that this one waited for longest, and how long."""
+    if not rank.waited_for_s:
+        return NOTHING
+    late_rank = max(rank.waited_for_s, key=lambda other: rank.waited_for_s[other])
+    return f"rank {late_rank}: {seconds(rank.waited_for_s[late_rank])}"
+
+
+def _delays(rank: RankResult) -> str:
+    return f"{rank.bottleneck_fired}× {seconds(rank.bottleneck_s)}" if rank.bottleneck_fired else NOTHING
+
+
+def _number(value: int | None) -> str:
+    return NOTHING if value is None else str(value)
+
+
+RANK_COLUMNS: tuple[Column[RankResult], ...] = (  # of a table with a line for each rank of one repeat
+    Column("rank", lambda rank: str(rank.rank)),
+    Column("wait", lambda rank: seconds(rank.wait_s)),
+    Column("waits for", _waited_for, left=True),
+    Column("wait caused", lambda rank: seconds(rank.wait_caused_s)),
+    Column("last in", lambda rank: _number(rank.last_arrivals)),
+    Column("operations", lambda rank: _number(rank.collectives)),
+    Column("transfer", lambda rank: seconds(rank.transfer_s)),
+    Column("exposed", lambda rank: seconds(rank.exposed_s)),
+    Column("overlap", lambda rank: percent(rank.overlap)),
+    Column("sent", lambda rank: size(rank.bytes)),
+    Column("delays", _delays),
+    Column("gpu mem.", lambda rank: size(rank.peak_gpu_bytes)),
+    Column("device", lambda rank: printable(rank.device), left=True),
+    Column("pid", lambda rank: str(rank.pid)),
+    Column("host", lambda rank: printable(rank.host), left=True),  # from the network: it may hold control characters
+)
