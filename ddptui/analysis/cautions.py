@@ -14,22 +14,14 @@ MOST_OTHER_LOAD = 0.25  # cores
 
 
 class Evidence(NamedTuple):
-    """What rules look at, of a repeat or of a trial. A fact that does not apply keeps its default.
+    """What rules look at, of a repeat or of a trial. A fact that does not apply keeps its default."""
 
-    steps           measured steps of a repeat
-    other_load      mean load of the host during training without ddptui's own, in cores
-    clocks_known    the clocks of all hosts could be compared with the console's
-    waits_hidden    the clocks may be further apart than the ranks waited
-    spread          of the repeats' train times, as a part of their median
-    threads_a_core  of all ranks on this host's CPU
-    """
-
-    steps: int = FEWEST_STEPS
-    other_load: float = 0.0
-    clocks_known: bool = True
-    waits_hidden: bool = False
-    spread: float = 0.0
-    threads_a_core: float = 0.0
+    steps: int = FEWEST_STEPS  # measured steps of a repeat
+    other_load: float = 0.0  # mean load of the host during training without ddptui's own, in cores
+    clocks_known: bool = True  # the clocks of all hosts could be compared with the console's
+    waits_hidden: bool = False  # the clocks may be further apart than the ranks waited
+    spread: float = 0.0  # of the repeats' train times, as a part of their median
+    threads_a_core: float = 0.0  # of all ranks on this host's CPU
 
 
 class Caution(enum.Enum):

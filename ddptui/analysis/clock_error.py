@@ -15,14 +15,10 @@ from ddptui.analysis.waits import AlignedStep
 
 
 class WaitUncertainty(NamedTuple):
-    """How far off waits may be, in ns.
+    """How far off waits may be, in ns."""
 
-    clock_ns  how far the clocks of two ranks may be apart; inf: not known
-    by_rank   the error of a rank's waiting in each step, and of its transfers
-    """
-
-    clock_ns: float
-    by_rank: dict[int, list[float]]
+    clock_ns: float  # how far the clocks of two ranks may be apart; inf: not known
+    by_rank: dict[int, list[float]]  # the error of a rank's waiting in each step, and of its transfers
 
 
 def wait_uncertainty(steps: Sequence[AlignedStep]) -> WaitUncertainty | None:
@@ -32,6 +28,7 @@ def wait_uncertainty(steps: Sequence[AlignedStep]) -> WaitUncertainty | None:
         return None
     by_rank: dict[int, list[float]] = {rank: [] for rank in steps[0].ranks}
     for step in steps:
+        # A step of a live run has the spread that was known when it was aligned.
         for rank, error_ns in _errors_ns(step, step.clock_spread or spread).items():
             by_rank[rank].append(error_ns)
     return WaitUncertainty(max((step.clock_spread or spread).largest_ns(step.ranks) for step in steps), by_rank)
@@ -40,7 +37,7 @@ def wait_uncertainty(steps: Sequence[AlignedStep]) -> WaitUncertainty | None:
 def _errors_ns(step: AlignedStep, spread: ClockSpread) -> dict[int, float]:
     """By rank."""
     errors_ns = dict.fromkeys(step.ranks, 0.0)
-    participants = {key: frozenset(moments) for key, moments in step.entered_ns.items()}
+    participants = {key: frozenset(moments) for key, moments in step.entered_ns.items()}  # most alike: one spread each
     spreads = {ranks: spread.errors_ns(ranks) for ranks in set(participants.values())}
     for rank, of_rank in step.ranks.items():
         for key, operation in zip(operation_keys(of_rank.step), of_rank.step.collectives, strict=True):
@@ -56,14 +53,11 @@ def exceeds_waits(steps: Sequence[AlignedStep], uncertainty: WaitUncertainty) ->
 
 def median_wait_error(steps: Sequence[AlignedStep], uncertainty: WaitUncertainty) -> float:
     """How far off the median wait of a rank may be, ns; mean over ranks."""
-    return fmean(
-        _median_error([step.ranks[rank].wait_ns for step in steps], errors)
-        for rank, errors in uncertainty.by_rank.items()
-    )
-
-
-def _median_error(waits: Sequence[float], errors: Sequence[float]) -> float:
-    """The true median lies between that of the lowest possible values and that of the highest."""
-    lowest = median(wait - error for wait, error in zip(waits, errors, strict=True))
-    highest = median(wait + error for wait, error in zip(waits, errors, strict=True))
-    return max(highest - median(waits), median(waits) - lowest)
+    errors_ns = []
+    for rank, errors in uncertainty.by_rank.items():
+        waits = [step.ranks[rank].wait_ns for step in steps]
+        # The true median lies between that of the lowest possible values and that of the highest.
+        lowest = median(wait - error for wait, error in zip(waits, errors, strict=True))
+        highest = median(wait + error for wait, error in zip(waits, errors, strict=True))
+        errors_ns.append(max(highest - median(waits), median(waits) - lowest))
+    return fmean(errors_ns)

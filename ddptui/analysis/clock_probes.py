@@ -35,8 +35,7 @@ class Probes:
                 for clock in self._clocks.values():
                     clock.remove(message.rank)
             case Echo():
-                offsets = (clock.add(message, came_ns) for clock in self._clocks.values())
-                return [offset for offset in offsets if offset]
+                return [offset for clock in self._clocks.values() if (offset := clock.add(message, came_ns))]
         return []
 
     def due(self, now_ns: int) -> list[tuple[int, Probe]]:
@@ -60,8 +59,8 @@ class _ProbedClock(msgspec.Struct):
     next_ns: int = 0  # when the next round begins
 
     def is_due(self, now_ns: int) -> bool:
-        """Whether to send a probe now. A probe without an answer for long is given up, and the next rank takes over."""
-        # A rank in native code may answer late: the next one of the same clock takes over.
+        """Whether to send a probe now."""
+        # A rank in native code may answer late: its probe is given up, and the next rank of this clock takes over.
         if self.number is not None and now_ns - self.sent_ns >= PATIENCE_NS:
             self.number = None
             self.ranks.append(self.ranks.pop(0))
@@ -71,7 +70,7 @@ class _ProbedClock(msgspec.Struct):
         """Note that a probe is sent now. Returns the rank to send it to."""
         if not self.left:
             self.left = A_ROUND
-        self.left -= 1
+        self.left -= 1  # the next one of the round leaves as soon as this one is answered
         self.number, self.sent_ns, self.next_ns = number, now_ns, now_ns + ROUND_EVERY_NS
         return self.ranks[0]
 
@@ -79,25 +78,22 @@ class _ProbedClock(msgspec.Struct):
         """A rank that has ended does not answer any more."""
         if rank in self.ranks:
             if rank == self.ranks[0]:
-                self.number = None
+                self.number = None  # its probe will not be answered: the next rank need not wait for PATIENCE_NS
             self.ranks.remove(rank)
 
     def add(self, echo: Echo, came_ns: int) -> Offset | None:
         """The offset from an answer. None: it answers no probe that is under way, or its times are impossible."""
-        if echo.number != self.number or echo.rank not in self.ranks[:1]:
+        if echo.number != self.number or echo.rank not in self.ranks[:1]:  # late, or forged
             return None
         round_trip_ns = came_ns - self.sent_ns - (echo.said_ns - echo.heard_ns)
         if echo.said_ns < echo.heard_ns or round_trip_ns < 0:
             return None
         self.number = None
+        at_ns = (self.sent_ns + came_ns) // 2
         return Offset(
             rank=echo.rank,
             clock=self.clock,
-            at_ns=(self.sent_ns + came_ns) // 2,
-            offset_ns=_middle(echo.heard_ns, echo.said_ns) - _middle(self.sent_ns, came_ns),
+            at_ns=at_ns,
+            offset_ns=(echo.heard_ns + echo.said_ns) // 2 - at_ns,
             error_ns=round_trip_ns // 2 + 1,  # one more for rounding
         )
-
-
-def _middle(begin_ns: int, end_ns: int) -> int:
-    return (begin_ns + end_ns) // 2

@@ -16,8 +16,9 @@ two such ranks are compared no better than this, even on one host.
 from bisect import bisect_right, insort
 from collections.abc import Collection, Mapping, Sequence
 from math import inf
+from operator import attrgetter
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
@@ -27,6 +28,7 @@ from ddptui.wire.retime import clock_drift, map_times
 
 FAR_NS = 2**62  # further than any two clocks are apart
 SOON_NS = 5_000_000_000  # a Hello within this after the console's last message may be by the same clock
+AnyMessage = TypeVar("AnyMessage", bound=msgspec.Struct)
 
 
 class Estimate(NamedTuple):
@@ -37,13 +39,12 @@ class Estimate(NamedTuple):
 
 
 class Knot(msgspec.Struct):
-    """Bounds of how far a clock was ahead at a moment by itself, in ns. contradicts: the clock jumped before this knot,
-    so the bounds before do not apply any more."""
+    """Bounds of how far a clock was ahead at a moment by itself, in ns."""
 
     moment: int
     least: int
     most: int
-    contradicts: bool = False
+    contradicts: bool = False  # the clock jumped before this knot, so the bounds before do not apply any more
 
     @property
     def middle(self) -> int:
@@ -60,25 +61,23 @@ class Knot(msgspec.Struct):
 
 
 class Track(msgspec.Struct):
-    """What is known of one clock. guess: the offset taken before its first probe."""
+    """What is known of one clock."""
 
-    guess: int = 0
+    guess: int = 0  # the offset taken before its first probe
     knots: list[Knot] = []
 
     def add(self, offset: Offset) -> None:
         """Take the result of a probe, and narrow the bounds of all. One that is not later than the last is dropped."""
-        moment = offset.at_ns + offset.offset_ns
-        new = Knot(moment, offset.offset_ns - offset.error_ns, offset.offset_ns + offset.error_ns)
+        moment, last = offset.at_ns + offset.offset_ns, len(self.knots)
+        least, most = offset.offset_ns - offset.error_ns, offset.offset_ns + offset.error_ns
         # A clock only goes forward: an older moment is a late answer, and tells nothing new.
-        if not self.knots or moment > self.knots[-1].moment:
-            self.knots.append(new)
-            self._narrow(len(self.knots) - 1)
-
-    def _narrow(self, last: int) -> None:
-        new = self.knots[last]
-        least, most = new.least, new.most
-        if last and new.narrowed(self.knots[last - 1]) and new.least > new.most:
-            new.least, new.most, new.contradicts = least, most, True
+        if last and moment <= self.knots[-1].moment:
+            return
+        new = Knot(moment, least, most)
+        if last and new.narrowed(self.knots[-1]) and new.least > new.most:
+            new = Knot(moment, least, most, contradicts=True)  # its bounds count alone
+        self.knots.append(new)
+        # A sure probe narrows the ones before it, as far back as it tells anything new.
         while last and not self.knots[last].contradicts and self.knots[last - 1].narrowed(self.knots[last]):
             last -= 1
 
@@ -89,63 +88,49 @@ class Track(msgspec.Struct):
         if not near:
             return Estimate(self.guess, inf)
         if len(near) == 2 and near[1].contradicts:
-            return _between(near[0], near[1], moment_ns)
+            # Where the clock jumped, the offset lies somewhere between; the straight line is taken.
+            before, following = near
+            ahead = following.middle - before.middle
+            part = (moment_ns - before.moment) / (following.moment - before.moment)
+            unsure = max(before.most - before.least, following.most - following.least) / 2
+            return Estimate(before.middle + round(part * ahead), abs(ahead) + unsure + 1)
         here = Knot(moment_ns, near[0].least - FAR_NS, near[0].most + FAR_NS)
         for knot in near:
             here.narrowed(knot)
-        return Estimate(here.middle, (here.most - here.least) / 2 + 1)
+        return Estimate(here.middle, (here.most - here.least) / 2 + 1)  # one more for rounding
 
     def console_ns(self, moment_ns: int) -> int:
         """The same moment by the console's clock."""
         return moment_ns - self.at(moment_ns).offset_ns
 
 
-def _between(before: Knot, after: Knot, moment_ns: int) -> Estimate:
-    """Where a clock jumped, the offset lies somewhere between; the straight line is taken."""
-    ahead = after.middle - before.middle
-    part = (moment_ns - before.moment) / (after.moment - before.moment)
-    unsure = max(before.most - before.least, after.most - after.least) / 2
-    return Estimate(before.middle + round(part * ahead), abs(ahead) + unsure + 1)
-
-
 class Clocks(msgspec.Struct):
-    """The clocks of a launch, from its messages.
-
-    of_rank          the clock of each rank that has another one than the console
-    tracks           what is known of each clock
-    ties             by rank whose device has a clock of its own, its reports on that, in the order of time
-    last_console_ns  when the console's last message was sent
-    """
+    """The clocks of a launch, from its messages."""
 
     console_clock: str = ""
-    of_rank: dict[int, str] = {}
-    tracks: dict[str, Track] = {}
-    ties: dict[int, list[Tied]] = {}
-    last_console_ns: int = 0
+    of_rank: dict[int, str] = {}  # the clock of each rank that has another one than the console
+    tracks: dict[str, Track] = {}  # what is known of each clock
+    ties: dict[int, list[Tied]] = {}  # by rank whose device has its own clock, reports on that, in the order of time
+    last_console_ns: int = 0  # when the console's last message was sent
 
     def add(self, message: Message) -> None:
         """Take any message; most tell nothing about clocks."""
         match message:
             case Launched():
                 self.console_clock, self.of_rank, self.tracks, self.ties = message.clock, {}, {}, {}
+            case Hello() if message.clock in ("", self.console_clock):
+                self.of_rank.pop(message.rank, None)
             case Hello():
-                self._meet(message)
+                self.of_rank[message.rank] = message.clock
+                ahead_ns = message.at_ns - self.last_console_ns
+                # Hosts booted at different times, so a similar reading most likely means a similar clock.
+                self.tracks.setdefault(message.clock, Track(0 if 0 <= ahead_ns <= SOON_NS else ahead_ns))
             case Offset() if message.clock in self.tracks:
                 self.tracks[message.clock].add(message)
             case Tied():
-                insort(self.ties.setdefault(message.rank, []), message, key=_moment)
-        if not hasattr(message, "rank"):
+                insort(self.ties.setdefault(message.rank, []), message, key=attrgetter("at_ns"))
+        if not hasattr(message, "rank"):  # all others have the time of their rank's clock
             self.last_console_ns = message.at_ns
-
-    def _meet(self, hello: Hello) -> None:
-        if hello.clock in ("", self.console_clock):
-            self.of_rank.pop(hello.rank, None)
-            return
-        self.of_rank[hello.rank] = hello.clock
-        if hello.clock not in self.tracks:
-            # Hosts booted at different times, so a similar reading most likely means a similar clock.
-            looks_alike = 0 <= hello.at_ns - self.last_console_ns <= SOON_NS
-            self.tracks[hello.clock] = Track(0 if looks_alike else hello.at_ns - self.last_console_ns)
 
     def is_first(self, offset: Offset) -> bool:
         """Whether this is the first that is known of its clock."""
@@ -166,58 +151,43 @@ class Clocks(msgspec.Struct):
         ties = self.ties.get(rank)
         if not ties:
             return 0
-        begin, end = (bisect_right(ties, moment_ns, key=_moment) for moment_ns in (first_ns, last_ns))
-        return max(tied.error_ns for tied in ties[max(0, begin - 1) : max(1, end)])
+        begin, end = (bisect_right(ties, moment_ns, key=attrgetter("at_ns")) for moment_ns in (first_ns, last_ns))
+        return max(tied.error_ns for tied in ties[max(0, begin - 1) : max(1, end)])  # a report holds until the next
 
 
-def _moment(tied: Tied) -> int:
-    return tied.at_ns
-
-
-def in_console_time(message: Message, clocks: Clocks) -> Message:
+def in_console_time(message: AnyMessage, clocks: Clocks) -> AnyMessage:
     """The message with all its times by the console's clock; the same one if they are already."""
+    # An Offset names a rank, but its time is the console's.
     rank = None if isinstance(message, Offset) else getattr(message, "rank", None)
     track = None if rank is None else clocks.track(rank)
     return message if track is None else map_times(message, track.console_ns)
 
 
 class ClockSpread(NamedTuple):
-    """How far the converted clocks of ranks may be apart at most, in ns.
+    """How far the converted clocks of ranks may be apart at most, in ns. The console's own clock is ""."""
 
-    clock_of  as Clocks.of_rank
-    error_ns  by clock; inf: not known
-    tie_ns    by rank, the error of its device's clock against its host's
-    """
-
-    clock_of: Mapping[int, str]
-    error_ns: Mapping[str, float]
-    tie_ns: Mapping[int, float] = MappingProxyType({})
+    clock_of: Mapping[int, str]  # as Clocks.of_rank
+    error_ns: Mapping[str, float]  # by clock; inf: not known
+    tie_ns: Mapping[int, float] = MappingProxyType({})  # by rank, the error of its device's clock against its host's
 
     def errors_ns(self, ranks: Collection[int]) -> dict[int, float]:
         """By rank, how far its clock may be from that of another of these ranks: both errors together."""
         ties: dict[str, list[float]] = {}  # by clock, the worst first
         for rank in ranks:
-            ties.setdefault(self._clock(rank), []).append(self.tie_ns.get(rank, 0.0))
+            ties.setdefault(self.clock_of.get(rank, ""), []).append(self.tie_ns.get(rank, 0.0))
         for of_clock in ties.values():
             of_clock.sort(reverse=True)
         return {rank: self._error_ns(rank, ties) for rank in ranks}
 
     def _error_ns(self, rank: int, ties: Mapping[str, Sequence[float]]) -> float:
-        clock_of_rank, tie = self._clock(rank), self.tie_ns.get(rank, 0.0)
-        same = ties[clock_of_rank][:2]
+        own_clock, tie = self.clock_of.get(rank, ""), self.tie_ns.get(rank, 0.0)
+        same = ties[own_clock][:2]  # the worst tie of this clock, unless it is the rank's own: then the second
         others = [same[1] if tie == same[0] else same[0]] if len(same) > 1 else []
-        others += [
-            self._error(clock_of_rank) + self._error(clock) + worst
-            for clock, (worst, *_) in ties.items()
-            if clock != clock_of_rank
-        ]
+        own_error = self.error_ns.get(own_clock, 0.0)
+        for clock, (worst, *_) in ties.items():
+            if clock != own_clock:
+                others.append(own_error + self.error_ns.get(clock, 0.0) + worst)
         return tie + max(others) if others else 0.0
-
-    def _clock(self, rank: int) -> str:
-        return self.clock_of.get(rank, "")  # the console's own
-
-    def _error(self, clock: str) -> float:
-        return self.error_ns.get(clock, 0.0)
 
     def largest_ns(self, ranks: Collection[int]) -> float:
         """Between any two of these ranks."""
@@ -232,7 +202,7 @@ def clock_spread(clocks: Clocks, steps: Mapping[int, Sequence[Step]]) -> ClockSp
     errors: dict[str, float] = {}
     ties: dict[int, float] = {}
     for rank, of_rank in steps.items():
-        compared = [call.enter_ns for step in of_rank for call in step.collectives]
+        compared = [call.enter_ns for step in of_rank for call in step.collectives]  # no other times meet
         if compared:
             ties[rank] = clocks.tie_error(rank, min(compared), max(compared))
         track = clocks.track(rank)

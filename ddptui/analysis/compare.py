@@ -1,13 +1,14 @@
 """The results of a run: each trial over its repeats, and the trials compared with the baseline. Pure."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
-from ddptui.analysis import correctness
 from ddptui.analysis.cautions import FEWEST_STEPS, Caution, Evidence, cautions_for
+from ddptui.analysis.correctness import with_verdict
 from ddptui.analysis.culprit import culprit_of_repeats
 from ddptui.analysis.launch_log import LaunchLog
 from ddptui.analysis.repeat import NO_OUTCOMES, Outcomes, RepeatOutcome, outcome_of_log
@@ -53,7 +54,11 @@ def compare(preset: Preset, run: str, environment: dict[str, Any], outcomes: Out
     cores = environment.get("cores") if preset.engine.name == "local" else None  # those of other hosts are not known
     trials = [_trial_result(trial, of_trial[trial.name], baseline, cores) for trial in preset.trials]
     statuses = {trial.status for trial in trials}
-    complete = all(_is_over(repeats) or len(repeats) == preset.repeats for repeats in of_trial.values())
+    # After a repeat that failed or was skipped, the run does not launch the trial's other repeats.
+    complete = all(
+        len(repeats) == preset.repeats or any(outcome.status in ("failed", "skipped") for outcome in repeats)
+        for repeats in of_trial.values()
+    )
     # A run that was stopped before its first launch has skipped all trials.
     interrupted = any(outcome.status == "interrupted" for outcome in outcomes.values()) or statuses == {"skipped"}
     return Results(
@@ -66,15 +71,10 @@ def compare(preset: Preset, run: str, environment: dict[str, Any], outcomes: Out
     )
 
 
-def _is_over(outcomes: Iterable[RepeatOutcome]) -> bool:
-    """After a repeat that failed or was skipped, the run does not launch the trial's other repeats."""
-    return any(outcome.status in ("failed", "skipped") for outcome in outcomes)
-
-
 def _trial_result(
     trial: Trial, outcomes: Sequence[RepeatOutcome], baseline: Mapping[int, RepeatResult], cores: int | None
 ) -> TrialResult:
-    repeats = {outcome.repeat: outcome.result for outcome in outcomes if outcome.result}
+    repeats = {outcome.repeat: outcome.result for outcome in outcomes if outcome.result}  # those that ended well
     failed = next((outcome for outcome in outcomes if outcome.status == "failed"), None)
     succeeded = any(outcome.status == "ok" for outcome in outcomes)
     return TrialResult(
@@ -83,17 +83,14 @@ def _trial_result(
         error=failed.error if failed else None,
         config=msgspec.to_builtins(trial),
         command=list(outcomes[0].command) if outcomes else [],
-        repeats=[_with_verdict(repeat, trial) for repeat in repeats.values()],
+        # Whether the averaging is right depends on what the trial's strategy promises.
+        repeats=[
+            replace(repeat, averaging=repeat.averaging and with_verdict(repeat.averaging, trial))
+            for repeat in repeats.values()
+        ],
         summary=_summary(trial, repeats, baseline, cores) if repeats else None,
         primitives=[outcome.primitives for outcome in outcomes if outcome.primitives],
     )
-
-
-def _with_verdict(repeat: RepeatResult, trial: Trial) -> RepeatResult:
-    """Whether the averaging is right depends on what the trial's strategy promises."""
-    if repeat.averaging is None:
-        return repeat
-    return msgspec.structs.replace(repeat, averaging=correctness.with_verdict(repeat.averaging, trial))
 
 
 def _summary(
@@ -102,6 +99,7 @@ def _summary(
     repeats = list(by_number.values())
     times = [repeat.train_time_s for repeat in repeats]
     rate = median(repeat.samples_per_s for repeat in repeats)
+    # Of repeats with the same number: they are interleaved (A B A B), so a machine that slows down slows both.
     pairs = [(repeat, baseline[number]) for number, repeat in by_number.items() if number in baseline]
     ratios = [repeat.train_time_s / base.train_time_s for repeat, base in pairs]
     base_rate = median(repeat.samples_per_s for repeat in baseline.values()) if baseline else None

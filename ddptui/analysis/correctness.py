@@ -60,12 +60,13 @@ def why_wrong(averaging: Averaging, trial: Trial) -> str | None:
         multiple = "" if _is_near(averaging.own_scale, 1) else f", times {averaging.own_scale:.3g}"
         return f"each rank kept its own {averaging.of}{multiple}: nothing was averaged"
     if is_multiple(averaging):
-        return f"{averaging.of} are {averaging.scale:.4g} times the mean{_hint(averaging.scale, trial.world_size)}"
-    if limit is None:
+        hint = ": it was divided once too often" if _is_near(averaging.scale, 1 / trial.world_size) else ""
+        hint = ": it is the sum, the division is missing" if _is_near(averaging.scale, trial.world_size) else hint
+        return f"{averaging.of} are {averaging.scale:.4g} times the mean{hint}"
+    if limit is None:  # an error that no multiple explains may be what the strategy left out
         return None
-    return (
-        f"{averaging.of} are not the mean: {averaging.worst} is {averaging.worst_error:.2%} of its length away from it"
-    )
+    where = f"{averaging.worst} is {averaging.worst_error:.2%} of its length away from it"
+    return f"{averaging.of} are not the mean: {where}"
 
 
 def is_own(averaging: Averaging) -> bool:
@@ -81,12 +82,6 @@ def is_multiple(averaging: Averaging) -> bool:
 def _explains(rest: float | None, averaging: Averaging) -> bool:
     """Whether the multiple leaves next to nothing of the error. rest: what it leaves."""
     return rest is not None and averaging.error is not None and rest <= EXPLAINED * averaging.error
-
-
-def _hint(scale: float, ranks: int) -> str:
-    if _is_near(scale, ranks):
-        return ": it is the sum, the division is missing"
-    return ": it was divided once too often" if _is_near(scale, 1 / ranks) else ""
 
 
 def problems(trial: Trial, repeat: RepeatResult) -> Iterator[str]:
@@ -116,7 +111,7 @@ def _is_near(number: float, wanted: float) -> bool:
 
 def in_sync(done: Sequence[Done]) -> InSync:
     """The comparison of the hashes of all copies of the model at the end."""
-    copies = [message for message in done if message.parameters]
+    copies = [message for message in done if message.parameters]  # in `dp` only rank 0 has the model
     if len(copies) < 2:
         return InSync(parameters=None, buffers=None, differing=[])
     parameters, buffers = _differing(copies)
@@ -135,10 +130,8 @@ def sync_checks(prints: Mapping[int, Mapping[int, Fingerprint]], ranks: int) -> 
 
 def _differing(copies: Sequence[Done | Fingerprint]) -> tuple[list[str], list[str]]:
     """The names of the parameters and of the buffers that differ between copies."""
-    return (
-        differing_names([copy.parameters for copy in copies]),
-        differing_names([copy.buffers for copy in copies]),
-    )
+    parameters, buffers = [copy.parameters for copy in copies], [copy.buffers for copy in copies]
+    return differing_names(parameters), differing_names(buffers)
 
 
 def differing_names(copies: Sequence[Mapping[str, str]]) -> list[str]:

@@ -80,7 +80,7 @@ def choose_culprit(
 ) -> Culprit | None:
     """The culprit of one repeat of at least two ranks; None if no rank stands out. waited_ns: all ranks together."""
     rank = max(caused_ns, key=lambda rank: caused_ns[rank])
-    share_of_blame = caused_ns[rank] / (sum(caused_ns.values()) or 1)
+    share_of_blame = caused_ns[rank] / (sum(caused_ns.values()) or 1)  # of no waiting at all, a share of 0
     mean_wait_ns = caused_ns[rank] / (len(caused_ns) - 1)
     if share_of_blame < SHARE_OF_BLAME or mean_wait_ns < MATTERS / 2 * train_ns:
         return None
@@ -103,6 +103,7 @@ def choose_culprit(
 def _stands_out(excess: Excess, train_ns: int) -> bool:
     enough_ns = (MATTERS_IF_SLOWER if excess.everywhere else MATTERS) * train_ns
     _, worst_ns = excess.worst
+    # One long step alone may be the scheduler's doing.
     recurs = excess.estimate - worst_ns > enough_ns / 2 or worst_ns > PAUSE_NS
     is_sure = excess.low > (enough_ns if excess.everywhere else enough_ns / 2)
     return excess.estimate > enough_ns and is_sure and recurs
@@ -125,16 +126,17 @@ def culprit_of_repeats(repeats: Sequence[RepeatResult]) -> Culprit | None:
     if len(same) <= len(repeats) / 2:
         return None
     phases = [culprit.phase for culprit in same]
+    shares = {phase: fmean(culprit.phases.get(phase, 0.0) for culprit in same) for one in same for phase in one.phases}
     slower = [culprit.slower for culprit in same if culprit.slower is not None]
     return Culprit(
         rank=same[0].rank,
         phase=max(phases, key=phases.count),
-        phases=_mean_shares([culprit.phases for culprit in same]),
+        phases=dict(sorted(shares.items(), key=lambda item: -item[1])),
         share=fmean(culprit.share for culprit in same),
         wait_caused_s=fmean(culprit.wait_caused_s for culprit in same),
         excess_s=_mean_interval([culprit.excess_s for culprit in same]),
         slower=fmean(slower) if len(slower) > len(same) / 2 else None,
-        step=same[0].step if len(same) == 1 else None,
+        step=same[0].step if len(same) == 1 else None,  # repeats lose their time in different steps
     )
 
 
@@ -143,9 +145,3 @@ def _mean_interval(intervals: Sequence[ConfidenceInterval]) -> ConfidenceInterva
     half = sum(((interval.high - interval.low) / 2) ** 2 for interval in intervals) ** 0.5 / len(intervals)
     estimate = fmean(interval.estimate for interval in intervals)
     return ConfidenceInterval(estimate=estimate, low=estimate - half, high=estimate + half)
-
-
-def _mean_shares(repeats: Sequence[dict[str, float]]) -> dict[str, float]:
-    """Largest first."""
-    means = {phase: fmean(parts.get(phase, 0.0) for parts in repeats) for parts in repeats for phase in parts}
-    return dict(sorted(means.items(), key=lambda item: -item[1]))

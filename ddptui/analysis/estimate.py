@@ -22,10 +22,10 @@ END_S = 1.7  # evaluation, comparison of the ranks, exit: the median of 90 launc
 
 
 class Estimate(NamedTuple):
-    """A duration in s. at_least: it is a lower bound, since of some trial only the start-up is known."""
+    """A duration in s."""
 
     s: float
-    at_least: bool = False
+    at_least: bool = False  # it is a lower bound, since of some trial only the start-up is known
 
     def __str__(self) -> str:
         return f"at least {_rounded(self.s, math.floor)}" if self.at_least else f"~{_rounded(self.s, round)}"
@@ -42,12 +42,9 @@ def estimate(preset: Preset, past: Sequence[Results]) -> Estimate | None:
 
 
 def _launch(trial: Trial, preset: str, past: Sequence[Results]) -> Estimate | None:
-    results_of_trial = (
-        result for results in past if results.preset == preset for result in results.trials if result.name == trial.name
-    )
-    for result in results_of_trial:
-        s = _launch_s(trial, result)
-        if s is not None:
+    of_preset = (result for results in past if results.preset == preset for result in results.trials)
+    for result in of_preset:
+        if result.name == trial.name and (s := _launch_s(trial, result)) is not None:
             return Estimate(s)
     startups = [
         repeat.startup_s
@@ -65,7 +62,9 @@ def _launch_s(trial: Trial, result: TrialResult) -> float | None:
     took_s = [launch.took_s for launch in result.primitives if launch.took_s is not None]
     if took_s and then == trial:
         return median(took_s)
-    if then is None or not result.repeats or not _alike(trial, then):
+    if then is None or not result.repeats:
+        return None
+    if any(getattr(trial, name) != getattr(then, name) for name, field in FIELDS.items() if field.affects_time):
         return None
     measured = median(repeat.steps for repeat in result.repeats)
     steps = _steps(trial, then, measured + then.warmup_steps)
@@ -83,11 +82,6 @@ def _config(result: TrialResult) -> Trial | None:
         return None
 
 
-def _alike(trial: Trial, then: Trial) -> bool:
-    """Whether a step of one trial takes as long as a step of the other."""
-    return all(getattr(trial, name) == getattr(then, name) for name, field in FIELDS.items() if field.affects_time)
-
-
 def _steps(trial: Trial, then: Trial, steps_then: float) -> float | None:
     """How many steps the trial will make. None: not known."""
     if trial.steps is not None:
@@ -100,6 +94,7 @@ def _steps(trial: Trial, then: Trial, steps_then: float) -> float | None:
 def _rounded(s: float, whole: Callable[[float], int]) -> str:
     if s < 10:
         return f"{max(1, whole(s))} s"
-    if s < 57.5:
+    if s < 57.5:  # above, it would be rounded to 60 s
         return f"{5 * whole(s / 5)} s"
+    # 3570 s would be rounded to 60 min.
     return f"{max(1, whole(s / 60))} min" if s < 3570 else f"{whole(s / 360) / 10:.1f} h"

@@ -19,7 +19,7 @@ The interval (95 %) adds three errors:
 """
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import accumulate, pairwise
 from math import hypot, sqrt
 from statistics import fmean, median
@@ -42,22 +42,15 @@ _ALL = range(len(PARTS))
 
 
 class Excess(NamedTuple):
-    """How much longer than the others a rank worked.
-
-    estimate, low, high  in ns, over all steps
-    lost                 the parts of own work in which time was lost, and how much in ns; largest first
-    slower               the rank's time over the others' in the other parts; 1: as fast
-    everywhere           this factor explains the excess: the rank was slower in all that it did
-    worst                the number of the step that lost most, and how much in ns
-    """
+    """How much longer than the others a rank worked, in ns over all steps."""
 
     estimate: float
     low: float
     high: float
-    lost: list[tuple[int, float]]
-    slower: float
-    everywhere: bool
-    worst: tuple[int, float]
+    lost: list[tuple[int, float]]  # the parts of own work in which time was lost, and how much in ns; largest first
+    slower: float  # the rank's time over the others' in the other parts; 1: as fast
+    everywhere: bool  # this factor explains the excess: the rank was slower in all that it did
+    worst: tuple[int, float]  # the number of the step that lost most, and how much in ns
 
 
 def excess_of_rank(steps: Sequence[AlignedStep], rank: int) -> Excess:
@@ -65,7 +58,7 @@ def excess_of_rank(steps: Sequence[AlignedStep], rank: int) -> Excess:
     work: list[ByPart] = [step.ranks[rank].work_ns for step in steps]
     typical, scatter = _typical_work(steps, rank)
     longer = [sum(mine[part] - theirs[part] for mine, theirs in zip(work, typical, strict=True)) for part in _ALL]
-    gained = sum(max(0.0, loss) for loss in longer)
+    gained = sum(max(0.0, loss) for loss in longer)  # a phase in which it was faster offsets no loss
     lost = [part for part in _ALL if longer[part] > PART_OF_LOSS * gained]
     slower = _slowdown(work, typical, lost, steps)
     plain = sum(longer[part] for part in lost)
@@ -73,6 +66,7 @@ def excess_of_rank(steps: Sequence[AlignedStep], rank: int) -> Excess:
     # If general slowness explains more than half of the loss, no single phase is to blame.
     everywhere = plain - (slower - 1) * typical_ns < plain / 2
     plausible = 1 / MOST_APART < slower < MOST_APART
+    # Beyond what cores differ by, the factor has other reasons, and corrects no further.
     corrected = plain - (min(max(slower, 1 / MOST_APART), MOST_APART) - 1) * typical_ns
     if everywhere:
         lost = [part for part in _ALL if longer[part] > 0]
@@ -120,8 +114,7 @@ def _typical_work(steps: Sequence[AlignedStep], rank: int) -> tuple[list[ByPart]
 def _slowdown(
     work: Sequence[ByPart], typical: Sequence[ByPart], lost: Sequence[int], steps: Sequence[AlignedStep]
 ) -> float:
-    """The rank's time over the others' in the phases where it lost none. A median over phases, weighted by their
-    length, since another rank may lose time in one of them."""
+    """The rank's time over the others' in the phases where it lost none."""
     order = [*next(iter(steps[0].ranks.values())).step.order, BETWEEN]
     after_loss = {follower for part, follower in pairwise([*order, order[0]]) if part in lost}
     witnesses = [part for part in order if part not in lost and part not in after_loss]
@@ -130,24 +123,16 @@ def _slowdown(
         mine, theirs = median(of_step[part] for of_step in work), median(of_step[part] for of_step in typical)
         if mine and theirs:
             ratios.append((mine / theirs, min(mine, theirs)))
-    return _weighted_median(ratios) if ratios else 1.0
-
-
-def _weighted_median(values: Sequence[tuple[float, float]]) -> float:
-    """The median of values, each with its weight."""
-    ordered = sorted(values)
-    up_to = list(accumulate(weight for _, weight in ordered))
-    return ordered[bisect_left(up_to, up_to[-1] / 2)][0]
+    if not ratios:
+        return 1.0
+    ratios.sort()  # the median weighted by the phases' lengths, since another rank may lose time in one of them
+    up_to = list(accumulate(weight for _, weight in ratios))
+    return ratios[bisect_left(up_to, up_to[-1] / 2)][0]
 
 
 def _half_interval(by_step: Sequence[float]) -> float:
     """Half the width of the interval of the difference of two such sums over all steps."""
-    means = [fmean(batch) for batch in _batches(by_step)]
+    ends = [round(number * len(by_step) / BATCHES) for number in range(BATCHES + 1)]
+    means = [fmean(by_step[begin:end]) for begin, end in pairwise(ends)]
     variance = fmean((after - before) ** 2 for before, after in pairwise(means)) / 2
     return STUDENT * sqrt(variance * 2 / len(means)) * len(by_step)
-
-
-def _batches(values: Sequence[float]) -> Iterator[Sequence[float]]:
-    ends = [round(number * len(values) / BATCHES) for number in range(BATCHES + 1)]
-    for begin, end in pairwise(ends):
-        yield values[begin:end]

@@ -21,6 +21,7 @@ A_TENTH = 10  # of the steps, at either end, since the loss of a single step is 
 
 def step_ms(ranks: Iterable[Sequence[Step]]) -> StepMs:
     """The lengths of all steps of all ranks, at least one."""
+    # "inclusive": these are all steps and no sample, so no decile lies beyond the longest one.
     lengths = [(step.end_ns - step.begin_ns) / MS for steps in ranks for step in steps]
     deciles = quantiles(lengths, n=10, method="inclusive") if len(lengths) > 1 else [lengths[0]] * 9
     return StepMs(median=median(lengths), p10=deciles[0], p90=deciles[-1])
@@ -34,15 +35,13 @@ def phases_ms(ranks: Iterable[Sequence[Step]]) -> PhasesMs:
 
 def loss_of_steps(ranks: Iterable[Sequence[Step]]) -> Loss:
     """The loss over the first and the last tenth of all ranks' steps."""
-    parts = [(steps[: _tenth(steps)], steps[-_tenth(steps) :]) for steps in ranks]
-    return Loss(
-        first=weighted_loss([step for first, _ in parts for step in first]),
-        last=weighted_loss([step for _, last in parts for step in last]),
-    )
-
-
-def _tenth(steps: Sequence[Step]) -> int:
-    return max(1, len(steps) // A_TENTH)
+    first: list[Step] = []
+    last: list[Step] = []
+    for steps in ranks:
+        tenth = max(1, len(steps) // A_TENTH)
+        first += steps[:tenth]
+        last += steps[-tenth:]
+    return Loss(first=weighted_loss(first), last=weighted_loss(last))
 
 
 def weighted_loss(steps: Sequence[Step]) -> float | None:
@@ -101,14 +100,16 @@ def change_of_delays(log: LaunchLog, index: int) -> Change:
 
 
 def wait_figures(analysis: WaitAnalysis | None) -> dict[str, Any]:
-    """The fields of a RepeatResult about waiting; none without collectives. Where the clocks hide who waited, only
-    those that one rank's own clock tells."""
+    """The fields of a RepeatResult about waiting; none without collectives."""
     if analysis is None:
         return {}
     steps = analysis.aligned.steps
     ranks = sorted(steps[0].ranks)
-    figures = _clock_figures(analysis) | {"overlap": fmean(_overlap(_steps_of(analysis, rank)) for rank in ranks)}
-    if analysis.withheld:
+    figures: dict[str, Any] = {"overlap": fmean(_overlap(_steps_of(analysis, rank)) for rank in ranks)}
+    if analysis.uncertainty is not None:
+        figures["clock_error_ms"] = analysis.uncertainty.clock_ns / MS
+        figures["wait_error_ms"] = median_wait_error(steps, analysis.uncertainty) / MS
+    if analysis.withheld:  # the clocks hide who waited: only what one rank's own clock tells is left
         return figures
     wait_ms = fmean(median(step.ranks[rank].wait_ns for step in steps) for rank in ranks) / MS
     transfer_ms = fmean(median(step.ranks[rank].transfer_ns for step in steps) for rank in ranks) / MS
@@ -122,13 +123,6 @@ def wait_figures(analysis: WaitAnalysis | None) -> dict[str, Any]:
         "culprit": analysis.culprit,
         "what_if_s": _what_if(analysis),
     }
-
-
-def _clock_figures(analysis: WaitAnalysis) -> dict[str, Any]:
-    if analysis.uncertainty is None:
-        return {}
-    error_ms = median_wait_error(analysis.aligned.steps, analysis.uncertainty) / MS
-    return {"clock_error_ms": analysis.uncertainty.clock_ns / MS, "wait_error_ms": error_ms}
 
 
 def _what_if(analysis: WaitAnalysis) -> WhatIf | None:
@@ -196,5 +190,5 @@ def _rank_wait_figures(analysis: WaitAnalysis, rank: int, steps: Sequence[RankSt
     return caused | {
         "waited_for_s": dict(sorted(waited_for.items())),
         "wait_s": waited_ns / S,
-        "transfer_s": sum(step.transfer_ns for step in steps) / S,
+        "transfer_s": sum(step.transfer_ns for step in steps) / S,  # what is no wait: as uncertain
     }

@@ -1,7 +1,6 @@
 """Sorts the messages of one launch by kind and rank, and aligns the steps of its ranks. Pure."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TypeVar, cast
 
 import msgspec
 
@@ -10,45 +9,36 @@ from ddptui.analysis.correctness import sync_checks
 from ddptui.analysis.operations import drop_inconsistent
 from ddptui.analysis.primitives.collect import PrimitivesLog
 from ddptui.analysis.results import Check
-from ddptui.analysis.thinning import RankTotals, StepsByRank, ThinnedSteps, close_gaps
+from ddptui.analysis.thinning import StepsByRank, ThinnedSteps, close_gaps
 from ddptui.analysis.waits import AlignedSteps, align_steps
 from ddptui.text.units import S
 from ddptui.wire.messages import Done, Fingerprint, Hello, Pause, Ready, Shown, Step, Timed, Trained
 from ddptui.wire.records import Ended, Injection, Launched, Load, Message, Notice, Refused
 
 MOST_PAUSES = 100_000  # kept of one launch, so that no rank can fill the console's memory
-RankTimes = TypeVar("RankTimes", Step, Pause, Trained)
 
 
 class LaunchLog(msgspec.Struct):
-    """The messages of one launch. Once it has ended, all times are by the console's clock.
-
-    begun_ns          when a launch that waited in a queue said so last
-    thinned           the steps, of which a long launch does not keep all
-    fingerprints      by step and rank, of the steps for which some rank's is still missing
-    checks            of the steps for which all ranks sent their fingerprint
-    first_step_after  by an injection's index, the first step that any rank began after it
-    clock_spread      how far the ranks' clocks may be apart; None: they have one clock
-    """
+    """The messages of one launch. Once it has ended, all times are by the console's clock."""
 
     launched: Launched | None = None
-    begun_ns: int | None = None
+    begun_ns: int | None = None  # when a launch that waited in a queue said so last
     ended: Ended | None = None
     hellos: dict[int, Hello] = {}
     ready: dict[int, Ready] = {}
-    thinned: ThinnedSteps = msgspec.field(default_factory=ThinnedSteps)
+    thinned: ThinnedSteps = msgspec.field(default_factory=ThinnedSteps)  # of a long launch not all steps are kept
     trained: dict[int, Trained] = {}
     done: dict[int, Done] = {}
-    fingerprints: dict[int, dict[int, Fingerprint]] = {}
-    checks: list[Check] = []
+    fingerprints: dict[int, dict[int, Fingerprint]] = {}  # by step and rank, where some rank's is still missing
+    checks: list[Check] = []  # of the steps for which all ranks sent their fingerprint
     pauses: list[Pause] = []
     loads: list[Load] = []
     injections: list[Injection] = []
-    first_step_after: dict[int, int] = {}
+    first_step_after: dict[int, int] = {}  # by an injection's index, the first step that any rank began after it
     refused: int = 0
     primitives: PrimitivesLog = msgspec.field(default_factory=PrimitivesLog)
     clocks: Clocks = msgspec.field(default_factory=Clocks)
-    clock_spread: ClockSpread | None = None
+    clock_spread: ClockSpread | None = None  # how far the ranks' clocks may be apart; None: they have one clock
 
     @property
     def steps(self) -> StepsByRank:
@@ -107,23 +97,15 @@ class LaunchLog(msgspec.Struct):
         if not self.clocks.of_rank:
             return
         # All times move, so a step and the pauses within it stay together.
-        kept = {rank: [self._in_console_time(step) for step in steps] for rank, steps in self.steps.items()}
-        totals = {rank: self._totals_in_console_time(rank, total) for rank, total in self.thinned.totals.items()}
-        self.thinned = msgspec.structs.replace(self.thinned, kept=kept, totals=totals)
-        self.pauses = [self._in_console_time(pause) for pause in self.pauses]
-        self.trained = {rank: self._in_console_time(trained) for rank, trained in self.trained.items()}
-
-    def _totals_in_console_time(self, rank: int, totals: RankTotals) -> RankTotals:
-        return msgspec.structs.replace(
-            totals,
-            first=self._in_console_time(totals.first),
-            begin_ns=self.clocks.console_ns(rank, totals.begin_ns),
-            begin=totals.begin and self._in_console_time(totals.begin),
-            end=totals.end and self._in_console_time(totals.end),
-        )
-
-    def _in_console_time(self, message: RankTimes) -> RankTimes:
-        return cast(RankTimes, in_console_time(message, self.clocks))
+        for rank, totals in self.thinned.totals.items():
+            totals.begin_ns = self.clocks.console_ns(rank, totals.begin_ns)
+            totals.first = in_console_time(totals.first, self.clocks)
+            totals.begin = totals.begin and in_console_time(totals.begin, self.clocks)
+            totals.end = totals.end and in_console_time(totals.end, self.clocks)
+        for steps in self.steps.values():
+            steps[:] = [in_console_time(step, self.clocks) for step in steps]
+        self.pauses = [in_console_time(pause, self.clocks) for pause in self.pauses]
+        self.trained = {rank: in_console_time(trained, self.clocks) for rank, trained in self.trained.items()}
 
     def _note_injections(self, step: Step) -> None:
         """Whether the step began after an injection is judged by what is known of the clocks by then."""

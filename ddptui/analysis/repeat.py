@@ -24,7 +24,7 @@ from ddptui.analysis.figures import (
 from ddptui.analysis.launch_log import LaunchLog
 from ddptui.analysis.primitives.results import PrimitivesResult
 from ddptui.analysis.results import Loss, RepeatResult
-from ddptui.analysis.thinning import count_steps, extrapolate
+from ddptui.analysis.thinning import extrapolate
 from ddptui.analysis.verdict import analyze_aligned
 from ddptui.analysis.waits import AlignedSteps
 from ddptui.text.units import S
@@ -63,7 +63,7 @@ def outcome_of_log(log: LaunchLog) -> RepeatOutcome | None:
     error = log.ended.error if log.ended else None
     result = None
     took_s = None
-    if log.ended and log.ended.status == "ok":
+    if log.ended and log.ended.status == "ok":  # of the launcher, which knows nothing of what ranks report
         error = _why_no_figures(log)
         if error:
             status = "failed"
@@ -71,6 +71,7 @@ def outcome_of_log(log: LaunchLog) -> RepeatOutcome | None:
             took_s = (log.ended.at_ns - log.launched.at_ns) / S
         else:
             result = _result(log, log.launched)
+    hello = next(iter(log.hellos.values()), None)
     return RepeatOutcome(
         trial=log.launched.trial,
         repeat=log.launched.repeat,
@@ -78,13 +79,8 @@ def outcome_of_log(log: LaunchLog) -> RepeatOutcome | None:
         status=status,
         error=error,
         result=result,
-        primitives=_primitives(log, took_s),
+        primitives=log.primitives.result(hello, took_s) if hello and log.primitives.places else None,
     )
-
-
-def _primitives(log: LaunchLog, took_s: float | None) -> PrimitivesResult | None:
-    hello = next(iter(log.hellos.values()), None)
-    return log.primitives.result(hello, took_s) if hello and log.primitives.places else None
 
 
 def _why_no_figures(log: LaunchLog) -> str | None:
@@ -149,4 +145,5 @@ def _result(log: LaunchLog, launched: Launched) -> RepeatResult:
     )
     if log.thinned.stride == 1:
         return result
-    return extrapolate(result, count_steps(measured), analysis.train_ns if analysis else None)
+    kept = {step.step for of_rank in measured.values() for step in of_rank}  # the numbers of the steps that are left
+    return extrapolate(result, len(kept), analysis.train_ns if analysis else None)

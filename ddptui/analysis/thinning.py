@@ -5,13 +5,13 @@ may be late because of the step before.
 """
 
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from itertools import pairwise
-from typing import cast
 
 import msgspec
+from msgspec.structs import asdict, replace
 
-from ddptui.analysis.results import ConfidenceInterval, Culprit, RankResult, RepeatResult, WhatIf
+from ddptui.analysis.results import ConfidenceInterval, RankResult, RepeatResult, WhatIf
 from ddptui.text.units import S
 from ddptui.wire.messages import Pause, Step, Trained
 from ddptui.wire.retime import shift_times
@@ -22,24 +22,18 @@ StepsByRank = dict[int, list[Step]]
 
 
 class RankTotals(msgspec.Struct):
-    """Sums over all steps of one rank, kept or not.
+    """Sums over all steps of one rank, kept or not."""
 
-    first       the first step; begin_ns: when the earliest began
-    begin, end  the first and the last measured step
-    steps       measured; samples: in these
-    slept       injected delays by site: how often, and how long in ns
-    """
-
-    first: Step
-    begin_ns: int
-    begin: Step | None = None
-    end: Step | None = None
-    steps: int = 0
-    samples: int = 0
-    slept: dict[str, tuple[int, int]] = {}
+    first: Step  # as received, which need not be in order
+    begin_ns: int  # of the earliest
+    begin: Step | None = None  # the first measured step
+    end: Step | None = None  # the last one
+    steps: int = 0  # measured
+    samples: int = 0  # in these
+    slept: dict[str, tuple[int, int]] = {}  # injected delays by site: how often, and how long in ns
 
     def add(self, step: Step) -> None:
-        """Count a step. Delays count after the warm-up, and at the start always."""
+        """Count a step. Delays count after the warm-up, and at the start always: this is before any step."""
         self.begin_ns = min(self.begin_ns, step.begin_ns)
         for slept in step.slept:
             if not step.warmup or slept.at == "start":
@@ -67,18 +61,13 @@ class RankTotals(msgspec.Struct):
 
 
 class ThinnedSteps(msgspec.Struct):
-    """The steps of a launch, thinned once they are too many.
+    """The steps of a launch, thinned once they are too many."""
 
-    kept    by rank in the order received: of every `stride`-th block of steps
-    events  steps and collectives that are kept
-    most    events that may be kept where a single block exceeds MOST_EVENTS, else 0
-    """
-
-    kept: StepsByRank = {}
+    kept: StepsByRank = {}  # by rank in the order received: of every `stride`-th block of steps
     totals: dict[int, RankTotals] = {}
     stride: int = 1
-    events: int = 0
-    most: int = 0
+    events: int = 0  # steps and collectives that are kept
+    most: int = 0  # events that may be kept where a single block exceeds MOST_EVENTS, else 0
 
     def add(self, step: Step) -> None:
         """Count a step, and keep it if its block is kept."""
@@ -113,8 +102,15 @@ def close_gaps(steps: StepsByRank, pauses: Iterable[Pause]) -> tuple[StepsByRank
     closed: StepsByRank = {rank: [] for rank in steps}
     for block, cut_ns in zip(blocks, cuts_ns, strict=True):
         for rank, of_rank in block.items():
-            closed[rank] += [cast(Step, shift_times(step, -cut_ns)) for step in of_rank]
-    return closed, _pauses_within(blocks, cuts_ns, pauses)
+            closed[rank] += [shift_times(step, -cut_ns) for step in of_rank]
+    begins = [min(step.begin_ns for steps in block.values() for step in steps) for block in blocks]
+    ends = [max(step.end_ns for steps in block.values() for step in steps) for block in blocks]
+    within = []
+    for pause in pauses:
+        at = bisect_right(begins, pause.begin_ns) - 1
+        if at >= 0 and pause.begin_ns < ends[at]:  # else it was in steps that are not kept
+            within.append(shift_times(pause, -cuts_ns[at]))
+    return closed, within
 
 
 def _cuts_ns(blocks: list[StepsByRank]) -> list[int]:
@@ -128,62 +124,29 @@ def _cuts_ns(blocks: list[StepsByRank]) -> list[int]:
     return cuts_ns
 
 
-def _pauses_within(blocks: list[StepsByRank], cuts_ns: list[int], pauses: Iterable[Pause]) -> list[Pause]:
-    begins = [min(step.begin_ns for steps in block.values() for step in steps) for block in blocks]
-    ends = [max(step.end_ns for steps in block.values() for step in steps) for block in blocks]
-    within = []
-    for pause in pauses:
-        at = bisect_right(begins, pause.begin_ns) - 1
-        if at >= 0 and pause.begin_ns < ends[at]:
-            within.append(cast(Pause, shift_times(pause, -cuts_ns[at])))
-    return within
-
-
-def count_steps(steps: Mapping[int, list[Step]]) -> int:
-    """The number of different steps."""
-    return len({step.step for of_rank in steps.values() for step in of_rank})
-
-
 def extrapolate(result: RepeatResult, kept: int, train_ns: int | None) -> RepeatResult:
-    """The result with sums over the kept steps scaled to all measured ones. kept: steps; train_ns: the time that they
-    took, None where waits were not analyzed."""
-    result = msgspec.structs.replace(result, looked_at=kept)
+    """The result with sums over the kept steps scaled to all measured ones. kept: how many; train_ns: their time,
+    None where waits were not analyzed."""
+    result = replace(result, looked_at=kept)
     if train_ns is None:
         return result
     factor = result.steps / kept  # sums over steps grow with their number; shares and medians stay
     culprit, what_if = result.culprit, result.what_if_s
-    return msgspec.structs.replace(
-        result,
-        culprit=culprit and _scaled_culprit(culprit, factor),
-        what_if_s=what_if and _scaled_what_if(what_if, result.train_time_s / (train_ns / S)),
-        ranks=[_scaled_rank(rank, factor) for rank in result.ranks],
-    )
-
-
-def _scaled_culprit(culprit: Culprit, factor: float) -> Culprit:
-    excess = culprit.excess_s
-    return msgspec.structs.replace(
-        culprit,
-        wait_caused_s=culprit.wait_caused_s * factor,
-        excess_s=ConfidenceInterval(
-            estimate=excess.estimate * factor, low=excess.low * factor, high=excess.high * factor
-        ),
-    )
-
-
-def _scaled_what_if(what_if: WhatIf, factor: float) -> WhatIf:
-    without = what_if.without_culprit
-    return WhatIf(
-        without_culprit=None if without is None else without * factor,
-        without_skew=what_if.without_skew * factor,
-    )
+    if culprit:
+        excess = ConfidenceInterval(**{name: s * factor for name, s in asdict(culprit.excess_s).items()})
+        culprit = replace(culprit, wait_caused_s=culprit.wait_caused_s * factor, excess_s=excess)
+    if what_if:  # its times are train times, of the kept steps alone
+        longer = result.train_time_s / (train_ns / S)
+        what_if = WhatIf(**{name: s and s * longer for name, s in asdict(what_if).items()})
+    ranks = [_scaled_rank(rank, factor) for rank in result.ranks]
+    return replace(result, culprit=culprit, what_if_s=what_if, ranks=ranks)
 
 
 def _scaled_rank(rank: RankResult, factor: float) -> RankResult:
     sums = ("wait_s", "transfer_s", "exposed_s", "wait_caused_s")
     counts = ("last_arrivals", "collectives", "bytes")
     figures = {name: figure for name in (*sums, *counts) if (figure := getattr(rank, name)) is not None}
-    return msgspec.structs.replace(
+    return replace(
         rank,
         waited_for_s={late_rank: s * factor for late_rank, s in rank.waited_for_s.items()},
         **{name: figure * factor if name in sums else round(figure * factor) for name, figure in figures.items()},

@@ -3,7 +3,6 @@
 from collections import deque
 from collections.abc import Iterable
 from math import inf
-from typing import TypeVar, cast
 
 from ddptui.analysis.cautions import FEWEST_STEPS
 from ddptui.analysis.clock_sync import ClockSpread, clock_spread, in_console_time
@@ -14,14 +13,11 @@ from ddptui.analysis.waits import AlignedStep, AlignedSteps, align_steps
 from ddptui.config.preset import Preset
 from ddptui.live.fold import fold
 from ddptui.live.state import MOST_RECENT, Live, recent
-from ddptui.wire.messages import Pause, Step
 from ddptui.wire.records import Launched, Message
 
 JUDGE_EVERY_NS = 1e9  # an analysis costs some milliseconds
 LAST_STEPS, FEW = 24, 3  # that panes show, at most and at least
 MOST_AT_ONCE = 400  # ranks times steps that one look aligns: where steps are short, some are left out
-
-StepOrPause = TypeVar("StepOrPause", Step, Pause)
 
 
 class RunMonitor:
@@ -103,23 +99,21 @@ class RunMonitor:
         if first >= end:
             return
         ranks = self.live.ranks.values()
+        clocks = self.live.clocks  # as known now: steps converted before and after a probe would not fit each other
         new_steps = {rank.rank: [step for step in rank.recent if first - 1 <= step.step < end] for rank in ranks}
-        self.apart = clock_spread(self.live.clocks, new_steps)
+        self.apart = clock_spread(clocks, new_steps)
         if not self.are_clocks_known:
             return
         self._next = end
-        steps = {rank: [self._aligned(step) for step in rank_steps] for rank, rank_steps in new_steps.items()}
+        steps = {rank: [in_console_time(step, clocks) for step in rank_steps] for rank, rank_steps in new_steps.items()}
         fitting, wrong = drop_inconsistent(steps)
-        aligned_steps = align_steps(fitting, [self._aligned(pause) for pause in self.live.pauses], self.apart)
+        pauses = [in_console_time(pause, clocks) for pause in self.live.pauses]
+        aligned_steps = align_steps(fitting, pauses, self.apart)
         if self.joined and self.joined[-1].ranks.keys() != steps.keys():  # a rank has come meanwhile
             self.joined.clear()
         ended_ns = _ended(self.joined[-1]) if self.joined else 0
         self.joined.extend(step for step in aligned_steps.steps if step.number >= first and _ended(step) > ended_ns)
         self.mismatch = next(reversed([*wrong.values(), *aligned_steps.mismatches.values()]), None)
-
-    def _aligned(self, message: StepOrPause) -> StepOrPause:
-        """With the offsets known now: steps from before and after a clock probe would not fit each other."""
-        return cast(StepOrPause, in_console_time(message, self.live.clocks))
 
 
 def _resumed(outcomes: Outcomes) -> Live:

@@ -8,7 +8,7 @@ whose clock nothing is known is roughly where it was, and waits for nobody.
 
 from collections.abc import Iterable, Iterator, Mapping
 from math import inf
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 
@@ -51,10 +51,8 @@ def _of_repeat(process: int, name: str, messages: Iterable[Message]) -> Iterator
             steps.setdefault(message.rank, []).append(message)
     far = clock_spread(clocks, steps)
     known = far is None or far.largest_ns(steps) < inf
-    steps = {
-        rank: [cast(Step, in_console_time(step, clocks)) for step in rank_steps] for rank, rank_steps in steps.items()
-    }
-    pauses = [cast(Pause, in_console_time(pause, clocks)) for pause in pauses]
+    steps = {rank: [in_console_time(step, clocks) for step in rank_steps] for rank, rank_steps in steps.items()}
+    pauses = [in_console_time(pause, clocks) for pause in pauses]
     yield {"ph": "M", "name": "process_name", "pid": process, "args": {"name": name}}
     events = _Events(process, zero)
     for rank in sorted(steps):

@@ -32,12 +32,12 @@ def close_gaps(messages: Iterable[Message]) -> Iterator[Message]:
         yield shifted
 
 
-def shift_times(message: Message, by_ns: int) -> Message:
+def shift_times(message: AnyStruct, by_ns: int) -> AnyStruct:
     """The message with all its times later by so many ns."""
     return map_times(message, lambda moment_ns: moment_ns + by_ns)
 
 
-def map_times(message: Message, move: Callable[[int], int]) -> Message:
+def map_times(message: AnyStruct, move: Callable[[int], int]) -> AnyStruct:
     """The message with `move` applied to all its times, but not to its durations."""
     moved = _moved(message, TIMES, move)
     if not isinstance(message, Step):
