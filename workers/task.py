@@ -7,7 +7,7 @@ import os
 import sys
 
 from ddptui.host import place
-from ddptui.host.place.place import Place, PlaceError, describe
+from ddptui.host.place.place import Place, PlaceError
 from workers.rank.group import FROM_ENVIRONMENT, INIT_METHOD, Rendezvous
 from workers.rank.node import choose_interface
 from workers.rank.process import read_trial
@@ -20,8 +20,8 @@ def main() -> None:
         if here is None:
             sys.exit("no variable says which rank this is: `ddptui place` shows which ones are read")
         if here.local_world > 1 and here.is_node:
-            sys.exit(f"{describe(here)}\nThis is a node, not a rank: `ddptui join` starts its ranks")
-        print(describe(here), flush=True)
+            sys.exit(f"{here.describe()}\nThis is a node, not a rank: `ddptui join` starts its ranks")
+        print(here.describe(), flush=True)
         trial = read_trial(["launch=task", *sys.argv[1:], f"world_size={here.world}"])
     except PlaceError as error:
         sys.exit(f"{error}")

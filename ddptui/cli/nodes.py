@@ -51,8 +51,7 @@ def manifest(obj: dict[str, Any], /, name: str, ticket: str | None, **options: A
     It starts `ddptui join` for a run of the preset NAME: Kubeflow's TrainJob or PyTorchJob, or PAI-DLC's.
     """
     from ddptui.engines.join.ticket import TicketError, read_ticket
-    from ddptui.engines.manifest.jobs import render
-    from ddptui.engines.manifest.options import ManifestError, Options
+    from ddptui.engines.manifest import ManifestError, Options, render
 
     engine = {"name": "join", "nodes": options["nodes"]}
     load_preset(PresetRequest(name, obj["assignments"], None, engine), to_be_started=False)

@@ -18,7 +18,10 @@ class LaunchRefused(OSError):
 
 
 class Launch(Protocol):
-    """One launch. Its processes may start later and on other hosts: a job waits in a queue, a node has yet to join."""
+    """One launch. Its processes may start later and on other hosts: a job waits in a queue, a node has yet to join.
+
+    The answers given here are those of a launch on other hosts, where the console cannot look at processes.
+    """
 
     @property
     def exit_code(self) -> int | None:
@@ -27,52 +30,44 @@ class Launch(Protocol):
     @property
     def is_waiting(self) -> bool:
         """Queued or waiting for nodes; no ranks expected yet."""
+        return False
 
     def take_notices(self) -> list[str]:
         """What the launch waits for, or has become, since the last call. Called often: it has to be fast."""
+        return []
 
     def end_reason(self) -> str | None:
         """Why it ended, where the engine knows more than the ranks: its time was up, a node was lost."""
+        return None
 
     def add_rank(self, hello: Hello) -> None:
         """Registers a rank that has connected to the console."""
+        return None
 
     def processes(self) -> list[psutil.Process]:
         """Its processes on this host."""
+        return []
 
     def stopped_processes(self) -> list[int]:
         """The ids of those that are stopped, as by SIGSTOP."""
+        return []
 
     def process_status(self, hello: Hello) -> str | None:
         """The status of a rank's process, as psutil names it, or ELSEWHERE; None: the process is gone."""
+        return ELSEWHERE
 
     def helpers_work(self, hello: Hello) -> bool:
         """Whether a process below the rank is busy, such as a compiler. Expensive: it walks the process tree."""
+        return False
 
     def stop(self) -> None:
         """Ends every process of the launch, wherever it runs; returns when none is left, on a node or in a queue."""
 
 
-class RemoteLaunch:
-    """The answers of a launch whose processes are on other hosts, where the console cannot look at them."""
-
-    def processes(self) -> list[psutil.Process]:
-        return []
-
-    def stopped_processes(self) -> list[int]:
-        return []
-
-    def process_status(self, hello: Hello) -> str | None:
-        return ELSEWHERE
-
-    def helpers_work(self, hello: Hello) -> bool:
-        return False
-
-
 class Engine(Protocol):
     """Starts the launches of one run, one after another."""
 
-    is_local: bool  # the ranks are processes of this host
+    is_local: bool = False  # whether the ranks are processes of this host
 
     def command(self, trial: Trial, repeat: RepeatJournal) -> list[str]:
         """The command that starts the launch, as it is recorded and shown."""
@@ -88,3 +83,4 @@ class Engine(Protocol):
 
     def close(self) -> None:
         """Releases what the engine holds for the run. Called once the last launch has ended."""
+        return None

@@ -15,10 +15,9 @@ from ddptui.host.folders import lab_root
 
 
 def command(trial: Trial, python: str = sys.executable, part: Part | None = None) -> list[str]:
-    """The exact command line that starts a trial, or one node's part of it.
+    """The exact command line that starts a trial, or one node's part of it. `environment` has its variables.
 
-    `environment` has the variables that the command needs; a part has variables of its own (`Part.environment`), but
-    torch's launcher reads its part from the command line.
+    A part has variables of its own (`Part.environment`), but torch's launcher reads its part from the command line.
     """
     part = part or links.part(trial)
     rendered = [python, *_launcher(trial, part), "-m", f"workers.{trial.launch}", *arguments(trial)]
@@ -35,11 +34,11 @@ def _launcher(trial: Trial, part: Part | None) -> Iterable[str]:
     """torch's launcher and its options; empty where the entry point starts the ranks itself."""
     if not LAUNCH_MODES[trial.launch].by_torch:
         return []
+    launcher = ["-m", torch_launcher()]
     if part is None:  # --standalone: one host, at any free port
-        return ["-m", torch_launcher(), "--standalone", f"--nproc_per_node={trial.world_size}"]
+        return [*launcher, "--standalone", f"--nproc_per_node={trial.world_size}"]
     return [
-        "-m",
-        torch_launcher(),
+        *launcher,
         f"--nnodes={part.nodes}",
         f"--node_rank={part.node}",
         f"--nproc_per_node={len(part.ranks)}",
@@ -62,10 +61,8 @@ def environment(trial: Trial, cores: int, ranks_here: int | None = None) -> dict
 
 
 def module_folders() -> list[str]:
-    """The folders where a rank looks for modules first: the lab's own, then the user's PYTHONPATH.
-
-    The paths are absolute, because a rank starts in another folder.
-    """
+    """The folders where a rank looks for modules first: the lab's own, then the user's PYTHONPATH."""
     variable = os.environ.get("PYTHONPATH", "")
+    # absolute, because a rank starts in another folder; an empty entry means the current one, no variable means none
     users = [os.path.abspath(folder) for folder in variable.split(os.pathsep)] if variable else []
     return list(dict.fromkeys([str(lab_root()), *users]))

@@ -1,26 +1,105 @@
-"""Who may connect to a socket of the console: peers with the launch's keys, while file descriptors are left."""
+"""The console's sockets. Only peers with the launch's keys may connect, and only while file descriptors are left."""
 
 import ctypes
 import errno
 import hmac
 import os
+import secrets
 import struct
 import sys
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from socket import AF_INET, SOCK_STREAM, SOL_SOCKET, create_server, fromfd
 
+import msgspec
 import zmq
 
-from ddptui.host.limits import allow_open_files
+from ddptui.host.machine import allow_open_files
 from ddptui.wire.connection import Keys
 
 ENOUGH_FILES = 65_536  # many times what 1,024 ranks need
 TRIES = 200  # ports, one after another
 LAST_PORT = 65_535
+HANDSHAKE_MS = 5_000  # a peer that has shown no key by then is disconnected
+MOST_FRAMES_AT_ONCE = 256  # so that a flood of frames does not keep the caller from its other work
+MOST_BYTES_AT_ONCE = 8 * 2**20  # likewise; decoded, messages take up to ten times as much memory
 SO_ATTACH_FILTER, SO_DETACH_FILTER = 26, 27  # asm-generic/socket.h
 DROP_ALL = struct.pack("HBBI", 0x06, 0, 0, 0)  # classic BPF, one instruction: keep 0 bytes of each packet
+
+
+class ConsoleSocket:
+    """A ROUTER socket of the console behind a gate. On the network it is encrypted, and peers need `keys`."""
+
+    def __init__(self, at: tuple[str, int] | str, options: Mapping[zmq.SocketOption, int]) -> None:
+        """`at`: an address of this host and the first port to try, or the endpoint of a Unix socket. Raises OSError."""
+        self.token = secrets.token_hex(16)  # the first message of each peer has to show it
+        self.keys: Keys | None = None
+        self._curve: CurveServer | None = None
+        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        self._socket = self._context.socket(zmq.ROUTER)
+        for option, value in {zmq.HANDSHAKE_IVL: HANDSHAKE_MS, **options}.items():
+            self._socket.setsockopt(option, value)  # before bind: only connections made later have it
+        try:
+            if isinstance(at, str):
+                self.endpoint = at
+                self.gate = local_gate(self._socket, at)
+            else:
+                self._curve = CurveServer(self._context, self._socket)
+                self.keys = self._curve.keys
+                self.endpoint = bind_near(self._socket, *at)
+                self.gate = network_gate(self._socket)
+        except OSError:
+            self._close()
+            raise
+        self._poller = zmq.Poller()
+        for socket in (self._socket, self.gate.connections):
+            self._poller.register(socket, zmq.POLLIN)
+
+    def has_token(self, token: str) -> bool:
+        """Whether a peer's token is the right one. The time that this takes does not reveal how much of it is right."""
+        return hmac.compare_digest(token.encode(), self.token.encode())
+
+    def send(self, identity: bytes, message: msgspec.Struct) -> None:
+        """Sends to one peer. ZeroMQ drops what is for a peer that has gone, or that does not read."""
+        self._socket.send_multipart([identity, msgspec.msgpack.encode(message)])
+
+    def receive(self, timeout_ms: int = 0) -> Iterator[tuple[bytes, list[bytes]]]:
+        """The identity of a peer and its frames, for what has arrived. Waits at most `timeout_ms` for the first."""
+        if not self._wait(timeout_ms):
+            return
+        count = size = 0
+        while count < MOST_FRAMES_AT_ONCE and size < MOST_BYTES_AT_ONCE:
+            try:
+                identity, *frames = self._socket.recv_multipart(zmq.NOBLOCK)
+            except zmq.Again:
+                return
+            yield identity, frames
+            count, size = count + 1, size + sum(map(len, frames))
+
+    def _wait(self, timeout_ms: int) -> bool:
+        """Waits for a message, and updates the gate meanwhile. False: none came in time."""
+        deadline = time.monotonic() + timeout_ms / 1000
+        while True:
+            self.gate.update()
+            left_ms = max(0, round(1000 * (deadline - time.monotonic())))
+            if self._socket in dict(self._poller.poll(left_ms)):
+                return True
+            if not left_ms:
+                return False
+
+    def close(self) -> None:
+        """Closes the socket and what belongs to it. Waits for unsent messages as long as its LINGER says."""
+        self._socket.disable_monitor()  # first: it needs the open socket
+        self.gate.connections.close()
+        self._close()
+
+    def _close(self) -> None:
+        self._socket.close()
+        if self._curve:
+            self._curve.close()  # before the context: term() waits until all of its sockets are closed
+        self._context.term()
 
 
 class ConnectionGate:
@@ -30,9 +109,10 @@ class ConnectionGate:
     the network stays open. `connections` is readable when a peer has connected.
     """
 
-    def __init__(self, socket: "zmq.Socket[bytes]", shut: Callable[[], None], reopen: Callable[[], None]) -> None:
+    def __init__(self, socket: "zmq.Socket[bytes]", shut: Callable[[bool], None]) -> None:
+        """`shut(True)` shuts the gate, `shut(False)` reopens it."""
         self._most = allow_open_files(ENOUGH_FILES) // 2
-        self._shut, self._reopen = shut, reopen
+        self._shut = shut
         self._is_shut = False
         self.connections: zmq.Socket[bytes] = socket.get_monitor_socket(zmq.EVENT_ACCEPTED)
 
@@ -41,15 +121,13 @@ class ConnectionGate:
         if not self._has_new_connection() and not self._is_shut:
             return
         crowded = len(os.listdir("/dev/fd")) > self._most
-        if crowded and not self._is_shut:
-            self._shut()
-        elif self._is_shut and not crowded:
-            self._reopen()
+        if crowded != self._is_shut:
+            self._shut(crowded)
         self._is_shut = crowded
 
     def _has_new_connection(self) -> bool:
         connected = False
-        while self.connections.poll(0):
+        while self.connections.poll(0):  # empties the queue: what is left would make each poll return at once
             self.connections.recv_multipart()
             connected = True
         return connected
@@ -60,36 +138,33 @@ def local_gate(socket: "zmq.Socket[bytes]", endpoint: str) -> ConnectionGate:
     path = Path(endpoint.removeprefix("ipc://"))
     hidden = path.with_name("shut")
 
-    def move(source: Path, target: Path) -> None:
+    def shut(is_shut: bool) -> None:
         with suppress(FileNotFoundError):  # the keeper has removed the folder: the launch is over
+            source, target = (path, hidden) if is_shut else (hidden, path)
             source.rename(target)
 
     _bind(socket, endpoint)
-    return ConnectionGate(socket, lambda: move(path, hidden), lambda: move(hidden, path))
+    return ConnectionGate(socket, shut)
 
 
 def network_gate(socket: "zmq.Socket[bytes]") -> ConnectionGate:
-    """The gate of a socket that bind_near has bound. It shuts by a filter that has the kernel drop all packets to the
-    listening socket; connections have no filter. libzmq's own way, unbind, would end the connections, too."""
-    listener = socket.getsockopt(zmq.USE_FD)
+    """The gate of a socket that bind_near has bound.
+
+    It shuts by a filter that has the kernel drop all packets to the listening socket; connections have no filter.
+    """
+    listener = socket.getsockopt(zmq.USE_FD)  # libzmq's own way, unbind, would end the connections, too
     assert isinstance(listener, int)
-    return ConnectionGate(socket, lambda: _drop_all(listener), lambda: _drop_none(listener))
 
-
-def _drop_all(listener: int) -> None:
-    instructions = ctypes.create_string_buffer(DROP_ALL, len(DROP_ALL))
-    program = struct.pack("HP", 1, ctypes.addressof(instructions))  # struct sock_fprog
-    _set_option(listener, SO_ATTACH_FILTER, program)
-
-
-def _drop_none(listener: int) -> None:
-    _set_option(listener, SO_DETACH_FILTER, bytes(4))
-
-
-def _set_option(listener: int, option: int, value: bytes) -> None:
-    if sys.platform == "linux":
+    def shut(is_shut: bool) -> None:
+        if sys.platform != "linux":
+            return
+        instructions = ctypes.create_string_buffer(DROP_ALL, len(DROP_ALL))
+        program = struct.pack("HP", 1, ctypes.addressof(instructions))  # struct sock_fprog
+        option, value = (SO_ATTACH_FILTER, program) if is_shut else (SO_DETACH_FILTER, bytes(4))
         with fromfd(listener, AF_INET, SOCK_STREAM) as listener_socket, suppress(OSError):  # no filters in this kernel
             listener_socket.setsockopt(SOL_SOCKET, option, value)
+
+    return ConnectionGate(socket, shut)
 
 
 def bind_near(socket: "zmq.Socket[bytes]", address: str, port: int) -> str:
@@ -105,18 +180,18 @@ def bind_near(socket: "zmq.Socket[bytes]", address: str, port: int) -> str:
 
 
 def _listen(socket: "zmq.Socket[bytes]", address: str, port: int) -> str:
-    """Binds to a listening socket that is made here, so that the gate knows its descriptor. libzmq closes it."""
+    """Binds to a listening socket that is made here, so that the gate knows its descriptor."""
     endpoint = f"tcp://{address}:{port}"
     try:
         listener = create_server((address, port), backlog=100)  # as libzmq has it
     except OSError as error:
         raise OSError(error.errno, os.strerror(error.errno or 0), endpoint) from None
     with listener:
-        listener.setblocking(False)
+        listener.setblocking(False)  # libzmq accepts in its event loop, which must not wait
         endpoint = f"tcp://{address}:{listener.getsockname()[1]}"  # port 0 is any that is free
         socket.setsockopt(zmq.USE_FD, listener.fileno())
         _bind(socket, endpoint)
-        listener.detach()
+        listener.detach()  # from here on libzmq closes the descriptor
     return endpoint
 
 

@@ -34,8 +34,7 @@ FILES = {  # below the data folder, in torchvision's layout
 def prepare(preset: Preset, *, to_be_started: bool = True) -> Preset:
     """The preset, checked, with the absolute data folder of each trial. Raises PresetError for what cannot run here.
 
-    This process's limit of open files is raised as well, because the ranks inherit it. to_be_started=False: the preset
-    is only shown, so that engine and devices are not checked.
+    to_be_started=False: the preset is only shown, so that engine and devices are not checked.
     """
     for package in ("torch", "torchvision"):
         if find_spec(package) is None:
@@ -45,7 +44,7 @@ def prepare(preset: Preset, *, to_be_started: bool = True) -> Preset:
         preset = fit_to_engine(preset)
     except TrialError as error:
         raise PresetError(f"{preset.name}: {error}") from None
-    is_local = preset.engine.name == "local"
+    is_local = preset.engine.name == "local"  # only this host can be looked at
     if to_be_started:
         _check_engine(preset)
         check_mpi(preset)
@@ -53,7 +52,7 @@ def prepare(preset: Preset, *, to_be_started: bool = True) -> Preset:
             check_gpus(preset.name, preset.trials)
     if is_local:
         for trial in preset.trials:
-            check_room(preset.name, trial)
+            check_room(preset.name, trial)  # also raises this process's limit of open files, which the ranks inherit
     has_data = preset.engine.name != "join"  # Slurm's nodes see the same folders; nodes that join have their own
     trials = (
         _prepare(preset.name, trial, is_local=is_local, has_data=has_data, try_links=to_be_started)
@@ -65,12 +64,12 @@ def prepare(preset: Preset, *, to_be_started: bool = True) -> Preset:
 def prepare_trial(trial: Trial, local_ranks: int) -> Trial:
     """A trial of a run whose console is on another host, checked on a node that starts `local_ranks` ranks of it.
 
-    The data is in the console's folder, if this host has that, else in its own. Raises PresetError.
+    Raises PresetError.
     """
     local_part = msgspec.structs.replace(trial, world_size=local_ranks)
     check_room("here", local_part)
     check_gpus("here", [local_part])
-    if trial.data_dir is not None and not os.path.isdir(trial.data_dir):
+    if trial.data_dir is not None and not os.path.isdir(trial.data_dir):  # the console's folder: then this host's own
         trial = msgspec.structs.replace(trial, data_dir=None)
     return _prepare("here", trial, is_local=True)
 
@@ -84,14 +83,12 @@ def _check_engine(preset: Preset) -> None:
                 choose_interface(engine.interface)
                 in_a_file = [trial.name for trial in preset.trials if trial.init_method == "file"]
                 if engine.shared is None and in_a_file:
-                    raise PresetError(
-                        f"{preset.name}, trial {in_a_file[0]}: init_method: 'file' needs a folder that all nodes see: "
-                        "name it with --shared DIR"
-                    )
+                    where = f"{preset.name}, trial {in_a_file[0]}: init_method"
+                    raise PresetError(f"{where}: 'file' needs a folder that all nodes see: name it with --shared DIR")
                 if engine.shared is not None and not os.path.isdir(engine.shared):
                     raise PresetError(f"--shared {engine.shared}: no such folder here: name one that all nodes see")
             case "slurm":
-                from ddptui.engines.slurm.check import check
+                from ddptui.engines.slurm.check import check  # here: most runs are local
 
                 choose_interface(engine.interface)
                 check(engine)
@@ -102,26 +99,26 @@ def _check_engine(preset: Preset) -> None:
 def _prepare(preset: str, trial: Trial, *, is_local: bool, has_data: bool = True, try_links: bool = True) -> Trial:
     if problem := _problem_with_model(trial.model):
         raise PresetError(f"{preset}, trial {trial.name}: model: {problem}")
-    if is_local and links_of(trial) and (no_link := links.problem(try_it=try_links)):
-        raise PresetError(f"{preset}, trial {trial.name}: bottleneck: {no_link}")
     if is_local:
+        if links_of(trial) and (no_link := links.problem(try_it=try_links)):
+            raise PresetError(f"{preset}, trial {trial.name}: bottleneck: {no_link}")
         check_compiler(preset, trial)
     if trial.dataset not in FILES or not has_data:
         return trial
     folder = data_folder(trial)
     missing = [name for name in FILES[trial.dataset] if not (folder / name).is_file()]
     if missing and not trial.download:
+        what = f"dataset {trial.dataset} is not in {folder} ({missing[0]} is missing)"
         raise PresetError(
-            f"{preset}, trial {trial.name}: dataset {trial.dataset} is not in {folder} ({missing[0]} is missing): "
-            f"download it with `--set download=true`, or copy the files there "
+            f"{preset}, trial {trial.name}: {what}: download it with `--set download=true`, or copy the files there "
             f"(another folder: `--set data_dir=FOLDER`, or {DATA_VARIABLE})"
         )
     return msgspec.structs.replace(trial, data_dir=str(folder))
 
 
 def _problem_with_model(model: str) -> str:
-    """Why there is no such model; empty: there is one. A user's module is looked for, but never imported here."""
-    if is_own_model(model):
+    """Why there is no such model; empty: there is one."""
+    if is_own_model(model):  # looked for, but never imported here: it would import torch
         module = model.partition(":")[0].partition(".")[0]
         where = "put its folder on PYTHONPATH (`export PYTHONPATH=FOLDER`)"
         return "" if _can_be_imported(module) else f"no module {module!r} for {model!r}: {where}"
@@ -133,13 +130,12 @@ def _problem_with_model(model: str) -> str:
 
 
 def _can_be_imported(module: str) -> bool:
-    """Whether a rank will find this module. Ranks do not look in the current folder."""
-    folders = [*module_folders(), *(folder for folder in sys.path if folder not in ("", os.getcwd()))]
-    others = (
-        finder for finder in sys.meta_path if finder is not PathFinder
-    )  # for built-in modules and editable installs
+    """Whether a rank will find this module."""
+    here = ("", os.getcwd())  # a rank starts in another folder
+    folders = [*module_folders(), *(folder for folder in sys.path if folder not in here)]
     if PathFinder.find_spec(module, folders) is not None:
         return True
+    others = (finder for finder in sys.meta_path if finder is not PathFinder)  # built-in modules, editable installs
     return any(finder.find_spec(module, None) is not None for finder in others)
 
 

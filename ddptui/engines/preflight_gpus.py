@@ -20,17 +20,12 @@ FEW_STEPS = 10  # after the warm-up: a model that is meant for a GPU takes minut
 
 
 class GpuInfo(NamedTuple):
-    """What is known of this machine's GPUs without CUDA.
+    """What is known of this machine's GPUs without CUDA. None: not known."""
 
-    surely_none     there is no GPU of any make
-    driver, build   NVIDIA's driver, and what torch is built for, see host/gpus.py; None: not known
-    visible         the variable that hides GPUs
-    """
-
-    surely_none: bool
+    surely_none: bool  # there is no GPU of any make
     driver: Driver | None
-    build: Build | None
-    visible: str | None
+    build: Build | None  # what torch is built for
+    visible: str | None  # the variable that hides GPUs; None: it is not set
 
 
 def look_at_gpus() -> GpuInfo:
@@ -65,6 +60,8 @@ def needs(trial: Trial) -> str | None:
 def without_gpus(trials: Iterable[Trial]) -> str:
     """The options with which these trials run without a GPU, in backquotes."""
     trials = list(trials)
+    # meant for GPUs: ddptui's own models are small, and nothing is known of the user's
+    has_large_model = any(trial.model not in OUR_MODELS and not is_own_model(trial.model) for trial in trials)
     on_gpus = any(trial.device == "cuda" for trial in trials)
     instead = {
         "device=cpu": on_gpus,
@@ -72,14 +69,9 @@ def without_gpus(trials: Iterable[Trial]) -> str:
         "sync_batchnorm=false": any(trial.sync_batchnorm for trial in trials),
         "share_gpu=false": on_gpus and any(trial.share_gpu for trial in trials),
         "pin_memory=false": on_gpus and any(trial.pin_memory for trial in trials),
-        f"steps={FEW_STEPS + max(trial.warmup_steps for trial in trials)}": on_gpus and any(map(_is_large, trials)),
+        f"steps={FEW_STEPS + max(trial.warmup_steps for trial in trials)}": on_gpus and has_large_model,
     }
     return f"`{' '.join(f'--set {assignment}' for assignment, is_needed in instead.items() if is_needed)}`"
-
-
-def _is_large(trial: Trial) -> bool:
-    """Whether the model is meant for GPUs: ddptui's own are small, and nothing is known of the user's."""
-    return trial.model not in OUR_MODELS and not is_own_model(trial.model)
 
 
 def problem(trial: Trial, machine: GpuInfo, otherwise: str) -> str | None:
@@ -91,9 +83,15 @@ def problem(trial: Trial, machine: GpuInfo, otherwise: str) -> str | None:
     available = gpus.count(machine.driver, {} if machine.visible is None else {VISIBLE: machine.visible})
     if available is None or (available == 0 and not needed):  # None: the ranks will say; 0: they run on the CPU
         return None
+    total = len(machine.driver.gpus) if machine.driver else available
     if not available:
-        return f"{needed}, but {_hidden(machine)}, or {otherwise}"
-    return (_too_few(trial, available, machine) if needed else None) or _cannot_send(trial, available)
+        numbers = "GPU 0" if total == 1 else f"GPUs 0 to {total - 1}"
+        hidden = f"{VISIBLE} is {machine.visible!r}, which names none (this machine has {numbers}): `unset {VISIBLE}`"
+        return f"{needed}, but {hidden}, or {otherwise}"
+    but = f"but this machine has {available}"
+    if available != total:
+        but = f"but {VISIBLE}={machine.visible!r} leaves {available} of {total}"
+    return (_too_few(trial, available, but) if needed else None) or _cannot_send(trial, available)
 
 
 def _lacking(machine: GpuInfo) -> tuple[str, str] | None:
@@ -107,28 +105,14 @@ def _lacking(machine: GpuInfo) -> tuple[str, str] | None:
     if gpus.is_empty(visible):
         return f"{VISIBLE} is {visible!r}, which hides every GPU", f"`unset {VISIBLE}`"
     if driver is not None and build is not None and gpus.is_too_old(driver, build):
-        return too_old(driver, build), OLDER
+        its = f"the driver {driver.version} (CUDA {'.'.join(map(str, driver.cuda or ()))})"
+        return f"{its} is too old for this torch, which is built for CUDA {build.cuda}", OLDER
     return None
 
 
-def too_old(driver: Driver, build: Build) -> str:
-    """That the driver is too old for this torch."""
-    newest = ".".join(map(str, driver.cuda or ()))
-    return (
-        f"the driver {driver.version} (CUDA {newest}) is too old for this torch, which is built for CUDA {build.cuda}"
-    )
-
-
-def _hidden(machine: GpuInfo) -> str:
-    total = len(machine.driver.gpus) if machine.driver else 0
-    numbers = "GPU 0" if total == 1 else f"GPUs 0 to {total - 1}"
-    return f"{VISIBLE} is {machine.visible!r}, which names none (this machine has {numbers}): `unset {VISIBLE}`"
-
-
-def _too_few(trial: Trial, available: int, machine: GpuInfo) -> str | None:
-    """Why so many GPUs are not enough; None: they are."""
+def _too_few(trial: Trial, available: int, but: str) -> str | None:
+    """Why so many GPUs are not enough; None: they are. `but`: that there are only so many."""
     needed = trial.world_size * trial.gpus_per_rank
-    but = _but_available(available, machine)
     if needed <= available:
         return None
     if trial.launch == "dp":
@@ -137,20 +121,12 @@ def _too_few(trial: Trial, available: int, machine: GpuInfo) -> str | None:
         several = f"{trial.world_size} ranks with {trial.gpus_per_rank} GPUs each need {needed}"
         what = f"1 rank needs {needed} GPUs" if trial.world_size == 1 else several
         return f"gpus_per_rank: {what}, {but}: lower gpus_per_rank{' or world_size' * (trial.world_size > 1)}"
-    if trial.share_gpu:
+    if trial.share_gpu:  # then ranks share what there is
         return None
     also = " --set backend=auto" if trial.backend == "nccl" else ""
     share = f"`--set share_gpu=true{also}` lets them share it over gloo, or " if can_share_gpu(trial) else ""
     what = f"{needed} ranks need {needed} GPUs, {but}; NCCL refuses two ranks on one"
     return f"world_size: {what}: {share}lower world_size"
-
-
-def _but_available(available: int, machine: GpuInfo) -> str:
-    """That there are only so many GPUs, and what hides the others."""
-    total = len(machine.driver.gpus) if machine.driver else available
-    if available == total:
-        return f"but this machine has {available}"
-    return f"but {VISIBLE}={machine.visible!r} leaves {available} of {total}"
 
 
 def _may_send_over_gloo(trial: Trial) -> bool:

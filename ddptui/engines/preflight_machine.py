@@ -5,7 +5,7 @@ import shlex
 import shutil
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from importlib.util import find_spec
 
 import psutil
@@ -14,16 +14,23 @@ from ddptui.config.launch_modes import ONE_PROCESS
 from ddptui.config.parser import PresetError
 from ddptui.config.preset import Preset
 from ddptui.config.trial import Trial
-from ddptui.host.limits import allow_open_files
+from ddptui.host.machine import allow_open_files
 from ddptui.text.units import MB
 from ddptui.text.words import WHO_HAS_MPI
+
+# What a rank takes of its own: 390 to 600 MB were measured with torch 2.15 for the CPU, and 100 to 240 where it shares
+# its parent's. This is to refuse only what is hopeless.
+RANK_MB, FORKED_MB = 300, 75
 
 
 def check_compiler(preset: str, trial: Trial) -> None:
     """Raises PresetError if torch.compile has no compiler for what it generates: C++, and on GPUs Triton."""
     if not trial.compile:
         return
-    if lacking := no_compiler(os.environ) or (no_triton() if trial.device == "cuda" else ""):
+    lacking = no_compiler(os.environ)
+    if not lacking and trial.device == "cuda" and find_spec("triton") is None:
+        lacking = "torch.compile needs Triton on a GPU, but it is not installed: `pip install triton`"
+    if lacking:
         raise PresetError(f"{preset}, trial {trial.name}: compile: {lacking}, or `--set compile=false`")
 
 
@@ -31,7 +38,7 @@ def no_compiler(variables: Mapping[str, str]) -> str:
     """Why torch.compile finds no C++ compiler; empty: it does. It uses CXX, else the system's default one."""
     usual = "clang++" if sys.platform == "darwin" else "g++"
     try:
-        words = shlex.split(variables.get("CXX", usual)) or [""]
+        words = shlex.split(variables.get("CXX", usual)) or [""]  # CXX may hold options, or a wrapper such as ccache
     except ValueError as why:
         return f"CXX is {variables['CXX']!r}, which cannot be parsed: {why}; set it to a C++ compiler, or `unset CXX`"
     if shutil.which(words[0], path=variables.get("PATH")) is not None:
@@ -39,23 +46,12 @@ def no_compiler(variables: Mapping[str, str]) -> str:
     return f"torch.compile needs a C++ compiler, but {words[0]!r} is missing: install g++, or set CXX to another"
 
 
-def no_triton() -> str:
-    """Why torch.compile cannot generate GPU code; empty: it can."""
-    if find_spec("triton") is not None:
-        return ""
-    return "torch.compile needs Triton on a GPU, but it is not installed: `pip install triton`"
-
-
 def check_mpi(preset: Preset) -> None:
     """Raises PresetError if a trial uses MPI and this torch has none. A separate process imports torch to find out."""
     trial = next((trial for trial in preset.trials if trial.backend == "mpi"), None)
     if trial is not None and "mpi" not in (available := backends()):
-        raise PresetError(f"{preset.name}, trial {trial.name}: backend: {no_mpi(available)}")
-
-
-def no_mpi(available: Sequence[str]) -> str:
-    """That torch has no MPI, and which backends it has."""
-    return f"this torch has no mpi (it has {', '.join(available) or 'none'}): {WHO_HAS_MPI}; gloo and nccl need none"
+        has = f"this torch has no mpi (it has {', '.join(available) or 'none'})"
+        raise PresetError(f"{preset.name}, trial {trial.name}: backend: {has}: {WHO_HAS_MPI}; gloo and nccl need none")
 
 
 def backends() -> list[str]:
@@ -67,11 +63,6 @@ def backends() -> list[str]:
             return list(child.ask("versions")["backends"])
     except NoAnswer as why:
         raise PresetError(f"torch cannot be imported: {why}; `ddptui doctor` says more") from None
-
-
-# What a rank takes of its own: 390 to 600 MB were measured with torch 2.15 for the CPU, and 100 to 240 where it shares
-# its parent's. This is to refuse only what is hopeless.
-RANK_MB, FORKED_MB = 300, 75
 
 
 def check_temporary_folder() -> None:
@@ -88,45 +79,34 @@ def check_temporary_folder() -> None:
 
 def check_room(preset: str, trial: Trial) -> None:
     """Raises PresetError if this machine certainly has too little memory, or allows too few open files."""
-    mb = memory_mb(trial)
-    fields = "world_size" + " or max_bytes" * bool(trial.primitives) + " or num_workers" * bool(trial.num_workers)
-    available = (psutil.virtual_memory().total + psutil.swap_memory().total) // MB
+    mb, where = _memory_mb(trial), f"{preset}, trial {trial.name}: world_size: {trial.world_size} ranks need"
+    available = (psutil.virtual_memory().total + psutil.swap_memory().total) // MB  # total: what is in use may be freed
     if mb > available:
-        raise PresetError(
-            f"{preset}, trial {trial.name}: world_size: {trial.world_size} ranks need at least {mb:,} MB, but "
-            f"this machine has {available:,} MB: lower {fields}"
-        )
+        fields = "world_size" + " or max_bytes" * bool(trial.primitives) + " or num_workers" * bool(trial.num_workers)
+        raise PresetError(f"{where} at least {mb:,} MB, but this machine has {available:,} MB: lower {fields}")
     wanted = open_files(trial)
     if (allowed := allow_open_files(wanted)) < wanted:
         raise PresetError(
-            f"{preset}, trial {trial.name}: world_size: {trial.world_size} ranks need {wanted} open files per "
-            f"process, but {allowed} are allowed: run `ulimit -n {wanted}`, or lower world_size"
+            f"{where} {wanted} open files per process, but {allowed} are allowed: run `ulimit -n {wanted}`, or lower "
+            "world_size"
         )
 
 
-def memory_mb(trial: Trial) -> int:
-    """The least memory that the ranks of a trial need, in MB. The replicas of `dp` are threads of one process."""
-    processes = 1 if trial.launch in ONE_PROCESS else trial.world_size
-    forked = trial.launch != "launch" and trial.start_method != "spawn"
-    return processes * ((FORKED_MB if forked else RANK_MB) + trial.num_workers * RANK_MB) + buffers_mb(trial)
-
-
-def buffers_mb(trial: Trial) -> int:
-    """The memory of the tensors of measured primitives, on all ranks together, in MB.
-
-    A rank has two of each size, up to four of the largest in all. Where each rank, or the root, gathers the tensors of
-    all ranks, it has as many more.
-    """
+def _memory_mb(trial: Trial) -> int:
+    """The least memory that the ranks of a trial need, in MB."""
+    processes = 1 if trial.launch in ONE_PROCESS else trial.world_size  # the replicas of `dp` are threads of one
+    is_forked = trial.launch != "launch" and trial.start_method != "spawn"
+    mb = processes * ((FORKED_MB if is_forked else RANK_MB) + trial.num_workers * RANK_MB)
     if trial.primitives != "measure":
-        return 0
+        return mb
+    # Measured primitives: a rank has two tensors of each size, up to four of the largest in all. Where each rank, or
+    # the root, gathers the tensors of all ranks, it has as many more.
     gathers = trial.world_size if "all_gather" in trial.composites else "gather_scatter" in trial.composites
-    return trial.world_size * (4 + gathers) * trial.max_bytes // MB
+    return mb + trial.world_size * (4 + gathers) * trial.max_bytes // MB
 
 
 def open_files(trial: Trial) -> int:
-    """How many file descriptors the busiest process of a trial needs, with a margin.
-
-    Measured with 2 to 16 ranks: a launcher has 16, and 3 a rank; a forked rank 28, and 3 a rank; `dp` 4, and 7 a
-    replica.
-    """
+    """How many file descriptors the busiest process of a trial needs, with a margin."""
+    # measured with 2 to 16 ranks: a launcher has 16, and 3 a rank; a forked rank 28, and 3 a rank; `dp` 4, and 7 a
+    # replica
     return 16 + 8 * trial.world_size if trial.launch == "dp" else 32 + 4 * trial.world_size

@@ -1,47 +1,84 @@
-"""This machine: its cores, clock, processor, GPUs and installed packages, found out without importing torch."""
+"""This machine: its cores, clock, limits, GPUs and installed packages, found out without importing torch."""
 
 import os
 import platform
+import resource
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from glob import glob
 from pathlib import Path
 from typing import Any
 
 from ddptui import __version__
 from ddptui.host import gpus
-from ddptui.host.gpus import VISIBLE, Driver, Gpu
+from ddptui.host.gpus import VISIBLE, Driver
 from ddptui.text.units import GB
 from ddptui.text.words import count
 
 PACKAGES = ("torch", "torchvision", "numpy", "pyzmq", "msgspec", "psutil")
 BOOT = Path("/proc/sys/kernel/random/boot_id")
 TIME_NAMESPACE = Path("/proc/self/ns/time")  # a container may have a namespace in which the clock is shifted
+OWN_CGROUPS, CGROUPS = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
+VMSTAT = Path("/proc/vmstat")
+KILLS = "oom_kill "  # begins the line of the kernel's counter, in the files of cgroups and of the machine alike
 
 
 def available_cores() -> int:
     """How many cores this process, and so its ranks, may use."""
+    # containers and Slurm leave a process some of the cores: os.cpu_count() would count all of them
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def own_clock() -> str:
-    """The name of this process's monotonic clock: the kernel's boot and the time namespace.
-
-    Processes with the same name can compare their `time.monotonic_ns()`. Where the kernel reveals no boot id, the
-    host's name.
-    """
+    """The name of this process's monotonic clock. Processes with the same name can compare `time.monotonic_ns()`."""
     try:
         boot = BOOT.read_text("ascii").strip()
     except OSError:
         return platform.node()
-    return f"{boot}/{_inode(TIME_NAMESPACE)}"
+    namespace = 0  # on kernels without time namespaces
+    with suppress(OSError):
+        namespace = os.stat(TIME_NAMESPACE).st_ino
+    return f"{boot}/{namespace}"
 
 
-def _inode(path: Path) -> int:
+def allow_open_files(wanted: int) -> int:
+    """Raises this process's limit of open files, which its ranks inherit, to `wanted` if that is allowed.
+
+    Returns how many of `wanted` may be open.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY or soft >= wanted:  # RLIM_INFINITY is -1 in Python: no comparison covers it
+        return wanted
+    most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
     try:
-        return os.stat(path).st_ino
-    except OSError:
-        return 0  # this kernel has no time namespaces
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+    except (OSError, ValueError):  # macOS allows less than its hard limit
+        return soft
+    return most
+
+
+def oom_kills(own_cgroups: Path = OWN_CGROUPS, cgroups: Path = CGROUPS, machine: Path = VMSTAT) -> int:
+    """How many processes the kernel has killed for lack of memory in this process's cgroup, which its ranks share.
+
+    Of the whole machine, where the cgroup does not count them; 0 where nothing counts them.
+    """
+    for path in (*_memory_files(own_cgroups, cgroups), machine):
+        with suppress(OSError):
+            for line in path.read_text().splitlines():
+                if line.startswith(KILLS):
+                    return int(line.removeprefix(KILLS))
+    return 0
+
+
+def _memory_files(own_cgroups: Path, cgroups: Path) -> Iterator[Path]:
+    with suppress(OSError):
+        for line in own_cgroups.read_text().splitlines():
+            _, controllers, path = line.split(":", 2)  # number:controllers:path
+            if "memory" in controllers.split(","):
+                yield cgroups / "memory" / path.lstrip("/") / "memory.oom_control"
+            elif not controllers:  # version 2: one tree for all controllers
+                yield cgroups / path.lstrip("/") / "memory.events"
 
 
 def in_short() -> str:
@@ -54,10 +91,8 @@ def in_short() -> str:
 
 
 def gpus_in_short(devices: int, variables: Mapping[str, str]) -> str:
-    """As in "2 GPUs", "1 of 2 GPUs", "no GPU": by the device files and the variable that hides GPUs.
-
-    NVML knows more, but waking a sleeping driver may take seconds.
-    """
+    """As in "2 GPUs", "1 of 2 GPUs", "no GPU": by the device files and the variable that hides GPUs."""
+    # NVML knows more, but waking a sleeping driver may take seconds
     if not devices:
         return "no GPU"
     visible = variables.get(VISIBLE)
@@ -81,7 +116,7 @@ def describe() -> dict[str, Any]:
         "cpu": cpu_model(),
         "cores": available_cores(),
         "memory_bytes": psutil.virtual_memory().total,
-        "load_before": os.getloadavg()[0],
+        "load_before": os.getloadavg()[0],  # of the last minute: what else the machine does distorts figures
         **gpus_of(gpus.ask()),
     }
 
@@ -92,14 +127,10 @@ def gpus_of(driver: Driver | None) -> dict[str, Any]:
         return {}
     newest_cuda = f" (CUDA {driver.cuda[0]}.{driver.cuda[1]})" if driver.cuda else ""
     return {
-        "gpus": [_name_and_memory(gpu) for gpu in driver.gpus],
+        "gpus": [f"{gpu.name}, {gpu.total_bytes / GB:.0f} GB" if gpu.total_bytes else gpu.name for gpu in driver.gpus],
         "gpu_driver": f"{driver.version}{newest_cuda}",
         "gpus_visible": os.environ.get(VISIBLE),
     }
-
-
-def _name_and_memory(gpu: Gpu) -> str:
-    return f"{gpu.name}, {gpu.total_bytes / GB:.0f} GB" if gpu.total_bytes else gpu.name
 
 
 def installed(package: str) -> str | None:
@@ -117,4 +148,4 @@ def cpu_model() -> str:
     cpuinfo = Path("/proc/cpuinfo")
     lines = cpuinfo.read_text(encoding="utf-8").splitlines() if cpuinfo.exists() else []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor()
+    return names[0] if names else platform.processor()  # Arm's cpuinfo has no such line

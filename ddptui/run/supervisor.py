@@ -15,7 +15,7 @@ from ddptui.diagnosis.stall import IN_TIME_S, StallDetector
 from ddptui.engines.base import Launch
 from ddptui.engines.hub import Hub
 from ddptui.engines.local.engine import LAUNCHER_LOG
-from ddptui.host import limits
+from ddptui.host import machine
 from ddptui.store.journal import RepeatJournal
 from ddptui.wire.messages import Done, Failed, Hello, RankMessage, Ready, Shown, Step, Timed
 from ddptui.wire.records import Ended, Stop
@@ -48,7 +48,7 @@ class LaunchSupervisor:
         )
         self._stall: Stall | None = None
         self._suspected_ns: int | None = None  # since when a stall has been suspected
-        self._killed_before = limits.kills()
+        self._killed_before = machine.oom_kills()
         self._steps: dict[int, int] = {}  # by rank, how many it will make
         self._trained: set[int] = set()
         self._done: set[int] = set()
@@ -134,7 +134,7 @@ class LaunchSupervisor:
             failed=self._failed,
             silent=self._silent,
             missing=self._missing(),
-            memory_was_short=limits.kills() > self._killed_before,
+            memory_was_short=machine.oom_kills() > self._killed_before,
             one_process=self._trial.launch in ONE_PROCESS,
         )
         return Ended(at_ns=now, status="failed", error=error)

@@ -14,7 +14,7 @@ import pytest
 
 from ddptui.config.trial import Trial
 from ddptui.diagnosis.failure import explain_failure
-from ddptui.host.limits import kills
+from ddptui.host.machine import oom_kills
 from tests.support.builders import failed
 from tests.support.runner import QUICK, environment, write_preset
 
@@ -139,11 +139,11 @@ def test_only_what_takes_less_of_a_gpus_memory_is_offered(trial: Trial, advice: 
 
 def counted(folder: Path, own: str) -> int:
     (folder / "own").write_text(own)
-    return kills(folder / "own", folder / "cgroups", folder / "vmstat")
+    return oom_kills(folder / "own", folder / "cgroups", folder / "vmstat")
 
 
 def test_kills_are_counted_where_the_ranks_are_and_else_on_the_whole_machine(tmp_path: Path) -> None:
-    assert kills(tmp_path / "none", tmp_path / "none", tmp_path / "none") == 0
+    assert oom_kills(tmp_path / "none", tmp_path / "none", tmp_path / "none") == 0
     (tmp_path / "vmstat").write_text("nr_free 5\noom_kill 3\n")
     assert counted(tmp_path, "0::/user/me\n") == 3
     for version, name in (("user/me", "memory.events"), ("memory/user/me", "memory.oom_control")):

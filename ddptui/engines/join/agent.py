@@ -5,7 +5,7 @@ import os
 import socket
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from urllib.parse import urlsplit
 
 import msgspec
@@ -20,7 +20,6 @@ from ddptui.engines.local.engine import LAUNCHER_LOG
 from ddptui.host import place
 from ddptui.host.machine import available_cores
 from ddptui.host.network import NetworkError, interface_towards
-from ddptui.host.place.place import describe
 from ddptui.wire.connection import use_keys
 from ddptui.wire.node_messages import (
     MOST_BYTES,
@@ -38,7 +37,7 @@ from ddptui.wire.node_messages import (
     Welcome,
 )
 
-POLL_MS = 100
+POLL_MS = 100  # between two looks at the launch
 BEAT_EVERY_S = 1.0
 FIRST_ANSWER_S = 60.0  # for the console's first message
 SILENCE_S = 12.0  # while ranks run: the console sends Present every 2 s
@@ -53,21 +52,20 @@ def join(ticket: Ticket, node: int | None, report: Report) -> int:
         interface = interface_towards(host)
     except NetworkError as error:
         raise JoinError(str(error)) from None
-    report(f"joining {ticket.run} at {ticket.endpoint}; other nodes reach this one at {interface.address} by "
-           f"{interface.name}")  # fmt: skip
-    with ConsoleConnection(ticket) as console:
-        console.send(
-            Join(
-                version=__version__,
-                token=ticket.token,
-                node=node,
-                host=socket.gethostname(),
-                address=interface.address,
-                interface=interface.name,
-                cores=available_cores(),
-            )
-        )
-        return JoinedNode(console, interface.address, report).serve()
+    name, address = interface
+    report(f"joining {ticket.run} at {ticket.endpoint}; other nodes reach this one at {address} by {name}")
+    first = Join(
+        version=__version__,
+        token=ticket.token,
+        node=node,
+        host=socket.gethostname(),
+        address=address,
+        interface=name,
+        cores=available_cores(),
+    )
+    with closing(ConsoleConnection(ticket)) as console:
+        console.send(first)
+        return JoinedNode(console, address, report).serve()
 
 
 def node_here(number: int | None, kind: str | None, report: Report) -> int | None:
@@ -80,7 +78,7 @@ def node_here(number: int | None, kind: str | None, report: Report) -> int | Non
     here = place.here(os.environ, kind)
     if here is None:
         return None
-    report(describe(here))
+    report(here.describe())
     return here.node
 
 
@@ -92,15 +90,12 @@ class ConsoleConnection:
         self._decoder = msgspec.msgpack.Decoder(ToNode)
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._socket = self._context.socket(zmq.DEALER)
-        self._socket.setsockopt(zmq.LINGER, 1000)
+        self._socket.setsockopt(zmq.LINGER, 1000)  # ms for the last messages, such as Leave, to go out
         self._socket.setsockopt(zmq.MAXMSGSIZE, MOST_BYTES)
-        use_keys(self._socket, ticket.keys)
+        use_keys(self._socket, ticket.keys)  # before connect: the handshake needs them
         self._socket.connect(ticket.endpoint)
 
-    def __enter__(self) -> "ConsoleConnection":
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
         self._socket.close()
         self._context.term()
 
@@ -117,19 +112,13 @@ class ConsoleConnection:
         try:
             message: ToNode = self._decoder.decode(frame)
         except ValueError as error:
-            return _farewell_of_another_version(frame, error)
+            with suppress(ValueError):  # a Farewell may come from a version with other fields in it
+                return msgspec.msgpack.decode(frame, type=FarewellOfAnyVersion)
+            raise JoinError(
+                f"this node cannot read the console's messages ({error}); this node has ddptui {__version__}: install "
+                "the same version on both"
+            ) from None
         return message
-
-
-def _farewell_of_another_version(frame: bytes, error: ValueError) -> FarewellOfAnyVersion:
-    """The Farewell of a console whose version has other fields in it. Raises JoinError."""
-    try:
-        return msgspec.msgpack.decode(frame, type=FarewellOfAnyVersion)
-    except ValueError:
-        raise JoinError(
-            f"this node cannot read the console's messages ({error}); this node has ddptui {__version__}: install the "
-            "same version on both"
-        ) from None
 
 
 class JoinedNode:
@@ -153,12 +142,14 @@ class JoinedNode:
                     return 0 if message.well else 1
                 if message is not None:
                     self._obey(message)
-                self._send_beat()
+                if time.monotonic() - self._last_beat > BEAT_EVERY_S:
+                    self._last_beat = time.monotonic()
+                    self._console.send(Beat())
                 if self._launch and self._launch.exit_code is not None:
                     self._end_launch(self._launch.number)
                 self._check_console()
         except (KeyboardInterrupt, SystemExit):
-            self._end_launch()
+            self._end_launch()  # before Leave: the console accepts no logs of a node that has left
             self._console.send(Leave())
             raise
         finally:
@@ -188,15 +179,10 @@ class JoinedNode:
 
     def _end_launch(self, number: int | None = None) -> None:
         """Ends the launch, if there is one; with a number, only if it is that one."""
-        if self._launch is None or number not in (None, self._launch.number):
+        if self._launch is None or number not in (None, self._launch.number):  # an End may come late
             return
         launch, self._launch = self._launch, None
         self._console.send(launch.end())
-
-    def _send_beat(self) -> None:
-        if time.monotonic() - self._last_beat > BEAT_EVERY_S:
-            self._last_beat = time.monotonic()
-            self._console.send(Beat())
 
     def _check_console(self) -> None:
         """Raises JoinError if the console has been silent for too long."""

@@ -12,15 +12,14 @@ from ddptui.config.launch_modes import ONE_PROCESS
 from ddptui.config.trial import Trial
 from ddptui.config.trial_text import to_arguments
 from ddptui.engines import command as launch
-from ddptui.engines.base import REMOTE_SILENCE_S, LaunchRefused, RemoteLaunch
+from ddptui.engines.base import REMOTE_SILENCE_S, Engine, Launch
 from ddptui.engines.hub import Hub
 from ddptui.engines.join.node_hub import Member, NodeHub
 from ddptui.engines.local.engine import LAUNCHER_LOG
-from ddptui.host.network import NetworkError, choose_interface, port_of
+from ddptui.host.network import choose_interface, port_of
 from ddptui.store.journal import RepeatJournal
 from ddptui.store.runs import Run
 from ddptui.wire.connection import SILENCE_S
-from ddptui.wire.messages import Hello
 from ddptui.wire.node_messages import MEETING_MARK, Begin, End
 
 TICKET = "ticket"  # the file in the run's folder, as long as the run lasts
@@ -29,19 +28,14 @@ STOP_WITHIN_S = 15.0  # for nodes to end their ranks: a keeper takes up to 4 s
 POLL_S = 0.02
 
 
-class JoinEngine:
+class JoinEngine(Engine):
     """Starts launches on the nodes that have joined."""
 
-    is_local = False
-
     def __init__(self, options: EngineOptions, run: Run) -> None:
-        """Listens for nodes, and writes the ticket. Raises OSError, and LaunchRefused."""
+        """Listens for nodes, and writes the ticket. Raises OSError, and NetworkError."""
         self._options = options
         self._run = run.name
-        try:
-            self._address = choose_interface(options.interface).address
-        except NetworkError as error:
-            raise LaunchRefused(str(error)) from None
+        self._address = choose_interface(options.interface).address
         self._port = options.port or port_of(run.name)
         self._node_hub = NodeHub(run.name, options.nodes, self._address, self._port)
         self._ticket_file = run.folder / TICKET
@@ -57,7 +51,7 @@ class JoinEngine:
         return part.environment() if trial.launch not in ONE_PROCESS else {}
 
     def open_hub(self, world_size: int) -> Hub:
-        return Hub(world_size, at=(self._address, self._port + 1))
+        return Hub(world_size, at=(self._address, self._port + 1))  # the nodes' socket has the first port
 
     def start(self, trial: Trial, command: list[str], repeat: RepeatJournal, hub: Hub) -> "JoinedLaunch":
         number = next(self._numbers)
@@ -65,7 +59,7 @@ class JoinEngine:
         return JoinedLaunch(
             self._node_hub, self._ticket_file, trial, repeat, hub,
             number=number,
-            port=port_of(self._run, FIRST_MEETING + number),
+            port=port_of(self._run, FIRST_MEETING + number),  # the last launch's may still be closing
             meeting=f"file://{folder}/{MEETING_MARK}{secrets.token_hex(8)}",
         )  # fmt: skip
 
@@ -78,12 +72,11 @@ class JoinEngine:
 
 def parts_of(trial: Trial, nodes: int, address: str = "NODE_0", port: int = 0) -> list[Part]:
     """The ranks of each node, in blocks. A trial of one process has one part."""
-    world = 1 if trial.launch in ONE_PROCESS else trial.world_size
-    blocks = spread(world, nodes)
+    blocks = spread(1 if trial.launch in ONE_PROCESS else trial.world_size, nodes)
     return [Part(node, len(blocks), ranks, address, port) for node, ranks in enumerate(blocks)]
 
 
-class JoinedLaunch(RemoteLaunch):
+class JoinedLaunch(Launch):
     """One launch on the nodes. It begins as soon as all nodes have joined."""
 
     def __init__(
@@ -141,7 +134,7 @@ class JoinedLaunch(RemoteLaunch):
         return notices
 
     def _receive(self) -> None:
-        numbers = {part.node for part in self._parts}
+        numbers = {part.node for part in self._parts}  # a small trial needs fewer nodes than have joined
         lost = [member for member in self._node_hub.receive() if member.number in numbers]
         self._lost = self._lost or next(iter(lost), None)
 
@@ -150,18 +143,16 @@ class JoinedLaunch(RemoteLaunch):
         address = self._node_hub.members[0].join.address
         self._parts = parts_of(self._trial, self._node_hub.nodes, address, self._port)
         for part in self._parts:
-            self._node_hub.send(part.node, self._begin_message(part))
-
-    def _begin_message(self, part: Part) -> Begin:
-        return Begin(
-            number=self._number,
-            trial=(f"launch={self._trial.launch}", *to_arguments(self._trial)),
-            nodes=part.nodes,
-            address=part.address,
-            port=part.port,
-            init_method=self._meeting,
-            way=self._hub.rank_environment | {SILENCE_S: REMOTE_SILENCE_S},
-        )
+            begin = Begin(
+                number=self._number,
+                trial=(f"launch={self._trial.launch}", *to_arguments(self._trial)),
+                nodes=part.nodes,
+                address=part.address,
+                port=part.port,
+                init_method=self._meeting,
+                way=self._hub.rank_environment | {SILENCE_S: REMOTE_SILENCE_S},
+            )
+            self._node_hub.send(part.node, begin)
 
     def end_reason(self) -> str | None:
         """That a node was lost, with its ranks."""
@@ -174,33 +165,33 @@ class JoinedLaunch(RemoteLaunch):
             "host, and join again"
         )
 
-    def add_rank(self, hello: Hello) -> None:
-        """Nothing to do: the node watches its processes itself."""
-
     def stop(self) -> None:
         for part in self._parts:
             self._node_hub.send(part.node, End(number=self._number))
-        deadline = time.monotonic() + STOP_WITHIN_S
+        deadline = time.monotonic() + STOP_WITHIN_S  # a node that answers no more ends its ranks by their silence limit
         while self._is_running() and time.monotonic() < deadline:
             self._receive()  # a node may be lost only now: then the others have failed because of it
             time.sleep(POLL_S)
         self._keep_logs()
         if self._trial.init_method == "file":
-            with suppress(OSError):
+            with suppress(OSError):  # torch has deleted it, unless the ranks failed
                 Path(self._meeting.removeprefix("file://")).unlink()
 
     def _is_running(self) -> bool:
+        """Whether a node that has not been lost has yet to end its ranks."""
         nodes = [part.node for part in self._parts if part.node in self._node_hub.members]
         return any(node not in self._node_hub.ended for node in nodes)
 
     def _keep_logs(self) -> None:
-        """Writes the logs that the nodes have sent. The launcher's log is that of the first node that failed: the
-        others ended because of it, or because the console ended them."""
+        """Writes the logs of ranks that the nodes have sent, and one launcher's."""
         ended = list(self._node_hub.ended.values())
+        # that of the first node that failed: the others ended because of it, or because the console ended them
         first = next((node for node in ended if node.exit_code), ended[0] if ended else None)
+        # a node may write no other file into the run's folder
+        allowed = {f"rank-{rank}.log" for rank in range(self._trial.world_size)}
         for node in ended:
             for name, text in node.logs.items():
-                if is_of_a_rank(name, self._trial.world_size) or (name == LAUNCHER_LOG and node is first):
+                if name in allowed or (name == LAUNCHER_LOG and node is first):
                     with suppress(OSError):
                         (self._repeat.folder / name).write_text(text, encoding="utf-8")
 
@@ -209,8 +200,3 @@ def short(path: Path) -> str:
     """The path as a shell reads it, with ~ for the user's home."""
     home = Path.home()
     return f"~/{shlex.quote(str(path.relative_to(home)))}" if path.is_relative_to(home) else shlex.quote(str(path))
-
-
-def is_of_a_rank(name: str, world_size: int) -> bool:
-    """Whether a file is the log of a rank: a node may write no other into the run's folder."""
-    return name in {f"rank-{rank}.log" for rank in range(world_size)}

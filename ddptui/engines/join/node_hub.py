@@ -1,16 +1,13 @@
 """The console's end of the connections to the nodes of a run: which have joined, and how their launches ended."""
 
-import hmac
-import secrets
 import time
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import msgspec
 import zmq
 
 from ddptui import __version__
-from ddptui.engines.gate import CurveServer, bind_near, network_gate
+from ddptui.engines.gate import ConsoleSocket
 from ddptui.engines.join.ticket import Ticket
 from ddptui.wire.node_messages import (
     MOST_BYTES,
@@ -28,17 +25,16 @@ from ddptui.wire.node_messages import (
 
 LOST_AFTER_S = 8.0  # without a message: nodes send a Beat every second
 PRESENT_EVERY_S = 2.0
-MOST_FRAMES_AT_ONCE = 256
-HANDSHAKE_MS = 5_000  # a peer that has shown no key by then is disconnected
+OPTIONS = {zmq.MAXMSGSIZE: MOST_BYTES, zmq.LINGER: 1000}  # ms for a Farewell to leave when the hub closes
 SAME_VERSION = "install the same version on both"
 
 
 class Member(NamedTuple):
-    """A node that has joined: its number, its address on the socket, and its first message."""
+    """A node that has joined."""
 
     number: int
-    identity: bytes
-    join: Join
+    identity: bytes  # its address on the socket
+    join: Join  # its first message
 
     def __str__(self) -> str:
         return f"node {self.number} ({self.join.host}, {self.join.address})"
@@ -54,7 +50,7 @@ class NodeHub:
     def __init__(self, run: str, nodes: int, address: str, port: int) -> None:
         """Listens at the first free port from `port` on. Raises OSError."""
         self.nodes = nodes
-        self.members: dict[int, Member] = {}
+        self.members: dict[int, Member] = {}  # by number
         self.ended: dict[int, LaunchEnded] = {}
         self._run = run
         self._launch = 0  # the number of the current one
@@ -62,38 +58,20 @@ class NodeHub:
         self._reported_versions: set[str] = set()
         self._last_received: dict[int, float] = {}
         self._last_present = 0.0
-        self._token = secrets.token_hex(16)
         self._decoder = msgspec.msgpack.Decoder(NodeMessage)
-        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-        self._socket = self._context.socket(zmq.ROUTER)
-        self._socket.setsockopt(zmq.MAXMSGSIZE, MOST_BYTES)
-        self._socket.setsockopt(zmq.LINGER, 1000)
-        self._socket.setsockopt(zmq.HANDSHAKE_IVL, HANDSHAKE_MS)
-        self._curve = CurveServer(self._context, self._socket)
-        try:
-            endpoint = bind_near(self._socket, address, port)
-        except OSError:
-            self._close_socket()
-            raise
-        self._gate = network_gate(self._socket)
-        self.ticket = Ticket(run=run, endpoint=endpoint, token=self._token, keys=self._curve.keys)
+        self._socket = ConsoleSocket((address, port), OPTIONS)
+        assert self._socket.keys is not None  # a socket on the network has them
+        self.ticket = Ticket(run=run, endpoint=self._socket.endpoint, token=self._socket.token, keys=self._socket.keys)
 
     def close(self, *, well: bool = True) -> None:
         """Says goodbye to all nodes. `well`: their `ddptui join` ends with exit code 0."""
         for member in self.members.values():
-            self._send(member.identity, Farewell(why="the run is over", well=well))
-        self._socket.disable_monitor()
-        self._gate.connections.close()
-        self._close_socket()
-
-    def _close_socket(self) -> None:
+            self._socket.send(member.identity, Farewell(why="the run is over", well=well))
         self._socket.close()
-        self._curve.close()
-        self._context.term()
 
     @property
     def missing(self) -> int:
-        """How many nodes have yet to join."""
+        """Number of nodes that have yet to join."""
         return self.nodes - len(self.members)
 
     def take_notices(self) -> list[str]:
@@ -104,7 +82,7 @@ class NodeHub:
     def send(self, node: int, message: ToNode) -> None:
         """Sends a message to a node, unless it has been lost."""
         if node in self.members:
-            self._send(self.members[node].identity, message)
+            self._socket.send(self.members[node].identity, message)
 
     def begin_launch(self, number: int) -> None:
         """From now on, `ended` is about this launch."""
@@ -113,26 +91,17 @@ class NodeHub:
 
     def receive(self) -> list[Member]:
         """Takes the messages that have arrived, without waiting. Returns the nodes that left, or fell silent."""
-        self._gate.update()
-        lost = [member for frames in self._frames() if (member := self._accept(*frames))]
+        lost = [member for peer in self._socket.receive() if (member := self._accept(*peer))]
         now = time.monotonic()
         silent = [number for number in self.members if now - self._last_received[number] > LOST_AFTER_S]
         lost += [self.members[number] for number in silent]
         for member in lost:
-            self.members.pop(member.number, None)
+            self.members.pop(member.number, None)  # its number is free: a node may join again under it
         if now - self._last_present > PRESENT_EVERY_S:
             self._last_present = now
             for number in self.members:
                 self.send(number, Present())
         return lost
-
-    def _frames(self) -> Iterator[tuple[bytes, list[bytes]]]:
-        for _ in range(MOST_FRAMES_AT_ONCE):
-            try:
-                identity, *frames = self._socket.recv_multipart(zmq.NOBLOCK)
-            except zmq.Again:
-                return
-            yield identity, frames
 
     def _accept(self, identity: bytes, frames: list[bytes]) -> Member | None:
         """Takes one message. Returns the node that leaves by it."""
@@ -143,7 +112,7 @@ class NodeHub:
                 return None
             message = self._decoder.decode(frame)
         except (ValueError, RecursionError):
-            return None
+            return None  # from a stranger, or a member whose silence will show
         if member is None:
             if isinstance(message, Join):
                 self._welcome(identity, message)
@@ -151,7 +120,7 @@ class NodeHub:
         self._last_received[member.number] = time.monotonic()
         match message:
             case LaunchEnded():
-                if message.number == self._launch:
+                if message.number == self._launch:  # not the late end of the launch before
                     self.ended.setdefault(member.number, message)
             case Leave():
                 return member
@@ -160,47 +129,36 @@ class NodeHub:
         return None
 
     def _reject_other_version(self, identity: bytes, frame: bytes) -> bool:
-        """Whether this was a Join from another version of ddptui; then the node was sent the two versions.
-
-        This comes before the message is decoded in full, because the other version may have other fields.
-        """
-        try:
+        """Whether this was a Join from another version of ddptui; then the node was sent the two versions."""
+        try:  # before the message is decoded in full: the other version may have other fields
             join = msgspec.msgpack.decode(frame, type=JoinOfAnyVersion)
         except ValueError:
             return False
-        if not self._has_token(join) or join.version == __version__:
+        if not self._socket.has_token(join.token) or join.version == __version__:
             return False
         versions = f"has ddptui {join.version}, the console {__version__}: {SAME_VERSION}"
-        self._send(identity, Farewell(why=f"this node {versions}"))
+        self._socket.send(identity, Farewell(why=f"this node {versions}"))
         if join.version not in self._reported_versions:  # once, however often the node tries again
             self._reported_versions.add(join.version)
             self._notices.append(f"a node was rejected: it {versions}")
         return True
 
-    def _has_token(self, join: Join | JoinOfAnyVersion) -> bool:
-        return hmac.compare_digest(join.token.encode(), self._token.encode())
-
     def _welcome(self, identity: bytes, join: Join) -> None:
-        if not self._has_token(join):
+        if not self._socket.has_token(join.token):
             return
-        number = self._first_free() if join.node is None else join.node
+        free = next((number for number in range(self.nodes) if number not in self.members), self.nodes)
+        number = free if join.node is None else join.node
         if why := self._refusal(join, number):
-            self._send(identity, Farewell(why=why))
+            self._socket.send(identity, Farewell(why=why))
             return
         member = Member(number, identity, join)
         self.members[number] = member
         self._last_received[number] = time.monotonic()
-        self._send(identity, Welcome(node=number, nodes=self.nodes, run=self._run))
+        self._socket.send(identity, Welcome(node=number, nodes=self.nodes, run=self._run))
         self._notices.append(f"{member} has joined by {join.interface}: {len(self.members)} of {self.nodes} nodes")
-
-    def _first_free(self) -> int:
-        return next((number for number in range(self.nodes) if number not in self.members), self.nodes)
 
     def _refusal(self, join: Join, number: int) -> str:
         if not 0 <= number < self.nodes:
             full = f"all {self.nodes} nodes of this run have joined already"
             return full if join.node is None else f"no node {number}: this run has nodes 0 to {self.nodes - 1}"
         return f"{self.members[number]} has joined already: choose another --node" if number in self.members else ""
-
-    def _send(self, identity: bytes, message: ToNode) -> None:
-        self._socket.send_multipart([identity, msgspec.msgpack.encode(message)])

@@ -2,14 +2,14 @@
 
 import shutil
 import tempfile
-from collections.abc import Mapping
 from pathlib import Path
 
-from ddptui.config.engine import Part, spread
+from ddptui.config.engine import Part
 from ddptui.config.launch_modes import ONE_PROCESS
 from ddptui.config.trial import Trial
 from ddptui.config.trial_text import from_arguments
 from ddptui.engines import command as launch
+from ddptui.engines.join.engine import parts_of
 from ddptui.engines.local.engine import LocalLaunch, rank_variables
 from ddptui.engines.preflight import prepare_trial
 from ddptui.host import folders
@@ -21,6 +21,7 @@ from ddptui.wire.limits import MOST_OF_AN_ERROR
 from ddptui.wire.node_messages import MEETING_MARK, MOST_BYTES, Begin, LaunchEnded
 
 ENDED_BY_CONSOLE = -15  # SIGTERM, as if the launcher had been ended by it
+ACCEPTED = (HUB, TOKEN, KEYS, SILENCE_S)  # a console sets no other variables of a node: they could run programs
 
 
 class JoinError(ValueError):
@@ -34,17 +35,21 @@ class NodeLaunch:
         """Raises TrialError, PresetError, JoinError, OSError."""
         self.number = message.number
         trial = from_arguments(list(message.trial))
-        part = part_of(trial, message, node)
+        parts = parts_of(trial, message.nodes, message.address, message.port)
+        if node >= len(parts):
+            raise JoinError(f"no ranks for node {node} of {message.nodes}")
+        part = parts[node]
         trial = prepare_trial(trial, len(part.ranks))
         _check_meeting(trial, part, message, address)
         command = launch.command(trial, part=part)
         self.command_line = " ".join(command)
         self._folder = folders.temporary("ddptui-node", Path(tempfile.gettempdir()))
-        launch_folder = self._folder / "own"
+        launch_folder = self._folder / "own"  # a folder of its own: the keeper deletes it, before the logs are read
         launch_folder.mkdir()
+        way = {name: message.way[name] for name in ACCEPTED if name in message.way}
         environment = {
             **launch.environment(trial, available_cores(), len(part.ranks)),
-            **rank_variables(accepted(message.way), self._folder, launch_folder),
+            **rank_variables(way, self._folder, launch_folder),
             **({} if trial.launch in ONE_PROCESS else part.environment()),
             "INIT_METHOD": message.init_method,
         }
@@ -57,7 +62,7 @@ class NodeLaunch:
 
     def end(self) -> LaunchEnded:
         """Ends the processes that are left. Returns the message for the console, with the ends of the logs."""
-        exit_code = self._launcher.exit_code
+        exit_code = self._launcher.exit_code  # before stop(), which gives it one
         self._launcher.stop()
         paths = sorted(self._folder.glob("*.log"))
         # the message has to stay below MOST_BYTES: a character takes up to four bytes, and half is left for the rest
@@ -69,31 +74,14 @@ class NodeLaunch:
         )
 
 
-def part_of(trial: Trial, message: Begin, node: int) -> Part:
-    """The ranks that this node starts, and where all ranks meet. Raises JoinError."""
-    ranks = spread(1 if trial.launch in ONE_PROCESS else trial.world_size, message.nodes)
-    if node >= len(ranks):
-        raise JoinError(f"no ranks for node {node} of {message.nodes}")
-    return Part(node, len(ranks), ranks[node], message.address, message.port)
-
-
-def accepted(variables: Mapping[str, str]) -> dict[str, str]:
-    """The variables that a console may set for the ranks of a node. All others are dropped: they could run programs."""
-    return {name: variables[name] for name in (HUB, TOKEN, KEYS, SILENCE_S) if name in variables}
-
-
 def _check_meeting(trial: Trial, part: Part, message: Begin, address: str) -> None:
     """Raises JoinError if the ranks could not meet: in the file, or on node 0 at the port."""
-    if trial.init_method == "file":
-        check_meeting_file(Path(message.init_method.removeprefix("file://")))
-    elif part.node == 0 and part.nodes > 1 and not is_free(address, part.port):
-        raise JoinError(f"port {part.port}, where the ranks meet, is in use on this host: start the run again")
-
-
-def check_meeting_file(path: Path) -> None:
-    """Raises JoinError unless this is a file at which ranks meet: torch creates and deletes it, so that a console must
-    not name any other."""
-    if not path.name.startswith(MEETING_MARK):
+    if trial.init_method != "file":
+        if part.node == 0 and part.nodes > 1 and not is_free(address, part.port):
+            raise JoinError(f"port {part.port}, where the ranks meet, is in use on this host: start the run again")
+        return
+    path = Path(message.init_method.removeprefix("file://"))
+    if not path.name.startswith(MEETING_MARK):  # torch creates and deletes it: a console must name no other file
         raise JoinError(f"{path} is no file at which ranks meet: their names begin with {MEETING_MARK}")
     if not path.parent.is_dir():
         raise JoinError(

@@ -34,6 +34,7 @@ class Ticket(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     def write(self, path: Path) -> None:
         """Writes a file that only this user can read. Raises OSError."""
+        # the mode is set as the file is created: a chmod afterwards would leave a moment to read it
         with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="ascii") as file:
             file.write(self.spell() + "\n")
 
@@ -44,7 +45,7 @@ def read_ticket(text_or_file: str) -> Ticket:
     if not MARK_OF_ANY_VERSION.match(text):
         try:
             with open(text, encoding="ascii", errors="replace") as file:
-                text = file.read(LONGEST + 1).strip()
+                text = file.read(LONGEST + 1).strip()  # it may be any file
         except (OSError, ValueError) as error:
             why = getattr(error, "strerror", None) or "no such file"
             raise TicketError(f"{text[:80]}: neither a ticket ({MARK}…) nor a file that holds one: {why}") from None

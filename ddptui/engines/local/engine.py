@@ -14,6 +14,7 @@ import psutil
 from ddptui.config.trial import Trial
 from ddptui.diagnosis.stall import WORKING
 from ddptui.engines import command as launch
+from ddptui.engines.base import Engine, Launch
 from ddptui.engines.hub import Hub
 from ddptui.engines.local import keeper
 from ddptui.host.machine import available_cores
@@ -27,7 +28,7 @@ COMPILED = "TORCHINDUCTOR_CACHE_DIR"  # the cache of torch.compile, by default b
 MEETING = "INIT_METHOD"  # the file where the ranks meet, if they do so in a file: file:///PATH
 
 
-class LocalEngine:
+class LocalEngine(Engine):
     """Starts launches on this host. The run's folder holds torch.compile's cache for all launches of the run."""
 
     is_local = True
@@ -45,27 +46,15 @@ class LocalEngine:
         return Hub(world_size)
 
     def start(self, trial: Trial, command: list[str], repeat: RepeatJournal, hub: Hub) -> "LocalLaunch":
-        variables = rank_variables(hub.rank_environment, repeat.folder, hub.folder)
-        environment = self.environment(trial) | variables | self._cache(trial)
+        environment = self.environment(trial) | rank_variables(hub.rank_environment, repeat.folder, hub.folder)
+        compiled = str(self._compiled.resolve())
+        # torch does not quote paths for the compiler: a path with a space in it cannot be used
+        if trial.compile and COMPILED not in os.environ and shlex.quote(compiled) == compiled:
+            environment[COMPILED] = compiled  # else each launch would compile again, because its TMPDIR is new
         return LocalLaunch(command, environment, repeat.folder, hub.folder)
 
     def close(self) -> None:
-        """Deletes torch.compile's cache."""
         shutil.rmtree(self._compiled, ignore_errors=True)
-
-    def _cache(self, trial: Trial) -> dict[str, str]:
-        """Without a cache of the run, each launch would compile again, because its TMPDIR is new.
-
-        torch does not quote paths for the compiler: a path with a space in it cannot be used.
-        """
-        folder = str(self._compiled.resolve())
-        usable = trial.compile and COMPILED not in os.environ and shlex.quote(folder) == folder
-        return {COMPILED: folder} if usable else {}
-
-
-def _without_nodes(environment: Mapping[str, str]) -> dict[str, str]:
-    """Variables about nodes in the user's shell do not apply to ranks that a console starts."""
-    return {name: value for name, value in environment.items() if name not in ("NNODES", "NODE_RANK")}
 
 
 def rank_variables(hub_variables: Mapping[str, str], logs: Path, launch_folder: Path) -> dict[str, str]:
@@ -82,45 +71,36 @@ def rank_variables(hub_variables: Mapping[str, str], logs: Path, launch_folder: 
     }
 
 
-class LocalLaunch:
-    """A started command below keeper.py, which ends all its processes when this process closes a pipe, or dies.
-
-    Ctrl-C in the terminal does not reach them: the console ends them, in order. `launch_folder` is deleted with the
-    launch if the console cannot do so itself.
-    """
+class LocalLaunch(Launch):
+    """A started command below keeper.py, which ends all its processes when this process closes a pipe, or dies."""
 
     def __init__(self, command: list[str], environment: Mapping[str, str], folder: Path, launch_folder: Path) -> None:
+        """`launch_folder`: deleted with the launch, by the keeper if the console cannot do so itself."""
+        # a user's variables about nodes do not apply to ranks that a console starts
+        inherited = {name: value for name, value in os.environ.items() if name not in ("NNODES", "NODE_RANK")}
         with (folder / LAUNCHER_LOG).open("wb") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-P", keeper.__file__, str(launch_folder), *command],
                 cwd=folder,  # holds no module that could stand in the way of torch's
-                env={**_without_nodes(os.environ), **environment},
-                stdin=subprocess.PIPE,
+                env={**inherited, **environment},
+                stdin=subprocess.PIPE,  # Python makes pipes close-on-exec: no other process holds this end open
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                start_new_session=True,
+                start_new_session=True,  # Ctrl-C in the terminal reaches only the console, which ends all in order
             )
+        # psutil keeps start times, so that a process id that is used again is not mistaken for one of these
         self._processes: dict[int, psutil.Process] = {}
-
-    is_waiting = False
 
     @property
     def exit_code(self) -> int | None:
-        """None while the launcher runs; negative: the signal that killed it."""
         return self._process.poll()
 
-    def take_notices(self) -> list[str]:
-        return []
-
-    def end_reason(self) -> str | None:
-        return None
-
     def add_rank(self, hello: Hello) -> None:
-        """Remembers the rank's process, and all others below the launcher. psutil keeps their start times, so that
-        a process id that is used again is not mistaken for them."""
+        """Remembers the rank's process, and all others below the launcher."""
         with suppress(psutil.NoSuchProcess):
             for process in psutil.Process(self._process.pid).children(recursive=True):
                 self._processes.setdefault(process.pid, process)
+            # itself as well, in case it is no longer below the launcher
             self._processes.setdefault(hello.pid, psutil.Process(hello.pid))
 
     def processes(self) -> list[psutil.Process]:
@@ -128,14 +108,13 @@ class LocalLaunch:
         return list(self._processes.values())
 
     def stopped_processes(self) -> list[int]:
-        """The ids of stopped processes; ranks that have not connected yet are among them."""
         with suppress(psutil.NoSuchProcess):
+            # asks the kernel anew, because ranks that have not connected yet may be stopped, too
             processes = psutil.Process(self._process.pid).children(recursive=True)
             return [process.pid for process in processes if process.status() == psutil.STATUS_STOPPED]
         return []
 
     def process_status(self, hello: Hello) -> str | None:
-        """As psutil names it: running, sleeping, stopped, …; None: the process is gone."""
         process = self._processes.get(hello.pid)
         return None if process is None else self._status(process)
 
@@ -152,17 +131,17 @@ class LocalLaunch:
             status = process.status() if process.is_running() else None
         except psutil.NoSuchProcess:
             return None
-        return None if status == psutil.STATUS_ZOMBIE else status
+        return None if status == psutil.STATUS_ZOMBIE else status  # a zombie has ended; its parent has yet to ask how
 
     def stop(self) -> None:
-        """Ends the launcher, its ranks and their helpers; returns when none is left."""
         assert self._process.stdin is not None
-        self._process.stdin.close()
+        self._process.stdin.close()  # the keeper's sign to end the launch
         try:
             self._process.wait(STOP_WITHIN_S)
-        except subprocess.TimeoutExpired:  # the keeper was stopped: the kernel ends the launcher with it
+        except subprocess.TimeoutExpired:  # the keeper was stopped: the kernel ends the launcher with it (PDEATHSIG)
             self._process.kill()
             self._process.wait()
+        # none is left, unless the keeper was stopped or killed before it had ended them
         left = [process for process in self._processes.values() if self._status(process) is not None]
         for process in left:
             with suppress(psutil.NoSuchProcess):

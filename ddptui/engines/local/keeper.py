@@ -5,8 +5,6 @@
 Its standard input is a pipe whose other end only the console has. When that closes, because the console ends the launch
 or has died itself, the keeper ends the launcher and all its descendants: first by SIGTERM, then by SIGKILL. Then it
 removes FOLDER, which belongs to the launch. The keeper ends as the launcher did: with its exit code, or by its signal.
-
-On Linux it is the "subreaper" of all that it has started: orphans become its children, whatever session they are in.
 """
 
 import ctypes
@@ -35,14 +33,14 @@ TRACKER = "resource_tracker"  # multiprocessing's: it deletes shared memory that
 def main() -> None:
     """Starts the command, and waits for its end, or for the console to close the pipe."""
     folder, *command = sys.argv[1:]
-    woken = _listen()
+    woken = _listen()  # before the start: a child that ends at once is noticed, too
     keeper = Keeper(command)
     while keeper.status is None:
         ready, _, _ = select.select([CONSOLE, woken], [], [])
-        if CONSOLE in ready:
-            keeper.terminate_all()
+        if CONSOLE in ready:  # at its end: the console writes nothing into the pipe
+            send(keeper.descendants(), signal.SIGTERM)
             keeper.wait_and_kill(TERM_TO_KILL_S)
-            shutil.rmtree(folder, ignore_errors=True)
+            shutil.rmtree(folder, ignore_errors=True)  # a console that was killed cannot
         else:
             os.read(woken, 4096)
             keeper.reap()
@@ -54,37 +52,32 @@ class Keeper:
     """A started command, and its descendants. `status` is os.wait's of the command; None while it runs."""
 
     def __init__(self, command: list[str]) -> None:
-        prctl(PR_SET_CHILD_SUBREAPER, 1)
+        prctl(PR_SET_CHILD_SUBREAPER, 1)  # orphans become this process's children, whatever session they are in
         self.status: int | None = None
+        # DEVNULL: the pipe is for the keeper alone
         self._launcher = subprocess.Popen(command, stdin=subprocess.DEVNULL, preexec_fn=partial(die_with, os.getpid()))
 
     def reap(self) -> None:
         """Collects the processes that have ended, and notes the launcher's status."""
-        with suppress(ChildProcessError):
+        with suppress(ChildProcessError):  # no child is left
             while True:
-                pid, status = os.waitpid(-1, os.WNOHANG)
-                if pid == 0:
+                pid, status = os.waitpid(-1, os.WNOHANG)  # not Popen.wait: adopted orphans have to be collected, too
+                if pid == 0:  # those that are left still run
                     return
                 if pid == self._launcher.pid:
                     self.status = status
 
     def descendants(self) -> list[psutil.Process]:
         """All processes of the launch that have not ended."""
-        self.reap()
+        self.reap()  # first: psutil lists zombies as well
         return psutil.Process().children(recursive=True)
 
-    def terminate_all(self) -> None:
-        """Sends SIGTERM to every process of the launch."""
-        send(self.descendants(), signal.SIGTERM)
-
     def wait_and_kill(self, wait_s: float) -> None:
-        """Waits for the processes to end, then kills those that are left, and those that they start meanwhile.
-
-        The resource trackers come last, because they delete what the others have shared.
-        """
+        """Waits for the processes to end, then kills those that are left, and those that they start meanwhile."""
         gone = self._gone_within(wait_s)
         while not gone:
             processes = self.descendants()
+            # the resource trackers come last, because they delete what the others have shared
             send([process for process in processes if not is_tracker(process)] or processes, signal.SIGKILL)
             gone = self._gone_within(ORPHANS_S)
 
@@ -98,15 +91,12 @@ class Keeper:
 
 
 def _listen() -> int:
-    """Keeps signals from ending the keeper. They are handled, not ignored: the launcher would inherit that.
-
-    Returns a descriptor that is readable when a signal has come, above all when a child has ended.
-    """
+    """Keeps signals from ending the keeper. Returns a descriptor that is readable when one has come."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD):
-        signal.signal(number, lambda *_: None)
+        signal.signal(number, lambda *_: None)  # not SIG_IGN, which the launcher would inherit through exec
     woken, wake = os.pipe()
-    os.set_blocking(wake, False)
-    signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+    os.set_blocking(wake, False)  # as set_wakeup_fd requires
+    signal.set_wakeup_fd(wake, warn_on_full_buffer=False)  # full: there is enough to wake up for
     return woken
 
 
@@ -143,7 +133,7 @@ def end_like(status: int) -> None:
     code = os.waitstatus_to_exitcode(status)
     if code < 0:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # the launcher has dumped its own core
-        with suppress(OSError, ValueError):
+        with suppress(OSError, ValueError):  # SIGKILL has no handler to reset
             signal.signal(-code, signal.SIG_DFL)
         os.kill(os.getpid(), -code)
     sys.exit(code)

@@ -31,17 +31,19 @@ PORT = 29500  # torch's default: in a network of its own every port is free
 WINDOW = 64 * 1024  # bytes in flight per connection
 BURST_S, SMALLEST_BURST = 0.001, 32 * 1024  # a burst is what the link sends in this time, or so many bytes
 QUEUE = 16 * 2**20  # bytes that may wait before a slow link: more than all connections have in flight, so none is lost
+SLOWEST_BIT = 8  # a second: tc's slowest rate
 TOOL_FOLDERS = ("/usr/sbin", "/sbin")  # not on every user's PATH
 RIGHTS = "root on Linux: `sudo`, or in a container `--cap-add NET_ADMIN --cap-add SYS_ADMIN`"
 KERNEL = "the kernel needs veth, bridge and sch_tbf: `modprobe -a veth bridge sch_tbf`"
 
 
 def part(trial: Trial) -> Part | None:
-    """Where ranks on links meet: in a network of its own, a rank's localhost reaches no other. None: no links."""
+    """Where ranks on links meet; None: the trial has no links."""
     return None if links_of(trial) is None else _part(trial.world_size)
 
 
 def _part(world_size: int) -> Part:
+    # one node, but not localhost: in a network of its own, a rank's localhost reaches no other
     return Part(node=0, nodes=1, ranks=range(world_size), address=SWITCH, port=PORT)
 
 
@@ -52,8 +54,10 @@ def wrapped(command: list[str], trial: Trial) -> list[str]:
 
 
 def problem(*, try_it: bool = True) -> str | None:
-    """Return why no slow link can be made here, and the remedy. To find out takes a subprocess that makes one: with
-    `try_it` false, only what is known without."""
+    """Why no slow link can be made here, and the remedy; None: one can.
+
+    To find out takes a subprocess that makes one: with `try_it` false, only what is known without.
+    """
     if not sys.platform.startswith("linux"):
         return f"a slow link needs {RIGHTS}"
     missing = [tool for tool in ("ip", "tc") if _tool(tool) is None]
@@ -69,7 +73,7 @@ def is_tried() -> bool:
 
 @cache
 def _tried() -> str | None:
-    """Only an attempt shows what the kernel, the rights and perhaps a container allow."""
+    # only an attempt shows what the kernel, the rights and perhaps a container allow
     command = _on_links(Links(1, {0: 1.0}), [sys.executable, "-c", ""])
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     return (done.stderr.splitlines() or ["a slow link cannot be made here"])[-1] if done.returncode else None
@@ -85,33 +89,25 @@ def _tool(name: str) -> str | None:
 
 
 def switch_commands(networks: Sequence[str]) -> list[str]:
-    """Commands of `ip` in the switch's network: a port for each rank, with its other end in the rank's network.
-
-    No IPv6 addresses, because they would be a second route.
-    """
+    """Commands of `ip` in the switch's network: a port for each rank, with its other end in the rank's network."""
     commands = ["link set lo up", "link add switch type bridge", f"addr add {SWITCH}/24 dev switch"]
     for rank, network in enumerate(networks):
         commands.append(f"link add rank{rank} type veth peer name eth0 address {_card(rank)} netns {network}")
+        # addrgenmode none: no IPv6 addresses, which would be a second route
         commands.append(f"link set rank{rank} master switch addrgenmode none up")
     return [*commands, "link set switch addrgenmode none up"]
 
 
 def rank_commands(rank: int, world_size: int) -> list[str]:
-    """Commands of `ip` in a rank's network.
-
-    The neighbors are entered by hand: the kernel's table of discovered ones, shared by all networks, is too small for
-    32 ranks.
-    """
+    """Commands of `ip` in a rank's network."""
+    others = [other for other in range(world_size) if other != rank]
     return [
         "link set lo up",
         "link set eth0 addrgenmode none up",
-        f"addr add {_address(rank)}/24 dev eth0 noprefixroute",
+        f"addr add {_address(rank)}/24 dev eth0 noprefixroute",  # the next line makes its route, with a window
         f"route add {NETWORK}.0/24 dev eth0 window {WINDOW}",
-        *(
-            f"neigh add {_address(other)} lladdr {_card(other)} dev eth0 nud permanent"
-            for other in range(world_size)
-            if other != rank
-        ),
+        # the kernel's table of discovered neighbors, shared by all networks, is too small for 32 ranks
+        *(f"neigh add {_address(other)} lladdr {_card(other)} dev eth0 nud permanent" for other in others),
     ]
 
 
@@ -120,27 +116,27 @@ def _address(rank: int) -> str:
 
 
 def _card(rank: int) -> str:
-    return f"02:00:00:00:00:{rank + 1:02x}"
+    return f"02:00:00:00:00:{rank + 1:02x}"  # 02: locally administered, so it is no manufacturer's
 
 
 def limit_command(device: str, mbit: float) -> str:
     """The command of `tc` that limits what leaves by `device`, with a token bucket."""
-    bits = max(8, round(mbit * 1e6))  # tc's slowest rate
+    bits = max(SLOWEST_BIT, round(mbit * 1e6))
     burst = max(SMALLEST_BURST, round(bits / 8 * BURST_S))
     return f"qdisc add dev {device} root tbf rate {bits}bit burst {burst} limit {burst + QUEUE}"
 
 
 def environment(launcher: int, networks: Sequence[int]) -> dict[str, str]:
-    """The variables for launcher and ranks: their networks, where they meet, and by which device.
-
-    NCCL would bypass the links by default, because all ranks are on one host.
-    """
-    devices = {"GLOO_SOCKET_IFNAME": "eth0", "NCCL_SOCKET_IFNAME": "=eth0"}
-    no_bypass = {"NCCL_P2P_DISABLE": "1", "NCCL_SHM_DISABLE": "1", "NCCL_IB_DISABLE": "1"}
-    return _part(len(networks)).environment() | {
+    """The variables for launcher and ranks: their networks, where they meet, and by which device."""
+    return {
+        **_part(len(networks)).environment(),
         LINKS: " ".join(map(str, (launcher, *networks))),
-        **devices,
-        **no_bypass,
+        "GLOO_SOCKET_IFNAME": "eth0",
+        "NCCL_SOCKET_IFNAME": "=eth0",  # = is an exact name; without it every interface that begins so
+        # NCCL would bypass the links, because all ranks are on one host
+        "NCCL_P2P_DISABLE": "1",
+        "NCCL_SHM_DISABLE": "1",
+        "NCCL_IB_DISABLE": "1",
     }
 
 
@@ -149,9 +145,9 @@ def main() -> None:
     spelled, *command = sys.argv[1:]
     networks = make(msgspec.json.decode(spelled, type=Links))
     for network in networks:
-        os.set_inheritable(network, True)
+        os.set_inheritable(network, True)  # Python opens descriptors close-on-exec
     os.environ.update(environment(os.getpid(), networks))
-    os.execvp(command[0], command)
+    os.execvp(command[0], command)  # the same process: the keeper still watches it
 
 
 def make(links: Links) -> list[int]:
@@ -161,6 +157,7 @@ def make(links: Links) -> list[int]:
     switch, *networks = [_new_network() for _ in range(links.world_size + 1)]
     enter(switch)
     _run("ip", switch_commands([f"/proc/{os.getpid()}/fd/{network}" for network in networks]))
+    # at both ends: a token bucket limits only what leaves
     _run("tc", [limit_command(f"rank{rank}", mbit) for rank, mbit in links.mbit.items()])
     for rank, network in enumerate(networks):
         enter(network)
@@ -173,15 +170,16 @@ def make(links: Links) -> list[int]:
 
 def _enter_user_namespace() -> None:
     """In a new user namespace, if the kernel allows one, this process is root of the networks that it makes."""
-    uid, gid = os.getuid(), os.getgid()
+    uid, gid = os.getuid(), os.getgid()  # before: inside they read as 65534 until they are mapped
     _unshare(CLONE_NEWUSER)
+    # setgroups first: until it is denied, the kernel lets no unprivileged process write gid_map (user_namespaces(7))
     for name, text in (("setgroups", "deny"), ("uid_map", f"0 {uid} 1"), ("gid_map", f"0 {gid} 1")):
         Path("/proc/self", name).write_text(text, encoding="ascii")
 
 
 def _new_network() -> int:
     _unshare(CLONE_NEWNET)
-    return os.open("/proc/self/ns/net", os.O_RDONLY)
+    return os.open("/proc/self/ns/net", os.O_RDONLY)  # the descriptor keeps the network, which has no name
 
 
 def _unshare(what: int) -> None:
@@ -196,9 +194,9 @@ def enter(network: int) -> None:
 
 
 def _run(tool: str, commands: Sequence[str]) -> None:
-    path = _tool(tool) or tool
+    script = "\n".join([*commands, ""])  # all in one process
     done = subprocess.run(
-        [path, "-batch", "-"], input="\n".join([*commands, ""]), capture_output=True, text=True, check=False
+        [_tool(tool) or tool, "-batch", "-"], input=script, capture_output=True, text=True, check=False
     )
     if done.returncode:
         sys.exit(f"a slow link cannot be made here ({tool}: {(done.stderr.splitlines() or ['?'])[0]}): {KERNEL}")

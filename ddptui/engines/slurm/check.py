@@ -16,7 +16,7 @@ NOT_NOW = "allocation failure"  # the nodes are down for now: the job would wait
 
 
 class Partition(NamedTuple):
-    """A partition, and its number of nodes of one kind: sinfo prints a line for each kind."""
+    """A partition, and its number of nodes of one kind."""
 
     name: str
     nodes: int
@@ -32,21 +32,19 @@ def check(engine: EngineOptions) -> None:
                 f"{missing[0]} is not on PATH: run this on a host that submits jobs, such as a cluster's login node "
                 "(on Debian, the package slurm-client has it)"
             )
-        _check_partitions(
-            engine, read_partitions(run("sinfo", "--all", "--noheader", "--format=%P|%D", within_s=ANSWER_S))
-        )
+        # --all: partitions that are hidden from this user by default can be used, too
+        printed = run("sinfo", "--all", "--noheader", "--format=%P|%D", within_s=ANSWER_S)
+        _check_partitions(engine, read_partitions(printed))
         _test_submission(engine)
     except (SlurmError, ScriptError) as error:
         raise PresetError(f"--engine slurm: {error}") from None
 
 
 def read_partitions(printed: str) -> list[Partition]:
-    """Reads the output of `sinfo --format=%P|%D`. The default partition has a star."""
+    """Reads the output of `sinfo --format=%P|%D`, a line for each kind of node. The default partition has a star."""
     rows = [line.strip().split("|") for line in printed.splitlines()]
-    return [
-        Partition(name.rstrip("*"), int(nodes), name.endswith("*"))
-        for name, nodes in (row for row in rows if len(row) == 2)
-    ]
+    pairs = [row for row in rows if len(row) == 2]
+    return [Partition(name.rstrip("*"), int(nodes), name.endswith("*")) for name, nodes in pairs]
 
 
 def _check_partitions(engine: EngineOptions, partitions: list[Partition]) -> None:
@@ -60,7 +58,7 @@ def _check_partitions(engine: EngineOptions, partitions: list[Partition]) -> Non
     if not wanted:
         raise SlurmError(f"there is no default partition: choose one with --partition: {', '.join(known) or 'none'}")
     most = max(sum(one.nodes for one in partitions if one.name == name) for name in wanted)
-    if engine.nodes > most and engine.tasks != "array":
+    if engine.nodes > most and engine.tasks != "array":  # jobs of an array need no nodes at the same time
         which = f"partition {wanted[0]} has" if len(wanted) == 1 else f"partitions {', '.join(wanted)} have at most"
         raise SlurmError(f"{engine.nodes} nodes were requested, but {which} {most}: at most --nodes {most}")
 
@@ -73,5 +71,5 @@ def _test_submission(engine: EngineOptions) -> None:
     try:
         run("sbatch", "--test-only", "--nodes=1", "--ntasks=1", *arguments, *options, "--wrap=true", within_s=ANSWER_S)
     except SlurmError as error:
-        if NOT_NOW not in str(error):
+        if NOT_NOW not in str(error):  # the only refusal that may pass with time
             raise

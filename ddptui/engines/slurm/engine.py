@@ -11,7 +11,7 @@ from pathlib import Path
 from ddptui.config.engine import EngineOptions
 from ddptui.config.launch_modes import ONE_PROCESS
 from ddptui.config.trial import Trial
-from ddptui.engines.base import REMOTE_SILENCE_S, LaunchRefused, RemoteLaunch
+from ddptui.engines.base import REMOTE_SILENCE_S, Engine, Launch, LaunchRefused
 from ddptui.engines.command import module_folders
 from ddptui.engines.hub import Hub
 from ddptui.engines.local.engine import LAUNCHER_LOG
@@ -20,7 +20,7 @@ from ddptui.engines.slurm.keeper import SCRIPT, WIRE_ENV
 from ddptui.engines.slurm.queue import JobPoller
 from ddptui.engines.slurm.script import ENDED, ScriptError, job_name, meeting, render, wire_env
 from ddptui.engines.slurm.states import first_failed_rank
-from ddptui.host.network import NetworkError, choose_interface, port_of
+from ddptui.host.network import choose_interface, port_of
 from ddptui.store.journal import RepeatJournal
 from ddptui.wire.connection import LOGS, SILENCE_S
 from ddptui.wire.messages import Hello
@@ -28,27 +28,23 @@ from ddptui.wire.messages import Hello
 MARGIN_S = 5.0  # over the time that the keeper takes
 
 
-class SlurmEngine:
-    """Submits launches as jobs."""
-
-    is_local = False
+class SlurmEngine(Engine):
+    """Submits launches as jobs. Each launch ends its own, so there is nothing to close."""
 
     def __init__(self, engine: EngineOptions, run: str) -> None:
-        """Raises LaunchRefused."""
+        """Raises NetworkError."""
         self._engine = engine
         self._run = run
-        try:
-            self._address = choose_interface(engine.interface).address
-        except NetworkError as error:
-            raise LaunchRefused(str(error)) from None
+        self._address = choose_interface(engine.interface).address
         self._port = engine.port or port_of(run)
 
     def command(self, trial: Trial, repeat: RepeatJournal) -> list[str]:
         return ["sbatch", str(repeat.folder.absolute() / SCRIPT)]
 
     def environment(self, trial: Trial) -> dict[str, str]:
-        """The variables of the ranks on a node. Its cores are unknown here, so a rank has one thread by default."""
-        return {"PYTHONPATH": os.pathsep.join(module_folders()), "OMP_NUM_THREADS": str(trial.threads or 1)}
+        """The variables of the ranks on a node."""
+        threads = str(trial.threads or 1)  # a node's cores are unknown here: one thread a rank by default
+        return {"PYTHONPATH": os.pathsep.join(module_folders()), "OMP_NUM_THREADS": threads}
 
     def open_hub(self, world_size: int) -> Hub:
         return Hub(world_size, at=(self._address, self._port))
@@ -64,15 +60,11 @@ class SlurmEngine:
         except ScriptError as error:
             raise LaunchRefused(str(error)) from None
         task_is_rank = self._engine.tasks == "rank" and trial.launch not in ONE_PROCESS
-        return SlurmLaunch(
-            name, script, variables, folder, meeting(self._engine, folder, name), task_is_rank=task_is_rank
-        )
-
-    def close(self) -> None:
-        """Nothing to do: each launch has ended its job."""
+        meeting_file = meeting(self._engine, folder, name)
+        return SlurmLaunch(name, script, variables, folder, meeting_file, task_is_rank=task_is_rank)
 
 
-class SlurmLaunch(RemoteLaunch):
+class SlurmLaunch(Launch):
     """One launch. slurm/keeper.py submits the job, and cancels it when this process wants that, or dies."""
 
     def __init__(
@@ -94,9 +86,17 @@ class SlurmLaunch(RemoteLaunch):
         self._notices: list[str] = []
         self._delete_files()
         try:
-            write_private(folder / WIRE_ENV, wire_env(variables))
+            write_private(folder / WIRE_ENV, wire_env(variables))  # the keys: only this user may read them
             (folder / SCRIPT).write_text(script, encoding="utf-8")
-            self._keeper = _keeper(folder, name)
+            with (folder / LAUNCHER_LOG).open("ab") as log:  # the job appends to the same file
+                self._keeper = subprocess.Popen(
+                    [sys.executable, "-P", keeper.__file__, str(folder), name],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=log,
+                    encoding="utf-8",
+                    start_new_session=True,  # Ctrl-C in the terminal must not reach it
+                )
             self.number = self._submitted()
         except BaseException:
             self._delete_files()
@@ -113,7 +113,7 @@ class SlurmLaunch(RemoteLaunch):
             raise
         if answer.isdecimal():
             return int(answer)
-        self._keeper.communicate()
+        self._keeper.communicate()  # collects it: no zombie stays
         raise LaunchRefused(f"no job was submitted: {answer or 'its keeper has died'}")
 
     @property
@@ -138,13 +138,12 @@ class SlurmLaunch(RemoteLaunch):
             return None
 
     def add_rank(self, hello: Hello) -> None:
-        """A rank has connected, so the job has started: the state is looked at earlier."""
-        if self.is_waiting:
+        if self.is_waiting:  # a rank has connected, so the job has started: the state is looked at earlier
             self._poller.hurry()
 
     def stop(self) -> None:
         """Cancels the job, and waits until it has left the queue. A notice says so if it does not."""
-        self._poller.close()
+        self._poller.close()  # first: that the job is cancelled now is no news
         if trouble := self._cancel():
             self._notices.append(trouble)
         self._poller.look_after_stop()
@@ -168,18 +167,6 @@ class SlurmLaunch(RemoteLaunch):
         for path in self._files:
             with suppress(OSError):
                 path.unlink()
-
-
-def _keeper(folder: Path, name: str) -> "subprocess.Popen[str]":
-    with (folder / LAUNCHER_LOG).open("ab") as log:
-        return subprocess.Popen(
-            [sys.executable, "-P", keeper.__file__, str(folder), name],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=log,
-            encoding="utf-8",
-            start_new_session=True,
-        )
 
 
 def write_private(path: Path, text: str) -> None:

@@ -4,13 +4,11 @@
 
 FOLDER is the launch's: it holds job.sh, which is submitted, and wire.env, which the tasks of the job read. Standard
 input is a pipe whose other end only the console has. The first line of output is the job's number, or why there is
-none. When a line comes, or the pipe closes, the keeper deletes wire.env, cancels the job, and waits until it has left
-the queue. If it does not leave, the keeper prints why.
-
-Only Python's own modules are imported: the keeper is run by its path, also where ddptui is not installed.
+none. When a line comes, or the pipe closes, the keeper cancels the job, and waits until it has left the queue. If it
+does not leave, the keeper prints why.
 """
 
-import getpass
+import getpass  # only Python's own modules: the keeper is run by its path, also where ddptui is not installed
 import os
 import shlex
 import signal
@@ -30,7 +28,8 @@ CANCEL_ALONE_S = 1800.0  # … and after the console has died: no other process 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.05, 1.0
 UNKNOWN = "Invalid job id"  # Slurm's error
 OPTION = "#SBATCH "
-NOT_INHERITED = ("SBATCH_ARRAY_INX", "SBATCH_CLUSTERS", "SBATCH_ERROR", "SBATCH_WAIT")  # only the script decides these
+# They would make the job an array, move it to another cluster, move its log, or have sbatch wait for it.
+NOT_INHERITED = ("SBATCH_ARRAY_INX", "SBATCH_CLUSTERS", "SBATCH_ERROR", "SBATCH_WAIT")
 PENDING, RUNNING, COMPLETING = "PENDING", "RUNNING", "COMPLETING"  # the last: its processes are being ended
 
 
@@ -46,14 +45,14 @@ def main() -> None:
     """Submits the job, waits for the console to end it or to die, and cancels it."""
     folder, name = Path(sys.argv[1]), sys.argv[2]
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # none of them ends the keeper
-        signal.signal(number, lambda *_: None)
+        signal.signal(number, lambda *_: None)  # not SIG_IGN, which Slurm's commands would inherit
     try:
         job = submit(folder / SCRIPT, name)
     except SlurmError as error:
         _say(str(error))
         return
     _say(str(job))
-    command = sys.stdin.readline()
+    command = sys.stdin.readline()  # waits here as long as the job lasts
     with suppress(OSError):  # before anything else: a job that starts nevertheless ends at once without this file
         (folder / WIRE_ENV).unlink()
     if trouble := cancel(job, CANCEL_WITHIN_S if command == END else CANCEL_ALONE_S):
@@ -77,10 +76,8 @@ def submit(script: Path, name: str) -> int:
 
 
 def options(script: Path) -> list[str]:
-    """The script's #SBATCH options, for the command line: in the script, the user's SBATCH_ variables override them.
-
-    Raises SlurmError.
-    """
+    """The script's #SBATCH options, for the command line. Raises SlurmError."""
+    # sbatch ranks the command line above the user's SBATCH_ variables, and these above the script
     try:
         lines = script.read_text(encoding="utf-8").splitlines()
     except OSError as error:
@@ -93,18 +90,18 @@ def cancel(job: int, within_s: float) -> str | None:
 
     Repeated in steps: SIGTERM to its tasks, then SIGKILL, then a plain scancel.
     """
-    begin, pause_s, step = time.monotonic(), FIRST_PAUSE_S, 0
+    begin, pause_s, step = time.monotonic(), FIRST_PAUSE_S, 0  # the pause doubles: most jobs leave at once
     state = refusal = ""
     while True:
         try:
-            if not (parts := queued(job)):
+            if not (parts := queued(job)):  # asked each time: a signal that was sent may not have arrived
                 return None
             state = f"it is {', '.join(sorted(set(parts.values())))}"
             if time.monotonic() - begin >= step * STEP_S:
                 step += 1
                 _cancel_step(job, parts, step)
         except SlurmError as error:
-            refusal = str(error)
+            refusal = str(error)  # goes on: a controller that restarts answers again
         if time.monotonic() - begin + pause_s > within_s:
             why = refusal or state
             return f"job {job} could not be ended ({why}): run `scancel {job}`, then check with `squeue --jobs={job}`"
@@ -122,8 +119,8 @@ def queued(job: int) -> dict[str, str]:
 
 
 def _cancel_step(job: int, parts: dict[str, str], step: int) -> None:
-    """After a plain scancel, Slurm kills tasks only after its KillWait, and accepts no other signal until then. So the
-    tasks, which are step 0 of the job, get SIGTERM first, then SIGKILL; the script ends with them."""
+    """The tasks get SIGTERM first, then SIGKILL; the script ends with them. Then the job is cancelled as a whole."""
+    # after a plain scancel, Slurm kills tasks only after its KillWait, and accepts no other signal until then
     states = set(parts.values())
     running = [part for part, state in parts.items() if state == RUNNING]
     if states == {COMPLETING}:
@@ -131,12 +128,12 @@ def _cancel_step(job: int, parts: dict[str, str], step: int) -> None:
     if step > 2 or states - {PENDING, RUNNING, COMPLETING}:
         run("scancel", str(job))
         return
-    if PENDING in states:
+    if PENDING in states:  # --state: a part that has begun meanwhile must get its signals
         run("scancel", f"--state={PENDING}", str(job))
     if running and step == 1:
         run("scancel", "--signal=TERM", *running)
     elif running:
-        run("scancel", "--signal=KILL", *(f"{part}.0" for part in running))
+        run("scancel", "--signal=KILL", *(f"{part}.0" for part in running))  # .0: the step of srun, which the tasks are
 
 
 def run(*command: str, within_s: float = ANSWER_S) -> str:
@@ -144,7 +141,7 @@ def run(*command: str, within_s: float = ANSWER_S) -> str:
     try:
         done = subprocess.run(
             command,
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.DEVNULL,  # the keeper's own is the pipe to the console
             capture_output=True,
             encoding="utf-8",
             errors="replace",
@@ -163,11 +160,8 @@ def run(*command: str, within_s: float = ANSWER_S) -> str:
 
 
 def environment() -> dict[str, str]:
-    """This process's environment for commands of Slurm, without the variables that would change the new job.
-
-    SLURM_… belong to a job around this console. SBATCH_… in NOT_INHERITED would make it an array, move it to another
-    cluster, move its log, or have sbatch wait for it.
-    """
+    """This process's environment for commands of Slurm, without the variables that would change the new job."""
+    # SLURM_… belong to a job around this console; SLURM_CONF says where the cluster is
     ours = {key: value for key, value in os.environ.items() if not key.startswith("SLURM_") or key == "SLURM_CONF"}
     return {key: value for key, value in ours.items() if key not in NOT_INHERITED}
 

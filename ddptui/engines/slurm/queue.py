@@ -6,32 +6,20 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+from ddptui.engines.slurm import states
 from ddptui.engines.slurm.keeper import SlurmError, UnknownJob, run
 from ddptui.engines.slurm.script import ENDED
-from ddptui.engines.slurm.states import (
-    CANCELLED,
-    COMPLETED,
-    FAILED,
-    HISTORY_FIELDS,
-    LOST,
-    QUEUE_FORMAT,
-    SUBMITTED,
-    TaskGroup,
-    is_over,
-    job_status,
-    read_details,
-    read_history,
-    read_queue,
-)
+from ddptui.engines.slurm.states import SUBMITTED, TaskGroup, is_over, job_status
 
-QUEUE = ("squeue", "--noheader", "--array", "--states=all", f"--format={QUEUE_FORMAT}")
-HISTORY = ("sacct", "--noheader", "--parsable2", f"--format={HISTORY_FIELDS}")
-FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 30.0
+# --array: a line for each job of an array, not one for all that wait; all: also those that have just ended
+QUEUE = ("squeue", "--noheader", "--array", "--states=all", f"--format={states.QUEUE_FORMAT}")
+HISTORY = ("sacct", "--noheader", "--parsable2", f"--format={states.HISTORY_FIELDS}")
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 30.0  # every squeue costs the controller of the whole cluster
 SLICE_S = 0.2  # how often the file is checked in which the script of the job leaves its exit code
 
 
 class JobPoller:
-    """Follows a job until it is over."""
+    """Follows a job until it is over. `status` is its state at the last look."""
 
     def __init__(self, job: int, folder: Path) -> None:
         """`folder` is the launch's: the script leaves its exit code there, a line for each job of an array."""
@@ -62,11 +50,11 @@ class JobPoller:
         self._thread.join()
 
     def look_after_stop(self) -> None:
-        """Looks once more when this console has ended the job. The state changes only if it ended for another reason,
-        such as its time limit: that it was cancelled, or that its tasks failed, is the console's own doing."""
+        """Looks once more when this console has ended the job, in case it ended for another reason before."""
         if (before := self.status).exit_code is None:
             notices = list(self._notices)
             self.look()
+            # that it was cancelled, or that its tasks failed, is the console's own doing; its time limit is not
             if self.status.why is None or self.status.was_cancelled:
                 self.status, self._notices = before, notices
 
@@ -74,9 +62,16 @@ class JobPoller:
         """Asks Slurm. Returns whether the state has changed; it stays the same while Slurm does not answer."""
         before = self.status
         try:
-            now = job_status(look(self._job, self._codes()), had_begun=self._has_begun())
+            codes = self._exit_code_file.read_text(encoding="utf-8").split()
+        except (OSError, UnicodeDecodeError):
+            codes = []
+        try:
+            had_begun = before is not SUBMITTED and not before.is_waiting
+            now = job_status(look(self._job, codes), had_begun=had_begun)
         except SlurmError as error:
-            self._complain(str(error))
+            if not self._trouble:  # reported once, until Slurm has answered again
+                self._notices.append(f"the state of job {self._job} may be out of date: {error}")
+            self._trouble = str(error)
             return False
         self._trouble = ""
         if now.text and now.text != before.text:
@@ -102,26 +97,11 @@ class JobPoller:
                 return True
         return False
 
-    def _has_begun(self) -> bool:
-        return self.status is not SUBMITTED and not self.status.is_waiting
-
-    def _codes(self) -> list[str]:
-        try:
-            return self._exit_code_file.read_text(encoding="utf-8").split()
-        except (OSError, UnicodeDecodeError):
-            return []
-
     def _size_of_exit_codes(self) -> int:
         try:
             return self._exit_code_file.stat().st_size
         except OSError:
             return 0
-
-    def _complain(self, why: str) -> None:
-        """Reports trouble once, until Slurm has answered again."""
-        if not self._trouble:
-            self._notices.append(f"the state of job {self._job} may be out of date: {why}")
-        self._trouble = why
 
 
 def look(job: int, codes: list[str]) -> list[TaskGroup]:
@@ -130,40 +110,35 @@ def look(job: int, codes: list[str]) -> list[TaskGroup]:
     Raises SlurmError.
     """
     try:
-        parts = read_queue(run(*QUEUE, f"--jobs={job}"))
+        parts = states.read_queue(run(*QUEUE, f"--jobs={job}"))
     except UnknownJob:
         parts = []
-    if not parts:
+    if not parts:  # squeue forgets a job minutes after its end (MinJobAge)
         return _history(job) or _by_exit_codes(job, codes)
-    if any(is_over(part) and part.state == CANCELLED for part in parts):
-        return _history(job) or parts
-    if any(is_over(part) and part.state != COMPLETED for part in parts):
-        return _details(job) or parts
+    if any(is_over(part) and part.state == states.CANCELLED for part in parts):
+        return _history(job) or parts  # only the accounting knows who cancelled it
+    if any(is_over(part) and part.state != states.COMPLETED for part in parts):
+        with suppress(SlurmError):  # unlike squeue, scontrol prints the exit code
+            return states.read_details(run("scontrol", "--oneliner", "show", "job", str(job))) or parts
     return parts
 
 
 def _history(job: int) -> list[TaskGroup]:
     """What the accounting (sacct) knows; empty where there is none."""
     with suppress(SlurmError):
-        return [_with_name(part) for part in read_history(run(*HISTORY, f"--jobs={job}"))]
+        return [_with_name(part) for part in states.read_history(run(*HISTORY, f"--jobs={job}"))]
     return []
 
 
-def _details(job: int) -> list[TaskGroup]:
-    with suppress(SlurmError):
-        return read_details(run("scontrol", "--oneliner", "show", "job", str(job)))
-    return []
+def _with_name(part: TaskGroup) -> TaskGroup:
+    with suppress(KeyError, ValueError):  # no user of this host, or a name already
+        return part._replace(by=pwd.getpwuid(int(part.by)).pw_name)
+    return part
 
 
 def _by_exit_codes(job: int, codes: list[str]) -> list[TaskGroup]:
     """The end of a job that Slurm has forgotten, by its exit codes."""
-    worst = next((code for code in codes if code != "0"), "0") if codes else None
-    if worst is None:
-        return [TaskGroup(str(job), LOST)]
-    return [TaskGroup(str(job), COMPLETED if worst == "0" else FAILED, exit=f"{worst}:0")]
-
-
-def _with_name(part: TaskGroup) -> TaskGroup:
-    with suppress(KeyError, ValueError):
-        return part._replace(by=pwd.getpwuid(int(part.by)).pw_name)
-    return part
+    if not codes:
+        return [TaskGroup(str(job), states.LOST)]
+    worst = next((code for code in codes if code != "0"), "0")
+    return [TaskGroup(str(job), states.COMPLETED if worst == "0" else states.FAILED, exit=f"{worst}:0")]

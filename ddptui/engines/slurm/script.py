@@ -1,8 +1,5 @@
-"""The batch script of a job, as a user would write it by hand.
-
-The console's address and keys are neither in the script nor in an environment that Slurm distributes. Each task reads
-them from wire.env beside the script, which only the user can read.
-"""
+"""The batch script of a job, as a user would write it by hand. Each task reads from wire.env beside it, which only the
+user can read, where the console is: its address and keys are in no environment that Slurm distributes."""
 
 import shlex
 import sys
@@ -45,6 +42,11 @@ class ScriptError(ValueError):
 def render(trial: Trial, engine: EngineOptions, folder: Path, name: str, python: str = sys.executable) -> str:
     """The script of one launch. `folder` is the launch's, where the job runs; `name` the job's. Raises ScriptError."""
     what = "One process, started directly." if trial.launch in ONE_PROCESS else WHAT_A_TASK_IS[engine.tasks]
+    # what the script sets itself, a task inherits; the user's variables of these names it must not
+    set_by_script = {"INIT_METHOD"} if meets_at_a_file(trial, engine) else set()
+    if _task_is_node(trial, engine):
+        set_by_script |= {"MASTER_ADDR", "MASTER_PORT"}
+    strangers = [name for name in OTHER_PLACES if name not in set_by_script]
     lines = [
         "#!/bin/bash",
         f"# Trial {trial.name}: {trial.world_size} {'rank' if trial.world_size == 1 else 'ranks'}. {what}",
@@ -58,7 +60,7 @@ def render(trial: Trial, engine: EngineOptions, folder: Path, name: str, python:
         "",
         "# What each task does. wire.env says where the console is, and what lets a rank in.",
         "task() {",
-        f"    unset {' '.join(_strangers(trial, engine))}  # Slurm alone says where this is",
+        f"    unset {' '.join(strangers)}  # Slurm alone says where this is",
         f"    source ./{WIRE_ENV} || exit 1",
         *(f"    {line}" for line in _task(trial, engine, python)),
         "}",
@@ -103,6 +105,10 @@ def meets_at_a_file(trial: Trial, engine: EngineOptions) -> bool:
     return trial.launch not in ONE_PROCESS and (engine.tasks == "array" or trial.init_method == "file")
 
 
+def _task_is_node(trial: Trial, engine: EngineOptions) -> bool:
+    return trial.launch not in ONE_PROCESS and engine.tasks == "node"
+
+
 def _options(trial: Trial, engine: EngineOptions, folder: Path, name: str) -> Iterator[str]:
     yield f"--job-name={_spelled(name)}"
     yield from _size(trial, engine)
@@ -110,8 +116,8 @@ def _options(trial: Trial, engine: EngineOptions, folder: Path, name: str) -> It
         if (value := getattr(engine, key)) is not None:
             yield f"--{key}={_spelled(value)}"
     yield f"--chdir={_spelled(str(folder))}"
-    yield f"--output={_spelled(str(folder / LAUNCHER_LOG).replace('%', '%%'))}"
-    yield "--open-mode=append"
+    yield f"--output={_spelled(str(folder / LAUNCHER_LOG).replace('%', '%%'))}"  # %j and the like stand for values
+    yield "--open-mode=append"  # the keeper writes into the same file
     yield "--no-requeue"  # a launch begins once
     for option in engine.options:
         yield _as_typed(option)
@@ -136,7 +142,7 @@ def _size(trial: Trial, engine: EngineOptions) -> Iterator[str]:
             yield f"--ntasks={trial.world_size}"
             if len(blocks[0]) == len(blocks[-1]):
                 yield f"--ntasks-per-node={len(blocks[0])}"
-            yield "--distribution=block"
+            yield "--distribution=block"  # successive ranks share a node
     if cores > 1:
         yield f"--cpus-per-task={cores}"
 
@@ -146,41 +152,33 @@ def _meeting(trial: Trial, engine: EngineOptions, folder: Path, name: str) -> It
     if any(option.startswith(("--cpus-per-task", "-c")) for option in (*_size(trial, engine), *engine.options)):
         yield "export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK  # srun no longer inherits it"
     if meets_at_a_file(trial, engine):
-        yield f"export INIT_METHOD={shlex.quote(_as_url(meeting(engine, folder, name)))}"
-    if engine.tasks == "node" and trial.launch not in ONE_PROCESS:
+        path = meeting(engine, folder, name)
+        if any(sign in str(path) for sign in "?#"):  # torch would read what follows as a query or a fragment
+            raise ScriptError(f"{path}: ranks cannot meet at a file with ? or # in its path: choose another folder")
+        yield f"export INIT_METHOD={shlex.quote(f'file://{path}')}"
+    if _task_is_node(trial, engine):
         yield 'MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | sed -n 1p)'
         yield f"MASTER_PORT=$(({FIRST_PORT} + SLURM_JOB_ID % {PORTS}))"
-        yield "export MASTER_ADDR MASTER_PORT"
-
-
-def _strangers(trial: Trial, engine: EngineOptions) -> list[str]:
-    """The user's variables that a task must not inherit: those that say a place, except for the script's own."""
-    set_by_script = {"INIT_METHOD"} if meets_at_a_file(trial, engine) else set()
-    if engine.tasks == "node" and trial.launch not in ONE_PROCESS:
-        set_by_script |= {"MASTER_ADDR", "MASTER_PORT"}
-    return [name for name in OTHER_PLACES if name not in set_by_script]
+        yield "export MASTER_ADDR MASTER_PORT"  # apart: `export A=$(…)` would hide a failure from set -e
 
 
 def _task(trial: Trial, engine: EngineOptions, python: str) -> Iterator[str]:
     """The lines that start a task's rank, or a node's ranks."""
-    if trial.launch == "launch" and engine.tasks == "node":
-        yield from _torchrun(trial, engine, python)
-        return
-    if trial.launch not in ONE_PROCESS and engine.tasks == "node":
+    if not _task_is_node(trial, engine):
+        yield f"exec {shlex.join(command.command(trial, python))}"  # exec: signals reach Python, not a shell
+    elif trial.launch != "launch":
         yield "export NNODES=$SLURM_JOB_NUM_NODES NODE_RANK=$SLURM_NODEID"
-    yield f"exec {shlex.join(command.command(trial, python))}"
-
-
-def _torchrun(trial: Trial, engine: EngineOptions, python: str) -> Iterator[str]:
-    """One launcher a node. Where the blocks are uneven, the first nodes have a rank more."""
-    blocks = spread(trial.world_size, engine.nodes)
-    most, least = len(blocks[0]), len(blocks[-1])
-    larger = sum(len(block) == most for block in blocks)
-    ranks = str(most) if most == least else f"$((SLURM_NODEID < {larger} ? {most} : {least}))"
-    yield f"exec {shlex.join([python, '-m', torch_launcher()])} \\"
-    yield f"    --nnodes={len(blocks)} --node_rank=$SLURM_NODEID --nproc_per_node={ranks} \\"
-    yield "    --master_addr=$MASTER_ADDR --master_port=$MASTER_PORT \\"
-    yield f"    {shlex.join(['-m', 'workers.launch', *arguments(trial)])}"
+        yield f"exec {shlex.join(command.command(trial, python))}"
+    else:  # one launcher a node
+        blocks = spread(trial.world_size, engine.nodes)
+        most, least = len(blocks[0]), len(blocks[-1])
+        larger = sum(len(block) == most for block in blocks)
+        # where the blocks are uneven, the first nodes have a rank more
+        ranks = str(most) if most == least else f"$((SLURM_NODEID < {larger} ? {most} : {least}))"
+        yield f"exec {shlex.join([python, '-m', torch_launcher()])} \\"
+        yield f"    --nnodes={len(blocks)} --node_rank=$SLURM_NODEID --nproc_per_node={ranks} \\"
+        yield "    --master_addr=$MASTER_ADDR --master_port=$MASTER_PORT \\"
+        yield f"    {shlex.join(['-m', 'workers.launch', *arguments(trial)])}"
 
 
 def _spelled(value: str) -> str:
@@ -201,7 +199,7 @@ def _as_typed(option: str) -> str:
         raise ScriptError(f"option {option!r}: a quote is not closed") from None
     if not words or not words[0].startswith("-") or words[0].strip("-") == "" or "--" in words:
         raise ScriptError(f"option {option!r} is none of sbatch's, which begin with - or --")
-    if any(word.startswith("#") for word in words) or not option.isprintable():
+    if any(word.startswith("#") for word in words) or not option.isprintable():  # sbatch takes # for a comment
         raise ScriptError(f"option {option!r} cannot be written into a script")
     if name := next(filter(None, map(_ours, words)), None):
         raise ScriptError(f"option {option!r}: ddptui sets --{name} itself, from its own --nodes and --tasks")
@@ -209,17 +207,11 @@ def _as_typed(option: str) -> str:
 
 
 def _ours(word: str) -> str | None:
-    """The option of ddptui's own that a word would set. sbatch accepts abbreviated long options, and several short ones
-    in one word."""
+    """The option of ddptui's own that a word would set."""
     if word.startswith("--"):
         given = word[2:].partition("=")[0]
+        # sbatch accepts abbreviated long options
         return given if given in OURS else next((name for name in OURS if given and name.startswith(given)), None)
-    letters = word[1:] if word.startswith("-") else ""
+    letters = word[1:] if word.startswith("-") else ""  # several short options may share a word
     last = next((letter for letter in letters if letter not in FLAGS), "")  # what follows it is its value
     return OURS_IN_SHORT.get(last)
-
-
-def _as_url(path: Path) -> str:
-    if any(sign in str(path) for sign in "?#"):
-        raise ScriptError(f"{path}: ranks cannot meet at a file with ? or # in its path: choose another folder")
-    return f"file://{path}"

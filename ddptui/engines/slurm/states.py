@@ -9,10 +9,11 @@ from ddptui.text.words import ending
 
 QUEUE_FORMAT = "%i|%T|%r|%N"  # of squeue; sacct has no reason, but the exit code, and who cancelled the job
 HISTORY_FIELDS = "JobID,State,ExitCode,NodeList"
-NOT_BEGUN = ("PENDING", "CONFIGURING")
+NOT_BEGUN = ("PENDING", "CONFIGURING")  # CONFIGURING: it has nodes, which boot
 UNDER_WAY = ("RUNNING", "COMPLETING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT", "RESIZING")
 REQUEUED = ("REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT")
-COMPLETED, CANCELLED, FAILED, RUNNING, LOST = "COMPLETED", "CANCELLED", "FAILED", "RUNNING", "LOST"
+COMPLETED, CANCELLED, FAILED, RUNNING = "COMPLETED", "CANCELLED", "FAILED", "RUNNING"
+LOST = "LOST"  # not one of Slurm's: it has forgotten the job
 SIGNAL_OFFSET = 128  # a shell's exit code for a command that a signal has ended
 NEVER_STARTS = {  # reasons for which a pending job never starts, and what to do
     "PartitionNodeLimit": "the partition allows no job so many nodes: fewer --nodes, or another --partition",
@@ -43,33 +44,27 @@ ENDINGS = {
     "REVOKED": "was taken over by another cluster",
     LOST: "is no longer known to Slurm, and left no exit code",
 }
-USUAL_REASONS = ("None", "NonZeroExitCode", "")
+USUAL_REASONS = ("None", "NonZeroExitCode", "")  # of a job whose script failed: the ranks know more
 
 
 class TaskGroup(NamedTuple):
-    """A job, or one job of an array. exit: Slurm's CODE:SIGNAL, or empty."""
+    """A job, or one job of an array."""
 
     id: str
     state: str
     reason: str = ""
     nodes: str = ""
-    exit: str = ""
+    exit: str = ""  # Slurm's CODE:SIGNAL
     by: str = ""  # the user who cancelled it: an id, or a name
 
 
 class JobStatus(NamedTuple):
-    """The state of a whole job.
+    """The state of a whole job."""
 
-    is_waiting  some of it has not begun
-    text        the state in words
-    exit_code   None while it is not over
-    why         why it is over, where the ranks cannot know
-    """
-
-    is_waiting: bool
-    text: str
-    exit_code: int | None = None
-    why: str | None = None
+    is_waiting: bool  # some of it has not begun
+    text: str  # the state in words
+    exit_code: int | None = None  # None while it is not over
+    why: str | None = None  # why it is over, where the ranks cannot know
     was_cancelled: bool = False
 
 
@@ -78,37 +73,42 @@ SUBMITTED = JobStatus(True, "")  # before the first look at the queue
 
 def read_queue(printed: str) -> list[TaskGroup]:
     """Reads the output of `squeue --array --format=QUEUE_FORMAT`."""
-    rows = [line.strip().split("|") for line in printed.splitlines()]
-    return [TaskGroup(*row) for row in rows if len(row) == 4]
+    return [TaskGroup(*row) for row in _rows(printed)]
 
 
 def read_history(printed: str) -> list[TaskGroup]:
     """Reads the output of `sacct --parsable2 --format=HISTORY_FIELDS`, without the steps of a job."""
-    rows = [line.strip().split("|") for line in printed.splitlines()]
-    jobs = [row for row in rows if len(row) == 4 and "." not in row[0]]
     return [
+        # the state of a cancelled job is "CANCELLED by 1000"
         TaskGroup(job, state.split(" ")[0], "", nodes, exit, state.partition(" by ")[2])
-        for job, state, exit, nodes in jobs
+        for job, state, exit, nodes in _rows(printed)
+        if "." not in job  # as in 17.batch, 17.0
     ]
+
+
+def _rows(printed: str) -> list[list[str]]:
+    rows = [line.strip().split("|") for line in printed.splitlines()]
+    return [row for row in rows if len(row) == 4]  # others are warnings, or lines that a site prints
 
 
 def read_details(printed: str) -> list[TaskGroup]:
     """Reads the output of `scontrol --oneliner show job`."""
-    return [_part(line) for line in printed.splitlines() if "JobState=" in line]
-
-
-def _part(line: str) -> TaskGroup:
-    fields = dict(re.findall(r"(?:^|\s)(\w+)=(\S*)", line))
-    job = fields.get("JobId", "")
-    if "ArrayJobId" in fields and "ArrayTaskId" in fields:
-        job = f"{fields['ArrayJobId']}_{fields['ArrayTaskId']}"
-    reason, nodes, exit = (fields.get(name, "") for name in ("Reason", "NodeList", "ExitCode"))
-    return TaskGroup(job, fields["JobState"], reason, "" if nodes == "(null)" else nodes, exit)
+    parts = []
+    for line in printed.splitlines():
+        fields = dict(re.findall(r"(?:^|\s)(\w+)=(\S*)", line))
+        if "JobState" not in fields:
+            continue
+        job = fields.get("JobId", "")
+        if "ArrayJobId" in fields and "ArrayTaskId" in fields:  # squeue's id; JobId is another number for each
+            job = f"{fields['ArrayJobId']}_{fields['ArrayTaskId']}"
+        nodes = fields.get("NodeList", "").replace("(null)", "")
+        parts.append(TaskGroup(job, fields["JobState"], fields.get("Reason", ""), nodes, fields.get("ExitCode", "")))
+    return parts
 
 
 def is_over(part: TaskGroup) -> bool:
     """Whether it has ended, well or not."""
-    return part.state not in NOT_BEGUN and part.state not in UNDER_WAY and part.state not in REQUEUED
+    return part.state not in (*NOT_BEGUN, *UNDER_WAY, *REQUEUED)  # a state that is in none of them counts as an end
 
 
 def job_status(parts: Sequence[TaskGroup], *, had_begun: bool = False) -> JobStatus:
@@ -130,22 +130,21 @@ def job_status(parts: Sequence[TaskGroup], *, had_begun: bool = False) -> JobSta
 
 
 def _failed(part: TaskGroup) -> JobStatus:
-    """Without a reason of Slurm's, why stays None: the ranks and the log know more."""
     code = exit_code(part)
-    if part.state == FAILED and part.reason in USUAL_REASONS:
-        return JobStatus(False, f"job {part.id} has failed", code)
-    return JobStatus(False, why := _why(part), code, why, part.state == CANCELLED)
-
-
-def _why(part: TaskGroup) -> str:
     on = f" on {part.nodes}" if part.nodes else ""
-    if part.state == CANCELLED:
-        return f"job {part.id} was cancelled {f'by {part.by}' if part.by else 'outside this console'}"
-    if part.state == FAILED and part.reason == "JobLaunchFailure":
-        return f"job {part.id} could not be started{on}: the nodes may not see the run's folder; --runs names another"
-    if part.state in ENDINGS:
-        return f"job {part.id} {ENDINGS[part.state]}{f': {part.nodes}' if part.state == 'NODE_FAIL' else ''}"
-    return f"job {part.id} has ended: {part.state}{_because(part.reason)}"
+    match part.state:
+        case "FAILED" if part.reason in USUAL_REASONS:
+            return JobStatus(False, f"job {part.id} has failed", code)  # no why: the ranks and the log know more
+        case "FAILED" if part.reason == "JobLaunchFailure":
+            why = f"could not be started{on}: the nodes may not see the run's folder; --runs names another"
+        case "CANCELLED":
+            why = f"was cancelled {f'by {part.by}' if part.by else 'outside this console'}"
+        case state if state in ENDINGS:
+            why = f"{ENDINGS[state]}{f': {part.nodes}' if state == 'NODE_FAIL' else ''}"
+        case state:
+            why = f"has ended: {state}{_because(part.reason)}"
+    why = f"job {part.id} {why}"
+    return JobStatus(False, why, code, why, part.state == CANCELLED)
 
 
 def exit_code(part: TaskGroup) -> int:
@@ -153,35 +152,33 @@ def exit_code(part: TaskGroup) -> int:
     code, _, number = part.exit.partition(":")
     if number.isdecimal() and int(number):
         return -int(number)
-    if not code.isdecimal() or not int(code):
+    if not code.isdecimal() or not int(code):  # Slurm says 0:0 of a cancelled job, too
         return 1
     return int(code) if int(code) <= SIGNAL_OFFSET else SIGNAL_OFFSET - int(code)
 
 
 def _in_words(parts: Sequence[TaskGroup], waiting: Sequence[TaskGroup]) -> str:
-    begun = [part for part in parts if part not in waiting]
     if not waiting:
-        return f"{_named(parts)} {_does(parts)}"
+        state = next((part.state for part in parts if part.state != COMPLETED), RUNNING)
+        nodes = ", ".join(dict.fromkeys(part.nodes for part in parts if part.nodes))
+        does = "runs" if state == RUNNING else f"is {state.lower()}"
+        return f"{_named(parts)} {does}{f' on {nodes}' if nodes else ''}"
     where = "is being prepared" if waiting[0].state == "CONFIGURING" else "is queued"
     if len(parts) == 1:
         return f"{_named(parts)} {where}{_because(waiting[0].reason)}"
-    runs = f"{len(begun)} of {len(parts)} have started, " if begun else ""
+    begun = len(parts) - len(waiting)
+    runs = f"{begun} of {len(parts)} have started, " if begun else ""
     return f"{_named(parts)} {where}: {runs}{len(waiting)} wait{_because(waiting[0].reason, ' for: ')}"
 
 
-def _does(parts: Sequence[TaskGroup]) -> str:
-    state = next((part.state for part in parts if part.state != COMPLETED), RUNNING)
-    nodes = ", ".join(dict.fromkeys(part.nodes for part in parts if part.nodes))
-    return f"{'runs' if state == RUNNING else f'is {state.lower()}'}{f' on {nodes}' if nodes else ''}"
-
-
 def _named(parts: Sequence[TaskGroup]) -> str:
-    return f"job {parts[0].id.partition('_')[0]}" if parts else "the job"
+    return f"job {parts[0].id.partition('_')[0]}" if parts else "the job"  # 17_3 is a job of array 17
 
 
 def _because(reason: str, sign: str = ": ") -> str:
     if reason in ("", "None"):
         return ""
+    # a reason may have more words behind it, as in "(ReqNodeNotAvail, UnavailableNodes:n1)"
     words = next((words for name, words in REASONS.items() if reason.lstrip("(").startswith(name)), "")
     return f"{sign}{reason}{f' ({words})' if words else ''}"
 
@@ -189,21 +186,20 @@ def _because(reason: str, sign: str = ": ") -> str:
 # srun: error: n1: task 0: Killed; n1: tasks 0,2-3: Exited with exit code 7; n2: task 1: Aborted (core dumped)
 OF_TASKS = re.compile(r"^srun: error: \S+: tasks? (\d+)[\d,-]*: (.+?)(?: \(core dumped\))?$", re.MULTILINE)
 EXITED = "Exited with exit code "
-SIGNALS = {signal.strsignal(number): number for number in signal.valid_signals()}
+SIGNALS = {signal.strsignal(number): number for number in signal.valid_signals()}  # srun prints the C library's words
 
 
 def first_failed_rank(log: str) -> str | None:
-    """Which rank ended first and how, as srun reports it in the log; None where the rank has said so itself.
-
-    A rank with exit code 1 has printed its exception. SIGTERM comes from Slurm, after another rank's failure.
-    """
+    """Which rank ended first and how, as srun reports it in the log; None where the rank has said so itself."""
     if (match := OF_TASKS.search(log)) is None:
         return None
-    code = _exit_code(match[2])
-    return None if code in (None, 1, -signal.SIGTERM) else f"rank {match[1]} {ending(code)}"
-
-
-def _exit_code(how: str) -> int | None:
-    if how.startswith(EXITED) and (code := how.removeprefix(EXITED)).isdecimal():
-        return int(code)
-    return -SIGNALS[how] if how in SIGNALS else None
+    first, how = match.groups()
+    exit_text = how.removeprefix(EXITED)
+    if how.startswith(EXITED) and exit_text.isdecimal():
+        code = int(exit_text)
+    elif how in SIGNALS:
+        code = -SIGNALS[how]
+    else:
+        return None
+    # a rank with exit code 1 has printed its exception; SIGTERM comes from Slurm, after another rank's failure
+    return None if code in (1, -signal.SIGTERM) else f"rank {first} {ending(code)}"

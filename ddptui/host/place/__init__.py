@@ -7,8 +7,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from ddptui.host.place import pods, processes, slurm
-from ddptui.host.place.place import Place, PlaceError, describe
-from ddptui.host.place.variables import Environ, quoted
+from ddptui.host.place.place import Environ, Place, PlaceError, quoted
 from ddptui.text.words import did_you_mean
 
 
@@ -38,9 +37,12 @@ def here(environ: Environ, name: str | None = None) -> Place | None:
 
     Raises PlaceError.
     """
-    if name is not None:
-        return _named(name).place(environ)
-    return next((KINDS[kind].place(environ) for kind in kinds_here(environ)), None)
+    if name is None:
+        return next((KINDS[kind].place(environ) for kind in kinds_here(environ)), None)
+    if name not in KINDS:
+        hint = did_you_mean(name, KINDS, f"there are {', '.join(KINDS)}")
+        raise PlaceError(f"'{quoted(name)}' is no environment: {hint}")
+    return KINDS[name].place(environ)
 
 
 def kinds_here(environ: Environ) -> list[str]:
@@ -58,11 +60,4 @@ def explanation(environ: Environ, name: str | None = None) -> str:
         raise PlaceError(f"no place is set here; --as NAME says what is missing: {', '.join(KINDS)}")
     # env is left out: its variables belong to the other environments as well
     others = [kind for kind in kinds_here(environ) if kind not in (place.kind, "env")]
-    return "\n".join([describe(place), *(f"  {kind} is here, too: --as {kind}" for kind in others)])
-
-
-def _named(name: str) -> Kind:
-    if name in KINDS:
-        return KINDS[name]
-    hint = did_you_mean(name, KINDS, f"there are {', '.join(KINDS)}")
-    raise PlaceError(f"'{quoted(name)}' is no environment: {hint}")
+    return "\n".join([place.describe(), *(f"  {kind} is here, too: --as {kind}" for kind in others)])

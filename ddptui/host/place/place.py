@@ -1,6 +1,14 @@
-"""A process's place among the ranks of a run, and the same in words."""
+"""A process's place among the ranks of a run, in words, too; and how an environment's variables are read for it."""
+
+from collections.abc import Mapping
 
 import msgspec
+
+Environ = Mapping[str, str]
+MOST = 2**20  # ranks or nodes: far more than any cluster has
+LARGEST_ID = 2**32  # of a job
+LAST_PORT = 65535
+LONGEST_QUOTE = 60
 
 
 class PlaceError(ValueError):
@@ -34,57 +42,76 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     is_node: bool = False
     says: tuple[str, ...] = ()
 
-
-def place_of_node(
-    kind: str,
-    node: int,
-    nodes: int,
-    ranks: int,
-    says: tuple[str, ...],
-    address: str | None = None,
-    port: int | None = None,
-) -> Place:
-    """The place of a node with a block of `ranks` ranks, as many as every other node has."""
-    return Place(
-        kind=kind,
-        rank=node * ranks,
-        world=nodes * ranks,
-        local_rank=0,
-        local_world=ranks,
-        node=node,
-        nodes=nodes,
-        address=address,
-        port=port,
-        is_node=True,
-        says=says,
-    )
+    def describe(self) -> str:
+        """One line that says the place, and a line for each variable."""
+        node = f"node {self.node} of {self.nodes}"
+        if self.is_node:
+            last = self.rank + self.local_world - 1
+            processes = "1 process" if self.local_world == 1 else f"{self.local_world} processes"
+            block = f"rank {last}" if last == self.rank else f"ranks {self.rank} to {last}"
+            position = f"{node}, with {processes}: {block} of {self.world}"
+        else:
+            local = f"local rank {self.local_rank} of {self.local_world}"
+            position = f"rank {self.rank} of {self.world}, {local}, on {node}"
+        if self.address is None:
+            meeting = f"they meet in the file {escaped(self.file or 'that all of them are given')}"
+        else:
+            address = escaped(self.address)
+            meeting = f"they meet at {f'[{address}]' if ':' in address else address}:{self.port}"  # IPv6 has colons
+        return "\n".join([f"{self.kind}: {position}; {meeting}", *(f"  {line}" for line in self.says)])
 
 
-def describe(place: Place) -> str:
-    """One line that says the place, and a line for each variable."""
-    return "\n".join([f"{place.kind}: {_position(place)}; {_meeting(place)}", *(f"  {line}" for line in place.says)])
+class Variables:
+    """Reads an environment's variables. An error names the variable, what is wrong with it, and its setter."""
 
+    def __init__(self, environ: Environ, setter: str) -> None:
+        """`setter`: the sentence that says who sets these variables."""
+        self.environ = environ
+        self._setter = setter
 
-def _position(place: Place) -> str:
-    if not place.is_node:
-        local = f"local rank {place.local_rank} of {place.local_world}"
-        return f"rank {place.rank} of {place.world}, {local}, on node {place.node} of {place.nodes}"
-    processes = "1 process" if place.local_world == 1 else f"{place.local_world} processes"
-    return f"node {place.node} of {place.nodes}, with {processes}: {_block(place)} of {place.world}"
+    def error(self, why: str) -> PlaceError:
+        """An error that ends with who sets the variables."""
+        return PlaceError(f"{why}: {self._setter}")
 
+    def has(self, name: str) -> bool:
+        """Whether a variable is set. Platforms leave unknown values empty, so an empty one is not set."""
+        return bool(self.environ.get(name))
 
-def _block(place: Place) -> str:
-    last = place.rank + place.local_world - 1
-    return f"rank {last}" if last == place.rank else f"ranks {place.rank} to {last}"
+    def text(self, name: str) -> str:
+        """The value of a variable. Raises PlaceError if it is unset, or empty."""
+        if value := self.environ.get(name, "").strip():
+            return value
+        raise self.error(f"{name} is not set")
 
+    def number(self, name: str, low: int = 0, high: int = MOST) -> int:
+        """A whole number from low to high, both included. Raises PlaceError."""
+        value = self.text(name)
+        # isdecimal alone would accept the digits of other scripts; Python refuses to convert thousands of digits
+        if not (value.isascii() and value.removeprefix("-").isdecimal() and len(value) < 20):
+            raise self.error(f"{name}={quoted(value)} is no whole number")
+        if not low <= int(value) <= high:
+            raise self.error(f"{name}={value} is out of range ({low} to {high})")
+        return int(value)
 
-def _meeting(place: Place) -> str:
-    if place.address is None:
-        return f"they meet in the file {escaped(place.file or 'that all of them are given')}"
-    address = escaped(place.address)
-    return f"they meet at {f'[{address}]' if ':' in address else address}:{place.port}"
+    def port(self, name: str) -> int:
+        """A port's number. Raises PlaceError."""
+        return self.number(name, 1, LAST_PORT)
+
+    def first_set(self, *names: str) -> str:
+        """The name of the first of these variables that is set; the last name if none is, for the error to name."""
+        return next((name for name in names if self.environ.get(name, "").strip()), names[-1])
+
+    def meanings(self, meanings: Mapping[str, str]) -> tuple[str, ...]:
+        """A line for each of these variables that is set: its value and its meaning."""
+        lines = meanings.items()
+        return tuple(f"{name}={quoted(self.environ[name])}: {means}" for name, means in lines if self.has(name))
 
 
 def escaped(value: str) -> str:
     """The value in printable ASCII, so that it cannot move a terminal's cursor."""
     return value.encode("unicode_escape").decode()
+
+
+def quoted(value: str) -> str:
+    """The beginning of a value, in printable ASCII."""
+    return escaped(value)[:LONGEST_QUOTE]

@@ -1,7 +1,6 @@
 """Environments that describe one process: torchrun's, and those that a user or a script sets by hand."""
 
-from ddptui.host.place.place import Place, PlaceError
-from ddptui.host.place.variables import Environ, meanings_of, number, port, quoted, text
+from ddptui.host.place.place import Environ, Place, PlaceError, Variables, quoted
 
 OF_TORCHRUN = "torchrun sets it for the processes that it starts"
 OF_ENV = "the script that starts the processes sets it for each of them, as init_method='env://' needs"
@@ -21,20 +20,21 @@ def is_torchrun(environ: Environ) -> bool:
 
 def torchrun(environ: Environ) -> Place:
     """RANK and WORLD_SIZE count processes, GROUP_RANK and GROUP_WORLD_SIZE nodes. Raises PlaceError."""
-    world = number(environ, "WORLD_SIZE", OF_TORCHRUN, 1)
-    local_world = number(environ, "LOCAL_WORLD_SIZE", OF_TORCHRUN, 1, world)
-    nodes = number(environ, "GROUP_WORLD_SIZE", OF_TORCHRUN, 1, world)
+    variables = Variables(environ, OF_TORCHRUN)
+    world = variables.number("WORLD_SIZE", 1)
+    local_world = variables.number("LOCAL_WORLD_SIZE", 1, world)
+    nodes = variables.number("GROUP_WORLD_SIZE", 1, world)  # torchrun calls the processes of one agent a group
     return Place(
         kind="torchrun",
-        rank=number(environ, "RANK", OF_TORCHRUN, 0, world - 1),
+        rank=variables.number("RANK", 0, world - 1),
         world=world,
-        local_rank=number(environ, "LOCAL_RANK", OF_TORCHRUN, 0, local_world - 1),
+        local_rank=variables.number("LOCAL_RANK", 0, local_world - 1),
         local_world=local_world,
-        node=number(environ, "GROUP_RANK", OF_TORCHRUN, 0, nodes - 1),
+        node=variables.number("GROUP_RANK", 0, nodes - 1),
         nodes=nodes,
-        address=text(environ, "MASTER_ADDR", OF_TORCHRUN),
-        port=port(environ, "MASTER_PORT", OF_TORCHRUN),
-        says=meanings_of(environ, PROCESS | LOCAL | GROUPS),
+        address=variables.text("MASTER_ADDR"),
+        port=variables.port("MASTER_PORT"),
+        says=variables.meanings(PROCESS | LOCAL | GROUPS),
     )
 
 
@@ -45,36 +45,43 @@ def is_env(environ: Environ) -> bool:
 
 def env(environ: Environ) -> Place:
     """By hand: the ranks meet at an address. Raises PlaceError."""
-    address = text(environ, "MASTER_ADDR", OF_ENV)
-    return _by_hand(environ, "env", OF_ENV, address=address, port=port(environ, "MASTER_PORT", OF_ENV))
+    variables = Variables(environ, OF_ENV)
+    return _by_hand("env", variables, variables.text("MASTER_ADDR"), variables.port("MASTER_PORT"))
 
 
 def is_file(environ: Environ) -> bool:
-    """Whether INIT_METHOD names a file, and a rank is set. A file alone says no place: tasks of Slurm may meet in one,
-    too."""
+    """Whether INIT_METHOD names a file, and a rank is set."""
+    # a file alone says no place: tasks of Slurm may meet in one, too
     return environ.get("INIT_METHOD", "").startswith(SCHEME) and all(environ.get(name) for name in PROCESS)
 
 
 def file(environ: Environ) -> Place:
     """By hand: the ranks meet in a shared file. Raises PlaceError."""
-    return _by_hand(environ, "file", OF_FILE, file=_path(text(environ, "INIT_METHOD", OF_FILE)))
+    variables = Variables(environ, OF_FILE)
+    url = variables.text("INIT_METHOD")
+    path = url.removeprefix(SCHEME)
+    if path == url or not path.startswith("/"):
+        raise PlaceError(f"INIT_METHOD={quoted(url)} names no shared file: file:///folder/that/all/nodes/see/name")
+    return _by_hand("file", variables, file=path)
 
 
 def _by_hand(
-    environ: Environ, kind: str, setter: str, *, address: str | None = None, port: int | None = None, file: str = ""
+    kind: str, variables: Variables, address: str | None = None, port: int | None = None, file: str | None = None
 ) -> Place:
     """RANK and WORLD_SIZE count processes. Without other variables, ranks are on nodes in blocks."""
-    world = number(environ, "WORLD_SIZE", setter, 1)
-    rank = number(environ, "RANK", setter, 0, world - 1)
-    local_world = _local_world(environ, world, setter)
-    local_rank = rank % local_world
-    if environ.get("LOCAL_RANK"):
-        local_rank = number(environ, "LOCAL_RANK", setter, 0, local_world - 1)
-    nodes = number(environ, "NNODES", setter, 1, world) if environ.get("NNODES") else -(-world // local_world)
-    node = number(environ, "NODE_RANK", setter, 0, nodes - 1) if environ.get("NODE_RANK") else rank // local_world
+    world = variables.number("WORLD_SIZE", 1)
+    rank = variables.number("RANK", 0, world - 1)
+    local_world = _local_world(variables, world)
+    local_rank, node, nodes = rank % local_world, rank // local_world, -(-world // local_world)  # rounded up
+    if variables.has("LOCAL_RANK"):
+        local_rank = variables.number("LOCAL_RANK", 0, local_world - 1)
+    if variables.has("NNODES"):
+        nodes = variables.number("NNODES", 1, world)
+    if variables.has("NODE_RANK"):
+        node = variables.number("NODE_RANK", 0, nodes - 1)
     if node >= nodes:
-        raise PlaceError(f"rank {rank}, with {local_world} on its node, is on none of NNODES={nodes} nodes: {setter}")
-    has_node = any(environ.get(name) for name in LOCAL | NODES)
+        raise variables.error(f"rank {rank}, with {local_world} on its node, is on none of NNODES={nodes} nodes")
+    has_node = any(map(variables.has, LOCAL | NODES))
     return Place(
         kind=kind,
         rank=rank,
@@ -85,26 +92,19 @@ def _by_hand(
         nodes=nodes,
         address=address,
         port=port,
-        file=file or None,
-        says=meanings_of(environ, PROCESS | LOCAL | NODES) + (() if has_node else (NO_NODE,)),
+        file=file,
+        says=variables.meanings(PROCESS | LOCAL | NODES) + (() if has_node else (NO_NODE,)),
     )
 
 
-def _local_world(environ: Environ, world: int, setter: str) -> int:
-    if environ.get("LOCAL_WORLD_SIZE"):
-        return number(environ, "LOCAL_WORLD_SIZE", setter, 1, world)
-    if environ.get("NNODES"):
-        nodes = number(environ, "NNODES", setter, 1, world)
-        if world % nodes:
-            raise PlaceError(f"LOCAL_WORLD_SIZE is not set, and {world} ranks on NNODES={nodes} are uneven: {setter}")
+def _local_world(variables: Variables, world: int) -> int:
+    if variables.has("LOCAL_WORLD_SIZE"):
+        return variables.number("LOCAL_WORLD_SIZE", 1, world)
+    if variables.has("NNODES"):
+        nodes = variables.number("NNODES", 1, world)
+        if world % nodes:  # which nodes have a rank more is not known
+            raise variables.error(f"LOCAL_WORLD_SIZE is not set, and {world} ranks on NNODES={nodes} are uneven")
         return world // nodes
-    if environ.get("LOCAL_RANK"):
-        raise PlaceError(f"LOCAL_WORLD_SIZE is not set, but LOCAL_RANK is: {setter}")
+    if variables.has("LOCAL_RANK"):
+        raise variables.error("LOCAL_WORLD_SIZE is not set, but LOCAL_RANK is")
     return 1
-
-
-def _path(url: str) -> str:
-    path = url.removeprefix(SCHEME)
-    if path == url or not path.startswith("/"):
-        raise PlaceError(f"INIT_METHOD={quoted(url)} names no shared file: file:///folder/that/all/nodes/see/name")
-    return path

@@ -6,8 +6,7 @@ from itertools import product
 from math import prod
 
 from ddptui.host.network import FIRST_PORT, PORTS
-from ddptui.host.place.place import Place, PlaceError, place_of_node
-from ddptui.host.place.variables import LARGEST_ID, Environ, first_set, meanings_of, number, quoted, text
+from ddptui.host.place.place import LARGEST_ID, Environ, Place, PlaceError, Variables, quoted
 
 OF_SRUN = "srun sets it for the tasks that it starts"
 OF_ARRAY = "Slurm sets it for a job of sbatch --array=0-N"
@@ -17,8 +16,8 @@ ARRAY = {
     "SLURM_ARRAY_TASK_COUNT": "nodes",
 }
 MOST_NAMES = 65_536  # a longer list is an error: no cluster has so many nodes
-ITEM = re.compile(r"(?:[^\[\],\s]|\[[^\[\]\s]+\])+")
-PART = re.compile(r"\[([^\[\]]+)\]|([^\[\]]+)")
+ITEM = re.compile(r"(?:[^\[\],\s]|\[[^\[\]\s]+\])+")  # up to a comma that is in no brackets
+PART = re.compile(r"\[([^\[\]]+)\]|([^\[\]]+)")  # of an item: what is inside brackets, or outside
 RANGE = re.compile(r"(\d{1,9})-(\d{1,9})", re.ASCII)
 COUNT = re.compile(r"(\d{1,6})(?:\(x(\d{1,6})\))?", re.ASCII)
 
@@ -31,54 +30,50 @@ def is_task(environ: Environ) -> bool:
 def task(environ: Environ) -> Place:
     """The place in the step; in the job, where no variable describes the step: a job may have more nodes than its step.
 
-    No variable says where the ranks meet: it follows from the list of nodes and the job's id. Raises PlaceError.
+    Raises PlaceError.
     """
-    tasks = first_set(environ, "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS")
-    world = number(environ, tasks, OF_SRUN, 1)
-    _check_step(environ, world)
-    node_count = first_set(environ, "SLURM_STEP_NUM_NODES", "SLURM_JOB_NUM_NODES")
-    nodes = number(environ, node_count, OF_SRUN, 1)
-    node = number(environ, "SLURM_NODEID", OF_SRUN, 0, nodes - 1)
-    local_world = _tasks_of_node(environ, node)
-    node_list = first_set(environ, "SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST")
-    return Place(
-        kind="slurm",
-        rank=number(environ, "SLURM_PROCID", OF_SRUN, 0, world - 1),
-        world=world,
-        local_rank=number(environ, "SLURM_LOCALID", OF_SRUN, 0, local_world - 1),
-        local_world=local_world,
-        node=node,
-        nodes=nodes,
-        address=node_names(text(environ, node_list, OF_SRUN))[0],
-        port=FIRST_PORT + number(environ, "SLURM_JOB_ID", OF_SRUN, 0, LARGEST_ID) % PORTS,
-        says=meanings_of(environ, _meanings(tasks, node_count, node_list)),
-    )
-
-
-def _check_step(environ: Environ, world: int) -> None:
-    """The batch script is called task 0 as well, but it is none of the ranks."""
-    if world > 1 and not (environ.get("SLURM_STEP_ID") or environ.get("SLURM_STEPID")):
+    variables = Variables(environ, OF_SRUN)
+    tasks = variables.first_set("SLURM_STEP_NUM_TASKS", "SLURM_NTASKS")
+    world = variables.number(tasks, 1)
+    if world > 1 and not (variables.has("SLURM_STEP_ID") or variables.has("SLURM_STEPID")):
+        # the batch script is called task 0 as well, but it is none of the ranks
         raise PlaceError("SLURM_STEP_ID is not set: this is the batch script; its ranks are started with srun")
-
-
-def _tasks_of_node(environ: Environ, node: int) -> int:
-    name = first_set(environ, "SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE")
-    tasks = counts(text(environ, name, OF_SRUN))
-    if node >= len(tasks) or tasks[node] < 1:
-        raise PlaceError(f"{name}={environ[name]} says no tasks of node {node} (SLURM_NODEID): {OF_SRUN}")
-    return tasks[node]
-
-
-def _meanings(tasks: str, nodes: str, node_list: str) -> dict[str, str]:
-    return {
+    node_count = variables.first_set("SLURM_STEP_NUM_NODES", "SLURM_JOB_NUM_NODES")
+    nodes = variables.number(node_count, 1)
+    node = variables.number("SLURM_NODEID", 0, nodes - 1)
+    local_world = _tasks_of_node(variables, node)
+    node_list = variables.first_set("SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST")
+    meanings = {
         "SLURM_PROCID": "the process",
         tasks: "processes",
         "SLURM_LOCALID": "this process among those of its node",
         "SLURM_NODEID": "the node",
-        nodes: "nodes",
+        node_count: "nodes",
         node_list: "the first of them has rank 0: they meet there",
         "SLURM_JOB_ID": f"the port follows from it: {FIRST_PORT} + id % {PORTS}",
     }
+    return Place(
+        kind="slurm",
+        rank=variables.number("SLURM_PROCID", 0, world - 1),
+        world=world,
+        local_rank=variables.number("SLURM_LOCALID", 0, local_world - 1),
+        local_world=local_world,
+        node=node,
+        nodes=nodes,
+        # no variable says where the ranks meet: every task derives it from the same list and id
+        address=node_names(variables.text(node_list))[0],
+        port=FIRST_PORT + variables.number("SLURM_JOB_ID", 0, LARGEST_ID) % PORTS,
+        says=variables.meanings(meanings),
+    )
+
+
+def _tasks_of_node(variables: Variables, node: int) -> int:
+    name = variables.first_set("SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE")
+    value = variables.text(name)
+    tasks = counts(value)
+    if node >= len(tasks) or tasks[node] < 1:
+        raise variables.error(f"{name}={value} says no tasks of node {node} (SLURM_NODEID)")
+    return tasks[node]
 
 
 def is_array(environ: Environ) -> bool:
@@ -88,15 +83,26 @@ def is_array(environ: Environ) -> bool:
 
 def array(environ: Environ) -> Place:
     """Each job of an array is a node, which starts its ranks itself. They meet in a shared file. Raises PlaceError."""
-    nodes = number(environ, "SLURM_ARRAY_TASK_COUNT", OF_ARRAY, 1)
-    first = number(environ, "SLURM_ARRAY_TASK_MIN", OF_ARRAY, 0, LARGEST_ID)
+    variables = Variables(environ, OF_ARRAY)
+    nodes = variables.number("SLURM_ARRAY_TASK_COUNT", 1)
+    first = variables.number("SLURM_ARRAY_TASK_MIN", 0, LARGEST_ID)
     last = first + nodes - 1
     if "SLURM_ARRAY_TASK_MAX" in environ:
-        last = number(environ, "SLURM_ARRAY_TASK_MAX", OF_ARRAY, 0, LARGEST_ID)
+        last = variables.number("SLURM_ARRAY_TASK_MAX", 0, LARGEST_ID)
     if last - first != nodes - 1:
         raise PlaceError(f"an array of {nodes} from {first} to {last} has gaps, so that no id says a node: --array=0-N")
-    node = number(environ, "SLURM_ARRAY_TASK_ID", OF_ARRAY, first, last) - first
-    return place_of_node("slurm_array", node, nodes, 1, meanings_of(environ, ARRAY))
+    node = variables.number("SLURM_ARRAY_TASK_ID", first, last) - first
+    return Place(
+        kind="slurm_array",
+        rank=node,
+        world=nodes,
+        local_rank=0,
+        local_world=1,
+        node=node,
+        nodes=nodes,
+        is_node=True,
+        says=variables.meanings(ARRAY),
+    )
 
 
 def node_names(text: str) -> list[str]:
@@ -105,7 +111,7 @@ def node_names(text: str) -> list[str]:
     Raises PlaceError.
     """
     items = ITEM.findall(text)
-    if not items or ",".join(items) != text:
+    if not items or ",".join(items) != text:  # a pattern alone would skip what it does not match
         raise _no_list(text)
     names = [name for item in items for name in _names(item, text)]
     if len(names) > MOST_NAMES:
@@ -114,17 +120,16 @@ def node_names(text: str) -> list[str]:
 
 
 def _names(item: str, text: str) -> list[str]:
-    parts = [_choices(inside, text) if inside else [plain] for inside, plain in PART.findall(item)]
-    if prod(map(len, parts)) > MOST_NAMES:
+    parts = [
+        [name for piece in inside.split(",") for name in _choices(piece, text)] if inside else [plain]
+        for inside, plain in PART.findall(item)
+    ]
+    if prod(map(len, parts)) > MOST_NAMES:  # before they are multiplied: a few brackets make more names than memory
         raise _no_list(text)
     return ["".join(name) for name in product(*parts)]
 
 
-def _choices(inside: str, text: str) -> list[str]:
-    return [name for piece in inside.split(",") for name in _choice(piece, text)]
-
-
-def _choice(piece: str, text: str) -> list[str]:
+def _choices(piece: str, text: str) -> list[str]:
     if match := RANGE.fullmatch(piece):
         first, last = map(int, match.groups())
         if not first <= last < first + MOST_NAMES:

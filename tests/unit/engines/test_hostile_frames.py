@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from ddptui.analysis.compare import RunningResults
 from ddptui.analysis.repeat import outcome_of_messages
 from ddptui.config.preset import Preset
+from ddptui.engines import gate
 from ddptui.engines import hub as module
 from ddptui.engines.hub import Hub
 from ddptui.live.fold import fold
@@ -171,7 +172,7 @@ def test_before_files_run_out_the_door_is_shut_and_opens_again(hub: Hub, connect
     rank = connect()
     rank.send(packed(hello(0, token=hub.token)))
     assert hub.receive(SOON_MS) == [hello(0, token=hub.token)]
-    hub._gate._most = len(os.listdir("/dev/fd")) + 40
+    hub.socket.gate._most = len(os.listdir("/dev/fd")) + 40
     with ExitStack() as strangers:
         with pytest.raises(FileNotFoundError):
             knock_until_nobody_opens(hub, strangers)
@@ -224,7 +225,7 @@ def test_what_is_decoded_at_once_is_bounded(hub: Hub, connect: Connect) -> None:
     heard = []
     while sum(heard) < 4 * len(messages):
         heard.append(len(hub.receive(SOON_MS)))
-    assert max(heard) <= (module.MOST_BYTES_AT_ONCE // len(packed(*messages)) + 1) * len(messages)
+    assert max(heard) <= (gate.MOST_BYTES_AT_ONCE // len(packed(*messages)) + 1) * len(messages)
 
 
 # Anything of the right types

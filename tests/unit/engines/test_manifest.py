@@ -10,8 +10,7 @@ import msgspec
 import pytest
 import yaml
 
-from ddptui.engines.manifest.jobs import render
-from ddptui.engines.manifest.options import KindName, ManifestError, Options
+from ddptui.engines.manifest import KindName, ManifestError, Options, render
 from tests.support.schemas import kubeflow, pai_dlc
 from tests.support.schemas.strict import Schema, complaints
 

@@ -7,7 +7,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ddptui.engines.manifest.yaml_text import yaml_text
+from ddptui.engines.manifest import yaml_text
 
 TEXTS = st.text(max_size=40)
 VALUES = st.recursive(

@@ -142,9 +142,8 @@ class Console(NodeHub):
         self._answer = answer
 
     def answer(self) -> None:
-        while self._socket.poll(SOON_MS):
-            identity, _ = self._socket.recv_multipart()
-            self._socket.send_multipart([identity, self._answer])
+        for identity, _ in self._socket.receive(SOON_MS):
+            self._socket.send(identity, msgspec.Raw(self._answer))
             return
 
 

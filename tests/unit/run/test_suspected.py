@@ -9,7 +9,7 @@ import pytest
 
 from ddptui.config.trial import Trial
 from ddptui.diagnosis.positions import Stall
-from ddptui.engines.base import RemoteLaunch
+from ddptui.engines.base import Launch
 from ddptui.engines.hub import Hub
 from ddptui.run import supervisor
 from ddptui.store.journal import RepeatJournal
@@ -27,6 +27,10 @@ class Still:
         return None if "running" in states.values() else STALL
 
 
+class Elsewhere(Launch):
+    """A launch that answers as one on other hosts does."""
+
+
 class Watched:
     """A vigil over one rank, looked at every quarter of a second."""
 
@@ -36,7 +40,7 @@ class Watched:
         self.now_ns = 10**12
         monkeypatch.setattr(time, "monotonic_ns", lambda: self.now_ns)
         with Hub(1) as hub:
-            launcher = RemoteLaunch()
+            launcher = Elsewhere()
             monkeypatch.setattr(launcher, "helpers_work", self._asked, raising=False)
             self.supervisor = supervisor.LaunchSupervisor(
                 Trial(), hub, launcher, RepeatJournal(folder, 1, io.BytesIO())

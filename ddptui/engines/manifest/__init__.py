@@ -1,1 +1,0 @@
-"""The jobs with which a platform's pods join a run whose console waits elsewhere. Only text: nothing is submitted."""
