@@ -110,11 +110,8 @@ def plot(points: Sequence[Point], width: int, height: int) -> list[str]:
     )
     seen = braille.frame([step, low, high, measured])
     assert seen is not None
-    up = (4 * height - 1) / (seen.high - seen.low)  # rows of dots per unit; a cell has four
     ticks = (log_ticks if log else linear_ticks)(seen.low, seen.high, max(1, height // 2))
-    labels = {
-        height - 1 - round((at - seen.low) * up) // 4: label for at, label in ticks if seen.low <= at <= seen.high
-    }
+    labels = braille.labels_of(ticks, seen, height)
     left = max(map(len, labels.values()), default=0)
     columns = width - left - 1
     dots = braille.columns(step, seen, columns, height)
@@ -125,8 +122,7 @@ def plot(points: Sequence[Point], width: int, height: int) -> list[str]:
     for row, column, bits in braille.cells(dots, height):
         canvas[row][column] = braille.character(bits)
     for x, y in measured:
-        column = round((x - seen.left) / (seen.right - seen.left) * (2 * columns - 1)) // 2
-        canvas[height - 1 - round((y - seen.low) * up) // 4][column] = MEASURED
+        canvas[braille.row_of(y, seen, height)][braille.column_of(x, seen, columns)] = MEASURED
     rows = [
         f"{labels.get(at, ''):>{left}}{'┤' if at in labels else '│'}{''.join(row).rstrip()}"
         for at, row in enumerate(canvas)

@@ -1,13 +1,12 @@
 """Values over steps, as lines of braille dots."""
 
-from collections.abc import Iterator, Sequence
-from itertools import groupby
+from collections.abc import Sequence
 from typing import ClassVar, NamedTuple
 
 from textual.reactive import reactive
 
-from ddptui.text.braille import Frame, Point, cells, character, columns, frame, is_finite, logarithms
-from ddptui.text.drawing import Line, Span, linear_ticks, log_ticks, wrap
+from ddptui.text.braille import Frame, Point, beside_axis, frame, is_finite, labels_of, logarithms, signs_of
+from ddptui.text.drawing import Line, linear_ticks, log_ticks, wrap
 from ddptui.tui.widgets.canvas import Canvas
 
 KINDS = tuple(f"series-{number}" for number in range(6))
@@ -61,43 +60,17 @@ class LineChart(Canvas):
         seen = frame(lines)
         if seen is None:
             return [[("nothing above 0" if self.logarithmic else "no finite value", "muted")], *legend]
-        labels = _labels(seen, rows, self.logarithmic)
+        ticks = log_ticks if self.logarithmic else linear_ticks
+        labels = labels_of(ticks(seen.low, seen.high, max(1, rows // ROWS_PER_TICK)), seen, rows)
         left = max(map(len, labels.values()), default=0) + 1
-        plot = _plot(zip(lines, self._series, strict=True), seen, max(1, width - left), rows)
-        drawn: list[Line] = [
-            [(f"{labels.get(row, ''):>{left - 1}}{'┤' if row in labels else '│'}", "muted"), *plot[row]]
-            for row in range(rows)
-        ]
-        return [*drawn, _steps(seen, left, width, self.logarithmic), *legend]
+        kinds = [series.kind for series in self._series]
+        signs = signs_of(zip(lines, kinds, strict=True), seen, max(1, width - left), rows)
+        return [*beside_axis(signs, labels), _steps(seen, left, width, self.logarithmic), *legend]
 
 
 def kind_of(number: int) -> str:
     """Return the kind, and so the color, of the series with this number. Colors repeat after six."""
     return KINDS[number % len(KINDS)]
-
-
-def _labels(seen: Frame, rows: int, log: bool) -> dict[int, str]:
-    """Return the labels of the vertical axis, by row from the top."""
-    most = max(1, rows // ROWS_PER_TICK)
-    ticks = (log_ticks if log else linear_ticks)(seen.low, seen.high, most)
-    up = (4 * rows - 1) / (seen.high - seen.low)
-    return {rows - 1 - round((tick - seen.low) * up) // 4: label for tick, label in ticks if seen.low <= tick}
-
-
-def _plot(lines: Iterator[tuple[Sequence[Point], Series]], seen: Frame, width: int, height: int) -> list[list[Span]]:
-    """Return the rows. Where lines meet, the dots of all show, in the color of the last."""
-    plotted: list[dict[int, tuple[int, str]]] = [{} for _ in range(height)]
-    for points, series in lines:
-        for row, column, bits in cells(columns(points, seen, width, height), height):
-            before = plotted[row].get(column)
-            plotted[row][column] = (bits | before[0] if before else bits, series.kind)
-    return [_spans(row) for row in plotted]
-
-
-def _spans(row: dict[int, tuple[int, str]]) -> list[Span]:
-    end = max(row, default=-1) + 1
-    signs = [(character(row[at][0]), row[at][1]) if at in row else (" ", "") for at in range(end)]
-    return [("".join(sign for sign, _ in same), kind) for kind, same in groupby(signs, key=lambda sign: sign[1])]
 
 
 def _steps(seen: Frame, left: int, width: int, log: bool) -> Line:
