@@ -16,6 +16,7 @@ from ddptui.projection.costs import CallCosts
 from ddptui.projection.measured import MeasuredTrial, cautions_of, measured_trial, step_s
 from ddptui.projection.model import Measurements, Model, Network, ProjectionRequest
 from ddptui.projection.slowest_rank import rank_spread
+from ddptui.run import show
 from ddptui.store.runs import Run, RunError, find_run
 from ddptui.text.units import US_IN_S
 
@@ -38,8 +39,6 @@ class ProjectionInputs(NamedTuple):
 
 def run(runs: Path, name: str, options: ProjectOptions, form: str = "table") -> int:
     """Print the projection of a run in one of the formats; returns the exit code. Raises ProjectionError."""
-    from ddptui.run.output import show
-
     result = projection(runs, name, options)
     width = shutil.get_terminal_size((PIPED_WIDTH, 24)).columns
     show(report.text(result, width) if form == "table" else report.FORMATS[form](result))

@@ -35,7 +35,7 @@ class Note(msgspec.Struct, frozen=True):
 def notes(results: Results, preset: Preset) -> list[Note]:
     """Damaged journals, how to read the table, what came of each trial, cautions, what was published: in this order."""
     rows = rows_of(results, preset)
-    gathered = [Note("caution", f"caution: {line}") for line in results.unread or ()]
+    gathered = [Note("caution", line) for line in damage(results.unread or ())]
     gathered += [*_of_columns(rows, preset), *(note for row in rows for note in _of_trial(row))]
     gathered += [_of_trials("finding", names, why) for why, names in ranks.unexpected(results).items()]
     gathered += cautions(results.trials)
@@ -43,6 +43,11 @@ def notes(results: Results, preset: Preset) -> list[Note]:
     if results.status == "interrupted":
         gathered.append(Note("reading", "interrupted: the table shows what was finished"))
     return gathered
+
+
+def damage(unread: Sequence[str]) -> list[str]:
+    """A line for each damaged journal. unread: the notes that reading it left."""
+    return [f"caution: {note}" for note in unread]
 
 
 def note_lines(results: Results, preset: Preset) -> list[str]:

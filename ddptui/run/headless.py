@@ -18,8 +18,7 @@ from ddptui.live import headline
 from ddptui.live.headline import refusal
 from ddptui.live.monitor import RunMonitor
 from ddptui.report import table
-from ddptui.run import lab
-from ddptui.run.output import show
+from ddptui.run import lab, show
 from ddptui.store.journal import RunLost
 from ddptui.store.outcomes import finished, outcomes_of
 from ddptui.store.runs import Run
@@ -51,13 +50,6 @@ def resume(preset: Preset, run: Run, *, as_json: bool) -> int:
         return _launches(preset, run, narrator, outcomes, as_json=as_json)
 
 
-def _launches(preset: Preset, run: Run, narrator: "Narrator", outcomes: Outcomes, *, as_json: bool) -> int:
-    results, code = _follow(preset, run, narrator, outcomes)
-    narrator.print(f"kept in {run.folder}")
-    show(table.as_json(results, preset) if as_json else as_table(results, preset))
-    return code
-
-
 def as_table(results: Results, preset: Preset) -> str:
     """The table for stdout: as wide as the terminal, and in color if that shows it."""
     width = shutil.get_terminal_size((PIPED_WIDTH, 24)).columns
@@ -69,9 +61,10 @@ def takes_color(output: TextIO) -> bool:
     return bool(output) and output.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
-def _follow(preset: Preset, run: Run, narrator: "Narrator", outcomes: Outcomes) -> tuple[Results, int]:
-    """Read the messages to the end, or to an interrupt. Returns the results and the exit code."""
+def _launches(preset: Preset, run: Run, narrator: "Narrator", outcomes: Outcomes, *, as_json: bool) -> int:
+    """Launch what `outcomes` lacks, to the end or to an interrupt, and print the results. Returns the exit code."""
     running_results = RunningResults(preset, run.name, run.environment(), outcomes)
+    stopped = ""  # why the console could not go on
     try:
         if outcomes:
             run.write_results(running_results.results)  # a console that was killed may not have written them
@@ -84,12 +77,15 @@ def _follow(preset: Preset, run: Run, narrator: "Narrator", outcomes: Outcomes) 
         narrator.print("interrupted; the ranks are stopped")
         narrator.print(f"`ddptui --resume {run.name}` launches what is missing")
     except RunLost as error:
-        narrator.print(f"stopped: {error}; once there is room again, `ddptui --resume {run.name}` goes on")
-        return running_results.results, EXIT_CODES["failed"]
+        stopped = f"{error}; once there is room again, `ddptui --resume {run.name}` goes on"
     except OSError as error:
-        narrator.print(f"stopped: {lab.not_launched(error)}")
-        return running_results.results, EXIT_CODES["failed"]
-    return running_results.results, EXIT_CODES[running_results.results.status]
+        stopped = lab.not_launched(error)
+    if stopped:
+        narrator.print(f"stopped: {stopped}")
+    results = running_results.results
+    narrator.print(f"kept in {run.folder}")
+    show(table.as_json(results, preset) if as_json else as_table(results, preset))
+    return EXIT_CODES["failed" if stopped else results.status]
 
 
 def resumption(preset: Preset, outcomes: Outcomes, changed: dict[str, Any]) -> list[str]:
@@ -113,22 +109,22 @@ class Narrator:
         self._redraws = output is not None and output.isatty()
         self._monitor = RunMonitor(outcomes)
         self._live = self._monitor.live
-        self._drawn = time.monotonic()
-        self._launch_modes = {trial.name: trial.launch for trial in preset.trials}
+        self._drawn_at = time.monotonic()
+        self._labels = {trial.name: LAUNCH_MODES[trial.launch].label for trial in preset.trials}
 
     def add(self, message: Message) -> None:
         """Take note of a message, and print what changes with it."""
         self._monitor.add([message])
         if isinstance(message, Launched) and not self._redraws:
-            self.print(f"{self._where()}  {LAUNCH_MODES[self._launch_modes[message.trial]].label}")
+            self.print(f"{self._where()}  {self._labels[message.trial]}")
         if isinstance(message, Refused | Notice):
             self.print(f"{self._where()}  {message.text if isinstance(message, Notice) else refusal(message)}")
         elif isinstance(message, Ended):
             self.print(f"{self._where(self._live.finished)}  {self._how_it_ended()}")
-        elif self._redraws and (isinstance(message, Launched) or time.monotonic() - self._drawn > REDRAW_EVERY_S):
-            self._drawn = time.monotonic()
-            line = f"{self._where()}  {self._how_it_goes()}"[: shutil.get_terminal_size().columns - 1]
-            self._write(CLEAR_LINE + line)
+        elif self._redraws and (isinstance(message, Launched) or time.monotonic() - self._drawn_at > REDRAW_EVERY_S):
+            self._drawn_at = time.monotonic()
+            columns = shutil.get_terminal_size().columns - 1  # a full line would wrap, where \r cannot return
+            self._write(CLEAR_LINE + f"{self._where()}  {self._how_it_goes()}"[:columns])
 
     def print(self, line: str) -> None:
         """Print a line, in place of the one that redraws itself."""
@@ -158,13 +154,10 @@ class Narrator:
         figures = [f"step {live.step} of {live.steps}"]
         figures += [f"loss {live.loss:.3f}"] if live.loss is not None else []
         figures += [f"{live.samples_per_s:.0f} samples/s"] if live.samples_per_s is not None else []
-        return "  ".join(filter(None, [*figures, self._waits_for(), self._time_left()]))
-
-    def _waits_for(self) -> str:
-        """The rank that the others have waited for in the last seconds, if there is one."""
-        self._monitor.look(time.monotonic_ns())
+        self._monitor.look(time.monotonic_ns())  # judges the last seconds
         culprit = self._monitor.judgement.culprit if self._monitor.judgement else None
-        return f"waiting for rank {culprit.rank} ({culprit.phase})" if culprit else ""
+        figures += [f"waiting for rank {culprit.rank} ({culprit.phase})"] if culprit else []
+        return "  ".join(filter(None, [*figures, self._time_left()]))
 
     def _how_it_ended(self) -> str:
         live = self._live

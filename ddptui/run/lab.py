@@ -7,7 +7,9 @@ minute of the machine hits all trials alike.
 
 import time
 from collections.abc import Generator, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
+
+import psutil
 
 from ddptui.analysis.clock_probes import Probes
 from ddptui.analysis.repeat import NO_OUTCOMES, Outcomes
@@ -18,15 +20,15 @@ from ddptui.engines.choose import engine_for
 from ddptui.engines.hub import Hub
 from ddptui.host.machine import own_clock
 from ddptui.run.controls import Controls
-from ddptui.run.load import LoadMeter
 from ddptui.run.supervisor import LaunchSupervisor
 from ddptui.store.journal import RepeatJournal
 from ddptui.store.runs import Run
 from ddptui.wire.messages import Echo
-from ddptui.wire.records import Alive, Ended, Injection, Launched, Message, Notice, Refused, SetBottleneck
+from ddptui.wire.records import Alive, Ended, Injection, Launched, Load, Message, Notice, Refused, SetBottleneck
 
 POLL_MS = 100  # longest wait for a message before processes and requests are looked at again
 ALIVE_EVERY_S = 5.0
+LOAD_EVERY_S = 1.0  # shorter readings suffer from the 10 ms resolution of CPU times
 
 
 def run_preset(
@@ -34,10 +36,11 @@ def run_preset(
 ) -> Generator[Message]:
     """Every message of the run, as it arrives; each is in the run's folder before it is yielded.
 
-    A trial that fails or is skipped is not repeated; the others go on. Closing the iterator, or an interrupt, stops the
-    ranks. finished: launches that the run has already, which are left as they are. Raises RunLost.
+    Closing the iterator, or an interrupt, stops the ranks. finished: launches that the run has already, which are left
+    as they are. Raises RunLost.
     """
     controls = controls or Controls()
+    # a trial that fails or is skipped is not repeated; the others go on
     given_up = {trial for (trial, _), outcome in finished.items() if outcome.status != "ok"}
     with closing(engine_for(preset.engine, run)) as engine:
         for number in range(1, preset.repeats + 1):
@@ -46,7 +49,7 @@ def run_preset(
                     continue
                 with run.begin(trial.name, number) as repeat:
                     for message in _launch(trial, repeat, engine, controls):
-                        repeat.write(message)
+                        repeat.write(message)  # first: no figure may rest on what the record lacks
                         if isinstance(message, Ended) and message.status != "ok":
                             given_up.add(trial.name)
                         yield message
@@ -77,11 +80,11 @@ def _launch(trial: Trial, repeat: RepeatJournal, engine: Engine, controls: Contr
             meter = LoadMeter(launch) if engine.is_local else None  # other hosts' load cannot be read from here
             cut_short = yield from _follow(supervisor, refusals, Probes(launched.clock), launch, meter, hub, controls)
         finally:
-            launch.stop()
-        yield from _notices(launch)
+            launch.stop()  # also after an interrupt, and when the reader closes this generator: no rank may stay
+        yield from _notices(launch)  # why nodes or a job ended it, say
         yield from (message for message in supervisor.last_messages() if not isinstance(message, Echo))
         yield from refusals.new()
-        status = controls.end()
+        status = controls.end()  # what a user ended is no failure, whatever the ranks' exit codes
         yield Ended(at_ns=time.monotonic_ns(), status=status) if cut_short and status else supervisor.ended()
 
 
@@ -90,7 +93,7 @@ def _follow(
     refusals: "_RefusalReports",
     probes: Probes,
     launch: Launch,
-    meter: LoadMeter | None,
+    meter: "LoadMeter | None",
     hub: Hub,
     controls: Controls,
 ) -> Generator[Message, None, bool]:
@@ -105,7 +108,7 @@ def _follow(
         if time.monotonic() - alive_sent > ALIVE_EVERY_S:
             alive_sent = time.monotonic()
             hub.send(Alive())  # ranks end themselves when the console falls silent
-        yield from refusals.first()
+        yield from refusals.new(only_first=True)
         if supervisor.all_here():  # an injection waits until then, or it would miss the ranks still to come
             yield from _inject(hub, controls)
     return False
@@ -146,16 +149,50 @@ class _RefusalReports:
         self._hub = hub
         self._reported = 0
 
-    def first(self) -> Iterator[Refused]:
-        """The first refusal, when there is one."""
-        if not self._reported:
-            yield from self.new()
-
-    def new(self) -> Iterator[Refused]:
+    def new(self, *, only_first: bool = False) -> Iterator[Refused]:
         """The count of refusals, if it has grown since the last report."""
-        if self._hub.refused > self._reported:
-            self._reported = self._hub.refused
-            yield Refused(at_ns=time.monotonic_ns(), count=self._reported, why=self._hub.first_refusal)
+        count = self._hub.refused
+        if count > self._reported and not (only_first and self._reported):
+            self._reported = count
+            yield Refused(at_ns=time.monotonic_ns(), count=count, why=self._hub.first_refusal)
+
+
+class LoadMeter:
+    """Measures how busy this host is during a launch, and how much of that is the launch with the console."""
+
+    def __init__(self, launch: Launch) -> None:
+        self._launch = launch
+        self._console = psutil.Process()
+        self._read_at = time.monotonic()
+        self._busy_s = _busy_s()
+        self._launch_s = self._spent_s()
+
+    def read(self) -> list[Load]:
+        """The mean numbers of busy cores since the last reading, once a second; else nothing."""
+        now = time.monotonic()
+        if now - self._read_at < LOAD_EVERY_S:
+            return []
+        elapsed, busy_s, launch_s = now - self._read_at, _busy_s(), self._spent_s()
+        busy = max(0.0, busy_s - self._busy_s) / elapsed
+        own = sum(max(0.0, spent - self._launch_s.get(pid, 0.0)) for pid, spent in launch_s.items()) / elapsed
+        self._read_at, self._busy_s, self._launch_s = now, busy_s, launch_s
+        return [Load(at_ns=time.monotonic_ns(), busy=busy, own=min(own, busy))]  # read at two moments, own may exceed
+
+    def _spent_s(self) -> dict[int, float]:
+        """CPU time of each process of the launch and of the console since it began, s."""
+        spent = {}
+        for process in (self._console, *self._launch.processes()):
+            with suppress(psutil.Error):  # it may have ended meanwhile
+                times = process.cpu_times()
+                spent[process.pid] = times.user + times.system
+        return spent
+
+
+def _busy_s() -> float:
+    """CPU time of all cores since the host booted, s, without idling and waiting for I/O."""
+    times = psutil.cpu_times()
+    # Linux counts a guest's time as user time, too: it must not count twice
+    return sum(times) - times.idle - getattr(times, "iowait", 0.0) - getattr(times, "guest", 0.0)
 
 
 def not_launched(error: OSError) -> str:

@@ -21,28 +21,28 @@ SPEEDS = (0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 50.0)  # times real time
 class Playback:
     """The replay of a run: `pause`, `faster`, `seek` and `step` drive it, `drain` yields the messages up to its moment.
 
-    Moments are ns on the clock of the messages. restarted: the replay went back, so that what was drained before is
-    void, and the next `drain` starts over.
+    Moments are ns on the clock of the messages.
     """
 
     controls = None
     error = None
-    there = NO_OUTCOMES
+    finished_before = NO_OUTCOMES  # a replay begins with the first launch, also of a run that was resumed
 
     def __init__(self, run: Run, preset: Preset, clock: Callable[[], int] = time.monotonic_ns) -> None:
         self.run = run
         self.preset = preset
-        self.restarted = False
+        self.unread: list[str] = []  # notes on damaged journals, whose messages are missing
+        self.restarted = False  # it went back: what was drained is void, and the next `drain` starts over
         self.paused = False
         self.speed = 1.0
         self._clock = clock
-        self._timeline = _with_moments(close_gaps(run.replay(preset)))
-        self._next = 0
+        self._timeline = _with_moments(close_gaps(run.replay(preset, self.unread)))
+        self._next = 0  # place in the timeline
         self._environment = run.environment()
         self._running_results = self._no_results()
         self.begin_ns = self._timeline[0][0] if self._timeline else 0
         self.end_ns = self._timeline[-1][0] if self._timeline else 0
-        self._moment_ns = float(self.begin_ns)
+        self._moment_ns = float(self.begin_ns)  # a slow replay advances by parts of a ns
         self._looked_ns = clock()
 
     @property
@@ -78,7 +78,7 @@ class Playback:
 
     def faster(self, by: int) -> None:
         """Change the speed by so many entries of SPEEDS; down if negative."""
-        self._advance()
+        self._advance()  # the time up to now went by at the old speed
         self.speed = SPEEDS[min(max(SPEEDS.index(self.speed) + by, 0), len(SPEEDS) - 1)]
 
     def seek(self, by_s: float) -> None:
@@ -95,7 +95,7 @@ class Playback:
         self._go_to(next(later, self.end_ns))
 
     def _go_to(self, moment_ns: float) -> None:
-        if moment_ns < self._moment_ns:
+        if moment_ns < self._moment_ns:  # a state cannot be taken back, so it is built up again from the beginning
             self.restarted = True
             self._next = 0
             self._running_results = self._no_results()
@@ -112,9 +112,7 @@ class Playback:
 
 
 def _with_moments(messages: Iterable[Message]) -> list[tuple[int, Message]]:
-    """Each message with its moment in console time, in the order of moments within a launch. Ranks send what happened
-    in batches, five a second; the replay shows each thing when it happened. A message without a moment has that of the
-    one before."""
+    """Each message with its moment in console time, in the order of moments within a launch."""
     timeline: list[tuple[int, Message]] = []
     launch: list[Message] = []
     for message in messages:
@@ -127,22 +125,19 @@ def _with_moments(messages: Iterable[Message]) -> list[tuple[int, Message]]:
 
 def _of_launch(messages: Sequence[Message]) -> list[tuple[int, Message]]:
     clocks = Clocks()
-    for message in messages:
+    for message in messages:  # all of them first: a rank's offset is known only after its first messages
         clocks.add(message)
     timeline = []
-    moment_ns = 0
+    console_ns = 0
     for message in messages:
-        moment_ns = _console_moment(message, clocks) or moment_ns
-        timeline.append((moment_ns, message))
-    return sorted(timeline, key=itemgetter(0))  # stable: messages of one moment keep their order
-
-
-def _console_moment(message: Message, clocks: Clocks) -> int:
-    """The message's moment in console time; 0 if it has none."""
-    moment_ns, rank = moment_of(message), getattr(message, "rank", None)
-    if not moment_ns or rank is None or isinstance(message, Offset):
-        return moment_ns
-    return clocks.console_ns(rank, moment_ns)
+        moment_ns, rank = moment_of(message), getattr(message, "rank", None)
+        if moment_ns and rank is not None and not isinstance(message, Offset):  # an offset is the console's own
+            moment_ns = clocks.console_ns(rank, moment_ns)
+        console_ns = moment_ns or console_ns  # without a moment: that of the message before
+        timeline.append((console_ns, message))
+    # Ranks send in batches, five a second; the replay shows each thing when it happened. The sort is stable: messages
+    # of one moment keep their order.
+    return sorted(timeline, key=itemgetter(0))
 
 
 def moment_of(message: Message) -> int:

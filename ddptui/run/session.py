@@ -3,7 +3,6 @@
 import time
 import traceback
 from collections import deque
-from collections.abc import Generator
 from concurrent.futures import Executor, wait
 from contextlib import closing
 
@@ -23,16 +22,16 @@ ERROR_LOG = "internal-error.log"  # in the run's folder
 class Session:
     """Runs a preset in a thread of `threads`. `controls` steers it; `error`, once it is over, is why it ended early."""
 
-    def __init__(self, preset: Preset, run: Run, threads: Executor, there: Outcomes = NO_OUTCOMES) -> None:
-        """Start the run in a thread of `threads`. there: outcomes that it has already; only the rest is launched."""
+    def __init__(self, preset: Preset, run: Run, threads: Executor, finished_before: Outcomes = NO_OUTCOMES) -> None:
+        """Start the run. finished_before: outcomes that a resumed run has already; only the rest is launched."""
         self.preset = preset
         self.run = run
-        self.there = there
+        self.finished_before = finished_before
         self.controls = Controls()
         self.error: str | None = None
-        self._running_results = RunningResults(preset, run.name, run.environment(), there)
-        self._messages: deque[Message] = deque()
-        self.work = threads.submit(self._follow)
+        self._running_results = RunningResults(preset, run.name, run.environment(), finished_before)
+        self._messages: deque[Message] = deque()  # its append and popleft need no lock between threads
+        self.work = threads.submit(self._follow)  # last: the thread reads all of the above
 
     @property
     def results(self) -> Results:
@@ -50,20 +49,18 @@ class Session:
 
     def drain(self) -> list[Message]:
         """The messages since the last call."""
-        return [self._messages.popleft() for _ in range(len(self._messages))]
+        return [self._messages.popleft() for _ in range(len(self._messages))]  # not those that arrive meanwhile
 
     def close(self) -> None:
         """Stop the run if it still goes on, and wait until all its ranks have ended."""
         self.controls.stop()
         wait([self.work])
 
-    def _launches(self) -> "closing[Generator[Message]]":
-        return closing(lab.run_preset(self.preset, self.run, self.controls, finished=self.there))
-
     def _follow(self) -> None:
         try:
-            with self.run.held(), self._launches() as stream:
-                if self.there:
+            launches = lab.run_preset(self.preset, self.run, self.controls, finished=self.finished_before)
+            with self.run.held(), closing(launches) as stream:
+                if self.finished_before:  # a console that was killed may not have written their results
                     self.run.write_results(self._running_results.results)
                 for message in stream:
                     if self._running_results.add(message):

@@ -183,11 +183,11 @@ class Run:
             if self.repeat_folder(trial.name, number).is_dir()
         }
 
-    def replay(self, preset: Preset) -> Iterator[Message]:
+    def replay(self, preset: Preset, unread: list[str] | None = None) -> Iterator[Message]:
         """All journals in the order in which they were written, in which repeats of trials are interleaved."""
         for number in range(1, preset.repeats + 1):
             for trial in preset.trials:
-                yield from self.messages(trial.name, number)
+                yield from self.messages(trial.name, number, unread)
 
     def repeat_folder(self, trial: str, number: int) -> Path:
         """The folder of a repeat, with its journal, command and logs."""

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from ddptui.config.preset import Preset
-from ddptui.run.output import show
+from ddptui.run import show
 from ddptui.store.runs import Run
 from ddptui.tui.app import Console
 from ddptui.tui.settings import first_theme

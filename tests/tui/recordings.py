@@ -44,7 +44,7 @@ class ToldAsItGoes(Session):
     """The recorded run as if it were under way: what is wanted of it is noted, and nothing comes of it."""
 
     def __init__(self, told: Playback) -> None:
-        self.preset, self.run, self.error, self.there = told.preset, told.run, None, NO_OUTCOMES
+        self.preset, self.run, self.error, self.finished_before = told.preset, told.run, None, NO_OUTCOMES
         self.controls = Controls()
         self._told = told
 

@@ -30,7 +30,7 @@ from ddptui.tui.widgets.rank_table import RankTable
 from ddptui.wire.messages import Hello, Step
 from ddptui.wire.records import Launched
 from tests.tui.opened import opened, seen, toasts, until
-from tests.tui.recordings import Clock, ToldAsItGoes, moment_s, playback
+from tests.tui.recordings import RECORDED, Clock, ToldAsItGoes, moment_s, playback
 
 SIZES = [(80, 24), (120, 40), (200, 60)]
 
@@ -98,6 +98,16 @@ def test_the_log_is_the_chosen_ranks(tmp_path: Path) -> None:
     text = asyncio.run(shown(tmp_path, replay("late", 60), (120, 40), "down", "6"))
     assert "Log of rank 1" in text
     assert "rank 1  epoch 0" in text
+
+
+def test_the_replay_of_a_damaged_journal_says_what_is_missing(tmp_path: Path) -> None:
+    run = Run(shutil.copytree(RECORDED, tmp_path / "damaged"))
+    path = run.repeat_folder("late", 1) / "messages.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join([*lines[:20], b"{spoilt}\n", *lines[21:]]))
+    text = asyncio.run(shown(tmp_path, RunScreen(Playback(run, run.preset(), Clock())), (200, 60)))
+    assert "caution: trial-late/repeat-1/messages.jsonl: line 21 cannot be read" in text
+    assert "caution" not in asyncio.run(shown(tmp_path, replay("late", 60), (200, 60)))
 
 
 def test_a_replay_can_be_stopped_and_moved(tmp_path: Path) -> None:
@@ -296,7 +306,7 @@ class Crowd:
 
     controls = None
     error = None
-    there = NO_OUTCOMES
+    finished_before = NO_OUTCOMES
     is_over = False
     restarted = False
     paused = True

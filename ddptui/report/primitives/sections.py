@@ -20,6 +20,7 @@ from ddptui.analysis.primitives.results import PrimitivesResult
 from ddptui.analysis.results import Results
 from ddptui.config.preset import Preset
 from ddptui.config.trial import Trial
+from ddptui.report.notes import damage
 from ddptui.report.primitives import grid, tables
 from ddptui.report.primitives.plot import draw
 from ddptui.report.sentences import what_became
@@ -91,7 +92,7 @@ def blocks(results: Results, preset: Preset) -> Iterator[Block]:
 
 def failures(results: Results) -> list[str]:
     """A line for each damaged journal, and for each trial that lacks figures, with the end of its log."""
-    lines = [f"caution: {line}" for line in results.unread or ()]
+    lines = damage(results.unread or ())
     for trial in results.trials:
         if trial.error:
             headline, *log = trial.error.splitlines()

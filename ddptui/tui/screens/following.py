@@ -4,7 +4,9 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from textual import work
+from textual.app import ComposeResult
 from textual.binding import Binding
+from textual.widgets import Static
 
 from ddptui.analysis.results import Results
 from ddptui.config.preset import Preset
@@ -12,6 +14,7 @@ from ddptui.config.trial import Trial
 from ddptui.live import headline
 from ddptui.live import headline as course
 from ddptui.live.monitor import RunMonitor
+from ddptui.report.notes import damage
 from ddptui.run.playback import Playback
 from ddptui.run.session import Session
 from ddptui.store.runs import Run
@@ -57,7 +60,7 @@ class Following(LabScreen):
     def __init__(self, feed: Feed) -> None:
         super().__init__()
         self.feed = feed
-        self.watched = RunMonitor() if isinstance(feed, EndedRun) else RunMonitor(feed.there)
+        self.watched = RunMonitor() if isinstance(feed, EndedRun) else RunMonitor(feed.finished_before)
         self.ended_ns: int | None = None  # when no rank of the session was left
         self._taken_in = 0  # messages, since the replay was last at its start
         self._alarmed = 0  # of these, how many were looked through for alarms: the same again are no news
@@ -65,6 +68,12 @@ class Following(LabScreen):
     def draw(self) -> None:
         """Bring up to date what shows."""
         raise NotImplementedError
+
+    def compose_damage(self) -> ComposeResult:
+        """Yield the sentences of the reports on damaged journals, whose messages are missing here."""
+        unread = self.feed.unread if isinstance(self.feed, Playback) else self.feed.results.unread
+        if unread:
+            yield Static("\n".join(damage(unread)), id="damage", markup=False)
 
     def take_in(self, messages: Sequence[Message]) -> None:
         """Take in what a subclass keeps of the messages besides `watched`."""

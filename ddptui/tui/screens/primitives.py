@@ -74,6 +74,7 @@ class PrimitivesScreen(Following):
 
     def compose_content(self) -> ComposeResult:
         yield Static(id="now", markup=False)
+        yield from self.compose_damage()
         yield PaneBar()
         with Horizontal(id="body"):
             yield PrimitiveList(id="list")
@@ -134,7 +135,7 @@ class PrimitivesScreen(Following):
         return (
             PrimitivesProgress.of(self.feed.results)
             if isinstance(self.feed, EndedRun)
-            else PrimitivesProgress(self.feed.there)
+            else PrimitivesProgress(self.feed.finished_before)
         )
 
     def _lead(self) -> None:

@@ -51,6 +51,7 @@ class RunScreen(Following):
 
     def compose_content(self) -> ComposeResult:
         yield Static(id="now", markup=False)
+        yield from self.compose_damage()
         yield Panes()
 
     # Drawing

@@ -7,8 +7,8 @@ from typing import Any
 import psutil
 import pytest
 
-from ddptui.run import load
-from ddptui.run.load import LoadMeter
+from ddptui.run import lab
+from ddptui.run.lab import LoadMeter
 
 
 class Clock:
@@ -24,7 +24,7 @@ class Clock:
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     told = Clock()
     monkeypatch.setattr(time, "monotonic", lambda: told.now)
-    monkeypatch.setattr(load, "_busy_s", lambda: told.busy_s)
+    monkeypatch.setattr(lab, "_busy_s", lambda: told.busy_s)
     monkeypatch.setattr(LoadMeter, "_spent_s", lambda _: dict(told.spent_s))
     return told
 

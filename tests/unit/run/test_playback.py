@@ -282,6 +282,18 @@ def test_a_launch_without_an_end_is_over_after_its_last_word(tmp_path: Path, clo
     assert [len(trial.repeats) for trial in played.results.trials] == [1, 0]
 
 
+def test_a_damaged_journal_is_noted_as_in_the_reports(tmp_path: Path, clock: Clock) -> None:
+    run = write_run(tmp_path, PRESET, *JOURNALS)
+    path = run.repeat_folder("a", 1) / "messages.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join([*lines[:4], b"{spoilt}\n", *lines[5:]]))
+    assert Playback(run, PRESET, clock).unread == results_of(run, PRESET).unread != []
+
+
+def test_an_intact_run_has_no_note(played: Playback) -> None:
+    assert played.unread == []
+
+
 def test_a_run_in_which_nothing_happened_can_be_played(tmp_path: Path, clock: Clock) -> None:
     played = Playback(Run.create(tmp_path, PRESET, {}), PRESET, clock)
     for act in (played.step, played.pause, lambda: played.faster(1), lambda: played.seek(5), lambda: played.seek(-5)):
