@@ -36,13 +36,13 @@ OPERATIONS: dict[str, PrimitiveFacts] = {
     "broadcast": PrimitiveFacts("the root's tensor to all", rooted=True),
     "reduce": PrimitiveFacts("all tensors as one to the root", reduces=True, rooted=True),
     "all_reduce": PrimitiveFacts("all tensors as one to all", _there_and_back, reduces=True),
-    "gather": PrimitiveFacts("everybody's part to the root", _all_but_own, rooted=True, in_parts=True),
-    "all_gather": PrimitiveFacts("everybody's part to all", _all_but_own, in_parts=True),
+    "gather": PrimitiveFacts("every rank's part to the root", _all_but_own, rooted=True, in_parts=True),
+    "all_gather": PrimitiveFacts("every rank's part to all", _all_but_own, in_parts=True),
     "scatter": PrimitiveFacts("of the root's parts, one to each", _all_but_own, rooted=True, in_parts=True),
     "reduce_scatter": PrimitiveFacts(
         "all tensors as one, of which each rank gets a part", _all_but_own, reduces=True, in_parts=True),
-    "all_to_all": PrimitiveFacts("of everybody's parts, one to each", _all_but_own, in_parts=True),
-    "barrier": PrimitiveFacts("nothing moves: nobody goes on before all have come", has_bytes=False),
+    "all_to_all": PrimitiveFacts("of every rank's parts, one to each", _all_but_own, in_parts=True),
+    "barrier": PrimitiveFacts("nothing moves: no rank goes on before all have arrived", has_bytes=False),
     "local_sum": PrimitiveFacts("a rank adds one tensor to another, alone: no wire", shown=False),
 }  # fmt: skip
 

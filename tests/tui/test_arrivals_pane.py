@@ -74,7 +74,7 @@ def test_with_too_many_ranks_the_late_one_is_seen_and_the_others_are_counted() -
     [
         (None, "nothing to compare yet: waiting for the first steps"),
         (ArrivalsSummary(9, [PROMPT], None), "one process, so there is nobody to wait for"),
-        (ArrivalsSummary(0, [PROMPT, LATE], None), "no operation of several ranks in these steps: nobody waits"),
+        (ArrivalsSummary(0, [PROMPT, LATE], None), "no operation of several ranks in these steps, so no rank waits"),
     ],
 )
 def test_where_there_is_nothing_to_see_it_says_why(found: ArrivalsSummary | None, words: str) -> None:

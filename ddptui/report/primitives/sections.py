@@ -34,9 +34,9 @@ CADENCES = {
 PLOT_HEIGHT = 16  # lines
 PLOTTED = ("isend_irecv", "broadcast", "all_reduce", "all_gather")  # where nothing is to be compared
 OVERTAKING = (
-    f"measured: one is faster by more than {CLEAR:.0%} at a smaller size, and the other one at a larger size, both with"
-    " p90 and minimum near their medians; in between, where the lines through the medians cross. fitted: by the bent"
-    " lines, by more than they are off. textbook: by the formulas"
+    f"measured: where the lines through the medians cross, if one is faster by more than {CLEAR:.0%} at a smaller size,"
+    " and the other at a larger one, both with p90 and minimum near the median. fitted: where the bent lines cross, if"
+    " they differ by more than their own error. textbook: where the formulas cross"
 )
 UNEVEN = (
     f"{tables.MARK} its calls differ much among each other (CV above {MOST_CV:.0%}, p90 above {MOST_P90:g}"
@@ -44,13 +44,13 @@ UNEVEN = (
 )
 TOO_MUCH_WORK = "there is other work on the machine, or more ranks than cores: a rank waits until it is its turn"
 TICK = (
-    "a rank that is woken waits for the scheduler's tick (4 ms at 250 Hz), or it does not: sched_batch = true"
-    " (SCHED_BATCH), or ranks pinned to cores of their own, take that away"
+    "some calls wait for the scheduler's tick (4 ms at 250 Hz), others do not: sched_batch = true (SCHED_BATCH), or"
+    " ranks pinned to cores of their own, avoid that"
 )
 HOW_MODELS_ARE_MADE = (
     "α a message, β a byte sent, γ a byte added (held, as local_sum has it): least squares of relative residuals",
-    "off: the largest residual, of the straight line, and of the line that bends; left out: at a size of which the"
-    " fit knew nothing",
+    "line off, bent off: the largest residual of the straight line, and of the one that bends; left out: the largest at"
+    " a size that was left out of the fit",
 )
 
 
@@ -150,11 +150,13 @@ def _compared(result: PrimitivesResult, fits: Sequence[Fit]) -> Iterator[Block]:
     if any(len(fit.residuals) > 1 for fit in fits if fit.key in chosen):  # of one size there is no line
         yield Drawing(lambda width: draw(result, chosen, width, PLOT_HEIGHT))
     if len(ways) > 1:
-        yield Heading("Who overtakes whom", 4)
+        yield Heading("From which size on another is faster", 4)
         overtaking = overtakings(result, fits)
         if overtaking:
             yield tables.of_overtakings(overtaking)
-        yield Notes([OVERTAKING if overtaking else f"nobody, by more than {CLEAR:.0%}: one that is faster stays so"])
+            yield Notes([OVERTAKING])
+        else:
+            yield Notes([f"none by more than {CLEAR:.0%}: the faster one is faster at every size"])
 
 
 def _textbook_from(fits: Sequence[Fit], source: PrimitiveKey | None) -> str:

@@ -87,10 +87,8 @@ def _why_empty(summary: ArrivalsSummary | None) -> str:
     if len(summary.ranks) < 2:
         return "one process, so there is nobody to wait for"
     if summary.withheld:
-        return (
-            f"the ranks' clocks agree to ±{summary.apart:.2g} ms, and waits are shorter: who came when cannot be told"
-        )
-    return "no operation of several ranks in these steps: nobody waits"
+        return f"the clocks agree to ±{summary.apart:.2g} ms, but waits are shorter: the order of arrival is unknown"
+    return "no operation of several ranks in these steps, so no rank waits"
 
 
 def _last_in(often: int, steps: int) -> str:

@@ -105,7 +105,7 @@ def test_what_is_undefined_is_marked_number_by_number_and_said() -> None:
     assert {kind for _, kind in numbers[0][4:]} == {"reduced"}
     for rank in (1, 2, 3):
         assert all(words.endswith("?") and kind == "undefined" for words, kind in numbers[rank][4:])
-    assert "Undefined on ranks 1, 2, 3: nobody may rely on what it leaves there." in [*description(view)]
+    assert "Undefined on ranks 1, 2, 3: do not use what it leaves there." in [*description(view)]
     assert "9? undefined" in text(legend(view))
     assert not any(
         "ndefined" in line for line in [*description(SEEN["all_reduce SUM"]), *text(legend(SEEN["all_reduce SUM"]))]
@@ -193,7 +193,7 @@ def test_a_backend_that_cannot_says_so_in_place_of_the_numbers() -> None:
 def test_a_barrier_has_no_numbers_and_no_legend() -> None:
     lines = text(page_lines(SEEN["barrier"], WIDE, 6, after=True))
     assert lines == [
-        "Nothing moves: nobody goes on before all have come.",
+        "Nothing moves: no rank goes on before all have arrived.",
         *(f"rank {rank} dist.barrier()" for rank in range(4)),
     ]
 
