@@ -23,12 +23,13 @@ def join(ticket: str, node: int | None, kind: str | None) -> None:
     from ddptui.engines.join.agent import node_here
     from ddptui.engines.join.node_launch import JoinError
     from ddptui.engines.join.ticket import TicketError, read_ticket
+    from ddptui.host.network import NetworkError
     from ddptui.host.place.place import PlaceError
 
     def report(text: str) -> None:
         click.echo(text, err=True)
 
-    with refusing(JoinError, PlaceError, TicketError):
+    with refusing(JoinError, NetworkError, PlaceError, TicketError):
         sys.exit(interruptible(lambda _: join_run(read_ticket(ticket), node_here(node, kind, report), report), None))
 
 

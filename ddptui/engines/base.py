@@ -18,10 +18,9 @@ class LaunchRefused(OSError):
 
 
 class Launch(Protocol):
-    """One launch. Its processes may start later and on other hosts: a job waits in a queue, a node has yet to join.
+    """One launch. Its processes may start later and on other hosts: a job waits in a queue, a node has yet to join."""
 
-    The answers given here are those of a launch on other hosts, where the console cannot look at processes.
-    """
+    # The answers given here are those of a launch on other hosts, where the console cannot look at processes.
 
     @property
     def exit_code(self) -> int | None:

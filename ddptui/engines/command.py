@@ -15,10 +15,7 @@ from ddptui.host.folders import lab_root
 
 
 def command(trial: Trial, python: str = sys.executable, part: Part | None = None) -> list[str]:
-    """The exact command line that starts a trial, or one node's part of it. `environment` has its variables.
-
-    A part has variables of its own (`Part.environment`), but torch's launcher reads its part from the command line.
-    """
+    """The exact command line that starts a trial, or one node's part of it. `environment` has its variables."""
     part = part or links.part(trial)
     rendered = [python, *_launcher(trial, part), "-m", f"workers.{trial.launch}", *arguments(trial)]
     return links.wrapped(rendered, trial)
@@ -37,7 +34,7 @@ def _launcher(trial: Trial, part: Part | None) -> Iterable[str]:
     launcher = ["-m", torch_launcher()]
     if part is None:  # --standalone: one host, at any free port
         return [*launcher, "--standalone", f"--nproc_per_node={trial.world_size}"]
-    return [
+    return [  # unlike the other entry points, torch's launcher ignores the variables of Part.environment
         *launcher,
         f"--nnodes={part.nodes}",
         f"--node_rank={part.node}",

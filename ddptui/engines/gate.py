@@ -103,17 +103,14 @@ class ConsoleSocket:
 
 
 class ConnectionGate:
-    """Accepts new connections on a socket only while half of this process's file descriptors are free.
-
-    At the limit of open files libzmq aborts the process. Open connections stay. On other systems than Linux the gate to
-    the network stays open. `connections` is readable when a peer has connected.
-    """
+    """Accepts new connections on a socket only while half of this process's file descriptors are free."""
 
     def __init__(self, socket: "zmq.Socket[bytes]", shut: Callable[[bool], None]) -> None:
-        """`shut(True)` shuts the gate, `shut(False)` reopens it."""
-        self._most = allow_open_files(ENOUGH_FILES) // 2
+        """`shut(True)` shuts the gate, and open connections stay; `shut(False)` reopens it."""
+        self._most = allow_open_files(ENOUGH_FILES) // 2  # at the limit of open files libzmq aborts the process
         self._shut = shut
         self._is_shut = False
+        # readable when a peer has connected
         self.connections: zmq.Socket[bytes] = socket.get_monitor_socket(zmq.EVENT_ACCEPTED)
 
     def update(self) -> None:
@@ -148,15 +145,13 @@ def local_gate(socket: "zmq.Socket[bytes]", endpoint: str) -> ConnectionGate:
 
 
 def network_gate(socket: "zmq.Socket[bytes]") -> ConnectionGate:
-    """The gate of a socket that bind_near has bound.
-
-    It shuts by a filter that has the kernel drop all packets to the listening socket; connections have no filter.
-    """
-    listener = socket.getsockopt(zmq.USE_FD)  # libzmq's own way, unbind, would end the connections, too
+    """The gate of a socket that bind_near has bound. It shuts by a filter with which the kernel drops all packets."""
+    # on the listening socket alone: connections go on. libzmq's own way, unbind, would end them, too
+    listener = socket.getsockopt(zmq.USE_FD)
     assert isinstance(listener, int)
 
     def shut(is_shut: bool) -> None:
-        if sys.platform != "linux":
+        if sys.platform != "linux":  # elsewhere the gate stays open
             return
         instructions = ctypes.create_string_buffer(DROP_ALL, len(DROP_ALL))
         program = struct.pack("HP", 1, ctypes.addressof(instructions))  # struct sock_fprog

@@ -39,25 +39,16 @@ LONG_FRAME = "a first message that is too long"
 
 
 class Hub:
-    """Receives the messages of the ranks of one launch, and sends them the console's.
-
-    hellos          the Hello of each connected rank
-    refused         number of refused frames and messages; first_refusal: why the first one was
-    other_version   that a rank speaks another version of the protocol, and what to do; empty: none does
-    folder          belongs to the launch: its contents are deleted when the hub is closed
-    """
+    """Receives the messages of the ranks of one launch, and sends them the console's."""
 
     def __init__(self, world_size: int, at: tuple[str, int] | None = None) -> None:
-        """`at`: an address of this host, and the first port to try; None: a Unix socket, for ranks of this host.
-
-        Raises OSError.
-        """
+        """`at`: an address of this host, and the first port to try; None: a Unix socket here. Raises OSError."""
         self.world_size = world_size
-        self.hellos: dict[int, Hello] = {}
-        self.refused = 0
-        self.first_refusal = ""
-        self.other_version = ""
-        self.folder = _new_folder()
+        self.hellos: dict[int, Hello] = {}  # of each connected rank
+        self.refused = 0  # frames and messages
+        self.first_refusal = ""  # why
+        self.other_version = ""  # that a rank speaks another version of the protocol, and what to do
+        self.folder = _new_folder()  # belongs to the launch: it is deleted when the hub is closed
         self._rank_of: dict[bytes, int] = {}
         self._decoder = msgspec.msgpack.Decoder(list[RankMessage])
         try:

@@ -38,13 +38,7 @@ class ManifestError(ValueError):
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """The resources of each node, and the ticket with which its pod joins.
-
-    ticket     as the console has printed it; None: the pod reads it from a Secret that the user creates
-    workspace  dlc: the workspace to which the job belongs
-    quota      dlc: the quota from which --cpus, --memory and --gpus are taken
-    ecs        dlc, instead of a quota: the type of the hired machine
-    """
+    """The resources of each node, and the ticket with which its pod joins."""
 
     kind: KindName
     nodes: int
@@ -52,10 +46,10 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     gpus: int = 0
     cpus: int | None = None
     memory: str | None = None
-    ticket: str | None = None
-    workspace: str | None = None
-    quota: str | None = None
-    ecs: str | None = None
+    ticket: str | None = None  # as the console printed it; None: the pod reads it from a Secret that the user creates
+    workspace: str | None = None  # dlc: to which the job belongs
+    quota: str | None = None  # dlc: from which --cpus, --memory and --gpus are taken
+    ecs: str | None = None  # dlc, instead of a quota: the type of the hired machine
 
 
 def render(preset: str, options: Options) -> str:
@@ -166,10 +160,8 @@ def _resources(key: str, options: Options) -> dict[str, Value]:
 
 
 def _dlc(name: str, options: Options) -> dict[str, Value]:
-    """The body of PAI-DLC's CreateJob, version 2020-12-03; all nodes are alike, and the first is the master.
-
-    The fields are those of https://www.alibabacloud.com/help/en/pai/developer-reference/api-pai-dlc-2020-12-03-createjob.
-    """
+    """The body of PAI-DLC's CreateJob, version 2020-12-03; all nodes are alike, and the first is the master."""
+    # fields: https://www.alibabacloud.com/help/en/pai/developer-reference/api-pai-dlc-2020-12-03-createjob
     if options.ticket is None:
         raise ManifestError("--kind dlc: its jobs have no Secret to take the ticket from: --ticket FILE")
     has_amounts = options.quota is not None and options.cpus is not None and options.memory is not None

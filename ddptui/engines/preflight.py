@@ -32,10 +32,7 @@ FILES = {  # below the data folder, in torchvision's layout
 
 
 def prepare(preset: Preset, *, to_be_started: bool = True) -> Preset:
-    """The preset, checked, with the absolute data folder of each trial. Raises PresetError for what cannot run here.
-
-    to_be_started=False: the preset is only shown, so that engine and devices are not checked.
-    """
+    """The preset, checked, with the absolute data folder of each trial. Raises PresetError for what cannot run here."""
     for package in ("torch", "torchvision"):
         if find_spec(package) is None:
             raise PresetError(f"{package} is not installed: `pip install {package}`")
@@ -45,7 +42,7 @@ def prepare(preset: Preset, *, to_be_started: bool = True) -> Preset:
     except TrialError as error:
         raise PresetError(f"{preset.name}: {error}") from None
     is_local = preset.engine.name == "local"  # only this host can be looked at
-    if to_be_started:
+    if to_be_started:  # else it is only shown, so that engine and devices need not be there
         _check_engine(preset)
         check_mpi(preset)
         if is_local:
@@ -62,10 +59,7 @@ def prepare(preset: Preset, *, to_be_started: bool = True) -> Preset:
 
 
 def prepare_trial(trial: Trial, local_ranks: int) -> Trial:
-    """A trial of a run whose console is on another host, checked on a node that starts `local_ranks` ranks of it.
-
-    Raises PresetError.
-    """
+    """A trial from a console on another host, checked on a node with `local_ranks` ranks of it. Raises PresetError."""
     local_part = msgspec.structs.replace(trial, world_size=local_ranks)
     check_room("here", local_part)
     check_gpus("here", [local_part])

@@ -8,10 +8,7 @@ from pathlib import Path
 
 
 def lab_root() -> Path:
-    """The folder that holds `workers/` and `presets/`: the checkout, or `_lab` inside an installed wheel.
-
-    Rank processes get it first on PYTHONPATH.
-    """
+    """The folder that holds `workers/` and `presets/`: the checkout, or `_lab` inside an installed wheel."""
     package = Path(__file__).resolve().parents[1]
     shipped = package / "_lab"
     return shipped if shipped.is_dir() else package.parent
@@ -26,4 +23,5 @@ def temporary(kind: str, parent: Path) -> Path:
         with suppress(FileNotFoundError):  # another process has removed it meanwhile
             if pid.isdecimal() and not psutil.pid_exists(int(pid)) and leftover.stat().st_uid == os.getuid():
                 shutil.rmtree(leftover, ignore_errors=True)
+    # its name says whose it is, so that the next process can tell whether that one still lives
     return Path(tempfile.mkdtemp(prefix=f"{kind}-{os.getpid()}-", dir=parent))

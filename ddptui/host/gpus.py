@@ -1,5 +1,4 @@
-"""Which GPUs ranks on this machine will see. NVIDIA's management library (NVML) is asked, because torch or CUDA would
-take seconds, and some of a GPU's memory."""
+"""Which GPUs ranks on this machine will see, without torch and CUDA, which take seconds, and some of a GPU's memory."""
 
 import os
 import re
@@ -16,28 +15,22 @@ NUMBER = re.compile(r"[+-]?\d+")  # the number at the beginning of an entry of V
 
 
 class Gpu(NamedTuple):
-    """One GPU. None: NVML does not say.
-
-    uuid          its name in VISIBLE
-    total_bytes   its memory; used_bytes: used by all processes together
-    busy_percent  share of the last second, at most, in which it computed
-    is_cut        it is divided into instances (MIG), each of which is a GPU to CUDA
-    """
+    """One GPU. None: NVIDIA's management library (NVML) does not say."""
 
     name: str
-    uuid: str
+    uuid: str  # its name in VISIBLE
     total_bytes: int | None = None
-    used_bytes: int | None = None
-    busy_percent: int | None = None
-    is_cut: bool = False
+    used_bytes: int | None = None  # by all processes together
+    busy_percent: int | None = None  # share of the last second, at most, in which it computed
+    is_cut: bool = False  # into instances (MIG), each of which is a GPU to CUDA
 
 
 class Driver(NamedTuple):
-    """NVIDIA's driver: its version, the newest CUDA that it supports, and its GPUs, in the order of the bus."""
+    """NVIDIA's driver."""
 
     version: str
-    cuda: tuple[int, int] | None
-    gpus: tuple[Gpu, ...]
+    cuda: tuple[int, int] | None  # the newest that it supports
+    gpus: tuple[Gpu, ...]  # in the order of the bus
 
 
 class Build(NamedTuple):
@@ -57,19 +50,16 @@ def ask() -> Driver | None:
     if surely_none():
         return None
     try:
-        import pynvml as nvml
+        import pynvml as nvml  # here: most machines have no GPU, and need no library
 
         nvml.nvmlInit()
     except Exception:  # whatever is wrong with the library: a run needs no driver
         return None
     try:
         all_gpus = [_gpu(nvml, nvml.nvmlDeviceGetHandleByIndex(index)) for index in range(nvml.nvmlDeviceGetCount())]
-        cuda = _answer(nvml, nvml.nvmlSystemGetCudaDriverVersion_v2)
-        return Driver(
-            version=_text(_answer(nvml, nvml.nvmlSystemGetDriverVersion) or "?"),
-            cuda=None if cuda is None else (cuda // 1000, cuda % 1000 // 10),
-            gpus=tuple(all_gpus),
-        )
+        cuda = _answer(nvml, nvml.nvmlSystemGetCudaDriverVersion_v2)  # 13020 is 13.2
+        version = _text(_answer(nvml, nvml.nvmlSystemGetDriverVersion) or "?")
+        return Driver(version, None if cuda is None else (cuda // 1000, cuda % 1000 // 10), tuple(all_gpus))
     except nvml.NVMLError:
         return None
     finally:
@@ -79,7 +69,7 @@ def ask() -> Driver | None:
 def _gpu(nvml: Any, handle: Any) -> Gpu:
     memory = _answer(nvml, nvml.nvmlDeviceGetMemoryInfo, handle)
     rates = _answer(nvml, nvml.nvmlDeviceGetUtilizationRates, handle)
-    cut = _answer(nvml, nvml.nvmlDeviceGetMigMode, handle)
+    cut = _answer(nvml, nvml.nvmlDeviceGetMigMode, handle)  # the current mode, and that after the next reset
     return Gpu(
         name=_text(nvml.nvmlDeviceGetName(handle)),
         uuid=_text(nvml.nvmlDeviceGetUUID(handle)),
@@ -99,7 +89,7 @@ def _answer(nvml: Any, function: Any, *arguments: Any) -> Any:
 
 
 def _text(answer: str | bytes) -> str:
-    """As text: some releases of the library return bytes."""
+    # some releases of the library return bytes
     return answer.decode("utf-8", "replace") if isinstance(answer, bytes) else answer
 
 
@@ -115,50 +105,38 @@ def count(driver: Driver | None, variables: Mapping[str, str] = os.environ) -> i
 
 def is_empty(visible: str | None) -> bool:
     """Whether VISIBLE hides every GPU, whatever there is: its first entry names none."""
-    if visible is None:
-        return False
-    first = visible.split(",")[0].strip()
+    first = "0" if visible is None else visible.split(",")[0].strip()
     return not first.startswith(("GPU-", "MIG-")) and _number(first) < 0
 
 
 def seen(visible: str | None, uuids: Sequence[str]) -> list[int]:
-    """The numbers of the GPUs that VISIBLE does not hide, as CUDA reads it.
-
-    Its entries are numbers, or beginnings of UUIDs. The first entry that names no GPU ends the list; an entry that
-    names a GPU again hides all.
-    """
+    """The numbers of the GPUs that VISIBLE does not hide, as CUDA reads it: numbers, or beginnings of UUIDs."""
     if visible is None:
         return list(range(len(uuids)))
-    by_uuid = visible.startswith("GPU-")
+    by_uuid = visible.startswith("GPU-")  # the first entry decides how all are read
     numbers: list[int] = []
     for entry in map(str.strip, visible.split(",")):
-        number = _of_uuid(entry, uuids) if by_uuid else _number(entry)
+        number = _number(entry)
+        if by_uuid:
+            named = [index for index, uuid in enumerate(uuids) if entry.startswith("GPU-") and uuid.startswith(entry)]
+            number = named[0] if len(named) == 1 else -1  # a beginning of several UUIDs names none
         if number in numbers:
-            return []
+            return []  # an entry that names a GPU again hides all
         if not 0 <= number < len(uuids):
-            break
+            break  # the first entry that names no GPU ends the list
         numbers.append(number)
     return numbers
 
 
 def _number(entry: str) -> int:
-    """The number at the beginning of an entry, as strtoul reads it; -1: none."""
+    """The number at the beginning of an entry; -1: none."""
     digits = NUMBER.match(entry)
     return int(digits[0]) if digits else -1
 
 
-def _of_uuid(begin: str, uuids: Sequence[str]) -> int:
-    """The one GPU whose UUID begins so; -1: none, or several."""
-    matching = [index for index, uuid in enumerate(uuids) if begin.startswith("GPU-") and uuid.startswith(begin)]
-    return matching[0] if len(matching) == 1 else -1
-
-
 def built_for() -> Build | None:
-    """What the installed torch is built for, read from its version.py, because importing torch takes seconds.
-
-    None: the file does not say.
-    """
-    torch = find_spec("torch")
+    """What the installed torch is built for, read from its version.py. None: the file does not say."""
+    torch = find_spec("torch")  # finds it, without importing it
     try:
         text = Path((torch and torch.origin) or "").with_name("version.py").read_text(encoding="utf-8")
     except (OSError, ValueError):
@@ -173,7 +151,7 @@ def built(version_py: str) -> Build | None:
 
 
 def is_too_old(driver: Driver, build: Build | None) -> bool:
-    """Whether torch's CUDA does not run on this driver. Within a major version, newer CUDA runs on older drivers."""
+    """Whether torch's CUDA does not run on this driver."""
     if driver.cuda is None or build is None or build.cuda is None:
         return False
-    return driver.cuda[0] < int(build.cuda.split(".")[0])
+    return driver.cuda[0] < int(build.cuda.split(".")[0])  # within a major version, newer CUDA runs on older drivers

@@ -43,10 +43,7 @@ def own_clock() -> str:
 
 
 def allow_open_files(wanted: int) -> int:
-    """Raises this process's limit of open files, which its ranks inherit, to `wanted` if that is allowed.
-
-    Returns how many of `wanted` may be open.
-    """
+    """Raises this process's limit of open files, which its ranks inherit. Returns how many of `wanted` may be open."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY or soft >= wanted:  # RLIM_INFINITY is -1 in Python: no comparison covers it
         return wanted
@@ -59,10 +56,8 @@ def allow_open_files(wanted: int) -> int:
 
 
 def oom_kills(own_cgroups: Path = OWN_CGROUPS, cgroups: Path = CGROUPS, machine: Path = VMSTAT) -> int:
-    """How many processes the kernel has killed for lack of memory in this process's cgroup, which its ranks share.
-
-    Of the whole machine, where the cgroup does not count them; 0 where nothing counts them.
-    """
+    """How many processes the kernel has killed for lack of memory in this process's cgroup, which its ranks share."""
+    # of the whole machine, where the cgroup does not count them; 0 where nothing counts them
     for path in (*_memory_files(own_cgroups, cgroups), machine):
         with suppress(OSError):
             for line in path.read_text().splitlines():

@@ -9,6 +9,7 @@ import psutil
 
 FIRST_PORT, PORTS = 15_000, 15_000  # below 32768, the first of the ephemeral ports on Linux
 ANYWHERE = "192.0.2.1"  # TEST-NET-1 (RFC 5737): only its route is looked up; nothing is sent
+DISCARD = 9  # the port of a service that ignores what it gets (RFC 863); UDP needs some port
 
 
 class Interface(NamedTuple):
@@ -38,19 +39,24 @@ def interfaces() -> list[Interface]:
 
 
 def choose_interface(name: str | None = None) -> Interface:
-    """The interface by which other hosts reach this one: the named one, or that of the default route, or the only one.
+    """The interface by which other hosts reach this one. Raises NetworkError.
 
-    Raises NetworkError.
+    The named one, or that of the default route, or the only one.
     """
     available = interfaces()
+    others = [interface for interface in available if not interface.is_loopback]
     if name is not None:
-        named = [interface for interface in available if interface.name == name]
-        if not named:
+        named = next((interface for interface in available if interface.name == name), None)
+        if named is None:
             raise NetworkError(f"no interface {name!r} is up and has an IPv4 address; choose among {_list(available)}")
-        return _not_loopback(named[0], available)
+        if named.is_loopback:
+            raise NetworkError(
+                f"{name} is loopback: no other host can reach {named.address}; choose with --interface among "
+                f"{_list(others)}"
+            )
+        return named
     source = source_address(ANYWHERE)
     outward = [interface for interface in available if interface.address == source]
-    others = [interface for interface in available if not interface.is_loopback]
     if outward and not outward[0].is_loopback:
         return outward[0]
     if len(others) == 1:
@@ -63,28 +69,25 @@ def choose_interface(name: str | None = None) -> Interface:
 def interface_towards(address: str) -> Interface:
     """The interface by which this host reaches an address, which may be its own. Raises NetworkError."""
     source = source_address(address)
-    matching = [interface for interface in interfaces() if interface.address == source]
+    available = interfaces()
+    matching = [interface for interface in available if interface.address == source]
     if not matching:
-        raise NetworkError(
-            f"{address} cannot be reached: no interface has a route to it; this host has {_list(interfaces())}"
-        )
+        has = _list(available)
+        raise NetworkError(f"{address} cannot be reached: no interface has a route to it; this host has {has}")
     if matching[0].is_loopback and not ipaddress.ip_address(address).is_loopback:
         raise NetworkError(f"the route to {address} leads over loopback: correct /etc/hosts, or the routes")
     return matching[0]
 
 
 def resolve(host: str) -> str:
-    """The IPv4 address of a host's name, as this host resolves it. Raises NetworkError.
-
-    A loopback address is an error, too: every host would take it for itself.
-    """
+    """The IPv4 address of a host's name, as this host resolves it. Raises NetworkError, also if it is loopback."""
     try:
         address = socket.getaddrinfo(host, None, socket.AF_INET)[0][4][0]
     except OSError as error:
         raise NetworkError(
             f"the name {host!r} cannot be resolved here ({error.strerror}): add it to /etc/hosts, or to the DNS"
         ) from None
-    if ipaddress.ip_address(address).is_loopback:
+    if ipaddress.ip_address(address).is_loopback:  # as Debian's /etc/hosts has it for the host's own name
         raise NetworkError(
             f"the name {host!r} stands for {address} here, which is loopback: each host would wait for itself. Correct "
             "/etc/hosts: the name belongs to the address that the others reach it by"
@@ -96,7 +99,7 @@ def source_address(destination: str) -> str | None:
     """The address of this host from which a packet to the destination would leave; None: there is no route."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
-            probe.connect((destination, 9))  # for UDP this only looks up the route; nothing is sent
+            probe.connect((destination, DISCARD))  # for UDP this only looks up the route; nothing is sent
             return str(probe.getsockname()[0])
         except OSError:
             return None
@@ -116,15 +119,6 @@ def is_free(address: str, port: int) -> bool:
         except OSError:
             return False
     return True
-
-
-def _not_loopback(interface: Interface, available: list[Interface]) -> Interface:
-    if interface.is_loopback:
-        raise NetworkError(
-            f"{interface.name} is loopback: no other host can reach {interface.address}; choose with --interface among "
-            f"{_list([other for other in available if not other.is_loopback])}"
-        )
-    return interface
 
 
 def _list(interfaces: list[Interface]) -> str:

@@ -1,7 +1,4 @@
-"""Asks torch, in child processes, what only it can answer.
-
-The console never imports torch, so a crash in native code cannot take the terminal with it.
-"""
+"""Asks torch, in child processes, what only it can answer: the console never imports it."""
 
 import json
 import os
@@ -33,7 +30,7 @@ def run_module(module: str, *arguments: str) -> subprocess.CompletedProcess[str]
 
 ANSWER_S = 60.0
 EXIT_S = 5.0  # for a child to exit once its standard input is closed
-LONGEST_ERRORS = 16_384  # bytes kept of its standard error
+LONGEST_ERRORS = 16_384  # bytes kept of its standard error, whose last line says why it died
 CHUNK = 65_536
 
 
@@ -42,19 +39,17 @@ class NoAnswer(Exception):
 
 
 class Child:
-    """`python -m module`, which answers questions, a line of JSON each.
+    """`python -m module`, which answers questions, a line of JSON each. `variables` are added to its environment.
 
-    The process is started with the first question, and again for the next one if it has died. It and its children are
-    a session of their own, which is killed as one. `variables` are added to its environment.
+    The process is started with the first question, and again for the next one if it has died.
     """
 
     def __init__(self, module: str, **variables: str) -> None:
         self._command = [sys.executable, "-P", "-m", module]  # -P: no modules from the working folder
         self._variables = {"PYTHONPATH": str(lab_root()), CONSOLE_PID: str(os.getpid()), **variables}
         self._process: subprocess.Popen[bytes] | None = None
-        self._selector: selectors.BaseSelector | None = None
-        self._answers = b""
-        self._errors = b""
+        self._selector: selectors.BaseSelector  # of the process's output
+        self._answers = self._errors = b""
 
     def __enter__(self) -> Self:
         return self
@@ -83,16 +78,12 @@ class Child:
 
     def _start(self) -> subprocess.Popen[bytes]:
         self._answers = self._errors = b""
-        process = subprocess.Popen(
-            self._command,
-            cwd="/",
-            env={**os.environ, **self._variables},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            start_new_session=True,
+        pipe = subprocess.PIPE
+        environment = {**os.environ, **self._variables}
+        # a session of its own: it and its children can be killed as one
+        self._process = process = subprocess.Popen(
+            self._command, cwd="/", env=environment, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True
         )
-        self._process = process
         self._selector = selectors.DefaultSelector()
         for stream in (process.stdout, process.stderr):
             self._selector.register(stream, selectors.EVENT_READ)  # type: ignore[arg-type]
@@ -114,7 +105,6 @@ class Child:
 
     def _read(self, process: subprocess.Popen[bytes], wait_s: float) -> bool:
         """Reads what has arrived, waiting for the first of it. False: standard output is at its end."""
-        assert self._selector is not None
         for key, _ in self._selector.select(max(0.0, wait_s)):
             data = os.read(key.fd, CHUNK)
             if key.fileobj is process.stdout:
@@ -129,9 +119,8 @@ class Child:
 
     def _ending(self, process: subprocess.Popen[bytes]) -> str:
         """The last line of its standard error; without one, its exit code or signal."""
-        assert self._selector is not None
         self._selector.unregister(process.stdout)  # type: ignore[arg-type]
-        until = time.monotonic() + EXIT_S
+        until = time.monotonic() + EXIT_S  # a child of its own may hold stderr open
         while self._selector.get_map() and time.monotonic() < until:  # until stderr is at its end
             self._read(process, until - time.monotonic())
         with suppress(subprocess.TimeoutExpired):
@@ -145,13 +134,12 @@ class Child:
         process, self._process = self._process, None
         if process is None:
             return
+        self._selector.close()  # before the streams, whose descriptors it watches
         for stream in (process.stdin, process.stdout, process.stderr):
             stream.close()  # type: ignore[union-attr]
-        if self._selector is not None:
-            self._selector.close()
         if exit_s:
             with suppress(subprocess.TimeoutExpired):
                 process.wait(exit_s)
-        with suppress(ProcessLookupError, PermissionError):
+        with suppress(ProcessLookupError, PermissionError):  # no process of the session is left; macOS: only zombies
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()

@@ -19,23 +19,9 @@ from ddptui.engines.join.ticket import Ticket
 from ddptui.engines.local.engine import LAUNCHER_LOG
 from ddptui.host import place
 from ddptui.host.machine import available_cores
-from ddptui.host.network import NetworkError, interface_towards
+from ddptui.host.network import interface_towards
+from ddptui.wire import node_messages as wire
 from ddptui.wire.connection import use_keys
-from ddptui.wire.node_messages import (
-    MOST_BYTES,
-    Beat,
-    Begin,
-    End,
-    Farewell,
-    FarewellOfAnyVersion,
-    Join,
-    LaunchEnded,
-    Leave,
-    NodeMessage,
-    Present,
-    ToNode,
-    Welcome,
-)
 
 POLL_MS = 100  # between two looks at the launch
 BEAT_EVERY_S = 1.0
@@ -46,15 +32,10 @@ Report = Callable[[str], None]  # prints a line
 
 
 def join(ticket: Ticket, node: int | None, report: Report) -> int:
-    """Takes part until the run is over. Returns the exit code. Raises JoinError."""
-    host = urlsplit(ticket.endpoint).hostname or ""
-    try:
-        interface = interface_towards(host)
-    except NetworkError as error:
-        raise JoinError(str(error)) from None
-    name, address = interface
+    """Takes part until the run is over. Returns the exit code. Raises JoinError, and NetworkError."""
+    name, address = interface_towards(urlsplit(ticket.endpoint).hostname or "")
     report(f"joining {ticket.run} at {ticket.endpoint}; other nodes reach this one at {address} by {name}")
-    first = Join(
+    first = wire.Join(
         version=__version__,
         token=ticket.token,
         node=node,
@@ -69,15 +50,9 @@ def join(ticket: Ticket, node: int | None, report: Report) -> int:
 
 
 def node_here(number: int | None, kind: str | None, report: Report) -> int | None:
-    """The number of this node: the given one, or what a platform's environment says; None: the console assigns one.
-
-    `kind` is the name of that environment, see host/place. Raises PlaceError.
-    """
-    if number is not None:
-        return number
-    here = place.here(os.environ, kind)
-    if here is None:
-        return None
+    """The number of this node: the given one, or what the environment `kind` (host/place) says. Raises PlaceError."""
+    if number is not None or (here := place.here(os.environ, kind)) is None:
+        return number  # None: the console assigns one
     report(here.describe())
     return here.node
 
@@ -87,11 +62,11 @@ class ConsoleConnection:
 
     def __init__(self, ticket: Ticket) -> None:
         self.last_received = time.monotonic()
-        self._decoder = msgspec.msgpack.Decoder(ToNode)
+        self._decoder = msgspec.msgpack.Decoder(wire.ToNode)
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._socket = self._context.socket(zmq.DEALER)
         self._socket.setsockopt(zmq.LINGER, 1000)  # ms for the last messages, such as Leave, to go out
-        self._socket.setsockopt(zmq.MAXMSGSIZE, MOST_BYTES)
+        self._socket.setsockopt(zmq.MAXMSGSIZE, wire.MOST_BYTES)
         use_keys(self._socket, ticket.keys)  # before connect: the handshake needs them
         self._socket.connect(ticket.endpoint)
 
@@ -99,21 +74,21 @@ class ConsoleConnection:
         self._socket.close()
         self._context.term()
 
-    def send(self, message: NodeMessage) -> None:
+    def send(self, message: wire.NodeMessage) -> None:
         with suppress(zmq.Again):  # the queue is full: if the console is gone, its silence ends this node
             self._socket.send(msgspec.msgpack.encode(message), zmq.NOBLOCK)
 
-    def receive(self) -> ToNode | FarewellOfAnyVersion | None:
+    def receive(self) -> wire.ToNode | wire.FarewellOfAnyVersion | None:
         """The next message, or None after POLL_MS without one. Raises JoinError: it cannot be decoded."""
         if not self._socket.poll(POLL_MS):
             return None
         frame = self._socket.recv()
         self.last_received = time.monotonic()
         try:
-            message: ToNode = self._decoder.decode(frame)
+            message: wire.ToNode = self._decoder.decode(frame)
         except ValueError as error:
             with suppress(ValueError):  # a Farewell may come from a version with other fields in it
-                return msgspec.msgpack.decode(frame, type=FarewellOfAnyVersion)
+                return msgspec.msgpack.decode(frame, type=wire.FarewellOfAnyVersion)
             raise JoinError(
                 f"this node cannot read the console's messages ({error}); this node has ddptui {__version__}: install "
                 "the same version on both"
@@ -137,45 +112,45 @@ class JoinedNode:
         try:
             while True:
                 message = self._console.receive()
-                if isinstance(message, Farewell | FarewellOfAnyVersion):
+                if isinstance(message, wire.Farewell | wire.FarewellOfAnyVersion):
                     self._report(message.why)
                     return 0 if message.well else 1
                 if message is not None:
                     self._obey(message)
                 if time.monotonic() - self._last_beat > BEAT_EVERY_S:
                     self._last_beat = time.monotonic()
-                    self._console.send(Beat())
+                    self._console.send(wire.Beat())
                 if self._launch and self._launch.exit_code is not None:
-                    self._end_launch(self._launch.number)
+                    self._end_launch()
                 self._check_console()
         except (KeyboardInterrupt, SystemExit):
             self._end_launch()  # before Leave: the console accepts no logs of a node that has left
-            self._console.send(Leave())
+            self._console.send(wire.Leave())
             raise
         finally:
             self._end_launch()
 
-    def _obey(self, message: ToNode) -> None:
+    def _obey(self, message: wire.ToNode) -> None:
         match message:
-            case Welcome():
+            case wire.Welcome():
                 self._number = message.node
                 self._report(f"this is node {message.node} of {message.nodes}")
-            case Begin() if self._number is not None:
+            case wire.Begin() if self._number is not None:
                 self._end_launch()
                 self._begin_launch(message, self._number)
-            case End():
+            case wire.End():
                 self._end_launch(message.number)
-            case Present() | Begin() | Farewell():
+            case wire.Present() | wire.Begin() | wire.Farewell():
                 pass
 
-    def _begin_launch(self, message: Begin, node: int) -> None:
+    def _begin_launch(self, message: wire.Begin, node: int) -> None:
         try:
             self._launch = NodeLaunch(message, node, self._address)
             self._report(f"launch {message.number}: {self._launch.command_line}")
         except (TrialError, PresetError, JoinError, OSError) as error:
             self._report(f"launch {message.number} cannot be started: {error}")
             logs = {LAUNCHER_LOG: f"node {node}: {error}"}
-            self._console.send(LaunchEnded(number=message.number, exit_code=1, logs=logs))
+            self._console.send(wire.LaunchEnded(number=message.number, exit_code=1, logs=logs))
 
     def _end_launch(self, number: int | None = None) -> None:
         """Ends the launch, if there is one; with a number, only if it is that one."""
@@ -189,7 +164,7 @@ class JoinedNode:
         limit_s = FIRST_ANSWER_S if self._number is None else SILENCE_S if self._launch else BETWEEN_S
         if time.monotonic() - self._console.last_received <= limit_s:
             return
-        self._console.send(Leave())
+        self._console.send(wire.Leave())
         if self._number is None:
             raise JoinError(
                 f"the console has not answered for {limit_s:g} s: check that its run still waits for nodes, that the "

@@ -4,6 +4,7 @@ import secrets
 import shlex
 import time
 from contextlib import suppress
+from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 
@@ -56,12 +57,9 @@ class JoinEngine(Engine):
     def start(self, trial: Trial, command: list[str], repeat: RepeatJournal, hub: Hub) -> "JoinedLaunch":
         number = next(self._numbers)
         folder = Path(self._options.shared or "").absolute()
-        return JoinedLaunch(
-            self._node_hub, self._ticket_file, trial, repeat, hub,
-            number=number,
-            port=port_of(self._run, FIRST_MEETING + number),  # the last launch's may still be closing
-            meeting=f"file://{folder}/{MEETING_MARK}{secrets.token_hex(8)}",
-        )  # fmt: skip
+        port = port_of(self._run, FIRST_MEETING + number)  # a new one: the last may still be closing
+        meeting = f"file://{folder}/{MEETING_MARK}{secrets.token_hex(8)}"
+        return JoinedLaunch(self._node_hub, self._ticket_file, trial, repeat, hub, number, port, meeting)
 
     def close(self) -> None:
         """Says goodbye to the nodes, and deletes the ticket."""
@@ -76,33 +74,21 @@ def parts_of(trial: Trial, nodes: int, address: str = "NODE_0", port: int = 0) -
     return [Part(node, len(blocks), ranks, address, port) for node, ranks in enumerate(blocks)]
 
 
+@dataclass
 class JoinedLaunch(Launch):
     """One launch on the nodes. It begins as soon as all nodes have joined."""
 
-    def __init__(
-        self,
-        node_hub: NodeHub,
-        ticket_file: Path,
-        trial: Trial,
-        repeat: RepeatJournal,
-        hub: Hub,
-        *,
-        number: int,
-        port: int,
-        meeting: str,
-    ) -> None:
-        """`port` on node 0, and `meeting`, the URL of a file: where the ranks meet."""
-        self._node_hub = node_hub
-        self._ticket_file = ticket_file
-        self._trial = trial
-        self._repeat = repeat
-        self._hub = hub
-        self._number = number
-        self._port = port
-        self._meeting = meeting
-        self._parts: list[Part] = []  # empty until the launch begins
-        self._lost: Member | None = None  # the first node that was lost
-        self._reported_missing = 0
+    node_hub: NodeHub
+    ticket_file: Path
+    trial: Trial
+    repeat: RepeatJournal
+    hub: Hub
+    number: int  # of this launch in the run
+    port: int  # on node 0, where the ranks meet
+    meeting: str  # or the URL of a file, for init_method = "file"
+    _parts: list[Part] = field(default_factory=list)  # empty until the launch begins
+    _lost: Member | None = None  # the first node that was lost
+    _reported_missing: int = 0
 
     @property
     def is_waiting(self) -> bool:
@@ -115,44 +101,44 @@ class JoinedLaunch(Launch):
             return None
         if self._lost:
             return 1
-        codes = [ended.exit_code for ended in self._node_hub.ended.values()]
+        codes = [ended.exit_code for ended in self.node_hub.ended.values()]
         failed = next((code for code in codes if code), None)
         return failed if failed is not None else 0 if len(codes) == len(self._parts) else None
 
     def take_notices(self) -> list[str]:
         """Also receives from the nodes, and begins the launch once all of them have joined."""
         self._receive()
-        notices = self._node_hub.take_notices()
-        missing = self._node_hub.missing
+        notices = self.node_hub.take_notices()
+        missing = self.node_hub.missing
         if self.is_waiting and not missing:
             self._begin()
         elif self.is_waiting and missing != self._reported_missing:
             self._reported_missing = missing
             nodes = "a node" if missing == 1 else f"{missing} nodes"
-            ticket = short(self._ticket_file)
+            ticket = short(self.ticket_file)
             notices.append(f"waiting for {nodes}: run `ddptui join {ticket}` there, or pass the line in that file")
         return notices
 
     def _receive(self) -> None:
         numbers = {part.node for part in self._parts}  # a small trial needs fewer nodes than have joined
-        lost = [member for member in self._node_hub.receive() if member.number in numbers]
+        lost = [member for member in self.node_hub.receive() if member.number in numbers]
         self._lost = self._lost or next(iter(lost), None)
 
     def _begin(self) -> None:
-        self._node_hub.begin_launch(self._number)
-        address = self._node_hub.members[0].join.address
-        self._parts = parts_of(self._trial, self._node_hub.nodes, address, self._port)
+        self.node_hub.begin_launch(self.number)
+        address = self.node_hub.members[0].join.address
+        self._parts = parts_of(self.trial, self.node_hub.nodes, address, self.port)
         for part in self._parts:
             begin = Begin(
-                number=self._number,
-                trial=(f"launch={self._trial.launch}", *to_arguments(self._trial)),
+                number=self.number,
+                trial=(f"launch={self.trial.launch}", *to_arguments(self.trial)),
                 nodes=part.nodes,
                 address=part.address,
                 port=part.port,
-                init_method=self._meeting,
-                way=self._hub.rank_environment | {SILENCE_S: REMOTE_SILENCE_S},
+                init_method=self.meeting,
+                way=self.hub.rank_environment | {SILENCE_S: REMOTE_SILENCE_S},
             )
-            self._node_hub.send(part.node, begin)
+            self.node_hub.send(part.node, begin)
 
     def end_reason(self) -> str | None:
         """That a node was lost, with its ranks."""
@@ -167,33 +153,30 @@ class JoinedLaunch(Launch):
 
     def stop(self) -> None:
         for part in self._parts:
-            self._node_hub.send(part.node, End(number=self._number))
+            self.node_hub.send(part.node, End(number=self.number))
+        nodes, node_hub = {part.node for part in self._parts}, self.node_hub
         deadline = time.monotonic() + STOP_WITHIN_S  # a node that answers no more ends its ranks by their silence limit
-        while self._is_running() and time.monotonic() < deadline:
+        # as long as a node that is not lost has yet to end its ranks
+        while nodes & node_hub.members.keys() - node_hub.ended.keys() and time.monotonic() < deadline:
             self._receive()  # a node may be lost only now: then the others have failed because of it
             time.sleep(POLL_S)
         self._keep_logs()
-        if self._trial.init_method == "file":
+        if self.trial.init_method == "file":
             with suppress(OSError):  # torch has deleted it, unless the ranks failed
-                Path(self._meeting.removeprefix("file://")).unlink()
-
-    def _is_running(self) -> bool:
-        """Whether a node that has not been lost has yet to end its ranks."""
-        nodes = [part.node for part in self._parts if part.node in self._node_hub.members]
-        return any(node not in self._node_hub.ended for node in nodes)
+                Path(self.meeting.removeprefix("file://")).unlink()
 
     def _keep_logs(self) -> None:
         """Writes the logs of ranks that the nodes have sent, and one launcher's."""
-        ended = list(self._node_hub.ended.values())
+        ended = list(self.node_hub.ended.values())
         # that of the first node that failed: the others ended because of it, or because the console ended them
         first = next((node for node in ended if node.exit_code), ended[0] if ended else None)
         # a node may write no other file into the run's folder
-        allowed = {f"rank-{rank}.log" for rank in range(self._trial.world_size)}
+        allowed = {f"rank-{rank}.log" for rank in range(self.trial.world_size)}
         for node in ended:
             for name, text in node.logs.items():
                 if name in allowed or (name == LAUNCHER_LOG and node is first):
                     with suppress(OSError):
-                        (self._repeat.folder / name).write_text(text, encoding="utf-8")
+                        (self.repeat.folder / name).write_text(text, encoding="utf-8")
 
 
 def short(path: Path) -> str:

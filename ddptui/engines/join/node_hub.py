@@ -9,23 +9,11 @@ import zmq
 from ddptui import __version__
 from ddptui.engines.gate import ConsoleSocket
 from ddptui.engines.join.ticket import Ticket
-from ddptui.wire.node_messages import (
-    MOST_BYTES,
-    Beat,
-    Farewell,
-    Join,
-    JoinOfAnyVersion,
-    LaunchEnded,
-    Leave,
-    NodeMessage,
-    Present,
-    ToNode,
-    Welcome,
-)
+from ddptui.wire import node_messages as wire
 
 LOST_AFTER_S = 8.0  # without a message: nodes send a Beat every second
 PRESENT_EVERY_S = 2.0
-OPTIONS = {zmq.MAXMSGSIZE: MOST_BYTES, zmq.LINGER: 1000}  # ms for a Farewell to leave when the hub closes
+OPTIONS = {zmq.MAXMSGSIZE: wire.MOST_BYTES, zmq.LINGER: 1000}  # ms for a Farewell to leave when the hub closes
 SAME_VERSION = "install the same version on both"
 
 
@@ -34,31 +22,27 @@ class Member(NamedTuple):
 
     number: int
     identity: bytes  # its address on the socket
-    join: Join  # its first message
+    join: wire.Join  # its first message
 
     def __str__(self) -> str:
         return f"node {self.number} ({self.join.host}, {self.join.address})"
 
 
 class NodeHub:
-    """Accepts nodes with the run's ticket, sends them messages, and notices when they are lost.
-
-    members       the nodes that have joined, by number
-    ended         how the current launch ended, by node, in the order in which the messages came
-    """
+    """Accepts nodes with the run's ticket, sends them messages, and notices when they are lost."""
 
     def __init__(self, run: str, nodes: int, address: str, port: int) -> None:
         """Listens at the first free port from `port` on. Raises OSError."""
         self.nodes = nodes
         self.members: dict[int, Member] = {}  # by number
-        self.ended: dict[int, LaunchEnded] = {}
+        self.ended: dict[int, wire.LaunchEnded] = {}  # how the current launch ended, by node, the first message first
         self._run = run
         self._launch = 0  # the number of the current one
         self._notices: list[str] = []
         self._reported_versions: set[str] = set()
         self._last_received: dict[int, float] = {}
         self._last_present = 0.0
-        self._decoder = msgspec.msgpack.Decoder(NodeMessage)
+        self._decoder = msgspec.msgpack.Decoder(wire.NodeMessage)
         self._socket = ConsoleSocket((address, port), OPTIONS)
         assert self._socket.keys is not None  # a socket on the network has them
         self.ticket = Ticket(run=run, endpoint=self._socket.endpoint, token=self._socket.token, keys=self._socket.keys)
@@ -66,7 +50,7 @@ class NodeHub:
     def close(self, *, well: bool = True) -> None:
         """Says goodbye to all nodes. `well`: their `ddptui join` ends with exit code 0."""
         for member in self.members.values():
-            self._socket.send(member.identity, Farewell(why="the run is over", well=well))
+            self._socket.send(member.identity, wire.Farewell(why="the run is over", well=well))
         self._socket.close()
 
     @property
@@ -79,7 +63,7 @@ class NodeHub:
         notices, self._notices = self._notices, []
         return notices
 
-    def send(self, node: int, message: ToNode) -> None:
+    def send(self, node: int, message: wire.ToNode) -> None:
         """Sends a message to a node, unless it has been lost."""
         if node in self.members:
             self._socket.send(self.members[node].identity, message)
@@ -100,7 +84,7 @@ class NodeHub:
         if now - self._last_present > PRESENT_EVERY_S:
             self._last_present = now
             for number in self.members:
-                self.send(number, Present())
+                self.send(number, wire.Present())
         return lost
 
     def _accept(self, identity: bytes, frames: list[bytes]) -> Member | None:
@@ -114,51 +98,52 @@ class NodeHub:
         except (ValueError, RecursionError):
             return None  # from a stranger, or a member whose silence will show
         if member is None:
-            if isinstance(message, Join):
+            if isinstance(message, wire.Join):
                 self._welcome(identity, message)
             return None
         self._last_received[member.number] = time.monotonic()
         match message:
-            case LaunchEnded():
+            case wire.LaunchEnded():
                 if message.number == self._launch:  # not the late end of the launch before
                     self.ended.setdefault(member.number, message)
-            case Leave():
+            case wire.Leave():
                 return member
-            case Beat() | Join():
+            case wire.Beat() | wire.Join():
                 pass
         return None
 
     def _reject_other_version(self, identity: bytes, frame: bytes) -> bool:
         """Whether this was a Join from another version of ddptui; then the node was sent the two versions."""
         try:  # before the message is decoded in full: the other version may have other fields
-            join = msgspec.msgpack.decode(frame, type=JoinOfAnyVersion)
+            join = msgspec.msgpack.decode(frame, type=wire.JoinOfAnyVersion)
         except ValueError:
             return False
         if not self._socket.has_token(join.token) or join.version == __version__:
             return False
         versions = f"has ddptui {join.version}, the console {__version__}: {SAME_VERSION}"
-        self._socket.send(identity, Farewell(why=f"this node {versions}"))
+        self._socket.send(identity, wire.Farewell(why=f"this node {versions}"))
         if join.version not in self._reported_versions:  # once, however often the node tries again
             self._reported_versions.add(join.version)
             self._notices.append(f"a node was rejected: it {versions}")
         return True
 
-    def _welcome(self, identity: bytes, join: Join) -> None:
+    def _welcome(self, identity: bytes, join: wire.Join) -> None:
         if not self._socket.has_token(join.token):
             return
         free = next((number for number in range(self.nodes) if number not in self.members), self.nodes)
         number = free if join.node is None else join.node
-        if why := self._refusal(join, number):
-            self._socket.send(identity, Farewell(why=why))
+        why = ""
+        if number in self.members:
+            why = f"{self.members[number]} has joined already: choose another --node"
+        elif not 0 <= number < self.nodes:
+            why = f"no node {number}: this run has nodes 0 to {self.nodes - 1}"
+            if join.node is None:
+                why = f"all {self.nodes} nodes of this run have joined already"
+        if why:
+            self._socket.send(identity, wire.Farewell(why=why))
             return
         member = Member(number, identity, join)
         self.members[number] = member
         self._last_received[number] = time.monotonic()
-        self._socket.send(identity, Welcome(node=number, nodes=self.nodes, run=self._run))
+        self._socket.send(identity, wire.Welcome(node=number, nodes=self.nodes, run=self._run))
         self._notices.append(f"{member} has joined by {join.interface}: {len(self.members)} of {self.nodes} nodes")
-
-    def _refusal(self, join: Join, number: int) -> str:
-        if not 0 <= number < self.nodes:
-            full = f"all {self.nodes} nodes of this run have joined already"
-            return full if join.node is None else f"no node {number}: this run has nodes 0 to {self.nodes - 1}"
-        return f"{self.members[number]} has joined already: choose another --node" if number in self.members else ""

@@ -58,14 +58,11 @@ class LocalEngine(Engine):
 
 
 def rank_variables(hub_variables: Mapping[str, str], logs: Path, launch_folder: Path) -> dict[str, str]:
-    """The variables with which ranks of this host reach the console, write logs, and end with this process.
-
-    `launch_folder` is deleted after the launch, with the temporary files that launchers leave behind.
-    """
+    """The variables with which ranks of this host reach the console, write logs, and end with this process."""
     return {
         **hub_variables,
         LOGS: str(logs),
-        "TMPDIR": str(launch_folder),
+        "TMPDIR": str(launch_folder),  # launchers leave temporary files behind: the folder is deleted after the launch
         MEETING: f"file://{launch_folder}/meeting",
         CONSOLE_PID: str(os.getpid()),
     }

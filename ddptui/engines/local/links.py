@@ -54,10 +54,7 @@ def wrapped(command: list[str], trial: Trial) -> list[str]:
 
 
 def problem(*, try_it: bool = True) -> str | None:
-    """Why no slow link can be made here, and the remedy; None: one can.
-
-    To find out takes a subprocess that makes one: with `try_it` false, only what is known without.
-    """
+    """Why no slow link can be made here, and the remedy; None: one can. `try_it`: by a subprocess that makes one."""
     if not sys.platform.startswith("linux"):
         return f"a slow link needs {RIGHTS}"
     missing = [tool for tool in ("ip", "tc") if _tool(tool) is None]

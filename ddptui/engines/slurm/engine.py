@@ -77,11 +77,8 @@ class SlurmLaunch(Launch):
         *,
         task_is_rank: bool = False,
     ) -> None:
-        """`meeting`: a file that the ranks may leave behind; `task_is_rank`: srun's task numbers are ranks.
-
-        Raises OSError, and LaunchRefused.
-        """
-        self._log = folder / LAUNCHER_LOG if task_is_rank else None
+        """`meeting`: a file that the ranks may leave behind. Raises OSError, and LaunchRefused."""
+        self._log = folder / LAUNCHER_LOG if task_is_rank else None  # its task numbers are ranks
         self._files = [folder / WIRE_ENV, folder / ENDED, meeting]
         self._notices: list[str] = []
         self._delete_files()

@@ -86,10 +86,7 @@ def options(script: Path) -> list[str]:
 
 
 def cancel(job: int, within_s: float) -> str | None:
-    """Cancels a job, and waits until it has left the queue. Returns what to do if it does not leave in time.
-
-    Repeated in steps: SIGTERM to its tasks, then SIGKILL, then a plain scancel.
-    """
+    """Cancels a job, and waits until it has left the queue. Returns what to do if it does not leave in time."""
     begin, pause_s, step = time.monotonic(), FIRST_PAUSE_S, 0  # the pause doubles: most jobs leave at once
     state = refusal = ""
     while True:

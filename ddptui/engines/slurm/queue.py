@@ -105,10 +105,7 @@ class JobPoller:
 
 
 def look(job: int, codes: list[str]) -> list[TaskGroup]:
-    """The parts of a job: of an array all its jobs, else itself. codes: the exit codes that the script has left.
-
-    Raises SlurmError.
-    """
+    """The parts of a job: of an array all its jobs, else itself. `codes`: left by its script. Raises SlurmError."""
     try:
         parts = states.read_queue(run(*QUEUE, f"--jobs={job}"))
     except UnknownJob:

@@ -33,10 +33,7 @@ KINDS = {
 
 
 def here(environ: Environ, name: str | None = None) -> Place | None:
-    """The place that the environment of this name says; without a name, the innermost one. None: there is none.
-
-    Raises PlaceError.
-    """
+    """The place that the named environment says, or else the innermost; None: there is none. Raises PlaceError."""
     if name is None:
         return next((KINDS[kind].place(environ) for kind in kinds_here(environ)), None)
     if name not in KINDS:
@@ -51,10 +48,7 @@ def kinds_here(environ: Environ) -> list[str]:
 
 
 def explanation(environ: Environ, name: str | None = None) -> str:
-    """What `ddptui place` prints: the place, the meaning of each variable, and the outer environments.
-
-    Raises PlaceError.
-    """
+    """What `ddptui place` prints: the place, each variable's meaning, the outer environments. Raises PlaceError."""
     place = here(environ, name)
     if place is None:
         raise PlaceError(f"no place is set here; --as NAME says what is missing: {', '.join(KINDS)}")

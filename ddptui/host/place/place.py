@@ -16,31 +16,20 @@ class PlaceError(ValueError):
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):
-    """What an environment says. Everything is counted from 0.
+    """What an environment says. Everything is counted from 0."""
 
-    kind          the name of the environment
-    rank, world   of this process; where the environment describes a node, the first rank of this node
-    local_rank    among the ranks of this node
-    local_world   number of ranks on this node, as far as the environment says
-    node, nodes   this node, and how many there are
-    address, port where the ranks meet; None: in a file
-    file          the file that they meet in, where the environment names one
-    is_node       the environment describes a node: its reader has to start local_world ranks, from `rank` on
-    says          a line for each variable: its value and its meaning
-    """
-
-    kind: str
-    rank: int
+    kind: str  # the name of the environment
+    rank: int  # of this process; where the environment describes a node, the first rank of this node
     world: int
-    local_rank: int
-    local_world: int
+    local_rank: int  # among the ranks of this node
+    local_world: int  # number of ranks on this node, as far as the environment says
     node: int
     nodes: int
-    address: str | None = None
+    address: str | None = None  # where the ranks meet, with port; None: in a file
     port: int | None = None
-    file: str | None = None
-    is_node: bool = False
-    says: tuple[str, ...] = ()
+    file: str | None = None  # the file that they meet in, where the environment names one
+    is_node: bool = False  # a node, not a process: its reader has to start local_world ranks, from `rank` on
+    says: tuple[str, ...] = ()  # a line for each variable: its value and its meaning
 
     def describe(self) -> str:
         """One line that says the place, and a line for each variable."""

@@ -25,10 +25,8 @@ def is_dlc(environ: Environ) -> bool:
 
 
 def dlc(environ: Environ) -> Place:
-    """RANK and WORLD_SIZE count nodes, whatever a node runs. Raises PlaceError.
-
-    As in the table of https://www.alibabacloud.com/help/en/pai/general-environment-variables.
-    """
+    """RANK and WORLD_SIZE count nodes, whatever a node runs. Raises PlaceError."""
+    # the table: https://www.alibabacloud.com/help/en/pai/general-environment-variables
     variables = Variables(environ, OF_DLC)
     nodes = variables.number("WORLD_SIZE", 1)
     gpus = variables.number("NPROC_PER_NODE") if variables.has("NPROC_PER_NODE") else 0

@@ -28,11 +28,9 @@ def is_task(environ: Environ) -> bool:
 
 
 def task(environ: Environ) -> Place:
-    """The place in the step; in the job, where no variable describes the step: a job may have more nodes than its step.
-
-    Raises PlaceError.
-    """
+    """The place in the step; in the job, where no variable describes the step. Raises PlaceError."""
     variables = Variables(environ, OF_SRUN)
+    # step before job: a job may have more nodes than its step
     tasks = variables.first_set("SLURM_STEP_NUM_TASKS", "SLURM_NTASKS")
     world = variables.number(tasks, 1)
     if world > 1 and not (variables.has("SLURM_STEP_ID") or variables.has("SLURM_STEPID")):
@@ -106,10 +104,7 @@ def array(environ: Environ) -> Place:
 
 
 def node_names(text: str) -> list[str]:
-    """The nodes of a list: `n[08-10],x` is n08, n09, n10, x. A range is as wide as its first number.
-
-    Raises PlaceError.
-    """
+    """The nodes of a list: `n[08-10],x` is n08, n09, n10, x. Raises PlaceError."""
     items = ITEM.findall(text)
     if not items or ",".join(items) != text:  # a pattern alone would skip what it does not match
         raise _no_list(text)
@@ -134,6 +129,7 @@ def _choices(piece: str, text: str) -> list[str]:
         first, last = map(int, match.groups())
         if not first <= last < first + MOST_NAMES:
             raise _no_list(text)
+        # as wide as the first number: n[08-10] is n08, n09, n10
         return [str(number).zfill(len(match[1])) for number in range(first, last + 1)]
     if not piece or "-" in piece:
         raise _no_list(text)
