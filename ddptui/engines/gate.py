@@ -30,13 +30,12 @@ DROP_ALL = struct.pack("HBBI", 0x06, 0, 0, 0)  # classic BPF, one instruction: k
 
 
 class ConsoleSocket:
-    """A ROUTER socket of the console behind a gate. On the network it is encrypted, and peers need `keys`."""
+    """A ROUTER socket of the console behind a gate. On the network it is encrypted, and peers need `curve.keys`."""
 
     def __init__(self, at: tuple[str, int] | str, options: Mapping[zmq.SocketOption, int]) -> None:
         """`at`: an address of this host and the first port to try, or the endpoint of a Unix socket. Raises OSError."""
         self.token = secrets.token_hex(16)  # the first message of each peer has to show it
-        self.keys: Keys | None = None
-        self._curve: CurveServer | None = None
+        self.curve: CurveServer | None = None
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._socket = self._context.socket(zmq.ROUTER)
         for option, value in {zmq.HANDSHAKE_IVL: HANDSHAKE_MS, **options}.items():
@@ -46,8 +45,7 @@ class ConsoleSocket:
                 self.endpoint = at
                 self.gate = local_gate(self._socket, at)
             else:
-                self._curve = CurveServer(self._context, self._socket)
-                self.keys = self._curve.keys
+                self.curve = CurveServer(self._context, self._socket)
                 self.endpoint = bind_near(self._socket, *at)
                 self.gate = network_gate(self._socket)
         except OSError:
@@ -97,8 +95,8 @@ class ConsoleSocket:
 
     def _close(self) -> None:
         self._socket.close()
-        if self._curve:
-            self._curve.close()  # before the context: term() waits until all of its sockets are closed
+        if self.curve:
+            self.curve.close()  # before the context: term() waits until all of its sockets are closed
         self._context.term()
 
 

@@ -61,7 +61,7 @@ class Hub:
     @property
     def rank_environment(self) -> dict[str, str]:
         """The variables with which a rank connects to this hub."""
-        keys = {KEYS: self.socket.keys.spell()} if self.socket.keys else {}
+        keys = {KEYS: self.socket.curve.keys.spell()} if self.socket.curve else {}
         return {HUB: self.endpoint, TOKEN: self.token} | keys
 
     def __enter__(self) -> Self:
@@ -133,7 +133,14 @@ class Hub:
         if not isinstance(hello, Hello) or not self.socket.has_token(hello.token):
             self._refuse(NO_TOKEN)
             return False
-        if why := self._misfit(hello):
+        why = ""
+        if hello.version != VERSION:
+            why = self._say_versions(hello)
+        elif hello.world_size != self.world_size or not 0 <= hello.rank < self.world_size:
+            why = f"rank {hello.rank} of {hello.world_size} connected to a launch of {self.world_size} ranks"
+        elif hello.rank in self.hellos:
+            why = f"a second process connected as rank {hello.rank}"
+        if why:
             self._turn_away(identity, why)
             return False
         self._rank_of[identity] = hello.rank
@@ -150,13 +157,6 @@ class Hub:
             f"install ddptui {__version__} where the ranks run, too"
         )
         return self.other_version
-
-    def _misfit(self, hello: Hello) -> str:
-        if hello.version != VERSION:
-            return self._say_versions(hello)
-        if hello.world_size != self.world_size or not 0 <= hello.rank < self.world_size:
-            return f"rank {hello.rank} of {hello.world_size} connected to a launch of {self.world_size} ranks"
-        return f"a second process connected as rank {hello.rank}" if hello.rank in self.hellos else ""
 
 
 def _new_folder() -> Path:

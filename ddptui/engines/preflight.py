@@ -71,23 +71,23 @@ def prepare_trial(trial: Trial, local_ranks: int) -> Trial:
 def _check_engine(preset: Preset) -> None:
     """Raises PresetError if the run's engine cannot start launches from this host."""
     engine = preset.engine
+    if engine.name == "local":
+        return
     try:
-        match engine.name:
-            case "join":
-                choose_interface(engine.interface)
-                in_a_file = [trial.name for trial in preset.trials if trial.init_method == "file"]
-                if engine.shared is None and in_a_file:
-                    where = f"{preset.name}, trial {in_a_file[0]}: init_method"
-                    raise PresetError(f"{where}: 'file' needs a folder that all nodes see: name it with --shared DIR")
-                if engine.shared is not None and not os.path.isdir(engine.shared):
-                    raise PresetError(f"--shared {engine.shared}: no such folder here: name one that all nodes see")
-            case "slurm":
-                from ddptui.engines.slurm.check import check  # here: most runs are local
-
-                choose_interface(engine.interface)
-                check(engine)
+        choose_interface(engine.interface)  # by which the ranks reach the console
     except NetworkError as error:
         raise PresetError(f"--engine {engine.name}: {error}") from None
+    if engine.name == "slurm":
+        from ddptui.engines.slurm.check import check  # here: most runs are local
+
+        check(engine)
+        return
+    in_a_file = [trial.name for trial in preset.trials if trial.init_method == "file"]
+    if engine.shared is None and in_a_file:
+        where = f"{preset.name}, trial {in_a_file[0]}: init_method"
+        raise PresetError(f"{where}: 'file' needs a folder that all nodes see: name it with --shared DIR")
+    if engine.shared is not None and not os.path.isdir(engine.shared):
+        raise PresetError(f"--shared {engine.shared}: no such folder here: name one that all nodes see")
 
 
 def _prepare(preset: str, trial: Trial, *, is_local: bool, has_data: bool = True, try_links: bool = True) -> Trial:

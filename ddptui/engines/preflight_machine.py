@@ -71,10 +71,8 @@ def check_temporary_folder() -> None:
         with tempfile.TemporaryDirectory(prefix="ddptui-"):
             return
     except OSError as error:
-        where = os.environ.get("TMPDIR", "/tmp")
-        raise PresetError(
-            f"{where}: temporary files cannot be written ({error.strerror}): set TMPDIR to a writable folder"
-        ) from None
+        why = f"{os.environ.get('TMPDIR', '/tmp')}: temporary files cannot be written ({error.strerror})"
+        raise PresetError(f"{why}: set TMPDIR to a writable folder") from None
 
 
 def check_room(preset: str, trial: Trial) -> None:
@@ -86,10 +84,8 @@ def check_room(preset: str, trial: Trial) -> None:
         raise PresetError(f"{where} at least {mb:,} MB, but this machine has {available:,} MB: lower {fields}")
     wanted = open_files(trial)
     if (allowed := allow_open_files(wanted)) < wanted:
-        raise PresetError(
-            f"{where} {wanted} open files per process, but {allowed} are allowed: run `ulimit -n {wanted}`, or lower "
-            "world_size"
-        )
+        but = f"{wanted} open files per process, but {allowed} are allowed"
+        raise PresetError(f"{where} {but}: run `ulimit -n {wanted}`, or lower world_size")
 
 
 def _memory_mb(trial: Trial) -> int:

@@ -1,4 +1,4 @@
-"""The lab's own folder, and temporary folders that do not outlive their process for long."""
+"""The lab's own folder, files for this user alone, and temporary folders that do not outlive their process for long."""
 
 import os
 import shutil
@@ -12,6 +12,14 @@ def lab_root() -> Path:
     package = Path(__file__).resolve().parents[1]
     shipped = package / "_lab"
     return shipped if shipped.is_dir() else package.parent
+
+
+def write_private(path: Path, text: str) -> None:
+    """Writes a file that only this user can read, in place of one that exists. Raises OSError."""
+    path.unlink(missing_ok=True)  # it would keep its mode
+    # the file is created with its mode: a chmod afterwards would leave a moment to read it
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+        file.write(text)
 
 
 def temporary(kind: str, parent: Path) -> Path:

@@ -39,10 +39,7 @@ def interfaces() -> list[Interface]:
 
 
 def choose_interface(name: str | None = None) -> Interface:
-    """The interface by which other hosts reach this one. Raises NetworkError.
-
-    The named one, or that of the default route, or the only one.
-    """
+    """The named interface, or that of the default route, or the only one to other hosts. Raises NetworkError."""
     available = interfaces()
     others = [interface for interface in available if not interface.is_loopback]
     if name is not None:
@@ -50,10 +47,8 @@ def choose_interface(name: str | None = None) -> Interface:
         if named is None:
             raise NetworkError(f"no interface {name!r} is up and has an IPv4 address; choose among {_list(available)}")
         if named.is_loopback:
-            raise NetworkError(
-                f"{name} is loopback: no other host can reach {named.address}; choose with --interface among "
-                f"{_list(others)}"
-            )
+            why = f"{name} is loopback: no other host can reach {named.address}"
+            raise NetworkError(f"{why}; choose with --interface among {_list(others)}")
         return named
     source = source_address(ANYWHERE)
     outward = [interface for interface in available if interface.address == source]
@@ -84,9 +79,8 @@ def resolve(host: str) -> str:
     try:
         address = socket.getaddrinfo(host, None, socket.AF_INET)[0][4][0]
     except OSError as error:
-        raise NetworkError(
-            f"the name {host!r} cannot be resolved here ({error.strerror}): add it to /etc/hosts, or to the DNS"
-        ) from None
+        why = f"the name {host!r} cannot be resolved here ({error.strerror})"
+        raise NetworkError(f"{why}: add it to /etc/hosts, or to the DNS") from None
     if ipaddress.ip_address(address).is_loopback:  # as Debian's /etc/hosts has it for the host's own name
         raise NetworkError(
             f"the name {host!r} stands for {address} here, which is loopback: each host would wait for itself. Correct "

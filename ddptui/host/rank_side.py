@@ -39,10 +39,7 @@ class NoAnswer(Exception):
 
 
 class Child:
-    """`python -m module`, which answers questions, a line of JSON each. `variables` are added to its environment.
-
-    The process is started with the first question, and again for the next one if it has died.
-    """
+    """`python -m module`, which answers questions, a line of JSON each. `variables` are added to its environment."""
 
     def __init__(self, module: str, **variables: str) -> None:
         self._command = [sys.executable, "-P", "-m", module]  # -P: no modules from the working folder
@@ -61,7 +58,7 @@ class Child:
         """The answer. Raises NoAnswer: the question failed, the process died, or the time was up (default ANSWER_S)."""
         limit_s = within_s or ANSWER_S
         try:
-            process = self._process or self._start()
+            process = self._process or self._start()  # with the first question, and again if it has died
             answer: dict[str, Any] = json.loads(self._exchange(process, question, limit_s))
         except (OSError, ValueError) as error:
             self._end()
@@ -78,13 +75,12 @@ class Child:
 
     def _start(self) -> subprocess.Popen[bytes]:
         self._answers = self._errors = b""
-        pipe = subprocess.PIPE
-        environment = {**os.environ, **self._variables}
+        self._selector = selectors.DefaultSelector()  # before the process: where files run out, none is left behind
+        pipe, environment = subprocess.PIPE, {**os.environ, **self._variables}
         # a session of its own: it and its children can be killed as one
         self._process = process = subprocess.Popen(
             self._command, cwd="/", env=environment, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True
         )
-        self._selector = selectors.DefaultSelector()
         for stream in (process.stdout, process.stderr):
             self._selector.register(stream, selectors.EVENT_READ)  # type: ignore[arg-type]
         return process

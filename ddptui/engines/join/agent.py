@@ -89,10 +89,8 @@ class ConsoleConnection:
         except ValueError as error:
             with suppress(ValueError):  # a Farewell may come from a version with other fields in it
                 return msgspec.msgpack.decode(frame, type=wire.FarewellOfAnyVersion)
-            raise JoinError(
-                f"this node cannot read the console's messages ({error}); this node has ddptui {__version__}: install "
-                "the same version on both"
-            ) from None
+            why = f"this node cannot read the console's messages ({error}); this node has ddptui {__version__}"
+            raise JoinError(f"{why}: install the same version on both") from None
         return message
 
 
@@ -120,7 +118,7 @@ class JoinedNode:
                 if time.monotonic() - self._last_beat > BEAT_EVERY_S:
                     self._last_beat = time.monotonic()
                     self._console.send(wire.Beat())
-                if self._launch and self._launch.exit_code is not None:
+                if self._launch and self._launch.launcher.exit_code is not None:
                     self._end_launch()
                 self._check_console()
         except (KeyboardInterrupt, SystemExit):
@@ -165,9 +163,9 @@ class JoinedNode:
         if time.monotonic() - self._console.last_received <= limit_s:
             return
         self._console.send(wire.Leave())
-        if self._number is None:
-            raise JoinError(
-                f"the console has not answered for {limit_s:g} s: check that its run still waits for nodes, that the "
-                "ticket is that of this run, and that no firewall blocks the port"
-            )
-        raise JoinError(f"the console is gone: no message for {limit_s:g} s; the ranks of this node were ended")
+        if self._number is not None:
+            raise JoinError(f"the console is gone: no message for {limit_s:g} s; the ranks of this node were ended")
+        raise JoinError(
+            f"the console has not answered for {limit_s:g} s: check that its run still waits for nodes, that the "
+            "ticket is that of this run, and that no firewall blocks the port"
+        )

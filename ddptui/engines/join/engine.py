@@ -17,6 +17,7 @@ from ddptui.engines.base import REMOTE_SILENCE_S, Engine, Launch
 from ddptui.engines.hub import Hub
 from ddptui.engines.join.node_hub import Member, NodeHub
 from ddptui.engines.local.engine import LAUNCHER_LOG
+from ddptui.host.folders import write_private
 from ddptui.host.network import choose_interface, port_of
 from ddptui.store.journal import RepeatJournal
 from ddptui.store.runs import Run
@@ -40,7 +41,7 @@ class JoinEngine(Engine):
         self._port = options.port or port_of(run.name)
         self._node_hub = NodeHub(run.name, options.nodes, self._address, self._port)
         self._ticket_file = run.folder / TICKET
-        self._node_hub.ticket.write(self._ticket_file)
+        write_private(self._ticket_file, self._node_hub.ticket.spell() + "\n")
         self._numbers = count(1)
 
     def command(self, trial: Trial, repeat: RepeatJournal) -> list[str]:

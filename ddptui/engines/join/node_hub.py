@@ -44,8 +44,9 @@ class NodeHub:
         self._last_present = 0.0
         self._decoder = msgspec.msgpack.Decoder(wire.NodeMessage)
         self._socket = ConsoleSocket((address, port), OPTIONS)
-        assert self._socket.keys is not None  # a socket on the network has them
-        self.ticket = Ticket(run=run, endpoint=self._socket.endpoint, token=self._socket.token, keys=self._socket.keys)
+        assert self._socket.curve is not None  # a socket on the network is encrypted
+        keys, token = self._socket.curve.keys, self._socket.token
+        self.ticket = Ticket(run=run, endpoint=self._socket.endpoint, token=token, keys=keys)
 
     def close(self, *, well: bool = True) -> None:
         """Says goodbye to all nodes. `well`: their `ddptui join` ends with exit code 0."""

@@ -29,7 +29,7 @@ class JoinError(ValueError):
 
 
 class NodeLaunch:
-    """A started launch. `number` is the console's; `command_line` is what runs."""
+    """A started launch. `number` is the console's; `command_line` is what runs; `launcher` is its process."""
 
     def __init__(self, message: Begin, node: int, address: str) -> None:
         """Raises TrialError, PresetError, JoinError, OSError."""
@@ -53,25 +53,18 @@ class NodeLaunch:
             **({} if trial.launch in ONE_PROCESS else part.environment()),
             "INIT_METHOD": message.init_method,
         }
-        self._launcher = LocalLaunch(command, environment, self._folder, launch_folder)
-
-    @property
-    def exit_code(self) -> int | None:
-        """None while the launcher runs."""
-        return self._launcher.exit_code
+        self.launcher = LocalLaunch(command, environment, self._folder, launch_folder)
 
     def end(self) -> LaunchEnded:
         """Ends the processes that are left. Returns the message for the console, with the ends of the logs."""
-        exit_code = self._launcher.exit_code  # before stop(), which gives it one
-        self._launcher.stop()
+        code = self.launcher.exit_code  # before stop(), which gives it one
+        self.launcher.stop()
         paths = sorted(self._folder.glob("*.log"))
         # the message has to stay below MOST_BYTES: a character takes up to four bytes, and half is left for the rest
         most = min(MOST_OF_AN_ERROR, MOST_BYTES // 8 // max(1, len(paths)))
         logs = {path.name: tail(path)[-most:] for path in paths}
         shutil.rmtree(self._folder, ignore_errors=True)
-        return LaunchEnded(
-            number=self.number, exit_code=ENDED_BY_CONSOLE if exit_code is None else exit_code, logs=logs
-        )
+        return LaunchEnded(number=self.number, exit_code=ENDED_BY_CONSOLE if code is None else code, logs=logs)
 
 
 def _check_meeting(trial: Trial, part: Part, message: Begin, address: str) -> None:
@@ -84,7 +77,5 @@ def _check_meeting(trial: Trial, part: Part, message: Begin, address: str) -> No
     if not path.name.startswith(MEETING_MARK):  # torch creates and deletes it: a console must name no other file
         raise JoinError(f"{path} is no file at which ranks meet: their names begin with {MEETING_MARK}")
     if not path.parent.is_dir():
-        raise JoinError(
-            f"{path.parent}, where the ranks meet in a file, is no folder on this host: --shared has to name one that "
-            "all nodes see"
-        )
+        why = f"{path.parent}, where the ranks meet in a file, is no folder on this host"
+        raise JoinError(f"{why}: --shared has to name one that all nodes see")

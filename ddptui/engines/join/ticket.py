@@ -1,9 +1,7 @@
 """A ticket: what a node needs to join a run, as a line of text, or in a file."""
 
-import os
 import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from pathlib import Path
 
 import msgspec
 
@@ -32,12 +30,6 @@ class Ticket(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         """The ticket as a line of text."""
         return MARK + urlsafe_b64encode(msgspec.msgpack.encode(self)).decode()
 
-    def write(self, path: Path) -> None:
-        """Writes a file that only this user can read. Raises OSError."""
-        # the mode is set as the file is created: a chmod afterwards would leave a moment to read it
-        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="ascii") as file:
-            file.write(self.spell() + "\n")
-
 
 def read_ticket(text_or_file: str) -> Ticket:
     """The ticket in a line of text, or in the file of that name. Raises TicketError."""
@@ -56,6 +48,5 @@ def read_ticket(text_or_file: str) -> Ticket:
     try:
         return msgspec.msgpack.decode(urlsafe_b64decode(text.removeprefix(MARK)), type=Ticket)
     except ValueError:
-        raise TicketError(
-            f"this ticket is incomplete, or of another version of ddptui: copy the whole line again, or {INSTALL}"
-        ) from None
+        why = "this ticket is incomplete, or of another version of ddptui"
+        raise TicketError(f"{why}: copy the whole line again, or {INSTALL}") from None

@@ -192,9 +192,8 @@ def enter(network: int) -> None:
 
 def _run(tool: str, commands: Sequence[str]) -> None:
     script = "\n".join([*commands, ""])  # all in one process
-    done = subprocess.run(
-        [_tool(tool) or tool, "-batch", "-"], input=script, capture_output=True, text=True, check=False
-    )
+    command = [_tool(tool) or tool, "-batch", "-"]
+    done = subprocess.run(command, input=script, capture_output=True, text=True, check=False)
     if done.returncode:
         sys.exit(f"a slow link cannot be made here ({tool}: {(done.stderr.splitlines() or ['?'])[0]}): {KERNEL}")
 

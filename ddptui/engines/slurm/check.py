@@ -7,7 +7,7 @@ from typing import NamedTuple
 from ddptui.config.engine import EngineOptions
 from ddptui.config.parser import PresetError
 from ddptui.engines.slurm.keeper import SlurmError, run
-from ddptui.engines.slurm.script import ScriptError, check_options
+from ddptui.engines.slurm.script import KEYS, ScriptError, check_options
 from ddptui.text.words import did_you_mean
 
 COMMANDS = ("sbatch", "squeue", "scancel", "sinfo")
@@ -28,10 +28,8 @@ def check(engine: EngineOptions) -> None:
     try:
         check_options(engine)
         if missing := [command for command in COMMANDS if shutil.which(command) is None]:
-            raise SlurmError(
-                f"{missing[0]} is not on PATH: run this on a host that submits jobs, such as a cluster's login node "
-                "(on Debian, the package slurm-client has it)"
-            )
+            where = "run this on a host that submits jobs, such as a cluster's login node"
+            raise SlurmError(f"{missing[0]} is not on PATH: {where} (on Debian, the package slurm-client has it)")
         # --all: partitions that are hidden from this user by default can be used, too
         printed = run("sinfo", "--all", "--noheader", "--format=%P|%D", within_s=ANSWER_S)
         _check_partitions(engine, read_partitions(printed))
@@ -65,8 +63,7 @@ def _check_partitions(engine: EngineOptions, partitions: list[Partition]) -> Non
 
 def _test_submission(engine: EngineOptions) -> None:
     """Raises SlurmError if `sbatch --test-only` refuses an option, an account, or a resource that no node has."""
-    keys = {"partition": engine.partition, "account": engine.account, "gres": engine.gres, "time": engine.time}
-    arguments = [f"--{key}={value}" for key, value in keys.items() if value is not None]
+    arguments = [f"--{key}={value}" for key in KEYS if (value := getattr(engine, key)) is not None]
     options = [word for option in engine.options for word in shlex.split(option)]
     try:
         run("sbatch", "--test-only", "--nodes=1", "--ntasks=1", *arguments, *options, "--wrap=true", within_s=ANSWER_S)

@@ -20,6 +20,7 @@ from ddptui.engines.slurm.keeper import SCRIPT, WIRE_ENV
 from ddptui.engines.slurm.queue import JobPoller
 from ddptui.engines.slurm.script import ENDED, ScriptError, job_name, meeting, render, wire_env
 from ddptui.engines.slurm.states import first_failed_rank
+from ddptui.host.folders import write_private
 from ddptui.host.network import choose_interface, port_of
 from ddptui.store.journal import RepeatJournal
 from ddptui.wire.connection import LOGS, SILENCE_S
@@ -83,7 +84,7 @@ class SlurmLaunch(Launch):
         self._notices: list[str] = []
         self._delete_files()
         try:
-            write_private(folder / WIRE_ENV, wire_env(variables))  # the keys: only this user may read them
+            write_private(folder / WIRE_ENV, wire_env(variables))  # the keys are in it
             (folder / SCRIPT).write_text(script, encoding="utf-8")
             with (folder / LAUNCHER_LOG).open("ab") as log:  # the job appends to the same file
                 self._keeper = subprocess.Popen(
@@ -164,9 +165,3 @@ class SlurmLaunch(Launch):
         for path in self._files:
             with suppress(OSError):
                 path.unlink()
-
-
-def write_private(path: Path, text: str) -> None:
-    """Writes a new file that only this user can read. Raises OSError, also if it exists."""
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
-        file.write(text)

@@ -87,11 +87,11 @@ def options(script: Path) -> list[str]:
 
 def cancel(job: int, within_s: float) -> str | None:
     """Cancels a job, and waits until it has left the queue. Returns what to do if it does not leave in time."""
-    begin, pause_s, step = time.monotonic(), FIRST_PAUSE_S, 0  # the pause doubles: most jobs leave at once
+    begin, pause_s, step = time.monotonic(), FIRST_PAUSE_S, 0
     state = refusal = ""
     while True:
         try:
-            if not (parts := queued(job)):  # asked each time: a signal that was sent may not have arrived
+            if not (parts := queued(job)):
                 return None
             state = f"it is {', '.join(sorted(set(parts.values())))}"
             if time.monotonic() - begin >= step * STEP_S:
@@ -151,8 +151,10 @@ def run(*command: str, within_s: float = ANSWER_S) -> str:
     except OSError as error:
         raise SlurmError(f"{command[0]} cannot be started: {error.strerror}") from None
     if done.returncode != 0:
-        why = _in_one_line(command[0], done.stderr) or f"exit code {done.returncode}"
-        raise (UnknownJob if UNKNOWN in why else SlurmError)(f"{command[0]}: {why}")
+        name = f"{command[0]}: "  # Slurm's commands begin each line with it
+        lines = [line.removeprefix(name).removeprefix("error: ").strip() for line in done.stderr.splitlines()]
+        why = "; ".join(line for line in lines if line and not line.lower().startswith("warning:"))
+        raise (UnknownJob if UNKNOWN in why else SlurmError)(name + (why or f"exit code {done.returncode}"))
     return done.stdout
 
 
@@ -161,12 +163,6 @@ def environment() -> dict[str, str]:
     # SLURM_… belong to a job around this console; SLURM_CONF says where the cluster is
     ours = {key: value for key, value in os.environ.items() if not key.startswith("SLURM_") or key == "SLURM_CONF"}
     return {key: value for key, value in ours.items() if key not in NOT_INHERITED}
-
-
-def _in_one_line(command: str, errors: str) -> str:
-    """The errors of a command, without its name before each line, and without warnings."""
-    lines = [line.removeprefix(f"{command}: ").removeprefix("error: ").strip() for line in errors.splitlines()]
-    return "; ".join(line for line in lines if line and not line.lower().startswith("warning:"))
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from ddptui.engines.local.engine import LAUNCHER_LOG
 from ddptui.engines.slurm.keeper import WIRE_ENV
 from ddptui.host.network import FIRST_PORT, PORTS
 
+KEYS = ("partition", "account", "gres", "time")  # the fields of EngineOptions that are options of sbatch, too
 ENDED = "ended"  # the file where the script leaves its exit code; an array a line for each of its jobs
 OURS = (
     "array", "chdir", "clusters", "distribution", "error", "job-name", "nodes", "ntasks", "ntasks-per-node",
@@ -84,8 +85,8 @@ def job_name(run: str, trial: Trial, repeat: int) -> str:
 
 def check_options(engine: EngineOptions) -> None:
     """Raises ScriptError for values that no script can hold, and for options that ddptui sets itself."""
-    for value in (engine.partition, engine.account, engine.gres, engine.time):
-        _spelled(value or "-")
+    for key in KEYS:
+        _spelled(getattr(engine, key) or "-")
     for option in engine.options:
         _as_typed(option)
 
@@ -112,7 +113,7 @@ def _task_is_node(trial: Trial, engine: EngineOptions) -> bool:
 def _options(trial: Trial, engine: EngineOptions, folder: Path, name: str) -> Iterator[str]:
     yield f"--job-name={_spelled(name)}"
     yield from _size(trial, engine)
-    for key in ("partition", "account", "gres", "time"):
+    for key in KEYS:
         if (value := getattr(engine, key)) is not None:
             yield f"--{key}={_spelled(value)}"
     yield f"--chdir={_spelled(str(folder))}"

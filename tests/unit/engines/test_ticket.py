@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ddptui.engines.join.ticket import MARK, Ticket, TicketError, read_ticket
+from ddptui.host.folders import write_private
 from ddptui.wire.connection import Keys
 
 TICKET = Ticket(run="r", endpoint="tcp://10.0.0.1:15000", token="t" * 32, keys=Keys("s" * 40, "p" * 40, "x" * 40))
@@ -15,7 +16,7 @@ TICKET = Ticket(run="r", endpoint="tcp://10.0.0.1:15000", token="t" * 32, keys=K
 
 def test_a_ticket_is_read_from_its_line_and_from_its_file(tmp_path: Path) -> None:
     path = tmp_path / "ticket"
-    TICKET.write(path)
+    write_private(path, TICKET.spell() + "\n")
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert read_ticket(str(path)) == read_ticket(f"  {TICKET.spell()}\n") == TICKET
 
