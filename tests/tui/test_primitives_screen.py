@@ -119,7 +119,7 @@ def test_what_it_does_and_what_is_undefined_is_said_in_words() -> None:
     async def scenario(app: Console, pilot: Pilot[int], screen: PrimitivesScreen) -> None:
         await pilot.press("n", "n", "n")
         assert "All tensors as one to the root. Root: rank 0." in seen(app)
-        assert "Undefined on ranks 1, 2, 3: nobody may rely on what it leaves there." in seen(app)
+        assert "Undefined on ranks 1, 2, 3: do not use what it leaves there." in seen(app)
 
     play(scenario, PrimitivesScreen(over()))
 
