@@ -8,7 +8,7 @@ import msgspec
 
 from ddptui.analysis.cautions import Caution
 from ddptui.analysis.correctness import problems
-from ddptui.analysis.results import RepeatResult, Results, TrialResult
+from ddptui.analysis.results import Results, TrialResult
 from ddptui.config.launch_modes import LAUNCH_MODES
 from ddptui.config.preset import Preset, Reference
 from ddptui.report import ranks, sentences
@@ -57,15 +57,17 @@ def note_lines(results: Results, preset: Preset) -> list[str]:
 
 def cautions(results: Sequence[TrialResult]) -> list[Note]:
     """Why figures may deceive, with the trials whose figures those are."""
-    trials: dict[Caution, list[TrialResult]] = {}
+    spread: list[Note] = []
+    warned: dict[Caution, list[str]] = {}
     for result in results:
         for caution in result.summary.warnings if result.summary else []:
-            trials.setdefault(caution, []).append(result)
-    spread = [_of_spread(result) for result in trials.pop(Caution.WIDE_SPREAD, [])]
-    names = {caution: tuple(result.name for result in warned) for caution, warned in trials.items()}
+            if caution is Caution.WIDE_SPREAD:  # each trial has figures of its own for it
+                spread.append(_of_spread(result))
+            else:
+                warned.setdefault(caution, []).append(result.name)
     return spread + [
-        Note("caution", f"caution, {_names(warned, len(results))}: {caution.advice}", warned)
-        for caution, warned in names.items()
+        Note("caution", f"caution, {_names(names, len(results))}: {caution.advice}", tuple(names))
+        for caution, names in warned.items()
     ]
 
 
@@ -93,7 +95,10 @@ def _of_columns(rows: Sequence[Row], preset: Preset) -> Iterator[Note]:
     if "dp" in modes and is_stand_in(modes["dp"]):
         yield Note("reading", "¹ threads, CPU stand-in for nn.DataParallel")
     if "launch" in modes:
-        yield _of_trials("reading", [modes["launch"].result.name], f"started by {_launcher(modes['launch'])}")
+        launched = modes["launch"].result
+        # A torch without torch.distributed.launch has torch.distributed.run: the command says which it was.
+        modules = (word for word in launched.command if word.startswith("torch.distributed."))
+        yield _of_trials("reading", [launched.name], f"started by {next(modules, LAUNCH_MODES['launch'].label)}")
     for why, names in ranks.backends([row.result for row in rows], preset).items():
         yield _of_trials("reading", names, why)
     aggregations = {aggregation(row) for row in rows}
@@ -101,7 +106,8 @@ def _of_columns(rows: Sequence[Row], preset: Preset) -> Iterator[Note]:
         yield Note("reading", f"{IN_BACKWARD} torch DDP aggregates while backward runs: its time is within that phase")
     if IN_SOME_STEPS in aggregations:
         yield Note("reading", f"{IN_SOME_STEPS} averages in some steps only: the median step has no aggregation")
-    if any(repeat.wait_error_ms is not None and repeat.wait_ms is not None for repeat in _repeats(rows)):
+    repeats = [repeat for row in rows for repeat in row.result.repeats]
+    if any(repeat.wait_error_ms is not None and repeat.wait_ms is not None for repeat in repeats):
         yield Note("reading", f"wait ms {OFF_BY}: how far the ranks' clocks may put it off, and transfer ms with it")
 
 
@@ -122,16 +128,6 @@ def _of_trial(row: Row) -> Iterator[Note]:
         yield Note("finding", "\n  ".join([f"{name} failed: {headline}", *log]), (name,))
 
 
-def _launcher(row: Row) -> str:
-    """The module that started the ranks: a torch without torch.distributed.launch has torch.distributed.run."""
-    modules = (word for word in row.result.command if word.startswith("torch.distributed."))
-    return next(modules, LAUNCH_MODES["launch"].label)
-
-
-def _repeats(rows: Sequence[Row]) -> list[RepeatResult]:
-    return [repeat for row in rows for repeat in row.result.repeats]
-
-
 class TrialNotes(NamedTuple):
     """Lines of text; what was published is in none of them, since it stands beside the measured figures."""
 
@@ -142,16 +138,26 @@ class TrialNotes(NamedTuple):
 
 def in_words(results: Results, preset: Preset, chosen: str | None) -> TrialNotes:
     """The notes of a run for a reader who looks at the trial named `chosen`."""
-    trial = next((trial for trial in results.trials if trial.name == chosen), None)
     of_run = notes(results, preset)
-    of_trials = [note for note in of_run if note.kind in ("finding", "caution")]
-    own = [note for note in of_trials if chosen in note.trials]
-    findings, cautions = _of_kind(own, "finding"), _of_kind(own, "caution")
+    own = [note for note in of_run if chosen in note.trials]
+    findings = [note.text for note in own if note.kind == "finding"]
+    trial = next((trial for trial in results.trials if trial.name == chosen), None)
+    if trial is not None and not findings:
+        findings = [_no_findings(trial, results.baseline)]
     return TrialNotes(
-        chosen=[*(findings or _no_findings(trial, results.baseline)), *cautions],
-        others=[note.text for note in of_trials if note not in own],
-        reading=_of_kind(of_run, "reading"),
+        chosen=findings + [note.text for note in own if note.kind == "caution"],
+        others=[note.text for note in of_run if note.kind in ("finding", "caution") and note not in own],
+        reading=[note.text for note in of_run if note.kind == "reading"],
     )
+
+
+def _no_findings(trial: TrialResult, baseline: str) -> str:
+    if trial.summary is None:
+        return f"{trial.name} {what_became(trial)}"
+    parts = ["the baseline"] if trial.name == baseline else []
+    if all(len(repeat.ranks) == 1 for repeat in trial.repeats):
+        parts.append("one process, so there is nobody to wait for")
+    return f"{trial.name}: {'; '.join(parts) or 'nothing stands out'}"
 
 
 def in_short(trial: TrialResult | None) -> str:
@@ -165,25 +171,9 @@ def in_short(trial: TrialResult | None) -> str:
 
 def worst(trials: Sequence[TrialResult]) -> str | None:
     """The name of the trial in which one rank cost the others most; None if no rank was late."""
-    caused = {
-        trial.name: trial.summary.culprit.wait_caused_s for trial in trials if trial.summary and trial.summary.culprit
-    }
+    culprits = ((trial.name, trial.summary.culprit) for trial in trials if trial.summary)
+    caused = {name: culprit.wait_caused_s for name, culprit in culprits if culprit}
     return max(caused, key=lambda name: caused[name], default=None)
-
-
-def _of_kind(chosen: Sequence[Note], kind: str) -> list[str]:
-    return [note.text for note in chosen if note.kind == kind]
-
-
-def _no_findings(trial: TrialResult | None, baseline: str) -> list[str]:
-    if trial is None:
-        return []
-    if trial.summary is None:
-        return [f"{trial.name} {what_became(trial)}"]
-    parts = ["the baseline"] if trial.name == baseline else []
-    alone = all(len(repeat.ranks) == 1 for repeat in trial.repeats)
-    parts += ["one process, so there is nobody to wait for"] if alone else []
-    return [f"{trial.name}: {'; '.join(parts) or 'nothing stands out'}"]
 
 
 def published(results: Results, preset: Preset) -> list[str]:
@@ -217,13 +207,12 @@ def _step_ms(trial: TrialResult) -> float | None:
 
 
 def _line(reference: Reference, trial: TrialResult, base: float | None) -> str:
-    """Machines differ in speed, so the ratios to the baseline are compared, too."""
     if trial.summary is None:
         return f"{trial.name}: {trial.status} here, {reference.train_time_s:.2f} s published"
     ours = trial.summary.train_time_s.median
     words = f"{trial.name}: {ours:.2f} s here, {reference.train_time_s:.2f} s published"
     words += f" (ours / published {ours / reference.train_time_s:.3g})"
-    if base is not None and trial.summary.ratio is not None:
+    if base is not None and trial.summary.ratio is not None:  # machines differ in speed: ratios compare better
         words += f"; to the baseline {trial.summary.ratio.median:.2f} here, {reference.train_time_s / base:.2f} there"
     if reference.step_ms is not None and (here := _step_ms(trial)) is not None:
         words += f"; a step {here:.2f} ms here, {reference.step_ms:g} ms published"

@@ -23,7 +23,7 @@ from ddptui.report import ranks
 from ddptui.text.units import MS, S, seconds
 from ddptui.text.words import count
 
-BETWEEN_STEPS = PARTS[BETWEEN]  # where one is; else: in a phase
+BETWEEN_STEPS = PARTS[BETWEEN]  # stands by itself in a sentence, where a phase has "in" before it
 MENTIONED = 0.2  # of a loss: phases with less of it are not named
 MOST_RANKS = 8  # whose waiting one line lists
 
@@ -46,42 +46,37 @@ def of_trial(result: TrialResult, trial: Trial) -> list[str]:
 
 
 def _verdict(result: TrialResult, summary: Summary) -> str:
-    """Who is to blame, then how the time was spent; empty if nothing is known of either."""
-    with_waits = [repeat for repeat in result.repeats if repeat.wait_share is not None]
-    sentences = [*_blame(result, summary), *(_shares(summary, with_waits) if with_waits else [])]
+    """The rank that was late, then how the time was spent; empty if neither is known."""
+    sentences = [*_blame(result, summary)]
+    if with_waits := [repeat for repeat in result.repeats if repeat.wait_share is not None]:
+        wait = median(repeat.wait_share or 0.0 for repeat in with_waits)
+        transfer = median(repeat.transfer_share or 0.0 for repeat in with_waits)
+        sentences.append(_idle(wait, transfer, summary.verdict, has_culprit=summary.culprit is not None))
+        ranks = with_waits[-1].ranks
+        if wait >= MATTERS and len(ranks) > 2:  # of two ranks it is clear which waited for which
+            waited = ", ".join(f"rank {rank.rank} {_waited(rank)}" for rank in ranks[:MOST_RANKS])
+            sentences.append(f"Waited: {waited}")
     return ". ".join(sentences)
 
 
-def _shares(summary: Summary, repeats: Sequence[RepeatResult]) -> Iterator[str]:
-    """How much of the time ranks were idle, and of more than two ranks, who waited for whom."""
-    wait = median(repeat.wait_share or 0.0 for repeat in repeats)
-    transfer = median(repeat.transfer_share or 0.0 for repeat in repeats)
-    yield idle(wait, transfer, summary.verdict, has_culprit=summary.culprit is not None)
-    if wait >= MATTERS and len(repeats[-1].ranks) > 2:
-        yield _who_waited(repeats[-1])
-
-
-def idle(wait: float, transfer: float, verdict: Verdict, *, has_culprit: bool) -> str:
+def _idle(wait: float, transfer: float, verdict: Verdict, *, has_culprit: bool) -> str:
     """How much of the time ranks were idle, and for what; the shares are parts of 1."""
     if not has_culprit and max(wait, transfer) < MATTERS:
         return f"Nothing to worry about: {wait + transfer:.0%} of the time in communication"
     if verdict == "transfer":
         return f"Mostly the network: ranks stood idle {transfer:.0%} of the time for it, {wait:.0%} for a late rank"
-    shares = f"anks stood idle {wait:.0%} of the time for a late rank, {transfer:.0%} for the network"
-    nobody = "" if has_culprit or verdict == "inconclusive" else "; no rank stands out"
-    return f"Mostly waiting: r{shares}{nobody}" if verdict == "skew" else f"R{shares}{nobody}"
-
-
-def _who_waited(repeat: RepeatResult) -> str:
-    """Rank by rank, and for whom most."""
-    return "Waited: " + ", ".join(f"rank {rank.rank} {_waited(rank)}" for rank in repeat.ranks[:MOST_RANKS])
+    shares = f"ranks stood idle {wait:.0%} of the time for a late rank, {transfer:.0%} for the network"
+    if not has_culprit and verdict != "inconclusive":
+        shares += "; no rank stands out"
+    return f"Mostly waiting: {shares}" if verdict == "skew" else shares.capitalize()
 
 
 def _waited(rank: RankResult) -> str:
+    """How long a rank waited, and for which rank most."""
     if rank.wait_s is None:
         return "less than the clocks can tell"
-    whom = max(rank.waited_for_s, key=lambda other: rank.waited_for_s[other], default=None)
-    share = f" ({seconds(rank.waited_for_s[whom])} for rank {whom})" if whom is not None else ""
+    late = max(rank.waited_for_s, key=lambda other: rank.waited_for_s[other], default=None)
+    share = f" ({seconds(rank.waited_for_s[late])} for rank {late})" if late is not None else ""
     return f"{seconds(rank.wait_s)}{share}"
 
 
@@ -108,37 +103,29 @@ def _where(culprit: Culprit) -> str:
         return f"in every phase (× {culprit.slower:.2f}), most in {culprit.phase}"
     phases = [phase for phase, part in culprit.phases.items() if part >= MENTIONED] or [culprit.phase]
     within = " and ".join(phase for phase in phases if phase != BETWEEN_STEPS)
-    where = " and ".join(
-        [*([f"in {within}"] if within else []), *(phase for phase in phases if phase == BETWEEN_STEPS)]
-    )
-    return where + (f", most of it in step {culprit.step}" if culprit.step is not None else "")
+    parts = [f"in {within}"] * bool(within) + [BETWEEN_STEPS] * (BETWEEN_STEPS in phases)
+    return " and ".join(parts) + (f", most of it in step {culprit.step}" if culprit.step is not None else "")
 
 
 def _injected(repeats: Sequence[RepeatResult]) -> str:
     """The mean over repeats, site by site."""
-    sites = dict.fromkeys((delay.rank, delay.at) for repeat in repeats for delay in repeat.injected)
-    return ", ".join(f"{seconds(_mean(repeats, *site))} on rank {site[0]} at {site[1]}" for site in sites)
-
-
-def _mean(repeats: Sequence[RepeatResult], rank: int, at: str) -> float:
-    delays = [delay for repeat in repeats for delay in repeat.injected if (delay.rank, delay.at) == (rank, at)]
-    return sum(delay.s for delay in delays) / len(repeats)
+    totals: dict[tuple[int, str], float] = {}
+    for delay in (delay for repeat in repeats for delay in repeat.injected):
+        totals[delay.rank, delay.at] = totals.get((delay.rank, delay.at), 0.0) + delay.s
+    return ", ".join(f"{seconds(total / len(repeats))} on rank {rank} at {at}" for (rank, at), total in totals.items())
 
 
 def _without_culprit(repeats: Sequence[RepeatResult]) -> str:
-    if all(delay.at == "start" for repeat in repeats for delay in repeat.injected):
-        return f"ddptui measured {_late_start(repeats)}"
-    return "not attributed: too small or too uncertain"
-
-
-def _late_start(repeats: Sequence[RepeatResult]) -> str:
-    """A delay at the start is over before the first step: it is in no train time, and seen in the start itself."""
+    if any(delay.at != "start" for repeat in repeats for delay in repeat.injected):
+        return "not attributed: too small or too uncertain"
+    # A delay at the start is over before the first step: it is in no train time, and seen in the start itself.
     starts = {
         rank.rank: median(repeat.ranks[at].start_s for repeat in repeats) for at, rank in enumerate(repeats[0].ranks)
     }
     last = max(starts, key=lambda rank: starts[rank])
-    later = starts[last] - median(start for rank, start in starts.items() if rank != last) if len(starts) > 1 else 0.0
-    return f"{seconds(later)} on rank {last} before the first step (in no train time)"
+    others = [start for rank, start in starts.items() if rank != last]
+    later = starts[last] - median(others) if others else 0.0
+    return f"ddptui measured {seconds(later)} on rank {last} before the first step (in no train time)"
 
 
 def interval(excess: ConfidenceInterval) -> str:
@@ -148,13 +135,11 @@ def interval(excess: ConfidenceInterval) -> str:
 
 def _hidden_waits(repeats: Sequence[RepeatResult]) -> list[str]:
     """Of the last repeat in which the ranks' clocks, or those of their GPUs, are too far apart to tell who waited."""
-    hidden = [repeat for repeat in repeats if repeat.clock_error_ms is not None and repeat.wait_share is None]
-    return [clock_error_hides(repeat.clock_error_ms or 0.0) for repeat in hidden[-1:]]
-
-
-def clock_error_hides(error_ms: float) -> str:
-    """Why no waits are shown."""
-    return f"the clock error (±{seconds(error_ms * MS / S)}) exceeds the measured waits, so they are hidden"
+    hidden = [repeat.clock_error_ms for repeat in repeats if repeat.wait_share is None]
+    return [
+        f"the clock error (±{seconds(error_ms * MS / S)}) exceeds the measured waits, so they are hidden"
+        for error_ms in [error_ms for error_ms in hidden if error_ms is not None][-1:]
+    ]
 
 
 def _mismatches(repeats: Sequence[RepeatResult]) -> list[str]:
