@@ -23,7 +23,7 @@ import torch.multiprocessing as mp
 
 from benchmarks.primitives_reference import call_of, streaming
 from benchmarks.ranks import join
-from workers.instruments.clock import HostClock
+from workers.instruments.clock import Clock
 from workers.primitives import PRIMITIVES
 from workers.primitives.primitive import Setting
 from workers.primitives.timing import Timer
@@ -56,7 +56,7 @@ def ours_in_ranks(operation: str, size: int, rank: int, ranks: int) -> float:
     """µs a call, by the lab's clock, from within the ranks."""
     elements = size // 4 // (ranks if operation in IN_PARTS else 1)
     setting = Setting(rank, ranks, 0, elements, torch.float32, torch.device("cpu"))
-    timer = Timer(PRIMITIVES[operation](setting), HostClock())
+    timer = Timer(PRIMITIVES[operation](setting), Clock())
     timer.warm_up(calls=5, most=ITERATIONS, most_s=1e9)  # and one round
     timer.round(after_barrier=False)
     mean = torch.tensor([fmean(timer.lengths_ns)])

@@ -10,7 +10,7 @@ from ddptui.wire.messages import Step, Tied
 from ddptui.wire.retime import DRIFT_PPM
 from tests.support.simulated_gpu import Event, Gpu, Stream, simulated, true_ns
 from workers.instruments import clock as module
-from workers.instruments.clock import PATIENCE_NS, TIE_EVERY_NS, TRIES, Accuracy, CudaClock, HostClock, Mark
+from workers.instruments.clock import PATIENCE_NS, TIE_EVERY_NS, TRIES, Accuracy, Clock, CudaClock, Mark
 from workers.instruments.progress import Progress, clock_accuracy
 from workers.instruments.records import PhaseTimer
 from workers.instruments.records import StepRecord as StepMark
@@ -259,7 +259,7 @@ def test_a_device_that_does_not_answer_at_all_is_refused(gpu: Gpu, monkeypatch: 
 
 
 def test_the_hosts_own_clock_is_there_at_once_and_never_said_anything_of() -> None:
-    clock = HostClock()
+    clock = Clock()
     marks = [clock.now(), clock.now()]
     assert clock.resolve(marks) == marks
     assert marks[0] <= marks[1] <= clock.at_once()

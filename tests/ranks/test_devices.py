@@ -11,9 +11,8 @@ from ddptui.config.trial import Trial
 from ddptui.text.words import OLDER
 from ddptui.wire.messages import Failed, Hello
 from workers.dp import make_replica_state
-from workers.instruments.frames import within_limits
 from workers.instruments.heartbeat import peak_bytes, used_bytes
-from workers.instruments.reporter import Reporter
+from workers.instruments.reporter import Reporter, within_limits
 from workers.rank import group
 from workers.rank.delays import RankDelays
 from workers.rank.device import CPU, DeviceChoice, choose_backend, choose_device, describe

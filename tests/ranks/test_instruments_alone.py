@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
-from workers.instruments.clock import HostClock
+from workers.instruments.clock import Clock
 from workers.instruments.progress import Progress
 from workers.instruments.records import PhaseTimer, StepRecord
 from workers.instruments.reporter import Reporter
@@ -28,7 +28,7 @@ class Kept(Reporter):
 
 dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
 network = DistributedDataParallel(nn.Linear(4, 2))
-reporter, clock = Kept(0), HostClock()
+reporter, clock = Kept(0), Clock()
 tap, progress = Tap(clock, network, buckets=True, overlaps=True), Progress(0, 0, reporter)
 reporter.position = tap.position
 for step in range(21):

@@ -15,9 +15,9 @@ from ddptui.config.strategies import COMPOSITES
 from ddptui.config.trial import Trial
 from ddptui.config.trial_values import make_trial
 from workers.aggregate import strategy_class
-from workers.instruments.clock import HostClock
+from workers.instruments.clock import Clock
 from workers.primitives import PRIMITIVES
-from workers.primitives.all_ranks import Composite
+from workers.primitives.collectives import Composite
 from workers.primitives.numbers import Readable, Scrambled, wrong_elements
 from workers.primitives.plans import plans_to_measure, plans_to_show
 from workers.primitives.primitive import Primitive, Setting
@@ -203,7 +203,7 @@ def test_the_warm_up_is_not_timed_and_long_calls_are_fewer(lasts: float, calls: 
 @pytest.mark.usefixtures("alone")
 def test_back_to_back_the_calls_take_all_of_the_time() -> None:
     setting = Setting(0, 1, 0, 1000, FLOAT32, CPU)
-    timer = Timer(PRIMITIVES["all_reduce"](setting), HostClock())
+    timer = Timer(PRIMITIVES["all_reduce"](setting), Clock())
     timed(timer, warm_up=0, most=10)
     assert len(timer.lengths_ns) == ROUNDS * 10
     assert timer.calls == 1 + ROUNDS * 11  # one call is needed to know how long they are

@@ -16,8 +16,7 @@ from ddptui.wire.limits import MOST_OF_AN_ERROR
 from ddptui.wire.messages import VERSION, Echo, Failed, Fingerprint, Hello, RankMessage
 from ddptui.wire.records import Message, Probe, SetBottleneck
 from workers.instruments import reporter as module
-from workers.instruments.frames import within_limits
-from workers.instruments.reporter import Reporter
+from workers.instruments.reporter import Reporter, within_limits
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from ddptui.engines.hub import Hub
 from ddptui.wire.connection import HUB
 from ddptui.wire.messages import Heartbeat, Pause, RankMessage, Trained
 from workers.instruments import reporter as reporter_module
-from workers.instruments.clock import HostClock
+from workers.instruments.clock import Clock
 from workers.instruments.heartbeat import STOOD_STILL_MS
 from workers.instruments.progress import Progress, SummaryProgress
 from workers.instruments.records import PhaseTimer, StepRecord
@@ -40,7 +40,7 @@ class Ear(Reporter):
         self.sent += messages
 
 
-class SlowClock(HostClock):
+class SlowClock(Clock):
     """A device that is asked three times before it has got there."""
 
     asked = 0
@@ -51,14 +51,14 @@ class SlowClock(HostClock):
 
 
 def mark(step: int, loss: float = 0.5) -> StepRecord:
-    timer = PhaseTimer(HostClock())
+    timer = PhaseTimer(Clock())
     timer.moments = [1000 * step, 1000 * step + 400, 1000 * step + 900]
     timer.phases = ["data", "optimizer"]
     return StepRecord(step, 0, timer, SAMPLES, torch.tensor(loss), [], False, ())
 
 
-def quiet(steps: int, warmup: int, clock: HostClock | None = None, last_loss: float = 0.25) -> list[RankMessage]:
-    ear, clock = Ear(), clock or HostClock()
+def quiet(steps: int, warmup: int, clock: Clock | None = None, last_loss: float = 0.25) -> list[RankMessage]:
+    ear, clock = Ear(), clock or Clock()
     progress = SummaryProgress(0, warmup, ear)
     progress.ready(steps, parameters=1, start_ns=0)
     [_] = ear.sent
@@ -103,7 +103,7 @@ def test_it_does_not_keep_the_steps() -> None:
     for step in range(100):
         told = mark(step)
         kept.append(weakref.ref(told.timer))
-        progress.step(told, HostClock())
+        progress.step(told, Clock())
         del told
     assert not any(timer() for timer in kept)
 
@@ -112,7 +112,7 @@ def test_with_instruments_every_step_is_told() -> None:
     ear = Ear()
     progress = Progress(0, 3, ear)
     for step in range(5):
-        progress.step(mark(step), HostClock())
+        progress.step(mark(step), Clock())
     assert [type(message).__name__ for message in ear.sent] == ["Step"] * 5
 
 

@@ -21,7 +21,7 @@ from tests.support.leaving import leave
 from workers.aggregate import strategy_of
 from workers.instruments import hooks as module
 from workers.instruments import tap as tap_module
-from workers.instruments.clock import Clock, HostClock
+from workers.instruments.clock import Clock
 from workers.instruments.hooks import KIND_OF_FUNCTION
 from workers.instruments.progress import Progress
 from workers.instruments.records import Call, PhaseTimer, StepRecord, collective_messages
@@ -80,7 +80,7 @@ def tapped(network: nn.Module | None = None, strategy: str = "all_reduce", *bott
     delays.at("forward")
     facts = STRATEGIES[strategy]
     return Tap(
-        HostClock(), network or nn.Linear(1, 1), buckets=facts.buckets, overlaps=facts.overlaps,
+        Clock(), network or nn.Linear(1, 1), buckets=facts.buckets, overlaps=facts.overlaps,
         before_collective=delays.before_collective,
     )  # fmt: skip
 
@@ -137,7 +137,7 @@ def by_hand(rank: int, pair: Any) -> list[Collective]:
     other = 1 - rank
     tensor, room = torch.ones(3), torch.empty(3)
     tap = tapped()
-    tap.begin(PhaseTimer(HostClock()))
+    tap.begin(PhaseTimer(Clock()))
     dist.all_reduce(tensor)
     dist.all_reduce(tensor, group=pair)
     dist.all_reduce(tensor, group=pair)
@@ -309,11 +309,11 @@ def test_alone_both_ways_give_the_same_record(strategy: str, monkeypatch: pytest
 def test_nothing_is_recorded_outside_a_step() -> None:
     tap = tapped()
     dist.all_reduce(torch.ones(1))
-    tap.begin(PhaseTimer(HostClock()))
+    tap.begin(PhaseTimer(Clock()))
     dist.all_reduce(torch.ones(2))
     assert [each.bytes for each in seen_by(tap.end())] == [8]
     dist.all_reduce(torch.ones(3))
-    tap.begin(PhaseTimer(HostClock()))
+    tap.begin(PhaseTimer(Clock()))
     assert tap.end() == []
     tap.close()
 
@@ -323,7 +323,7 @@ def test_numbers_begin_afresh_in_each_step_and_count_on_each_group() -> None:
     group: Any = dist.new_group([0])
     tap = tapped()
     for _ in range(2):
-        tap.begin(PhaseTimer(HostClock()))
+        tap.begin(PhaseTimer(Clock()))
         dist.all_reduce(torch.ones(1))
         dist.broadcast(torch.ones(1), src=0, group=group)
         dist.all_reduce(torch.ones(1))
@@ -357,7 +357,7 @@ def test_each_function_is_recorded_by_its_name_with_its_root_and_its_bytes(
     kind: str, call: Callable[[torch.Tensor, torch.Tensor], None], root: int | None, size: int | None
 ) -> None:
     tap = tapped()
-    tap.begin(PhaseTimer(HostClock()))
+    tap.begin(PhaseTimer(Clock()))
     call(torch.ones(3), torch.empty(3))
     [each] = seen_by(tap.end())
     tap.close()
@@ -369,12 +369,12 @@ def test_each_function_is_recorded_by_its_name_with_its_root_and_its_bytes(
 @pytest.mark.usefixtures("way")
 def test_an_operation_in_the_background_is_over_when_its_wait_is() -> None:
     tap = tapped()
-    tap.begin(PhaseTimer(HostClock()))
+    tap.begin(PhaseTimer(Clock()))
     work = dist.all_reduce(torch.ones(1), async_op=True)
-    between = HostClock().now()
+    between = Clock().now()
     assert work is not None
     work.wait()
-    after = HostClock().now()
+    after = Clock().now()
     [each] = seen_by(tap.end())
     tap.close()
     assert each.enter_ns < between < each.awaited_ns <= each.exit_ns < after
@@ -384,7 +384,7 @@ def test_an_operation_in_the_background_is_over_when_its_wait_is() -> None:
 def test_of_buckets_all_but_the_last_are_asked_for_when_they_are_over() -> None:
     tap = tapped(None, "bucketed")
     for number in range(2):
-        timer = PhaseTimer(HostClock())
+        timer = PhaseTimer(Clock())
         tap.begin(timer)
         timer.end("data")
         timer.end("forward")
@@ -402,7 +402,7 @@ def test_of_buckets_all_but_the_last_are_asked_for_when_they_are_over() -> None:
     assert [call.notified is not None for call in calls] == [True, True, False]
 
 
-class Two(HostClock):
+class Two(Clock):
     """Tells the moments of the device, even, from the host's, odd."""
 
     def now(self) -> int:  # type: ignore[override]
@@ -435,9 +435,9 @@ def test_when_a_bucket_is_over_the_host_says_where_it_does_the_operation(
 @pytest.mark.usefixtures("way")
 def test_what_nobody_has_waited_for_ends_with_its_call() -> None:
     tap = tapped()
-    tap.begin(PhaseTimer(HostClock()))
+    tap.begin(PhaseTimer(Clock()))
     work = dist.all_reduce(torch.ones(1), async_op=True)
-    between = HostClock().now()
+    between = Clock().now()
     [each] = seen_by(tap.end())
     tap.close()
     assert work is not None
@@ -445,7 +445,7 @@ def test_what_nobody_has_waited_for_ends_with_its_call() -> None:
     assert each.enter_ns <= each.awaited_ns == each.exit_ns <= between
 
 
-class Behind(HostClock):
+class Behind(Clock):
     """Of a device that has come as far as `at`, while the host goes on."""
 
     def __init__(self) -> None:
@@ -502,11 +502,11 @@ def test_where_a_rank_is_the_device_says_and_not_the_loop_that_runs_ahead() -> N
 
 @pytest.mark.usefixtures("way")
 def test_by_the_hosts_clock_a_rank_is_where_its_loop_is_and_steps_are_not_kept() -> None:
-    tap = by_the_clock(HostClock())
-    make_a_step(tap, HostClock(), 5)
+    tap = by_the_clock(Clock())
+    make_a_step(tap, Clock(), 5)
     assert tap.position() == Position()
     assert not tap._behind
-    tap.begin(PhaseTimer(HostClock(), 6))
+    tap.begin(PhaseTimer(Clock(), 6))
     assert tap.position() == Position(6)
     dist.all_reduce(torch.ones(1))
     assert tap.position() == Position(6, (), 1)
@@ -531,7 +531,7 @@ def test_closing_leaves_no_trace() -> None:
 
     before = functions()
     tap = tapped()
-    tap.begin(PhaseTimer(HostClock()))
+    tap.begin(PhaseTimer(Clock()))
     tap.close()
     assert functions() == before
     work = dist.all_reduce(torch.ones(1), async_op=True)
@@ -539,7 +539,7 @@ def test_closing_leaves_no_trace() -> None:
     work.wait()
     assert tap.end() == []
     again = tapped()  # the groups take hooks once more
-    again.begin(PhaseTimer(HostClock()))
+    again.begin(PhaseTimer(Clock()))
     dist.all_reduce(torch.ones(1))
     assert len(again.end()) == 1
     again.close()
@@ -548,9 +548,9 @@ def test_closing_leaves_no_trace() -> None:
 @pytest.mark.usefixtures("way")
 def test_a_tap_that_is_not_attached_sees_nothing_and_changes_nothing() -> None:
     wait, function = dist.Work.wait, dist.all_reduce
-    tap = Tap(HostClock(), nn.Linear(1, 1), buckets=True, overlaps=True, attached=False)
+    tap = Tap(Clock(), nn.Linear(1, 1), buckets=True, overlaps=True, attached=False)
     assert (dist.Work.wait, dist.all_reduce) == (wait, function)
-    tap.begin(PhaseTimer(HostClock()))
+    tap.begin(PhaseTimer(Clock()))
     dist.all_reduce(torch.ones(1))
     tap.settle()
     assert tap.end() == []
@@ -558,8 +558,8 @@ def test_a_tap_that_is_not_attached_sees_nothing_and_changes_nothing() -> None:
 
 
 def test_without_a_group_there_is_nothing_to_see() -> None:
-    tap = Tap(HostClock(), nn.Linear(1, 1))
-    tap.begin(PhaseTimer(HostClock()))
+    tap = Tap(Clock(), nn.Linear(1, 1))
+    tap.begin(PhaseTimer(Clock()))
     assert tap.end() == []
     tap.close()
 
@@ -580,7 +580,7 @@ def test_without_instruments_it_is_attached_only_where_a_delay_must_go_in_before
     wait = dist.Work.wait
     trial = Trial(strategy=strategy, bottleneck=bottlenecks, instruments=instruments)
     me = Rank(trial, 0, 1, torch.device("cpu"), Reporter(0), RankDelays(bottlenecks, 0, seed=0, warmup_steps=0))
-    tap = make_tap(me, nn.Linear(1, 1), HostClock())
+    tap = make_tap(me, nn.Linear(1, 1), Clock())
     assert (dist.Work.wait is not wait) == attached
     tap.close()
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from workers.instruments import hooks as module
-from workers.instruments.clock import HostClock
+from workers.instruments.clock import Clock
 from workers.instruments.records import Call, PhaseTimer
 from workers.instruments.tap import Tap
 from workers.rank.group import leave_group
@@ -51,7 +51,7 @@ class Model(nn.Module):
         return outputs + seen
 
 
-class Traced(HostClock):
+class Traced(Clock):
     """Counts the moments that were taken while torch was compiling."""
 
     def __init__(self) -> None:

@@ -10,7 +10,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from ddptui.config.trial import Trial
 from workers.aggregate import strategy_of
-from workers.instruments.clock import Clock, HostClock
+from workers.instruments.clock import Clock
 from workers.instruments.progress import Progress
 from workers.instruments.records import PhaseTimer, StepRecord
 from workers.instruments.reporter import Reporter
@@ -144,7 +144,7 @@ class Log(TorchDispatchMode):
         return func(*args, **kwargs or {})
 
 
-class Marking(HostClock):
+class Marking(Clock):
     def __init__(self, log: Log) -> None:
         self._log = log
 

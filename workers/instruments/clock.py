@@ -9,7 +9,7 @@ that was current when it was taken.
 import time
 from collections.abc import Sequence
 from threading import Lock
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -26,53 +26,41 @@ RESOLUTION_NS = 1_000  # CUDA's is half of it; that of a float32 of some seconds
 
 
 class Accuracy(NamedTuple):
-    """From a moment on, times are off by at most so much, in ns of the host's clock."""
+    """From a moment on, times are off by at most error_ns of the host's clock."""
 
     from_ns: int
     error_ns: int
 
 
-class Clock(Protocol):
-    """Takes marks in time now, and reads them later."""
+class Clock:
+    """Takes marks in time now, and reads them later. This is the host's own, for the CPU: a call ends with its work."""
 
     def now(self) -> Any:
         """A mark: the device has finished all that this thread has given it so far. Cheap, and safe in any thread."""
+        return time.monotonic_ns()
 
     def at_once(self) -> Any:
         """A mark of the host's present moment, whatever the device still has to do."""
+        return time.monotonic_ns()
 
     def reached(self, mark: Any) -> bool:
         """Whether the device has reached a mark."""
+        return True
 
     def resolve(self, marks: Sequence[Any]) -> list[int] | None:
         """The marks in ns of the host's monotonic clock, in the device's order; None until it has reached all of them.
 
         Raises RuntimeError if the device has failed.
         """
+        return list(marks)
 
     def read(self, tensor: Tensor) -> float:
         """A number off the device, without waiting for work that is queued behind it. A mark that was taken after the
         number must have been resolved."""
-
-    def accuracy_change(self) -> Accuracy | None:
-        """The accuracy from now on, if it has changed since the last call. The host's own clock never changes."""
-
-
-class HostClock:
-    """The clock on the CPU, where work is done when the call returns."""
-
-    now = at_once = staticmethod(time.monotonic_ns)
-
-    def reached(self, mark: int) -> bool:
-        return True
-
-    def resolve(self, marks: Sequence[int]) -> list[int] | None:
-        return list(marks)
-
-    def read(self, tensor: Tensor) -> float:
         return float(tensor.item())
 
     def accuracy_change(self) -> Accuracy | None:
+        """The accuracy from now on, if it has changed since the last call. The host's own clock never changes."""
         return None
 
 
@@ -89,8 +77,8 @@ class Tie(NamedTuple):
         return self.at_ns + round(ms * 1e6)
 
     def error_after(self, ns: int) -> int:
-        """The error of a time that is so much later, in ns: drift adds to it."""
-        return self.error_ns + clock_drift(ns)
+        """The error of a time that is so much later, in ns."""
+        return self.error_ns + clock_drift(ns)  # two oscillators
 
 
 class Mark(NamedTuple):
@@ -100,7 +88,7 @@ class Mark(NamedTuple):
     tie: Tie
 
 
-class CudaClock:
+class CudaClock(Clock):
     """The clock of a GPU, where a call returns before its work is done."""
 
     def __init__(self, device: torch.device) -> None:
@@ -134,17 +122,15 @@ class CudaClock:
             return False
 
     def resolve(self, marks: Sequence[Mark]) -> list[int] | None:
-        """Read the marks by the oldest of their ties. So they keep the device's order, and none is before its tie.
-
-        A call has the same mark in several places. The driver is asked once for each mark: meanwhile this thread holds
-        Python's lock, and the loop may wait for it.
-        """
+        # A call has the same mark in several places. The driver is asked once for each mark: meanwhile this thread
+        # holds Python's lock, and the loop may wait for it.
         unique = {id(mark): mark for mark in marks}
         with self._lock:
             self._tie_anew()
             # The last mark first, as it is the likeliest to be missing; all of them, as they are of several streams.
             if not all(mark.event.query() for mark in reversed(unique.values())):
                 return None
+            # By the oldest of their ties: so they keep the device's order, and none is before its tie.
             tie = min((mark.tie for mark in unique.values()), key=lambda tie: tie.at_ns)
             ns = {key: tie.ns_of(mark.event) for key, mark in unique.items()}
             times = [ns[id(mark)] for mark in marks]
@@ -152,8 +138,7 @@ class CudaClock:
             return times
 
     def read(self, tensor: Tensor) -> float:
-        """Read on the side stream: a copy from the device waits only for its own stream."""
-        with torch.cuda.stream(self._side):
+        with torch.cuda.stream(self._side):  # a copy from the device waits only for its own stream
             return float(tensor.item())
 
     def accuracy_change(self) -> Accuracy | None:
@@ -168,8 +153,7 @@ class CudaClock:
         return Mark(event, tie)
 
     def _note_error(self, tie: Tie, times: Sequence[int]) -> None:
-        """Note the accuracy to report. Times get less accurate the later they come after their tie. What is reported
-        holds for a while; it is reported anew when it no longer does, or when times are twice as accurate."""
+        """Note the accuracy to report: anew when the last one no longer holds, or when times are twice as accurate."""
         age_ns = max(times) - tie.at_ns
         enough_ns = tie.error_after(max(LIFE_NS, 2 * age_ns))
         if tie.error_after(age_ns) > self._reported_ns or 2 * enough_ns < self._reported_ns:
@@ -207,4 +191,4 @@ class CudaClock:
 
 def clock_of(device: torch.device) -> Clock:
     """The clock of a device. Raises RuntimeError for a GPU that does not answer."""
-    return CudaClock(device) if device.type == "cuda" else HostClock()
+    return CudaClock(device) if device.type == "cuda" else Clock()

@@ -1,9 +1,8 @@
-"""How a rank's process and its GPU are doing: heartbeats, pauses, and the figures of NVML, the library behind
-nvidia-smi."""
+"""How a rank's process and its GPU are doing: heartbeats, pauses, and the figures of NVML, nvidia-smi's library."""
 
 import time
 from collections.abc import Callable
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from typing import Any, TypeVar
 
 import psutil
@@ -19,18 +18,17 @@ STOOD_STILL_MS = 75  # more than schedulers and Python's lock take
 
 
 class GpuMeter:
-    """Reads what one GPU is doing, whichever process uses it. A reading may take some ms: not for the training loop."""
+    """Reads what one GPU is doing, whichever process uses it. A reading may take ms, too long for the training loop."""
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
-        self._handle: Any = None
-        self._sought = False
+
+    @cached_property
+    def _handle(self) -> Any:
+        return find_handle(self.device)
 
     def read(self) -> Gpu | None:
         """The GPU's figures. None: the device is no GPU, or there is no NVML that knows it."""
-        if not self._sought:
-            self._sought = True
-            self._handle = find_handle(self.device)
         return figures(nvml(), self._handle) if self._handle is not None else None
 
 
@@ -55,36 +53,33 @@ def pause(rank: int, begin_ns: int, woke_ns: int) -> Pause | None:
 
 
 def used_bytes(device: torch.device) -> int | None:
-    """The GPU memory that this process's tensors take; None on the CPU. It names the device because each thread has a
-    current one of its own: any other thread than the loop's would ask about the first GPU."""
+    """The GPU memory in bytes that this process's tensors take; None on the CPU."""
+    # The device by name: each thread has a current one of its own, and the reporter's could be the first GPU.
     return torch.cuda.memory_allocated(device) if device.type == "cuda" else None
 
 
 def peak_bytes(device: torch.device) -> int | None:
-    """The most GPU memory that this process's tensors have taken so far; None on the CPU."""
+    """The most GPU memory in bytes that this process's tensors have taken so far; None on the CPU."""
     return torch.cuda.max_memory_allocated(device) if device.type == "cuda" else None
 
 
 @cache
 def nvml() -> Any:
     """pynvml, started once in this process; None where there is no driver."""
-    return value_or_none(_start)
+    try:
+        import pynvml  # only where there is a GPU
 
-
-def _start() -> Any:
-    import pynvml  # only where there is a GPU
-
-    pynvml.nvmlInit()
+        pynvml.nvmlInit()
+    except Exception:
+        return None
     return pynvml
 
 
 def find_handle(device: torch.device) -> Any:
-    """NVML's handle of a device, None where it knows no such GPU.
-
-    It goes by the UUID: NVML numbers GPUs in another order than CUDA, and counts those that CUDA_VISIBLE_DEVICES hides.
-    """
+    """NVML's handle of a device, None where it knows no such GPU."""
     if device.type != "cuda" or nvml() is None:
         return None
+    # By its UUID: NVML numbers GPUs in another order than CUDA, and counts those that CUDA_VISIBLE_DEVICES hides.
     uuid = value_or_none(lambda: torch.cuda.get_device_properties(device).uuid)
     handles = (value_or_none(partial(nvml().nvmlDeviceGetHandleByUUID, f"{kind}-{uuid}")) for kind in UUID_PREFIXES)
     return next((handle for handle in handles if handle is not None), None)
@@ -103,9 +98,8 @@ def figures(nvml: Any, handle: Any) -> Gpu:
 
 
 def value_or_none(read: Callable[[], T]) -> T | None:
-    """What `read` returns; None where it fails. A part of a GPU has no power of its own, a virtual one no temperature,
-    and a GPU may be lost: a missing figure must never end the rank."""
+    """What `read` returns; None where it fails."""
     try:
         return read()
-    except Exception:
-        return None
+    except Exception:  # a part of a GPU has no power of its own, a virtual one no temperature, and a GPU may be lost:
+        return None  # a missing figure must never end the rank

@@ -89,32 +89,26 @@ def untraced(function: Callable[..., Any]) -> Callable[..., Any]:
 # Hooks of the process groups
 
 
-def collective_names() -> dict[int, str]:
-    """What torch.distributed calls an operation, by the number that hooks give it."""
-    names = torch._C._distributed_c10d.HookOpName.__members__
-    return {member.value: KIND_OF_HOOK.get(name, name.lower()) for name, member in names.items()}
-
-
 def _hook_groups(tap: Recorder) -> list[Undo]:
     undo: list[Undo] = []
-    name_of = collective_names()
+    names = torch._C._distributed_c10d.HookOpName.__members__
+    kind_of = {member.value: KIND_OF_HOOK.get(name, name.lower()) for name, member in names.items()}
     world: Any = dist.group.WORLD
     for group in dist.distributed_c10d._world.pg_map:
         ranks = () if group is world else tuple(dist.get_process_group_ranks(group))
         open_calls: dict[int, Call] = {}
         hooked: Any = group
-        hooked.register_pre_hook(HOOK_ID, untraced(partial(_before_hook, tap, name_of, ranks, open_calls)))
+        hooked.register_pre_hook(HOOK_ID, untraced(partial(_before_hook, tap, kind_of, ranks, open_calls)))
         hooked.register_post_hook(HOOK_ID, untraced(partial(_after_hook, tap, open_calls)))
         undo += [partial(hooked.unregister_pre_hook, HOOK_ID), partial(hooked.unregister_post_hook, HOOK_ID)]
     return undo
 
 
 def _before_hook(
-    tap: Recorder, name_of: dict[int, str], ranks: tuple[int, ...], open_calls: dict[int, Call], hook: Any
+    tap: Recorder, kind_of: dict[int, str], ranks: tuple[int, ...], open_calls: dict[int, Call], hook: Any
 ) -> None:
-    kind, root, size = name_of[hook.name.value], hook.root, 0
-    for tensor in hook.output_tensors if kind in RECEIVING else hook.input_tensors:
-        size += tensor.nbytes
+    kind, root = kind_of[hook.name.value], hook.root
+    size = sum(tensor.nbytes for tensor in (hook.output_tensors if kind in RECEIVING else hook.input_tensors))
     call = tap.before(kind, size, None if root < 0 else root, ranks)
     if call is not None:
         open_calls[hook.op_id] = call
@@ -155,7 +149,9 @@ def _wrapped(tap: Recorder, name: str, function: Callable[..., Any]) -> Callable
             return function(*arguments, **options)
         ranks = () if group in (None, dist.group.WORLD) else tuple(dist.get_process_group_ranks(group))
         root = next((passed[argument] for argument in ROOT_ARGUMENTS if passed.get(argument) is not None), None)
-        call = tap.before(kind, _size(kind, passed), _root_of(kind, root), ranks)
+        if root is None and kind in ("gather", "scatter"):
+            root = 0  # their default
+        call = tap.before(kind, _size(kind, passed), root, ranks)
         result = function(*arguments, **options)
         if call is not None:
             in_background = name in ("isend", "irecv") or bool(passed.get("async_op"))
@@ -163,10 +159,6 @@ def _wrapped(tap: Recorder, name: str, function: Callable[..., Any]) -> Callable
         return result
 
     return untraced(recorded)
-
-
-def _root_of(kind: str, root: int | None) -> int | None:
-    return 0 if root is None and kind in ("gather", "scatter") else root  # 0 is their default
 
 
 def _size(kind: str, passed: dict[str, Any]) -> int:
@@ -185,5 +177,5 @@ def _wrap_wait(tap: Recorder) -> Undo:
         tap.waited(work, begin)
         return result
 
-    setattr(dist.Work, "wait", untraced(timed))  # noqa: B010
+    setattr(dist.Work, "wait", untraced(timed))  # noqa: B010  (mypy allows no assignment to a method)
     return partial(setattr, dist.Work, "wait", wait)

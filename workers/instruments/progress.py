@@ -16,11 +16,7 @@ LOG_EVERY = 20  # steps
 
 
 class Progress:
-    """The progress of one rank, every step of it.
-
-    The reporter's thread works out the messages, not the loop. There it takes time that the loop leaves unused, and a
-    third as much, since many steps are worked out at once.
-    """
+    """The progress of one rank, every step of it."""
 
     def __init__(self, rank: int, warmup_steps: int, reporter: Reporter) -> None:
         self.rank = rank
@@ -28,12 +24,14 @@ class Progress:
         self._reporter = reporter
 
     def ready(self, steps: int, parameters: int, start_ns: int) -> None:
-        """The loop is about to begin. parameters: how many numbers the model has. start_ns: see wire.Ready."""
+        """The loop is about to begin. The arguments are those of wire.Ready."""
         now = time.monotonic_ns()
         self._reporter.send(Ready(rank=self.rank, at_ns=now, steps=steps, parameters=parameters, start_ns=start_ns))
 
     def step(self, record: StepRecord, clock: Clock) -> None:
         """The loop has finished a step; its device may be behind."""
+        # The reporter's thread works out the messages: in time that the loop leaves unused, and in a third of it, since
+        # it works out many steps at once.
         self._reporter.send(partial(self.messages, record, clock))
 
     def fingerprint(self, fingerprint: Fingerprint) -> None:
@@ -62,8 +60,7 @@ class Progress:
     def step_message(self, record: StepRecord, times: Sequence[int], loss: float) -> Step:
         """The wire's Step. times: the record's moments, in ns."""
         phases = record.timer.phases
-        # The phases have one moment more than there are phases: the step's begin.
-        of_calls, of_phases = times[: -len(phases) - 1], times[-len(phases) - 1 :]
+        of_calls, of_phases = times[: -len(phases) - 1], times[-len(phases) - 1 :]  # one more: the step's begin
         lengths = {phase: end - begin for phase, (begin, end) in zip(phases, pairwise(of_phases), strict=True)}
         data, forward, backward, aggregate, optimizer = (lengths.get(phase, 0) for phase in PHASES)
         return Step(
@@ -83,7 +80,7 @@ class Progress:
 
 
 class SummaryProgress(Progress):
-    """Without instruments: when the steps began and when they ended, in one message; nothing in between."""
+    """Without instruments: one message when the last step has ended."""
 
     def __init__(self, rank: int, warmup_steps: int, reporter: Reporter) -> None:
         super().__init__(rank, warmup_steps, reporter)
@@ -108,17 +105,16 @@ class SummaryProgress(Progress):
             return None
         first_ns, begin_ns, end_ns = times
         loss = clock.read(last.loss)
-        return [
-            Trained(
-                rank=self.rank,
-                first_ns=first_ns,
-                begin_ns=begin_ns,
-                end_ns=end_ns,
-                steps=self._steps - self._warmup_steps,
-                samples=self._samples,
-                loss=loss if math.isfinite(loss) else None,
-            )
-        ]
+        trained = Trained(
+            rank=self.rank,
+            first_ns=first_ns,
+            begin_ns=begin_ns,
+            end_ns=end_ns,
+            steps=self._steps - self._warmup_steps,
+            samples=self._samples,
+            loss=loss if math.isfinite(loss) else None,
+        )
+        return [trained]
 
 
 def clock_accuracy(rank: int, clock: Clock) -> list[Tied]:

@@ -1,5 +1,4 @@
-"""What a rank records of a step: when its phases ended and which collectives it called. And what the console gets of
-it, once the device has reached the recorded moments.
+"""What a rank records of a step: when its phases ended, which collectives it called; and what the console gets of it.
 
 A moment is whatever the rank's clock gives: nanoseconds on the CPU, an event on a GPU.
 """
@@ -33,11 +32,9 @@ class PhaseTimer:
 
 
 class Call(msgspec.Struct, gc=False):
-    """One call of a collective. Its moments are those of wire.Collective.
+    """One call of a collective. Its moments are those of wire.Collective."""
 
-    The loop makes one while other ranks wait for it. So it is a plain struct, which costs a fraction of a microsecond.
-    """
-
+    # A plain struct, made in a fraction of a microsecond: other ranks wait for the loop meanwhile.
     kind: str
     size: int  # bytes
     root: int | None
@@ -60,23 +57,19 @@ class Call(msgspec.Struct, gc=False):
 
 
 class StepRecord(NamedTuple):
-    """A step as the loop leaves it.
-
-    loss: the mean over this rank's samples, still on the device. buckets: whether the calls that carry gradients carry
-    buckets of them.
-    """
+    """A step as the loop leaves it."""
 
     step: int
     epoch: int
     timer: PhaseTimer
     samples: int
-    loss: Tensor
+    loss: Tensor  # the mean over this rank's samples, still on the device
     calls: list[Call]
-    buckets: bool
+    buckets: bool  # calls that carry gradients carry buckets of them
     slept: tuple[Slept, ...]
 
     def moments(self) -> list[Any]:
-        """All its moments: five for each call, then those of the phases. The last one is the end of the step."""
+        """All its moments: five for each call, then those of the phases, of which the last ends the step."""
         return [*(moment for call in self.calls for moment in call.moments()), *self.timer.moments]
 
 
@@ -96,7 +89,7 @@ def collective_messages(calls: Sequence[Call], times: Sequence[int], *, buckets:
     by_call = zip(*[iter(times)] * 5, strict=True)  # the same iterator five times: groups of five
     for call, (called_ns, enter_ns, awaited_ns, notified_ns, ended_ns) in zip(calls, by_call, strict=True):
         number = 0
-        if call.kind not in POINT_TO_POINT:
+        if call.kind not in POINT_TO_POINT:  # only two ranks of a group take part in those: numbers would not match
             number = next_number.get(call.group, 0)
             next_number[call.group] = number + 1
         messages.append(
@@ -118,12 +111,10 @@ def collective_messages(calls: Sequence[Call], times: Sequence[int], *, buckets:
 
 
 def position_of(timer: PhaseTimer, calls: Sequence[Call], clock: Clock, *, asleep: bool) -> Position:
-    """Where the rank is in a step. calls: those of the step so far, in order.
+    """Where the rank is in a step. calls: those of the step so far, in order."""
 
-    On a GPU the loop runs ahead of its device. So the device decides: which phases have ended there, which calls it has
-    entered, and which is the first that it has not left.
-    """
-
+    # On a GPU the loop runs ahead of its device. So the device decides: which phases have ended there, which calls it
+    # has entered, and which is the first that it has not left.
     def is_past(moment: Any) -> bool:
         return moment is not None and clock.reached(moment)
 

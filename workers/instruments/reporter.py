@@ -9,7 +9,6 @@ import traceback
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import partial
 
 import msgspec
 import psutil
@@ -17,10 +16,9 @@ import torch
 import zmq
 
 from ddptui.wire.connection import HUB, KEYS, SILENCE_S, Keys, use_keys
-from ddptui.wire.limits import MOST_BYTES_A_FRAME
-from ddptui.wire.messages import Echo, Heartbeat, Position, RankMessage
+from ddptui.wire.limits import MOST_A_STEP, MOST_BYTES_A_FRAME, MOST_OF_AN_ERROR
+from ddptui.wire.messages import Echo, Failed, Heartbeat, Hello, Pause, Position, RankMessage, Step
 from ddptui.wire.records import Alive, ConsoleMessage, Probe, SetBottleneck, Stop
-from workers.instruments.frames import encode_frame, is_too_long, within_limits
 from workers.instruments.heartbeat import NS_PER_MS, GpuMeter, heartbeat, pause
 
 SEND_EVERY_MS = 200  # at the same moments on all ranks of a host, so that all of them pay for it at once
@@ -44,7 +42,7 @@ class Reporter:
         self._beats = heartbeat
         self.dropped = 0
         self._failed = False  # the device: deferred messages never become known then
-        self.command: SetBottleneck | None = None  # the console's newest, until the loop takes it
+        self.command: SetBottleneck | None = None  # the console's newest, until the loop takes it: between two steps
         self.position: Callable[[], Position] = Position  # where the rank is
         self.meter = GpuMeter(torch.device("cpu"))  # of its device, once that is known
         self._last_received = time.monotonic()
@@ -57,11 +55,16 @@ class Reporter:
             self._thread.start()
 
     def set_device(self, device: torch.device) -> None:
-        """The rank's device is known. It becomes the current one of the reporter's thread, which asks about its events.
-        A thread without one is on the first GPU, where CUDA would take some hundred MB for each such rank."""
+        """The rank's device is known."""
         self.meter = GpuMeter(device)
         if device.type == "cuda" and self._thread is not None:
-            self.send(partial(_make_current, device))
+            # The thread asks about the device's events. Without a current one it would be on the first GPU, where CUDA
+            # would take some hundred MB for each such rank.
+            def make_current() -> list[RankMessage]:
+                torch.cuda.set_device(device)
+                return []
+
+            self.send(make_current)
 
     def send(self, message: RankMessage | Deferred) -> None:
         """Queue a message, or a function that the reporter's thread calls until it returns messages."""
@@ -111,9 +114,8 @@ class Reporter:
         return heartbeat(self.rank, process, self.meter, self.dropped, self.position())
 
     def _note_pause(self, due_ns: int, woke_ns: int) -> None:
-        """A thread that wakes much too late has stood still with its process, since some moment after its last look."""
-        stood_still = pause(self.rank, due_ns - LOOK_EVERY_MS * NS_PER_MS // 2, woke_ns)
-        if stood_still:
+        # The process has stood still since some moment after the last look: halfway is the best estimate.
+        if stood_still := pause(self.rank, due_ns - LOOK_EVERY_MS * NS_PER_MS // 2, woke_ns):
             self._unsent.append(stood_still)
 
     def _send(self, socket: zmq.Socket[bytes]) -> None:
@@ -163,38 +165,31 @@ class Reporter:
             case Alive():
                 pass
             case Probe(number=number):
-                self._echo(socket, number, received_ns)
+                # At once: the time in between is what the console cannot know of this host's clock.
+                echo = Echo(rank=self.rank, number=number, heard_ns=received_ns, said_ns=time.monotonic_ns())
+                with suppress(zmq.Again):  # the console will probe again
+                    socket.send(msgspec.msgpack.encode([echo]), zmq.NOBLOCK)
             case Stop(why=why):
                 end_process(f"stopped by the console: {why}")
             case SetBottleneck() as command:
                 self.command = command
 
-    def _echo(self, socket: zmq.Socket[bytes], number: int, received_ns: int) -> None:
-        """Answer a probe at once: the time in between is what the console cannot know of this host's clock."""
-        echo = Echo(rank=self.rank, number=number, heard_ns=received_ns, said_ns=time.monotonic_ns())
-        with suppress(zmq.Again):  # the console will probe again
-            socket.send(msgspec.msgpack.encode([echo]), zmq.NOBLOCK)
-
     def _call(self, deferred: Deferred) -> Sequence[RankMessage] | None:
-        """What a deferred message has become; nothing once the device has failed, for which torch raises RuntimeError.
-
-        The traceback is printed once, and not while the rank is ending: the loop fails, too, and its own traceback
-        should end the log.
-        """
+        """What a deferred message has become; nothing once the device has failed."""
         if self._failed:
             return []
         try:
             return deferred()
-        except RuntimeError:
+        except RuntimeError:  # torch's, for a device that has failed
             self._failed = True
-            if not self._closing.is_set():
+            if not self._closing.is_set():  # else the loop's own traceback should end the log: it fails, too
                 traceback.print_exc()
             return []
 
 
 def _connect(context: zmq.Context[zmq.Socket[bytes]], endpoint: str) -> zmq.Socket[bytes]:
     socket = context.socket(zmq.DEALER)
-    socket.setsockopt(zmq.LINGER, int(LAST_WORDS_S * 1000))
+    socket.setsockopt(zmq.LINGER, int(LAST_WORDS_S * 1000))  # ms: how long term() waits for what is unsent
     socket.setsockopt(zmq.MAXMSGSIZE, MOST_BYTES_A_FRAME)
     socket.setsockopt(zmq.SNDHWM, MOST_FRAMES_UNREAD)
     if KEYS in os.environ:  # the console is on another host
@@ -203,14 +198,39 @@ def _connect(context: zmq.Context[zmq.Socket[bytes]], endpoint: str) -> zmq.Sock
     return socket
 
 
-def _make_current(device: torch.device) -> list[RankMessage]:
-    """Make the device the current one of the calling thread. There is no message about it."""
-    torch.cuda.set_device(device)
-    return []
-
-
 def end_process(why: str) -> None:
     """End the process. Its log gets the reason, and what the main thread was doing."""
     frame = sys._current_frames().get(threading.main_thread().ident or 0)
     print(f"{why}; meanwhile the rank was here:", "".join(traceback.format_stack(frame)), sep="\n", flush=True)
     os.kill(os.getpid(), signal.SIGTERM)  # its default action ends even a rank that sits in a collective
+
+
+def encode_frame(messages: Sequence[RankMessage]) -> tuple[bytes, int]:
+    """A frame of the first messages, as many as the console takes at once, and their number; 0 if even one is too
+    long."""
+    # A Hello travels alone: the console takes only a little from a rank that it does not know yet.
+    number = 1 if isinstance(messages[0], Hello) else len(messages)
+    # Halved, not measured: nearly always the first try fits, and encoding is the expensive part.
+    while number and len(frame := msgspec.msgpack.encode(messages[:number])) > MOST_BYTES_A_FRAME:
+        number //= 2
+    return frame, number
+
+
+def is_too_long(message: RankMessage) -> bool:
+    """Whether the console would refuse the message, and the whole frame with it."""
+    return isinstance(message, Step) and len(message.collectives) > MOST_A_STEP
+
+
+def within_limits(message: RankMessage) -> RankMessage:
+    """The message as the console accepts it: an error cut to length; a Failed in place of what it would refuse."""
+    if isinstance(message, (Step, Heartbeat, Pause)):  # these come too often to be checked
+        return message
+    if isinstance(message, Failed):
+        error = message.error.encode("utf-8", "backslashreplace").decode()  # a lone surrogate would be refused
+        return msgspec.structs.replace(message, error=error[:MOST_OF_AN_ERROR])
+    try:
+        msgspec.msgpack.decode(msgspec.msgpack.encode(message), type=RankMessage)
+    except ValueError as error:  # msgspec's errors are ValueErrors, and so is that of text with lone surrogates
+        reason = f"cannot send the console a {type(message).__name__}: {error}"
+        return Failed(rank=message.rank, at_ns=time.monotonic_ns(), error=reason[:MOST_OF_AN_ERROR])
+    return message

@@ -35,21 +35,14 @@ class Tap:
     def __init__(
         self,
         clock: Clock,
-        network: nn.Module,
+        network: nn.Module,  # what the loop calls; a torch DDP is recognized
         *,
-        buckets: bool = False,
-        overlaps: bool = False,
-        before_collective: Callable[[], bool] = lambda: False,
-        is_asleep: Callable[[], bool] = lambda: False,
-        attached: bool = True,
+        buckets: bool = False,  # calls that carry gradients carry buckets of them
+        overlaps: bool = False,  # gradients are sent while backward goes on
+        before_collective: Callable[[], bool] = lambda: False,  # returns whether it delayed the rank
+        is_asleep: Callable[[], bool] = lambda: False,  # in such a delay; asked from another thread
+        attached: bool = True,  # to torch; a detached tap sees nothing and costs nothing
     ) -> None:
-        """network: what the loop calls; a torch DDP is recognized.
-        buckets: calls that carry gradients carry buckets of them.
-        overlaps: gradients are sent while backward goes on.
-        before_collective: called before each collective; returns whether it delayed the rank.
-        is_asleep: whether such a delay is under way; asked from another thread.
-        attached: to torch. A detached tap sees nothing and costs nothing.
-        """
         self.now = clock.now
         is_nccl = dist.is_initialized() and dist.get_backend() == "nccl"
         self._now_notified = clock.now if is_nccl else clock.at_once
@@ -77,13 +70,13 @@ class Tap:
         self._timer = timer
 
     def settle(self) -> None:
-        """torch DDP has just returned: in C++ it has waited for everything that it had issued there."""
+        """torch DDP has just returned: in C++ it has waited for all that it had issued there."""
         if not self._unsettled:
             return
         first, ended = self._unsettled[0], self.now()
         for call in self._unsettled:
             if call.thread == first.thread:  # others are issued by torch's threads, when the rank waits already
-                awaited = call.issued
+                awaited = call.issued  # of the last one: then the rank began to wait
         for call in self._unsettled:
             call.awaited, call.ended = awaited, ended
         self._unsettled.clear()
@@ -101,8 +94,8 @@ class Tap:
         return calls
 
     def position(self) -> Position:
-        """Where the rank's device is, which may be steps behind its loop. The reporter's thread asks this while the
-        loop goes on."""
+        """Where the rank's device is, which may be steps behind its loop."""
+        # The reporter's thread asks while the loop goes on: hence the copies.
         timer, calls = self._timer, list(self._calls)
         behind = [step for step in list(self._behind) if not self._clock.reached(step[0].moments[-1])]
         if behind:
@@ -134,14 +127,12 @@ class Tap:
             call.ended = call.issued
             return
         self._works[id(work)] = (work, call)
-        if background and self._is_overtaken():
+        # Torch calls back only where more gradients will be sent after this call, as in the step before: the end of the
+        # last one is known, since the rank waits for it. gloo calls back in a thread that must wait for Python's lock,
+        # which costs more than all the rest of the tap.
+        is_overtaken = self._overlaps and sum(map(carries_gradients, self._calls)) < self._last_carriers
+        if background and is_overtaken:
             work.get_future().add_done_callback(lambda _: self._notified(call))
-
-    def _is_overtaken(self) -> bool:
-        """Whether more gradients will be sent after this call, as in the step before. Only then must torch call back
-        when it ends: the end of the last one is known, since the rank waits for it. (gloo calls back in a thread that
-        must wait for Python's lock. That costs more than all the rest of the tap.)"""
-        return self._overlaps and sum(map(carries_gradients, self._calls)) < self._last_carriers
 
     def _notified(self, call: Call) -> None:
         call.notified = self._now_notified()

@@ -1,8 +1,9 @@
-"""The numbers that ranks pass to a primitive. All ranks know them, so each can compute what must come out.
+"""The numbers that ranks pass to a primitive: small integers, whose every sum is exact, in any order.
 
-They are small integers. So every sum of them is exact, in any order.
+All ranks know them, so each can compute what must come out.
 """
 
+from collections.abc import Callable
 from typing import Protocol
 
 import torch
@@ -11,8 +12,11 @@ from torch import Tensor
 from ddptui.config.primitives import ReduceOpName
 
 PERIOD = 65_521  # a prime: no block of a usual size looks like another one of the same rank
-LARGEST = 251
-MOST_RANKS = 1024
+LARGEST = 251  # the sum of 1024 ranks' stays below 2**24, up to which float32 has every integer
+REDUCTIONS: dict[ReduceOpName, Callable[..., Tensor]] = {
+    "sum": torch.sum, "product": torch.prod, "max": torch.amax, "min": torch.amin, "avg": torch.mean
+}  # fmt: skip
+MOST_RANKS = 1024  # as in Trial.world_size: no two ranks or seeds share a generator's seed
 
 
 class Numbers(Protocol):
@@ -26,12 +30,11 @@ class Numbers(Protocol):
 
 
 class Readable:
-    """Numbers for people: the tens digit is the rank, the ones digit the element. (With more than 9 elements, the
-    hundreds and the rest, and so on.)"""
+    """Numbers for people: the tens digit is the rank, the ones digit the element."""
 
     def __init__(self, most: int) -> None:
         """most: elements of a rank."""
-        self._base = 10 ** len(str(most))
+        self._base = 10 ** len(str(most))  # with more than 9 elements the hundreds are the rank, and so on
 
     def of(self, rank: int, count: int) -> Tensor:
         numbers: Tensor = torch.arange(1, count + 1, dtype=torch.float64) + self._base * rank
@@ -44,8 +47,7 @@ class Readable:
 class Scrambled:
     """Numbers for checks, different for each seed and rank: an element in the wrong place is a wrong number.
 
-    They repeat with a period, so that the result for a hundred million of them is computed on some thousands. A product
-    takes only 2 and 4: then it is exact, too, and never equals one of its factors.
+    They repeat with a period, so that the result for a hundred million of them is computed on some thousands.
     """
 
     def __init__(self, seed: int, op: ReduceOpName = "sum") -> None:
@@ -62,7 +64,7 @@ class Scrambled:
         generator = torch.Generator().manual_seed(self._seed * MOST_RANKS + rank)
         low, high = (1, 2) if self._multiplies else (1, LARGEST)
         numbers = torch.randint(low, high + 1, (PERIOD,), generator=generator).double()
-        return 2**numbers if self._multiplies else numbers
+        return 2**numbers if self._multiplies else numbers  # a product of 2s and 4s is exact, and equals no factor
 
 
 def repeat_to(period: Tensor, count: int) -> Tensor:
@@ -72,24 +74,13 @@ def repeat_to(period: Tensor, count: int) -> Tensor:
 
 def reduce(op: ReduceOpName, by_rank: Tensor) -> Tensor:
     """(ranks, count) to (count), in float64."""
-    match op:
-        case "sum":
-            return by_rank.sum(dim=0)
-        case "product":
-            return by_rank.prod(dim=0)
-        case "max":
-            return by_rank.amax(dim=0)
-        case "min":
-            return by_rank.amin(dim=0)
-        case "avg":
-            return by_rank.mean(dim=0)
+    reduced: Tensor = REDUCTIONS[op](by_rank, dim=0)
+    return reduced
 
 
 def wrong_elements(actual: Tensor, expected: Tensor, ranks: int) -> int:
-    """How many elements are not as expected.
-
-    Integers must be exact. A mean may lose what dividing, or multiplying by 1/ranks, loses: its sum is exact.
-    """
+    """How many elements are not as expected. Integers must be exact."""
+    # A mean may lose what dividing, or multiplying by 1/ranks, loses: its sum is exact.
     tolerance = ranks * torch.finfo(actual.dtype).eps * expected.abs() * (expected != expected.round())
     error = (actual.double().cpu() - expected).abs()
     return int((~(error <= tolerance)).sum())  # so that NaN is wrong, too

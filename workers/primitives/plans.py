@@ -9,26 +9,22 @@ from ddptui.config.primitives import OPERATIONS, REDUCE_OPS, ReduceOpName, messa
 from ddptui.config.trial import Trial
 from workers.aggregate import strategy_class
 from workers.primitives import PRIMITIVES
-from workers.primitives.all_ranks import Composite
+from workers.primitives.collectives import Composite
 from workers.primitives.primitive import Primitive, Setting
 from workers.rank.process import Rank
 
-SHOWN_ELEMENTS = 4  # of a tensor, and about as many of all parts together: they must fit on a screen
+SHOWN_ELEMENTS = 4  # of a tensor, and about as many of all parts together: all ranks' must fit on a screen
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
 
 class Plan(NamedTuple):
-    """One primitive with one size.
-
-    elements: of each tensor that a rank passes. tensors: how many such tensors make up the size that nccl-tests would
-    report.
-    """
+    """One primitive with one size."""
 
     operation: str
     composite: bool
     reduce_op: ReduceOpName | None
-    elements: int
-    tensors: int
+    elements: int  # of each tensor that a rank passes
+    tensors: int  # so many of which make up the size that nccl-tests would report
 
 
 def plans_to_show(trial: Trial) -> list[Plan]:

@@ -20,36 +20,29 @@ OPS = {
 
 
 class Setting(NamedTuple):
-    """Who calls, and with what.
-
-    elements: of each tensor that a rank passes; so of one part, for operations that move parts. root: for operations
-    that have one.
-    """
+    """Who calls, and with what."""
 
     rank: int
     ranks: int
-    root: int
-    elements: int
+    root: int  # for operations that have one
+    elements: int  # of each tensor that a rank passes; so of one part, for operations that move parts
     dtype: torch.dtype
     device: torch.device
     reduce_op: ReduceOpName = "sum"
 
 
 class Argument(NamedTuple):
-    """What a rank passes under one name: a tensor, or a list of them.
-
-    None: other ranks pass it, but not this one. undefined: the operation does not define its content after the call.
-    """
+    """What a rank passes under one name: a tensor, or a list of them."""
 
     name: str
-    tensors: Sequence[Tensor] | None
-    undefined: bool = False
+    tensors: Sequence[Tensor] | None  # None: other ranks pass it, but not this one
+    undefined: bool = False  # the operation does not define its content after the call
 
 
 class Primitive:
     """One primitive, as one rank calls it."""
 
-    transfers = 1  # one after the other, in a timed call
+    transfers = 1  # one after the other, in a timed call, whose time is divided by that
 
     def __init__(self, setting: Setting) -> None:
         self.rank, self.ranks, self.root, self.elements, self.dtype, self.device, self.reduce_op = setting
@@ -84,12 +77,12 @@ class Primitive:
         raise NotImplementedError
 
     def expected(self, numbers: Numbers) -> Iterator[tuple[Tensor, Tensor]]:
-        """The tensors that the call leaves on this rank, each with its right values, in float64. Undefined ones are not
-        among them."""
+        """The tensors that the call leaves defined on this rank, each with its right values, in float64."""
         yield from ()
 
     def tensor(self) -> Tensor:
-        """A new buffer. It is written to, so that its memory is really there."""
+        """A new buffer."""
+        # Written to, so that its memory is really there: Linux assigns a page only at the first write to it.
         return torch.empty(self.elements, dtype=self.dtype, device=self.device).fill_(0)
 
     def tensors(self) -> list[Tensor]:

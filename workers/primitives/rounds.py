@@ -60,13 +60,13 @@ def measure(me: Rank) -> None:
 
 
 class Measurement:
-    """One primitive with one size, as this rank measures it. error: why the backend refuses it."""
+    """One primitive with one size, as this rank measures it."""
 
     def __init__(self, me: Rank, place: int, plan: Plan) -> None:
         self.place, self.plan = place, plan
         self.primitive = make_primitive(me, plan)
         self.timer = Timer(self.primitive, clock_of(me.device))
-        self.error = refusal_of(self.primitive)
+        self.error = refusal_of(self.primitive)  # why the backend refuses it
 
     def position_in_call(self) -> Position:
         """The rank is in a call."""
@@ -122,10 +122,11 @@ def count_wrong(primitive: Primitive, seed: int) -> int:
 
 
 def refusal_of(primitive: Primitive) -> str | None:
-    """Make the first call. Returns the backend's error if it refuses, which it does on all ranks."""
+    """Make the first call. Returns the backend's error if it refuses."""
     try:
         primitive.call()
     except (RuntimeError, ValueError, NotImplementedError) as error:
+        # A backend refuses on all ranks, so none is left waiting.
         return " ".join(str(error).split())[:MOST_OF_A_REFUSAL] or type(error).__name__
     return None
 

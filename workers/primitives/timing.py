@@ -1,8 +1,5 @@
 """How long a call takes: all ranks call again and again, as often as they have agreed.
 
-The calls of one size are made in rounds, with the other sizes in between. On a busy host the calls of some hundredths
-of a second are all fast or all slow, as the scheduler has placed the ranks. So each size gets its share of both.
-
 There are two cadences. Back to back, as in nccl-tests, a call begins when the one before has ended on this rank,
 whatever the others do: the time of all calls by their number is what a stream of them costs. Or each call follows a
 barrier, which is not timed: then all ranks begin together, apart from the time that some take longer to leave it.
@@ -18,32 +15,34 @@ import torch.distributed as dist
 from workers.instruments.clock import Clock
 from workers.primitives.primitive import Primitive
 
-ROUNDS = 5  # several, so that one slow spell of the host does not decide a size; each costs an untimed call
+# A size is timed in several rounds, with the other sizes in between. On a busy host the calls of some hundredths of a
+# second are all fast or all slow, as the scheduler has placed the ranks: so each size gets its share of both.
+ROUNDS = 5  # each costs an untimed call
 DEVICE_POLL_S = 0.001
 
 
 class Timer:
-    """Times one primitive with one size, on this rank.
-
-    calls: how many have begun, with the warm-up. lengths_ns: of each timed call.
-    """
+    """Times one primitive with one size, on this rank."""
 
     def __init__(self, primitive: Primitive, clock: Clock) -> None:
         self._primitive = primitive
         self._clock = clock
         self._calls_per_round = 0
-        self.calls = 0
-        self.lengths_ns: list[int] = []
+        self.calls = 0  # that have begun, with the warm-up
+        self.lengths_ns: list[int] = []  # of each timed call
 
     def warm_up(self, *, calls: int, most: int, most_s: float) -> None:
         """Call without timing, at least once, and agree on the number of calls in each round: at most `most`, and at
         most `most_s` in all rounds together, but at least one."""
         estimate_s = min(self._estimate() for _ in range(max(1, calls)))
-        self._calls_per_round = self._agree(max(1, min(most, int(most_s / ROUNDS / max(estimate_s, 1e-6)))))
+        affordable = max(1, min(most, int(most_s / ROUNDS / max(estimate_s, 1e-6))))
+        agreed = torch.tensor([affordable], device=self._primitive.device)
+        dist.broadcast(agreed, src=0)  # rank 0 decides: all ranks must call equally often
+        self._calls_per_round = int(agreed.item())
 
     def round(self, *, after_barrier: bool) -> None:
-        """Time the calls of a round. One more goes before them, since another size was called meanwhile."""
-        self._call()
+        """Time the calls of a round."""
+        self._call()  # untimed, since another size was called meanwhile
         dist.barrier()
         self.lengths_ns += self._after_barriers() if after_barrier else self._back_to_back()
 
@@ -53,14 +52,8 @@ class Timer:
         begin_ns, end_ns = self._resolved([begin, self._clock.now()])
         return (end_ns - begin_ns) / 1e9
 
-    def _agree(self, calls: int) -> int:
-        """Rank 0's number: all ranks must call equally often."""
-        agreed = torch.tensor([calls], device=self._primitive.device)
-        dist.broadcast(agreed, src=0)
-        return int(agreed.item())
-
     def _back_to_back(self) -> list[int]:
-        now, call = self._clock.now, self._primitive.timed_call
+        now, call = self._clock.now, self._primitive.timed_call  # looked up once: the small calls take microseconds
         moments = [now()]
         for _ in range(self._calls_per_round):
             self.calls += 1

@@ -6,7 +6,6 @@ has, and hardly notice. Nowhere else does the loop wait for its device because o
 
 import random
 import time
-from typing import Protocol
 
 import torch
 
@@ -15,18 +14,16 @@ from ddptui.wire.messages import Slept
 from workers.rank.device import CPU
 
 
-class Delays(Protocol):
-    """What the loop calls wherever a delay may go in.
+class Delays:
+    """What the loop calls wherever a delay may go in. This one has none."""
 
-    fired and slept_ns: the number of delays so far and their length together, from after the warm-up on.
-    """
-
-    fired: int
-    slept_ns: int
+    fired = 0  # delays so far, from after the warm-up on
+    slept_ns = 0  # their length together
 
     @property
     def asleep(self) -> bool:
         """Whether a delay is under way; other threads may ask."""
+        return False
 
     def set(self, bottlenecks: tuple[Bottleneck, ...]) -> None:
         """From now on these delays and no others."""
@@ -42,13 +39,17 @@ class Delays(Protocol):
 
     def before_collective(self) -> bool:
         """The rank is about to call a collective. Returns whether it was delayed."""
+        return False
 
     def taken(self) -> tuple[Slept, ...]:
         """The delays since the last call: those of a step, if called once a step."""
+        return ()
 
 
-class RankDelays:
+class RankDelays(Delays):
     """The delays of one rank. It counts those that really happened: at `start` always, others after the warm-up."""
+
+    asleep = False
 
     def __init__(
         self,
@@ -59,20 +60,17 @@ class RankDelays:
         warmup_steps: int,
         device: torch.device = CPU,
     ) -> None:
-        self.fired = 0
-        self.slept_ns = 0
-        self.asleep = False
         self._taken: list[Slept] = []
         self._rank = rank
         self._device = device
-        self._random = random.Random(f"{seed} {rank}")
+        self._random = random.Random(f"{seed} {rank}")  # its own: torch's would change the dropout
         self._warmup_steps = warmup_steps
         self._step: int | None = None  # none: outside the steps
         self._collectives: int | None = None  # of this step's aggregation; none: it cannot have begun
         self.set(bottlenecks)
 
     def set(self, bottlenecks: tuple[Bottleneck, ...]) -> None:
-        """From now on these delays and no others. A slow link is not among them: the network delays, not the rank."""
+        # A slow link is not among them: the network delays, not the rank.
         self._bottlenecks = [delay for delay in bottlenecks if self._rank in delay.ranks and delay.at != "link"]
 
     def start(self) -> None:
@@ -89,17 +87,14 @@ class RankDelays:
         self._step = None
 
     def at(self, site: Site) -> None:
-        """The rank is at this site of the current step. Collectives after its forward are the aggregation. Those before
-        are not: DDP broadcasts its buffers, and once the layout of its buckets."""
-        if site == "forward":
+        if site == "forward":  # what comes later is the aggregation; before, DDP broadcasts its buffers and buckets
             self._collectives = 0
         for bottleneck in self._bottlenecks:
             if bottleneck.at == site and self._is_due(bottleneck):
                 self._sleep(site, bottleneck)
 
     def before_collective(self) -> bool:
-        """The rank is about to call a collective. Only those of the aggregation are delayed."""
-        if not self._bottlenecks or self._step is None or self._collectives is None:
+        if not self._bottlenecks or self._step is None or self._collectives is None:  # no part of the aggregation
             return False
         self._collectives += 1
         delayed = False

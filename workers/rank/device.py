@@ -9,7 +9,7 @@ import torch.distributed as dist
 from ddptui.config.device_checks import can_share_gpu, needs_point_to_point
 from ddptui.config.trial import Trial
 from ddptui.host.gpus import VISIBLE, is_empty
-from ddptui.text.words import OLDER, WHO_HAS_MPI
+from ddptui.text.words import OLDER, WHO_HAS_MPI, count
 
 CPU = torch.device("cpu")
 NEEDED = "CUDA takes an NVIDIA GPU and its driver, which `nvidia-smi` lists"
@@ -17,22 +17,16 @@ LONGEST = 200  # characters of torch's error: a Hello must be able to carry it
 
 
 class DeviceChoice(NamedTuple):
-    """A rank's device, or the first of several.
-
-    why: the trial left it open, and a GPU might have been expected. shared: this host has more ranks than GPUs, and
-    they share them.
-    """
+    """A rank's device, or the first of several."""
 
     device: torch.device
-    why: str = ""
-    shared: bool = False
+    why: str = ""  # the trial left it open, and a GPU might have been expected
+    shared: bool = False  # this host has more ranks than GPUs, and they share them
 
 
 def choose_device(trial: Trial, rank: int, local_ranks: range) -> DeviceChoice:
     """Choose GPUs of its own for each rank of this host; or one that ranks share, if the trial allows it; or the CPU.
-
-    A GPU becomes the thread's current device. Raises RuntimeError if the trial wants GPUs that are not there.
-    """
+    Raises RuntimeError if the trial wants GPUs that are not there."""
     if trial.device == "cpu":
         return DeviceChoice(CPU)
     gpus, unusable = usable_gpus()
@@ -52,16 +46,15 @@ def choose_device(trial: Trial, rank: int, local_ranks: range) -> DeviceChoice:
 
 
 def use_gpu(index: int, *, shared: bool = False) -> DeviceChoice:
-    """Make this GPU the thread's current device."""
+    """Make this GPU the thread's current device: torch and NCCL take that one unless told otherwise."""
     device = torch.device("cuda", index)
     torch.cuda.set_device(device)
     return DeviceChoice(device, shared=shared)
 
 
 def usable_gpus() -> tuple[int, str]:
-    """How many GPUs torch can use, and the reason if it can use none of those that the driver counts. Until torch has
-    started CUDA, its own count is the driver's."""
-    if torch.cuda.device_count() == 0:
+    """How many GPUs torch can use, and the reason if it can use none of those that the driver counts."""
+    if torch.cuda.device_count() == 0:  # the driver's count, until torch has started CUDA
         return 0, ""
     try:
         torch.cuda.init()
@@ -98,7 +91,7 @@ def too_few(trial: Trial, ranks: int, gpus: int) -> str:
     share = f"let them share with share_gpu = true{also}, over gloo, or " if can_share_gpu(trial) else ""
     fewer = "" if ranks == 1 else f"take fewer {kind(trial)}s, or "
     return (
-        f"device = 'cuda' needs {each} a {kind(trial)}: {count_of(ranks, kind(trial))} here, {count_of(gpus, 'GPU')}; "
+        f"device = 'cuda' needs {each} a {kind(trial)}: {count(ranks, kind(trial))} here, {count(gpus, 'GPU')}; "
         f"{share}{fewer}device = 'cpu'"
     )
 
@@ -107,7 +100,7 @@ def why_not(trial: Trial, ranks: int, gpus: int) -> str:
     """Why ranks are on the CPU though there are GPUs."""
     share = f": share_gpu = true lets them share {'it' if gpus == 1 else 'them'}" if can_share_gpu(trial) else ""
     each = f" of {trial.gpus_per_rank} GPUs each" if trial.gpus_per_rank > 1 else ""
-    return f"{count_of(gpus, 'GPU')} for {count_of(ranks, kind(trial))}{each}{share}"
+    return f"{count(gpus, 'GPU')} for {count(ranks, kind(trial))}{each}{share}"
 
 
 def kind(trial: Trial) -> str:
@@ -115,16 +108,13 @@ def kind(trial: Trial) -> str:
     return "replica" if trial.launch == "dp" else "rank"
 
 
-def count_of(number: int, what: str) -> str:
-    """1 rank, 2 ranks."""
-    return f"{number} {what}{'' if number == 1 else 's'}"
-
-
 def choose_backend(trial: Trial, device: torch.device, shared: bool) -> tuple[str, str]:
     """The process group's backend, and why. Raises RuntimeError if it cannot work, before ranks wait for each other."""
     backend, why = wanted_backend(trial, device, shared)
-    if backend == "nccl":
-        check_nccl(device, shared)
+    if backend == "nccl" and device.type == "cpu":
+        raise RuntimeError("backend = 'nccl' needs GPUs, and the ranks are on the CPU: backend = 'auto' is gloo there")
+    if backend == "nccl" and shared:
+        raise RuntimeError("backend = 'nccl' refuses two ranks on one GPU: with share_gpu = true, leave it 'auto'")
     if backend == "mpi" and not dist.is_mpi_available():
         raise RuntimeError(f"backend = 'mpi': this torch has no MPI; {WHO_HAS_MPI}. gloo and nccl do without")
     if backend == "gloo" and device.type == "cuda" and (problem := needs_point_to_point(trial)):
@@ -139,14 +129,6 @@ def wanted_backend(trial: Trial, device: torch.device, shared: bool) -> tuple[st
     if device.type == "cpu":
         return "gloo", "the ranks are on the CPU"
     return ("gloo", "ranks share a GPU, which NCCL refuses") if shared else ("nccl", "the ranks are on GPUs")
-
-
-def check_nccl(device: torch.device, shared: bool) -> None:
-    """Raises RuntimeError where NCCL cannot work."""
-    if device.type == "cpu":
-        raise RuntimeError("backend = 'nccl' needs GPUs, and the ranks are on the CPU: backend = 'auto' is gloo there")
-    if shared:
-        raise RuntimeError("backend = 'nccl' refuses two ranks on one GPU: with share_gpu = true, leave it 'auto'")
 
 
 def describe(trial: Trial, device: torch.device) -> str:

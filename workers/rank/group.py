@@ -49,41 +49,33 @@ def open_rendezvous(trial: Trial, node: Node) -> tuple[Rendezvous, socket.socket
 
 
 def open_port(address: str = LOCALHOST, port: int = ANY_PORT) -> socket.socket:
-    """Listen where the ranks will meet. Ranks that connect before the store serves it wait.
-
-    Port 0 takes a free one, so that two labs can run at once. For ranks of other hosts it listens on all interfaces:
-    they may know this host by an address that it does not know itself.
-    """
+    """Listen where the ranks will meet. Ranks that connect before the store serves it wait."""
     if address == LOCALHOST:
         return socket.create_server((address, port), backlog=MOST_WAITING)
+    # For ranks of other hosts, on all interfaces: they may know this host by an address that it does not know itself.
     both = socket.has_dualstack_ipv6()
     family = socket.AF_INET6 if both else socket.AF_INET
     return socket.create_server(("", port), family=family, dualstack_ipv6=both, backlog=MOST_WAITING)
 
 
 def host_store(port: socket.socket | None = None) -> dist.TCPStore:
-    """Serve the store through which ranks meet, until it is dropped.
-
-    It has a thread, so call this after the last fork: a fork copies the locks that threads hold, but not the threads
-    that would release them.
-    """
+    """Serve the store through which ranks meet, until it is dropped. It has a thread, so call this after the last fork:
+    a fork copies the locks that threads hold, but not the threads that would release them."""
     port = port or open_port()
     number = port.getsockname()[1]
     return dist.TCPStore(LOCALHOST, number, is_master=True, wait_for_workers=False, master_listen_fd=port.detach())
 
 
 def join_group(me: Rank, rendezvous: Rendezvous) -> None:
-    """Become a member of the process group.
-
-    NCCL takes the GPU of the tensors that it is given. Told the GPU here (`device_id`), torch 2.6 and 2.7.0 have it
-    connect without blocking, and NCCL 2.26 then hangs now and again.
-    """
+    """Become a member of the process group."""
     backend, _ = choose_backend(me.trial, me.device, me.shares_gpu)
     timeout = timedelta(seconds=timeout_s(me.trial))
     if backend == "mpi":
         join_over_mpi(me, timeout)
         return
     store = dist.TCPStore(rendezvous.address, rendezvous.port, is_master=False) if rendezvous.address else None
+    # No `device_id`: NCCL takes the GPU of the tensors that it is given. Told the GPU here, torch 2.6 and 2.7.0 have it
+    # connect without blocking, and NCCL 2.26 then hangs now and again.
     dist.init_process_group(
         backend,
         store=store,
@@ -95,14 +87,10 @@ def join_group(me: Rank, rendezvous: Rendezvous) -> None:
 
 
 def join_over_mpi(me: Rank, timeout: timedelta) -> None:
-    """Join where MPI itself decides which process is which rank, and where they meet.
-
-    Raises RuntimeError if MPI disagrees with the trial. Then the ranks were started without mpirun, and each is alone
-    in a world of its own.
-    """
+    """Join where MPI decides which process is which rank. Raises RuntimeError if it disagrees with the trial."""
     dist.init_process_group("mpi", timeout=timeout)
     actual, expected = (dist.get_rank(), dist.get_world_size()), (me.rank, me.world_size)
-    if actual != expected:
+    if actual != expected:  # started without mpirun: each rank is alone in a world of its own
         leave_group()
         by_hand = MPIRUN_EXAMPLE.format(me.world_size)
         raise RuntimeError(
@@ -112,14 +100,13 @@ def join_over_mpi(me: Rank, timeout: timedelta) -> None:
 
 
 def timeout_s(trial: Trial) -> float:
-    """How long torch waits for a late rank. It is longer than the console waits, which can name that rank, and than the
-    injected delays. Torch itself would wait 30 minutes."""
+    """How long torch waits for a late rank, in s; by default it would be 30 minutes."""
+    # Longer than the injected delays, and than the console waits, since only the console can name the late rank.
     longest_ms = max((bottleneck.sleep_ms for bottleneck in trial.bottleneck), default=0)
     return START_S + PATIENCE * trial.stall_s + LONGEST_JITTER * longest_ms / 1000
 
 
 def leave_group() -> None:
-    """Leave the group, and collect what still refers to it, such as a DDP in a reference cycle. Only then do its
-    threads end: one that drops a tensor while Python shuts down aborts the process."""
+    """Leave the group, and end its threads: one that drops a tensor while Python shuts down aborts the process."""
     dist.destroy_process_group()
-    gc.collect()
+    gc.collect()  # threads end with the last reference to the group, which a DDP holds in a cycle

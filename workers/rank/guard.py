@@ -38,20 +38,15 @@ def die_with_console() -> None:
 
 
 def _monitor(pid: int) -> None:
-    """Wait for the end of `pid`, then end this process. Waiting for a descriptor costs nothing. Polling is for systems
-    without such descriptors, and for a process that has none left."""
+    """Wait for the end of `pid`, then end this process."""
     try:
-        select.select([os.pidfd_open(pid)], [], [])
-    except (AttributeError, OSError):
-        _poll(pid)
+        select.select([os.pidfd_open(pid)], [], [])  # costs nothing, unlike polling
+    except (AttributeError, OSError):  # this system has no such descriptors, or the process has none left
+        with suppress(psutil.NoSuchProcess):
+            console = psutil.Process(pid)
+            while console.is_running() and console.status() != psutil.STATUS_ZOMBIE:
+                time.sleep(POLL_S)
     _end()
-
-
-def _poll(pid: int) -> None:
-    with suppress(psutil.NoSuchProcess):
-        console = psutil.Process(pid)
-        while console.is_running() and console.status() != psutil.STATUS_ZOMBIE:
-            time.sleep(POLL_S)
 
 
 def _end() -> None:

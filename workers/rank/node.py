@@ -5,7 +5,7 @@ NNODES=2 NODE_RANK=1 MASTER_ADDR=10.0.0.1 MASTER_PORT=15432 python -m workers.sp
 
 import os
 import sys
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ddptui.config.engine import spread
 from ddptui.config.trial import Trial
@@ -15,13 +15,12 @@ LOCALHOST = "127.0.0.1"
 ANY_PORT = 0  # one that is free
 
 
-@dataclass(frozen=True)
-class Node:
-    """This machine among those of a run. address and port: where all ranks meet, on node 0."""
+class Node(NamedTuple):
+    """This machine among those of a run."""
 
     number: int
     ranks: range
-    address: str
+    address: str  # with the port: where all ranks meet, on node 0
     port: int
 
     @property
@@ -43,17 +42,14 @@ def this_node(trial: Trial) -> Node:
 
 
 def choose_interface(host: str) -> str:
-    """Have the ranks of this node use the network interface that leads to `host`. Returns the host's address.
-
-    By itself gloo takes the address of this machine's own name, which may be loopback. Ends the process with one line
-    if no interface leads there.
-    """
+    """Have the ranks of this node use the network interface that leads to `host`. Returns the host's address. Ends the
+    process with one line if no interface leads there."""
     try:
         address = resolve(host)
         name = interface_towards(address).name
     except NetworkError as error:
         sys.exit(f"{error}")
-    os.environ.setdefault("GLOO_SOCKET_IFNAME", name)
+    os.environ.setdefault("GLOO_SOCKET_IFNAME", name)  # else it takes that of this machine's name, perhaps loopback
     os.environ.setdefault("NCCL_SOCKET_IFNAME", f"={name}")  # = means: this one, not all that begin so
     return address
 

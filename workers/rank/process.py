@@ -50,10 +50,9 @@ def read_trial(arguments: list[str]) -> Trial:
 
 
 def pin_threads(trial: Trial, local_ranks: range) -> int:
-    """Have torch use as many threads as this rank's part of the host has cores, whatever the launcher set. Returns the
-    number."""
+    """Have torch use as many threads as this rank's part of the host has cores. Returns the number."""
     threads = threads_per_rank(trial, available_cores(), len(local_ranks))
-    torch.set_num_threads(threads)
+    torch.set_num_threads(threads)  # whatever OMP_NUM_THREADS says: torch's launcher sets it to 1
     return threads
 
 
@@ -61,8 +60,8 @@ def pin_threads(trial: Trial, local_ranks: range) -> int:
 def rank_process(trial: Trial, rank: int, local_ranks: range, *, has_parent: bool = True) -> Iterator[Rank]:
     """The frame around a rank's life: guarded, logged, announced; and delayed at the start if the trial says so.
 
-    local_ranks: the ranks of this host, which share its cores and GPUs. has_parent: a launcher started this rank, so it
-    must not outlive that one. An error goes to the log and to the console, and is raised again.
+    local_ranks: of this host, which share its cores and GPUs. has_parent: the rank must not outlive its launcher. An
+    error goes to the log and to the console, and is raised again.
     """
     enter_network(rank)  # first of all: a socket stays in the network where it was opened
     if has_parent:
@@ -91,12 +90,9 @@ def rank_process(trial: Trial, rank: int, local_ranks: range, *, has_parent: boo
 
 
 def enter_network(rank: int) -> None:
-    """Have this thread, and all that it starts, open sockets in the rank's own network, where the trial has slow links.
-
-    Without them nothing happens. The connection to the console is a file, which leads out of that network. Raises
-    OSError if the network cannot be entered.
-    """
-    if LINKS not in os.environ:
+    """Have this thread, and all that it starts, open sockets in the rank's own network, if the trial has slow links.
+    Raises OSError if the network cannot be entered."""
+    if LINKS not in os.environ:  # without slow links; with them the console is reached through a file, outside networks
         return
     launcher, *networks = os.environ[LINKS].split()
     with Path(f"/proc/{launcher}/fd/{networks[rank]}").open("rb") as network:
@@ -106,13 +102,12 @@ def enter_network(rank: int) -> None:
 
 
 def announce(trial: Trial, rank: int, local_ranks: range, threads: int, reporter: Reporter) -> DeviceChoice:
-    """Choose the rank's device, and send Hello. It is sent even without a device: the console ignores a Failed from a
-    rank that has not sent Hello."""
+    """Choose the rank's device, and send Hello."""
     try:
         choice = choose_device(trial, rank, local_ranks)
         message = hello(trial, rank, choice, threads)
     except RuntimeError:
-        reporter.send(hello(trial, rank, None, threads))
+        reporter.send(hello(trial, rank, None, threads))  # or the console would ignore the Failed that follows
         raise
     reporter.send(message)
     reporter.set_device(choice.device)

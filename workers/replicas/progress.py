@@ -51,6 +51,11 @@ class ReplicaProgress(Progress):
     def done(self, done: Done) -> None:
         """Replica 0 reports on the model, of which there is only one."""
         for rank, state in enumerate(self._states):
+            if rank > 0:
+                done = msgspec.structs.replace(
+                    done, correct=0, evaluated=0, parameters={}, buffers={}, checkpoint=None,
+                    peak_gpu_bytes=peak_bytes(state.device),
+                )  # fmt: skip
             message = msgspec.structs.replace(
                 done,
                 rank=rank,
@@ -59,24 +64,11 @@ class ReplicaProgress(Progress):
                 sub_batch=state.sub_batch,
                 dropped=state.reporter.dropped,
             )
-            if rank > 0:
-                message = msgspec.structs.replace(
-                    message,
-                    correct=0,
-                    evaluated=0,
-                    parameters={},
-                    buffers={},
-                    peak_gpu_bytes=peak_bytes(state.device),
-                    checkpoint=None,
-                )
             state.reporter.send(message)
 
 
 def replica_step(step: Step, sent_bytes: int, own_times: Sequence[int]) -> Step:
-    """The common step with a replica's own data, forward and gather in it.
-
-    sent_bytes: what it sends to the gather. own_times: the replica's three moments, in ns.
-    """
+    """The common step with a replica's own data, forward and gather in it. own_times: its three moments, in ns."""
     data, forward, backward, average, optimizer = step.phases_ns
     gathered = step.begin_ns + data + forward
     # All three lie between those two. Another device's clock has measured them, and it may be off by a little.

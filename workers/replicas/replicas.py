@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from ddptui.config.trial import Bottleneck, Site
+from ddptui.config.trial import Bottleneck
 from ddptui.wire.messages import Slept
 from workers.instruments.clock import clock_of
 from workers.instruments.reporter import Reporter
-from workers.rank.delays import Delays, RankDelays
+from workers.rank.delays import Delays
 from workers.rank.device import CPU
 from workers.rank.process import Rank
 
@@ -23,14 +23,11 @@ Precision = Callable[[], torch.autocast]
 
 
 class ReplicaStep(NamedTuple):
-    """What a replica did in one step.
-
-    samples: that it got. sent_bytes: of outputs, to the device that gathers them. moments: three of its clock: it had
-    its samples, its forward was over, its outputs were on their way. Empty if it got no samples of a small batch.
-    """
+    """What a replica did in one step."""
 
     samples: int = 0
-    sent_bytes: int = 0
+    sent_bytes: int = 0  # outputs, to the device that gathers them
+    # Three: it had its samples, its forward was over, its outputs were on their way. None if it got no samples.
     moments: tuple[Any, ...] = ()
     slept: tuple[Slept, ...] = ()
 
@@ -39,23 +36,17 @@ class ReplicaState:
     """What is known of one replica, and the delays that it takes."""
 
     def __init__(self, reporter: Reporter, delays: Delays, device: torch.device = CPU, start_ns: int = 0) -> None:
-        """start_ns: the length of its delay at the start."""
         self.reporter = reporter
         self.delays = delays
         self.device = device
         self.clock = clock_of(device)
-        self.start_ns = start_ns
+        self.start_ns = start_ns  # the length of its delay at the start
         self.step = ReplicaStep()  # the current one
         self.sub_batch = 0  # the most samples in a step
 
 
 class Replica(nn.Module):
-    """A replica that records its step.
-
-    On GPUs nn.DataParallel copies it at every forward, and runs each copy in a new thread with its device's stream as
-    the current one. So a copy is known by its device, and its moments are of that stream. The first one, "it has its
-    samples", then comes after the parameters have arrived, too.
-    """
+    """A replica that records its step."""
 
     def __init__(self, module: nn.Module, states: Sequence[ReplicaState], index: int = 0) -> None:
         super().__init__()
@@ -65,6 +56,8 @@ class Replica(nn.Module):
 
     def forward(self, inputs: Tensor) -> Tensor:
         """inputs (n, *shape) to outputs (n, classes)."""
+        # On GPUs nn.DataParallel copies the module at every forward, and runs each copy in a new thread on its device's
+        # stream. So a copy is known by its device, and the first of its moments also follows the parameters' arrival.
         state = self._states[inputs.device.index if inputs.device.type == "cuda" else self._index]
         state.delays.at("data")
         fetched = state.clock.now()
@@ -84,11 +77,10 @@ class ThreadedDataParallel(nn.Module):
 
     The replicas share the model's parameters, so their gradients add up there. Their buffers are copies, made afresh at
     every forward; replica 0's are the model's own. All threads draw from one random generator in no fixed order: with
-    dropout, two runs of the same seed differ.
+    dropout, two runs of the same seed differ. threads: that torch uses within each replica.
     """
 
     def __init__(self, model: nn.Module, states: Sequence[ReplicaState], threads: int) -> None:
-        """threads: that torch uses within each replica."""
         super().__init__()
         shared = {id(parameter): parameter for parameter in model.parameters()}
         # To deepcopy, what is in its memo has been copied already: so the parameters stay shared.
@@ -98,7 +90,11 @@ class ThreadedDataParallel(nn.Module):
 
     def forward(self, inputs: Tensor) -> Tensor:
         """inputs (n, *shape) to outputs (n, classes)."""
-        self._copy_buffers()
+        first, *others = self.replicas
+        with torch.no_grad():
+            for other in others:
+                for buffer, source in zip(other.buffers(), first.buffers(), strict=True):
+                    buffer.copy_(source)
         parts = inputs.chunk(len(self.replicas))
         start = Barrier(len(parts))  # threads start in turn, but no replica runs before all have their part
         precision = current_precision(inputs.device)
@@ -110,18 +106,11 @@ class ThreadedDataParallel(nn.Module):
 
         return torch.cat(list(self._pool.map(run, self.replicas, parts)))
 
-    @torch.no_grad()
-    def _copy_buffers(self) -> None:
-        first, *others = self.replicas
-        for other in others:
-            for buffer, source in zip(other.buffers(), first.buffers(), strict=True):
-                buffer.copy_(source)
-
 
 class GpuDataParallel(nn.DataParallel[nn.Module]):
-    """nn.DataParallel whose threads have the caller's autocast. The original passes on whether there is one, but not
-    its type: its threads would take float16 for bfloat16."""
+    """nn.DataParallel whose threads have the caller's autocast."""
 
+    # The original passes on whether there is one, but not its type: its threads would take float16 for bfloat16.
     def parallel_apply(self, replicas: Sequence[nn.Module], inputs: Sequence[Any], kwargs: Any) -> list[Any]:
         precision = current_precision(self.src_device_obj)
         running: list[Any] = [partial(run_with_precision, precision, replica) for replica in replicas]
@@ -130,20 +119,17 @@ class GpuDataParallel(nn.DataParallel[nn.Module]):
 
 def replicate_over_devices(me: Rank, model: nn.Module) -> nn.Module:
     """The model, spread over the rank's own devices if it has several: DataParallel inside the rank, the strategy
-    across the ranks.
-
-    Each GPU gets a part of the rank's share. Gradients add up on the first one, so no other needs more memory, and the
-    rank reports the memory of that one. Without GPUs the replicas run in threads, as in `dp`.
-    """
+    across the ranks. Without GPUs the replicas run in threads, as in `dp`."""
     devices = me.trial.gpus_per_rank
     if devices == 1:
         return model
     if me.device.type == "cuda":
         first = me.device.index or 0
+        # Gradients add up on the first one: no other needs more memory, and the rank reports the memory of that one.
         return GpuDataParallel(model, list(range(first, first + devices)))
     threads = max(1, torch.get_num_threads() // devices)
-    no_delays = RankDelays((), me.rank, seed=0, warmup_steps=0)  # the rank is delayed, not its replicas
-    return ThreadedDataParallel(model, [ReplicaState(me.reporter, no_delays) for _ in range(devices)], threads)
+    states = [ReplicaState(me.reporter, Delays()) for _ in range(devices)]  # the rank is delayed, not its replicas
+    return ThreadedDataParallel(model, states, threads)
 
 
 def run_with_precision(precision: Precision, network: nn.Module, *inputs: Any, **kwargs: Any) -> Any:
@@ -158,11 +144,8 @@ def current_precision(device: torch.device) -> Precision:
     return partial(torch.autocast, kind, dtype=torch.get_autocast_dtype(kind), enabled=torch.is_autocast_enabled(kind))
 
 
-class ReplicaDelays:
+class ReplicaDelays(Delays):
     """The delays of all replicas: each takes its own in its thread, and the common loop takes none."""
-
-    fired = 0
-    slept_ns = 0
 
     def __init__(self, states: Sequence[ReplicaState]) -> None:
         self._states = states
@@ -183,14 +166,3 @@ class ReplicaDelays:
     def end(self) -> None:
         for state in self._states:
             state.delays.end()
-
-    def at(self, site: Site) -> None:
-        """Nothing: a replica is delayed where it runs."""
-
-    def before_collective(self) -> bool:
-        """Never: there is no group."""
-        return False
-
-    def taken(self) -> tuple[Slept, ...]:
-        """None: each replica has its own."""
-        return ()

@@ -1,4 +1,4 @@
-"""Primitives in which all ranks do the same: all of them give and all of them get, or all wait."""
+"""Collectives: all ranks call them. With a root, one rank gives to all or gets from all; else all ranks do the same."""
 
 from collections.abc import Iterator
 
@@ -8,6 +8,36 @@ from torch import Tensor
 from workers.aggregate.strategy import Strategy
 from workers.primitives.numbers import Numbers
 from workers.primitives.primitive import Argument, OneTensor, Primitive, Setting
+
+
+class Broadcast(OneTensor):
+    """Every rank gets the root's tensor."""
+
+    def call(self) -> None:
+        dist.broadcast(self.buffer, src=self.root)
+
+    def call_text(self) -> str:
+        return f"dist.broadcast(tensor, src={self.root})"
+
+    def expected(self, numbers: Numbers) -> Iterator[tuple[Tensor, Tensor]]:
+        yield self.buffer, numbers.of(self.root, self.elements)
+
+
+class Reduce(OneTensor):
+    """The root gets all tensors, reduced to one. The tensors of the others are used on the way, and left undefined."""
+
+    def call(self) -> None:
+        dist.reduce(self.buffer, dst=self.root, op=self.op)
+
+    def call_text(self) -> str:
+        return f"dist.reduce(tensor, dst={self.root}, {self.op_text})"
+
+    def arguments(self) -> list[Argument]:
+        return [Argument("tensor", [self.buffer], undefined=self.rank != self.root)]
+
+    def expected(self, numbers: Numbers) -> Iterator[tuple[Tensor, Tensor]]:
+        if self.rank == self.root:
+            yield self.buffer, numbers.reduced(self.reduce_op, self.ranks, self.elements)
 
 
 class AllReduce(OneTensor):
@@ -23,12 +53,19 @@ class AllReduce(OneTensor):
         yield self.buffer, numbers.reduced(self.reduce_op, self.ranks, self.elements)
 
 
-class AllGather(Primitive):
-    """Every rank gets the parts of all ranks, in the order of the ranks."""
+class OwnAndAllParts(Primitive):
+    """A primitive to which a rank passes its own part, and a list of the parts of all ranks: one of them is filled."""
+
+    only_root_has_all = False
 
     def allocate(self) -> None:
         self.own_part = self.tensor()
-        self.parts = self.tensors()
+        has_all = self.rank == self.root or not self.only_root_has_all
+        self.parts = self.tensors() if has_all else []
+
+
+class AllGather(OwnAndAllParts):
+    """Every rank gets the parts of all ranks, in the order of the ranks."""
 
     def fill(self, numbers: Numbers) -> None:
         self.own_part.copy_(numbers.of(self.rank, self.elements))
@@ -42,7 +79,7 @@ class AllGather(Primitive):
         return "dist.all_gather(parts, tensor)"
 
     def arguments(self) -> list[Argument]:
-        return [Argument("tensor", [self.own_part]), Argument("parts", self.parts)]
+        return [Argument("tensor", [self.own_part]), Argument("parts", self.parts or None)]
 
     def expected(self, numbers: Numbers) -> Iterator[tuple[Tensor, Tensor]]:
         yield self.own_part, numbers.of(self.rank, self.elements)
@@ -50,18 +87,26 @@ class AllGather(Primitive):
             yield part, numbers.of(rank, self.elements)
 
 
-class ReduceScatter(Primitive):
+class Gather(AllGather):
+    """The root gets the parts of all ranks, in the order of the ranks."""
+
+    only_root_has_all = True
+
+    def call(self) -> None:
+        dist.gather(self.own_part, self.parts or None, dst=self.root)
+
+    def call_text(self) -> str:
+        return f"dist.gather(tensor, {'parts, ' if self.parts else ''}dst={self.root})"
+
+
+class ReduceScatter(OwnAndAllParts):
     """All tensors are reduced to one, and each rank gets its part: the first half of a ring all_reduce."""
 
-    def allocate(self) -> None:
-        self.parts = self.tensors()
-        self.own_part = self.tensor()
-
     def fill(self, numbers: Numbers) -> None:
+        self.own_part.zero_()
         whole = numbers.of(self.rank, self.ranks * self.elements)
         for number, part in enumerate(self.parts):
             part.copy_(self.part(whole, number))
-        self.own_part.zero_()
 
     def call(self) -> None:
         dist.reduce_scatter(self.own_part, self.parts, op=self.op)
@@ -70,14 +115,32 @@ class ReduceScatter(Primitive):
         return f"dist.reduce_scatter(tensor, parts, {self.op_text})"
 
     def arguments(self) -> list[Argument]:
-        return [Argument("parts", self.parts), Argument("tensor", [self.own_part])]
+        return [Argument("parts", self.parts or None), Argument("tensor", [self.own_part])]
+
+    def scattered(self, numbers: Numbers) -> Tensor:
+        """What all ranks together get, in the order of the ranks."""
+        return numbers.reduced(self.reduce_op, self.ranks, self.ranks * self.elements)
 
     def expected(self, numbers: Numbers) -> Iterator[tuple[Tensor, Tensor]]:
-        reduced = numbers.reduced(self.reduce_op, self.ranks, self.ranks * self.elements)
-        yield self.own_part, self.part(reduced, self.rank)
+        yield self.own_part, self.part(self.scattered(numbers), self.rank)
         whole = numbers.of(self.rank, self.ranks * self.elements)
         for number, part in enumerate(self.parts):
             yield part, self.part(whole, number)
+
+
+class Scatter(ReduceScatter):
+    """Each rank gets one of the root's parts, in the order of the ranks."""
+
+    only_root_has_all = True
+
+    def call(self) -> None:
+        dist.scatter(self.own_part, self.parts or None, src=self.root)
+
+    def call_text(self) -> str:
+        return f"dist.scatter(tensor, {'parts, ' if self.parts else ''}src={self.root})"
+
+    def scattered(self, numbers: Numbers) -> Tensor:
+        return numbers.of(self.root, self.ranks * self.elements)
 
 
 class AllToAll(Primitive):
@@ -88,10 +151,9 @@ class AllToAll(Primitive):
 
     def fill(self, numbers: Numbers) -> None:
         whole = numbers.of(self.rank, self.ranks * self.elements)
-        for number, part in enumerate(self.outgoing):
-            part.copy_(self.part(whole, number))
-        for part in self.incoming:
-            part.zero_()
+        for number, (outgoing, incoming) in enumerate(zip(self.outgoing, self.incoming, strict=True)):
+            outgoing.copy_(self.part(whole, number))
+            incoming.zero_()
 
     def call(self) -> None:
         dist.all_to_all(self.incoming, self.outgoing)
@@ -106,7 +168,7 @@ class AllToAll(Primitive):
         whole = numbers.of(self.rank, self.ranks * self.elements)
         for number, part in enumerate(self.outgoing):
             yield part, self.part(whole, number)
-        for rank, part in enumerate(self.incoming):
+        for rank, part in enumerate(self.incoming):  # one rank's numbers at a time: they may fill the memory
             yield part, self.part(numbers.of(rank, self.ranks * self.elements), self.rank)
 
 
