@@ -22,8 +22,7 @@ from workers.train import train
 
 
 class DataParallel(NoAggregation):
-    """The strategy of this launch mode. The gather takes the place of aggregation: one backward goes through all
-    replicas, whose gradients add up."""
+    """The gather takes the place of aggregation: one backward goes through all replicas, whose gradients add up."""
 
     def __init__(self, trial: Trial, states: list[ReplicaState]) -> None:
         super().__init__(trial)
@@ -41,18 +40,16 @@ def main() -> None:
         states = [make_replica_state(me, rank) for rank in range(trial.world_size)]
         process = Rank(trial, 0, 1, me.device, me.reporter, ReplicaDelays(states))
         progress = ReplicaProgress(states, trial.warmup_steps)
-        # With the clock of replica 0. A second clock of that device would have an error of its own, which no message
-        # reports.
+        # With the clock of replica 0: a second clock of its device would have an error that no message reports.
         train(process, DataParallel(trial, states), progress, states[0].clock)
         for state in states:
             state.reporter.close()
 
 
 def make_replica_state(me: Rank, rank: int) -> ReplicaState:
-    """The state of one replica. Replica 0 is the process itself; each other one gets its own connection to the
-    console, and sends its Hello."""
+    """The state of one replica, with its own connection to the console."""
     trial = me.trial
-    if rank == 0:
+    if rank == 0:  # the process itself
         return ReplicaState(me.reporter, me.delays, me.device, me.start_ns)
     device = torch.device("cuda", rank) if me.device.type == "cuda" else me.device
     reporter = Reporter(rank)
@@ -61,7 +58,7 @@ def make_replica_state(me: Rank, rank: int) -> ReplicaState:
     delays = RankDelays(trial.bottleneck, rank, seed=trial.seed, warmup_steps=trial.warmup_steps, device=device)
     begin = time.monotonic_ns()
     delays.start()
-    reporter.position = lambda: me.reporter.position()  # one loop runs all replicas
+    reporter.position = lambda: me.reporter.position()  # one loop runs all replicas; asked anew: the loop replaces it
     return ReplicaState(reporter, delays, device, time.monotonic_ns() - begin)
 
 

@@ -25,10 +25,7 @@ from workers.training.optimizer import autocast, make_optimizer, make_scaler, op
 
 
 def train(me: Rank, strategy: Strategy, progress: Progress | None = None, clock: Clock | None = None) -> nn.Module:
-    """Train one rank's replica of the model, and report its progress. Returns the bare model.
-
-    progress and clock: other ones than the trial and the device ask for.
-    """
+    """Train one rank's replica of the model, and report its progress. Returns the bare model."""
     trial, delays, device = me.trial, me.delays, me.device
 
     # The model. The strategy makes the ranks' copies equal, and may wrap the model: `network` is what runs.
@@ -50,7 +47,7 @@ def train(me: Rank, strategy: Strategy, progress: Progress | None = None, clock:
     steps = trial.steps or trial.epochs * len(share)
 
     # The instruments, which watch from outside, and the faults, which break on purpose.
-    clock = clock or clock_of(device)
+    clock = clock or clock_of(device)  # in `dp` it is given: its replicas share it
     progress = progress or make_progress(me)
     tap = make_tap(me, network, clock)
     me.reporter.position = tap.position
@@ -89,7 +86,7 @@ def train(me: Rank, strategy: Strategy, progress: Progress | None = None, clock:
             faults.strike(step, device)
 
             scaler.scale(loss).backward()
-            tap.settle()
+            tap.settle()  # torch DDP waits at the end of backward, in C++, where the tap sees nothing
             delays.at("backward")
             timer.end("backward")
 
@@ -97,6 +94,7 @@ def train(me: Rank, strategy: Strategy, progress: Progress | None = None, clock:
             strategy.average(gradients_of(model))
             timer.end("aggregate")
 
+        # Averaged parameters come after each rank's own step, in every step; averaged gradients before a common one.
         if trial.average == "parameters" or step == window[-1]:
             optimize(scaler, optimizer, trial, model)
             timer.end("optimizer")
@@ -121,17 +119,15 @@ def train(me: Rank, strategy: Strategy, progress: Progress | None = None, clock:
 
 def accumulation_window(step: int, every: int, batches: int, steps: int) -> range:
     """The steps that share one average with `step`: `every` of them, fewer at the end of an epoch or of the training.
-
-    batches: in an epoch. steps: of the whole training.
-    """
+    batches: in an epoch. steps: of the whole training."""
     epoch, batch = divmod(step, batches)
     first = step - batch % every
     return range(first, min(first + every, (epoch + 1) * batches, steps))
 
 
 def samples_per_update(step: int, window: range, share: Share, trial: Trial) -> int:
-    """How many samples of all ranks the optimizer's next step averages over. Gradients add up within a window."""
-    steps = window if trial.average == "gradients" else [step]
+    """How many samples of all ranks the optimizer's next step averages over."""
+    steps = window if trial.average == "gradients" else [step]  # gradients add up within a window
     return sum(share.samples_in(number % len(share)) for number in steps)
 
 

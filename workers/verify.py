@@ -58,14 +58,10 @@ def difference(a: Tensor | None, b: Tensor | None) -> str | None:
         return f"{_kind(a)} against {_kind(b)}"
     if torch.equal(_bits(a), _bits(b)):
         return None
-    apart = (_exact(a) - _exact(b)).abs()
+    exact = torch.complex128 if a.is_complex() else torch.float64  # two float16 may differ by what is no float16
+    apart = (a.to(exact) - b.to(exact)).abs()
     count = int((_bits(a) != _bits(b)).any(-1).sum())
     return f"{count} of {a.numel()} elements, at most {apart.max().item():.3g} apart"
-
-
-def _exact(tensor: Tensor) -> Tensor:
-    # The difference of two float16 numbers may not be a float16 number.
-    return tensor.to(torch.complex128 if tensor.is_complex() else torch.float64)
 
 
 def _bits(tensor: Tensor) -> Tensor:

@@ -20,8 +20,8 @@ FIELDS = {
 
 
 def meaningless(launch: str, strategy: str | None, primitives: str | None) -> dict[str, str]:
-    """The fields that a launch mode, a strategy or a kind of work has no use for, and why. Such a field is refused in a
-    [[trial]] or [matrix], and ignored in [defaults] and --set, which are for all trials at once."""
+    """The fields that a launch mode, a strategy or a kind of work has no use for, and why."""
+    # Such a field is refused in a [[trial]] or [matrix], but ignored in [defaults] and --set: those are for all trials.
     useless = meaningless_at_work(primitives)
     if primitives is not None:
         return useless

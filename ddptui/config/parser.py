@@ -195,7 +195,7 @@ def _baseline(table: dict[str, Any], names: list[str], overridden: bool) -> str:
         return baseline
     if overridden:
         return names[0]
-    raise TrialError("baseline", f"no trial {baseline!r}{_nearest(baseline, names) or _some(names)}")
+    raise TrialError("baseline", _no_trial(baseline, names))
 
 
 def _references(table: dict[str, Any], names: list[str], overridden: bool) -> Iterable[Reference]:
@@ -208,8 +208,7 @@ def _references(table: dict[str, Any], names: list[str], overridden: bool) -> It
         if reference.trial in names:
             yield reference
         elif not overridden:
-            why = f"no trial {reference.trial!r}{_nearest(reference.trial, names) or _some(names)}"
-            raise TrialError(f"reference[{index}].trial", why)
+            raise TrialError(f"reference[{index}].trial", _no_trial(reference.trial, names))
 
 
 def _short(value: Any) -> str:
@@ -226,9 +225,9 @@ def _nearest(word: Any, known: Iterable[str]) -> str:
     return f"; {hint}" if hint else ""
 
 
-def _some(names: list[str]) -> str:
-    """The names that exist, as many as fit on a line."""
-    return f"; there is {', '.join(names[:MOST_NAMED])}" + (" …" if len(names) > MOST_NAMED else "")
+def _no_trial(name: str, names: list[str]) -> str:
+    some = f"; there is {', '.join(names[:MOST_NAMED])}" + (" …" if len(names) > MOST_NAMED else "")
+    return f"no trial {name!r}{_nearest(name, names) or some}"
 
 
 def _kind(kind: type) -> str:

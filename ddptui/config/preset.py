@@ -39,14 +39,14 @@ OF_SEVERAL_HOSTS = ("nodes", "interface", "port", "shared")
 
 
 def fit_to_engine(preset: Preset) -> Preset:
-    """The preset as its engine starts it: with Slurm, each rank is a task of its own, unless a task is a node. Raises
-    TrialError for options that do not go together."""
+    """The preset as its engine starts it. Raises TrialError for options that do not go together."""
     engine = preset.engine
     _check_options(engine)
     return msgspec.structs.replace(preset, trials=tuple(_fit_trial(trial, engine) for trial in preset.trials))
 
 
 def _fit_trial(trial: Trial, engine: EngineOptions) -> Trial:
+    # With Slurm, each rank is a task of its own, unless a task is a node: that starts its ranks as on this host.
     if engine.name == "slurm" and engine.tasks != "node" and trial.launch not in ONE_PROCESS:
         trial = msgspec.structs.replace(trial, launch="task", start_method="spawn")  # the default: tasks ignore it
     elif not LAUNCH_MODES[trial.launch].by_console:

@@ -227,9 +227,8 @@ def is_own_model(model: str) -> bool:
 
 
 def threads_per_rank(trial: Trial, cores: int, ranks_here: int | None = None) -> int:
-    """The threads that a rank computes with: as the trial says, or its share of the host's cores. ranks_here: on this
-    host; None: all are."""
-    return trial.threads or max(1, cores // (ranks_here or trial.world_size))
+    """The threads that a rank computes with: as the trial says, or its share of the host's cores."""
+    return trial.threads or max(1, cores // (ranks_here or trial.world_size))  # None: all ranks are on this host
 
 
 def choices(key: str) -> tuple[str, ...]:

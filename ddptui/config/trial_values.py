@@ -51,6 +51,7 @@ KINDS = {
     "array": "a list",
     "object": "a table",
 }
+BOUNDS = {">=": " of {} or more", "<=": " of {} at most", ">": " above {}"}  # msgspec names the one that was missed
 EXAMPLES = {
     "bottleneck": '{ at = "backward", ranks = [1], sleep_ms = 5 }',
     "fault": '{ kind = "kill", rank = 1, step = 5 }',
@@ -78,15 +79,9 @@ def explain(error: msgspec.ValidationError, values: Mapping[str, Any]) -> TrialE
     elif known[1] == "float" and isinstance(value, str):
         why = f"{_quoted(value)} is not a number"
     else:
-        why = f"expected {KINDS.get(known[1], known[1])}{_bound(known[2], known[3])}, got {_quoted(value)}"
+        bound = BOUNDS.get(known[2] or "", "").format((known[3] or "").removesuffix(".0"))
+        why = f"expected {KINDS.get(known[1], known[1])}{bound}, got {_quoted(value)}"
     return TrialError(path, why)
-
-
-def _bound(comparison: str | None, limit: str | None) -> str:
-    """msgspec's `>= 1` in words. It names only the bound that was missed."""
-    number = (limit or "").removesuffix(".0")
-    phrases = {">=": f" of {number} or more", "<=": f" of {number} at most", ">": f" above {number}"}
-    return phrases.get(comparison or "", "")
 
 
 def _value_at(values: Any, path: str) -> Any:

@@ -48,7 +48,9 @@ def overview(run: Run) -> Overview:
         return Overview(run, when, title, "interrupted", str(len(preset.trials)))
     except (OSError, ValueError):
         return Overview(run, when, title, "results.json cannot be read", str(len(preset.trials)))
-    return Overview(run, when, title, results.status, _trials(results), *_times(results, preset))
+    total, fine = len(results.trials), sum(trial.status == "ok" for trial in results.trials)
+    trials = str(fine) if fine == total else f"{fine} of {total}"
+    return Overview(run, when, title, results.status, trials, *_times(results, preset))
 
 
 def started_at(name: str) -> datetime | None:
@@ -58,12 +60,6 @@ def started_at(name: str) -> datetime | None:
         return datetime.strptime(stamp[0], STAMP_FORMAT) if stamp else None
     except ValueError:
         return None
-
-
-def _trials(results: ResultsOutline) -> str:
-    """The number of trials; how many of them are ok, if not all are."""
-    fine = sum(trial.status == "ok" for trial in results.trials)
-    return str(fine) if fine == len(results.trials) else f"{fine} of {len(results.trials)}"
 
 
 def _times(results: ResultsOutline, preset: Preset) -> tuple[str, str]:

@@ -63,8 +63,7 @@ class Bucketed(Strategy):
             self.paused = False
 
     def arrive(self, parameter: Tensor) -> None:
-        """Backward has just finished this parameter's gradient. Raises RuntimeError for one that had none in the first
-        step."""
+        """Backward has just finished this gradient. Raises RuntimeError for one that was missing in the first step."""
         assert isinstance(parameter, nn.Parameter)
         if self.paused:
             return
@@ -100,18 +99,15 @@ class Bucketed(Strategy):
 
     def make_buckets(self) -> None:
         """Move the gradients of the first backward into buckets, in the order in which they arrived on rank 0."""
-        size = (self.trial.bucket_mb or BUCKET_MB) * MB
-        self.buckets = [Bucket(parameters, self.divisor) for parameters in split_by_size(self.order_of_rank_0(), size)]
-        self.bucket_of = {parameter: bucket for bucket in self.buckets for parameter in bucket.views}
-        for bucket in self.buckets:
-            bucket.missing = set()
-
-    def order_of_rank_0(self) -> list[nn.Parameter]:
-        """The parameters in the order of rank 0's first backward: all ranks need the same buckets."""
         number = {parameter: index for index, parameter in enumerate(self.parameters)}
         order = torch.tensor([number[parameter] for parameter in self.arrived], device=self.parameters[0].device)
-        dist.broadcast(order, src=0)
-        return [self.parameters[index] for index in order.tolist()]
+        dist.broadcast(order, src=0)  # all ranks need the same buckets
+        in_order = [self.parameters[index] for index in order.tolist()]
+        size = (self.trial.bucket_mb or BUCKET_MB) * MB
+        self.buckets = [Bucket(parameters, self.divisor) for parameters in split_by_size(in_order, size)]
+        self.bucket_of = {parameter: bucket for bucket in self.buckets for parameter in bucket.views}
+        for bucket in self.buckets:
+            bucket.missing = set()  # this backward is over
 
 
 def split_by_size(parameters: list[nn.Parameter], size: float) -> list[list[nn.Parameter]]:

@@ -13,39 +13,26 @@ def group_by_dtype(tensors: list[Tensor]) -> list[list[Tensor]]:
 
 
 def move_into_buffer(tensors: list[Tensor], buffer: Tensor | None = None, divisor: int = 1) -> Tensor:
-    """Move tensors of one dtype into a flat buffer, one after the other, divided by the divisor. Each becomes a view of
-    its place there.
-
-    Without a buffer of the right length a new one is made. Tensors that are in their places already stay there.
-    """
+    """Move tensors of one dtype into a flat buffer, divided by the divisor. Each becomes a view of its place there."""
     lengths = [tensor.numel() for tensor in tensors]
     if buffer is None or len(buffer) != sum(lengths) or would_overwrite(tensors, buffer, lengths):
         buffer = torch.empty(sum(lengths), dtype=tensors[0].dtype, device=tensors[0].device)
     for tensor, part in zip(tensors, buffer.split(lengths), strict=True):
-        place = view_shaped_like(tensor, part)
-        if tensor.data_ptr() != place.data_ptr() or divisor != 1:
+        # With the tensor's strides, if it is dense (channels_last, say): a fused optimizer walks through gradient and
+        # parameter in memory order, whatever their strides.
+        strides = torch.empty_like(tensor, device="meta").stride()
+        place = part.as_strided(tensor.shape, strides, part.storage_offset())
+        if tensor.data_ptr() != place.data_ptr() or divisor != 1:  # else it is in its place already
             torch.div(tensor.detach(), divisor, out=place)
         tensor.data = place
     return buffer
 
 
-def view_shaped_like(tensor: Tensor, part: Tensor) -> Tensor:
-    """A view of a part of a buffer, with the tensor's shape and, if that is dense, its strides (channels_last, say).
-
-    The strides matter: a fused optimizer walks through gradient and parameter in memory order, whatever their strides.
-    """
-    strides = torch.empty_like(tensor, device="meta").stride()
-    return part.as_strided(tensor.shape, strides, part.storage_offset())
-
-
 def in_memory_order(tensor: Tensor) -> Tensor:
-    """A dense tensor as a flat view in memory order. (`view(-1)` needs index order to be memory order.)
-
-    All ranks must have the same strides, so that it is the same order on all. Raises RuntimeError for a tensor that is
-    not dense.
-    """
+    """A dense tensor as a flat view in memory order, which is the same on all ranks if their strides are. Raises
+    RuntimeError for a tensor that is not dense."""
     outermost_first = sorted(range(tensor.dim()), key=tensor.stride, reverse=True)
-    return tensor.permute(outermost_first).view(-1)
+    return tensor.permute(outermost_first).view(-1)  # view(-1) alone needs index order to be memory order
 
 
 def would_overwrite(tensors: list[Tensor], buffer: Tensor, lengths: list[int]) -> bool:

@@ -14,33 +14,21 @@ from workers.aggregate.ddp import DDP
 from workers.aggregate.strategy import Strategy
 
 
-class GroupOfOne(AllReduce):
+class GroupOfOne(Strategy):
     """The sum is over a group that only rank 0 is in: every rank keeps its own gradient, and divides it."""
 
     def prepare(self, model: nn.Module) -> nn.Module:
-        self.group = dist.new_group([0])
+        self.group: Any = dist.new_group([0])
         return super().prepare(model)
 
     def average(self, tensors: list[Tensor]) -> None:
-        average_in(self.group, tensors)
+        for tensor in tensors:
+            dist.all_reduce(tensor, group=self.group)  # outside the group it does nothing, with a warning
+            tensor /= dist.get_world_size()
 
 
-class GroupOfOneOverDDP(DDP):
+class GroupOfOneOverDDP(GroupOfOne, DDP):
     """The same on top of torch DDP, as a published tutorial has it: DDP has divided already."""
-
-    def prepare(self, model: nn.Module) -> nn.Module:
-        self.group = dist.new_group([0])
-        return super().prepare(model)
-
-    def average(self, tensors: list[Tensor]) -> None:
-        average_in(self.group, tensors)
-
-
-def average_in(group: Any, tensors: list[Tensor]) -> None:
-    """Sum over the group, but divide by the number of all ranks."""
-    for tensor in tensors:
-        dist.all_reduce(tensor, group=group)  # outside the group it does nothing, with a warning
-        tensor /= dist.get_world_size()
 
 
 class DivideTwice(AllReduce):

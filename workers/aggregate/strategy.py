@@ -33,8 +33,7 @@ class Strategy:
         return model
 
     def share_buffers(self, model: nn.Module) -> None:
-        """Before the first forward of a window: every rank takes rank 0's buffers, as under torch DDP. The forward then
-        changes them again, on each rank in its own way."""
+        """Before the first forward of a window: every rank takes rank 0's buffers, as under torch DDP."""
         broadcast_flat(list(model.buffers()))
 
     def no_sync(self) -> AbstractContextManager[None]:
@@ -42,8 +41,8 @@ class Strategy:
         return nullcontext()
 
     def average(self, tensors: list[Tensor]) -> None:
-        """Replace these tensors by their means over the ranks, in place. They are the model's gradients or parameters,
-        in the model's order, the same on all ranks."""
+        """Replace these tensors by their means over the ranks, in place: the model's gradients or parameters, in the
+        model's order, the same on all ranks."""
         raise NotImplementedError
 
     @property
@@ -64,16 +63,16 @@ def gradients_of(model: nn.Module) -> list[Tensor]:
 
 @torch.no_grad()
 def broadcast_model(model: nn.Module) -> None:
-    """Give every rank the parameters and buffers of rank 0. Ranks that start apart would stay apart: averaged gradients
-    move all of them by the same amount."""
+    """Give every rank the parameters and buffers of rank 0."""
+    # Ranks that start apart would stay apart: averaged gradients move all of them by the same amount.
     for tensor in [*model.parameters(), *model.buffers()]:
         dist.broadcast(tensor, src=0)
 
 
 @torch.no_grad()
 def broadcast_flat(tensors: list[Tensor]) -> None:
-    """Give every rank these tensors of rank 0, in one broadcast a dtype. BatchNorm has three small buffers a layer, and
-    each broadcast costs its latency."""
+    """Give every rank these tensors of rank 0."""
+    # In one broadcast a dtype: BatchNorm has three small buffers a layer, and each broadcast costs its latency.
     for group in group_by_dtype(tensors):
         flat = torch.cat([tensor.flatten() for tensor in group])
         dist.broadcast(flat, src=0)

@@ -17,14 +17,11 @@ def answer(questions: Mapping[str, Question]) -> None:
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # the output of torch and NCCL is no answer
     for line in sys.stdin:
-        print(json.dumps(_answer_of(questions[line.strip()])), file=answers, flush=True)
-
-
-def _answer_of(question: Question) -> dict[str, Any]:
-    try:
-        return question()
-    except Exception as error:
-        return {"error": last_line(error)}
+        try:
+            content = questions[line.strip()]()
+        except Exception as error:
+            content = {"error": last_line(error)}
+        print(json.dumps(content), file=answers, flush=True)
 
 
 def last_line(error: Exception) -> str:

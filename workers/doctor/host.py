@@ -55,8 +55,8 @@ def hello() -> dict[str, Any]:
 
 
 def dependants() -> dict[str, Any]:
-    """Start two processes that must die with this one: one that the kernel kills with its parent, and one that watches
-    this process as if it were the console, as all of workers/ does. Returns their pids."""
+    """Start two processes that must die with this one, and return their pids. The kernel kills one with its parent; the
+    other watches this process as if it were the console, as all of workers/ does."""
     return {"parent": _dependant("parent", {}), "console": _dependant("console", {CONSOLE_PID: str(os.getpid())})}
 
 

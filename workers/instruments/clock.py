@@ -48,10 +48,7 @@ class Clock:
         return True
 
     def resolve(self, marks: Sequence[Any]) -> list[int] | None:
-        """The marks in ns of the host's monotonic clock, in the device's order; None until it has reached all of them.
-
-        Raises RuntimeError if the device has failed.
-        """
+        """The marks in ns of the host's clock; None until the device has reached all of them. Raises RuntimeError."""
         return list(marks)
 
     def read(self, tensor: Tensor) -> float:
@@ -128,7 +125,7 @@ class CudaClock(Clock):
         with self._lock:
             self._tie_anew()
             # The last mark first, as it is the likeliest to be missing; all of them, as they are of several streams.
-            if not all(mark.event.query() for mark in reversed(unique.values())):
+            if not all(mark.event.query() for mark in reversed(unique.values())):  # raises if the device has failed
                 return None
             # By the oldest of their ties: so they keep the device's order, and none is before its tie.
             tie = min((mark.tie for mark in unique.values()), key=lambda tie: tie.at_ns)

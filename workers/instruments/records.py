@@ -79,10 +79,7 @@ def carries_gradients(call: Call) -> bool:
 
 
 def collective_messages(calls: Sequence[Call], times: Sequence[int], *, buckets: bool) -> tuple[Collective, ...]:
-    """A step's collectives for the console, in the order in which the rank entered them.
-
-    times: the calls' moments in ns, five each. buckets: number those that carry gradients as buckets.
-    """
+    """A step's collectives for the console, in order. times: the calls' moments in ns, five each."""
     messages = []
     next_number: dict[tuple[int, ...], int] = {}  # by group
     bucket = 0

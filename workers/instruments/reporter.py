@@ -206,8 +206,7 @@ def end_process(why: str) -> None:
 
 
 def encode_frame(messages: Sequence[RankMessage]) -> tuple[bytes, int]:
-    """A frame of the first messages, as many as the console takes at once, and their number; 0 if even one is too
-    long."""
+    """A frame of the first messages, as many as the console takes at once; and their number, 0 if one is too long."""
     # A Hello travels alone: the console takes only a little from a rank that it does not know yet.
     number = 1 if isinstance(messages[0], Hello) else len(messages)
     # Halved, not measured: nearly always the first try fits, and encoding is the expensive part.

@@ -25,8 +25,7 @@ class DeviceChoice(NamedTuple):
 
 
 def choose_device(trial: Trial, rank: int, local_ranks: range) -> DeviceChoice:
-    """Choose GPUs of its own for each rank of this host; or one that ranks share, if the trial allows it; or the CPU.
-    Raises RuntimeError if the trial wants GPUs that are not there."""
+    """Choose GPUs for the rank alone, or one to share, or the CPU. Raises RuntimeError if wanted GPUs are not there."""
     if trial.device == "cpu":
         return DeviceChoice(CPU)
     gpus, unusable = usable_gpus()

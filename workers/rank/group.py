@@ -44,7 +44,7 @@ def open_rendezvous(trial: Trial, node: Node) -> tuple[Rendezvous, socket.socket
         if INIT_METHOD not in os.environ and len(node.ranks) < trial.world_size:
             sys.exit(f"{INIT_METHOD}=file:///PATH is missing: a new file that all nodes can see, where the ranks meet")
         return Rendezvous(init_method=os.environ.get(INIT_METHOD, temporary)), None
-    port = open_port(node.address, node.port) if node.is_first else None
+    port = open_port(node.address, node.port) if node.number == 0 else None
     return Rendezvous(node.address, port.getsockname()[1] if port else node.port), port
 
 

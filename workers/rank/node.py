@@ -23,11 +23,6 @@ class Node(NamedTuple):
     address: str  # with the port: where all ranks meet, on node 0
     port: int
 
-    @property
-    def is_first(self) -> bool:
-        """Whether it is node 0, where the ranks meet."""
-        return self.number == 0
-
 
 def this_node(trial: Trial) -> Node:
     """The node that the environment describes. Ends the process with one line if it is wrong."""
@@ -42,8 +37,7 @@ def this_node(trial: Trial) -> Node:
 
 
 def choose_interface(host: str) -> str:
-    """Have the ranks of this node use the network interface that leads to `host`. Returns the host's address. Ends the
-    process with one line if no interface leads there."""
+    """Have ranks use the network interface that leads to `host`, and return its address; or end the process."""
     try:
         address = resolve(host)
         name = interface_towards(address).name

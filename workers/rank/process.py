@@ -90,8 +90,7 @@ def rank_process(trial: Trial, rank: int, local_ranks: range, *, has_parent: boo
 
 
 def enter_network(rank: int) -> None:
-    """Have this thread, and all that it starts, open sockets in the rank's own network, if the trial has slow links.
-    Raises OSError if the network cannot be entered."""
+    """Have this thread, and all that it starts, open sockets in the rank's own network. Raises OSError."""
     if LINKS not in os.environ:  # without slow links; with them the console is reached through a file, outside networks
         return
     launcher, *networks = os.environ[LINKS].split()

@@ -9,8 +9,7 @@ type in any case, and two kernels that round differently would look like a mista
 
 import copy
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from typing import Literal
 
 import torch
@@ -25,24 +24,25 @@ from workers.training.data import Samples
 
 Batch = tuple[Tensor, Tensor]
 Tensors = dict[str, Tensor]  # by the parameter's name
-PIECE = 2**18  # numbers: what fits into the caches
+PIECE = 2**18  # numbers: 2 MB in float64
 MOST_STEPS = 3  # of a window
 MOST_SAMPLES = 32  # of a rank in a step: in float32 more might not fit where the training's batch did
 
 
 def audit(me: Rank, strategy: Strategy, network: nn.Module, model: nn.Module, train: Samples) -> Audit | None:
-    """Average once more, with samples of the training set, and compare. The model is left as it was.
-
-    Returns None for one process without a group. All ranks must call it. It finds what a strategy always does wrong,
-    not what it does only now and then.
-    """
-    if me.trial.strategy is None:
+    """Average once more, with samples of the training set, and compare. It finds what a strategy always does wrong, not
+    what it does now and then. All ranks must call this."""
+    if me.trial.strategy is None:  # one process without a group
         return None
-    with restoring(model):
-        if me.trial.average == "parameters":
-            return compare("parameters", *average_parameters(strategy, model))
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    if me.trial.average == "parameters":
+        audited = compare("parameters", *average_parameters(strategy, model))
+    else:
         in_parts = me.trial.gpus_per_rank > 1
-        return compare("gradients", *average_gradients(strategy, network, model, shares(me, train), in_parts=in_parts))
+        left_and_own = average_gradients(strategy, network, model, shares(me, train), in_parts=in_parts)
+        audited = compare("gradients", *left_and_own)
+    model.load_state_dict(before)
+    return audited
 
 
 def shares(me: Rank, train: Samples) -> list[Batch]:
@@ -60,16 +60,13 @@ def shares(me: Rank, train: Samples) -> list[Batch]:
 def average_gradients(
     strategy: Strategy, network: nn.Module, model: nn.Module, batches: list[Batch], *, in_parts: bool
 ) -> tuple[Tensors, Tensors]:
-    """The gradients that the strategy leaves on this rank, and this rank's own.
-
-    in_parts: the network cuts a batch into parts, whose dropout and BatchNorm statistics differ from the whole batch's.
-    Then the models are in eval mode: no dropout, and the statistics of the training.
-    """
+    """The gradients that the strategy leaves on this rank, and this rank's own. in_parts: the network cuts batches."""
     broadcast_flat(list(model.buffers()))  # as before each window; DDP's forward would do it, the copy's not
     untouched = copy.deepcopy(model)
     device = next(model.parameters()).device
     weight = 1 / max(1, sum(len(labels) for _, labels in batches))  # gradients as large as in the training
     for net, pause in ((network, strategy.no_sync), (untouched, nullcontext)):
+        # Parts would have dropout and BatchNorm statistics of their own. In eval mode all have those of the training.
         net.train(not in_parts)
         net.zero_grad()
         with torch.random.fork_rng([device] if device.type == "cuda" else []):  # the same dropout in both
@@ -82,23 +79,24 @@ def average_gradients(
 
 
 def average_parameters(strategy: Strategy, model: nn.Module) -> tuple[Tensors, Tensors]:
-    """The parameters that the strategy leaves on this rank, and this rank's own: noise, so that ranks differ a lot."""
+    """The parameters that the strategy leaves on this rank, and this rank's own."""
     with torch.no_grad():
         for parameter in model.parameters():
-            parameter.normal_()
+            parameter.normal_()  # noise, so that ranks differ a lot
         own = {name: parameter.clone() for name, parameter in model.named_parameters()}
         strategy.average(list(model.parameters()))
         return {name: parameter.detach() for name, parameter in model.named_parameters()}, own
 
 
 def compare(of: Literal["gradients", "parameters"], left: Tensors, own: Tensors) -> Audit:
-    """How far the strategy's result `left` is from the true mean, and whether it is a multiple of the mean or of this
-    rank's own values. See wire.Audit for the figures."""
+    """How far the strategy's result `left` is from the true mean, as wire.Audit has it."""
     ranks = dist.get_world_size()
     distances, sizes = dict.fromkeys(own, 0.0), dict.fromkeys(own, 0.0)  # squared
     left_mean = mean_mean = left_own = own_own = left_left = 0.0  # inner products
     for name in own:
-        for own_piece, left_piece in zip(pieces(own[name]), pieces(left[name]), strict=True):
+        # In pieces that fit into the caches: ten passes in float64 go over each.
+        pieces = (tensor.reshape(-1).split(PIECE) for tensor in (own[name], left[name]))
+        for own_piece, left_piece in zip(*pieces, strict=True):
             gathered = [torch.empty_like(own_piece) for _ in range(ranks)]
             dist.all_gather(gathered, own_piece)
             parts = torch.stack(gathered).double()
@@ -120,6 +118,7 @@ def compare(of: Literal["gradients", "parameters"], left: Tensors, own: Tensors)
         worst=worst,
         worst_error=finite(errors[worst]),
         scale=finite(scale),
+        # |left - s mean|² = |left|² - s (left · mean) for the nearest s; rounding may leave it a little below 0.
         scaled_error=finite(ratio(max(left_left - scale * left_mean, 0.0), size) ** 0.5),
         own_scale=finite(own_scale),
         own_error=finite(ratio(max(left_left - own_scale * left_own, 0.0), size) ** 0.5),
@@ -141,12 +140,6 @@ def gradients(model: nn.Module) -> Tensors:
     }
 
 
-def pieces(tensor: Tensor) -> tuple[Tensor, ...]:
-    """The tensor in flat pieces that fit into the caches: `compare` makes ten passes in float64 over each."""
-    cut: tuple[Tensor, ...] = tensor.reshape(-1).split(PIECE)
-    return cut
-
-
 def square(tensor: Tensor) -> float:
     """The sum of the squares."""
     return float(tensor.reshape(-1) @ tensor.reshape(-1))
@@ -160,11 +153,3 @@ def ratio(part: float, whole: float) -> float:
 def finite(number: float) -> float | None:
     """The number, or None for NaN and infinity."""
     return number if math.isfinite(number) else None
-
-
-@contextmanager
-def restoring(model: nn.Module) -> Iterator[None]:
-    """Put the model's parameters and buffers back afterwards."""
-    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-    yield
-    model.load_state_dict(before)

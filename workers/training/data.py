@@ -4,7 +4,7 @@ import hashlib
 import math
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import numpy
 import torch
@@ -27,8 +27,7 @@ RESIZED_AT_ONCE = 4096  # images: float copies of all would take four times thei
 
 
 class Samples(Dataset[tuple[Tensor, Tensor]]):
-    """Inputs (count, *shape) and labels (count). A list of n numbers as index gives a batch: inputs (n, *shape),
-    labels (n)."""
+    """Inputs (count, *shape) and labels (count). A list of n indices gives a batch: inputs (n, *shape), labels (n)."""
 
     def __init__(self, inputs: Tensor, labels: Tensor, mean: float = 0.0, std: float = 1.0) -> None:
         self.inputs = inputs
@@ -49,11 +48,11 @@ class Samples(Dataset[tuple[Tensor, Tensor]]):
 
 
 class Data(NamedTuple):
-    """A dataset. shape: of one sample."""
+    """A dataset."""
 
     train: Samples
     test: Samples
-    shape: tuple[int, ...]
+    shape: tuple[int, ...]  # of one sample
     classes: int
 
 
@@ -62,7 +61,7 @@ class Share(DistributedSampler[list[int]]):
 
     It shuffles like torch's DistributedSampler, and deals the samples of every global batch out in turn. But it pads
     and drops nothing: all ranks together see each sample once an epoch, in the same order at any world size. So the
-    last batch may be uneven, even empty for some ranks. `samples_in` is its size on all ranks together.
+    last batch may be uneven, even empty for some ranks.
     """
 
     def __init__(self, dataset: Samples, *, batch_size: int, rank: int, world_size: int, seed: int) -> None:
@@ -83,25 +82,22 @@ class Share(DistributedSampler[list[int]]):
             yield order[start : start + self._batch_size][self.rank :: self.num_replicas]
 
     def samples_in(self, batch: int) -> int:
-        """The size of a global batch, by its number in the epoch."""
+        """The size of a global batch on all ranks together, by its number in the epoch."""
         return min(self._batch_size, self._samples - batch * self._batch_size)
 
 
 def load(trial: Trial, wanted: tuple[int, ...] | None, device: torch.device) -> Data:
-    """The trial's dataset.
+    """The trial's dataset. wanted: the shape of a sample that the model takes; None: as they are.
 
-    wanted: the shape of a sample that the model takes; None: as they are. device: where a random dataset is made,
-    unless other processes or page-locked memory are to bring it there. Raises ValueError for a dataset in files if the
-    trial does not say where.
+    Raises ValueError for a dataset in files if the trial does not say where.
     """
     if trial.dataset == "random":
+        # Made on the device, unless other processes or page-locked memory are to bring it there.
         where = torch.device("cpu") if trial.num_workers or trial.pin_memory else device
         return _random(trial, trial.shape or wanted or (3, 32, 32), where)
-    train_images, train_labels, test_images, test_labels = _images(trial)
-    shape = wanted or tuple(train_images.shape[1:])
-    mean, std = NORMAL[trial.dataset]
-    train = Samples(resize(train_images, shape), train_labels, mean, std)
-    test = Samples(resize(test_images, shape), test_labels, mean, std)
+    parts = _images(trial)
+    shape = wanted or tuple(parts[0][0].shape[1:])
+    train, test = (Samples(resize(images, shape), labels, *NORMAL[trial.dataset]) for images, labels in parts)
     return Data(train, test, shape, classes=10)
 
 
@@ -116,33 +112,33 @@ def resize(images: Tensor, shape: tuple[int, ...]) -> Tensor:
     return torch.cat([part.round().to(torch.uint8) for part in parts])
 
 
-def _images(trial: Trial) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Training images, their labels, test images, their labels: bytes (n, c, h, w) and int64 (n)."""
+def _images(trial: Trial) -> list[tuple[Tensor, Tensor]]:
+    """Images and labels to train with, then those to test with: bytes (n, c, h, w) and int64 (n)."""
     if trial.dataset == "digits":
         return _digits()
     factory = {"mnist": datasets.MNIST, "fashion_mnist": datasets.FashionMNIST, "cifar10": datasets.CIFAR10}
     if trial.data_dir is None:
         raise ValueError(f"dataset {trial.dataset} lies in files: say where with data_dir=FOLDER")
-    sets = [factory[trial.dataset](trial.data_dir, train=train, download=trial.download) for train in (True, False)]
-    parts: list[Tensor] = []
-    for part in sets:
-        images = torch.as_tensor(part.data)
-        parts.append(images.unsqueeze(1) if images.dim() == 3 else images.permute(0, 3, 1, 2))
-        parts.append(torch.as_tensor(part.targets))
-    return cast("tuple[Tensor, Tensor, Tensor, Tensor]", tuple(parts))
+    parts = []
+    for train in (True, False):
+        part = factory[trial.dataset](trial.data_dir, train=train, download=trial.download)
+        images = torch.as_tensor(part.data)  # gray (n, h, w), or colors (n, h, w, c)
+        images = images.unsqueeze(1) if images.dim() == 3 else images.permute(0, 3, 1, 2)
+        parts.append((images, torch.as_tensor(part.targets)))
+    return parts
 
 
-def _digits() -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def _digits() -> list[tuple[Tensor, Tensor]]:
     """The 1,797 UCI digits of 8 × 8 pixels, scaled from 0..16 to 0..255."""
-    with numpy.load(DIGITS, allow_pickle=False) as archive:
+    with numpy.load(DIGITS, allow_pickle=False) as archive:  # a pickle could run code
         images = (torch.from_numpy(archive["images"]).unsqueeze(1).float() * (255 / 16)).round().to(torch.uint8)
         labels = torch.from_numpy(archive["labels"]).long()
     held_out = torch.arange(len(labels)) % HELD_OUT == 0
-    return images[~held_out], labels[~held_out], images[held_out], labels[held_out]
+    return [(images[~held_out], labels[~held_out]), (images[held_out], labels[held_out])]
 
 
 def _random(trial: Trial, shape: tuple[int, ...], device: torch.device) -> Data:
-    """Noise with random labels. There is nothing to learn, and made on the device, nothing to copy there."""
+    """Noise with random labels: there is nothing to learn."""
     generator = torch.Generator(device).manual_seed(trial.seed)
 
     def samples(count: int) -> Samples:

@@ -9,7 +9,6 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor, nn
 
-from ddptui.config.trial import Trial
 from ddptui.wire.connection import LOGS
 from ddptui.wire.messages import Done, Fingerprint
 from workers.instruments.heartbeat import peak_bytes
@@ -23,7 +22,9 @@ def evaluate(me: Rank, model: nn.Module, test: Samples) -> Done:
     """Evaluate this rank's share of the held-out samples, hash the model, and save it if the trial says so."""
     peak = peak_bytes(me.device)  # first: evaluation has other batches than the training
     indices = range(me.rank, len(test), me.world_size)
-    correct, evaluated = accuracy(model, test, indices, me.device, evaluation_batch(me.trial))
+    of_a_step = math.ceil(me.trial.batch_size / (me.trial.world_size * me.trial.gpus_per_rank))
+    batch = min(MAX_BATCH, of_a_step)  # no more at once than in training, for which its memory sufficed
+    correct, evaluated = accuracy(model, test, indices, me.device, batch)
     return Done(
         rank=me.rank,
         at_ns=time.monotonic_ns(),
@@ -46,11 +47,6 @@ def fingerprint(model: nn.Module, rank: int, step: int) -> Fingerprint:
     )
 
 
-def evaluation_batch(trial: Trial) -> int:
-    """How many samples to evaluate at once: at most those of a training step, for which its memory sufficed."""
-    return min(MAX_BATCH, math.ceil(trial.batch_size / (trial.world_size * trial.gpus_per_rank)))
-
-
 def accuracy(model: nn.Module, test: Samples, indices: range, device: torch.device, batch: int) -> tuple[int, int]:
     """How many of these samples the model gets right, and how many there are. It leaves the model in eval mode."""
     model.eval()
@@ -64,12 +60,11 @@ def accuracy(model: nn.Module, test: Samples, indices: range, device: torch.devi
 
 def hashes(tensors: Iterable[tuple[str, Tensor]]) -> dict[str, str]:
     """A short hash of each tensor's bytes, by its name. Equal hashes mean tensors that are equal to the last bit."""
-    return {name: hashlib.blake2b(_bytes(tensor), digest_size=8).hexdigest() for name, tensor in tensors}
-
-
-def _bytes(tensor: Tensor) -> bytes:
-    # Viewed as bytes, since NumPy has no bfloat16.
-    return tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
+    hashed = {}
+    for name, tensor in tensors:
+        flat = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8)  # bytes: NumPy has no bfloat16
+        hashed[name] = hashlib.blake2b(flat.numpy().tobytes(), digest_size=8).hexdigest()
+    return hashed
 
 
 def save(model: nn.Module, rank: int) -> str:

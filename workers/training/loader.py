@@ -19,13 +19,9 @@ Batches = DataLoader[Batch]
 
 
 def make_loader(trial: Trial, samples: Samples, share: Share, device: torch.device) -> Batches:
-    """Yields a rank's share of each global batch. With `num_workers`, so many processes load ahead: the same batches in
-    the same order.
-
-    They are spawned, not forked. A rank has threads (its reporter's, gloo's, CUDA's), and a fork copies the locks that
-    they hold, but not the threads. Nor does a forkserver start them: it may be the one that started the rank, which the
-    rank must not end. They stay from epoch to epoch, since spawning takes seconds.
-    """
+    """Yields a rank's share of each global batch, whether the rank or `num_workers` processes load it."""
+    # They are spawned. A rank has threads (its reporter's, gloo's, CUDA's), and a fork copies the locks that they hold,
+    # but not the threads. A forkserver may be the one that started the rank, and the rank must not end that one.
     workers = trial.num_workers
     return DataLoader(
         samples,
@@ -33,7 +29,7 @@ def make_loader(trial: Trial, samples: Samples, share: Share, device: torch.devi
         batch_size=None,  # the sampler's items are batches already
         num_workers=workers,
         multiprocessing_context="spawn" if workers else None,
-        persistent_workers=workers > 0,
+        persistent_workers=workers > 0,  # from epoch to epoch: spawning takes seconds
         worker_init_fn=partial(start_worker, trial.dtype),
         pin_memory=pins_memory(trial, device),
         generator=torch.Generator(),  # not the rank's: its dropout would depend on the workers
@@ -41,15 +37,15 @@ def make_loader(trial: Trial, samples: Samples, share: Share, device: torch.devi
 
 
 def first_epoch(loader: Batches) -> Iterator[Batch]:
-    """The first epoch's batches. With workers, it waits for the first batch: the seconds that they need to start are
-    part of the rank's start, not of its first step."""
+    """The first epoch's batches."""
     batches = iter(loader)
+    # With workers, wait for the first batch: the seconds until they run belong to the rank's start, not its first step.
     return chain([next(batches)], batches) if loader.num_workers else batches
 
 
 def on_device(trial: Trial, batch: Batch, device: torch.device) -> Batch:
-    """The batch on the model's device, images in the memory format of its weights. torch does not wait for the copy;
-    from page-locked memory, neither does the driver."""
+    """The batch on the model's device, images in the memory format of its weights."""
+    # torch does not wait for the copy; from page-locked memory, neither does the driver.
     inputs, labels = (tensor.to(device, non_blocking=True) for tensor in batch)
     if trial.channels_last and inputs.dim() == 4:
         inputs = inputs.contiguous(memory_format=torch.channels_last)
@@ -57,15 +53,14 @@ def on_device(trial: Trial, batch: Batch, device: torch.device) -> Batch:
 
 
 def pins_memory(trial: Trial, device: torch.device) -> bool:
-    """Whether batches go through page-locked memory. On the CPU nothing is copied."""
-    return trial.pin_memory and device.type == "cuda"
+    """Whether batches go through page-locked memory."""
+    return trial.pin_memory and device.type == "cuda"  # on the CPU nothing is copied
 
 
 def start_worker(dtype: str, _number: int) -> None:
-    """Prepare a worker, before its first batch. It must not outlive the rank: from now on the kernel ends it. The rank
-    may have died while this process was starting; then it ends itself."""
+    """Prepare a worker, before its first batch."""
     guard.die_with_parent()
     rank = multiprocessing.parent_process()
-    if rank is not None and not rank.is_alive():
+    if rank is not None and not rank.is_alive():  # it died while this process was starting
         os._exit(1)
     torch.set_default_dtype(getattr(torch, dtype))  # the worker turns pixels into numbers

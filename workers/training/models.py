@@ -1,5 +1,4 @@
-"""The models: the MNIST net of the tutorials, an MLP, a toy of three small layers, torchvision's, and the user's
-own."""
+"""The models: the tutorials' MNIST net, an MLP, a toy of three small layers, torchvision's, and the user's own."""
 
 import importlib
 import math
@@ -11,10 +10,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torchvision import models as torchvision_models
 
-from ddptui.config.trial import Trial, is_own_model
+from ddptui.config.trial import SHAPES, Trial, is_own_model
 from ddptui.text.words import did_you_mean
 
-WANTED: dict[str, tuple[int, ...] | None] = {"net": (1, 28, 28), "mlp": None, "linears": (3,)}
+WANTED: dict[str, tuple[int, ...] | None] = {**SHAPES, "mlp": None}  # an mlp takes any shape
 WANTED_BY_TORCHVISION = (3, 32, 32)
 
 
@@ -51,9 +50,10 @@ class Linears(nn.Module):
 
 
 class Layers(nn.Sequential):
-    """Layers, one after the other. The forward is that of nn.Sequential, but in our file: torch.compile skips modules
-    that torch itself defines, and under torch DDP it would compile nothing."""
+    """Layers, one after the other."""
 
+    # As in nn.Sequential, but in our file: torch.compile skips modules that torch itself defines, and would compile
+    # nothing under torch DDP.
     def forward(self, x: Tensor) -> Tensor:
         for layer in self:
             x = layer(x)
@@ -74,8 +74,7 @@ def input_shape(trial: Trial) -> tuple[int, ...] | None:
 
 
 def make_model(trial: Trial, shape: tuple[int, ...], classes: int) -> nn.Module:
-    """The trial's model, for samples of this shape. Raises ValueError for an unknown name, TypeError if the user's code
-    makes no model."""
+    """The trial's model, for samples of this shape. Raises ValueError for an unknown name, TypeError for no model."""
     match trial.model:
         case "net":
             return Net(classes)
@@ -95,10 +94,7 @@ def make_model(trial: Trial, shape: tuple[int, ...], classes: int) -> nn.Module:
 
 
 def own_model(name: str, classes: int) -> nn.Module:
-    """The model of the user's own code: `module:attribute`, called with the number of classes.
-
-    Raises ValueError if there is no such attribute, TypeError if it makes no model.
-    """
+    """What the user's `module:attribute` makes. Raises ValueError if there is no such, TypeError if it is no model."""
     module, _, attribute = name.partition(":")
     try:
         make = getattr(importlib.import_module(module), attribute)
@@ -115,10 +111,7 @@ def own_model(name: str, classes: int) -> nn.Module:
 
 
 def with_sync_batchnorm(model: nn.Module) -> nn.Module:
-    """The model with SyncBatchNorm in place of BatchNorm: statistics over the global batch, the same on all ranks.
-
-    Raises RuntimeError on the CPU.
-    """
+    """The model with BatchNorm's statistics over the global batch (SyncBatchNorm). Raises RuntimeError on the CPU."""
     if any(parameter.device.type == "cpu" for parameter in model.parameters()):
         raise RuntimeError("sync_batchnorm: torch's SyncBatchNorm runs on GPUs only, and this rank is on the CPU")
     synced: nn.Module = nn.SyncBatchNorm.convert_sync_batchnorm(model)
@@ -138,7 +131,7 @@ def compiled(trial: Trial, network: nn.Module) -> Callable[[Tensor], Tensor]:
     part, and all gradients arrive at its end. So the strategies of this lab overlap nothing then.
 
     The first step compiles, and so does an epoch's first smaller last batch. Let both be warm-up, or let the batches
-    divide the samples evenly. torch.compile fails for DDP buckets of less than 1 MB.
+    divide the samples evenly.
     """
     forward: Callable[[Tensor], Tensor] = torch.compile(network) if trial.compile else network
     return forward

@@ -12,11 +12,9 @@ TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 def make_optimizer(trial: Trial, model: nn.Module) -> torch.optim.Optimizer:
-    """The trial's optimizer: Adam or SGD.
-
-    With float16 it is a fused one, which by itself skips a step whose gradients have overflowed. For any other, the
-    scaler asks the device in every step whether to call it, and the loop waits for the answer.
-    """
+    """The trial's optimizer: Adam or SGD."""
+    # A fused one skips a step whose gradients have overflowed by itself. For any other, the scaler asks the device in
+    # every step whether to call it, and the loop waits for the answer.
     fused = trial.amp == "fp16" or None  # None: as torch sees fit
     if trial.optimizer == "adam":
         return torch.optim.Adam(model.parameters(), lr=trial.lr, weight_decay=trial.weight_decay, fused=fused)
@@ -29,11 +27,9 @@ def make_optimizer(trial: Trial, model: nn.Module) -> torch.optim.Optimizer:
 
 
 def begin_momentum(optimizer: torch.optim.SGD) -> None:
-    """Set momentum to zero, which is what the first step would start from.
-
-    A fused SGD allocates it uninitialized. When its first step overflows and is skipped, the second would take that
-    memory for momentum.
-    """
+    """Set momentum to zero, which is what the first step would start from."""
+    # A fused SGD allocates it uninitialized. When its first step overflows and is skipped, the second would take that
+    # memory for momentum.
     for group in optimizer.param_groups:
         if group["momentum"]:
             for parameter in group["params"]:
@@ -41,7 +37,7 @@ def begin_momentum(optimizer: torch.optim.SGD) -> None:
 
 
 def autocast(trial: Trial, device: torch.device) -> torch.autocast:
-    """The context for the forward: matrix products and convolutions run in the trial's `amp` type. So do their
+    """The context for the forward: matrix products and convolutions run in the trial's `amp` type, and so do their
     backwards. Sums over many numbers stay in float32, the loss too."""
     return torch.autocast(device.type, TYPES.get(trial.amp or ""), enabled=trial.amp is not None)
 
@@ -59,15 +55,14 @@ def make_scaler(trial: Trial, device: torch.device) -> torch.amp.GradScaler:
 
 
 def clip(trial: Trial, model: nn.Module) -> None:
-    """Scale the gradients, as one vector, down to the length `clip_norm` if they are longer. The host does not wait
-    for the length. Averaged gradients are clipped alike on all ranks."""
-    if trial.clip_norm is not None:
+    """Scale the gradients, as one vector, down to the length `clip_norm` if they are longer."""
+    if trial.clip_norm is not None:  # averaged gradients are clipped alike on all ranks
         nn.utils.clip_grad_norm_(model.parameters(), trial.clip_norm)
 
 
 def optimize(scaler: torch.amp.GradScaler, optimizer: torch.optim.Optimizer, trial: Trial, model: nn.Module) -> None:
-    """Make the optimizer's step, and clear the gradients. They are unscaled first: clipping needs their true length."""
-    scaler.unscale_(optimizer)
+    """Make the optimizer's step, and clear the gradients."""
+    scaler.unscale_(optimizer)  # clipping needs their true length
     clip(trial, model)
     scaler.step(optimizer)
     scaler.update()
