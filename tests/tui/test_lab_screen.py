@@ -94,7 +94,7 @@ def test_a_preset_is_shown_with_its_text_its_trials_and_its_commands() -> None:
         await until(pilot, lambda: "The same net learns" in seen(app))
         for words in (
             "Start here",
-            "One process, or two that agree?",
+            "One process, or two that average their gradients?",
             "baseline one-process · they differ in launch, ranks, strategy",
             "not run here yet",
         ):

@@ -184,7 +184,7 @@ def test_the_presets_are_listed_group_by_group() -> None:
     in_front = ["Start here", "Primitives", "Launch modes", "Collectives", "Strategies", "Bottlenecks", "Mistakes"]
     assert groups == [*in_front, *sorted(set(groups) - set(in_front))]
     assert "  quickstart " in result.stdout
-    assert "One process, or two that agree?  (3 trials, 1 repeat)" in result.stdout
+    assert "One process, or two that average their gradients?  (3 trials, 1 repeat)" in result.stdout
 
 
 def test_a_preset_of_ones_own_is_listed_and_a_bad_one_says_why(tmp_path: Path) -> None:
@@ -200,7 +200,7 @@ def test_one_preset_is_shown_with_its_commands() -> None:
     result = ddptui("presets", "quickstart")
     assert (result.exit_code, result.stderr) == (0, "")
     lines = result.stdout.splitlines()
-    assert lines[0] == "One process, or two that agree?"
+    assert lines[0] == "One process, or two that average their gradients?"
     trials = ("one-process  (baseline)", "all_reduce", "ddp")
     assert tuple(line for line in lines if line in trials) == trials
     [single] = [line for line in lines if "workers.single" in line]
