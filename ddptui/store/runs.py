@@ -2,6 +2,7 @@
 
 import errno
 import fcntl
+import itertools
 import os
 import shutil
 from collections.abc import Iterator
@@ -257,9 +258,6 @@ def _lock(file: IO[bytes]) -> bool:
 
 def _put_aside(folder: Path) -> None:
     """Rename what an interrupted repeat left: no figure uses it, and nothing is lost."""
-    number = 1
-    while folder.exists():
-        aside = folder.with_name(f"{folder.name}.interrupted-{number}")
-        if not aside.exists():
-            folder.rename(aside)
-        number += 1
+    if folder.exists():
+        names = (folder.with_name(f"{folder.name}.interrupted-{number}") for number in itertools.count(1))
+        folder.rename(next(name for name in names if not name.exists()))

@@ -1,4 +1,4 @@
-"""How a rank's process and its GPU are doing: heartbeats, pauses, and the figures of NVML, nvidia-smi's library."""
+"""How a rank's process and its GPU are doing: heartbeats, and the figures of NVML, the library of nvidia-smi."""
 
 import time
 from collections.abc import Callable
@@ -8,13 +8,12 @@ from typing import Any, TypeVar
 import psutil
 import torch
 
-from ddptui.wire.messages import Gpu, Heartbeat, Pause, Position
+from ddptui.wire.messages import Gpu, Heartbeat, Position
 
 T = TypeVar("T")
 UUID_PREFIXES = ("GPU", "MIG")  # NVML puts one before a UUID: a whole GPU, or a part of one
 MW_PER_W = 1000
 NS_PER_MS = 1_000_000
-STOOD_STILL_MS = 75  # more than schedulers and Python's lock take
 
 
 class GpuMeter:
@@ -44,12 +43,6 @@ def heartbeat(rank: int, process: psutil.Process, meter: GpuMeter, dropped: int,
         dropped=dropped,
         position=position,
     )
-
-
-def pause(rank: int, begin_ns: int, woke_ns: int) -> Pause | None:
-    """The pause of a process whose thread should have woken soon after `begin_ns`; None if it was not late."""
-    is_late = woke_ns - begin_ns > STOOD_STILL_MS * NS_PER_MS
-    return Pause(rank=rank, begin_ns=begin_ns, end_ns=woke_ns) if is_late else None
 
 
 def used_bytes(device: torch.device) -> int | None:

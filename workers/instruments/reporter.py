@@ -19,11 +19,12 @@ from ddptui.wire.connection import HUB, KEYS, SILENCE_S, Keys, use_keys
 from ddptui.wire.limits import MOST_A_STEP, MOST_BYTES_A_FRAME, MOST_OF_AN_ERROR
 from ddptui.wire.messages import Echo, Failed, Heartbeat, Hello, Pause, Position, RankMessage, Step
 from ddptui.wire.records import Alive, ConsoleMessage, Probe, SetBottleneck, Stop
-from workers.instruments.heartbeat import NS_PER_MS, GpuMeter, heartbeat, pause
+from workers.instruments.heartbeat import NS_PER_MS, GpuMeter, heartbeat
 
 SEND_EVERY_MS = 200  # at the same moments on all ranks of a host, so that all of them pay for it at once
 BEAT_EVERY_S = 1.0
 LOOK_EVERY_MS = 50  # how often the thread checks whether the process has stood still
+STOOD_STILL_MS = 75  # more than schedulers and Python's lock take
 MOST_QUEUED = 20_000  # messages; beyond that new ones are dropped, and counted
 MOST_A_FRAME = 1_000  # messages
 MOST_FRAMES_UNREAD = 16  # by the console; beyond that messages wait in the queue
@@ -114,9 +115,9 @@ class Reporter:
         return heartbeat(self.rank, process, self.meter, self.dropped, self.position())
 
     def _note_pause(self, due_ns: int, woke_ns: int) -> None:
-        # The process has stood still since some moment after the last look: halfway is the best estimate.
-        if stood_still := pause(self.rank, due_ns - LOOK_EVERY_MS * NS_PER_MS // 2, woke_ns):
-            self._unsent.append(stood_still)
+        begin_ns = due_ns - LOOK_EVERY_MS * NS_PER_MS // 2  # since some moment after the last look: halfway, by guess
+        if woke_ns - begin_ns > STOOD_STILL_MS * NS_PER_MS:
+            self._unsent.append(Pause(rank=self.rank, begin_ns=begin_ns, end_ns=woke_ns))
 
     def _send(self, socket: zmq.Socket[bytes]) -> None:
         """Send what is known, a frame at a time. What a full socket refuses stays unsent."""

@@ -31,7 +31,7 @@ def show(me: Rank) -> None:
         primitive = make_primitive(me, plan)
         primitive.fill(Readable(plan.elements * plan.tensors))
         before = [values(argument) for argument in primitive.arguments()]
-        me.reporter.position = partial(position_in_call, place, plan.operation)
+        me.reporter.position = partial(Position, step=place, calls=1, number=0, kind=plan.operation)
         error = refusal_of(primitive)
         shown = Shown(
             rank=me.rank,
@@ -69,8 +69,9 @@ class Measurement:
         self.error = refusal_of(self.primitive)  # why the backend refuses it
 
     def position_in_call(self) -> Position:
-        """The rank is in a call."""
-        return position_in_call(self.place, self.plan.operation, self.timer.calls)
+        """The rank is in the last of so many calls."""
+        calls = self.timer.calls
+        return Position(step=self.place, calls=calls, number=max(0, calls - 1), kind=self.plan.operation)
 
     def position_in_check(self) -> Position:
         """The rank is checking its results, which takes a while and calls nothing."""
@@ -145,11 +146,6 @@ def values(argument: Argument) -> Values | None:
         return None
     flat: list[float] = torch.cat(list(argument.tensors)).tolist()
     return tuple(value if math.isfinite(value) else None for value in flat)
-
-
-def position_in_call(place: int, operation: str, calls: int = 1) -> Position:
-    """In the last of so many calls."""
-    return Position(step=place, calls=calls, number=max(0, calls - 1), kind=operation)
 
 
 def log(me: Rank, call: str, result: str) -> None:
