@@ -1,12 +1,14 @@
-"""The command line: `start` is the program's entry, `main` the group of commands, one file of commands each beside it.
+"""The command line: `start` is the program's entry, `main` runs presets and holds the commands of the files beside it.
 
 Every command imports what it needs when it is called: `ddptui --help` and a refusal load no zmq, msgspec or rich.
 """
 
+import gc
 import os
 import signal
 import sys
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -20,12 +22,17 @@ from ddptui.cli.common import (
     Refusal,
     engine_options,
     given,
+    interruptible,
+    load_preset,
     os_error_line,
+    refusing,
 )
 from ddptui.cli.inspect import presets, project, runs, show, verify
-from ddptui.cli.machine import doctor, selftest
-from ddptui.cli.nodes import join, manifest, place
-from ddptui.cli.run import open_console, resume_headless, run_headless
+from ddptui.cli.machine import doctor, join, manifest, place, selftest
+
+if TYPE_CHECKING:
+    from ddptui.config.preset import Preset
+    from ddptui.store.runs import Run
 
 
 def start() -> None:
@@ -87,11 +94,57 @@ def main(
         sys.exit(open_console(request, resume, runs, refresh, theme))
     if theme or refresh:
         raise Refusal("--theme and --refresh are for the console's screens: leave them out when running headless")
-    if resume:
-        sys.exit(resume_headless(resume, runs, as_json))
-    if preset is None:
+    if not resume and preset is None:
         raise Refusal("which preset? `ddptui presets` lists them; then `ddptui --preset NAME --no-ui`")
-    sys.exit(run_headless(request, runs, as_json))
+    sys.exit(run_headless(request, resume, runs, as_json))
+
+
+def run_headless(request: PresetRequest, resume: str | None, runs: str | None, as_json: bool) -> int:
+    """Run a preset, or launch what is missing in a run; progress goes to stderr, the comparison to stdout."""
+    from ddptui.run import headless
+
+    def work(folder: Path) -> int:
+        if resume:
+            run, preset = _resumable(resume, folder)
+            return headless.resume(preset, run, as_json=as_json)
+        return headless.run(load_preset(request), folder, as_json=as_json)
+
+    return interruptible(work, runs)
+
+
+def open_console(
+    request: PresetRequest, resume: str | None, runs: str | None, refreshes_per_s: float | None, theme: str | None
+) -> int:
+    """Open the console's screens: on a preset, on a run to resume, or on the start screen. Raises Refusal."""
+    gc.disable()  # until the first screen is drawn: collecting while all is being built takes a tenth of the start
+    from ddptui.store.runs import RunError, runs_folder
+    from ddptui.tui.settings import theme_names
+
+    if not sys.stdin.isatty():
+        raise Refusal("the console wants a terminal to read keys from; without one, run headless: --no-ui")
+    if theme is not None and theme not in theme_names():
+        raise Refusal(f"--theme {theme}: not one of {', '.join(theme_names())}")
+    if request.name is None and (request.assignments or request.repeats or request.engine):
+        raise Refusal("--set, --repeats and --engine change a preset: name it with --preset")
+    folder = runs_folder(runs)
+    preset = load_preset(request) if request.name is not None else None
+    with refusing(RunError):
+        resumed = _resumable(resume, folder) if resume is not None else None
+
+    from ddptui.tui.start import start
+
+    return start(folder, preset, resumed, drawn_a_second=refreshes_per_s, theme=theme)
+
+
+def _resumable(name: str, runs: Path) -> "tuple[Run, Preset]":
+    """A run and its preset, if that can be started here. Raises RunError, Refusal."""
+    from ddptui.config.parser import PresetError
+    from ddptui.engines.preflight import prepare
+    from ddptui.store.runs import find_run
+
+    run = find_run(runs, name)
+    with refusing(PresetError):
+        return run, prepare(run.preset())
 
 
 for command in (presets, runs, show, project, verify, doctor, selftest, join, manifest, place):

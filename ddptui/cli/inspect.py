@@ -3,7 +3,7 @@
 import os
 import shlex
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -18,12 +18,11 @@ from ddptui.cli.common import (
     refusing,
 )
 
-if TYPE_CHECKING:
-    from ddptui.projection import Scaling
-
+# Spelled out: to import the rooms that know them would slow down every command. A test compares them.
 FORMATS = ("table", "markdown", "csv", "json", "trace")
 PROJECTION_FORMATS = ("table", "markdown", "csv", "json")
 SCALINGS = ("weak", "strong")
+SCALING_HELP = "weak: each rank keeps its batch; strong: all ranks share it."
 
 
 @click.command()
@@ -42,8 +41,7 @@ def presets(
     if fields:
         from ddptui.config.fields import listing as list_fields
 
-        click.echo(list_fields(), nl=False)
-        return
+        return click.echo(list_fields(), nl=False)
     from ddptui.config.parser import PresetError
     from ddptui.engines.slurm.script import ScriptError
     from ddptui.run import listing
@@ -110,32 +108,13 @@ def show(obj: dict[str, Any], run: str, format: str, runs: str | None) -> None:
 @click.option("--network", metavar="RUN", help="A run of primitives that measured the network.")
 @click.option("--alpha", type=float, metavar="US", help="State the network: µs a message.")
 @click.option("--gbps", type=float, help="State the network: 1e9 bits a second.")
-@click.option(
-    "--scaling",
-    type=click.Choice(SCALINGS),
-    default="weak",
-    show_default=True,
-    help="weak: each rank keeps its batch; strong: all ranks share it.",
-)
+@click.option("--scaling", type=click.Choice(SCALINGS), default="weak", show_default=True, help=SCALING_HELP)
 @click.option("--cores", type=int, metavar="N", help="All ranks share one host of N cores.")
 @click.option("--strategy", "strategies", metavar="NAME", multiple=True, help="Project only this strategy.")
 @click.option("--format", "format", type=click.Choice(PROJECTION_FORMATS), default="table", show_default=True)
 @RUNS_OPTION
 @click.pass_obj
-def project(
-    obj: dict[str, Any],
-    run: str,
-    trial: str | None,
-    ranks: str,
-    network: str | None,
-    alpha: float | None,
-    gbps: float | None,
-    scaling: "Scaling",
-    cores: int | None,
-    strategies: tuple[str, ...],
-    format: str,
-    runs: str | None,
-) -> None:
+def project(obj: dict[str, Any], /, run: str, format: str, runs: str | None, **options: Any) -> None:
     """Predict a measured trial on other numbers of ranks.
 
     Prints its step time under each strategy, from its measured steps and a model of the network.
@@ -145,9 +124,8 @@ def project(
     from ddptui.projection.command import run as projected
     from ddptui.store.runs import runs_folder
 
-    options = ProjectOptions(trial, ranks, network, alpha, gbps, scaling, cores, strategies)
     with refusing(ProjectionError):
-        sys.exit(projected(runs_folder(runs or obj["runs"]), run, options, format))
+        sys.exit(projected(runs_folder(runs or obj["runs"]), run, ProjectOptions(**options), format))
 
 
 @click.command()
@@ -165,10 +143,10 @@ def verify(obj: dict[str, Any], a: str, b: str | None, runs: str | None) -> None
     from ddptui.store.runs import RunError, find_run, runs_folder
 
     if b is None:
-        hint = "; to compare two checkpoints, name both" if os.path.isfile(a) else ""
         try:
             sys.exit(verify.ranks_of(find_run(runs_folder(runs or obj["runs"]), a)))
         except RunError as error:
+            hint = "; to compare two checkpoints, name both" if os.path.isfile(a) else ""
             raise Refusal(f"{error}{hint}") from None
     for path in (a, b):
         if not os.path.isfile(path):

@@ -1,11 +1,12 @@
-"""Commands that test this machine and the lab itself: doctor, selftest."""
+"""Commands on machines: doctor, selftest on this one; join, manifest, place for the nodes of a run."""
 
+import os
 import sys
 from typing import Any
 
 import click
 
-from ddptui.cli.common import RUNS_OPTION, Refusal, interruptible
+from ddptui.cli.common import RUNS_OPTION, PresetRequest, Refusal, interruptible, load_preset, refusing
 
 SELFTEST_MODES = ("spawn", "process", "launch", "dp")
 
@@ -35,11 +36,72 @@ def selftest(obj: dict[str, Any], modes: tuple[str, ...], strategies: tuple[str,
     from ddptui.run import selftest
 
     known = selftest.known_strategies()
-    for name in strategies:
-        if name not in known:
-            raise Refusal(f"--strategy {name}: not one of {', '.join(known)}")
-    sys.exit(
-        interruptible(
-            lambda folder: selftest.run(modes or SELFTEST_MODES, strategies or known, folder), runs or obj["runs"]
-        )
+    if unknown := [name for name in strategies if name not in known]:
+        raise Refusal(f"--strategy {unknown[0]}: not one of {', '.join(known)}")
+    code = interruptible(
+        lambda folder: selftest.run(modes or SELFTEST_MODES, strategies or known, folder), runs or obj["runs"]
     )
+    sys.exit(code)
+
+
+@click.command()
+@click.argument("ticket", envvar="DDPTUI_TICKET")
+@click.option("--node", type=click.IntRange(0, 1023), help="This node's number (default: its platform's, or any).")
+@click.option("--as", "kind", metavar="KIND", help="Read the environment as env, torchrun, slurm, dlc, …")
+def join(ticket: str, node: int | None, kind: str | None) -> None:
+    """Let this host take part in another console's run.
+
+    TICKET is the line that a console printed for --engine join. Better name the file that holds it, or set
+    DDPTUI_TICKET: other users of this host can read what you type here.
+    """
+    from ddptui.engines.join.agent import join as join_run
+    from ddptui.engines.join.agent import node_here
+    from ddptui.engines.join.node_launch import JoinError
+    from ddptui.engines.join.ticket import TicketError, read_ticket
+    from ddptui.host.network import NetworkError
+    from ddptui.host.place.place import PlaceError
+
+    def report(text: str) -> None:
+        click.echo(text, err=True)
+
+    with refusing(JoinError, NetworkError, PlaceError, TicketError):
+        sys.exit(interruptible(lambda _: join_run(read_ticket(ticket), node_here(node, kind, report), report), None))
+
+
+@click.command()
+@click.argument("name")
+@click.option("--kind", type=click.Choice(("trainjob", "pytorchjob", "dlc")), required=True, help="Kind of job.")
+@click.option("--nodes", type=int, default=2, show_default=True, help="Number of pods that join.")
+@click.option("--image", required=True, help="The container's image; it must contain ddptui.")
+@click.option("--gpus", type=int, default=0, help="GPUs per node.")
+@click.option("--cpus", type=int, help="CPUs per node.")
+@click.option("--memory", help="Memory per node, e.g. 8Gi.")
+@click.option("--ticket", metavar="TICKET", help="The ticket, or its file (default: the job reads it from a Secret).")
+@click.option("--workspace", help="dlc: workspace of the job.")
+@click.option("--quota", help="dlc: quota from which its nodes are taken.")
+@click.option("--ecs", help="dlc: machine type, instead of a quota.")
+@click.pass_obj
+def manifest(obj: dict[str, Any], /, name: str, ticket: str | None, **options: Any) -> None:
+    """Print the job that joins a platform's nodes to a run.
+
+    It starts `ddptui join` for a run of the preset NAME: Kubeflow's TrainJob or PyTorchJob, or PAI-DLC's.
+    """
+    from ddptui.engines.join.ticket import TicketError, read_ticket
+    from ddptui.engines.manifest import ManifestError, Options, render
+
+    engine = {"name": "join", "nodes": options["nodes"]}
+    load_preset(PresetRequest(name, obj["assignments"], None, engine), to_be_started=False)
+    with refusing(ManifestError, TicketError):
+        spelled = read_ticket(ticket).spell() if ticket is not None else None
+        click.echo(render(name, Options(ticket=spelled, **options)), nl=False)
+
+
+@click.command()
+@click.option("--as", "kind", metavar="KIND", help="Read it as env, torchrun, slurm, slurm_array, dlc, …")
+def place(kind: str | None) -> None:
+    """Print this process's rank as its environment gives it."""
+    from ddptui.host.place import explanation
+    from ddptui.host.place.place import PlaceError
+
+    with refusing(PlaceError):
+        click.echo(explanation(os.environ, kind))
