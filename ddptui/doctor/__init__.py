@@ -14,7 +14,7 @@ Check = Callable[[], Iterable[Finding]]
 Groups = dict[str, tuple[tuple[str, Check], ...]]
 
 REPORT = "this is a bug in the check: please report this line"
-INTERRUPTED = 130
+INTERRUPTED = 130  # as a shell reports SIGINT: 128 + 2
 
 
 def groups(runs: str | None) -> Groups:
@@ -48,7 +48,7 @@ def groups(runs: str | None) -> Groups:
 def examine(runs: str | None = None) -> int:
     """Print all findings as they come; returns the exit code, 1 if a finding is fatal."""
     fatal = False
-    with _exits_on_signals():
+    with _exits_on_signals():  # so that processes and folders of the checks are cleaned up
         for heading, checks in groups(runs).items():
             print(heading, flush=True)
             for finding in findings(checks):
@@ -59,17 +59,17 @@ def examine(runs: str | None = None) -> int:
 
 @contextmanager
 def _exits_on_signals() -> Iterator[None]:
-    """SIGTERM and SIGHUP raise SystemExit, so that processes and folders of the checks are cleaned up."""
-    before = {number: signal.signal(number, _interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
+    """SIGTERM and SIGHUP raise SystemExit."""
+
+    def interrupt(*_: object) -> None:
+        sys.exit(INTERRUPTED)
+
+    before = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
     try:
         yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def _interrupt(*_: object) -> None:
-    sys.exit(INTERRUPTED)
 
 
 def findings(checks: Iterable[tuple[str, Check]]) -> Iterator[Finding]:

@@ -10,18 +10,13 @@ COLUMNS = 80
 
 
 class Finding(NamedTuple):
-    """The result of one check.
+    """The result of one check."""
 
-    name    of what was checked; text: what was found
-    remedy  what mends it (empty: nothing is wrong); fatal: no run can start until then
-    tried   False: not checked, since something else must be present first
-    """
-
-    name: str
-    text: str
-    remedy: str = ""
-    fatal: bool = False
-    tried: bool = True
+    name: str  # of what was checked
+    text: str  # what was found
+    remedy: str = ""  # what mends it; empty: nothing is wrong
+    fatal: bool = False  # no run can start until it is mended
+    tried: bool = True  # False: not checked, since something else must be present first
 
 
 def with_known_cause(finding: Finding) -> Finding:
@@ -37,12 +32,7 @@ def lines(finding: Finding) -> list[str]:
 
 
 def _wrapped(begin: str, text: str) -> list[str]:
-    """Lines of at most 80 columns, unless a single word, such as a path, is longer."""
-    return textwrap.wrap(
-        " ".join(text.split()),
-        COLUMNS,
-        initial_indent=begin,
-        subsequent_indent=" " * len(begin),
-        break_long_words=False,
-        break_on_hyphens=False,
-    ) or [begin.rstrip()]
+    """Lines of at most 80 columns, unless a single word is longer."""
+    # a command or a path that is broken in two cannot be copied
+    wrapper = textwrap.TextWrapper(COLUMNS, begin, " " * len(begin), break_long_words=False, break_on_hyphens=False)
+    return wrapper.wrap(" ".join(text.split())) or [begin.rstrip()]

@@ -30,7 +30,7 @@ HELLO_MS = 5_000
 def runs(option: str | None = None) -> Iterator[Finding]:
     """The folder of runs, or the nearest existing one above it. option: the value of --runs."""
     folder = runs_folder(option)
-    nearest = next(path for path in (folder, *folder.parents) if os.path.lexists(path))
+    nearest = next(path for path in (folder, *folder.parents) if os.path.lexists(path))  # also a dangling link
     try:
         write_and_remove(nearest)
         free = shutil.disk_usage(nearest).free / GB
@@ -76,7 +76,8 @@ def sockets() -> Iterator[Finding]:
         yield Finding("sockets", f"another process cannot use ZeroMQ: {why}", remedy, fatal=True)
     else:
         if received:
-            yield socket_folder_finding(folder, _wanted_folder(), tempfile.gettempdir())
+            wanted = next((os.environ[name] for name in TEMPORARY if os.environ.get(name)), None)
+            yield socket_folder_finding(folder, wanted, tempfile.gettempdir())
         else:
             yield Finding("sockets", f"no message arrives over ZeroMQ in {folder}", remedy, fatal=True)
 
@@ -85,10 +86,6 @@ def _hello(hub: Hub) -> bool:
     with Child("workers.doctor.host", **{HUB: hub.endpoint, TOKEN: hub.token}) as child:
         child.ask("hello")
         return bool(hub.receive(HELLO_MS))
-
-
-def _wanted_folder() -> str | None:
-    return next((os.environ[name] for name in TEMPORARY if os.environ.get(name)), None)
 
 
 def socket_folder_finding(folder: Path, wanted: str | None, writable: str) -> Finding:
@@ -112,9 +109,8 @@ def shared_memory() -> Iterator[Finding]:
         why = f"{first_line(error)}: NCCL and DataLoader workers cannot run"
         yield Finding("/dev/shm", why, "`mount -t tmpfs tmpfs /dev/shm` (docker: --shm-size=1g)")
         return
-    yield Finding(
-        "/dev/shm", f"{size * 1024:.0f} MB, for NCCL and DataLoader workers", shared_remedy(size, gpus.surely_none())
-    )
+    remedy = shared_remedy(size, gpus.surely_none())
+    yield Finding("/dev/shm", f"{size * 1024:.0f} MB, for NCCL and DataLoader workers", remedy)
 
 
 def shared_remedy(size_gb: float, no_gpu: bool) -> str:

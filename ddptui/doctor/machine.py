@@ -49,9 +49,8 @@ def open_files() -> Iterator[Finding]:
 
 
 def files_for(ranks: int) -> int:
-    """The most files that the launcher of so many ranks opens, with a margin: for 8 ranks, 16 and 3 a rank were
-    counted."""
-    return 32 + 4 * ranks
+    """The most files that the launcher of so many ranks opens."""
+    return 32 + 4 * ranks  # with a margin: for 8 ranks, 16 and 3 a rank were counted
 
 
 def files_remedy(soft: int, hard: int) -> str:
@@ -68,6 +67,7 @@ def files_remedy(soft: int, hard: int) -> str:
 def processes() -> Iterator[Finding]:
     """The room for more processes and threads, under the user's limit and the container's."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NPROC)
+    # Linux does not hold root to this limit
     by_user = None if soft == resource.RLIM_INFINITY or os.geteuid() == 0 else soft - _threads_of_user()
     by_group = _room_in_cgroup()
     rooms = [room for room in (by_user, by_group) if room is not None]
@@ -76,8 +76,8 @@ def processes() -> Iterator[Finding]:
 
 
 def threads_for(ranks: int) -> int:
-    """The processes and threads of so many ranks; 71 were counted with 8."""
-    return 16 + 10 * ranks
+    """The processes and threads of so many ranks."""
+    return 16 + 10 * ranks  # 71 were counted with 8
 
 
 def processes_remedy(by_user: int | None, by_group: int | None) -> str:

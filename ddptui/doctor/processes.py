@@ -67,15 +67,13 @@ def orphans() -> Iterator[Finding]:
             return
         ranks = {on: psutil.Process(pid) for on, pid in pids.items()}
         child.kill_alone()
-        yield orphans_finding({on: _is_gone(rank) for on, rank in ranks.items()}, **_system())
-
-
-def _system() -> dict[str, bool]:
-    return {"linux": sys.platform.startswith("linux"), "pidfd": hasattr(os, "pidfd_open")}
+        gone = {on: _is_gone(rank) for on, rank in ranks.items()}
+        yield orphans_finding(gone, linux=sys.platform.startswith("linux"), pidfd=hasattr(os, "pidfd_open"))
 
 
 def orphans_finding(gone: dict[str, bool], *, linux: bool, pidfd: bool) -> Finding:
-    """gone: whether a rank died in time, by what it depends on: its parent, or the console."""
+    """Whether ranks outlive what they depend on. gone: by that, its parent or the console, whether a rank died in
+    time."""
     means = "pidfd" if pidfd else "checked four times a second, without pidfd"
     text = f"ranks die with their launcher (prctl) and the console ({means})"
     if not linux:

@@ -39,26 +39,22 @@ def driver_and_gpus() -> Iterator[Finding]:
 
 
 def driver_finding(driver: Driver, build: Build | None) -> Finding:
+    """NVIDIA's driver, and whether this torch needs a newer one."""
     knows = f", up to CUDA {driver.cuda[0]}.{driver.cuda[1]}" if driver.cuda else ""
     built = f"; this torch is built for CUDA {build.cuda}" if build and build.cuda else ""
     return Finding("driver", f"{driver.version}{knows}{built}", OLDER if gpus.is_too_old(driver, build) else "")
 
 
 def gpu_finding(index: int, gpu: Gpu, hidden_by: str | None) -> Finding:
-    """hidden_by: the value of CUDA_VISIBLE_DEVICES, where it hides this GPU."""
+    """One GPU as NVML sees it. hidden_by: the value of CUDA_VISIBLE_DEVICES, where it hides this GPU."""
     memory = f", {gpu.total_bytes / GB:.0f} GB" if gpu.total_bytes else ""
     used = f" ({gpu.used_bytes / GB:.1f} used)" if gpu.used_bytes is not None else ""
     busy = f", {gpu.busy_percent} % busy" if gpu.busy_percent is not None else ""
     cut = ", cut into instances (MIG)" if gpu.is_cut else ""
     hidden = f"; hidden: {VISIBLE} is {hidden_by!r}" if hidden_by is not None else ""
-    return Finding(f"GPU {index}", f"{gpu.name}{memory}{used}{busy}{cut}{hidden}", _busy_remedy(gpu))
-
-
-def _busy_remedy(gpu: Gpu) -> str:
-    """What to do where other programs use the GPU."""
     is_used = (gpu.busy_percent or 0) > BUSY_PERCENT or (gpu.used_bytes or 0) > BUSY_GB * GB
     remedy = f"other programs use it, which distorts times: `nvidia-smi` lists them; {VISIBLE} can leave it out"
-    return remedy if is_used else ""
+    return Finding(f"GPU {index}", f"{gpu.name}{memory}{used}{busy}{cut}{hidden}", remedy if is_used else "")
 
 
 def torch() -> Iterator[Finding]:
@@ -77,6 +73,7 @@ def torch() -> Iterator[Finding]:
 
 
 def torch_findings(child: Child) -> Iterator[Finding]:
+    """What a process that imports torch finds: versions, GPUs, backends, and ranks that connect."""
     try:
         facts = child.ask("versions")
     except NoAnswer as why:
@@ -86,29 +83,21 @@ def torch_findings(child: Child) -> Iterator[Finding]:
     yield Finding("launch", command.torch_launcher())
     how = "through the process group's hooks" if facts["group_hooks"] else "by wrapping torch's functions"
     yield Finding("collectives", f"observed {how}")
-    seen = _gpus(child)
+    try:
+        seen = child.ask("gpus")
+    except NoAnswer as why:
+        seen = {"gpus": [], "why_none": str(why)}
     has_gpu = bool(seen["gpus"])
-    yield gpus_finding(seen, facts["gpu_build"], os.environ.get(VISIBLE), _no_gpu_here())
+    no_gpu = surely_none() or not sys.platform.startswith("linux")  # elsewhere torch has no CUDA: nothing to mend
+    yield gpus_finding(seen, facts["gpu_build"], os.environ.get(VISIBLE), no_gpu)
     yield backends_finding(facts["backends"], has_gpu)
     yield from _meetings(child, facts["backends"], has_gpu)
-
-
-def _gpus(child: Child) -> dict[str, Any]:
-    try:
-        return child.ask("gpus")
-    except NoAnswer as why:
-        return {"gpus": [], "why_none": str(why)}
-
-
-def _no_gpu_here() -> bool:
-    """Whether there is nothing to mend: no GPU, or a system on which torch has no CUDA."""
-    return surely_none() or not sys.platform.startswith("linux")
 
 
 def gpus_finding(seen: dict[str, Any], build: str | None, visible: str | None, no_gpu: bool) -> Finding:
     """The GPUs that torch can use. seen: those it sees, and why it sees none; build: the CUDA it is built for; visible:
     the value of CUDA_VISIBLE_DEVICES; no_gpu: this machine has none that CUDA could use."""
-    names: Sequence[tuple[str, int]] = seen["gpus"]
+    names: Sequence[tuple[str, int]] = seen["gpus"]  # each with its bytes of memory
     why: str = seen["why_none"]
     if names:
         listed = ", ".join(f"{name} ({memory / GB:.0f} GB)" for name, memory in names)
@@ -123,9 +112,8 @@ def gpus_finding(seen: dict[str, Any], build: str | None, visible: str | None, n
     if "too old" in why:
         return Finding("GPUs", f"present, but the driver is too old for this torch's CUDA {build}", OLDER)
     if "no NVIDIA driver" in why:
-        return Finding(
-            "GPUs", "present, but without a driver", "install NVIDIA's driver; `nvidia-smi` must list the GPUs"
-        )
+        remedy = "install NVIDIA's driver; `nvidia-smi` must list the GPUs"
+        return Finding("GPUs", "present, but without a driver", remedy)
     remedy = f"`nvidia-smi` must list the GPUs; {VISIBLE} is {'not set' if visible is None else repr(visible)}"
     return Finding("GPUs", f"present, but torch sees none: {why}", remedy)
 
@@ -134,9 +122,9 @@ def backends_finding(backends: Sequence[str], gpu: bool) -> Finding:
     """The backends of this torch; without gloo nothing runs."""
     unused = " (nccl needs a GPU)" if "nccl" in backends and not gpu else ""
     unused += "" if "mpi" in backends else "; mpi: only in a torch built from source beside an MPI library"
-    if "gloo" not in backends:
-        return Finding("backends", (", ".join(backends) or "none") + unused, f"no gloo: `{AGAIN}`", fatal=True)
-    return Finding("backends", ", ".join(backends) + unused)
+    has_gloo = "gloo" in backends
+    remedy = "" if has_gloo else f"no gloo: `{AGAIN}`"
+    return Finding("backends", (", ".join(backends) or "none") + unused, remedy, fatal=not has_gloo)
 
 
 def _meetings(child: Child, backends: Sequence[str], gpu: bool) -> Iterator[Finding]:
@@ -144,17 +132,23 @@ def _meetings(child: Child, backends: Sequence[str], gpu: bool) -> Iterator[Find
     if "gloo" in backends:
         spawn = _meeting(child, "spawn", gloo_remedy(os.environ.get(INTERFACE)), fatal=True)
         yield spawn
-        yield _forkserver(child) if not spawn.fatal else Finding("forkserver", "not tried: see spawn", tried=False)
+        if spawn.fatal:
+            yield Finding("forkserver", "not tried: see spawn", tried=False)
+        else:
+            yield _meeting(child, "forkserver", "keep start_method = 'spawn' in presets")
     if not gpu:
         yield Finding("nccl", "not tried: needs a GPU", tried=False)
-    elif "nccl" in backends:
-        yield _nccl(child)
-    else:
+    elif "nccl" not in backends:
         yield Finding("nccl", "missing in this torch", f"`{AGAIN}` (on Linux: with NCCL)")
-
-
-def _forkserver(child: Child) -> Finding:
-    return _meeting(child, "forkserver", "keep start_method = 'spawn' in presets")
+    else:
+        try:
+            answer = child.ask("nccl")
+        except NoAnswer as why:
+            remedy = "`NCCL_DEBUG=INFO` makes NCCL say more during a run; until then `--set device=cpu`"
+            yield Finding("nccl", f"a sum on the first GPU failed: {why}", remedy)
+        else:
+            summed = f"{answer['version']}, summed on the first GPU in {answer['sum_s'] * 1000:.1f} ms"
+            yield Finding("nccl", summed)
 
 
 def gloo_remedy(interface: str | None) -> str:
@@ -170,12 +164,3 @@ def _meeting(child: Child, how: str, remedy: str, *, fatal: bool = False) -> Fin
     except NoAnswer as why:
         return Finding(how, f"two ranks cannot connect: {why}", remedy, fatal)
     return Finding(how, f"two ranks connected over gloo and summed, in {ms:.1f} ms")
-
-
-def _nccl(child: Child) -> Finding:
-    try:
-        answer = child.ask("nccl")
-    except NoAnswer as why:
-        remedy = "`NCCL_DEBUG=INFO` makes NCCL say more during a run; until then `--set device=cpu`"
-        return Finding("nccl", f"a sum on the first GPU failed: {why}", remedy)
-    return Finding("nccl", f"{answer['version']}, summed on the first GPU in {answer['sum_s'] * 1000:.1f} ms")

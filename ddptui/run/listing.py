@@ -38,18 +38,18 @@ def one(preset: Preset, typed: str | None = None) -> str:
     lines = [preset.title, "", *preset.about.strip().splitlines(), ""]
     for trial in preset.trials:
         mark = "  (baseline)" if trial.name == preset.baseline and len(preset.trials) > 1 else ""
-        facts = [
-            LAUNCH_MODES[trial.launch].label,
-            count(trial.world_size, "rank"),
-            *(tried(trial) if trial.primitives else _trained(trial)),
-        ]
-        lines += [f"{trial.name}{mark}", "  " + ", ".join(fact for fact in facts if fact)]
+        mistake = trial.mistake and f"mistake: {trial.mistake}"
+        trained = [trial.strategy, describe_average(trial), mistake, trial.model, trial.dataset]
+        facts = [LAUNCH_MODES[trial.launch].label, count(trial.world_size, "rank")]
+        facts += [fact for fact in (tried(trial) if trial.primitives else trained) if fact]
+        lines += [f"{trial.name}{mark}", "  " + ", ".join(facts)]
         if trial.bottleneck:
             lines.append(f"  bottleneck: {describe_bottleneck(trial.bottleneck)}")
         if trial.fault:
             lines.append(f"  fault: {describe_fault(trial.fault)}")
         lines += [*_how_to_start(trial, preset.engine), ""]
-    lines += _how_to_join(preset.engine, typed or preset.name) if preset.engine.name == "join" else []
+    if preset.engine.name == "join":
+        lines += _how_to_join(preset.engine, typed or preset.name)
     return "\n".join([*lines, f"{describe_size(preset)} of each, in turn"]) + "\n"
 
 
@@ -65,11 +65,10 @@ def _how_to_start(trial: Trial, engine: EngineOptions) -> list[str]:
 
 
 def _command_lines(trial: Trial, part: Part | None = None) -> list[str]:
-    """A command, with its environment in front. A node may have other cores and another Python, so neither is spelled
-    out there."""
+    """A command, with its environment in front."""
     if part is None:
         variables, command = launch.environment(trial, available_cores()), launch.command(trial)
-    else:
+    else:  # a node may have other cores and another Python, so neither is spelled out
         alone = trial.launch in ONE_PROCESS
         variables = {} if alone or trial.launch == "launch" else part.environment()
         command = launch.command(trial, "python", None if alone else part)
@@ -97,11 +96,6 @@ def every_run(runs: Sequence[Run]) -> str:
         return "no runs yet: `ddptui --preset quickstart --no-ui`\n"
     width = max(len(run.name) for run in runs)
     return "".join(f"{run.name:{width}}  {run.status()}\n" for run in runs)
-
-
-def _trained(trial: Trial) -> list[str | None]:
-    mistake = trial.mistake and f"mistake: {trial.mistake}"
-    return [trial.strategy, describe_average(trial), mistake, trial.model, trial.dataset]
 
 
 def _rendezvous(trial: Trial) -> str:

@@ -57,17 +57,18 @@ def run(modes: Sequence[str], strategies: Sequence[str], runs: Path) -> int:
     print(f"{count(len(preset.trials), 'launch', 'launches')}; kept in {kept.folder}", file=sys.stderr)
     show(line(COLUMNS, WIDTHS, LEFT) + "\n" + "─" * len(line(COLUMNS, WIDTHS, LEFT)) + "\n")
     right = True
-    trials = {trial.name: trial for trial in preset.trials}
+    by_name = {trial.name: trial for trial in preset.trials}
     with closing(lab.run_preset(preset, kept)) as stream:
         for log in launch_logs(stream):
             assert log.launched is not None
             assert log.ended is not None
-            trial, findings = trials[log.launched.trial], {}
+            trial = by_name[log.launched.trial]
             if log.ended.status == "ok":
                 findings = dict(_findings(trial, log))
-            right = right and bool(findings) and all(finding.right for finding in findings.values())
-            cells = [findings[site].text if site in findings else NOTHING for site in (None, *SITES)]
-            if not findings:
+                right = right and all(finding.right for finding in findings.values())
+                cells = [findings[site].text if site in findings else NOTHING for site in (None, *SITES)]
+            else:
+                right = False
                 print(f"{trial.name} {log.ended.status}: {log.ended.error}", file=sys.stderr)
                 cells = [log.ended.status, *(NOTHING for _ in SITES)]
             show(line([trial.launch, trial.strategy or NOTHING, *cells], WIDTHS, LEFT) + "\n")
@@ -78,7 +79,7 @@ def run(modes: Sequence[str], strategies: Sequence[str], runs: Path) -> int:
 
 def _preset(modes: Sequence[str], strategies: Sequence[str]) -> Preset:
     trials = [
-        _trial(mode, None if mode == "dp" else strategy)
+        _trial(mode, None if mode == "dp" else strategy)  # dp has one way to average, and so one launch
         for mode in modes
         for strategy in (strategies[:1] if mode == "dp" else strategies)
     ]
@@ -119,14 +120,11 @@ def _trial(mode: str, strategy: str | None) -> Trial:
 
 def windows_of(mode: str) -> list[Window]:
     """The windows of a launch: no delay first, then one site after another, on both ranks in turn."""
-    sites = [
-        None,
-        *(site for site in SITES[1:] if (mode, site) != ("dp", "backward")),
-    ]  # dp has one backward for all replicas
-    windows, first = [], WARMUP
-    for number, site in enumerate(sites):
+    sites = [site for site in SITES[1:] if (mode, site) != ("dp", "backward")]  # dp has one backward for all replicas
+    windows = []
+    for number, site in enumerate([None, *sites]):
+        first = WARMUP + number * (STEPS + REST)
         windows.append(Window(site, number % 2, first, first + STEPS - 1))
-        first += STEPS + REST
     return windows
 
 

@@ -3,7 +3,7 @@ torch; a run's ranks are compared by the hashes in its journals, or by their che
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from ddptui.analysis.correctness import differing_names
@@ -29,7 +29,7 @@ def ranks_of(run: Run) -> int:
     """Compare the ranks of every repeat and print what differs. Returns 0 if all are equal, 1 if some differ. Raises
     RunError if no repeat has two copies of a model."""
     preset = run.preset()
-    codes: list[int] = []
+    codes: list[int] = []  # a higher one is worse
     for trial in preset.trials:
         for number in range(1, preset.repeats + 1):
             messages = run.messages(trial.name, number)
@@ -51,23 +51,22 @@ def ranks_of(run: Run) -> int:
 
 def _files(paths: Sequence[Path]) -> int:
     """Compare every rank's checkpoint with rank 0's."""
-    first, *others = paths
     codes = []
-    for path in others:
-        print(f"{path.name} against {first.name}", flush=True)
-        codes.append(checkpoints(first, path))
+    for path in paths[1:]:
+        print(f"{path.name} against {paths[0].name}", flush=True)  # now: the other process prints, too
+        codes.append(checkpoints(paths[0], path))
     return max(codes)
 
 
 def _hashes(done: Sequence[Done]) -> int:
+    """Compare what every rank sent at its end, hashes of its tensors by name."""
+    code = EQUAL
     kinds = {"parameters": [rank.parameters for rank in done], "buffers": [rank.buffers for rank in done]}
-    return max(_print_differences(kind, copies) for kind, copies in kinds.items())
-
-
-def _print_differences(kind: str, copies: Sequence[Mapping[str, str]]) -> int:
-    differing, total = differing_names(copies), len(copies[0])
-    equal = f"all {total} equal" if total else "none"
-    print(f"{kind}: {len(differing)} of {total} differ" if differing else f"{kind}: {equal}")
-    for name in differing:
-        print("  " + name.encode("unicode_escape").decode())  # a name from a file may hold control characters
-    return DIFFERENT if differing else EQUAL
+    for kind, copies in kinds.items():
+        differing, total = differing_names(copies), len(copies[0])
+        equal = f"all {total} equal" if total else "none"
+        print(f"{kind}: {len(differing)} of {total} differ" if differing else f"{kind}: {equal}")
+        for name in differing:
+            print("  " + name.encode("unicode_escape").decode())  # a name from a file may hold control characters
+            code = DIFFERENT
+    return code
