@@ -18,8 +18,7 @@ from ddptui.config.preset import Preset
 from ddptui.engines.preflight import prepare
 from ddptui.host.machine import available_cores, describe
 from ddptui.projection import Point
-from ddptui.projection.arguments import ProjectOptions
-from ddptui.projection.command import projection
+from ddptui.projection.command import ProjectOptions, projection
 from ddptui.run import lab
 from ddptui.store.presets import load
 from ddptui.store.runs import Run

@@ -120,7 +120,7 @@ def project(obj: dict[str, Any], /, run: str, format: str, runs: str | None, **o
     Prints its step time under each strategy, from its measured steps and a model of the network.
     """
     from ddptui.projection import ProjectionError
-    from ddptui.projection.arguments import ProjectOptions
+    from ddptui.projection.command import ProjectOptions
     from ddptui.projection.command import run as projected
     from ddptui.store.runs import runs_folder
 

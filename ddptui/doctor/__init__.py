@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 
-from ddptui.doctor import folders, machine, network, processes, torch
+from ddptui.doctor import folders, machine, processes, torch
 from ddptui.doctor.finding import Finding, lines, with_known_cause
 from ddptui.text.words import first_line
 
@@ -24,7 +24,7 @@ def groups(runs: str | None) -> Groups:
             ("python", machine.machine),
             ("driver", torch.driver_and_gpus),
             ("compiler", machine.compiler),
-            ("interfaces", network.interfaces),
+            ("interfaces", machine.interfaces),
             ("open files", machine.open_files),
             ("processes", machine.processes),
             ("time of day", machine.wall_clock),
@@ -40,7 +40,7 @@ def groups(runs: str | None) -> Groups:
             ("scheduler", processes.scheduler),
             ("orphans", processes.orphans),
         ),
-        "Elsewhere": (("join", network.join), ("slurm", network.slurm), ("slow links", network.slow_links)),
+        "Elsewhere": (("join", machine.join), ("slurm", machine.slurm), ("slow links", machine.slow_links)),
         "torch, and ranks that connect (takes some seconds)": (("torch", torch.torch),),
     }
 

@@ -1,7 +1,9 @@
-"""What the console sees of this machine by itself: Python, cores, memory, a compiler, limits, the time of day."""
+"""What the console sees by itself: Python, cores, memory, a compiler, limits, the time of day, and the network."""
 
 import os
 import resource
+import shutil
+import socket
 import sys
 import time
 from collections.abc import Iterator
@@ -11,10 +13,16 @@ from pathlib import Path
 
 import psutil
 
+from ddptui.config.engine import EngineOptions
+from ddptui.config.parser import PresetError
 from ddptui.doctor.finding import Finding
+from ddptui.engines.local import links
 from ddptui.engines.preflight_machine import no_compiler
+from ddptui.engines.slurm.check import check
 from ddptui.host.machine import available_cores, cpu_model
+from ddptui.host.network import NetworkError, choose_interface
 from ddptui.text.units import GB
+from ddptui.text.words import first_line
 
 ENOUGH_MEMORY_GB = 2  # for two ranks
 FEW, MANY = 2, 64  # ranks that limits are compared with
@@ -126,3 +134,55 @@ def finest_tick_ns(readings: int = 1000) -> int:
     """The smallest step of `time.monotonic_ns()` in so many readings; 0: it never advanced."""
     times = [time.monotonic_ns() for _ in range(readings)]
     return min((after - before for before, after in pairwise(times) if after > before), default=0)
+
+
+def interfaces() -> Iterator[Finding]:
+    """The interfaces of this host, and a connection over 127.0.0.1, as its ranks make it."""
+    addresses = {
+        name: [entry.address for entry in entries if entry.family == socket.AF_INET]
+        for name, entries in psutil.net_if_addrs().items()
+    }
+    listed = ", ".join(f"{name} {' '.join(ipv4)}" for name, ipv4 in addresses.items() if ipv4) or "none"
+    try:
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            server.settimeout(5)  # a firewall may drop packets without a word
+            with socket.create_connection(server.getsockname(), timeout=5) as client:
+                accepted, _ = server.accept()
+                with accepted:
+                    client.sendall(b"?")
+                    accepted.settimeout(5)  # an accepted socket does not take over the server's
+                    accepted.recv(1)
+    except OSError as error:
+        why = f"{listed}; no connection over 127.0.0.1: {first_line(error)}"
+        yield Finding("interfaces", why, "ranks connect there: `ip link set lo up`, or allow it in the firewall", True)
+    else:
+        yield Finding("interfaces", listed)
+
+
+def join() -> Iterator[Finding]:
+    """The address that the console would give to nodes."""
+    try:
+        interface = choose_interface()
+    except NetworkError as error:
+        yield Finding("join", f"other hosts cannot reach this one: {error}", tried=False)
+    else:
+        yield Finding("join", f"other hosts reach this one at {interface.address} ({interface.name}): --engine join")
+
+
+def slurm() -> Iterator[Finding]:
+    """Whether jobs can be submitted from here. A machine without Slurm lacks nothing."""
+    if shutil.which("sbatch") is None:
+        yield Finding("slurm", "no sbatch here, so no jobs can be submitted", tried=False)
+        return
+    try:
+        check(EngineOptions(name="slurm"))
+    except PresetError as error:
+        yield Finding("slurm", str(error).removeprefix("--engine slurm: "), "ask the cluster's administrators")
+    else:
+        yield Finding("slurm", "jobs can be submitted: --engine slurm")
+
+
+def slow_links() -> Iterator[Finding]:
+    """Whether a trial can slow down its ranks' links."""
+    why = links.problem()
+    yield Finding("slow links", why or 'ranks can have slow links of their own: at = "link"', tried=why is None)

@@ -1,5 +1,6 @@
-"""`ddptui project`: reads a run's folder, predicts one of its trials on other numbers of ranks, prints that."""
+"""`ddptui project`: checks its options, reads a run, predicts one of its trials on other ranks, and prints that."""
 
+import math
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -9,19 +10,34 @@ from typing import NamedTuple
 from ddptui.analysis.launch_log import LaunchLog
 from ddptui.config.strategies import STRATEGIES
 from ddptui.config.trial import Trial
-from ddptui.projection import NetworkUsed, Point, Projection, ProjectionError, recorded, report, sentences
-from ddptui.projection.arguments import PROJECTED, ProjectOptions, check, rank_counts, stated_network
+from ddptui.projection import NetworkUsed, Point, Projection, ProjectionError, Scaling, recorded, report, sentences
 from ddptui.projection.calibration import Calibration, calibrate
-from ddptui.projection.costs import CallCosts
+from ddptui.projection.costs import CallCosts, sends_of, stated_costs
 from ddptui.projection.measured import MeasuredTrial, cautions_of, measured_trial, step_s
 from ddptui.projection.model import Measurements, Model, Network, ProjectionRequest
 from ddptui.projection.slowest_rank import rank_spread
 from ddptui.run import show
 from ddptui.store.runs import Run, RunError, find_run
 from ddptui.text.units import US_IN_S
+from ddptui.text.words import did_you_mean
 
+MOST_RANKS = 2**20  # more than any cluster has: a typing error
+PROJECTED = tuple(name for name, facts in STRATEGIES.items() if facts.sends)
 PIPED_WIDTH = 80
 FAR_OFF = 0.5  # a fit with a larger relative error is too poor to rest a figure on it alone
+
+
+class ProjectOptions(NamedTuple):
+    """The options as they are typed."""
+
+    trial: str | None = None
+    ranks: str = "2..4096"
+    network: str | None = None  # a run of primitives
+    alpha: float | None = None  # µs a message
+    gbps: float | None = None  # 1e9 bit/s, as networks are sold
+    scaling: Scaling = "weak"
+    cores: int | None = None
+    strategies: tuple[str, ...] = ()  # empty: all that can be projected
 
 
 class ProjectionInputs(NamedTuple):
@@ -119,6 +135,53 @@ def _projection(inputs: ProjectionInputs) -> Projection:
             *sentences.caution_notes({trial.name: cautions_of(logs) for trial, logs in inputs.predicted.items()}),
         ],
     )
+
+
+def check(options: ProjectOptions) -> None:
+    """Raises ProjectionError for an option that no run can satisfy."""
+    for name in options.strategies:
+        if name not in STRATEGIES:
+            hint = did_you_mean(name, PROJECTED, f"it is one of {', '.join(PROJECTED)}")
+            raise ProjectionError(f"--strategy {name}: no such strategy; {hint}")
+        sends_of(name)  # raises for a strategy whose transfers no formula describes
+    if options.cores is not None and options.cores < 1:
+        raise ProjectionError(f"--cores {options.cores}: must be 1 at least")
+    if options.network and (options.alpha is not None or options.gbps is not None):
+        raise ProjectionError("--network measures what --alpha and --gbps state: leave the one or the others out")
+
+
+def stated_network(options: ProjectOptions) -> CallCosts | None:
+    """The network that --alpha and --gbps state, if they are given. Raises ProjectionError."""
+    if options.alpha is None and options.gbps is None:
+        return None
+    for option, value in (("--alpha", options.alpha), ("--gbps", options.gbps)):
+        if value is None:
+            raise ProjectionError(f"{option} is missing: --alpha (µs a message) and --gbps (1e9 bit/s) go together")
+        if not (math.isfinite(value) and value > 0):
+            raise ProjectionError(f"{option} {value:g}: must be a finite number above 0")
+    return stated_costs(options.alpha or 0.0, options.gbps or 0.0)  # `or` only for mypy: neither is None here
+
+
+def rank_counts(text: str) -> list[int]:
+    """Numbers of ranks, ascending: `2..4096` doubles, `2,4,8` is a list, `64` is one. Raises ProjectionError."""
+    low = high = 0  # the ends of a range
+    try:
+        if is_range := ".." in text:
+            low, high = numbers = [int(end) for end in text.split("..")]
+        else:
+            numbers = [int(number) for number in text.split(",")]
+    except ValueError:
+        wrong = f"--ranks {text}: neither a range (2..4096), nor a list (2,4,8), nor a number (64)"
+        raise ProjectionError(wrong) from None
+    if low > high:
+        raise ProjectionError(f"--ranks {text}: from {low} down to {high}: the smaller number comes first")
+    if min(numbers) < 1:
+        raise ProjectionError(f"--ranks {text}: must be 1 at least")
+    if max(numbers) > MOST_RANKS:
+        raise ProjectionError(f"--ranks {text}: at most {MOST_RANKS:,}")
+    if is_range:  # whatever doubling gives, the end that was typed is the last
+        numbers += [low << power for power in range(MOST_RANKS.bit_length()) if low << power < high]
+    return sorted(set(numbers))
 
 
 def _calibrations(inputs: ProjectionInputs) -> dict[str, Calibration]:

@@ -113,14 +113,12 @@ class Playback:
 
 def _with_moments(messages: Iterable[Message]) -> list[tuple[int, Message]]:
     """Each message with its moment in console time, in the order of moments within a launch."""
-    timeline: list[tuple[int, Message]] = []
-    launch: list[Message] = []
+    launches: list[list[Message]] = [[]]
     for message in messages:
         if isinstance(message, Launched):
-            timeline += _of_launch(launch)
-            launch = []
-        launch.append(message)
-    return timeline + _of_launch(launch)
+            launches.append([])
+        launches[-1].append(message)
+    return [moment for launch in launches for moment in _of_launch(launch)]
 
 
 def _of_launch(messages: Sequence[Message]) -> list[tuple[int, Message]]:

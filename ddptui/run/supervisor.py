@@ -116,17 +116,19 @@ class LaunchSupervisor:
 
     def ended(self) -> Ended:
         """How the launch ended, and why, if it failed."""
-        now = time.monotonic_ns()
+        error = self._why_failed()
+        return Ended(at_ns=time.monotonic_ns(), status="ok" if error is None else "failed", error=error)
+
+    def _why_failed(self) -> str | None:
         if self._stall is not None:
-            log = self._repeat.log(f"rank-{self._stall.rank}.log")
-            return Ended(at_ns=now, status="failed", error=failure.with_log(self._stall.why, log))
+            return failure.with_log(self._stall.why, self._repeat.log(f"rank-{self._stall.rank}.log"))
         if len(self._done) == len(self._ranks) and not self._exit_code:
-            return Ended(at_ns=now, status="failed" if self._too_short else "ok", error=self._too_short)
+            return self._too_short
         if self._hub.other_version:  # its ranks were stopped for that, so their logs say no more
-            return Ended(at_ns=now, status="failed", error=self._hub.other_version)
+            return self._hub.other_version
         if why := self._launcher.end_reason():
-            return Ended(at_ns=now, status="failed", error=failure.with_log(why, self._repeat.log(LAUNCHER_LOG)))
-        error = failure.explain_failure(
+            return failure.with_log(why, self._repeat.log(LAUNCHER_LOG))
+        return failure.explain_failure(
             trial=self._trial,
             exit_code=self._exit_code,
             launcher_log=self._repeat.log(LAUNCHER_LOG),
@@ -137,7 +139,6 @@ class LaunchSupervisor:
             memory_was_short=machine.oom_kills() > self._killed_before,
             one_process=self._trial.launch in ONE_PROCESS,
         )
-        return Ended(at_ns=now, status="failed", error=error)
 
     def _look(self) -> None:
         """Look at the ranks' processes, now and then; set a deadline once something is wrong, or all is done."""
@@ -145,8 +146,8 @@ class LaunchSupervisor:
         if since_s < LOOK_EVERY_S:
             return
         if self._launcher.is_waiting:
-            self._last_connected = time.monotonic()
-        if since_s > CONSOLE_PAUSE_S:
+            self._last_connected = time.monotonic()  # the time to connect begins once the ranks can
+        if since_s > CONSOLE_PAUSE_S:  # no rank was silent: the console did not listen
             self._stall_detector.restart_timers(time.monotonic_ns())
         self._looked_at = time.monotonic()
         states = {rank: self._launcher.process_status(hello) for rank, hello in self._hub.hellos.items()}
@@ -169,10 +170,10 @@ class LaunchSupervisor:
             self._end_within(TRACEBACK_S)
 
     def _stalled(self, states: dict[int, str]) -> Stall | None:
-        """A stall that has lasted a while, during which no rank's helper processes worked. Helpers are looked at last,
-        since that is slow, and more than once, since a compiler sleeps between two files, too."""
+        """A stall that has lasted a while, during which no rank's helper processes worked."""
         now_ns = time.monotonic_ns()
         if stall := self._stall_detector.check(now_ns, states):
+            # Helpers are looked at last, since that is slow, and again at each look: a compiler sleeps between files.
             asleep = [rank for rank, state in states.items() if state == psutil.STATUS_SLEEPING]
             at_work = [rank for rank in asleep if self._launcher.helpers_work(self._hub.hellos[rank])]
             stall = self._stall_detector.check(now_ns, states | dict.fromkeys(at_work, psutil.STATUS_RUNNING))

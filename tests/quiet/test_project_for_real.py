@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from ddptui.host.machine import available_cores
-from ddptui.projection.arguments import ProjectOptions
-from ddptui.projection.command import projection
+from ddptui.projection.command import ProjectOptions, projection
 from tests.support.runner import QUICK, ddptui, write_preset
 
 MEAN_MS, STEPS, WARM_UP = 15.0, 60, 2

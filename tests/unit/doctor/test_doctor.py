@@ -20,7 +20,7 @@ import pytest
 
 from ddptui import doctor
 from ddptui.config.parser import PresetError
-from ddptui.doctor import folders, machine, network, processes, torch
+from ddptui.doctor import folders, machine, processes, torch
 from ddptui.doctor.finding import COLUMNS, Finding, lines, with_known_cause
 from ddptui.engines.local import links
 from ddptui.host import gpus, rank_side
@@ -170,9 +170,9 @@ def test_a_compiler_is_missed_by_torch_compile_alone(monkeypatch: pytest.MonkeyP
 
 
 def test_the_loopback_interface_is_talked_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert not only(network.interfaces()).remedy
+    assert not only(machine.interfaces()).remedy
     monkeypatch.setattr(socket, "create_server", refuse(errno.EADDRNOTAVAIL))
-    finding = only(network.interfaces())
+    finding = only(machine.interfaces())
     assert finding.fatal
     assert "ip link set lo up" in finding.remedy
 
@@ -690,29 +690,29 @@ def test_backends_that_are_not_there_are_told(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_the_address_that_other_hosts_would_be_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(network, "choose_interface", lambda: Interface("eth7", "10.1.0.7"))
-    assert only(network.join()) == Finding("join", "other hosts reach this one at 10.1.0.7 (eth7): --engine join")
-    monkeypatch.setattr(network, "choose_interface", refuse_with(NetworkError("no network but loopback")))
-    assert only(network.join()) == Finding(
+    monkeypatch.setattr(machine, "choose_interface", lambda: Interface("eth7", "10.1.0.7"))
+    assert only(machine.join()) == Finding("join", "other hosts reach this one at 10.1.0.7 (eth7): --engine join")
+    monkeypatch.setattr(machine, "choose_interface", refuse_with(NetworkError("no network but loopback")))
+    assert only(machine.join()) == Finding(
         "join", "other hosts cannot reach this one: no network but loopback", tried=False
     )
 
 
 def test_slurm_is_missed_by_nobody_who_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
-    assert not only(network.slurm()).tried
+    assert not only(machine.slurm()).tried
     monkeypatch.setattr(shutil, "which", lambda _: "/usr/bin/sbatch")
-    monkeypatch.setattr(network, "check", refuse_with(PresetError("--engine slurm: no controller")))
-    assert only(network.slurm()) == Finding("slurm", "no controller", "ask the cluster's administrators")
-    monkeypatch.setattr(network, "check", lambda _: None)
-    assert only(network.slurm()) == Finding("slurm", "jobs can be submitted: --engine slurm")
+    monkeypatch.setattr(machine, "check", refuse_with(PresetError("--engine slurm: no controller")))
+    assert only(machine.slurm()) == Finding("slurm", "no controller", "ask the cluster's administrators")
+    monkeypatch.setattr(machine, "check", lambda _: None)
+    assert only(machine.slurm()) == Finding("slurm", "jobs can be submitted: --engine slurm")
 
 
 def test_slow_links_or_what_they_want(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(links, "problem", lambda: "a slow link wants root")
-    assert only(network.slow_links()) == Finding("slow links", "a slow link wants root", tried=False)
+    assert only(machine.slow_links()) == Finding("slow links", "a slow link wants root", tried=False)
     monkeypatch.setattr(links, "problem", lambda: None)
-    assert only(network.slow_links()).tried
+    assert only(machine.slow_links()).tried
 
 
 def refuse_with(error: Exception) -> Callable[..., Any]:

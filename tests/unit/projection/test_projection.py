@@ -11,8 +11,7 @@ from msgspec.structs import replace
 
 from ddptui.analysis.primitives.results import Cell, PrimitivesResult, TimeUs
 from ddptui.projection import Point, Projection, ProjectionError
-from ddptui.projection.arguments import ProjectOptions
-from ddptui.projection.command import projection, run
+from ddptui.projection.command import ProjectOptions, projection, run
 from ddptui.projection.report import markdown, text
 from ddptui.store.runs import Run
 from tests.support.builders import failure, preset_of, results_for, write_run

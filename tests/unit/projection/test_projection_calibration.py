@@ -6,9 +6,8 @@ from typing import Any
 import pytest
 
 from ddptui.projection import Point, Projection
-from ddptui.projection.arguments import ProjectOptions
 from ddptui.projection.calibration import Calibration
-from ddptui.projection.command import projection
+from ddptui.projection.command import ProjectOptions, projection
 from ddptui.projection.costs import Traffic
 from ddptui.projection.report import side_by_side
 from tests.support.projected import TENSORS, made, overlapping, ring_ns

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ddptui.projection.arguments import PROJECTED
+from ddptui.projection.command import PROJECTED
 from ddptui.projection.costs import Backward, CallCosts, CostUnits, Traffic, after_backward, buckets, transfer_times
 from ddptui.text.units import MB
 
