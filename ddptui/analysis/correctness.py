@@ -19,16 +19,13 @@ MOST_NAMES = 3  # of tensors in a message
 
 
 def error_bound(trial: Trial) -> float | None:
-    """How far from the true mean a strategy may leave its tensors, in the units of wire.Audit. None: no bound is known.
-
-    A lossy type with unit roundoff u rounds a number when it is cast, when it is divided, and in each of the n - 1
-    additions over n ranks; every rounding is at most u times the sum of the absolute values so far, divided by n. The
-    root mean square over the ranks bounds the mean of absolute values, hence (n + 1) u. PowerSGD has no such bound:
-    what a matrix of low rank leaves out depends on the gradient.
-    """
+    """How far a strategy may leave its tensors from the true mean, in the units of wire.Audit. None: no known bound."""
     facts = strategies.STRATEGIES[trial.strategy or "none"]
-    if facts.low_rank:
+    if facts.low_rank:  # PowerSGD: what a matrix of low rank leaves out depends on the gradient
         return None
+    # A lossy type with unit roundoff u rounds a number when it is cast, when it is divided, and in each of the n - 1
+    # additions over n ranks; every rounding is at most u times the sum of the absolute values so far, divided by n. The
+    # root mean square over the ranks bounds the mean of absolute values, hence (n + 1) u.
     return (trial.world_size + 1) * facts.rounding or EXACT[trial.dtype]
 
 
@@ -40,10 +37,7 @@ def with_verdict(averaging: Averaging, trial: Trial) -> Averaging:
 
 
 def why_wrong(averaging: Averaging, trial: Trial) -> str | None:
-    """What the strategy left in place of the mean, in words. None: it is the mean, within the bound of the strategy.
-
-    An exact strategy must be exact in every tensor, however small; one that rounds may round small tensors away.
-    """
+    """What the strategy left in place of the mean, in words. None: it is the mean, within the bound of the strategy."""
     if (
         averaging.error is None
         or averaging.worst_error is None
@@ -52,6 +46,7 @@ def why_wrong(averaging: Averaging, trial: Trial) -> str | None:
     ):
         return f"{averaging.of} are not finite: there is nothing to compare"
     facts, limit = strategies.STRATEGIES[trial.strategy or "none"], error_bound(trial)
+    # An exact strategy must be exact in every tensor, however small; one that rounds may round small tensors away.
     if max(averaging.error, 0.0 if facts.rounding else averaging.worst_error) <= (limit or EXACT[trial.dtype]):
         return None
     if averaging.scale == averaging.own_scale == 0:

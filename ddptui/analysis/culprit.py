@@ -1,16 +1,8 @@
 """Chooses the culprit: the rank whose own work the others waited for. Pure.
 
-A rank becomes the culprit of a repeat if all of this holds (`choose_culprit`); otherwise there is none:
-
-    SHARE_OF_BLAME    of all the waiting that ranks' own work caused, nearly half is due to this rank
-    MATTERS           each of the others waited half of this share of the train time for it, on average: not every loss
-                      is waited for. It lost this share itself, and the lower end of the interval of its loss is above
-                      half of it
-    MATTERS_IF_SLOWER if it was slower in every phase, it must have lost more, with the whole interval beyond that
-    PAUSE_NS          half of that loss remains without its worst step, or that step took longer than any scheduler
-
-Where ranks have clocks of their own, a rank that was late by less than the clocks may be off is not named
-(`is_within_clock_error`). Over several repeats, the culprit is the rank named in more than half (`culprit_of_repeats`).
+A rank becomes the culprit of a repeat if it exceeds all of the thresholds below; otherwise there is none. Where ranks
+have clocks of their own, a rank that was late by less than the clocks may be off is not named. Over several repeats,
+the culprit is the rank named in more than half.
 """
 
 from bisect import bisect_left
@@ -25,13 +17,19 @@ from ddptui.analysis.results import ConfidenceInterval, Culprit, RepeatResult
 from ddptui.analysis.waits import AlignedStep, Wait
 from ddptui.text.units import S
 
-SHARE_OF_BLAME = 0.4  # below a half, since noise of the other ranks takes its part
-# Shares of the train time. TraceML warns from a tenth on. Without any injected delay, two ranks on two cores showed
-# excesses of up to 0.05 in single phases (56 runs of 100 steps), and of up to 0.09 where a rank was slower everywhere:
-# one core was slower than the other, for a fifth of a second by half.
+# Of all the waiting that ranks' own work caused; below a half, since noise of the other ranks takes its part.
+SHARE_OF_BLAME = 0.4
+# Shares of the train time. The rank lost more than MATTERS, with the lower end of the interval above half of that. Each
+# of the others waited half of it for this rank, on average: not every loss is waited for. A rank that was slower in
+# every phase lost more than MATTERS_IF_SLOWER, with the whole interval beyond that. TraceML warns from a tenth on.
+# Without any injected delay, two ranks on two cores showed excesses of up to 0.05 in single phases (56 runs of 100
+# steps), and of up to 0.09 where a rank was slower everywhere: one core was slower than the other, for a fifth of a
+# second by half.
 MATTERS = 0.10
 MATTERS_IF_SLOWER = 0.20
-PAUSE_NS = 250e6  # longer than any pause that the scheduler was seen to make
+# Half of the required loss remains without its worst step, unless that step took longer than any pause that the
+# scheduler was seen to make.
+PAUSE_NS = 250e6
 
 
 class WaitAttribution:
@@ -43,8 +41,8 @@ class WaitAttribution:
         self._idle = {rank: [interval for step in steps for interval in step.ranks[rank].idle] for rank in ranks}
 
     def caused_ns(self) -> dict[int, int]:
-        """How long all other ranks together waited for each rank's own work. Waits for transfers among other ranks
-        are attributed to no rank."""
+        """By rank, how long all others together waited for its own work, in ns."""
+        # Waits for transfers among other ranks are in none of these: no rank's work caused them.
         caused_ns = dict.fromkeys(self._waits, 0)
         for rank, waits in self._waits.items():
             for wait in waits:
@@ -56,7 +54,7 @@ class WaitAttribution:
         """Ranks and ns. While the late rank waits itself, the cause is the rank that it waits for."""
         late = wait.late_rank
         idle = overlapping(self._idle[late], wait.begin, wait.end)
-        causes = [(late, wait.end - wait.begin - total_ns(idle))]
+        causes = [(late, wait.end - wait.begin - total_ns(idle))]  # what it worked meanwhile
         # Ranks may wait for each other at once, in different operations: each is followed only once.
         if late not in seen:
             for inner in _overlapping_waits(self._waits[late], wait.begin, wait.end):
@@ -103,7 +101,6 @@ def choose_culprit(
 def _stands_out(excess: Excess, train_ns: int) -> bool:
     enough_ns = (MATTERS_IF_SLOWER if excess.everywhere else MATTERS) * train_ns
     _, worst_ns = excess.worst
-    # One long step alone may be the scheduler's doing.
     recurs = excess.estimate - worst_ns > enough_ns / 2 or worst_ns > PAUSE_NS
     is_sure = excess.low > (enough_ns if excess.everywhere else enough_ns / 2)
     return excess.estimate > enough_ns and is_sure and recurs
@@ -125,6 +122,10 @@ def culprit_of_repeats(repeats: Sequence[RepeatResult]) -> Culprit | None:
     same = [culprit for culprit in culprits if culprit.rank == rank]
     if len(same) <= len(repeats) / 2:
         return None
+    intervals = [culprit.excess_s for culprit in same]
+    excess_s = fmean(interval.estimate for interval in intervals)
+    # Repeats are independent, so the interval of their mean is narrower than theirs.
+    half_s = sum(((interval.high - interval.low) / 2) ** 2 for interval in intervals) ** 0.5 / len(intervals)
     phases = [culprit.phase for culprit in same]
     shares = {phase: fmean(culprit.phases.get(phase, 0.0) for culprit in same) for one in same for phase in one.phases}
     slower = [culprit.slower for culprit in same if culprit.slower is not None]
@@ -134,14 +135,7 @@ def culprit_of_repeats(repeats: Sequence[RepeatResult]) -> Culprit | None:
         phases=dict(sorted(shares.items(), key=lambda item: -item[1])),
         share=fmean(culprit.share for culprit in same),
         wait_caused_s=fmean(culprit.wait_caused_s for culprit in same),
-        excess_s=_mean_interval([culprit.excess_s for culprit in same]),
+        excess_s=ConfidenceInterval(estimate=excess_s, low=excess_s - half_s, high=excess_s + half_s),
         slower=fmean(slower) if len(slower) > len(same) / 2 else None,
         step=same[0].step if len(same) == 1 else None,  # repeats lose their time in different steps
     )
-
-
-def _mean_interval(intervals: Sequence[ConfidenceInterval]) -> ConfidenceInterval:
-    """Repeats are independent, so the interval of their mean is narrower than theirs."""
-    half = sum(((interval.high - interval.low) / 2) ** 2 for interval in intervals) ** 0.5 / len(intervals)
-    estimate = fmean(interval.estimate for interval in intervals)
-    return ConfidenceInterval(estimate=estimate, low=estimate - half, high=estimate + half)

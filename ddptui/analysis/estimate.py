@@ -58,13 +58,15 @@ def _launch(trial: Trial, preset: str, past: Sequence[Results]) -> Estimate | No
 
 def _launch_s(trial: Trial, result: TrialResult) -> float | None:
     """What a launch will take, in s, from an earlier result. None: steps differ, or their number is not known."""
-    then = _config(result)
+    try:
+        then = msgspec.convert(result.config, Trial)
+    except msgspec.ValidationError:  # this version does not know all fields of that trial
+        return None
     took_s = [launch.took_s for launch in result.primitives if launch.took_s is not None]
     if took_s and then == trial:
         return median(took_s)
-    if then is None or not result.repeats:
-        return None
-    if any(getattr(trial, name) != getattr(then, name) for name, field in FIELDS.items() if field.affects_time):
+    alike = all(getattr(trial, name) == getattr(then, name) for name, field in FIELDS.items() if field.affects_time)
+    if not result.repeats or not alike:
         return None
     measured = median(repeat.steps for repeat in result.repeats)
     steps = _steps(trial, then, measured + then.warmup_steps)
@@ -72,14 +74,6 @@ def _launch_s(trial: Trial, result: TrialResult) -> float | None:
         return None
     step_s: float = median(repeat.train_time_s for repeat in result.repeats) / measured
     return median(repeat.startup_s for repeat in result.repeats) + step_s * steps + END_S
-
-
-def _config(result: TrialResult) -> Trial | None:
-    """The trial as it was run. None: this version does not know its fields."""
-    try:
-        return msgspec.convert(result.config, Trial)
-    except msgspec.ValidationError:
-        return None
 
 
 def _steps(trial: Trial, then: Trial, steps_then: float) -> float | None:

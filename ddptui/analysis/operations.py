@@ -35,13 +35,7 @@ def sender_and_receiver(operation: Collective, rank: int) -> tuple[int, int]:
 
 
 def needed_ranks(operation: Collective, rank: int, entered_ns: Mapping[int, int]) -> tuple[int, ...]:
-    """The ranks that must have entered an operation before it can be over on this one. entered_ns: by rank, when.
-
-    Where the backend has a choice, the times tell: an operation cannot have needed a rank that came when it was over.
-    gloo reduces around a ring, so all wait for the last; elsewhere a rank may leave when it has given its part. A root
-    that broadcasts or scatters waits until its data is received, if that is too long to be sent ahead; so does a rank
-    that gives to a root that gathers.
-    """
+    """The ranks that must have entered an operation before it can be over on this one. entered_ns: by rank, when."""
     ranks, root = tuple(entered_ns), operation.root
     if root is None:
         return ranks
@@ -51,6 +45,10 @@ def needed_ranks(operation: Collective, rank: int, entered_ns: Mapping[int, int]
         return ranks
     if operation.kind in ("broadcast", "scatter") and rank != root:
         return (root, rank)
+    # Here the backend has a choice. gloo reduces around a ring, so all wait for the last; elsewhere a rank may leave
+    # when it has given its part. A root that broadcasts or scatters waits until its data is received, if that is too
+    # long to be sent ahead; so does a rank that gives to a root that gathers. The times tell: an operation cannot have
+    # needed a rank that came when it was over.
     partners = (root, rank) if operation.kind == "gather" else ranks
     return tuple(other for other in partners if entered_ns[other] < operation.exit_ns or other == rank)
 
@@ -88,6 +86,7 @@ def _collective_mismatch(steps: Mapping[int, Step], world: tuple[int, ...]) -> s
         for operation in sorted(step.collectives, key=lambda operation: operation.seq):
             if operation.kind not in POINT_TO_POINT:
                 of_group.setdefault(operation.group, {}).setdefault(rank, []).append(operation)
+    # An empty group means the whole world.
     for group, by_rank in of_group.items():
         members = [(rank, by_rank.get(rank, [])) for rank in group or world if rank in steps]
         for (one, operations), (other, others) in pairwise(members):
@@ -133,7 +132,7 @@ def drop_inconsistent(steps: StepsByRank) -> tuple[StepsByRank, dict[int, str]]:
 
 
 def _out_of_order(rank: int, steps: Iterable[Step]) -> Iterator[tuple[int, str]]:
-    last, end_ns = -1, 0
+    last, end_ns = -1, 0  # ZeroMQ keeps the order of a rank's messages, and its steps do not overlap
     for step in steps:
         if step.step <= last or step.begin_ns < end_ns:
             yield step.step, f"rank {rank} reported it too late, or the one before it"

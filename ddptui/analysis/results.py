@@ -1,7 +1,4 @@
-"""The types of results.json, schema version 1. Its keys are a promise. None: a figure could not be taken.
-
-Keys name the unit of times. Warm-up steps are in no figure, but a delay at `start` is.
-"""
+"""The types of results.json. Its keys are a promise, and name the unit of times. None: a figure could not be taken."""
 
 from typing import Any, Literal
 
@@ -11,16 +8,11 @@ from ddptui.analysis.cautions import Caution
 from ddptui.analysis.primitives.results import PrimitivesResult
 from ddptui.wire.messages import Audit
 
-SCHEMA = 1
-
+SCHEMA = 1  # its version
 Verdict = Literal["transfer", "skew", "mixed", "inconclusive"]
 
 
-class _Part(msgspec.Struct, frozen=True):
-    pass
-
-
-class StepMs(_Part, frozen=True, kw_only=True):
+class StepMs(msgspec.Struct, frozen=True, kw_only=True):
     """The lengths of all measured steps of all ranks, in ms."""
 
     median: float
@@ -28,7 +20,7 @@ class StepMs(_Part, frozen=True, kw_only=True):
     p90: float
 
 
-class PhasesMs(_Part, frozen=True, kw_only=True):
+class PhasesMs(msgspec.Struct, frozen=True, kw_only=True):
     """The median of each phase over a rank's steps, mean over ranks, in ms."""
 
     data: float
@@ -38,42 +30,38 @@ class PhasesMs(_Part, frozen=True, kw_only=True):
     optimizer: float
 
 
-class Loss(_Part, frozen=True, kw_only=True):
+class Loss(msgspec.Struct, frozen=True, kw_only=True):
     """The mean loss over the first and the last tenth of the measured steps, by sample. None: not finite."""
 
     first: float | None
     last: float | None
 
 
-class Check(_Part, frozen=True, kw_only=True):
-    """Whether all ranks had the same bits after a step, checked if `hash_every` is set. differing: tensors' names."""
+class Check(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether all ranks had the same bits after a step, checked if `hash_every` is set."""
 
     step: int
     parameters: bool
     buffers: bool
-    differing: list[str]
+    differing: list[str]  # names of tensors
 
 
-class InSync(_Part, frozen=True, kw_only=True):
-    """Whether all ranks ended with the same bits. None: there is one copy of the model. differing: tensors' names."""
+class InSync(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether all ranks ended with the same bits. None: there is one copy of the model."""
 
     parameters: bool | None
     buffers: bool | None
-    differing: list[str]
+    differing: list[str]  # names of tensors
 
 
 class Averaging(Audit, frozen=True, kw_only=True):
-    """The audits of all ranks as one, each error as on the rank where it is largest, with the verdict.
+    """The audits of all ranks as one, each error as on the rank where it is largest, with the verdict."""
 
-    right  None: no bound is known, or a value was not finite
-    why    it is not right
-    """
-
-    right: bool | None = None
-    why: str | None = None
+    right: bool | None = None  # None: no bound is known, or a value was not finite
+    why: str | None = None  # it is not right
 
 
-class ConfidenceInterval(_Part, frozen=True, kw_only=True):
+class ConfidenceInterval(msgspec.Struct, frozen=True, kw_only=True):
     """An estimate with its interval of 95 % confidence."""
 
     estimate: float
@@ -81,37 +69,27 @@ class ConfidenceInterval(_Part, frozen=True, kw_only=True):
     high: float
 
 
-class Culprit(_Part, frozen=True, kw_only=True):
-    """The rank that the others waited for.
-
-    phase          in which it lost most
-    phases         parts of its loss by phase, summing to 1, largest first
-    share          the part of all waiting that its own work caused
-    wait_caused_s  this waiting, summed over ranks
-    excess_s       how much longer than the others it worked, over all measured steps
-    slower         by what factor, if it was slower in every phase
-    step           in which it lost more than half of the excess, if there is one
-    """
+class Culprit(msgspec.Struct, frozen=True, kw_only=True):
+    """The rank that the others waited for."""
 
     rank: int
-    phase: str
-    phases: dict[str, float] = {}
-    share: float
-    wait_caused_s: float
-    excess_s: ConfidenceInterval
-    slower: float | None = None
-    step: int | None = None
+    phase: str  # in which it lost most
+    phases: dict[str, float] = {}  # parts of its loss by phase, summing to 1, largest first
+    share: float  # the part of all waiting that its own work caused
+    wait_caused_s: float  # this waiting, summed over ranks
+    excess_s: ConfidenceInterval  # how much longer than the others it worked, over all measured steps
+    slower: float | None = None  # by what factor, if it was slower in every phase
+    step: int | None = None  # in which it lost more than half of the excess, if there is one
 
 
-class WhatIf(_Part, frozen=True, kw_only=True):
-    """The estimated train time in s if the culprit had worked as the others (None: no culprit), and if also all ranks
-    had worked alike."""
+class WhatIf(msgspec.Struct, frozen=True, kw_only=True):
+    """The estimated train time in s, had ranks worked in another way."""
 
-    without_culprit: float | None
-    without_skew: float
+    without_culprit: float | None  # had the culprit worked as the others; None: no culprit
+    without_skew: float  # and had besides all ranks worked alike
 
 
-class Injected(_Part, frozen=True, kw_only=True):
+class Injected(msgspec.Struct, frozen=True, kw_only=True):
     """The delays injected at one site of one rank: how often they fired, and how long they took."""
 
     rank: int
@@ -120,115 +98,76 @@ class Injected(_Part, frozen=True, kw_only=True):
     s: float
 
 
-class Change(_Part, frozen=True, kw_only=True):
-    """Delays that the user injected or removed while the repeat ran.
+class Change(msgspec.Struct, frozen=True, kw_only=True):
+    """Delays that the user injected or removed while the repeat ran."""
 
-    s           since the first step began
-    step        the first with the new delays, if there was one
-    bottleneck  all delays from then on
-    """
-
-    s: float
-    step: int | None
-    bottleneck: list[dict[str, Any]]
+    s: float  # since the first step began
+    step: int | None  # the first with the new delays, if there was one
+    bottleneck: list[dict[str, Any]]  # all delays from then on
 
 
-class RankResult(_Part, frozen=True, kw_only=True):
-    """One rank. The figures from wait_s to bytes are None without collectives; those of waiting also where the clock
-    error exceeds the waits.
-
-    wait_s         idle, while a rank that it needed had not come
-    transfer_s     operations were under way, and no needed rank was missing
-    exposed_s      idle, while operations were under way
-    overlap        the part of the time with operations under way in which it did something else
-    waited_for_s   how much of wait_s was for which rank
-    wait_caused_s  how long the others waited for its own work, summed over ranks
-    last_arrivals  number of operations to which it came last
-    start_s        from its first message until it joined the others
-    device_why     why this device, if the trial did not choose one
-    peak_gpu_bytes the most GPU memory that its tensors took
-    sub_batch      dp: the most samples that this replica got in a step
-    dropped        messages lost because the rank's queue was full; figures lack what they reported
-    """
+class RankResult(msgspec.Struct, frozen=True, kw_only=True):
+    """One rank. From wait_s to bytes, None: no collectives; for waits also that the clock error exceeds them."""
 
     rank: int
     host: str
     pid: int
     device: str
-    wait_s: float | None = None
-    transfer_s: float | None = None
-    exposed_s: float | None = None
-    overlap: float | None = None
-    waited_for_s: dict[int, float] = {}
-    wait_caused_s: float | None = None
-    last_arrivals: int | None = None
+    wait_s: float | None = None  # idle, while a rank that it needed had not come
+    transfer_s: float | None = None  # operations were under way, and no needed rank was missing
+    exposed_s: float | None = None  # idle, while operations were under way
+    overlap: float | None = None  # the part of the time with operations under way in which it did something else
+    waited_for_s: dict[int, float] = {}  # how much of wait_s was for which rank
+    wait_caused_s: float | None = None  # how long the others waited for its own work, summed over ranks
+    last_arrivals: int | None = None  # number of operations to which it came last
     collectives: int | None = None
     bytes: int | None = None
     bottleneck_fired: int
     bottleneck_s: float
-    start_s: float = 0.0
-    device_why: str = ""
-    peak_gpu_bytes: int | None = None
-    sub_batch: int | None = None
-    dropped: int = 0
+    start_s: float = 0.0  # from its first message until it joined the others
+    device_why: str = ""  # why this device, if the trial did not choose one
+    peak_gpu_bytes: int | None = None  # the most GPU memory that its tensors took
+    sub_batch: int | None = None  # dp: the most samples that this replica got in a step
+    dropped: int = 0  # messages lost because the rank's queue was full; figures lack what they reported
 
 
-class RepeatResult(_Part, frozen=True, kw_only=True):
-    """One launch.
+class RepeatResult(msgspec.Struct, frozen=True, kw_only=True):
+    """One launch."""
 
-    backend, backend_why   of the process group if there is one, and why this one
-    train_time_s           from the first measured step to the last optimizer step, of the slowest rank
-    startup_s              from the launch to the first step, of the slowest rank
-    steps                  measured
-    looked_at              of a long launch, so many of the steps: phases, waits and loss are of these
-    step_ms, phases_ms     None without instruments
-    wait_ms, transfer_ms   medians per step, mean over ranks; None where the clock error exceeds them
-    clock_error_ms         how far the clocks of two hosts, or GPUs, may be apart; None: all ranks have one clock
-    wait_error_ms          by how much this may put off wait_ms and transfer_ms
-    overlap                mean over ranks
-    wait_share             of the train time, mean over ranks
-    transfer_share         likewise, for exposed transfers
-    mismatches             steps in which ranks made different operations; no figure of waiting contains them
-    changes                of delays, made by hand while it ran
-    refused                frames and messages from senders that are no rank of this launch
-    averaging              None: there is no process group
-    reshuffled             every epoch had an order of its own; None: there was one epoch
-    """
-
-    backend: str | None = None
-    backend_why: str = ""
-    train_time_s: float
-    startup_s: float
-    steps: int
-    looked_at: int | None = None
+    backend: str | None = None  # of the process group, if there is one
+    backend_why: str = ""  # why this one
+    train_time_s: float  # from the first measured step to the last optimizer step, of the slowest rank
+    startup_s: float  # from the launch to the first step, of the slowest rank
+    steps: int  # measured: warm-up steps are in no figure, but a delay at `start` is
+    looked_at: int | None = None  # of a long launch, so many of the steps: phases, waits and loss are of these
     samples_per_s: float
-    step_ms: StepMs | None
+    step_ms: StepMs | None  # None without instruments, as phases_ms
     phases_ms: PhasesMs | None
-    wait_ms: float | None = None
+    wait_ms: float | None = None  # as transfer_ms: median per step, mean over ranks; None where less than its error
     transfer_ms: float | None = None
-    clock_error_ms: float | None = None
-    wait_error_ms: float | None = None
-    overlap: float | None = None
-    wait_share: float | None = None
-    transfer_share: float | None = None
+    clock_error_ms: float | None = None  # how far clocks of two hosts, or GPUs, may be apart; None: there is one clock
+    wait_error_ms: float | None = None  # by how much this may put off wait_ms and transfer_ms
+    overlap: float | None = None  # mean over ranks
+    wait_share: float | None = None  # of the train time, mean over ranks
+    transfer_share: float | None = None  # likewise, for exposed transfers
     verdict: Verdict = "inconclusive"
     culprit: Culprit | None = None
     what_if_s: WhatIf | None = None
-    mismatches: list[str] = []
+    mismatches: list[str] = []  # steps in which ranks made different operations; no figure of waiting contains them
     injected: list[Injected] = []
-    changes: list[Change] = []
-    refused: int = 0
+    changes: list[Change] = []  # of delays, made by hand while it ran
+    refused: int = 0  # frames and messages from senders that are no rank of this launch
     warnings: list[Caution] = []
     loss: Loss
     accuracy: float | None
     in_sync: InSync
     sync_checks: list[Check] = []
-    averaging: Averaging | None = None
-    reshuffled: bool | None = None
+    averaging: Averaging | None = None  # None: there is no process group
+    reshuffled: bool | None = None  # every epoch had an order of its own; None: there was one epoch
     ranks: list[RankResult]
 
 
-class Spread(_Part, frozen=True, kw_only=True):
+class Spread(msgspec.Struct, frozen=True, kw_only=True):
     """A figure over the repeats of a trial."""
 
     median: float
@@ -236,7 +175,7 @@ class Spread(_Part, frozen=True, kw_only=True):
     max: float
 
 
-class Ratio(_Part, frozen=True, kw_only=True):
+class Ratio(msgspec.Struct, frozen=True, kw_only=True):
     """The train time over the baseline's of the same repeat."""
 
     median: float
@@ -244,12 +183,12 @@ class Ratio(_Part, frozen=True, kw_only=True):
     high: float
 
 
-class Summary(_Part, frozen=True, kw_only=True):
-    """A trial over its repeats. samples_per_s: median; speedup: samples/s over the baseline's."""
+class Summary(msgspec.Struct, frozen=True, kw_only=True):
+    """A trial over its repeats."""
 
     train_time_s: Spread
-    samples_per_s: float
-    speedup: float | None
+    samples_per_s: float  # median
+    speedup: float | None  # samples/s over the baseline's
     ratio: Ratio | None
     verdict: Verdict = "inconclusive"
     culprit: Culprit | None = None
@@ -257,8 +196,8 @@ class Summary(_Part, frozen=True, kw_only=True):
     warnings: list[Caution] = []
 
 
-class TrialResult(_Part, frozen=True, kw_only=True):
-    """One trial. primitives: one a launch, if the ranks run primitives instead of training."""
+class TrialResult(msgspec.Struct, frozen=True, kw_only=True):
+    """One trial."""
 
     name: str
     status: Literal["ok", "failed", "skipped"]
@@ -266,14 +205,12 @@ class TrialResult(_Part, frozen=True, kw_only=True):
     config: dict[str, Any]
     command: list[str]
     repeats: list[RepeatResult]
-    summary: Summary | None
-    primitives: list[PrimitivesResult] = []
+    summary: Summary | None  # None: no repeat has figures
+    primitives: list[PrimitivesResult] = []  # one a launch, if the ranks run primitives instead of training
 
 
-class Results(_Part, frozen=True, kw_only=True):
-    """A whole run, as results.json has it."""
-
-    """The whole of results.json. unread: notes on damaged journals, whose figures lack messages; absent if none is."""
+class Results(msgspec.Struct, frozen=True, kw_only=True):
+    """The whole of results.json."""
 
     schema: int = SCHEMA
     run: str
@@ -282,22 +219,22 @@ class Results(_Part, frozen=True, kw_only=True):
     environment: dict[str, Any]
     status: Literal["ok", "failed", "interrupted"]
     trials: list[TrialResult]
-    unread: list[str] | msgspec.UnsetType = msgspec.UNSET
+    unread: list[str] | msgspec.UnsetType = msgspec.UNSET  # notes on damaged journals; absent if none is damaged
 
 
-class MedianOnly(_Part, frozen=True):
+class MedianOnly(msgspec.Struct, frozen=True):
     """A spread of which only the median is read."""
 
     median: float
 
 
-class TrainTime(_Part, frozen=True):
+class TrainTime(msgspec.Struct, frozen=True):
     """A trial's summary of which only the train time, in s, is read."""
 
     train_time_s: MedianOnly
 
 
-class TrialOutline(_Part, frozen=True):
+class TrialOutline(msgspec.Struct, frozen=True):
     """What lists of runs and projections need of a trial's result."""
 
     name: str
@@ -306,7 +243,7 @@ class TrialOutline(_Part, frozen=True):
     primitives: list[PrimitivesResult] = []
 
 
-class ResultsOutline(_Part, frozen=True):
+class ResultsOutline(msgspec.Struct, frozen=True):
     """The part of results.json that lists of runs and projections need; every version of ddptui has written it."""
 
     status: str

@@ -19,25 +19,17 @@ MOSTLY = 2 / 3  # of waiting and transfer together: the verdict names one that i
 
 
 class WaitAnalysis(NamedTuple):
-    """Who waited for whom in some steps of all ranks.
-
-    train_ns         from the first step's begin to the last one's end
-    wait_share       of the train time that a rank was idle for a late rank; mean over ranks
-    transfer_share   likewise for transfers
-    caused_ns        by rank, how long the others waited for its own work
-    uncertainty      of the waits; None: all ranks have one clock
-    withheld         the clocks may be further apart than the ranks waited, so who waited is not known
-    """
+    """Who waited for whom in some steps of all ranks."""
 
     aligned: AlignedSteps
-    train_ns: int
-    wait_share: float
-    transfer_share: float
-    caused_ns: dict[int, int]
+    train_ns: int  # from the first step's begin to the last one's end
+    wait_share: float  # of the train time that a rank was idle for a late rank; mean over ranks
+    transfer_share: float  # likewise for transfers
+    caused_ns: dict[int, int]  # by rank, how long the others waited for its own work
     verdict: Verdict
     culprit: Culprit | None
-    uncertainty: WaitUncertainty | None = None
-    withheld: bool = False
+    uncertainty: WaitUncertainty | None = None  # of the waits; None: all ranks have one clock
+    withheld: bool = False  # the clocks may be further apart than the ranks waited, so who waited is not known
 
 
 def analyze_waits(steps: Mapping[int, Sequence[Step]], pauses: Sequence[Pause] = ()) -> WaitAnalysis | None:
@@ -60,6 +52,7 @@ def analyze_aligned(aligned: AlignedSteps) -> WaitAnalysis | None:
     uncertainty = wait_uncertainty(steps)
     withheld = uncertainty is not None and exceeds_waits(steps, uncertainty)
     enough = len(steps) >= FEWEST_STEPS and not withheld
+    # A group of one rank has collectives, too, but no others who wait.
     culprit = choose_culprit(steps, train_ns, caused_ns, sum(waited_ns)) if enough and len(ranks) > 1 else None
     unsure = culprit and uncertainty and is_within_clock_error(culprit, len(steps), uncertainty)
     return WaitAnalysis(

@@ -34,39 +34,28 @@ class Wait(NamedTuple):
 
 
 class RankStep(NamedTuple):
-    """One rank in one step; lengths in ns.
-
-    program    its events, with the own work between them
-    transfers  by operation: from when all needed ranks had come until it was over
-    waits      disjoint, in order; so is `idle`
-    work_ns    own work by part
-    """
+    """One rank in one step; lengths in ns."""
 
     step: Step
-    program: list[Event]
-    transfers: dict[OperationKey, int]
-    waits: list[Wait]
-    idle: list[Interval]
+    program: list[Event]  # its events, with the own work between them
+    transfers: dict[OperationKey, int]  # from when all needed ranks had come until it was over
+    waits: list[Wait]  # disjoint, in order
+    idle: list[Interval]  # likewise
     wait_ns: int
     transfer_ns: int
     exposed_ns: int
     under_way_ns: int
-    work_ns: list[int]
+    work_ns: list[int]  # own work by part
 
 
 class AlignedStep(NamedTuple):
-    """A step of all ranks.
-
-    entered_ns    by operation and rank, when the rank came to it
-    needs         by operation and rank, the ranks that must have come before it can be over there
-    clock_spread  how far the ranks' clocks may be apart; None: they have one clock
-    """
+    """A step of all ranks."""
 
     number: int
     ranks: dict[int, RankStep]
-    entered_ns: dict[OperationKey, dict[int, int]]
-    needs: dict[OperationKey, dict[int, tuple[int, ...]]]
-    clock_spread: ClockSpread | None = None
+    entered_ns: dict[OperationKey, dict[int, int]]  # by operation and rank, when the rank came to it
+    needs: dict[OperationKey, dict[int, tuple[int, ...]]]  # likewise, which ranks must come before it is over
+    clock_spread: ClockSpread | None = None  # how far the ranks' clocks may be apart; None: they have one clock
 
     @property
     def last_arrivals(self) -> dict[OperationKey, int]:
@@ -85,8 +74,7 @@ class AlignedSteps(NamedTuple):
 def align_steps(
     steps: Mapping[int, Sequence[Step]], pauses: Iterable[Pause] = (), clock_spread: ClockSpread | None = None
 ) -> AlignedSteps:
-    """The steps of all ranks, side by side; steps that some rank lacks are left out. Where a rank's process stood still
-    in an operation that all had entered, the others waited for it."""
+    """The steps of all ranks, side by side; steps that some rank lacks are left out."""
     by_number = {rank: {step.step: step for step in of_rank} for rank, of_rank in steps.items()}
     common = sorted(set.intersection(*(set(numbers) for numbers in by_number.values()))) if by_number else []
     still: Standstills = {
@@ -141,6 +129,7 @@ def _rank_step(
         if last != step.rank:
             incomplete.append((operation.enter_ns, complete))
             waits.append(Wait(operation.awaited_ns, complete, last))
+        # A process that stands still in an operation that all have entered keeps the others waiting for it.
         stops = [(rank, *stop) for rank in moments for stop in overlapping(still[rank], complete, operation.exit_ns)]
         for rank, begin, end in stops:
             if rank == step.rank:

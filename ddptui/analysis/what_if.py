@@ -5,16 +5,16 @@ measured transfer has passed. With the measured work, the measured time comes ou
 still within an operation: here, the others meet that time at their next operation.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from statistics import fmean, median
 
 from ddptui.analysis.operations import OperationKey
-from ddptui.analysis.own_work import Event
 from ddptui.analysis.results import WhatIf
 from ddptui.analysis.verdict import WaitAnalysis
 from ddptui.analysis.waits import AlignedStep
 from ddptui.text.units import S
 
+Entered = dict[tuple[int, OperationKey], dict[int, float]]  # by step and operation: when each rank entered it, ns
 Work = Callable[[AlignedStep, int], Sequence[float]]  # a rank's own work in a step, ns by part
 
 
@@ -39,72 +39,43 @@ def replayed_ns(steps: Sequence[AlignedStep], work: Work = measured_work) -> flo
     """
     if not steps:
         return 0.0
-    ranks = [_Rank(rank, steps, work) for rank in sorted(steps[0].ranks)]
-    entered: dict[tuple[int, OperationKey], dict[int, float]] = {}
-    running = ranks
+    entered: Entered = {}
+    ends_ns: list[float] = []
+    running = [_replay(rank, steps, work, entered, ends_ns) for rank in sorted(steps[0].ranks)]
     while running:
-        went_on = [rank.run(entered) for rank in running]
-        running = [rank for rank in running if not rank.is_over]
-        if running and not any(went_on):
+        went_on = [next(replay, None) for replay in running]  # None: the rank has done all its steps
+        if all(moved is False for moved in went_on):
             raise AssertionError("ranks wait for each other in a circle")
-    began = min(step.step.begin_ns for step in steps[0].ranks.values())
-    return max(rank.moment for rank in ranks) - began
+        running = [replay for replay, moved in zip(running, went_on, strict=True) if moved is not None]
+    return max(ends_ns) - min(step.step.begin_ns for step in steps[0].ranks.values())
 
 
-class _Rank:
-    """One rank on its way through its steps. moment: the time that it has reached, ns."""
-
-    def __init__(self, rank: int, steps: Sequence[AlignedStep], work: Work) -> None:
-        self._rank = rank
-        self._steps = steps
-        self._work = work
-        self._step = 0
-        self._event = 0
-        self._worked = False  # the own work before the event is done
-        self._factors: list[float] = []
-        self.moment = float(steps[0].ranks[rank].step.begin_ns)
-
-    @property
-    def is_over(self) -> bool:
-        """Whether all its steps are done."""
-        return self._step == len(self._steps)
-
-    def run(self, entered: dict[tuple[int, OperationKey], dict[int, float]]) -> bool:
-        """Go on until an operation lacks a rank. Returns whether the rank came any further."""
-        went_on = False
-        while not self.is_over:
-            step = self._steps[self._step]
-            rank_step = step.ranks[self._rank]
-            event = rank_step.program[self._event]
-            if not self._worked:
-                self._work_until(event, step)
-                went_on = True
-                if event.enters and event.key is not None:
-                    entered.setdefault((step.number, event.key), {})[self._rank] = self.moment
-            if event.awaits and event.key is not None:
-                moments = entered[step.number, event.key]
-                needed = step.needs[event.key][self._rank]
-                if any(rank not in moments for rank in needed):
-                    return went_on
-                over = max(moments[rank] for rank in needed) + rank_step.transfers[event.key]
-                self.moment = max(self.moment, over)
-            self._next_event(len(rank_step.program))
-        return went_on
-
-    def _work_until(self, event: Event, step: AlignedStep) -> None:
-        if self._event == 0:
-            measured, wanted = step.ranks[self._rank].work_ns, self._work(step, self._rank)
-            self._factors = [want / was if was else 0.0 for was, want in zip(measured, wanted, strict=True)]
-            # A part without measured work has no event to be scaled at: what it is to take passes at the beginning.
-            self.moment += sum(want for was, want in zip(measured, wanted, strict=True) if not was)
-        self.moment += sum(part * factor for part, factor in zip(event.work, self._factors, strict=True))
-        self._worked = True
-
-    def _next_event(self, events: int) -> None:
-        self._worked = False
-        self._event += 1
-        if self._event == events:
-            self._step, self._event = self._step + 1, 0
+def _replay(
+    rank: int, steps: Sequence[AlignedStep], work: Work, entered: Entered, ends_ns: list[float]
+) -> Iterator[bool]:
+    """Do a rank's steps, and note when it enters operations and when it ends. Where an operation lacks a rank, yields
+    whether this one has come any further since it last did."""
+    moment = float(steps[0].ranks[rank].step.begin_ns)
+    for step in steps:
+        rank_step = step.ranks[rank]
+        measured, wanted = rank_step.work_ns, work(step, rank)
+        factors = [want / was if was else 0.0 for was, want in zip(measured, wanted, strict=True)]
+        # A part without measured work has no event to be scaled at: what it is to take passes at the beginning.
+        moment += sum(want for was, want in zip(measured, wanted, strict=True) if not was)
+        for event in rank_step.program:
+            moment += sum(part * factor for part, factor in zip(event.work, factors, strict=True))
+            if event.key is None:  # the end of the step
+                continue
+            moments = entered.setdefault((step.number, event.key), {})
+            if event.enters:
+                moments[rank] = moment
+            if event.awaits:
+                needed, went_on = step.needs[event.key][rank], True
+                while any(other not in moments for other in needed):
+                    yield went_on
+                    went_on = False
+                moment = max(moment, max(moments[other] for other in needed) + rank_step.transfers[event.key])
+    ends_ns.append(moment)
 
 
 def what_if(analysis: WaitAnalysis) -> WhatIf:

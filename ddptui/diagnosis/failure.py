@@ -40,26 +40,17 @@ AFTERWARDS = re.compile(
 
 def explain_failure(
     *,
-    trial: Trial,
-    exit_code: int | None,
+    trial: Trial,  # what was launched: remedies fit it
+    exit_code: int | None,  # the launcher's; None: it had to be stopped
     launcher_log: str,
-    rank_logs: Mapping[int, str],
-    failed: Sequence[Failed],
-    silent: Sequence[int],
-    missing: Sequence[int],
-    memory_was_short: bool = False,
-    one_process: bool = False,
+    rank_logs: Mapping[int, str],  # of other hosts, logs may be out of reach
+    failed: Sequence[Failed],  # errors that ranks sent
+    silent: Sequence[int],  # ranks that died without sending one
+    missing: Sequence[int],  # ranks that never connected
+    memory_was_short: bool = False,  # the kernel killed a process meanwhile, since memory ran out
+    one_process: bool = False,  # there is no launcher: the started process is rank 0, and contains all other ranks
 ) -> str:
-    """The headline of a failure, and below it the last lines of the log that tells most.
-
-    trial             what was launched: remedies fit it
-    exit_code         the launcher's; None: it had to be stopped
-    failed            errors that ranks sent
-    silent            ranks that died without sending one
-    missing           ranks that never connected
-    memory_was_short  the kernel killed a process meanwhile, since memory ran out
-    one_process       there is no launcher: the started process is rank 0, and contains all other ranks
-    """
+    """The headline of a failure, and below it the last lines of the log that tells most."""
     if one_process and not failed:
         log = rank_logs.get(0, "") or launcher_log
         return with_log(f"rank 0 {_unreported_end(trial, exit_code, log, memory_was_short)}", log)
@@ -71,7 +62,7 @@ def explain_failure(
         launcher = "was stopped" if exit_code is None and missing else ending(exit_code)
         return with_log(f"{who}; the launcher {launcher}", launcher_log)
     errors = [message.error for message in failed if message.rank == rank]
-    log = rank_logs.get(rank, "")  # on other hosts, logs may be out of reach
+    log = rank_logs.get(rank, "")
     why = _reported_error(trial, errors[0], log) if errors else f" {_unreported_end(trial, how, log, memory_was_short)}"
     return with_log(f"rank {rank}{why}", log or launcher_log)
 
@@ -80,9 +71,7 @@ def _reported_error(trial: Trial, error: str, log: str) -> str:
     """What follows a rank's name: the error that it sent, or what this means where that is known."""
     causes = IN_THE_LOG.findall(log) if "NCCL" in error or "DataLoader worker" in error else []
     if known := known_error("\n".join([error, *causes]), trial):
-        return (
-            f" {known}" if known.startswith(RAN_OUT) else f": {known}"
-        )  # "rank 1 ran out of memory", but "rank 1: NCCL failed"
+        return f" {known}" if known.startswith(RAN_OUT) else f": {known}"  # "rank 1 ran out …", "rank 1: NCCL failed"
     return f" {error}; {memory_remedy(trial)}" if OUT_OF_MEMORY.search(error) else f" {error}"
 
 
@@ -102,21 +91,15 @@ def _first_failure(launcher_log: str, failed: Sequence[Failed], silent: Sequence
     """The rank that failed first, and its exit code: from the launcher's report if it has one, else from the errors."""
     causes = [message for message in failed if not PEER_IS_GONE.search(message.error)]
     victims = {message.rank for message in failed} - {message.rank for message in causes}
-    reported = _launcher_report(launcher_log)
+    report = OUR_LAUNCHERS.search(launcher_log) or TORCHRUN.search(launcher_log)
     # A victim may end before the cause, which tidies up NCCL first.
-    if reported is not None and not (causes and reported[0] in victims):
-        return reported
+    if report and not (causes and int(report[1]) in victims):
+        return int(report[1]), int(report[2])
     if causes:
         return min(causes, key=lambda message: message.at_ns).rank, None
     if silent:
         return silent[0], None
     return (min(failed, key=lambda message: message.at_ns).rank, None) if failed else (None, None)
-
-
-def _launcher_report(launcher_log: str) -> tuple[int, int] | None:
-    """The rank that the launcher saw end first, and its exit code."""
-    report = OUR_LAUNCHERS.search(launcher_log) or TORCHRUN.search(launcher_log)
-    return (int(report[1]), int(report[2])) if report else None
 
 
 def with_log(headline: str, log: str) -> str:

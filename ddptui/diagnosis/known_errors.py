@@ -5,7 +5,6 @@ Patterns match the messages of torch 2.6 to 2.15 and NCCL 2.19 to 2.28. To add a
 
 import re
 from collections.abc import Callable
-from typing import NamedTuple
 
 from ddptui.config.device_checks import NO_SENDING, can_share_gpu, needs_point_to_point
 from ddptui.config.trial import Trial
@@ -20,26 +19,18 @@ GPU_VISIBLE = "`nvidia-smi` must list one, and CUDA_VISIBLE_DEVICES must not hid
 Explanation = Callable[["re.Match[str]", Trial], str]
 
 
-class KnownError(NamedTuple):
-    """A pattern of an error message, and the text in its place: fixed, or made from the match and the trial."""
-
-    pattern: re.Pattern[str]
-    explanation: str | Explanation
-
-
 def known_error(error: str, trial: Trial) -> str | None:
     """The explanation of an error in one line, with a remedy that fits the trial. None: the error is not known."""
     text = " ".join(error.split())
-    for case in KNOWN_ERRORS:
-        if match := case.pattern.search(text):
-            return case.explanation if isinstance(case.explanation, str) else case.explanation(match, trial)
+    for pattern, explanation in KNOWN_ERRORS:
+        if match := re.search(pattern, text):
+            return explanation if isinstance(explanation, str) else explanation(match, trial)
     return None
 
 
 def _two_devices(match: "re.Match[str]", _trial: Trial) -> str:
-    """«Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cpu! (when checking
-    argument for argument mat2 in method wrapper_CUDA_mm)»; or «… but got mat2 is on cpu, different from other tensors
-    on cuda:0 (when checking argument in method wrapper_CUDA_mm)»"""
+    # «… cuda:0 and cpu! (when checking argument for argument mat2 in method wrapper_CUDA_mm)», or «… mat2 is on cpu,
+    # different from other tensors on cuda:0 (when checking argument in method wrapper_CUDA_mm)»
     call = re.search(r"in method wrapper_(?:CUDA_+)?(\w+)", match.string)
     where = f" in {call[1]}" if call else ""
     return (
@@ -49,8 +40,7 @@ def _two_devices(match: "re.Match[str]", _trial: Trial) -> str:
 
 
 def _too_old(match: "re.Match[str]", _trial: Trial) -> str:
-    """CUDA writes its version 12.4 as 12040."""
-    version = int(match[1])
+    version = int(match[1])  # CUDA writes 12.4 as 12040
     return (
         f"the NVIDIA driver is too old for this torch: it knows CUDA {version // 1000}.{version % 1000 // 10}; {OLDER}"
     )
@@ -79,7 +69,7 @@ def _nccl(match: "re.Match[str]", trial: Trial) -> str:
 
 
 def _nccl_of_replicas(match: "re.Match[str]", trial: Trial) -> str:
-    """nn.DataParallel sends its replicas by NCCL whatever the backend of a group."""
+    # nn.DataParallel sends its replicas by NCCL whatever the backend of a group.
     without = "another launch" if trial.launch == "dp" else "gpus_per_rank = 1"
     return f"NCCL failed in nn.DataParallel ({match[1]}); {NCCL_SAYS}; {without} does without it"
 
@@ -98,63 +88,61 @@ def _worker(match: "re.Match[str]", _trial: Trial) -> str:
     return f"a DataLoader worker was ended ({how}): in code of the dataset or of a library; {WITHOUT_WORKERS}"
 
 
-def _case(pattern: str, explanation: str | Explanation) -> KnownError:
-    return KnownError(re.compile(pattern), explanation)
-
-
-KNOWN_ERRORS = (  # the first match counts: special cases stand above general ones
-    _case(r"Duplicate GPU detected ?: rank (\d+) and rank (\d+)", _same_gpu),
-    _case(
+# A pattern of an error message, and the text in its place: fixed, or made from the match and the trial. The first match
+# counts, so special cases stand above general ones.
+KNOWN_ERRORS: tuple[tuple[str, str | Explanation], ...] = (
+    (r"Duplicate GPU detected ?: rank (\d+) and rank (\d+)", _same_gpu),
+    (
         r"Error(?: while \w+ shared memory segment|: failed to (?:create|extend)(?: shared memory file)?) \S*nccl",
         f"NCCL finds no room in /dev/shm; {SHARED_MEMORY}",
     ),
-    _case(
+    (
         r"(?:no socket interface found|NET/Socket ?: (?:No usable listening|no) interface found)",
         "NCCL finds no network interface to listen at: name one with NCCL_SOCKET_IFNAME (`ip addr` lists them; on one "
         "host lo will do)",
     ),
-    _case(
+    (
         r"(?i)nccl.{0,400}connection refused",
         "NCCL was refused by another rank's socket: that rank is gone, or a firewall stands between; "
         "NCCL_SOCKET_IFNAME names the interface to meet on",
     ),
-    _case(
+    (
         r"OutOfMemoryError: (?:CUDA|HIP) (?:ran )?out of memory|(?:CUDA|HIP) out of memory\W+Tried to allocate|"
         r"(?:CUDA|HIP) error: out of memory|CUBLAS_STATUS_ALLOC_FAILED|Cuda failure.{0,4}'out of memory'",
         gpu_out_of_memory,
     ),
-    _case(
+    (
         r"CUDNN_STATUS_NOT_INITIALIZED|Unable to find a valid cuDNN algorithm",
         lambda _match, trial: f"cuDNN cannot work, usually since the GPU's memory is full; {gpu_memory_remedy(trial)}",
     ),
-    _case(r"Watchdog caught collective operation timeout|NCCL operation timed out", _timeout),
-    _case(
+    (r"Watchdog caught collective operation timeout|NCCL operation timed out", _timeout),
+    (
         r"ncclRemoteError|remote process exited or there was a network error|NCCL communicator was aborted",
         "NCCL lost another rank: the log of the rank that ended first shows why",
     ),
-    _case(r"NCCL error in|NCCL error:|ncclUnhandledCudaError|ncclSystemError|ncclInternalError", _nccl),
-    _case(r"NCCL Error \d+: ([\w -]+\w)", _nccl_of_replicas),
-    _case(
+    (r"NCCL error in|NCCL error:|ncclUnhandledCudaError|ncclSystemError|ncclInternalError", _nccl),
+    (r"NCCL Error \d+: ([\w -]+\w)", _nccl_of_replicas),
+    (
         r"Expected all tensors to be on the same device, but found at least two devices, (?P<one>\S+) and "
         r"(?P<other>\S+?)!",
         _two_devices,
     ),
-    _case(
+    (
         r"Expected all tensors to be on the same device, but got \S+ is on (?P<one>[\w:]+), different from other "
         r"tensors on (?P<other>[\w:]+)",
         _two_devices,
     ),
-    _case(r"Tensor on device (?P<one>[\w:]+) is not on the expected device (?P<other>[\w:]+)!", _two_devices),
-    _case(
+    (r"Tensor on device (?P<one>[\w:]+) is not on the expected device (?P<other>[\w:]+)!", _two_devices),
+    (
         r"Input type \((?:torch\.cuda\.|CUDA)\w+\) and weight type \((?:torch\.|CPU)\w+\) should be the same",
         "a part of the model stayed on the CPU: .to(device) finds only layers that are attributes, or in nn.ModuleList",
     ),
-    _case(
+    (
         r"Input type \((?:torch\.|CPU)\w+\) and weight type \((?:torch\.cuda\.|CUDA)\w+\) should be the same",
         "a layer on the GPU gets a tensor that is on the CPU: forward has made it there; make it with "
         "device=inputs.device",
     ),
-    _case(
+    (
         r"module must have its parameters and buffers on device (\S+) \(device_ids\[0\]\) but found one of them on "
         r"device: (\S+)",
         lambda match, _trial: (
@@ -162,71 +150,62 @@ KNOWN_ERRORS = (  # the first match counts: special cases stand above general on
             "none on a device of its own, and none after the model was moved"
         ),
     ),
-    _case(r"NVIDIA driver on your system is too old \(found version (\d+)\)", _too_old),
-    _case(
+    (r"NVIDIA driver on your system is too old \(found version (\d+)\)", _too_old),
+    (
         r"Found no NVIDIA driver on your system",
         "CUDA finds no NVIDIA driver: install it (`nvidia-smi` must list the GPUs; docker: --gpus all), or take "
         "device = 'cpu'",
     ),
-    _case(
+    (
         r"(?i)driver/library version mismatch|unsupported display driver / cuda driver combination",
         "the NVIDIA driver was updated while it was loaded: reboot, or load its kernel module anew",
     ),
-    _case(
+    (
         r"(?:Error 802|CUDA error): system not yet initialized",
         "CUDA waits for the fabric manager, which GPUs that an NVSwitch joins must have, in the driver's version: "
         "`systemctl start nvidia-fabricmanager`",
     ),
-    _case(
+    (
         r"CUDA unknown error - ",
         "CUDA does not start, for a reason it does not know: `nvidia-smi` must list the GPUs; after a suspend, load "
         "the kernel module nvidia_uvm anew, or reboot; in a container, /dev/nvidia-uvm must be there",
     ),
-    _case(r"No CUDA GPUs are available|no CUDA-capable device is detected", f"CUDA sees no GPU: {GPU_VISIBLE}"),
-    _case(r"CUDA error: invalid device ordinal", f"a rank asked for a GPU that it does not see: {GPU_VISIBLE}"),
-    _case(
+    (r"No CUDA GPUs are available|no CUDA-capable device is detected", f"CUDA sees no GPU: {GPU_VISIBLE}"),
+    (r"CUDA error: invalid device ordinal", f"a rank asked for a GPU that it does not see: {GPU_VISIBLE}"),
+    (
         r"CUDA-capable device\(s\) is/are busy or unavailable",
         "another process holds the GPU exclusively: end that process, or set the GPU's compute mode to default "
         "(`nvidia-smi -c 0`)",
     ),
-    _case(
+    (
         r"no kernel image is available for execution on the device",
         "this torch has no code for this GPU: install one that has (pytorch.org/get-started)",
     ),
-    _case(r"Torch not compiled with CUDA enabled", f"this torch is built without CUDA: {WITH_CUDA}, or device = 'cpu'"),
-    _case(
-        r"Cannot re-initialize CUDA in forked subprocess",
-        "CUDA does not survive a fork: take start_method = 'spawn'",
-    ),
-    _case(
-        r"(?:write|read)v? \[[^]]*\]:\d+: Bad address",
-        _sent_by_gloo,
-    ),
-    _case(
+    (r"Torch not compiled with CUDA enabled", f"this torch is built without CUDA: {WITH_CUDA}, or device = 'cpu'"),
+    (r"Cannot re-initialize CUDA in forked subprocess", "CUDA does not survive a fork: take start_method = 'spawn'"),
+    (r"(?:write|read)v? \[[^]]*\]:\d+: Bad address", _sent_by_gloo),
+    (
         r"Unexpected bus error encountered in worker|DataLoader worker \(pid \d+\) is killed by signal: Bus error",
         f"a DataLoader worker was ended by a bus error: /dev/shm is full; {SHARED_MEMORY}, or num_workers = 0",
     ),
-    _case(
-        r"DataLoader worker \(pid \d+\) is killed by signal: ([\w ]+)",
-        _worker,
-    ),
-    _case(
+    (r"DataLoader worker \(pid \d+\) is killed by signal: ([\w ]+)", _worker),
+    (
         r"DataLoader worker \(pid\(s\) [\d, ]+\) exited unexpectedly",
         f"a DataLoader worker is gone, and its end was not seen; {WITHOUT_WORKERS}",
     ),
-    _case(
+    (
         r"unable to (?:write to|allocate shared memory\(shm\) for|resize) file </torch_",
         f"a DataLoader worker finds no room in /dev/shm; {SHARED_MEMORY}, or num_workers = 0",
     ),
-    _case(
+    (
         r"No working C\+\+ compiler found|Compiler: \S+ is not found",
         "torch.compile finds no C++ compiler: install g++, or name another with CXX, or compile = false",
     ),
-    _case(
+    (
         r"Cannot find a working triton installation",
         "torch.compile finds no Triton: `pip install triton`, or compile = false",
     ),
-    _case(
+    (
         r"Found (?P<name>.{1,60}?) which is too old to be supported by the triton GPU compiler",
         lambda match, _trial: f"Triton compiles nothing for {match['name']}, which is too old: compile = false",
     ),

@@ -17,10 +17,9 @@ def memory_remedy(trial: Trial) -> str:
 
 
 def gpu_memory_remedy(trial: Trial) -> str:
-    """What to change in a trial so that it takes less memory of a GPU. Fewer ranks help only where they share it:
-    elsewhere each gets more to do."""
+    """What to change in a trial so that it takes less memory of a GPU."""
     ways = _smaller(trial)
-    ways += ["fewer ranks"] if trial.share_gpu else []
+    ways += ["fewer ranks"] if trial.share_gpu else []  # where each has its own, fewer ranks would each get more to do
     ways += ["amp = 'bf16'"] if trial.primitives is None and trial.amp is None and trial.dtype == "float32" else []
     return _take(ways)
 
@@ -29,7 +28,7 @@ def gpu_out_of_memory(match: "re.Match[str]", trial: Trial) -> str:
     """The explanation of an error like: «CUDA out of memory. Tried to allocate 20.00 GiB. GPU 0 has a total capacity of
     79.11 GiB of which 3.50 GiB is free. Process 7 has 25.97 MiB memory in use. Including non-PyTorch memory, this
     process has 5.13 GiB memory in …»"""
-    text = match.string[match.start() :]
+    text = match.string[match.start() :]  # what stands before may name memory, too
     asked = re.search(r"Tried to allocate ([\d.]+ \w+)", text)
     room = re.search(r"GPU (\d+) has a total capaci?ty of ([\d.]+ \w+) of which ([\d.]+ \w+) is free", text)
     where = f" on cuda:{room[1]}" if room else " on the GPU"

@@ -14,33 +14,27 @@ FIRST_PHASES = PHASES[:3]  # always in this order; the order of the rest depends
 
 
 class Stall(NamedTuple):
-    """A launch that makes no progress. why: a headline, and a line with the remedy; rank: whose log may show more."""
+    """A launch that makes no progress."""
 
-    why: str
-    rank: int
+    why: str  # a headline, and a line with the remedy
+    rank: int  # whose log may show more
 
 
 class CallCountMismatch(NamedTuple):
-    """The first step in which the ranks made different numbers of collectives. calls: how many, by rank."""
+    """The first step in which the ranks made different numbers of collectives."""
 
     step: int
-    calls: Mapping[int, int]
+    calls: Mapping[int, int]  # how many, by rank
 
 
 class RankProgress(msgspec.Struct, frozen=True, kw_only=True):
-    """How far a rank has come.
-
-    steps   it has made
-    trains  it is ready: its start is over
-    silent  it has not sent a heartbeat for long
-    state   of its process, as psutil names it; None: not known
-    """
+    """How far a rank has come."""
 
     position: Position
-    steps: int
-    trains: bool
-    silent: bool
-    state: str | None
+    steps: int  # it has made
+    trains: bool  # it is ready: its start is over
+    silent: bool  # it has not sent a heartbeat for long
+    state: str | None  # of its process, as psutil names it; None: not known
 
     @property
     def place(self) -> tuple[int, int]:
@@ -57,8 +51,7 @@ class RankProgress(msgspec.Struct, frozen=True, kw_only=True):
 def explain_stall(
     ranks: Mapping[int, RankProgress], world_size: int, stood_s: float, mismatch: CallCountMismatch | None = None
 ) -> Stall:
-    """What ranks that make no progress are doing, and a remedy. ranks: those that have not ended; stood_s: for how
-    long they have made none, at least."""
+    """What ranks (those that have not ended) are doing, which made no progress for stood_s or longer; and a remedy."""
     headline, suspects = describe_positions(ranks, world_size)
     if mismatch is not None:
         out_of_step, suspects = _out_of_step(mismatch)
@@ -116,7 +109,7 @@ def _behind(ranks: Mapping[int, RankProgress], arrived: Sequence[int]) -> list[i
 
 def _out_of_step(mismatch: CallCountMismatch) -> tuple[str, list[int]]:
     """The ranks that made another number of collectives than most, in words and as a list."""
-    usual = mode(mismatch.calls.values())
+    usual = mode(mismatch.calls.values())  # of two ranks that differ, the first one's
     others = [rank for rank, calls in mismatch.calls.items() if calls != usual]
     counts = "; ".join(f"{_named([rank])} made {mismatch.calls[rank]}" for rank in others)
     return f"in step {mismatch.step}, {counts} of {usual} collectives, and is out of step with the others since", others
@@ -133,23 +126,19 @@ def _groups(ranks: Mapping[int, RankProgress], chosen: Sequence[int]) -> list[st
 def _doing(progress: RankProgress) -> str:
     """What a rank is doing, in words that follow its name."""
     position = progress.position
-    if progress.state in STOPPED:
+    if progress.state in STOPPED:  # the strongest evidence: a stopped rank is silent, too
         return "is stopped, as by SIGSTOP"
     if progress.silent:
         return "is silent" + (f" (process {progress.state})" if progress.state else "")
     if progress.waits_in is not None and not position.ahead:
         return f"is in {position.kind} {position.number} of step {position.step}"
     if position.step is not None:
-        return f"is in step {position.step}, {_phase(position.passed)}"
+        passed = position.passed
+        phase = f"in {FIRST_PHASES[len(passed)]}" if len(passed) < len(FIRST_PHASES) else f"past its {passed[-1]}"
+        return f"is in step {position.step}, {phase}"
     if not progress.trains:
         return "has not begun to train"
     return f"is past step {progress.steps - 1}, the last one" if progress.steps else "has not begun its first step"
-
-
-def _phase(passed: Sequence[str]) -> str:
-    if len(passed) < len(FIRST_PHASES):
-        return f"in {FIRST_PHASES[len(passed)]}"
-    return f"past its {passed[-1]}"
 
 
 def _named(ranks: Sequence[int]) -> str:

@@ -98,8 +98,9 @@ class StallDetector:
         return explain_stall(progress, self._world_size, stood_s, self._mismatch)
 
     def _compare(self, step: Step) -> None:
-        """Compare the ranks' numbers of collectives in a step. A rank that leaves one out is out of step from there on,
-        though operations may go on for long, each with a wrong partner."""
+        """Compare the ranks' numbers of collectives in a step."""
+        # A rank that leaves one out is out of step from there on, though operations may go on for long, each with a
+        # wrong partner.
         if not step.samples:  # a replica that got no part of the batch makes no collectives
             return
         calls = self._calls.setdefault(step.step, {})

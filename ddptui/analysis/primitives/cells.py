@@ -31,11 +31,11 @@ def key_of(cell: Cell) -> PrimitiveKey:
 
 
 def combined(repeats: Sequence[PrimitivesResult]) -> PrimitivesResult:
-    """Several launches of the same measurement as one: by cell, the medians of times and the sum of calls. Views are
-    those of the first launch."""
+    """Several launches of the same measurement as one: by cell, the medians of times and the sum of calls."""
     cells: dict[tuple[PrimitiveKey, int], list[Cell]] = {}
     for cell in (cell for repeat in repeats for cell in repeat.cells):
         cells.setdefault((key_of(cell), cell.bytes), []).append(cell)
+    # Views show the same in each launch: those of the first are taken.
     return msgspec.structs.replace(repeats[0], cells=[_combined_cell(several) for several in cells.values()])
 
 
@@ -49,28 +49,21 @@ def by_operation(cells: Iterable[Cell]) -> dict[PrimitiveKey, list[Cell]]:
 
 def _combined_cell(cells: Sequence[Cell]) -> Cell:
     slowest = max(cells, key=lambda cell: cell.slowest_us or 0.0)
-    time = _median_times([cell.time_us for cell in cells if cell.time_us])
+    times, cvs = [cell.time_us for cell in cells if cell.time_us], [cell.cv for cell in cells if cell.cv is not None]
+    names = TimeUs.__struct_fields__
+    time = TimeUs(**{name: median(getattr(time, name) for time in times) for name in names}) if times else None
+    # Bandwidths are of the mean time: what is longer than in the slowest launch makes them smaller.
     longer = time.mean / slowest.time_us.mean if time and slowest.time_us else 1.0
     return msgspec.structs.replace(
         slowest,
         calls=sum(cell.calls for cell in cells),
         time_us=time,
-        cv=_median(cell.cv for cell in cells),
+        cv=median(cvs) if cvs else None,
         algbw_gb_s=slowest.algbw_gb_s and slowest.algbw_gb_s / longer,
         busbw_gb_s=slowest.busbw_gb_s and slowest.busbw_gb_s / longer,
         wrong=sum(cell.wrong for cell in cells),
         error=next((cell.error for cell in cells if cell.error), None),
     )
-
-
-def _median_times(times: Sequence[TimeUs]) -> TimeUs | None:
-    names = TimeUs.__struct_fields__
-    return TimeUs(**{name: median(getattr(time, name) for time in times) for name in names}) if times else None
-
-
-def _median(figures: Iterable[float | None]) -> float | None:
-    known = [figure for figure in figures if figure is not None]
-    return median(known) if known else None
 
 
 MOST_CV = 0.5
@@ -79,12 +72,12 @@ MOST_MEDIAN = 3.0  # × the shortest: above, most calls waited for something tha
 
 
 def has_a_median(cell: Cell) -> bool:
-    """Whether the cell's median stands for its calls, which do not fall into a fast and a slow kind. A few calls that
-    took far longer change the CV, but not the median."""
+    """Whether the cell's median stands for its calls, which do not fall into a fast and a slow kind."""
     time = cell.time_us
     return time is not None and time.p90 <= MOST_P90 * time.median and time.median <= MOST_MEDIAN * time.min
 
 
 def is_uneven(cell: Cell) -> bool:
     """Whether the cell's calls differ so much that its row needs a note."""
+    # A few calls that took far longer change the CV, but not the median.
     return cell.time_us is not None and (not has_a_median(cell) or (cell.cv is not None and cell.cv > MOST_CV))

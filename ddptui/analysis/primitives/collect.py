@@ -6,11 +6,11 @@ from typing import TypeVar, cast, get_args
 
 import msgspec
 
-from ddptui.analysis.primitives.results import BufferView, Cell, PrimitivesResult, RankView, TimeUs, View
+from ddptui.analysis.primitives.results import Cell, PrimitivesResult, RankView, TimeUs, View
 from ddptui.config.primitives import OPERATIONS, ReduceOpName, primitive_facts
 from ddptui.config.strategies import COMPOSITES
 from ddptui.text.units import US
-from ddptui.wire.messages import Buffer, Hello, Shown, Timed
+from ddptui.wire.messages import Hello, Shown, Timed
 
 MOST_PLACES = 100_000  # kept of one launch, so that no rank can fill the console's memory
 GB_S = 1.0  # bytes per ns are GB/s
@@ -26,11 +26,8 @@ class PrimitivesLog(msgspec.Struct):
     def add(self, message: Shown | Timed) -> None:
         """Keep a message, unless its operation is unknown or its place beyond the bound."""
         known = COMPOSITES if isinstance(message, Timed) and message.composite else OPERATIONS
-        if (
-            message.place < MOST_PLACES
-            and message.operation in known
-            and message.reduce_op in (None, *get_args(ReduceOpName))
-        ):
+        is_known = message.operation in known and message.reduce_op in (None, *get_args(ReduceOpName))
+        if is_known and message.place < MOST_PLACES:
             self.places.setdefault(message.place, {})[message.rank] = message
 
     def result(self, hello: Hello, took_s: float | None = None) -> PrimitivesResult:
@@ -61,21 +58,8 @@ def view_of(ranks: Sequence[Shown]) -> View:
         operation=first.operation,
         reduce_op=cast(ReduceOpName | None, first.reduce_op),
         root=first.root,
-        ranks=[
-            RankView(rank=shown.rank, call=shown.call, buffers=[_buffer(buffer) for buffer in shown.buffers])
-            for shown in ranks
-        ],
+        ranks=[msgspec.convert(shown, RankView, from_attributes=True) for shown in ranks],  # the fields that it shares
         error=_error(ranks),
-    )
-
-
-def _buffer(buffer: Buffer) -> BufferView:
-    return BufferView(
-        name=buffer.name,
-        parts=buffer.parts,
-        before=None if buffer.before is None else list(buffer.before),
-        after=None if buffer.after is None else list(buffer.after),
-        undefined=buffer.undefined,
     )
 
 
@@ -106,7 +90,7 @@ def cell_of(ranks: Sequence[Timed]) -> Cell:
 
 def calls_ns(ranks: Sequence[Sequence[int]]) -> list[float]:
     """The mean over ranks of each call."""
-    return [fmean(call) for call in zip(*ranks, strict=False)]
+    return [fmean(call) for call in zip(*ranks, strict=False)]  # a rank that failed has made fewer
 
 
 def time_us(calls: Sequence[float]) -> TimeUs:

@@ -16,9 +16,17 @@ from statistics import median
 from typing import NamedTuple
 
 from ddptui.analysis.primitives.cells import PrimitiveKey, by_operation, has_a_median
-from ddptui.analysis.primitives.fit import Fit, Times, fit_all, network_of, predicted_time, textbook_time, times_of
+from ddptui.analysis.primitives.fit import (
+    Fit,
+    Times,
+    fit_all,
+    half_performance_size,
+    network_of,
+    predicted_time,
+    textbook_time,
+    times_of,
+)
 from ddptui.analysis.primitives.results import PrimitivesResult
-from ddptui.analysis.primitives.theory import Network
 from ddptui.text.units import digits, duration, size
 
 CLEAR = 0.10  # of the faster time
@@ -35,14 +43,13 @@ class Crossing(NamedTuple):
 
 
 class Overtaking(NamedTuple):
-    """From how many bytes on `after` is faster than `before`: as measured, as fitted, and by the textbook's formulas.
-    None: it is not, within the measured sizes."""
+    """From how many bytes on `after` is faster than `before`. None: it is not, within the measured sizes."""
 
     before: PrimitiveKey
     after: PrimitiveKey
     measured: float | None
     fitted: float | None
-    textbook: float | None
+    textbook: float | None  # by its formulas
 
 
 def overtakings(result: PrimitivesResult, fitted: Sequence[Fit] | None = None) -> list[Overtaking]:
@@ -51,13 +58,17 @@ def overtakings(result: PrimitivesResult, fitted: Sequence[Fit] | None = None) -
     models = {fit.key: fit for fit in all_fits}
     groups = steady_times(result)
     network = network_of(all_fits)
+
+    def by_the_book(fit: Fit, size: float) -> float | None:
+        return textbook_time(fit, size, network[0]) if network else None
+
     return [
         overtaking
         for one, other in combinations(rivals(models), 2)
         for overtaking in _overtakings_of_pair(
             measured_crossings(one, other, groups[one], groups[other]),
             fitted_crossings(models[one], models[other]),
-            textbook_crossings(models[one], models[other], network[0]) if network else [],
+            _line_crossings(models[one], models[other], by_the_book, CLEAR),
         )
     ]
 
@@ -87,13 +98,9 @@ def fitted_crossings(one: Fit, other: Fit) -> list[Crossing]:
     return _line_crossings(one, other, predicted_time, max(CLEAR, _typical_residual(one), _typical_residual(other)))
 
 
-def textbook_crossings(one: Fit, other: Fit, network: Network) -> list[Crossing]:
-    """The crossings of the textbook's formulas, over the same sizes."""
-    return _line_crossings(one, other, lambda fit, size: textbook_time(fit, size, network), CLEAR)
-
-
 def crossings(one: PrimitiveKey, other: PrimitiveKey, ratios: Sequence[Ratio], least: float = CLEAR) -> list[Crossing]:
     """The crossings of a line of ratios, in the order of their sizes. least: the smallest difference that counts."""
+    # Logarithms make "10 % faster" the same distance from 0 in both directions.
     clear = [at for at, (_, ratio) in enumerate(ratios) if abs(ratio) > log(1 + least)]
     crossed = []
     for last, first in pairwise(clear):
@@ -118,17 +125,13 @@ def _typical_residual(fit: Fit) -> float:
 
 
 def _line_crossings(one: Fit, other: Fit, time: Callable[[Fit, float], float | None], least: float) -> list[Crossing]:
-    sizes = [size for size in _common_sizes(one.times, other.times) if size > 0]
+    sizes = sorted(size for size in one.times if size in other.times and size > 0)  # 0 has no logarithm
     ratios = []
     for step in _log_spaced(sizes[0], sizes[-1]) if len(sizes) > 1 else []:
         first, second = time(one, step), time(other, step)
         if first and second:
             ratios.append((step, log(first / second)))
     return crossings(one.key, other.key, ratios, least)
-
-
-def _common_sizes(sizes: Mapping[int, float], others: Mapping[int, float]) -> list[int]:
-    return sorted(size for size in sizes if size in others)
 
 
 def _log_spaced(low: int, high: int) -> list[float]:
@@ -141,63 +144,34 @@ def _overtakings_of_pair(
     measured: Sequence[Crossing], fitted: Sequence[Crossing], by_the_book: Sequence[Crossing]
 ) -> list[Overtaking]:
     """One for each direction in which an operation overtakes the other, with the first size of each kind."""
-    directions = dict.fromkeys((crossing.before, crossing.after) for crossing in (*measured, *fitted, *by_the_book))
-    return [
-        Overtaking(before, after, *(_first_size(before, after, several) for several in (measured, fitted, by_the_book)))
-        for before, after in directions
-    ]
-
-
-def _first_size(before: PrimitiveKey, after: PrimitiveKey, several: Iterable[Crossing]) -> float | None:
-    return next((crossing.size for crossing in several if (crossing.before, crossing.after) == (before, after)), None)
-
-
-ALL_REDUCE = "all_reduce"
+    kinds = (measured, fitted, by_the_book)
+    directions = dict.fromkeys(crossing[:2] for crossings in kinds for crossing in crossings)
+    found = []
+    for direction in directions:
+        first_sizes = [next((each.size for each in kind if each[:2] == direction), None) for kind in kinds]
+        found.append(Overtaking(*direction, *first_sizes))
+    return found
 
 
 def findings(fits: Sequence[Fit], times: Mapping[PrimitiveKey, Times]) -> list[str]:
-    """What the figures mean for training, in sentences: from which size on bytes cost more than the call itself, and
-    which way to average is fastest for the smallest and the largest tensor."""
-    return [*_latency_finding(fits), *_fastest_finding(times)]
-
-
-def half_performance_size(fit: Fit) -> float | None:
-    """The size in bytes from which on a call takes twice as long as an empty one: Hockney's n½, on the fitted curve.
-    None: it is not within the measured sizes."""
-    sizes = sorted(fit.residuals)
-    if fit.curve is None or len(sizes) < 2:
-        return None
-    low, high = float(sizes[0]), float(sizes[-1])
-    twice = 2 * fit.curve.start_s
-    if not (predicted_time(fit, low) or 0.0) < twice < (predicted_time(fit, high) or 0.0):
-        return None
-    while high / low > 1.001:
-        middle = (low * high) ** 0.5
-        low, high = (middle, high) if (predicted_time(fit, middle) or 0.0) < twice else (low, middle)
-    return high
-
-
-def _latency_finding(fits: Sequence[Fit]) -> list[str]:
+    """What the figures mean for training, in sentences: from which size on bytes cost more than a call itself; which
+    way to average is fastest for the smallest tensor, and for the largest."""
+    found = []
     for fit in fits:
-        half = half_performance_size(fit) if fit.key.operation == ALL_REDUCE else None
+        half = half_performance_size(fit) if fit.key.operation == "all_reduce" else None
         if half is not None and fit.curve is not None:
-            return [
-                f"On {fit.ranks} ranks an {ALL_REDUCE} takes {duration(fit.curve.start_s)} however small its tensor is,"
+            found.append(
+                f"On {fit.ranks} ranks an all_reduce takes {duration(fit.curve.start_s)} however small its tensor is,"
                 f" and twice that from {size(half)} on: gradients smaller than that are better sent together, in a"
                 " bucket."
-            ]
-    return []
-
-
-def _fastest_finding(times: Mapping[PrimitiveKey, Times]) -> list[str]:
+            )
+            break  # one operator stands for all
     ways = rivals(times)
     common = sorted(set.intersection(*(set(times[way]) for way in ways))) if len(ways) > 1 else []
-    if not common:
-        return []
-    parts = [
-        _fastest_at(bytes, {way: times[way][bytes] for way in ways}) for bytes in dict.fromkeys((common[0], common[-1]))
-    ]
-    return ["Of the ways to average, " + "; ".join(parts) + "."]
+    ends = dict.fromkeys((*common[:1], *common[-1:]))  # the smallest tensor and the largest, which may be the same
+    if parts := [_fastest_at(bytes, {way: times[way][bytes] for way in ways}) for bytes in ends]:
+        found.append("Of the ways to average, " + "; ".join(parts) + ".")
+    return found
 
 
 def _fastest_at(bytes: int, seconds: Mapping[PrimitiveKey, float]) -> str:

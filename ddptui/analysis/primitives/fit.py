@@ -36,36 +36,26 @@ Times = Mapping[int, float]  # s by bytes
 
 
 class Curve(NamedTuple):
-    """A continuous, piecewise linear time by size. start_s: at 0 bytes; knots: in bytes; slopes: in s/byte, up to the
-    first knot, up to the next, …"""
+    """A continuous, piecewise linear time by size."""
 
-    start_s: float
-    knots: tuple[int, ...]
-    slopes: tuple[float, ...]
+    start_s: float  # at 0 bytes
+    knots: tuple[int, ...]  # in bytes
+    slopes: tuple[float, ...]  # in s/byte: up to the first knot, up to the next, …
 
 
 class Fit(NamedTuple):
-    """The fit of one operation. None: there were too few sizes, or its formula has no such term.
-
-    ranks        how many
-    times        as measured, in s by bytes
-    alpha, beta  of the straight line: of one message, as in `theory`; s, and s/byte
-    gamma        s/byte: fitted for local_sum, held constant for others
-    line_worst   the straight line's largest relative residual
-    residuals    of the curve by size: predicted over measured, less one
-    left_out     the largest such residual at an inner size when this size is left out of the fit, knots included
-    """
+    """The fit of one operation. None: there were too few sizes, or its formula has no such term."""
 
     key: PrimitiveKey
-    ranks: int
-    times: Times
-    alpha: float | None = None
-    beta: float | None = None
-    gamma: float | None = None
-    line_worst: float | None = None
+    ranks: int  # how many
+    times: Times  # as measured
+    alpha: float | None = None  # of the straight line, in s: of one message, as in `theory`
+    beta: float | None = None  # likewise, in s/byte
+    gamma: float | None = None  # in s/byte: fitted for local_sum, held constant for others
+    line_worst: float | None = None  # the straight line's largest relative residual
     curve: Curve | None = None
-    residuals: Mapping[int, float] = {}
-    left_out: float | None = None
+    residuals: Mapping[int, float] = {}  # of the curve by size: predicted over measured, less one
+    left_out: float | None = None  # the largest such residual at an inner size without which the curve was fitted
 
     @property
     def worst(self) -> float | None:
@@ -77,7 +67,8 @@ class Fit(NamedTuple):
 def fit_all(result: PrimitivesResult) -> list[Fit]:
     """The fits of all measured operations, in their order."""
     times = {key: times_of(cells) for key, cells in by_operation(result.cells).items()}
-    gamma = next((_by_byte(of_key) for key, of_key in times.items() if key.operation == "local_sum"), None)
+    local: Times = next((of_key for key, of_key in times.items() if key.operation == "local_sum"), {})
+    gamma = fit_line(without_outliers(local), LONE, 0.0).beta if len(local) > 1 else None
     return [fit_operation(key, result.ranks, of_key, gamma) for key, of_key in times.items() if of_key]
 
 
@@ -93,7 +84,7 @@ def fit_operation(key: PrimitiveKey, ranks: int, times: Times, gamma: float | No
     curve = curve_of(times)
     errors = residuals(curve, times) if curve else {}
     fit = Fit(key, ranks, times, curve=curve, residuals=errors, left_out=leave_one_out_error(kept))
-    if not cost.transfer and not cost.reduction:
+    if not cost.transfer and not cost.reduction:  # a barrier, which has one size
         return fit._replace(alpha=next(iter(times.values())) / cost.latency)
     if len(times) < 2:
         return fit
@@ -140,6 +131,22 @@ def time_at(curve: Curve, size: float) -> float:
     return curve.start_s + sum(slope * part for slope, part in zip(curve.slopes, parts, strict=True))
 
 
+def half_performance_size(fit: Fit) -> float | None:
+    """The size in bytes from which on a call takes twice as long as an empty one: Hockney's n½, on the fitted curve.
+    None: it is not within the measured sizes."""
+    sizes = sorted(fit.residuals)
+    if fit.curve is None or len(sizes) < 2:
+        return None
+    low, high = float(sizes[0]), float(sizes[-1])
+    twice = 2 * fit.curve.start_s
+    if not time_at(fit.curve, low) < twice < time_at(fit.curve, high):
+        return None
+    while high / low > 1.001:  # far more exact than the sentence, which rounds
+        middle = (low * high) ** 0.5  # halfway on the logarithmic axis
+        low, high = (middle, high) if time_at(fit.curve, middle) < twice else (low, middle)
+    return high
+
+
 def network_of(all_fits: Sequence[Fit]) -> tuple[Network, PrimitiveKey] | None:
     """The parameters for the textbook's formulas, and the operation that α and β come from: those of one message, if
     possible of all ranks in a ring that send at once. None: neither was measured."""
@@ -153,6 +160,7 @@ def network_of(all_fits: Sequence[Fit]) -> tuple[Network, PrimitiveKey] | None:
 
 def fit_line(times: Times, cost: Cost, gamma: float) -> Network:
     """α and β of a straight line, for a constant γ."""
+    # Each row is divided by its time, so that the residuals are relative.
     rows = [(cost.latency / s, size * cost.transfer / s) for size, s in times.items()]
     targets = [1 - size * cost.reduction * gamma / s for size, s in times.items()]
     alpha, beta = nonnegative_least_squares(rows, targets)
@@ -164,11 +172,9 @@ def fit_curve(times: Times) -> Curve | None:
     if len(times) < 2:
         return Curve(times[0], (), (0.0,)) if 0 in times else None
     best = candidate = fit_with_knots(times, ())
-    for _ in range(min(MOST_KNOTS, (len(times) - 2) // 2)):
-        more = [
-            fit_with_knots(times, tuple(sorted((*candidate.knots, knot))))
-            for knot in _inner_sizes(times, candidate.knots)
-        ]
+    for _ in range(min(MOST_KNOTS, (len(times) - 2) // 2)):  # each knot counts as two unknowns
+        free = [size for size in sorted(times)[1:-1] if size not in candidate.knots]
+        more = [fit_with_knots(times, tuple(sorted((*candidate.knots, knot)))) for knot in free]
         candidate = min(more, key=lambda curve: _squares(curve, times))
         if criterion(candidate, times) < criterion(best, times):
             best = candidate
@@ -185,6 +191,7 @@ def fit_with_knots(times: Times, knots: tuple[int, ...]) -> Curve:
 def criterion(curve: Curve, times: Times) -> float:
     """The Bayesian information criterion of a curve: the least is best."""
     unknowns = 2 * len(curve.slopes)
+    # REPEATABLE keeps the logarithm of a perfect fit finite.
     return len(times) * log(_squares(curve, times) / len(times) + REPEATABLE**2) + unknowns * log(len(times))
 
 
@@ -211,14 +218,6 @@ def _squares(curve: Curve, times: Times) -> float:
 
 def _worst(times: Times, cost: Cost, network: Network) -> float:
     return max(abs(seconds(cost, size, network) / s - 1) for size, s in times.items())
-
-
-def _by_byte(times: Times) -> float | None:
-    return fit_line(without_outliers(times), LONE, 0.0).beta if len(times) > 1 else None
-
-
-def _inner_sizes(times: Times, taken: tuple[int, ...]) -> list[int]:
-    return [size for size in sorted(times)[1:-1] if size not in taken]
 
 
 def _parts(size: float, knots: Sequence[int]) -> list[float]:

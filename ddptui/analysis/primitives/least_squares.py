@@ -17,6 +17,7 @@ def nonnegative_least_squares(rows: Sequence[Row], targets: Sequence[float]) -> 
     chapter 23). With so few unknowns, each choice of free parts can be tried.
     """
     unknowns = len(rows[0])
+    # Bytes and calls differ by many orders of magnitude: columns of length 1 keep the pivots comparable.
     lengths = [sqrt(sum(row[at] ** 2 for row in rows)) or 1.0 for at in range(unknowns)]
     scaled = [[value / length for value, length in zip(row, lengths, strict=True)] for row in rows]
     best, least = [0.0] * unknowns, squares(scaled, targets, [0.0] * unknowns)
@@ -25,7 +26,7 @@ def nonnegative_least_squares(rows: Sequence[Row], targets: Sequence[float]) -> 
             x = _with_free(scaled, targets, chosen)
             if x is None or min(x) < 0:
                 continue
-            if free == unknowns:
+            if free == unknowns:  # the least of all, and it has no negative part
                 return _unscaled(x, lengths)
             error = squares(scaled, targets, x)
             if error < least:
@@ -65,6 +66,7 @@ def solve(matrix: Sequence[Row], right: Sequence[float]) -> list[float] | None:
     rows = [[*row, value] for row, value in zip(matrix, right, strict=True)]
     size = len(rows)
     for at in range(size):
+        # The largest pivot keeps rounding errors small.
         pivot = max(range(at, size), key=lambda row: abs(rows[row][at]))
         if abs(rows[pivot][at]) < SINGULAR:
             return None

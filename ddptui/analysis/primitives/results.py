@@ -7,28 +7,17 @@ import msgspec
 from ddptui.config.primitives import ReduceOpName
 
 
-class _Part(msgspec.Struct, frozen=True):
-    pass
+class BufferView(msgspec.Struct, frozen=True, kw_only=True):
+    """A rank's tensor, or list of tensors, in one call. None in a list: not a number."""
+
+    name: str  # of the argument: tensor, output, …
+    parts: int  # how many tensors it is a list of; values are those of all, one after the other
+    before: list[float | None] | None  # None: this rank passes no such thing
+    after: list[float | None] | None  # what was in it when the call was over
+    undefined: bool  # the operation does not define what is in it afterwards
 
 
-class BufferView(_Part, frozen=True, kw_only=True):
-    """A rank's tensor, or list of tensors, in one call.
-
-    name       of the argument: tensor, output, …
-    parts      how many tensors it is a list of; values are those of all, one after the other
-    before     None: this rank passes no such thing
-    after      what was in it when the call was over
-    undefined  the operation does not define what is in it afterwards
-    """
-
-    name: str
-    parts: int
-    before: list[float | None] | None  # None in a list: not a number
-    after: list[float | None] | None
-    undefined: bool
-
-
-class RankView(_Part, frozen=True, kw_only=True):
+class RankView(msgspec.Struct, frozen=True, kw_only=True):
     """One rank's call, as Python code, and its buffers."""
 
     rank: int
@@ -36,66 +25,50 @@ class RankView(_Part, frozen=True, kw_only=True):
     buffers: list[BufferView]
 
 
-class View(_Part, frozen=True, kw_only=True):
-    """One primitive, called once on all ranks. error: of the backend, if it cannot do this."""
+class View(msgspec.Struct, frozen=True, kw_only=True):
+    """One primitive, called once on all ranks."""
 
     operation: str
     reduce_op: ReduceOpName | None
     root: int | None
     ranks: list[RankView]
-    error: str | None = None
+    error: str | None = None  # of the backend, if it cannot do this
 
 
-class TimeUs(_Part, frozen=True, kw_only=True):
-    """The time of one call in µs. A call takes the mean over the ranks that take part; the figures are over calls. So
-    `mean` is what nccl-tests reports: the time of all calls over their number, averaged over ranks."""
+class TimeUs(msgspec.Struct, frozen=True, kw_only=True):
+    """The time of one call in µs. A call takes the mean over the ranks that take part; the figures are over calls."""
 
     min: float
     median: float
-    mean: float
+    mean: float  # as nccl-tests reports it: the time of all calls over their number, averaged over ranks
     p90: float
     p99: float
 
 
-class Cell(_Part, frozen=True, kw_only=True):
-    """One operation with one size.
+class Cell(msgspec.Struct, frozen=True, kw_only=True):
+    """One operation with one size."""
 
-    operation  torch.distributed's name; composite: a strategy's
-    bytes      as nccl-tests counts them: of the tensor; if each rank gives or gets a part, of all parts together
-    calls      timed, without the warm-up
-    cv         standard deviation over mean
-    algbw      GB/s (1e9): bytes over the mean time; None if there are no bytes
-    busbw      algbw times the factor that makes it comparable to the bandwidth of a wire
-    wrong      elements with a wrong value, on all ranks; every element was checked
-    slowest    the rank with the largest mean, which is slowest_us
-    """
-
-    operation: str
-    composite: bool
+    operation: str  # torch.distributed's name
+    composite: bool  # it is the name of a strategy instead
     reduce_op: ReduceOpName | None
-    bytes: int
-    calls: int
+    bytes: int  # as nccl-tests counts them: of the tensor; if each rank gives or gets a part, of all parts together
+    calls: int  # timed, without the warm-up
     time_us: TimeUs | None
-    cv: float | None
-    algbw_gb_s: float | None
-    busbw_gb_s: float | None
-    wrong: int
-    slowest: int | None = None
-    slowest_us: float | None = None
+    cv: float | None  # standard deviation over mean
+    algbw_gb_s: float | None  # GB are 1e9 bytes: bytes over the mean time; None if there are no bytes
+    busbw_gb_s: float | None  # algbw times the factor that makes it comparable to the bandwidth of a wire
+    wrong: int  # elements with a wrong value, on all ranks; every element was checked
+    slowest: int | None = None  # the rank with the largest mean
+    slowest_us: float | None = None  # this mean
     error: str | None = None
 
 
-class PrimitivesResult(_Part, frozen=True, kw_only=True):
-    """One launch.
+class PrimitivesResult(msgspec.Struct, frozen=True, kw_only=True):
+    """One launch."""
 
-    ranks    how many
-    cadence  calls follow each other at once, or each follows a barrier whose time is not counted
-    took_s   from the launch to its end
-    """
-
-    ranks: int
-    cadence: Literal["back_to_back", "barrier"]
+    ranks: int  # how many
+    cadence: Literal["back_to_back", "barrier"]  # calls follow each other at once, or each follows an untimed barrier
     backend: str
-    took_s: float | None = None
+    took_s: float | None = None  # from the launch to its end
     views: list[View] = []
     cells: list[Cell] = []

@@ -21,33 +21,28 @@ PJESIVAC = 'Pješivac-Grbović and others, "Performance analysis of MPI collecti
 
 
 class Network(NamedTuple):
-    """The parameters of a network. alpha: s per message; beta: s per byte sent; gamma: s per byte added."""
+    """The parameters of a network."""
 
-    alpha: float
-    beta: float
-    gamma: float = 0.0
+    alpha: float  # s per message
+    beta: float  # s per byte sent
+    gamma: float = 0.0  # s per byte added
 
 
 class Cost(NamedTuple):
-    """How often α, n β and n γ are paid."""
+    """How often a call on n bytes pays for a message, a byte sent and a byte added."""
 
-    latency: float = 0.0
-    transfer: float = 0.0
-    reduction: float = 0.0
+    latency: float = 0.0  # × α
+    transfer: float = 0.0  # × n β
+    reduction: float = 0.0  # × n γ
 
 
 class Theory(NamedTuple):
-    """An operation's algorithm.
-
-    formula  of its time, as text
-    source   where the formula is found
-    cost     the same formula, by the number of ranks
-    """
+    """An operation's algorithm."""
 
     algorithm: str
-    formula: str
-    source: str
-    cost: Callable[[int], Cost]
+    formula: str  # of its time, as text
+    source: str  # where the formula is found
+    cost: Callable[[int], Cost]  # the same formula, by the number of ranks
 
 
 def seconds(cost: Cost, size: float, network: Network) -> float:
@@ -65,10 +60,6 @@ def logarithm(ranks: int) -> int:
     return (ranks - 1).bit_length()
 
 
-def _message(ranks: int) -> Cost:
-    return Cost(1, 1)
-
-
 def _binomial_tree(ranks: int) -> Cost:
     return Cost(logarithm(ranks), logarithm(ranks))
 
@@ -78,28 +69,31 @@ def _all_parts_but_one(ranks: int) -> Cost:
 
 
 def _there_and_back(ranks: int) -> Cost:
-    """Parts are summed on their way around the ring, and then sent to where they are needed."""
+    # Parts are summed on their way around the ring, and then sent to where they are needed.
     return Cost(2 * (ranks - 1), 2 * (ranks - 1) / ranks, (ranks - 1) / ranks)
 
 
 def _all_reduce_each_part(ranks: int) -> Cost:
+    # p all_reduces, each of one part: p times as many messages as one of the whole, and as many bytes.
     return Cost(ranks * 2 * (ranks - 1), 2 * (ranks - 1) / ranks, (ranks - 1) / ranks)
 
 
-def _dissemination(ranks: int) -> Cost:
-    return Cost(logarithm(ranks))
+def together(*costs: Cost) -> Cost:
+    """The cost of several operations, one after the other."""
+    return Cost(*(sum(amounts) for amounts in zip(*costs, strict=True)))
 
 
-def _alone(ranks: int) -> Cost:
-    return Cost(1, 0, 1)
+def _all_reduce_then_divide(ranks: int) -> Cost:
+    return together(_there_and_back(ranks), Cost(reduction=1))
 
 
 PARTS_FORMULA = "(p−1)α + (p−1)/p·nβ"
 RING_FORMULA = "2(p−1)α + 2(p−1)/p·nβ + (p−1)/p·nγ"
+DIVIDED_RING_FORMULA = "2(p−1)α + 2(p−1)/p·nβ + (2p−1)/p·nγ"
 
 OPERATIONS: dict[str, Theory] = {
-    "send_recv": Theory("one message", "α + nβ", HOCKNEY, _message),
-    "isend_irecv": Theory("one step of a ring", "α + nβ", HOCKNEY, _message),
+    "send_recv": Theory("one message", "α + nβ", HOCKNEY, lambda ranks: Cost(1, 1)),
+    "isend_irecv": Theory("one step of a ring", "α + nβ", HOCKNEY, lambda ranks: Cost(1, 1)),
     "broadcast": Theory("binomial tree", "⌈lg p⌉α + ⌈lg p⌉nβ", THAKUR, _binomial_tree),
     "reduce": Theory("ring, then all parts to the root", RING_FORMULA, THAKUR, _there_and_back),
     "all_reduce": Theory("ring", RING_FORMULA, PATARASUK, _there_and_back),
@@ -110,56 +104,32 @@ OPERATIONS: dict[str, Theory] = {
         "a ring all_reduce of each part", "2p(p−1)α + 2(p−1)/p·nβ + (p−1)/p·nγ", PATARASUK, _all_reduce_each_part
     ),
     "all_to_all": Theory("pairwise", PARTS_FORMULA, THAKUR, _all_parts_but_one),
-    "barrier": Theory("dissemination", "⌈lg p⌉α", HENSGEN, _dissemination),
-    "local_sum": Theory("one addition a number", "α + nγ", THAKUR, _alone),
+    "barrier": Theory("dissemination", "⌈lg p⌉α", HENSGEN, lambda ranks: Cost(logarithm(ranks))),
+    "local_sum": Theory("one addition a number", "α + nγ", THAKUR, lambda ranks: Cost(1, 0, 1)),
 }  # fmt: skip
-
-
-def _all_reduce_then_divide(ranks: int) -> Cost:
-    return together(_there_and_back(ranks), Cost(reduction=1))
-
-
-def _reduce_broadcast(ranks: int) -> Cost:
-    """The root divides in between."""
-    return together(_there_and_back(ranks), Cost(reduction=1), _binomial_tree(ranks))
-
-
-def _gather_scatter(ranks: int) -> Cost:
-    """All parts together are p tensors; the root adds up p − 1 of them to its own, and divides."""
-    one_way = _all_parts_but_one(ranks)
-    return Cost(2 * one_way.latency, 2 * one_way.transfer * ranks, ranks)
-
-
-def _all_gather_then_add(ranks: int) -> Cost:
-    """All parts together are p tensors; each rank adds them to zeros, and divides."""
-    one_way = _all_parts_but_one(ranks)
-    return Cost(one_way.latency, one_way.transfer * ranks, ranks + 1)
-
-
-def _reduce_scatter_all_gather(ranks: int) -> Cost:
-    """Each rank divides its part in between."""
-    return together(_all_reduce_each_part(ranks), Cost(reduction=1 / ranks), _all_parts_but_one(ranks))
-
-
-def together(*costs: Cost) -> Cost:
-    """The cost of several operations, one after the other."""
-    return Cost(*(sum(amounts) for amounts in zip(*costs, strict=True)))
 
 
 # How strategies average one tensor, with their own additions and divisions. The ring by hand sends in blocks of 8 MB
 # and pays α for each: this is left out, since it is negligible next to the time of such a block.
 COMPOSITES: dict[str, Theory] = {
-    "all_reduce": Theory(
-        "ring, division", "2(p−1)α + 2(p−1)/p·nβ + (2p−1)/p·nγ", PATARASUK, _all_reduce_then_divide
-    ),
+    "all_reduce": Theory("ring, division", DIVIDED_RING_FORMULA, PATARASUK, _all_reduce_then_divide),
     "reduce_broadcast": Theory(
         "ring to the root, binomial tree", "(2(p−1)+⌈lg p⌉)α + (2(p−1)/p+⌈lg p⌉)nβ + (2p−1)/p·nγ", THAKUR,
-        _reduce_broadcast,
+        lambda ranks: together(_all_reduce_then_divide(ranks), _binomial_tree(ranks)),  # the root divides in between
     ),
-    "gather_scatter": Theory("linear, both ways", "2(p−1)α + 2(p−1)nβ + p·nγ", PJESIVAC, _gather_scatter),
-    "all_gather": Theory("ring; each adds all", "(p−1)α + (p−1)nβ + (p+1)nγ", THAKUR, _all_gather_then_add),
+    "gather_scatter": Theory(
+        "linear, both ways", "2(p−1)α + 2(p−1)nβ + p·nγ", PJESIVAC,
+        # All parts together are p tensors; the root adds up p − 1 of them to its own, and divides.
+        lambda ranks: Cost(2 * (ranks - 1), 2 * (ranks - 1), ranks),
+    ),
+    "all_gather": Theory(
+        "ring; each adds all", "(p−1)α + (p−1)nβ + (p+1)nγ", THAKUR,
+        lambda ranks: Cost(ranks - 1, ranks - 1, ranks + 1),  # likewise p tensors; each adds them to zeros, and divides
+    ),
     "reduce_scatter_all_gather": Theory(
-        "an all_reduce of each part, ring", "(2p+1)(p−1)α + 3(p−1)/p·nβ + nγ", PATARASUK, _reduce_scatter_all_gather
+        "an all_reduce of each part, ring", "(2p+1)(p−1)α + 3(p−1)/p·nβ + nγ", PATARASUK,
+        # Each rank divides its part in between.
+        lambda ranks: together(_all_reduce_each_part(ranks), Cost(reduction=1 / ranks), _all_parts_but_one(ranks)),
     ),
-    "ring": Theory("ring, division", "2(p−1)α + 2(p−1)/p·nβ + (2p−1)/p·nγ", PATARASUK, _all_reduce_then_divide),
+    "ring": Theory("ring, division", DIVIDED_RING_FORMULA, PATARASUK, _all_reduce_then_divide),
 }  # fmt: skip

@@ -1,6 +1,7 @@
 """What an error's words mean. The words are torch's, CUDA's and NCCL's own, as they stand in their libraries or were
 said elsewhere: none of them was heard here, where there is no GPU."""
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -197,8 +198,9 @@ def test_an_error_is_told_in_one_line_with_what_to_do(words: str) -> None:
 
 def test_every_case_is_tried() -> None:
     """A case that no saying above reaches, since another stands before it, would never be said."""
-    reached = {next(case for case in KNOWN_ERRORS if case.pattern.search(" ".join(words.split()))) for words in SAYINGS}
-    assert reached == set(KNOWN_ERRORS)
+    patterns = [pattern for pattern, _ in KNOWN_ERRORS]
+    reached = {next(each for each in patterns if re.search(each, " ".join(words.split()))) for words in SAYINGS}
+    assert sorted(reached) == sorted(patterns)
 
 
 @pytest.mark.parametrize(
