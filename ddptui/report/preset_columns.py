@@ -69,17 +69,13 @@ def _done(trial: Trial) -> str:
 
 
 def _measured(cell: Callable[[Trial], str]) -> Callable[[Trial], str]:
-    """An empty cell where primitives are only shown: each is called once, with a small tensor."""
+    # Primitives that are only shown are called once each, with a small tensor: they have no sizes to sweep.
     return lambda trial: cell(trial) if trial.primitives == "measure" else NOTHING
 
 
 def _some(names: Sequence[str], usual: str) -> str:
     """The names; the number of them if there are too many."""
     return usual if not names else ", ".join(names) if len(names) <= FEW else str(len(names))
-
-
-def _operators(trial: Trial) -> str:
-    return ", ".join(trial.reduce_ops) or (ALL if trial.primitives == "see" else "sum")
 
 
 ALL, FEW = "all", 2
@@ -102,7 +98,7 @@ OF_PRIMITIVES: dict[str, Callable[[Trial], str]] = {
     "primitives": lambda trial: _some(trial.operations, ALL),
     "composites": lambda trial: _some(trial.composites, NOTHING),
     "are": _done,
-    "by": _operators,
+    "by": lambda trial: ", ".join(trial.reduce_ops) or (ALL if trial.primitives == "see" else "sum"),
     "sizes": _measured(lambda trial: f"{size(trial.min_bytes)} to {size(trial.max_bytes)}"),
     "calls": _measured(lambda trial: f"≤ {trial.iterations} in {trial.cell_s:g} s"),
     "cadence": _measured(lambda trial: trial.cadence.replace("_", " ")),

@@ -22,16 +22,16 @@ def memory(ranks: Sequence[RankResult]) -> str:
     if not held:
         return ""
     unit = size(max(held)).split()[1]
-    shown = [digits(peak / 1024 ** SIZES.index(unit)) for peak in held]
-    if len(held) <= MOST_PEAKS:
-        return f"{'+'.join(shown)} {unit}"
-    least, most = shown[held.index(min(held))], shown[held.index(max(held))]
-    return f"{least}…{most} {unit}"
+    in_unit = 1024 ** SIZES.index(unit)
+    if len(held) > MOST_PEAKS:
+        return f"{digits(min(held) / in_unit)}…{digits(max(held) / in_unit)} {unit}"
+    return f"{'+'.join(digits(peak / in_unit) for peak in held)} {unit}"
 
 
 def output_device(ranks: Sequence[RankResult]) -> str:
     """nn.DataParallel: how much more the first device held than any other; empty if it did not."""
     first, *others = peaks(ranks) or [0]
+    # A replica without a peak is on the CPU: then there is nothing to compare with.
     if len(others) + 1 < len(ranks) or not others or first <= max(others):
         return ""
     more = size(first - max(others))
@@ -40,10 +40,8 @@ def output_device(ranks: Sequence[RankResult]) -> str:
 
 
 def backends(trials: Sequence[TrialResult], preset: Preset) -> dict[str, list[str]]:
-    """Why a group got its backend, where the trial left that open, and the trials that share the reason.
-
-    No trials: it is the reason of all.
-    """
+    """Why a group got its backend, where the trial left that open, and the trials that share the reason; no trials, if
+    all do."""
     left_open = {trial.name for trial in preset.trials if trial.backend == "auto"}
     groups = {trial.name: repeat for trial in trials for repeat in trial.repeats[-1:] if repeat.backend}
     reasons: dict[str, list[str]] = {}

@@ -13,12 +13,8 @@ from ddptui.text.tables import Column
 from ddptui.text.units import NOTHING
 from ddptui.text.words import count
 
-NOT_COMPARED = {
-    "load_before",
-    "started",
-    "preset",
-    "executable",
-}  # of the environment: other in every run, or elsewhere
+# Of the environment: other in every run, or compared elsewhere.
+NOT_COMPARED = {"load_before", "started", "preset", "executable", "packages"}
 
 
 class Pair(NamedTuple):
@@ -42,6 +38,10 @@ def _times(pair: Pair) -> tuple[Spread, Spread] | None:
     return (pair.a.summary.train_time_s, pair.b.summary.train_time_s) if pair.a.summary and pair.b.summary else None
 
 
+def _has_one_repeat(pair: Pair) -> bool:
+    return len(pair.a.repeats) < 2 or len(pair.b.repeats) < 2
+
+
 def _ratio(pair: Pair) -> str:
     times = _times(pair)
     return f"{times[1].median / times[0].median:.2f}" if times and times[0].median else NOTHING
@@ -50,7 +50,7 @@ def _ratio(pair: Pair) -> str:
 def _range(pair: Pair) -> str:
     """The least and the most that the ratio could be, given the repeats."""
     times = _times(pair)
-    if not times or not times[0].min or len(pair.a.repeats) < 2 or len(pair.b.repeats) < 2:
+    if not times or not times[0].min or _has_one_repeat(pair):
         return NOTHING
     return f"{times[1].min / times[0].max:.2f}…{times[1].max / times[0].min:.2f}"
 
@@ -60,7 +60,7 @@ def _verdict(pair: Pair) -> str:
     times = _times(pair)
     if times is None:
         return NOTHING
-    if len(pair.a.repeats) < 2 or len(pair.b.repeats) < 2:
+    if _has_one_repeat(pair):
         return "cannot tell: one repeat"
     if times[1].max < times[0].min:
         return "B faster"
@@ -93,23 +93,18 @@ COLUMNS: tuple[Column[Pair], ...] = (
 def differences(a: Results, b: Results) -> list[str]:
     """What may explain a difference between the figures, a line each: trials, their fields, the environment."""
     lines = [f"preset: {a.preset} in A, {b.preset} in B"] if a.preset != b.preset else []
-    lines += _only(a, b, "A") + _only(b, a, "B")
-    if repeats := _repeats(a, b):
-        lines.append(repeats)
+    for which, results, other in (("A", a, b), ("B", b, a)):
+        there = {trial.name for trial in other.trials}
+        if alone := [trial.name for trial in results.trials if trial.name not in there]:
+            lines.append(f"only in {which}: {', '.join(alone)}")
+    # The trial that was run most often stands for all: a failed one has fewer repeats.
+    repeats = [max((len(trial.repeats) for trial in results.trials), default=0) for results in (a, b)]
+    if repeats[0] != repeats[1]:
+        lines.append(f"repeats: {count(repeats[0], 'repeat')} in A, {repeats[1]} in B")
     lines += _fields(pairs(a, b))
-    lines += [f"{key}: {_changed(was, now)}" for key, was, now in _environment(a.environment, b.environment)]
-    return lines
-
-
-def _only(a: Results, b: Results, which: str) -> list[str]:
-    alone = [trial.name for trial in a.trials if trial.name not in {other.name for other in b.trials}]
-    return [f"only in {which}: {', '.join(alone)}"] if alone else []
-
-
-def _repeats(a: Results, b: Results) -> str | None:
-    """The number of repeats, of the trial that was run most often."""
-    most = [max((len(trial.repeats) for trial in results.trials), default=0) for results in (a, b)]
-    return f"repeats: {count(most[0], 'repeat')} in A, {most[1]} in B" if most[0] != most[1] else None
+    flat_a, flat_b = _flat(a.environment), _flat(b.environment)
+    changes = [(key, flat_a.get(key), flat_b.get(key)) for key in sorted(flat_a.keys() | flat_b.keys())]
+    return lines + [f"{key}: {_changed(was, now)}" for key, was, now in changes if was != now]
 
 
 def _fields(both: Sequence[Pair]) -> list[str]:
@@ -132,16 +127,10 @@ def _field(trial: TrialResult, key: str) -> object:
     return describe_bottleneck(msgspec.convert(value, tuple[Bottleneck, ...])) if key == "bottleneck" else value
 
 
-def _environment(a: dict[str, Any], b: dict[str, Any]) -> list[tuple[str, Any, Any]]:
-    """The keys whose values differ, with those of the packages among them."""
-    flat_a, flat_b = _flat(a), _flat(b)
-    keys = sorted(flat_a.keys() | flat_b.keys())
-    return [(key, flat_a.get(key), flat_b.get(key)) for key in keys if flat_a.get(key) != flat_b.get(key)]
-
-
 def _flat(environment: dict[str, Any]) -> dict[str, Any]:
-    shown = {key: value for key, value in environment.items() if key not in NOT_COMPARED and key != "packages"}
+    """What is compared of an environment; each package is a key of its own."""
     packages = environment.get("packages")
+    shown = {key: value for key, value in environment.items() if key not in NOT_COMPARED}
     return shown | (packages if isinstance(packages, dict) else {})
 
 

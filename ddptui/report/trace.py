@@ -1,9 +1,9 @@
 """A run as Trace Event JSON, which Perfetto (ui.perfetto.dev) and chrome://tracing open.
 
-A process is a repeat of a trial. In it each rank has a track with its steps, their phases and the delays that were put
-in; below it, as many as it takes, tracks with its operations, each with wait and transfer apart. An arrow goes from a
-wait to the operation of the rank that it was for. Times are in µs since the launch, by the console's clock; a rank of
-whose clock nothing is known is roughly where it was, and waits for nobody.
+A process is a repeat of a trial. In it each rank has a track with its steps, their phases and injected delays; below
+it, as many as it takes, tracks with its operations, each with wait and transfer apart. An arrow goes from a wait to the
+operation of the rank that it was for. Times are in µs since the launch, by the console's clock. Ranks whose clocks were
+never compared are roughly where they were, and have no waits.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -17,16 +17,17 @@ from ddptui.analysis.operations import operation_keys
 from ddptui.analysis.own_work import phase_spans
 from ddptui.analysis.waits import AlignedStep, align_steps
 from ddptui.text.units import US
-from ddptui.wire.messages import PHASES, Collective, Pause, Slept, Step
+from ddptui.wire.messages import PHASES, Collective, Pause, Step
 from ddptui.wire.records import Launched, Message
 
-TRACKS_A_RANK = 100
+TRACKS_A_RANK = 100  # numbers of tracks: the steps, the operations that overlap, and as the last one the pauses
 
 Event = dict[str, Any]
 
 
 def trace(repeats: Mapping[tuple[str, int], Iterable[Message]]) -> Iterator[str]:
-    """The JSON text, piece by piece. repeats: the messages of each, by trial and number."""
+    """The JSON text, piece by piece: of a long run it is too large for one string. repeats: the messages of each, by
+    trial and number."""
     yield '{"displayTimeUnit":"ms","traceEvents":['
     between = "\n"
     for process, ((trial, number), messages) in enumerate(repeats.items(), start=1):
@@ -67,8 +68,9 @@ def _of_repeat(process: int, name: str, messages: Iterable[Message]) -> Iterator
     aligned_numbers = {step.number for step in joined.steps}
     for rank in sorted(steps):
         for step in steps[rank]:
-            if step.step not in aligned_numbers:
-                events.alone(step)
+            if step.step not in aligned_numbers:  # other ranks lack the step, or called other operations
+                for operation in step.collectives:
+                    events.operation(rank, operation, None)
     yield from events.made
 
 
@@ -83,56 +85,47 @@ class _Events:
         self._arrows = 0
 
     def name_track(self, track: int, name: str) -> None:
-        self.made.append({"ph": "M", "name": "thread_name", "pid": self._process, "tid": track, "args": {"name": name}})
-        sort = {
-            "ph": "M",
-            "name": "thread_sort_index",
-            "pid": self._process,
-            "tid": track,
-            "args": {"sort_index": track},
-        }
-        self.made.append(sort)
+        """Name a track, and put it in the order of its number."""
+        for what, value in (("thread_name", {"name": name}), ("thread_sort_index", {"sort_index": track})):
+            self.made.append({"ph": "M", "name": what, "pid": self._process, "tid": track, "args": value})
 
     def step(self, step: Step) -> None:
+        """A step with its phases and its injected delays."""
         track = step.rank * TRACKS_A_RANK
         about = {"epoch": step.epoch, "loss": step.loss, "samples": step.samples, "warm-up": step.warmup}
         self._slice(f"step {step.step}", "step", track, step.begin_ns, step.end_ns, about)
         for place, begin, end in phase_spans(step):
             self._slice(PHASES[place], "phase", track, begin, end)
         for slept in step.slept:
-            self._delay(track, slept)
-
-    def _delay(self, track: int, slept: Slept) -> None:
-        self._slice(f"delay put in at {slept.at}", "bottleneck", track, slept.begin_ns, slept.end_ns)
+            self._slice(f"delay put in at {slept.at}", "bottleneck", track, slept.begin_ns, slept.end_ns)
 
     def pause(self, pause: Pause) -> None:
+        """A time in which a rank's process stood still, on a track of its own: it may begin and end within steps."""
         track = (pause.rank + 1) * TRACKS_A_RANK - 1
         self.name_track(track, f"rank {pause.rank}, stood still")
         self._slice("stood still", "pause", track, pause.begin_ns, pause.end_ns)
 
     def operations(self, step: AlignedStep) -> None:
         """The operations of all ranks in one step, and the rank that each waited for."""
-        tracks: dict[tuple[int, object], int] = {}
-        for rank, rank_step in step.ranks.items():
-            for key, operation in zip(operation_keys(rank_step.step), rank_step.step.collectives, strict=True):
-                tracks[rank, key] = self._operation(rank, operation, rank_step.transfers[key])
-        for rank, rank_step in step.ranks.items():
-            for key, operation in zip(operation_keys(rank_step.step), rank_step.step.collectives, strict=True):
-                others = [other for other in step.needs[key][rank] if other != rank]
-                if others:
-                    entered = step.entered_ns[key]
-                    whom = max(others, key=lambda other: entered[other])
-                    complete = min(entered[whom], operation.exit_ns)
-                    if complete > operation.enter_ns:
-                        self._slice(f"wait for rank {whom}", "wait", tracks[rank, key], operation.enter_ns, complete)
-                        self._arrow(tracks[rank, key], operation.enter_ns, tracks[whom, key], entered[whom])
+        operations = {
+            (rank, key): operation
+            for rank, rank_step in step.ranks.items()
+            for key, operation in zip(operation_keys(rank_step.step), rank_step.step.collectives, strict=True)
+        }
+        tracks = {
+            (rank, key): self.operation(rank, operation, step.ranks[rank].transfers[key])
+            for (rank, key), operation in operations.items()
+        }
+        for (rank, key), operation in operations.items():
+            entered = {other: step.entered_ns[key][other] for other in step.needs[key][rank] if other != rank}
+            late = max(entered, key=lambda other: entered[other], default=None)
+            if late is None or min(entered[late], operation.exit_ns) <= operation.enter_ns:
+                continue
+            complete = min(entered[late], operation.exit_ns)
+            self._slice(f"wait for rank {late}", "wait", tracks[rank, key], operation.enter_ns, complete)
+            self._arrow(tracks[rank, key], operation.enter_ns, tracks[late, key], entered[late])
 
-    def alone(self, step: Step) -> None:
-        """The operations of a step that could not be aligned with the other ranks'."""
-        for operation in step.collectives:
-            self._operation(step.rank, operation, None)
-
-    def _operation(self, rank: int, operation: Collective, transfer_ns: int | None) -> int:
+    def operation(self, rank: int, operation: Collective, transfer_ns: int | None) -> int:
         """Adds an operation to the first free track of its rank, and returns the track."""
         tracks = self._busy_until.setdefault(rank, [])
         lane = next((lane for lane, until in enumerate(tracks) if until <= operation.called_ns), len(tracks))
