@@ -15,7 +15,6 @@ from ddptui.analysis.culprit import WaitAttribution
 from ddptui.analysis.operations import OperationKey
 from ddptui.analysis.waits import AlignedStep
 from ddptui.text.units import MS
-from ddptui.wire.messages import Step
 
 MOSTLY = 0.6  # of the steps, a late rank came last
 MATTERS = 0.1  # of a step: a late rank is late by at least that
@@ -23,48 +22,33 @@ FEWEST = 5  # steps before a rank is called late
 
 
 class RankArrivals(NamedTuple):
-    """One rank; medians over the steps, in ms.
-
-    lead      from the first rank's begin of the step until this one stood idle in a collective
-    wait      idle, for a rank that had not come
-    transfer  idle, for the network
-    rest      the rest of the step
-    last_in   number of steps in which it came last
-    lateness  how long after the first rank it came, step by step
-    delay     the part of the lead that was an injected delay
-    """
+    """One rank; medians over the steps, in ms."""
 
     rank: int
-    lead: float
-    wait: float
-    transfer: float
-    rest: float
-    last_in: int
-    lateness: list[float]
-    delay: float = 0.0
+    lead: float  # from the first rank's begin of the step until this one stood idle in a collective
+    wait: float  # idle, for a rank that had not come
+    transfer: float  # idle, for the network
+    rest: float  # of the step
+    last_in: int  # number of steps in which it came last
+    lateness: list[float]  # how long after the first rank it came, step by step
+    delay: float = 0.0  # the part of the lead that was an injected delay
 
 
 class ArrivalsSummary(NamedTuple):
-    """The ranks' arrivals in some steps.
+    """The ranks' arrivals in some steps."""
 
-    steps     number of steps that could be compared
-    late      the rank that mostly comes last, if that matters
-    apart     how far apart the ranks' clocks may be, in ms; None if they share one
-    withheld  whether that is more than the ranks waited
-    """
-
-    steps: int
+    steps: int  # that could be compared
     ranks: list[RankArrivals]
-    late: int | None
-    apart: float | None = None
-    withheld: bool = False
+    late: int | None  # the rank that mostly comes last, if that matters
+    apart: float | None = None  # how far apart the ranks' clocks may be, in ms; None if they share one
+    withheld: bool = False  # the ranks waited less than that
 
 
 class _Compared(NamedTuple):
     """One step."""
 
     step: AlignedStep
-    last: int | None  # nobody waited: none
+    last: int | None  # None: no rank waited
     lateness: dict[int, float]
 
 
@@ -72,9 +56,8 @@ def summary(joined: Sequence[AlignedStep]) -> ArrivalsSummary | None:
     """The arrivals in these steps; None if there are none."""
     if not joined:
         return None
-    ranks = sorted(joined[0].ranks)
     compared = [_compare(step) for step in joined if step.last_arrivals]
-    arrivals = [_of_rank(rank, compared) for rank in ranks] if compared else [_alone(rank) for rank in ranks]
+    arrivals = [_of_rank(rank, compared) for rank in sorted(joined[0].ranks)]
     doubted = wait_uncertainty(joined)
     apart = doubted.clock_ns / MS if doubted else None
     withheld = doubted is not None and exceeds_waits(joined, doubted)
@@ -92,42 +75,32 @@ def _compare(step: AlignedStep) -> _Compared:
 
 def _where(step: AlignedStep, last: int) -> OperationKey:
     """The collective to which the rank came last by most, or else the first one of several ranks."""
-    several = step.last_arrivals
-    came_last = [key for key, rank in several.items() if rank == last]
+    moments = {key: step.entered_ns[key].values() for key in step.last_arrivals}
+    came_last = [key for key, rank in step.last_arrivals.items() if rank == last]
     if not came_last:
-        return min(several, key=lambda key: min(step.entered_ns[key].values()))
-    return max(came_last, key=lambda key: _apart(step.entered_ns[key]))
-
-
-def _apart(moments: dict[int, int]) -> int:
-    return max(moments.values()) - min(moments.values())
+        return min(moments, key=lambda key: min(moments[key]))
+    return max(came_last, key=lambda key: max(moments[key]) - min(moments[key]))
 
 
 def _of_rank(rank: int, compared: Sequence[_Compared]) -> RankArrivals:
+    if not compared:
+        return RankArrivals(rank, 0.0, 0.0, 0.0, 0.0, 0, [])
     parts = [_parts(entry.step, rank) for entry in compared]
-    lead, wait, transfer, rest = (median(part) / MS for part in zip(*parts, strict=True))
+    lead, wait, transfer, rest, delay = (median(part) / MS for part in zip(*parts, strict=True))
     last_in = sum(entry.last == rank for entry in compared)
     lateness = [entry.lateness.get(rank, 0.0) for entry in compared]
-    delay = min(lead, median(_slept(entry.step.ranks[rank].step) for entry in compared) / MS)
-    return RankArrivals(rank, lead, wait, transfer, rest, last_in, lateness, delay)
+    return RankArrivals(rank, lead, wait, transfer, rest, last_in, lateness, min(lead, delay))
 
 
-def _slept(step: Step) -> int:
-    return sum(delay.end_ns - delay.begin_ns for delay in step.slept)
-
-
-def _parts(step: AlignedStep, rank: int) -> tuple[int, int, int, int]:
-    """Lead, wait, transfer and rest, ns."""
+def _parts(step: AlignedStep, rank: int) -> tuple[int, int, int, int, int]:
+    """Lead, wait, transfer, rest and injected delay, ns."""
     rank_step = step.ranks[rank]
     began = min(other.step.begin_ns for other in step.ranks.values())
     lead = (rank_step.idle[0][0] if rank_step.idle else rank_step.step.end_ns) - began
     transfer = max(0, rank_step.exposed_ns - rank_step.wait_ns)
     rest = rank_step.step.end_ns - began - lead - rank_step.wait_ns - transfer
-    return lead, rank_step.wait_ns, transfer, max(0, rest)
-
-
-def _alone(rank: int) -> RankArrivals:
-    return RankArrivals(rank, 0.0, 0.0, 0.0, 0.0, 0, [])
+    delay = sum(slept.end_ns - slept.begin_ns for slept in rank_step.step.slept)
+    return lead, rank_step.wait_ns, transfer, max(0, rest), delay
 
 
 def _late(ranks: Sequence[RankArrivals], compared: Sequence[_Compared], apart: float) -> int | None:
@@ -136,6 +109,7 @@ def _late(ranks: Sequence[RankArrivals], compared: Sequence[_Compared], apart: f
     most = max(ranks, key=lambda rank: rank.last_in)
     steps = [rank_step.step for entry in compared for rank_step in entry.step.ranks.values()]
     typical = median(step.end_ns - step.begin_ns for step in steps) / MS
+    # A lateness below the clock error may be no lateness at all.
     matters = median(most.lateness) >= max(MATTERS * typical, apart)
     return most.rank if matters and most.last_in >= MOSTLY * len(compared) else None
 

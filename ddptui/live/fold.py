@@ -8,7 +8,7 @@ from ddptui.text.units import size
 from ddptui.wire.messages import Done, Failed, Gpu, Heartbeat, Hello, Pause, Ready, Shown, Step, Timed, Trained
 from ddptui.wire.records import Ended, Injection, Launched, Load, Message, Notice, Offset, Refused
 
-RATE_OVER = 20  # steps
+RATE_OVER = 20  # steps that the pace of a rank is measured over
 FEWEST_RECENT = 25  # steps that are kept in any case
 MOST_COLLECTIVES = 5_000  # kept of a rank: where a step has many of them, fewer steps are kept
 
@@ -31,11 +31,8 @@ def _apply(message: object, live: Live) -> None:
 @_apply.register
 def _step(message: Step, live: Live) -> None:
     rank = live.ranks[message.rank]
-    rank.state = "running"
-    rank.step = message.step + 1
-    rank.loss = message.loss
-    rank.samples = message.samples
-    rank.phases_ns = message.phases_ns
+    rank.state, rank.step = "running", message.step + 1
+    rank.loss, rank.samples, rank.phases_ns = message.loss, message.samples, message.phases_ns
     rank.losses.add(message.step, message.loss)
     _moved_on(live, rank, message.end_ns)
     if not message.warmup:
@@ -47,28 +44,22 @@ def _step(message: Step, live: Live) -> None:
 @_apply.register
 def _primitive(message: Shown | Timed, live: Live) -> None:
     rank = live.ranks[message.rank]
-    rank.state = "running"
-    rank.step = message.place + 1
-    live.called = _called(message)
-    _moved_on(live, rank, message.at_ns)
-
-
-def _called(message: Shown | Timed) -> str:
+    rank.state, rank.step = "running", message.place + 1
     if isinstance(message, Shown):
-        return f"{message.operation} {message.reduce_op.upper()}" if message.reduce_op else message.operation
-    return f"{message.operation} {size(message.bytes)}" if message.bytes else message.operation
+        detail = (message.reduce_op or "").upper()
+    else:
+        detail = size(message.bytes) if message.bytes else ""
+    live.called = f"{message.operation} {detail}".rstrip()
+    _moved_on(live, rank, message.at_ns)
 
 
 @_apply.register
 def _heartbeat(message: Heartbeat, live: Live) -> None:
     rank = live.ranks[message.rank]
     _active(live, rank, message.at_ns)
-    rank.cpu_percent = message.cpu_percent
-    rank.rss_bytes = message.rss_bytes
-    rank.gpu_bytes = message.gpu_bytes
-    rank.gpu = message.gpu or Gpu()
-    rank.dropped = message.dropped
-    rank.position = message.position
+    rank.cpu_percent, rank.rss_bytes = message.cpu_percent, message.rss_bytes
+    rank.gpu_bytes, rank.gpu = message.gpu_bytes, message.gpu or Gpu()
+    rank.dropped, rank.position = message.dropped, message.position
 
 
 @_apply.register
@@ -90,14 +81,23 @@ def _hello(message: Hello, live: Live) -> None:
 
 @_apply.register
 def _ready(message: Ready, live: Live) -> None:
-    live.ranks[message.rank].steps = message.steps
-    live.ranks[message.rank].state = "running"
+    rank = live.ranks[message.rank]
+    rank.state, rank.steps = "running", message.steps
 
 
 @_apply.register
 def _trained(message: Trained, live: Live) -> None:
-    live.ranks[message.rank].step = live.ranks[message.rank].steps or 0
-    live.ranks[message.rank].loss = message.loss
+    rank = live.ranks[message.rank]
+    rank.step, rank.loss = rank.steps or 0, message.loss
+
+
+@_apply.register
+def _over(message: Done | Failed, live: Live) -> None:
+    rank = live.ranks[message.rank]
+    if isinstance(message, Done):
+        rank.state, rank.dropped = "done", message.dropped
+    else:
+        rank.state, rank.error = "failed", message.error
 
 
 @_apply.register
@@ -115,35 +115,17 @@ def _offset(message: Offset, live: Live) -> None:
 
 
 @_apply.register
-def _load(message: Load, live: Live) -> None:
-    live.load = message
-
-
-@_apply.register
-def _refused(message: Refused, live: Live) -> None:
-    live.refused = message
-
-
-@_apply.register
-def _notice(message: Notice, live: Live) -> None:
-    live.notice = message.text
-
-
-@_apply.register
-def _injection(message: Injection, live: Live) -> None:
-    live.injected = message.bottleneck
-
-
-@_apply.register
-def _done(message: Done, live: Live) -> None:
-    live.ranks[message.rank].state = "done"
-    live.ranks[message.rank].dropped = message.dropped
-
-
-@_apply.register
-def _failed(message: Failed, live: Live) -> None:
-    live.ranks[message.rank].state = "failed"
-    live.ranks[message.rank].error = message.error
+def _noted(message: Load | Refused | Notice | Injection, live: Live) -> None:
+    """What the console itself records; the last one of each kind counts."""
+    match message:
+        case Load():
+            live.load = message
+        case Refused():
+            live.refused = message
+        case Notice():
+            live.notice = message.text
+        case Injection():
+            live.injected = message.bottleneck
 
 
 @_apply.register
@@ -151,13 +133,14 @@ def _ended(message: Ended, live: Live) -> None:
     live.status, live.error = message.status, message.error
     live.finished += 1
     if message.status != "ok" and live.trial is not None:
-        live.over[live.trial] = live.repeat
+        live.over[live.trial] = live.repeat  # a trial that failed has no further repeats
     if message.status == "failed" and live.trial is not None:
         live.failures[live.trial] = (message.error or "no reason is known").splitlines()[0]
 
 
 def _active(live: Live, rank: RankState, at_ns: int) -> None:
     """The rank was alive at this moment of its own clock."""
+    # The maximum, since a heartbeat may overtake a step: a rank sends its steps in batches.
     rank.heard_ns = max(rank.heard_ns, live.clocks.console_ns(rank.rank, at_ns))
 
 

@@ -1,6 +1,5 @@
 """How a run goes: in one sentence, how far it has come, and how long it may still take."""
 
-from ddptui.analysis.clock_error import WaitUncertainty
 from ddptui.analysis.culprit import MATTERS
 from ddptui.analysis.verdict import WaitAnalysis
 from ddptui.config.preset import Preset
@@ -9,7 +8,7 @@ from ddptui.diagnosis.positions import RankProgress, describe_positions
 from ddptui.live.fold import RATE_OVER
 from ddptui.live.monitor import RunMonitor
 from ddptui.live.rank_states import STALLED, silent_s
-from ddptui.live.state import Live, RankState
+from ddptui.live.state import Live
 from ddptui.text.units import S, seconds
 from ddptui.text.words import count
 from ddptui.wire.records import Refused
@@ -19,25 +18,20 @@ CLOCKS_UNKNOWN = "the ranks' clocks have not been compared yet, so waits are unk
 
 def sentence(watched: RunMonitor, states: dict[int, str], preset: Preset, now_ns: int) -> str:
     """Which rank holds the others up right now; or how the launch starts or ended."""
-    live, judgement, mismatch = watched.live, watched.judgement, watched.mismatch
+    live, world_size = watched.live, watched.world_size(preset)
     if live.status != "running":
         return _ended(live, preset)
-    world_size = watched.world_size(preset)
     if not live.step:
-        return (
-            live.notice
-            if waits_elsewhere(live)
-            else f"starting: {len(live.ranks)} of {count(world_size, 'rank')} connected"
-        )
-    still = _standing_still(live, states, world_size, now_ns)
-    verdict = _verdict(judgement, world_size) if watched.are_clocks_known else CLOCKS_UNKNOWN
-    parts = [still, _by_hand(live), "" if still else _mismatch(mismatch) or verdict]
-    return " · ".join(filter(None, parts))
-
-
-def waits_elsewhere(live: Live) -> bool:
-    """Whether the launch waits for nodes, or in a queue."""
-    return bool(live.notice) and not live.ranks
+        if live.notice and not live.ranks:  # it waits for nodes, or in a queue
+            return live.notice
+        return f"starting: {len(live.ranks)} of {count(world_size, 'rank')} connected"
+    if watched.mismatch:
+        finding = f"ranks call different operations: {watched.mismatch}"
+    else:
+        finding = _verdict(watched.judgement, world_size) if watched.are_clocks_known else CLOCKS_UNKNOWN
+    if still := _standing_still(live, states, world_size, now_ns):
+        finding = ""  # it is about steps that are over
+    return " · ".join(filter(None, [still, _by_hand(live), finding]))
 
 
 def refusal(refused: Refused) -> str:
@@ -47,7 +41,7 @@ def refusal(refused: Refused) -> str:
 
 def _ended(live: Live, preset: Preset) -> str:
     """The outcome of the last launch, or after the last one, of all."""
-    if live.finished == launches(preset, live) and live.failures:
+    if live.finished == launches(preset, live) and live.failures:  # all is over: say what failed on the way
         return "failed: " + "; ".join(f"{trial} ({why})" for trial, why in live.failures.items())
     if live.error:
         return f"{live.status}: {live.error.splitlines()[0]}"
@@ -56,14 +50,20 @@ def _ended(live: Live, preset: Preset) -> str:
 
 def _standing_still(live: Live, states: dict[int, str], world_size: int, now_ns: int) -> str:
     """Which ranks have not arrived at which collective, if a rank is stalled."""
-    still = [state for state in states.values() if state.startswith(STALLED)]
-    positions = {rank.rank: _whereabouts(rank, now_ns) for rank in live.ranks.values() if rank.state != "done"}
-    return describe_positions(positions, world_size)[0] if still and positions else ""
-
-
-def _whereabouts(rank: RankState, now_ns: int) -> RankProgress:
-    silent = silent_s(rank, now_ns) > 0
-    return RankProgress(position=rank.position, steps=rank.step, trains=rank.step > 0, silent=silent, state=None)
+    if not any(state.startswith(STALLED) for state in states.values()):
+        return ""
+    positions = {
+        rank.rank: RankProgress(
+            position=rank.position,
+            steps=rank.step,
+            trains=rank.step > 0,
+            silent=silent_s(rank, now_ns) > 0,
+            state=None,  # of its process, which messages do not tell
+        )
+        for rank in live.ranks.values()
+        if rank.state != "done"
+    }
+    return describe_positions(positions, world_size)[0] if positions else ""
 
 
 def _by_hand(live: Live) -> str:
@@ -72,30 +72,23 @@ def _by_hand(live: Live) -> str:
     return f"injected by hand: {describe_bottleneck(live.injected)}" if live.injected else "delays removed by hand"
 
 
-def _mismatch(mismatch: str | None) -> str:
-    return f"ranks call different operations: {mismatch}" if mismatch else ""
-
-
 def _verdict(judgement: WaitAnalysis | None, world_size: int) -> str:
     """The verdict on the last two seconds."""
     if world_size == 1:
         return "one process, so there is nobody to wait for"
     if judgement is None:
         return "no waits measured yet"
-    if judgement.uncertainty and judgement.withheld:
-        return f"the clock error ({_error(judgement.uncertainty)}) exceeds the measured waits, so they are hidden"
+    error = f"±{seconds(judgement.uncertainty.clock_ns / S)}" if judgement.uncertainty else ""
+    if error and judgement.withheld:
+        return f"the clock error ({error}) exceeds the measured waits, so they are hidden"
     idle = f"{judgement.wait_share:.0%} of the time for a late rank, {judgement.transfer_share:.0%} for the network"
-    shares = f"Ranks idle {idle}" + (f"; clock error {_error(judgement.uncertainty)}" if judgement.uncertainty else "")
+    shares = f"Ranks idle {idle}" + (f"; clock error {error}" if error else "")
     culprit = judgement.culprit
     if culprit is None:
         return shares + ("; no rank stands out" if judgement.wait_share >= MATTERS else "")
     late = seconds(culprit.excess_s.estimate / len(judgement.aligned.steps))
-    where = "in every phase" if culprit.slower is not None else f"in {culprit.phase}"
+    where = "in every phase" if culprit.slower is not None else f"in {culprit.phase}"  # slower: by a factor
     return f"Rank {culprit.rank} holds everyone up: {late} a step, {where}. {shares}"
-
-
-def _error(uncertainty: WaitUncertainty) -> str:
-    return f"±{seconds(uncertainty.clock_ns / S)}"
 
 
 def launches(preset: Preset, live: Live) -> int:
@@ -111,14 +104,14 @@ def left_s(preset: Preset, live: Live, now_ns: int) -> float | None:
     if live.began_ns is None or live.status == "interrupted":
         return None
     to_come = launches(preset, live) - live.finished
-    finished = live.finished - live.resumed
+    finished = live.finished - live.resumed  # of this session, as began_ns is
     if live.status != "running":
         return to_come * (now_ns - live.began_ns) / S / finished if to_come and finished else None
     running_s = (now_ns - live.launched_ns) / S
     usual_s = (live.launched_ns - live.began_ns) / S / finished if finished else None
     rest_s = _rest_s(live)
-    if rest_s is None:
-        rest_s = max(0.0, usual_s - running_s) if usual_s is not None else None
+    if rest_s is None and usual_s is not None:
+        rest_s = max(0.0, usual_s - running_s)
     if rest_s is None:
         return None
     return rest_s + (to_come - 1) * (usual_s if usual_s is not None else running_s + rest_s)

@@ -21,21 +21,21 @@ MOST_AT_ONCE = 400  # ranks times steps that one look aligns: where steps are sh
 
 
 class RunMonitor:
-    """Follows one run: its state, and an analysis of its last steps that is at most a second old.
-
-    joined     the last steps that all ranks have finished, aligned, without warm-up
-    mismatch   how the ranks' operations differ, if they do
-    judgement  the analysis of the last two seconds, or of a few long steps
-    apart      how far apart the ranks' clocks may be, if they have several
-    """
+    """Follows one run: its state, and an analysis of its last steps that is at most a second old."""
 
     def __init__(self, outcomes: Outcomes = NO_OUTCOMES) -> None:
         """`outcomes`: the launches that a resumed run has already."""
-        self.live = _resumed(outcomes)
-        self.joined: deque[AlignedStep] = deque(maxlen=MOST_RECENT)
-        self.mismatch: str | None = None
-        self.judgement: WaitAnalysis | None = None
-        self.apart: ClockSpread | None = None
+        failed = [outcome for outcome in outcomes.values() if outcome.status == "failed"]
+        self.live = Live(
+            finished=len(outcomes),
+            resumed=len(outcomes),
+            over={outcome.trial: outcome.repeat for outcome in failed},
+            failures={outcome.trial: (outcome.error or "").partition("\n")[0] for outcome in failed},
+        )
+        self.joined: deque[AlignedStep] = deque(maxlen=MOST_RECENT)  # the last steps that all ranks have, no warm-up
+        self.mismatch: str | None = None  # how the ranks' operations differ, if they do
+        self.judgement: WaitAnalysis | None = None  # of the last two seconds, or of a few long steps
+        self.apart: ClockSpread | None = None  # how far apart the ranks' clocks may be, if they have several
         self._next = 0  # step to be joined
         self._judged_ns = 0
 
@@ -114,16 +114,6 @@ class RunMonitor:
         ended_ns = _ended(self.joined[-1]) if self.joined else 0
         self.joined.extend(step for step in aligned_steps.steps if step.number >= first and _ended(step) > ended_ns)
         self.mismatch = next(reversed([*wrong.values(), *aligned_steps.mismatches.values()]), None)
-
-
-def _resumed(outcomes: Outcomes) -> Live:
-    failed = [outcome for outcome in outcomes.values() if outcome.status == "failed"]
-    return Live(
-        finished=len(outcomes),
-        resumed=len(outcomes),
-        over={outcome.trial: outcome.repeat for outcome in failed},
-        failures={outcome.trial: (outcome.error or "").partition("\n")[0] for outcome in failed},
-    )
 
 
 def _ended(step: AlignedStep) -> int:

@@ -18,16 +18,13 @@ from ddptui.wire.records import Launched, Message
 
 
 class PrimitivesProgress:
-    """The results of finished launches, and of the running one as much as all its ranks have sent.
-
-    trial: the name of the trial that was launched last.
-    """
+    """The results of finished launches, and of the running one as much as all its ranks have sent."""
 
     def __init__(self, outcomes: Outcomes = NO_OUTCOMES) -> None:
         """`outcomes`: the launches that a resumed run has already."""
-        self.trial: str | None = None
-        self._launches: dict[str, list[PrimitivesResult]] = {}
-        self._together: dict[str, PrimitivesResult] = {}
+        self.trial: str | None = None  # the one that was launched last
+        self._launches: dict[str, list[PrimitivesResult]] = {}  # by trial
+        self._together: dict[str, PrimitivesResult] = {}  # all launches of a trial as one, once asked for
         self._hello: Hello | None = None
         self._messages = PrimitivesLog()
         for outcome in outcomes.values():
@@ -91,15 +88,10 @@ def plan(trial: Trial) -> list[str]:
     sizes = message_sizes(trial.min_bytes, trial.max_bytes, trial.step_factor)
     places = []
     for name in operations_tried(trial.operations, shown=is_shown):
-        facts = OPERATIONS[name]
-        what = [
-            f"{primitive_title(name)} {op.upper()}" if is_shown else primitive_title(name)
-            for op in operators
-            if facts.reduces
-        ]
-        amounts = [""] if is_shown or not facts.has_bytes else [f", {size(bytes)}" for bytes in sizes]
-        places += [f"{call}{amount}" for call in what or [primitive_title(name)] for amount in amounts]
-    composites = () if is_shown else trial.composites
-    return places + [
-        f"{primitive_title(name, composite=True)}, {size(bytes)}" for name in composites for bytes in sizes
-    ]
+        facts, calls = OPERATIONS[name], [primitive_title(name)]
+        if facts.reduces:
+            calls = [f"{calls[0]} {op.upper()}" if is_shown else calls[0] for op in operators]
+        amounts = [f", {size(bytes)}" for bytes in sizes] if facts.has_bytes and not is_shown else [""]
+        places += [f"{call}{amount}" for call in calls for amount in amounts]
+    composites = [primitive_title(name, composite=True) for name in trial.composites if not is_shown]
+    return places + [f"{composite}, {size(bytes)}" for composite in composites for bytes in sizes]

@@ -20,20 +20,20 @@ MOST_LONGER = 3  # earlier steps are shown while the window is at most so many t
 
 
 class Segment(NamedTuple):
-    """A stretch of time; `what`: one of PHASES, wait, transfer, delay, or between (two steps)."""
+    """A stretch of time."""
 
     begin_ns: int
     end_ns: int
-    what: str
+    what: str  # one of PHASES, wait, transfer, delay, or between (two steps)
 
 
 class Run(NamedTuple):
-    """Cells that show the same, from `first` to before `last`; ns: how long it took."""
+    """Cells that show the same."""
 
     first: int
-    last: int
+    last: int  # the first cell after them
     what: str
-    ns: int
+    ns: int  # how long it took: a cell may be longer or shorter
 
 
 def last_steps(joined: Sequence[AlignedStep], most: int) -> Sequence[AlignedStep]:
@@ -41,19 +41,18 @@ def last_steps(joined: Sequence[AlignedStep], most: int) -> Sequence[AlignedStep
     for steps in range(min(most, len(joined)), 1, -1):
         chosen = joined[-steps:]
         begin, end = window(chosen)
-        if end - begin <= MOST_LONGER * sum(_length(step) for step in chosen):
+        ranks_steps = [[rank_step.step for rank_step in step.ranks.values()] for step in chosen]
+        length = sum(max(step.end_ns - step.begin_ns for step in steps) for steps in ranks_steps)
+        if end - begin <= MOST_LONGER * length:
             return chosen
     return joined[-1:]
 
 
 def window(joined: Sequence[AlignedStep]) -> Interval:
     """From the first rank's begin of these steps to the last rank's end, in ns."""
+    # No step in between begins before the first or ends after the last.
     all_steps = [rank_step.step for step in (joined[0], joined[-1]) for rank_step in step.ranks.values()]
     return min(step.begin_ns for step in all_steps), max(step.end_ns for step in all_steps)
-
-
-def _length(step: AlignedStep) -> int:
-    return max(rank_step.step.end_ns - rank_step.step.begin_ns for rank_step in step.ranks.values())
 
 
 def row(joined: Sequence[AlignedStep], rank: int) -> list[Segment]:
@@ -66,16 +65,11 @@ def row(joined: Sequence[AlignedStep], rank: int) -> list[Segment]:
         until = edges[number + 1][0] if number + 1 < len(edges) else moment
         if until > moment:
             shown = next((layer[-1] for layer in reversed(open_at) if layer), BETWEEN)
-            _append(segments, Segment(moment, until, shown))
+            if segments and segments[-1].what == shown:
+                segments[-1] = segments[-1]._replace(end_ns=until)
+            else:
+                segments.append(Segment(moment, until, shown))
     return segments
-
-
-def _append(segments: list[Segment], segment: Segment) -> None:
-    """Merge a segment with one of the same kind before it."""
-    if segments and segments[-1].what == segment.what:
-        segments[-1] = segments[-1]._replace(end_ns=segment.end_ns)
-    else:
-        segments.append(segment)
 
 
 def _edges(rank_step: RankStep) -> Iterator[tuple[int, bool, int, str]]:
@@ -85,6 +79,7 @@ def _edges(rank_step: RankStep) -> Iterator[tuple[int, bool, int, str]]:
         [(begin, min(end, step.end_ns), PHASES[place]) for place, begin, end in phase_spans(step)],
         [(begin, end, "transfer") for begin, end in rank_step.idle],
         [(begin, end, "wait") for begin, end, _ in rank_step.waits],
+        # A delay at the start ended before the first step.
         [(delay.begin_ns, delay.end_ns, "delay") for delay in step.slept if delay.begin_ns >= step.begin_ns],
     ]
     for layer, intervals in enumerate(layers):
