@@ -19,7 +19,7 @@ from ddptui.config.preset import Preset
 from ddptui.config.trial_values import make_trial
 from ddptui.engines.hub import Hub
 from ddptui.run import session
-from ddptui.run.controls import Controls
+from ddptui.run.lab import Controls
 from ddptui.store.runs import Run
 from ddptui.tui.app import Console
 from ddptui.tui.start import be_nice

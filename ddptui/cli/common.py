@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ddptui.config.preset import Preset
 
 USAGE_ERROR = 2
-INTERRUPTED = 130
+INTERRUPTED = 130  # as a shell reports SIGINT: 128 + 2
 LONGEST_QUOTE = 200  # characters of a bad file name that are worth printing
 ENGINES = ("local", "join", "slurm")  # EngineName in config/engine.py, whose import would slow down every command
 
@@ -116,7 +116,7 @@ def interruptible(work: Callable[[Path], int], runs: str | None) -> int:
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    # SIGTERM and SIGHUP, too: ranks are stopped and results written on the way out
+    # SIGTERM and SIGHUP, too: ranks and checks are stopped and results written on the way out
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, interrupt)  # also where a script started ddptui with SIGINT ignored
     try:

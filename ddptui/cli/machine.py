@@ -20,7 +20,8 @@ def doctor(obj: dict[str, Any]) -> None:
     """
     from ddptui.doctor import examine
 
-    sys.exit(examine(obj["runs"]))
+    # a signal must not leave the checks' processes and folders behind
+    sys.exit(interruptible(lambda _: examine(obj["runs"]), obj["runs"]))
 
 
 @click.command()

@@ -1,9 +1,6 @@
 """`ddptui doctor`: checks every precondition of a run by doing it, and names a remedy for what is missing."""
 
-import signal
-import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from functools import partial
 
 from ddptui.doctor import folders, machine, processes, torch
@@ -14,7 +11,6 @@ Check = Callable[[], Iterable[Finding]]
 Groups = dict[str, tuple[tuple[str, Check], ...]]
 
 REPORT = "this is a bug in the check: please report this line"
-INTERRUPTED = 130  # as a shell reports SIGINT: 128 + 2
 
 
 def groups(runs: str | None) -> Groups:
@@ -48,28 +44,12 @@ def groups(runs: str | None) -> Groups:
 def examine(runs: str | None = None) -> int:
     """Print all findings as they come; returns the exit code, 1 if a finding is fatal."""
     fatal = False
-    with _exits_on_signals():  # so that processes and folders of the checks are cleaned up
-        for heading, checks in groups(runs).items():
-            print(heading, flush=True)
-            for finding in findings(checks):
-                fatal |= finding.fatal
-                print(*lines(finding), sep="\n", flush=True)
+    for heading, checks in groups(runs).items():
+        print(heading, flush=True)
+        for finding in findings(checks):
+            fatal |= finding.fatal
+            print(*lines(finding), sep="\n", flush=True)
     return 1 if fatal else 0
-
-
-@contextmanager
-def _exits_on_signals() -> Iterator[None]:
-    """SIGTERM and SIGHUP raise SystemExit."""
-
-    def interrupt(*_: object) -> None:
-        sys.exit(INTERRUPTED)
-
-    before = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def findings(checks: Iterable[tuple[str, Check]]) -> Iterator[Finding]:

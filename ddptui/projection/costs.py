@@ -9,14 +9,9 @@ One collective on one number of ranks cannot separate call from alpha, so the fi
 separate beta from gamma, whose ratio its formula fixes: both count as beta. A broadcast beside an all_reduce separates
 the first pair, a local sum the second.
 
-How often each cost is paid follows from gloo's algorithms (analysis/primitives/theory.py, with sources), of the rank
+How often each cost is paid follows from gloo's algorithms (analysis/primitives/theory.py, with sources), for the rank
 that has most to do: a reduce is a ring reduce-scatter whose parts are gathered on the root, a broadcast a binomial
-tree. Summed over a step's tensors:
-
-    all_reduce … ring          every tensor by itself
-    all_reduce_async           the same, two at a time
-    flat                       one all_reduce of all
-    bucketed, ddp, fp16, bf16  an all_reduce a bucket; buckets queue
+tree. It is summed over the tensors, or the buckets, of a step.
 """
 
 from collections.abc import Iterable, Sequence
@@ -173,7 +168,7 @@ def transfer_times(
     if not STRATEGIES[strategy].overlaps:
         transfer = network.seconds(after_backward(strategy, traffic, ranks))
         return TransferTimes(early + transfer, early + transfer)
-    sizes = buckets(strategy, traffic)
+    sizes = buckets(strategy, traffic)  # bucketed and torch DDP: an all_reduce a bucket
     durations = [network.seconds(_units(theory("all_reduce").cost(ranks), size)) for size in sizes]
     # Not measured: backward comes through the tensors from last to first, each of which takes a part by its bytes.
     ready = (traffic.ready if traffic.buckets else ()) or [filled / sum(sizes) for filled in accumulate(sizes)]
@@ -186,11 +181,11 @@ def after_backward(strategy: str, traffic: Traffic, ranks: int) -> CostUnits:
     total, tensors = sum(traffic.tensors), len(traffic.tensors)
     sends = sends_of(strategy)
     match sends.how:
-        case "all":
+        case "all":  # flat: one call
             return _units(theory("all_reduce").cost(ranks), total)
-        case "pairs":
+        case "pairs":  # all_reduce_async: two calls at a time
             return _units(theory("all_reduce").cost(ranks), total, ceil(tensors / AT_A_TIME))
-        case _:
+        case _:  # every tensor by itself
             units = _units(theory(sends.cost, composite=True).cost(ranks), total, tensors)
             return units._replace(calls=tensors * sends.calls(ranks))  # a composite is several calls
 

@@ -21,7 +21,6 @@ MEASURED = "×"
 MOST_IN_FULL = 2  # strategies
 ROUGH = "~"
 
-
 COLUMNS: tuple[Column[Point], ...] = (
     Column("ranks", lambda point: str(point.ranks), 10),
     Column("step ms", lambda point: ms(point.step_ms), 9),

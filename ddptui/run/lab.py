@@ -5,21 +5,23 @@
 minute of the machine hits all trials alike.
 """
 
+import threading
 import time
+from collections import deque
 from collections.abc import Generator, Iterator
 from contextlib import closing, suppress
+from typing import Literal
 
 import psutil
 
 from ddptui.analysis.clock_probes import Probes
 from ddptui.analysis.repeat import NO_OUTCOMES, Outcomes
 from ddptui.config.preset import Preset
-from ddptui.config.trial import Trial
+from ddptui.config.trial import Bottleneck, Trial
 from ddptui.engines.base import Engine, Launch, LaunchRefused
 from ddptui.engines.choose import engine_for
 from ddptui.engines.hub import Hub
 from ddptui.host.machine import own_clock
-from ddptui.run.controls import Controls
 from ddptui.run.supervisor import LaunchSupervisor
 from ddptui.store.journal import RepeatJournal
 from ddptui.store.runs import Run
@@ -29,16 +31,56 @@ from ddptui.wire.records import Alive, Ended, Injection, Launched, Load, Message
 POLL_MS = 100  # longest wait for a message before processes and requests are looked at again
 ALIVE_EVERY_S = 5.0
 LOAD_EVERY_S = 1.0  # shorter readings suffer from the 10 ms resolution of CPU times
+LAST_WORDS_S = 5.0  # after a stop, how long ranks that have finished training may take to send their results
+
+
+class Controls:
+    """What a user asks of a running run, from any thread. The lab reads it between messages."""
+
+    def __init__(self) -> None:
+        self._injections: deque[tuple[Bottleneck, ...]] = deque()
+        self._skip = threading.Event()
+        self._stop = threading.Event()
+        self._ended_at = 0.0  # when a skip or a stop was last requested
+
+    def inject(self, bottleneck: tuple[Bottleneck, ...]) -> None:
+        """Give the ranks these delays, in place of those that they have."""
+        self._injections.append(bottleneck)
+
+    def skip(self) -> None:
+        """End this launch, leave out the trial's other repeats, and go on to the next trial."""
+        self._ended_at = time.monotonic()
+        self._skip.set()
+
+    def stop(self) -> None:
+        """End this launch, and the run."""
+        self._ended_at = time.monotonic()
+        self._stop.set()
+
+    def injections(self) -> Iterator[tuple[Bottleneck, ...]]:
+        """The injections to send now; each is yielded once."""
+        while self._injections:
+            yield self._injections.popleft()
+
+    def begin(self) -> None:
+        """Drop what was requested of the launch before; a stop stays."""
+        self._injections.clear()
+        self._skip.clear()
+
+    def cuts_short(self, *, trained: bool) -> bool:
+        """Whether this launch must end now. One that has finished training gets a moment to send its results."""
+        return self.end() is not None and not (trained and time.monotonic() - self._ended_at < LAST_WORDS_S)
+
+    def end(self) -> Literal["skipped", "interrupted"] | None:
+        """The status with which this launch must end; None if it may go on."""
+        return "interrupted" if self._stop.is_set() else "skipped" if self._skip.is_set() else None
 
 
 def run_preset(
     preset: Preset, run: Run, controls: Controls | None = None, *, finished: Outcomes = NO_OUTCOMES
 ) -> Generator[Message]:
-    """Every message of the run, as it arrives; each is in the run's folder before it is yielded.
-
-    Closing the iterator, or an interrupt, stops the ranks. finished: launches that the run has already, which are left
-    as they are. Raises RunLost.
-    """
+    """Every message of the run, as it arrives; each is in the run's folder before it is yielded. Closing the iterator,
+    or an interrupt, stops the ranks. finished: launches that a resumed run has already. Raises RunLost."""
     controls = controls or Controls()
     # a trial that fails or is skipped is not repeated; the others go on
     given_up = {trial for (trial, _), outcome in finished.items() if outcome.status != "ok"}

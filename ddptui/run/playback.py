@@ -19,10 +19,8 @@ SPEEDS = (0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 50.0)  # times real time
 
 
 class Playback:
-    """The replay of a run: `pause`, `faster`, `seek` and `step` drive it, `drain` yields the messages up to its moment.
-
-    Moments are ns on the clock of the messages.
-    """
+    """The replay of a run: `pause`, `faster`, `seek` and `step` drive it, `drain` yields the messages up to its moment,
+    in ns on their clock."""
 
     controls = None
     error = None

@@ -11,7 +11,7 @@ from ddptui.analysis.repeat import NO_OUTCOMES, Outcomes
 from ddptui.analysis.results import Results
 from ddptui.config.preset import Preset
 from ddptui.run import lab
-from ddptui.run.controls import Controls
+from ddptui.run.lab import Controls
 from ddptui.store.journal import RunLost
 from ddptui.store.runs import Run, RunError
 from ddptui.wire.records import Message

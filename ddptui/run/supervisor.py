@@ -31,10 +31,8 @@ START_S = 180.0  # for one more rank to connect, or for those connected to be re
 
 
 class LaunchSupervisor:
-    """The state of a launch, from its ranks' messages and its processes.
-
-    Call `receive` and `is_over` in turn until the launch is over; then `last_messages`, and `ended` for the verdict.
-    """
+    """The state of a launch, from its ranks' messages and its processes. Call `add` and `is_over` in turn until it is
+    over; then `last_messages`, and `ended` for the verdict."""
 
     def __init__(self, trial: Trial, hub: Hub, launcher: Launch, repeat: RepeatJournal) -> None:
         self._trial = trial

@@ -1,5 +1,4 @@
-"""`ddptui verify`: compares copies of a model bit by bit. A separate process compares checkpoints, since that needs
-torch; a run's ranks are compared by the hashes in its journals, or by their checkpoints, if all saved one."""
+"""`ddptui verify`: compares copies of a model bit by bit: checkpoints, or the hashes in a run's journals."""
 
 import os
 import sys
@@ -18,6 +17,7 @@ EQUAL, DIFFERENT, UNREADABLE = 0, 1, 2
 
 def checkpoints(a: str | Path, b: str | Path) -> int:
     """Compare two files and print what differs. Returns 0 if they are equal, 1 if not, 2 if one is unreadable."""
+    # in a separate process, since that needs torch
     code = run_module("workers.verify", os.path.abspath(a), os.path.abspath(b)).returncode
     if code in (EQUAL, DIFFERENT, UNREADABLE):
         return code

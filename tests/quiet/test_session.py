@@ -22,7 +22,7 @@ from ddptui.live.rank_states import wait_ms
 from ddptui.live.state import Live
 from ddptui.report import sentences, table
 from ddptui.run import lab
-from ddptui.run.controls import Controls
+from ddptui.run.lab import Controls
 from ddptui.run.session import ERROR_LOG, Session
 from ddptui.store.journal import RepeatJournal, run_lost
 from ddptui.store.outcomes import results_of

@@ -5,7 +5,7 @@ from pathlib import Path
 from ddptui.analysis.repeat import NO_OUTCOMES
 from ddptui.analysis.results import Results
 from ddptui.live.monitor import RunMonitor
-from ddptui.run.controls import Controls
+from ddptui.run.lab import Controls
 from ddptui.run.playback import Playback
 from ddptui.run.session import Session
 from ddptui.store.runs import Run

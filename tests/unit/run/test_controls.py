@@ -5,8 +5,8 @@ from types import SimpleNamespace
 import pytest
 
 from ddptui.config.trial import Bottleneck
-from ddptui.run import controls as module
-from ddptui.run.controls import LAST_WORDS_S, Controls
+from ddptui.run import lab
+from ddptui.run.lab import LAST_WORDS_S, Controls
 
 LATE = Bottleneck(at="forward", ranks=(1,), sleep_ms=5)
 
@@ -14,7 +14,7 @@ LATE = Bottleneck(at="forward", ranks=(1,), sleep_ms=5)
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     clock = SimpleNamespace(now=100.0)
-    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: clock.now))
+    monkeypatch.setattr(lab, "time", SimpleNamespace(monotonic=lambda: clock.now))
     return clock
 
 
