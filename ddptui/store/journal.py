@@ -1,9 +1,10 @@
-"""The journal of a repeat, written and read: every message in the order received, a line of JSON each."""
+"""A repeat on disk: its journal, which has every message in the order received, a line of JSON each; and its logs."""
 
 import errno
 import os
 import shlex
 import time
+from codecs import getincrementaldecoder
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,11 +12,13 @@ from typing import IO
 
 import msgspec
 
-from ddptui.store.logs import tail
-from ddptui.text.words import count
+from ddptui.text.words import count, printable
 from ddptui.wire.records import Ended, Message
 
 FLUSH_EVERY_S = 0.5  # ranks send heartbeats every second, so no message waits longer than 1.5 s
+MOST_BYTES = 64 * 1024  # of a log, at a time: of a longer one only the end is shown
+LONGEST_LINE = 2000  # characters of a log
+LOG_TAIL = 16_384  # bytes, for reasons of failures
 
 
 class RunLost(Exception):
@@ -98,3 +101,41 @@ def read_messages(path: Path, unread: list[str]) -> Iterator[Message]:
                     place = Path(*path.parts[-3:])
                     unread.append(f"{place}: line {number} cannot be read; {what}: restore the file from a copy")
                 return
+
+
+class LogTail:
+    """Follows one log."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._at: int | None = None
+        self._decoder = getincrementaldecoder("utf-8")("replace")
+        self._rest = ""
+
+    def new_lines(self) -> list[str]:
+        """The lines added since the last call; none while there is no log."""
+        try:
+            size = self.path.stat().st_size
+            if self._at is None or size - self._at > MOST_BYTES:
+                self._at = max(0, size - MOST_BYTES)
+                self._decoder.reset()
+                self._rest = ""
+            with self.path.open("rb") as log:
+                log.seek(self._at)
+                new = log.read(MOST_BYTES)
+        except OSError:
+            return []
+        self._at += len(new)
+        # A line may still be in the middle, and so may a character: the decoder keeps its first bytes.
+        *lines, rest = (self._rest + self._decoder.decode(new)).split("\n")
+        self._rest = rest[:LONGEST_LINE]
+        return [printable(line[:LONGEST_LINE].rstrip("\r").expandtabs(4)) for line in lines]
+
+
+def tail(path: Path) -> str:
+    """The end of a log; empty if there is none."""
+    if not path.is_file():
+        return ""
+    with path.open("rb") as log:
+        log.seek(max(0, path.stat().st_size - LOG_TAIL))
+        return log.read().decode("utf-8", "replace")

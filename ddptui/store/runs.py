@@ -214,19 +214,6 @@ def find_run(runs: Path, name: str) -> Run:
     raise RunError(f"{what} in {runs}; `ddptui runs` lists them")
 
 
-def delete(runs: Path, run: Run) -> None:
-    """Delete a run's folder. Raises RunError."""
-    # Only a folder that holds a preset and lies in the folder of runs itself, not what a symbolic link leads to.
-    if run.folder.resolve() != runs.resolve() / run.name or not (run.folder / "preset.toml").is_file():
-        raise RunError(f"{run.folder}: not deleted: it is not a run's folder in {runs}")
-    if run.is_held():
-        raise RunError(f"{run.folder}: not deleted: a console has it under way: stop it there first")
-    try:
-        shutil.rmtree(run.folder)
-    except OSError as error:
-        raise RunError(f"{run.folder}: not deleted, or not all of it: {error.strerror}") from None
-
-
 def _what_matters(environment: dict[str, Any]) -> dict[str, Any]:
     packages: dict[str, Any] = environment.get("packages", {})
     return {key: environment.get(key) for key in MATTERS_TO_FIGURES} | packages

@@ -1,4 +1,4 @@
-"""The messages between a rank and the console.
+"""The messages of a rank to the console, whose own are in records.py.
 
 A frame on the wire is a MessagePack list of tagged structs, which are decoded by type, strictly, and never unpickled.
 Times are nanoseconds of the sender's `time.monotonic_ns()`, one clock for all processes of a host. Ranks on other hosts

@@ -15,7 +15,7 @@ from ddptui.engines.preflight import prepare_trial
 from ddptui.host import folders
 from ddptui.host.machine import available_cores
 from ddptui.host.network import is_free
-from ddptui.store.logs import tail
+from ddptui.store.journal import tail
 from ddptui.wire.connection import HUB, KEYS, SILENCE_S, TOKEN
 from ddptui.wire.limits import MOST_OF_AN_ERROR
 from ddptui.wire.node_messages import MEETING_MARK, MOST_BYTES, Begin, LaunchEnded

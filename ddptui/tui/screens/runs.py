@@ -14,8 +14,8 @@ from textual.worker import get_current_worker
 from ddptui.analysis.results import Results
 from ddptui.engines.preflight import prepare
 from ddptui.store.outcomes import results_of
-from ddptui.store.overview import Overview, overview
-from ddptui.store.runs import Run, RunError, all_runs, delete
+from ddptui.store.overview import Overview, delete, overview
+from ddptui.store.runs import Run, RunError, all_runs
 from ddptui.text.words import count
 from ddptui.tui.screens.base import LabScreen
 from ddptui.tui.screens.compare import CompareScreen

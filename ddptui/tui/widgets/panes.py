@@ -15,7 +15,7 @@ from ddptui.live.monitor import RunMonitor
 from ddptui.live.state import mean_of
 from ddptui.run.playback import Playback
 from ddptui.run.session import Session
-from ddptui.store.logs import LogTail
+from ddptui.store.journal import LogTail
 from ddptui.tui.widgets.arrivals import Arrivals
 from ddptui.tui.widgets.comparison import Comparison
 from ddptui.tui.widgets.frame import PaneBar

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ddptui.store.logs import LONGEST_LINE, MOST_BYTES, LogTail
+from ddptui.store.journal import LONGEST_LINE, MOST_BYTES, LogTail
 
 
 @pytest.fixture

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from ddptui.store.overview import overview
-from ddptui.store.runs import Run, RunError, all_runs, delete
+from ddptui.store.overview import delete, overview
+from ddptui.store.runs import Run, RunError, all_runs
 from tests.support.builders import failure, journal, two_trials, write_run
 
 

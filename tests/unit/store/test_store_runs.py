@@ -13,7 +13,7 @@ from ddptui.live.state import Live
 from ddptui.report import table
 from ddptui.store import journal as journals
 from ddptui.store import runs as record
-from ddptui.store.logs import LOG_TAIL
+from ddptui.store.journal import LOG_TAIL
 from ddptui.store.outcomes import results_of
 from ddptui.store.runs import Run, RunError, all_runs, find_run, runs_folder
 from ddptui.wire.records import Ended, Message
