@@ -1,8 +1,8 @@
 """The story of a run: launches every trial, follows its ranks, yields their messages.
 
 `run_preset` goes through the launches, `_launch` starts one and ends it, `_follow` receives from its ranks, and
-`_inject` sends them new delays while they run, which a user asks for through `Controls`. Repeats of different trials are
-interleaved (A B A B), so that a slow minute of the machine hits all trials alike.
+`_inject` sends them new delays while they run; a user asks for these through `Controls`. Repeats of different trials
+are interleaved (A B A B), so that a slow minute of the machine hits all trials alike.
 """
 
 import threading

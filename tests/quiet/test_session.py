@@ -4,6 +4,7 @@ where its folder is gone."""
 import errno
 import os
 import shutil
+import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -326,8 +327,11 @@ def test_a_disk_that_is_full_ends_the_ranks_at_once(
 def test_an_internal_error_names_its_kind_and_keeps_its_traceback(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, writable: bool
 ) -> None:
+    prepared = threading.Event()
+
     def broken(*_: object, **__: object) -> Iterator[Message]:
         yield launched("a")
+        prepared.wait(10)  # else the log may be written before the folder stands in its place
         raise ValueError("no such thing")
 
     monkeypatch.setattr(lab, "run_preset", broken)
@@ -335,6 +339,7 @@ def test_an_internal_error_names_its_kind_and_keeps_its_traceback(
         path = session.run.folder / ERROR_LOG
         if not writable:
             path.mkdir()
+        prepared.set()
         assert follow(session) == [launched("a")]
     assert session.error is not None
     assert session.error.startswith("ValueError: no such thing; ")
