@@ -19,7 +19,8 @@ class EngineOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     name: EngineName = "local"  # join: nodes on which a user runs `ddptui join TICKET`; slurm: jobs of a cluster
     nodes: Annotated[int, Meta(ge=1, le=1024)] = 1  # over which the ranks of a trial are spread in blocks
     interface: Option | None = None  # of this host, by which nodes reach the console; None: that of the default route
-    port: Annotated[int, Meta(ge=1024, le=65000)] | None = None  # of the console; None: derived from the run's name
+    # Of the console; None: one derived from the run's name, below the ephemeral range.
+    port: Annotated[int, Meta(ge=1024, le=65000)] | None = None
     shared: Option | None = None  # a folder that all nodes see, for init_method = "file"; None (slurm): the run's
     # slurm: what a task is. A node starts its ranks by the trial's launch mode. In an array each rank is a job of its
     # own, which Slurm places freely, so that `nodes` means nothing.

@@ -49,7 +49,7 @@ class TrialError(ValueError):
 class Bottleneck(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """An injected delay; or, with at = "link", a slow link between ranks and the others."""
 
-    # Start of the rank, while it fetches data, after its forward, after its backward, before a collective.
+    # At the rank's start, while it fetches data, after its forward or backward, or before a collective.
     at: Site | Literal["link"]
     ranks: tuple[Count, ...]
     sleep_ms: Annotated[float, Meta(ge=0, le=A_DAY_MS)] = 0.0  # with jitter, the mean
@@ -63,10 +63,9 @@ class Bottleneck(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """An injected fault, once: in this step of this rank, between its forward and its backward. workers/rank/faults.py
-    has what each kind does."""
+    """An injected fault, once: in this step of this rank, between its forward and its backward."""
 
-    kind: FaultKind
+    kind: FaultKind  # workers/rank/faults.py says what each does
     rank: Count
     step: Count
 

@@ -52,7 +52,7 @@ class RepeatJournal:
     def write(self, message: Message) -> None:
         """Append a message to the journal; the last message also syncs it to disk. Raises RunLost."""
         self._over = self._over or isinstance(message, Ended)
-        try:  # no context manager: this is called for every message
+        try:
             self._journal.write(msgspec.json.encode(message) + b"\n")
         except OSError as error:
             raise run_lost(self.folder, error) from error

@@ -63,7 +63,7 @@ class RankDelays(Delays):
         self._taken: list[Slept] = []
         self._rank = rank
         self._device = device
-        self._random = random.Random(f"{seed} {rank}")  # its own: torch's would change the dropout
+        self._random = random.Random(f"{seed} {rank}")  # reproducible, and no draw from torch's
         self._warmup_steps = warmup_steps
         self._step: int | None = None  # none: outside the steps
         self._collectives: int | None = None  # of this step's aggregation; none: it cannot have begun

@@ -46,7 +46,7 @@ def inject(kind: str, device: torch.device) -> None:
         case "abort":
             os.abort()  # SIGABRT, as native code ends a process
         case "stop":
-            os.kill(os.getpid(), signal.SIGSTOP)  # for good, unless someone sends SIGCONT
+            os.kill(os.getpid(), signal.SIGSTOP)  # for good: nothing sends SIGCONT
         case "hang":
             threading.Event().wait()  # forever, as in a deadlock; the reporter's thread goes on with heartbeats
         case "mismatch":
