@@ -28,9 +28,9 @@ def waits_for(joined: Sequence[AlignedStep], rank: int) -> int | None:
     for step in joined:
         for wait in step.ranks[rank].waits if rank in step.ranks else ():
             waited[wait.late_rank] = waited.get(wait.late_rank, 0) + wait.end - wait.begin
-    whom = max(waited, key=lambda other: waited[other], default=None)
+    late = max(waited, key=lambda other: waited[other], default=None)
     took = sum(step.ranks[rank].step.end_ns - step.ranks[rank].step.begin_ns for step in joined if rank in step.ranks)
-    return whom if whom is not None and waited[whom] >= MATTERS * took else None
+    return late if late is not None and waited[late] >= MATTERS * took else None
 
 
 def phases_ms(rank: RankState) -> list[float] | None:
@@ -50,21 +50,19 @@ def _state(live: Live, rank: RankState, joined: Sequence[AlignedStep], silent: l
         return "stopped" if rank.state == "starting" and live.status not in ("running", "idle") else rank.state
     if live.status != "running":
         return "stopped"
-    if rank.steps and rank.step >= rank.steps:
+    if rank.steps and rank.step >= rank.steps:  # all steps are made, and Done has not come
         return "evaluating"
     if seconds := silent_s(rank, now_ns):
         return f"stalled ({seconds:.0f} s)"
-    if seconds := _stalled_s(rank, now_ns):
+    if seconds := _stalled_s(rank, now_ns):  # it is alive; if another one is silent, it waits for that one
         return f"waiting for rank {silent[0]} ({seconds:.0f} s)" if silent else f"stalled ({seconds:.0f} s)"
-    whom = waits_for(joined, rank.rank)
-    return f"waiting for rank {whom}" if whom is not None else "running"
+    late = waits_for(joined, rank.rank)
+    return f"waiting for rank {late}" if late is not None else "running"
 
 
 def silent_s(rank: RankState, now_ns: int) -> float:
-    """For how many seconds the rank has sent nothing, if that is too long; else 0.
-
-    Without instruments ranks send no heartbeats, so their silence means nothing.
-    """
+    """For how many seconds the rank has sent nothing, if that is too long; else 0."""
+    # Without a heartbeat there are no instruments, and silence means nothing.
     seconds = (now_ns - rank.heard_ns) / S if rank.rss_bytes is not None else 0.0
     return seconds if seconds > SILENT_S else 0.0
 
@@ -74,6 +72,5 @@ def _stalled_s(rank: RankState, now_ns: int) -> float:
     if not rank.ends_ns:
         return 0.0
     seconds = (now_ns - rank.ends_ns[-1]) / S
-    rate = rank.steps_per_s
-    usual_s = 1 / rate if rate else 0.0
+    usual_s = 1 / rank.steps_per_s if rank.steps_per_s else 0.0
     return seconds if seconds > max(STALLED_S, STALLED_STEPS * usual_s) else 0.0

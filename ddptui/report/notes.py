@@ -16,20 +16,16 @@ from ddptui.report.columns import IN_BACKWARD, IN_SOME_STEPS, OFF_BY, Row, aggre
 from ddptui.report.sentences import BETWEEN_STEPS, what_became
 from ddptui.text.words import count
 
+# How to read the table; what came of a trial; why figures may deceive; what others have measured.
 Kind = Literal["reading", "finding", "caution", "published"]
 
 
 class Note(msgspec.Struct, frozen=True):
-    """A line below the table; a failure brings the end of its log, a line each.
-
-    kind    reading: how to read the table; finding: what came of a trial; caution: why figures may deceive; published:
-            what others have measured
-    trials  the names of the trials that it is about; none: the table as a whole
-    """
+    """A line below the table; a failure brings the end of its log, a line each."""
 
     kind: Kind
     text: str
-    trials: tuple[str, ...] = ()
+    trials: tuple[str, ...] = ()  # the names of those that it is about; none: the table as a whole
 
 
 def notes(results: Results, preset: Preset) -> list[Note]:
@@ -39,6 +35,7 @@ def notes(results: Results, preset: Preset) -> list[Note]:
     gathered += [*_of_columns(rows, preset), *(note for row in rows for note in _of_trial(row))]
     gathered += [_of_trials("finding", names, why) for why, names in ranks.unexpected(results).items()]
     gathered += cautions(results.trials)
+    # Kinds, not first words, tell notes apart: a trial may be called "published".
     gathered += [Note("published", f"published: {line}") for line in [*sources(preset), *steps_beside(results, preset)]]
     if results.status == "interrupted":
         gathered.append(Note("reading", "interrupted: the table shows what was finished"))

@@ -14,11 +14,11 @@ from ddptui.text.words import count
 
 
 class Fact(NamedTuple):
-    """A column with a cell for each trial; `differs`: whether the cells do."""
+    """A column with a cell for each trial."""
 
     header: str
     cells: tuple[str, ...]
-    differs: bool
+    differs: bool  # whether the cells do
 
 
 def facts(preset: Preset) -> list[Fact]:

@@ -48,11 +48,11 @@ def frame(lines: Iterable[Sequence[Point]]) -> Frame | None:
         return None
     xs, ys = [x for x, _ in drawn], [y for _, y in drawn]
     low, high = min(ys), max(ys)
-    if high - low <= SMALLEST:
+    if high - low <= SMALLEST:  # a level line has no extent: it is drawn at half height
         margin = abs(low) / 10 if abs(low) > SMALLEST else 1.0
         low, high = low - margin, high + margin
     left, right = min(xs), max(xs)
-    return Frame(left, right if right > left else left + 1, low, high)
+    return Frame(left, right if right > left else left + 1, low, high)  # a single point is at the left
 
 
 def columns(points: Sequence[Point], bounds: Frame, width: int, height: int) -> list[int]:
@@ -60,7 +60,7 @@ def columns(points: Sequence[Point], bounds: Frame, width: int, height: int) -> 
     dots = [0] * (2 * width)
     for piece in _pieces(points):
         for column, lowest, highest in _extents(piece, bounds, 2 * width, 4 * height):
-            dots[column] |= (2 << highest) - (1 << lowest)
+            dots[column] |= (2 << highest) - (1 << lowest)  # the bits from lowest to highest
     return dots
 
 
@@ -112,7 +112,7 @@ def cells(dots: Sequence[int], height: int) -> Iterator[tuple[int, int, int]]:
 
 def character(bits: int) -> str:
     """The braille character with these dots."""
-    return chr(0x2800 + bits)
+    return chr(0x2800 + bits)  # Unicode has all 256 patterns in the order of their bits
 
 
 def row_of(y: float, bounds: Frame, height: int) -> int:

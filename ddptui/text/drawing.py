@@ -15,15 +15,12 @@ STEPS = (1, 2, 5, 10)  # nice numbers, times a power of ten
 
 
 def bar(parts: Iterable[tuple[str, float]], scale: float) -> list[Span]:
-    """Parts by kind and length, one after another; scale: cells per unit.
-
-    Each part ends in the cell where it should: rounding errors do not add up.
-    """
+    """Parts by kind and length, one after another; scale: cells per unit."""
     spans: list[Span] = []
     moment, cells = 0.0, 0
     for kind, length in parts:
         moment += length
-        end = max(cells, round(moment * scale))
+        end = max(cells, round(moment * scale))  # of all so far, so that rounding errors do not add up
         if end > cells:
             spans.append((GLYPHS[kind] * (end - cells), kind))
         cells = end
@@ -39,6 +36,7 @@ def wrap(entries: Sequence[Line], width: int, most: int) -> list[Line]:
     """Entries one after another, two cells apart, on at most `most` lines; the last one counts those without room."""
     lines: list[list[Span]] = [[]]
     for number, entry in enumerate(entries):
+        # On the last line, room for the number of those that do not fit.
         kept = len("+ 99") + 2 if len(lines) == most and number + 1 < len(entries) else 0
         if lines[-1] and width_of(lines[-1]) + width_of(entry) + kept > width:
             if len(lines) == most:
@@ -50,13 +48,13 @@ def wrap(entries: Sequence[Line], width: int, most: int) -> list[Line]:
 
 
 def width_of(line: Line) -> int:
-    """The width of a line in cells; every character counts as one."""
-    return sum(len(text) for text, _ in line)
+    """The width of a line in cells."""
+    return sum(len(text) for text, _ in line)  # drawings have no wide characters
 
 
 def shorten(text: str, width: int) -> str:
     """The text, cut to a width with an ellipsis at its end."""
-    return text if len(text) <= width else text[: max(0, width - 1)] + "…"[:width]
+    return text if len(text) <= width else text[: max(0, width - 1)] + "…"[:width]  # of width 0: nothing
 
 
 def nice_step(span: float, most: int) -> float:
@@ -71,6 +69,7 @@ def ticks(low: float, high: float, most: int) -> list[float]:
     if not 0 < high - low < inf:
         return [low]
     step = nice_step(high - low, most)
+    # 1e-9: a tick that rounding puts a hair beyond an end is at that end.
     return [at * step for at in range(ceil(low / step - 1e-9), floor(high / step + 1e-9) + 1)]
 
 

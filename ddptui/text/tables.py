@@ -7,7 +7,7 @@ import csv
 import io
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from ddptui.text.drawing import shorten
 from ddptui.text.units import NOTHING
@@ -19,19 +19,13 @@ Item = TypeVar("Item")
 
 
 class Column(NamedTuple, Generic[Item]):
-    """All that adding a column takes.
-
-    cell   what the column shows of an item
-    worth  where space is short, the columns with the least are dropped
-    left   aligned to the left, as words are; figures are aligned to the right
-    key    names the column for the column chooser and for sorting; the header if empty
-    """
+    """All that adding a column takes."""
 
     header: str
-    cell: Callable[[Item], str]
-    worth: int = 0
-    left: bool = False
-    key: str = ""
+    cell: Callable[[Item], str]  # what the column shows of an item
+    worth: int = 0  # where space is short, the columns with the least are dropped
+    left: bool = False  # aligned to the left, as words are; figures are aligned to the right
+    key: str = ""  # names the column for the column chooser and for sorting; the header if empty
 
 
 class Filled(NamedTuple):
@@ -54,11 +48,11 @@ class Filled(NamedTuple):
 
 
 class Table(NamedTuple):
-    """styles: the escape sequence of a row, by its number. at_least: columns that are shown however narrow it gets."""
+    """Columns, and how to show them."""
 
     columns: Sequence[Filled]
-    styles: Mapping[int, str] = {}
-    at_least: int = 1
+    styles: Mapping[int, str] = {}  # the escape sequence of a row, by its number
+    at_least: int = 1  # columns that are shown however narrow it gets
 
 
 class Sized(Protocol):
@@ -76,13 +70,9 @@ AnySized = TypeVar("AnySized", bound=Sized)
 def fill(columns: Iterable[Column[Item]], items: Sequence[Item]) -> list[Filled]:
     """The columns with the cells of these items."""
     return [
-        Filled(column.header, [column.cell(item) for item in items], column.worth, column.left, name_of(column))
-        for column in columns
+        Filled(header, [cell(item) for item in items], worth, left, key or header)
+        for header, cell, worth, left, key in columns
     ]
-
-
-def name_of(column: Column[Any]) -> str:
-    return column.key or column.header
 
 
 def telling(columns: Iterable[Filled]) -> list[Filled]:
@@ -93,6 +83,7 @@ def telling(columns: Iterable[Filled]) -> list[Filled]:
 def fit(columns: Sequence[AnySized], width: int, at_least: int = 1) -> list[AnySized]:
     """The columns that fit into `width`, in their order; those of most worth are chosen first."""
     chosen: list[int] = []
+    # Not the first that does not fit ends it: a narrower one of less worth may take the room.
     for place in sorted(range(len(columns)), key=lambda place: -columns[place].worth):
         if len(chosen) < at_least or total([columns[other].width for other in [*chosen, place]]) <= width:
             chosen.append(place)
@@ -144,7 +135,7 @@ def as_markdown(table: Table) -> list[str]:
 def as_csv(header: Sequence[str], rows: Iterable[Mapping[str, object]]) -> str:
     """A CSV file; what a row lacks stays empty."""
     output = io.StringIO()
-    writer = csv.DictWriter(output, header, lineterminator="\n")
+    writer = csv.DictWriter(output, header, lineterminator="\n")  # its own default is \r\n
     writer.writeheader()
     writer.writerows(rows)
     return output.getvalue()
@@ -167,12 +158,12 @@ def line(cells: Iterable[str], widths: Iterable[int], left: Iterable[bool]) -> s
 
 
 def _marked(cells: Iterable[str]) -> str:
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"  # a bare bar would end the cell
 
 
-FIGURE = re.compile(r"(\d+(?:\.\d+)?(?:e[+-]?\d+)?)")
+FIGURE = re.compile(r"(\d+(?:\.\d+)?(?:e[+-]?\d+)?)")  # one group: split then keeps the figures, at odd places
 WITHOUT_FIGURE = {NOTHING, "", "failed", "skipped"}
-Part = tuple[int, float, str]
+Part = tuple[int, float, str]  # 0 and a figure, or 1 and a word: figures sort first
 
 
 def order(cells: Sequence[str], *, reverse: bool = False) -> list[int]:

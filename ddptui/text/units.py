@@ -16,7 +16,7 @@ def size(value: float | None) -> str:
     if value is None:
         return NOTHING
     unit = 0
-    while unit + 1 < len(SIZES) and round(value) >= 1024:
+    while unit + 1 < len(SIZES) and round(value) >= 1024:  # rounded: 1023.9 KB is 1 MB
         value, unit = value / 1024, unit + 1
     return f"{digits(value) if value % 1 else f'{value:.0f}'} {SIZES[unit]}"
 
@@ -37,13 +37,14 @@ def digits(value: float | None, most: int = 3) -> str:
         return NOTHING
     if value == 0:
         return "0"
-    decimals = max(0, most - 1 - floor(log10(abs(float(f"{value:.{most - 1}e}")))))
+    rounded = float(f"{value:.{most - 1}e}")  # first, since 9.996 becomes 10.0 and has a digit more before the point
+    decimals = max(0, most - 1 - floor(log10(abs(rounded))))
     return f"{value:.{decimals}f}"
 
 
 def percent(part: float | None) -> str:
     """A part in percent, without decimals."""
-    return NOTHING if part is None else f"{part:.0%}" if abs(part) < 100 else "> 9999%"
+    return NOTHING if part is None else f"{part:.0%}" if abs(part) < 100 else "> 9999%"  # of next to nothing
 
 
 def bandwidth(s_per_byte: float | None) -> str:

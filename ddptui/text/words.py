@@ -21,10 +21,10 @@ def ending(exit_code: int | None) -> str:
     match exit_code:
         case None:
             return "died without an error message"
-        case code if code < 0:
+        case code if code < 0:  # subprocess: the negated number of a signal
             try:
                 return f"killed by {signal.Signals(-code).name}"
-            except ValueError:
+            except ValueError:  # most real-time signals have no name
                 return f"killed by signal {-code}"
         case code:
             return f"ended with exit code {code}"
@@ -47,7 +47,7 @@ AGAIN = "pip install --force-reinstall torch torchvision"
 WITH_CUDA = f"`{AGAIN}` (on Linux: with CUDA)"
 OLDER = "update the driver, or install a torch for an older CUDA (pytorch.org/get-started)"
 WHO_HAS_MPI = "only a torch that was built from source beside an MPI library has it"
-REMEDIES = {  # part of an error's text, and what mends it
+REMEDIES = {  # part of an error's text, as Linux and CPython word it, and what mends it
     "Too many open files": "`ulimit -n 4096`, in the shell that starts ddptui",
     "Resource temporarily unavailable": "no more processes can be started: raise `ulimit -u`",
     "can't start new thread": "no more threads can be started: raise `ulimit -u`",

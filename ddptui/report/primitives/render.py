@@ -1,8 +1,8 @@
 """The results of primitives as terminal text, as Markdown and as CSV."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
-from ddptui.analysis.primitives.results import BufferView, PrimitivesResult, RankView
+from ddptui.analysis.primitives.results import PrimitivesResult
 from ddptui.analysis.results import Results, TrialResult
 from ddptui.config.preset import Preset
 from ddptui.report.primitives.sections import Block, Drawing, Heading, Notes, blocks
@@ -75,15 +75,7 @@ CELL = {
     **{name: name for name in ("cv", "algbw_gb_s", "busbw_gb_s", "wrong", "slowest", "slowest_us")},
 }
 VIEW = {name: name for name in ("operation", "reduce_op", "root")}
-BUFFER: dict[str, Callable[[RankView, BufferView], object]] = {
-    "rank": lambda rank, _: rank.rank,
-    "call": lambda rank, _: rank.call,
-    "buffer": lambda _, buffer: buffer.name,
-    "parts": lambda _, buffer: buffer.parts,
-    "before": lambda _, buffer: _numbers(buffer.before),
-    "after": lambda _, buffer: _numbers(buffer.after),
-    "undefined": lambda _, buffer: buffer.undefined,
-}
+BUFFER = ("rank", "call", "buffer", "parts", "before", "after", "undefined")
 # A column that cells and views share is named once, at its first place.
 CSV = [*dict.fromkeys(["trial", "repeat", *LAUNCH, *CELL, *VIEW, *BUFFER, "status", "error"])]
 
@@ -113,7 +105,9 @@ def _lines(launch: PrimitivesResult) -> Iterator[Fields]:
             yield common
         for rank in view.ranks:
             for buffer in rank.buffers:
-                yield common | {name: value(rank, buffer) for name, value in BUFFER.items()}
+                before, after = _numbers(buffer.before), _numbers(buffer.after)
+                values = (rank.rank, rank.call, buffer.name, buffer.parts, before, after, buffer.undefined)
+                yield common | dict(zip(BUFFER, values, strict=True))
 
 
 def _fields(paths: Mapping[str, str], part: object) -> Fields:
