@@ -1,9 +1,7 @@
 """When each rank arrives at the collectives, over some steps: what the arrivals pane shows.
 
-A step is compared if it has a collective of several ranks. The rank that came last is the one whose own work the others
-waited for most (WaitAttribution): a root that is itself kept waiting is not late. How late each rank was is measured at
-the collective to which that rank came last by most, usually the step's first. Where ranks have clocks of their own, no
-rank is late by less than these may be apart.
+A step is compared if it has a collective of several ranks. How late each rank was is measured at the collective to
+which the last rank came last by most, usually the step's first.
 """
 
 from collections.abc import Sequence
@@ -65,6 +63,7 @@ def summary(joined: Sequence[AlignedStep]) -> ArrivalsSummary | None:
 
 
 def _compare(step: AlignedStep) -> _Compared:
+    # Last is the rank whose own work the others waited for most: a root that is itself kept waiting is not late.
     caused = WaitAttribution([step]).caused_ns()
     last = max(caused, key=lambda rank: caused[rank])
     moments = step.entered_ns[_where(step, last)]

@@ -97,16 +97,14 @@ def launches(preset: Preset, live: Live) -> int:
 
 
 def left_s(preset: Preset, live: Live, now_ns: int) -> float | None:
-    """Seconds until the run ends; None if that is not known yet.
-
-    The running launch goes on at the pace of its steps, and each further one takes as long as those so far.
-    """
+    """Seconds until the run ends; None if that is not known yet."""
     if live.began_ns is None or live.status == "interrupted":
         return None
     to_come = launches(preset, live) - live.finished
     finished = live.finished - live.resumed  # of this session, as began_ns is
     if live.status != "running":
         return to_come * (now_ns - live.began_ns) / S / finished if to_come and finished else None
+    # The running launch goes on at the pace of its steps, and each further one takes as long as those so far.
     running_s = (now_ns - live.launched_ns) / S
     usual_s = (live.launched_ns - live.began_ns) / S / finished if finished else None
     rest_s = _rest_s(live)

@@ -52,10 +52,8 @@ class RunMonitor:
 
     @property
     def latest(self) -> list[AlignedStep]:
-        """The steps that the verdict is about: those of the last two seconds, and a few in any case.
-
-        None of them if the ranks' clocks are too far apart to tell who waited.
-        """
+        """The steps that the verdict is about: those of the last two seconds, and a few in any case."""
+        # None if the ranks' clocks are too far apart to tell who waited.
         return [] if self.judgement and self.judgement.withheld else recent(self.last, _ended, FEW)
 
     @property
@@ -90,16 +88,14 @@ class RunMonitor:
         return analyze_aligned(AlignedSteps(recent(list(self.joined), _ended, FEWEST_STEPS), {}))
 
     def _join(self) -> None:
-        """Align the steps that have come since the last look.
-
-        The step before goes along: what a rank did between two steps belongs to the second.
-        """
+        """Align the steps that have come since the last look."""
         end = self.live.step
         first = max(self._next, end - max(1, MOST_AT_ONCE // max(1, len(self.live.ranks))))
         if first >= end:
             return
         ranks = self.live.ranks.values()
         clocks = self.live.clocks  # as known now: steps converted before and after a probe would not fit each other
+        # The step before goes along: what a rank did between two steps belongs to the second.
         new_steps = {rank.rank: [step for step in rank.recent if first - 1 <= step.step < end] for rank in ranks}
         self.apart = clock_spread(clocks, new_steps)
         if not self.are_clocks_known:

@@ -56,8 +56,6 @@ class PrimitivesProgress:
                 case Shown() | Timed() if self._hello is not None:
                     self._messages.add(message)
                     self._add(message.place, self._hello)
-                case _:
-                    pass
 
     def _add(self, place: int, hello: Hello) -> None:
         """Once all ranks have sent their part of a place, keep the result instead of the messages."""

@@ -26,13 +26,10 @@ Point = tuple[int, float | None]  # None: it was not finite
 
 
 class Curve(msgspec.Struct):
-    """A figure over the steps of a training that may be long: a bounded number of points.
-
-    When it is full, every other point goes, and from then on only every other one is added.
-    """
+    """A figure over the steps of a training that may be long: a bounded number of points."""
 
     points: list[Point] = []
-    stride: int = 1
+    stride: int = 1  # doubled when it is full: every other point goes, and only every other one is added
 
     def add(self, step: int, value: float | None) -> None:
         """Add the value of a step; it is kept if the step is a multiple of the stride."""
@@ -48,12 +45,8 @@ def mean_of(curves: Sequence[Curve]) -> list[Point]:
     """The mean of several curves at the steps that all have; None where one of them is not finite."""
     tables = [dict(curve.points) for curve in curves]
     steps = sorted(set.intersection(*map(set, tables))) if tables else []
-    return [(step, _mean([table[step] for table in tables])) for step in steps]
-
-
-def _mean(values: Sequence[float | None]) -> float | None:
-    finite = [value for value in values if value is not None]
-    return sum(finite) / len(finite) if len(finite) == len(values) else None
+    finite = [(step, [value for table in tables if (value := table[step]) is not None]) for step in steps]
+    return [(step, sum(values) / len(values) if len(values) == len(tables) else None) for step, values in finite]
 
 
 class RankState(msgspec.Struct):
@@ -88,15 +81,14 @@ class RankState(msgspec.Struct):
 
 
 class Live(msgspec.Struct):
-    """The state of a run. `finished` counts the launches that have ended; `resumed`, those of them that the run had
-    when it was resumed."""
+    """The state of a run."""
 
     trial: str | None = None
     repeat: int = 0
     status: str = "idle"  # idle, running, ok, failed, interrupted, skipped
     error: str | None = None
-    finished: int = 0
-    resumed: int = 0
+    finished: int = 0  # launches that have ended
+    resumed: int = 0  # those of them that the run had when it was resumed
     began_ns: int | None = None  # the first launch
     launched_ns: int = 0  # the current one
     over: dict[str, int] = msgspec.field(default_factory=dict)  # trials that ended early: after how many launches

@@ -39,11 +39,6 @@ class Row(NamedTuple):
         summary = self.result.summary
         return summary.ratio.median if summary and summary.ratio else None
 
-    @property
-    def speedup(self) -> float | None:
-        """Samples a second over the baseline's."""
-        return self.result.summary.speedup if self.result.summary else None
-
 
 def rows_of(results: Results, preset: Preset) -> list[Row]:
     """A row a trial, in the order of the results."""
@@ -72,9 +67,8 @@ def is_stand_in(row: Row) -> bool:
 
 
 def _train_time(row: Row) -> str:
-    if row.result.summary is None:
-        return status_of(row.result) or NOTHING
-    return f"{row.result.summary.train_time_s.median:.2f}"
+    summary = row.result.summary
+    return f"{summary.train_time_s.median:.2f}" if summary else status_of(row.result) or NOTHING
 
 
 def _spread(row: Row) -> str:
@@ -191,7 +185,9 @@ COLUMNS: tuple[Column[Row], ...] = (
     Column("min…max", _spread, 60, key="spread"),
     Column("ratio", _factor(lambda row: row.ratio), 95, key="ratio"),
     Column("publ.", _factor(lambda row: row.published), 94, key="published"),
-    Column("speed-up", _factor(lambda row: row.speedup), 50, key="speedup"),
+    Column(
+        "speed-up", _factor(lambda row: row.result.summary.speedup if row.result.summary else None), 50, key="speedup"
+    ),
     Column("start s", _median(lambda repeat: repeat.startup_s, ".1f"), 35, key="startup"),
     Column("samples/s", _median(lambda repeat: repeat.samples_per_s, ".0f"), 65, key="samples"),
     Column("step ms", _median(lambda repeat: repeat.step_ms.median if repeat.step_ms else None, ".2f"), 70, key="step"),

@@ -54,30 +54,21 @@ def note_lines(results: Results, preset: Preset) -> list[str]:
 
 def cautions(results: Sequence[TrialResult]) -> list[Note]:
     """Why figures may deceive, with the trials whose figures those are."""
-    spread: list[Note] = []
+    gathered: list[Note] = []
     warned: dict[Caution, list[str]] = {}
     for result in results:
         for caution in result.summary.warnings if result.summary else []:
-            if caution is Caution.WIDE_SPREAD:  # each trial has figures of its own for it
-                spread.append(_of_spread(result))
-            else:
-                warned.setdefault(caution, []).append(result.name)
-    return spread + [
-        Note("caution", f"caution, {_names(names, len(results))}: {caution.advice}", tuple(names))
-        for caution, names in warned.items()
-    ]
-
-
-def _of_spread(result: TrialResult) -> Note:
-    assert result.summary is not None
-    time = result.summary.train_time_s
-    repeats = f"{count(len(result.repeats), 'repeat')}, {time.min:.2f} to {time.max:.2f} s"
-    text = f"caution, {result.name}: {repeats}: too noisy to compare; take more `--repeats`"
-    return Note("caution", text, (result.name,))
-
-
-def _names(names: Sequence[str], of: int) -> str:
-    return "all trials" if len(names) == of > 1 else ", ".join(names)
+            warned.setdefault(caution, []).append(result.name)
+        if result.summary and Caution.WIDE_SPREAD in result.summary.warnings:  # with each trial's own figures
+            time = result.summary.train_time_s
+            spread = f"{count(len(result.repeats), 'repeat')}, {time.min:.2f} to {time.max:.2f} s"
+            text = f"caution, {result.name}: {spread}: too noisy to compare; take more `--repeats`"
+            gathered.append(Note("caution", text, (result.name,)))
+    warned.pop(Caution.WIDE_SPREAD, None)
+    for caution, names in warned.items():
+        who = "all trials" if len(names) == len(results) > 1 else ", ".join(names)
+        gathered.append(Note("caution", f"caution, {who}: {caution.advice}", tuple(names)))
+    return gathered
 
 
 def _of_trials(kind: Kind, names: Sequence[str], words: str) -> Note:
@@ -121,8 +112,7 @@ def _of_trial(row: Row) -> Iterator[Note]:
         lines.append(f"{count(refused, 'message')} rejected and not recorded")
     yield from (_of_trials("finding", [name], line) for line in lines)
     if result.error:
-        headline, *log = result.error.splitlines()
-        yield Note("finding", "\n  ".join([f"{name} failed: {headline}", *log]), (name,))
+        yield Note("finding", sentences.failure(result), (name,))
 
 
 class TrialNotes(NamedTuple):

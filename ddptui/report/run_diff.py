@@ -38,10 +38,6 @@ def _times(pair: Pair) -> tuple[Spread, Spread] | None:
     return (pair.a.summary.train_time_s, pair.b.summary.train_time_s) if pair.a.summary and pair.b.summary else None
 
 
-def _has_one_repeat(pair: Pair) -> bool:
-    return len(pair.a.repeats) < 2 or len(pair.b.repeats) < 2
-
-
 def _ratio(pair: Pair) -> str:
     times = _times(pair)
     return f"{times[1].median / times[0].median:.2f}" if times and times[0].median else NOTHING
@@ -50,7 +46,7 @@ def _ratio(pair: Pair) -> str:
 def _range(pair: Pair) -> str:
     """The least and the most that the ratio could be, given the repeats."""
     times = _times(pair)
-    if not times or not times[0].min or _has_one_repeat(pair):
+    if not times or not times[0].min or min(len(pair.a.repeats), len(pair.b.repeats)) < 2:
         return NOTHING
     return f"{times[1].min / times[0].max:.2f}…{times[1].max / times[0].min:.2f}"
 
@@ -60,7 +56,7 @@ def _verdict(pair: Pair) -> str:
     times = _times(pair)
     if times is None:
         return NOTHING
-    if _has_one_repeat(pair):
+    if min(len(pair.a.repeats), len(pair.b.repeats)) < 2:
         return "cannot tell: one repeat"
     if times[1].max < times[0].min:
         return "B faster"

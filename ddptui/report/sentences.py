@@ -146,9 +146,9 @@ def _mismatches(repeats: Sequence[RepeatResult]) -> list[str]:
     steps = [mismatch for repeat in repeats for mismatch in repeat.mismatches]
     if not steps:
         return []
-    if all(repeat.wait_share is None for repeat in repeats):
-        return [f"its waits are unknown: in every step ranks called different operations: {steps[0]}"]
-    return [f"{count(len(steps), 'step')} left out, in which ranks called different operations: {steps[0]}"]
+    in_all = all(repeat.wait_share is None for repeat in repeats)
+    lost = "its waits are unknown: in every step" if in_all else f"{count(len(steps), 'step')} left out, in which"
+    return [f"{lost} ranks called different operations: {steps[0]}"]
 
 
 def _changed(change: Change) -> str:
@@ -170,6 +170,12 @@ def what_became(result: TrialResult) -> str:
     if not result.command:
         return "was not reached"
     return "was stopped before its end" + ("" if result.primitives else ": no figures")
+
+
+def failure(result: TrialResult) -> str:
+    """Why a trial failed; the end of its log is indented below."""
+    headline, *log = (result.error or "").splitlines()
+    return "\n  ".join([f"{result.name} failed: {headline}", *log])
 
 
 def is_not_finite(repeat: RepeatResult) -> bool:

@@ -90,7 +90,7 @@ CSV: dict[str, str | Callable[[Line], object]] = {
     **{f"averaging_{name}": f"repeat.averaging.{name}" for name in ("right", "error", "scale")},
     "reshuffled": "repeat.reshuffled",
     "ratio": "row.ratio",
-    "speedup": "row.speedup",
+    "speedup": "row.result.summary.speedup",
     "published_ratio": "row.published",
     **{name: f"repeat.{name}" for name in ("clock_error_ms", "wait_error_ms", "backend", "backend_why")},
     "peak_gpu_bytes_least": lambda line: min(ranks.peaks(line.repeat.ranks), default=None),

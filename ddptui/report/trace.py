@@ -26,9 +26,8 @@ Event = dict[str, Any]
 
 
 def trace(repeats: Mapping[tuple[str, int], Iterable[Message]]) -> Iterator[str]:
-    """The JSON text, piece by piece: of a long run it is too large for one string. repeats: the messages of each, by
-    trial and number."""
-    yield '{"displayTimeUnit":"ms","traceEvents":['
+    """The JSON text, piece by piece. repeats: the messages of each, by trial and number."""
+    yield '{"displayTimeUnit":"ms","traceEvents":['  # event by event: the text of a long run is large
     between = "\n"
     for process, ((trial, number), messages) in enumerate(repeats.items(), start=1):
         for event in _of_repeat(process, f"{trial}, repeat {number}", messages):
@@ -50,8 +49,8 @@ def _of_repeat(process: int, name: str, messages: Iterable[Message]) -> Iterator
             pauses.append(message)
         elif isinstance(message, Step):
             steps.setdefault(message.rank, []).append(message)
-    far = clock_spread(clocks, steps)
-    known = far is None or far.largest_ns(steps) < inf
+    spread = clock_spread(clocks, steps)
+    known = spread is None or spread.largest_ns(steps) < inf  # inf: a clock was never compared
     steps = {rank: [in_console_time(step, clocks) for step in rank_steps] for rank, rank_steps in steps.items()}
     pauses = [in_console_time(pause, clocks) for pause in pauses]
     yield {"ph": "M", "name": "process_name", "pid": process, "args": {"name": name}}

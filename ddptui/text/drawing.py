@@ -1,7 +1,6 @@
 """The pieces that drawings in the terminal are made of: bars, ticks, an axis, a legend.
 
-A line is a sequence of spans; the kind of a span says what it stands for, and so its color ("": none of its own). What
-each kind looks like without a color is in GLYPHS: color alone carries no meaning.
+A line is a sequence of spans; the kind of a span says what it stands for, and so its color ("": none of its own).
 """
 
 from collections.abc import Iterable, Sequence
@@ -10,6 +9,7 @@ from math import ceil, floor, inf, log10
 Span = tuple[str, str]  # text, kind
 Line = Sequence[Span]
 
+# What each kind looks like without a color: color alone carries no meaning.
 GLYPHS = {"work": "━", "arrival": "┫", "wait": "░", "transfer": "▓", "rest": "─", "delay": "╳", "unknown": "?"}
 STEPS = (1, 2, 5, 10)  # nice numbers, times a power of ten
 

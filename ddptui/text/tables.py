@@ -1,7 +1,4 @@
-"""Tables: what a column is, which columns fit, and a table as text or Markdown; rows in the order of a column.
-
-Rows sort as a person reads them: 9 before 10, and rows without a figure last.
-"""
+"""Tables: what a column is, which columns fit, and a table as text, Markdown or CSV; rows in the order of a column."""
 
 import csv
 import io
@@ -96,15 +93,12 @@ def total(widths: Sequence[int]) -> int:
 
 
 def as_text(table: Table, width: int, *, color: bool = False, rule: bool = True) -> list[str]:
-    """Lines no wider than `width`: columns are dropped, lines never broken. rule: a line below the header.
-
-    Where even the columns that are always shown are too wide, the first one is cut.
-    """
+    """Lines no wider than `width`: columns are dropped, lines never broken. rule: a line below the header."""
     columns = fit(telling(table.columns), width, table.at_least)
     if not columns:
         return []
     widths = [column.width for column in columns]
-    widths[0] -= max(0, total(widths) - width)
+    widths[0] -= max(0, total(widths) - width)  # even the columns that are always shown may be too wide
     styles = {-1: BOLD, **table.styles} if color else {}
     cut = [
         [shorten(cell, width) for cell in (column.header, *column.cells)]
@@ -167,7 +161,7 @@ Part = tuple[int, float, str]  # 0 and a figure, or 1 and a word: figures sort f
 
 
 def order(cells: Sequence[str], *, reverse: bool = False) -> list[int]:
-    """The places of the cells, sorted; equals stay as they were, and cells without a figure come last."""
+    """The places of the cells, sorted as people do: 9 before 10, equals as they were, cells without a figure last."""
     with_figure = [place for place, cell in enumerate(cells) if cell not in WITHOUT_FIGURE]
     without = [place for place, cell in enumerate(cells) if cell in WITHOUT_FIGURE]
     return sorted(with_figure, key=lambda place: _parts(cells[place]), reverse=reverse) + without

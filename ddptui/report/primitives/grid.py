@@ -36,11 +36,8 @@ def heading(view: View) -> str:
 
 
 def grid(view: View, width: int) -> list[Line]:
-    """The calls, and below them a line a buffer, or two if before and after do not fit beside each other.
-
-    If the backend cannot do it, one line says why.
-    """
-    if view.error:
+    """The calls, and below them a line a buffer, or two if before and after do not fit beside each other."""
+    if view.error:  # the backend cannot do it
         return [[(f"not done: {next(iter(view.error.splitlines()))}", "wrong")]]
     called: list[Line] = [
         [(words, "muted")] for call in _calls(view) for words in wrap(call, width, subsequent_indent=INDENT)

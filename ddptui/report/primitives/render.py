@@ -81,10 +81,7 @@ CSV = [*dict.fromkeys(["trial", "repeat", *LAUNCH, *CELL, *VIEW, *BUFFER, "statu
 
 
 def as_csv(results: Results) -> str:
-    """A line for each measured cell of each launch; of primitives that were only shown, a line a buffer.
-
-    A trial without either has a line with its status and error.
-    """
+    """A line for each measured cell of each launch; of primitives that were only shown, a line a buffer."""
     return tables.as_csv(CSV, (fields for trial in results.trials for fields in _of_trial(trial)))
 
 
@@ -92,7 +89,7 @@ def _of_trial(trial: TrialResult) -> Iterator[Fields]:
     for number, launch in enumerate(trial.primitives, start=1):
         common = {"trial": trial.name, "repeat": number, "status": trial.status} | _fields(LAUNCH, launch)
         yield from (common | fields for fields in _lines(launch))
-    if not trial.primitives:
+    if not trial.primitives:  # so that a script sees why there is nothing
         yield {"trial": trial.name, "status": trial.status, "error": trial.error}
 
 

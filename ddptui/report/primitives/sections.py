@@ -23,7 +23,7 @@ from ddptui.config.trial import Trial
 from ddptui.report.notes import damage
 from ddptui.report.primitives import grid, tables
 from ddptui.report.primitives.plot import draw
-from ddptui.report.sentences import what_became
+from ddptui.report.sentences import failure, what_became
 from ddptui.text.drawing import Line
 from ddptui.text.tables import Table
 
@@ -95,8 +95,7 @@ def failures(results: Results) -> list[str]:
     lines = damage(results.unread or ())
     for trial in results.trials:
         if trial.error:
-            headline, *log = trial.error.splitlines()
-            lines.append("\n  ".join([f"{trial.name} failed: {headline}", *log]))
+            lines.append(failure(trial))
         elif trial.status != "ok":
             lines.append(f"{trial.name} {what_became(trial)}")
     if results.status == "interrupted":
