@@ -372,3 +372,15 @@ def test_other_figures() -> None:
     assert [digits(each) for each in (0.0123456, 9.999, 123.4)] == ["0.0123", "10.0", "123"]
     assert [bandwidth(each) for each in (None, 0.0, 5e-10)] == ["–", "∞", "2.00"]
     assert [percent(each) for each in (None, 0.123, 1e9)] == ["–", "12%", "> 9999%"]
+
+
+def test_a_damaged_journal_is_noted_below_the_tables() -> None:
+    results, preset = ran()
+    note = "trial-a: line 5 cannot be read"
+    damaged = msgspec.structs.replace(results, unread=[note])
+    for intact, shown in (
+        (text(results, preset, 120), text(damaged, preset, 120)),
+        (markdown(*ran()), markdown(damaged, preset)),
+    ):
+        assert note not in intact
+        assert f"caution: {note}" in shown

@@ -142,7 +142,9 @@ def test_a_last_line_of_the_last_message_cut_short_interrupts_the_repeat(tmp_pat
     path = journal_of(run)
     path.write_bytes(path.read_bytes()[:-10])
     assert list(run.messages("a", 1)) == JOURNALS[0][:-1]
-    assert results_of(run, preset).status == "interrupted"
+    results = results_of(run, preset)
+    assert results.status == "interrupted"
+    assert not results.unread
 
 
 def test_a_damaged_line_amid_a_journal_is_reported_wherever_results_are_shown(tmp_path: Path) -> None:
@@ -157,6 +159,15 @@ def test_a_damaged_line_amid_a_journal_is_reported_wherever_results_are_shown(tm
     assert note.startswith(f"trial-a/repeat-1/messages.jsonl: line 5 cannot be read; {lost} lines are missing")
     assert f"caution: {note}" in table.text(results, preset, 500)
     assert json.loads(table.as_json(results, preset))["unread"] == [note]
+
+
+def test_a_damaged_last_line_that_has_its_end_is_reported(tmp_path: Path) -> None:
+    preset = two_trials(repeats=1)
+    run = write_run(tmp_path, preset, JOURNALS[0], JOURNALS[1])
+    lines = journal_of(run).read_bytes().splitlines(keepends=True)
+    journal_of(run).write_bytes(b"".join([*lines[:-1], b"{spoilt}\n"]))
+    [note] = results_of(run, preset).unread or []
+    assert f"line {len(lines)} cannot be read; 1 line is missing" in note
 
 
 def test_an_intact_run_has_no_note_of_lines_that_cannot_be_read(tmp_path: Path) -> None:
