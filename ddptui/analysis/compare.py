@@ -140,7 +140,7 @@ def verdict_of_repeats(repeats: Sequence[RepeatResult]) -> Verdict:
     ]
     if not shares:
         return "inconclusive"
-    waits, transfers = zip(*shares, strict=True)
+    waits, transfers = zip(*shares, strict=True)  # a median outlasts one repeat that something else disturbed
     return verdict_for(median(waits), median(transfers))
 
 

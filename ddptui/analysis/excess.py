@@ -5,17 +5,6 @@ this rank look fast. A rank loses time in some phases: those with a tenth of its
 fast its core was in this run, since cores of one machine differ by a tenth and more, minute by minute. At this rank's
 speed, it would have needed in the lost phases what the others needed. The phase right after a loss tells nothing about
 speed: its caches are cold.
-
-The interval (95 %) adds three errors:
-
-    scatter    of the rank's steps if it is late in most of them, else of the others' steps. By batch means, since
-               neighboring steps are alike (Law, «Simulation Modeling and Analysis», 9.5.3), and from one batch to the
-               next, since a delay that comes or goes is no scatter (von Neumann et al., «The Mean Square Successive
-               Difference», 1941)
-    speed      half of its correction, since one number for all phases is a rough guess; all of it where the other
-               phases differ by more than cores do
-    residual   by which phases and delays differed without any cause on the machine that this was built on
-               (RESIDUAL, COLD, COLD_NS)
 """
 
 from bisect import bisect_left
@@ -74,9 +63,11 @@ def excess_of_rank(steps: Sequence[AlignedStep], rank: int) -> Excess:
     losses = [sum(mine[part] - theirs[part] for part in lost) for mine, theirs in zip(work, typical, strict=True)]
     # A few late steps scatter by their lateness, which is no uncertainty: the others' scatter is taken then.
     late_in_most = median(losses) > fmean(losses) / 2
-    half = hypot(
+    half = hypot(  # independent errors: the steps' scatter, the correction by speed, and a residual
         _half_interval(losses if late_in_most else [sum(parts[part] for part in lost) for parts in scatter]),
+        # One factor for all phases is a rough guess: half of the correction, or all of it beyond what cores differ by.
         0.0 if everywhere else (plain - corrected) / (2 if plausible else 1),
+        # By so much, phases and delays differed without any cause on the machine that this was built on.
         RESIDUAL * _total(typical, lost),
         COLD * estimate,
         COLD_NS * len(steps),
@@ -131,8 +122,11 @@ def _slowdown(
 
 
 def _half_interval(by_step: Sequence[float]) -> float:
-    """Half the width of the interval of the difference of two such sums over all steps."""
+    """Half the width of the interval (95 %) of the difference of two such sums over all steps."""
+    # By batch means, since neighboring steps are alike (Law, «Simulation Modeling and Analysis», 9.5.3).
     ends = [round(number * len(by_step) / BATCHES) for number in range(BATCHES + 1)]
     means = [fmean(by_step[begin:end]) for begin, end in pairwise(ends)]
+    # From one batch to the next, since a delay that comes or goes is no scatter (von Neumann et al., «The Mean Square
+    # Successive Difference», 1941).
     variance = fmean((after - before) ** 2 for before, after in pairwise(means)) / 2
     return STUDENT * sqrt(variance * 2 / len(means)) * len(by_step)

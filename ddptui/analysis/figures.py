@@ -46,7 +46,7 @@ def loss_of_steps(ranks: Iterable[Sequence[Step]]) -> Loss:
 
 def weighted_loss(steps: Sequence[Step]) -> float | None:
     """Mean loss by sample, since ranks may have batches of different sizes. None if a loss is not finite."""
-    with_samples = [step for step in steps if step.samples]
+    with_samples = [step for step in steps if step.samples]  # in `dp`, a replica may get no part of a small batch
     if not with_samples or any(step.loss is None for step in with_samples):
         return None
     total = sum((step.loss or 0.0) * step.samples for step in with_samples)
@@ -71,7 +71,7 @@ def accuracy(done: Collection[Done]) -> float | None:
 
 def other_load(loads: Iterable[Load], spans: Sequence[Trained]) -> float:
     """The mean load by other programs while all ranks trained, in cores; 0.0 without a reading."""
-    begin_ns, end_ns = max(span.begin_ns for span in spans), min(span.end_ns for span in spans)
+    begin_ns, end_ns = max(span.begin_ns for span in spans), min(span.end_ns for span in spans)  # of all ranks
     # A reading covers the second before it, and this has to lie within the training.
     readings = [load.busy - load.own for load in loads if load.at_ns - S > begin_ns and load.at_ns < end_ns]
     return fmean(readings) if readings else 0.0
@@ -128,7 +128,7 @@ def wait_figures(analysis: WaitAnalysis | None) -> dict[str, Any]:
 def _what_if(analysis: WaitAnalysis) -> WhatIf | None:
     """None: the ranks' messages cannot be true (they wait for each other in a circle), or no time passed."""
     try:
-        return what_if(analysis)
+        return what_if(analysis)  # an estimate that fails must not cost the measured figures
     except (AssertionError, ZeroDivisionError):
         return None
 

@@ -23,7 +23,7 @@ def union(intervals: Iterable[Interval]) -> list[Interval]:
     """The same time as disjoint intervals, in order."""
     merged: list[Interval] = []
     for begin, end in sorted(intervals):
-        if end <= begin:
+        if end <= begin:  # empty, as where no rank came later
             continue
         if merged and begin <= merged[-1][1]:
             merged[-1] = (merged[-1][0], max(end, merged[-1][1]))

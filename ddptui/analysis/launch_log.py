@@ -132,7 +132,7 @@ class LaunchLog(msgspec.Struct):
     def align_measured(self) -> AlignedSteps:
         """The measured steps of all ranks, aligned. Steps that cannot be compared are among the mismatches."""
         steps, inconsistent = drop_inconsistent(self.measured_steps)
-        is_whole = self.thinned.stride == 1
+        is_whole = self.thinned.stride == 1  # else time between the kept blocks would count as work between steps
         comparable, pauses = (steps, self.pauses) if is_whole else close_gaps(steps, self.pauses)
         aligned = align_steps(comparable, pauses, self.clock_spread)
         return aligned._replace(mismatches=dict(sorted((aligned.mismatches | inconsistent).items())))

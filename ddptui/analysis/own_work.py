@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from ddptui.analysis.intervals import Interval, subtract
+from ddptui.analysis.intervals import Interval, overlapping, subtract, union
 from ddptui.analysis.operations import OperationKey
 from ddptui.wire.messages import PHASES, Step
 
@@ -38,7 +38,7 @@ def work_program(
 ) -> tuple[list[Event], list[int]]:
     """The events of a rank's step in order, and its own work in total, ns by part. `before`: the rank's step before."""
     pieces = phase_spans(step)
-    if before is not None:
+    if before is not None:  # what a rank did between two steps may make it late in the second
         pieces.insert(0, (BETWEEN, before.end_ns, step.begin_ns))
     if step.end_ns > pieces[-1][2]:
         pieces.append((BETWEEN, pieces[-1][2], step.end_ns))
@@ -75,15 +75,9 @@ def _cut(segments: Iterable[Piece], moments: Iterable[int]) -> list[list[int]]:
 def _busy_segments(pieces: Iterable[Piece], idle: list[Interval], held: list[Interval]) -> list[Piece]:
     """What is left of the pieces without idle time. Where a call was held up, in whatever phase, it is aggregation."""
     segments: list[Piece] = []
+    held = union(held)
     for part, begin, end in pieces:
-        for free_begin, free_end in subtract(begin, end, idle):
-            moment = free_begin
-            for held_begin, held_end in held:
-                if held_begin < free_end and held_end > moment:
-                    if held_begin > moment:
-                        segments.append((part, moment, held_begin))
-                    segments.append((AGGREGATE, max(moment, held_begin), min(held_end, free_end)))
-                    moment = min(held_end, free_end)
-            if moment < free_end:
-                segments.append((part, moment, free_end))
-    return segments
+        for free in subtract(begin, end, idle):
+            segments += [(part, *rest) for rest in subtract(*free, held)]
+            segments += [(AGGREGATE, *delay) for delay in overlapping(held, *free)]
+    return sorted(segments, key=lambda segment: segment[1])

@@ -105,7 +105,7 @@ def _why_no_figures(log: LaunchLog) -> str | None:
 def _result(log: LaunchLog, launched: Launched) -> RepeatResult:
     measured = log.measured_steps
     spans = [span for rank in measured if (span := log.span(rank))]
-    instrumented = all(measured.values())
+    instrumented = all(measured.values())  # without instruments, ranks send no steps, only their span
     # Without any probe of a clock its spread is infinite, and steps of different ranks cannot be aligned.
     clocks_known = log.clock_spread is None or log.clock_spread.largest_ns(measured) < inf
     aligned = log.align_measured() if instrumented and clocks_known else AlignedSteps([], {})
@@ -117,13 +117,14 @@ def _result(log: LaunchLog, launched: Launched) -> RepeatResult:
     evidence = Evidence(
         steps=steps,
         other_load=other_load(log.loads, spans),
-        clocks_known=clocks_known or not instrumented,
+        clocks_known=clocks_known or not instrumented,  # without steps, no times of two hosts are compared
         waits_hidden=analysis is not None and analysis.withheld,
     )
     result = RepeatResult(
         backend=hello.backend,
         backend_why=hello.backend_why,
         train_time_s=train_time_s,
+        # What a launch waited in a queue is no part of its start.
         startup_s=(max(span.first_ns for span in spans) - (log.begun_ns or launched.at_ns)) / S,
         steps=steps,
         samples_per_s=sum(span.samples for span in spans) / train_time_s,

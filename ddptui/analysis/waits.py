@@ -76,6 +76,7 @@ def align_steps(
 ) -> AlignedSteps:
     """The steps of all ranks, side by side; steps that some rank lacks are left out."""
     by_number = {rank: {step.step: step for step in of_rank} for rank, of_rank in steps.items()}
+    # A rank that ended early, or whose messages were dropped, lacks steps that the others have.
     common = sorted(set.intersection(*(set(numbers) for numbers in by_number.values()))) if by_number else []
     still: Standstills = {
         rank: [(pause.begin_ns, pause.end_ns) for pause in pauses if pause.rank == rank] for rank in steps

@@ -49,7 +49,7 @@ class StallDetector:
         self._ended: set[int] = set()
         # How many collectives each rank made, by step and rank, of steps that not all ranks have reported.
         self._calls: dict[int, dict[int, int]] = {}
-        self._mismatch: CallCountMismatch | None = None
+        self._mismatch: CallCountMismatch | None = None  # the first: later ones follow from it
 
     def add(self, message: RankMessage, now_ns: int) -> None:
         """Take a rank's message, received at now_ns."""
@@ -88,7 +88,7 @@ class StallDetector:
         still = [number for number, rank in running.items() if self._stands_still(rank, now_ns)]
         silent = [number for number in still if self._silent_s(running[number], now_ns)]
         all_still = len(self._ranks) == self._world_size and bool(running) and len(still) == len(running)
-        if not silent and not all_still:
+        if not silent and not all_still:  # while one rank goes on, the others may only be waiting for it
             return None
         progress = {
             number: _progress(rank, states.get(number), silent=number in silent) for number, rank in running.items()
