@@ -140,7 +140,7 @@ def _ended(message: Ended, live: Live) -> None:
 
 def _active(live: Live, rank: RankState, at_ns: int) -> None:
     """The rank was alive at this moment of its own clock."""
-    # The maximum, since a heartbeat may overtake a step: a rank sends its steps in batches.
+    # The maximum: on a GPU a step is sent once its events are over, and heartbeats may overtake it.
     rank.heard_ns = max(rank.heard_ns, live.clocks.console_ns(rank.rank, at_ns))
 
 

@@ -204,7 +204,7 @@ COLUMNS: tuple[Column[Row], ...] = (
 )
 AT_LEAST = 2  # columns that are shown however narrow it gets: the trial and its time
 UNEQUAL_WORK = {"speedup": 97, "samples": 96}  # worth more than times, where trials do different work in a step
-ALL_RIGHT = {"mean": 75}  # a wrong average comes before the accuracy, a right one after it (columns sort stably)
+ALL_RIGHT = {"mean": 75}  # as the accuracy, which stands before it; a wrong average comes first
 
 
 def columns_of(rows: Sequence[Row]) -> list[Filled]:
