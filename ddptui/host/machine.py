@@ -35,7 +35,7 @@ def own_clock() -> str:
     try:
         boot = BOOT.read_text("ascii").strip()
     except OSError:
-        return platform.node()
+        return platform.node()  # the kernel reveals no boot id: only processes of one host can be told to share a clock
     namespace = 0  # on kernels without time namespaces
     with suppress(OSError):
         namespace = os.stat(TIME_NAMESPACE).st_ino

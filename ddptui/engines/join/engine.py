@@ -163,7 +163,7 @@ class JoinedLaunch(Launch):
             time.sleep(POLL_S)
         self._keep_logs()
         if self.trial.init_method == "file":
-            with suppress(OSError):  # torch has deleted it, unless the ranks failed
+            with suppress(OSError):  # torch may have deleted it
                 Path(self.meeting.removeprefix("file://")).unlink()
 
     def _keep_logs(self) -> None:

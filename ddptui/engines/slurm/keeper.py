@@ -130,7 +130,7 @@ def _cancel_step(job: int, parts: dict[str, str], step: int) -> None:
     if running and step == 1:
         run("scancel", "--signal=TERM", *running)
     elif running:
-        run("scancel", "--signal=KILL", *(f"{part}.0" for part in running))  # .0: the step of srun, which the tasks are
+        run("scancel", "--signal=KILL", *(f"{part}.0" for part in running))  # .0: srun's step, the tasks
 
 
 def run(*command: str, within_s: float = ANSWER_S) -> str:
