@@ -74,10 +74,10 @@ def _cut(segments: Iterable[Piece], moments: Iterable[int]) -> list[list[int]]:
 
 def _busy_segments(pieces: Iterable[Piece], idle: list[Interval], held: list[Interval]) -> list[Piece]:
     """What is left of the pieces without idle time. Where a call was held up, in whatever phase, it is aggregation."""
-    segments: list[Piece] = []
+    free = [(part, *rest) for part, begin, end in pieces for rest in subtract(begin, end, idle)]
+    if not held:  # as in most steps: only injected delays hold up calls
+        return free
     held = union(held)
-    for part, begin, end in pieces:
-        for free in subtract(begin, end, idle):
-            segments += [(part, *rest) for rest in subtract(*free, held)]
-            segments += [(AGGREGATE, *delay) for delay in overlapping(held, *free)]
+    segments = [(part, *rest) for part, begin, end in free for rest in subtract(begin, end, held)]
+    segments += [(AGGREGATE, *delay) for _, begin, end in free for delay in overlapping(held, begin, end)]
     return sorted(segments, key=lambda segment: segment[1])
