@@ -10,19 +10,22 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from textual import work
 from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
-from textual.command import Provider
 from textual.screen import Screen
 
+from ddptui.config.parser import PresetError
 from ddptui.config.preset import Preset
+from ddptui.host.machine import describe
+from ddptui.store.journal import RunLost
+from ddptui.store.runs import Run, RunError
 from ddptui.text.words import printable
 from ddptui.tui import settings
-from ddptui.tui.launch_check import LaunchCheck
-from ddptui.tui.screens.base import ConsoleApp, LabScreen
+from ddptui.tui.launch_check import LaunchCheck, prepare_resumption
+from ddptui.tui.screens.base import ConsoleApp, EndedRun, LabScreen
 from ddptui.tui.screens.lab import Lab
 
 if TYPE_CHECKING:
@@ -30,50 +33,25 @@ if TYPE_CHECKING:
     from ddptui.analysis.results import Results
     from ddptui.run.playback import Playback
     from ddptui.run.session import Session
-    from ddptui.store.runs import Run
 
-ERROR_STAYS_S = 10
+ERROR_STAYS_S = 10  # twice Textual's default: an error has more to read than a notice
 
-
-def lab_commands() -> type[Provider]:
-    """Return the provider of the command palette's own entries."""
-    from ddptui.tui.commands import LabCommands
-
-    return LabCommands
+Checked = TypeVar("Checked")
 
 
-def screen_following(feed: "Session | Playback") -> Screen[None]:
-    """Return the screen that follows a run or a replay."""
-    if feed.preset.kind == "primitives":
+def screen_of(feed: "Session | Playback | EndedRun") -> Screen[None]:
+    """Return the screen that follows a run or a replay, or that shows the results of a run."""
+    if feed.preset.kind == "primitives":  # one screen for all three: times fill in where they will stay
         from ddptui.tui.screens.primitives import PrimitivesScreen
 
         return PrimitivesScreen(feed)
+    if isinstance(feed, EndedRun):
+        from ddptui.tui.screens.result import ResultScreen
+
+        return ResultScreen(*feed)
     from ddptui.tui.screens.run import RunScreen
 
     return RunScreen(feed)
-
-
-def screen_of_results(run: "Run", preset: Preset, results: "Results") -> Screen[None]:
-    """Return the screen that shows the results of a run."""
-    if preset.kind == "primitives":
-        from ddptui.tui.screens.following import EndedRun
-        from ddptui.tui.screens.primitives import PrimitivesScreen
-
-        return PrimitivesScreen(EndedRun(run, preset, results))
-    from ddptui.tui.screens.result import ResultScreen
-
-    return ResultScreen(run, preset, results)
-
-
-def _prepared(run: "Run", prepare: Callable[[], Preset]) -> "tuple[Preset, Outcomes]":
-    """Return the preset of a run that is to be resumed, and the launches it need not repeat. Reads long journals."""
-    from ddptui.store.outcomes import finished, outcomes_of
-    from ddptui.store.runs import RunError
-
-    if run.is_held():
-        raise RunError(f"{run.folder}: another console has this run under way: stop it there first")
-    preset = prepare()
-    return preset, finished(outcomes_of(run, preset))
 
 
 class Console(App[int]):
@@ -81,10 +59,9 @@ class Console(App[int]):
 
     TITLE = "ddptui"
     CSS_PATH = "app.tcss"
-    COMMANDS = App.COMMANDS | {lab_commands}
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("question_mark,f1", "help", "Help", key_display="?"),
-        Binding("q", "leave", "Quit", show=False),
+        Binding("q", "leave", "Quit", show=False),  # some terminals keep ctrl+q for themselves, VS Code's for one
         Binding("ctrl+q", "leave", "Quit", show=False, priority=True),
         # Before the screens' own escape, and disabled while nothing is checked.
         Binding("escape", "cancel_check", "Cancel the check", show=False, priority=True),
@@ -92,16 +69,13 @@ class Console(App[int]):
 
     def __init__(
         self,
-        runs: Path,
-        first: Preset | None = None,
-        begun: "tuple[Run, Preset] | None" = None,
+        runs: Path,  # the folder of runs
+        first: Preset | None = None,  # to run at once; checked
+        begun: tuple[Run, Preset] | None = None,  # to resume at once; its preset is checked
         *,
-        threads: ThreadPoolExecutor | None = None,
-        refresh_s: float = 0.25,
+        threads: ThreadPoolExecutor | None = None,  # where a run's session works
+        refresh_s: float = 0.25,  # between two updates of a run's screen: 10 Hz would take a quarter of a core
     ) -> None:
-        """`runs`: the folder of runs. `first`: a checked preset to run at once. `begun`: a run to resume at once, and
-        its checked preset. `threads`: where a run's session works. `refresh_s`: between two updates of a run's screen.
-        """
         super().__init__()
         self.runs = runs
         self.refresh_s = refresh_s
@@ -111,11 +85,11 @@ class Console(App[int]):
         self._check = LaunchCheck()
         self._first = first
         self._begun = begun
-        self._threads = threads or ThreadPoolExecutor(1, "lab")
+        self._threads = threads or ThreadPoolExecutor(1, "lab")  # one: at most one run at a time
 
     def on_mount(self) -> None:
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGHUP):
+        for number in (signal.SIGTERM, signal.SIGHUP):  # SIGHUP: the terminal was closed. The ranks must end, too
             loop.add_signal_handler(number, self._end, 128 + number)
         self.theme_changed_signal.subscribe(self, lambda theme: settings.save(settings.Settings(theme=theme.name)))
         self.screen_change_signal.subscribe(self, lambda _: self._check.cancel_unless_on(self._full_screen()))
@@ -127,65 +101,55 @@ class Console(App[int]):
             self.resume(run, lambda: preset)
 
     def _end(self, code: int) -> None:
-        """Exit after a signal, without a question. Finished launches are kept."""
-        self.leaving = True
+        self.leaving = True  # without a question; finished launches are kept
         self.exit(return_code=code)
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
-        """Replace Textual's own palette entries by those that do what the console's keys do."""
+        """Yield the palette's entries: the console's own, and in place of Textual's those that do what keys do here."""
+        from ddptui.tui.commands import lab_commands
+
+        yield from lab_commands(self, screen)
         yield SystemCommand("Theme", "Choose other colors", self.action_change_theme)
         yield SystemCommand("Screenshot", "Keep a picture of this screen (SVG)", self.deliver_screenshot)
         yield SystemCommand("Help", "What the keys do", self.action_help)
         yield SystemCommand("Quit", "Asks first while a run is under way", self.action_leave)
 
     def on_ready(self) -> None:
-        """Allow garbage collection again after the first picture: it was off so as not to delay that."""
-        gc.enable()
+        gc.enable()  # it was off so as not to delay the first picture
 
     @work(group="launch")
     async def launch(self, prepare: Callable[[], Preset]) -> None:
         """Check a preset in a thread, then run it. `prepare` may raise PresetError."""
-        from ddptui.config.parser import PresetError
-
-        if self._may_launch():
-            try:
-                if (preset := await self._check.run(prepare, self._full_screen())) is not None:
-                    self.run_preset(preset)
-            except PresetError as error:
-                self.complain("Not started", printable(str(error)))
+        await self._check_and_start(prepare, self.run_preset, "Not started")
 
     def run_preset(self, preset: Preset) -> None:
         """Start a run of a preset that was checked, and show it."""
-        from ddptui.host.machine import describe
-        from ddptui.store.runs import Run, RunError
-
         try:
             self._follow(Run.create(self.runs, preset, describe()), preset, {})
         except RunError as error:
             self.complain("Not started", str(error))
 
     @work(group="launch")
-    async def resume(self, run: "Run", prepare: Callable[[], Preset]) -> None:
+    async def resume(self, run: Run, prepare: Callable[[], Preset]) -> None:
         """Launch what is missing in a run, and show it. `prepare`: its preset, checked; may raise PresetError."""
-        from ddptui.config.parser import PresetError
-        from ddptui.host.machine import describe
-        from ddptui.store.journal import RunLost
-        from ddptui.store.runs import RunError
 
-        if self._may_launch():
-            try:
-                checked = await self._check.run(partial(_prepared, run, prepare), self._full_screen())
-                if checked is not None:
-                    run.note_resumption(describe())
-                    self._follow(run, *checked)
-            except (PresetError, RunError, RunLost, OSError) as error:
-                self.complain("Not resumed", printable(str(error)))
+        def start(checked: "tuple[Preset, Outcomes]") -> None:
+            run.note_resumption(describe())
+            self._follow(run, *checked)
 
-    def _may_launch(self) -> bool:
-        """Whether nothing runs: two runs would take the cores from each other. A repeated key is no error."""
-        if self.session is not None:
+        await self._check_and_start(partial(prepare_resumption, run, prepare), start, "Not resumed")
+
+    async def _check_and_start(
+        self, prepare: Callable[[], Checked], start: Callable[[Checked], None], title: str
+    ) -> None:
+        if self.session is not None:  # two runs would take the cores from each other
             self.complain("Not started", "another run is under way")
-        return self.session is None and not self._check.is_pending
+        elif not self._check.is_pending:  # a repeated key is no error
+            try:
+                if (checked := await self._check.run(prepare, self._full_screen())) is not None:
+                    start(checked)
+            except (PresetError, RunError, RunLost, OSError) as error:
+                self.complain(title, printable(str(error)))
 
     def action_cancel_check(self) -> None:
         self._check.cancel()
@@ -194,14 +158,13 @@ class Console(App[int]):
         return action != "cancel_check" or self._check.is_pending
 
     def _full_screen(self) -> LabScreen:
-        """Return the topmost screen that is no dialog."""
-        return next(screen for screen in reversed(self.screen_stack) if isinstance(screen, LabScreen))
+        return next(screen for screen in reversed(self.screen_stack) if isinstance(screen, LabScreen))  # no dialog
 
-    def _follow(self, run: "Run", preset: Preset, outcomes: "Outcomes") -> None:
+    def _follow(self, run: Run, preset: Preset, outcomes: "Outcomes") -> None:
         from ddptui.run.session import Session
 
         self.session = Session(preset, run, self._threads, outcomes)
-        self.push_screen(screen_following(self.session))
+        self.push_screen(screen_of(self.session))
 
     def run_ended(self, session: "Session") -> None:
         """Note that no rank of this run is left."""
@@ -210,36 +173,35 @@ class Console(App[int]):
 
     def show_results(self, session: "Session") -> None:
         """Replace the screen that followed this run, which is the current one, by its results."""
-        from ddptui.tui.screens.result import ResultScreen
-
-        self.switch_screen(ResultScreen(session.run, session.preset, session.results))
+        self.switch_screen(screen_of(EndedRun(session.run, session.preset, session.results)))
 
     @work(exclusive=True, group="open")
-    async def open_run(self, run: "Run") -> None:
-        """Show the results of a run on disk. Its journals may be long: a thread reads them."""
+    async def open_run(self, run: Run) -> None:
+        """Show the results of a run on disk."""
         from ddptui.store.outcomes import results_of
-        from ddptui.store.runs import RunError
 
-        try:
+        def read() -> EndedRun:
             preset = run.preset()
-            results = await asyncio.to_thread(results_of, run, preset)
-            self.push_screen(screen_of_results(run, preset, results))
-        except RunError as error:
-            self.complain("Cannot be opened", str(error))
+            return EndedRun(run, preset, results_of(run, preset))
+
+        await self._open(read, "Cannot be opened")
 
     @work(exclusive=True, group="open")
-    async def replay(self, run: "Run") -> None:
+    async def replay(self, run: Run) -> None:
         """Show a run on disk as it went."""
         from ddptui.run.playback import Playback
-        from ddptui.store.runs import RunError
 
-        try:
-            self.push_screen(screen_following(await asyncio.to_thread(Playback, run, run.preset())))
+        await self._open(lambda: Playback(run, run.preset()), "Cannot be replayed")
+
+    async def _open(self, read: "Callable[[], Playback | EndedRun]", title: str) -> None:
+        try:  # journals may be long: a thread reads them
+            self.push_screen(screen_of(await asyncio.to_thread(read)))
         except RunError as error:
-            self.complain("Cannot be replayed", str(error))
+            self.complain(title, str(error))
 
     def complain(self, title: str, error: str) -> None:
         """Show an error for some seconds."""
+        # Without markup, since paths and names may contain [: Textual fails on "[/", even an escaped one.
         self.notify(error, title=title, severity="error", timeout=ERROR_STAYS_S, markup=False)
 
     def action_runs(self) -> None:
@@ -250,12 +212,12 @@ class Console(App[int]):
 
     def action_help(self) -> None:
         """Show what the keys of the current screen do."""
-        from ddptui.tui.screens.help import HelpScreen
+        from ddptui.tui.screens.dialogs import HelpScreen
 
         if not isinstance(self.screen, HelpScreen):
             self.push_screen(HelpScreen(self.screen))
 
-    @work
+    @work  # only a worker can wait for a dialog
     async def action_leave(self) -> None:
         """Quit; while a run is under way, after a question."""
         from ddptui.tui.screens.dialogs import Confirm

@@ -24,7 +24,7 @@ REPEATS = "repeats"  # a change like any other here; on the command line an opti
 VARIES = "varies"
 NO_BOTTLENECK = "[]"
 LINK = "link"  # the one bottleneck that is no delay
-# Where the form has a shorter label than the field's name.
+# Labels of the form that are shorter than the field's name.
 LABELS = {"world_size": "ranks", "dataset": "data", "sleep_ms": "ms", "mbit": "Mbit/s"}
 ALL = "all"
 LISTS = ("operations", "reduce_ops")  # fields that are typed as words separated by commas
@@ -32,11 +32,6 @@ OF_TRAINING = ("launch", "world_size", "strategy", "average", "model", "dataset"
 OF_SEEING = ("launch", "world_size", "operations", "reduce_ops", "root", REPEATS)
 OF_MEASURING = ("launch", "world_size", "operations", "root", "max_bytes", "iterations", "cadence", REPEATS)
 LONGEST_QUOTE = 20  # characters of a wrong value that an error repeats
-
-
-def label(field: str) -> str:
-    """Return the form's label of a field of a trial."""
-    return LABELS.get(field, field)
 
 
 class Draft(msgspec.Struct, frozen=True):
@@ -52,16 +47,21 @@ def preset(draft: Draft) -> Preset:
     try:
         loaded = load(draft.name, assignments)
     except PresetError as error:
-        raise PresetError(_with_labels(_without_place(str(error), draft.name), draft.changes)) from None
-    return msgspec.structs.replace(loaded, repeats=_repeats(draft, loaded.repeats))
+        raise PresetError(_in_words_of_the_form(str(error), draft)) from None
+    repeats = draft.changes.get(REPEATS)
+    if repeats is None:
+        return loaded
+    if not (repeats.isdecimal() and repeats.isascii() and 1 <= int(repeats[:9]) <= 1000):  # int() fails at 4300 digits
+        raise PresetError(f"{REPEATS}: expected 1 to 1000, got {repeats[:LONGEST_QUOTE]}")
+    return msgspec.structs.replace(loaded, repeats=int(repeats))
 
 
 class Validation(NamedTuple):
-    """`preset`: with the changes, if valid. `prepared`: the same, if it can run here. `reason`: why not, a line."""
+    """Whether a draft could run."""
 
-    preset: Preset | None
-    prepared: Preset | None
-    reason: str
+    preset: Preset | None  # with the changes, if valid
+    prepared: Preset | None  # the same, if it can run here
+    reason: str  # why not, in one line
 
 
 def validate(draft: Draft) -> Validation:
@@ -117,10 +117,7 @@ def length_field(preset: Preset) -> str:
 
 
 def bottleneck(at: str, ranks: str, amount: str) -> str:
-    """Return the value of `bottleneck` for one delay in ms, or for slow links in Mbit/s.
-
-    What is no number is kept as text, so that the loader's error names the place.
-    """
+    """Return the value of `bottleneck` for one delay in ms, or for slow links in Mbit/s."""
     listed = ", ".join(_number_or_text(rank) for rank in ranks.split(",") if rank.strip())
     return f'[{{at = "{at}", ranks = [{listed}], {amount_field(at)} = {_number_or_text(amount)}}}]'
 
@@ -138,34 +135,22 @@ def amount_field(at: str) -> str:
 
 def at_fault(draft: Draft, reason: str) -> str | None:
     """Return the change that a refusal names first, or the first change if it names none."""
-    places = {key: re.search(rf"\b({key}|{label(key)})\b", reason) for key in draft.changes}
+    places = {key: re.search(rf"\b({key}|{LABELS.get(key, key)})\b", reason) for key in draft.changes}
     named = {key: place.start() for key, place in places.items() if place}
     return min(named or draft.changes, key=lambda key: named.get(key, 0), default=None)
 
 
-def _repeats(draft: Draft, usual: int) -> int:
-    text = draft.changes.get(REPEATS)
-    if text is None:
-        return usual
-    if not (text.isdecimal() and text.isascii() and 1 <= int(text[:9]) <= 1000):
-        raise PresetError(f"{REPEATS}: expected 1 to 1000, got {text[:LONGEST_QUOTE]}")
-    return int(text)
-
-
-def _without_place(why: str, name: str) -> str:
-    """Strip the file, which is on the screen, and `--set `, which the user has not typed."""
+def _in_words_of_the_form(why: str, draft: Draft) -> str:
+    """Return an error in one line, without the file, which is on the screen, and `--set `, which the user has not
+    typed; with the form's labels if it is about a change: `ranks: expected …`."""
     with suppress(PresetError):  # the file is gone: then the reason is just that
-        why = why.removeprefix(f"{find(name)}: ")
-    return " ".join(why.removeprefix("--set ").splitlines())
-
-
-def _with_labels(why: str, changes: dict[str, str]) -> str:
-    """Return an error about a change with the form's labels: `ranks: expected …`. Other errors stay as they are."""
+        why = why.removeprefix(f"{find(draft.name)}: ")
+    why = " ".join(why.removeprefix("--set ").splitlines())
     key, _, rest = why.partition(": ")
-    field, _, part = re.sub(r"\[\d+\]", "", key).partition(".")
-    if field not in changes:
+    field, _, part = re.sub(r"\[\d+\]", "", key).partition(".")  # bottleneck[0].sleep_ms
+    if field not in draft.changes:
         return why
-    return ", ".join(filter(None, [label(field), label(part)])) + f": {rest}"
+    return ", ".join(filter(None, [LABELS.get(field, field), LABELS.get(part, part)])) + f": {rest}"
 
 
 def _shown(trial: Trial, field: str) -> str:
@@ -178,7 +163,7 @@ def _shown(trial: Trial, field: str) -> str:
 
 
 def _number_or_text(text: str) -> str:
-    """Return a number as it is, and all else as a TOML string."""
+    """Return a number as it is, and all else as a TOML string, so that the loader's error names the place."""
     value = parse_assignment(f"number={text.strip()}")[1]
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     return text.strip() if is_number else msgspec.json.encode(printable(text.strip())).decode()

@@ -1,13 +1,20 @@
-"""The check before a launch: in a thread beside the screen, shown in its title, cancelled by escape or by leaving."""
+"""The checks before a launch: in a thread beside the screen, shown in its title, cancelled by escape or by leaving."""
 
 import asyncio
 import threading
 from collections.abc import Callable
-from contextlib import suppress
-from typing import Any, TypeVar
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from ddptui.config.parser import PresetError
+from ddptui.config.preset import Preset
+from ddptui.engines.preflight import prepare
+from ddptui.store.runs import Run, RunError
 from ddptui.tui.screens.base import LabScreen
 from ddptui.tui.widgets.frame import TitleBar
+
+if TYPE_CHECKING:
+    from ddptui.analysis.repeat import Outcomes
 
 CHECKING = "checking this launch … esc cancels"
 
@@ -32,7 +39,7 @@ class LaunchCheck:
         self._check = check = in_background(prepare)
         _show(screen, CHECKING)
         try:
-            await asyncio.wait({check})
+            await asyncio.wait({check})  # unlike `await check`, raises nothing if the check alone is cancelled
         finally:
             self._check = None
             check.cancel()  # the worker itself may have been; no effect on a check that is done
@@ -55,30 +62,38 @@ def _show(screen: LabScreen, activity: str) -> None:
         bar.show_activity(activity)
 
 
-def in_background(call: Callable[[], Answer]) -> "asyncio.Future[Answer]":
-    """Run a call in a daemon thread. Return its result as a future; to cancel that discards the result.
-
-    A thread of a pool would do, were it not joined when the console closes: a check that hangs would hold it open.
-    """
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[Answer] = loop.create_future()
-
-    def settle(error: Exception | None, answer: Answer | None) -> None:
-        if future.cancelled():
-            return
-        if error is not None:
-            future.set_exception(error)
-        else:
-            future.set_result(answer)  # type: ignore[arg-type]  # Answer may itself be None
+def in_background(call: Callable[[], Answer]) -> asyncio.Future[Answer]:
+    """Run a call in a daemon thread. Return its result as a future; to cancel that discards the result."""
+    answer: Future[Answer] = Future()
+    answer.set_running_or_notify_cancel()  # so that the thread may set an answer that is no longer wanted
 
     def run() -> None:
-        error, answer = None, None
         try:
-            answer = call()
-        except Exception as raised:  # the caller gets it from the future
-            error = raised
-        with suppress(RuntimeError):  # the loop was closed meanwhile: the console has ended
-            loop.call_soon_threadsafe(settle, error, answer)
+            answer.set_result(call())
+        except Exception as error:
+            answer.set_exception(error)
 
+    # A pool's thread would be joined when the console closes: a check that hangs would hold it open.
     threading.Thread(target=run, name="check", daemon=True).start()
-    return future
+    return asyncio.wrap_future(answer)
+
+
+def prepare_resumption(run: Run, prepare: Callable[[], Preset]) -> "tuple[Preset, Outcomes]":
+    """Return the preset of a run that is to be resumed, and the launches it need not repeat. Reads long journals."""
+    from ddptui.store.outcomes import finished, outcomes_of
+
+    if run.is_held():
+        raise RunError(f"{run.folder}: another console has this run under way: stop it there first")
+    preset = prepare()
+    return preset, finished(outcomes_of(run, preset))
+
+
+def prepare_draft(preset: Preset) -> Preset:
+    """Return a preset that can start here now. Asks its engine and the GPUs' driver: seconds. Raises PresetError."""
+    try:
+        return prepare(preset)
+    except PresetError as error:
+        if "--set" not in str(error):
+            raise
+        console = f"`ddptui --preset {preset.name} --set …`"  # for a field that the form lacks
+        raise PresetError(f"{error}; for what the form lacks, start the console again with {console}") from None

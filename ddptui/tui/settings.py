@@ -39,13 +39,13 @@ def first_theme(wanted: str | None, known: Container[str]) -> str:
 def load() -> Settings:
     """Return the saved settings, or the defaults where they cannot be read."""
     try:
-        return msgspec.json.decode(path().read_bytes(), type=Settings)
+        return msgspec.json.decode(path().read_bytes(), type=Settings)  # skips what a newer console may have added
     except (OSError, ValueError):
         return Settings()
 
 
 def save(settings: Settings) -> None:
-    """Save the settings, if the file can be written: they are not worth an error."""
-    with suppress(OSError):
+    """Save the settings, if the file can be written."""
+    with suppress(OSError):  # a theme is not worth an error
         path().parent.mkdir(parents=True, exist_ok=True)
         path().write_bytes(msgspec.json.encode(settings))

@@ -38,7 +38,7 @@ def start(
         if app.session is not None:
             app.session.close()
             app.finished.append((app.session.results, app.session.preset))
-        threads.shutdown()
+        threads.shutdown()  # waits for the session's thread, which ends the ranks
     from ddptui.run import headless  # late: the first picture must not wait for it
 
     for results, finished in app.finished:

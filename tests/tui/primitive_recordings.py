@@ -7,7 +7,7 @@ from ddptui.live.monitor import RunMonitor
 from ddptui.run.playback import Playback
 from ddptui.store.outcomes import results_of
 from ddptui.store.runs import Run
-from ddptui.tui.screens.following import EndedRun
+from ddptui.tui.screens.base import EndedRun
 from tests.tui.recordings import Clock
 
 RECORDED = Path(__file__).parent / "recorded_primitives" / "run"

@@ -4,7 +4,7 @@ import pytest
 
 from ddptui.analysis.waits import align_steps
 from ddptui.live.arrivals import ArrivalsSummary, RankArrivals, summary
-from ddptui.tui.widgets.arrivals import Arrivals
+from ddptui.tui.widgets.last_steps import Arrivals
 from tests.support.traces import delayed, trace, works_of
 from tests.tui.drawn import SIZES, text_of
 

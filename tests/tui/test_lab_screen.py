@@ -16,13 +16,12 @@ from ddptui.config.preset import Preset
 from ddptui.engines.local import links
 from ddptui.store.presets import load
 from ddptui.store.runs import Run
+from ddptui.tui import launch_check
 from ddptui.tui.app import Console
-from ddptui.tui.screens import lab as lab_screen
 from ddptui.tui.screens.dialogs import Confirm, SavePreset
 from ddptui.tui.screens.lab import Lab
 from ddptui.tui.widgets.fields import BottleneckFields, Field
-from ddptui.tui.widgets.lists import RecentRuns
-from ddptui.tui.widgets.preset_list import PresetChooser, PresetList
+from ddptui.tui.widgets.lists import PresetChooser, PresetList, RecentRuns
 from ddptui.tui.widgets.tables import TrialTable
 from ddptui.tui.widgets.trial_form import TrialForm
 from tests.support.builders import journal, two_trials, write_run
@@ -172,7 +171,7 @@ def test_what_takes_long_before_a_start_leaves_the_screen_alive(
         assert woken.wait(10), "the screen waits"
         return preset
 
-    monkeypatch.setattr(lab_screen, "prepare", prepared)
+    monkeypatch.setattr(launch_check, "prepare", prepared)
 
     async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
         await pilot.press("enter")
@@ -218,7 +217,7 @@ def test_what_the_form_has_no_field_for_is_said_with_where_to_say_it(
     def refused(preset: Preset) -> Preset:
         raise PresetError("one: device: there is no GPU, or `--set device=cpu`")
 
-    monkeypatch.setattr(lab_screen, "prepare", refused)
+    monkeypatch.setattr(launch_check, "prepare", refused)
 
     async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
         await pilot.press("enter")
@@ -419,7 +418,7 @@ def test_recent_runs_are_listed_timed_and_opened(tmp_path: Path, monkeypatch: py
         assert "results.json cannot be read" in seen(app)
         assert "~" in seen(app)  # quickstart was run here
         lab.query_one(RecentRuns).focus()
-        names = [line.name for line in lab.query_one(RecentRuns)._runs]
+        names = [line.name for line in lab.query_one(RecentRuns).runs]
         lab.query_one(RecentRuns).highlighted = names.index(run.name)
         await pilot.press("enter")
         await pilot.pause()
@@ -436,7 +435,7 @@ def test_runs_that_were_made_meanwhile_are_there_on_coming_back(tmp_path: Path) 
         assert app.screen is not lab
         write_run(tmp_path, two_trials(), journal("a"))
         app.pop_screen()
-        await until(pilot, lambda: lab.query_one(RecentRuns)._runs)
+        await until(pilot, lambda: lab.query_one(RecentRuns).runs)
 
     play(scenario, tmp_path)
 

@@ -9,16 +9,16 @@ from pathlib import Path
 import pytest
 from textual.command import Hit, Provider
 from textual.pilot import Pilot
+from textual.system_commands import SystemCommandsProvider
 
 from ddptui.config.parser import PresetError
 from ddptui.config.preset import Preset
 from ddptui.store.presets import load
 from ddptui.tui import commands
 from ddptui.tui.app import Console
-from ddptui.tui.commands import LabCommands
 from ddptui.tui.launch_check import CHECKING
 from ddptui.tui.screens import runs as runs_screen
-from ddptui.tui.screens.help import HelpScreen
+from ddptui.tui.screens.dialogs import HelpScreen
 from ddptui.tui.screens.lab import Lab
 from ddptui.tui.screens.runs import RunsScreen
 from tests.support.builders import journal, two_trials, write_run
@@ -70,7 +70,7 @@ def test_a_preset_of_the_palette_is_checked_beside_the_screen(
 
     async def scenario() -> None:
         async with opened(tmp_path) as (app, pilot):
-            palette: Provider = LabCommands(app.screen)
+            palette: Provider = SystemCommandsProvider(app.screen)
             hits = [hit async for hit in palette.search("preset: quickstart") if isinstance(hit, Hit)]
             max(hits, key=lambda hit: hit.score).command()
             await until(pilot, lambda: CHECKING in seen(app))

@@ -5,7 +5,8 @@ from math import inf, nan
 
 import pytest
 
-from ddptui.tui.widgets.line_chart import KINDS, LineChart, Series, kind_of
+from ddptui.tui.widgets.canvas import SERIES
+from ddptui.tui.widgets.line_chart import LineChart, Series, kind_of
 from tests.tui.drawn import SIZES, Alone, kinds_of, text_of
 
 
@@ -39,7 +40,7 @@ def test_a_curve_has_its_figures_beside_it() -> None:
 def test_every_series_is_named_with_its_latest_value_and_its_colour() -> None:
     seen = chart(rising("rank 0", 0), rising("rank 1", 1), Series("mean", [(0, 1.0), (20, 3.0)], "mean"))
     assert text_of(seen, 60, 12)[-1] == "━ rank 0 2.5  ━ rank 1 2.5  ━ mean 3"
-    assert {KINDS[0], KINDS[1], "mean"} <= kinds_of(seen, 60, 12)
+    assert {SERIES[0], SERIES[1], "mean"} <= kinds_of(seen, 60, 12)
 
 
 def test_with_too_many_series_the_rest_is_counted() -> None:

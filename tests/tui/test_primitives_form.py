@@ -12,7 +12,7 @@ from ddptui.tui.app import Console
 from ddptui.tui.draft import OF_MEASURING, OF_SEEING, OF_TRAINING
 from ddptui.tui.screens.lab import Lab
 from ddptui.tui.widgets.fields import BottleneckFields, Field
-from ddptui.tui.widgets.preset_list import PresetList
+from ddptui.tui.widgets.lists import PresetList
 from tests.tui.opened import opened, seen, until
 
 Scenario = Callable[[Console, Pilot[int], Lab], Coroutine[None, None, None]]

@@ -17,10 +17,9 @@ from ddptui.analysis.results import Results
 from ddptui.report.primitives.ownership import RANK_KINDS, view_title
 from ddptui.store.runs import Run
 from ddptui.text.tables import Table
-from ddptui.tui.app import Console, screen_following, screen_of_results
-from ddptui.tui.screens.dialogs import Confirm
-from ddptui.tui.screens.following import EndedRun
-from ddptui.tui.screens.help import HelpScreen
+from ddptui.tui.app import Console, screen_of
+from ddptui.tui.screens.base import EndedRun
+from ddptui.tui.screens.dialogs import Confirm, HelpScreen
 from ddptui.tui.screens.primitives import PrimitivesScreen
 from ddptui.tui.screens.result import ResultScreen
 from ddptui.tui.screens.run import RunScreen
@@ -501,10 +500,10 @@ def test_a_replay_goes_on_and_back_and_begins_anew() -> None:
 
 def test_runs_of_primitives_have_this_screen_and_others_have_theirs() -> None:
     feed, trained = over(), of_training.playback()
-    assert isinstance(screen_following(playback()), PrimitivesScreen)
-    assert isinstance(screen_following(trained), RunScreen)
-    assert isinstance(screen_of_results(*feed), PrimitivesScreen)
-    assert isinstance(screen_of_results(trained.run, trained.preset, trained.results), ResultScreen)
+    assert isinstance(screen_of(playback()), PrimitivesScreen)
+    assert isinstance(screen_of(trained), RunScreen)
+    assert isinstance(screen_of(feed), PrimitivesScreen)
+    assert isinstance(screen_of(EndedRun(trained.run, trained.preset, trained.results)), ResultScreen)
 
 
 def test_it_is_opened_from_the_runs_and_replayed(tmp_path: Path) -> None:

@@ -19,8 +19,7 @@ from ddptui.live.state import Live
 from ddptui.run.playback import Playback
 from ddptui.store.runs import Run
 from ddptui.tui.app import Console
-from ddptui.tui.screens.dialogs import Confirm
-from ddptui.tui.screens.help import HelpScreen
+from ddptui.tui.screens.dialogs import Confirm, HelpScreen
 from ddptui.tui.screens.inject import Inject
 from ddptui.tui.screens.result import ResultScreen
 from ddptui.tui.screens.run import RunScreen

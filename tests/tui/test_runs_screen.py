@@ -1,6 +1,7 @@
 """The Runs screen, and two runs side by side."""
 
 import asyncio
+import threading
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,13 +11,11 @@ import pytest
 from textual.pilot import Pilot
 from textual.theme import BUILTIN_THEMES
 
-from ddptui.store.overview import overview
 from ddptui.store.runs import Run, all_runs
 from ddptui.tui.app import Console
 from ddptui.tui.screens import runs as runs_screen
-from ddptui.tui.screens.compare import CompareScreen
 from ddptui.tui.screens.dialogs import Confirm
-from ddptui.tui.screens.result import ResultScreen
+from ddptui.tui.screens.result import CompareScreen, ResultScreen
 from ddptui.tui.screens.runs import RunsScreen
 from ddptui.tui.widgets.tables import MARK, RunTable
 from tests.support.builders import journal, two_trials, write_run
@@ -150,13 +149,21 @@ def test_a_folder_that_cannot_be_read_says_why(three: Path, monkeypatch: pytest.
     play(three, scenario)
 
 
-def test_what_an_earlier_reading_still_has_to_say_is_left_out(three: Path) -> None:
+def test_what_an_earlier_reading_still_has_to_say_is_left_out(three: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    released = threading.Event()
+
+    def late(runs: Path) -> list[Run]:
+        assert released.wait(10)
+        return all_runs(runs)
+
     async def scenario(app: Console, pilot: Pilot[int], screen: RunsScreen) -> None:
+        monkeypatch.setattr(runs_screen, "all_runs", late)
+        await pilot.press("r", "r")
+        monkeypatch.setattr(runs_screen, "all_runs", all_runs)
         await pilot.press("r")
-        screen.post_message(RunsScreen.Read(1, [overview(run) for run in all_runs(three)]))
-        await app.workers.wait_for_complete()
         await until(pilot, lambda: screen._complete)
-        await pilot.pause()
+        released.set()
+        await pilot.pause(0.2)
         assert "3 runs" in seen(app)
 
     play(three, scenario)

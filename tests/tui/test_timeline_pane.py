@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from ddptui.analysis.waits import AlignedStep, align_steps
-from ddptui.tui.widgets.timeline import Timeline
+from ddptui.tui.widgets.last_steps import Timeline
 from ddptui.wire.messages import Slept
 from tests.support.traces import MS, all_reduce, delayed, trace, works_of
 from tests.tui.drawn import SIZES, text_of

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
 
 from textual.app import ComposeResult
 from textual.events import Resize
@@ -14,6 +14,7 @@ from ddptui.config.preset import Preset
 from ddptui.tui.widgets.frame import TitleBar, TooSmall
 
 if TYPE_CHECKING:  # late: the first picture must not wait for them
+    from ddptui.analysis.results import Results
     from ddptui.run.session import Session
     from ddptui.store.runs import Run
 
@@ -22,12 +23,12 @@ WIDTHS = ((180, "-huge"), (110, "-wide"), (60, "-narrow"), (0, "-tiny"))
 HEIGHTS = ((54, "-high"), (34, "-tall"), (16, "-short"), (0, "-flat"))
 
 
-def size_classes(size: Size) -> dict[str, bool]:
-    """Return, by class, whether a screen of this size has it: one of WIDTHS and one of HEIGHTS."""
-    classes = {name: False for _, name in (*WIDTHS, *HEIGHTS)}
-    for cells, limits in ((size.width, WIDTHS), (size.height, HEIGHTS)):
-        classes[next(name for fewest, name in limits if cells >= fewest)] = True
-    return classes
+class EndedRun(NamedTuple):
+    """A run on disk that is shown as a whole, and not followed."""
+
+    run: "Run"
+    preset: Preset
+    results: "Results"
 
 
 class ConsoleApp(Protocol):
@@ -38,29 +39,15 @@ class ConsoleApp(Protocol):
     session: "Session | None"  # the run that is under way
     leaving: bool  # the app is about to exit
 
-    def launch(self, prepare: Callable[[], Preset]) -> object:
-        """Check a preset in a thread, start it, and show the run. `prepare` may raise PresetError."""
-
-    def resume(self, run: "Run", prepare: Callable[[], Preset]) -> object:
-        """Check the preset of a run in a thread, launch what is missing, and show the run."""
-
-    def open_run(self, run: "Run") -> object:
-        """Show the results of a run on disk."""
-
-    def replay(self, run: "Run") -> object:
-        """Show a run on disk as it went."""
-
-    def run_ended(self, session: "Session") -> None:
-        """Note that no rank of this run is left."""
-
-    def show_results(self, session: "Session") -> None:
-        """Replace the screen that followed this run by its results."""
-
-    def complain(self, title: str, error: str) -> None:
-        """Show an error for some seconds."""
-
-    def action_runs(self) -> None:
-        """Show the list of earlier runs."""
+    # What they do is said in Console.
+    def launch(self, prepare: Callable[[], Preset]) -> object: ...
+    def resume(self, run: "Run", prepare: Callable[[], Preset]) -> object: ...
+    def open_run(self, run: "Run") -> object: ...
+    def replay(self, run: "Run") -> object: ...
+    def run_ended(self, session: "Session") -> None: ...
+    def show_results(self, session: "Session") -> None: ...
+    def complain(self, title: str, error: str) -> None: ...
+    def action_runs(self) -> None: ...
 
 
 class LabScreen(Screen[None]):
@@ -72,7 +59,7 @@ class LabScreen(Screen[None]):
         yield TitleBar()
         yield from self.compose_content()
         yield Footer()
-        yield TooSmall()
+        yield TooSmall()  # on a layer above the rest, where the styles show it
 
     def compose_content(self) -> ComposeResult:
         """Yield the widgets between title bar and footer."""
@@ -82,10 +69,16 @@ class LabScreen(Screen[None]):
     # It calls these two handlers before its own, which lay the screen out.
 
     def on_screen_resume(self) -> None:
-        self.update_classes(size_classes(self.app.size), animate=False)
+        self._set_size_classes(self.app.size)
 
     def on_resize(self, event: Resize) -> None:
-        self.update_classes(size_classes(event.size), animate=False)
+        self._set_size_classes(event.size)
+
+    def _set_size_classes(self, size: Size) -> None:
+        classes = {name: False for _, name in (*WIDTHS, *HEIGHTS)}
+        for cells, limits in ((size.width, WIDTHS), (size.height, HEIGHTS)):
+            classes[next(name for fewest, name in limits if cells >= fewest)] = True
+        self.update_classes(classes, animate=False)  # in one go: each change of classes restyles the whole screen
 
     @property
     def console_app(self) -> ConsoleApp:

@@ -1,14 +1,15 @@
-"""Small dialogs: a question, the columns of a table, and the name of a preset to save."""
+"""Small dialogs: a question, the columns of a table, the name of a preset to save, and what the keys do."""
 
 from collections.abc import Collection, Sequence
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 from textual import on
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Horizontal, Vertical
+from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.content import Content
-from textual.screen import ModalScreen
+from textual.screen import ModalScreen, Screen
+from textual.widget import Widget
 from textual.widgets import Button, Input, Static
 from textual.widgets.option_list import Option
 
@@ -19,15 +20,23 @@ from ddptui.text.tables import Filled
 from ddptui.text.words import printable
 from ddptui.tui.widgets.lists import Chooser
 
+Answer = TypeVar("Answer")
 
-class Confirm(ModalScreen[bool]):
+
+class Dialog(ModalScreen[Answer]):
+    """The base of all dialogs. Escape dismisses it with None, which changes nothing."""
+
+    CSS_PATH = "dialogs.tcss"  # relative to the file of the subclass: all dialogs live in this folder
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "Cancel", show=False)]
+
+
+class Confirm(Dialog[bool]):
     """Dismissed with True for yes. The focus starts on no, so that a key hit twice does no harm."""
 
-    CSS_PATH = "dialogs.tcss"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,n", "answer(False)", "No", show=False),
-        Binding("y", "answer(True)", "Yes", show=False),
-        Binding("left,right", "app.focus_next", show=False),
+        Binding("n", "dismiss(False)", "No", show=False),
+        Binding("y", "dismiss(True)", "Yes", show=False),
+        Binding("left,right", "app.focus_next", show=False),  # two buttons: the next is also the one before
     ]
 
     def __init__(self, question: str, *, yes: str = "Yes", no: str = "No") -> None:
@@ -37,29 +46,21 @@ class Confirm(ModalScreen[bool]):
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog"):
             yield Static(self._question, markup=False)
-            with Horizontal(classes="buttons"):
-                yield Button(f"{self._no} (esc)", id="no", action="screen.answer(False)", compact=True)
-                yield Button(f"{self._yes} (y)", id="yes", action="screen.answer(True)", variant="error", compact=True)
-
-    def on_mount(self) -> None:
-        self.query_one("#no").focus()
-
-    def action_answer(self, yes: bool) -> None:
-        self.dismiss(yes)
+            with Horizontal(classes="buttons"):  # Textual focuses the first one
+                yield Button(f"{self._no} (esc)", id="no", action="screen.dismiss(False)", compact=True)
+                yield Button(f"{self._yes} (y)", id="yes", action="screen.dismiss(True)", variant="error", compact=True)
 
 
 COLUMN_KEYS = "space show or hide   enter done\nf as many as fit     esc cancel"
 
 
-class ColumnsDialog(ModalScreen[frozenset[str] | None]):
-    """Dismissed with the keys of the chosen columns (none of them: as many as fit), or with None to change nothing."""
+class ColumnsDialog(Dialog[Collection[str] | None]):
+    """Dismissed with the keys of the chosen columns (none of them: as many as fit)."""
 
-    CSS_PATH = "dialogs.tcss"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("space", "show_or_hide", "Show or hide", show=False),
-        Binding("enter", "done", "Done", show=False, priority=True),
-        Binding("f", "fit", "As many as fit", show=False),
-        Binding("escape", "dismiss(None)", "Cancel", show=False),
+        Binding("enter", "done", "Done", show=False, priority=True),  # the list takes enter for itself
+        Binding("f", "dismiss(())", "As many as fit", show=False),
     ]
 
     def __init__(self, offered: Sequence[Filled], shown: Collection[str]) -> None:
@@ -84,15 +85,39 @@ class ColumnsDialog(ModalScreen[frozenset[str] | None]):
             columns.replace_option_prompt(option.id, self._line(option.id))
 
     def action_done(self) -> None:
-        self.dismiss(frozenset(self._shown))
+        self.dismiss(self._shown)
 
-    def action_fit(self) -> None:
-        self.dismiss(frozenset())
+
+class SavePreset(Dialog[str | None]):
+    """Dismissed with a valid name."""
+
+    def __init__(self, usual: str) -> None:
+        super().__init__()
+        self._usual = usual
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="dialog"):
+            yield Static("Save as your own preset, named", markup=False)
+            yield Input(self._usual, compact=True)
+            yield Static(id="why", markup=False)
+            with Horizontal(classes="buttons"):
+                yield Button("Cancel (esc)", id="no", action="screen.dismiss(None)", compact=True)
+                yield Button("Save (enter)", id="yes", variant="primary", compact=True)
+
+    @on(Input.Changed)
+    def _show_refusal(self, event: Input.Changed) -> None:
+        self.query_one("#why", Static).update(Content(presets.name_problem(event.value.strip())))
+
+    @on(Input.Submitted)
+    @on(Button.Pressed, "#yes")
+    def _answer(self) -> None:
+        name = self.query_one(Input).value.strip()
+        if not presets.name_problem(name):  # else the dialog stays, and shows why
+            self.dismiss(name)
 
 
 async def save_as_own(app: App[object], preset: Preset) -> str | None:
-    """Ask for a name, and again before a preset is replaced; then save. Return the name, or None if nothing was saved.
-    To be awaited in a worker."""
+    """Ask for a name, and again before a preset is replaced; then save. Return the name, or None if not saved."""
     name = await app.push_screen_wait(SavePreset(presets.suggested_name(preset.name)))
     if name is None:
         return None
@@ -108,36 +133,48 @@ async def save_as_own(app: App[object], preset: Preset) -> str | None:
     return name
 
 
-class SavePreset(ModalScreen[str | None]):
-    """Dismissed with a valid name, or None."""
+EVERYWHERE = (
+    ("? f1", "Help", ""),
+    ("ctrl+p", "Command palette", "presets, runs, views, exports, themes"),
+    ("tab shift+tab", "Next pane, pane before", ""),
+    ("q ctrl+q", "Quit", "asks while something runs"),
+)
+OF_ALL_SCREENS = ("app.focus_next", "app.focus_previous", "screen.copy_text")  # Textual's own; not worth a line each
+KEYS_WIDTH = 16
 
-    CSS_PATH = "dialogs.tcss"
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "Cancel", show=False)]
 
-    def __init__(self, usual: str) -> None:
+class HelpScreen(Dialog[None]):
+    """Shows the keys that do something now: on the screen below, everywhere, and in the focused pane."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("question_mark,f1,q", "dismiss(None)", "Close", show=False)]
+
+    def __init__(self, of: Screen[object]) -> None:
         super().__init__()
-        self._usual = usual
+        self._of = of
 
     def compose(self) -> ComposeResult:
-        with Vertical(classes="dialog"):
-            yield Static("Save as your own preset, named", markup=False)
-            yield Input(self._usual, compact=True)
-            yield Static(id="why", markup=False)
-            with Horizontal(classes="buttons"):
-                yield Button("Cancel (esc)", id="no", action="screen.dismiss(None)", compact=True)
-                yield Button("Save (enter)", id="yes", variant="primary", compact=True)
+        lines = [Content(getattr(self._of, "PURPOSE", "")), Content("")]
+        lines += [Content.styled("This screen", "bold"), *map(_line, _keys_of(self._of, self._of)), Content("")]
+        lines += [Content.styled("Everywhere", "bold"), *map(_line, EVERYWHERE), Content("")]
+        focused = self._of.focused
+        if focused is not None and (keys := _keys_of(self._of, focused)):
+            titles = [node.border_title for node in focused.ancestors_with_self if isinstance(node, Widget)]
+            title = next(filter(None, titles), "with the focus")  # of the pane itself, or of the one around it
+            lines += [Content.styled(f"In the pane {title}", "bold"), *map(_line, keys)]
+        with VerticalScroll(classes="dialog") as pane:
+            pane.border_title, pane.border_subtitle = "Keys", "esc closes"
+            yield Static(Content("\n").join(lines))
 
-    def on_mount(self) -> None:
-        self.query_one(Input).focus()
 
-    @on(Input.Changed)
-    def _show_refusal(self, event: Input.Changed) -> None:
-        self.query_one("#why", Static).update(Content(presets.name_problem(event.value.strip())))
+def _keys_of(screen: Screen[object], node: Widget) -> list[tuple[str, str, str]]:
+    keys: dict[tuple[str, str], list[str]] = {}  # by name and effect: keys that do the same share a line
+    for active in screen.active_bindings.values():
+        binding = active.binding
+        if active.node is node and not binding.system and binding.action not in OF_ALL_SCREENS:
+            keys.setdefault((binding.description, binding.tooltip), []).append(screen.app.get_key_display(binding))
+    return [(" ".join(dict.fromkeys(names)), *effect) for effect, names in keys.items()]
 
-    @on(Input.Submitted)
-    @on(Button.Pressed, "#yes")
-    def _answer(self) -> None:
-        """Do nothing while the name is not valid: the dialog shows why."""
-        name = self.query_one(Input).value.strip()
-        if not presets.name_problem(name):
-            self.dismiss(name)
+
+def _line(entry: tuple[str, str, str]) -> Content:
+    keys, name, what = entry
+    return Content.assemble((f"  {keys:{KEYS_WIDTH}} ", "bold"), name, (f"  {what}" if what else "", "dim"))

@@ -1,15 +1,12 @@
-"""Export of a run to a file: what is written, the dialog that asks for format and path, and the thread that writes."""
+"""Export of a run to a file: what is written, and the dialog that asks for format and path."""
 
 import asyncio
 import os
 from pathlib import Path
-from typing import ClassVar, NamedTuple
 
-from textual import on
+from textual import on, work
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
-from textual.screen import ModalScreen
 from textual.widgets import Button, Input, OptionList
 from textual.widgets.option_list import Option
 
@@ -18,8 +15,8 @@ from ddptui.config.preset import Preset
 from ddptui.report import table
 from ddptui.report.trace import trace
 from ddptui.store.runs import Run
-from ddptui.tui.screens.base import LabScreen
-from ddptui.tui.screens.dialogs import Confirm
+from ddptui.tui.screens.base import EndedRun, LabScreen
+from ddptui.tui.screens.dialogs import Confirm, Dialog
 from ddptui.tui.widgets.lists import Chooser
 
 FORMATS = {"markdown": ".md", "csv": ".csv", "json": ".json", "trace": ".trace.json"}  # with the suffix of its file
@@ -42,11 +39,8 @@ def meant(typed: str) -> Path:
 
 
 def write(run: Run, preset: Preset, results: Results, form: str, path: Path, *, replace: bool = False) -> None:
-    """Write a run in one of the FORMATS.
-
-    Raises FileExistsError if the file exists and `replace` is False, and OSError or ValueError for other bad paths.
-    """
-    with path.open("w" if replace else "x", encoding="utf-8") as file:
+    """Write a run in one of the FORMATS. Raises OSError, or ValueError for a path that cannot be one."""
+    with path.open("w" if replace else "x", encoding="utf-8") as file:  # x: FileExistsError if it is there
         if form == "trace":
             file.writelines(trace(run.repeats(preset)))
         else:
@@ -60,35 +54,8 @@ def why(error: Exception) -> str:
     return str(error)
 
 
-async def export(screen: LabScreen, run: Run, preset: Preset, results: Results, form: str = "markdown") -> None:
-    """Ask for format and path, and again before a file is replaced; then write it. To be awaited in a worker."""
-    target = await screen.app.push_screen_wait(ExportDialog(run, form))
-    if target is None:
-        return
-    replace = os.path.exists(target.path)
-    question = f"{target.path} is there. Replace it?"
-    if replace and not await screen.app.push_screen_wait(Confirm(question, yes="Replace")):
-        return
-    try:  # the trace of a long run takes its time
-        await asyncio.to_thread(write, run, preset, results, target.form, target.path, replace=replace)
-    except (OSError, ValueError) as error:
-        screen.console_app.complain("Not exported", why(error))
-    else:
-        screen.notify(str(target.path), title="Exported", markup=False)
-
-
-class Export(NamedTuple):
-    """The user's answer: a format and a path."""
-
-    form: str
-    path: Path
-
-
-class ExportDialog(ModalScreen[Export | None]):
-    """Dismissed with format and path, or None. Enter exports from either field; Tab goes between them."""
-
-    CSS_PATH = "dialogs.tcss"
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "Cancel", show=False)]
+class ExportDialog(Dialog[tuple[str, Path] | None]):
+    """Dismissed with format and path. Enter exports from either field; Tab goes between them."""
 
     def __init__(self, run: Run, form: str) -> None:
         super().__init__()
@@ -98,6 +65,7 @@ class ExportDialog(ModalScreen[Export | None]):
         with Vertical(classes="dialog") as dialog:
             dialog.border_title = "Export"
             yield Chooser(*(Option(words, form) for form, words in DESCRIPTIONS.items()))
+            # Not selected: the first key would replace the whole path.
             yield Input(str(offered(self._run, self._form)), compact=True, select_on_focus=False)
             with Horizontal(classes="buttons"):
                 yield Button("Cancel (esc)", id="cancel", action="screen.dismiss(None)", compact=True)
@@ -108,10 +76,9 @@ class ExportDialog(ModalScreen[Export | None]):
 
     @on(OptionList.OptionHighlighted)
     def _follow(self, event: OptionList.OptionHighlighted) -> None:
-        """Change the suffix of the path to the format's, unless the user has typed another one."""
         path, ending = self.query_one(Input), FORMATS[self._form]
         self._form = event.option_id or self._form
-        if path.value.endswith(ending):
+        if path.value.endswith(ending):  # not if the user has typed another one
             path.value = path.value.removesuffix(ending) + FORMATS[self._form]
 
     @on(OptionList.OptionSelected)
@@ -119,4 +86,34 @@ class ExportDialog(ModalScreen[Export | None]):
     @on(Button.Pressed, "#export")
     def _done(self) -> None:
         if path := self.query_one(Input).value.strip():
-            self.dismiss(Export(self._form, meant(path)))
+            self.dismiss((self._form, meant(path)))
+
+
+class Exportable(LabScreen):
+    """The base of the screens that show the results of a run: they can be exported, and the run replayed."""
+
+    @property
+    def ended(self) -> EndedRun:
+        """What there is to export."""
+        raise NotImplementedError
+
+    def action_replay(self) -> None:
+        self.console_app.replay(self.ended.run)
+
+    @work(group="export")
+    async def action_export(self, form: str = "markdown") -> None:
+        ended = self.ended
+        target = await self.app.push_screen_wait(ExportDialog(ended.run, form))
+        if target is None:
+            return
+        form, path = target
+        replace = os.path.exists(path)
+        question = f"{path} is there. Replace it?"
+        if replace and not await self.app.push_screen_wait(Confirm(question, yes="Replace")):
+            return
+        try:  # the trace of a long run takes its time
+            await asyncio.to_thread(write, *ended, form, path, replace=replace)
+        except (OSError, ValueError) as error:
+            self.console_app.complain("Not exported", why(error))
+        else:
+            self.notify(str(path), title="Exported", markup=False)

@@ -4,17 +4,18 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 import msgspec
+from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
-from textual.screen import ModalScreen
 from textual.widgets import Button, Input, Label, Select, Static
 
 from ddptui.config.trial import Bottleneck, Trial, TrialError, choices
 from ddptui.config.trial_text import describe_bottleneck, parse_assignment
 from ddptui.config.trial_values import make_trial
 from ddptui.tui.draft import LINK, bottleneck
+from ddptui.tui.screens.dialogs import Dialog
 
 TOO_LATE = "start"  # a running rank has already started
 USUAL_MS = "20"
@@ -34,34 +35,26 @@ def can_still_come(bottlenecks: Sequence[Bottleneck]) -> tuple[Bottleneck, ...]:
 def with_delay(
     trial: Trial, delays: Sequence[Bottleneck], at: str, ranks: str, sleep_ms: str
 ) -> tuple[Bottleneck, ...]:
-    """Return these delays and a new one, which replaces one at the same site on the same ranks.
-
-    Checks what was typed as the preset loader would. Raises TrialError: one line, without the field's path.
-    """
+    """Return these delays and a new one, which replaces one at the same site on the same ranks. Raises TrialError, as
+    the preset loader would: one line, without the field's path."""
     if at == LINK:
         raise TrialError("", "at: the links are made before the ranks start; a slow one goes into the preset")
     _, wanted = parse_assignment(f"bottleneck={bottleneck(at, ranks, sleep_ms)}")
-    [new] = _checked(trial, wanted)
+    try:
+        [new] = make_trial({**msgspec.to_builtins(trial), "bottleneck": wanted}).bottleneck
+    except TrialError as error:
+        raise TrialError("", f"{error.key.rpartition('.')[2]}: {error.why}") from None
     if new.sleep_ms > LONGEST_MS:
         raise TrialError("", f"sleep_ms: at most {LONGEST_MS:,} while it runs; a longer delay goes into the preset")
     others = [delay for delay in delays if (delay.at, set(delay.ranks)) != (new.at, set(new.ranks))]
     return (*others, new)
 
 
-def _checked(trial: Trial, wanted: object) -> tuple[Bottleneck, ...]:
-    try:
-        return make_trial({**msgspec.to_builtins(trial), "bottleneck": wanted}).bottleneck
-    except TrialError as error:
-        raise TrialError("", f"{error.key.rpartition('.')[2]}: {error.why}") from None
-
-
-class Inject(ModalScreen[tuple[Bottleneck, ...] | None]):
+class Inject(Dialog[tuple[Bottleneck, ...] | None]):
     """Dismissed with all delays that the ranks shall have from now on, or with None to change nothing."""
 
-    CSS_PATH = "dialogs.tcss"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "dismiss(None)", "Cancel", show=False),
-        Binding("ctrl+o", "remove_all", "Remove all", show=False),
+        Binding("ctrl+o", "dismiss(())", "Remove all", show=False),
         Binding("f5", "inject", "Inject", show=False),
     ]
 
@@ -85,17 +78,12 @@ class Inject(ModalScreen[tuple[Bottleneck, ...] | None]):
             yield Static(id="refusal", markup=False)
             with Horizontal(classes="buttons"):
                 yield Button("Cancel (esc)", id="leave", action="screen.dismiss(None)", compact=True)
-                remove = Button("Remove all (ctrl+o)", id="out", action="screen.remove_all", compact=True)
+                remove = Button("Remove all (ctrl+o)", id="out", action="screen.dismiss(())", compact=True)
                 remove.disabled = not self._delays
                 yield remove
                 yield Button("Inject (enter)", id="in", action="screen.inject", variant="primary", compact=True)
 
-    def on_mount(self) -> None:
-        self.query_one("#ms", Input).focus()
-
-    def on_input_submitted(self) -> None:
-        self.action_inject()
-
+    @on(Input.Submitted)
     def action_inject(self) -> None:
         at = str(self.query_one(Select).value)
         ranks, sleep_ms = (self.query_one(f"#{name}", Input).value for name in ("ranks", "ms"))
@@ -103,6 +91,3 @@ class Inject(ModalScreen[tuple[Bottleneck, ...] | None]):
             self.dismiss(with_delay(self._trial, self._delays, at, ranks, sleep_ms))
         except TrialError as error:
             self.query_one("#refusal", Static).update(Content(str(error)))
-
-    def action_remove_all(self) -> None:
-        self.dismiss(())

@@ -1,7 +1,6 @@
 """The first screen: choose a preset, change it, see what would run and for how long, and run it."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import date
 from functools import partial
 from typing import ClassVar
@@ -12,43 +11,30 @@ from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.events import DescendantFocus
-from textual.message import Message
+from textual.getters import query_one
 from textual.widgets import Static
 
 from ddptui.analysis.estimate import estimate
 from ddptui.config.engine import links_of
-from ddptui.config.parser import PresetError
 from ddptui.config.preset import Preset
 from ddptui.engines.local import links
-from ddptui.engines.preflight import prepare, torchvision_models
+from ddptui.engines.preflight import torchvision_models
 from ddptui.host import machine
 from ddptui.store import overview
 from ddptui.store.presets import all_presets, describe_size
 from ddptui.text.words import printable
 from ddptui.tui import draft as drafts
+from ddptui.tui.launch_check import prepare_draft
 from ddptui.tui.screens.base import LabScreen
 from ddptui.tui.screens.dialogs import save_as_own
 from ddptui.tui.widgets.frame import TitleBar
-from ddptui.tui.widgets.lists import RecentRuns
-from ddptui.tui.widgets.preset_list import PresetChooser, PresetList
+from ddptui.tui.widgets.lists import PresetChooser, PresetList, RecentRuns
 from ddptui.tui.widgets.tables import TrialTable
 from ddptui.tui.widgets.texts import About, CommandLine
 from ddptui.tui.widgets.trial_form import TrialForm
 
 VIEWS = ("list", "text", "form")
 UNKNOWN = "not run here yet"
-
-
-def _checked(preset: Preset) -> Preset:
-    """Return a preset that this machine can start now. Asks its engine and the GPUs' driver, which may take seconds.
-    Raises PresetError."""
-    try:
-        return prepare(preset)
-    except PresetError as error:
-        if "--set" not in str(error):
-            raise
-        console = f"`ddptui --preset {preset.name} --set …`"  # for a field that the form lacks
-        raise PresetError(f"{error}; for what the form lacks, start the console again with {console}") from None
 
 
 class Lab(LabScreen):
@@ -69,13 +55,7 @@ class Lab(LabScreen):
         Binding("ctrl+r", "reset", "Take all changes back", show=False),
     ]
 
-    @dataclass
-    class Loaded(Message):
-        """A thread has read what the first picture does not wait for."""
-
-        past: overview.RecentRuns
-        machine: str
-        models: tuple[str, ...]
+    _list, _form = query_one(PresetList), query_one(TrialForm)
 
     def __init__(self) -> None:
         super().__init__(classes="-list")
@@ -89,14 +69,14 @@ class Lab(LabScreen):
     def compose_content(self) -> ComposeResult:
         with Horizontal(id="body"):
             with Vertical(id="left"):
-                yield PresetList(id="list")
+                yield PresetList(id="list", classes="pane")
                 yield Static(id="brief", markup=False)
-                yield RecentRuns(id="recent")
+                yield RecentRuns(id="recent", classes="pane")
             with Vertical(id="right"):
-                yield About(id="about")
-                yield TrialTable(id="trials")
-                yield TrialForm(id="form")
-                yield CommandLine(id="command")
+                yield About(id="about", classes="pane")
+                yield TrialTable(id="trials", classes="pane")
+                yield TrialForm(id="form", classes="pane")
+                yield CommandLine(id="command", classes="pane")
 
     def on_mount(self) -> None:
         self._list_presets()
@@ -108,14 +88,14 @@ class Lab(LabScreen):
     @work(thread=True, group="past")
     def _load(self) -> None:
         """Read what takes too long for the first picture, and what a run may have changed."""
-        recent = overview.recent_runs(self.console_app.runs, date.today())
-        self.post_message(self.Loaded(recent, machine.in_short(), torchvision_models()))
+        past = overview.recent_runs(self.console_app.runs, date.today())
+        self.call_later(self._show_loaded, past, machine.in_short(), torchvision_models())
 
-    def on_lab_loaded(self, loaded: Loaded) -> None:
-        self._past = loaded.past
-        self.query_one(TitleBar).show("ddptui", loaded.machine)
-        self.query_one(TrialForm).offer_models(loaded.models)
-        self.query_one(RecentRuns).show(loaded.past.lines)
+    def _show_loaded(self, past: overview.RecentRuns, this_machine: str, models: tuple[str, ...]) -> None:
+        self._past = past
+        self.query_one(TitleBar).show("ddptui", this_machine)
+        self._form.offer_models(models)
+        self.query_one(RecentRuns).show(past.lines)
         self._show_estimates()
         self._show_trials()
 
@@ -123,20 +103,18 @@ class Lab(LabScreen):
         presets, broken = all_presets()
         self._presets = {preset.name: preset for preset in presets}
         self._broken = {file.name: file.why for file in broken}
-        self.query_one(PresetList).fill(presets, broken)
+        self._list.fill(presets, broken)
 
     def _show_estimates(self) -> None:
-        """Show beside each preset how long it would take without changes."""
         notes = {name: str(estimate(preset, self._past.results) or "–") for name, preset in self._presets.items()}
         changed = [name for name, changes in self._changes.items() if changes]
-        self.query_one(PresetList).show_notes(notes, changed)
+        self._list.show_notes(notes, changed)
 
     @on(PresetList.Chosen)
     def _show(self, chosen: PresetList.Chosen) -> None:
-        """Show the preset under the cursor, with its changes."""
         self._draft = drafts.Draft(chosen.name, self._changes.get(chosen.name, {}))
         preset = self._presets.get(chosen.name)
-        self.query_one(TrialForm).show(preset, self._draft.changes)
+        self._form.show(preset, self._draft.changes)
         title, text = (preset.title, preset.about) if preset else (chosen.name, self._broken.get(chosen.name, ""))
         self.query_one(About).show(title, text)
         self._validate()
@@ -149,27 +127,24 @@ class Lab(LabScreen):
         self._show_estimates()
 
     def _sync_draft(self) -> None:
-        """Bring the draft up to date: keys can be faster than the messages that follow from them."""
-        name, changes = self.query_one(PresetList).chosen, self.query_one(TrialForm).changes
+        # Keys can be faster than the messages that follow from them.
+        name, changes = self._list.chosen, self._form.changes
         if name is not None and name != self._draft.name:
             self._show(PresetList.Chosen(name))
         elif self._draft.name in self._presets and changes != self._draft.changes:
             self._change(TrialForm.Changed(changes))
 
     def _validate(self) -> None:
-        """Check whether the draft can run, without slow checks, and show what would run."""
-        self._validation = drafts.validate(self._draft)
-        reason = self._validation.reason
-        self.query_one(TrialForm).show_reason(reason, drafts.at_fault(self._draft, reason) if reason else None)
+        self._validation = validation = drafts.validate(self._draft)  # without slow checks
+        reason, prepared = validation.reason, validation.prepared
+        self._form.show_reason(reason, drafts.at_fault(self._draft, reason) if reason else None)
         self._show_trials()
-        prepared = self._validation.prepared
         if prepared is not None and not links.is_tried() and any(map(links_of, prepared.trials)):
             self._try_links()
 
     @work(thread=True, exclusive=True, group="links")
     def _try_links(self) -> None:
-        """Try in a subprocess whether this machine can make slow links, then check the draft again."""
-        links.problem()
+        links.problem()  # tries in a subprocess whether this machine can make slow links
         self.call_later(self._validate)
 
     def _show_trials(self) -> None:
@@ -192,7 +167,7 @@ class Lab(LabScreen):
 
     @on(RecentRuns.OptionSelected, "#recent")
     def _open(self, event: RecentRuns.OptionSelected) -> None:
-        self.console_app.open_run(self.query_one(RecentRuns).run_at(event.option_index))
+        self.console_app.open_run(self.query_one(RecentRuns).runs[event.option_index])
 
     def on_descendant_focus(self, event: DescendantFocus) -> None:
         """Show the focused pane where there is room for one only."""
@@ -207,27 +182,26 @@ class Lab(LabScreen):
         return not (action == "read" and self.has_class("-text")) and not (action == "back" and self.has_class("-list"))
 
     def action_run(self) -> None:
-        """Run the draft, or go to the field that is wrong."""
         self._sync_draft()
         if self._validation.prepared is None:
             self._refuse()
         else:
-            self.console_app.launch(partial(_checked, self._validation.prepared))
+            self.console_app.launch(partial(prepare_draft, self._validation.prepared))
 
     def _refuse(self) -> None:
         """Go to the field that is wrong, or notify why the draft cannot run, unless the form shows it already."""
         reason = printable(self._validation.reason)
         if self._draft.changes:
-            self._go("form", partial(self.query_one(TrialForm).point_to, drafts.at_fault(self._draft, reason)))
+            self._go("form", partial(self._form.point_to, drafts.at_fault(self._draft, reason)))
         elif not self.query_one("#reason").region:
             self.app.clear_notifications()  # a second try would show this one twice
             self.notify(reason, title="Cannot be run", severity="error", timeout=8, markup=False)
 
     def action_filter(self) -> None:
-        self._go("list", self.query_one(PresetList).filter)
+        self._go("list", self._list.filter)
 
     def action_edit(self) -> None:
-        self._go("form", partial(self.query_one(TrialForm).point_to, None))
+        self._go("form", partial(self._form.point_to, None))
 
     def action_read(self) -> None:
         self._go("text", self.query_one(About).focus)
@@ -236,10 +210,9 @@ class Lab(LabScreen):
         self._go("list", self.query_one(PresetChooser).focus)
 
     def _go(self, view: str, focus: Callable[[], object]) -> None:
-        """Show a view, then focus it: a hidden widget can neither take the focus nor may it keep it."""
         if self.has_class(f"-{view}"):
             focus()
-        else:
+        else:  # a hidden widget can neither take the focus nor may it keep it
             self.set_focus(None)
             self._turn_to(view)
             self.call_after_refresh(focus)
@@ -254,14 +227,12 @@ class Lab(LabScreen):
         self.notify(printable(line), title="Copied", markup=False)
 
     def action_reset(self) -> None:
-        """Take back all changes of the draft."""
         self._changes.pop(self._draft.name, None)
         self._show(PresetList.Chosen(self._draft.name))
         self._show_estimates()
 
     @work
     async def action_save(self) -> None:
-        """Save the draft as the user's own preset, and go there."""
         self._sync_draft()
         name, preset = self._draft.name, self._validation.preset
         if preset is None:
@@ -270,4 +241,4 @@ class Lab(LabScreen):
             self._changes.pop(name, None)
             self._list_presets()
             self._show_estimates()
-            self.query_one(PresetList).choose(saved)
+            self._list.choose(saved)

@@ -3,27 +3,27 @@
 from collections.abc import Sequence
 from typing import ClassVar
 
-from textual import on, work
+from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
 from textual.content import Content
+from textual.getters import query_one
 from textual.timer import Timer
 from textual.widgets import OptionList, Static
 
-from ddptui.analysis.primitives.cells import PrimitiveKey, by_operation
-from ddptui.analysis.primitives.results import PrimitivesResult
+from ddptui.analysis.primitives.cells import PrimitiveKey
+from ddptui.analysis.primitives.results import View
 from ddptui.config.trial import Trial
 from ddptui.live import headline, rank_states
 from ddptui.live.primitives import PrimitivesProgress, current_primitive
 from ddptui.live.rank_states import STALLED
-from ddptui.report.primitives.ownership import view_title
 from ddptui.report.primitives.plot import What
 from ddptui.report.sentences import what_became
-from ddptui.run.playback import Playback
 from ddptui.text.words import printable
-from ddptui.tui.screens.export import export
-from ddptui.tui.screens.following import BACK_KEYS, REPLAY_KEYS, RUN_KEYS, EndedRun, Feed, Following
+from ddptui.tui.screens.base import EndedRun
+from ddptui.tui.screens.export import Exportable
+from ddptui.tui.screens.following import BACK_KEYS, REPLAY_KEYS, RUN_KEYS, Feed, Following
 from ddptui.tui.widgets.frame import PaneBar, TitleBar
 from ddptui.tui.widgets.primitive_times import PrimitiveTimes
 from ddptui.tui.widgets.primitives import PrimitiveGrid, PrimitiveList, items_of
@@ -33,7 +33,7 @@ PLAY_EVERY_S = 1.0
 MOST_TRIALS = 9  # with a digit as their key
 
 
-class PrimitivesScreen(Following):
+class PrimitivesScreen(Following, Exportable):
     """Follows a run of primitives, and shows its results. `after`: the chosen primitive is shown after its call."""
 
     CSS_PATH = "primitives.tcss"
@@ -53,16 +53,20 @@ class PrimitivesScreen(Following):
         Binding("a", "play", "Play", tooltip="Go on by itself, one step a second, and stop"),
         Binding("y", "figure", "Plot", tooltip="Draw the time, or the bus bandwidth"),
         Binding("space", "mark", "Draw", tooltip="Keep this one in the plot, whichever is chosen, or take it out"),
-        Binding("t", "next_trial", "Trial", tooltip="The next trial"),
+        Binding("t", "trial(0)", "Trial", tooltip="The next trial"),
         *(Binding(str(n), f"trial({n})", "Trial by its number", show=False) for n in range(1, MOST_TRIALS + 1)),
     ]
-
     REPLAY_ACTIONS = (*Following.REPLAY_ACTIONS, "hold")
+
+    _list = query_one(PrimitiveList)
 
     def __init__(self, feed: Feed) -> None:
         super().__init__(feed)
         self.after = False
-        self.so_far = self._fresh()
+        if isinstance(feed, EndedRun):
+            self.so_far = PrimitivesProgress.of(feed.results)
+        else:
+            self.so_far = PrimitivesProgress(feed.finished_before)
         self.trial = feed.preset.trials[0]
         self._chosen: str | None = None
         self._led_to: str | None = None  # the primitive under way; the screen follows the run to it
@@ -70,31 +74,26 @@ class PrimitivesScreen(Following):
         self._marked: list[PrimitiveKey] = []
         self._what: What = "time"
         self._playing: Timer | None = None
-        self._sentence = self._trial_shown = ""  # what the screen shows: the line at the top, and the trial
+        self._sentence = ""  # what the line at the top shows
 
     def compose_content(self) -> ComposeResult:
         yield Static(id="now", markup=False)
         yield from self.compose_damage()
         yield PaneBar()
         with Horizontal(id="body"):
-            yield PrimitiveList(id="list")
+            yield PrimitiveList(id="list", classes="pane")
             yield PrimitiveGrid(id="grid", classes="pane")
             yield PrimitiveTimes(id="times")
 
     def on_mount(self) -> None:
         self.set_class(len(self.feed.preset.trials) > 1, "-trials")
-        self._list.focus()
-
-    @property
-    def _list(self) -> PrimitiveList:
-        return self.query_one(PrimitiveList)
+        self._turn_to(self.trial)
 
     # Following
 
-    def restart(self) -> None:
-        self.so_far = self._fresh()
-
-    def take_in(self, messages: Sequence[Message]) -> None:
+    def take_in(self, messages: Sequence[Message], *, restarted: bool) -> None:
+        if restarted:
+            self.so_far = PrimitivesProgress()
         self.so_far.add(messages)
 
     def draw(self) -> None:
@@ -104,16 +103,13 @@ class PrimitivesScreen(Following):
             self._sentence = sentence
             self.set_class(bool(sentence), "-said")
             self.query_one("#now", Static).update(Content(printable(sentence)))
-        self._show_title()
-
-    def _show_title(self) -> None:
-        feed, live = self.feed, self.watched.live
+        feed, live, title = self.feed, self.watched.live, self.query_one(TitleBar)
         if isinstance(feed, EndedRun) or self.ended_ns is not None:
-            self.query_one(TitleBar).show(f"{feed.preset.name} ▸ result", f"{feed.run.name}  {feed.results.status}")
+            title.show(f"{feed.preset.name} ▸ result", f"{feed.run.name}  {feed.results.status}")
         else:
             calls = f"{live.step} of {live.steps}" if live.steps else ""
-            parts = current_primitive(live, self.trial_under_way()), calls
-            self.query_one(TitleBar).show(self.place(), self.progress(feed, feed.now_ns(), *parts))
+            under_way = current_primitive(live, self.trial_under_way())
+            title.show(self.place(), self.progress(feed, feed.now_ns(), under_way, calls))
 
     def announce_end(self, status: str) -> None:
         self.notify(f"{self.feed.preset.name}: {status}", title="The run has ended", timeout=5)
@@ -122,111 +118,80 @@ class PrimitivesScreen(Following):
         """Return what the title leaves out: that a run has not begun, has stalled, or has failed."""
         if isinstance(self.feed, EndedRun):
             return ""
+        if self.feed.error:
+            return self.feed.error
         now_ns, live = self.ended_ns or self.feed.now_ns(), self.watched.live
-        states = rank_states.states(live, (), now_ns)
+        states = rank_states.states(live, (), now_ns)  # no training steps here: primitives are not aligned
         is_stalled = any(state.startswith(STALLED) for state in states.values())
         is_plain = live.status == "running" and live.step and not is_stalled
         is_done = live.status == "ok" and not live.failures
-        if self.feed.error or is_plain or is_done:
-            return self.feed.error or ""
-        return headline.sentence(self.watched, states, self.feed.preset, now_ns)
-
-    def _fresh(self) -> PrimitivesProgress:
-        return (
-            PrimitivesProgress.of(self.feed.results)
-            if isinstance(self.feed, EndedRun)
-            else PrimitivesProgress(self.feed.finished_before)
-        )
+        return "" if is_plain or is_done else headline.sentence(self.watched, states, self.feed.preset, now_ns)
 
     def _lead(self) -> None:
         """Follow the run to the primitive under way, until the user chooses one."""
         trial = self.trial_under_way() if self._leads else None
         if trial is None:
             return
-        self._turn_to(trial)
-        if trial.primitives == "measure" and (items := items_of(self.so_far.result(trial.name), self._marked)):
-            self._show_trial()
-            self._led_to = items[-1].name
-            self._list.choose(self._led_to)
+        if trial is not self.trial:
+            self._turn_to(trial)
+        self._show_trial()  # the list must have the last item before it can be chosen
+        if trial.primitives == "measure" and self._list.option_count:
+            self._list.highlighted = self._list.option_count - 1
+            self._led_to = self._list.chosen
 
     def _why_incomplete(self) -> str:
         """Return why a trial has less to show than it should."""
         trial = next((trial for trial in self.feed.results.trials if trial.name == self.trial.name), None)
-        if trial is None or trial.status == "ok" or self._has_more_to_come:
+        if trial is None or trial.status == "ok" or not self.is_over:
             return ""
         return f"{trial.name} {what_became(trial)}" + (f": {trial.error.splitlines()[0]}" if trial.error else "")
 
-    # Showing
-
-    @property
-    def _result(self) -> PrimitivesResult | None:
-        return self.so_far.result(self.trial.name)
-
-    @property
-    def _has_more_to_come(self) -> bool:
-        return self.goes_on or isinstance(self.feed, Playback)
+    def _turn_to(self, trial: Trial) -> None:
+        self.trial = trial
+        self.query_one(PaneBar).show({each.name: each.name for each in self.feed.preset.trials}, trial.name)
+        for kind in ("see", "measure"):
+            self.set_class(trial.primitives == kind, f"-{kind}")
+        self.refresh_bindings()  # other keys: a trial shows buffers or times
 
     def _show_trial(self) -> None:
-        if self.trial.name != self._trial_shown:
-            self._trial_shown = self.trial.name
-            trials = [trial.name for trial in self.feed.preset.trials]
-            self.query_one(PaneBar).show(dict(zip(trials, trials, strict=True)), self.trial.name)
-        for kind in ("see", "measure"):
-            self.set_class(self.trial.primitives == kind, f"-{kind}")
-        self._list.show(items_of(self._result, self._marked))
+        self._list.show(items_of(self.so_far.result(self.trial.name), self._marked))
         self._show_chosen()
 
     def _show_chosen(self) -> None:
-        result, chosen = self._result, self._list.chosen
+        result, chosen, primitive = self.so_far.result(self.trial.name), self._list.chosen, self._list.primitive
         if chosen != self._chosen:
-            self._chosen, self.after = chosen, False
+            self._chosen, self.after = chosen, False  # of each primitive first a guess, then a look
         if self.trial.primitives == "see":
-            views = result.views if result else []
-            view = next((view for view in views if view_title(view) == chosen), None)
+            view = primitive if isinstance(primitive, View) else None
             note = "playing: a stops it" if self._playing else ""
             self.query_one(PrimitiveGrid).show(view, after=self.after, note=note)
-        elif result is not None and (which := self._which(chosen)) is not None:
-            self.query_one(PrimitiveTimes).show(result, which, self._marked, self._what)
-
-    def _which(self, name: str | None) -> PrimitiveKey | None:
-        cells = self._result.cells if self._result else []
-        return next((which for which in by_operation(cells) if str(which) == name), None)
-
-    def _turn_to(self, trial: Trial) -> None:
-        if trial is not self.trial:
-            self.trial = trial
-            self.refresh_bindings()
+        elif isinstance(primitive, PrimitiveKey) and result is not None:
+            self.query_one(PrimitiveTimes).show(result, primitive, self._marked, self._what)
 
     @on(OptionList.OptionHighlighted)
-    def _follow(self, event: OptionList.OptionHighlighted) -> None:
-        event.stop()
-        if self._list.chosen != self._led_to and self._led_to is not None:
+    def _follow(self) -> None:
+        if self._list.chosen != self._led_to and self._led_to is not None:  # the user has moved the cursor, not `_lead`
             self._leads = False
         self._show_chosen()
-
-    # Keys
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         match action:
             case "export" | "replay":
-                return not self._has_more_to_come
+                return self.is_over
             case "reveal" | "play":
                 return self.trial.primitives == "see"
             case "mark" | "figure":
                 return self.trial.primitives == "measure"
-            case "trial" | "next_trial":
+            case "trial":
                 return len(self.feed.preset.trials) > 1
             case _:
                 return super().check_action(action, parameters)
 
     @on(OptionList.OptionSelected)
-    def _select(self, event: OptionList.OptionSelected) -> None:
-        """Reveal or mark: the list takes enter for itself."""
-        event.stop()
+    def _select(self) -> None:  # the list takes enter for itself
         self.action_reveal() if self.trial.primitives == "see" else self.action_mark()
 
     def action_reveal(self) -> None:
-        """Show the buffers after the call, or before it again."""
         self._show_chosen()  # keys can be faster than the messages that follow from them
         self.after = not self.after
         self._show_chosen()
@@ -257,26 +222,19 @@ class PrimitivesScreen(Following):
         self._show_chosen()
 
     def action_mark(self) -> None:
-        which = self._which(self._list.chosen)
-        if which is not None:
-            others = [other for other in self._marked if other != which]
-            self._marked = others if which in self._marked else [*others, which]
+        if isinstance(key := self._list.primitive, PrimitiveKey):
+            others = [other for other in self._marked if other != key]
+            self._marked = others if key in self._marked else [*others, key]
             self._show_trial()
 
     def action_trial(self, number: int) -> None:
         trials = self.feed.preset.trials
+        number = number or (trials.index(self.trial) + 1) % len(trials) + 1  # 0: the next one
         if number <= len(trials):
             self._leads = False
             self._turn_to(trials[number - 1])
             self.draw()
 
-    def action_next_trial(self) -> None:
-        trials = self.feed.preset.trials
-        self.action_trial((trials.index(self.trial) + 1) % len(trials) + 1)
-
-    def action_replay(self) -> None:
-        self.console_app.replay(self.feed.run)
-
-    @work(group="export")
-    async def action_export(self, form: str = "markdown") -> None:
-        await export(self, self.feed.run, self.feed.preset, self.feed.results, form)
+    @property
+    def ended(self) -> EndedRun:
+        return EndedRun(self.feed.run, self.feed.preset, self.feed.results)

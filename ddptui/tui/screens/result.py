@@ -1,31 +1,33 @@
-"""The results of a training run: table, where the time went, findings in words, ranks of the chosen trial."""
+"""The results of a training run: table, where the time went, findings, ranks; and two runs side by side."""
 
 from typing import ClassVar
 
 from textual import events, on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Container
-from textual.widgets import DataTable
+from textual.containers import Container, VerticalScroll
+from textual.getters import query_one
+from textual.widgets import DataTable, Static
 
-from ddptui.analysis.results import Results, TrialResult
+from ddptui.analysis.results import Results
 from ddptui.config.preset import Preset
-from ddptui.report import table
+from ddptui.report import run_diff, table
 from ddptui.report.notes import in_short, worst
 from ddptui.store.runs import Run
+from ddptui.text.tables import fill, telling
 from ddptui.text.words import count
-from ddptui.tui.screens.base import LabScreen
+from ddptui.tui.screens.base import EndedRun, LabScreen
 from ddptui.tui.screens.dialogs import ColumnsDialog
-from ddptui.tui.screens.export import export
+from ddptui.tui.screens.export import Exportable
 from ddptui.tui.widgets.comparison import Comparison, Verdict
 from ddptui.tui.widgets.frame import PaneBar, TitleBar
-from ddptui.tui.widgets.tables import RankDetail
+from ddptui.tui.widgets.tables import LabTable, RankDetail
 from ddptui.tui.widgets.time_bars import TimeBars
 
 PANES = {"table": "Trials", "bars": "Where the time went", "verdict": "In words", "ranks": "Ranks"}
 
 
-class ResultScreen(LabScreen):
+class ResultScreen(Exportable):
     """Shows all panes where there is room, else one or two. All speak of the trial under the cursor."""
 
     CSS_PATH = "result.tcss"
@@ -43,12 +45,11 @@ class ResultScreen(LabScreen):
         Binding("p,up,k", "trial(-1)", "Trial before, from every pane", key_display="p", show=False),
         Binding("escape", "app.pop_screen", "Back"),
     ]
+    _table = query_one(Comparison)
 
     def __init__(self, run: Run, preset: Preset, results: Results) -> None:
         super().__init__()
-        self.run = run
-        self.preset = preset
-        self.results = results
+        self.run, self.preset, self.results = run, preset, results
 
     def compose_content(self) -> ComposeResult:
         yield PaneBar()
@@ -71,24 +72,16 @@ class ResultScreen(LabScreen):
         self._show_chosen()
         self.action_pane("table")
 
-    @property
-    def _table(self) -> Comparison:
-        return self.query_one(Comparison)
-
     @on(DataTable.RowHighlighted, "#table")
     def _show_chosen(self) -> None:
         chosen = self._table.chosen
+        trial = next((trial for trial in self.results.trials if trial.name == chosen), None)
         self.query_one(TimeBars).show(self.results, chosen)
-        self.query_one(Verdict).show(self.results, self.preset, chosen)
-        self._name_verdict(in_short(self._trial(chosen)))
-        self.query_one(RankDetail).show(self._trial(chosen))
-
-    def _name_verdict(self, finding: str) -> None:
-        number, title = [*PANES].index("verdict") + 1, PANES["verdict"]
-        self.query_one(Verdict).border_title = f"{number} {title}: {finding}" if finding else f"{number} {title}"
-
-    def _trial(self, name: str | None) -> TrialResult | None:
-        return next((trial for trial in self.results.trials if trial.name == name), None)
+        verdict = self.query_one(Verdict)
+        verdict.show(self.results, self.preset, chosen)
+        finding, title = in_short(trial), f"{[*PANES].index('verdict') + 1} {PANES['verdict']}"
+        verdict.border_title = f"{title}: {finding}" if finding else title
+        self.query_one(RankDetail).show(trial)
 
     def on_descendant_focus(self, event: events.DescendantFocus) -> None:
         """Show the focused pane where there is no room for all."""
@@ -98,12 +91,12 @@ class ResultScreen(LabScreen):
     def _mark(self, chosen: str) -> None:
         for pane in PANES:
             self.query_one(f"#{pane}").set_class(pane == chosen, "-chosen")
-            if chosen != "table":
+            if chosen != "table":  # where two panes have room, the other one stays beside the table
                 self.query_one(f"#{pane}").set_class(pane == chosen, "-beside")
         self.query_one(PaneBar).show(PANES, chosen)
 
     def action_pane(self, pane: str) -> None:
-        self._mark(pane)
+        self._mark(pane)  # first: a hidden pane cannot take the focus
         self.query_one(f"#{pane}").focus()
 
     def action_trial(self, by: int) -> None:
@@ -129,9 +122,34 @@ class ResultScreen(LabScreen):
         self.app.copy_to_clipboard(table.markdown(self.results, self.preset))
         self.notify("Copied the table as Markdown.", markup=False)
 
-    def action_replay(self) -> None:
-        self.console_app.replay(self.run)
+    @property
+    def ended(self) -> EndedRun:
+        return EndedRun(self.run, self.preset, self.results)
 
-    @work(group="export")
-    async def action_export(self, form: str = "markdown") -> None:
-        await export(self, self.run, self.preset, self.results, form)
+
+class CompareScreen(LabScreen):
+    """Compares run A with run B."""
+
+    CSS_PATH = "compare.tcss"
+    PURPOSE = (
+        "Two runs, trial by trial. «Within the spread»: the repeats of both overlap, so neither is the faster one."
+    )
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "app.pop_screen", "Back")]
+
+    def __init__(self, a: Results, b: Results) -> None:
+        super().__init__()
+        self._a, self._b = a, b
+
+    def compose_content(self) -> ComposeResult:
+        yield LabTable(id="pairs", classes="pane")
+        lines = run_diff.differences(self._a, self._b) or ["Nothing: same trials, same fields, same machine."]
+        with VerticalScroll(id="differences", classes="pane") as differences:
+            differences.border_title = "What else differs"
+            yield Static("\n".join(lines), markup=False)
+
+    def on_mount(self) -> None:
+        self.query_one(TitleBar).show("Two runs", f"A {self._a.run}   B {self._b.run}")
+        pairs = run_diff.pairs(self._a, self._b)
+        table = self.query_one(LabTable)
+        table.border_title = "Trials of both" if pairs else "No trial is in both"
+        table.fill(telling(fill(run_diff.COLUMNS, pairs)), [pair.a.name for pair in pairs])

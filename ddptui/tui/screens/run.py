@@ -6,7 +6,6 @@ from textual import work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.content import Content
-from textual.reactive import reactive
 from textual.widgets import Static
 
 from ddptui.live import headline, rank_states
@@ -42,10 +41,10 @@ class RunScreen(Following):
     REPLAY_ACTIONS = (*Following.REPLAY_ACTIONS, "step")
 
     feed: Session | Playback
-    held = reactive(False, init=False)
 
     def __init__(self, feed: Session | Playback) -> None:
         super().__init__(feed)
+        self.held = False
         self._results_due = False  # they wait for a dialog to close, whose answer would be lost with this screen
         self._picture: Picture | None = None  # the last one that was drawn
 
@@ -53,8 +52,6 @@ class RunScreen(Following):
         yield Static(id="now", markup=False)
         yield from self.compose_damage()
         yield Panes()
-
-    # Drawing
 
     def tick(self) -> None:
         super().tick()
@@ -67,11 +64,10 @@ class RunScreen(Following):
             self._draw_now()
 
     def _draw_now(self) -> None:
-        """Draw everything from one picture: header and panes cannot contradict each other."""
-        self._picture = picture = self._look()
-        sentence = self.feed.error or headline.sentence(self.watched, picture.states, self.feed.preset, picture.now_ns)
-        self.query_one("#now", Static).update(Content(sentence), layout=False)
+        self._picture = picture = self._look()  # one for header and panes: they cannot contradict each other
         live = self.watched.live
+        sentence = self.feed.error or headline.sentence(self.watched, picture.states, self.feed.preset, picture.now_ns)
+        self.query_one("#now", Static).update(Content(sentence), layout=False)  # a layout costs three times as much
         step = f"step {live.step} of {live.steps}" if live.steps else ""
         mode = "held: space goes on" if self.held else ""
         self.query_one(TitleBar).show(self.place(), self.progress(self.feed, picture.now_ns, mode, step))
@@ -85,18 +81,16 @@ class RunScreen(Following):
 
     def end(self, session: Session) -> None:
         super().end(session)
-        self._draw_now()
+        self._draw_now()  # even if the picture is held: an end must not be missed
         self._results_due = session.results.status == "ok"
 
     def announce_end(self, status: str) -> None:
         self.notify("Enter shows the results.", title=f"The run has ended: {status}", timeout=5)
 
-    # Keys
-
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         match action:
             case "hold":
-                return self.goes_on or isinstance(self.feed, Playback)
+                return not self.is_over
             case "results":
                 return not self.goes_on
             case _:
@@ -115,8 +109,8 @@ class RunScreen(Following):
         trial, live = self.trial_under_way(), self.watched.live
         if trial is None or not isinstance(self.feed, Session):
             return
-        launch = live.trial, live.repeat
-        delays = trial.bottleneck if live.injected is None else live.injected
+        launch = live.trial, live.repeat  # by the time the user has answered, another one may be under way
+        delays = trial.bottleneck if live.injected is None else live.injected  # injected ones replace the preset's
         wanted = await self.app.push_screen_wait(Inject(trial, can_still_come(delays)))
         if wanted is None:
             return
@@ -126,21 +120,8 @@ class RunScreen(Following):
         else:
             self.app.notify(f"Trial {trial.name} has ended.", title="Not injected", severity="warning", markup=False)
 
-    def action_back(self) -> None:
-        if self.maximized is not None:
-            self.minimize()
-        else:
-            super().action_back()
-
-    def action_leave_run(self) -> None:
-        if self.maximized is not None:
-            self.minimize()
-        else:
-            super().action_leave_run()
-
     def on_data_table_row_selected(self) -> None:
-        """A table takes enter for itself."""
-        if self.check_action("results", ()):
+        if self.check_action("results", ()):  # a table takes enter for itself
             self.action_results()
 
     def action_results(self) -> None:
@@ -157,11 +138,11 @@ class RunScreen(Following):
     def action_pane(self, name: str) -> None:
         """Choose a pane, and draw it without the others, so that it shows at once."""
         panes = self.query_one(Panes)
-        panes.chosen = name
+        panes.choose(name)
         panes.draw_pane(panes.pane(name), self._picture or self._look(), self.feed)
 
     def action_zoom(self) -> None:
-        if self.maximized is None:
+        if self.maximized is None:  # Textual also minimizes on escape, before it looks for bindings
             panes = self.query_one(Panes)
             self.maximize(panes.pane(panes.chosen))
         else:

@@ -7,24 +7,22 @@ from textual import on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.content import Content
-from textual.message import Message
+from textual.getters import query_one
 from textual.widgets import DataTable, Input, Static
-from textual.worker import get_current_worker
 
-from ddptui.analysis.results import Results
 from ddptui.engines.preflight import prepare
 from ddptui.store.outcomes import results_of
 from ddptui.store.overview import Overview, delete, overview
 from ddptui.store.runs import Run, RunError, all_runs
 from ddptui.text.words import count
 from ddptui.tui.screens.base import LabScreen
-from ddptui.tui.screens.compare import CompareScreen
 from ddptui.tui.screens.dialogs import Confirm
+from ddptui.tui.screens.result import CompareScreen
 from ddptui.tui.widgets.frame import TitleBar
 from ddptui.tui.widgets.tables import RunTable
 
 COMPLETE = ("ok", "failed")
-BATCH = 20  # runs that a thread reads between two updates of the table
+BATCH = 20  # runs that a thread reads between two updates of the table: the first ones show at once
 
 
 class RunsScreen(LabScreen):
@@ -42,20 +40,13 @@ class RunsScreen(LabScreen):
         Binding("r", "refresh", "Read the folder again", show=False),
         Binding("escape", "back", "Back"),
     ]
-
-    class Read(Message):
-        """A batch of runs was read. `scan`: number of the scan that it belongs to."""
-
-        def __init__(self, scan: int, runs: list[Overview], *, last: bool = False, problem: str = "") -> None:
-            super().__init__()
-            self.scan, self.runs, self.last, self.problem = scan, runs, last, problem
+    _table = query_one(RunTable)
 
     def __init__(self) -> None:
         super().__init__()
         self._known: list[Overview] = []
-        self._complete = False
+        self._complete = False  # whether all runs of the folder are known
         self._problem = ""  # with the folder itself
-        self._scans = 0
         self._marked: list[str] = []  # at most two, by name
 
     def compose_content(self) -> ComposeResult:
@@ -67,47 +58,29 @@ class RunsScreen(LabScreen):
         self._table.focus()
         self.action_refresh()
 
-    @property
-    def _table(self) -> RunTable:
-        return self.query_one(RunTable)
-
-    # Reading
-
     def action_refresh(self) -> None:
         self._known, self._complete, self._problem = [], False, ""
-        self._scans += 1
         self._show()
-        self._read(self._scans)
+        self._read()
 
-    @work(thread=True, exclusive=True, group="read")
-    def _read(self, scan: int) -> None:
-        worker = get_current_worker()
-        batch: list[Overview] = []
+    @work(exclusive=True, group="read")  # a newer scan cancels the one under way
+    async def _read(self) -> None:
+        runs: list[Run] = []
         try:
-            runs = all_runs(self.console_app.runs)
+            runs = await asyncio.to_thread(all_runs, self.console_app.runs)
         except OSError as error:
-            self.post_message(self.Read(scan, [], last=True, problem=f"{self.console_app.runs}: {error.strerror}"))
-            return
-        for run in runs:
-            if worker.is_cancelled:
-                return
-            batch.append(overview(run))
-            if len(batch) == BATCH:
-                self.post_message(self.Read(scan, batch))
-                batch = []
-        self.post_message(self.Read(scan, batch, last=True))
-
-    def on_runs_screen_read(self, message: Read) -> None:
-        if message.scan != self._scans:  # a newer scan has begun since
-            return
-        self._known = [*self._known, *message.runs]
-        self._complete, self._problem = message.last, message.problem
+            self._problem = f"{self.console_app.runs}: {error.strerror}"
+        for first in range(0, len(runs), BATCH):
+            batch = map(overview, runs[first : first + BATCH])  # lazy: the thread reads them
+            self._known = [*self._known, *await asyncio.to_thread(list, batch)]
+            self._show()
+        self._complete = True
         self._show()
-
-    # Showing
 
     @on(Input.Changed)
     def _show(self) -> None:
+        if self not in self.app.screen_stack:  # left while the thread was reading
+            return
         words = self.query_one(Input).value
         shown = [known for known in self._known if known.fits(words)]
         session = self.console_app.session
@@ -120,12 +93,10 @@ class RunsScreen(LabScreen):
 
     @on(DataTable.RowHighlighted)
     def _show_note(self) -> None:
-        """Show at the foot the name of the run under the cursor, or its problem, or why there is no run."""
         chosen = self._chosen()
-        self.query_one("#note", Static).update(
-            Content(chosen.problem or chosen.run.name if chosen else self._why_empty())
-        )
-        self.refresh_bindings()
+        note = chosen.problem or chosen.run.name if chosen else self._why_empty()
+        self.query_one("#note", Static).update(Content(note))
+        self.refresh_bindings()  # not every run can be resumed
 
     def _why_empty(self) -> str:
         if self._known:
@@ -143,18 +114,11 @@ class RunsScreen(LabScreen):
         return next((known for known in self._known if known.run.name == name), None)
 
     def _openable(self) -> Overview | None:
-        """Return the chosen run if it can be read; else complain, and return None."""
         chosen = self._chosen()
         if chosen and chosen.problem:
             self.console_app.complain("Cannot be opened", chosen.problem)
             return None
         return chosen
-
-    def _is_under_way(self, run: Run) -> bool:
-        session = self.console_app.session
-        return session is not None and session.run.folder == run.folder
-
-    # Keys
 
     @on(DataTable.RowSelected)
     def action_open(self) -> None:
@@ -203,10 +167,10 @@ class RunsScreen(LabScreen):
         if len(two) != 2:
             self.notify("Mark a run with space, go to another one, and compare.", markup=False)
             return
-        older, newer = sorted(two, key=lambda known: known.run.name)
+        older, newer = sorted((known.run for known in two), key=lambda run: run.name)  # names begin with the time
         try:
-            a = await asyncio.to_thread(_results, older.run)
-            b = await asyncio.to_thread(_results, newer.run)
+            a = await asyncio.to_thread(results_of, older, older.preset())
+            b = await asyncio.to_thread(results_of, newer, newer.preset())
         except RunError as error:
             self.console_app.complain("Cannot be compared", str(error))
         else:
@@ -217,32 +181,22 @@ class RunsScreen(LabScreen):
         chosen = self._chosen()
         if chosen is None:
             return
-        if self._is_under_way(chosen.run):
+        session = self.console_app.session
+        if session is not None and session.run.folder == chosen.run.folder:
             self.notify("This run is under way: stop it first.", severity="warning", markup=False)
             return
         question = f"Delete {chosen.run.name} with its journals and checkpoints? It cannot be brought back."
         if await self.app.push_screen_wait(Confirm(question, yes="Delete")):
-            await self._delete(chosen.run)
-
-    async def _delete(self, run: Run) -> None:
-        try:
-            await asyncio.to_thread(delete, self.console_app.runs, run)
-        except RunError as error:
-            self.console_app.complain("Not deleted", str(error))
-            self.action_refresh()
-        else:
-            self._forget(run.name)
-
-    def _forget(self, deleted: str) -> None:
-        """Take a deleted run out of the list. The cursor stays in its place, on the run that has moved up."""
-        row = self._table.cursor_row
-        self._marked = [name for name in self._marked if name != deleted]
-        self._known = [known for known in self._known if known.run.name != deleted]
-        self._show()
-        self._table.move_cursor(row=row)
-        if not self._complete:  # the scan under way may have read it before it was deleted
-            self.action_refresh()
-
-
-def _results(run: Run) -> Results:
-    return results_of(run, run.preset())
+            try:  # checkpoints may be large: a thread deletes them
+                await asyncio.to_thread(delete, self.console_app.runs, chosen.run)
+            except RunError as error:
+                self.console_app.complain("Not deleted", str(error))
+                self.action_refresh()  # a part of the run may be gone
+                return
+            row = self._table.cursor_row  # the cursor stays in its place, on the run that has moved up
+            self._marked = [name for name in self._marked if name != chosen.run.name]
+            self._known = [known for known in self._known if known.run.name != chosen.run.name]
+            self._show()
+            self._table.move_cursor(row=row)
+            if not self._complete:  # the scan under way may have read it before it was deleted
+                self.action_refresh()

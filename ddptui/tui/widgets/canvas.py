@@ -12,14 +12,14 @@ from textual.widget import Widget
 from ddptui.text.drawing import Line
 from ddptui.text.words import printable
 
-KINDS = ("work", "arrival", "wait", "transfer", "rest", "delay", "unknown", "culprit", "muted", "strong")
+SERIES = tuple(f"series-{number}" for number in range(6))
+KINDS = (*SERIES, "work", "arrival", "wait", "transfer", "rest", "delay", "unknown", "culprit", "muted", "strong")
 
 
 class Canvas(Widget):
-    """A subclass implements `draw`, called only while the widget shows. A span's kind has one color in all drawings,
-    that of the class `canvas--KIND` below. A subclass may add kinds in the same way."""
+    """A span's kind has one color in all drawings, that of the class `canvas--KIND`. A subclass may add kinds."""
 
-    ALLOW_SELECT = False
+    ALLOW_SELECT = False  # a drawing is no text to copy
     COMPONENT_CLASSES: ClassVar[set[str]] = {f"canvas--{kind}" for kind in KINDS}
     DEFAULT_CSS = """
     Canvas { height: 1fr; }
@@ -31,16 +31,18 @@ class Canvas(Widget):
     Canvas > .canvas--culprit { color: $text-error; text-style: bold; }
     Canvas > .canvas--muted { color: $text-muted; }
     Canvas > .canvas--strong { color: $text; text-style: bold; }
+    Canvas > .canvas--series-0 { color: $text-primary; }
+    Canvas > .canvas--series-1 { color: $text-warning; }
+    Canvas > .canvas--series-2 { color: $text-success; }
+    Canvas > .canvas--series-3 { color: $text-accent; }
+    Canvas > .canvas--series-4 { color: $text-error; }
+    Canvas > .canvas--series-5 { color: $text-secondary; }
     """
-
     _drawn: tuple[Size, list[Strip]] | None = None
-
-    def __init__(self, id: str | None = None, classes: str | None = None) -> None:
-        super().__init__(id=id, classes=classes)
-        self._styles_by_kind: dict[str, Style] = {}
+    _styles_by_kind: dict[str, Style]  # set by `notify_style_update`, which Textual calls before the first drawing
 
     def draw(self, width: int, height: int) -> Sequence[Line]:
-        """Return the lines. What does not fit is cut off."""
+        """Return the lines; called only while the widget shows. What does not fit is cut off."""
         raise NotImplementedError
 
     def redraw(self) -> None:
@@ -49,31 +51,22 @@ class Canvas(Widget):
         self.refresh()
 
     def notify_style_update(self) -> None:
-        """Forget what was drawn: a new theme has new colors."""
-        self._drawn = None
+        self._drawn = None  # a new theme has new colors
         self._styles_by_kind = {}
         super().notify_style_update()
 
     def render_line(self, y: int) -> Strip:
+        width, height = self.size
         if self._drawn is None or self._drawn[0] != self.size:
-            self._drawn = (self.size, self._strips(*self.size))
-        strips = self._drawn[1]
-        return strips[y] if y < len(strips) else Strip.blank(self.size.width, self._style(""))
-
-    def _strips(self, width: int, height: int) -> list[Strip]:
-        lines = self.draw(width, height)[:height] if width > 0 and height > 0 else []
-        return [self._strip(line).adjust_cell_length(width, self._style("")) for line in lines]
-
-    def _strip(self, line: Line) -> Strip:
-        return Strip([Segment(_safe(text), self._style(kind)) for text, kind in line])
+            lines = self.draw(width, height)[:height] if width > 0 and height > 0 else []
+            # A terminal would obey control characters, and a name may hold them. Nearly all texts have none.
+            safe = ([(text if text.isprintable() else printable(text), kind) for text, kind in line] for line in lines)
+            strips = (Strip([Segment(text, self._style(kind)) for text, kind in line]) for line in safe)
+            self._drawn = self.size, [strip.adjust_cell_length(width, self._style("")) for strip in strips]
+        drawn = self._drawn[1]
+        return drawn[y] if y < len(drawn) else Strip.blank(width, self._style(""))
 
     def _style(self, kind: str) -> Style:
-        """Return the style of a kind. Cached until the theme changes: there may be thousands of spans a second."""
-        if kind not in self._styles_by_kind:
+        if kind not in self._styles_by_kind:  # cached: there may be thousands of spans a second
             self._styles_by_kind[kind] = self.get_visual_style(*([f"canvas--{kind}"] if kind else [])).rich_style
         return self._styles_by_kind[kind]
-
-
-def _safe(text: str) -> str:
-    """Replace control characters, which a terminal would obey. Nearly all texts have none."""
-    return text if text.isprintable() else printable(text)

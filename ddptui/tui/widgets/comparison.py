@@ -1,10 +1,8 @@
 """The results of a run: a table that compares its trials, and the findings in words."""
 
-from collections.abc import Sequence
+from collections.abc import Collection
 from typing import ClassVar
 
-from rich.style import Style
-from textual import events
 from textual.content import Content
 from textual.widgets import DataTable, Static
 
@@ -13,16 +11,17 @@ from ddptui.config.preset import Preset
 from ddptui.report.columns import AT_LEAST, Row, columns_of, rows_of
 from ddptui.report.notes import in_words, published
 from ddptui.text.tables import GAP, Filled, fit, order, telling
-from ddptui.tui.widgets.tables import LabTable
+from ddptui.tui.widgets.tables import FittedTable
 from ddptui.tui.widgets.texts import TextPane
 from ddptui.tui.widgets.time_bars import BASELINE
 
 ARROWS = {False: " ▲", True: " ▼"}
 
 
-class Comparison(LabTable):
+class Comparison(FittedTable):
     """Compares trials: as many columns as fit, or the chosen ones. `growing`: without trials that have not begun."""
 
+    BORDER_SUBTITLE = f"{BASELINE} baseline"
     COMPONENT_CLASSES: ClassVar[set[str]] = {"comparison--failed", "comparison--skipped"}
     DEFAULT_CSS = """
     Comparison > .comparison--failed { color: $text-error; text-style: bold; }
@@ -33,7 +32,7 @@ class Comparison(LabTable):
         super().__init__(id=id, classes=classes)
         self._growing = growing
         self._of: tuple[Results, Preset] | None = None
-        self._wanted: frozenset[str] | None = None  # columns; None: as many as fit
+        self._wanted: Collection[str] | None = None  # columns; None: as many as fit
         self._sorted_by: str | None = None  # None: in the preset's order
         self._reversed = False
 
@@ -41,7 +40,7 @@ class Comparison(LabTable):
         """Show these results. Does nothing if they are the same object as before."""
         if self._of is None or self._of[0] is not results:
             self._of = results, preset
-            self._refill()
+            self.refill()
 
     @property
     def shown(self) -> list[str]:
@@ -63,15 +62,15 @@ class Comparison(LabTable):
         if name in names:
             self.move_cursor(row=names.index(name))
 
-    def choose_columns(self, wanted: frozenset[str] | None) -> None:
+    def choose_columns(self, wanted: Collection[str] | None) -> None:
         """Show these columns, by key; None: as many as fit."""
         self._wanted = wanted
-        self._refill()
+        self.refill()
 
     def sort_by(self, key: str | None, *, reverse: bool = False) -> None:
         """Sort by a column; None: in the preset's order."""
         self._sorted_by, self._reversed = key, reverse
-        self._refill()
+        self.refill()
 
     def sort_by_next(self) -> None:
         """Sort by the next column; after the last one, in the preset's order."""
@@ -83,13 +82,6 @@ class Comparison(LabTable):
         """Sort the other way round."""
         self.sort_by(self._sorted_by or "trial", reverse=not self._reversed)
 
-    def on_mount(self) -> None:
-        self.border_subtitle = f"{BASELINE} baseline"
-        self.app.theme_changed_signal.subscribe(self, lambda _: self._refill())
-
-    def on_resize(self, event: events.Resize) -> None:
-        self._refill()
-
     def on_data_table_header_selected(self, event: DataTable.HeaderSelected) -> None:
         """Sort by a clicked column; a second click reverses the order."""
         key = event.column_key.value
@@ -100,35 +92,30 @@ class Comparison(LabTable):
         return [row for row in rows if not (self._growing and row.result.status == "skipped")]
 
     def _marked(self, column: Filled, rows: list[Row]) -> Filled:
-        """Mark the baseline in the column of names, and the header of the column that sorts."""
         if column.key == "trial" and self._of and len(self._of[0].trials) > 1:
             marks = [f" {BASELINE}" if row.result.name == self._of[0].baseline else "" for row in rows]
             column = column._replace(cells=[cell + mark for cell, mark in zip(column.cells, marks, strict=True)])
         arrow = ARROWS[self._reversed] if column.key == self._sorted_by else ""
         return column._replace(header=column.header + arrow)
 
-    def _refill(self) -> None:
+    def refill(self) -> None:
         rows = self._rows()
-        columns = [self._marked(column, rows) for column in columns_of(rows)]
         if not rows:
-            return self.fill([], {})
+            return self.fill([], [])
+        columns = [self._marked(column, rows) for column in columns_of(rows)]
         by = next((column.cells for column in columns if column.key == self._sorted_by), None)
         places = order(by, reverse=self._reversed) if by else range(len(rows))
-        shown = [column._replace(cells=[column.cells[place] for place in places]) for column in self._chosen(columns)]
-        self.fill_columns(shown, [rows[place].result.name for place in places], self._styles(rows))
-
-    def _chosen(self, columns: list[Filled]) -> list[Filled]:
         if self._wanted:
-            return [column for column in columns if column.key in self._wanted]
-        width = self.scrollable_content_region.width - GAP  # a pad on both sides, where the report has gaps between
-        return fit(telling(columns), width, AT_LEAST)
-
-    def _styles(self, rows: list[Row]) -> dict[str, Style]:
-        return {
+            shown = [column for column in columns if column.key in self._wanted]
+        else:  # a pad on both sides, where the report has gaps between
+            shown = fit(telling(columns), self.scrollable_content_region.width - GAP, AT_LEAST)
+        shown = [column._replace(cells=[column.cells[place] for place in places]) for column in shown]
+        styles = {
             row.result.name: self.get_component_rich_style(f"comparison--{row.result.status}", partial=True)
             for row in rows
             if row.result.status in ("failed", "skipped")
         }
+        self.fill(shown, [rows[place].result.name for place in places], styles)
 
 
 class Verdict(TextPane):
@@ -137,13 +124,9 @@ class Verdict(TextPane):
     def show(self, results: Results, preset: Preset, chosen: str | None) -> None:
         """Show the findings. `chosen`: the name of the trial under the cursor."""
         notes = in_words(results, preset, chosen)
-        paragraphs = [*map(Content, notes.chosen), *_dim(notes.others)]
+        paragraphs = [*map(Content, notes.chosen), *(Content.styled(note, "dim") for note in notes.others)]
         if figures := published(results, preset):
             paragraphs.append(Content("\n").join([Content.styled("Published", "bold"), *map(Content, figures)]))
-        paragraphs += _dim(notes.reading)
+        paragraphs += (Content.styled(note, "dim") for note in notes.reading)
         self.query_one(Static).update(Content("\n\n").join(paragraphs))
         self.scroll_home(animate=False)
-
-
-def _dim(notes: Sequence[str]) -> list[Content]:
-    return [Content.styled(note, "dim") for note in notes]

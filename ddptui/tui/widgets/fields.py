@@ -14,10 +14,7 @@ CHANGED, WRONG = "*", "!"
 
 
 class Field(Horizontal):
-    """A line with a label and an answer. Empty, it shows the preset's value, which then stays.
-
-    An opened list names that choice "as in the preset": its value may be among the other choices, too.
-    """
+    """A line with a label and an answer. Empty, it shows the preset's value, which then stays."""
 
     DEFAULT_CSS = """
     Field { height: 1; width: 1fr; }
@@ -31,7 +28,7 @@ class Field(Horizontal):
     def __init__(self, label: str, answer: Input | Select[str], *, id: str) -> None:
         super().__init__(id=id)
         self.answer = answer
-        self._label = label
+        self.label = label
         self._as_it_is = ""
 
     def on_mount(self) -> None:
@@ -39,7 +36,7 @@ class Field(Horizontal):
             self.watch(self.answer, "expanded", self._name_first_choice, init=False)
 
     def compose(self) -> ComposeResult:
-        yield Static(self._label, markup=False)
+        yield Static(self.label, markup=False)
         yield self.answer
 
     @property
@@ -51,7 +48,7 @@ class Field(Horizontal):
     def show(self, text: str | None, as_it_is: str) -> None:
         """Show an answer without posting that it has changed. `as_it_is`: what applies without one."""
         self._as_it_is = as_it_is
-        with self.prevent(Input.Changed, Select.Changed):
+        with self.prevent(Input.Changed, Select.Changed):  # only the user's own changes are posted
             if isinstance(self.answer, Input):
                 self.answer.placeholder = as_it_is
                 self.answer.value = text or ""
@@ -62,7 +59,7 @@ class Field(Horizontal):
     def offer(self, choices: Iterable[str]) -> None:
         """Replace the choices; the answer stays."""
         assert isinstance(self.answer, Select)
-        chosen = self.answer.value
+        chosen = self.answer.value  # new options reset it
         with self.prevent(Select.Changed):
             self.answer.set_options((choice, choice) for choice in choices)
             self.answer.value = chosen
@@ -73,16 +70,12 @@ class Field(Horizontal):
         self.set_class(changed, "-changed")
         self.set_class(wrong, "-wrong")
         sign = WRONG if wrong else CHANGED if changed else " "
-        self.query_one(Static).update(Content(f"{sign} {self._label}"))
+        self.query_one(Static).update(Content(f"{sign} {self.label}"))
 
     def _name_first_choice(self, expanded: bool) -> None:
-        """Name the empty choice. A closed list has room for the value only."""
         assert isinstance(self.answer, Select)
+        # An open list may have the preset's value among its other choices, too. A closed one has no room for more.
         self.answer.prompt = f"as in the preset ({self._as_it_is})" if expanded else self._as_it_is
-
-    def rename(self, label: str) -> None:
-        """Change the label."""
-        self._label = label
 
 
 NONE, SOME = "none", "put in"

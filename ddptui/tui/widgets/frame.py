@@ -13,17 +13,14 @@ GAP = 2
 class TitleBar(Widget):
     """On the left where the user is, on the right how it goes, or what the console is busy with."""
 
-    DEFAULT_CSS = """
-    TitleBar { dock: top; height: 1; padding: 0 1; background: $panel; color: $foreground; }
-    """
-
+    DEFAULT_CSS = "TitleBar { dock: top; height: 1; padding: 0 1; background: $panel; color: $foreground; }"
     _where = "ddptui"
     _how = ""
     _activity = ""
 
     def show(self, where: str, how: str) -> None:
         """Set both sides of the line. Names of trials and presets are data, never markup."""
-        if (where, how) != (self._where, self._how):
+        if (where, how) != (self._where, self._how):  # set several times a second
             self._where, self._how = where, how
             self.refresh()
 
@@ -33,9 +30,8 @@ class TitleBar(Widget):
         self.refresh()
 
     def render(self) -> Content:
-        """Return the line. The right side gets the room that it needs, the left side the rest."""
         how = self._activity or self._how
-        room = max(0, self.size.width - len(how) - GAP * bool(how))
+        room = max(0, self.size.width - len(how) - GAP * bool(how))  # the right side first: it is what changes
         where = self._where if len(self._where) <= room else self._where[: max(0, room - 1)] + "…"[:room]
         space = " " * max(0, self.size.width - len(where) - len(how))
         return Content.assemble((where, "bold"), space, (how, "$text-muted"))
@@ -44,9 +40,7 @@ class TitleBar(Widget):
 class PaneBar(Static):
     """Lists the panes with their keys. Hidden where all panes have room; the screens' styles show it."""
 
-    DEFAULT_CSS = """
-    PaneBar { height: 1; padding: 0 1; color: $text-muted; display: none; }
-    """
+    DEFAULT_CSS = "PaneBar { height: 1; padding: 0 1; color: $text-muted; display: none; }"
 
     def show(self, panes: Mapping[str, str], shown: str) -> None:
         """List the panes and highlight the chosen one. `panes`: titles by id, in the order of their number keys."""
@@ -55,9 +49,6 @@ class PaneBar(Static):
             for number, (pane, title) in enumerate(panes.items(), start=1)
         )
         self.update(Content(" ").join(parts))
-
-
-SMALLEST = (60, 16)
 
 
 class TooSmall(Widget):
@@ -72,4 +63,4 @@ class TooSmall(Widget):
 
     def render(self) -> RenderResult:
         width, height = self.app.size
-        return f"{width} × {height}: too small.\nddptui needs {SMALLEST[0]} × {SMALLEST[1]}."
+        return f"{width} × {height}: too small.\nddptui needs 60 × 16."  # from where on screens are -narrow and -short

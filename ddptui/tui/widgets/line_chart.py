@@ -1,43 +1,35 @@
 """Values over steps, as lines of braille dots."""
 
 from collections.abc import Sequence
+from itertools import takewhile
 from typing import ClassVar, NamedTuple
 
 from textual.reactive import reactive
 
-from ddptui.text.braille import Frame, Point, beside_axis, frame, is_finite, labels_of, logarithms, signs_of
+from ddptui.text.braille import Point, beside_axis, frame, is_finite, labels_of, logarithms, signs_of
 from ddptui.text.drawing import Line, linear_ticks, log_ticks, wrap
-from ddptui.tui.widgets.canvas import Canvas
+from ddptui.tui.widgets.canvas import SERIES, Canvas
 
-KINDS = tuple(f"series-{number}" for number in range(6))
 ROWS_PER_TICK = 2
 PART_FOR_LEGEND = 5  # at most a fifth of the height is for it
 
 
 class Series(NamedTuple):
-    """One line. `points`: step and value (None: not finite), by step. `kind` sets the color: "mean", "rank" (one of
-    many), or what `kind_of` returns."""
+    """One line of the chart."""
 
     name: str
-    points: Sequence[Point]
-    kind: str
+    points: Sequence[Point]  # step and value (None: not finite), by step
+    kind: str  # sets the color: "mean", "rank" (one of many), or what `kind_of` returns
 
 
 class LineChart(Canvas):
     """Draws series over one axis of steps and, in the legend, their latest values or since when they are not finite."""
 
-    COMPONENT_CLASSES: ClassVar[set[str]] = {f"canvas--{kind}" for kind in (*KINDS, "rank", "mean")}
+    COMPONENT_CLASSES: ClassVar[set[str]] = {"canvas--rank", "canvas--mean"}
     DEFAULT_CSS = """
     LineChart > .canvas--rank { color: $text-muted; }
     LineChart > .canvas--mean { color: $text-primary; text-style: bold; }
-    LineChart > .canvas--series-0 { color: $text-primary; }
-    LineChart > .canvas--series-1 { color: $text-warning; }
-    LineChart > .canvas--series-2 { color: $text-success; }
-    LineChart > .canvas--series-3 { color: $text-accent; }
-    LineChart > .canvas--series-4 { color: $text-error; }
-    LineChart > .canvas--series-5 { color: $text-secondary; }
     """
-
     logarithmic: reactive[bool] = reactive(False)
     _series: Sequence[Series] = ()
 
@@ -52,7 +44,11 @@ class LineChart(Canvas):
     def draw(self, width: int, height: int) -> Sequence[Line]:
         if not any(series.points for series in self._series):
             return [[("nothing to draw yet", "muted")]]
-        legend = wrap([_entry(series) for series in self._series], width, max(1, height // PART_FOR_LEGEND))
+        entries: list[Line] = [
+            [("━ ", series.kind), (f"{series.name} ", ""), (_latest(series.points), "strong")]
+            for series in self._series
+        ]
+        legend = wrap(entries, width, max(1, height // PART_FOR_LEGEND))
         rows = height - len(legend) - 1
         if rows < 1:
             return legend
@@ -65,32 +61,22 @@ class LineChart(Canvas):
         left = max(map(len, labels.values()), default=0) + 1
         kinds = [series.kind for series in self._series]
         signs = signs_of(zip(lines, kinds, strict=True), seen, max(1, width - left), rows)
-        return [*beside_axis(signs, labels), _steps(seen, left, width, self.logarithmic), *legend]
+        first, last = f"step {seen.left:g}", f"{seen.right:g}"
+        room = width - left - len(first) - len(last)
+        scale = ("log scale" if self.logarithmic and room > 10 else "").center(max(1, room))
+        return [*beside_axis(signs, labels), [(" " * left + first + scale + last, "muted")], *legend]
 
 
 def kind_of(number: int) -> str:
     """Return the kind, and so the color, of the series with this number. Colors repeat after six."""
-    return KINDS[number % len(KINDS)]
-
-
-def _steps(seen: Frame, left: int, width: int, log: bool) -> Line:
-    first, last = f"step {seen.left:g}", f"{seen.right:g}"
-    room = width - left - len(first) - len(last)
-    return [(" " * left + first + ("log scale" if log and room > 10 else "").center(max(1, room)) + last, "muted")]
-
-
-def _entry(series: Series) -> Line:
-    return [("━ ", series.kind), (f"{series.name} ", ""), (_latest(series.points), "strong")]
+    return SERIES[number % len(SERIES)]
 
 
 def _latest(points: Sequence[Point]) -> str:
     if not points:
         return "–"
-    step, value = points[-1]
+    value = points[-1][1]
     if value is not None and is_finite(value):
         return f"{value:.4g}"
-    for before, value in reversed(points):
-        if is_finite(value):
-            break
-        step = before
-    return f"not finite from step {step:g} on"
+    *_, (since, _) = takewhile(lambda point: not is_finite(point[1]), reversed(points))
+    return f"not finite from step {since:g} on"

@@ -1,21 +1,31 @@
-"""Lists to choose one line from, their lines, and the keys j k g G of vi and less."""
+"""Lists to choose one line from: the last runs, the presets with their filter; and the keys j k g G of vi and less."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
 from typing import ClassVar
 
+from textual import on
+from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.containers import Vertical
 from textual.content import Content
 from textual.css.styles import RulesMap
+from textual.getters import query_one
+from textual.message import Message
 from textual.strip import Strip
 from textual.style import Style
 from textual.visual import RenderOptions, Visual
-from textual.widgets import OptionList
+from textual.widgets import Input, OptionList
 from textual.widgets.option_list import Option
 
+from ddptui.config.preset import Preset
 from ddptui.store.overview import RecentRun
+from ddptui.store.presets import BrokenPreset
 from ddptui.store.runs import Run
 from ddptui.text.words import printable
 
+TITLES_BEGIN = 34  # column of the list of presets
 FEWEST_COLUMNS = 24  # in which more than the beginning of a title can be read
 STATUS_MARKS = {"ok": ("✓", "$text-success"), "failed": ("✗", "$text-error"), "interrupted": ("■", "$text-warning")}
 UNKNOWN = ("?", "$text-error")  # a status that a newer ddptui has written
@@ -50,29 +60,24 @@ class Chooser(OptionList):
         places = {option.id: place for place, option in enumerate(options) if not option.disabled}
         self.set_options(options)
         self.highlighted = places.get(chosen, next(iter(places.values()), None))
-        if chosen in places:
+        if chosen in places:  # set_options has scrolled to the top
             self.scroll_to(y=scrolled.y, animate=False, immediate=True)
 
 
 class TwoEnds(Visual):
-    """A line with a name on the left, a note on the right, and a text between where there is room.
-
-    The text `between` starts in the column `begins`, so that the lines of a list align.
-    """
+    """A line with a name on the left, a note on the right and, where there is room, a text `between`, which starts in
+    the column `begins`, so that the lines of a list align."""
 
     def __init__(self, left: Content, right: Content, between: Content | None = None, begins: int = 0) -> None:
         self._left, self._right, self._between, self._begins = left, right, between, begins
 
     def render_strips(self, width: int, height: int | None, style: Style, options: RenderOptions) -> list[Strip]:
         room = max(0, width - self._right.cell_length - 1)
-        line = Content.assemble(self._left_part(room).truncate(room, ellipsis=True, pad=True), " ", self._right)
+        begins, left = max(self._begins, self._left.cell_length + 1), self._left
+        if self._between and room >= begins + FEWEST_COLUMNS:
+            left = Content.assemble(left.truncate(begins, pad=True), self._between)
+        line = Content.assemble(left.truncate(room, ellipsis=True, pad=True), " ", self._right)
         return line.truncate(max(width, 1)).render_strips(width, 1, style, options)
-
-    def _left_part(self, room: int) -> Content:
-        begins = max(self._begins, self._left.cell_length + 1)
-        if not self._between or room < begins + FEWEST_COLUMNS:
-            return self._left
-        return Content.assemble(self._left.truncate(begins, pad=True), self._between)
 
     def get_optimal_width(self, rules: RulesMap, container_width: int) -> int:
         return container_width
@@ -85,28 +90,125 @@ class RecentRuns(Chooser):
     """Lists the last runs, newest first."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "select", "Open the run")]
-    DEFAULT_CSS = """
-    RecentRuns:blur > .option-list--option-highlighted { background: transparent; text-style: none; }
-    """
-
-    def __init__(self, *, id: str) -> None:
-        super().__init__(id=id, classes="pane")
-        self.border_title = "Last runs"
-        self._runs: list[Run] = []
+    DEFAULT_CSS = "RecentRuns:blur > .option-list--option-highlighted { background: transparent; text-style: none; }"
+    BORDER_TITLE = "Last runs"
+    runs: Sequence[Run] = ()
 
     def show(self, runs: Sequence[RecentRun]) -> None:
         """List these runs. The cursor stays at its place, so an unmoved one is on the newest run."""
         place = self.highlighted
-        self._runs = [recent.run for recent in runs]
-        self.set_options([Option(_line(recent)) for recent in runs] or [Option("none yet", disabled=True)])
+        self.runs = [recent.run for recent in runs]
+        options = []
+        for recent in runs:
+            left = Content.assemble((f"{recent.when:>5} ", "dim"), printable(recent.preset))
+            mark = Content.assemble(STATUS_MARKS.get(recent.status, UNKNOWN), f" {recent.status}")
+            options.append(Option(TwoEnds(left, mark)))
+        self.set_options(options or [Option("none yet", disabled=True)])
         self.highlighted = min(place or 0, len(runs) - 1) if runs else None
 
-    def run_at(self, place: int) -> Run:
-        """Return the run in this line."""
-        return self._runs[place]
+
+class PresetChooser(Chooser):
+    """The list itself, without the filter."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "screen.run", "Run"),
+        Binding("right,l", "screen.read", "Read what it is about", show=False),
+    ]
 
 
-def _line(recent: RecentRun) -> TwoEnds:
-    mark, style = STATUS_MARKS.get(recent.status, UNKNOWN)
-    left = Content.assemble((f"{recent.when:>5} ", "dim"), printable(recent.preset))
-    return TwoEnds(left, Content.assemble((mark, style), f" {recent.status}"))
+class PresetList(Vertical):
+    """Lists the presets. The user filters them by the words of their names, titles and groups."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "clear_filter", "Show all presets", show=False)]
+    DEFAULT_CSS = """
+    PresetList { min-height: 4; }
+    PresetList Input { display: none; }
+    PresetList PresetChooser { height: 1fr; }
+    PresetList PresetChooser > .option-list--option-disabled { color: $text-accent; }
+    """
+
+    @dataclass
+    class Chosen(Message):
+        """The cursor is on a preset."""
+
+        name: str
+
+    BORDER_TITLE = "Presets"
+    _chooser = query_one(PresetChooser)
+    _presets: Sequence[Preset] = ()
+    _broken: Sequence[BrokenPreset] = ()
+    _notes: Mapping[str, str] = {}
+    _changed: Collection[str] = ()
+
+    def compose(self) -> ComposeResult:
+        yield Input(placeholder="name, title or group", compact=True)
+        yield PresetChooser(id="presets")
+
+    @property
+    def chosen(self) -> str | None:
+        """Return the name of the preset under the cursor."""
+        return self._chooser.chosen
+
+    def fill(self, presets: Sequence[Preset], broken: Sequence[BrokenPreset]) -> None:
+        """List these presets, and the files that cannot be read."""
+        self._presets, self._broken = presets, broken
+        self._list()
+
+    def show_notes(self, notes: Mapping[str, str], changed: Collection[str]) -> None:
+        """Show a note beside each preset, by name, and mark those with unsaved changes. The cursor stays."""
+        if (notes, changed) != (self._notes, self._changed):
+            self._notes, self._changed = dict(notes), list(changed)
+            self._list()
+
+    def choose(self, name: str) -> None:
+        """Put the cursor on a preset, and show all presets."""
+        self.action_clear_filter()
+        self._chooser.highlighted = self._chooser.get_option_index(name)
+
+    def filter(self) -> None:
+        """Open the filter."""
+        filter_input = self.query_one(Input)
+        filter_input.display = True  # a class would act later, and the next keys would not go there
+        self.screen.set_focus(filter_input)
+
+    def action_clear_filter(self) -> None:
+        filter_input = self.query_one(Input)
+        filter_input.value, filter_input.display = "", False
+        self._list()  # now: the message of the changed value comes after the focus
+        self._chooser.focus()
+
+    @on(Input.Submitted)
+    def _go_to_list(self) -> None:
+        self._chooser.focus()
+
+    @on(PresetChooser.OptionHighlighted)
+    def _post_chosen(self, event: PresetChooser.OptionHighlighted) -> None:
+        if event.option_id is not None:
+            self.post_message(self.Chosen(event.option_id))
+
+    @on(Input.Changed)
+    def _list(self) -> None:
+        typed = self.query_one(Input).value
+        options = [*self._options(typed.lower().split())]
+        self._chooser.refill(options)
+        shown, known = sum(not option.disabled for option in options), len(self._presets) + len(self._broken)
+        self.border_subtitle = f"{shown} of {known} · esc shows all" if typed else ""
+
+    def _options(self, words: list[str]) -> Iterator[Option]:
+        """Return the lines that match all words, below the headings of their groups."""
+        shown = [preset for preset in self._presets if _fits(words, preset.name, preset.title, preset.group)]
+        for group, members in groupby(shown, key=lambda preset: preset.group):
+            yield Option(Content.styled(printable(group), "bold"), disabled=True)
+            yield from (Option(self._line(preset), preset.name) for preset in members)
+        if broken := [file.name for file in self._broken if _fits(words, file.name)]:
+            yield Option(Content.styled("Cannot be read", "bold"), disabled=True)
+            yield from (Option(Content.assemble("  ! ", (printable(name), "$text-error")), name) for name in broken)
+
+    def _line(self, preset: Preset) -> TwoEnds:
+        name = Content(f"  {printable(preset.name)}{' (changed)' if preset.name in self._changed else ''}")
+        note, title = self._notes.get(preset.name, ""), printable(preset.title)
+        return TwoEnds(name, Content.styled(note, "dim"), Content.styled(title, "dim"), TITLES_BEGIN)
+
+
+def _fits(words: list[str], *texts: str) -> bool:
+    return all(word in " ".join(texts).lower() for word in words)

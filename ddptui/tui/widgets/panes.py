@@ -6,7 +6,6 @@ from typing import ClassVar, NamedTuple
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Container
-from textual.reactive import reactive
 from textual.widget import Widget
 from textual.widgets import Log
 
@@ -16,13 +15,12 @@ from ddptui.live.state import mean_of
 from ddptui.run.playback import Playback
 from ddptui.run.session import Session
 from ddptui.store.journal import LogTail
-from ddptui.tui.widgets.arrivals import Arrivals
 from ddptui.tui.widgets.comparison import Comparison
 from ddptui.tui.widgets.frame import PaneBar
+from ddptui.tui.widgets.last_steps import Arrivals, Timeline
 from ddptui.tui.widgets.line_chart import LineChart, Series, kind_of
 from ddptui.tui.widgets.lists import SCROLL_KEYS
 from ddptui.tui.widgets.rank_table import RankTable
-from ddptui.tui.widgets.timeline import Timeline
 
 TITLES = {
     "ranks": "Ranks",
@@ -52,10 +50,7 @@ class RankLog(Log):
     """Follows one rank's log file."""
 
     BINDINGS: ClassVar[list[BindingType]] = SCROLL_KEYS
-
-    def __init__(self, id: str) -> None:
-        super().__init__(id=id, max_lines=MOST_LOG_LINES)
-        self._tail: LogTail | None = None
+    _tail: LogTail | None = None
 
     def show(self, path: Path) -> None:
         """Append what is new in this log file. Another file replaces the one before."""
@@ -69,8 +64,7 @@ class RankLog(Log):
 class Panes(Container):
     """Holds all panes of the Run screen."""
 
-    chosen = reactive("ranks", init=False)
-    _rows = ""
+    chosen = "ranks"
     _charted: tuple[object, ...] = ()
 
     def compose(self) -> ComposeResult:
@@ -81,29 +75,30 @@ class Panes(Container):
             yield LineChart(id="loss")
             yield Timeline(id="timeline")
             yield Comparison(id="so-far", growing=True)
-            yield RankLog(id="log")
+            yield RankLog(id="log", max_lines=MOST_LOG_LINES)
 
     def on_mount(self) -> None:
         for number, (name, title) in enumerate(TITLES.items(), start=1):
             pane = self.pane(name)
             pane.add_class("pane")
-            pane.can_focus = True
+            pane.can_focus = True  # drawings cannot by themselves
             pane.border_title = f"{number} {title}{BESIDE.get(name, '')}"
         self.pane("ranks").border_subtitle = "times in ms, medians of the last steps"
-        self.watch_chosen()
+        self.choose(self.chosen)
 
     def pane(self, name: str) -> Widget:
         """Return the pane with this name, a key of TITLES."""
         return self.query_one(f"#{name}")
 
-    def watch_chosen(self) -> None:
-        """Show the chosen pane, where only one has room. In a grid, the log and the table so far share a place."""
+    def choose(self, chosen: str) -> None:
+        """Focus a pane, and show it where there is room for one only."""
+        self.chosen = chosen
         for name in TITLES:
-            self.pane(name).set_class(name == self.chosen, "-chosen")
-        if self.chosen in ("log", "so-far"):
-            self.set_class(self.chosen == "log", "-log")
-        self.query_one(PaneBar).show(TITLES, self.chosen)
-        self.pane(self.chosen).focus()
+            self.pane(name).set_class(name == chosen, "-chosen")
+        if chosen in ("log", "so-far"):  # in a grid, they share a place
+            self.set_class(chosen == "log", "-log")
+        self.query_one(PaneBar).show(TITLES, chosen)
+        self.pane(chosen).focus()
 
     def draw(self, picture: Picture, feed: Session | Playback) -> None:
         """Draw the panes that show."""
@@ -132,26 +127,19 @@ class Panes(Container):
             case Comparison():
                 pane.show(feed.results, feed.preset)
             case RankLog():
-                self._show_log(pane, watched, feed)
+                rank, live = self.query_one(RankTable).rank, watched.live
+                if rank is not None and live.trial is not None:
+                    pane.border_title = f"{[*TITLES].index('log') + 1} Log of rank {rank}{BESIDE['log']}"
+                    pane.show(feed.run.repeat_folder(live.trial, live.repeat) / f"rank-{rank}.log")
             case _:
                 pass
 
-    def _show_log(self, pane: RankLog, watched: RunMonitor, feed: Session | Playback) -> None:
-        rank, live = self.query_one(RankTable).rank, watched.live
-        if rank is None or live.trial is None:
-            return
-        pane.border_title = f"{list(TITLES).index('log') + 1} Log of rank {rank}{BESIDE['log']}"
-        pane.show(feed.run.repeat_folder(live.trial, live.repeat) / f"rank-{rank}.log")
-
     def _make_room(self, ranks: int) -> None:
-        """In the grid, a line a rank for the table and the timeline; two in the timeline, if the ranks are few."""
-        lines = max(1, min(ranks, MOST_LINES))
-        second_lines = lines if lines <= MOST_LINES // 2 else 0
+        lines = max(1, min(ranks, MOST_LINES))  # a line a rank for the table and the timeline
+        second_lines = lines if lines <= MOST_LINES // 2 else 0  # of the timeline, for few ranks: durations
         one_at_a_time = self.screen.has_class("-narrow") or self.screen.has_class("-short")
         rows = "1fr" if one_at_a_time else f"{lines + 3} 2fr {lines + second_lines + 4} 1fr"
-        if rows != self._rows:
-            self._rows = rows
-            self.query_one("#grid").styles.grid_rows = rows
+        self.query_one("#grid").styles.grid_rows = rows  # Textual lays the grid out anew only if they differ
 
 
 def losses(watched: RunMonitor) -> list[Series]:

@@ -6,7 +6,6 @@ from typing import ClassVar
 
 import msgspec
 from rich.style import Style
-from textual import events
 from textual.app import ComposeResult
 from textual.containers import Vertical
 
@@ -15,58 +14,43 @@ from ddptui.analysis.primitives.fit import Fit, fit_all, network_of
 from ddptui.analysis.primitives.results import PrimitivesResult
 from ddptui.analysis.primitives.theory import Network, theory
 from ddptui.report.primitives import tables
-from ddptui.report.primitives.plot import KINDS, TITLES, What, draw
+from ddptui.report.primitives.plot import TITLES, What, draw
 from ddptui.text.drawing import Line, wrap
 from ddptui.text.tables import Table, fit, telling
 from ddptui.tui.widgets.canvas import Canvas
-from ddptui.tui.widgets.tables import LabTable
+from ddptui.tui.widgets.tables import FittedTable
 
 NETWORK_OPERATIONS = ("isend_irecv", "send_recv", "local_sum")  # the textbook's figures derive from their times
 SHOWN_ELSEWHERE = ("operation", "left out", "algorithm", "textbook formula")  # columns of the table of models
 UNEVEN = f"{tables.MARK} its calls differ much among each other"
 
 
-class SizeTable(LabTable):
+class SizeTable(FittedTable):
     """Shows a row per size, with as many columns as fit. Rows with wrong elements stand out."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {"sizes--wrong"}
-    DEFAULT_CSS = """
-    SizeTable > .sizes--wrong { color: $text-error; text-style: bold; }
-    """
-
+    DEFAULT_CSS = "SizeTable > .sizes--wrong { color: $text-error; text-style: bold; }"
     _table: Table = Table(())
 
     def show(self, table: Table) -> None:
         """Show the rows of a table."""
         self._table = table
-        self._refill()
+        self.refill()
 
-    def on_mount(self) -> None:
-        self.app.theme_changed_signal.subscribe(self, lambda _: self._refill())
-
-    def on_resize(self, event: events.Resize) -> None:
-        self._refill()
-
-    def _refill(self) -> None:
+    def refill(self) -> None:
         columns = fit(telling(self._table.columns), self.scrollable_content_region.width - 2)
         names = [str(number) for number in range(len(columns[0].cells) if columns else 0)]
         wrong: Style = self.get_component_rich_style("sizes--wrong", partial=True)
-        self.fill_columns(columns, names, {str(number): wrong for number in self._table.styles})
+        self.fill(columns, names, {str(number): wrong for number in self._table.styles})
 
 
 class SizePlot(Canvas):
     """Draws time or bus bandwidth over size."""
 
-    COMPONENT_CLASSES: ClassVar[set[str]] = {f"canvas--{kind}" for kind in KINDS}
     DEFAULT_CSS = """
-    SizePlot > .canvas--series-0 { color: $text-primary; }
-    SizePlot > .canvas--series-1 { color: $text-warning; }
-    SizePlot > .canvas--series-2 { color: $text-success; }
     SizePlot > .canvas--series-3 { color: $text-error; }
     SizePlot > .canvas--series-4 { color: $text-accent; }
-    SizePlot > .canvas--series-5 { color: $text-secondary; }
     """
-
     _result: PrimitivesResult | None = None
     _operations: Sequence[PrimitiveKey] = ()
     _what: What = "time"
@@ -115,12 +99,14 @@ class PrimitiveTimes(Vertical):
             return
         self._shown = shown
         drawn = [chosen, *(key for key in marked if key != chosen)]
-        needed = _needed(result, drawn)
-        self._show_figures(needed, chosen)
-        self.query_one(SizePlot).show(needed, drawn, what)
-
-    def _show_figures(self, result: PrimitivesResult, chosen: PrimitiveKey) -> None:
-        cells, models = by_operation(result.cells)[chosen], fit_all(result)
+        needed = [  # fitting a model to all others, too, would take time
+            cell
+            for key, cells in by_operation(result.cells).items()
+            if key in drawn or (key.operation in NETWORK_OPERATIONS and not key.composite)
+            for cell in cells
+        ]
+        result = msgspec.structs.replace(result, cells=needed)
+        cells, models = by_operation(needed)[chosen], fit_all(result)
         model = next((model for model in models if model.key == chosen), None)
         network = network_of(models)
         table = self.query_one(SizeTable)
@@ -129,6 +115,7 @@ class PrimitiveTimes(Vertical):
         table.border_subtitle = UNEVEN if any(map(is_uneven, cells)) else ""
         refusal = next((cell.error for cell in cells if cell.error), None)
         self.query_one(Model).show(in_words(model, network) if model else (), refusal or "")
+        self.query_one(SizePlot).show(result, drawn, what)
 
 
 def in_words(model: Fit, network: tuple[Network, PrimitiveKey] | None) -> list[str]:
@@ -138,12 +125,3 @@ def in_words(model: Fit, network: tuple[Network, PrimitiveKey] | None) -> list[s
     figures = [f"{column.header} {column.cells[0]}" for column in columns if column.header not in SHOWN_ELSEWHERE]
     first, *terms = book.formula.split(" + ")
     return [f"{book.algorithm}: {first}", *(f"+ {term}" for term in terms), *figures]
-
-
-def _needed(result: PrimitivesResult, drawn: Sequence[PrimitiveKey]) -> PrimitivesResult:
-    """Return the cells to draw and those of the network: fitting models to all others would take time."""
-    groups = by_operation(result.cells).items()
-    wanted = (
-        cells for key, cells in groups if key in drawn or (key.operation in NETWORK_OPERATIONS and not key.composite)
-    )
-    return msgspec.structs.replace(result, cells=[cell for cells in wanted for cell in cells])

@@ -27,41 +27,46 @@ class Item(NamedTuple):
     """One line. `marked`: it stays in the plot (None: there is no plot). `is_wrong`: the backend failed or is wrong."""
 
     name: str
+    primitive: View | PrimitiveKey  # shown, or measured
     marked: bool | None = None
     is_wrong: bool = False
+
+    @property
+    def line(self) -> Content:
+        """The line in the list."""
+        fault = FAULT if self.is_wrong else ""
+        return Content.assemble((MARKS[self.marked], "$text-accent"), self.name, (fault, "$text-error"))
 
 
 def items_of(result: PrimitivesResult | None, marked: Collection[PrimitiveKey]) -> list[Item]:
     """Return the lines of a trial, views first: those whose buffers are shown, then those that are measured."""
     if result is None:
         return []
-    views = [Item(view_title(view), is_wrong=view.error is not None) for view in result.views]
+    views = [Item(view_title(view), view, is_wrong=view.error is not None) for view in result.views]
     groups = by_operation(result.cells).items()
     return views + [
-        Item(str(which), which in marked, any(cell.wrong or cell.error for cell in cells)) for which, cells in groups
+        Item(str(key), key, key in marked, any(cell.wrong or cell.error for cell in cells)) for key, cells in groups
     ]
 
 
 class PrimitiveList(Chooser):
     """Shows a line for each primitive."""
 
-    def __init__(self, *, id: str) -> None:
-        super().__init__(id=id, classes="pane")
-        self.border_title = "Primitives"
-        self._items: Sequence[Item] = ()
+    BORDER_TITLE = "Primitives"
+    _items: Sequence[Item] = ()
+
+    @property
+    def primitive(self) -> View | PrimitiveKey | None:
+        """The primitive under the cursor."""
+        return next((item.primitive for item in self._items if item.name == self.chosen), None)
 
     def show(self, items: Sequence[Item]) -> None:
         """Show these items. The cursor stays on the item that it was on."""
         if items == self._items:
             return
         self._items = items
-        self.styles.width = BORDER + min(WIDEST, max((_line(item).cell_length for item in items), default=0))
-        self.refill([Option(_line(item), item.name) for item in items])
-
-    def choose(self, name: str | None) -> None:
-        """Put the cursor on an item; on the first, where none has this name."""
-        names = [item.name for item in self._items]
-        self.highlighted = names.index(name) if name in names else 0 if names else None
+        self.styles.width = BORDER + min(WIDEST, max((item.line.cell_length for item in items), default=0))
+        self.refill([Option(item.line, item.name) for item in items])
 
     def step(self, by: int) -> bool:
         """Move the cursor by so many items. Return whether there is one."""
@@ -72,20 +77,11 @@ class PrimitiveList(Chooser):
         return True
 
 
-def _line(item: Item) -> Content:
-    return Content.assemble(
-        (MARKS[item.marked], "$text-accent"), item.name, (FAULT if item.is_wrong else "", "$text-error")
-    )
-
-
 NOTHING_YET = "nothing to be seen yet: the ranks have not come to it"
 
 
 class Page(Canvas):
-    """Draws each number in the color of its rank. There are four colors; ranks 4 to 7 have them underlined.
-
-    Reduced numbers are bold on a background of their own, and undefined ones are struck through.
-    """
+    """Draws each number in the color of its rank; reduced ones bold, undefined ones struck through."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {
         f"canvas--{kind}" for kind in (*RANK_KINDS, "reduced", "undefined", "wrong")
@@ -95,6 +91,7 @@ class Page(Canvas):
     Page > .canvas--rank-1, Page > .canvas--rank-5 { color: $text-warning; }
     Page > .canvas--rank-2, Page > .canvas--rank-6 { color: $text-success; }
     Page > .canvas--rank-3, Page > .canvas--rank-7 { color: $text-error; }
+    /* There are four colors that can be told apart: ranks 4 to 7 have them underlined. */
     Page > .canvas--rank-4, Page > .canvas--rank-5, Page > .canvas--rank-6, Page > .canvas--rank-7 {
         text-style: underline;
     }
@@ -102,7 +99,6 @@ class Page(Canvas):
     Page > .canvas--undefined { color: $text-muted; text-style: strike; }
     Page > .canvas--wrong { color: $text-error; text-style: bold; }
     """
-
     _lines: Sequence[Line] = ()
 
     def show(self, lines: Sequence[Line]) -> None:
@@ -119,10 +115,7 @@ class PrimitiveGrid(VerticalScroll):
     """Shows one primitive: every rank's call and buffers, before or after it. It scrolls where ranks lack room."""
 
     BINDINGS: ClassVar[list[BindingType]] = SCROLL_KEYS
-    DEFAULT_CSS = """
-    PrimitiveGrid { scrollbar-size-vertical: 1; }
-    """
-
+    DEFAULT_CSS = "PrimitiveGrid { scrollbar-size-vertical: 1; }"
     _shown: tuple[View | None, bool, str] | None = None
 
     def compose(self) -> ComposeResult:
@@ -144,11 +137,10 @@ class PrimitiveGrid(VerticalScroll):
         self._lay_out()
 
     def _lay_out(self) -> None:
-        """Draw the lines anew. If they do not fit, a scrollbar takes a column."""
         view, after, _ = self._shown or (None, False, "")
         width, room = self.content_size
         if view is None:
             lines: Sequence[Line] = [[(NOTHING_YET, "muted")]]
         elif len(lines := page_lines(view, width, room, after=after)) > room:
-            lines = page_lines(view, width - 1, room, after=after)
+            lines = page_lines(view, width - 1, room, after=after)  # the scrollbar takes a column
         self.query_one(Page).show(lines)

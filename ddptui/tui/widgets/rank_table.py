@@ -1,6 +1,6 @@
 """The table of ranks: state, progress, times of the last steps, use of the machine."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import ClassVar, NamedTuple
 
 from rich.text import Text
@@ -10,6 +10,7 @@ from textual.widgets import DataTable
 from ddptui.live.monitor import RunMonitor
 from ddptui.live.rank_states import STALLED, phases_ms, wait_ms
 from ddptui.live.state import RankState
+from ddptui.text.drawing import shorten
 from ddptui.text.tables import GAP, fit
 from ddptui.text.units import GB, MB, NOTHING, size
 from ddptui.tui.widgets.lists import ROW_KEYS
@@ -38,31 +39,11 @@ class Column(NamedTuple):
     figure: Callable[[RankState], float | None] | None = None  # of a GPU: the column shows if some rank reports it
 
 
-def _phase(place: int) -> Callable[[Row], str]:
-    return lambda row: f"{row.phases[place]:.1f}" if row.phases else NOTHING
-
-
 def progress(rank: RankState) -> str:
     """Return a bar and the percentage: 42 of 60 steps are ███████░░░ 70%."""
     share = min(1.0, rank.step / rank.steps) if rank.steps else 0.0
     full = int(share * BAR_CELLS)
     return f"{'█' * full}{'░' * (BAR_CELLS - full)} {share:4.0%}"
-
-
-def _rate(row: Row) -> str:
-    rate = row.rank.steps_per_s
-    return f"{rate * row.rank.samples:,.0f}".replace(",", " ") if rate is not None else NOTHING
-
-
-def _megabytes(count: int | None) -> str:
-    return f"{count / MB:.0f} MB" if count is not None else NOTHING
-
-
-def _gpu_memory(gpu: Gpu) -> str:
-    """Return how much of a GPU's memory all processes use, of how much, in one unit."""
-    if gpu.used_bytes is None or gpu.total_bytes is None:
-        return size(gpu.used_bytes) if gpu.used_bytes is not None else NOTHING
-    return f"{gpu.used_bytes / GB:.1f}/{gpu.total_bytes / GB:.1f} GB"
 
 
 def _optional(value: float | None, form: str) -> str:
@@ -73,9 +54,28 @@ def _loss(row: Row) -> str:
     return "nan" if row.rank.loss is None and row.rank.step else _optional(row.rank.loss, ".4f")
 
 
+def _rate(row: Row) -> str:
+    rate = row.rank.steps_per_s
+    return f"{rate * row.rank.samples:,.0f}".replace(",", " ") if rate is not None else NOTHING
+
+
+def _phase(place: int) -> Callable[[Row], str]:
+    return lambda row: f"{row.phases[place]:.1f}" if row.phases else NOTHING
+
+
 def _meter(figure: Callable[[RankState], float | None]) -> Callable[[Row], str]:
     """Return a cell for a figure of the last heartbeat, which is out of date once the rank has stalled."""
     return lambda row: NOTHING if row.state.startswith(STALLED) else _optional(figure(row.rank), ".0f")
+
+
+def _megabytes(count: int | None) -> str:
+    return f"{count / MB:.0f} MB" if count is not None else NOTHING
+
+
+def _gpu_memory(gpu: Gpu) -> str:
+    if gpu.used_bytes is None or gpu.total_bytes is None:
+        return size(gpu.used_bytes) if gpu.used_bytes is not None else NOTHING
+    return f"{gpu.used_bytes / GB:.1f}/{gpu.total_bytes / GB:.1f} GB"
 
 
 COLUMNS = (
@@ -104,18 +104,13 @@ PADDING = 2  # cells, which DataTable adds to every column
 LINE = "line"  # the key of the table's only column
 
 
-def telling(ranks: Iterable[RankState]) -> list[Column]:
+def telling(ranks: Collection[RankState]) -> list[Column]:
     """Return the columns without those of GPUs that no rank reports."""
-    known = list(ranks)
-    return [column for column in COLUMNS if not column.figure or any(column.figure(rank) is not None for rank in known)]
+    return [column for column in COLUMNS if not column.figure or any(column.figure(rank) is not None for rank in ranks)]
 
 
 class RankTable(DataTable[Text], inherit_bindings=False):
-    """Shows a row per rank. The columns always fit, so left, right and enter are free for the screen.
-
-    Only visible rows are updated: there may be a thousand. A row is a single cell with the columns laid out in its
-    text: drawing a cell is slow, and nearly all of them change every time.
-    """
+    """Shows a row per rank. The columns always fit, so left, right and enter are free for the screen."""
 
     DEFAULT_CSS = "RankTable { overflow-x: hidden; }"
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -143,14 +138,17 @@ class RankTable(DataTable[Text], inherit_bindings=False):
         live, steps = watched.live, watched.latest
         self._lay_out(ranks, telling(live.ranks.values()))
         first = int(self.scroll_y)
-        for number in range(first, min(first + self.app.size.height, ranks)):  # at least what can be seen
+        # Only visible rows, or a few more: there may be a thousand ranks.
+        for number in range(first, min(first + self.app.size.height, ranks)):
             rank = live.ranks.get(number) or RankState(rank=number, pid=0, device="")
             state = states.get(number, "launching" if live.status == "running" else "")
             row = Row(rank, state, phases_ms(rank), wait_ms(steps, number), is_culprit=number == watched.culprit)
-            self._show_line(number, _line(self._columns, [column.cell(row) for column in self._columns], row.state))
+            line = _line(self._columns, [column.cell(row) for column in self._columns], row.state)
+            if self._shown.get(number) != line:
+                self._shown[number] = line
+                self.update_cell(str(number), LINE, line)
 
     def _lay_out(self, ranks: int, offered: Sequence[Column]) -> None:
-        """Lay out the columns that fit and a row per rank, if either has changed."""
         width = self.scrollable_content_region.width
         columns = fit(offered, width - PADDING)
         if columns == self._columns and ranks == self.row_count:
@@ -158,28 +156,20 @@ class RankTable(DataTable[Text], inherit_bindings=False):
         chosen = self.cursor_row
         self.clear(columns=True)
         self._columns, self._shown = columns, {}
+        # One column, with the others laid out in its text: drawing a cell is slow, and nearly all change every time.
         header = _line(columns, [column.header for column in columns])
         self.add_column(header, width=max(1, width - PADDING), key=LINE)
         for rank in range(ranks):
-            self.add_row(Text(), key=str(rank))
+            self.add_row(Text(), key=str(rank))  # empty until it is seen
         self.move_cursor(row=min(chosen, ranks - 1))
-
-    def _show_line(self, rank: int, line: Text) -> None:
-        if self._shown.get(rank) != line:
-            self._shown[rank] = line
-            self.update_cell(str(rank), LINE, line)
 
 
 def _line(columns: Sequence[Column], cells: Sequence[str], state: str = "") -> Text:
+    # Bold and italic work in every theme, and without colors.
+    style = "bold" if state.startswith(("stalled", "failed")) else "italic" if "waiting" in state else ""
     line = Text(no_wrap=True, overflow="crop")
     for column, cell in zip(columns, cells, strict=True):
-        shown = cell if len(cell) <= column.width else cell[: column.width - 1] + "…"
-        gap = " " * GAP if line else ""
+        shown = shorten(cell, column.width)
         text = shown.ljust(column.width) if column.header in LEFT else shown.rjust(column.width)
-        line.append(gap).append(text, _style(state) if column.header == "state" else "")
+        line.append(" " * GAP if line else "").append(text, style if column.header == "state" else "")
     return line
-
-
-def _style(state: str) -> str:
-    """Return the style of a state. Bold and italic work in every theme, and without colors."""
-    return "bold" if state.startswith(("stalled", "failed")) else "italic" if "waiting" in state else ""

@@ -2,6 +2,7 @@
 
 import asyncio
 import shlex
+from contextlib import suppress
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import work
@@ -9,6 +10,7 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import VerticalScroll
 from textual.content import Content
+from textual.widget import MountError
 from textual.widgets import Static
 
 from ddptui.config.trial import Trial
@@ -21,7 +23,6 @@ from ddptui.tui.widgets.lists import SCROLL_KEYS
 if TYPE_CHECKING:
     from textual.widgets import Markdown
 
-
 REST_S = 0.06  # laying out Markdown costs more than a frame, so it waits until the cursor rests on a preset
 
 
@@ -30,10 +31,7 @@ class About(VerticalScroll):
 
     BINDINGS: ClassVar[list[BindingType]] = SCROLL_KEYS
     DEFAULT_CSS = "About Markdown { padding: 0; }"
-
-    def __init__(self, *, id: str) -> None:
-        super().__init__(id=id, classes="pane")
-        self._text: Markdown | None = None
+    _text: "Markdown | None" = None
 
     def show(self, title: str, text: str) -> None:
         """Show a title, and a text in Markdown."""
@@ -41,17 +39,16 @@ class About(VerticalScroll):
         self.scroll_home(animate=False)
         self._lay_out("\n".join(map(printable, text.splitlines())))
 
-    @work(exclusive=True)
+    @work(exclusive=True)  # the next preset's text replaces this one's, also while it waits
     async def _lay_out(self, text: str) -> None:
         from textual.widgets import Markdown  # late: the first picture must not wait for it
 
         await asyncio.sleep(REST_S)
-        if not self.is_attached:  # the console has ended meanwhile
-            return
-        if self._text is None:
-            self._text = Markdown()
-            await self.mount(self._text)
-        await self._text.update(text)
+        with suppress(MountError):  # the console has ended meanwhile
+            if self._text is None:
+                self._text = Markdown()
+                await self.mount(self._text)
+            await self._text.update(text)
 
 
 class TextPane(VerticalScroll):
@@ -66,21 +63,15 @@ class TextPane(VerticalScroll):
 class CommandLine(TextPane):
     """Shows the command that runs the draft without the console, and the one that starts the chosen trial."""
 
-    def __init__(self, *, id: str) -> None:
-        super().__init__(id=id, classes="pane")
-        self.border_title = "Command"
-        self.border_subtitle = "c copies the first"
+    BORDER_TITLE = "Command"
+    BORDER_SUBTITLE = "c copies the first"
 
     def show(self, draft: Draft, trial: Trial | None) -> None:
         """Show the commands. `trial`: the one under the cursor, if it can start."""
         parts: list[Content | str | tuple[str, str]] = [(printable(command_line(draft)), "bold")]
         if trial is not None:
-            parts += ["\n", (f"trial {printable(trial.name)}: ", "dim"), printable(_start_command(trial))]
+            variables = command.environment(trial, available_cores()).items()
+            assignments = (f"{name}={shlex.quote(value)}" for name, value in variables)  # as a shell takes them
+            start = " ".join([*assignments, shlex.join(command.command(trial))])
+            parts += ["\n", (f"trial {printable(trial.name)}: ", "dim"), printable(start)]
         self.query_one(Static).update(Content.assemble(*parts))
-
-
-def _start_command(trial: Trial) -> str:
-    """Return the exact command that starts a trial, after the environment variables that it needs."""
-    variables = command.environment(trial, available_cores()).items()
-    assignments = (f"{name}={shlex.quote(value)}" for name, value in variables)
-    return " ".join([*assignments, shlex.join(command.command(trial))])

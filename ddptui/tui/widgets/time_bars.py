@@ -11,7 +11,6 @@ from ddptui.tui.widgets.canvas import Canvas
 
 PART_FOR_NAME = 3  # at most a third of the width is for the trial's name
 BASELINE = "◆"
-NOT_REACHED = "not reached"
 
 
 class TimeBars(Canvas):
@@ -33,33 +32,32 @@ class TimeBars(Canvas):
         names = min(max(len(trial.name) for trial in trials), width // PART_FOR_NAME)
         longest = max((_train_s(trial) for trial in trials), default=0.0) or 1.0
         scale = max(1, width - names - len(f"  {longest:.2f} s {BASELINE} ") - 1) / longest
-        shown, left_out = self._window(trials, max(1, height - 1))
+        shown = self._window(trials, max(1, height - 1))
         lines = [self._line(trial, names, scale) for trial in shown]
-        if left_out and height > 2:
-            lines.append([(f"and {count(left_out, 'trial')} more", "muted")])
-        entries: list[Line] = [
-            *legend(("work", "wait", "transfer")),
-            *legend(["unknown"] if any(map(_is_withheld, trials)) else []),
-            *_delays(trials),
-            [(f"{BASELINE} baseline", "muted")],
-        ]
+        if (others := len(trials) - len(shown)) and height > 2:
+            lines.append([(f"and {count(others, 'trial')} more", "muted")])
+        entries = legend(["work", "wait", "transfer", *(["unknown"] if any(map(_is_withheld, trials)) else [])])
+        if any(_delayed(repeat) for trial in trials for repeat in trial.repeats):
+            entries.append([(GLYPHS["delay"], "delay"), (" delay put in", "muted")])
+        entries.append([(f"{BASELINE} baseline", "muted")])
         return [*lines, [("  ", ""), *wrap(entries, width - 2, 1)[0]]]
 
-    def _window(self, trials: list[TrialResult], room: int) -> tuple[list[TrialResult], int]:
-        """Return the trials that fit, and the number of those that do not."""
+    def _window(self, trials: list[TrialResult], room: int) -> list[TrialResult]:
         if len(trials) <= room:
-            return trials, 0
+            return trials
         room = max(1, room - 1)
         chosen = next((at for at, trial in enumerate(trials) if trial.name == self._chosen), 0)
         first = min(max(0, chosen - room // 2), len(trials) - room)
-        return trials[first : first + room], len(trials) - room
+        return trials[first : first + room]
 
     def _line(self, trial: TrialResult, names: int, scale: float) -> Line:
         chosen = trial.name == self._chosen
         name = f"{'▸' if chosen else ' '} {shorten(trial.name, names):<{names}} "
         label = (name, "strong" if chosen else "")
         if trial.summary is None:
-            return [label, (_why_no_bar(trial), "culprit" if trial.status == "failed" else "muted")]
+            first, *_ = (trial.error or "").splitlines() or [""]
+            why = f"{trial.status}: {first}" if first else status_of(trial) or "not reached"
+            return [label, (why, "culprit" if trial.status == "failed" else "muted")]
         baseline = f" {BASELINE}" if self._results and trial.name == self._results.baseline else ""
         return [label, *bar(_parts(trial), scale), (f" {_train_s(trial):.2f} s", ""), (baseline, "muted")]
 
@@ -74,10 +72,9 @@ def _is_withheld(trial: TrialResult) -> bool:
 
 
 def _parts(trial: TrialResult) -> list[tuple[str, float]]:
-    """Return each part's seconds. Work is what is no wait, transfer or injected delay; where the ranks' clocks are
-    too far apart to tell, all is unknown."""
+    """Return each part's seconds. Work is what is no wait, transfer or injected delay."""
     train_s = _train_s(trial)
-    if _is_withheld(trial):
+    if _is_withheld(trial):  # the ranks' clocks are too far apart to tell
         return [("unknown", train_s)]
     wait = _share(trial, lambda repeat: repeat.wait_share)
     transfer = min(_share(trial, lambda repeat: repeat.transfer_share), 1 - wait)
@@ -92,17 +89,6 @@ def _delayed(repeat: RepeatResult) -> float:
     return total / len(repeat.ranks) / repeat.train_time_s
 
 
-def _delays(trials: Sequence[TrialResult]) -> list[Line]:
-    """Return the legend of injected delays, if there are any."""
-    is_delayed = any(_delayed(repeat) for trial in trials for repeat in trial.repeats)
-    return [[(GLYPHS["delay"], "delay"), (" delay put in", "muted")]] if is_delayed else []
-
-
 def _share(trial: TrialResult, figure: Callable[[RepeatResult], float | None]) -> float:
     known = [share for repeat in trial.repeats if (share := figure(repeat)) is not None]
     return min(1.0, max(0.0, median(known))) if known else 0.0
-
-
-def _why_no_bar(trial: TrialResult) -> str:
-    first, *_ = (trial.error or "").splitlines() or [""]
-    return f"{trial.status}: {first}" if first else status_of(trial) or NOT_REACHED

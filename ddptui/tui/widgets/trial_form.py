@@ -1,7 +1,8 @@
 """The form that changes a preset before it runs; every change is for all of its trials."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import ClassVar
 
 from textual import on
@@ -18,7 +19,7 @@ from ddptui.engines.preflight_gpus import OUR_MODELS
 from ddptui.text.units import NOTHING
 from ddptui.text.words import printable
 from ddptui.tui import draft as drafts
-from ddptui.tui.draft import LENGTH, REPEATS, as_it_is, label, length_field
+from ddptui.tui.draft import LABELS, LENGTH, REPEATS, as_it_is, length_field
 from ddptui.tui.widgets.fields import BottleneckFields, Field
 
 BOTTLENECK = "bottleneck"
@@ -51,14 +52,14 @@ class TrialForm(Vertical):
 
         changes: dict[str, str]
 
-    def __init__(self, *, id: str) -> None:
-        super().__init__(id=id, classes="pane")
-        self.border_title = "Change"
-        self.border_subtitle = "for all trials, as --set does"
-        self._preset: Preset | None = None
-        self._changes: dict[str, str] = {}
-        self._at_fault: str | None = None
-        self._models: Sequence[str] = OUR_MODELS
+    BORDER_TITLE = "Change"
+    BORDER_SUBTITLE = "for all trials, as --set does"
+    _preset: Preset | None = None
+    _changes: Mapping[str, str] = MappingProxyType({})
+    _asked: Sequence[str] = drafts.OF_TRAINING  # the fields that mean something to the preset
+    _length = "epochs"  # the command line's name of the field for the length
+    _at_fault: str | None = None
+    _models: Sequence[str] = ()  # besides our own
 
     def compose(self) -> ComposeResult:
         yield Static(id="reason", markup=False)
@@ -68,9 +69,9 @@ class TrialForm(Vertical):
 
     async def _build(self) -> None:
         """Mount the fields after the first frame: they would make it half as long again."""
-        fields = Container(*(Field(label(key), _answer(key), id=key) for key in FIELDS), id="fields")
+        fields = Container(*(Field(LABELS.get(key, key), _answer(key), id=key) for key in FIELDS), id="fields")
         await self.mount(fields, BottleneckFields(), before="#reason")
-        self._offer()
+        self.offer_models(self._models)
         self._fill()
         self._mark()
 
@@ -78,13 +79,15 @@ class TrialForm(Vertical):
     def changes(self) -> dict[str, str]:
         """The new value of each changed field."""
         if not self.query(BottleneckFields):
-            return self._changes
+            return dict(self._changes)
         texts = {key: text for key, field in self._fields() if (text := field.text) is not None}
         return {key: drafts.listed(text) if key in drafts.LISTS else text for key, text in texts.items()}
 
     def show(self, preset: Preset | None, changes: dict[str, str]) -> None:
         """Show the changes of a preset. `preset`: without them; None: it cannot be read."""
         self._preset, self._changes = preset, changes
+        self._asked = drafts.fields(preset) if preset else drafts.OF_TRAINING
+        self._length = length_field(preset) if preset else "epochs"
         self.disabled = preset is None
         self._fill()
 
@@ -99,13 +102,15 @@ class TrialForm(Vertical):
         """Focus a field; None: the first."""
         fields = dict(self._fields())
         target = fields.get(key or "") or next(iter(fields.values()), None)
-        if target is not None:
+        if target is not None:  # it is, once the fields are mounted
             (target if isinstance(target, Field) else target.query_one(Field)).answer.focus()
 
     def offer_models(self, names: Sequence[str]) -> None:
         """Offer these models besides our own."""
-        self._models = [*OUR_MODELS, *names]
-        self._offer()
+        self._models = names
+        for field in self.query("#model").results(Field):
+            if field.answer.is_mounted:  # else it has no list yet, and `_build` will fill it
+                field.offer([*OUR_MODELS, *names])
 
     def _fill(self) -> None:
         for field in self.query("#fields > Field, BottleneckFields"):
@@ -115,20 +120,15 @@ class TrialForm(Vertical):
             shown = drafts.unlisted(text) if text is not None and key in drafts.LISTS else text
             field.show(shown, as_it_is(self._preset, key) if self._preset else NOTHING)
         for field in self.query("#length").results(Field):
-            field.rename(self._length)
+            field.label = self._length  # shown by the next `_mark`
 
     def _mark(self) -> None:
         for key, field in self._fields():
             field.mark(wrong=key == self._at_fault)
 
-    def _offer(self) -> None:
-        for field in self.query("#model").results(Field):
-            field.offer(self._models)
-
     @on(Input.Changed)
     @on(Select.Changed)
-    def _post_changes(self, event: Input.Changed | Select.Changed) -> None:
-        event.stop()
+    def _post_changes(self) -> None:
         if (changes := self.changes) != self._changes:
             self._changes = changes
             self.post_message(self.Changed(changes))
@@ -141,14 +141,6 @@ class TrialForm(Vertical):
         for bottleneck in self.query(BottleneckFields):
             if BOTTLENECK in self._asked:
                 yield BOTTLENECK, bottleneck
-
-    @property
-    def _asked(self) -> tuple[str, ...]:
-        return drafts.fields(self._preset) if self._preset else drafts.OF_TRAINING
-
-    @property
-    def _length(self) -> str:
-        return length_field(self._preset) if self._preset else "epochs"
 
 
 def _answer(key: str) -> Input | Select[str]:

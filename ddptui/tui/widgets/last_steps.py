@@ -1,0 +1,181 @@
+"""The last few steps: when each rank arrived, as a bar per rank; and what every rank did when, on one time axis."""
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from ddptui.analysis.waits import AlignedStep
+from ddptui.live.arrivals import ArrivalsSummary, RankArrivals, most_telling, typical_lateness
+from ddptui.live.timeline import BETWEEN, Run, cell_of, last_steps, row, runs, window
+from ddptui.text.drawing import GLYPHS, Line, Span, axis, bar, legend, wrap
+from ddptui.text.units import MS
+from ddptui.text.words import count
+from ddptui.tui.widgets.canvas import Canvas
+from ddptui.wire.messages import PHASES
+
+PARTS = ("work", "delay", "arrival", "wait", "transfer", "rest")  # in the order of time
+EIGHTHS = "·▁▂▃▄▅▆▇█"
+ROOM_FOR_WORDS = 60  # cells, from which on the bars have words beside them
+LAST_IN = " last in {} of {}"
+MARK = len(" ◀ culprit")
+FILL = {"data": "┈", "forward": "─", "backward": "═", "aggregate": "┅", "optimizer": "╍", BETWEEN: " "}
+WORDS = {"delay": "delay put in"}
+LEGEND: Sequence[Line] = [  # the most important first: the last ones may be cut off
+    *([(GLYPHS[kind], kind), (f" {WORDS.get(kind, kind)}", "muted")] for kind in ("wait", "transfer", "delay")),
+    *([(phase[0] + FILL[phase], phase), (f" {phase}", "muted")] for phase in PHASES),
+]
+CELLS_PER_STEP = 30  # fewer would hide the short phases
+FEWEST_STEPS, MOST_STEPS = 2, 4
+
+
+class Arrivals(Canvas):
+    """Draws medians: work, the arrival (┫), the wait for the others, the transfer, the rest of the step."""
+
+    _summary: ArrivalsSummary | None = None
+    _culprit: int | None = None
+
+    def show(self, summary: ArrivalsSummary | None, culprit: int | None) -> None:
+        """Draw a summary. `culprit`: the rank that the verdict names; else the one mostly last is marked."""
+        if (summary, culprit) != (self._summary, self._culprit):
+            self._summary, self._culprit = summary, culprit
+            self.redraw()
+
+    def draw(self, width: int, height: int) -> Sequence[Line]:
+        summary = self._summary
+        if summary is None or len(summary.ranks) < 2 or not summary.steps or summary.withheld:
+            return [[(_why_empty(summary), "muted")]]
+        room = height - 2 if height > 3 else height
+        shown = most_telling(summary, room if len(summary.ranks) <= room else max(1, room - 1), self._culprit)
+        left, right = self._margins(summary, width)
+        cells = max(1, width - left - right)
+        lines = self._bars(summary, shown, cells, width)
+        parts = [part for part in PARTS if part != "delay" or any(rank.delay for rank in shown)]
+        lines.append([(" " * left, ""), *wrap(legend(parts), width - left, 1)[0]])
+        strip = self._strip_chart(shown, cells, width)
+        return [*lines, *strip] if len(lines) + len(strip) <= height else lines
+
+    def _bars(self, summary: ArrivalsSummary, shown: Sequence[RankArrivals], cells: int, width: int) -> list[Line]:
+        longest = max(rank.lead + rank.wait + rank.transfer + rank.rest for rank in shown) or 1.0
+        lines: list[Line] = []
+        for rank in shown:
+            mark = self._mark(rank.rank)
+            often = LAST_IN.format(rank.last_in, summary.steps) if rank.last_in and width >= ROOM_FOR_WORDS else ""
+            note = [(often, ""), (f" ◀ {mark}" if mark else "", "culprit")]
+            lines.append([*self._label(rank.rank, width), *_bar(rank, cells, longest), *note])
+        if others := len(summary.ranks) - len(shown):
+            lines.append([(f"and {count(others, 'rank')} more", "muted")])
+        return [*lines, [(" " * self._margins(summary, width)[0], ""), (axis(cells, longest, "ms"), "muted")]]
+
+    def _margins(self, summary: ArrivalsSummary, width: int) -> tuple[int, int]:
+        left = len(self._label(summary.ranks[-1].rank, width)[0][0])  # the last rank has the longest number
+        return left, MARK + (len(LAST_IN.format(summary.steps, summary.steps)) if width >= ROOM_FOR_WORDS else 0)
+
+    def _label(self, rank: int, width: int) -> Line:
+        widest = len(str(self._summary.ranks[-1].rank)) if self._summary else 1
+        word = "rank " if width >= ROOM_FOR_WORDS else ""
+        return [(f"{word}{rank:>{widest}} ", "culprit" if self._mark(rank) else "")]
+
+    def _mark(self, rank: int) -> str:
+        if rank == self._culprit:
+            return "culprit"
+        return "late" if self._summary and rank == self._summary.late else ""
+
+    def _strip_chart(self, ranks: Sequence[RankArrivals], cells: int, width: int) -> list[Line]:
+        """Return a heading and a line per rank, with a cell per step."""
+        largest = max((late for rank in ranks for late in rank.lateness[-cells:]), default=0.0) or 1.0
+        lines: list[Line] = [[(f"How late, step by step (█ {largest:.3g} ms)", "muted")]]
+        for rank in ranks:
+            text = "".join(EIGHTHS[round(late / largest * 8)] for late in rank.lateness[-cells:])
+            kind = "culprit" if self._mark(rank.rank) else "wait"
+            typical = f" median {typical_lateness(rank):.3g} ms" if width >= ROOM_FOR_WORDS else ""
+            lines.append([*self._label(rank.rank, width), (text.ljust(cells), kind), (typical, "muted")])
+        return lines
+
+
+def _why_empty(summary: ArrivalsSummary | None) -> str:
+    if summary is None:
+        return "nothing to compare yet: waiting for the first steps"
+    if len(summary.ranks) < 2:
+        return "one process, so there is nobody to wait for"
+    if summary.withheld:
+        return f"the clocks agree to ±{summary.apart:.2g} ms, but waits are shorter: the order of arrival is unknown"
+    return "no operation of several ranks in these steps, so no rank waits"
+
+
+def _bar(rank: RankArrivals, cells: int, longest: float) -> Line:
+    """Return a rank's bar, padded to `cells`. The rank arrives where its work and its delay end."""
+    before = (("work", rank.lead - rank.delay), ("delay", rank.delay))
+    after = (("wait", rank.wait), ("transfer", rank.transfer), ("rest", rank.rest))
+    spans = bar((*before, *after), cells / longest)
+    last = max((at for at, (_, kind) in enumerate(spans) if kind in ("work", "delay")), default=None)
+    if last is not None:
+        text, kind = spans[last]
+        spans[last : last + 1] = [(text[:-1], kind), (GLYPHS["arrival"], "work")]
+    drawn = sum(len(text) for text, _ in spans)
+    return [*spans, (" " * (cells - drawn), "")]
+
+
+class Timeline(Canvas):
+    """Draws a line per rank and, where there is room, a second one with durations in ms."""
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = {f"canvas--{phase}" for phase in PHASES}
+    DEFAULT_CSS = """
+    Timeline > .canvas--data { color: $text-muted; }
+    Timeline > .canvas--forward { color: $text-primary; }
+    Timeline > .canvas--backward { color: $text-secondary; }
+    Timeline > .canvas--aggregate { color: $text; }
+    Timeline > .canvas--optimizer { color: $text-accent; }
+    """
+    _steps: Sequence[AlignedStep] = ()
+
+    def show(self, steps: Sequence[AlignedStep]) -> None:
+        """Draw the last few of these steps."""
+        if not (steps and self._steps and steps[-1] is self._steps[-1]):
+            self._steps = steps
+            self.redraw()
+
+    def draw(self, width: int, height: int) -> Sequence[Line]:
+        if not self._steps:
+            return [[("nothing to show yet: waiting for the first steps", "muted")]]
+        steps = last_steps(self._steps, min(MOST_STEPS, max(FEWEST_STEPS, width // CELLS_PER_STEP)))
+        ranks = _chosen(steps, max(1, height - 2))
+        left = len(f"{max(steps[0].ranks)} ")
+        cells, (begin, end) = max(1, width - left), window(steps)
+        tall = height >= 2 * len(ranks) + 2
+        lines = [line for rank in ranks for line in _rank(rank, steps, left, cells)[: 2 if tall else 1]]
+        if others := len(steps[0].ranks) - len(ranks):
+            lines.append([(f"and {count(others, 'rank')} more", "muted")])
+        lines.append([(" " * left, ""), (axis(cells, (end - begin) / MS, "ms"), "muted")])
+        return [*lines, *wrap(LEGEND, width, max(1, height - len(lines)))]
+
+
+def _rank(rank: int, steps: Sequence[AlignedStep], left: int, cells: int) -> list[Line]:
+    """Return a rank's phases and, as a second line, how long they took."""
+    within = window(steps)
+    cuts = {cell_of(step.ranks[rank].step.begin_ns, within, cells) for step in steps}
+    drawn = runs(row(steps, rank), within, cells, cuts)
+    lengths: list[Span] = []
+    for run in drawn:
+        room, text = run.last - run.first, f" {run.ns / MS:.1f}"
+        lengths.append(((text if run.what != BETWEEN and len(text) <= room else "").ljust(room), "muted"))
+    return [
+        [(f"{rank} ".rjust(left), ""), *(span for run in drawn for span in _spans(run, cuts))],
+        [(" " * left, ""), *lengths],
+    ]
+
+
+def _chosen(steps: Sequence[AlignedStep], lines: int) -> list[int]:
+    """Return all ranks or, if there are too many, those that waited least: the others waited for one of them."""
+    ranks = sorted(steps[0].ranks)
+    if len(ranks) <= lines:
+        return ranks
+    waited = {rank: sum(step.ranks[rank].wait_ns for step in steps) for rank in ranks}
+    return sorted(sorted(ranks, key=lambda rank: waited[rank])[: max(1, lines - 1)])
+
+
+def _spans(run: Run, cuts: set[int]) -> Line:
+    border = "▏" if run.first in cuts else ""  # where a step begins
+    room = run.last - run.first - len(border)
+    fill = GLYPHS.get(run.what) or FILL[run.what]
+    word = run.what if run.what in PHASES else ""
+    word = word if len(word) < room else word[:1] if room else ""  # the phase's name, or its first letter
+    return [(border, "muted"), (word + fill * (room - len(word)), "" if run.what == BETWEEN else run.what)]
