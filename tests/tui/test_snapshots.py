@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from textual.pilot import Pilot
 from textual.screen import Screen
+from textual.widgets import Input
 
 from ddptui.host import machine
 from ddptui.run.playback import Playback
@@ -36,6 +37,7 @@ CONSTANT = "2 cores · no GPU · torch 2.15.0"
 def always_the_same(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """This machine and this checkout are not in the picture."""
     monkeypatch.setattr(machine, "in_short", lambda: CONSTANT)
+    monkeypatch.setattr(Input, "_toggle_cursor", lambda _: None)  # on a busy machine it blinks before the picture
     monkeypatch.setattr(presets, "folders", lambda: [RECORDED.parent, tmp_path])
     monkeypatch.setattr("ddptui.engines.command.environment", lambda trial, cores: {"PYTHONPATH": "/lab"})
     monkeypatch.setattr("ddptui.engines.command.command", lambda trial: ["python", "-m", f"workers.{trial.launch}"])
