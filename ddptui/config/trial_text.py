@@ -75,6 +75,6 @@ def _describe(bottleneck: Bottleneck) -> str:
     ranks = ",".join(map(str, bottleneck.ranks))
     if bottleneck.at == "link":
         return f"link {bottleneck.mbit:g} Mbit/s on {ranks}"
-    each = "/call" if bottleneck.per == "call" else f"/{bottleneck.every} steps" if bottleneck.every > 1 else ""
+    pace = "/call" if bottleneck.per == "call" else f"/{bottleneck.every} steps" if bottleneck.every > 1 else ""
     mean = "~" if bottleneck.jitter != "none" else ""
-    return f"{bottleneck.at} {mean}{bottleneck.sleep_ms:g} ms{each} on {ranks}"
+    return f"{bottleneck.at} {mean}{bottleneck.sleep_ms:g} ms{pace} on {ranks}"

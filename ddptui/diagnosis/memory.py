@@ -29,10 +29,10 @@ def gpu_out_of_memory(match: "re.Match[str]", trial: Trial) -> str:
     79.11 GiB of which 3.50 GiB is free. Process 7 has 25.97 MiB memory in use. Including non-PyTorch memory, this
     process has 5.13 GiB memory in …»"""
     text = match.string[match.start() :]  # what stands before may name memory, too
-    asked = re.search(r"Tried to allocate ([\d.]+ \w+)", text)
+    wanted = re.search(r"Tried to allocate ([\d.]+ \w+)", text)
     room = re.search(r"GPU (\d+) has a total capaci?ty of ([\d.]+ \w+) of which ([\d.]+ \w+) is free", text)
     where = f" on cuda:{room[1]}" if room else " on the GPU"
-    parts = [f"{asked[1]} asked"] if asked else []
+    parts = [f"{wanted[1]} asked"] if wanted else []
     parts += [f"{room[3]} free of {room[2]}"] if room else []
     numbers = f": {', '.join(parts)}" if parts else ""
     return f"{RAN_OUT}{where}{numbers}; {gpu_memory_remedy(trial)}{_held_by_others(text, trial)}"

@@ -94,9 +94,9 @@ def projection(runs: Path, name: str, options: ProjectOptions) -> Projection:
 def _projection(inputs: ProjectionInputs) -> Projection:
     strategy, measured, options = str(inputs.trial.strategy), inputs.measured, inputs.options
     calibrations = _calibrations(inputs)
-    own = calibrations[strategy]
+    of_measured = calibrations[strategy]
     projected = dict.fromkeys((strategy, *(options.strategies or PROJECTED)))  # the one with a known error comes first
-    by_strategy = [calibrations.get(name) or own.for_strategy(name) for name in projected]
+    by_strategy = [calibrations.get(name) or of_measured.for_strategy(name) for name in projected]
     model = Model(measured, by_strategy, inputs.network, inputs.request)
     launched = ((trial, logs) for trial, logs in inputs.predicted.items() if logs)
     measurements = Measurements(
@@ -112,8 +112,8 @@ def _projection(inputs: ProjectionInputs) -> Projection:
         network=inputs.costs,
         scaling=options.scaling,
         cores=options.cores,
-        factor=own.factor if inputs.network.is_measured else None,
-        wait_factor=own.wait_factor if STRATEGIES[strategy].overlaps else None,
+        factor=of_measured.factor if inputs.network.is_measured else None,
+        wait_factor=of_measured.wait_factor if STRATEGIES[strategy].overlaps else None,
         extrapolation=model.extrapolation(),
         longest_wait_ms=next(point.wait_ms for point in reversed(points) if point.strategy == strategy),
     )

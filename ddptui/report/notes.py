@@ -126,14 +126,14 @@ class TrialNotes(NamedTuple):
 def in_words(results: Results, preset: Preset, chosen: str | None) -> TrialNotes:
     """The notes of a run for a reader who looks at the trial named `chosen`."""
     of_run = notes(results, preset)
-    own = [note for note in of_run if chosen in note.trials]
-    findings = [note.text for note in own if note.kind == "finding"]
+    of_chosen = [note for note in of_run if chosen in note.trials]
+    findings = [note.text for note in of_chosen if note.kind == "finding"]
     trial = next((trial for trial in results.trials if trial.name == chosen), None)
     if trial is not None and not findings:
         findings = [_no_findings(trial, results.baseline)]
     return TrialNotes(
-        chosen=findings + [note.text for note in own if note.kind == "caution"],
-        others=[note.text for note in of_run if note.kind in ("finding", "caution") and note not in own],
+        chosen=findings + [note.text for note in of_chosen if note.kind == "caution"],
+        others=[note.text for note in of_run if note.kind in ("finding", "caution") and note not in of_chosen],
         reading=[note.text for note in of_run if note.kind == "reading"],
     )
 

@@ -90,8 +90,8 @@ def differences(a: Results, b: Results) -> list[str]:
     """What may explain a difference between the figures, a line each: trials, their fields, the environment."""
     lines = [f"preset: {a.preset} in A, {b.preset} in B"] if a.preset != b.preset else []
     for which, results, other in (("A", a, b), ("B", b, a)):
-        there = {trial.name for trial in other.trials}
-        if alone := [trial.name for trial in results.trials if trial.name not in there]:
+        other_names = {trial.name for trial in other.trials}
+        if alone := [trial.name for trial in results.trials if trial.name not in other_names]:
             lines.append(f"only in {which}: {', '.join(alone)}")
     # The trial that was run most often stands for all: a failed one has fewer repeats.
     repeats = [max((len(trial.repeats) for trial in results.trials), default=0) for results in (a, b)]

@@ -15,3 +15,11 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     return tmp_path
+
+
+@pytest.fixture(autouse=True)
+def toasts_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy machine may take longer than a toast stays before a test reads it."""
+    from textual.notifications import Notification
+
+    monkeypatch.setattr(Notification, "has_expired", property(lambda notification: False))

@@ -85,12 +85,12 @@ def in_one_line(error: Exception) -> str:
 
 def too_few(trial: Trial, ranks: int, gpus: int) -> str:
     """The error for a trial that wants more GPUs than this host has, with what to do."""
-    each = "a GPU" if trial.gpus_per_rank == 1 else f"{trial.gpus_per_rank} GPUs"
+    gpus_wanted = "a GPU" if trial.gpus_per_rank == 1 else f"{trial.gpus_per_rank} GPUs"
     also = " and backend = 'auto'" if trial.backend == "nccl" else ""
     share = f"let them share with share_gpu = true{also}, over gloo, or " if can_share_gpu(trial) else ""
     fewer = "" if ranks == 1 else f"take fewer {kind(trial)}s, or "
     return (
-        f"device = 'cuda' needs {each} a {kind(trial)}: {count(ranks, kind(trial))} here, {count(gpus, 'GPU')}; "
+        f"device = 'cuda' needs {gpus_wanted} a {kind(trial)}: {count(ranks, kind(trial))} here, {count(gpus, 'GPU')}; "
         f"{share}{fewer}device = 'cpu'"
     )
 
@@ -98,8 +98,8 @@ def too_few(trial: Trial, ranks: int, gpus: int) -> str:
 def why_not(trial: Trial, ranks: int, gpus: int) -> str:
     """Why ranks are on the CPU though there are GPUs."""
     share = f": share_gpu = true lets them share {'it' if gpus == 1 else 'them'}" if can_share_gpu(trial) else ""
-    each = f" of {trial.gpus_per_rank} GPUs each" if trial.gpus_per_rank > 1 else ""
-    return f"{count(gpus, 'GPU')} for {count(ranks, kind(trial))}{each}{share}"
+    per_rank = f" of {trial.gpus_per_rank} GPUs each" if trial.gpus_per_rank > 1 else ""
+    return f"{count(gpus, 'GPU')} for {count(ranks, kind(trial))}{per_rank}{share}"
 
 
 def kind(trial: Trial) -> str:

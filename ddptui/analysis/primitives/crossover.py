@@ -146,21 +146,21 @@ def _overtakings_of_pair(
     """One for each direction in which an operation overtakes the other, with the first size of each kind."""
     kinds = (measured, fitted, by_the_book)
     directions = dict.fromkeys(crossing[:2] for crossings in kinds for crossing in crossings)
-    found = []
+    overtakings = []
     for direction in directions:
-        first_sizes = [next((each.size for each in kind if each[:2] == direction), None) for kind in kinds]
-        found.append(Overtaking(*direction, *first_sizes))
-    return found
+        first_sizes = [next((crossing.size for crossing in kind if crossing[:2] == direction), None) for kind in kinds]
+        overtakings.append(Overtaking(*direction, *first_sizes))
+    return overtakings
 
 
 def findings(fits: Sequence[Fit], times: Mapping[PrimitiveKey, Times]) -> list[str]:
     """What the figures mean for training, in sentences: from which size on bytes cost more than a call itself; which
     way to average is fastest for the smallest tensor, and for the largest."""
-    found = []
+    sentences = []
     for fit in fits:
         half = half_performance_size(fit) if fit.key.operation == "all_reduce" else None
         if half is not None and fit.curve is not None:
-            found.append(
+            sentences.append(
                 f"On {fit.ranks} ranks an all_reduce takes {duration(fit.curve.start_s)} however small its tensor is,"
                 f" and twice that from {size(half)} on: gradients smaller than that are better sent together, in a"
                 " bucket."
@@ -170,8 +170,8 @@ def findings(fits: Sequence[Fit], times: Mapping[PrimitiveKey, Times]) -> list[s
     common = sorted(set.intersection(*(set(times[way]) for way in ways))) if len(ways) > 1 else []
     ends = dict.fromkeys((*common[:1], *common[-1:]))  # the smallest tensor and the largest, which may be the same
     if parts := [_fastest_at(bytes, {way: times[way][bytes] for way in ways}) for bytes in ends]:
-        found.append("Of the ways to average, " + "; ".join(parts) + ".")
-    return found
+        sentences.append("Of the ways to average, " + "; ".join(parts) + ".")
+    return sentences
 
 
 def _fastest_at(bytes: int, seconds: Mapping[PrimitiveKey, float]) -> str:

@@ -82,7 +82,7 @@ def blocks(results: Results, preset: Preset) -> Iterator[Block]:
     for result in results.trials:
         if result.primitives:
             yield from _of_trial(combined(result.primitives), trials[result.name], len(result.primitives))
-    timed = [key_of(cell) for result in results.trials for each in result.primitives for cell in each.cells]
+    timed = [key_of(cell) for result in results.trials for repeat in result.primitives for cell in repeat.cells]
     if timed:
         books = dict.fromkeys(f"formulas: {tables.theory_of(key).source}" for key in timed)
         yield Notes([*HOW_MODELS_ARE_MADE, *books])

@@ -148,7 +148,7 @@ class PrimitivesScreen(Following, Exportable):
 
     def _turn_to(self, trial: Trial) -> None:
         self.trial = trial
-        self.query_one(PaneBar).show({each.name: each.name for each in self.feed.preset.trials}, trial.name)
+        self.query_one(PaneBar).show({trial.name: trial.name for trial in self.feed.preset.trials}, trial.name)
         for kind in ("see", "measure"):
             self.set_class(trial.primitives == kind, f"-{kind}")
         self.refresh_bindings()  # other keys: a trial shows buffers or times
