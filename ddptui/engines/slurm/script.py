@@ -59,7 +59,7 @@ def render(trial: Trial, engine: EngineOptions, folder: Path, name: str, python:
         f"[ -e {WIRE_ENV} ] || {{ echo 'the console is gone: nothing is started' >&2; exit 1; }}",
         *_meeting(trial, engine, folder, name),
         "",
-        "# What each task does. wire.env says where the console is, and what lets a rank in.",
+        "# What each task does. wire.env holds the console's address and the launch's token.",
         "task() {",
         f"    unset {' '.join(strangers)}  # Slurm alone says where this is",
         f"    source ./{WIRE_ENV} || exit 1",
@@ -67,7 +67,7 @@ def render(trial: Trial, engine: EngineOptions, folder: Path, name: str, python:
         "}",
         "export -f task",
         "",
-        "# --kill-on-bad-exit: when a task fails, the others would wait for it; --wait=0: but who is done first may go",
+        "# --kill-on-bad-exit: a failed task ends the others, which wait for it. --wait=0: one that succeeds does not.",
         "srun --export=ALL --kill-on-bad-exit=1 --wait=0 bash -c task",
     ]
     return "\n".join(lines) + "\n"
