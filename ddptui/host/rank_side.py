@@ -75,7 +75,7 @@ class Child:
 
     def _start(self) -> subprocess.Popen[bytes]:
         self._answers = self._errors = b""
-        self._selector = selectors.DefaultSelector()  # before the process: where files run out, none is left behind
+        self._selector = selectors.PollSelector()  # poll takes no descriptor: doctor asks where they run out, too
         pipe, environment = subprocess.PIPE, {**os.environ, **self._variables}
         # a session of its own: it and its children can be killed as one
         self._process = process = subprocess.Popen(
