@@ -19,7 +19,7 @@ MOSTLY = 2 / 3  # of waiting and transfer together: the verdict names one that i
 
 
 class WaitAnalysis(NamedTuple):
-    """Who waited for whom in some steps of all ranks."""
+    """How long the ranks waited in some steps, and which rank caused it."""
 
     aligned: AlignedSteps
     train_ns: int  # from the first step's begin to the last one's end

@@ -42,20 +42,23 @@ def presets(
         from ddptui.config.fields import listing as list_fields
 
         return click.echo(list_fields(), nl=False)
+    engine = obj["engine"] | given(options)
+    if not name:
+        from ddptui.run.listing import every_preset
+
+        if engine:
+            raise Refusal("--engine and its options say how one preset is started: name it")
+        return click.echo(every_preset(), nl=False)
     from ddptui.config.parser import PresetError
     from ddptui.engines.slurm.script import ScriptError
-    from ddptui.run import listing
+    from ddptui.run.by_hand import one
 
-    engine = obj["engine"] | given(options)
     if engine.get("nodes", 1) > 1:
         engine = {"name": "join"} | engine
-    if engine and not name:
-        raise Refusal("--engine and its options say how one preset is started: name it")
     request = PresetRequest(name, obj["assignments"] + assignments, None, engine)
-    typed = shlex.join([str(name), *(word for text in request.assignments for word in ("--set", text))])
+    typed = shlex.join([name, *(word for text in request.assignments for word in ("--set", text))])
     with refusing(PresetError, ScriptError):
-        text = listing.one(load_preset(request, to_be_started=False), typed) if name else listing.every_preset()
-    click.echo(text, nl=False)
+        click.echo(one(load_preset(request, to_be_started=False), typed), nl=False)
 
 
 @click.command()

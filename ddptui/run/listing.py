@@ -1,25 +1,10 @@
-"""The text of `ddptui presets` and `ddptui runs`."""
+"""The lists of `ddptui presets` and `ddptui runs`. They need no engine: importing those takes longer than all else."""
 
-import shlex
 from collections.abc import Sequence
 from itertools import groupby
 
-from ddptui.config.engine import EngineOptions, Part
-from ddptui.config.launch_modes import LAUNCH_MODES, ONE_PROCESS
-from ddptui.config.preset import OF_SEVERAL_HOSTS, Preset
-from ddptui.config.trial import Trial
-from ddptui.config.trial_text import describe_average, describe_bottleneck, describe_fault
-from ddptui.engines import command as launch
-from ddptui.engines.join import engine as joined
-from ddptui.engines.local import links
-from ddptui.engines.slurm import script
-from ddptui.host.machine import available_cores
-from ddptui.report.preset_columns import tried
 from ddptui.store.presets import all_presets, describe_size
 from ddptui.store.runs import Run
-from ddptui.text.words import count
-
-EXAMPLE_PORT = 15_432  # for the commands to type; the console chooses free ports
 
 
 def every_preset() -> str:
@@ -33,78 +18,9 @@ def every_preset() -> str:
     return "\n".join([*lines[1:], *(preset.why for preset in broken)]) + "\n"
 
 
-def one(preset: Preset, typed: str | None = None) -> str:
-    """A preset's description and trials, with the command that starts each. typed: the preset and --set as typed."""
-    lines = [preset.title, "", *preset.about.strip().splitlines(), ""]
-    for trial in preset.trials:
-        mark = "  (baseline)" if trial.name == preset.baseline and len(preset.trials) > 1 else ""
-        mistake = trial.mistake and f"mistake: {trial.mistake}"
-        trained = [trial.strategy, describe_average(trial), mistake, trial.model, trial.dataset]
-        facts = [LAUNCH_MODES[trial.launch].label, count(trial.world_size, "rank")]
-        facts += [fact for fact in (tried(trial) if trial.primitives else trained) if fact]
-        lines += [f"{trial.name}{mark}", "  " + ", ".join(facts)]
-        if trial.bottleneck:
-            lines.append(f"  bottleneck: {describe_bottleneck(trial.bottleneck)}")
-        if trial.fault:
-            lines.append(f"  fault: {describe_fault(trial.fault)}")
-        lines += [*_how_to_start(trial, preset.engine), ""]
-    if preset.engine.name == "join":
-        lines += _how_to_join(preset.engine, typed or preset.name)
-    return "\n".join([*lines, f"{describe_size(preset)} of each, in turn"]) + "\n"
-
-
-def _how_to_start(trial: Trial, engine: EngineOptions) -> list[str]:
-    """The lines that start a trial by hand: on this host, on each node, or as a job."""
-    match engine.name:
-        case "slurm":
-            return [f"  {line}".rstrip() for line in script.example(trial, engine).splitlines()]
-        case "join":
-            parts = joined.parts_of(trial, engine.nodes, port=EXAMPLE_PORT)
-            return [line for part in parts for line in (f"  on node {part.node}:", *_command_lines(trial, part))]
-    return [*_command_lines(trial), f"  rendezvous: {_rendezvous(trial)}"]
-
-
-def _command_lines(trial: Trial, part: Part | None = None) -> list[str]:
-    """A command, with its environment in front."""
-    if part is None:
-        variables, command = launch.environment(trial, available_cores()), launch.command(trial)
-    else:  # a node may have other cores and another Python, so neither is spelled out
-        alone = trial.launch in ONE_PROCESS
-        variables = {} if alone or trial.launch == "launch" else part.environment()
-        command = launch.command(trial, "python", None if alone else part)
-        if trial.init_method == "file":
-            variables["INIT_METHOD"] = "file:///SHARED/FOLDER/A_NEW_NAME"
-    return [*(f"  {name}={shlex.quote(value)} \\" for name, value in variables.items()), f"  {shlex.join(command)}"]
-
-
-def _how_to_join(engine: EngineOptions, typed: str) -> list[str]:
-    """How to run the preset on several nodes, with the console and without."""
-    given = [(key, value) for key in OF_SEVERAL_HOSTS if (value := getattr(engine, key)) is not None]
-    options = " ".join(f"--{key} {shlex.quote(str(value))}" for key, value in given)
-    return [
-        "With the console, which fills in NODE_0 (the first node's address) and the ports:",
-        f"  on this machine:  ddptui --preset {typed} --engine join {options}",
-        "  on each node:     ddptui join TICKET    (the console prints where the ticket is)",
-        "Without the console: type the lines above in a checkout of ddptui on each node.",
-        "",
-    ]
-
-
 def every_run(runs: Sequence[Run]) -> str:
     """Name and status of each run."""
     if not runs:
         return "no runs yet: `ddptui --preset quickstart --no-ui`\n"
     width = max(len(run.name) for run in runs)
     return "".join(f"{run.name:{width}}  {run.status()}\n" for run in runs)
-
-
-def _rendezvous(trial: Trial) -> str:
-    if trial.launch in ONE_PROCESS:
-        return "none, there is only one process"
-    if (part := links.part(trial)) is not None:
-        return f"{part.address}, port {part.port}, in separate network namespaces (a slow link)"
-    if trial.init_method == "file":
-        return "a file in the launch's folder"
-    if trial.launch == "launch":
-        return "127.0.0.1, a free port that the launcher chooses and passes on in MASTER_ADDR and MASTER_PORT"
-    return "127.0.0.1, a free port that the first process chooses and passes to the ranks"

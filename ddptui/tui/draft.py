@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from ddptui.config.parser import PresetError
+from ddptui.config.parser import MOST_REPEATS, PresetError
 from ddptui.config.preset import Preset
 from ddptui.config.trial import Trial
 from ddptui.config.trial_text import describe_bottleneck, parse_assignment
@@ -51,8 +51,9 @@ def preset(draft: Draft) -> Preset:
     repeats = draft.changes.get(REPEATS)
     if repeats is None:
         return loaded
-    if not (repeats.isdecimal() and repeats.isascii() and 1 <= int(repeats[:9]) <= 1000):  # int() fails at 4300 digits
-        raise PresetError(f"{REPEATS}: expected 1 to 1000, got {repeats[:LONGEST_QUOTE]}")
+    digits = repeats[:9]  # int() fails at 4300 digits
+    if not (repeats.isdecimal() and repeats.isascii() and 1 <= int(digits) <= MOST_REPEATS):
+        raise PresetError(f"{REPEATS}: expected 1 to {MOST_REPEATS}, got {repeats[:LONGEST_QUOTE]}")
     return msgspec.structs.replace(loaded, repeats=int(repeats))
 
 

@@ -11,7 +11,7 @@ from ddptui.config.preset import Preset
 from ddptui.config.trial_text import parse_assignment
 from ddptui.config.trial_values import make_trial
 from ddptui.report.preset_columns import Fact, facts, tried
-from ddptui.run.listing import one
+from ddptui.run.by_hand import one
 from ddptui.store.presets import load
 from ddptui.tui import draft as drafts
 from ddptui.tui.draft import Draft
