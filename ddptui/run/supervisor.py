@@ -27,6 +27,7 @@ VERDICT_S = 2.0  # after the first sign of failure, for the launcher to report w
 TRACEBACK_S = 1.0  # after Stop, for a rank that hangs to write to its log where it was
 LAUNCHER_EXIT_S = 20.0  # after the last rank is done, for the launcher to exit
 DRAIN_S = 5.0  # to read the last messages; a second is enough, unless strangers flood the hub
+ON_THEIR_WAY_MS = 200  # for libzmq's thread, on a busy host, to read what ranks had written when they ended
 START_S = 180.0  # for one more rank to connect, or for those connected to be ready
 
 
@@ -90,7 +91,8 @@ class LaunchSupervisor:
         deadline = time.monotonic() + DRAIN_S
         while time.monotonic() < deadline:
             refused = self._hub.refused
-            messages = self._hub.receive(0)
+            reported = self._done | {failed.rank for failed in self._failed}
+            messages = self._hub.receive(0 if len(reported) == len(self._ranks) else ON_THEIR_WAY_MS)
             self.add(messages)
             yield from messages
             if not messages and self._hub.refused == refused:  # rejected messages arrived: ranks' may wait behind them

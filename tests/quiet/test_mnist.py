@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ddptui.engines.preflight import FILES
-from tests.support.runner import run_json, write_preset
+from tests.support.runner import errors_of, run_json, write_preset
 
 DATA = Path(os.environ.get("DDPTUI_DATA", "nowhere"))
 PRESET = """
@@ -26,7 +26,7 @@ momentum = 0.9
 )
 def test_net_learns_mnist(tmp_path: Path) -> None:
     results, code = run_json(tmp_path / "runs", write_preset(tmp_path, PRESET))
-    assert code == 0, results
+    assert code == 0, errors_of(results)
     [repeat] = results["trials"][0]["repeats"]
     assert repeat["accuracy"] > 0.9
     assert repeat["loss"]["last"] < repeat["loss"]["first"]

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from ddptui.analysis.results import Results
-from tests.support.runner import QUICK, ddptui, run_json, write_preset
+from tests.support.runner import QUICK, ddptui, errors_of, run_json, write_preset
 
 PRESET = f"""
 title = "Every way to start ranks"
@@ -56,7 +56,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def results(folder: Path) -> dict[str, Any]:
     (folder / "tmp").mkdir()
     results, code = run_json(folder / "runs", write_preset(folder, PRESET), TMPDIR=str(folder / "tmp"))
-    assert code == 0, results
+    assert code == 0, errors_of(results)
     return results
 
 

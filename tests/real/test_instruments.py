@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.runner import QUICK, ddptui, run_json, write_preset
+from tests.support.runner import QUICK, ddptui, errors_of, run_json, write_preset
 
 PRESET = f"""
 title = "What looking costs"
@@ -33,7 +33,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def results(folder: Path) -> dict[str, Any]:
     results, code = run_json(folder / "runs", write_preset(folder, PRESET))
-    assert code == 0, results
+    assert code == 0, errors_of(results)
     return results
 
 

@@ -50,6 +50,11 @@ def run_json(runs: Path, preset: Path, *words: str, **variables: str) -> tuple[d
     return json.loads(done.stdout), done.returncode
 
 
+def errors_of(results: dict[str, Any]) -> str:
+    """Which trials failed, and why: pytest would cut results.json before it comes to that."""
+    return "\n".join(f"{trial['name']}: {trial['error']}" for trial in results["trials"] if trial["error"])
+
+
 def write_preset(folder: Path, text: str) -> Path:
     path = folder / "preset.toml"
     path.write_text(text, encoding="utf-8")
