@@ -91,8 +91,7 @@ class LaunchSupervisor:
         deadline = time.monotonic() + DRAIN_S
         while time.monotonic() < deadline:
             refused = self._hub.refused
-            reported = self._done | {failed.rank for failed in self._failed}
-            messages = self._hub.receive(0 if len(reported) == len(self._ranks) else ON_THEIR_WAY_MS)
+            messages = self._hub.receive(0 if len(self._reported()) == len(self._ranks) else ON_THEIR_WAY_MS)
             self.add(messages)
             yield from messages
             if not messages and self._hub.refused == refused:  # rejected messages arrived: ranks' may wait behind them
@@ -151,7 +150,7 @@ class LaunchSupervisor:
             self._stall_detector.restart_timers(time.monotonic_ns())
         self._looked_at = time.monotonic()
         states = {rank: self._launcher.process_status(hello) for rank, hello in self._hub.hellos.items()}
-        accounted = self._done | {failed.rank for failed in self._failed} | set(self._silent)
+        accounted = self._reported() | set(self._silent)
         self._silent += [rank for rank, state in states.items() if state is None and rank not in accounted]
         if self._deadline is not None:
             return
@@ -191,6 +190,10 @@ class LaunchSupervisor:
             return None
         here, all_ranks = len(self._hub.hellos), len(self._ranks)
         return f"{here} of {all_ranks} ranks have connected, and process {stopped[0]} is stopped, as by SIGSTOP"
+
+    def _reported(self) -> set[int]:
+        """Ranks that have said how they ended."""
+        return self._done | {failed.rank for failed in self._failed}
 
     def _missing(self) -> list[int]:
         """Ranks that have not connected."""
