@@ -405,10 +405,10 @@ def test_of_buckets_all_but_the_last_are_asked_for_when_they_are_over() -> None:
 class Two(Clock):
     """Tells the moments of the device, even, from the host's, odd."""
 
-    def now(self) -> int:  # type: ignore[override]
+    def now(self) -> int:
         return time.monotonic_ns() // 2 * 2
 
-    def at_once(self) -> int:  # type: ignore[override]
+    def at_once(self) -> int:
         return self.now() + 1
 
 
@@ -452,7 +452,7 @@ class Behind(Clock):
         self.ticks = count()
         self.at = 0
 
-    def now(self) -> int:  # type: ignore[override]
+    def now(self) -> int:
         return next(self.ticks)
 
     def reached(self, mark: int) -> bool:

@@ -57,7 +57,7 @@ class Traced(Clock):
     def __init__(self) -> None:
         self.taken: list[bool] = []
 
-    def now(self) -> int:  # type: ignore[override]
+    def now(self) -> int:
         self.taken.append(torch.compiler.is_compiling())
         return len(self.taken)
 

@@ -13,7 +13,6 @@ from ddptui.wire.messages import Gpu, Heartbeat, Position
 T = TypeVar("T")
 UUID_PREFIXES = ("GPU", "MIG")  # NVML puts one before a UUID: a whole GPU, or a part of one
 MW_PER_W = 1000
-NS_PER_MS = 1_000_000
 
 
 class GpuMeter:

@@ -130,8 +130,7 @@ class Tap:
         # Torch calls back only where more gradients will be sent after this call, as in the step before: the end of the
         # last one is known, since the rank waits for it. gloo calls back in a thread that must wait for Python's lock,
         # which costs more than all the rest of the tap.
-        is_overtaken = self._overlaps and sum(map(carries_gradients, self._calls)) < self._last_carriers
-        if background and is_overtaken:
+        if background and self._overlaps and sum(map(carries_gradients, self._calls)) < self._last_carriers:
             work.get_future().add_done_callback(lambda _: self._notified(call))
 
     def _notified(self, call: Call) -> None:

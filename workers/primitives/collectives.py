@@ -117,12 +117,9 @@ class ReduceScatter(OwnAndAllParts):
     def arguments(self) -> list[Argument]:
         return [Argument("parts", self.parts or None), Argument("tensor", [self.own_part])]
 
-    def scattered(self, numbers: Numbers) -> Tensor:
-        """What all ranks together get, in the order of the ranks."""
-        return numbers.reduced(self.reduce_op, self.ranks, self.ranks * self.elements)
-
     def expected(self, numbers: Numbers) -> Iterator[tuple[Tensor, Tensor]]:
-        yield self.own_part, self.part(self.scattered(numbers), self.rank)
+        reduced = numbers.reduced(self.reduce_op, self.ranks, self.ranks * self.elements)
+        yield self.own_part, self.part(reduced, self.rank)
         whole = numbers.of(self.rank, self.ranks * self.elements)
         for number, part in enumerate(self.parts):
             yield part, self.part(whole, number)
@@ -139,8 +136,11 @@ class Scatter(ReduceScatter):
     def call_text(self) -> str:
         return f"dist.scatter(tensor, {'parts, ' if self.parts else ''}src={self.root})"
 
-    def scattered(self, numbers: Numbers) -> Tensor:
-        return numbers.of(self.root, self.ranks * self.elements)
+    def expected(self, numbers: Numbers) -> Iterator[tuple[Tensor, Tensor]]:
+        whole = numbers.of(self.root, self.ranks * self.elements)  # once: the numbers of all ranks may fill the memory
+        yield self.own_part, self.part(whole, self.rank)
+        for number, part in enumerate(self.parts):
+            yield part, self.part(whole, number)
 
 
 class AllToAll(Primitive):
