@@ -1,6 +1,7 @@
 """What every test is held to: no process, thread or environment variable may outlive the test that made it."""
 
 import os
+import signal
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,6 +29,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if folder in MARKS:
             item.add_marker(MARKS[folder])
     items.sort(key=lambda item: LONG.index(item.path.stem) if item.path.stem in LONG else len(LONG))
+
+
+@pytest.fixture
+def signals_given_back() -> Iterator[None]:
+    """The signals that a command takes over, when it runs in this process, get their handlers back."""
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    yield
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
 
 
 @pytest.fixture(autouse=True)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.runner import ddptui, errors_of, run_json, write_preset
+from tests.support.runner import ddptui, results_of, write_preset
 
 PRESET = """
 title = "Who is late?"
@@ -44,8 +44,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def results(folder: Path) -> dict[str, Any]:
-    results, code = run_json(folder / "runs", write_preset(folder, PRESET))
-    assert code == 0, errors_of(results)
+    results = results_of(folder / "runs", write_preset(folder, PRESET))
     return {trial["name"]: trial for trial in results["trials"]}
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ddptui.engines.preflight import FILES
-from tests.support.runner import errors_of, run_json, write_preset
+from tests.support.runner import results_of, write_preset
 
 DATA = Path(os.environ.get("DDPTUI_DATA", "nowhere"))
 PRESET = """
@@ -25,8 +25,7 @@ momentum = 0.9
     reason="the four idx files of MNIST are not in DDPTUI_DATA/MNIST/raw",
 )
 def test_net_learns_mnist(tmp_path: Path) -> None:
-    results, code = run_json(tmp_path / "runs", write_preset(tmp_path, PRESET))
-    assert code == 0, errors_of(results)
+    results = results_of(tmp_path / "runs", write_preset(tmp_path, PRESET))
     [repeat] = results["trials"][0]["repeats"]
     assert repeat["accuracy"] > 0.9
     assert repeat["loss"]["last"] < repeat["loss"]["first"]

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from ddptui.analysis.results import Results
-from tests.support.runner import QUICK, ddptui, errors_of, run_json, write_preset
+from tests.support.runner import QUICK, ddptui, results_of, write_preset
 
 PRESET = f"""
 title = "Every way to start ranks"
@@ -55,8 +55,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def results(folder: Path) -> dict[str, Any]:
     (folder / "tmp").mkdir()
-    results, code = run_json(folder / "runs", write_preset(folder, PRESET), TMPDIR=str(folder / "tmp"))
-    assert code == 0, errors_of(results)
+    results = results_of(folder / "runs", write_preset(folder, PRESET), TMPDIR=str(folder / "tmp"))
     return results
 
 

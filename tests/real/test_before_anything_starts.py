@@ -10,7 +10,7 @@ from ddptui.engines.preflight_gpus import needs
 from ddptui.host.folders import lab_root
 from ddptui.host.gpus import surely_none
 from ddptui.store.presets import load
-from tests.support.runner import ddptui, errors_of, run_json, write_preset
+from tests.support.runner import ddptui, results_of, run_json, write_preset
 
 
 def refusal(tmp_path: Path, *words: str) -> str:
@@ -131,8 +131,7 @@ def test_a_model_of_ones_own_is_trained_by_every_rank(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(MINE)
     preset = write_preset(tmp_path, TWO_RANKS + 'start_method = "fork"\nmodel = "mine:net"\n')
     variables = {"PYTHONPATH": str(tmp_path), "MARK": str(tmp_path / "mark")}
-    results, code = run_json(tmp_path / "runs", preset, **variables)
-    assert code == 0, errors_of(results)
+    results = results_of(tmp_path / "runs", preset, **variables)
     assert (tmp_path / "mark").read_text() == "10\n10\n"  # once a rank, and never in the console
     assert results["trials"][0]["repeats"][0]["in_sync"]["parameters"]
 
@@ -148,7 +147,6 @@ def test_whatever_else_a_preset_says_is_only_data(tmp_path: Path) -> None:
     mark = tmp_path / "mark"
     code = f"$(touch {mark}) `touch {mark}`; __import__('os').system('touch {mark}')"
     text = f'title = "{code}"\nabout = "{code}"\ngroup = "{code}"\n{TWO_RANKS}launch = "single"\ndata_dir = "{code}"\n'
-    results, exit_code = run_json(tmp_path / "runs", write_preset(tmp_path, text + 'model = "mlp"\n'))
-    assert exit_code == 0, errors_of(results)
+    results = results_of(tmp_path / "runs", write_preset(tmp_path, text + 'model = "mlp"\n'))
     assert code in " ".join(results["trials"][0]["command"])
     assert not mark.exists()

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.runner import ddptui, errors_of, run_json
+from tests.support.runner import ddptui, results_of
 
 REPO = Path(__file__).parents[2]
 SHORT = ("--set", "epochs=2", "--set", "width=16", "--set", "start_method=fork")  # the quickest start
@@ -13,8 +13,7 @@ SHORT = ("--set", "epochs=2", "--set", "width=16", "--set", "start_method=fork")
 
 def run_preset(folder: Path, name: str, *words: str) -> dict[str, dict[str, Any]]:
     """The first repeat of every trial of a shipped preset."""
-    results, code = run_json(folder, REPO / "presets" / f"{name}.toml", *words)
-    assert code == 0, errors_of(results)
+    results = results_of(folder, REPO / "presets" / f"{name}.toml", *words)
     return {trial["name"]: trial["repeats"][0] for trial in results["trials"]}
 
 

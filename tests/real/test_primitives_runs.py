@@ -10,7 +10,7 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.support.runner import ddptui, errors_of, run_json, start, survivors, write_preset
+from tests.support.runner import ddptui, results_of, start, survivors, write_preset
 
 THREE = """
 kind = "primitives"
@@ -49,8 +49,7 @@ start_method = "fork"
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
     folder = tmp_path_factory.mktemp("primitives")
-    results, code = run_json(folder / "runs", write_preset(folder, THREE))
-    assert code == 0, errors_of(results)
+    results = results_of(folder / "runs", write_preset(folder, THREE))
     return folder / "runs", results
 
 

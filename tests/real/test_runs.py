@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from tests.support.runner import QUICK, ddptui, errors_of, run_json, start, write_preset
+from tests.support.runner import QUICK, ddptui, results_of, run_json, start, write_preset
 
 BOTTLENECKS = f"""
 [defaults]
@@ -44,8 +44,7 @@ name = "whole"
 
 
 def test_each_rank_tells_how_often_its_delay_fired_and_how_long_it_slept(tmp_path: Path) -> None:
-    results, code = run_json(tmp_path / "runs", write_preset(tmp_path, BOTTLENECKS))
-    assert code == 0, errors_of(results)
+    results = results_of(tmp_path / "runs", write_preset(tmp_path, BOTTLENECKS))
     every_call, in_ddp = (trial["repeats"][0]["ranks"] for trial in results["trials"])
     calls = 6 * 4 * 2  # measured steps, parameters, collectives a parameter
     assert [rank["bottleneck_fired"] for rank in every_call] == [0, calls]

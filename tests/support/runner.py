@@ -50,9 +50,14 @@ def run_json(runs: Path, preset: Path, *words: str, **variables: str) -> tuple[d
     return json.loads(done.stdout), done.returncode
 
 
-def errors_of(results: dict[str, Any]) -> str:
-    """Which trials failed, and why: pytest would cut results.json before it comes to that."""
-    return "\n".join(f"{trial['name']}: {trial['error']}" for trial in results["trials"] if trial["error"])
+def results_of(runs: Path, preset: Path, *words: str, **variables: str) -> dict[str, Any]:
+    """results.json of a run in which nothing may fail. A failure shows what the console said, and each trial's error:
+    pytest would cut the results before it comes to that."""
+    done = ddptui(runs, "--preset", str(preset), "--json", *words, **variables)
+    results: dict[str, Any] = json.loads(done.stdout or '{"trials": []}')
+    errors = [f"{trial['name']}: {trial['error']}" for trial in results["trials"] if trial["error"]]
+    assert done.returncode == 0, "\n".join([done.stderr, *errors])
+    return results
 
 
 def write_preset(folder: Path, text: str) -> Path:

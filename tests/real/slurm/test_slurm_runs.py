@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from ddptui.wire.connection import KEYS, TOKEN
-from tests.support.runner import QUICK, ddptui, errors_of, family, run_json, start, survivors, write_preset
+from tests.support.runner import QUICK, ddptui, family, results_of, run_json, start, survivors, write_preset
 from tests.support.slurm_cluster import Cluster
 
 RUNNING_WITHIN_S = 90
@@ -46,8 +46,7 @@ def journal(runs: Path) -> list[dict[str, Any]]:
 )
 def test_ranks_run_on_two_nodes(cluster: Cluster, tmp_path: Path, tasks: str, fields: str) -> None:
     where = ["--engine", "slurm"] if tasks == "array" else ON_TWO_NODES  # Slurm places the jobs of an array itself
-    results, code = run_json(tmp_path / "runs", preset(tmp_path, fields), *where, "--tasks", tasks)
-    assert code == 0, errors_of(results)
+    results = results_of(tmp_path / "runs", preset(tmp_path, fields), *where, "--tasks", tasks)
     [trial] = results["trials"]
     [figures] = trial["repeats"]
     assert [rank["rank"] for rank in figures["ranks"]] == list(range(trial["config"]["world_size"]))

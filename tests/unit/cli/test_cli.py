@@ -5,10 +5,8 @@ import io
 import json
 import os
 import pty
-import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import get_args
 
@@ -30,9 +28,8 @@ TINY = '[[trial]]\nname = "a"\n[[trial]]\nname = "b"\n'
 
 
 @pytest.fixture(autouse=True)
-def at_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Every file of this user's is below tmp_path; the signals that a run takes over are given back."""
-    taken = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+def at_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, signals_given_back: None) -> None:
+    """Every file of this user's is below tmp_path."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
@@ -40,9 +37,6 @@ def at_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("LINES", "40")
     for variable in ("DDPTUI_RUNS", "DDPTUI_DATA"):
         monkeypatch.delenv(variable, raising=False)
-    yield
-    for number, handler in taken.items():
-        signal.signal(number, handler)
 
 
 def ddptui(*arguments: str) -> Result:

@@ -5,7 +5,6 @@ import errno
 import os
 import resource
 import shutil
-import signal
 import socket
 import subprocess
 import sys
@@ -137,6 +136,7 @@ def test_a_check_that_fails_itself_is_a_finding_and_the_others_go_on(
     assert "✓ b" in output
 
 
+@pytest.mark.usefixtures("signals_given_back")
 def test_whoever_ends_it_finds_nothing_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     left: list[str] = []
 
@@ -147,13 +147,8 @@ def test_whoever_ends_it_finds_nothing_left_behind(monkeypatch: pytest.MonkeyPat
         finally:
             left.append("put away")
 
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     monkeypatch.setattr(doctor, "groups", lambda _: {"Group": (("what", ended),)})
-    try:
-        code = CliRunner().invoke(main, ["doctor"]).exit_code
-    finally:
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
+    code = CliRunner().invoke(main, ["doctor"]).exit_code
     assert (code, left) == (130, ["put away"])
 
 
