@@ -33,6 +33,7 @@ class EngineOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 LOCAL = EngineOptions()
+OF_SBATCH = ("partition", "account", "gres", "time")  # options that a job script takes as they are
 
 
 class Part(NamedTuple):

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from ddptui.config.engine import LOCAL, EngineOptions
+from ddptui.config.engine import LOCAL, OF_SBATCH, EngineOptions
 from ddptui.config.launch_modes import LAUNCH_MODES, ONE_PROCESS
 from ddptui.config.trial import Trial, TrialError
 
@@ -34,7 +34,7 @@ class Preset(msgspec.Struct, frozen=True, kw_only=True):
     engine: EngineOptions = LOCAL
 
 
-OF_SLURM = ("tasks", "partition", "account", "gres", "time", "options")
+OF_SLURM = ("tasks", *OF_SBATCH, "options")
 OF_SEVERAL_HOSTS = ("nodes", "interface", "port", "shared")
 
 

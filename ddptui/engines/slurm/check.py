@@ -4,10 +4,10 @@ import shlex
 import shutil
 from typing import NamedTuple
 
-from ddptui.config.engine import EngineOptions
+from ddptui.config.engine import OF_SBATCH, EngineOptions
 from ddptui.config.parser import PresetError
 from ddptui.engines.slurm.keeper import SlurmError, run
-from ddptui.engines.slurm.script import KEYS, ScriptError, check_options
+from ddptui.engines.slurm.script import ScriptError, check_options
 from ddptui.text.words import did_you_mean
 
 COMMANDS = ("sbatch", "squeue", "scancel", "sinfo")
@@ -63,7 +63,7 @@ def _check_partitions(engine: EngineOptions, partitions: list[Partition]) -> Non
 
 def _test_submission(engine: EngineOptions) -> None:
     """Raises SlurmError if `sbatch --test-only` refuses an option, an account, or a resource that no node has."""
-    arguments = [f"--{key}={value}" for key in KEYS if (value := getattr(engine, key)) is not None]
+    arguments = [f"--{key}={value}" for key in OF_SBATCH if (value := getattr(engine, key)) is not None]
     options = [word for option in engine.options for word in shlex.split(option)]
     try:
         run("sbatch", "--test-only", "--nodes=1", "--ntasks=1", *arguments, *options, "--wrap=true", within_s=ANSWER_S)

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from ddptui.config.engine import EngineOptions, spread
+from ddptui.config.engine import OF_SBATCH, EngineOptions, spread
 from ddptui.config.launch_modes import ONE_PROCESS
 from ddptui.config.trial import Trial
 from ddptui.engines import command
@@ -15,7 +15,6 @@ from ddptui.engines.local.engine import LAUNCHER_LOG
 from ddptui.engines.slurm.keeper import WIRE_ENV
 from ddptui.host.network import FIRST_PORT, PORTS
 
-KEYS = ("partition", "account", "gres", "time")  # the fields of EngineOptions that are options of sbatch, too
 ENDED = "ended"  # the file where the script leaves its exit code; an array a line for each of its jobs
 OURS = (
     "array", "chdir", "clusters", "distribution", "error", "job-name", "nodes", "ntasks", "ntasks-per-node",
@@ -85,7 +84,7 @@ def job_name(run: str, trial: Trial, repeat: int) -> str:
 
 def check_options(engine: EngineOptions) -> None:
     """Raises ScriptError for values that no script can hold, and for options that ddptui sets itself."""
-    for key in KEYS:
+    for key in OF_SBATCH:
         _spelled(getattr(engine, key) or "-")
     for option in engine.options:
         _as_typed(option)
@@ -113,7 +112,7 @@ def _task_is_node(trial: Trial, engine: EngineOptions) -> bool:
 def _options(trial: Trial, engine: EngineOptions, folder: Path, name: str) -> Iterator[str]:
     yield f"--job-name={_spelled(name)}"
     yield from _size(trial, engine)
-    for key in KEYS:
+    for key in OF_SBATCH:
         if (value := getattr(engine, key)) is not None:
             yield f"--{key}={_spelled(value)}"
     yield f"--chdir={_spelled(str(folder))}"
