@@ -50,3 +50,9 @@ def test_no_module_of_the_console_imports_anything_heavy() -> None:
 def test_the_command_line_imports_only_what_it_needs_to_say_no() -> None:
     loaded = "import ddptui.cli\nprint(*sorted(name for name in sys.modules if name in ('zmq', 'msgspec', 'rich')))"
     assert output_of(loaded) == ["", ""]
+
+
+@pytest.mark.parametrize("module", ["listing", "output"])
+def test_commands_that_only_print_import_no_engine(module: str) -> None:
+    loaded = "print(*sorted(name for name in sys.modules if name in ('zmq', 'psutil', 'ddptui.engines.hub')))"
+    assert output_of(f"import ddptui.run.{module}\n{loaded}") == ["", ""]

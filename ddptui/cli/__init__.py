@@ -102,14 +102,16 @@ def main(
 def run_headless(request: PresetRequest, resume: str | None, runs: str | None, as_json: bool) -> int:
     """Run a preset, or launch what is missing in a run; progress goes to stderr, the comparison to stdout."""
     from ddptui.run import headless
+    from ddptui.store.runs import runs_folder
 
-    def work(folder: Path) -> int:
+    def work() -> int:
+        folder = runs_folder(runs)
         if resume:
             run, preset = _resumable(resume, folder)
             return headless.resume(preset, run, as_json=as_json)
         return headless.run(load_preset(request), folder, as_json=as_json)
 
-    return interruptible(work, runs)
+    return interruptible(work)
 
 
 def open_console(

@@ -5,7 +5,6 @@ import signal
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
@@ -108,10 +107,10 @@ def load_preset(request: PresetRequest, *, to_be_started: bool = True) -> "Prese
         raise Refusal(str(error)) from None
 
 
-def interruptible(work: Callable[[Path], int], runs: str | None) -> int:
-    """Call `work` with the folder of runs; returns its exit code, or 130 after a signal to end. Raises Refusal."""
+def interruptible(work: Callable[[], int]) -> int:
+    """Call `work`; returns its exit code, or 130 after a signal to end. Raises Refusal."""
     from ddptui.store.journal import RunLost
-    from ddptui.store.runs import RunError, runs_folder
+    from ddptui.store.runs import RunError
 
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
@@ -121,6 +120,6 @@ def interruptible(work: Callable[[Path], int], runs: str | None) -> int:
         signal.signal(number, interrupt)  # also where a script started ddptui with SIGINT ignored
     try:
         with refusing(RunError, RunLost):
-            return work(runs_folder(runs))
+            return work()
     except KeyboardInterrupt:
         return INTERRUPTED

@@ -88,7 +88,7 @@ def show(obj: dict[str, Any], run: str, format: str, runs: str | None) -> None:
     """
     from ddptui.report import table
     from ddptui.report.trace import trace
-    from ddptui.run import headless
+    from ddptui.run.output import as_table
     from ddptui.store.outcomes import results_of
     from ddptui.store.runs import RunError, find_run, runs_folder
 
@@ -100,7 +100,7 @@ def show(obj: dict[str, Any], run: str, format: str, runs: str | None) -> None:
                 click.echo(piece, nl=False)
             return
         results = results_of(recorded, preset)
-    text = headless.as_table(results, preset) if format == "table" else table.FORMATS[format](results, preset)
+    text = as_table(results, preset) if format == "table" else table.FORMATS[format](results, preset)
     click.echo(text, nl=False)
 
 

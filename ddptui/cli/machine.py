@@ -21,7 +21,7 @@ def doctor(obj: dict[str, Any]) -> None:
     from ddptui.doctor import examine
 
     # a signal must not leave the checks' processes and folders behind
-    sys.exit(interruptible(lambda _: examine(obj["runs"]), obj["runs"]))
+    sys.exit(interruptible(lambda: examine(obj["runs"])))
 
 
 @click.command()
@@ -35,14 +35,13 @@ def selftest(obj: dict[str, Any], modes: tuple[str, ...], strategies: tuple[str,
     Injects them at every site, under every strategy and launch mode. Takes some minutes. Exit code 1 if any is wrong.
     """
     from ddptui.run import selftest
+    from ddptui.store.runs import runs_folder
 
     known = selftest.known_strategies()
     if unknown := [name for name in strategies if name not in known]:
         raise Refusal(f"--strategy {unknown[0]}: not one of {', '.join(known)}")
-    code = interruptible(
-        lambda folder: selftest.run(modes or SELFTEST_MODES, strategies or known, folder), runs or obj["runs"]
-    )
-    sys.exit(code)
+    wanted = modes or SELFTEST_MODES, strategies or known
+    sys.exit(interruptible(lambda: selftest.run(*wanted, runs_folder(runs or obj["runs"]))))
 
 
 @click.command()
@@ -66,7 +65,7 @@ def join(ticket: str, node: int | None, kind: str | None) -> None:
         click.echo(text, err=True)
 
     with refusing(JoinError, NetworkError, PlaceError, TicketError):
-        sys.exit(interruptible(lambda _: join_run(read_ticket(ticket), node_here(node, kind, report), report), None))
+        sys.exit(interruptible(lambda: join_run(read_ticket(ticket), node_here(node, kind, report), report)))
 
 
 @click.command()

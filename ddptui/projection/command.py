@@ -1,7 +1,6 @@
 """`ddptui project`: checks its options, reads a run, predicts one of its trials on other ranks, and prints that."""
 
 import math
-import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
@@ -16,14 +15,13 @@ from ddptui.projection.costs import CallCosts, sends_of, stated_costs
 from ddptui.projection.measured import MeasuredTrial, cautions_of, measured_trial, step_s
 from ddptui.projection.model import Measurements, Model, Network, ProjectionRequest
 from ddptui.projection.slowest_rank import rank_spread
-from ddptui.run import show
+from ddptui.run import output
 from ddptui.store.runs import Run, RunError, find_run
 from ddptui.text.units import US_IN_S
 from ddptui.text.words import did_you_mean
 
 MOST_RANKS = 2**20  # more than any cluster has: a typing error
 PROJECTED = tuple(name for name, facts in STRATEGIES.items() if facts.sends)
-PIPED_WIDTH = 80
 FAR_OFF = 0.5  # a fit with a larger relative error is too poor to rest a figure on it alone
 
 
@@ -56,8 +54,7 @@ class ProjectionInputs(NamedTuple):
 def run(runs: Path, name: str, options: ProjectOptions, form: str = "table") -> int:
     """Print the projection of a run in one of the formats; returns the exit code. Raises ProjectionError."""
     result = projection(runs, name, options)
-    width = shutil.get_terminal_size((PIPED_WIDTH, 24)).columns
-    show(report.text(result, width) if form == "table" else report.FORMATS[form](result))
+    output.show(report.text(result, output.width()) if form == "table" else report.FORMATS[form](result))
     return 0
 
 

@@ -1,6 +1,5 @@
 """--no-ui: runs a preset, prints its progress on stderr and the comparison on stdout."""
 
-import os
 import shutil
 import sys
 import time
@@ -10,7 +9,6 @@ from typing import Any, TextIO
 
 from ddptui.analysis.compare import RunningResults
 from ddptui.analysis.repeat import NO_OUTCOMES, Outcomes
-from ddptui.analysis.results import Results
 from ddptui.config.launch_modes import LAUNCH_MODES
 from ddptui.config.preset import Preset
 from ddptui.host.machine import describe
@@ -18,7 +16,8 @@ from ddptui.live import headline
 from ddptui.live.headline import refusal
 from ddptui.live.monitor import RunMonitor
 from ddptui.report import table
-from ddptui.run import lab, show
+from ddptui.run import lab
+from ddptui.run.output import as_table, show
 from ddptui.store.journal import RunLost
 from ddptui.store.outcomes import finished, outcomes_of
 from ddptui.store.runs import Run
@@ -26,7 +25,6 @@ from ddptui.text.words import count
 from ddptui.wire.records import Ended, Launched, Message, Notice, Refused
 
 REDRAW_EVERY_S = 0.25  # a terminal over ssh keeps up with this
-PIPED_WIDTH = 80  # columns where stdout is no terminal
 CLEAR_LINE = "\r\x1b[2K"  # ANSI: to the first column, erase the line
 EXIT_CODES = {"ok": 0, "failed": 1, "interrupted": 130}
 
@@ -48,17 +46,6 @@ def resume(preset: Preset, run: Run, *, as_json: bool) -> int:
         for line in resumption(preset, outcomes, run.note_resumption(describe())):
             narrator.print(line)
         return _launches(preset, run, narrator, outcomes, as_json=as_json)
-
-
-def as_table(results: Results, preset: Preset) -> str:
-    """The table for stdout: as wide as the terminal, and in color if that shows it."""
-    width = shutil.get_terminal_size((PIPED_WIDTH, 24)).columns
-    return table.text(results, preset, width, color=takes_color(sys.stdout))
-
-
-def takes_color(output: TextIO) -> bool:
-    """Whether the output is a terminal that shows color, unless NO_COLOR forbids it (no-color.org)."""
-    return bool(output) and output.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def _launches(preset: Preset, run: Run, narrator: "Narrator", outcomes: Outcomes, *, as_json: bool) -> int:

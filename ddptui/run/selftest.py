@@ -14,7 +14,8 @@ from ddptui.config.strategies import STRATEGIES
 from ddptui.config.trial import Bottleneck, Trial
 from ddptui.config.trial_values import make_trial
 from ddptui.host.machine import describe
-from ddptui.run import lab, show
+from ddptui.run import lab
+from ddptui.run.output import show
 from ddptui.store.runs import Run
 from ddptui.text.tables import line
 from ddptui.text.units import MS, NOTHING

@@ -7,7 +7,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from ddptui.config.preset import Preset
-from ddptui.run import show
 from ddptui.store.runs import Run
 from ddptui.tui.app import Console
 from ddptui.tui.settings import first_theme
@@ -39,11 +38,12 @@ def start(
             app.session.close()
             app.finished.append((app.session.results, app.session.preset))
         threads.shutdown()  # waits for the session's thread, which ends the ranks
-    from ddptui.run import headless  # late: the first picture must not wait for it
+    from ddptui.run.headless import EXIT_CODES  # late, as below: the first picture must not wait for them
+    from ddptui.run.output import as_table, show
 
     for results, finished in app.finished:
-        show(headless.as_table(results, finished))
-    worst = max((headless.EXIT_CODES[results.status] for results, _ in app.finished), default=0)
+        show(as_table(results, finished))
+    worst = max((EXIT_CODES[results.status] for results, _ in app.finished), default=0)
     return app.return_code or worst
 
 
