@@ -13,7 +13,7 @@ from ddptui.analysis.clock_error import WaitUncertainty, exceeds_waits, wait_unc
 from ddptui.analysis.culprit import MATTERS, WaitAttribution, choose_culprit, is_within_clock_error
 from ddptui.analysis.results import Culprit, Verdict
 from ddptui.analysis.waits import AlignedSteps, align_steps
-from ddptui.wire.messages import Pause, Step
+from ddptui.wire.messages import Step
 
 MOSTLY = 2 / 3  # of waiting and transfer together: the verdict names one that is twice as much as the other
 
@@ -32,9 +32,9 @@ class WaitAnalysis(NamedTuple):
     withheld: bool = False  # the clocks may be further apart than the ranks waited, so who waited is not known
 
 
-def analyze_waits(steps: Mapping[int, Sequence[Step]], pauses: Sequence[Pause] = ()) -> WaitAnalysis | None:
+def analyze_waits(steps: Mapping[int, Sequence[Step]]) -> WaitAnalysis | None:
     """The analysis of steps by rank. None: there is no operation, or no step that all ranks have."""
-    return analyze_aligned(align_steps(steps, pauses))
+    return analyze_aligned(align_steps(steps))
 
 
 def analyze_aligned(aligned: AlignedSteps) -> WaitAnalysis | None:

@@ -74,8 +74,9 @@ def _compare(step: AlignedStep) -> _Compared:
 
 def _where(step: AlignedStep, last: int) -> OperationKey:
     """The collective to which the rank came last by most, or else the first one of several ranks."""
-    moments = {key: step.entered_ns[key].values() for key in step.last_arrivals}
-    came_last = [key for key, rank in step.last_arrivals.items() if rank == last]
+    last_arrivals = step.last_arrivals  # computed anew each time
+    moments = {key: step.entered_ns[key].values() for key in last_arrivals}
+    came_last = [key for key, rank in last_arrivals.items() if rank == last]
     if not came_last:
         return min(moments, key=lambda key: min(moments[key]))
     return max(came_last, key=lambda key: max(moments[key]) - min(moments[key]))

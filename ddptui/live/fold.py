@@ -1,4 +1,4 @@
-"""Applies the messages of a run to its state: one function a message. A replay of the journal gives the same state."""
+"""Applies a run's messages to its state, a function for each kind. A replay of the journal gives the same state."""
 
 from collections.abc import Iterable
 from functools import singledispatch
@@ -92,12 +92,15 @@ def _trained(message: Trained, live: Live) -> None:
 
 
 @_apply.register
-def _over(message: Done | Failed, live: Live) -> None:
+def _done(message: Done, live: Live) -> None:
     rank = live.ranks[message.rank]
-    if isinstance(message, Done):
-        rank.state, rank.dropped = "done", message.dropped
-    else:
-        rank.state, rank.error = "failed", message.error
+    rank.state, rank.dropped = "done", message.dropped
+
+
+@_apply.register
+def _failed(message: Failed, live: Live) -> None:
+    rank = live.ranks[message.rank]
+    rank.state, rank.error = "failed", message.error
 
 
 @_apply.register
@@ -115,17 +118,23 @@ def _offset(message: Offset, live: Live) -> None:
 
 
 @_apply.register
-def _noted(message: Load | Refused | Notice | Injection, live: Live) -> None:
-    """What the console itself records; the last one of each kind counts."""
-    match message:
-        case Load():
-            live.load = message
-        case Refused():
-            live.refused = message
-        case Notice():
-            live.notice = message.text
-        case Injection():
-            live.injected = message.bottleneck
+def _load(message: Load, live: Live) -> None:
+    live.load = message
+
+
+@_apply.register
+def _refused(message: Refused, live: Live) -> None:
+    live.refused = message
+
+
+@_apply.register
+def _notice(message: Notice, live: Live) -> None:
+    live.notice = message.text
+
+
+@_apply.register
+def _injection(message: Injection, live: Live) -> None:
+    live.injected = message.bottleneck
 
 
 @_apply.register

@@ -25,12 +25,12 @@ def sentence(watched: RunMonitor, states: dict[int, str], preset: Preset, now_ns
         if live.notice and not live.ranks:  # it waits for nodes, or in a queue
             return live.notice
         return f"starting: {len(live.ranks)} of {count(world_size, 'rank')} connected"
-    if watched.mismatch:
+    if still := _standing_still(live, states, world_size, now_ns):
+        finding = ""  # it would be about steps that are over
+    elif watched.mismatch:
         finding = f"ranks call different operations: {watched.mismatch}"
     else:
         finding = _verdict(watched.judgement, world_size) if watched.are_clocks_known else CLOCKS_UNKNOWN
-    if still := _standing_still(live, states, world_size, now_ns):
-        finding = ""  # it is about steps that are over
     return " · ".join(filter(None, [still, _by_hand(live), finding]))
 
 

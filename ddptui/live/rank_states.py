@@ -72,5 +72,5 @@ def _stalled_s(rank: RankState, now_ns: int) -> float:
     if not rank.ends_ns:
         return 0.0
     seconds = (now_ns - rank.ends_ns[-1]) / S
-    usual_s = 1 / rank.steps_per_s if rank.steps_per_s else 0.0
+    usual_s = 1 / rate if (rate := rank.steps_per_s) else 0.0
     return seconds if seconds > max(STALLED_S, STALLED_STEPS * usual_s) else 0.0

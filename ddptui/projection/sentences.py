@@ -10,6 +10,7 @@ from ddptui.projection.costs import CallCosts
 from ddptui.projection.model import FEWEST_STEPS, Extrapolation
 from ddptui.projection.slowest_rank import RankSpread
 from ddptui.text.units import MS_PER_S, bandwidth, digits, duration
+from ddptui.text.words import count
 
 SIGNIFICANCE = 0.05  # of a rank that is slower than the others
 STANDARD_ERRORS = 2.0  # of a correlation
@@ -131,7 +132,7 @@ def notes(context: ProjectionContext) -> list[str]:
         scaling = f"strong scaling: {shrinks}; past {context.batch} ranks there is less than a sample for each"
     cores = "every rank has the cores and the network of a measured rank"
     if context.cores is not None:
-        shared = f"{context.cores} core{'s' * (context.cores > 1)}"
+        shared = count(context.cores, "core")
         cores = f"all ranks share {shared}: computing and copying take longer there, delays that sleep do not"
     lines = [
         scaling,

@@ -57,14 +57,16 @@ def cautions(results: Sequence[TrialResult]) -> list[Note]:
     gathered: list[Note] = []
     warned: dict[Caution, list[str]] = {}
     for result in results:
-        for caution in result.summary.warnings if result.summary else []:
-            warned.setdefault(caution, []).append(result.name)
-        if result.summary and Caution.WIDE_SPREAD in result.summary.warnings:  # with each trial's own figures
-            time = result.summary.train_time_s
+        if result.summary is None:
+            continue
+        for caution in result.summary.warnings:
+            if caution is not Caution.WIDE_SPREAD:
+                warned.setdefault(caution, []).append(result.name)
+                continue
+            time = result.summary.train_time_s  # each trial's own figures
             spread = f"{count(len(result.repeats), 'repeat')}, {time.min:.2f} to {time.max:.2f} s"
             text = f"caution, {result.name}: {spread}: too noisy to compare; take more `--repeats`"
             gathered.append(Note("caution", text, (result.name,)))
-    warned.pop(Caution.WIDE_SPREAD, None)
     for caution, names in warned.items():
         who = "all trials" if len(names) == len(results) > 1 else ", ".join(names)
         gathered.append(Note("caution", f"caution, {who}: {caution.advice}", tuple(names)))

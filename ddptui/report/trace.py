@@ -118,11 +118,12 @@ class _Events:
         for (rank, key), operation in operations.items():
             entered = {other: step.entered_ns[key][other] for other in step.needs[key][rank] if other != rank}
             late = max(entered, key=lambda other: entered[other], default=None)
-            if late is None or min(entered[late], operation.exit_ns) <= operation.enter_ns:
+            if late is None:
                 continue
             complete = min(entered[late], operation.exit_ns)
-            self._slice(f"wait for rank {late}", "wait", tracks[rank, key], operation.enter_ns, complete)
-            self._arrow(tracks[rank, key], operation.enter_ns, tracks[late, key], entered[late])
+            if complete > operation.enter_ns:
+                self._slice(f"wait for rank {late}", "wait", tracks[rank, key], operation.enter_ns, complete)
+                self._arrow(tracks[rank, key], operation.enter_ns, tracks[late, key], entered[late])
 
     def operation(self, rank: int, operation: Collective, transfer_ns: int | None) -> int:
         """Adds an operation to the first free track of its rank, and returns the track."""

@@ -12,6 +12,7 @@ Line = Sequence[Span]
 # What each kind looks like without a color: color alone carries no meaning.
 GLYPHS = {"work": "━", "arrival": "┫", "wait": "░", "transfer": "▓", "rest": "─", "delay": "╳", "unknown": "?"}
 STEPS = (1, 2, 5, 10)  # nice numbers, times a power of ten
+TICKS_APART = 9  # cells, at least, along a time axis
 
 
 def bar(parts: Iterable[tuple[str, float]], scale: float) -> list[Span]:
@@ -79,13 +80,14 @@ def number(value: float, step: float = 1.0) -> str:
     return f"{value:.{decimals}f}" if abs(value) < 1e5 and decimals < 6 else f"{value:.6g}"
 
 
-def axis(width: int, length: float, unit: str, apart: int = 9) -> str:
+def axis(width: int, length: float, unit: str) -> str:
     """An axis from 0 to a length, with its ticks written into it: 0 ms────5────10──."""
     if width <= 0 or length <= 0:
         return ""
-    step = nice_step(length, max(1, width // apart))
+    most = max(1, width // TICKS_APART)
+    step = nice_step(length, most)
     cells = ["─"] * width
-    for tick in ticks(0, length, max(1, width // apart)):
+    for tick in ticks(0, length, most):
         label = number(tick, step) if tick else f"0 {unit}"
         at = round(tick / length * width)
         if at + len(label) <= width:

@@ -58,12 +58,17 @@ def grid(view: View, width: int) -> list[Line]:
 
 def _calls(view: View) -> list[str]:
     """The calls, and the ranks that make them."""
-    callers: dict[str, list[str]] = {}
+    callers: dict[str, list[int]] = {}
     for rank in view.ranks:
-        callers.setdefault(rank.call, []).append(str(rank.rank))
+        callers.setdefault(rank.call, []).append(rank.rank)
     if len(callers) == 1:
         return [f"every rank: {call}" for call in callers]
-    return [f"rank{'s' * (len(ranks) > 1)} {', '.join(ranks)}: {call}" for call, ranks in callers.items()]
+    return [f"{named(ranks)}: {call}" for call, ranks in callers.items()]
+
+
+def named(ranks: Sequence[int]) -> str:
+    """Ranks by their numbers: rank 1, or ranks 0, 2."""
+    return f"rank{'s' * (len(ranks) > 1)} {', '.join(map(str, ranks))}"
 
 
 def _rows(view: View) -> list[Row]:

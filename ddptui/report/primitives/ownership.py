@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from ddptui.analysis.primitives.results import BufferView, RankView, View
 from ddptui.config.primitives import OPERATIONS, primitive_title
-from ddptui.report.primitives.grid import ARROW, BETWEEN_PARTS, DOUBT
+from ddptui.report.primitives.grid import ARROW, BETWEEN_PARTS, DOUBT, named
 from ddptui.text.drawing import Line, Span, width_of, wrap
 from ddptui.text.units import NOTHING
 from ddptui.text.words import count
@@ -85,9 +85,8 @@ def description(view: View) -> Iterator[str]:
     moves = OPERATIONS[view.operation].moves
     yield f"{moves[0].upper()}{moves[1:]}.{root}"
     if ranks := _undefined(view):
-        where = f"rank{'s' * (len(ranks) > 1)} {', '.join(map(str, ranks[:MOST_NAMED]))}"
         more = f" and {count(len(ranks) - MOST_NAMED, 'other')}" if len(ranks) > MOST_NAMED else ""
-        yield f"Undefined on {where}{more}: do not use what it leaves there."
+        yield f"Undefined on {named(ranks[:MOST_NAMED])}{more}: do not use what it leaves there."
 
 
 def legend(view: View) -> list[Line]:

@@ -150,12 +150,11 @@ def _compared(result: PrimitivesResult, fits: Sequence[Fit]) -> Iterator[Block]:
         yield Drawing(lambda width: draw(result, chosen, width, PLOT_HEIGHT))
     if len(ways) > 1:
         yield Heading("From which size on another is faster", 4)
-        overtaking = overtakings(result, fits)
-        if overtaking:
+        if overtaking := overtakings(result, fits):
             yield tables.of_overtakings(overtaking)
             yield Notes([OVERTAKING])
         else:
-            yield Notes([f"none by more than {CLEAR:.0%}: the faster one is faster at every size"])
+            yield Notes([f"none by more than {CLEAR:.0%}: neither as measured, nor as fitted, nor by the textbook"])
 
 
 def _textbook_from(fits: Sequence[Fit], source: PrimitiveKey | None) -> str:
