@@ -33,7 +33,11 @@ def lab_commands(console: ConsoleApp, screen: Screen[object]) -> Iterator[System
         for name in preset_paths():
             launch = partial(console.launch, partial(_checked, name))
             yield SystemCommand(f"preset: {name}", "Run it", launch, discover=False)
-    for run in all_runs(console.runs)[:MOST_RUNS]:
+    try:
+        runs = all_runs(console.runs)[:MOST_RUNS]
+    except OSError:  # the Runs screen says why; here all other commands would be lost with them
+        runs = []
+    for run in runs:
         open_run = partial(console.open_run, run)
         yield SystemCommand(f"run: {run.name}", "Open its results", open_run, discover=False)
 

@@ -14,6 +14,7 @@ from textual.system_commands import SystemCommandsProvider
 from ddptui.config.parser import PresetError
 from ddptui.config.preset import Preset
 from ddptui.store.presets import load
+from ddptui.store.runs import Run
 from ddptui.tui import commands
 from ddptui.tui.app import Console
 from ddptui.tui.launch_check import CHECKING
@@ -79,6 +80,22 @@ def test_a_preset_of_the_palette_is_checked_beside_the_screen(
             assert not started
             check.released.set()
             await until(pilot, lambda: started)
+
+    asyncio.run(scenario())
+
+
+def test_the_palette_has_its_commands_where_the_runs_cannot_be_listed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unreadable(_: Path) -> list[Run]:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(commands, "all_runs", unreadable)
+
+    async def scenario() -> None:
+        async with opened(tmp_path) as (app, _):
+            shown = [str(hit.text) async for hit in SystemCommandsProvider(app.screen).discover()]
+            assert {"Theme", "view: runs"} <= set(shown)
 
     asyncio.run(scenario())
 

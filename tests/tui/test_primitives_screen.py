@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from textual.events import AppBlur, AppFocus
 from textual.pilot import Pilot
 from textual.theme import BUILTIN_THEMES
 from textual.widgets import Input, Static
@@ -638,3 +639,16 @@ def test_the_path_of_an_export_can_be_typed(tmp_path: Path) -> None:
         assert "No such file or directory" in toasts(app)[0]
 
     play(scenario, PrimitivesScreen(over()))
+
+
+def test_the_list_takes_keys_although_the_screen_opened_in_the_background(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with opened(tmp_path) as (app, pilot):
+            app.post_message(AppBlur())
+            await until(pilot, lambda: not app.app_focus)
+            await app.push_screen(PrimitivesScreen(over()))
+            app.post_message(AppFocus())
+            await until(pilot, lambda: app.app_focus)
+            assert app.screen.focused is app.screen.query_one(PrimitiveList)
+
+    asyncio.run(scenario())

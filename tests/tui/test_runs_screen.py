@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from textual.events import AppBlur, AppFocus
 from textual.pilot import Pilot
 from textual.theme import BUILTIN_THEMES
 
@@ -17,8 +18,8 @@ from ddptui.tui.screens import runs as runs_screen
 from ddptui.tui.screens.dialogs import Confirm
 from ddptui.tui.screens.result import CompareScreen, ResultScreen
 from ddptui.tui.screens.runs import RunsScreen
-from ddptui.tui.widgets.tables import MARK, RunTable
-from tests.support.builders import journal, two_trials, write_run
+from ddptui.tui.widgets.tables import MARK, LabTable, RunTable
+from tests.support.builders import journal, results_for, two_trials, write_run
 from tests.tui.opened import opened, seen, toasts, until
 
 Scenario = Callable[[Console, Pilot[int], RunsScreen], Coroutine[None, None, None]]
@@ -210,6 +211,31 @@ def test_the_marked_ones_or_the_chosen_one_are_compared_the_older_first(three: P
             await pilot.pause()
         await pilot.press("escape")
         assert app.screen is screen
+
+    play(three, scenario)
+
+
+def test_a_comparison_takes_keys_although_it_opened_in_the_background(three: Path) -> None:
+    results = results_for(two_trials(), journal("a"), journal("b"))
+
+    async def scenario(app: Console, pilot: Pilot[int], screen: RunsScreen) -> None:
+        app.post_message(AppBlur())
+        await until(pilot, lambda: not app.app_focus)
+        await app.push_screen(CompareScreen(results, results))
+        app.post_message(AppFocus())
+        await until(pilot, lambda: app.app_focus)
+        assert app.screen.focused is app.screen.query_one(LabTable)
+
+    play(three, scenario)
+
+
+def test_a_screen_that_was_left_is_asked_once_more_what_applies(three: Path) -> None:
+    """Its footer may still be making itself anew."""
+
+    async def scenario(app: Console, pilot: Pilot[int], screen: RunsScreen) -> None:
+        await pilot.press("escape")
+        await until(pilot, lambda: not screen.query(RunTable))
+        assert not screen.check_action("resume", ())
 
     play(three, scenario)
 

@@ -9,7 +9,6 @@ from textual.widgets import Static
 
 from ddptui.config.trial import Trial
 from ddptui.live import headline
-from ddptui.live import headline as course
 from ddptui.live.monitor import RunMonitor
 from ddptui.report.notes import damage
 from ddptui.run.playback import Playback
@@ -143,12 +142,12 @@ class Following(LabScreen):
         """Return a replay's speed, then `parts`, then the time since the run began and the time that is left."""
         live = self.watched.live
         began_ns = live.began_ns if live.began_ns is not None else now_ns
-        elapsed, speed, left = course.clock((now_ns - began_ns) / S), "", ""
+        elapsed, speed, left = headline.clock((now_ns - began_ns) / S), "", ""
         if isinstance(feed, Playback):
-            elapsed += f" of {course.clock((feed.end_ns - began_ns) / S)}"
+            elapsed += f" of {headline.clock((feed.end_ns - began_ns) / S)}"
             speed = f"replay × {feed.speed:g}{', standing still' * feed.paused}"
-        elif (left_s := course.left_s(feed.preset, live, now_ns)) is not None:
-            left = f"about {course.clock(left_s)} left"
+        elif (left_s := headline.left_s(feed.preset, live, now_ns)) is not None:
+            left = f"about {headline.clock(left_s)} left"
         return " · ".join(filter(None, [speed, *parts, elapsed, left]))
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:

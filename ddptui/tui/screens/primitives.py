@@ -88,6 +88,7 @@ class PrimitivesScreen(Following, Exportable):
     def on_mount(self) -> None:
         self.set_class(len(self.feed.preset.trials) > 1, "-trials")
         self._turn_to(self.trial)
+        self._list.focus()  # Textual focuses nothing on a screen that opens while the terminal is in the background
 
     # Following
 
@@ -98,7 +99,7 @@ class PrimitivesScreen(Following, Exportable):
 
     def draw(self) -> None:
         self._lead()
-        self._show_trial()
+        self._show_chosen()
         if (sentence := self._status() or self._why_incomplete()) != self._sentence:
             self._sentence = sentence
             self.set_class(bool(sentence), "-said")
@@ -128,14 +129,12 @@ class PrimitivesScreen(Following, Exportable):
         return "" if is_plain or is_done else headline.sentence(self.watched, states, self.feed.preset, now_ns)
 
     def _lead(self) -> None:
-        """Follow the run to the primitive under way, until the user chooses one."""
+        """List the trial's primitives, and follow the run to the one under way until the user chooses one."""
         trial = self.trial_under_way() if self._leads else None
-        if trial is None:
-            return
-        if trial is not self.trial:
+        if trial is not None and trial is not self.trial:
             self._turn_to(trial)
-        self._show_trial()  # the list must have the last item before it can be chosen
-        if trial.primitives == "measure" and self._list.option_count:
+        self._list_items()  # first: the list must have the last item before it can be chosen
+        if trial is not None and trial.primitives == "measure" and self._list.option_count:
             self._list.highlighted = self._list.option_count - 1
             self._led_to = self._list.chosen
 
@@ -153,9 +152,8 @@ class PrimitivesScreen(Following, Exportable):
             self.set_class(trial.primitives == kind, f"-{kind}")
         self.refresh_bindings()  # other keys: a trial shows buffers or times
 
-    def _show_trial(self) -> None:
+    def _list_items(self) -> None:
         self._list.show(items_of(self.so_far.result(self.trial.name), self._marked))
-        self._show_chosen()
 
     def _show_chosen(self) -> None:
         result, chosen, primitive = self.so_far.result(self.trial.name), self._list.chosen, self._list.primitive
@@ -225,7 +223,8 @@ class PrimitivesScreen(Following, Exportable):
         if isinstance(key := self._list.primitive, PrimitiveKey):
             others = [other for other in self._marked if other != key]
             self._marked = others if key in self._marked else [*others, key]
-            self._show_trial()
+            self._list_items()
+            self._show_chosen()
 
     def action_trial(self, number: int) -> None:
         trials = self.feed.preset.trials

@@ -153,3 +153,4 @@ class CompareScreen(LabScreen):
         table = self.query_one(LabTable)
         table.border_title = "Trials of both" if pairs else "No trial is in both"
         table.fill(telling(fill(run_diff.COLUMNS, pairs)), [pair.a.name for pair in pairs])
+        table.focus()  # Textual focuses nothing on a screen that opens while the terminal is in the background

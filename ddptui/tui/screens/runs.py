@@ -108,7 +108,8 @@ class RunsScreen(LabScreen):
         return f"No runs yet in {self.console_app.runs}. Go back, pick a preset and run it."
 
     def _chosen(self) -> Overview | None:
-        return self._of(self._table.chosen)
+        # No table: the screen has been left, and its footer asks once more what applies.
+        return self._of(self._table.chosen) if self.query(RunTable) else None
 
     def _of(self, name: str | None) -> Overview | None:
         return next((known for known in self._known if known.run.name == name), None)
