@@ -12,6 +12,7 @@ Line = Sequence[Span]
 # What each kind looks like without a color: color alone carries no meaning.
 GLYPHS = {"work": "━", "arrival": "┫", "wait": "░", "transfer": "▓", "rest": "─", "delay": "╳", "unknown": "?"}
 STEPS = (1, 2, 5, 10)  # nice numbers, times a power of ten
+SERIES = tuple(f"series-{number}" for number in range(6))  # kinds of spans: a color for each line of a chart
 TICKS_APART = 9  # cells, at least, along a time axis
 
 
@@ -56,6 +57,11 @@ def width_of(line: Line) -> int:
 def shorten(text: str, width: int) -> str:
     """The text, cut to a width with an ellipsis at its end."""
     return text if len(text) <= width else text[: max(0, width - 1)] + "…"[:width]  # of width 0: nothing
+
+
+def series_kind(number: int) -> str:
+    """The kind, and so the color, of the line with this number. Colors repeat after six."""
+    return SERIES[number % len(SERIES)]
 
 
 def nice_step(span: float, most: int) -> float:

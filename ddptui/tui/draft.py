@@ -134,9 +134,14 @@ def amount_field(at: str) -> str:
     return "mbit" if at == LINK else "sleep_ms"
 
 
+def label(field: str) -> str:
+    """Return what the form calls a field."""
+    return LABELS.get(field, field)
+
+
 def at_fault(draft: Draft, reason: str) -> str | None:
     """Return the change that a refusal names first, or the first change if it names none."""
-    places = {key: re.search(rf"\b({key}|{LABELS.get(key, key)})\b", reason) for key in draft.changes}
+    places = {key: re.search(rf"\b({key}|{label(key)})\b", reason) for key in draft.changes}
     named = {key: place.start() for key, place in places.items() if place}
     return min(named or draft.changes, key=lambda key: named.get(key, 0), default=None)
 
@@ -151,7 +156,7 @@ def _in_words_of_the_form(why: str, draft: Draft) -> str:
     field, _, part = re.sub(r"\[\d+\]", "", key).partition(".")  # bottleneck[0].sleep_ms
     if field not in draft.changes:
         return why
-    return ", ".join(filter(None, [LABELS.get(field, field), LABELS.get(part, part)])) + f": {rest}"
+    return ", ".join(filter(None, [label(field), label(part)])) + f": {rest}"
 
 
 def _shown(trial: Trial, field: str) -> str:

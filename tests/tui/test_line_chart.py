@@ -5,8 +5,8 @@ from math import inf, nan
 
 import pytest
 
-from ddptui.tui.widgets.canvas import SERIES
-from ddptui.tui.widgets.line_chart import LineChart, Series, kind_of
+from ddptui.text.drawing import SERIES, series_kind
+from ddptui.tui.widgets.line_chart import LineChart, Series
 from tests.tui.drawn import SIZES, Alone, kinds_of, text_of
 
 
@@ -17,11 +17,11 @@ def chart(*series: Series) -> LineChart:
 
 
 def rising(name: str = "rank 0", number: int = 0) -> Series:
-    return Series(name, [(step, 0.5 + step / 10) for step in range(21)], kind_of(number))
+    return Series(name, [(step, 0.5 + step / 10) for step in range(21)], series_kind(number))
 
 
 def of(*values: float | None, name: str = "rank 0") -> Series:
-    return Series(name, list(enumerate(values)), kind_of(0))
+    return Series(name, list(enumerate(values)), series_kind(0))
 
 
 def test_a_curve_has_its_figures_beside_it() -> None:

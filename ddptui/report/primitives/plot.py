@@ -10,12 +10,11 @@ from ddptui.analysis.primitives.fit import Curve, curve_of, time_at, times_of
 from ddptui.analysis.primitives.results import PrimitivesResult
 from ddptui.config.primitives import primitive_facts
 from ddptui.text.braille import Frame, Point, beside_axis, column_of, frame, labels_of, row_of, signs_of
-from ddptui.text.drawing import Line, Span, log_ticks, wrap
+from ddptui.text.drawing import Line, Span, log_ticks, series_kind, wrap
 from ddptui.text.units import seconds, size
 
 What = Literal["time", "busbw"]
 TITLES: dict[What, str] = {"time": "time", "busbw": "bus bandwidth, GB/s"}
-KINDS = tuple(f"series-{number}" for number in range(6))  # as the other charts of the console have them
 SEVERAL = "*"
 ROWS_A_TICK = 2
 LEGEND_ROWS = 3  # at most
@@ -62,7 +61,7 @@ def _series(result: PrimitivesResult, operations: Sequence[PrimitiveKey], what: 
         figure = _figure(key, result.ranks, what)
         times = {bytes: s for bytes, s in groups[key].items() if bytes > 0}  # 0 has no place on a logarithmic axis
         points = [(log2(bytes), log10(figure(bytes, s))) for bytes, s in times.items()]
-        sign = (ascii_lowercase[number % len(ascii_lowercase)], KINDS[number % len(KINDS)])
+        sign = (ascii_lowercase[number % len(ascii_lowercase)], series_kind(number))
         series.append(Drawn(key, sign, points, _line(curve_of(times), times, figure, STEPS_A_CELL * width)))
     return series
 

@@ -9,10 +9,9 @@ from textual.geometry import Size
 from textual.strip import Strip
 from textual.widget import Widget
 
-from ddptui.text.drawing import Line
+from ddptui.text.drawing import SERIES, Line
 from ddptui.text.words import printable
 
-SERIES = tuple(f"series-{number}" for number in range(6))
 KINDS = (*SERIES, "work", "arrival", "wait", "transfer", "rest", "delay", "unknown", "culprit", "muted", "strong")
 
 

@@ -7,6 +7,8 @@ from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import Static
 
+from ddptui.text.drawing import shorten
+
 GAP = 2
 
 
@@ -32,7 +34,7 @@ class TitleBar(Widget):
     def render(self) -> Content:
         how = self._activity or self._how
         room = max(0, self.size.width - len(how) - GAP * bool(how))  # the right side first: it is what changes
-        where = self._where if len(self._where) <= room else self._where[: max(0, room - 1)] + "…"[:room]
+        where = shorten(self._where, room)
         space = " " * max(0, self.size.width - len(where) - len(how))
         return Content.assemble((where, "bold"), space, (how, "$text-muted"))
 

@@ -8,7 +8,7 @@ from textual.reactive import reactive
 
 from ddptui.text.braille import Point, beside_axis, frame, is_finite, labels_of, logarithms, signs_of
 from ddptui.text.drawing import Line, linear_ticks, log_ticks, wrap
-from ddptui.tui.widgets.canvas import SERIES, Canvas
+from ddptui.tui.widgets.canvas import Canvas
 
 ROWS_PER_TICK = 2
 PART_FOR_LEGEND = 5  # at most a fifth of the height is for it
@@ -19,7 +19,7 @@ class Series(NamedTuple):
 
     name: str
     points: Sequence[Point]  # step and value (None: not finite), by step
-    kind: str  # sets the color: "mean", "rank" (one of many), or what `kind_of` returns
+    kind: str  # sets the color: "mean", "rank" (one of many), or what `series_kind` returns
 
 
 class LineChart(Canvas):
@@ -65,11 +65,6 @@ class LineChart(Canvas):
         room = width - left - len(first) - len(last)
         scale = ("log scale" if self.logarithmic and room > 10 else "").center(max(1, room))
         return [*beside_axis(signs, labels), [(" " * left + first + scale + last, "muted")], *legend]
-
-
-def kind_of(number: int) -> str:
-    """Return the kind, and so the color, of the series with this number. Colors repeat after six."""
-    return SERIES[number % len(SERIES)]
 
 
 def _latest(points: Sequence[Point]) -> str:

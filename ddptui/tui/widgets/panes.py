@@ -15,10 +15,11 @@ from ddptui.live.state import mean_of
 from ddptui.run.playback import Playback
 from ddptui.run.session import Session
 from ddptui.store.journal import LogTail
+from ddptui.text.drawing import series_kind
 from ddptui.tui.widgets.comparison import Comparison
 from ddptui.tui.widgets.frame import PaneBar
 from ddptui.tui.widgets.last_steps import Arrivals, Timeline
-from ddptui.tui.widgets.line_chart import LineChart, Series, kind_of
+from ddptui.tui.widgets.line_chart import LineChart, Series
 from ddptui.tui.widgets.lists import SCROLL_KEYS
 from ddptui.tui.widgets.rank_table import RankTable
 
@@ -147,7 +148,7 @@ def losses(watched: RunMonitor) -> list[Series]:
     ranks = sorted(watched.live.ranks.values(), key=lambda rank: rank.rank)
     few = len(ranks) <= FEW_CURVES
     curves = [
-        Series(f"rank {rank.rank}", rank.losses.points, kind_of(rank.rank + 1) if few else "rank")
+        Series(f"rank {rank.rank}", rank.losses.points, series_kind(rank.rank + 1) if few else "rank")
         for rank in ranks[:MOST_CURVES]
     ]
     mean = Series("mean", mean_of([rank.losses for rank in ranks]), "mean")

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import ClassVar
 
 from textual import on
@@ -19,7 +18,7 @@ from ddptui.engines.preflight_gpus import OUR_MODELS
 from ddptui.text.units import NOTHING
 from ddptui.text.words import printable
 from ddptui.tui import draft as drafts
-from ddptui.tui.draft import LABELS, LENGTH, REPEATS, as_it_is, length_field
+from ddptui.tui.draft import LENGTH, REPEATS, as_it_is, label, length_field
 from ddptui.tui.widgets.fields import BottleneckFields, Field
 
 BOTTLENECK = "bottleneck"
@@ -55,9 +54,7 @@ class TrialForm(Vertical):
     BORDER_TITLE = "Change"
     BORDER_SUBTITLE = "for all trials, as --set does"
     _preset: Preset | None = None
-    _changes: Mapping[str, str] = MappingProxyType({})
-    _asked: Sequence[str] = drafts.OF_TRAINING  # the fields that mean something to the preset
-    _length = "epochs"  # the command line's name of the field for the length
+    _changes: Mapping[str, str] = {}
     _at_fault: str | None = None
     _models: Sequence[str] = ()  # besides our own
 
@@ -69,7 +66,7 @@ class TrialForm(Vertical):
 
     async def _build(self) -> None:
         """Mount the fields after the first frame: they would make it half as long again."""
-        fields = Container(*(Field(LABELS.get(key, key), _answer(key), id=key) for key in FIELDS), id="fields")
+        fields = Container(*(Field(label(key), _answer(key), id=key) for key in FIELDS), id="fields")
         await self.mount(fields, BottleneckFields(), before="#reason")
         self.offer_models(self._models)
         self._fill()
@@ -86,8 +83,6 @@ class TrialForm(Vertical):
     def show(self, preset: Preset | None, changes: dict[str, str]) -> None:
         """Show the changes of a preset. `preset`: without them; None: it cannot be read."""
         self._preset, self._changes = preset, changes
-        self._asked = drafts.fields(preset) if preset else drafts.OF_TRAINING
-        self._length = length_field(preset) if preset else "epochs"
         self.disabled = preset is None
         self._fill()
 
@@ -111,6 +106,16 @@ class TrialForm(Vertical):
         for field in self.query("#model").results(Field):
             if field.answer.is_mounted:  # else it has no list yet, and `_build` will fill it
                 field.offer([*OUR_MODELS, *names])
+
+    @property
+    def _asked(self) -> Sequence[str]:
+        """The fields that mean something to the preset."""
+        return drafts.fields(self._preset) if self._preset else drafts.OF_TRAINING
+
+    @property
+    def _length(self) -> str:
+        """The command line's name of the field for the length."""
+        return length_field(self._preset) if self._preset else "epochs"
 
     def _fill(self) -> None:
         for field in self.query("#fields > Field, BottleneckFields"):
