@@ -58,7 +58,7 @@ def start() -> None:
 @engine_options
 @RUNS_OPTION
 @click.option("--refresh", type=click.FloatRange(0.2, 30), help="Console: screen refreshes per second.")
-@click.option("--theme", help="Console: its theme (default: the one used last).")
+@click.option("--theme", help="Console: its theme (default: the one chosen last).")
 @click.option("--json", "as_json", is_flag=True, help="Print results.json instead of the table.")
 @click.version_option(__version__, prog_name="ddptui")
 @click.pass_context
