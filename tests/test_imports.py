@@ -25,7 +25,7 @@ below(ddptui)
 def output_of(code: str) -> list[str]:
     preface = f"import sys; HEAVY = {HEAVY!r}\n"
     done = subprocess.run(
-        [sys.executable, "-c", preface + code], capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, "-c", preface + code], capture_output=True, text=True, check=True, timeout=300
     )
     return done.stdout.split("\n")
 

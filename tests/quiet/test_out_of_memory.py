@@ -16,7 +16,7 @@ from ddptui.config.trial import Trial
 from ddptui.diagnosis.failure import explain_failure
 from ddptui.host.machine import oom_kills
 from tests.support.builders import failed
-from tests.support.runner import QUICK, environment, write_preset
+from tests.support.runner import ENOUGH_S, QUICK, environment, write_preset
 
 LIMITS = {  # of a folder of cgroups, the file that says how much memory the members may have: versions 1 and 2
     Path("/sys/fs/cgroup/memory"): "memory.limit_in_bytes",
@@ -63,7 +63,7 @@ def test_a_rank_that_the_kernel_killed_for_want_of_memory_is_said_to_have_been(
     command = f'echo $$ > {little_memory}/cgroup.procs && exec "$0" "$@"'
     done = subprocess.run(
         ["sh", "-c", command, sys.executable, "-m", "ddptui", "--preset", str(preset), "--json"],
-        env=environment(tmp_path / "runs"), capture_output=True, text=True, check=False, timeout=120,
+        env=environment(tmp_path / "runs"), capture_output=True, text=True, check=False, timeout=ENOUGH_S,
     )  # fmt: skip
     assert kills_in(little_memory) > 0, done
     [trial] = json.loads(done.stdout)["trials"]

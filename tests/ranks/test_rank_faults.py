@@ -30,7 +30,7 @@ def faults(kind: FaultKind, rank: int) -> Faults:
 
 
 def test_each_ends_or_stops_the_process_as_it_says() -> None:
-    done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, timeout=300, check=True)
     ended = dict(line.split() for line in done.stdout.splitlines())
     assert ended == {"kill": "-9", "exit": str(EXIT_CODE), "abort": "-6", "stop": "-19"}
 

@@ -13,7 +13,7 @@ from workers.verify import difference, is_plain
 
 def verify(a: Path, b: Path) -> "subprocess.CompletedProcess[str]":
     command = [sys.executable, "-m", "workers.verify", str(a), str(b)]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
 
 
 class Hostile:

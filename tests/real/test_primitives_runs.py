@@ -10,7 +10,7 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.support.runner import ddptui, results_of, start, survivors, write_preset
+from tests.support.runner import ENOUGH_S, ddptui, results_of, start, survivors, write_preset
 
 THREE = """
 kind = "primitives"
@@ -109,7 +109,7 @@ class Endless:
 
     def _wait_until_both_call(self, runs: Path) -> dict[int, int]:
         """Their pids."""
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + ENOUGH_S
         while time.monotonic() < deadline:
             assert self.console.poll() is None, self.console.communicate()
             told = [json.loads(line) for path in runs.glob("*/*/*/messages.jsonl") for line in whole_lines(path)]
@@ -120,7 +120,7 @@ class Endless:
 
     def said(self) -> str:
         """All that the console says until it ends, with a failed trial."""
-        _, errors = self.console.communicate(timeout=60)
+        _, errors = self.console.communicate(timeout=ENOUGH_S)
         assert self.console.returncode == 1
         assert survivors(self.ranks, 5) == []
         return errors

@@ -11,12 +11,11 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.support.runner import QUICK, ddptui, family, start, survivors, write_preset
+from tests.support.runner import ENOUGH_S, QUICK, ddptui, family, start, survivors, write_preset
 
 TRIALS = ("a", "b")
 PRESET = f'repeats = 2\n[defaults]\nlaunch = "single"\n{QUICK}[[trial]]\nname = "a"\n[[trial]]\nname = "b"\nseed = 1\n'
 LAUNCHES = [(name, repeat) for repeat in (1, 2) for name in TRIALS]
-PATIENCE_S = 60
 
 
 def only_run(runs: Path) -> Path:
@@ -34,7 +33,7 @@ def is_finished(path: Path) -> bool:
 
 def await_launch(console: "subprocess.Popen[str]", runs: Path, name: str, repeat: int) -> None:
     """Until this launch has been begun."""
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + ENOUGH_S
     while not list(runs.glob(f"*/trial-{name}/repeat-{repeat}/messages.jsonl")):
         assert console.poll() is None
         assert time.monotonic() < deadline
@@ -83,7 +82,7 @@ def interrupted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     console = start(folder / "runs", "--preset", str(write_preset(folder, text)), "--json")
     await_launch(console, folder / "runs", "b", 1)
     console.send_signal(signal.SIGINT)
-    _, errors = console.communicate(timeout=PATIENCE_S)
+    _, errors = console.communicate(timeout=ENOUGH_S)
     assert console.returncode == 130
     assert f"`ddptui --resume {only_run(folder / 'runs').name}` launches what is missing" in errors
     return folder / "runs"
@@ -99,7 +98,7 @@ def test_what_has_failed_is_left_and_what_was_interrupted_is_put_aside(interrupt
     assert other.returncode == 2
     assert "another console has this run under way" in other.stderr
 
-    output, errors = console.communicate(timeout=PATIENCE_S)
+    output, errors = console.communicate(timeout=ENOUGH_S)
     assert console.returncode == 1  # one trial has failed
     assert "1 of 4 launches finished" in errors
     assert "not launched again, since they failed: bad" in errors

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from tests.support.runner import QUICK, ddptui, results_of, run_json, start, write_preset
+from tests.support.runner import ENOUGH_S, QUICK, ddptui, results_of, run_json, start, write_preset
 
 BOTTLENECKS = f"""
 [defaults]
@@ -94,7 +94,7 @@ def test_a_trial_of_warm_up_steps_alone_fails_at_once_and_is_not_repeated(tmp_pa
 def test_two_consoles_at_once_do_not_meet(tmp_path: Path) -> None:
     preset = write_preset(tmp_path, f"[[trial]]\nname = 'a'\nstart_method = 'fork'\n{QUICK}")
     consoles = [start(tmp_path / "runs", "--preset", str(preset), "--json") for _ in range(2)]
-    outputs = [console.communicate(timeout=180) for console in consoles]
+    outputs = [console.communicate(timeout=ENOUGH_S) for console in consoles]
     assert [console.returncode for console in consoles] == [0, 0], outputs
     assert len({json.loads(output)["run"] for output, _ in outputs}) == 2
 

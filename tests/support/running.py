@@ -10,9 +10,7 @@ from typing import Any
 
 import psutil
 
-from tests.support.runner import QUICK, family, start, survivors, write_preset
-
-RUNNING_WITHIN_S = 120
+from tests.support.runner import ENOUGH_S, QUICK, family, start, survivors, write_preset
 
 # Each trial trains far longer than any test takes.
 MODES = {
@@ -55,7 +53,7 @@ class Running:
         return [json.loads(line) for line in lines if line.endswith("\n")]
 
     def _wait_until_it_runs(self) -> None:
-        deadline = time.monotonic() + RUNNING_WITHIN_S
+        deadline = time.monotonic() + ENOUGH_S
         while len({message["rank"] for message in self.journal() if message["type"] == "Step"}) < self.ranks:
             assert self.console.poll() is None, self.console.communicate()
             assert time.monotonic() < deadline, "the trial never ran"
@@ -73,7 +71,7 @@ class Running:
 
     def error(self) -> tuple[str, int]:
         """What the failed trial says, and the console's exit code."""
-        output, _ = self.console.communicate(timeout=30)
+        output, _ = self.console.communicate(timeout=ENOUGH_S)
         [trial] = json.loads(output)["trials"]
         assert trial["status"] == "failed"
         return trial["error"], self.console.returncode

@@ -16,7 +16,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.support.runner import arguments, environment, family, survivors, write_preset
+from tests.support.runner import ENOUGH_S, arguments, environment, family, survivors, write_preset
 
 LONG = """
 [defaults]
@@ -33,7 +33,6 @@ name = "long"
 steps = 100000
 """
 LEAVES_ALTERNATE_SCREEN, SHOWS_CURSOR = b"\x1b[?1049l", b"\x1b[?25h"
-PATIENCE_S = 90
 GONE_S = 6
 
 
@@ -62,13 +61,13 @@ class OnATerminal:
                 time.sleep(0.01)
 
     def until(self, text: str) -> None:
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + ENOUGH_S
         while text.encode() not in self.painted:
             self.read()
             assert time.monotonic() < deadline, f"{text!r} was never painted"
 
     def wait(self) -> int:
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + ENOUGH_S
         while self.process.poll() is None:
             self.read()
             assert time.monotonic() < deadline, "the console does not end"

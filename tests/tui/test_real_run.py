@@ -18,9 +18,9 @@ from ddptui.tui.screens.result import ResultScreen
 from ddptui.tui.screens.run import RunScreen
 from ddptui.wire.messages import Step
 from ddptui.wire.records import Injection, Launched, Message
+from tests.support.runner import ENOUGH_S
 from tests.tui.opened import seen
 
-PATIENCE_S = 90
 TINY = """
 title = "Two short trials"
 [defaults]
@@ -30,6 +30,7 @@ depth = 1
 steps = 60
 warmup_steps = 2
 threads = 1
+start_method = "fork"
 strategy = "flat"
 [[trial]]
 name = "one"
@@ -67,7 +68,7 @@ async def console(runs: Path) -> AsyncIterator[tuple[Console, Pilot[int]]]:
 async def until(pilot: Pilot[int], happened: object) -> None:
     """Ranks take their time."""
     assert callable(happened)
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(ENOUGH_S):
         while not happened():
             await asyncio.sleep(0.05)
             await pilot.pause()

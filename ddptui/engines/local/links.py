@@ -3,7 +3,7 @@
     python links.py LINKS COMMAND...
 
 makes them and becomes COMMAND. Nothing of them has a name, or a file on disk: the networks are held by descriptors of
-this process and of the ranks, which workers/rank/network.py moves into them. When the last of these processes ends, the
+this process and of the ranks, which workers/rank/process.py moves into them. When the last of these processes ends, the
 kernel deletes networks, links and limits.
 """
 

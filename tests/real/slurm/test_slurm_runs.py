@@ -13,10 +13,9 @@ import psutil
 import pytest
 
 from ddptui.wire.connection import KEYS, TOKEN
-from tests.support.runner import QUICK, ddptui, family, results_of, run_json, start, survivors, write_preset
+from tests.support.runner import ENOUGH_S, QUICK, ddptui, family, results_of, run_json, start, survivors, write_preset
 from tests.support.slurm_cluster import Cluster
 
-RUNNING_WITHIN_S = 90
 GONE_WITHIN_S = 30
 ON_TWO_NODES = ("--engine", "slurm", "--nodes", "2")
 
@@ -98,7 +97,7 @@ class Running:
         self.ranks = [psutil.Process(pid) for pid in pids]
 
     def _wait_until_it_runs(self) -> None:
-        deadline = time.monotonic() + RUNNING_WITHIN_S
+        deadline = time.monotonic() + ENOUGH_S
         while len({message["rank"] for message in journal(self.runs) if message["type"] == "Step"}) < 2:
             assert self.console.poll() is None, self.console.communicate()
             assert time.monotonic() < deadline, "the trial never ran"
