@@ -4,6 +4,7 @@ import subprocess
 import sys
 
 from ddptui.host.folders import lab_root
+from tests.support.runner import ENOUGH_S
 
 EACH = """
 import importlib, sys
@@ -20,6 +21,11 @@ def test_every_benchmark_can_be_started() -> None:
     names = sorted(path.stem for path in (lab_root() / "benchmarks").glob("*.py"))
     assert {"ranks", "attribution", "soak"} <= {*names}
     done = subprocess.run(
-        [sys.executable, "-c", EACH, *names], capture_output=True, text=True, check=True, timeout=300, cwd=lab_root()
+        [sys.executable, "-c", EACH, *names],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=ENOUGH_S,
+        cwd=lab_root(),
     )
     assert (done.stdout, done.stderr) == ("", "")

@@ -5,6 +5,8 @@ import sys
 
 import pytest
 
+from tests.support.runner import ENOUGH_S
+
 HEAVY = ("torch", "torchvision", "textual", "numpy")
 LIST = "print(*sorted({name.partition('.')[0] for name in sys.modules} & set(HEAVY)))"
 # textual belongs to ddptui.tui alone; _lab holds the rank side in a wheel; __main__ would run the console.
@@ -25,7 +27,7 @@ below(ddptui)
 def output_of(code: str) -> list[str]:
     preface = f"import sys; HEAVY = {HEAVY!r}\n"
     done = subprocess.run(
-        [sys.executable, "-c", preface + code], capture_output=True, text=True, check=True, timeout=300
+        [sys.executable, "-c", preface + code], capture_output=True, text=True, check=True, timeout=ENOUGH_S
     )
     return done.stdout.split("\n")
 

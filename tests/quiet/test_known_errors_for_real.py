@@ -36,12 +36,10 @@ def test_a_model_that_makes_a_tensor_on_another_device_is_told_where_to_make_it(
 
 def test_of_a_killed_rank_with_workers_the_log_shows_its_own_words_alone(tmp_path: Path) -> None:
     """Python's tracker of shared things cleans up after it, and says so in the same log."""
-    killed = QUICK + 'num_workers = 1\n[[trial.fault]]\nkind = "kill"\nrank = 0\nstep = 3\n'
+    # Without instruments it prints no progress, to which its thread may come before the kill, or not.
+    killed = QUICK + 'instruments = "off"\nnum_workers = 1\n[[trial.fault]]\nkind = "kill"\nrank = 0\nstep = 3\n'
     results, _ = run_json(tmp_path / "runs", write_preset(tmp_path, f'[[trial]]\nlaunch = "single"\n{killed}'))
-    headline, *progress, fault = results["trials"][0]["error"].splitlines()
-    assert (headline, fault) == ("rank 0 killed by SIGKILL", "fault, step 3: kill")
-    # The rank's thread that prints its progress may come to it before the kill, or not.
-    assert all(line.startswith("rank 0  epoch 0  step 0 ") for line in progress)
+    assert results["trials"][0]["error"].splitlines() == ["rank 0 killed by SIGKILL", "fault, step 3: kill"]
 
 
 @pytest.mark.skipif(not surely_none(), reason="this machine has a GPU, which torch finds")

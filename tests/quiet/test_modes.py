@@ -55,8 +55,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def results(folder: Path) -> dict[str, Any]:
     (folder / "tmp").mkdir()
-    results = results_of(folder / "runs", write_preset(folder, PRESET), TMPDIR=str(folder / "tmp"))
-    return results
+    return results_of(folder / "runs", write_preset(folder, PRESET), TMPDIR=str(folder / "tmp"))
 
 
 def checkpoint(folder: Path, results: dict[str, Any], trial: str, rank: int) -> dict[str, torch.Tensor]:

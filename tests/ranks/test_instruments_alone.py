@@ -4,6 +4,7 @@ import subprocess
 import sys
 
 from ddptui.host.folders import lab_root
+from tests.support.runner import ENOUGH_S
 
 PLAIN_LOOP = """
 import sys
@@ -52,7 +53,7 @@ print(*sorted(name for name in sys.modules if name.startswith("workers.") and "i
 
 def test_a_plain_loop_reports_its_steps_and_loads_nothing_of_the_lab() -> None:
     done = subprocess.run(
-        [sys.executable, "-c", PLAIN_LOOP], cwd=lab_root(), capture_output=True, text=True, check=True, timeout=300
+        [sys.executable, "-c", PLAIN_LOOP], cwd=lab_root(), capture_output=True, text=True, check=True, timeout=ENOUGH_S
     )
     *lines, loaded = done.stdout.splitlines()
     assert [line for line in lines if not line.startswith("rank 0")] == [f"{step} 8 1 True" for step in range(21)]

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from ddptui.config.trial import Fault, FaultKind
+from tests.support.runner import ENOUGH_S
 from workers.rank.faults import EXIT_CODE, Faults
 
 CPU = torch.device("cpu")
@@ -30,7 +31,7 @@ def faults(kind: FaultKind, rank: int) -> Faults:
 
 
 def test_each_ends_or_stops_the_process_as_it_says() -> None:
-    done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, timeout=300, check=True)
+    done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, timeout=ENOUGH_S, check=True)
     ended = dict(line.split() for line in done.stdout.splitlines())
     assert ended == {"kill": "-9", "exit": str(EXIT_CODE), "abort": "-6", "stop": "-19"}
 

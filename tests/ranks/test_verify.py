@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 import torch
 
+from tests.support.runner import ENOUGH_S
 from workers.verify import difference, is_plain
 
 
 def verify(a: Path, b: Path) -> "subprocess.CompletedProcess[str]":
     command = [sys.executable, "-m", "workers.verify", str(a), str(b)]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=ENOUGH_S)
 
 
 class Hostile:

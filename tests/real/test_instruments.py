@@ -32,8 +32,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def results(folder: Path) -> dict[str, Any]:
-    results = results_of(folder / "runs", write_preset(folder, PRESET))
-    return results
+    return results_of(folder / "runs", write_preset(folder, PRESET))
 
 
 def said(folder: Path, results: dict[str, Any], trial: str) -> list[str]:

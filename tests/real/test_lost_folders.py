@@ -17,6 +17,7 @@ from ddptui.store.runs import find_run
 from tests.support.runner import ENOUGH_S, QUICK, ddptui, family, start, survivors, write_preset
 
 PRESET = f'[defaults]\nlaunch = "single"\n{QUICK}[[trial]]\nname = "short"\n[[trial]]\nname = "long"\nsteps = 400000\n'
+PATIENCE_S = 90
 ROOM = "2m"
 
 
@@ -46,7 +47,7 @@ def test_a_disk_that_runs_full_stops_the_run_and_spoils_nothing(tmp_path: Path, 
     left: list[psutil.Process] = []
     while console.poll() is None and not left:
         left = family(console.pid)
-    output, errors = console.communicate(timeout=ENOUGH_S)
+    output, errors = console.communicate(timeout=PATIENCE_S)
     assert console.returncode == 1, errors
     line = one_line(errors, "No space left on device")
     assert "the run can no longer be kept in" in line
@@ -85,7 +86,7 @@ def test_a_run_whose_folder_is_deleted_says_so_at_once(tmp_path: Path) -> None:
     left = family(console.pid)
     [run] = runs.iterdir()
     shutil.rmtree(run, ignore_errors=True)
-    output, errors = console.communicate(timeout=ENOUGH_S)
+    output, errors = console.communicate(timeout=PATIENCE_S)
     assert console.returncode == 1
     assert "it has been deleted" in one_line(errors, "can no longer be kept")
     assert not survivors(left, 5)

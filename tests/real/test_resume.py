@@ -16,6 +16,7 @@ from tests.support.runner import ENOUGH_S, QUICK, ddptui, family, start, survivo
 TRIALS = ("a", "b")
 PRESET = f'repeats = 2\n[defaults]\nlaunch = "single"\n{QUICK}[[trial]]\nname = "a"\n[[trial]]\nname = "b"\nseed = 1\n'
 LAUNCHES = [(name, repeat) for repeat in (1, 2) for name in TRIALS]
+ENDS_WITHIN_S = 60
 
 
 def only_run(runs: Path) -> Path:
@@ -82,7 +83,7 @@ def interrupted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     console = start(folder / "runs", "--preset", str(write_preset(folder, text)), "--json")
     await_launch(console, folder / "runs", "b", 1)
     console.send_signal(signal.SIGINT)
-    _, errors = console.communicate(timeout=ENOUGH_S)
+    _, errors = console.communicate(timeout=ENDS_WITHIN_S)
     assert console.returncode == 130
     assert f"`ddptui --resume {only_run(folder / 'runs').name}` launches what is missing" in errors
     return folder / "runs"

@@ -71,7 +71,7 @@ class Running:
 
     def error(self) -> tuple[str, int]:
         """What the failed trial says, and the console's exit code."""
-        output, _ = self.console.communicate(timeout=ENOUGH_S)
+        output, _ = self.console.communicate(timeout=30)
         [trial] = json.loads(output)["trials"]
         assert trial["status"] == "failed"
         return trial["error"], self.console.returncode

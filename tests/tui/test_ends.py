@@ -33,6 +33,7 @@ name = "long"
 steps = 100000
 """
 LEAVES_ALTERNATE_SCREEN, SHOWS_CURSOR = b"\x1b[?1049l", b"\x1b[?25h"
+PATIENCE_S = 90
 GONE_S = 6
 
 
@@ -67,7 +68,7 @@ class OnATerminal:
             assert time.monotonic() < deadline, f"{text!r} was never painted"
 
     def wait(self) -> int:
-        deadline = time.monotonic() + ENOUGH_S
+        deadline = time.monotonic() + PATIENCE_S
         while self.process.poll() is None:
             self.read()
             assert time.monotonic() < deadline, "the console does not end"
