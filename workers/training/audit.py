@@ -9,6 +9,7 @@ type in any case, and two kernels that round differently would look like a mista
 
 import copy
 import math
+from collections.abc import Iterator
 from contextlib import nullcontext
 from typing import Literal
 
@@ -93,16 +94,16 @@ def compare(of: Literal["gradients", "parameters"], left: Tensors, own: Tensors)
     ranks = dist.get_world_size()
     distances, sizes = dict.fromkeys(own, 0.0), dict.fromkeys(own, 0.0)  # squared
     left_mean = mean_mean = left_own = own_own = left_left = 0.0  # inner products
-    for name in own:
-        # In pieces that fit into the caches: ten passes in float64 go over each.
-        pieces = (tensor.reshape(-1).split(PIECE) for tensor in (own[name], left[name]))
-        for own_piece, left_piece in zip(*pieces, strict=True):
-            gathered = [torch.empty_like(own_piece) for _ in range(ranks)]
-            dist.all_gather(gathered, own_piece)
-            parts = torch.stack(gathered).double()
-            mean, own_part, left_part = parts.mean(0), own_piece.double(), left_piece.double()
+    for piece in pieces(own, left):
+        own_piece = torch.cat([own_part for _, own_part, _ in piece])
+        gathered = [torch.empty_like(own_piece) for _ in range(ranks)]
+        dist.all_gather(gathered, own_piece)
+        all_parts = torch.stack(gathered).split([len(own_part) for _, own_part, _ in piece], dim=1)
+        for (name, *own_and_left), parts in zip(piece, all_parts, strict=True):
+            own_part, left_part = (part.double() for part in own_and_left)
+            mean = parts.mean(0, dtype=torch.float64)  # not parts.double(): of many ranks that is a large copy
             distances[name] += square(left_part - mean)
-            sizes[name] += square(parts) / ranks
+            sizes[name] += float(torch.linalg.vector_norm(parts, dtype=torch.float64)) ** 2 / ranks
             left_mean += float(left_part @ mean)
             mean_mean += square(mean)
             left_own += float(left_part @ own_part)
@@ -123,6 +124,20 @@ def compare(of: Literal["gradients", "parameters"], left: Tensors, own: Tensors)
         own_scale=finite(own_scale),
         own_error=finite(ratio(max(left_left - own_scale * left_own, 0.0), size) ** 0.5),
     )
+
+
+def pieces(own: Tensors, left: Tensors) -> Iterator[list[tuple[str, Tensor, Tensor]]]:
+    """Flat parts of both, by name, PIECE numbers at most at a time: that fits into the caches, where ten passes in
+    float64 go over it, and small tensors travel together. Among many ranks, a collective takes as long as a step."""
+    piece: list[tuple[str, Tensor, Tensor]] = []
+    for name in own:
+        parts = (tensors[name].reshape(-1).split(PIECE) for tensors in (own, left))
+        for own_part, left_part in zip(*parts, strict=True):
+            if piece and sum(len(part) for _, part, _ in piece) + len(own_part) > PIECE:
+                yield piece
+                piece = []
+            piece.append((name, own_part, left_part))
+    yield piece
 
 
 def backward(network: nn.Module, batch: Batch, weight: float) -> None:
