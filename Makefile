@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint bench soak clean
+.PHONY: demo test test-all lint bench soak clean
 
 demo: .venv/installed
 	$(BIN)/ddptui --preset quickstart
@@ -10,8 +10,12 @@ demo: .venv/installed
 # Three groups, by markers that tests/conftest.py gives each test by its folder.
 test: lint
 	$(BIN)/python -m pytest -n 2 -m "not launches and not quiet"
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m launches
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m "launches and not rare"
 	$(BIN)/python -m pytest -m quiet
+
+# With those that take long and seldom break: before an issue is called done.
+test-all: test
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m rare
 
 lint: .venv/installed
 	$(BIN)/ruff check .
@@ -20,13 +24,14 @@ lint: .venv/installed
 
 bench: .venv/installed
 	$(BIN)/python benchmarks/console_start.py
-	$(BIN)/python benchmarks/first_step.py
+	$(BIN)/python benchmarks/launch_cost.py
+	$(BIN)/python benchmarks/many_ranks.py
+	$(BIN)/python -m benchmarks.warm_training
 	$(BIN)/python benchmarks/hub_load.py
 	$(BIN)/python benchmarks/strategies.py
 	$(BIN)/python benchmarks/ring.py
 	$(BIN)/python benchmarks/sched_batch.py
 	$(BIN)/python benchmarks/looking.py
-	$(BIN)/python benchmarks/trial_cost.py
 	$(BIN)/python benchmarks/attribution.py
 	$(BIN)/python benchmarks/what_if.py
 	$(BIN)/python benchmarks/live_verdict.py

@@ -1,6 +1,7 @@
 """What every test is held to: no process, thread or environment variable may outlive the test that made it."""
 
 import os
+import re
 import signal
 import threading
 from collections.abc import Iterator
@@ -10,8 +11,11 @@ import psutil
 import pytest
 from hypothesis import settings
 
+from ddptui.engines.local.warm import WarmParent
+
 TESTS = Path(__file__).parent
 GRACE_S = 10  # for processes that are on their way out
+PYTHONS_OWN = ("multiprocessing.resource_tracker", "multiprocessing.forkserver")  # in their command lines
 
 # Property tests are held to what is true, not to how fast a busy machine finds it.
 settings.register_profile("patient", deadline=None)
@@ -19,6 +23,8 @@ settings.load_profile("patient")
 
 
 MARKS = {"real": "launches", "numerics": "launches", "quiet": "quiet"}  # by folder: what may run beside a test
+# Long, and seldom broken: `make test-all` runs them, `make test` does not. The big batch in worlds of 4 is one of them.
+RARE = re.compile(r"real/test_wheel\.py|numerics/test_compiled\.py|real/hosts/|numerics/test_big_batch\.py::.*\[4-")
 LONG = ("test_wheel", "test_big_batch", "test_deaths", "test_faults")  # first, or one of two workers waits for them
 
 
@@ -28,6 +34,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         folder = item.path.relative_to(TESTS).parts[0]
         if folder in MARKS:
             item.add_marker(MARKS[folder])
+        if RARE.search(item.nodeid):
+            item.add_marker("rare")
     items.sort(key=lambda item: LONG.index(item.path.stem) if item.path.stem in LONG else len(LONG))
 
 
@@ -38,6 +46,22 @@ def signals_given_back() -> Iterator[None]:
     yield
     for number, handler in handlers.items():
         signal.signal(number, handler)
+
+
+_shared: set[int] = set()
+
+
+@pytest.fixture(scope="session")
+def warm() -> Iterator[WarmParent]:
+    """One for all tests that launch ranks from this process."""
+    before = set(psutil.Process().children(recursive=True))
+    parent = WarmParent()
+    while not parent.is_ready(1):
+        pass
+    assert parent.problem is None
+    _shared.update(process.pid for process in set(psutil.Process().children(recursive=True)) - before)
+    yield parent
+    parent.close()
 
 
 @pytest.fixture(autouse=True)
@@ -51,14 +75,14 @@ def leaves_nothing_behind() -> Iterator[None]:
     for thread in set(threading.enumerate()) - threads:
         thread.join(GRACE_S)
         assert not thread.is_alive(), f"a thread leaked: {thread.name}"
-    left = [process for process in psutil.Process().children(recursive=True) if not _is_pythons_own(process)]
+    left = [process for process in psutil.Process().children(recursive=True) if not _is_shared(process)]
     _, alive = psutil.wait_procs(left, timeout=GRACE_S)
     assert not alive, f"processes leaked: {alive}"
 
 
-def _is_pythons_own(process: psutil.Process) -> bool:
-    """multiprocessing's resource tracker stays with the process that first needed it."""
+def _is_shared(process: psutil.Process) -> bool:
+    """Whether it serves more than one test: multiprocessing's own helpers, and the warm parent of the session."""
     try:
-        return "resource_tracker" in " ".join(process.cmdline())
+        return process.pid in _shared or any(name in " ".join(process.cmdline()) for name in PYTHONS_OWN)
     except psutil.NoSuchProcess:
         return True

@@ -6,6 +6,7 @@ python -m torch.distributed.launch --standalone --nproc_per_node=2 -m workers.la
 import os
 import sys
 
+from workers.rank import forked
 from workers.rank.group import FROM_ENVIRONMENT
 from workers.rank.node import choose_interface
 from workers.rank.process import read_trial
@@ -21,6 +22,30 @@ def main() -> None:
     if int(os.environ.get("GROUP_WORLD_SIZE", "1")) > 1:  # nodes
         choose_interface(os.environ["MASTER_ADDR"])
     run_rank(trial, rank, local_ranks, FROM_ENVIRONMENT)
+
+
+def launch_ranks() -> None:
+    """What torch.distributed.launch does, in this process: fork the ranks, which run `main`. The first argument is
+    their number."""
+    from torch.distributed.launcher.api import LaunchConfig, elastic_launch  # here: ranks that start cold need none
+
+    config = LaunchConfig(  # as with --standalone
+        min_nodes=1,
+        max_nodes=1,
+        nproc_per_node=int(sys.argv.pop(1)),
+        run_id="none",
+        rdzv_backend="c10d",
+        rdzv_endpoint="localhost:0",
+        max_restarts=0,
+        start_method="fork",
+    )
+    elastic_launch(config, run_forked_rank)()
+
+
+def run_forked_rank() -> None:
+    """`main`, in a process that torch's launcher has forked, with its handlers of signals."""
+    forked.reset_signals()
+    main()
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """The life of one rank in a process group: join, train, leave. Every launch mode that has a group ends up here."""
 
 from ddptui.config.trial import Trial
+from workers.rank import forked
 from workers.rank.group import Rendezvous, join_group, leave_group
 from workers.rank.process import rank_process
 
@@ -10,6 +11,7 @@ def run_rank(trial: Trial, rank: int, local_ranks: range, rendezvous: Rendezvous
 
     local_ranks: of this host, which share its cores and GPUs. has_parent: it must not outlive the launcher.
     """
+    forked.call_at_exit_functions()
     with rank_process(trial, rank, local_ranks, has_parent=has_parent) as me:
         join_group(me, rendezvous)
         # Imported here because the launchers import this file, too. They start sooner without torchvision.

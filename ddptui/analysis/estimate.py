@@ -2,8 +2,8 @@
 
 A launch consists of start-up, training including the warm-up, and end. Start-up and training are taken from the newest
 run of this preset with a similar trial; training is scaled by the number of steps. Primitives take as long as before. A
-trial that was never run like this counts with the start-up of others with its launch mode and number of ranks: then the
-estimate is a lower bound.
+trial that never started like this, warm or cold, counts with the start-up of others that did, with its launch mode and
+number of ranks. One that never trained like this counts with its start-up alone: then the estimate is a lower bound.
 """
 
 import math
@@ -16,9 +16,11 @@ import msgspec
 from ddptui.analysis.results import Results, TrialResult
 from ddptui.config.fields import FIELDS
 from ddptui.config.preset import Preset
-from ddptui.config.trial import Trial
+from ddptui.config.start import start_of
+from ddptui.config.trial import StartKind, Trial
 
-END_S = 1.7  # evaluation, comparison of the ranks, exit: the median of 90 launches of two ranks on two cores
+# Evaluation, comparison of the ranks, exit: medians of launches of two ranks on two cores.
+END_S: dict[StartKind, float] = {"warm": 0.3, "cold": 1.7}
 
 
 class Estimate(NamedTuple):
@@ -33,7 +35,7 @@ class Estimate(NamedTuple):
 
 def estimate(preset: Preset, past: Sequence[Results]) -> Estimate | None:
     """The estimate for a whole run of a preset. past: earlier results, newest first. None: nothing similar was run."""
-    launches = [_launch(trial, preset.name, past) for trial in preset.trials]
+    launches = [_launch(trial, preset, past) for trial in preset.trials]
     known = [launch for launch in launches if launch is not None]
     if not known:
         return None
@@ -41,39 +43,61 @@ def estimate(preset: Preset, past: Sequence[Results]) -> Estimate | None:
     return Estimate(preset.repeats * sum(launch.s for launch in known), at_least)
 
 
-def _launch(trial: Trial, preset: str, past: Sequence[Results]) -> Estimate | None:
-    of_preset = (result for results in past if results.preset == preset for result in results.trials)
+def _launch(trial: Trial, preset: Preset, past: Sequence[Results]) -> Estimate | None:
+    kind = "cold" if preset.engine.name == "slurm" else start_of(trial, preset.engine.nodes)[0]
+    of_preset = (result for results in past if results.preset == preset.name for result in results.trials)
     for result in of_preset:
-        if result.name == trial.name and (s := _launch_s(trial, result)) is not None:
-            return Estimate(s)
-    startups = [
-        repeat.startup_s
-        for results in past
-        for result in results.trials
-        if (result.config.get("launch"), result.config.get("world_size")) == (trial.launch, trial.world_size)
-        for repeat in result.repeats
-    ]
-    return Estimate(median(startups) + END_S, at_least=True) if startups else None
+        if result.name != trial.name:
+            continue
+        if (primitives_s := _primitives_s(trial, result)) is not None:
+            return Estimate(primitives_s)
+        start_s = _start_s([result], kind) or _start_s(_like(trial, past), kind)
+        if (training_s := _training_s(trial, result)) is not None:
+            return Estimate((start_s or 0) + training_s + END_S[kind], at_least=start_s is None)
+    start_s = _start_s(_like(trial, past), kind)
+    return None if start_s is None else Estimate(start_s + END_S[kind], at_least=True)
 
 
-def _launch_s(trial: Trial, result: TrialResult) -> float | None:
-    """What a launch will take, in s, from an earlier result. None: steps differ, or their number is not known."""
-    try:
-        then = msgspec.convert(result.config, Trial)
-    except msgspec.ValidationError:  # this version does not know all fields of that trial
-        return None
+def _like(trial: Trial, past: Sequence[Results]) -> list[TrialResult]:
+    """Results of trials with the same launch mode and number of ranks."""
+    shape = (trial.launch, trial.world_size)
+    of_all = (result for results in past for result in results.trials)
+    return [result for result in of_all if (result.config.get("launch"), result.config.get("world_size")) == shape]
+
+
+def _start_s(results: Sequence[TrialResult], kind: StartKind) -> float | None:
+    """How long launches took to start in this way, in s. None: none did."""
+    starts = [repeat.startup_s for result in results for repeat in result.repeats if repeat.start == kind]
+    return median(starts) if starts else None
+
+
+def _primitives_s(trial: Trial, result: TrialResult) -> float | None:
+    """What a launch of primitives took, in s. None: it was another trial, or none of primitives."""
     took_s = [launch.took_s for launch in result.primitives if launch.took_s is not None]
-    if took_s and then == trial:
-        return median(took_s)
-    alike = all(getattr(trial, name) == getattr(then, name) for name, field in FIELDS.items() if field.affects_time)
-    if not result.repeats or not alike:
+    return median(took_s) if took_s and _config(result) == trial else None
+
+
+def _training_s(trial: Trial, result: TrialResult) -> float | None:
+    """What the steps of a launch will take, in s, from an earlier result. None: they are others, or their number is not
+    known."""
+    then = _config(result)
+    if then is None or not result.repeats:
         return None
+    alike = all(getattr(trial, name) == getattr(then, name) for name, field in FIELDS.items() if field.affects_time)
     measured = median(repeat.steps for repeat in result.repeats)
     steps = _steps(trial, then, measured + then.warmup_steps)
-    if steps is None or not measured:
+    if not alike or steps is None or not measured:
         return None
     step_s: float = median(repeat.train_time_s for repeat in result.repeats) / measured
-    return median(repeat.startup_s for repeat in result.repeats) + step_s * steps + END_S
+    return step_s * steps
+
+
+def _config(result: TrialResult) -> Trial | None:
+    """A result's trial. None: this version does not know all of its fields."""
+    try:
+        return msgspec.convert(result.config, Trial)
+    except msgspec.ValidationError:
+        return None
 
 
 def _steps(trial: Trial, then: Trial, steps_then: float) -> float | None:

@@ -126,6 +126,8 @@ def _result(log: LaunchLog, launched: Launched) -> RepeatResult:
         train_time_s=train_time_s,
         # What a launch waited in a queue is no part of its start.
         startup_s=(max(span.first_ns for span in spans) - (log.begun_ns or launched.at_ns)) / S,
+        start=launched.start,
+        start_why=launched.start_why,
         steps=steps,
         samples_per_s=sum(span.samples for span in spans) / train_time_s,
         step_ms=step_ms(measured.values()) if instrumented else None,

@@ -6,6 +6,7 @@ import msgspec
 
 from ddptui.analysis.cautions import Caution
 from ddptui.analysis.primitives.results import PrimitivesResult
+from ddptui.config.trial import StartKind
 from ddptui.wire.messages import Audit
 
 SCHEMA = 1  # its version
@@ -138,6 +139,8 @@ class RepeatResult(msgspec.Struct, frozen=True, kw_only=True):
     backend_why: str = ""  # why this one
     train_time_s: float  # from the first measured step to the last optimizer step, of the slowest rank
     startup_s: float  # from the launch to the first step, of the slowest rank
+    start: StartKind = "cold"  # warm: ranks were forked from a process that had imported torch
+    start_why: str = ""  # why it was cold, where the trial did not ask for it
     steps: int  # measured: warm-up steps are in no figure, but a delay at `start` is
     looked_at: int | None = None  # of a long launch, so many of the steps: phases, waits and loss are of these
     samples_per_s: float

@@ -23,6 +23,7 @@ else:
     CompositeName = Literal[tuple(COMPOSITES)]
 Site = Literal["start", "data", "forward", "backward", "aggregate"]
 StartMethod = Literal["spawn", "forkserver", "fork"]
+StartKind = Literal["warm", "cold"]
 DatasetName = Literal["digits", "mnist", "fashion_mnist", "cifar10", "random"]
 Count = Annotated[int, Meta(ge=0)]
 Positive = Annotated[int, Meta(ge=1)]
@@ -94,7 +95,11 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     # fmt: off
     name: Annotated[str, About("the trial's name, and its folder's", column="trial", affects_time=False)] = ""
     launch: Annotated[LaunchMode, About("what starts the ranks", column="launch")] = "spawn"
-    start_method: Annotated[StartMethod, About("how Python's multiprocessing starts a process")] = "spawn"
+    start_method: Annotated[StartMethod, About(
+        "how Python's multiprocessing starts a rank; ranks that start warm are forked", affects_time=False)] = "spawn"
+    start: Annotated[StartKind, About(
+        "cold: each launch imports torch anew; warm: ranks are forked from a process that has", affects_time=False
+    )] = "warm"
     world_size: Annotated[int, Meta(ge=1, le=1024), About("number of ranks", column="ranks", affects_wire=True)] = 2
     strategy: Annotated[StrategyName | None, About(
         "how the ranks average; each has its own file in workers/aggregate/", work=TRAIN, column="strategy"

@@ -4,7 +4,7 @@ from typing import Protocol
 
 import psutil
 
-from ddptui.config.trial import Trial
+from ddptui.config.trial import StartKind, Trial
 from ddptui.engines.hub import Hub
 from ddptui.store.journal import RepeatJournal
 from ddptui.wire.messages import Hello
@@ -19,6 +19,9 @@ class LaunchRefused(OSError):
 
 class Launch(Protocol):
     """One launch. Its processes may start later and on other hosts: a job waits in a queue, a node has yet to join."""
+
+    start: StartKind = "cold"  # warm: its ranks were forked from a process that has imported torch
+    start_why: str = ""  # why it is cold, where the trial does not ask for it
 
     # The answers given here are those of a launch on other hosts, where the console cannot look at processes.
 
@@ -76,6 +79,10 @@ class Engine(Protocol):
 
     def open_hub(self, world_size: int) -> Hub:
         """The hub to which the ranks of the next launch connect. Raises OSError."""
+
+    def is_ready(self, trial: Trial, timeout_s: float) -> bool:
+        """Whether `start` could start it without a wait. May wait for that, at most so long."""
+        return True
 
     def start(self, trial: Trial, command: list[str], repeat: RepeatJournal, hub: Hub) -> Launch:
         """Raises OSError, and LaunchRefused."""

@@ -22,8 +22,8 @@ def command(trial: Trial, python: str = sys.executable, part: Part | None = None
 
 
 def arguments(trial: Trial) -> list[str]:
-    """`key=value` for each field with another value than its default, except those that the launch mode implies."""
-    left_out = {"launch", "world_size"} if LAUNCH_MODES[trial.launch].passes_ranks else {"launch"}
+    """`key=value` for each field with another value than its default, except those that the command itself implies."""
+    left_out = {"launch", "start"} | ({"world_size"} if LAUNCH_MODES[trial.launch].passes_ranks else set())
     return [argument for argument in to_arguments(trial) if argument.partition("=")[0] not in left_out]
 
 

@@ -13,14 +13,15 @@ import psutil
 from ddptui.config.launch_modes import ONE_PROCESS
 from ddptui.config.parser import PresetError
 from ddptui.config.preset import Preset
+from ddptui.config.start import start_of
 from ddptui.config.trial import Trial
 from ddptui.host.machine import allow_open_files
 from ddptui.text.units import MB
 from ddptui.text.words import WHO_HAS_MPI
 
-# What a rank takes of its own: 390 to 600 MB were measured with torch 2.15 for the CPU, and 100 to 240 where it shares
-# its parent's. This is to refuse only what is hopeless.
-RANK_MB, FORKED_MB = 300, 75
+# What a rank takes of its own: 390 to 600 MB were measured with torch 2.15 for the CPU. Forked from a parent with all
+# imports, 64 ranks took 28 MB each (PSS, torch 2.14). This is to refuse only what is hopeless.
+RANK_MB, FORKED_MB = 300, 25
 
 
 def check_compiler(preset: str, trial: Trial) -> None:
@@ -91,7 +92,7 @@ def check_room(preset: str, trial: Trial) -> None:
 def _memory_mb(trial: Trial) -> int:
     """The least memory that the ranks of a trial need, in MB."""
     processes = 1 if trial.launch in ONE_PROCESS else trial.world_size  # the replicas of `dp` are threads of one
-    is_forked = trial.launch != "launch" and trial.start_method != "spawn"
+    is_forked = start_of(trial)[0] == "warm" or (trial.launch != "launch" and trial.start_method != "spawn")
     mb = processes * ((FORKED_MB if is_forked else RANK_MB) + trial.num_workers * RANK_MB)
     if trial.primitives != "measure":
         return mb

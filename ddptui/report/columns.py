@@ -71,6 +71,12 @@ def _train_time(row: Row) -> str:
     return f"{summary.train_time_s.median:.2f}" if summary else status_of(row.result) or NOTHING
 
 
+def _start(row: Row) -> str:
+    """How long it took to the first step, and how the ranks were started."""
+    kinds = [kind for kind in ("warm", "cold") if any(repeat.start == kind for repeat in row.result.repeats)]
+    return " ".join([median_of(row.result, lambda repeat: repeat.startup_s, ".1f"), ", ".join(kinds)]).rstrip()
+
+
 def _spread(row: Row) -> str:
     if row.result.summary is None or len(row.result.repeats) < 2:  # one repeat has no spread
         return NOTHING
@@ -188,7 +194,7 @@ COLUMNS: tuple[Column[Row], ...] = (
     Column(
         "speed-up", _factor(lambda row: row.result.summary.speedup if row.result.summary else None), 50, key="speedup"
     ),
-    Column("start s", _median(lambda repeat: repeat.startup_s, ".1f"), 35, key="startup"),
+    Column("start s", _start, 35, key="startup"),
     Column("samples/s", _median(lambda repeat: repeat.samples_per_s, ".0f"), 65, key="samples"),
     Column("step ms", _median(lambda repeat: repeat.step_ms.median if repeat.step_ms else None, ".2f"), 70, key="step"),
     Column("aggr. ms", aggregation, 76, key="aggregate"),

@@ -88,9 +88,14 @@ def _of_columns(rows: Sequence[Row], preset: Preset) -> Iterator[Note]:
         launched = modes["launch"].result
         # A torch without torch.distributed.launch has torch.distributed.run: the command says which it was.
         modules = (word for word in launched.command if word.startswith("torch.distributed."))
-        yield _of_trials("reading", [launched.name], f"started by {next(modules, LAUNCH_MODES['launch'].label)}")
+        launcher = next(modules, LAUNCH_MODES["launch"].label)
+        warm = all(repeat.start == "warm" for repeat in launched.repeats)
+        by = f"elastic_launch, which {launcher} calls" if warm else launcher
+        yield _of_trials("reading", [launched.name], f"started by {by}")
     for why, names in ranks.backends([row.result for row in rows], preset).items():
         yield _of_trials("reading", names, why)
+    for why, names in _cold_starts(rows).items():
+        yield _of_trials("reading", names, f"started cold: {why}")
     aggregations = {aggregation(row) for row in rows}
     if IN_BACKWARD in aggregations:
         yield Note("reading", f"{IN_BACKWARD} torch DDP aggregates while backward runs: its time is within that phase")
@@ -99,6 +104,15 @@ def _of_columns(rows: Sequence[Row], preset: Preset) -> Iterator[Note]:
     repeats = [repeat for row in rows for repeat in row.result.repeats]
     if any(repeat.wait_error_ms is not None and repeat.wait_ms is not None for repeat in repeats):
         yield Note("reading", f"wait ms {OFF_BY}: how far the ranks' clocks may put it off, and transfer ms with it")
+
+
+def _cold_starts(rows: Sequence[Row]) -> dict[str, list[str]]:
+    """The trials that were started cold without asking for it, by why."""
+    by_why: dict[str, list[str]] = {}
+    for row in rows:
+        for why in dict.fromkeys(repeat.start_why for repeat in row.result.repeats if repeat.start_why):
+            by_why.setdefault(why, []).append(row.result.name)
+    return by_why
 
 
 def _of_trial(row: Row) -> Iterator[Note]:

@@ -97,11 +97,15 @@ class Narrator:
         self._monitor = RunMonitor(outcomes)
         self._live = self._monitor.live
         self._drawn_at = time.monotonic()
+        self._cold: set[str] = set()  # why launches were cold, as far as it was printed
         self._labels = {trial.name: LAUNCH_MODES[trial.launch].label for trial in preset.trials}
 
     def add(self, message: Message) -> None:
         """Take note of a message, and print what changes with it."""
         self._monitor.add([message])
+        if isinstance(message, Launched) and message.start_why not in {"", *self._cold}:
+            self._cold.add(message.start_why)
+            self.print(f"{self._where()}  starts cold: {message.start_why}")
         if isinstance(message, Launched) and not self._redraws:
             self.print(f"{self._where()}  {self._labels[message.trial]}")
         if isinstance(message, Refused | Notice):

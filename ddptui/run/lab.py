@@ -9,9 +9,10 @@ import threading
 import time
 from collections import deque
 from collections.abc import Generator, Iterator
-from contextlib import closing, suppress
+from contextlib import closing, nullcontext, suppress
 from typing import Literal
 
+import msgspec
 import psutil
 
 from ddptui.analysis.clock_probes import Probes
@@ -21,6 +22,7 @@ from ddptui.config.trial import Bottleneck, Trial
 from ddptui.engines.base import Engine, Launch, LaunchRefused
 from ddptui.engines.choose import engine_for
 from ddptui.engines.hub import Hub
+from ddptui.engines.local.warm import WarmParent
 from ddptui.host.machine import own_clock
 from ddptui.run.supervisor import LaunchSupervisor
 from ddptui.store.journal import RepeatJournal
@@ -28,6 +30,7 @@ from ddptui.store.runs import Run
 from ddptui.wire.messages import Echo
 from ddptui.wire.records import Alive, Ended, Injection, Launched, Load, Message, Notice, Refused, SetBottleneck
 
+READY_S = 0.1  # longest wait for the warm parent before requests are looked at again
 POLL_MS = 100  # longest wait for a message before processes and requests are looked at again
 ALIVE_EVERY_S = 5.0
 LOAD_EVERY_S = 1.0  # shorter readings suffer from the 10 ms resolution of CPU times
@@ -77,14 +80,23 @@ class Controls:
 
 
 def run_preset(
-    preset: Preset, run: Run, controls: Controls | None = None, *, finished: Outcomes = NO_OUTCOMES
+    preset: Preset,
+    run: Run,
+    controls: Controls | None = None,
+    *,
+    finished: Outcomes = NO_OUTCOMES,
+    warm: WarmParent | None = None,
 ) -> Generator[Message]:
     """Every message of the run, as it arrives; each is in the run's folder before it is yielded. Closing the iterator,
-    or an interrupt, stops the ranks. finished: launches that a resumed run has already. Raises RunLost."""
+    or an interrupt, stops the ranks. finished: launches that a resumed run has already.
+    warm: forks the ranks of this run and of others; None: the run has one of its own. Raises RunLost."""
     controls = controls or Controls()
     # a trial that fails or is skipped is not repeated; the others go on
     given_up = {trial for (trial, _), outcome in finished.items() if outcome.status != "ok"}
-    with closing(engine_for(preset.engine, run)) as engine:
+    with (
+        nullcontext(warm) if warm else closing(WarmParent()) as parent,
+        closing(engine_for(preset.engine, run, parent)) as engine,
+    ):
         for number in range(1, preset.repeats + 1):
             for trial in preset.trials:
                 if trial.name in given_up or (trial.name, number) in finished or controls.end() == "interrupted":
@@ -100,6 +112,8 @@ def run_preset(
 def _launch(trial: Trial, repeat: RepeatJournal, engine: Engine, controls: Controls) -> Iterator[Message]:
     """One launch, from its command line to its end."""
     controls.begin()
+    while (ended := controls.end()) is None and not engine.is_ready(trial, READY_S):
+        pass
     command = engine.command(trial, repeat)
     repeat.write_command(command, engine.environment(trial))
     with engine.open_hub(trial.world_size) as hub:
@@ -110,13 +124,18 @@ def _launch(trial: Trial, repeat: RepeatJournal, engine: Engine, controls: Contr
             command=tuple(command),
             clock=own_clock(),
         )
-        yield launched
+        if ended:  # before it could be started
+            yield launched
+            yield Ended(at_ns=time.monotonic_ns(), status=ended)
+            return
         try:
             launch = engine.start(trial, command, repeat, hub)
         except LaunchRefused as refusal:
+            yield launched
             yield Ended(at_ns=time.monotonic_ns(), status="failed", error=str(refusal))
             return
         try:
+            yield msgspec.structs.replace(launched, start=launch.start, start_why=launch.start_why)
             supervisor, refusals = LaunchSupervisor(trial, hub, launch, repeat), _RefusalReports(hub)
             supervisor.clocks.add(launched)
             meter = LoadMeter(launch) if engine.is_local else None  # other hosts' load cannot be read from here

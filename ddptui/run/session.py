@@ -10,6 +10,7 @@ from ddptui.analysis.compare import RunningResults
 from ddptui.analysis.repeat import NO_OUTCOMES, Outcomes
 from ddptui.analysis.results import Results
 from ddptui.config.preset import Preset
+from ddptui.engines.local.warm import WarmParent
 from ddptui.run import lab
 from ddptui.run.lab import Controls
 from ddptui.store.journal import RunLost
@@ -22,13 +23,22 @@ ERROR_LOG = "internal-error.log"  # in the run's folder
 class Session:
     """Runs a preset in a thread of `threads`. `controls` steers it; `error`, once it is over, is why it ended early."""
 
-    def __init__(self, preset: Preset, run: Run, threads: Executor, finished_before: Outcomes = NO_OUTCOMES) -> None:
-        """Start the run. finished_before: outcomes that a resumed run has already; only the rest is launched."""
+    def __init__(
+        self,
+        preset: Preset,
+        run: Run,
+        threads: Executor,
+        finished_before: Outcomes = NO_OUTCOMES,
+        warm: WarmParent | None = None,
+    ) -> None:
+        """Start the run. finished_before: outcomes that a resumed run has already; only the rest is launched. warm: as
+        lab.run_preset has it."""
         self.preset = preset
         self.run = run
         self.finished_before = finished_before
         self.controls = Controls()
         self.error: str | None = None
+        self._warm = warm
         self._running_results = RunningResults(preset, run.name, run.environment(), finished_before)
         self._messages: deque[Message] = deque()  # its append and popleft need no lock between threads
         self.work = threads.submit(self._follow)  # last: the thread reads all of the above
@@ -58,7 +68,9 @@ class Session:
 
     def _follow(self) -> None:
         try:
-            launches = lab.run_preset(self.preset, self.run, self.controls, finished=self.finished_before)
+            launches = lab.run_preset(
+                self.preset, self.run, self.controls, finished=self.finished_before, warm=self._warm
+            )
             with self.run.held(), closing(launches) as stream:
                 if self.finished_before:  # a console that was killed may not have written their results
                     self.run.write_results(self._running_results.results)

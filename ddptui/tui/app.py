@@ -19,6 +19,7 @@ from textual.screen import Screen
 
 from ddptui.config.parser import PresetError
 from ddptui.config.preset import Preset
+from ddptui.config.start import needs_warm_parent
 from ddptui.host.machine import describe
 from ddptui.store.journal import RunLost
 from ddptui.store.runs import Run, RunError
@@ -31,6 +32,7 @@ from ddptui.tui.screens.lab import Lab
 if TYPE_CHECKING:
     from ddptui.analysis.repeat import Outcomes
     from ddptui.analysis.results import Results
+    from ddptui.engines.local.warm import WarmParent
     from ddptui.run.playback import Playback
     from ddptui.run.session import Session
 
@@ -74,6 +76,7 @@ class Console(App[int]):
         begun: tuple[Run, Preset] | None = None,  # to resume at once; its preset is checked
         *,
         threads: ThreadPoolExecutor | None = None,  # where a run's session works
+        warm: "WarmParent | None" = None,  # of all runs; None: each has its own
         refresh_s: float = 0.25,  # between two updates of a run's screen: 10 Hz would take a quarter of a core
     ) -> None:
         super().__init__()
@@ -82,6 +85,7 @@ class Console(App[int]):
         self.session: Session | None = None
         self.leaving = False
         self.finished: list[tuple[Results, Preset]] = []  # printed when the console closes
+        self._warm = warm
         self._check = LaunchCheck()
         self._first = first
         self._begun = begun
@@ -116,6 +120,9 @@ class Console(App[int]):
 
     def on_ready(self) -> None:
         gc.enable()  # it was off so as not to delay the first picture
+        preset = self._first or (self._begun and self._begun[1])
+        if self._warm is not None and (preset is None or needs_warm_parent(preset)):
+            self._threads.submit(self._warm.start)  # imports while presets are read
 
     @work(group="launch")
     async def launch(self, prepare: Callable[[], Preset]) -> None:
@@ -163,7 +170,7 @@ class Console(App[int]):
     def _follow(self, run: Run, preset: Preset, outcomes: "Outcomes") -> None:
         from ddptui.run.session import Session
 
-        self.session = Session(preset, run, self._threads, outcomes)
+        self.session = Session(preset, run, self._threads, outcomes, self._warm)
         self.push_screen(screen_of(self.session))
 
     def run_ended(self, session: "Session") -> None:

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from ddptui.config.preset import Preset
+from ddptui.engines.local.warm import WarmParent
 from ddptui.store.runs import Run
 from ddptui.tui.app import Console
 from ddptui.tui.settings import first_theme
@@ -26,10 +27,11 @@ def start(
 ) -> int:
     """Run the console, then print the table of every run. Return the exit code. No rank is left when it returns."""
     threads = ThreadPoolExecutor(1, "lab")
-    threads.submit(os.getpid).result()  # starts the thread now: it and the ranks must not inherit our niceness
+    threads.submit(os.getpid).result()  # starts the thread now: it, and what it starts, must not inherit our niceness
     be_nice()
     rate = drawn_a_second or (REFRESHES_PER_S_OVER_SSH if "SSH_CONNECTION" in os.environ else REFRESHES_PER_S)
-    app = Console(runs, preset, begun, threads=threads, refresh_s=1 / rate)
+    warm = WarmParent(nice=NICENESS)
+    app = Console(runs, preset, begun, threads=threads, warm=warm, refresh_s=1 / rate)
     app.theme = first_theme(theme, app.available_themes)
     try:
         app.run()
@@ -38,6 +40,7 @@ def start(
             app.session.close()
             app.finished.append((app.session.results, app.session.preset))
         threads.shutdown()  # waits for the session's thread, which ends the ranks
+        warm.close()
     from ddptui.run.headless import EXIT_CODES  # late, as below: the first picture must not wait for them
     from ddptui.run.output import as_table, show
 

@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from ddptui.config.trial import Bottleneck
+from ddptui.config.trial import Bottleneck, StartKind
 from ddptui.wire.limits import Tagged
 from ddptui.wire.messages import RankMessage
 
@@ -50,6 +50,8 @@ class Launched(Tagged, frozen=True, kw_only=True):
     repeat: int
     at_ns: int
     command: tuple[str, ...]
+    start: StartKind = "cold"  # warm: ranks were forked from a process that has imported torch
+    start_why: str = ""  # why it was cold, where the trial does not ask for it
     clock: str = ""  # identifies the console's clock; empty: it is unknown, and so are those of the ranks
 
 

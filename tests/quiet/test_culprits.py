@@ -33,7 +33,6 @@ title = "Who is late?"
 [defaults]
 steps = 43
 threads = 1
-start_method = "fork"
 [[trial]]
 name = "nobody"
 strategy = "all_reduce"

@@ -15,6 +15,7 @@ title = "Every way to start ranks"
 baseline = "single"
 [defaults]
 strategy = "all_reduce"
+start = "cold"
 dtype = "float64"
 save = true
 momentum = 0.9
@@ -44,6 +45,8 @@ start_method = "fork"
 name = "launch"
 launch = "launch"
 """
+WARM = ("single", "dp", "process", "spawn", "launch")
+PRESET += "".join(f'[[trial]]\nname = "warm-{mode}"\nlaunch = "{mode}"\nstart = "warm"\n' for mode in WARM)
 MULTIPROCESS = ("process", "process-forkserver", "spawn", "spawn-fork", "launch")
 
 
@@ -76,8 +79,8 @@ def test_results_follow_the_schema(results: dict[str, Any]) -> None:
 
 
 def test_every_mode_ends_well_with_all_its_ranks(results: dict[str, Any]) -> None:
-    assert [trial["status"] for trial in results["trials"]] == ["ok"] * 7
-    assert [len(trial["repeats"][0]["ranks"]) for trial in results["trials"]] == [1, 2, 2, 2, 2, 2, 2]
+    assert [trial["status"] for trial in results["trials"]] == ["ok"] * 12
+    assert [len(trial["repeats"][0]["ranks"]) for trial in results["trials"]] == [1, *[2] * 6, 1, *[2] * 4]
 
 
 @pytest.mark.parametrize("trial", MULTIPROCESS)
@@ -86,6 +89,20 @@ def test_two_processes_learn_what_one_learns(folder: Path, results: dict[str, An
     for rank in range(2):
         for name, tensor in checkpoint(folder, results, trial, rank).items():
             assert torch.allclose(tensor, alone[name], rtol=0, atol=1e-12), (trial, rank, name)
+
+
+@pytest.mark.parametrize("mode", WARM)
+def test_forked_ranks_learn_the_same_to_the_bit(folder: Path, results: dict[str, Any], mode: str) -> None:
+    for rank in range(1 if mode in ("single", "dp") else 2):
+        forked, fresh = (checkpoint(folder, results, trial, rank) for trial in (f"warm-{mode}", mode))
+        assert forked.keys() == fresh.keys()
+        assert all(torch.equal(forked[name], fresh[name]) for name in fresh)
+    [warm], [cold] = (
+        [repeat for trial in results["trials"] if trial["name"] == name for repeat in trial["repeats"]]
+        for name in (f"warm-{mode}", mode)
+    )
+    assert (warm["start"], cold["start"]) == ("warm", "cold")
+    assert warm["loss"] == cold["loss"]
 
 
 def test_the_stand_in_for_data_parallel_learns_what_one_process_learns(folder: Path, results: dict[str, Any]) -> None:
@@ -101,14 +118,18 @@ def test_a_replica_reports_its_part_of_the_batch(results: dict[str, Any]) -> Non
 
 def test_ranks_of_a_group_end_in_sync_and_one_copy_has_nothing_to_compare(results: dict[str, Any]) -> None:
     in_sync = {trial["name"]: trial["repeats"][0]["in_sync"]["parameters"] for trial in results["trials"]}
-    assert in_sync == {"single": None, "dp": None, **dict.fromkeys(MULTIPROCESS, True)}
+    assert {name: in_sync[name] for name in ("single", "dp", "warm-single", "warm-dp")} == dict.fromkeys(
+        ("single", "dp", "warm-single", "warm-dp")
+    )
+    assert all(in_sync[name] for name in (*MULTIPROCESS, "warm-process", "warm-spawn", "warm-launch"))
 
 
 def test_figures_are_whole(results: dict[str, Any]) -> None:
     for trial in results["trials"]:
         repeat = trial["repeats"][0]
         assert repeat["steps"] == 6
-        assert 0 < repeat["train_time_s"] < repeat["startup_s"]
+        assert repeat["train_time_s"] > 0
+        assert repeat["start"] == "warm" or repeat["train_time_s"] < repeat["startup_s"]
         assert repeat["samples_per_s"] == pytest.approx(6 * 50 / repeat["train_time_s"])
         assert sum(repeat["phases_ms"].values()) == pytest.approx(repeat["step_ms"]["median"], rel=0.5)
         assert 0 <= repeat["accuracy"] <= 1

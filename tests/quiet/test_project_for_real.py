@@ -16,7 +16,6 @@ repeats = 1
 {QUICK.replace("steps = 8", f"steps = {STEPS}", 1)}
 strategy = "all_reduce"
 sched_batch = true
-start_method = "fork"
 [[trial]]
 name = "two"
 batch_size = 16

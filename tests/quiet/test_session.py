@@ -18,6 +18,7 @@ import pytest
 from ddptui.analysis.results import RepeatResult
 from ddptui.analysis.waits import AlignedStep, align_steps
 from ddptui.config.trial import Bottleneck
+from ddptui.engines.local.warm import WarmParent
 from ddptui.live.fold import fold
 from ddptui.live.rank_states import wait_ms
 from ddptui.live.state import Live
@@ -41,7 +42,7 @@ ON_THEIR_WAY = 2  # steps that may begin before a delay that was sent has come
 
 TINY: dict[str, Any] = {"model": "mlp", "width": 16, "depth": 1, "warmup_steps": 2, "threads": 1}
 MODES: dict[str, dict[str, Any]] = {
-    "spawn": {"launch": "spawn", "start_method": "fork", "strategy": "all_reduce"},
+    "spawn": {"launch": "spawn", "strategy": "all_reduce"},
     "launch": {"launch": "launch", "strategy": "all_reduce"},
     "dp": {"launch": "dp"},
 }
@@ -54,10 +55,10 @@ def trial(name: str, steps: int, ranks: tuple[int, ...] = (0,), **fields: Any) -
 
 
 @contextmanager
-def session_of(runs: Path, *trials: dict[str, Any], repeats: int = 1) -> Iterator[Session]:
+def session_of(warm: WarmParent, runs: Path, *trials: dict[str, Any], repeats: int = 1) -> Iterator[Session]:
     preset = preset_of({"repeats": repeats, "trial": list(trials)})
     with ThreadPoolExecutor(1) as threads:
-        session = Session(preset, Run.create(runs, preset, {"cores": 2}), threads)
+        session = Session(preset, Run.create(runs, preset, {"cores": 2}), threads, warm=warm)
         try:
             yield session
         finally:
@@ -137,7 +138,7 @@ def with_the_delay(live: Live) -> list[int]:
 
 
 @pytest.fixture(scope="module", params=MODES)
-def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Delayed:
+def run(warm: WarmParent, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Delayed:
     """Rank 1 is delayed when some steps were seen, and no longer when some steps with the delay were."""
     done: list[int] = []  # at which step the console did it
 
@@ -150,7 +151,7 @@ def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
             done.append(live.step)
 
     mode = MODES[request.param]
-    with session_of(tmp_path_factory.mktemp(request.param), trial("a", STEPS, (0, 1), **mode)) as session:
+    with session_of(warm, tmp_path_factory.mktemp(request.param), trial("a", STEPS, (0, 1), **mode)) as session:
         heard = follow(session, by_hand)
     assert (session.error, ends(heard), len(done)) == (None, ["ok"], 2), heard[-1]
     delayed = [
@@ -221,7 +222,7 @@ def test_the_other_rank_waits_for_it_as_long_as_it_is_delayed(run: Delayed) -> N
 
 
 def test_skip_goes_on_with_the_next_trial_and_stop_keeps_what_is_finished(
-    tmp_path: Path, started: Callable[[], list[psutil.Process]]
+    warm: WarmParent, tmp_path: Path, started: Callable[[], list[psutil.Process]]
 ) -> None:
     """The first trial is skipped, and spared its second repeat; in that of the other one all is stopped."""
 
@@ -233,7 +234,7 @@ def test_skip_goes_on_with_the_next_trial_and_stop_keeps_what_is_finished(
             stop()
 
     known: set[psutil.Process] = set()
-    with session_of(tmp_path, trial("endless", 1_000_000), trial("short", 120), repeats=2) as session:
+    with session_of(warm, tmp_path, trial("endless", 1_000_000), trial("short", 120), repeats=2) as session:
         skip, stop = once(session.controls.skip), once(session.controls.stop)
         heard = follow(session, by_hand)
         assert not survivors(list(known), 0)
@@ -249,9 +250,9 @@ def test_skip_goes_on_with_the_next_trial_and_stop_keeps_what_is_finished(
 
 
 def test_a_run_that_is_closed_while_its_ranks_start_leaves_nobody(
-    tmp_path: Path, started: Callable[[], list[psutil.Process]]
+    warm: WarmParent, tmp_path: Path, started: Callable[[], list[psutil.Process]]
 ) -> None:
-    with session_of(tmp_path, trial("a", 8, launch="spawn", strategy="all_reduce")) as session:
+    with session_of(warm, tmp_path, trial("a", 8, launch="spawn", strategy="all_reduce")) as session:
         heard: list[Message] = []
         deadline = time.monotonic() + ENOUGH_S
         while not (processes := started()):
@@ -288,9 +289,9 @@ def test_what_is_to_be_sent_is_sent_once() -> None:
 
 
 def test_a_run_whose_folder_is_gone_says_so_and_goes_no_further(
-    tmp_path: Path, started: Callable[[], list[psutil.Process]]
+    warm: WarmParent, tmp_path: Path, started: Callable[[], list[psutil.Process]]
 ) -> None:
-    with session_of(tmp_path, trial("a", 30), trial("b", 8)) as session:
+    with session_of(warm, tmp_path, trial("a", 30), trial("b", 8)) as session:
         folder = session.run.folder
         gone = once(lambda: shutil.rmtree(folder))
         heard = follow(session, lambda live: live.step and gone())
@@ -303,7 +304,7 @@ def test_a_run_whose_folder_is_gone_says_so_and_goes_no_further(
 
 
 def test_a_disk_that_is_full_ends_the_ranks_at_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, started: Callable[[], list[psutil.Process]]
+    warm: WarmParent, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, started: Callable[[], list[psutil.Process]]
 ) -> None:
     write = RepeatJournal.write
 
@@ -313,7 +314,7 @@ def test_a_disk_that_is_full_ends_the_ranks_at_once(
         write(repeat, message)
 
     monkeypatch.setattr(RepeatJournal, "write", full)
-    with session_of(tmp_path, trial("a", 1_000_000), trial("b", 8)) as session:
+    with session_of(warm, tmp_path, trial("a", 1_000_000), trial("b", 8)) as session:
         heard = follow(session)
         assert not started()
     assert session.error is not None
@@ -325,7 +326,7 @@ def test_a_disk_that_is_full_ends_the_ranks_at_once(
 
 @pytest.mark.parametrize("writable", [True, False])
 def test_an_internal_error_names_its_kind_and_keeps_its_traceback(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, writable: bool
+    warm: WarmParent, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, writable: bool
 ) -> None:
     prepared = threading.Event()
 
@@ -335,7 +336,7 @@ def test_an_internal_error_names_its_kind_and_keeps_its_traceback(
         raise ValueError("no such thing")
 
     monkeypatch.setattr(lab, "run_preset", broken)
-    with session_of(tmp_path, trial("a", 8)) as session:
+    with session_of(warm, tmp_path, trial("a", 8)) as session:
         path = session.run.folder / ERROR_LOG
         if not writable:
             path.mkdir()

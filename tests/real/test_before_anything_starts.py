@@ -129,7 +129,7 @@ TWO_RANKS = "[[trial]]\nsteps = 8\nwarmup_steps = 2\nthreads = 1\n"
 
 def test_a_model_of_ones_own_is_trained_by_every_rank(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(MINE)
-    preset = write_preset(tmp_path, TWO_RANKS + 'start_method = "fork"\nmodel = "mine:net"\n')
+    preset = write_preset(tmp_path, TWO_RANKS + 'model = "mine:net"\n')
     variables = {"PYTHONPATH": str(tmp_path), "MARK": str(tmp_path / "mark")}
     results = results_of(tmp_path / "runs", preset, **variables)
     assert (tmp_path / "mark").read_text() == "10\n10\n"  # once a rank, and never in the console

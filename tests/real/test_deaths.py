@@ -11,8 +11,9 @@ import psutil
 import pytest
 
 from tests.support.runner import family, survivors
-from tests.support.running import MODES, Running, begin, can_be_bound
+from tests.support.running import MODES, WARM, Running, begin, can_be_bound
 
+NOT_ALONE = ("warm-process", "warm-launch", "warm-spawn")  # a rank that is its own launcher is another matter
 NAMED_WITHIN_S = 3.0
 GONE_WITHIN_S = 5.0
 
@@ -33,7 +34,9 @@ def assert_nothing_is_left(running: Running) -> None:
         time.sleep(0.05)
 
 
-@pytest.mark.parametrize("running", ["process", "process-forkserver", "launch", "spawn-fork"], indirect=True)
+@pytest.mark.parametrize(
+    "running", ["process", "process-forkserver", "launch", "spawn-fork", *NOT_ALONE], indirect=True
+)
 def test_a_killed_rank_is_named(running: Running) -> None:
     psutil.Process(running.pids[1]).kill()
     killed = time.monotonic()
@@ -47,7 +50,7 @@ def test_a_killed_rank_is_named(running: Running) -> None:
     assert_nothing_is_left(running)
 
 
-@pytest.mark.parametrize("running", ["dp", "process-forkserver", "launch", "spawn-fork"], indirect=True)
+@pytest.mark.parametrize("running", ["dp", "process-forkserver", "launch", "spawn-fork", *WARM], indirect=True)
 def test_a_killed_launcher_takes_its_ranks_along(running: Running) -> None:
     running.launcher.kill()
     error, code = running.error()
@@ -57,11 +60,22 @@ def test_a_killed_launcher_takes_its_ranks_along(running: Running) -> None:
     assert_nothing_is_left(running)
 
 
-@pytest.mark.parametrize("running", ["process-forkserver", "launch"], indirect=True)
+@pytest.mark.parametrize("running", ["process-forkserver", "launch", *WARM], indirect=True)
 def test_a_killed_keeper_takes_everybody_along(running: Running) -> None:
+    who = "rank 0" if running.launcher.pid in running.pids.values() else "the launcher was"
     running.keeper.kill()
     error, code = running.error()
-    assert error.splitlines()[0] == "the launcher was killed by SIGKILL"
+    assert error.splitlines()[0] == f"{who} killed by SIGKILL"
+    assert code == 1
+    assert_nothing_is_left(running)
+
+
+@pytest.mark.parametrize("running", WARM, indirect=True)
+@pytest.mark.parametrize("victim", ["warm_parent", "warm_keeper"])
+def test_a_killed_warm_parent_takes_its_launch_along_and_the_next_starts_cold(running: Running, victim: str) -> None:
+    getattr(running, victim).kill()
+    error, code = running.error()
+    assert error.splitlines()[0] == "the process that forks the ranks was killed by SIGKILL"
     assert code == 1
     assert_nothing_is_left(running)
 
@@ -89,7 +103,7 @@ def test_nothing_survives_the_console_however_it_ends(running: Running, number: 
         assert json.loads(output)["status"] == "interrupted"
 
 
-@pytest.mark.parametrize("running", ["process-forkserver", "launch"], indirect=True)
+@pytest.mark.parametrize("running", ["process-forkserver", "launch", "warm-launch", "warm-spawn"], indirect=True)
 def test_ranks_that_are_stopped_go_with_the_console_too(running: Running) -> None:
     for pid in running.pids.values():
         psutil.Process(pid).suspend()

@@ -14,7 +14,7 @@ LATER = {"stop-dp": 3000}  # steps: one that is stopped at once may not have sai
 # What is launched; and how the first line of the error begins, and goes on.
 FAULTS: dict[str, tuple[str, str, int, str]] = {
     "stop": (
-        'strategy = "all_reduce"\nworld_size = 3\nstart_method = "fork"', "stop", 1,
+        'strategy = "all_reduce"\nworld_size = 3', "stop", 1,
         f"rank 1 has not arrived at all_reduce 0 of step {STEP}: rank 1 is stopped, as by SIGSTOP; "
         f"ranks 0, 2 wait there; for {STALL_S} s now",
     ),
@@ -24,16 +24,16 @@ FAULTS: dict[str, tuple[str, str, int, str]] = {
         f"rank 1 waits there; for {STALL_S} s now",
     ),
     "skip": (
-        'strategy = "flat"\nworld_size = 3\nstart_method = "fork"', "skip", 2,
+        'strategy = "flat"\nworld_size = 3', "skip", 2,
         f"in step {STEP}, rank 2 made 0 of 1 collectives, and is out of step with the others since; now ",
     ),
     "stop-dp": (
         'launch = "dp"\nsteps = 4000', "stop", 0, f"ranks 0, 1 are stopped, as by SIGSTOP; for {STALL_S} s now"
     ),
-    "mismatch": ('strategy = "all_reduce"\nstart_method = "fork"', "mismatch", 1, "rank 1 killed by SIGABRT"),
+    "mismatch": ('strategy = "all_reduce"', "mismatch", 1, "rank 1 killed by SIGABRT"),
     "exit": ('launch = "launch"\nstrategy = "ddp"', "exit", 1, "rank 1 ended with exit code 7"),
     "raise": (
-        'launch = "process"\nstart_method = "fork"\nstrategy = "ring"', "raise", 1,
+        'launch = "process"\nstrategy = "ring"', "raise", 1,
         "rank 1 RuntimeError: a fault was put in here on purpose",
     ),
     "kill-single": ('launch = "single"', "kill", 0, "rank 0 killed by SIGKILL"),

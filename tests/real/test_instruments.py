@@ -11,7 +11,6 @@ from tests.support.runner import QUICK, ddptui, results_of, write_preset
 PRESET = f"""
 title = "What looking costs"
 [defaults]
-start_method = "fork"
 {QUICK}
 [[trial]]
 name = "seen"

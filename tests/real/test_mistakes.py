@@ -8,7 +8,7 @@ import pytest
 from tests.support.runner import ddptui, results_of
 
 REPO = Path(__file__).parents[2]
-SHORT = ("--set", "epochs=2", "--set", "width=16", "--set", "start_method=fork")  # the quickest start
+SHORT = ("--set", "epochs=2", "--set", "width=16")
 
 
 def run_preset(folder: Path, name: str, *words: str) -> dict[str, dict[str, Any]]:

@@ -20,7 +20,6 @@ threads = 1
 [[trial]]
 name = "see"
 primitives = "see"
-start_method = "fork"
 root = 2
 operations = ["reduce", "scatter", "send_recv"]
 reduce_ops = ["max", "avg"]
@@ -42,7 +41,6 @@ operations = ["all_reduce"]
 iterations = 20000
 cell_s = 3000
 threads = 1
-start_method = "fork"
 """
 
 

@@ -7,7 +7,6 @@ from tests.support.runner import ENOUGH_S, QUICK, ddptui, results_of, run_json, 
 
 BOTTLENECKS = f"""
 [defaults]
-start_method = "fork"
 {QUICK}
 [[trial]]
 name = "every-call"
@@ -92,7 +91,7 @@ def test_a_trial_of_warm_up_steps_alone_fails_at_once_and_is_not_repeated(tmp_pa
 
 
 def test_two_consoles_at_once_do_not_meet(tmp_path: Path) -> None:
-    preset = write_preset(tmp_path, f"[[trial]]\nname = 'a'\nstart_method = 'fork'\n{QUICK}")
+    preset = write_preset(tmp_path, f"[[trial]]\nname = 'a'\n{QUICK}")
     consoles = [start(tmp_path / "runs", "--preset", str(preset), "--json") for _ in range(2)]
     outputs = [console.communicate(timeout=ENOUGH_S) for console in consoles]
     assert [console.returncode for console in consoles] == [0, 0], outputs

@@ -55,7 +55,9 @@ EQUAL_PHASES_MS = (1, 2, 3, 4, 5)
 
 
 def launched(trial: str = "a", repeat: int = 1, at_ms: int = LAUNCHED_MS) -> Launched:
-    return Launched(trial=trial, repeat=repeat, at_ns=at_ms * MS, command=("python", "-m", "workers.spawn"))
+    return Launched(
+        trial=trial, repeat=repeat, at_ns=at_ms * MS, command=("python", "-m", "workers.spawn"), start="warm"
+    )
 
 
 def hello(rank: int = 0, **changes: Any) -> Hello:

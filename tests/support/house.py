@@ -28,6 +28,7 @@ WORKERS_FLOORS = (
     ("train",),
     ("run_rank",),
     ("dp", "single", "process", "spawn", "launch", "task", "verify"),
+    ("warm",),
 )
 SHARED_WITH_WORKERS = {"text", "config", "wire", "host"}
 PURE = {"text", "config", "wire", "analysis", "diagnosis", "live", "report"}

@@ -13,16 +13,18 @@ import psutil
 from tests.support.runner import ENOUGH_S, QUICK, family, start, survivors, write_preset
 
 # Each trial trains far longer than any test takes.
-MODES = {
+COLD = {
     "single": 'launch = "single"',
     "dp": 'launch = "dp"',
-    "process": 'launch = "process"\nstrategy = "all_reduce"',
-    "process-forkserver": 'launch = "process"\nstart_method = "forkserver"\nstrategy = "all_reduce"',
-    "launch": 'launch = "launch"\nstrategy = "all_reduce"',
-    "spawn": 'launch = "spawn"\nstrategy = "all_reduce"',
-    "spawn-forkserver": 'launch = "spawn"\nstart_method = "forkserver"\nstrategy = "all_reduce"',
-    "spawn-fork": 'launch = "spawn"\nstart_method = "fork"\nstrategy = "all_reduce"',
+    "process": 'launch = "process"',
+    "process-forkserver": 'launch = "process"\nstart_method = "forkserver"',
+    "launch": 'launch = "launch"',
+    "spawn": 'launch = "spawn"',
+    "spawn-forkserver": 'launch = "spawn"\nstart_method = "forkserver"',
+    "spawn-fork": 'launch = "spawn"\nstart_method = "fork"',
 }
+WARM = {f"warm-{mode}": f'launch = "{mode}"' for mode in ("single", "dp", "process", "launch", "spawn")}
+MODES = {mode: f'{fields}\nstart = "cold"' for mode, fields in COLD.items()} | WARM
 
 
 def begin(folder: Path, mode: str) -> "subprocess.Popen[str]":
@@ -37,13 +39,18 @@ class Running:
 
     def __init__(self, folder: Path, mode: str) -> None:
         self.runs = folder / "runs"
-        self.ranks = 1 if mode == "single" else 2
+        self.ranks = 1 if mode.endswith("single") else 2
         self.before = Traces.now()
         self.console = begin(folder, mode)
         self._wait_until_it_runs()
         self.pids = {message["rank"]: message["pid"] for message in self.journal() if message["type"] == "Hello"}
         self.family = family(self.console.pid)
-        self.keeper = psutil.Process(self.console.pid).children()[0]
+        [first] = psutil.Process(self.console.pid).children()
+        self.warm_keeper = self.warm_parent = None
+        if mode in WARM:  # its keeper and itself stand between
+            self.warm_keeper, [self.warm_parent] = first, first.children()
+            [first] = self.warm_parent.children()
+        self.keeper = first
         self.launcher = self.keeper.children()[0]
         self.ports = listening(self.family)
 

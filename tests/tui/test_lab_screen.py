@@ -454,7 +454,7 @@ def test_all_that_has_the_focus_can_be_seen_at_every_size(size: tuple[int, int])
 
 def test_at_80_by_24_there_is_one_pane_at_a_time() -> None:
     async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
-        assert "3 trials, 1 repeat" in seen(app)
+        assert "3 trials, 3 repeats" in seen(app)
         assert "Trials" not in seen(app)
         await pilot.press("right")
         await until(pilot, lambda: "baseline one-process" in seen(app))

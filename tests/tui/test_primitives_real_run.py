@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from ddptui.engines.local.warm import WarmParent
 from ddptui.tui.screens.primitives import PrimitivesScreen
 from tests.tui.opened import seen
 from tests.tui.test_real_run import console, until
@@ -40,9 +41,9 @@ def runs(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "runs"
 
 
-def test_from_the_lab_to_every_ranks_numbers_and_their_times(runs: Path) -> None:
+def test_from_the_lab_to_every_ranks_numbers_and_their_times(runs: Path, warm: WarmParent) -> None:
     async def check() -> None:
-        async with console(runs) as (app, pilot):
+        async with console(runs, warm) as (app, pilot):
             await pilot.press("slash", *"a-prim", "enter", "enter")
             await until(pilot, lambda: isinstance(app.screen, PrimitivesScreen))
             screen = app.screen

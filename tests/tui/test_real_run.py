@@ -10,6 +10,7 @@ import pytest
 from textual.pilot import Pilot
 from textual.widgets import Input
 
+from ddptui.engines.local.warm import WarmParent
 from ddptui.store.runs import Run, all_runs
 from ddptui.tui.app import Console
 from ddptui.tui.screens.export import ExportDialog
@@ -30,7 +31,6 @@ depth = 1
 steps = 60
 warmup_steps = 2
 threads = 1
-start_method = "fork"
 strategy = "flat"
 [[trial]]
 name = "one"
@@ -52,10 +52,10 @@ def runs(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @asynccontextmanager
-async def console(runs: Path) -> AsyncIterator[tuple[Console, Pilot[int]]]:
+async def console(runs: Path, warm: WarmParent) -> AsyncIterator[tuple[Console, Pilot[int]]]:
     """Whatever happens, no rank is left."""
     with ThreadPoolExecutor(1) as threads:
-        app = Console(runs, threads=threads, refresh_s=0.1)
+        app = Console(runs, threads=threads, warm=warm, refresh_s=0.1)
         try:
             async with app.run_test(size=(120, 40)) as pilot:
                 await pilot.pause()
@@ -82,9 +82,9 @@ def slept_ms(step: Step) -> float:
     return sum(each.end_ns - each.begin_ns for each in step.slept) / 1e6
 
 
-def test_from_the_lab_to_the_result_and_into_a_file(runs: Path, tmp_path: Path) -> None:
+def test_from_the_lab_to_the_result_and_into_a_file(runs: Path, warm: WarmParent, tmp_path: Path) -> None:
     async def check() -> None:
-        async with console(runs) as (app, pilot):
+        async with console(runs, warm) as (app, pilot):
             await pilot.press(*TINY_ONE)
             await pilot.press("enter")
             await until(pilot, lambda: isinstance(app.screen, RunScreen))
@@ -111,9 +111,11 @@ def test_from_the_lab_to_the_result_and_into_a_file(runs: Path, tmp_path: Path) 
     asyncio.run(check())
 
 
-def test_a_delay_put_in_while_it_runs_is_in_the_record_and_gone_when_it_is_taken_out(runs: Path) -> None:
+def test_a_delay_put_in_while_it_runs_is_in_the_record_and_gone_when_it_is_taken_out(
+    runs: Path, warm: WarmParent
+) -> None:
     async def check() -> None:
-        async with console(runs) as (app, pilot):
+        async with console(runs, warm) as (app, pilot):
             await pilot.press(*LONG_ONE)
             await pilot.press("enter")
             await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.watched.live.step > 20)
@@ -148,9 +150,9 @@ def test_a_delay_put_in_while_it_runs_is_in_the_record_and_gone_when_it_is_taken
     assert [message.trial for message in told if isinstance(message, Launched)] == ["one", "two"]
 
 
-def test_a_changed_field_is_what_is_run(runs: Path) -> None:
+def test_a_changed_field_is_what_is_run(runs: Path, warm: WarmParent) -> None:
     async def check() -> None:
-        async with console(runs) as (app, pilot):
+        async with console(runs, warm) as (app, pilot):
             await pilot.press(*TINY_ONE)
             await pilot.press("e")
             [field] = [
@@ -168,12 +170,12 @@ def test_a_changed_field_is_what_is_run(runs: Path) -> None:
     asyncio.run(check())
 
 
-def test_quitting_in_the_middle_asks_and_leaves_no_rank(runs: Path) -> None:
+def test_quitting_in_the_middle_asks_and_leaves_no_rank(runs: Path, warm: WarmParent) -> None:
     """The fixture that every test has looks for processes."""
 
     async def check() -> None:
-        async with console(runs) as (app, pilot):
-            await pilot.press(*TINY_ONE)
+        async with console(runs, warm) as (app, pilot):
+            await pilot.press(*LONG_ONE)
             await pilot.press("enter")
             await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.watched.live.ranks)
             await pilot.press("q", "escape")

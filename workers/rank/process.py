@@ -25,6 +25,9 @@ from workers.rank.delays import Delays, RankDelays
 from workers.rank.device import DeviceChoice, choose_backend, choose_device, describe
 
 CLONE_NEWNET = 0x40000000  # linux/sched.h
+# How long a rank that has failed stays. Where one is killed, the connections of others break, and they fail, too. The
+# launcher of torch, which looks ten times a second, must find the killed one first.
+NOTICED_AFTER_S = 0.3
 
 
 @dataclass
@@ -82,6 +85,7 @@ def rank_process(trial: Trial, rank: int, local_ranks: range, *, has_parent: boo
     except BaseException as error:
         traceback.print_exc()
         reporter.send(Failed(rank=rank, at_ns=time.monotonic_ns(), error=f"{type(error).__name__}: {error}"))
+        time.sleep(NOTICED_AFTER_S)
         raise
     finally:
         reporter.close()

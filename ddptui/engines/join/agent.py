@@ -14,9 +14,10 @@ import zmq
 from ddptui import __version__
 from ddptui.config.parser import PresetError
 from ddptui.config.trial import TrialError
-from ddptui.engines.join.node_launch import JoinError, NodeLaunch
+from ddptui.engines.join.node_launch import ENDED_BY_CONSOLE, JoinError, NodeLaunch
 from ddptui.engines.join.ticket import Ticket
 from ddptui.engines.local.engine import LAUNCHER_LOG
+from ddptui.engines.local.warm import WarmParent
 from ddptui.host import place
 from ddptui.host.machine import available_cores
 from ddptui.host.network import interface_towards
@@ -44,9 +45,10 @@ def join(ticket: Ticket, node: int | None, report: Report) -> int:
         interface=name,
         cores=available_cores(),
     )
-    with closing(ConsoleConnection(ticket)) as console:
+    with closing(WarmParent()) as warm, closing(ConsoleConnection(ticket)) as console:
         console.send(first)
-        return JoinedNode(console, address, report).serve()
+        warm.start()
+        return JoinedNode(console, address, report, warm).serve()
 
 
 def node_here(number: int | None, kind: str | None, report: Report) -> int | None:
@@ -97,11 +99,13 @@ class ConsoleConnection:
 class JoinedNode:
     """This host as a node of the run: obeys the console, and keeps at most one launch."""
 
-    def __init__(self, console: ConsoleConnection, address: str, report: Report) -> None:
+    def __init__(self, console: ConsoleConnection, address: str, report: Report, warm: WarmParent) -> None:
         self._console = console
         self._address = address
         self._report = report
         self._number: int | None = None  # None: the console has not accepted this node yet
+        self._warm = warm
+        self._due: wire.Begin | None = None  # a launch that waits for the warm parent
         self._launch: NodeLaunch | None = None
         self._last_beat = time.monotonic()
 
@@ -118,6 +122,8 @@ class JoinedNode:
                 if time.monotonic() - self._last_beat > BEAT_EVERY_S:
                     self._last_beat = time.monotonic()
                     self._console.send(wire.Beat())
+                if self._due and self._number is not None and self._warm.is_ready(0):
+                    self._begin_launch(self._due, self._number)
                 if self._launch and self._launch.launcher.exit_code is not None:
                     self._end_launch()
                 self._check_console()
@@ -135,16 +141,19 @@ class JoinedNode:
                 self._report(f"this is node {message.node} of {message.nodes}")
             case wire.Begin() if self._number is not None:
                 self._end_launch()
-                self._begin_launch(message, self._number)
+                self._due = message
             case wire.End():
                 self._end_launch(message.number)
             case wire.Present() | wire.Begin() | wire.Farewell():
                 pass
 
     def _begin_launch(self, message: wire.Begin, node: int) -> None:
+        self._due = None
         try:
-            self._launch = NodeLaunch(message, node, self._address)
+            self._launch = NodeLaunch(message, node, self._address, self._warm)
             self._report(f"launch {message.number}: {self._launch.command_line}")
+            if self._launch.launcher.start_why:
+                self._report(f"launch {message.number} starts cold: {self._launch.launcher.start_why}")
         except (TrialError, PresetError, JoinError, OSError) as error:
             self._report(f"launch {message.number} cannot be started: {error}")
             logs = {LAUNCHER_LOG: f"node {node}: {error}"}
@@ -152,6 +161,9 @@ class JoinedNode:
 
     def _end_launch(self, number: int | None = None) -> None:
         """Ends the launch, if there is one; with a number, only if it is that one."""
+        if self._due is not None and number in (None, self._due.number):
+            self._console.send(wire.LaunchEnded(number=self._due.number, exit_code=ENDED_BY_CONSOLE, logs={}))
+            self._due = None
         if self._launch is None or number not in (None, self._launch.number):  # an End may come late
             return
         launch, self._launch = self._launch, None
@@ -159,7 +171,7 @@ class JoinedNode:
 
     def _check_console(self) -> None:
         """Raises JoinError if the console has been silent for too long."""
-        limit_s = FIRST_ANSWER_S if self._number is None else SILENCE_S if self._launch else BETWEEN_S
+        limit_s = FIRST_ANSWER_S if self._number is None else SILENCE_S if self._launch or self._due else BETWEEN_S
         if time.monotonic() - self._console.last_received <= limit_s:
             return
         self._console.send(wire.Leave())

@@ -10,7 +10,8 @@ from pathlib import Path
 
 from ddptui.config.engine import EngineOptions, Part, spread
 from ddptui.config.launch_modes import ONE_PROCESS
-from ddptui.config.trial import Trial
+from ddptui.config.start import start_of
+from ddptui.config.trial import StartKind, Trial
 from ddptui.config.trial_text import to_arguments
 from ddptui.engines import command as launch
 from ddptui.engines.base import REMOTE_SILENCE_S, Engine, Launch
@@ -60,7 +61,8 @@ class JoinEngine(Engine):
         folder = Path(self._options.shared or "").absolute()
         port = port_of(self._run, FIRST_MEETING + number)  # a new one: the last may still be closing
         meeting = f"file://{folder}/{MEETING_MARK}{secrets.token_hex(8)}"
-        return JoinedLaunch(self._node_hub, self._ticket_file, trial, repeat, hub, number, port, meeting)
+        start = start_of(trial, len(parts_of(trial, self._options.nodes)))
+        return JoinedLaunch(self._node_hub, self._ticket_file, trial, repeat, hub, number, port, meeting, *start)
 
     def close(self) -> None:
         """Says goodbye to the nodes, and deletes the ticket."""
@@ -87,6 +89,8 @@ class JoinedLaunch(Launch):
     number: int  # of this launch in the run
     port: int  # on node 0, where the ranks meet
     meeting: str  # or the URL of a file, for init_method = "file"
+    start: StartKind
+    start_why: str
     _parts: list[Part] = field(default_factory=list)  # empty until the launch begins
     _lost: Member | None = None  # the first node that was lost
     _reported_missing: int = 0

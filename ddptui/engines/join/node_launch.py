@@ -10,7 +10,8 @@ from ddptui.config.trial import Trial
 from ddptui.config.trial_text import from_arguments
 from ddptui.engines import command as launch
 from ddptui.engines.join.engine import parts_of
-from ddptui.engines.local.engine import LocalLaunch, rank_variables
+from ddptui.engines.local.engine import rank_variables, start_local
+from ddptui.engines.local.warm import WarmParent
 from ddptui.engines.preflight import prepare_trial
 from ddptui.host import folders
 from ddptui.host.machine import available_cores
@@ -31,8 +32,8 @@ class JoinError(ValueError):
 class NodeLaunch:
     """A started launch. `number` is the console's; `command_line` is what runs; `launcher` is its process."""
 
-    def __init__(self, message: Begin, node: int, address: str) -> None:
-        """Raises TrialError, PresetError, JoinError, OSError."""
+    def __init__(self, message: Begin, node: int, address: str, warm: WarmParent) -> None:
+        """warm: ready; it forks the ranks. Raises TrialError, PresetError, JoinError, OSError."""
         self.number = message.number
         trial = from_arguments(list(message.trial))
         parts = parts_of(trial, message.nodes, message.address, message.port)
@@ -53,7 +54,7 @@ class NodeLaunch:
             **({} if trial.launch in ONE_PROCESS else part.environment()),
             "INIT_METHOD": message.init_method,
         }
-        self.launcher = LocalLaunch(command, environment, self._folder, launch_folder)
+        self.launcher = start_local(trial, command, environment, self._folder, launch_folder, warm, nodes=len(parts))
 
     def end(self) -> LaunchEnded:
         """Ends the processes that are left. Returns the message for the console, with the ends of the logs."""

@@ -8,15 +8,20 @@ import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import IO
 
+import msgspec
 import psutil
 
-from ddptui.config.trial import Trial
+from ddptui.config.launch_modes import LAUNCH_MODES
+from ddptui.config.start import start_of
+from ddptui.config.trial import StartKind, Trial
 from ddptui.diagnosis.stall import WORKING
 from ddptui.engines import command as launch
 from ddptui.engines.base import Engine, Launch
 from ddptui.engines.hub import Hub
-from ddptui.engines.local import keeper
+from ddptui.engines.local.warm import CannotFork, KeeperProcess, StartedKeeper, WarmParent, inherited_variables
+from ddptui.host import keeper
 from ddptui.host.machine import available_cores
 from ddptui.store.journal import RepeatJournal
 from ddptui.wire.connection import CONSOLE_PID, LOGS
@@ -33,8 +38,15 @@ class LocalEngine(Engine):
 
     is_local = True
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, warm: WarmParent) -> None:
+        """warm: the caller's, who closes it."""
         self._compiled = folder / "compiled"
+        self._warm = warm
+
+    def is_ready(self, trial: Trial, timeout_s: float) -> bool:
+        if start_of(trial)[0] == "warm":
+            return self._warm.is_ready(timeout_s)
+        return not self._warm.is_importing(timeout_s)  # an import beside it would disturb its figures
 
     def command(self, trial: Trial, repeat: RepeatJournal) -> list[str]:
         return launch.command(trial)
@@ -51,7 +63,7 @@ class LocalEngine(Engine):
         # torch does not quote paths for the compiler: a path with a space in it cannot be used
         if trial.compile and COMPILED not in os.environ and shlex.quote(compiled) == compiled:
             environment[COMPILED] = compiled  # else each launch would compile again, because its TMPDIR is new
-        return LocalLaunch(command, environment, repeat.folder, hub.folder)
+        return start_local(trial, command, environment, repeat.folder, hub.folder, self._warm)
 
     def close(self) -> None:
         shutil.rmtree(self._compiled, ignore_errors=True)
@@ -68,29 +80,71 @@ def rank_variables(hub_variables: Mapping[str, str], logs: Path, launch_folder: 
     }
 
 
-class LocalLaunch(Launch):
-    """A started command below keeper.py, which ends all its processes when this process closes a pipe, or dies."""
+def start_local(
+    trial: Trial,
+    command: list[str],  # for a cold start
+    environment: Mapping[str, str],
+    folder: Path,  # of the logs
+    launch_folder: Path,  # deleted with the launch, by the keeper if the console cannot do so itself
+    warm: WarmParent,  # ready
+    nodes: int = 1,
+) -> "LocalLaunch":
+    """Start the ranks of this host: forked from the warm parent if that can be, else anew. Raises OSError."""
+    kind, why = start_of(trial, nodes)
+    with (folder / LAUNCHER_LOG).open("wb") as log:
+        if kind == "warm":
+            try:
+                process = warm.fork(*_forked(trial), environment, folder, launch_folder, log)
+                return LocalLaunch(process, "warm", warm=warm)
+            except CannotFork as error:
+                why = str(error)
+        return LocalLaunch(start_cold(command, environment, folder, launch_folder, log), "cold", why)
 
-    def __init__(self, command: list[str], environment: Mapping[str, str], folder: Path, launch_folder: Path) -> None:
-        """`launch_folder`: deleted with the launch, by the keeper if the console cannot do so itself."""
-        # a user's variables about nodes do not apply to ranks that a console starts
-        inherited = {name: value for name, value in os.environ.items() if name not in ("NNODES", "NODE_RANK")}
-        with (folder / LAUNCHER_LOG).open("wb") as log:
-            self._process = subprocess.Popen(
-                [sys.executable, "-P", keeper.__file__, str(launch_folder), *command],
-                cwd=folder,  # holds no module that could stand in the way of torch's
-                env={**inherited, **environment},
-                stdin=subprocess.PIPE,  # Python makes pipes close-on-exec: no other process holds this end open
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,  # Ctrl-C in the terminal reaches only the console, which ends all in order
-            )
+
+def _forked(trial: Trial) -> tuple[str, str, list[str]]:
+    """What a forked launcher runs: the module, its function, and the arguments."""
+    mode = LAUNCH_MODES[trial.launch]
+    if mode.by_torch:
+        return "workers.launch", "launch_ranks", [str(trial.world_size), *launch.arguments(trial)]
+    if "start_method" not in mode.meaningless:
+        trial = msgspec.structs.replace(trial, start_method="fork")
+    return f"workers.{trial.launch}", "main", launch.arguments(trial)
+
+
+def start_cold(
+    command: list[str], environment: Mapping[str, str], folder: Path, launch_folder: Path, log: IO[bytes]
+) -> StartedKeeper:
+    """Start a command below keeper.py. The arguments are those of start_local. Raises OSError."""
+    return StartedKeeper(
+        [sys.executable, "-P", keeper.__file__, str(launch_folder), str(keeper.GRACE_S), *command],
+        cwd=folder,  # holds no module that could stand in the way of torch's
+        env={**inherited_variables(), **environment},
+        stdin=subprocess.PIPE,  # Python makes pipes close-on-exec: no other process holds this end open
+        stdout=log,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,  # Ctrl-C in the terminal reaches only the console, which ends all in order
+    )
+
+
+class LocalLaunch(Launch):
+    """A launcher below keeper.py, which ends all its processes when this process wants it, or dies."""
+
+    def __init__(
+        self, process: KeeperProcess, start: StartKind, start_why: str = "", *, warm: WarmParent | None = None
+    ) -> None:
+        """start, start_why: as engines.base.Launch has them. warm: has forked its ranks."""
+        self._warm = warm
+        self.start, self.start_why = start, start_why
+        self._process = process
         # psutil keeps start times, so that a process id that is used again is not mistaken for one of these
         self._processes: dict[int, psutil.Process] = {}
 
     @property
     def exit_code(self) -> int | None:
         return self._process.poll()
+
+    def end_reason(self) -> str | None:
+        return self._warm.problem if self._warm and self._warm.notices_its_end() else None
 
     def add_rank(self, hello: Hello) -> None:
         """Remembers the rank's process, and all others below the launcher."""
@@ -131,8 +185,7 @@ class LocalLaunch(Launch):
         return None if status == psutil.STATUS_ZOMBIE else status  # a zombie has ended; its parent has yet to ask how
 
     def stop(self) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.close()  # the keeper's sign to end the launch
+        self._process.end_launch()
         try:
             self._process.wait(STOP_WITHIN_S)
         except subprocess.TimeoutExpired:  # the keeper was stopped: the kernel ends the launcher with it (PDEATHSIG)

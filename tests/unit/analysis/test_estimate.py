@@ -7,6 +7,7 @@ import pytest
 
 from ddptui.analysis.estimate import END_S, Estimate, estimate
 from ddptui.analysis.results import Results
+from ddptui.config.engine import EngineOptions
 from ddptui.config.preset import Preset
 from tests.support.builders import (
     done,
@@ -47,7 +48,33 @@ def test_nothing_is_known_of_what_was_never_run() -> None:
 
 
 def test_a_run_takes_as_long_as_it_took() -> None:
-    assert seconds(one_trial(), ran(one_trial())) == pytest.approx(STARTUP_S + 4 * 0.010 + END_S)
+    assert seconds(one_trial(), ran(one_trial())) == pytest.approx(STARTUP_S + 4 * 0.010 + END_S["warm"])
+
+
+def cold(results: Results) -> Results:
+    """The same, but every launch started cold."""
+    trials = [
+        msgspec.structs.replace(
+            trial, repeats=[msgspec.structs.replace(repeat, start="cold", startup_s=10.0) for repeat in trial.repeats]
+        )
+        for trial in results.trials
+    ]
+    return msgspec.structs.replace(results, trials=trials)
+
+
+def test_what_starts_warm_does_not_take_as_long_to_start_as_what_started_cold() -> None:
+    past = cold(ran(one_trial()))
+    assert estimate(one_trial(), [past]) == Estimate(4 * 0.010 + END_S["warm"], at_least=True)
+    assert seconds(one_trial(start="cold"), past) == pytest.approx(10.0 + 4 * 0.010 + END_S["cold"])
+    assert seconds(one_trial(), past, ran(one_trial(model="mlp"))) == pytest.approx(
+        STARTUP_S + 4 * 0.010 + END_S["warm"]
+    )
+    assert estimate(one_trial(model="mlp"), [past]) is None
+
+
+def test_slurm_starts_ranks_cold() -> None:
+    submitted = msgspec.structs.replace(one_trial(), engine=EngineOptions(name="slurm"))
+    assert seconds(submitted, cold(ran(one_trial()))) == pytest.approx(10.0 + 4 * 0.010 + END_S["cold"])
 
 
 def measured(**fields: Any) -> Preset:
@@ -70,7 +97,9 @@ def test_every_launch_counts() -> None:
 
 
 def test_the_newest_run_counts() -> None:
-    assert seconds(one_trial(), ran(one_trial(), 50), ran(one_trial())) == pytest.approx(STARTUP_S + 0.2 + END_S)
+    assert seconds(one_trial(), ran(one_trial(), 50), ran(one_trial())) == pytest.approx(
+        STARTUP_S + 0.2 + END_S["warm"]
+    )
 
 
 @pytest.mark.parametrize(
@@ -78,7 +107,7 @@ def test_the_newest_run_counts() -> None:
     [({"epochs": 6}, 12), ({"steps": 100}, 100), ({"batch_size": 32}, 8), ({"lr": 0.5, "seed": 3}, 4)],
 )
 def test_training_is_scaled_by_the_steps(fields: dict[str, Any], steps: int) -> None:
-    expected = STARTUP_S + steps * 0.010 + END_S
+    expected = STARTUP_S + steps * 0.010 + END_S["warm"]
     assert seconds(one_trial(**fields), ran(one_trial())) == pytest.approx(expected)
 
 
@@ -87,12 +116,12 @@ def test_training_is_scaled_by_the_steps(fields: dict[str, Any], steps: int) -> 
     [{"model": "mlp"}, {"strategy": "ring"}, {"bottleneck": [{"at": "data", "ranks": [0], "sleep_ms": 1}]}],
 )
 def test_of_another_training_only_the_startup_is_known(fields: dict[str, Any]) -> None:
-    assert estimate(one_trial(**fields), [ran(one_trial())]) == Estimate(STARTUP_S + END_S, at_least=True)
+    assert estimate(one_trial(**fields), [ran(one_trial())]) == Estimate(STARTUP_S + END_S["warm"], at_least=True)
 
 
 def test_so_of_another_presets_trial() -> None:
     other = msgspec.structs.replace(ran(one_trial()), preset="other")
-    assert estimate(one_trial(), [other]) == Estimate(STARTUP_S + END_S, at_least=True)
+    assert estimate(one_trial(), [other]) == Estimate(STARTUP_S + END_S["warm"], at_least=True)
 
 
 def test_epochs_after_steps_cannot_be_counted() -> None:
@@ -111,14 +140,14 @@ def test_one_trial_that_is_unknown_makes_it_a_lower_bound() -> None:
 def test_a_delay_that_was_there_before_is_no_other_training() -> None:
     delayed = one_trial(bottleneck=[{"at": "data", "ranks": [0], "sleep_ms": 1}])
     read_again = msgspec.json.decode(msgspec.json.encode(ran(delayed)), type=Results)
-    assert seconds(delayed, read_again) == pytest.approx(STARTUP_S + 0.040 + END_S)
+    assert seconds(delayed, read_again) == pytest.approx(STARTUP_S + 0.040 + END_S["warm"])
 
 
 def test_a_config_of_a_later_version_is_passed_over() -> None:
     past = ran(one_trial())
     strange = msgspec.structs.replace(past.trials[0], config={"launch": "spawn", "world_size": 2, "quantum": True})
     found = estimate(one_trial(), [msgspec.structs.replace(past, trials=[strange])])
-    assert found == Estimate(STARTUP_S + END_S, at_least=True)
+    assert found == Estimate(STARTUP_S + END_S["warm"], at_least=True)
 
 
 @pytest.mark.parametrize(

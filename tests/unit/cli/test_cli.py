@@ -178,7 +178,7 @@ def test_the_presets_are_listed_group_by_group() -> None:
     in_front = ["Start here", "Primitives", "Launch modes", "Collectives", "Strategies", "Bottlenecks", "Mistakes"]
     assert groups == [*in_front, *sorted(set(groups) - set(in_front))]
     assert "  quickstart " in result.stdout
-    assert "One process, or two that average their gradients?  (3 trials, 1 repeat)" in result.stdout
+    assert "One process, or two that average their gradients?  (3 trials, 3 repeats)" in result.stdout
 
 
 def test_a_preset_of_ones_own_is_listed_and_a_bad_one_says_why(tmp_path: Path) -> None:
@@ -200,7 +200,7 @@ def test_one_preset_is_shown_with_its_commands() -> None:
     [single] = [line for line in lines if "workers.single" in line]
     assert single == f"  {sys.executable} -m workers.single world_size=1 batch_size=128 epochs=10 lr=0.05"
     assert sum("workers.spawn" in line for line in lines) == 2
-    assert lines[-1] == "3 trials, 1 repeat of each, in turn"
+    assert lines[-1] == "3 trials, 3 repeats of each, in turn"
 
 
 def test_a_shown_preset_has_its_fields_overridden() -> None:

@@ -354,6 +354,7 @@ FINITE = st.floats(0, 1e6)
 # What an argument can hold: no NUL, no half of a surrogate pair; DEL has a test of its own.
 TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0\x7f"), max_size=20)
 OWN_FIELDS: dict[str, st.SearchStrategy[Any]] = {
+    "start": st.sampled_from(choices("start")),
     "threads": st.integers(1, 64),
     "sched_batch": st.booleans(),
     "model": TEXTS.filter(lambda text: ":" not in text),

@@ -9,6 +9,7 @@ import pytest
 from ddptui.config.trial import Trial
 from ddptui.engines.hub import Hub
 from ddptui.engines.local import engine
+from ddptui.engines.local.warm import WarmParent
 from ddptui.store.journal import RepeatJournal
 
 Told = Callable[[Trial, Path], Mapping[str, str]]
@@ -18,12 +19,13 @@ Told = Callable[[Trial, Path], Mapping[str, str]]
 def told(monkeypatch: pytest.MonkeyPatch) -> Told:
     """What ranks would have in their environment besides, in a run that is kept in a folder."""
     started: list[Mapping[str, str]] = []
-    monkeypatch.setattr(engine, "LocalLaunch", lambda _, environment, *rest: started.append(environment))
+    monkeypatch.setattr(engine, "start_local", lambda trial, command, environment, *rest: started.append(environment))
     monkeypatch.delenv(engine.COMPILED, raising=False)
 
     def tell(trial: Trial, run: Path) -> Mapping[str, str]:
         with Hub(1) as hub:
-            engine.LocalEngine(run).start(trial, [], RepeatJournal(run / "trial-a" / "repeat-1", 1, io.BytesIO()), hub)
+            local = engine.LocalEngine(run, WarmParent())
+            local.start(trial, [], RepeatJournal(run / "trial-a" / "repeat-1", 1, io.BytesIO()), hub)
         return started[-1]
 
     return tell
@@ -51,5 +53,5 @@ def test_a_folder_that_a_compiler_would_take_for_two_is_not_named(told: Told, tm
 def test_when_the_run_is_over_nothing_of_it_is_left(tmp_path: Path) -> None:
     (tmp_path / "compiled" / "ab").mkdir(parents=True)
     (tmp_path / "preset.toml").touch()
-    engine.LocalEngine(tmp_path).close()
+    engine.LocalEngine(tmp_path, WarmParent()).close()
     assert [path.name for path in tmp_path.iterdir()] == ["preset.toml"]

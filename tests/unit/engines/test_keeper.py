@@ -1,5 +1,6 @@
 """Whoever stands between console and launcher: ends with it, like it, and leaves nobody of its family behind."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -10,8 +11,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from ddptui.engines.local import keeper
-from ddptui.engines.local.engine import LocalLaunch
+from ddptui.engines.local.engine import LAUNCHER_LOG, LocalLaunch, start_cold
+from ddptui.engines.local.warm import WarmParent
+from ddptui.host import keeper
 
 SOON_S = 8.0
 SLEEP = "import time; time.sleep(600)"
@@ -32,14 +34,19 @@ while not os.path.exists("escaped") or not open("escaped").read():
 Kept = Callable[[str], LocalLaunch]
 
 
-@pytest.fixture
-def kept(tmp_path: Path) -> Iterator[Kept]:
+@pytest.fixture(params=["cold", "warm"])
+def kept(tmp_path: Path, warm: WarmParent, request: pytest.FixtureRequest) -> Iterator[Kept]:
     """Starts a Python script, kept, in a folder; its own folder is `own`."""
     launchers: list[LocalLaunch] = []
 
     def start(script: str) -> LocalLaunch:
         (tmp_path / "own").mkdir(exist_ok=True)
-        launchers.append(LocalLaunch([sys.executable, "-c", script], {}, tmp_path, tmp_path / "own"))
+        with (tmp_path / LAUNCHER_LOG).open("wb") as log:
+            if request.param == "cold":
+                process = start_cold([sys.executable, "-c", script], {}, tmp_path, tmp_path / "own", log)
+            else:
+                process = warm.fork("tests.support.script", "main", [script], {}, tmp_path, tmp_path / "own", log)
+        launchers.append(LocalLaunch(process, request.param))
         return launchers[-1]
 
     yield start
@@ -126,7 +133,7 @@ def test_signals_do_not_end_it_and_are_not_ignored_by_the_launcher(
     script = f"import signal; open('{number.name}', 'w').write(str(signal.getsignal({int(number)}))); {SLEEP}"
     launcher = kept(script)
     assert "SIG_IGN" not in written(tmp_path / number.name)
-    launcher._process.send_signal(number)
+    os.kill(launcher._process.pid, number)
     with pytest.raises(subprocess.TimeoutExpired):
         launcher._process.wait(0.3)
 
@@ -147,7 +154,7 @@ def test_a_keeper_that_is_stopped_cannot_keep_the_console_waiting_for_ever(
     launcher = kept(SLEEP)
     until(lambda: bool(children_of(launcher)))
     children = children_of(launcher)
-    launcher._process.send_signal(signal.SIGSTOP)
+    os.kill(launcher._process.pid, signal.SIGSTOP)
     launcher.stop()
     assert all(is_gone(child) for child in children)
 

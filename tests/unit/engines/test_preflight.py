@@ -60,24 +60,31 @@ def test_no_limit_is_enough(limits: list[tuple[int, int]]) -> None:
     assert limits[-1] == (96, resource.RLIM_INFINITY)
 
 
+MEASURE = {"primitives": "measure", "world_size": 3, "start": "cold"}
+
+
 @pytest.mark.parametrize(
     ("fields", "fits"),
     [
-        ({"world_size": 4}, True),
-        ({"world_size": 5}, False),
-        ({"world_size": 5, "start_method": "fork"}, True),
-        ({"world_size": 21, "start_method": "fork"}, False),
-        ({"world_size": 5, "launch": "launch"}, False),
-        ({"world_size": 21, "launch": "dp"}, True),
-        ({"world_size": 3, "num_workers": 1}, False),
-        ({"world_size": 2, "num_workers": 1}, True),
-        ({"world_size": 2, "start_method": "fork", "num_workers": 2}, True),
-        ({"launch": "single", "num_workers": 4}, False),
-        ({"primitives": "see", "world_size": 4}, True),
-        ({"primitives": "measure", "world_size": 3, "max_bytes": 49 * 2**20}, True),  # two of each size: 588 MB
-        ({"primitives": "measure", "world_size": 3, "max_bytes": 51 * 2**20}, False),
-        ({"primitives": "measure", "world_size": 3, "max_bytes": 40 * 2**20, "composites": ["all_gather"]}, False),
-        ({"primitives": "measure", "world_size": 3, "max_bytes": 40 * 2**20, "composites": ["ring"]}, True),
+        ({"world_size": 4, "start": "cold"}, True),
+        ({"world_size": 5, "start": "cold"}, False),
+        ({"world_size": 59}, True),
+        ({"world_size": 60}, False),
+        ({"world_size": 5, "compile": True}, False),  # starts cold
+        ({"world_size": 59, "start_method": "fork"}, True),
+        ({"world_size": 60, "start_method": "fork"}, False),
+        ({"world_size": 5, "start": "cold", "launch": "launch"}, False),
+        ({"world_size": 5, "launch": "launch"}, True),
+        ({"world_size": 60, "launch": "dp"}, True),
+        ({"world_size": 3, "num_workers": 1, "start": "cold"}, False),
+        ({"world_size": 3, "num_workers": 1}, True),
+        ({"world_size": 2, "num_workers": 2}, True),
+        ({"launch": "single", "num_workers": 4, "start": "cold"}, False),
+        ({"primitives": "see", "world_size": 4, "start": "cold"}, True),
+        (MEASURE | {"max_bytes": 49 * 2**20}, True),  # two of each size: 588 MB
+        (MEASURE | {"max_bytes": 51 * 2**20}, False),
+        (MEASURE | {"max_bytes": 40 * 2**20, "composites": ["all_gather"]}, False),
+        (MEASURE | {"max_bytes": 40 * 2**20, "composites": ["ring"]}, True),
     ],
 )
 def test_ranks_that_cannot_fit_into_memory_are_refused(

@@ -201,7 +201,7 @@ def test_the_cells_are_the_medians_over_repeats() -> None:
     assert b["min…max"] == "0.06…0.09"
     assert b["ratio"] == "2.50"  # of 2 and 3
     assert b["speed-up"] == "0.42"  # of 1/2 and 1/3
-    assert (b["start s"], b["samples/s"], b["step ms"], b["aggr. ms"]) == ("2.0", "667", "25.00", "4.00")
+    assert (b["start s"], b["samples/s"], b["step ms"], b["aggr. ms"]) == ("2.0 warm", "667", "25.00", "4.00")
     assert (b["loss"], b["acc. %"], b["in sync"]) == ("0.667", "75.0", "yes")
     assert (b["launch"], b["ranks"], b["strategy"]) == ("spawn", "2", "all_reduce")
 

@@ -1,11 +1,15 @@
 """What is said of a run once a trial is chosen: of that one first, then of the others, then of the table."""
 
+import re
+
 import msgspec
 import pytest
 
 from ddptui.analysis.cautions import Caution
 from ddptui.analysis.results import ConfidenceInterval, Culprit, Results, TrialResult
+from ddptui.config.preset import Preset
 from ddptui.report.notes import in_short, in_words, worst
+from ddptui.report.table import markdown
 from tests.support.builders import done, ended, failure, journal, launched, preset_of, results_for, with_done
 
 PRESET = preset_of(
@@ -94,3 +98,39 @@ def test_who_is_late_is_said_in_short() -> None:
     assert in_short(trial) == in_short(None) == ""
     assert in_short(blamed(trial, 1.0)) == "rank 1 is late, in aggregate"
     assert in_short(blamed(trial, 1.0, "between steps")) == "rank 1 is late, between steps"
+
+
+def started(preset: Preset, **trials: list[tuple[str, str]]) -> Results:
+    """Of these trials; how each of their repeats was started, and why."""
+    messages = [
+        [msgspec.structs.replace(launched(name, number), start=start, start_why=why), *journal(name, number)[1:]]
+        for name, starts in trials.items()
+        for number, (start, why) in enumerate(starts, 1)
+    ]
+    return results_for(preset, *messages)
+
+
+def test_why_ranks_started_cold_is_said_once_with_all_its_trials_and_beside_how_long_they_took() -> None:
+    preset = preset_of({"trial": [{"name": "a"}, {"name": "b"}, {"name": "c", "start": "cold"}], "repeats": 2})
+    why = "the process that forks the ranks was killed by SIGKILL"
+    found = started(
+        preset, a=[("warm", ""), ("cold", why)], b=[("cold", why), ("cold", why)], c=[("cold", ""), ("cold", "")]
+    )
+    shown = markdown(found, preset)
+    assert shown.count("started cold") == 1
+    assert f"- a, b: started cold: {why}" in shown.splitlines()
+    starts = [line for line in shown.splitlines() if "2.0" in line]
+    assert [re.findall(r"2\.0 [a-z, ]+", line)[0].strip() for line in starts] == [
+        "2.0 warm, cold",
+        "2.0 cold",
+        "2.0 cold",
+    ]
+
+
+def test_what_started_the_ranks_of_torch_distributed_launch_is_said() -> None:
+    preset = preset_of({"trial": [{"name": "a", "launch": "launch"}]})
+    for start, words in (
+        ("warm", "elastic_launch, which torch.distributed.launch calls"),
+        ("cold", "torch.distributed.launch"),
+    ):
+        assert f"a: started by {words}" in in_words(started(preset, a=[(start, "")]), preset, "a").reading

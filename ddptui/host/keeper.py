@@ -1,10 +1,13 @@
 """The keeper of a launch: a process between the console and the launcher, which ends every process of the launch.
 
-    python keeper.py FOLDER COMMAND...
+    python keeper.py FOLDER GRACE_S COMMAND...
 
 Its standard input is a pipe whose other end only the console has. When that closes, because the console ends the launch
-or has died itself, the keeper ends the launcher and all its descendants: first by SIGTERM, then by SIGKILL. Then it
-removes FOLDER, which belongs to the launch. The keeper ends as the launcher did: with its exit code, or by its signal.
+or has died itself, the keeper ends the launcher and all its descendants: first by SIGTERM, GRACE_S later by SIGKILL.
+Then it removes FOLDER, which belongs to the launch. The keeper ends as the launcher did: with its exit code, or by its
+signal.
+
+A warm parent (workers/warm.py) has a keeper, too, and forks one for each launch, which calls `keep` itself.
 """
 
 import ctypes
@@ -16,46 +19,65 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
 
 import psutil
 
-TERM_TO_KILL_S = 2.5  # from SIGTERM to SIGKILL: a rank needs up to 2 s to send its last messages
+GRACE_S = 2.5  # from SIGTERM to SIGKILL, for ranks: they need up to 2 s to send their last messages
+KEEPERS_GRACE_S = 5.0  # … for the keepers of ranks, which end those, and delete their folder
 ORPHANS_S = 0.5  # from the launcher's own end to SIGKILL for the processes that it left
 POLL_S = 0.02
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36  # linux/prctl.h
 CONSOLE = 0  # standard input: the pipe
+LISTENED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD)
 TRACKER = "resource_tracker"  # multiprocessing's: it deletes shared memory that killed processes have left
 
 
 def main() -> None:
     """Starts the command, and waits for its end, or for the console to close the pipe."""
-    folder, *command = sys.argv[1:]
+    folder, grace_s, *command = sys.argv[1:]
+    launchers = []  # holds it: a Popen that is dropped complains that its process still runs
+
+    def start() -> int:
+        # DEVNULL: the pipe is for the keeper alone
+        end_with_keeper = partial(die_with, os.getpid())
+        launchers.append(
+            subprocess.Popen(command, stdin=subprocess.DEVNULL, preexec_fn=end_with_keeper, close_fds=False)
+        )
+        return launchers[0].pid
+
+    end_like(keep(folder, start, float(grace_s)))
+
+
+def keep(folder: str, start: Callable[[], int], grace_s: float = GRACE_S) -> int:
+    """Keeps a launcher to its end. start: starts it, as a child of this process, and returns its process id. Returns
+    its status, as os.wait has it."""
     woken = _listen()  # before the start: a child that ends at once is noticed, too
-    keeper = Keeper(command)
+    parent = os.getppid()
+    keeper = Keeper(start)
     while keeper.status is None:
         ready, _, _ = select.select([CONSOLE, woken], [], [])
-        if CONSOLE in ready:  # at its end: the console writes nothing into the pipe
+        # at the pipe's end: the console writes nothing into it
+        if CONSOLE in ready or os.getppid() != parent:
             send(keeper.descendants(), signal.SIGTERM)
-            keeper.wait_and_kill(TERM_TO_KILL_S)
+            keeper.wait_and_kill(grace_s)
             shutil.rmtree(folder, ignore_errors=True)  # a console that was killed cannot
         else:
             os.read(woken, 4096)
             keeper.reap()
     keeper.wait_and_kill(ORPHANS_S)
-    end_like(keeper.status)
+    return keeper.status
 
 
 class Keeper:
-    """A started command, and its descendants. `status` is os.wait's of the command; None while it runs."""
+    """A started launcher, and its descendants. `status` is os.wait's of the launcher; None while it runs."""
 
-    def __init__(self, command: list[str]) -> None:
+    def __init__(self, start: Callable[[], int]) -> None:
         prctl(PR_SET_CHILD_SUBREAPER, 1)  # orphans become this process's children, whatever session they are in
         self.status: int | None = None
-        # DEVNULL: the pipe is for the keeper alone
-        self._launcher = subprocess.Popen(command, stdin=subprocess.DEVNULL, preexec_fn=partial(die_with, os.getpid()))
+        self._launcher = start()
 
     def reap(self) -> None:
         """Collects the processes that have ended, and notes the launcher's status."""
@@ -64,7 +86,7 @@ class Keeper:
                 pid, status = os.waitpid(-1, os.WNOHANG)  # not Popen.wait: adopted orphans have to be collected, too
                 if pid == 0:  # those that are left still run
                     return
-                if pid == self._launcher.pid:
+                if pid == self._launcher:
                     self.status = status
 
     def descendants(self) -> list[psutil.Process]:
@@ -92,7 +114,7 @@ class Keeper:
 
 def _listen() -> int:
     """Keeps signals from ending the keeper. Returns a descriptor that is readable when one has come."""
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD):
+    for number in LISTENED:
         signal.signal(number, lambda *_: None)  # not SIG_IGN, which the launcher would inherit through exec
     woken, wake = os.pipe()
     os.set_blocking(wake, False)  # as set_wakeup_fd requires

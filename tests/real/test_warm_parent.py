@@ -1,0 +1,80 @@
+"""Real launches and their warm parent: what its ranks are like, when it is not ready, and when it ends."""
+
+import io
+import os
+import signal
+from contextlib import closing
+from pathlib import Path
+
+import psutil
+
+from ddptui.engines.local.warm import WarmParent
+from ddptui.run import lab
+from ddptui.run.headless import Narrator
+from ddptui.run.lab import Controls
+from ddptui.store.runs import Run
+from ddptui.wire.records import Ended, Launched
+from tests.support.builders import preset_of
+from tests.support.runner import results_of, write_preset
+
+TINY = {"model": "mlp", "width": 16, "depth": 1, "steps": 8, "warmup_steps": 2, "threads": 1}
+WHY = "the process that forks the ranks was killed by SIGKILL"
+
+
+def test_without_their_parent_launches_start_cold_and_say_so_once(tmp_path: Path) -> None:
+    preset = preset_of({"repeats": 3, "trial": [{"name": "a", "launch": "single", **TINY}]})
+    run = Run.create(tmp_path, preset, {"cores": 2})
+    narrator = Narrator(preset, io.StringIO())
+    starts, ends = [], []
+    with closing(WarmParent()) as warm, closing(lab.run_preset(preset, run, warm=warm)) as stream:
+        for message in stream:
+            narrator.add(message)
+            if isinstance(message, Launched):
+                starts.append((message.start, message.start_why))
+            if isinstance(message, Ended):
+                ends.append(message.status)
+                if len(ends) == 1:
+                    [parent] = psutil.Process(warm._keeper.pid).children()  # type: ignore[union-attr]
+                    os.kill(parent.pid, signal.SIGKILL)
+                    psutil.wait_procs([parent])
+    assert starts == [("warm", ""), ("cold", WHY), ("cold", WHY)]
+    assert ends == ["ok", "ok", "ok"]
+    assert narrator._output.getvalue().count(f"starts cold: {WHY}") == 1  # type: ignore[attr-defined]
+
+
+def test_what_is_skipped_or_stopped_before_it_is_ready_is_never_started(tmp_path: Path) -> None:
+    preset = preset_of({"trial": [{"name": "a", **TINY}, {"name": "b", **TINY}]})
+    controls = Controls()
+
+    class Never(WarmParent):
+        def is_ready(self, timeout_s: float) -> bool:
+            controls.stop() if statuses else controls.skip()
+            return False
+
+    statuses: list[str] = []
+    with closing(lab.run_preset(preset, Run.create(tmp_path, preset, {"cores": 2}), controls, warm=Never())) as stream:
+        for message in stream:
+            if isinstance(message, Ended):
+                statuses.append(message.status)
+    assert statuses == ["skipped", "interrupted"]
+    assert not psutil.Process().children(recursive=True)
+
+
+SIGNALS = """
+import signal, torch
+def net(num_classes):
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGCHLD)
+    print("handlers", *[getattr(signal.getsignal(number), "name", None) for number in numbers], flush=True)
+    return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, num_classes))
+"""
+
+
+def test_ranks_have_the_handlers_of_a_new_process_however_they_were_launched(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(SIGNALS)
+    modes = ("single", "process", "spawn", "launch")
+    trials = [f'[[trial]]\nname = "{mode}"\nlaunch = "{mode}"\nsteps = 4\nmodel = "mine:net"\n' for mode in modes]
+    results = results_of(tmp_path / "runs", write_preset(tmp_path, "".join(trials)), PYTHONPATH=str(tmp_path))
+    for trial in results["trials"]:
+        assert trial["repeats"][0]["start"] == "warm"
+        log = tmp_path / "runs" / results["run"] / f"trial-{trial['name']}" / "repeat-1" / "rank-0.log"
+        assert "handlers None SIG_DFL SIG_DFL SIG_DFL SIG_DFL\n" in log.read_text()  # None: Python's own for SIGINT

@@ -1,0 +1,31 @@
+"""Which ranks can be forked from a warm parent, and why the others start cold."""
+
+from typing import Any
+
+import pytest
+
+from ddptui.config.start import start_of
+from ddptui.config.trial_values import make_trial
+
+SLOW = {"at": "link", "ranks": [1], "mbit": 10}
+
+
+@pytest.mark.parametrize("launch", ["single", "dp", "process", "spawn", "launch"])
+def test_every_launch_mode_starts_warm_unless_the_trial_says_otherwise(launch: str) -> None:
+    assert start_of(make_trial({"launch": launch})) == ("warm", "")
+    assert start_of(make_trial({"launch": launch, "start": "cold"})) == ("cold", "")
+
+
+@pytest.mark.parametrize(
+    ("fields", "nodes", "why"),
+    [
+        ({"start_method": "fork"}, 1, "start_method = 'fork' asks how a new process starts its ranks"),
+        ({"start_method": "forkserver"}, 1, "start_method = 'forkserver' asks how a new process starts its ranks"),
+        ({"compile": True}, 1, "torch.compile starts compilers that need a new process"),
+        ({"bottleneck": [SLOW]}, 1, "on slow links each rank has a network of its own"),
+        ({"launch": "launch"}, 2, "torch.distributed.launch meets other nodes before it starts ranks"),
+        ({"launch": "spawn"}, 2, None),
+    ],
+)
+def test_what_needs_new_processes_starts_cold_and_says_why(fields: dict[str, Any], nodes: int, why: str | None) -> None:
+    assert start_of(make_trial(fields), nodes) == (("cold", why) if why else ("warm", ""))

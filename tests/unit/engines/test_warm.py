@@ -1,0 +1,215 @@
+"""The warm parent: a forked launcher is like a fresh one; and without it there are reasons, and cold launches."""
+
+import json
+import os
+import resource
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from ddptui.engines.command import module_folders
+from ddptui.engines.local import warm as warm_parent
+from ddptui.engines.local.engine import LAUNCHER_LOG, LocalLaunch, start_cold
+from ddptui.engines.local.warm import CannotFork, WarmParent, is_readable
+from ddptui.host import keeper
+from ddptui.wire.warm import MOST_BYTES
+from tests.support.runner import ENOUGH_S
+
+# What a process is: all that a fork could inherit, and a fresh process would not have.
+PORTRAIT = """
+import atexit, ctypes, json, os, random, resource, signal, sys, tempfile, threading
+death = ctypes.c_int()
+ctypes.CDLL(None).prctl(2, ctypes.byref(death))  # PR_GET_PDEATHSIG
+def target(descriptor):
+    try:
+        return os.readlink(f"/proc/self/fd/{descriptor}")
+    except OSError:
+        return None
+portrait = {
+    "signals": {number: str(signal.getsignal(number)) for number in signal.valid_signals()},
+    "blocked": sorted(signal.pthread_sigmask(signal.SIG_BLOCK, [])),
+    "woken by": signal.set_wakeup_fd(-1),
+    "dies with its parent": death.value,
+    "session": os.getsid(0) == os.getpid(),
+    "group": os.getpgid(0) == os.getppid(),
+    "folder": os.getcwd(),
+    "modules first": sys.path[0],
+    "variables": {name: value for name, value in os.environ.items() if "PYTEST" not in name},
+    "temporary files": tempfile.gettempdir(),
+    "files": {number: target(number) for number in range(64) if target(number) and "/proc/" not in target(number)},
+    "nice": os.nice(0),
+    "policy": os.sched_getscheduler(0),
+    "threads": len(os.listdir("/proc/self/task")),
+    "umask": os.umask(0),
+    "limits": [resource.getrlimit(kind) for kind in (resource.RLIMIT_CORE, resource.RLIMIT_NOFILE)],
+    "chance": random.random(),
+}
+atexit.register(lambda: json.dump(portrait, open("portrait.json", "w")))
+"""
+
+
+@pytest.fixture
+def portrait(warm: WarmParent, tmp_path: Path) -> Callable[[str], dict[str, Any]]:
+    def of(start: str) -> dict[str, Any]:
+        code, log = ended(launched(start, PORTRAIT, tmp_path, warm, TMPDIR=str(tmp_path), WHO="me"), tmp_path)
+        assert code == 0, log
+        found: dict[str, Any] = json.loads((tmp_path / "portrait.json").read_text())
+        return found
+
+    return of
+
+
+@pytest.fixture
+def few_files(warm: WarmParent) -> Iterator[None]:
+    """A limit that the warm parent of the session has not: consoles change theirs, too."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft - 1, hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def launched(start: str, script: str, folder: Path, warm: WarmParent, **variables: str) -> LocalLaunch:
+    variables["PYTHONPATH"] = os.pathsep.join(module_folders())
+    own = folder / "own"
+    own.mkdir(exist_ok=True)
+    with (folder / LAUNCHER_LOG).open("wb") as log:
+        if start == "warm":
+            forked = warm.fork("tests.support.script", "main", [script], variables, folder, own, log)
+            return LocalLaunch(forked, "warm")
+        command = [sys.executable, "-m", "tests.support.script", script]
+        return LocalLaunch(start_cold(command, variables, folder, own, log), "cold")
+
+
+def ended(launch: LocalLaunch, folder: Path) -> tuple[int, str]:
+    """Its exit code, and its log."""
+    code = launch._process.wait(ENOUGH_S)
+    launch.stop()
+    return code, (folder / LAUNCHER_LOG).read_text()
+
+
+def test_a_forked_launcher_is_like_a_fresh_one(portrait: Callable[[str], dict[str, Any]], few_files: None) -> None:
+    fresh, forked = portrait("cold"), portrait("warm")
+    assert forked.pop("chance") != portrait("warm").pop("chance") != fresh.pop("chance")
+    assert forked == fresh
+
+
+def test_what_it_raises_and_exits_with_is_in_its_log_as_of_a_fresh_one(tmp_path: Path, warm: WarmParent) -> None:
+    for script in ("raise ValueError('x')", "import sys; sys.exit('so')", "import sys; sys.exit(3)", "print('out')"):
+        ends = []
+        for start in ("cold", "warm"):
+            code, log = ended(launched(start, script, tmp_path, warm), tmp_path)
+            ends.append((code, log.splitlines()[-1:]))
+        assert ends[0] == ends[1]
+
+
+def test_a_thread_that_is_no_daemon_is_waited_for(tmp_path: Path, warm: WarmParent) -> None:
+    script = "import threading, time; threading.Thread(target=lambda: (time.sleep(0.1), print('late'))).start()"
+    assert ended(launched("warm", script, tmp_path, warm), tmp_path) == (0, "late\n")
+
+
+def test_a_pool_of_threads_that_nobody_shut_down_is_not_waited_for(tmp_path: Path, warm: WarmParent) -> None:
+    script = "from concurrent.futures import *; import sys; sys.p = ThreadPoolExecutor(); sys.p.submit(print, 'done')"
+    assert ended(launched("warm", script, tmp_path, warm), tmp_path) == (0, "done\n")
+
+
+# Without it
+
+
+@pytest.fixture
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[WarmParent]:
+    """One for this test alone, with a torch that is imported at once."""
+    (tmp_path / "torch.py").write_text("")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setattr(warm_parent, "ANSWERS_WITHIN_S", 0.5)
+    parent = WarmParent()
+    yield parent
+    parent.close()
+
+
+def ready(parent: WarmParent) -> WarmParent:
+    deadline = time.monotonic() + ENOUGH_S
+    while not parent.is_ready(0.1):
+        assert time.monotonic() < deadline
+    return parent
+
+
+def test_a_torch_that_cannot_be_imported_is_said(own: WarmParent, tmp_path: Path) -> None:
+    (tmp_path / "torch.py").write_text("raise ImportError('no such library')")
+    assert ready(own).problem == (
+        "the process that forks the ranks ended with exit code 1: ImportError: no such library"
+    )
+
+
+def test_a_second_thread_is_said(own: WarmParent, tmp_path: Path) -> None:
+    (tmp_path / "torch.py").unlink()
+    thread = "threading.Thread(target=time.sleep, args=(600,), daemon=True).start()"
+    (tmp_path / "sitecustomize.py").write_text(f"import threading, time; {thread}")
+    assert ready(own).problem == "importing torch starts threads here, and a fork copies only one"
+
+
+def test_one_whose_files_have_changed_is_replaced_and_one_that_is_killed_is_missed(
+    own: WarmParent, tmp_path: Path
+) -> None:
+    (tmp_path / "torch.py").unlink()
+    first = ready(own)._imported
+    assert first is not None
+    own._files[Path(keeper.__file__)] = 1
+    second = ready(own)._imported
+    assert second is not None
+    assert second.pid != first.pid
+    assert not psutil.pid_exists(first.pid)
+
+    os.kill(second.pid, signal.SIGKILL)
+    psutil.wait_procs([psutil.Process(second.pid)])
+    assert ready(own).problem == "the process that forks the ranks was killed by SIGKILL"
+    own._files[Path(keeper.__file__)] = 1  # what was wrong may be mended
+    assert ready(own).problem is None
+
+
+def test_one_that_ends_before_it_was_looked_at_is_missed(own: WarmParent, tmp_path: Path) -> None:
+    (tmp_path / "torch.py").unlink()
+    own.start()
+    assert is_readable(own._socket, ENOUGH_S)
+    assert own._keeper is not None
+    [parent] = psutil.Process(own._keeper.pid).children()
+    parent.kill()
+    psutil.wait_procs([parent])
+    assert ready(own).problem == "the process that forks the ranks was killed by SIGKILL"
+
+
+def test_it_forks_nothing_before_it_is_ready_and_nothing_that_it_cannot_be_told(
+    own: WarmParent, tmp_path: Path
+) -> None:
+    (tmp_path / "torch.py").unlink()
+
+    def fork(**variables: str) -> str:
+        with (tmp_path / "log").open("wb") as log, pytest.raises(CannotFork) as refusal:
+            own.fork("tests.support.script", "main", [""], variables, tmp_path, tmp_path / "own", log)
+        return str(refusal.value)
+
+    own.start()
+    assert fork() == "the process that forks the ranks is not ready"
+    ready(own)
+    assert fork(A="\udcff") == "a path or a variable is not UTF-8"
+    assert fork(A="a" * MOST_BYTES) == "the trial is too long to be sent to the process that forks the ranks"
+    assert own.problem is None
+
+
+def test_one_that_does_not_answer_is_given_up(own: WarmParent, tmp_path: Path) -> None:
+    (tmp_path / "torch.py").unlink()
+    imported = ready(own)._imported
+    assert imported is not None
+    os.kill(imported.pid, signal.SIGSTOP)
+    with (
+        (tmp_path / "log").open("wb") as log,
+        pytest.raises(CannotFork, match="the process that forks the ranks does not answer"),
+    ):
+        own.fork("tests.support.script", "main", [""], {}, tmp_path, tmp_path / "own", log)
+    assert own.problem == "the process that forks the ranks does not answer"
+    assert not psutil.pid_exists(imported.pid)
