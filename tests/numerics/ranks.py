@@ -6,10 +6,10 @@ from typing import TypeVar
 
 import msgspec
 import torch
-import torch.multiprocessing as mp
 from torch import Tensor
 
 from tests.support.leaving import leave
+from tests.support.worlds import run_ranks
 
 Learned = dict[str, dict[str, Tensor]]  # by the way to learn, and the tensor's name
 Told = TypeVar("Told")
@@ -26,8 +26,7 @@ def run(
     run_rank: Callable[..., None], arguments: tuple[object, ...], ranks: int, folder: Path, told: type[Told]
 ) -> tuple[list[Learned], list[Told]]:
     """Start the ranks, and collect what they leave in the folder; `told` is the type of what each of them tells."""
-    start: Callable[..., object] = mp.start_processes
-    start(run_rank, arguments, nprocs=ranks, start_method="spawn")
+    run_ranks(run_rank, arguments, ranks)
     files = [folder / f"rank-{rank}" for rank in range(ranks)]
     return (
         [torch.load(file.with_suffix(".pth"), weights_only=True) for file in files],

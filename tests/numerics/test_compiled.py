@@ -1,6 +1,5 @@
 """torch.compile, for real: under hooks, buckets and torch DDP, it trains what the uncompiled model trains."""
 
-import os
 import shutil
 from typing import Any
 
@@ -38,7 +37,7 @@ NEAR = 2e-5  # 12 steps of float32 numbers of about 1, added up in another order
 
 
 def run_rank(rank: int, folder: str) -> None:
-    os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"  # in this process, which needs no others then
+    torch._inductor.config.compile_threads = 1  # in this process, which needs no others then
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=RANKS)
     learned, said, graphs = {}, {}, {}

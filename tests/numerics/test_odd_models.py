@@ -2,19 +2,18 @@
 are zeroed where they lie; and the ring on tensors of every awkward length."""
 
 import copy
-from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 import pytest
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as mp
 from torch import Tensor, nn
 
 from ddptui.config.strategies import STRATEGIES
 from ddptui.config.trial import Trial
 from tests.support.leaving import leave
+from tests.support.worlds import run_ranks
 from workers.aggregate import ring, strategy_of
 from workers.aggregate.bucketed import split_by_size
 from workers.aggregate.buffer import group_by_dtype, move_into_buffer
@@ -128,8 +127,7 @@ def run_rank(rank: int, folder: str) -> None:
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> list[Found]:
     folder = tmp_path_factory.mktemp("odd")
-    start: Callable[..., object] = mp.start_processes
-    start(run_rank, (str(folder),), nprocs=RANKS, start_method="spawn")
+    run_ranks(run_rank, (str(folder),), RANKS)
     return [msgspec.json.decode((folder / f"rank-{rank}.json").read_bytes(), type=Found) for rank in range(RANKS)]
 
 

@@ -1,6 +1,6 @@
 """Every primitive and composite, on real ranks: every element that it leaves is what it should be, and is looked at."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -8,12 +8,12 @@ import msgspec
 import pytest
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as mp
 
 from ddptui.config.primitives import OPERATIONS, REDUCE_OPS, ReduceOpName
 from ddptui.config.strategies import COMPOSITES
 from ddptui.config.trial import Trial
 from ddptui.config.trial_values import make_trial
+from tests.support.worlds import run_ranks
 from workers.aggregate import strategy_class
 from workers.instruments.clock import Clock
 from workers.primitives import PRIMITIVES
@@ -98,8 +98,7 @@ class World(NamedTuple):
 @pytest.fixture(scope="module", params=[2, 3, 4])
 def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> World:
     folder = tmp_path_factory.mktemp(f"primitives-{request.param}")
-    start: Callable[..., object] = mp.start_processes
-    start(run_rank, (request.param, str(folder)), nprocs=request.param, start_method="spawn")
+    run_ranks(run_rank, (request.param, str(folder)), request.param)
     kind = tuple[list[int], list[int], list[int], dict[str, list[list[float]]]]
     told = [msgspec.json.decode((folder / f"{rank}.json").read_bytes(), type=kind) for rank in range(request.param)]
     return World(request.param, *map(list, zip(*told, strict=True)))

@@ -11,13 +11,13 @@ import msgspec
 import pytest
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as mp
 from torch import nn
 
 from ddptui.config.strategies import STRATEGIES
 from ddptui.config.trial import Bottleneck, Trial
 from ddptui.wire.messages import Collective, Position, Step
 from tests.support.leaving import leave
+from tests.support.worlds import run_ranks
 from workers.aggregate import strategy_of
 from workers.instruments import hooks as module
 from workers.instruments import tap as tap_module
@@ -160,9 +160,7 @@ def by_hand(rank: int, pair: Any) -> list[Collective]:
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory: pytest.TempPathFactory) -> list[Told]:
     folder = tmp_path_factory.mktemp("pair")
-    with pytest.MonkeyPatch.context() as environment:
-        environment.setenv("OMP_NUM_THREADS", "1")
-        mp.start_processes(rank_of_two, (str(folder), 2), nprocs=2, start_method="spawn")  # type: ignore[no-untyped-call]
+    run_ranks(rank_of_two, (str(folder), 2), 2)
     return [msgspec.json.decode((folder / f"rank-{rank}.json").read_bytes(), type=Told) for rank in (0, 1)]
 
 
