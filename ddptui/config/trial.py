@@ -96,7 +96,7 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     name: Annotated[str, About("the trial's name, and its folder's", column="trial", affects_time=False)] = ""
     launch: Annotated[LaunchMode, About("what starts the ranks", column="launch")] = "spawn"
     start_method: Annotated[StartMethod, About(
-        "how Python's multiprocessing starts a rank; ranks that start warm are forked", affects_time=False)] = "spawn"
+        "how Python's multiprocessing starts a rank; any but spawn makes the start cold", affects_time=False)] = "spawn"
     start: Annotated[StartKind, About(
         "cold: each launch imports torch anew; warm: ranks are forked from a process that has", affects_time=False
     )] = "warm"
