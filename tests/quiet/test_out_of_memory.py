@@ -23,7 +23,7 @@ LIMITS = {  # of a folder of cgroups, the file that says how much memory the mem
     Path("/sys/fs/cgroup"): "memory.max",
 }
 COUNTERS = {Path("/sys/fs/cgroup/memory"): "memory.oom_control", Path("/sys/fs/cgroup"): "memory.events"}
-ENOUGH_BYTES = 700 * 2**20  # for a console, a launcher and a small rank
+ENOUGH_BYTES = 1200 * 2**20  # for a console, a process with all imports that forks ranks, and a small rank
 GREEDY = "width = 20000\ndepth = 3\n"  # 1.6 GB a layer
 
 
