@@ -1,7 +1,7 @@
 """What a launch costs besides its steps, against the same training in a bare script (bare_spawn.py): until the end of
-the first step, and from the end of the last one to the end of its processes. The lab's warm parent is ready, as it is
-when somebody has read a preset. The lab's end includes what the script leaves out: the accuracy on held-out samples,
-hashes of all tensors, and the audit of the mean.
+the first step, and from the end of the last one to the end of its processes. The warm parent has imported all before.
+At its end ddptui also measures the accuracy on held-out samples, hashes all tensors and audits the mean; the script
+does none of this.
 
 Then the whole of a command typed in a shell, which has to import torch first, against one launch of the script.
 

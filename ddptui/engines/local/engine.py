@@ -3,12 +3,9 @@
 import os
 import shlex
 import shutil
-import subprocess
-import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import IO
 
 import msgspec
 import psutil
@@ -20,15 +17,20 @@ from ddptui.diagnosis.stall import WORKING
 from ddptui.engines import command as launch
 from ddptui.engines.base import Engine, Launch
 from ddptui.engines.hub import Hub
-from ddptui.engines.local.warm import CannotFork, KeeperProcess, StartedKeeper, WarmParent, inherited_variables
-from ddptui.host import keeper
+from ddptui.engines.local.warm import (
+    STOP_WITHIN_S,
+    CannotFork,
+    KeeperProcess,
+    WarmParent,
+    end_with_keeper,
+    start_keeper,
+)
 from ddptui.host.machine import available_cores
 from ddptui.store.journal import RepeatJournal
 from ddptui.wire.connection import CONSOLE_PID, LOGS
 from ddptui.wire.messages import Hello
 
 LAUNCHER_LOG = "launcher.log"
-STOP_WITHIN_S = 8.0  # for the keeper to end all processes: it needs less than half of that
 COMPILED = "TORCHINDUCTOR_CACHE_DIR"  # the cache of torch.compile, by default below TMPDIR
 MEETING = "INIT_METHOD"  # the file where the ranks meet, if they do so in a file: file:///PATH
 
@@ -98,7 +100,7 @@ def start_local(
                 return LocalLaunch(process, "warm", warm=warm)
             except CannotFork as error:
                 why = str(error)
-        return LocalLaunch(start_cold(command, environment, folder, launch_folder, log), "cold", why)
+        return LocalLaunch(start_keeper(command, environment, folder, launch_folder, log), "cold", why)
 
 
 def _forked(trial: Trial) -> tuple[str, str, list[str]]:
@@ -109,21 +111,6 @@ def _forked(trial: Trial) -> tuple[str, str, list[str]]:
     if "start_method" not in mode.meaningless:
         trial = msgspec.structs.replace(trial, start_method="fork")
     return f"workers.{trial.launch}", "main", launch.arguments(trial)
-
-
-def start_cold(
-    command: list[str], environment: Mapping[str, str], folder: Path, launch_folder: Path, log: IO[bytes]
-) -> StartedKeeper:
-    """Start a command below keeper.py. The arguments are those of start_local. Raises OSError."""
-    return StartedKeeper(
-        [sys.executable, "-P", keeper.__file__, str(launch_folder), str(keeper.GRACE_S), *command],
-        cwd=folder,  # holds no module that could stand in the way of torch's
-        env={**inherited_variables(), **environment},
-        stdin=subprocess.PIPE,  # Python makes pipes close-on-exec: no other process holds this end open
-        stdout=log,
-        stderr=subprocess.STDOUT,
-        start_new_session=True,  # Ctrl-C in the terminal reaches only the console, which ends all in order
-    )
 
 
 class LocalLaunch(Launch):
@@ -185,12 +172,7 @@ class LocalLaunch(Launch):
         return None if status == psutil.STATUS_ZOMBIE else status  # a zombie has ended; its parent has yet to ask how
 
     def stop(self) -> None:
-        self._process.end_launch()
-        try:
-            self._process.wait(STOP_WITHIN_S)
-        except subprocess.TimeoutExpired:  # the keeper was stopped: the kernel ends the launcher with it (PDEATHSIG)
-            self._process.kill()
-            self._process.wait()
+        end_with_keeper(self._process)
         # none is left, unless the keeper was stopped or killed before it had ended them
         left = [process for process in self._processes.values() if self._status(process) is not None]
         for process in left:

@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, Protocol
@@ -22,11 +22,11 @@ from ddptui.host import keeper
 from ddptui.host.folders import lab_root, temporary
 from ddptui.text.words import ending, printable
 from ddptui.wire import warm as wire
-from ddptui.wire.warm import STATUS_BYTES, Fork, Forked, FromParent, Imported, Refused
+from ddptui.wire.warm import Fork, Forked, FromParent, Imported, Refused
 
 LOG = "warm.log"
 ANSWERS_WITHIN_S = 5.0
-STOP_WITHIN_S = 8.0
+STOP_WITHIN_S = 8.0  # for a keeper to end all processes: ranks take it half as long, a warm parent 5 s
 DECODER = msgspec.json.Decoder(FromParent)
 
 
@@ -75,6 +75,39 @@ class StartedKeeper(subprocess.Popen[bytes]):
         self.stdin.close()
 
 
+def start_keeper(
+    command: list[str],
+    environment: Mapping[str, str],
+    folder: Path,  # where it runs
+    launch_folder: Path,  # deleted at the end, by the keeper if the console cannot do so itself
+    log: IO[bytes],
+    *,
+    grace_s: float = keeper.GRACE_S,
+    pass_fds: Sequence[int] = (),
+) -> StartedKeeper:
+    """Start a command below keeper.py. Raises OSError."""
+    return StartedKeeper(
+        [sys.executable, "-P", keeper.__file__, str(launch_folder), str(grace_s), *command],
+        cwd=folder,  # holds no module that could stand in the way of torch's
+        env={**inherited_variables(), **environment},
+        stdin=subprocess.PIPE,  # Python makes pipes close-on-exec: no other process holds this end open
+        stdout=log,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,  # Ctrl-C in the terminal reaches only the console, which ends all in order
+        pass_fds=pass_fds,
+    )
+
+
+def end_with_keeper(process: KeeperProcess) -> None:
+    """End a keeper, and every process below it. The kernel ends those of one that is stopped (PDEATHSIG)."""
+    process.end_launch()
+    try:
+        process.wait(STOP_WITHIN_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
 class ForkedKeeper:
     """A keeper that the warm parent has forked. It begins once this exists, and sends the launcher's status at the
     end."""
@@ -110,7 +143,7 @@ class ForkedKeeper:
         if self._exit_code is None and is_readable(self._descriptor, timeout_s):
             status = b""
             with suppress(OSError):  # as after a kill
-                status = self._connection.recv(STATUS_BYTES)
+                status = self._connection.recv(wire.STATUS_BYTES)
             # without a status it was killed
             self._exit_code = os.waitstatus_to_exitcode(int.from_bytes(status)) if status else -signal.SIGKILL
             self._connection.close()
@@ -130,7 +163,7 @@ class WarmParent:
         """nice: the priority at which it imports."""
         self.problem: str | None = None
         self._nice = nice
-        self._keeper: subprocess.Popen[bytes] | None = None
+        self._keeper: StartedKeeper | None = None
         self._imported: Imported | None = None
         self._files: dict[Path, int] = {}  # the lab's, before it imported them
 
@@ -154,14 +187,13 @@ class WarmParent:
         self._socket, end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         command = [sys.executable, "-m", "workers.warm", str(end.fileno()), str(self._nice)]
         with (self._folder / LOG).open("wb") as log, end:
-            self._keeper = subprocess.Popen(
-                [sys.executable, "-P", keeper.__file__, str(self._folder), str(keeper.KEEPERS_GRACE_S), *command],
-                cwd=self._folder,  # holds no module that could stand in the way of torch's
-                env={**inherited_variables(), "PYTHONPATH": os.pathsep.join(module_folders())},
-                stdin=subprocess.PIPE,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
+            self._keeper = start_keeper(
+                command,
+                {"PYTHONPATH": os.pathsep.join(module_folders())},
+                self._folder,
+                self._folder,
+                log,
+                grace_s=keeper.KEEPERS_GRACE_S,
                 pass_fds=[end.fileno()],
             )
 
@@ -234,14 +266,8 @@ class WarmParent:
         """End it, and every process below it."""
         if self._keeper is None:
             return
-        assert self._keeper.stdin is not None
-        self._keeper.stdin.close()
+        end_with_keeper(self._keeper)
         self._socket.close()
-        try:
-            self._keeper.wait(STOP_WITHIN_S)
-        except subprocess.TimeoutExpired:
-            self._keeper.kill()
-            self._keeper.wait()
         if self._imported is not None:
             os.close(self._process)
         shutil.rmtree(self._folder, ignore_errors=True)

@@ -11,8 +11,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from ddptui.engines.local.engine import LAUNCHER_LOG, LocalLaunch, start_cold
-from ddptui.engines.local.warm import WarmParent
+from ddptui.engines.local.engine import LAUNCHER_LOG, LocalLaunch
+from ddptui.engines.local.warm import WarmParent, start_keeper
 from ddptui.host import keeper
 
 SOON_S = 8.0
@@ -43,7 +43,7 @@ def kept(tmp_path: Path, warm: WarmParent, request: pytest.FixtureRequest) -> It
         (tmp_path / "own").mkdir(exist_ok=True)
         with (tmp_path / LAUNCHER_LOG).open("wb") as log:
             if request.param == "cold":
-                process = start_cold([sys.executable, "-c", script], {}, tmp_path, tmp_path / "own", log)
+                process = start_keeper([sys.executable, "-c", script], {}, tmp_path, tmp_path / "own", log)
             else:
                 process = warm.fork("tests.support.script", "main", [script], {}, tmp_path, tmp_path / "own", log)
         launchers.append(LocalLaunch(process, request.param))

@@ -15,8 +15,8 @@ import pytest
 
 from ddptui.engines.command import module_folders
 from ddptui.engines.local import warm as warm_parent
-from ddptui.engines.local.engine import LAUNCHER_LOG, LocalLaunch, start_cold
-from ddptui.engines.local.warm import CannotFork, WarmParent, is_readable
+from ddptui.engines.local.engine import LAUNCHER_LOG, LocalLaunch
+from ddptui.engines.local.warm import CannotFork, WarmParent, is_readable, start_keeper
 from ddptui.host import keeper
 from ddptui.wire.warm import MOST_BYTES
 from tests.support.runner import ENOUGH_S
@@ -83,7 +83,7 @@ def launched(start: str, script: str, folder: Path, warm: WarmParent, **variable
             forked = warm.fork("tests.support.script", "main", [script], variables, folder, own, log)
             return LocalLaunch(forked, "warm")
         command = [sys.executable, "-m", "tests.support.script", script]
-        return LocalLaunch(start_cold(command, variables, folder, own, log), "cold")
+        return LocalLaunch(start_keeper(command, variables, folder, own, log), "cold")
 
 
 def ended(launch: LocalLaunch, folder: Path) -> tuple[int, str]:
