@@ -134,8 +134,10 @@ def drop_inconsistent(steps: StepsByRank) -> tuple[StepsByRank, dict[int, str]]:
 def _out_of_order(rank: int, steps: Iterable[Step]) -> Iterator[tuple[int, str]]:
     last, end_ns = -1, 0  # ZeroMQ keeps the order of a rank's messages, and its steps do not overlap
     for step in steps:
-        if step.step <= last or step.begin_ns < end_ns:
-            yield step.step, f"rank {rank} reported it too late, or the one before it"
+        if step.step <= last:
+            yield step.step, f"rank {rank} reported it after step {last}"
+        elif step.begin_ns < end_ns:
+            yield step.step, f"rank {rank} began it before step {last} had ended"
         else:
             last, end_ns = step.step, step.end_ns
 

@@ -209,4 +209,10 @@ KNOWN_ERRORS: tuple[tuple[str, str | Explanation], ...] = (
         r"Found (?P<name>.{1,60}?) which is too old to be supported by the triton GPU compiler",
         lambda match, _trial: f"Triton compiles nothing for {match['name']}, which is too old: compile = false",
     ),
+    (
+        r"CUDA error: (.{1,80}?)(?= Search for| CUDA kernel errors|$)",
+        lambda match, _trial: (
+            f"CUDA failed ({match[1]}): CUDA_LAUNCH_BLOCKING=1 before the command shows in which call"
+        ),
+    ),
 )

@@ -11,7 +11,7 @@ from ddptui.config.launch_modes import LAUNCH_MODES
 from ddptui.config.trial import Trial, threads_per_rank
 from ddptui.config.trial_text import to_arguments
 from ddptui.engines.local import links
-from ddptui.host.folders import lab_root
+from ddptui.host.folders import module_folders
 
 
 def command(trial: Trial, python: str = sys.executable, part: Part | None = None) -> list[str]:
@@ -55,11 +55,3 @@ def environment(trial: Trial, cores: int, ranks_here: int | None = None) -> dict
     """The variables with which a rank finds the lab's modules, and uses its share of the cores."""
     threads = threads_per_rank(trial, cores, ranks_here)
     return {"PYTHONPATH": os.pathsep.join(module_folders()), "OMP_NUM_THREADS": str(threads)}
-
-
-def module_folders() -> list[str]:
-    """The folders where a rank looks for modules first: the lab's own, then the user's PYTHONPATH."""
-    variable = os.environ.get("PYTHONPATH", "")
-    # absolute, because a rank starts in another folder; an empty entry means the current one, no variable means none
-    users = [os.path.abspath(folder) for folder in variable.split(os.pathsep)] if variable else []
-    return list(dict.fromkeys([str(lab_root()), *users]))

@@ -15,10 +15,10 @@ from ddptui.config.engine import links_of
 from ddptui.config.parser import PresetError
 from ddptui.config.preset import Preset, fit_to_engine
 from ddptui.config.trial import Trial, TrialError, is_own_model
-from ddptui.engines.command import module_folders
 from ddptui.engines.local import links
 from ddptui.engines.preflight_gpus import OUR_MODELS, check_gpus
 from ddptui.engines.preflight_machine import check_compiler, check_mpi, check_room, check_temporary_folder
+from ddptui.host.folders import module_folders
 from ddptui.host.network import NetworkError, choose_interface
 from ddptui.text.words import did_you_mean
 

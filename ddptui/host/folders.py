@@ -14,6 +14,14 @@ def lab_root() -> Path:
     return shipped if shipped.is_dir() else package.parent
 
 
+def module_folders() -> list[str]:
+    """The folders where a rank looks for modules first: the lab's own, then the user's PYTHONPATH."""
+    variable = os.environ.get("PYTHONPATH", "")
+    # absolute, because a rank starts in another folder; an empty entry means the current one, no variable means none
+    users = [os.path.abspath(folder) for folder in variable.split(os.pathsep)] if variable else []
+    return list(dict.fromkeys([str(lab_root()), *users]))
+
+
 def write_private(path: Path, text: str) -> None:
     """Writes a file that only this user can read, in place of one that exists. Raises OSError."""
     path.unlink(missing_ok=True)  # it would keep its mode

@@ -146,9 +146,9 @@ def _mismatches(repeats: Sequence[RepeatResult]) -> list[str]:
     steps = [mismatch for repeat in repeats for mismatch in repeat.mismatches]
     if not steps:
         return []
-    in_all = all(repeat.wait_share is None for repeat in repeats)
-    lost = "its waits are unknown: in every step" if in_all else f"{count(len(steps), 'step')} left out, in which"
-    return [f"{lost} ranks called different operations: {steps[0]}"]
+    in_all = all(repeat.overlap is None and len(repeat.ranks) > 1 for repeat in repeats)
+    lost = "its waits are unknown" if in_all else f"{count(len(steps), 'step')} left out"
+    return [f"{lost}, since the ranks' reports do not match: {steps[0]}"]
 
 
 def _changed(change: Change) -> str:

@@ -369,6 +369,7 @@ def test_a_copy_for_which_the_host_waits_is_noticed(copy: Callable[[], Tensor], 
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")
+@pytest.mark.filterwarnings("ignore:Synchronization debug mode is a prototype")
 @pytest.mark.parametrize("amp", [None, "bf16", "fp16"])
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_on_a_gpu_torch_itself_refuses_whatever_waits(

@@ -52,6 +52,26 @@ def test_everything_said_arrives_in_order_the_last_words_too(hub: Hub) -> None:
     assert reporter.dropped == 0
 
 
+def test_before_its_hello_a_rank_says_nothing_however_long_its_device_takes(
+    hub: Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A rank on a GPU says Hello once CUDA has started, and that holds Python's lock: a pause to be told, too."""
+    monkeypatch.setattr(module, "BEAT_EVERY_S", 0.0)
+    monkeypatch.setattr(module, "STOOD_STILL_MS", 0)
+    monkeypatch.setattr(module, "SEND_EVERY_MS", 1)
+    sends = threading.Semaphore(0)
+    send = Reporter._send
+    monkeypatch.setattr(Reporter, "_send", lambda *arguments: (send(*arguments), sends.release()))
+    reporter = Reporter(0)
+    for _ in range(3):
+        sends.acquire()
+    reporter.send(hello(hub))
+    first, *_ = receive(hub, 3)
+    reporter.close()
+    assert first == hello(hub)
+    assert hub.refused == 0
+
+
 def test_a_full_queue_is_counted_never_waited_for(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MOST_QUEUED", 10)
     reporter = Reporter(0)

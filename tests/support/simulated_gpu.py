@@ -1,6 +1,7 @@
 """A GPU that is not there: its clock runs by its own oscillator, its work waits in queues, its events are as torch's.
 Time passes only when somebody looks at the clock, records or asks."""
 
+import math
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -15,6 +16,7 @@ from workers.instruments import clock
 
 CALL_NS = 2_000  # what any call into the driver takes the host
 START_NS = 5_000_000_000_000
+WOBBLE_NS = 30_000_000_000
 
 
 class Stream:
@@ -66,12 +68,15 @@ class Event:
 
 
 class Gpu:
-    """ppm: how much faster its oscillator is; launch_ns: from a record on an idle stream until the device is there."""
+    """ppm: how much faster its oscillator is, and wobble_ppm: how far that goes up and down within WOBBLE_NS.
+    launch_ns: from a record on an idle stream until the device is there."""
 
     def __init__(self, ppm: float = 60.0) -> None:
         self.ppm = ppm
+        self.wobble_ppm = 0.0
         self.launch_ns = 5_000.0
         self.now_ns = START_NS
+        self.slept_ns = 0  # by the host, on purpose
         self.synchronised = 0
         self.main = Stream(self)
         self.side: Stream | None = None
@@ -80,17 +85,24 @@ class Gpu:
     def pass_(self, ns: float) -> None:
         self.now_ns += round(ns)
 
+    def sleep(self, seconds: float) -> None:
+        self.slept_ns += round(seconds * 1e9)
+        self.pass_(seconds * 1e9)
+
     def host_ns(self) -> int:
         self.pass_(50)
         return self.now_ns
 
     def device_ns(self, host_ns: float) -> float:
-        return 7e15 + (host_ns - START_NS) * (1 + self.ppm / 1e6)
+        since_ns = host_ns - START_NS
+        turn = 2 * math.pi / WOBBLE_NS
+        return 7e15 + since_ns * (1 + self.ppm / 1e6) + self.wobble_ppm / 1e6 / turn * math.sin(since_ns * turn)
 
-    def new_stream(self, device: torch.device, priority: int) -> Stream:
-        assert priority < 0
-        self.side = Stream(self)
-        return self.side
+    def new_stream(self, device: torch.device, priority: int = 0) -> Stream:
+        made = Stream(self)
+        if priority < 0:
+            self.side = made
+        return made
 
     def current_stream(self, device: torch.device | None = None) -> Stream:
         """Of the thread that asks."""
@@ -118,7 +130,8 @@ def simulated(monkeypatch: pytest.MonkeyPatch, gpu: Gpu) -> "clock.CudaClock":
         "synchronize": gpu.synchronize,
     }.items():
         monkeypatch.setattr(torch.cuda, name, fake)
-    monkeypatch.setattr(clock, "time", SimpleNamespace(monotonic_ns=gpu.host_ns))
+    monkeypatch.setattr(torch._C, "_cuda_getCurrentRawStream", lambda _: id(gpu.current_stream()), raising=False)
+    monkeypatch.setattr(clock, "time", SimpleNamespace(monotonic_ns=gpu.host_ns, sleep=gpu.sleep))
     made = clock.clock_of(torch.device("cuda", 0))
     assert isinstance(made, clock.CudaClock)
     return made

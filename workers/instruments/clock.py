@@ -1,28 +1,37 @@
 """The clock of a rank's work: the host's own, or on a GPU the moments at which its stream gets there.
 
 The training loop never waits for a GPU. A mark is a CUDA event on the caller's stream. The reporter's thread reads it
-later, by its distance from a tie: an event whose host time is known. Two oscillators drift apart, and the distance
-between two events is a float32 of milliseconds. So new ties are made again and again, and a mark is read by the tie
-that was current when it was taken.
+later, by its distance from a tie: an event whose host time is known. A new tie is made again and again, and the time of
+a mark is interpolated between the tie before it and the one after: so it does not matter that the two oscillators drift
+apart (an H100's ran 21 ppm slow). A mark that is read before there is a next tie is extrapolated, at the pace that the
+ties before have shown.
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
 from threading import Lock
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from ddptui.wire.retime import clock_drift
+from ddptui.wire.retime import DRIFT_PPM
 
-TIE_EVERY_NS = 200_000_000  # as often as the reporter sends: at a drift of 100 ppm that is 20 µs
-LIFE_NS = 2 * TIE_EVERY_NS  # of a tie, until its last mark is taken: a reported error should hold that long
+TIE_EVERY_NS = 200_000_000  # as often as the reporter sends
+AGAIN_NS = 10_000_000  # after a try that has failed, as on a GPU that two processes share
 TRIES = 3  # for each tie
 FIRST_TRIES = 10  # at the start there is time for more
-PATIENCE_NS = 200_000  # for one try: the thread that tries holds Python's lock
+PATIENCE_NS = 10_000_000  # for one try: two processes that share a GPU have it for 2 ms each
 FIRST_PATIENCE_NS = 10_000_000_000
+SPIN_NS = 200_000  # from then on a try naps between its looks, to hand Python's lock to the loop
+NAP_S = 20e-6
 RESOLUTION_NS = 1_000  # CUDA's is half of it; that of a float32 of some seconds in ms is about as much
+BASELINE_NS = 10_000_000_000  # over which the pace is measured, at least, once there was time for it
+WOBBLE_PPM = 5  # by which the pace may differ from one moment to another within two baselines
+MARGIN = 2  # × an error when it is told: then it need not be told anew with every tie
+PPM = 1e-6
 
 
 class Accuracy(NamedTuple):
@@ -43,6 +52,12 @@ class Clock:
         """A mark of the host's present moment, whatever the device still has to do."""
         return time.monotonic_ns()
 
+    def after(self, wait: Callable[[], object]) -> Any:
+        """A mark of the moment at which that is over which `wait` makes this thread's stream wait for. The stream does
+        not wait; without a device the host does."""
+        wait()
+        return time.monotonic_ns()
+
     def reached(self, mark: Any) -> bool:
         """Whether the device has reached a mark."""
         return True
@@ -50,6 +65,11 @@ class Clock:
     def resolve(self, marks: Sequence[Any]) -> list[int] | None:
         """The marks in ns of the host's clock; None until the device has reached all of them. Raises RuntimeError."""
         return list(marks)
+
+    def lengths(self, marks: Sequence[Any]) -> list[int] | None:
+        """The time in ns from each mark to the next; None until the device has reached all of them. More exact than the
+        difference of two moments. Raises RuntimeError."""
+        return [later - earlier for earlier, later in pairwise(marks)]
 
     def read(self, tensor: Tensor) -> float:
         """A number off the device, without waiting for work that is queued behind it. A mark that was taken after the
@@ -61,28 +81,61 @@ class Clock:
         return None
 
 
-class Tie(NamedTuple):
-    """An event whose host time is known, within error_ns."""
+class Pace(NamedTuple):
+    """How long a nanosecond of the device's clock takes, as measured: in ns of the host's, off by ppm at most."""
+
+    ns: float = 1.0
+    ppm: float = DRIFT_PPM
+
+
+UNMEASURED = Pace()
+
+
+@dataclass(slots=True, eq=False)
+class Tie:
+    """An event whose host time is known, within error_ns; and how times go on from there."""
 
     event: torch.cuda.Event
     at_ns: int
     error_ns: int
+    pace: Pace = UNMEASURED  # by which times are extrapolated that are read before there is a next tie
+    told_ns: int = 0  # how far that has been done, by the device's clock
+    next: "Tie | None" = None
+    span_ns: int = 0  # to the next, by the device's clock
 
-    def ns_of(self, event: torch.cuda.Event) -> int:
-        """The host time of a later event."""
-        ms: float = self.event.elapsed_time(event)
-        return self.at_ns + round(ms * 1e6)
+    def extrapolated(self, device_ns: int) -> tuple[int, float]:
+        """The host time so much later by the device's clock, and its error, both in ns."""
+        return self.at_ns + round(device_ns * self.pace.ns), self.error_ns + device_ns * self.pace.ppm * PPM
 
-    def error_after(self, ns: int) -> int:
-        """The error of a time that is so much later, in ns."""
-        return self.error_ns + clock_drift(ns)  # two oscillators
+    def time_of(self, device_ns: int) -> tuple[int, float]:
+        """The host time so much later by the device's clock, and its error, both in ns. One moment always gets the same
+        time, and a later one a later time, whether it is read before the next tie is made or afterwards."""
+        tie = self
+        while tie.next is not None and device_ns >= tie.span_ns:
+            device_ns -= tie.span_ns
+            tie = tie.next
+        if tie.next is None:
+            tie.told_ns = max(tie.told_ns, device_ns)
+        if device_ns <= tie.told_ns or tie.next is None:
+            return tie.extrapolated(device_ns)
+        begin_ns, begin_error_ns = tie.extrapolated(tie.told_ns)
+        done_ns, left_ns = device_ns - tie.told_ns, tie.span_ns - device_ns
+        part = done_ns / (done_ns + left_ns)
+        error_ns = max(begin_error_ns, tie.next.error_ns) + min(done_ns, left_ns) * WOBBLE_PPM * PPM
+        return begin_ns + round(part * (tie.next.at_ns - begin_ns)), error_ns
 
 
-class Mark(NamedTuple):
-    """An event, and the tie that was current when it was taken, so an earlier one."""
+class Mark:
+    """An event, and the tie that was current when it was taken, so an earlier one. With the last reference to a mark
+    its event is free for another: to make one takes longer than to record it."""
 
-    event: torch.cuda.Event
-    tie: Tie
+    __slots__ = ("_free", "event", "tie")
+
+    def __init__(self, event: torch.cuda.Event, tie: Tie, free: list[torch.cuda.Event]) -> None:
+        self.event, self.tie, self._free = event, tie, free
+
+    def __del__(self) -> None:
+        self._free.append(self.event)
 
 
 class CudaClock(Clock):
@@ -96,21 +149,33 @@ class CudaClock(Clock):
         # lies between, and torch uses it for nothing else. On a GPU with only two priorities it is gloo's, too. Then a
         # tie may fail, and the one before stays; a value or a mark of the host may be late by one of gloo's copies.
         self._side = torch.cuda.Stream(device, priority=-1)
+        self._ends = torch.cuda.Stream(device)
+        self._streams: dict[int, torch.cuda.Stream] = {}  # by CUDA's pointer: to ask torch for the current one is slow
+        self._free: list[torch.cuda.Event] = []
         self._lock = Lock()  # replicas of one process may share a clock, and each has its own reporter
-        self._reported_ns = 0  # the error that was reported last
+        self._reported_ns = 0.0  # the error that was reported last
         self._unreported: Accuracy | None = None
         first = self._best_of(FIRST_TRIES, FIRST_PATIENCE_NS)
         if first is None:
             seconds = FIRST_PATIENCE_NS // 10**9
             raise RuntimeError(f"{device} did not answer within {seconds} s: look with nvidia-smi at who keeps it busy")
-        self._tie = first
+        self._tie = self._anchor = self._next_anchor = first
         self._due_ns = first.at_ns + TIE_EVERY_NS
 
     def now(self) -> Mark:
-        return self._on(torch.cuda.current_stream(self._device))  # of this thread, whose current device may be another
+        pointer = torch._C._cuda_getCurrentRawStream(self._device.index)  # of this thread, on this device
+        stream = self._streams.get(pointer)
+        if stream is None:
+            stream = self._streams[pointer] = torch.cuda.current_stream(self._device)
+        return self._on(stream)
 
     def at_once(self) -> Mark:
         return self._on(self._side)
+
+    def after(self, wait: Callable[[], object]) -> Mark:
+        with torch.cuda.stream(self._ends):
+            wait()
+        return self._on(self._ends)
 
     def reached(self, mark: Mark) -> bool:
         try:
@@ -124,15 +189,18 @@ class CudaClock(Clock):
         unique = {id(mark): mark for mark in marks}
         with self._lock:
             self._tie_anew()
-            # The last mark first, as it is the likeliest to be missing; all of them, as they are of several streams.
-            if not all(mark.event.query() for mark in reversed(unique.values())):  # raises if the device has failed
+            if not all_reached(list(unique.values())):
                 return None
-            # By the oldest of their ties: so they keep the device's order, and none is before its tie.
-            tie = min((mark.tie for mark in unique.values()), key=lambda tie: tie.at_ns)
-            ns = {key: tie.ns_of(mark.event) for key, mark in unique.items()}
-            times = [ns[id(mark)] for mark in marks]
-            self._note_error(tie, times)
-            return times
+            tie = min((mark.tie for mark in unique.values()), key=lambda tie: tie.at_ns)  # before all of them
+            times = {key: tie.time_of(device_ns(tie.event, mark.event)) for key, mark in unique.items()}
+            moments = [times[id(mark)][0] for mark in marks]
+            self._note_error(min(moments), max(error_ns for _, error_ns in times.values()))
+            return moments
+
+    def lengths(self, marks: Sequence[Mark]) -> list[int] | None:
+        if not all_reached(marks):
+            return None
+        return [device_ns(earlier.event, later.event) for earlier, later in pairwise(marks)]
 
     def read(self, tensor: Tensor) -> float:
         with torch.cuda.stream(self._side):  # a copy from the device waits only for its own stream
@@ -145,27 +213,51 @@ class CudaClock(Clock):
 
     def _on(self, stream: torch.cuda.Stream) -> Mark:
         tie = self._tie  # before the event: another thread may make a new one meanwhile
-        event = torch.cuda.Event(enable_timing=True)
+        try:
+            event = self._free.pop()
+        except IndexError:
+            event = torch.cuda.Event(enable_timing=True)
         event.record(stream)
-        return Mark(event, tie)
+        return Mark(event, tie, self._free)
 
-    def _note_error(self, tie: Tie, times: Sequence[int]) -> None:
-        """Note the accuracy to report: anew when the last one no longer holds, or when times are twice as accurate."""
-        age_ns = max(times) - tie.at_ns
-        enough_ns = tie.error_after(max(LIFE_NS, 2 * age_ns))
-        if tie.error_after(age_ns) > self._reported_ns or 2 * enough_ns < self._reported_ns:
+    def _note_error(self, from_ns: int, error_ns: float) -> None:
+        """Note the accuracy to report: anew when the last one no longer holds, or when times are far more accurate."""
+        enough_ns = MARGIN * error_ns
+        if error_ns > self._reported_ns or 4 * enough_ns < self._reported_ns:
             self._reported_ns = enough_ns
-            self._unreported = Accuracy(min(times), enough_ns)
+            self._unreported = Accuracy(from_ns, round(enough_ns))
 
     def _tie_anew(self) -> None:
         """Make a new tie if one is due. The old one stays if it is better, as on a device that answers late."""
         now_ns = time.monotonic_ns()
         if now_ns < self._due_ns:
             return
-        self._due_ns = now_ns + TIE_EVERY_NS
         new = self._best_of(TRIES, PATIENCE_NS)
-        if new is not None and new.error_ns <= self._tie.error_after(new.at_ns - self._tie.at_ns):
-            self._tie = new
+        self._due_ns = now_ns + (TIE_EVERY_NS if new else AGAIN_NS)
+        if new is None:
+            return
+        last = self._tie
+        span_ns = device_ns(last.event, new.event)
+        told_ns, _ = last.extrapolated(last.told_ns)
+        expected_ns, error_ns = last.extrapolated(span_ns)
+        if new.error_ns > error_ns or new.at_ns <= told_ns:
+            return
+        is_off = abs(new.at_ns - expected_ns) > new.error_ns + error_ns
+        if is_off and last.pace is not UNMEASURED:  # one of the clocks goes at another pace by now
+            self._anchor = self._next_anchor = new
+        new.pace = self._pace_until(new)
+        last.span_ns, last.next = span_ns, new  # in this order: marks are read in one thread, but taken in others
+        self._tie = new
+
+    def _pace_until(self, new: Tie) -> Pace:
+        """The pace as it has been since the anchor, a tie some time ago."""
+        if new.at_ns - self._next_anchor.at_ns > BASELINE_NS:
+            self._anchor, self._next_anchor = self._next_anchor, new
+        host_ns = new.at_ns - self._anchor.at_ns
+        ppm = WOBBLE_PPM + (self._anchor.error_ns + new.error_ns) / max(1, host_ns) / PPM
+        if ppm >= DRIFT_PPM:
+            return UNMEASURED
+        return Pace(host_ns / device_ns(self._anchor.event, new.event), ppm)
 
     def _best_of(self, tries: int, patience_ns: int) -> Tie | None:
         """The narrowest tie of several tries; None if the device is busy, and the first try has taken too long."""
@@ -175,15 +267,31 @@ class CudaClock(Clock):
         return min(ties, key=lambda tie: tie.error_ns, default=None)
 
     def _try(self, patience_ns: int) -> Tie | None:
-        """One try: the device reached the event between the moment before it was recorded and the moment of its end."""
+        """One try: the device reached the event after the last look at which it had not yet, and before the next."""
         event = torch.cuda.Event(enable_timing=True)
-        begin_ns = time.monotonic_ns()
+        begin_ns = last_ns = look_ns = time.monotonic_ns()
         event.record(self._side)
         while not event.query():
-            if time.monotonic_ns() - begin_ns > patience_ns:
+            last_ns = look_ns
+            if look_ns - begin_ns > patience_ns:
                 return None
-        width_ns = time.monotonic_ns() - begin_ns
-        return Tie(event, begin_ns + width_ns // 2, width_ns // 2 + RESOLUTION_NS)
+            if look_ns - begin_ns > SPIN_NS:
+                time.sleep(NAP_S)
+            look_ns = time.monotonic_ns()
+        width_ns = time.monotonic_ns() - last_ns
+        return Tie(event, last_ns + width_ns // 2, width_ns // 2 + RESOLUTION_NS)
+
+
+def device_ns(earlier: torch.cuda.Event, later: torch.cuda.Event) -> int:
+    """The time between two events that the device has reached, in ns of its own clock."""
+    ms: float = earlier.elapsed_time(later)
+    return round(ms * 1e6)
+
+
+def all_reached(marks: Sequence[Mark]) -> bool:
+    """Whether the device has reached all marks. Raises RuntimeError if it has failed."""
+    # The last mark first, as it is the likeliest to be missing; all of them, as they are of several streams.
+    return all(mark.event.query() for mark in reversed(marks))
 
 
 def clock_of(device: torch.device) -> Clock:

@@ -42,6 +42,7 @@ class Reporter:
         """heartbeat: also send heartbeats and pauses."""
         self.rank = rank
         self._beats = heartbeat
+        self._known = False  # to the console: its Hello is on the way, which waits for CUDA to start
         self.dropped = 0
         self._failed = False  # the device: deferred messages never become known then
         self.command: SetBottleneck | None = None  # the console's newest, until the loop takes it: between two steps
@@ -101,9 +102,9 @@ class Reporter:
                 end_process(f"no message from the console for {silence_s:g} s: it is stopped, or cannot be reached")
             woke_ns = time.monotonic_ns()
             if woke_ns // NS_PER_MS >= next_send_ms:
-                self._send(socket)  # before any heartbeat: the first message must be the Hello, which is queued
+                self._send(socket)
                 next_send_ms = (woke_ns // NS_PER_MS // SEND_EVERY_MS + 1) * SEND_EVERY_MS
-            if self._beats:
+            if self._beats and self._known:  # else the console would refuse them
                 self._note_pause(due_ms * NS_PER_MS, woke_ns)
                 if time.monotonic() >= next_beat:
                     next_beat += BEAT_EVERY_S
@@ -146,6 +147,7 @@ class Reporter:
             if messages is None:
                 break
             self._queue.popleft()
+            self._known = self._known or isinstance(first, Hello)
             accepted = [within_limits(message) for message in messages if not is_too_long(message)]
             self.dropped += len(messages) - len(accepted)
             known += accepted

@@ -7,17 +7,18 @@ The tap itself never waits. On a GPU its moments are events on the stream, which
     issued         a call that is not in the background runs on that stream, or that stream waits for it: it has ended.
     a wait         for NCCL makes the current stream wait, not the host. An event before it is reached when the device
                    has nothing else to do, and one after it when the operation has ended.
-    notified       NCCL's futures call back at once, on a stream that waits for nothing but the operation. gloo's and
-                   MPI's call back when the host has done it, in a thread of their own, on the default stream behind
-                   all that is queued there. So there the host's moment counts. gloo's copy back to the device comes
-                   later and is not included.
+    notified       for NCCL a stream of the clock's waits for the operation, and is marked. (Its future would do, but
+                   for NCCL's newer implementation, nccl2, to ask for it makes the caller's stream wait: backward would
+                   hide no transfer.) gloo's and MPI's futures call back when the host has done it, in a thread of
+                   their own, on the default stream behind all that is queued there. So there the host's moment
+                   counts. gloo's copy back to the device comes later and is not included.
     settled        torch DDP waits in the same way, on the stream on which backward was called.
 """
 
 import threading
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from functools import partial
 
 import torch.distributed as dist
 from torch import nn
@@ -44,8 +45,8 @@ class Tap:
         attached: bool = True,  # to torch; a detached tap sees nothing and costs nothing
     ) -> None:
         self.now = clock.now
-        is_nccl = dist.is_initialized() and dist.get_backend() == "nccl"
-        self._now_notified = clock.now if is_nccl else clock.at_once
+        self._is_nccl = dist.is_initialized() and dist.get_backend() == "nccl"
+        self._wait = dist.Work.wait  # not yet wrapped
         self._clock = clock
         self.buckets = buckets
         self._overlaps = overlaps
@@ -127,18 +128,29 @@ class Tap:
             call.ended = call.issued
             return
         self._works[id(work)] = (work, call)
+        if not (background and self._overlaps):
+            return
+        if self._is_nccl:
+            # A wait gives up NCCL's hold on the tensors; whoever has called still holds gradients until its own wait.
+            call.notified = self._clock.after(partial(self._wait, work))
         # Torch calls back only where more gradients will be sent after this call, as in the step before: the end of the
         # last one is known, since the rank waits for it. gloo calls back in a thread that must wait for Python's lock,
         # which costs more than all the rest of the tap.
-        if background and self._overlaps and sum(map(carries_gradients, self._calls)) < self._last_carriers:
+        elif sum(map(carries_gradients, self._calls)) < self._last_carriers:
             work.get_future().add_done_callback(lambda _: self._notified(call))
 
     def _notified(self, call: Call) -> None:
-        call.notified = self._now_notified()
+        call.notified = self._clock.at_once()
 
-    def waited(self, work: dist.Work, begin: Any) -> None:
-        """Python has waited for a work, from `begin` until now."""
+    def waits(self, work: dist.Work) -> Call | None:
+        """Python is about to wait for a work. Returns the call that has issued it, if that is recorded and not over."""
         _, call = self._works.get(id(work), (None, None))
-        if call is not None and call.ended is None:
-            call.awaited = call.awaited or begin
-            call.ended = self.now()
+        if call is None or call.ended is not None:
+            return None
+        if call.awaited is None:
+            call.awaited = self.now()
+        return call
+
+    def waited(self, call: Call) -> None:
+        """Python has waited for what this call has issued."""
+        call.ended = self.now()

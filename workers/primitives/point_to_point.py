@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import torch.distributed as dist
 from torch import Tensor
 
+from workers.aggregate.ring import exchange, wait
 from workers.primitives.numbers import Numbers
 from workers.primitives.primitive import Argument, Primitive
 
@@ -52,11 +53,12 @@ class SendRecv(Primitive):
 class IsendIrecv(Primitive):
     """In a circle: every rank sends to its right and receives from its left, as in one step of a ring all_reduce.
 
-    With `send` and `recv` all ranks might wait for each other forever. So both are begun, and then waited for.
+    With `send` and `recv` all ranks might wait for each other forever. So both are begun, and then waited for. Every
+    second rank begins to receive first, since NCCL makes what a rank has begun one after the other.
     """
 
     def allocate(self) -> None:
-        self.left, self.right = (self.rank - 1) % self.ranks, (self.rank + 1) % self.ranks
+        self.left = (self.rank - 1) % self.ranks
         self.outgoing, self.incoming = self.tensor(), self.tensor()
 
     def fill(self, numbers: Numbers) -> None:
@@ -64,12 +66,12 @@ class IsendIrecv(Primitive):
         self.incoming.zero_()
 
     def call(self) -> None:
-        for work in [dist.isend(self.outgoing, dst=self.right), dist.irecv(self.incoming, src=self.left)]:
-            if work is not None:  # None is for ranks outside the group
-                work.wait()
+        wait(exchange(self.outgoing, self.incoming, self.rank, self.ranks))
 
     def call_text(self) -> str:
-        return f"dist.isend(outgoing, dst={self.right}), dist.irecv(incoming, src={self.left}); wait for both"
+        right = (self.rank + 1) % self.ranks
+        both = [f"dist.isend(outgoing, dst={right})", f"dist.irecv(incoming, src={self.left})"]
+        return f"{', '.join(both[::-1] if self.rank % 2 else both)}; wait for both"
 
     def arguments(self) -> list[Argument]:
         return [Argument("outgoing", [self.outgoing]), Argument("incoming", [self.incoming])]

@@ -6,7 +6,6 @@ barrier, which is not timed: then all ranks begin together, apart from the time 
 """
 
 import time
-from itertools import pairwise
 from typing import Any
 
 import torch
@@ -49,8 +48,8 @@ class Timer:
     def _estimate(self) -> float:
         begin = self._clock.now()
         self._call()
-        begin_ns, end_ns = self._resolved([begin, self._clock.now()])
-        return (end_ns - begin_ns) / 1e9
+        [length_ns] = self._lengths([begin, self._clock.now()])
+        return length_ns / 1e9
 
     def _back_to_back(self) -> list[int]:
         now, call = self._clock.now, self._primitive.timed_call  # looked up once: the small calls take microseconds
@@ -59,8 +58,7 @@ class Timer:
             self.calls += 1
             call()
             moments.append(now())
-        times_ns = self._resolved(moments)
-        return [end - begin for begin, end in pairwise(times_ns)]
+        return self._lengths(moments)
 
     def _after_barriers(self) -> list[int]:
         moments = []
@@ -69,15 +67,14 @@ class Timer:
             moments.append(self._clock.now())
             self._call()
             moments.append(self._clock.now())
-        times_ns = self._resolved(moments)
-        return [end - begin for begin, end in zip(times_ns[::2], times_ns[1::2], strict=True)]
+        return self._lengths(moments)[::2]
 
     def _call(self) -> None:
         self.calls += 1
         self._primitive.timed_call()
 
-    def _resolved(self, moments: list[Any]) -> list[int]:
-        """The moments in ns, once the device has reached them."""
-        while (times_ns := self._clock.resolve(moments)) is None:
+    def _lengths(self, moments: list[Any]) -> list[int]:
+        """The time from each moment to the next, in ns, once the device has reached them."""
+        while (lengths_ns := self._clock.lengths(moments)) is None:
             time.sleep(DEVICE_POLL_S)
-        return times_ns
+        return lengths_ns

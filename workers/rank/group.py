@@ -8,6 +8,7 @@ import tempfile
 from datetime import timedelta
 from typing import NamedTuple
 
+import torch
 import torch.distributed as dist
 
 from ddptui.config.trial import PATIENCE, Trial
@@ -74,8 +75,6 @@ def join_group(me: Rank, rendezvous: Rendezvous) -> None:
         join_over_mpi(me, timeout)
         return
     store = dist.TCPStore(rendezvous.address, rendezvous.port, is_master=False) if rendezvous.address else None
-    # No `device_id`: NCCL takes the GPU of the tensors that it is given. Told the GPU here, torch 2.6 and 2.7.0 have it
-    # connect without blocking, and NCCL 2.26 then hangs now and again.
     dist.init_process_group(
         backend,
         store=store,
@@ -83,7 +82,15 @@ def join_group(me: Rank, rendezvous: Rendezvous) -> None:
         rank=me.rank,
         world_size=me.world_size,
         timeout=timeout,
+        device_id=me.device if backend == "nccl" and takes_device() else None,
     )
+
+
+def takes_device() -> bool:
+    """Whether to tell NCCL its GPU at the start: else torch's newer implementation, nccl2, goes by the rank's number.
+    But told, torch 2.6 and 2.7 connect without blocking, and NCCL 2.26 then hangs now and again."""
+    major, minor = map(int, torch.__version__.split(".")[:2])
+    return (major, minor) >= (2, 8)
 
 
 def join_over_mpi(me: Rank, timeout: timedelta) -> None:

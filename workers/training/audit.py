@@ -3,8 +3,9 @@
 The right mean is computed another way. A copy of the model, which no strategy has touched, computes each rank's own
 gradient of the same samples. All ranks gather these and take the mean in float64.
 
-Both compute in the parameters' own type and uncompiled, whatever the training did. A strategy gets gradients of that
-type in any case, and two kernels that round differently would look like a mistake of the strategy.
+Both compute in the parameters' own type and uncompiled, whatever the training did, and on a GPU with the same kernels.
+A strategy gets gradients of that type in any case, and two kernels that round differently would look like a mistake of
+the strategy: an H100's convolutions in TF32 put a ResNet's gradients 0.5% apart.
 """
 
 import copy
@@ -144,7 +145,9 @@ def backward(network: nn.Module, batch: Batch, weight: float) -> None:
     """Add the batch's gradients, times the weight, to those of the network."""
     device = next(network.parameters()).device
     inputs, labels = (tensor.to(device) for tensor in batch)  # one batch at a time: the training still takes memory
-    (F.cross_entropy(network(inputs), labels, reduction="sum") * weight).backward()
+    # Of cuDNN's ways to convolve, always the same one, and in float32.
+    with torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=True, allow_tf32=False):
+        (F.cross_entropy(network(inputs), labels, reduction="sum") * weight).backward()
 
 
 def gradients(model: nn.Module) -> Tensors:

@@ -17,9 +17,8 @@ from typing import IO, Protocol
 import msgspec
 
 import ddptui
-from ddptui.engines.command import module_folders
 from ddptui.host import keeper
-from ddptui.host.folders import lab_root, temporary
+from ddptui.host.folders import lab_root, module_folders, temporary
 from ddptui.text.words import ending, printable
 from ddptui.wire import warm as wire
 from ddptui.wire.warm import Fork, Forked, FromParent, Imported, Refused

@@ -12,7 +12,6 @@ from ddptui.config.engine import EngineOptions
 from ddptui.config.launch_modes import ONE_PROCESS
 from ddptui.config.trial import Trial
 from ddptui.engines.base import REMOTE_SILENCE_S, Engine, Launch, LaunchRefused
-from ddptui.engines.command import module_folders
 from ddptui.engines.hub import Hub
 from ddptui.engines.local.engine import LAUNCHER_LOG
 from ddptui.engines.slurm import keeper
@@ -20,7 +19,7 @@ from ddptui.engines.slurm.keeper import SCRIPT, WIRE_ENV
 from ddptui.engines.slurm.queue import JobPoller
 from ddptui.engines.slurm.script import ENDED, ScriptError, job_name, meeting, render, wire_env
 from ddptui.engines.slurm.states import first_failed_rank
-from ddptui.host.folders import write_private
+from ddptui.host.folders import module_folders, write_private
 from ddptui.host.network import choose_interface, port_of
 from ddptui.store.journal import RepeatJournal
 from ddptui.wire.connection import LOGS, SILENCE_S

@@ -121,6 +121,8 @@ SAYINGS = {
         "another process holds the GPU exclusively"
     ),
     "RuntimeError: CUDA error: no kernel image is available for execution on the device": "has no code for this GPU",
+    "Process group watchdog thread terminated with exception: CUDA error: an illegal memory access was encountered\n"
+    "Search for": "CUDA failed (an illegal memory access was encountered): CUDA_LAUNCH_BLOCKING=1",
     "RuntimeError: Cannot re-initialize CUDA in forked subprocess. To use CUDA with multiprocessing, you must use the "
     "'spawn' start method": "CUDA does not survive a fork: take start_method = 'spawn'",
     DUPLICATE: (

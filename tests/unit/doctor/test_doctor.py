@@ -25,8 +25,7 @@ from ddptui.config.parser import PresetError
 from ddptui.doctor import folders, machine, processes, torch
 from ddptui.doctor.finding import COLUMNS, Finding, lines, with_known_cause
 from ddptui.engines.local import links
-from ddptui.host import gpus, rank_side
-from ddptui.host.folders import lab_root
+from ddptui.host import gpus
 from ddptui.host.network import Interface, NetworkError
 from ddptui.host.rank_side import Child, NoAnswer
 from tests.support.runner import survivors
@@ -259,7 +258,7 @@ for line in sys.stdin:
 @pytest.fixture
 def module(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[str], str]:
     """Writes a module that a child can be asked to run; returns its name."""
-    monkeypatch.setattr(rank_side, "lab_root", lambda: f"{lab_root()}{os.pathsep}{tmp_path}")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
 
     def write(text: str) -> str:
         (tmp_path / "fake_for_doctor.py").write_text(text, encoding="utf-8")

@@ -13,11 +13,11 @@ from typing import Any
 import psutil
 import pytest
 
-from ddptui.engines.command import module_folders
 from ddptui.engines.local import warm as warm_parent
 from ddptui.engines.local.engine import LAUNCHER_LOG, LocalLaunch
 from ddptui.engines.local.warm import CannotFork, WarmParent, is_readable, start_keeper
 from ddptui.host import keeper
+from ddptui.host.folders import module_folders
 from ddptui.wire.warm import MOST_BYTES
 from tests.support.runner import ENOUGH_S
 

@@ -161,7 +161,7 @@ def test_steps_that_were_left_out_are_told_with_the_first_reason() -> None:
         told[1][number] = msgspec.structs.replace(step, collectives=step.collectives[:1])
     lines = foot(run_of(told))
     assert lines[1] == (
-        "2 steps left out, in which ranks called different operations: step 40: as operation 2, rank 0 made "
+        "2 steps left out, since the ranks' reports do not match: step 40: as operation 2, rank 0 made "
         "all_reduce (8 bytes), rank 1 none"
     )
 
@@ -177,7 +177,7 @@ def test_ranks_that_differ_in_every_step_are_told_so() -> None:
     told[1] = [msgspec.structs.replace(step, collectives=step.collectives[:1]) for step in told[1]]
     [words] = foot(run_of(told))
     assert words == (
-        "its waits are unknown: in every step ranks called different operations: "
+        "its waits are unknown, since the ranks' reports do not match: "
         "step 0: as operation 2, rank 0 made all_reduce (8 bytes), rank 1 none"
     )
     assert result_of(told).wait_ms is None
