@@ -644,7 +644,7 @@ def test_it_waits_for_nothing_that_was_not_waited_for_without_it(
     monkeypatch.setattr(dist.Work, "wait", watched)
     monkeypatch.setattr(torch.cuda, "synchronize", never)
     with monkeypatch.context() as untapped:
-        untapped.setattr(tap_module, "attach", lambda *_: [])
+        untapped.setattr(tap_module, "attach", lambda *_, **_options: [])
         learn(strategy, 0, 1)
     without, waited[:] = len(waited), []
     learn(strategy, 0, 1)

@@ -11,11 +11,17 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from ddptui.config.trial import Trial
 from workers.instruments import hooks as module
+from workers.instruments import tap as tap_module
 from workers.instruments.clock import Clock
 from workers.instruments.records import Call, PhaseTimer
+from workers.instruments.reporter import Reporter
 from workers.instruments.tap import Tap
+from workers.rank.delays import RankDelays
 from workers.rank.group import leave_group
+from workers.rank.process import Rank
+from workers.training.instruments import make_tap
 
 HOOKS = pytest.mark.skipif(not module.group_takes_hooks(), reason="this torch's groups take no hooks")
 BOTH_WAYS = [pytest.param(True, marks=HOOKS, id="hooks"), pytest.param(False, id="wrapped")]
@@ -62,7 +68,7 @@ class Traced(Clock):
         return len(self.taken)
 
 
-def learn(clock: Traced, *, compiled: bool) -> tuple[list[list[Call]], list[Any]]:
+def learn(clock: Traced, *, compiled: bool, shielded: bool = True) -> tuple[list[list[Call]], list[Any]]:
     """What was called in each step; and the graphs that were compiled."""
     graphs: list[Any] = []
 
@@ -72,7 +78,7 @@ def learn(clock: Traced, *, compiled: bool) -> tuple[list[list[Call]], list[Any]
 
     torch.manual_seed(0)
     network = DistributedDataParallel(Model())
-    tap = Tap(clock, network, buckets=True, overlaps=True)
+    tap = Tap(clock, network, buckets=True, overlaps=True, compiles=shielded)
     forward = torch.compile(network, backend=backend) if compiled else network
     calls = []
     for step in range(STEPS):
@@ -100,8 +106,26 @@ def test_nothing_of_the_tap_is_traced_and_it_sees_the_same_calls(hooks: bool) ->
     assert threading.get_ident() in {call.thread for step in calls for call in step}
 
 
-def test_what_is_not_kept_from_it_would_be_traced(hooks: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("hooks")
+def test_what_is_not_kept_from_it_would_be_traced() -> None:
     clock = Traced()
-    monkeypatch.setattr(module, "untraced", lambda function: function)
-    learn(clock, compiled=True)
+    learn(clock, compiled=True, shielded=False)
     assert any(clock.taken)
+
+
+@pytest.mark.parametrize(
+    ("trial", "expected"),
+    [(Trial(), False), (Trial(compile=True), True), (Trial(model="my.models:Net"), True)],
+)
+def test_it_is_kept_from_it_wherever_something_may_be_compiled(
+    trial: Trial, expected: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A model of one's own may compile parts of itself."""
+    told: list[bool] = []
+    monkeypatch.setattr(dist, "is_initialized", lambda: True)
+    monkeypatch.setattr(dist, "get_backend", lambda: "gloo")
+    monkeypatch.setattr(tap_module, "attach", lambda *_, compiles: told.append(compiles) or [])
+    delays = RankDelays((), 0, seed=0, warmup_steps=0)
+    me = Rank(trial, 0, 1, torch.device("cpu"), Reporter(0), delays)
+    make_tap(me, nn.Linear(1, 1), Clock()).close()
+    assert told == [expected]

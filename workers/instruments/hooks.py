@@ -5,7 +5,8 @@ the public functions are wrapped and DDP gets a communication hook; what DDP's f
 cases `Work.wait` is wrapped: there Python waits for what it has issued.
 
 torch.compile traces all Python that it meets in a forward, hooks that C++ calls included. It would make our events a
-part of its graphs. So everything in this package that torch calls is excluded from tracing.
+part of its graphs. So where anything may be compiled, all that torch calls here is excluded from tracing. Elsewhere it
+is not: that takes 3 µs a call, and with torch 2.11 7 µs.
 """
 
 import inspect
@@ -45,6 +46,7 @@ ROOT_ARGUMENTS = ("src", "dst")
 RECEIVING = ("scatter", "recv")  # here the tensor that comes in counts
 
 Undo = Callable[[], None]
+Shield = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
 class Recorder(Protocol):
@@ -71,12 +73,14 @@ def group_takes_hooks() -> bool:
     return hasattr(dist.ProcessGroup, "register_pre_hook")
 
 
-def attach(tap: Recorder, network: nn.Module) -> list[Undo]:
-    """Have torch call the tap for every collective. Returns the calls that undo it."""
-    undo = _hook_groups(tap) if group_takes_hooks() else _wrap_functions(tap, network)
-    undo.append(_wrap_wait(tap))
+def attach(tap: Recorder, network: nn.Module, *, compiles: bool) -> list[Undo]:
+    """Have torch call the tap for every collective. Returns the calls that undo it. compiles: torch.compile may come
+    upon these calls."""
+    shield: Shield = untraced if compiles else lambda function: function
+    undo = _hook_groups(tap, shield) if group_takes_hooks() else _wrap_functions(tap, network, shield)
+    undo.append(_wrap_wait(tap, shield))
     if isinstance(network, DistributedDataParallel):  # its forward broadcasts first, and then calls the model
-        undo.append(network.module.register_forward_pre_hook(untraced(lambda *_: tap.settle())).remove)
+        undo.append(network.module.register_forward_pre_hook(shield(lambda *_: tap.settle())).remove)
     return undo
 
 
@@ -89,7 +93,7 @@ def untraced(function: Callable[..., Any]) -> Callable[..., Any]:
 # Hooks of the process groups
 
 
-def _hook_groups(tap: Recorder) -> list[Undo]:
+def _hook_groups(tap: Recorder, shield: Shield) -> list[Undo]:
     undo: list[Undo] = []
     names = torch._C._distributed_c10d.HookOpName.__members__
     kind_of = {member.value: KIND_OF_HOOK.get(name, name.lower()) for name, member in names.items()}
@@ -98,8 +102,8 @@ def _hook_groups(tap: Recorder) -> list[Undo]:
         ranks = () if group is world else tuple(dist.get_process_group_ranks(group))
         open_calls: dict[int, Call] = {}
         hooked: Any = group
-        hooked.register_pre_hook(HOOK_ID, untraced(partial(_before_hook, tap, kind_of, ranks, open_calls)))
-        hooked.register_post_hook(HOOK_ID, untraced(partial(_after_hook, tap, open_calls)))
+        hooked.register_pre_hook(HOOK_ID, shield(partial(_before_hook, tap, kind_of, ranks, open_calls)))
+        hooked.register_post_hook(HOOK_ID, shield(partial(_after_hook, tap, open_calls)))
         undo += [partial(hooked.unregister_pre_hook, HOOK_ID), partial(hooked.unregister_post_hook, HOOK_ID)]
     return undo
 
@@ -123,11 +127,11 @@ def _after_hook(tap: Recorder, open_calls: dict[int, Call], hook: Any) -> None:
 # Wrapped functions
 
 
-def _wrap_functions(tap: Recorder, network: nn.Module) -> list[Undo]:
+def _wrap_functions(tap: Recorder, network: nn.Module, shield: Shield) -> list[Undo]:
     undo: list[Undo] = []
     for name in KIND_OF_FUNCTION:
         if function := getattr(dist, name, None):  # an older torch lacks the newer names
-            setattr(dist, name, _wrapped(tap, name, function))
+            setattr(dist, name, shield(_wrapped(tap, name, function)))
             undo.append(partial(setattr, dist, name, function))
     if isinstance(network, DistributedDataParallel):
         # DDP calls all_reduce in C++, unseen; this hook does the same through the function just wrapped. A DDP that has
@@ -158,7 +162,7 @@ def _wrapped(tap: Recorder, name: str, function: Callable[..., Any]) -> Callable
             tap.issued(call, result if in_background else None, background=in_background)
         return result
 
-    return untraced(recorded)
+    return recorded
 
 
 def _size(kind: str, passed: dict[str, Any]) -> int:
@@ -167,7 +171,7 @@ def _size(kind: str, passed: dict[str, Any]) -> int:
     return sum(tensor.nbytes for tensor in ([tensors] if isinstance(tensors, Tensor) else tensors))
 
 
-def _wrap_wait(tap: Recorder) -> Undo:
+def _wrap_wait(tap: Recorder, shield: Shield) -> Undo:
     wait = dist.Work.wait
 
     @wraps(wait)
@@ -178,5 +182,5 @@ def _wrap_wait(tap: Recorder) -> Undo:
             tap.waited(call)
         return result
 
-    setattr(dist.Work, "wait", untraced(timed))  # noqa: B010  (mypy allows no assignment to a method)
+    setattr(dist.Work, "wait", shield(timed))  # noqa: B010  (mypy allows no assignment to a method)
     return partial(setattr, dist.Work, "wait", wait)

@@ -43,6 +43,7 @@ class Tap:
         before_collective: Callable[[], bool] = lambda: False,  # returns whether it delayed the rank
         is_asleep: Callable[[], bool] = lambda: False,  # in such a delay; asked from another thread
         attached: bool = True,  # to torch; a detached tap sees nothing and costs nothing
+        compiles: bool = True,  # torch.compile may come upon the tap, and must be kept from tracing it
     ) -> None:
         self.now = clock.now
         self._is_nccl = dist.is_initialized() and dist.get_backend() == "nccl"
@@ -59,7 +60,7 @@ class Tap:
         self._works: dict[int, tuple[dist.Work, Call]] = {}  # keeps each alive: torch would reuse its number
         self._unsettled: list[Call] = []  # what torch DDP has issued and has not waited for
         self._last_carriers = 0  # how many calls of the step before carried gradients
-        self._undo = attach(self, network) if attached and dist.is_initialized() else []
+        self._undo = attach(self, network, compiles=compiles) if attached and dist.is_initialized() else []
 
     def close(self) -> None:
         """Detach from torch."""

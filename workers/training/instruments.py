@@ -3,6 +3,7 @@
 from torch import nn
 
 from ddptui.config.strategies import STRATEGIES
+from ddptui.config.trial import is_own_model
 from workers.instruments.clock import Clock
 from workers.instruments.progress import Progress, SummaryProgress
 from workers.instruments.tap import Tap
@@ -27,4 +28,5 @@ def make_tap(me: Rank, network: nn.Module, clock: Clock) -> Tap:
         before_collective=me.delays.before_collective,
         is_asleep=lambda: me.delays.asleep,
         attached=me.trial.instruments == "on" or delayed,
+        compiles=me.trial.compile or is_own_model(me.trial.model),
     )
