@@ -67,6 +67,16 @@ def explain_failure(
     return with_log(f"rank {rank}{why}", log or launcher_log)
 
 
+def explain_end(why: str, trial: Trial, launcher_log: str, memory_was_short: bool) -> str:
+    """As `explain_failure`, where the engine knows why the launch ended: a node was lost, or a process of its own."""
+    is_killed = memory_was_short and ending(-signal.SIGKILL) in why
+    return with_log(f"{why}: {_killed_for_memory(trial)}" if is_killed else why, launcher_log)
+
+
+def _killed_for_memory(trial: Trial) -> str:
+    return f"the kernel killed it, since memory ran out; {memory_remedy(trial)}"
+
+
 def _reported_error(trial: Trial, error: str, log: str) -> str:
     """What follows a rank's name: the error that it sent, or what this means where that is known."""
     causes = IN_THE_LOG.findall(log) if "NCCL" in error or "DataLoader worker" in error else []
@@ -82,7 +92,7 @@ def _unreported_end(trial: Trial, exit_code: int | None, log: str, memory_was_sh
     if exit_code == 0 or INJECTED_FAULT.search(log):
         return how
     if memory_was_short and exit_code in (None, -signal.SIGKILL):
-        return f"{how}: the kernel killed it, since memory ran out; {memory_remedy(trial)}"
+        return f"{how}: {_killed_for_memory(trial)}"
     known = known_error("\n".join(WARNING.sub("", log).splitlines()[-LINES_SEARCHED:]), trial)
     return f"{how}: {known}" if known else how
 

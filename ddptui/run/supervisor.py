@@ -125,8 +125,9 @@ class LaunchSupervisor:
             return self._too_short
         if self._hub.other_version:  # its ranks were stopped for that, so their logs say no more
             return self._hub.other_version
+        memory_was_short = machine.oom_kills() > self._killed_before
         if why := self._launcher.end_reason():
-            return failure.with_log(why, self._repeat.log(LAUNCHER_LOG))
+            return failure.explain_end(why, self._trial, self._repeat.log(LAUNCHER_LOG), memory_was_short)
         return failure.explain_failure(
             trial=self._trial,
             exit_code=self._exit_code,
@@ -135,7 +136,7 @@ class LaunchSupervisor:
             failed=self._failed,
             silent=self._silent,
             missing=self._missing(),
-            memory_was_short=machine.oom_kills() > self._killed_before,
+            memory_was_short=memory_was_short,
             one_process=self._trial.launch in ONE_PROCESS,
         )
 

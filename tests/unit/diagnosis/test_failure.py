@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from ddptui.config.trial import Trial
-from ddptui.diagnosis.failure import explain_failure, with_log
+from ddptui.diagnosis.failure import explain_end, explain_failure, with_log
+from ddptui.diagnosis.memory import memory_remedy
 from ddptui.text.words import ending, printable
 from ddptui.wire.messages import Failed
 from tests.support.builders import failed
@@ -192,3 +193,20 @@ def test_nothing_a_rank_says_reaches_the_terminal_unspelled() -> None:
 )
 def test_an_ending_is_told_in_words(code: int | None, words: str) -> None:
     assert ending(code) == words
+
+
+LOST = "the process that forks the ranks was killed by SIGKILL"
+
+
+@pytest.mark.parametrize(
+    ("why", "memory_was_short", "expected"),
+    [
+        (LOST, True, f"{LOST}: the kernel killed it, since memory ran out; {memory_remedy(Trial())}"),
+        (LOST, False, LOST),
+        ("job 17 was cancelled by root", True, "job 17 was cancelled by root"),
+    ],
+)
+def test_a_process_of_the_engine_that_the_kernel_killed_for_memory_is_told_so(
+    why: str, memory_was_short: bool, expected: str
+) -> None:
+    assert explain_end(why, Trial(), "a line\n", memory_was_short).splitlines() == [expected, "a line"]
