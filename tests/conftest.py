@@ -23,8 +23,12 @@ settings.load_profile("patient")
 
 
 MARKS = {"real": "launches", "numerics": "launches", "quiet": "quiet"}  # by folder: what may run beside a test
-# Long, and seldom broken: `make test-all` runs them, `make test` does not. The big batch in worlds of 4 is one of them.
-RARE = re.compile(r"real/test_wheel\.py|numerics/test_compiled\.py|real/hosts/|numerics/test_big_batch\.py::.*\[4-")
+# Long, and seldom broken: `make test-all` runs them, `make test` does not. The big batch in worlds of 4 is one of them;
+# and deaths that are alike: in launches that start cold, except for two modes, and of the keeper of the warm parent.
+RARE = re.compile(
+    r"real/test_wheel\.py|numerics/test_compiled\.py|real/hosts/|numerics/test_big_batch\.py::.*\[4-|"
+    r"real/test_deaths\.py::.*\[(?:single|dp|spawn\b.*|process-forkserver|warm_keeper-warm-(?!spawn).*)[]-]"
+)
 LONG = ("test_wheel", "test_big_batch", "test_deaths", "test_faults")  # first, or one of two workers waits for them
 
 
