@@ -8,9 +8,9 @@ from textual.app import ComposeResult
 from textual.events import Resize
 from textual.geometry import Size
 from textual.screen import Screen
-from textual.widgets import Footer
 
 from ddptui.config.preset import Preset
+from ddptui.tui.widgets.footer import Keys
 from ddptui.tui.widgets.frame import TitleBar, TooSmall
 
 if TYPE_CHECKING:  # late: the first picture must not wait for them
@@ -58,7 +58,7 @@ class LabScreen(Screen[None]):
     def compose(self) -> ComposeResult:
         yield TitleBar()
         yield from self.compose_content()
-        yield Footer()
+        yield Keys()
         yield TooSmall()  # on a layer above the rest, where the styles show it
 
     def compose_content(self) -> ComposeResult:

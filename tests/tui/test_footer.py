@@ -1,0 +1,124 @@
+"""The line of keys: what it shows follows the focus, and its keys can be clicked."""
+
+import asyncio
+from typing import ClassVar
+
+from textual.app import App, ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.pilot import Pilot
+from textual.widgets import Static
+
+from ddptui.tui.widgets.footer import Key, Keys
+from tests.tui.opened import seen
+
+
+class Many(Static, can_focus=True):
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("a", "app.did('a')", "First", tooltip="what it does"),
+        Binding("b", "app.did('b')", "Second"),
+        Binding("c,d", "app.did('c')", "Third"),
+        Binding("h", "app.did('h')", "Hidden", show=False),
+    ]
+
+
+class Few(Static, can_focus=True):
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("z", "app.did('z')", "Only one")]
+
+
+class WithKeys(App[None]):
+    """Two widgets that have keys of their own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.done: list[str] = []
+        self.rung = 0
+        self.disabled = ""
+
+    def compose(self) -> ComposeResult:
+        with Vertical():
+            yield Many("many")
+            yield Few("few")
+        yield Keys()
+
+    def action_did(self, what: str) -> None:
+        self.done.append(what)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        return None if parameters == (self.disabled,) else True
+
+    def bell(self) -> None:
+        self.rung += 1
+
+
+async def shown(pilot: Pilot[None]) -> str:
+    await pilot.pause()
+    return seen(pilot.app).splitlines()[-1]  # type: ignore[arg-type]
+
+
+def test_it_shows_the_keys_that_act_now_once_each() -> None:
+    async def check() -> None:
+        async with WithKeys().run_test(size=(80, 5)) as pilot:
+            line = await shown(pilot)
+            assert [words for words in ("a First", "b Second", "c Third") if words in line] == [
+                "a First", "b Second", "c Third",
+            ]  # fmt: skip
+            assert line.count("Third") == 1
+            assert "Hidden" not in line
+            assert line.endswith("^p palette")
+            await pilot.press("tab")
+            line = await shown(pilot)
+            assert "z Only one" in line
+            assert not [words for words in ("First", "Second", "Third") if words in line]
+            assert line.endswith("^p palette")
+            await pilot.press("tab")
+            assert "a First  b Second  c Third" in await shown(pilot)
+
+    asyncio.run(check())
+
+
+def test_a_key_that_still_acts_is_not_made_anew() -> None:
+    async def check() -> None:
+        async with WithKeys().run_test(size=(80, 5)) as pilot:
+            await pilot.pause()
+            before = {*pilot.app.query(Key)}
+            await pilot.press("tab", "tab")
+            await pilot.pause()
+            assert {*pilot.app.query(Key)} == before
+
+    asyncio.run(check())
+
+
+def test_a_click_presses_the_key_and_a_disabled_one_rings() -> None:
+    async def check() -> None:
+        app = WithKeys()
+        async with app.run_test(size=(80, 5)) as pilot:
+            await pilot.pause()
+            second = [*app.query(Key)][1]
+            await pilot.click(second)
+            await pilot.pause()
+            assert app.done == ["b"]
+            app.disabled = "b"
+            app.refresh_bindings()
+            await pilot.pause()
+            await pilot.pause()
+            assert second.has_class("-disabled")
+            await pilot.click(second)
+            await pilot.pause()
+            assert (app.done, app.rung) == (["b"], 1)
+
+    asyncio.run(check())
+
+
+def test_what_a_key_is_for_is_said_under_the_mouse() -> None:
+    async def check() -> None:
+        async with WithKeys().run_test(size=(80, 5)) as pilot:
+            await pilot.pause()
+            first, *_, palette = pilot.app.query(Key)
+            assert first.tooltip == "what it does"
+            assert palette.tooltip == "Open the command palette"
+            await pilot.press("tab")
+            await pilot.pause()
+            assert first.tooltip is None
+
+    asyncio.run(check())
