@@ -26,7 +26,7 @@ from ddptui.store.runs import Run, RunError
 from ddptui.text.words import printable
 from ddptui.tui import settings
 from ddptui.tui.launch_check import LaunchCheck, prepare_resumption
-from ddptui.tui.screens.base import ConsoleApp, EndedRun, LabScreen
+from ddptui.tui.screens.base import ConsoleApp, EndedRun
 from ddptui.tui.screens.lab import Lab
 
 if TYPE_CHECKING:
@@ -56,11 +56,19 @@ def screen_of(feed: "Session | Playback | EndedRun") -> Screen[None]:
     return RunScreen(feed)
 
 
+class Bottom(Screen[None]):
+    """Below all others. Nobody sees it: whoever comes back to it gets to the lab, which is made only then."""
+
+    def on_screen_resume(self) -> None:
+        if self.is_active:
+            self.app.push_screen(Lab())
+
+
 class Console(App[int]):
     """The app. Its exit code is 0, or 128 + the number of the signal that ended it."""
 
     TITLE = "ddptui"
-    CSS_PATH = "app.tcss"
+    CSS_PATH = Path(__file__).with_name("app.tcss")
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("question_mark,f1", "help", "Help", key_display="?"),
         Binding("q", "leave", "Quit", show=False),  # some terminals keep ctrl+q for themselves, VS Code's for one
@@ -97,12 +105,16 @@ class Console(App[int]):
             loop.add_signal_handler(number, self._end, 128 + number)
         self.theme_changed_signal.subscribe(self, lambda theme: settings.save(settings.Settings(theme=theme.name)))
         self.screen_change_signal.subscribe(self, lambda _: self._check.cancel_unless_on(self._full_screen()))
-        self.push_screen(Lab())
         if self._first is not None:
             self.run_preset(self._first)
         if self._begun is not None:
             run, preset = self._begun
+            self.push_screen(Lab())  # the resumption is checked, which some screen must show
             self.resume(run, lambda: preset)
+
+    def get_default_screen(self) -> Screen[None]:
+        """Return the first screen on the stack. Textual asks for it."""
+        return Bottom()
 
     def _end(self, code: int) -> None:
         self.leaving = True  # without a question; finished launches are kept
@@ -164,8 +176,8 @@ class Console(App[int]):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         return action != "cancel_check" or self._check.is_pending
 
-    def _full_screen(self) -> LabScreen:
-        return next(screen for screen in reversed(self.screen_stack) if isinstance(screen, LabScreen))  # no dialog
+    def _full_screen(self) -> Screen[object]:
+        return next(screen for screen in reversed(self.screen_stack) if not screen.is_modal)
 
     def _follow(self, run: Run, preset: Preset, outcomes: "Outcomes") -> None:
         from ddptui.run.session import Session

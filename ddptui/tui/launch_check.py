@@ -6,11 +6,12 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from textual.screen import Screen
+
 from ddptui.config.parser import PresetError
 from ddptui.config.preset import Preset
 from ddptui.engines.preflight import prepare
 from ddptui.store.runs import Run, RunError
-from ddptui.tui.screens.base import LabScreen
 from ddptui.tui.widgets.frame import TitleBar
 
 if TYPE_CHECKING:
@@ -26,14 +27,14 @@ class LaunchCheck:
 
     def __init__(self) -> None:
         self._check: asyncio.Future[Any] | None = None
-        self._screen: LabScreen | None = None  # that the check was started from
+        self._screen: Screen[object] | None = None  # that the check was started from
 
     @property
     def is_pending(self) -> bool:
         """Whether a check is under way."""
         return self._check is not None
 
-    async def run(self, prepare: Callable[[], Answer], screen: LabScreen) -> Answer | None:
+    async def run(self, prepare: Callable[[], Answer], screen: Screen[object]) -> Answer | None:
         """Return what `prepare` returns, or None if the check was cancelled. Raises what `prepare` raises."""
         self._screen = screen
         self._check = check = in_background(prepare)
@@ -51,13 +52,13 @@ class LaunchCheck:
         if self._check is not None:
             self._check.cancel()
 
-    def cancel_unless_on(self, screen: LabScreen) -> None:
+    def cancel_unless_on(self, screen: Screen[object]) -> None:
         """Cancel if the user has gone to another screen than the one that the check was started from."""
         if screen is not self._screen:
             self.cancel()
 
 
-def _show(screen: LabScreen, activity: str) -> None:
+def _show(screen: Screen[object], activity: str) -> None:
     for bar in screen.query(TitleBar):  # none while the first screen is being made, nor when the console closes
         bar.show_activity(activity)
 

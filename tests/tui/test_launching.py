@@ -201,3 +201,24 @@ def test_a_run_of_the_command_line_is_resumed_at_once(tmp_path: Path, started: l
             assert started == [run.preset()]
 
     asyncio.run(scenario())
+
+
+def test_the_lab_is_made_when_somebody_comes_back_to_it(tmp_path: Path) -> None:
+    async def check() -> None:
+        async with opened(tmp_path, RunsScreen()) as (app, pilot):
+            assert not any(isinstance(screen, Lab) for screen in app.screen_stack)
+            await pilot.press("escape")
+            await until(pilot, lambda: isinstance(app.screen, Lab) and "quickstart" in seen(app))
+
+    asyncio.run(check())
+
+
+def test_a_run_that_cannot_begin_at_once_is_complained_of_in_the_lab(tmp_path: Path) -> None:
+    (tmp_path / "runs").write_text("a file, where a folder should be")
+
+    async def check() -> None:
+        app = Console(tmp_path / "runs", load("quickstart"))
+        async with app.run_test(size=(120, 40)) as pilot:
+            await until(pilot, lambda: toasts(app) and isinstance(app.screen, Lab) and "quickstart" in seen(app))
+
+    asyncio.run(check())

@@ -16,13 +16,13 @@ from ddptui.run.playback import Playback
 from ddptui.store import presets
 from ddptui.store.outcomes import results_of
 from ddptui.store.runs import Run
-from ddptui.tui.app import Console
 from ddptui.tui.screens.primitives import PrimitivesScreen
 from ddptui.tui.screens.result import ResultScreen
 from ddptui.tui.screens.run import RunScreen
 from ddptui.tui.screens.runs import RunsScreen
 from tests.tui import primitive_recordings
 from tests.tui.gpu_recordings import made_up
+from tests.tui.opened import Opened
 from tests.tui.recordings import RECORDED, Clock, ToldAsItGoes, moment_s, playback
 
 Snap = Callable[..., bool]
@@ -46,12 +46,11 @@ def always_the_same(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def pictured(
     snap: Snap, runs: Path, screen: Screen[None] | None, size: tuple[int, int], theme: str, *keys: str
 ) -> bool:
-    app = Console(runs, refresh_s=STANDS_STILL_S)
+    app = Opened(runs, screen, refresh_s=STANDS_STILL_S)
     app.theme = theme
 
     async def before(pilot: Pilot[int]) -> None:
-        if screen is not None:
-            await pilot.app.push_screen(screen)
+        await app.mounted
         await pilot.app.workers.wait_for_complete()
         await pilot.pause()
         if isinstance(screen, RunScreen):

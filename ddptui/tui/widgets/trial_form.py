@@ -57,6 +57,7 @@ class TrialForm(Vertical):
     _changes: Mapping[str, str] = {}
     _at_fault: str | None = None
     _models: Sequence[str] = ()  # besides our own
+    _is_built = False
 
     def compose(self) -> ComposeResult:
         yield Static(id="reason", markup=False)
@@ -68,6 +69,7 @@ class TrialForm(Vertical):
         """Mount the fields after the first frame: they would make it half as long again."""
         fields = Container(*(Field(label(key), _answer(key), id=key) for key in FIELDS), id="fields")
         await self.mount(fields, BottleneckFields(), before="#reason")
+        self._is_built = True
         self.offer_models(self._models)
         self._fill()
         self._mark()
@@ -75,7 +77,7 @@ class TrialForm(Vertical):
     @property
     def changes(self) -> dict[str, str]:
         """The new value of each changed field."""
-        if not self.query(BottleneckFields):
+        if not self._is_built:
             return dict(self._changes)
         texts = {key: text for key, field in self._fields() if (text := field.text) is not None}
         return {key: drafts.listed(text) if key in drafts.LISTS else text for key, text in texts.items()}
@@ -139,7 +141,9 @@ class TrialForm(Vertical):
             self.post_message(self.Changed(changes))
 
     def _fields(self) -> Iterator[tuple[str, Field | BottleneckFields]]:
-        """Return the fields that the preset asks for, by their command-line names; none before they are mounted."""
+        """Return the fields that the preset asks for, by their command-line names; none before they are all mounted."""
+        if not self._is_built:
+            return
         for field in self.query("#fields > Field").results(Field):
             if field.id in self._asked:
                 yield self._length if field.id == LENGTH else field.id or "", field
