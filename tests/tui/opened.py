@@ -4,7 +4,9 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
+from textual.app import App
 from textual.pilot import Pilot
 from textual.screen import Screen
 
@@ -36,14 +38,14 @@ async def opened(
         yield app, pilot
 
 
-async def until(pilot: Pilot[int], happened: Callable[[], object]) -> None:
+async def until(pilot: Pilot[Any], happened: Callable[[], object]) -> None:
     """Wait for what a thread brings about."""
     async with asyncio.timeout(PATIENCE_S):
         while not happened():
             await pilot.pause()
 
 
-def seen(app: Console) -> str:
+def seen(app: App[Any]) -> str:
     """The screen as text."""
     return "\n".join(strip.text.rstrip() for strip in app.screen._compositor.render_strips())
 

@@ -53,7 +53,7 @@ class WithKeys(App[None]):
 
 async def shown(pilot: Pilot[None]) -> str:
     await pilot.pause()
-    return seen(pilot.app).splitlines()[-1]  # type: ignore[arg-type]
+    return seen(pilot.app).splitlines()[-1]
 
 
 def test_it_shows_the_keys_that_act_now_once_each() -> None:

@@ -48,7 +48,8 @@ class About(VerticalScroll):
             if self._text is None:
                 self._text = Markdown()
                 await self.mount(self._text)
-            await self._text.update(text)
+            # Shielded: an update that is cancelled takes the tasks of its widgets with it, and the screen awaits them.
+            await asyncio.shield(self._text.update(text))
 
 
 class TextPane(VerticalScroll):
