@@ -40,6 +40,7 @@ bench: .venv/installed
 	$(BIN)/python -m benchmarks.console_picture
 	$(BIN)/python -m benchmarks.console_flood
 	$(BIN)/python -m benchmarks.console_disturbs
+	$(BIN)/python -m benchmarks.console_memory
 
 soak: .venv/installed
 	$(BIN)/python -m benchmarks.soak

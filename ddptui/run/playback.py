@@ -1,21 +1,47 @@
-"""Replays a recorded run at any speed, from any moment. A Playback is read like a Session, but has no controls."""
+"""Replays a recorded run at any speed, from any moment. A Playback is read like a Session, but has no controls.
 
+A run may be long, so only a window of it is in memory. A state cannot be taken back: to go back, a screen starts over
+from the beginning, or from one of the states that it gave to `keep` on the way.
+"""
+
+import pickle
 import time
-from collections.abc import Callable, Iterable, Sequence
-from operator import itemgetter
+import zlib
+from collections.abc import Callable
+from contextlib import suppress
+from typing import NamedTuple
 
-from ddptui.analysis.clock_sync import Clocks
-from ddptui.analysis.compare import RunningResults
-from ddptui.analysis.repeat import NO_OUTCOMES
-from ddptui.analysis.results import Results
+from ddptui.analysis.compare import compare
+from ddptui.analysis.repeat import NO_OUTCOMES, Outcomes, outcome_of_messages
 from ddptui.config.preset import Preset
+from ddptui.live.state import Live
+from ddptui.run.timeline import START, Place, Reader, Timeline
+from ddptui.store.journal import read_messages
 from ddptui.store.runs import Run
 from ddptui.text.units import S
 from ddptui.wire.messages import Step
-from ddptui.wire.records import Launched, Message, Offset
-from ddptui.wire.retime import close_gaps
+from ddptui.wire.records import Ended, Message
 
 SPEEDS = (0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 50.0)  # times real time
+AT_ONCE = 4 * 2**20  # bytes of journals that one `drain` yields at most: keys wait for that
+KEEP_EVERY = 8 * 2**20  # bytes between two states that are kept; doubled when they are too many
+MOST_KEPT = 64
+
+
+class Start(NamedTuple):
+    """Where the replay can begin: what is known there of all that was before."""
+
+    place: Place
+    finished: Outcomes
+    encoded: bytes  # the state of all messages before; made here, and never read from a file
+
+    def live(self) -> Live:
+        """This state."""
+        state: Live = pickle.loads(zlib.decompress(self.encoded))
+        return state
+
+
+BEGINNING = Start(START, NO_OUTCOMES, zlib.compress(pickle.dumps(Live())))
 
 
 class Playback:
@@ -30,44 +56,56 @@ class Playback:
         self.run = run
         self.preset = preset
         self.unread: list[str] = []  # notes on damaged journals, whose messages are missing
-        self.restarted = False  # it went back: what was drained is void, and the next `drain` starts over
+        self.restarted = False  # what was drained is void: the next `drain` goes on from `start`
+        self.start = BEGINNING
         self.paused = False
         self.speed = 1.0
         self._clock = clock
-        self._timeline = _with_moments(close_gaps(run.replay(preset, self.unread)))
-        self._next = 0  # place in the timeline
+        self._timeline = Timeline(run, preset, self.unread)
+        self._reader = self._timeline.reader()
+        self._is_behind = False  # more messages are due than one `drain` yields
         self._environment = run.environment()
-        self._running_results = self._no_results()
-        self.begin_ns = self._timeline[0][0] if self._timeline else 0
-        self.end_ns = self._timeline[-1][0] if self._timeline else 0
+        self._outcomes: dict[int, Outcomes] = {}  # by launch, once it was over
+        self._kept: dict[int, Start] = {}  # by bytes yielded, in units of `_keep_every`
+        self._keep_every = KEEP_EVERY
+        self._finish(NO_OUTCOMES)
+        self.begin_ns, self.end_ns = self._timeline.begin_ns, self._timeline.end_ns
         self._moment_ns = float(self.begin_ns)  # a slow replay advances by parts of a ns
         self._looked_ns = clock()
 
     @property
-    def results(self) -> Results:
-        """The results of the launches finished by now."""
-        return self._running_results.results
-
-    @property
     def is_over(self) -> bool:
         """Whether the last message has been drained."""
-        return self._next == len(self._timeline)
+        return self._reader.is_over
 
     def now_ns(self) -> int:
         """The moment that the replay has reached."""
         self._advance()
-        return int(self._moment_ns)
+        return int(self._reader.progress.until_ns if self._is_behind else self._moment_ns)
 
     def drain(self) -> list[Message]:
-        """The messages since the last call, or since the beginning if the replay went back."""
+        """The messages since the last call, or since the start if the replay restarted; of very many, the first."""
         self._advance()
         self.restarted = False
-        messages = []
-        while self._next < len(self._timeline) and self._timeline[self._next][0] <= self._moment_ns:
-            messages.append(self._timeline[self._next][1])
-            self._running_results.add(messages[-1])
-            self._next += 1
+        reader, messages = self._reader, list[Message]()
+        enough = reader.progress.bytes + AT_ONCE
+        while (due := self._is_due(reader)) and reader.progress.bytes < enough:
+            launch = reader.launch
+            messages.append(reader.take())
+            if isinstance(messages[-1], Ended):
+                self._finish({**self.finished, **self._outcome(launch)})
+        self._is_behind = due
         return messages
+
+    def keep(self, live: Live) -> None:
+        """Keep the state to which all drained messages led, if none is kept that is nearly the same."""
+        if (number := self._reader.progress.bytes // self._keep_every) in self._kept or not number:
+            return
+        if place := self._reader.place():
+            self._kept[number] = Start(place, self.finished, zlib.compress(pickle.dumps(live), 1))
+        if len(self._kept) > MOST_KEPT:
+            self._keep_every *= 2
+            self._kept = {start.place.progress.bytes // self._keep_every: start for start in self._kept.values()}
 
     def pause(self) -> None:
         """Stand still, or go on."""
@@ -88,54 +126,43 @@ class Playback:
         """Jump to the next moment at which a rank finished a step, and pause there."""
         self._advance()
         self.paused = True
-        ahead = self._timeline[self._next :]
-        later = (at for at, message in ahead if isinstance(message, Step) and at > self._moment_ns)
-        self._go_to(next(later, self.end_ns))
+        ahead = self._reader.fork()
+        while not ahead.is_over:
+            at_ns = ahead.next_ns
+            if isinstance(ahead.take(), Step) and at_ns > self._moment_ns:
+                return self._go_to(at_ns)
+        self._go_to(self.end_ns)
 
     def _go_to(self, moment_ns: float) -> None:
-        if moment_ns < self._moment_ns:  # a state cannot be taken back, so it is built up again from the beginning
-            self.restarted = True
-            self._next = 0
-            self._running_results = self._no_results()
+        before = [start for start in self._kept.values() if start.place.progress.until_ns <= moment_ns]
+        start = max(before, key=lambda start: start.place.progress.messages, default=BEGINNING)
+        # A state cannot be taken back, so it is built up again. Where it was further before, this is a short cut.
+        if moment_ns < self._moment_ns or start.place.progress.messages > self._reader.progress.messages:
+            if not self.restarted or start is not self.start:  # else keys that come in a burst would read again
+                self._reader = self._timeline.reader(start.place)
+                self._finish(start.finished)
+            self.start, self.restarted, self._is_behind = start, True, False
         self._moment_ns = float(min(max(moment_ns, self.begin_ns), self.end_ns))
 
     def _advance(self) -> None:
         now_ns = self._clock()
-        if not self.paused:
+        if not self.paused and not self._is_behind:
             self._moment_ns = min(self._moment_ns + (now_ns - self._looked_ns) * self.speed, float(self.end_ns))
         self._looked_ns = now_ns
 
-    def _no_results(self) -> RunningResults:
-        return RunningResults(self.preset, self.run.name, self._environment)
+    def _is_due(self, reader: Reader) -> bool:
+        # At the end all are, also those whose clock jumped.
+        return not reader.is_over and (reader.next_ns <= self._moment_ns or self._moment_ns >= self.end_ns)
 
+    def _outcome(self, launch: int) -> Outcomes:
+        """The outcome of a launch, by its name; empty if its journal cannot be read any more."""
+        if launch not in self._outcomes:
+            with suppress(OSError):
+                if outcome := outcome_of_messages(read_messages(self._timeline.launches[launch].journal, [])):
+                    self._outcomes[launch] = {(outcome.trial, outcome.repeat): outcome}
+        return self._outcomes.get(launch, NO_OUTCOMES)
 
-def _with_moments(messages: Iterable[Message]) -> list[tuple[int, Message]]:
-    """Each message with its moment in console time, in the order of moments within a launch."""
-    launches: list[list[Message]] = [[]]
-    for message in messages:
-        if isinstance(message, Launched):
-            launches.append([])
-        launches[-1].append(message)
-    return [moment for launch in launches for moment in _of_launch(launch)]
-
-
-def _of_launch(messages: Sequence[Message]) -> list[tuple[int, Message]]:
-    clocks = Clocks()
-    for message in messages:  # all of them first: a rank's offset is known only after its first messages
-        clocks.add(message)
-    timeline = []
-    console_ns = 0
-    for message in messages:
-        moment_ns, rank = moment_of(message), getattr(message, "rank", None)
-        if moment_ns and rank is not None and not isinstance(message, Offset):  # an offset is the console's own
-            moment_ns = clocks.console_ns(rank, moment_ns)
-        console_ns = moment_ns or console_ns  # without a moment: that of the message before
-        timeline.append((console_ns, message))
-    # Ranks send in batches, five a second; the replay shows each thing when it happened. The sort is stable: messages
-    # of one moment keep their order.
-    return sorted(timeline, key=itemgetter(0))
-
-
-def moment_of(message: Message) -> int:
-    """When what a message reports was over, ns on its sender's clock; 0 if it does not say."""
-    return getattr(message, "at_ns", 0) or getattr(message, "end_ns", 0)
+    def _finish(self, outcomes: Outcomes) -> None:
+        """These are the launches that are finished by now."""
+        self.finished = outcomes
+        self.results = compare(self.preset, self.run.name, self._environment, outcomes)

@@ -6,9 +6,9 @@ import shlex
 import time
 from codecs import getincrementaldecoder
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO
+from typing import IO, NamedTuple
 
 import msgspec
 
@@ -16,6 +16,7 @@ from ddptui.text.words import count, printable
 from ddptui.wire.records import Ended, Message
 
 FLUSH_EVERY_S = 0.5  # ranks send heartbeats every second, so no message waits longer than 1.5 s
+BYTES_AT_ONCE = 2**20  # of a journal that is read again
 MOST_BYTES = 64 * 1024  # of a log, at a time: of a longer one only the end is shown
 LONGEST_LINE = 2000  # characters of a log
 LOG_TAIL = 16_384  # bytes, for reasons of failures
@@ -85,14 +86,23 @@ class RepeatJournal:
             self.write(Ended(at_ns=time.monotonic_ns(), status="interrupted"))
 
 
-def read_messages(path: Path, unread: list[str]) -> Iterator[Message]:
-    """The messages of a journal, up to the first line that cannot be read. If lines after it are lost with it, a note
+class Line(NamedTuple):
+    """A message in a journal, with the bytes that its line lies between."""
+
+    begin: int
+    end: int
+    message: Message
+
+
+def read_lines(path: Path, unread: list[str]) -> Iterator[Line]:
+    """The lines of a journal, up to the first one that cannot be read. If lines after it are lost with it, a note
     that names the file and the line is added to `unread`."""
     decoder = msgspec.json.Decoder(Message)
+    begin = 0
     with path.open("rb") as journal:
         for number, line in enumerate(journal, 1):
             try:
-                yield decoder.decode(line)
+                yield Line(begin, begin := begin + len(line), decoder.decode(line))
             except ValueError:
                 lost = 1 + sum(1 for _ in journal)
                 # A last line without an end is no damage: the console was killed while it wrote.
@@ -101,6 +111,22 @@ def read_messages(path: Path, unread: list[str]) -> Iterator[Message]:
                     place = Path(*path.parts[-3:])
                     unread.append(f"{place}: line {number} cannot be read; {what}: restore the file from a copy")
                 return
+
+
+def read_messages(path: Path, unread: list[str]) -> Iterator[Message]:
+    """The messages of these lines."""
+    return (line.message for line in read_lines(path, unread))
+
+
+def read_again(path: Path, begin: int, end: int) -> list[Line]:
+    """Some of the lines between two ends of lines, from the first one on; none if they have changed meanwhile."""
+    decoder = msgspec.json.Decoder(Message)
+    lines = []
+    with suppress(OSError, ValueError), path.open("rb") as journal:
+        journal.seek(begin)
+        for line in journal.readlines(min(BYTES_AT_ONCE, end - begin) - 1):  # ends with the line that exceeds it
+            lines.append(Line(begin, begin := begin + len(line), decoder.decode(line)))
+    return lines
 
 
 class LogTail:

@@ -24,6 +24,7 @@ from ddptui.wire.records import Message
 RUNS_VARIABLE = "DDPTUI_RUNS"
 # Keys of the environment whose change may change figures; the versions of packages count, too.
 MATTERS_TO_FIGURES = ("ddptui", "python", "host", "cpu", "cores", "gpus", "gpu_driver", "gpus_visible")
+JOURNAL = "messages.jsonl"  # in a repeat's folder
 STAMP_FORMAT = "%Y%m%d-%H%M%S"  # what a run's name begins with: the local time of its start
 
 
@@ -91,7 +92,7 @@ class Run:
                 raise FileNotFoundError(errno.ENOENT, "it has been deleted")
             _put_aside(folder)
             folder.mkdir(parents=True)
-            journal = (folder / "messages.jsonl").open("wb")
+            journal = (folder / JOURNAL).open("wb")
         repeat = RepeatJournal(folder, number, journal)
         try:
             yield repeat
@@ -165,7 +166,7 @@ class Run:
 
     def messages(self, trial: str, number: int, unread: list[str] | None = None) -> Iterator[Message]:
         """The messages of a repeat's journal, up to a line that cannot be read; a note about that goes to `unread`."""
-        path = self.repeat_folder(trial, number) / "messages.jsonl"
+        path = self.repeat_folder(trial, number) / JOURNAL
         if path.is_file():
             yield from read_messages(path, unread if unread is not None else [])
 
@@ -185,10 +186,15 @@ class Run:
         }
 
     def replay(self, preset: Preset, unread: list[str] | None = None) -> Iterator[Message]:
+        """The messages of all journals."""
+        for journal in self.journals(preset):
+            yield from read_messages(journal, unread if unread is not None else [])
+
+    def journals(self, preset: Preset) -> list[Path]:
         """All journals in the order in which they were written, in which repeats of trials are interleaved."""
-        for number in range(1, preset.repeats + 1):
-            for trial in preset.trials:
-                yield from self.messages(trial.name, number, unread)
+        repeats = [(trial.name, number) for number in range(1, preset.repeats + 1) for trial in preset.trials]
+        paths = [self.repeat_folder(*repeat) / JOURNAL for repeat in repeats]
+        return [path for path in paths if path.is_file()]
 
     def repeat_folder(self, trial: str, number: int) -> Path:
         """The folder of a repeat, with its journal, command and logs."""

@@ -1,6 +1,6 @@
 """Messages with shifted times: a run that was resumed on another day or clock is replayed as one sitting."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from typing import TypeVar
 
 import msgspec
@@ -17,19 +17,21 @@ GAP = S  # that is left between two sittings
 AnyStruct = TypeVar("AnyStruct", bound=msgspec.Struct)
 
 
-def close_gaps(messages: Iterable[Message]) -> Iterator[Message]:
-    """A run's messages as one sitting: no long gaps between its launches."""
-    last_ns: int | None = None
-    by_ns = 0
-    for message in messages:
-        if isinstance(message, Launched) and last_ns is not None:
-            gap_ns = message.at_ns + by_ns - last_ns
+class Sittings:
+    """By how much a run's messages must be later to follow each other as in one sitting, without long gaps."""
+
+    def __init__(self) -> None:
+        self.by_ns = 0  # for the message that was added last
+        self._last_ns: int | None = None
+
+    def add(self, message: Message) -> None:
+        """Take the run's next message."""
+        if isinstance(message, Launched) and self._last_ns is not None:
+            gap_ns = message.at_ns + self.by_ns - self._last_ns
             if not 0 <= gap_ns <= LONGEST_GAP:  # negative: the host was rebooted, which restarts its clock
-                by_ns += GAP - gap_ns
-        shifted = shift_times(message, by_ns) if by_ns else message
-        if not hasattr(shifted, "rank"):  # only the console's times: a rank may have another clock
-            last_ns = max(last_ns or 0, getattr(shifted, "at_ns", 0))
-        yield shifted
+                self.by_ns += GAP - gap_ns
+        if not hasattr(message, "rank"):  # only the console's times: a rank may have another clock
+            self._last_ns = max(self._last_ns or 0, message.at_ns + self.by_ns)
 
 
 def shift_times(message: AnyStruct, by_ns: int) -> AnyStruct:

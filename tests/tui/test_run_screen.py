@@ -16,6 +16,7 @@ from ddptui.analysis.waits import AlignedStep
 from ddptui.config.trial import Bottleneck
 from ddptui.live import rank_states
 from ddptui.live.state import Live
+from ddptui.run import playback as playback_module
 from ddptui.run.playback import Playback
 from ddptui.store.runs import Run
 from ddptui.tui.app import Console
@@ -404,6 +405,32 @@ def test_an_alarm_is_raised_once_however_often_the_replay_goes_back(tmp_path: Pa
                 assert screen.watched.live.finished == 0
             assert len(toasts(app)) == 1
             assert "SIGKILL" in toasts(app)[0]
+
+    asyncio.run(check())
+
+
+def test_what_was_shown_is_shown_again_from_a_state_on_the_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(playback_module, "KEEP_EVERY", 4096)
+
+    async def check() -> None:
+        screen = replay("killed", 5)
+        replayed = screen.feed
+        assert isinstance(replayed, Playback)
+        async with opened(tmp_path, screen, (200, 60)) as (app, pilot):
+            screen.tick()
+            await pilot.pause()
+            before = seen(app)
+            for by_s in (0.1, -0.1):
+                replayed.seek(by_s)
+                screen.tick()
+                await pilot.pause()
+            assert replayed.start.place.progress.messages > 100
+            assert seen(app) == before
+            assert not toasts(app)
+            replayed.seek(1000)
+            screen.tick()
+            await pilot.pause()
+            assert len(toasts(app)) == 1  # of what came after, nothing was missed
 
     asyncio.run(check())
 

@@ -48,7 +48,7 @@ class Following(LabScreen):
         self.feed = feed
         self.watched = RunMonitor() if isinstance(feed, EndedRun) else RunMonitor(feed.finished_before)
         self.ended_ns: int | None = None  # when no rank of the session was left
-        self._taken_in = 0  # messages, since the replay was last at its start
+        self._taken_in = 0  # messages, of a replay from its beginning
         self._alarmed = 0  # of these, how many were looked through for alarms: after going back, the same are no news
 
     def draw(self) -> None:
@@ -108,7 +108,8 @@ class Following(LabScreen):
     def _drain(self, feed: Session | Playback) -> None:
         if restarted := isinstance(feed, Playback) and feed.restarted:
             self.watched = RunMonitor()
-            self._taken_in = 0
+            self.watched.live = feed.start.live()
+            self._taken_in = feed.start.place.progress.messages
         messages = feed.drain()  # all at once: a message of Textual for each would cost a redraw for each
         trial = self.watched.live.trial
         for message in messages:

@@ -1,5 +1,6 @@
 """A training run as it goes, or as it went: ranks, who waits for whom, timeline, losses, results so far."""
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 from textual import work
@@ -16,6 +17,7 @@ from ddptui.tui.screens.inject import Inject, can_still_come
 from ddptui.tui.widgets.frame import TitleBar
 from ddptui.tui.widgets.line_chart import LineChart
 from ddptui.tui.widgets.panes import TITLES, Panes, Picture
+from ddptui.wire.records import Message
 
 
 class RunScreen(Following):
@@ -58,6 +60,10 @@ class RunScreen(Following):
         if self._results_due and self.app.screen is self:
             self._results_due = False
             self.action_results()
+
+    def take_in(self, messages: Sequence[Message], *, restarted: bool) -> None:
+        if isinstance(self.feed, Playback):
+            self.feed.keep(self.watched.live)
 
     def draw(self) -> None:
         if not self.held or self._picture is None:

@@ -4,6 +4,7 @@ compared by different clocks."""
 import json
 from functools import cache
 from itertools import pairwise
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -20,7 +21,7 @@ from ddptui.live.monitor import RunMonitor
 from ddptui.live.state import Live
 from ddptui.report import table
 from ddptui.report.trace import trace as as_trace
-from ddptui.run.playback import _with_moments
+from ddptui.run.timeline import Timeline
 from ddptui.wire.messages import Step
 from ddptui.wire.records import Ended, Injection, Launched, Message, Offset
 from ddptui.wire.retime import shift_times
@@ -37,6 +38,8 @@ from tests.support.builders import (
     ready,
     results_for,
     tied,
+    two_trials,
+    write_run,
 )
 from tests.support.traces import delayed, trace, works_of
 
@@ -269,10 +272,10 @@ def test_of_gpus_whose_clocks_are_further_apart_than_they_waited_waits_are_withh
 
 @pytest.mark.parametrize(("error_ms", "withheld", "culprit"), [(0.03, False, 1), (2.0, True, None)])
 def test_live_and_told_again_ties_are_judged_as_in_the_result(
-    error_ms: float, withheld: bool, culprit: int | None
+    error_ms: float, withheld: bool, culprit: int | None, tmp_path: Path
 ) -> None:
     messages = on_gpus(error_ms)
-    for told in (messages, [message for _, message in _with_moments(messages)]):
+    for told in (messages, [message for _, message in told_again(tmp_path, messages)]):
         monitor = watched(told)
         assert monitor.judgement is not None
         assert monitor.judgement.withheld == withheld
@@ -285,9 +288,14 @@ def test_live_and_told_again_ties_are_judged_as_in_the_result(
 # Told again, or looked at elsewhere
 
 
-def test_a_replay_tells_all_ranks_by_one_clock_and_leaves_the_messages_as_they_are() -> None:
+def told_again(runs: Path, *journals: list[Message]) -> list[tuple[int, Message]]:
+    preset = two_trials()
+    return list(Timeline(write_run(runs, preset, *journals), preset, []))
+
+
+def test_a_replay_tells_all_ranks_by_one_clock_and_leaves_the_messages_as_they_are(tmp_path: Path) -> None:
     messages = heard(0.05)
-    told = _with_moments(messages)
+    told = told_again(tmp_path, messages)
     assert sorted(map(repr, messages)) == sorted(repr(message) for _, message in told)
     moments = [moment for moment, _ in told]
     assert moments == sorted(moments)
@@ -304,8 +312,10 @@ def test_a_trace_has_all_ranks_on_one_axis() -> None:
         assert any("clocks not compared" in str(event.get("args")) for event in events) != arrows
 
 
-def test_two_launches_are_told_with_the_time_between_them_by_the_consoles_clock() -> None:
+def test_two_launches_are_told_with_the_time_between_them_by_the_consoles_clock(tmp_path: Path) -> None:
     first = heard(0.05)
-    again = [shift_times(message, 20_000 * MS) for message in first]
-    begun = [moment for moment, message in _with_moments([*first, *again]) if isinstance(message, Launched)]
+    begin, *others = [shift_times(message, 20_000 * MS) for message in first]
+    assert isinstance(begin, Launched)
+    again = [msgspec.structs.replace(begin, repeat=2), *others]
+    begun = [moment for moment, message in told_again(tmp_path, first, again) if isinstance(message, Launched)]
     assert begun == [800 * MS, 20_800 * MS]

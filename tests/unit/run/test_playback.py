@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from ddptui.live.fold import fold
 from ddptui.live.state import Live
-from ddptui.run.playback import SPEEDS, Playback, moment_of
+from ddptui.run.playback import SPEEDS, Playback
+from ddptui.run.timeline import moment_of
 from ddptui.store.outcomes import results_of
 from ddptui.store.runs import Run
 from ddptui.wire.messages import Done, Hello, Ready, Step

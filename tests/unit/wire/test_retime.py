@@ -1,11 +1,13 @@
 """A run that was resumed is told as one sitting: later, or on a clock that had begun anew."""
 
+from collections.abc import Iterator
+
 import msgspec
 import pytest
 
 from ddptui.wire.messages import Collective, Slept, Step
-from ddptui.wire.records import Launched
-from ddptui.wire.retime import GAP, LONGEST_GAP, close_gaps, shift_times
+from ddptui.wire.records import Launched, Message
+from ddptui.wire.retime import GAP, LONGEST_GAP, Sittings, shift_times
 from tests.support.builders import MS, ended, hello, journal, launched, one_of_each, step
 
 LENGTHS = ("phases_ns", "start_ns", "bottleneck_ns", "calls_ns", "offset_ns", "error_ns")
@@ -27,6 +29,14 @@ def times(message: object) -> list[int]:
 
     look(msgspec.to_builtins(message))
     return found
+
+
+def close_gaps(messages: list[Message]) -> Iterator[Message]:
+    """The messages as they are told."""
+    sittings = Sittings()
+    for message in messages:
+        sittings.add(message)
+        yield shift_times(message, sittings.by_ns)
 
 
 @pytest.mark.parametrize("message", one_of_each(), ids=lambda message: type(message).__name__)

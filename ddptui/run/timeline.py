@@ -1,0 +1,190 @@
+"""The messages of a recorded run in the order of their moments, read back from its journals a window at a time."""
+
+from collections.abc import Iterator, Sequence
+from copy import copy
+from heapq import heappop, heappush
+from math import inf
+from pathlib import Path
+from typing import NamedTuple, Self
+
+from ddptui.analysis.clock_sync import Clocks
+from ddptui.config.preset import Preset
+from ddptui.store.journal import read_again, read_lines
+from ddptui.store.runs import Run
+from ddptui.wire.records import Message, Offset
+from ddptui.wire.retime import Sittings, shift_times
+
+# Bytes of a journal that are read ahead. Ranks send in batches, five a second, and a rank that was stopped sends late:
+# a message that stands farther from its moment than this comes when it is read.
+AHEAD = 4 * 2**20
+NOTHING = (-inf, 0)  # before the first message of a journal
+
+
+class RecordedLaunch(NamedTuple):
+    """The journal of a launch, and what its messages' moments depend on."""
+
+    journal: Path
+    end: int  # bytes that could be read
+    by_ns: int  # its messages come so much later, to follow the launch before as in one sitting
+    clocks: Clocks  # known only after all messages
+
+    def moment_ns(self, message: Message) -> int:
+        """The message's moment in console time; 0 if it has none."""
+        moment_ns = moment_of(message)
+        return self.console_ns(_sender(message), moment_ns) if moment_ns else 0
+
+    def console_ns(self, sender: int | None, moment_ns: int) -> int:
+        """A moment by the sender's clock in console time."""
+        return self.by_ns + (moment_ns if sender is None else self.clocks.console_ns(sender, moment_ns))
+
+
+class Moment(NamedTuple):
+    """A message with its moment in console time, and the bytes of its journal that it lies between. In this order."""
+
+    at_ns: int
+    begin: int
+    end: int
+    message: Message
+
+
+class Progress(NamedTuple):
+    """What a Reader has yielded."""
+
+    messages: int = 0
+    bytes: int = 0  # of journals
+    until_ns: float = -inf  # the latest of their moments
+
+
+class Place(NamedTuple):
+    """Where a Reader stands, to go on from there later."""
+
+    launch: int = 0
+    begin: int = 0  # all lines before were yielded
+    end: int = 0  # of the lines from there to here, those up to `last` were
+    last: tuple[float, int] = NOTHING
+    at_ns: int = 0  # of the first line, if it has no moment of its own
+    progress: Progress = Progress()
+
+
+START = Place()
+
+
+class Timeline:
+    """A recorded run. Iterating yields each moment with its message; in memory are only figures of each launch."""
+
+    def __init__(self, run: Run, preset: Preset, unread: list[str]) -> None:
+        """Reads all journals once. Notes on damaged ones are added to `unread`."""
+        self.begin_ns = self.end_ns = 0  # of the first launch, and of the last one
+        self.launches: list[RecordedLaunch] = []
+        sittings = Sittings()
+        for journal in run.journals(preset):
+            self._add(journal, sittings, unread)
+
+    def __iter__(self) -> Iterator[tuple[int, Message]]:
+        reader = self.reader()
+        while not reader.is_over:
+            at_ns = reader.next_ns
+            yield at_ns, reader.take()
+
+    def reader(self, place: Place = START) -> "Reader":
+        """A reader that goes on from there."""
+        return Reader(self.launches, place)
+
+    def _add(self, journal: Path, sittings: Sittings, unread: list[str]) -> None:
+        clocks, end = Clocks(), 0
+        spans: dict[int | None, tuple[int, int]] = {}  # by sender, its first and its last moment by its own clock
+        for line in read_lines(journal, unread):
+            clocks.add(line.message)
+            sittings.add(line.message)
+            end, sender = line.end, _sender(line.message)
+            if moment_ns := moment_of(line.message):
+                first_ns, last_ns = spans.get(sender, (moment_ns, moment_ns))
+                spans[sender] = min(first_ns, moment_ns), max(last_ns, moment_ns)
+        launch = RecordedLaunch(journal, end, sittings.by_ns, clocks)
+        if moments := [launch.console_ns(sender, ns) for sender, span in spans.items() for ns in span]:
+            self.begin_ns = self.begin_ns if self.launches else min(moments)
+            self.end_ns = max(moments)
+            self.launches.append(launch)
+
+
+class Reader:
+    """Goes through a timeline once, with a window of it in memory."""
+
+    def __init__(self, launches: Sequence[RecordedLaunch], place: Place) -> None:
+        self.launch = place.launch  # of the next message
+        self.progress = place.progress
+        self._launches = launches
+        self._read, self._at_ns, self._last = place.begin, place.at_ns, place.last
+        self._held: list[Moment] = []  # read, and not yielded; a heap
+        self._bytes = 0  # of these
+        while self._read < place.end:
+            self._read_on(place.end, place.last)
+        self._fill()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether all messages were yielded."""
+        return not self._held
+
+    @property
+    def next_ns(self) -> int:
+        """The moment of the next message."""
+        return self._held[0].at_ns
+
+    def take(self) -> Message:
+        """The next message."""
+        at_ns, begin, end, message = heappop(self._held)
+        by_ns = self._launches[self.launch].by_ns
+        messages, read, until_ns = self.progress
+        self.progress = Progress(messages + 1, read + end - begin, max(until_ns, at_ns))
+        self._last = max(self._last, (at_ns, begin))
+        self._bytes -= end - begin
+        self._fill()
+        return shift_times(message, by_ns) if by_ns else message
+
+    def place(self) -> Place | None:
+        """Where it stands. None: the next message comes late, and could not be told from one that was yielded."""
+        if not self._held:
+            return Place(self.launch, progress=self.progress)
+        if self._held[0][:2] < self._last:
+            return None
+        first = min(self._held, key=lambda moment: moment.begin)
+        return Place(self.launch, first.begin, self._read, self._last, first.at_ns, self.progress)
+
+    def fork(self) -> Self:
+        """A reader of its own that stands here, too."""
+        other = copy(self)
+        other._held = self._held.copy()
+        return other
+
+    def _fill(self) -> None:
+        """Hold enough that the first one is next."""
+        while self.launch < len(self._launches):
+            end = self._launches[self.launch].end
+            while self._bytes < AHEAD and self._read < end:
+                self._read_on(end)
+            if self._held:
+                return
+            self.launch += 1
+            self._read, self._at_ns, self._last = 0, 0, NOTHING
+
+    def _read_on(self, end: int, last: tuple[float, int] = NOTHING) -> None:
+        """Hold more lines that stand before `end` and come after `last`."""
+        launch = self._launches[self.launch]
+        lines = read_again(launch.journal, self._read, end)
+        for begin, line_end, message in lines:
+            self._at_ns = launch.moment_ns(message) or self._at_ns  # without a moment: that of the message before
+            if (self._at_ns, begin) > last:
+                heappush(self._held, Moment(self._at_ns, begin, line_end, message))
+                self._bytes += line_end - begin
+        self._read = lines[-1].end if lines else end  # the rest has changed since it was read first
+
+
+def moment_of(message: Message) -> int:
+    """When what a message reports was over, ns on its sender's clock; 0 if it does not say."""
+    return getattr(message, "at_ns", 0) or getattr(message, "end_ns", 0)
+
+
+def _sender(message: Message) -> int | None:
+    """The rank whose clock gave the message its times; None: the console's did."""
+    return None if isinstance(message, Offset) else getattr(message, "rank", None)

@@ -1,0 +1,283 @@
+"""A run read back from its journals: in the order of moments, a window of it in memory, whatever the files hold."""
+
+import tracemalloc
+from itertools import count
+from operator import itemgetter
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ddptui.live.fold import fold
+from ddptui.live.state import Live
+from ddptui.run import playback, timeline
+from ddptui.run.playback import Playback
+from ddptui.run.timeline import Timeline
+from ddptui.store import journal
+from ddptui.store.outcomes import results_of
+from ddptui.store.runs import Run
+from ddptui.wire.messages import Step
+from ddptui.wire.records import Ended, Message
+from tests.support.builders import (
+    MS,
+    ended,
+    fingerprint,
+    heartbeat,
+    hello,
+    launched,
+    ready,
+    step,
+    two_trials,
+    write_run,
+)
+
+PRESET = two_trials()
+S = 1_000_000_000  # ns
+A_LINE = 300  # bytes, or a little less
+
+
+def long_launch(steps: int, trial: str = "a", *, late: int = 0, begin_s: int = 0) -> list[Message]:
+    """Two ranks, of which the second is told `late` steps after the first."""
+    of_rank = [[_step(rank, number, begin_s) for number in range(steps)] for rank in (0, 1)]
+    begin_ns = begin_s * S
+    messages: list[Message] = [msgspec.structs.replace(launched(trial), at_ns=begin_ns + MS)]
+    messages += [hello(rank, at_ns=begin_ns + S) for rank in (0, 1)]
+    messages += [fingerprint(0), *(msgspec.structs.replace(ready(rank), at_ns=begin_ns + 2 * S) for rank in (0, 1))]
+    for number in range(steps + late):
+        messages += of_rank[0][number : number + 1] + of_rank[1][max(0, number - late) : max(0, number - late + 1)]
+    end_ms = 1000 * begin_s + 3_000 + 10 * steps
+    return [*messages, msgspec.structs.replace(ended(), at_ns=end_ms * MS)]
+
+
+def _step(rank: int, number: int, begin_s: int) -> Step:
+    begin_ms = 1000 * begin_s + 3_000 + 10 * number
+    return step(rank, number, begin_ms=begin_ms, end_ms=begin_ms + 9 + rank, loss=1 / (1 + number))
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Windows of some lines, in place of megabytes."""
+    monkeypatch.setattr(journal, "BYTES_AT_ONCE", 4 * A_LINE)
+    monkeypatch.setattr(timeline, "AHEAD", 20 * A_LINE)
+    monkeypatch.setattr(playback, "AT_ONCE", 40 * A_LINE)
+    monkeypatch.setattr(playback, "KEEP_EVERY", 50 * A_LINE)
+    monkeypatch.setattr(playback, "MOST_KEPT", 4)
+
+
+@pytest.mark.usefixtures("small")
+def test_ranks_that_were_late_are_told_in_the_order_of_moments(tmp_path: Path) -> None:
+    messages = long_launch(200, late=6)
+    told = list(Timeline(write_run(tmp_path, PRESET, messages), PRESET, []))
+    moments = [moment for moment, _ in told]
+    assert moments == sorted(moments)
+    steps = [(moment, message) for moment, message in told if isinstance(message, Step)]
+    assert steps == sorted(((message.end_ns, message) for message in _steps(messages)), key=itemgetter(0))
+    assert [message for _, message in steps] != _steps(messages)
+    assert sorted(map(repr, messages)) == sorted(repr(message) for _, message in told)
+
+
+@pytest.mark.usefixtures("small")
+def test_what_stands_farther_from_its_moment_than_the_window_is_told_late_but_told(tmp_path: Path) -> None:
+    messages = long_launch(200, late=100)
+    run = write_run(tmp_path, PRESET, messages)
+    told = [message for _, message in Timeline(run, PRESET, [])]
+    assert sorted(map(repr, told)) == sorted(map(repr, messages))
+    for rank in (0, 1):
+        assert [each for each in _steps(told) if each.rank == rank] == [
+            each for each in _steps(messages) if each.rank == rank
+        ]
+    played = Playback(run, PRESET, lambda: 0)
+    played.seek(1e6)
+    drained = played.drain()
+    while not played.is_over:
+        drained += played.drain()
+    assert drained == told
+
+
+def _steps(messages: list[Message]) -> list[Step]:
+    return [message for message in messages if isinstance(message, Step)]
+
+
+@pytest.mark.parametrize("late", [0, 6, 100])
+@pytest.mark.usefixtures("small")
+def test_from_any_place_a_reader_goes_on_as_the_first_one_did(late: int, tmp_path: Path) -> None:
+    journals = long_launch(60, late=late), long_launch(20, "b", late=late, begin_s=10)
+    whole = Timeline(write_run(tmp_path, PRESET, *journals), PRESET, [])
+    told, reader, found = list(whole), whole.reader(), 0
+    for number in count():
+        if place := reader.place():
+            found += 1
+            other, rest = whole.reader(place), []
+            while not other.is_over:
+                rest.append((other.next_ns, other.take()))
+            assert rest == told[number:]
+            assert other.progress.messages == len(told)
+        if reader.is_over:
+            break
+        reader.take()
+    assert found > 20
+
+
+class Told:
+    """What a screen keeps of a replay: the state, which it gives back to be kept."""
+
+    def __init__(self, played: Playback) -> None:
+        self.played = played
+        self.live = Live()
+
+    def drain(self) -> int:
+        if self.played.restarted:
+            self.live = self.played.start.live()
+        messages = self.played.drain()
+        fold(self.live, messages)
+        self.played.keep(self.live)
+        return len(messages)
+
+    def drain_all(self) -> None:
+        while self.drain():
+            pass
+
+
+JOURNALS = [long_launch(300, late=3), long_launch(100, "b", begin_s=10)]
+TOTAL_S = 10 + 4
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return write_run(tmp_path_factory.mktemp("runs"), PRESET, *JOURNALS)
+
+
+ACTS = st.one_of(
+    st.tuples(st.just("wait"), st.floats(0, 3)),
+    st.tuples(st.just("seek"), st.floats(-TOTAL_S, TOTAL_S)),
+    st.tuples(st.sampled_from(["step", "drain", "drain_all"]), st.none()),
+)
+
+
+@pytest.mark.usefixtures("small")
+@settings(deadline=None, max_examples=150)
+@given(acts=st.lists(ACTS, max_size=20))
+def test_wherever_it_goes_the_state_is_that_of_all_messages_until_then(
+    run: Run, acts: list[tuple[str, float | None]]
+) -> None:
+    now_ns = [0]
+    played = Playback(run, PRESET, lambda: now_ns[0])
+    told = Told(played)
+    for name, how_much in [*acts, ("drain_all", None)]:
+        match name:
+            case "wait":
+                now_ns[0] += round((how_much or 0) * S)
+            case "drain" | "drain_all":
+                getattr(told, name)()
+            case "seek":
+                played.seek(how_much or 0)
+            case _:
+                played.step()
+    until = [message for moment_ns, message in played._timeline if moment_ns <= played.now_ns()]
+    assert told.live == fold(Live(), until)
+    assert played._reader.progress.messages == len(until)
+    over = sum(isinstance(message, Ended) for message in until)
+    assert sum(len(trial.repeats) + (trial.status == "failed") for trial in played.results.trials) == over
+
+
+@pytest.fixture
+def played(run: Run, small: None) -> Playback:
+    """To its end."""
+    played = Playback(run, PRESET, lambda: 0)
+    played.seek(1e6)
+    Told(played).drain_all()
+    return played
+
+
+def test_of_very_many_messages_some_are_left_for_the_next_look(run: Run, small: None) -> None:
+    played = Playback(run, PRESET, lambda: 0)
+    told = Told(played)
+    played.seek(1e6)
+    seen, moments = [], []
+    while not played.is_over:
+        seen.append(told.drain())
+        moments.append(played.now_ns())
+    assert max(seen) <= 2 * 40
+    assert len(seen) > 10
+    assert moments == sorted(moments)
+    assert moments[0] < moments[-1] == played.end_ns
+
+
+def test_going_back_it_is_told_from_a_state_on_the_way(played: Playback) -> None:
+    before_ns = played.now_ns()
+    played.seek(-1)
+    assert played.restarted
+    skipped = played.start.place.progress.messages
+    assert skipped > 0
+    assert played.start.place.progress.until_ns <= before_ns - S
+    told = Told(played)
+    told.drain_all()
+    assert skipped < played._reader.progress.messages
+    assert told.live == fold(Live(), [message for moment_ns, message in played._timeline if moment_ns <= before_ns - S])
+
+
+def test_going_on_to_where_it_has_been_is_a_short_cut(played: Playback) -> None:
+    played.seek(-1e6)
+    assert (played.restarted, played.start) == (True, playback.BEGINNING)
+    Told(played).drain_all()
+    assert not played.restarted
+    played.seek(8)
+    assert played.restarted
+    assert played.start.place.progress.messages > 100
+
+
+def test_few_states_are_kept_of_a_run_however_long(played: Playback) -> None:
+    assert 2 <= len(played._kept) <= 4
+    assert played._keep_every > playback.KEEP_EVERY
+
+
+def test_of_a_journal_that_was_lost_meanwhile_the_rest_is_left_out(tmp_path: Path, small: None) -> None:
+    run = write_run(tmp_path, PRESET, *JOURNALS)
+    played = Playback(run, PRESET, lambda: 0)
+    path = run.repeat_folder("a", 1) / "messages.jsonl"
+    content = path.read_bytes()
+    path.write_bytes(content[: len(content) // 2] + b"{spoilt}\n")
+    (run.repeat_folder("b", 1) / "messages.jsonl").unlink()
+    played.seek(1e6)
+    told = Told(played)
+    told.drain_all()
+    assert played.is_over
+    assert 100 < told.live.step < 200
+    assert played.now_ns() == played.end_ns
+
+
+def test_the_outcome_of_a_launch_is_worked_out_once(
+    played: Playback, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert played.results == results_of(run, PRESET)
+    monkeypatch.setattr(playback, "outcome_of_messages", lambda messages: pytest.fail("again"))
+    played.seek(-1e6)
+    Told(played).drain_all()
+    assert [len(trial.repeats) for trial in played.results.trials] == [0, 0]
+    played.seek(1e6)
+    Told(played).drain_all()
+    assert played.results == results_of(run, PRESET)
+
+
+def peak_bytes(run: Run) -> int:
+    """Of memory, while it is opened and told to its end."""
+    tracemalloc.start()
+    played = Playback(run, PRESET, lambda: 0)
+    played.seek(1e6)
+    told = Told(played)
+    told.drain_all()
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert played.is_over
+    return peak
+
+
+def test_a_long_run_takes_no_more_memory_than_a_short_one(tmp_path: Path, small: None) -> None:
+    def beats(launches_s: int) -> list[Message]:
+        messages = (msgspec.structs.replace(heartbeat(), at_ns=(3_000 + place) * MS) for place in range(launches_s))
+        return [launched(), hello(0), *messages]
+
+    short, long = (peak_bytes(write_run(tmp_path / str(size), PRESET, beats(size))) for size in (1_000, 8_000))
+    assert long < 1.3 * short
