@@ -21,6 +21,7 @@ from types import MappingProxyType
 from typing import NamedTuple, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from ddptui.wire.messages import Hello, Step, Tied
 from ddptui.wire.records import Launched, Message, Offset
@@ -28,6 +29,9 @@ from ddptui.wire.retime import clock_drift, map_times
 
 FAR_NS = 2**62  # further than any two clocks are apart
 SOON_NS = 5_000_000_000  # a Hello within this after the console's last message may be by the same clock
+# Of one clock or device; of a clock some three hours of probes. Of more, every other one goes: the bounds stay true and
+# are wider in between.
+MOST_REPORTS = 2**15
 AnyMessage = TypeVar("AnyMessage", bound=msgspec.Struct)
 
 
@@ -80,6 +84,10 @@ class Track(msgspec.Struct):
         # A sure probe narrows the ones before it, as far back as it tells anything new.
         while last and not self.knots[last].contradicts and self.knots[last - 1].narrowed(self.knots[last]):
             last -= 1
+        if len(self.knots) > MOST_REPORTS:
+            for gone, next_one in zip(self.knots[1::2], self.knots[2::2], strict=True):
+                next_one.contradicts |= gone.contradicts
+            self.knots = self.knots[::2]
 
     def at(self, moment_ns: int) -> Estimate:
         """The offset when the clock shows this moment."""
@@ -128,7 +136,11 @@ class Clocks(msgspec.Struct):
             case Offset() if message.clock in self.tracks:
                 self.tracks[message.clock].add(message)
             case Tied():
-                insort(self.ties.setdefault(message.rank, []), message, key=attrgetter("at_ns"))
+                ties = self.ties.setdefault(message.rank, [])
+                insort(ties, message, key=attrgetter("at_ns"))
+                if len(ties) > MOST_REPORTS:
+                    pairs = zip(ties[::2], [*ties[1::2], ties[-1]], strict=True)
+                    ties[:] = [replace(one, error_ns=max(one.error_ns, other.error_ns)) for one, other in pairs]
         if not hasattr(message, "rank"):  # all others have the time of their rank's clock
             self.last_console_ns = message.at_ns
 

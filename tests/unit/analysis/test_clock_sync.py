@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ddptui.analysis import clock_sync
 from ddptui.analysis.clock_sync import Clocks, ClockSpread, Track, clock_spread, in_console_time
 from ddptui.wire.messages import Collective, Step
 from ddptui.wire.records import Message, Offset
@@ -95,6 +96,32 @@ def test_probes_that_contradict_each_other_make_it_unsure_only_there() -> None:
     assert track.at(round(clock(10 * S + S // 2))).error_ns > S // 2
     for calm in (9 * S + S // 2, 12 * S):
         assert track.at(round(clock(calm))).error_ns < 200_000
+
+
+def probed_for_long(clock: Clock, ways_ns: list[tuple[int, int]]) -> Track:
+    """As `probed`, by a console that keeps few probes."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(clock_sync, "MOST_REPORTS", 4)
+        track = probed(clock, ways_ns)
+    assert len(track.knots) <= 4
+    return track
+
+
+@given(WAYS, st.floats(-DRIFT_PPM, DRIFT_PPM), st.lists(st.integers(0, 60 * S), min_size=1))
+def test_of_a_long_run_fewer_probes_are_kept_and_what_is_said_stays_true(
+    ways: list[tuple[int, int]], ppm: float, moments: list[int]
+) -> None:
+    track = probed_for_long(steady(ppm), ways)
+    assert all(is_right(track, steady(ppm), moment) for moment in moments)
+
+
+@pytest.mark.parametrize("number", range(2, 19))
+def test_that_a_clock_jumped_is_not_forgotten_with_the_probe_that_showed_it(number: int) -> None:
+    def clock(ns: float) -> float:
+        return ns + AHEAD_NS - min(max(0, ns - number * S - S // 4), S // 2)
+
+    track = probed_for_long(clock, [(50_000, 50_000)] * 20)
+    assert all(is_right(track, clock, at) for at in range(S, 20 * S, S // 7))
 
 
 def test_a_better_probe_makes_those_before_it_better() -> None:
@@ -244,6 +271,20 @@ def test_of_ties_those_count_that_are_in_force_where_something_is_compared(
     told = [tied(0, 5_000, 0.01), tied(0, 3_000, 0.02), tied(0, 4_000, 0.4)]  # replicas' come in any order
     clocks = clocks_of(launched(), hello(0), hello(1), *told)
     assert found_apart(clocks, entering(0, 1, at_ms=at_ms)).largest_ns((0, 1)) == pytest.approx(error_ms * MS)
+
+
+@given(st.lists(st.integers(0, 9), min_size=1, max_size=30), st.integers(0, 40), st.integers(0, 40))
+def test_of_a_long_run_fewer_ties_are_kept_and_none_is_forgotten(errors: list[int], one: int, other: int) -> None:
+    messages = [msgspec.structs.replace(tied(0), at_ns=at_ns, error_ns=ns) for at_ns, ns in enumerate(errors)]
+    every, few = clocks_of(launched(), *messages), Clocks()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(clock_sync, "MOST_REPORTS", 4)
+        for message in messages:
+            few.add(message)
+    assert len(few.ties[0]) <= 4
+    span = min(one, other), max(one, other)
+    assert few.tie_error(0, *span) >= every.tie_error(0, *span)
+    assert few.tie_error(0, *span) in errors
 
 
 def test_the_next_launch_has_other_ties() -> None:
