@@ -89,9 +89,7 @@ def test_from_the_lab_to_the_result_and_into_a_file(runs: Path, warm: WarmParent
             await pilot.press("enter")
             await until(pilot, lambda: isinstance(app.screen, RunScreen))
             await until(pilot, lambda: isinstance(app.screen, ResultScreen))
-            text = seen(app)
-            assert "one" in text
-            assert "two" in text
+            await until(pilot, lambda: "one" in seen(app) and "two" in seen(app))
             [(results, _)] = app.finished
             assert results.status == "ok"
             assert [trial.status for trial in results.trials] == ["ok", "ok"]
