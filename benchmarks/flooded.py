@@ -18,11 +18,12 @@ from ddptui.analysis.repeat import Outcomes
 from ddptui.config.preset import Preset
 from ddptui.config.trial_values import make_trial
 from ddptui.engines.hub import Hub
+from ddptui.engines.local.warm import WarmParent
 from ddptui.run import session
 from ddptui.run.lab import Controls
 from ddptui.store.runs import Run
 from ddptui.tui.app import Console
-from ddptui.tui.start import be_nice
+from ddptui.tui.start import be_nice, collect_seldom
 from ddptui.wire.messages import Step
 from ddptui.wire.records import Ended, Launched, Message
 
@@ -42,7 +43,9 @@ def speaker(number: int, hub: Hub, of: Flood) -> "subprocess.Popen[bytes]":
     return subprocess.Popen([sys.executable, "-c", f"from benchmarks.hub_load import rank; rank(*{what!r})"])
 
 
-def flood(of: Flood, preset: Preset, run: Run, controls: Controls, *, finished: Outcomes) -> Iterator[Message]:
+def flood(
+    of: Flood, preset: Preset, run: Run, controls: Controls, *, finished: Outcomes, warm: WarmParent
+) -> Iterator[Message]:
     """What lab.run_preset does, with ranks that only talk. `finished` is empty: no run is resumed here."""
     with Hub(of.ranks) as hub, run.begin("flood", 1) as repeat:
         ranks = [speaker(number, hub, of) for number in range(of.ranks)]
@@ -72,6 +75,7 @@ def main() -> None:
     threads = ThreadPoolExecutor(1)
     threads.submit(int).result()
     be_nice()
+    collect_seldom()
     app = Console(runs, preset, threads=threads)
     app.run()
     if app.session is not None:
