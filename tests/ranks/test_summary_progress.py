@@ -17,7 +17,8 @@ from workers.instruments.progress import Progress, SummaryProgress
 from workers.instruments.records import PhaseTimer, StepRecord
 from workers.instruments.reporter import STOOD_STILL_MS, Deferred, Reporter
 from workers.rank.delays import RankDelays
-from workers.rank.process import Rank
+from workers.rank.device import CPU, DeviceChoice
+from workers.rank.process import Rank, hello
 from workers.training.instruments import make_progress
 
 SAMPLES = 8
@@ -154,6 +155,7 @@ def test_without_instruments_it_does_not_beat(hub: Hub, wanted: bool, monkeypatc
     monkeypatch.setattr(Reporter, "_beat", counted)
     monkeypatch.setattr(Reporter, "_send", rounds)
     reporter = Reporter(0, heartbeat=wanted)
+    reporter.send(hello(Trial(), 0, DeviceChoice(CPU), threads=1))  # before it none would be sent in any case
     deadline = time.monotonic() + 10
     while len(sent) < 5 and time.monotonic() < deadline:
         hub.receive(10)
