@@ -1,9 +1,9 @@
 """What looking costs: the loop with all its instruments, a console that hears and keeps everything, against the same
 loop without.
 
-Goal: at most 1.01 times with 128 samples a step, 1.03 with 8. The same two ranks train
-block after block, now with instruments, now without, the order turned each round; a step takes as long as on the slower
-rank. Medians of the rounds' ratios.
+Goal: at most 1.01 times with 128 samples a step, 1.03 with 8. The same two ranks train block after block, now with
+instruments, now without, the order turned each round; a step takes as long as on the slower rank. Medians of the
+rounds' ratios.
 
     python benchmarks/looking.py [ROUNDS]
 """

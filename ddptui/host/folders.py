@@ -22,6 +22,11 @@ def module_folders() -> list[str]:
     return list(dict.fromkeys([str(lab_root()), *users]))
 
 
+def python_path() -> str:
+    """The PYTHONPATH of every process that runs the lab's modules."""
+    return os.pathsep.join(module_folders())
+
+
 def write_private(path: Path, text: str) -> None:
     """Writes a file that only this user can read, in place of one that exists. Raises OSError."""
     path.unlink(missing_ok=True)  # it would keep its mode

@@ -11,7 +11,7 @@ import time
 from contextlib import suppress
 from typing import Any, Self
 
-from ddptui.host.folders import module_folders
+from ddptui.host.folders import python_path
 from ddptui.text.words import ending, first_line, printable
 from ddptui.wire.connection import CONSOLE_PID
 
@@ -21,7 +21,7 @@ def run_module(module: str, *arguments: str) -> subprocess.CompletedProcess[str]
     with tempfile.TemporaryDirectory(prefix="ddptui-") as clean:
         return subprocess.run(
             [sys.executable, "-m", module, *arguments],
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(module_folders())},
+            env={**os.environ, "PYTHONPATH": python_path()},
             cwd=clean,  # an empty folder: a module in the user's could hide one of torch's
             text=True,
             check=False,
@@ -43,11 +43,7 @@ class Child:
 
     def __init__(self, module: str, **variables: str) -> None:
         self._command = [sys.executable, "-P", "-m", module]  # -P: no modules from the working folder
-        self._variables = {
-            "PYTHONPATH": os.pathsep.join(module_folders()),
-            CONSOLE_PID: str(os.getpid()),
-            **variables,
-        }
+        self._variables = {"PYTHONPATH": python_path(), CONSOLE_PID: str(os.getpid()), **variables}
         self._process: subprocess.Popen[bytes] | None = None
         self._selector: selectors.BaseSelector  # of the process's output
         self._answers = self._errors = b""

@@ -57,7 +57,7 @@ def screen_of(feed: "Session | Playback | EndedRun") -> Screen[None]:
 
 
 class Bottom(Screen[None]):
-    """Below all others. Nobody sees it: whoever comes back to it gets to the lab, which is made only then."""
+    """The screen below all others, which is never shown. Coming back to it opens the lab, which is made only then."""
 
     def on_screen_resume(self) -> None:
         if self.is_active:

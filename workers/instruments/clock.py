@@ -3,8 +3,8 @@
 The training loop never waits for a GPU. A mark is a CUDA event on the caller's stream. The reporter's thread reads it
 later, by its distance from a tie: an event whose host time is known. A new tie is made again and again, and the time of
 a mark is interpolated between the tie before it and the one after: so it does not matter that the two oscillators drift
-apart (an H100's ran 21 ppm slow). A mark that is read before there is a next tie is extrapolated, at the pace that the
-ties before have shown.
+apart (an H100's ran 11 to 22 ppm slow). A mark that is read before there is a next tie is extrapolated, at the pace
+that the ties before have shown.
 """
 
 import time
@@ -30,7 +30,7 @@ NAP_S = 20e-6
 RESOLUTION_NS = 1_000  # CUDA's is half of it; that of a float32 of some seconds in ms is about as much
 BASELINE_NS = 10_000_000_000  # over which the pace is measured, at least, once there was time for it
 WOBBLE_PPM = 5  # by which the pace may differ from one moment to another within two baselines
-MARGIN = 2  # × an error when it is told: then it need not be told anew with every tie
+MARGIN = 2  # × the error when it is reported: so that small changes need no further report
 PPM = 1e-6
 
 

@@ -6,7 +6,7 @@ cases `Work.wait` is wrapped: there Python waits for what it has issued.
 
 torch.compile traces all Python that it meets in a forward, hooks that C++ calls included. It would make our events a
 part of its graphs. So where anything may be compiled, all that torch calls here is excluded from tracing. Elsewhere it
-is not: that takes 3 µs a call, and with torch 2.11 7 µs.
+is not: that would take 1 µs a collective with torch 2.14, and 14 µs with 2.11.
 """
 
 import inspect

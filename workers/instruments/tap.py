@@ -132,7 +132,7 @@ class Tap:
         if not (background and self._overlaps):
             return
         if self._is_nccl:
-            # A wait gives up NCCL's hold on the tensors; whoever has called still holds gradients until its own wait.
+            # This wait ends NCCL's hold on the tensors. They are gradients, which the strategy holds until it waits.
             call.notified = self._clock.after(partial(self._wait, work))
         # Torch calls back only where more gradients will be sent after this call, as in the step before: the end of the
         # last one is known, since the rank waits for it. gloo calls back in a thread that must wait for Python's lock,

@@ -18,7 +18,7 @@ import msgspec
 
 import ddptui
 from ddptui.host import keeper
-from ddptui.host.folders import lab_root, module_folders, temporary
+from ddptui.host.folders import lab_root, python_path, temporary
 from ddptui.text.words import ending, printable
 from ddptui.wire import warm as wire
 from ddptui.wire.warm import Fork, Forked, FromParent, Imported, Refused
@@ -188,7 +188,7 @@ class WarmParent:
         with (self._folder / LOG).open("wb") as log, end:
             self._keeper = start_keeper(
                 command,
-                {"PYTHONPATH": os.pathsep.join(module_folders())},
+                {"PYTHONPATH": python_path()},
                 self._folder,
                 self._folder,
                 log,

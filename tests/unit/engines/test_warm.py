@@ -17,7 +17,7 @@ from ddptui.engines.local import warm as warm_parent
 from ddptui.engines.local.engine import LAUNCHER_LOG, LocalLaunch
 from ddptui.engines.local.warm import CannotFork, WarmParent, is_readable, start_keeper
 from ddptui.host import keeper
-from ddptui.host.folders import module_folders
+from ddptui.host.folders import python_path
 from ddptui.wire.warm import MOST_BYTES
 from tests.support.runner import ENOUGH_S
 
@@ -75,7 +75,7 @@ def few_files(warm: WarmParent) -> Iterator[None]:
 
 
 def launched(start: str, script: str, folder: Path, warm: WarmParent, **variables: str) -> LocalLaunch:
-    variables["PYTHONPATH"] = os.pathsep.join(module_folders())
+    variables["PYTHONPATH"] = python_path()
     own = folder / "own"
     own.mkdir(exist_ok=True)
     with (folder / LAUNCHER_LOG).open("wb") as log:

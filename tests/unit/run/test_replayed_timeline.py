@@ -39,7 +39,7 @@ A_LINE = 300  # bytes, or a little less
 
 
 def long_launch(steps: int, trial: str = "a", *, late: int = 0, begin_s: int = 0) -> list[Message]:
-    """Two ranks, of which the second is told `late` steps after the first."""
+    """Two ranks. The journal has the second one's steps `late` steps after the first one's."""
     of_rank = [[_step(rank, number, begin_s) for number in range(steps)] for rank in (0, 1)]
     begin_ns = begin_s * S
     messages: list[Message] = [msgspec.structs.replace(launched(trial), at_ns=begin_ns + MS)]
