@@ -120,6 +120,12 @@ class Console(App[int]):
         self.leaving = True  # without a question; finished launches are kept
         self.exit(return_code=code)
 
+    def _handle_exception(self, error: Exception) -> None:
+        # Once it is to exit, Textual composes no widget any more, but tells those that are being mounted that they are:
+        # who then looks for what he composed, Textual's own Select among them, finds nothing. That is no error.
+        if not self._exit:
+            super()._handle_exception(error)
+
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         """Yield the palette's entries: the console's own, and in place of Textual's those that do what keys do here."""
         from ddptui.tui.commands import lab_commands
