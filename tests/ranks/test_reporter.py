@@ -1,5 +1,6 @@
 """A rank's end of the wire, against a real hub."""
 
+import itertools
 import os
 import threading
 import time
@@ -70,6 +71,26 @@ def test_before_its_hello_a_rank_says_nothing_however_long_its_device_takes(
     reporter.close()
     assert first == hello(hub)
     assert hub.refused == 0
+
+
+def test_a_thread_that_gets_no_core_for_a_while_still_says_hello(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy machine any two looks at the clock may lie further apart than the thread means to wait."""
+
+    class SlowClock:
+        def __init__(self) -> None:
+            self.looks = itertools.count(time.monotonic_ns(), 2 * module.LOOK_EVERY_MS * module.NS_PER_MS)
+
+        def monotonic_ns(self) -> int:
+            return next(self.looks)
+
+        def __getattr__(self, name: str) -> object:
+            return getattr(time, name)
+
+    monkeypatch.setattr(module, "time", SlowClock())
+    reporter = Reporter(0, heartbeat=False)
+    reporter.send(hello(hub))
+    assert receive(hub, 1) == [hello(hub)]
+    reporter.close()
 
 
 def test_a_full_queue_is_counted_never_waited_for(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -96,7 +96,8 @@ class Reporter:
         next_send_ms = 0
         while not self._closing.is_set():
             due_ms = (time.monotonic_ns() // NS_PER_MS // LOOK_EVERY_MS + 1) * LOOK_EVERY_MS
-            if socket.poll(due_ms - time.monotonic_ns() // NS_PER_MS):
+            # Below 0 it would wait without end: the thread may lose its core between the two looks at the clock.
+            if socket.poll(max(0, due_ms - time.monotonic_ns() // NS_PER_MS)):
                 self._receive(socket)
             elif time.monotonic() - self._last_received > silence_s:
                 end_process(f"no message from the console for {silence_s:g} s: it is stopped, or cannot be reached")
