@@ -7,15 +7,19 @@ BIN := .venv/bin
 demo: .venv/installed
 	$(BIN)/ddptui --preset quickstart
 
-# Three groups, by markers that tests/conftest.py gives each test by its folder.
+# Three groups: what launches nothing, or little; what launches ranks (a file stays in one process); and what measures,
+# or looks at the whole machine, which runs alone.
+LAUNCHES := tests/real tests/numerics
+QUIET := tests/quiet
+
 test: lint
-	$(BIN)/python -m pytest -n 2 -m "not launches and not quiet"
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m "launches and not rare"
-	$(BIN)/python -m pytest -m quiet
+	$(BIN)/python -m pytest -n 2 $(addprefix --ignore=,$(LAUNCHES) $(QUIET))
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not rare" $(LAUNCHES)
+	$(BIN)/python -m pytest $(QUIET)
 
 # With those that take long and seldom break: before an issue is called done.
 test-all: test
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m rare
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m rare $(LAUNCHES)
 
 lint: .venv/installed
 	$(BIN)/ruff check .

@@ -6,7 +6,6 @@ import re
 import signal
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 
 import psutil
 import pytest
@@ -14,7 +13,6 @@ from hypothesis import settings
 
 from ddptui.engines.local.warm import WarmParent
 
-TESTS = Path(__file__).parent
 GRACE_S = 10  # for processes that are on their way out
 GARBAGE = 20_000  # objects; Python's own 700 suits a process with fewer objects than torch and Textual make
 PYTHONS_OWN = ("multiprocessing.resource_tracker", "multiprocessing.forkserver")  # in their command lines
@@ -24,7 +22,6 @@ settings.register_profile("patient", deadline=None)
 settings.load_profile("patient")
 
 
-MARKS = {"real": "launches", "numerics": "launches", "quiet": "quiet"}  # by folder: what may run beside a test
 # Long, and seldom broken: `make test-all` runs them, `make test` does not. The big batch in worlds of 4 is one of them;
 # and deaths that are alike: in launches that start cold, except for two modes, and of the keeper of the warm parent.
 RARE = re.compile(
@@ -35,11 +32,8 @@ LONG = ("test_wheel", "test_big_batch", "test_deaths", "test_faults")  # first, 
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark each test by its folder, and put the long files first."""
+    """Mark what is rare, and put the long files first."""
     for item in items:
-        folder = item.path.relative_to(TESTS).parts[0]
-        if folder in MARKS:
-            item.add_marker(MARKS[folder])
         if RARE.search(item.nodeid):
             item.add_marker("rare")
     items.sort(key=lambda item: LONG.index(item.path.stem) if item.path.stem in LONG else len(LONG))
