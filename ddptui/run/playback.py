@@ -5,10 +5,12 @@ from the beginning, or from one of the states that it gave to `keep` on the way.
 """
 
 import pickle
+import threading
 import time
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import NamedTuple
 
 from ddptui.analysis.compare import compare
@@ -32,7 +34,7 @@ class Start(NamedTuple):
     """Where the replay can begin: what is known there of all that was before."""
 
     place: Place
-    finished: Outcomes
+    over: frozenset[int]  # launches that have ended there
     encoded: bytes  # the state of all messages before; made here, and never read from a file
 
     def live(self) -> Live:
@@ -41,7 +43,17 @@ class Start(NamedTuple):
         return state
 
 
-BEGINNING = Start(START, NO_OUTCOMES, zlib.compress(pickle.dumps(Live())))
+BEGINNING = Start(START, frozenset(), zlib.compress(pickle.dumps(Live())))
+
+
+def at_once(work: Callable[[], None]) -> None:
+    """Do some work."""
+    work()
+
+
+def in_a_thread(work: Callable[[], None]) -> None:
+    """Do some work beside the caller's, for as long as this process lives."""
+    threading.Thread(target=work, name="results", daemon=True).start()
 
 
 class Playback:
@@ -52,7 +64,14 @@ class Playback:
     error = None
     finished_before = NO_OUTCOMES  # a replay begins with the first launch, also of a run that was resumed
 
-    def __init__(self, run: Run, preset: Preset, clock: Callable[[], int] = time.monotonic_ns) -> None:
+    def __init__(
+        self,
+        run: Run,
+        preset: Preset,
+        clock: Callable[[], int] = time.monotonic_ns,
+        work: Callable[[Callable[[], None]], None] = at_once,
+    ) -> None:
+        """`work` does what may take many seconds: it works out the results of a long launch, once that has ended."""
         self.run = run
         self.preset = preset
         self.unread: list[str] = []  # notes on damaged journals, whose messages are missing
@@ -65,10 +84,13 @@ class Playback:
         self._reader = self._timeline.reader()
         self._is_behind = False  # more messages are due than one `drain` yields
         self._environment = run.environment()
-        self._outcomes: dict[int, Outcomes] = {}  # by launch, once it was over
+        self._work = work
+        self._over: frozenset[int] = frozenset()  # the launches that have ended by now
+        self._asked: set[int] = set()  # for the outcomes of these
+        self._outcomes: dict[int, Outcomes] = {}  # by launch, as soon as they are known
         self._kept: dict[int, Start] = {}  # by bytes yielded, in units of `_keep_every`
         self._keep_every = KEEP_EVERY
-        self._finish(NO_OUTCOMES)
+        self._sum_up(NO_OUTCOMES)
         self.begin_ns, self.end_ns = self._timeline.begin_ns, self._timeline.end_ns
         self._moment_ns = float(self.begin_ns)  # a slow replay advances by parts of a ns
         self._looked_ns = clock()
@@ -77,6 +99,11 @@ class Playback:
     def is_over(self) -> bool:
         """Whether the last message has been drained."""
         return self._reader.is_over
+
+    @property
+    def is_working(self) -> bool:
+        """Whether results of launches that have ended are still being worked out."""
+        return not self._over <= self._outcomes.keys()
 
     def now_ns(self) -> int:
         """The moment that the replay has reached."""
@@ -93,8 +120,9 @@ class Playback:
             launch = reader.launch
             messages.append(reader.take())
             if isinstance(messages[-1], Ended):
-                self._finish({**self.finished, **self._outcome(launch)})
+                self._over |= {launch}
         self._is_behind = due
+        self._catch_up()
         return messages
 
     def keep(self, live: Live) -> None:
@@ -102,7 +130,7 @@ class Playback:
         if (number := self._reader.progress.bytes // self._keep_every) in self._kept or not number:
             return
         if place := self._reader.place():
-            self._kept[number] = Start(place, self.finished, zlib.compress(pickle.dumps(live), 1))
+            self._kept[number] = Start(place, self._over, zlib.compress(pickle.dumps(live), 1))
         if len(self._kept) > MOST_KEPT:
             self._keep_every *= 2
             self._kept = {start.place.progress.bytes // self._keep_every: start for start in self._kept.values()}
@@ -140,7 +168,8 @@ class Playback:
         if moment_ns < self._moment_ns or start.place.progress.messages > self._reader.progress.messages:
             if not self.restarted or start is not self.start:  # else keys that come in a burst would read again
                 self._reader = self._timeline.reader(start.place)
-                self._finish(start.finished)
+                self._over = start.over
+                self._catch_up()
             self.start, self.restarted, self._is_behind = start, True, False
         self._moment_ns = float(min(max(moment_ns, self.begin_ns), self.end_ns))
 
@@ -154,15 +183,25 @@ class Playback:
         # At the end all are, also those whose clock jumped.
         return not reader.is_over and (reader.next_ns <= self._moment_ns or self._moment_ns >= self.end_ns)
 
-    def _outcome(self, launch: int) -> Outcomes:
-        """The outcome of a launch, by its name; empty if its journal cannot be read any more."""
-        if launch not in self._outcomes:
-            with suppress(OSError):
-                if outcome := outcome_of_messages(read_messages(self._timeline.launches[launch].journal, [])):
-                    self._outcomes[launch] = {(outcome.trial, outcome.repeat): outcome}
-        return self._outcomes.get(launch, NO_OUTCOMES)
+    def _catch_up(self) -> None:
+        """Bring the results up to the launches that have ended, as far as their outcomes are known."""
+        new = sorted(self._over - self._asked)
+        if new and self._asked <= self._outcomes.keys():  # else later: two analyses at once would take twice the memory
+            self._asked.update(new)
+            self._work(partial(self._work_out, new))
+        known = [self._outcomes[launch] for launch in sorted(self._over) if launch in self._outcomes]
+        outcomes = {name: outcome for each in known for name, outcome in each.items()}
+        if outcomes.keys() != self._summed_up.keys():
+            self._sum_up(outcomes)
 
-    def _finish(self, outcomes: Outcomes) -> None:
-        """These are the launches that are finished by now."""
-        self.finished = outcomes
+    def _work_out(self, launches: Sequence[int]) -> None:
+        """Find the outcomes of launches. One whose journal cannot be read any more has none."""
+        for launch in launches:
+            outcome = None
+            with suppress(OSError):
+                outcome = outcome_of_messages(read_messages(self._timeline.launches[launch].journal, []))
+            self._outcomes[launch] = {(outcome.trial, outcome.repeat): outcome} if outcome else NO_OUTCOMES
+
+    def _sum_up(self, outcomes: Outcomes) -> None:
+        self._summed_up = outcomes
         self.results = compare(self.preset, self.run.name, self._environment, outcomes)

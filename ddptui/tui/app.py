@@ -214,9 +214,9 @@ class Console(App[int]):
     @work(exclusive=True, group="open")
     async def replay(self, run: Run) -> None:
         """Show a run on disk as it went."""
-        from ddptui.run.playback import Playback
+        from ddptui.run.playback import Playback, in_a_thread
 
-        await self._open(lambda: Playback(run, run.preset()), "Cannot be replayed")
+        await self._open(lambda: Playback(run, run.preset(), work=in_a_thread), "Cannot be replayed")
 
     async def _open(self, read: "Callable[[], Playback | EndedRun]", title: str) -> None:
         try:  # journals may be long: a thread reads them

@@ -456,6 +456,7 @@ def test_a_run_that_ends_under_a_dialog_shows_its_results_after_it(
         async with opened(tmp_path, screen) as (app, pilot):
             screen.tick()
             await pilot.press(key)
+            await until(pilot, lambda: isinstance(app.screen, dialog))
             clock.passes(1000)
             screen.tick()
             screen.tick()  # that it is over is seen once all has been told
@@ -481,6 +482,7 @@ def test_an_injection_that_comes_too_late_is_not_lost_silently(ends: bool, tmp_p
         async with opened(tmp_path, screen) as (app, pilot):
             screen.tick()
             await pilot.press("b")
+            await until(pilot, lambda: isinstance(app.screen, Inject) and app.screen.focused)
             clock.passes(1000 if ends else moment_s(told, "late", 10) - moment_s(told, "none", 30))
             screen.tick()
             screen.tick()

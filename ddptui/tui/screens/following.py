@@ -147,6 +147,7 @@ class Following(LabScreen):
         if isinstance(feed, Playback):
             elapsed += f" of {headline.clock((feed.end_ns - began_ns) / S)}"
             speed = f"replay × {feed.speed:g}{', standing still' * feed.paused}"
+            left = "working out the results" * feed.is_working
         elif (left_s := headline.left_s(feed.preset, live, now_ns)) is not None:
             left = f"about {headline.clock(left_s)} left"
         return " · ".join(filter(None, [speed, *parts, elapsed, left]))

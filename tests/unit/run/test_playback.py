@@ -1,6 +1,7 @@
 """A run told again: at any speed, standing still, on and back; and in the end all of it, as it was."""
 
-from collections.abc import Iterable
+import threading
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import msgspec
@@ -10,7 +11,8 @@ from hypothesis import strategies as st
 
 from ddptui.live.fold import fold
 from ddptui.live.state import Live
-from ddptui.run.playback import SPEEDS, Playback
+from ddptui.run import playback
+from ddptui.run.playback import SPEEDS, Playback, in_a_thread
 from ddptui.run.timeline import moment_of
 from ddptui.store.outcomes import results_of
 from ddptui.store.runs import Run
@@ -171,6 +173,47 @@ def test_paused_it_stands_still_and_then_goes_on_from_there(played: Playback, cl
     assert at_s(played) == BEGIN_S + 1.5
     clock.wait(0.5)
     assert at_s(played) == BEGIN_S + 2
+
+
+def test_the_replay_goes_on_while_results_are_worked_out_one_analysis_at_a_time(run: Run, clock: Clock) -> None:
+    waiting: list[Callable[[], None]] = []
+    played = Playback(run, PRESET, clock, waiting.append)
+    clock.wait(LAUNCH_EVERY_S - BEGIN_S)
+    assert played.drain() == JOURNALS[0]
+    clock.wait(1000)
+    assert played.drain() == ALL[len(JOURNALS[0]) :]
+    assert (played.is_over, played.is_working, len(waiting)) == (True, True, 1)
+    waiting.pop()()
+    assert [len(trial.repeats) for trial in played.results.trials] == [0, 0]
+    played.drain()
+    assert [len(trial.repeats) for trial in played.results.trials] == [1, 0]
+    assert (played.is_working, len(waiting)) == (True, 1)
+    waiting.pop()()
+    played.drain()
+    assert played.results == results_of(run, PRESET)
+    assert not played.is_working
+    played.seek(-1e6)
+    assert [len(trial.repeats) for trial in played.results.trials] == [0, 0]
+    played.seek(1e6)
+    played.drain()
+    assert played.results == results_of(run, PRESET)
+    assert not waiting  # nothing is worked out twice
+
+
+def test_in_a_thread_nobody_waits_for_the_results(run: Run, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    may_begin = threading.Event()
+    outcome = playback.outcome_of_messages
+    monkeypatch.setattr(playback, "outcome_of_messages", lambda messages: may_begin.wait() and outcome(messages))
+    played = Playback(run, PRESET, clock, in_a_thread)
+    clock.wait(1000)
+    assert played.drain() == ALL
+    assert played.is_working
+    may_begin.set()
+    for thread in threading.enumerate():
+        if thread.name == "results":
+            thread.join()
+    played.drain()
+    assert played.results == results_of(run, PRESET)
 
 
 def test_further_on_nothing_is_left_out(played: Playback) -> None:
