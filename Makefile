@@ -28,8 +28,8 @@ lint: .venv/installed
 
 bench: .venv/installed
 	$(BIN)/python benchmarks/console_start.py
-	$(BIN)/python benchmarks/launch_cost.py
-	$(BIN)/python benchmarks/many_ranks.py
+	$(BIN)/python -m benchmarks.launch_cost
+	$(BIN)/python -m benchmarks.many_ranks
 	$(BIN)/python -m benchmarks.warm_training
 	$(BIN)/python benchmarks/hub_load.py
 	$(BIN)/python benchmarks/strategies.py

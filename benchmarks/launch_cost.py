@@ -8,7 +8,7 @@ Then the whole of a command typed in a shell, which has to import torch first, a
 Goals: to the first step, at most 0.06 of the script; the whole besides the steps, at most 0.5 s; the command, at most
 1.5 of the script. The two sides in turn, medians.
 
-    python benchmarks/launch_cost.py [PAIRS]
+    python -m benchmarks.launch_cost [PAIRS]
 """
 
 import os
@@ -20,12 +20,10 @@ from contextlib import closing
 from pathlib import Path
 from statistics import median
 
+from benchmarks.launches import messages
 from ddptui.config.preset import Preset
 from ddptui.config.trial_values import make_trial
 from ddptui.engines.local.warm import WarmParent
-from ddptui.host.machine import describe
-from ddptui.run import lab
-from ddptui.store.runs import Run
 from ddptui.wire.messages import Step
 from ddptui.wire.records import Ended
 
@@ -38,16 +36,13 @@ def warm_launch(warm: WarmParent) -> tuple[float, float]:
     trial = make_trial({"name": "bare", "strategy": "all_reduce", "threads": 1, "steps": STEPS})
     preset = Preset(name="cost", title="", group="", about="", baseline="bare", repeats=1, trials=(trial,))
     ends: list[int] = []
-    with tempfile.TemporaryDirectory() as folder:
-        run = Run.create(Path(folder), preset, describe())
-        begin = time.monotonic_ns()
-        with closing(lab.run_preset(preset, run, warm=warm)) as stream:
-            for message in stream:
-                match message:
-                    case Step():
-                        ends.append(message.end_ns)
-                    case Ended():
-                        end = message.at_ns
+    begin = time.monotonic_ns()
+    for message in messages(preset, warm):
+        match message:
+            case Step():
+                ends.append(message.end_ns)
+            case Ended():
+                end = message.at_ns
     return (max(sorted(ends)[:2]) - begin) / S, (end - max(ends)) / S
 
 

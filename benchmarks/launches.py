@@ -1,20 +1,27 @@
-"""Runs a preset in the lab, for benchmarks that look at what was heard of each launch."""
+"""Runs a preset in the lab, for benchmarks that look at what is heard of its launches. Nothing is kept."""
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import closing
 from pathlib import Path
 
 from ddptui.analysis.launch_log import LaunchLog, launch_logs
 from ddptui.config.preset import Preset
+from ddptui.engines.local.warm import WarmParent
 from ddptui.host.machine import describe
 from ddptui.run import lab
 from ddptui.store.runs import Run
+from ddptui.wire.records import Message
+
+
+def messages(preset: Preset, warm: WarmParent | None = None) -> Generator[Message]:
+    """Every message, as it arrives. Closing the iterator stops the ranks. `warm`: as of `lab.run_preset`."""
+    with tempfile.TemporaryDirectory() as folder:
+        kept = Run.create(Path(folder), preset, describe())
+        with closing(lab.run_preset(preset, kept, warm=warm)) as stream:
+            yield from stream
 
 
 def run(preset: Preset) -> Iterator[LaunchLog]:
-    """Launch by launch, in the order of the trials; nothing is kept."""
-    with tempfile.TemporaryDirectory() as folder:
-        kept = Run.create(Path(folder), preset, describe())
-        with closing(lab.run_preset(preset, kept)) as stream:
-            yield from launch_logs(stream)
+    """Launch by launch, in the order of the trials."""
+    yield from launch_logs(messages(preset))

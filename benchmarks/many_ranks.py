@@ -3,24 +3,20 @@
 The warm parent is ready. Memory is the proportional set size (PSS: of a page that n processes share, each has 1/n),
 summed over the ranks in the midst of a second launch; that of the warm parent is taken before.
 
-    python benchmarks/many_ranks.py [RANKS ...]
+    python -m benchmarks.many_ranks [RANKS ...]
 """
 
 import sys
-import tempfile
 import time
 from collections.abc import Generator, Iterable
 from contextlib import closing
-from pathlib import Path
 
 import psutil
 
+from benchmarks.launches import messages
 from ddptui.config.preset import Preset
 from ddptui.config.trial_values import make_trial
 from ddptui.engines.local.warm import WarmParent
-from ddptui.host.machine import describe
-from ddptui.run import lab
-from ddptui.store.runs import Run
 from ddptui.wire.messages import Hello, Step
 from ddptui.wire.records import Ended, Message
 
@@ -36,10 +32,7 @@ def launch(ranks: int, warm: WarmParent, steps: int) -> Generator[Message]:
         {"name": "many", "strategy": "flat", "world_size": ranks, "threads": 1, "steps": steps, "batch_size": ranks * 4}
     )
     preset = Preset(name="many", title="", group="", about="", baseline="many", repeats=1, trials=(trial,))
-    with tempfile.TemporaryDirectory() as folder:
-        run = Run.create(Path(folder), preset, describe())
-        with closing(lab.run_preset(preset, run, warm=warm)) as stream:
-            yield from stream
+    return messages(preset, warm)
 
 
 def times(ranks: int, warm: WarmParent) -> tuple[float, float]:
@@ -59,8 +52,8 @@ def times(ranks: int, warm: WarmParent) -> tuple[float, float]:
 def memory(ranks: int, warm: WarmParent) -> float:
     """GB of all ranks together."""
     pids: list[int] = []
-    with closing(launch(ranks, warm, ENDLESS)) as messages:
-        for message in messages:
+    with closing(launch(ranks, warm, ENDLESS)) as heard:
+        for message in heard:
             match message:
                 case Hello():
                     pids.append(message.pid)

@@ -1,19 +1,17 @@
 """Ends a rank when the process that started it ends, or the console, however those two end."""
 
-import ctypes
 import os
 import select
 import signal
-import sys
 import threading
 import time
 from contextlib import suppress
 
 import psutil
 
+from ddptui.host.keeper import PR_SET_PDEATHSIG, prctl
 from ddptui.wire.connection import CONSOLE_PID
 
-PR_SET_PDEATHSIG = 1  # linux/prctl.h
 POLL_S = 0.25
 
 _guarded_pid: int | None = None  # a fork inherits this variable, but not the thread of that process
@@ -21,10 +19,8 @@ _guarded_pid: int | None = None  # a fork inherits this variable, but not the th
 
 def die_with_parent() -> None:
     """Have the kernel kill this process, even a stopped one, when the one that started it dies. Only on Linux."""
-    if not sys.platform.startswith("linux"):
-        return
     parent = os.getppid()
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:  # the parent died before the call
         _end()
 

@@ -185,16 +185,21 @@ class WarmParent:
         self._folder = temporary("ddptui-warm", Path(tempfile.gettempdir()))
         self._socket, end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         command = [sys.executable, "-m", "workers.warm", str(end.fileno()), str(self._nice)]
-        with (self._folder / LOG).open("wb") as log, end:
-            self._keeper = start_keeper(
-                command,
-                {"PYTHONPATH": python_path()},
-                self._folder,
-                self._folder,
-                log,
-                grace_s=keeper.KEEPERS_GRACE_S,
-                pass_fds=[end.fileno()],
-            )
+        try:
+            with (self._folder / LOG).open("wb") as log, end:
+                self._keeper = start_keeper(
+                    command,
+                    {"PYTHONPATH": python_path()},
+                    self._folder,
+                    self._folder,
+                    log,
+                    grace_s=keeper.KEEPERS_GRACE_S,
+                    pass_fds=[end.fileno()],
+                )
+        except OSError:
+            self._socket.close()
+            shutil.rmtree(self._folder, ignore_errors=True)
+            raise
 
     def is_ready(self, timeout_s: float) -> bool:
         """Start it if need be, and wait for it, at most so long. Returns whether launches can start: warm, or cold if

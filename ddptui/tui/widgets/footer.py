@@ -33,17 +33,19 @@ class Key(Widget):
     PARTS = " {} ", "{} "  # the key and its description, with the room around them
 
     def __init__(self, shown: Shown) -> None:
-        super().__init__(classes="" if shown.is_enabled else "-disabled")
+        super().__init__()
         self.set_reactive(Widget.shrink, False)
-        self.tooltip = shown.tooltip or None
+        self._set(shown)
+
+    def _set(self, shown: Shown) -> None:
         self._shown = shown
+        self.tooltip = shown.tooltip or None
+        self.set_class(not shown.is_enabled, "-disabled")
 
     def show(self, shown: Shown) -> None:
         """Show another key in place of this one."""
         if shown != self._shown:
-            self._shown = shown
-            self.tooltip = shown.tooltip or None
-            self.set_class(not shown.is_enabled, "-disabled")
+            self._set(shown)
             self.refresh(layout=True)
 
     def render(self) -> RenderResult:

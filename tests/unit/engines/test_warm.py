@@ -1,10 +1,12 @@
 """The warm parent: a forked launcher is like a fresh one; and without it there are reasons, and cold launches."""
 
+import errno
 import json
 import os
 import resource
 import signal
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -213,3 +215,15 @@ def test_one_that_does_not_answer_is_given_up(own: WarmParent, tmp_path: Path) -
         own.fork("tests.support.script", "main", [""], {}, tmp_path, tmp_path / "own", log)
     assert own.problem == "the process that forks the ranks does not answer"
     assert not psutil.pid_exists(imported.pid)
+
+
+def test_one_that_cannot_be_started_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "no-such-python"))
+    before = os.listdir("/proc/self/fd")
+    parent = WarmParent()
+    assert parent.is_ready(0)
+    assert parent.problem == os.strerror(errno.ENOENT)
+    assert os.listdir("/proc/self/fd") == before
+    assert not list(tmp_path.iterdir())
+    parent.close()
