@@ -12,6 +12,7 @@ import pytest
 from hypothesis import settings
 
 from ddptui.engines.local.warm import WarmParent
+from tests.support.descendants import descendants
 
 GRACE_S = 10  # for processes that are on their way out
 GARBAGE = 20_000  # objects; Python's own 700 suits a process with fewer objects than torch and Textual make
@@ -61,12 +62,12 @@ _shared: set[int] = set()
 @pytest.fixture(scope="session")
 def warm() -> Iterator[WarmParent]:
     """One for all tests that launch ranks from this process."""
-    before = set(psutil.Process().children(recursive=True))
+    before = set(descendants())
     parent = WarmParent()
     while not parent.is_ready(1):
         pass
     assert parent.problem is None
-    _shared.update(process.pid for process in set(psutil.Process().children(recursive=True)) - before)
+    _shared.update(process.pid for process in set(descendants()) - before)
     yield parent
     parent.close()
 
@@ -82,7 +83,7 @@ def leaves_nothing_behind() -> Iterator[None]:
     for thread in set(threading.enumerate()) - threads:
         thread.join(GRACE_S)
         assert not thread.is_alive(), f"a thread leaked: {thread.name}"
-    left = [process for process in psutil.Process().children(recursive=True) if not _is_shared(process)]
+    left = [process for process in descendants() if not _is_shared(process)]
     _, alive = psutil.wait_procs(left, timeout=GRACE_S)
     assert not alive, f"processes leaked: {alive}"
 
