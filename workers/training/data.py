@@ -11,7 +11,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch.utils.data import Dataset, DistributedSampler
-from torchvision import datasets
 
 from ddptui.config.trial import Trial
 
@@ -116,6 +115,8 @@ def _images(trial: Trial) -> list[tuple[Tensor, Tensor]]:
     """Images and labels to train with, then those to test with: bytes (n, c, h, w) and int64 (n)."""
     if trial.dataset == "digits":
         return _digits()
+    from torchvision import datasets  # here: it takes as long as torch itself, and workers that load batches need it not
+
     factory = {"mnist": datasets.MNIST, "fashion_mnist": datasets.FashionMNIST, "cifar10": datasets.CIFAR10}
     if trial.data_dir is None:
         raise ValueError(f"dataset {trial.dataset} lies in files: say where with data_dir=FOLDER")
