@@ -61,7 +61,7 @@ def backends() -> list[str]:
 
     try:
         with Child("workers.doctor.probe") as child:
-            return list(child.ask("versions")["backends"])
+            return list(child.ask("backends")["backends"])
     except NoAnswer as why:
         raise PresetError(f"torch cannot be imported: {why}; `ddptui doctor` says more") from None
 

@@ -19,10 +19,17 @@ def versions() -> dict[str, Any]:
     return {
         "torch": str(torch.__version__),
         "torchvision": str(torchvision.__version__),
-        "backends": [name for name in ("gloo", "nccl", "mpi") if getattr(dist, f"is_{name}_available")()],
+        **backends(),
         "group_hooks": hasattr(dist.ProcessGroup, "register_pre_hook"),
         "gpu_build": torch.version.cuda or torch.version.hip,
     }
+
+
+def backends() -> dict[str, Any]:
+    """The backends that this torch is built with."""
+    import torch.distributed as dist
+
+    return {"backends": [name for name in ("gloo", "nccl", "mpi") if getattr(dist, f"is_{name}_available")()]}
 
 
 def gpus() -> dict[str, Any]:
@@ -61,4 +68,4 @@ def nccl() -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    answer({question.__name__: question for question in (versions, gpus, spawn, forkserver, nccl)})
+    answer({question.__name__: question for question in (versions, backends, gpus, spawn, forkserver, nccl)})
