@@ -1,12 +1,12 @@
 """What goes wrong on purpose, does: on its rank, in its step, and in no other."""
 
-import subprocess
-import sys
+from pathlib import Path
 
 import pytest
 import torch
 
 from ddptui.config.trial import Fault, FaultKind
+from ddptui.engines.local.warm import WarmParent
 from tests.support.runner import ENOUGH_S
 from workers.rank.faults import EXIT_CODE, Faults
 
@@ -30,9 +30,12 @@ def faults(kind: FaultKind, rank: int) -> Faults:
     return Faults((Fault(kind=kind, rank=1, step=5),), rank)
 
 
-def test_each_ends_or_stops_the_process_as_it_says() -> None:
-    done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, timeout=ENOUGH_S, check=True)
-    ended = dict(line.split() for line in done.stdout.splitlines())
+def test_each_ends_or_stops_the_process_as_it_says(warm: WarmParent, tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    with path.open("wb") as log:
+        keeper = warm.fork("tests.support.script", "main", [SCRIPT], {}, tmp_path, tmp_path / "own", log)
+    assert keeper.wait(ENOUGH_S) == 0
+    ended = dict(line.split() for line in path.read_text().splitlines())
     assert ended == {"kill": "-9", "exit": str(EXIT_CODE), "abort": "-6", "stop": "-19"}
 
 

@@ -2,19 +2,39 @@
 
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import torch
 
 from tests.support.runner import ENOUGH_S
-from workers.verify import difference, is_plain
+from workers.verify import difference, is_plain, main
 
 
-def verify(a: Path, b: Path) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, "-m", "workers.verify", str(a), str(b)]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=ENOUGH_S)
+class Verified(NamedTuple):
+    """How it ended, and what it said."""
+
+    returncode: int | str | None
+    stdout: str
+    stderr: str
+
+
+Verify = Callable[[Path, Path], Verified]
+
+
+@pytest.fixture
+def verify(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Verify:
+    """In this process: a new one would import torch for two seconds."""
+
+    def verified(a: Path, b: Path) -> Verified:
+        monkeypatch.setattr(sys, "argv", ["verify", str(a), str(b)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        return Verified(ended.value.code, *capfd.readouterr())
+
+    return verified
 
 
 class Hostile:
@@ -30,14 +50,15 @@ def test_parameters_and_buffers_are_told_apart(tmp_path: Path) -> None:
     torch.save(model.state_dict(), tmp_path / "a.pth")
     model(torch.randn(4, 3))
     torch.save(model.state_dict(), tmp_path / "b.pth")
-    done = verify(tmp_path / "a.pth", tmp_path / "b.pth")
+    command = [sys.executable, "-m", "workers.verify", str(tmp_path / "a.pth"), str(tmp_path / "b.pth")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=ENOUGH_S)
     assert done.returncode == 1
     assert "parameters: all 2 equal" in done.stdout
     assert "buffers: 3 of 3 differ" in done.stdout
     assert "running_mean: 3 of 3 elements" in done.stdout
 
 
-def test_a_file_that_would_run_code_is_refused_unrun(tmp_path: Path) -> None:
+def test_a_file_that_would_run_code_is_refused_unrun(tmp_path: Path, verify: Verify) -> None:
     torch.save({"weight": Hostile(tmp_path / "run")}, tmp_path / "hostile.pth")
     done = verify(tmp_path / "hostile.pth", tmp_path / "hostile.pth")
     assert done.returncode == 2
@@ -57,7 +78,7 @@ def test_a_file_that_would_run_code_is_refused_unrun(tmp_path: Path) -> None:
         [torch.ones(1)],
     ],
 )
-def test_what_is_no_state_of_plain_tensors_is_refused_in_one_line(state: Any, tmp_path: Path) -> None:
+def test_what_is_no_state_of_plain_tensors_is_refused_in_one_line(state: Any, tmp_path: Path, verify: Verify) -> None:
     torch.save(state, tmp_path / "odd.pth")
     done = verify(tmp_path / "odd.pth", tmp_path / "odd.pth")
     assert done.returncode == 2
@@ -71,7 +92,7 @@ def test_quantized_tensors_are_not_plain() -> None:
     assert not is_plain(torch.quantize_per_tensor(torch.ones(3), 0.1, 0, torch.qint8))
 
 
-def test_a_name_cannot_forge_a_line_or_speak_to_the_terminal(tmp_path: Path) -> None:
+def test_a_name_cannot_forge_a_line_or_speak_to_the_terminal(tmp_path: Path, verify: Verify) -> None:
     for file, number in (("a.pth", 1.0), ("b.pth", 2.0)):
         torch.save({"x\nparameters: all 1 equal\x1b[2J": torch.tensor([number])}, tmp_path / file)
     done = verify(tmp_path / "a.pth", tmp_path / "b.pth")
