@@ -22,6 +22,7 @@ from ddptui.host import keeper
 from ddptui.host.folders import python_path
 from ddptui.wire.warm import MOST_BYTES
 from tests.support.runner import ENOUGH_S
+from workers.warm import LIBRARIES
 
 # What a process is: all that a fork could inherit, and a fresh process would not have.
 PORTRAIT = """
@@ -123,10 +124,19 @@ def test_a_pool_of_threads_that_nobody_shut_down_is_not_waited_for(tmp_path: Pat
 # Without it
 
 
+# Of the lab's own modules it finds none: they need more of torch than there is.
+NOTHING_ELSE = "import pkgutil\npkgutil.walk_packages = lambda *_: ()\n"
+
+
 @pytest.fixture
 def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[WarmParent]:
-    """One for this test alone, with a torch that is imported at once."""
-    (tmp_path / "torch.py").write_text("")
+    """One for this test alone, with libraries that are imported at once."""
+    for library in (name.replace(".", "/") for name in LIBRARIES):
+        path = tmp_path / library
+        path.mkdir(parents=True)
+        for folder in (path, *path.parents[: library.count("/")]):
+            (folder / "__init__.py").write_text("")
+    (tmp_path / "sitecustomize.py").write_text(NOTHING_ELSE)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     monkeypatch.setattr(warm_parent, "ANSWERS_WITHIN_S", 0.5)
     parent = WarmParent()
@@ -142,23 +152,21 @@ def ready(parent: WarmParent) -> WarmParent:
 
 
 def test_a_torch_that_cannot_be_imported_is_said(own: WarmParent, tmp_path: Path) -> None:
-    (tmp_path / "torch.py").write_text("raise ImportError('no such library')")
+    (tmp_path / "torch" / "__init__.py").write_text("raise ImportError('no such library')")
     assert ready(own).problem == (
         "the process that forks the ranks ended with exit code 1: ImportError: no such library"
     )
 
 
 def test_a_second_thread_is_said(own: WarmParent, tmp_path: Path) -> None:
-    (tmp_path / "torch.py").unlink()
     thread = "threading.Thread(target=time.sleep, args=(600,), daemon=True).start()"
-    (tmp_path / "sitecustomize.py").write_text(f"import threading, time; {thread}")
+    (tmp_path / "torch" / "__init__.py").write_text(f"import threading, time; {thread}")
     assert ready(own).problem == "importing torch starts threads here, and a fork copies only one"
 
 
 def test_one_whose_files_have_changed_is_replaced_and_one_that_is_killed_is_missed(
     own: WarmParent, tmp_path: Path
 ) -> None:
-    (tmp_path / "torch.py").unlink()
     first = ready(own)._imported
     assert first is not None
     own._files[Path(keeper.__file__)] = 1
@@ -175,7 +183,6 @@ def test_one_whose_files_have_changed_is_replaced_and_one_that_is_killed_is_miss
 
 
 def test_one_that_ends_before_it_was_looked_at_is_missed(own: WarmParent, tmp_path: Path) -> None:
-    (tmp_path / "torch.py").unlink()
     own.start()
     assert is_readable(own._socket, ENOUGH_S)
     assert own._keeper is not None
@@ -188,7 +195,6 @@ def test_one_that_ends_before_it_was_looked_at_is_missed(own: WarmParent, tmp_pa
 def test_it_forks_nothing_before_it_is_ready_and_nothing_that_it_cannot_be_told(
     own: WarmParent, tmp_path: Path
 ) -> None:
-    (tmp_path / "torch.py").unlink()
 
     def fork(**variables: str) -> str:
         with (tmp_path / "log").open("wb") as log, pytest.raises(CannotFork) as refusal:
@@ -204,7 +210,6 @@ def test_it_forks_nothing_before_it_is_ready_and_nothing_that_it_cannot_be_told(
 
 
 def test_one_that_does_not_answer_is_given_up(own: WarmParent, tmp_path: Path) -> None:
-    (tmp_path / "torch.py").unlink()
     imported = ready(own)._imported
     assert imported is not None
     os.kill(imported.pid, signal.SIGSTOP)
