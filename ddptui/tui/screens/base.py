@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
 
 from textual.app import ComposeResult
-from textual.events import Resize
+from textual.events import Resize, ScreenResume
 from textual.geometry import Size
 from textual.screen import Screen
 
@@ -68,17 +68,17 @@ class LabScreen(Screen[None]):
     # Textual sets the classes of its own breakpoints after the first layout, so for a moment every pane would show.
     # It calls these two handlers before its own, which lay the screen out.
 
-    def on_screen_resume(self) -> None:
-        self._set_size_classes(self.app.size)
+    def on_screen_resume(self, event: ScreenResume) -> None:
+        self._set_size_classes(self.app.size, restyle=not event.refresh_styles)  # else Textual does, right after this
 
     def on_resize(self, event: Resize) -> None:
         self._set_size_classes(event.size)
 
-    def _set_size_classes(self, size: Size) -> None:
+    def _set_size_classes(self, size: Size, *, restyle: bool = True) -> None:
         classes = {name: False for _, name in (*WIDTHS, *HEIGHTS)}
         for cells, limits in ((size.width, WIDTHS), (size.height, HEIGHTS)):
             classes[next(name for fewest, name in limits if cells >= fewest)] = True
-        self.update_classes(classes, animate=False)  # in one go: each change of classes restyles the whole screen
+        self.update_classes(classes, restyle, animate=False)  # in one go: each change restyles the whole screen
 
     @property
     def console_app(self) -> ConsoleApp:

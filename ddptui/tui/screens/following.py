@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from textual import work
 from textual.app import ComposeResult
 from textual.binding import Binding
+from textual.events import ScreenResume
 from textual.widgets import Static
 
 from ddptui.config.trial import Trial
@@ -84,7 +85,7 @@ class Following(LabScreen):
             self.set_interval(self.console_app.refresh_s, self.tick)
         self.call_after_refresh(self.tick)  # the panes have their sizes only then
 
-    def on_screen_resume(self) -> None:
+    def on_screen_resume(self, event: ScreenResume) -> None:
         self.draw()
 
     def tick(self) -> None:

@@ -10,7 +10,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
-from textual.events import DescendantFocus
+from textual.events import DescendantFocus, ScreenResume
 from textual.getters import query_one
 from textual.widgets import Static
 
@@ -82,7 +82,7 @@ class Lab(LabScreen):
         self._list_presets()
         self.query_one(PresetChooser).focus()
 
-    def on_screen_resume(self) -> None:
+    def on_screen_resume(self, event: ScreenResume) -> None:
         self.call_after_refresh(self._load)
 
     @work(thread=True, group="past")
@@ -218,8 +218,9 @@ class Lab(LabScreen):
             self.call_after_refresh(focus)
 
     def _turn_to(self, view: str) -> None:
-        for name in VIEWS:
-            self.set_class(name == view, f"-{name}")
+        classes = {f"-{name}": name == view for name in VIEWS}
+        # These classes mean something only where there is no room for all: elsewhere a key need not restyle the screen.
+        self.update_classes(classes, self.has_class("-narrow") or self.has_class("-short"))
 
     def action_copy(self) -> None:
         self._sync_draft()

@@ -68,6 +68,7 @@ class PrimitivesScreen(Following, Exportable):
         else:
             self.so_far = PrimitivesProgress(feed.finished_before)
         self.trial = feed.preset.trials[0]
+        self._set_classes(self.trial, restyle=False)  # Textual styles the screen as it opens
         self._chosen: str | None = None
         self._led_to: str | None = None  # the primitive under way; the screen follows the run to it
         self._leads = not isinstance(feed, EndedRun)  # until the user chooses
@@ -86,7 +87,6 @@ class PrimitivesScreen(Following, Exportable):
             yield PrimitiveTimes(id="times")
 
     def on_mount(self) -> None:
-        self.set_class(len(self.feed.preset.trials) > 1, "-trials")
         self._turn_to(self.trial)
         self._list.focus()  # Textual focuses nothing on a screen that opens while the terminal is in the background
 
@@ -148,9 +148,12 @@ class PrimitivesScreen(Following, Exportable):
     def _turn_to(self, trial: Trial) -> None:
         self.trial = trial
         self.query_one(PaneBar).show({trial.name: trial.name for trial in self.feed.preset.trials}, trial.name)
-        for kind in ("see", "measure"):
-            self.set_class(trial.primitives == kind, f"-{kind}")
+        self._set_classes(trial)
         self.refresh_bindings()  # other keys: a trial shows buffers or times
+
+    def _set_classes(self, trial: Trial, *, restyle: bool = True) -> None:
+        classes = {f"-{kind}": trial.primitives == kind for kind in ("see", "measure")}
+        self.update_classes(classes | {"-trials": len(self.feed.preset.trials) > 1}, restyle)
 
     def _list_items(self) -> None:
         self._list.show(items_of(self.so_far.result(self.trial.name), self._marked))

@@ -71,17 +71,16 @@ class Panes(Container):
     def compose(self) -> ComposeResult:
         yield PaneBar()
         with Container(id="grid"):
-            yield RankTable(id="ranks")
-            yield Arrivals(id="arrivals")
-            yield LineChart(id="loss")
-            yield Timeline(id="timeline")
-            yield Comparison(id="so-far", growing=True)
-            yield RankLog(id="log", max_lines=MOST_LOG_LINES)
+            yield RankTable(id="ranks", classes="pane")
+            yield Arrivals(id="arrivals", classes="pane")
+            yield LineChart(id="loss", classes="pane")
+            yield Timeline(id="timeline", classes="pane")
+            yield Comparison(id="so-far", classes="pane", growing=True)
+            yield RankLog(id="log", classes="pane", max_lines=MOST_LOG_LINES)
 
     def on_mount(self) -> None:
         for number, (name, title) in enumerate(TITLES.items(), start=1):
             pane = self.pane(name)
-            pane.add_class("pane")
             pane.can_focus = True  # drawings cannot by themselves
             pane.border_title = f"{number} {title}{BESIDE.get(name, '')}"
         self.pane("ranks").border_subtitle = "times in ms, medians of the last steps"

@@ -123,8 +123,8 @@ class RankTable(DataTable[Text], inherit_bindings=False):
         Binding("pageup", "page_up", "One page up", show=False),
     ]
 
-    def __init__(self, id: str) -> None:
-        super().__init__(id=id, cursor_type="row", zebra_stripes=False, cell_padding=1)
+    def __init__(self, id: str, classes: str | None = None) -> None:
+        super().__init__(id=id, classes=classes, cursor_type="row", zebra_stripes=False, cell_padding=1)
         self._columns: list[Column] = []
         self._shown: dict[int, Text] = {}
 
