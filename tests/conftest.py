@@ -23,12 +23,9 @@ settings.register_profile("patient", deadline=None)
 settings.load_profile("patient")
 
 
-# Long, and seldom broken: `make test-all` runs them, `make test` does not. The big batch in worlds of 4 is one of them;
-# and deaths that are alike: in launches that start cold, except for two modes, and of the keeper of the warm parent.
-RARE = re.compile(
-    r"real/test_wheel\.py|numerics/test_compiled\.py|real/hosts/|numerics/test_big_batch\.py::.*\[4-|"
-    r"real/test_deaths\.py::.*\[(?:single|dp|spawn\b.*|process-forkserver|warm_keeper-warm-(?!spawn).*)[]-]"
-)
+# Long, and seldom broken: `make test-all` runs them, `make test` does not. The big batch in worlds of 4 is one of them.
+# Deaths that are alike are marked where they are.
+RARE = re.compile(r"real/test_wheel\.py|numerics/test_compiled\.py|real/hosts/|numerics/test_big_batch\.py::.*\[4-")
 LONG = ("test_wheel", "test_big_batch", "test_deaths", "test_faults")  # first, or one of two workers waits for them
 
 

@@ -4,18 +4,118 @@ launch modes: who is named, and who or what is left."""
 import json
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import psutil
 import pytest
 
 from tests.support.runner import family, survivors
-from tests.support.running import MODES, WARM, Running, begin, can_be_bound
+from tests.support.running import MODES, WARM, Console, Running, UnderWay, can_be_bound
 
-NOT_ALONE = ("warm-process", "warm-launch", "warm-spawn")  # a rank that is its own launcher is another matter
 NAMED_WITHIN_S = 3.0
 GONE_WITHIN_S = 5.0
+rare = pytest.mark.rare  # modes that are alike: all that are forked but two, and most that start cold, which takes long
+
+
+def assert_nothing_is_left(console: Console) -> None:
+    assert not survivors(console.family, GONE_WITHIN_S)
+    assert all(can_be_bound(port) for port in console.ports)
+    deadline = time.monotonic() + GONE_WITHIN_S  # the keeper ends after the ranks, and takes their folder along
+    while left := console.before.left_by(console.process.pid):
+        assert time.monotonic() < deadline, left
+        time.sleep(0.05)
+
+
+# Somebody of a launch is killed: the console says who, and goes on with the next trial.
+
+KILLED_IN = {
+    "rank": ("launch", "warm-process", "warm-launch", "warm-spawn", "process", "process-forkserver", "spawn-fork"),
+    "launcher": ("launch", *WARM, "dp", "process-forkserver", "spawn-fork"),
+    "keeper": ("launch", *WARM, "process-forkserver"),
+}
+
+
+class Death(NamedTuple):
+    """What came of a launch of which somebody was killed; times in seconds."""
+
+    launch: UnderWay
+    killed_at: float
+    ended_at: float  # for the console
+    noticed_at: float  # in its journal, by this test
+    survivors: list[psutil.Process]
+    error: str
+
+
+def modes_of(victim: str) -> list[object]:
+    return [pytest.param(mode, marks=[] if mode in ("launch", *WARM) else rare) for mode in KILLED_IN[victim]]
+
+
+@pytest.fixture(scope="module")
+def death(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], Death]:
+    """The death of a victim in a mode. One console sees all those of a mode, one after another; and those of all modes
+    that are forked from its warm parent."""
+
+    @cache
+    def deaths(modes: tuple[str, ...]) -> dict[tuple[str, str], Death]:
+        cases = [(victim, mode) for victim in KILLED_IN for mode in KILLED_IN[victim] if mode in modes]
+        console = Console(tmp_path_factory.mktemp("deaths"), {f"{victim}-{mode}": mode for victim, mode in cases})
+        try:
+            found = {(victim, mode): kill(console, f"{victim}-{mode}", victim) for victim, mode in cases}
+            trials, code = console.trials()
+        finally:
+            console.end()
+        assert code == 1
+        assert [trial["status"] for trial in trials] == ["failed"] * len(cases)
+        assert_nothing_is_left(console)
+        return {case: found[case]._replace(error=trial["error"]) for case, trial in zip(cases, trials, strict=True)}
+
+    return lambda victim, mode: deaths(tuple(WARM) if mode in WARM else (mode,))[victim, mode]
+
+
+def kill(console: Console, trial: str, victim: str) -> Death:
+    launch = console.launch(trial)
+    process = psutil.Process(launch.pids[1]) if victim == "rank" else getattr(launch, victim)
+    process.kill()
+    killed_at = time.monotonic()
+    *_, ended = console.await_message(trial, has_come=lambda told: told[-1]["type"] == "Ended")
+    noticed_at = time.monotonic()
+    left = survivors(launch.processes, GONE_WITHIN_S)
+    return Death(launch, killed_at, ended["at_ns"] / 1e9, noticed_at, left, ended["error"])
+
+
+@pytest.mark.parametrize("mode", modes_of("rank"))
+def test_a_killed_rank_is_named(death: Callable[[str, str], Death], mode: str) -> None:
+    seen = death("rank", mode)
+    assert seen.noticed_at - seen.killed_at < NAMED_WITHIN_S + GONE_WITHIN_S
+    assert seen.error.splitlines()[0] == "rank 1 killed by SIGKILL"
+    assert "step" in seen.error  # the end of its log
+    assert seen.ended_at - seen.killed_at < NAMED_WITHIN_S
+    assert not seen.survivors
+
+
+@pytest.mark.parametrize("mode", modes_of("launcher"))
+def test_a_killed_launcher_takes_its_ranks_along(death: Callable[[str, str], Death], mode: str) -> None:
+    seen = death("launcher", mode)
+    assert seen.error.splitlines()[0] == f"{who(seen.launch)} killed by SIGKILL"
+    assert not seen.survivors
+
+
+@pytest.mark.parametrize("mode", modes_of("keeper"))
+def test_a_killed_keeper_takes_everybody_along(death: Callable[[str, str], Death], mode: str) -> None:
+    seen = death("keeper", mode)
+    assert seen.error.splitlines()[0] == f"{who(seen.launch)} killed by SIGKILL"
+    assert not seen.survivors
+
+
+def who(launch: UnderWay) -> str:
+    """A launcher, in the console's words: it may be the only rank."""
+    return "rank 0" if launch.launcher.pid in launch.pids.values() else "the launcher was"
+
+
+# The console ends, or what it forks from: the launch goes along. Each has a console of its own.
 
 
 @pytest.fixture
@@ -25,96 +125,75 @@ def running(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Running]
     running.end()
 
 
-def assert_nothing_is_left(running: Running) -> None:
-    assert not survivors(running.family, GONE_WITHIN_S)
-    assert all(can_be_bound(port) for port in running.ports)
-    deadline = time.monotonic() + GONE_WITHIN_S  # the keeper ends after the ranks, and takes their folder along
-    while left := running.before.left_by(running.console.pid):
-        assert time.monotonic() < deadline, left
-        time.sleep(0.05)
-
-
 @pytest.mark.parametrize(
-    "running", ["process", "process-forkserver", "launch", "spawn-fork", *NOT_ALONE], indirect=True
+    ("running", "victim"),
+    [
+        ("warm-spawn", "warm_keeper"),
+        ("warm-spawn", "warm_parent"),
+        ("warm-launch", "warm_parent"),
+        *(pytest.param(mode, "warm_keeper", marks=rare) for mode in WARM if mode != "warm-spawn"),
+        *(pytest.param(mode, "warm_parent", marks=rare) for mode in ("warm-single", "warm-dp", "warm-process")),
+    ],
+    indirect=["running"],
 )
-def test_a_killed_rank_is_named(running: Running) -> None:
-    psutil.Process(running.pids[1]).kill()
-    killed = time.monotonic()
-    error, code = running.error()
-    assert time.monotonic() - killed < NAMED_WITHIN_S + GONE_WITHIN_S
-    assert error.splitlines()[0] == "rank 1 killed by SIGKILL"
-    assert "step" in error  # the end of its log
-    assert code == 1
-    [ended] = [message for message in running.journal() if message["type"] == "Ended"]
-    assert ended["at_ns"] / 1e9 - killed < NAMED_WITHIN_S
-    assert_nothing_is_left(running)
-
-
-@pytest.mark.parametrize("running", ["dp", "process-forkserver", "launch", "spawn-fork", *WARM], indirect=True)
-def test_a_killed_launcher_takes_its_ranks_along(running: Running) -> None:
-    running.launcher.kill()
-    error, code = running.error()
-    who = "rank 0" if running.launcher.pid in running.pids.values() else "the launcher was"
-    assert error.splitlines()[0] == f"{who} killed by SIGKILL"
-    assert code == 1
-    assert_nothing_is_left(running)
-
-
-@pytest.mark.parametrize("running", ["process-forkserver", "launch", *WARM], indirect=True)
-def test_a_killed_keeper_takes_everybody_along(running: Running) -> None:
-    who = "rank 0" if running.launcher.pid in running.pids.values() else "the launcher was"
-    running.keeper.kill()
-    error, code = running.error()
-    assert error.splitlines()[0] == f"{who} killed by SIGKILL"
-    assert code == 1
-    assert_nothing_is_left(running)
-
-
-@pytest.mark.parametrize("running", WARM, indirect=True)
-@pytest.mark.parametrize("victim", ["warm_parent", "warm_keeper"])
-def test_a_killed_warm_parent_takes_its_launch_along_and_the_next_starts_cold(running: Running, victim: str) -> None:
-    getattr(running, victim).kill()
+def test_a_killed_warm_parent_takes_its_launch_along(running: Running, victim: str) -> None:
+    getattr(running.under_way, victim).kill()
     error, code = running.error()
     assert error.splitlines()[0] == "the process that forks the ranks was killed by SIGKILL"
     assert code == 1
     assert_nothing_is_left(running)
 
 
-EVERYWHERE = [signal.SIGKILL, signal.SIGINT]  # the console has no say in it; it ends the launch itself
-ALIKE = [signal.SIGSEGV, signal.SIGTERM, signal.SIGHUP]  # a launch sees no difference: one mode is enough
+# A console has no say in SIGKILL and SIGSEGV. At the others it ends the launch itself, always in the same way.
+ENDS = [
+    ("launch", signal.SIGKILL),
+    ("warm-launch", signal.SIGKILL),
+    ("warm-spawn", signal.SIGKILL),
+    ("warm-single", signal.SIGSEGV),
+    ("warm-process", signal.SIGTERM),
+    ("warm-launch", signal.SIGHUP),
+    ("warm-spawn", signal.SIGINT),
+]
+RARE_ENDS = [
+    *((mode, number) for mode in MODES if mode != "spawn-fork" for number in (signal.SIGKILL, signal.SIGINT)),
+    *(("launch", number) for number in (signal.SIGSEGV, signal.SIGTERM, signal.SIGHUP)),
+]
 
 
 @pytest.mark.parametrize(
     ("running", "number"),
-    [
-        *((mode, number) for mode in MODES if mode != "spawn-fork" for number in EVERYWHERE),
-        *(("launch", number) for number in ALIKE),
-    ],
+    [*ENDS, *(pytest.param(*end, marks=rare) for end in RARE_ENDS if end not in ENDS)],
     indirect=["running"],
 )
 def test_nothing_survives_the_console_however_it_ends(running: Running, number: signal.Signals) -> None:
-    running.send(number)
-    output, _ = running.console.communicate(timeout=GONE_WITHIN_S)
+    running.process.send_signal(number)
+    output, _ = running.process.communicate(timeout=GONE_WITHIN_S)
     assert_nothing_is_left(running)
     if number in (signal.SIGKILL, signal.SIGSEGV):  # the console had no say in it
-        assert running.console.returncode == -number
+        assert running.process.returncode == -number
     else:
-        assert running.console.returncode == 130
+        assert running.process.returncode == 130
         assert json.loads(output)["status"] == "interrupted"
 
 
-@pytest.mark.parametrize("running", ["process-forkserver", "launch", "warm-launch", "warm-spawn"], indirect=True)
+@pytest.mark.parametrize(
+    "running",
+    ["warm-launch", "warm-spawn", *(pytest.param(mode, marks=rare) for mode in ("launch", "process-forkserver"))],
+    indirect=True,
+)
 def test_ranks_that_are_stopped_go_with_the_console_too(running: Running) -> None:
-    for pid in running.pids.values():
+    for pid in running.under_way.pids.values():
         psutil.Process(pid).suspend()
-    running.send(signal.SIGKILL)
-    running.console.communicate(timeout=GONE_WITHIN_S)
+    running.process.kill()
+    running.process.communicate(timeout=GONE_WITHIN_S)
     assert_nothing_is_left(running)
 
 
-@pytest.mark.parametrize("mode", ["launch", "process-forkserver", "spawn"])
+@pytest.mark.parametrize(
+    "mode", ["launch", pytest.param("process-forkserver", marks=rare), pytest.param("spawn", marks=rare)]
+)
 def test_nobody_is_left_of_a_launch_that_had_hardly_begun(tmp_path: Path, mode: str) -> None:
-    console = begin(tmp_path, mode)
+    console = Console(tmp_path, {"long": mode}).process
     try:
         [keeper] = wait_for_children(psutil.Process(console.pid))
         wait_for_children(keeper)

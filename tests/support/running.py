@@ -1,10 +1,10 @@
-"""A console with a trial under way, seen from outside: its processes, its files, its wire."""
+"""A console with trials under way, seen from outside: its processes, its files, its wire."""
 
 import json
-import signal
 import socket
-import subprocess
 import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,6 @@ import psutil
 
 from tests.support.runner import ENOUGH_S, QUICK, family, start, survivors, write_preset
 
-# Each trial trains far longer than any test takes.
 COLD = {
     "single": 'launch = "single"',
     "dp": 'launch = "dp"',
@@ -25,63 +24,95 @@ COLD = {
 }
 WARM = {f"warm-{mode}": f'launch = "{mode}"' for mode in ("single", "dp", "process", "launch", "spawn")}
 MODES = {mode: f'{fields}\nstart = "cold"' for mode, fields in COLD.items()} | WARM
+# Each trial trains far longer than any test takes, at a walk: the others wait for rank 0 in their collectives.
+LONG = QUICK.replace("steps = 8", "steps = 1000000")
+WALK = '[[trial.bottleneck]]\nat = "data"\nranks = [0]\nsleep_ms = 25\n'
+Messages = list[dict[str, Any]]
 
 
-def begin(folder: Path, mode: str) -> "subprocess.Popen[str]":
-    """Start a console that runs one trial, kept in `runs` below the folder."""
-    quick = QUICK.replace("steps = 8", "steps = 1000000")
-    preset = write_preset(folder, f'[[trial]]\nname = "long"\n{MODES[mode]}\n{quick}')
-    return start(folder / "runs", "--preset", str(preset), "--json")
+class Console:
+    """A console that runs long trials one after another, kept in `runs` below the folder."""
 
-
-class Running:
-    """A console with a trial under way, and what it has heard from the ranks."""
-
-    def __init__(self, folder: Path, mode: str) -> None:
+    def __init__(self, folder: Path, modes: Mapping[str, str]) -> None:
+        """modes: by the trial's name."""
+        self.modes = modes
         self.runs = folder / "runs"
-        self.ranks = 1 if mode.endswith("single") else 2
         self.before = Traces.now()
-        self.console = begin(folder, mode)
-        self._wait_until_it_runs()
-        self.pids = {message["rank"]: message["pid"] for message in self.journal() if message["type"] == "Hello"}
-        self.family = family(self.console.pid)
-        [first] = psutil.Process(self.console.pid).children()
-        self.warm_keeper = self.warm_parent = None
-        if mode in WARM:  # its keeper and itself stand between
-            self.warm_keeper, [self.warm_parent] = first, first.children()
-            [first] = self.warm_parent.children()
-        self.keeper = first
-        self.launcher = self.keeper.children()[0]
-        self.ports = listening(self.family)
+        self.family: list[psutil.Process] = []  # all that were seen below it
+        self.ports: list[int] = []  # that these listened at
+        trials = [f'[[trial]]\nname = "{name}"\n{MODES[mode]}\n{LONG}{WALK}' for name, mode in modes.items()]
+        self.process = start(self.runs, "--preset", str(write_preset(folder, "".join(trials))), "--json")
 
-    def journal(self) -> list[dict[str, Any]]:
-        paths = list(self.runs.glob("*/trial-long/repeat-1/messages.jsonl"))
+    def journal(self, trial: str) -> Messages:
+        paths = list(self.runs.glob(f"*/trial-{trial}/repeat-1/messages.jsonl"))
         lines = paths[0].read_text().splitlines(keepends=True) if paths else []
         return [json.loads(line) for line in lines if line.endswith("\n")]
 
-    def _wait_until_it_runs(self) -> None:
+    def await_message(self, trial: str, *, has_come: Callable[[Messages], bool]) -> Messages:
+        """The trial's journal as soon as it holds what is waited for."""
         deadline = time.monotonic() + ENOUGH_S
-        while len({message["rank"] for message in self.journal() if message["type"] == "Step"}) < self.ranks:
-            assert self.console.poll() is None, self.console.communicate()
-            assert time.monotonic() < deadline, "the trial never ran"
+        while True:
+            is_over = self.process.poll() is not None  # before the look: its last messages count
+            if has_come(told := self.journal(trial)):
+                return told
+            assert not is_over, self.process.communicate()
+            assert time.monotonic() < deadline, told[-1:]
             time.sleep(0.1)  # the journal is a file: there is nothing to wait on
 
-    def send(self, number: signal.Signals) -> None:
-        self.console.send_signal(number)
+    def launch(self, trial: str) -> "UnderWay":
+        """The launch of this trial, once each of its ranks has made a step."""
+        mode = self.modes[trial]
+        ranks = 1 if mode.endswith("single") else 2
+        told = self.await_message(
+            trial, has_come=lambda told: len({each["rank"] for each in told if each["type"] == "Step"}) == ranks
+        )
+        pids = {message["rank"]: message["pid"] for message in told if message["type"] == "Hello"}
+        self.family += family(self.process.pid)
+        self.ports += listening(self.family)
+        return UnderWay(self.process.pid, pids, is_forked=mode in WARM)
+
+    def trials(self) -> tuple[Messages, int]:
+        """What it says of its trials at its end, and its exit code."""
+        output, _ = self.process.communicate(timeout=30)
+        trials: Messages = json.loads(output)["trials"]
+        return trials, self.process.returncode
 
     def end(self) -> None:
-        if self.console.poll() is None:
-            self.console.kill()
-        self.console.communicate()
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.communicate()
         for process in survivors(self.family, 0):
             process.kill()
 
+
+class UnderWay:
+    """The processes of a launch."""
+
+    def __init__(self, console: int, pids: dict[int, int], *, is_forked: bool) -> None:
+        """pids: of the ranks."""
+        self.pids = pids
+        rank = psutil.Process(pids[0])
+        above = rank.parents()
+        down = [*reversed(above[: above.index(psutil.Process(console))]), rank]  # from the console to the rank
+        self.warm_keeper = self.warm_parent = None
+        if is_forked:
+            self.warm_keeper, self.warm_parent, *down = down
+        self.keeper, self.launcher, *_ = down
+        self.processes = [self.keeper, *family(self.keeper.pid)]
+
+
+class Running(Console):
+    """A console with one trial, which is under way."""
+
+    def __init__(self, folder: Path, mode: str) -> None:
+        super().__init__(folder, {"long": mode})
+        self.under_way = self.launch("long")
+
     def error(self) -> tuple[str, int]:
         """What the failed trial says, and the console's exit code."""
-        output, _ = self.console.communicate(timeout=30)
-        [trial] = json.loads(output)["trials"]
+        [trial], code = self.trials()
         assert trial["status"] == "failed"
-        return trial["error"], self.console.returncode
+        return trial["error"], code
 
 
 SEMAPHORE = "sem.mp-"  # of Python's multiprocessing: launches here make none, but tests beside them may
@@ -111,9 +142,10 @@ def listening(processes: list[psutil.Process]) -> list[int]:
     """The ports that these processes hold open for others."""
     ports = []
     for process in processes:
-        for connection in process.net_connections("tcp"):
-            if connection.status == psutil.CONN_LISTEN:
-                ports.append(connection.laddr.port)
+        with suppress(psutil.NoSuchProcess):
+            for connection in process.net_connections("tcp"):
+                if connection.status == psutil.CONN_LISTEN:
+                    ports.append(connection.laddr.port)
     return ports
 
 
