@@ -115,7 +115,7 @@ def _images(trial: Trial) -> list[tuple[Tensor, Tensor]]:
     """Images and labels to train with, then those to test with: bytes (n, c, h, w) and int64 (n)."""
     if trial.dataset == "digits":
         return _digits()
-    from torchvision import datasets  # here: it takes as long as torch itself, and workers that load batches need it not
+    from torchvision import datasets  # here: it takes as long as torch itself, and loading workers do without it
 
     factory = {"mnist": datasets.MNIST, "fashion_mnist": datasets.FashionMNIST, "cifar10": datasets.CIFAR10}
     if trial.data_dir is None:
