@@ -7,6 +7,9 @@ BIN := .venv/bin
 demo: .venv/installed
 	$(BIN)/ddptui --preset quickstart
 
+# The bytecode of the tests is kept, whatever the environment says: compiling it takes each worker of pytest 5 s.
+test test-all: export PYTHONDONTWRITEBYTECODE =
+
 # Three groups: what launches nothing, or little; what launches ranks (a file stays in one process); and what measures,
 # or looks at the whole machine, which runs alone.
 LAUNCHES := tests/real tests/numerics
