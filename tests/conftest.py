@@ -23,6 +23,8 @@ settings.register_profile("patient", deadline=None)
 settings.load_profile("patient")
 
 
+gc.disable()  # until all tests are collected: imports make millions of objects, and hardly any garbage
+
 # Long, and seldom broken: `make test-all` runs them, `make test` does not. The big batch in worlds of 4 is one of them.
 # Deaths that are alike are marked where they are.
 RARE = re.compile(r"real/test_wheel\.py|numerics/test_compiled\.py|real/hosts/|numerics/test_big_batch\.py::.*\[4-")
@@ -42,6 +44,7 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(GARBAGE)
+    gc.enable()
 
 
 @pytest.fixture
