@@ -3,9 +3,10 @@
 import multiprocessing
 import os
 import signal
-import subprocess
 import sys
+import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
@@ -16,7 +17,9 @@ from torch import Tensor
 
 from ddptui.config.trial import Trial
 from tests.numerics.learning import learn
-from tests.support.runner import survivors
+from tests.support.runner import ENOUGH_S, survivors
+from tests.support.worlds import start_rank
+from workers import single
 from workers.aggregate import strategy_of
 from workers.instruments.progress import Progress
 from workers.rank import guard
@@ -29,7 +32,7 @@ CPU = torch.device("cpu")
 EPOCHS = 2
 # Dropout draws from the rank's random numbers, and the last batch of an epoch is smaller.
 TRIAL = Trial(model="net", launch="single", strategy=None, epochs=EPOCHS, batch_size=256, dtype="float64")
-ENDLESS = ("model=mlp", "width=8", "depth=1", "steps=1000000", "num_workers=2", "threads=1")
+ENDLESS = ("model=mlp", "width=8", "depth=1", "steps=1000000", "num_workers=1", "threads=1")
 
 
 def batches(num_workers: int) -> list[tuple[Tensor, Tensor]]:
@@ -74,7 +77,7 @@ class Learned(NamedTuple):
 
 @pytest.fixture(scope="module")
 def learned() -> list[Learned]:
-    """What a rank learns without workers, and with two."""
+    """What a rank learns without workers, and with one."""
     threads, ready, fetching = torch.get_num_threads(), Progress.ready, []
 
     def counted(*arguments: Any, **named: Any) -> None:
@@ -85,7 +88,7 @@ def learned() -> list[Learned]:
     try:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(Progress, "ready", counted)
-            for workers in (0, 2):
+            for workers in (0, 1):
                 trial = msgspec.structs.replace(TRIAL, num_workers=workers)
                 tensors, said = learn(0, trial, strategy_of(trial))
                 found.append(Learned(tensors, said.orders, fetching[-1]))
@@ -96,15 +99,15 @@ def learned() -> list[Learned]:
 
 
 def test_what_is_learned_has_the_same_bits(learned: list[Learned]) -> None:
-    without, with_two = learned
-    assert all(torch.equal(without.tensors[name], with_two.tensors[name]) for name in without.tensors)
-    assert without.orders == with_two.orders
+    without, with_one = learned
+    assert all(torch.equal(without.tensors[name], with_one.tensors[name]) for name in without.tensors)
+    assert without.orders == with_one.orders
     assert len(set(without.orders)) == EPOCHS
 
 
 def test_a_rank_is_ready_when_those_who_fetch_are(learned: list[Learned]) -> None:
     """They start for seconds, which would pass for a stall in the first step."""
-    assert [each.fetching for each in learned] == [0, 2]
+    assert [each.fetching for each in learned] == [0, 1]
 
 
 class Loader:
@@ -128,17 +131,28 @@ def test_the_first_batch_is_waited_for_where_others_fetch_it(workers: int) -> No
     assert list(batches) == [0, 1, 2]
 
 
+def train_without_end(said: str) -> None:
+    """A rank, as `python -m workers.single` starts it."""
+    sys.stdout = open(said, "w", buffering=1)
+    sys.argv = ["single", *ENDLESS]
+    single.main()
+
+
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-def test_no_worker_outlives_its_rank(number: signal.Signals) -> None:
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "workers.single", *ENDLESS]
-    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as rank:
-        assert rank.stdout is not None
-        assert rank.stdout.readline().startswith("rank 0  epoch 0  step 0")
-        family = psutil.Process(rank.pid).children(recursive=True)
-        workers = [process for process in family if "spawn_main" in " ".join(process.cmdline())]
-        rank.send_signal(number)
-    assert len(workers) == 2
+def test_no_worker_outlives_its_rank(number: signal.Signals, tmp_path: Path) -> None:
+    said = tmp_path / "said"
+    rank = start_rank(train_without_end, str(said))
+    deadline = time.monotonic() + ENOUGH_S
+    while not (said.exists() and said.read_text().startswith("rank 0  epoch 0  step 0")):
+        assert rank.is_alive()
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    family = psutil.Process(rank.pid).children(recursive=True)
+    workers = [process for process in family if "spawn_main" in " ".join(process.cmdline())]
+    os.kill(rank.pid, number)
+    rank.join()
+    assert rank.exitcode == -number
+    assert len(workers) == 1
     assert not survivors(family, timeout_s=30)
 
 

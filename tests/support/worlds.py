@@ -1,11 +1,12 @@
 """Ranks of a test's own: forked from a process that has imported torch once for all tests."""
 
 from collections.abc import Callable
+from typing import Any
 
 import torch.multiprocessing as mp
 
 # All that such ranks import, torch's optimizers too: they import torch._dynamo when the first one is made.
-PRELOADED = ["tests.support.leaving", "torch._dynamo", "workers.train", "workers.primitives.collectives"]
+PRELOADED = ["tests.support.leaving", "torch._dynamo", "workers.single", "workers.primitives.collectives"]
 
 
 def run_ranks(run_rank: Callable[..., None], arguments: tuple[object, ...], ranks: int) -> None:
@@ -14,3 +15,11 @@ def run_ranks(run_rank: Callable[..., None], arguments: tuple[object, ...], rank
     mp.set_forkserver_preload(PRELOADED)
     start: Callable[..., object] = mp.start_processes
     start(run_rank, arguments, nprocs=ranks, start_method="forkserver")
+
+
+def start_rank(run_rank: Callable[..., None], *arguments: object) -> Any:
+    """Begin with run_rank(*arguments) in one such process (multiprocessing.Process), and do not wait for it."""
+    mp.set_forkserver_preload(PRELOADED)
+    rank = mp.get_context("forkserver").Process(target=run_rank, args=arguments)
+    rank.start()
+    return rank
