@@ -133,7 +133,7 @@ def test_the_first_batch_is_waited_for_where_others_fetch_it(workers: int) -> No
 
 def train_without_end(said: str) -> None:
     """A rank, as `python -m workers.single` starts it."""
-    sys.stdout = open(said, "w", buffering=1)
+    sys.stdout = open(said, "w", buffering=1)  # noqa: SIM115 (for as long as the rank lives)
     sys.argv = ["single", *ENDLESS]
     single.main()
 
