@@ -7,8 +7,8 @@ BIN := .venv/bin
 demo: .venv/installed
 	$(BIN)/ddptui --preset quickstart
 
-# The bytecode of the tests is kept, whatever the environment says: compiling it takes each worker of pytest 5 s.
-test test-all: export PYTHONDONTWRITEBYTECODE =
+# Bytecode is kept, whatever the environment says: else each console, and each worker of pytest, compiles for seconds.
+test test-all bench soak: export PYTHONDONTWRITEBYTECODE =
 
 # Three groups: what launches nothing, or little; what launches ranks (a file stays in one process); and what measures,
 # or looks at the whole machine, which runs alone.
