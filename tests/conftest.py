@@ -60,14 +60,20 @@ _shared: set[int] = set()
 
 
 @pytest.fixture(scope="session")
-def warm() -> Iterator[WarmParent]:
+def shared() -> set[int]:
+    """The ids of processes that serve more than one test: those who start one put it in."""
+    return _shared
+
+
+@pytest.fixture(scope="session")
+def warm(shared: set[int]) -> Iterator[WarmParent]:
     """One for all tests that launch ranks from this process."""
     before = set(descendants())
     parent = WarmParent()
     while not parent.is_ready(1):
         pass
     assert parent.problem is None
-    _shared.update(process.pid for process in set(descendants()) - before)
+    shared.update(process.pid for process in set(descendants()) - before)
     yield parent
     parent.close()
 
@@ -89,7 +95,7 @@ def leaves_nothing_behind() -> Iterator[None]:
 
 
 def _is_shared(process: psutil.Process) -> bool:
-    """Whether it serves more than one test: multiprocessing's own helpers, and the warm parent of the session."""
+    """Whether it serves more than one test: multiprocessing's own helpers, too."""
     try:
         return process.pid in _shared or any(name in " ".join(process.cmdline()) for name in PYTHONS_OWN)
     except psutil.NoSuchProcess:

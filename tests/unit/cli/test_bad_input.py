@@ -1,9 +1,14 @@
-"""Bad input: each in a console of its own. One line says what is wrong, and nothing is begun: no folder, no process."""
+"""Bad input: each in a console of its own. One line says what is wrong, and nothing is begun: no folder, no process.
 
+Where a shell or Python itself does not see the input before the console does, it is forked from one that is imported.
+"""
+
+import json
 import os
+import select
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -11,6 +16,7 @@ import pytest
 from ddptui.host.folders import lab_root
 from tests.support.runner import ENOUGH_S, QUICK
 from tests.unit.cli.bad_input import CASES, Case, write
+from tests.unit.cli.overheard import Request
 
 HANGS_S = 30  # a refusal takes a quarter of a second
 CONSOLE = Path(__file__).parent / "overheard.py"
@@ -50,6 +56,49 @@ def console(
     )
 
 
+Forked = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture(scope="module")
+def forked(tmp_path_factory: pytest.TempPathFactory, shared: set[int]) -> Iterator[Forked]:
+    """The same, forked."""
+    folder = tmp_path_factory.mktemp("forked")
+    out, error = folder / "out", folder / "error"
+    with subprocess.Popen(
+        [sys.executable, str(CONSOLE), "--serve"],
+        cwd=folder,
+        env=environment(folder),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as server:
+        shared.add(server.pid)
+
+        def console(
+            folder: Path, words: Sequence[str | bytes], timeout_s: float = HANGS_S, **variables: str
+        ) -> subprocess.CompletedProcess[str]:
+            assert server.stdin is not None
+            assert server.stdout is not None
+            request = Request(
+                words=[os.fsdecode(word) for word in words],
+                environment=environment(folder, **variables),
+                folder=str(folder),
+                out=str(out),
+                error=str(error),
+            )
+            for path in (out, error):
+                path.write_bytes(b"")
+            server.stdin.write(json.dumps(request) + "\n")
+            server.stdin.flush()
+            assert select.select([server.stdout], [], [], timeout_s)[0], "it hangs"
+            code = int(server.stdout.readline())
+            printed = [path.read_text(errors="replace") for path in (out, error)]
+            return subprocess.CompletedProcess(words, code, *printed)
+
+        yield console
+        server.stdin.close()
+
+
 def assert_refused(done: "subprocess.CompletedProcess[str]", folder: Path, message: str) -> None:
     assert done.returncode == 2, done
     assert done.stdout == ""
@@ -63,9 +112,12 @@ def assert_refused(done: "subprocess.CompletedProcess[str]", folder: Path, messa
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
-def test_bad_input_is_refused_in_one_line_and_nothing_is_begun(case: Case, tmp_path: Path) -> None:
+def test_bad_input_is_refused_in_one_line_and_nothing_is_begun(case: Case, forked: Forked, tmp_path: Path) -> None:
     write(tmp_path, case.files)
-    done = console(tmp_path, case.words, case.shell, **case.variables, HIDDEN=case.hidden)
+    if case.shell or "LC_ALL" in case.variables:
+        done = console(tmp_path, case.words, case.shell, **case.variables, HIDDEN=case.hidden)
+    else:
+        done = forked(tmp_path, case.words, **case.variables, HIDDEN=case.hidden)
     assert_refused(done, tmp_path, case.message)
 
 
@@ -73,10 +125,10 @@ def test_the_table_is_long_enough() -> None:
     assert len(CASES) >= 60
 
 
-def test_a_run_that_is_begun_is_overheard(tmp_path: Path) -> None:
+def test_a_run_that_is_begun_is_overheard(forked: Forked, tmp_path: Path) -> None:
     """What must turn the check red: the mark is there as soon as a launcher is started."""
     write(tmp_path, {"preset.toml": A_RUN})
-    done = console(tmp_path, ("--preset", "preset.toml", "--no-ui"), timeout_s=ENOUGH_S)
+    done = forked(tmp_path, ("--preset", "preset.toml", "--no-ui"), timeout_s=ENOUGH_S)
     assert done.returncode == 0, done
     assert (tmp_path / "started").exists()
     with pytest.raises(AssertionError):
