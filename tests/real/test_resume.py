@@ -95,7 +95,9 @@ def test_what_has_failed_is_left_and_what_was_interrupted_is_put_aside(interrupt
     console = start(interrupted, "--resume", "last", "--json")
     await_launch(console, interrupted, "a", 2)
 
+    console.send_signal(signal.SIGSTOP)  # else it might end before the other one looks
     other = ddptui(interrupted, "--resume", "last", "--no-ui")
+    console.send_signal(signal.SIGCONT)
     assert other.returncode == 2
     assert "another console has this run under way" in other.stderr
 
