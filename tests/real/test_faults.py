@@ -5,7 +5,9 @@ from typing import Any
 
 import pytest
 
-from tests.support.runner import QUICK, run_json, write_preset
+from ddptui.engines.local.warm import WarmParent
+from tests.support.here import run_here
+from tests.support.runner import QUICK, write_preset
 
 STALL_S = 5
 STEP = 3
@@ -42,7 +44,7 @@ STILL = ("stop", "hang-ddp", "skip", "stop-dp")
 
 
 @pytest.fixture(scope="module")
-def trials(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+def trials(warm: WarmParent, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
     """All of them, one after another; and one at the end in which nothing goes wrong."""
     folder = tmp_path_factory.mktemp("faults")
     text = f"[defaults]\nstall_s = {STALL_S}\n{QUICK}"
@@ -51,8 +53,8 @@ def trials(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]
         fault = f'{{kind = "{kind}", rank = {rank}, step = {step}}}'
         text += f'[[trial]]\nname = "{name}"\nfault = [{fault}]\n{fields}\n'
     text += '[[trial]]\nname = "sound"\nlaunch = "single"\n'
-    results, code = run_json(folder / "runs", write_preset(folder, text))
-    assert code == 1
+    results = run_here(warm, folder / "runs", write_preset(folder, text))
+    assert results["status"] == "failed"
     return {trial["name"]: trial for trial in results["trials"]}
 
 

@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
-from tests.support.runner import QUICK, ddptui, results_of, write_preset
+from ddptui.engines.local.warm import WarmParent
+from tests.support.here import run_here
+from tests.support.runner import QUICK, ddptui, write_preset
 
 PRESET = f"""
 title = "What looking costs"
@@ -30,8 +32,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def results(folder: Path) -> dict[str, Any]:
-    return results_of(folder / "runs", write_preset(folder, PRESET))
+def results(warm: WarmParent, folder: Path) -> dict[str, Any]:
+    return run_here(warm, folder / "runs", write_preset(folder, PRESET))
 
 
 def said(folder: Path, results: dict[str, Any], trial: str) -> list[str]:

@@ -6,26 +6,21 @@ import pytest
 
 from ddptui.config.trial import Trial
 from ddptui.diagnosis.known_errors import known_error
+from ddptui.engines.local.warm import WarmParent
 from ddptui.host.gpus import surely_none
-from tests.support.runner import QUICK, run_json, write_preset
+from tests.support.here import run_here
+from tests.support.runner import QUICK, write_preset
 
-ELSEWHERE = """
-import torch
-from torch import nn
-class Net(nn.Module):
-    def __init__(self, num_classes):
-        super().__init__()
-        self.layer = nn.Linear(64, num_classes)
-    def forward(self, inputs):
-        return self.layer(inputs.flatten(1)) + torch.ones(self.layer.out_features, device="meta")
-"""
-ONE_RANK = '[[trial]]\nlaunch = "single"\nsteps = 4\nwarmup_steps = 1\nthreads = 1\nmodel = "elsewhere:Net"\n'
+ONE_RANK = '[[trial]]\nlaunch = "single"\n'
+SHORT = "steps = 4\nwarmup_steps = 1\nthreads = 1\n"
 
 
-def test_a_model_that_makes_a_tensor_on_another_device_is_told_where_to_make_it(tmp_path: Path) -> None:
-    (tmp_path / "elsewhere.py").write_text(ELSEWHERE)
-    results, code = run_json(tmp_path / "runs", write_preset(tmp_path, ONE_RANK), PYTHONPATH=str(tmp_path))
-    assert code == 1
+def test_a_model_that_makes_a_tensor_on_another_device_is_told_where_to_make_it(
+    warm: WarmParent, tmp_path: Path
+) -> None:
+    preset = write_preset(tmp_path, f'{ONE_RANK}{SHORT}model = "tests.support.elsewhere:Net"\n')
+    results = run_here(warm, tmp_path / "runs", preset)
+    assert results["status"] == "failed"
     first, *log = results["trials"][0]["error"].splitlines()
     assert first.startswith("rank 0: tensors on two devices, meta and cpu, met")
     assert first.endswith(
@@ -34,11 +29,11 @@ def test_a_model_that_makes_a_tensor_on_another_device_is_told_where_to_make_it(
     assert any("is not on the expected device" in line for line in log)
 
 
-def test_of_a_killed_rank_with_workers_the_log_shows_its_own_words_alone(tmp_path: Path) -> None:
+def test_of_a_killed_rank_with_workers_the_log_shows_its_own_words_alone(warm: WarmParent, tmp_path: Path) -> None:
     """Python's tracker of shared things cleans up after it, and says so in the same log."""
     # Without instruments it prints no progress, to which its thread may come before the kill, or not.
     killed = QUICK + 'instruments = "off"\nnum_workers = 1\n[[trial.fault]]\nkind = "kill"\nrank = 0\nstep = 3\n'
-    results, _ = run_json(tmp_path / "runs", write_preset(tmp_path, f'[[trial]]\nlaunch = "single"\n{killed}'))
+    results = run_here(warm, tmp_path / "runs", write_preset(tmp_path, ONE_RANK + killed))
     assert results["trials"][0]["error"].splitlines() == ["rank 0 killed by SIGKILL", "fault, step 3: kill"]
 
 

@@ -5,15 +5,18 @@ from typing import Any
 
 import pytest
 
-from tests.support.runner import ddptui, results_of
+from ddptui.engines.local.warm import WarmParent
+from tests.support.here import run_here
+from tests.support.runner import ddptui
 
 REPO = Path(__file__).parents[2]
-SHORT = ("--set", "epochs=2", "--set", "width=16")
+SHORT = {"epochs": 2, "width": 16}
 
 
-def run_preset(folder: Path, name: str, *words: str) -> dict[str, dict[str, Any]]:
+def run_preset(warm: WarmParent, folder: Path, name: str) -> dict[str, dict[str, Any]]:
     """The first repeat of every trial of a shipped preset."""
-    results = results_of(folder, REPO / "presets" / f"{name}.toml", *words)
+    results = run_here(warm, folder, REPO / "presets" / f"{name}.toml", **SHORT)
+    assert results["status"] == "ok"
     return {trial["name"]: trial["repeats"][0] for trial in results["trials"]}
 
 
@@ -23,13 +26,13 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def mistakes(runs: Path) -> dict[str, dict[str, Any]]:
-    return run_preset(runs, "mistakes", *SHORT)
+def mistakes(warm: WarmParent, runs: Path) -> dict[str, dict[str, Any]]:
+    return run_preset(warm, runs, "mistakes")
 
 
 @pytest.fixture(scope="module")
-def batchnorm(runs: Path) -> dict[str, dict[str, Any]]:
-    return run_preset(runs, "batchnorm", *SHORT)
+def batchnorm(warm: WarmParent, runs: Path) -> dict[str, dict[str, Any]]:
+    return run_preset(warm, runs, "batchnorm")
 
 
 @pytest.mark.parametrize(

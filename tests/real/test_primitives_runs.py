@@ -1,16 +1,17 @@
 """Presets of primitives, as a user runs them: what is shown, measured, kept; and what happens when a rank is lost."""
 
-import json
 import signal
-import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 
-from tests.support.runner import ENOUGH_S, ddptui, results_of, start, survivors, write_preset
+from ddptui.engines.local.warm import WarmParent
+from ddptui.wire.messages import Heartbeat, Hello
+from ddptui.wire.records import Launched, Message
+from tests.support.here import run_here
+from tests.support.runner import ddptui, survivors, write_preset
 
 THREE = """
 kind = "primitives"
@@ -29,25 +30,30 @@ primitives = "measure"
 launch = "launch"
 composites = ["ring", "gather_scatter"]
 max_bytes = 4096
-iterations = 7
+iterations = 3
 cadence = "barrier"
 """
 ENDLESS = """
 kind = "primitives"
-[[trial]]
-name = "long"
+[defaults]
 primitives = "measure"
 operations = ["all_reduce"]
 iterations = 20000
 cell_s = 3000
 threads = 1
+stall_s = 5
+[[trial]]
+name = "killed"
+[[trial]]
+name = "stopped"
 """
 
 
 @pytest.fixture(scope="module")
-def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+def ran(warm: WarmParent, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
     folder = tmp_path_factory.mktemp("primitives")
-    results = results_of(folder / "runs", write_preset(folder, THREE))
+    results = run_here(warm, folder / "runs", write_preset(folder, THREE))
+    assert results["status"] == "ok"
     return folder / "runs", results
 
 
@@ -77,7 +83,7 @@ def test_every_primitive_and_composite_is_measured_with_every_size(ran: tuple[Pa
     cells = {(cell["operation"], cell["composite"], cell["bytes"]): cell for cell in launch["cells"]}
     assert len(cells) == 11 * 2 + 1 + 2 * 2
     assert {cell["wrong"] for cell in cells.values()} == {0}
-    assert {cell["calls"] for cell in cells.values()} == {5 * 7}
+    assert {cell["calls"] for cell in cells.values()} == {5 * 3}
     assert cells["all_gather", False, 1020]["time_us"]["min"] > 0  # 1024 bytes are not three equal parts
     ring = cells["ring", True, 4096]
     assert ring["busbw_gb_s"] == pytest.approx(ring["algbw_gb_s"] * 4 / 3)
@@ -96,57 +102,47 @@ def test_a_run_that_is_kept_says_the_same_again(ran: tuple[Path, dict[str, Any]]
     assert "reduce_scatter" in ddptui(ran[0], "show", "last", "--format", "csv").stdout
 
 
-class Endless:
-    """A console whose two ranks call all_reduce for as long as they are let, and these two, by number."""
+class Striker:
+    """Sends a rank a signal as soon as both ranks of a trial call all_reduce."""
 
-    def __init__(self, folder: Path) -> None:
-        preset = write_preset(folder, ENDLESS)
-        self.console = start(folder / "runs", "--preset", str(preset), "--no-ui", "--set", "stall_s=5")
-        pids = self._wait_until_both_call(folder / "runs")
-        self.ranks = [psutil.Process(pids[rank]) for rank in (0, 1)]
+    def __init__(self, signals: dict[str, tuple[int, signal.Signals]]) -> None:
+        """signals: by the trial's name, which rank gets which one."""
+        self.ranks: list[psutil.Process] = []  # of all trials
+        self._signals = signals
 
-    def _wait_until_both_call(self, runs: Path) -> dict[int, int]:
-        """Their pids."""
-        deadline = time.monotonic() + ENOUGH_S
-        while time.monotonic() < deadline:
-            assert self.console.poll() is None, self.console.communicate()
-            told = [json.loads(line) for path in runs.glob("*/*/*/messages.jsonl") for line in whole_lines(path)]
-            if {message["rank"] for message in told if "all_reduce" in message.get("position", ())} == {0, 1}:
-                return {message["rank"]: message["pid"] for message in told if message["type"] == "Hello"}
-            time.sleep(0.1)  # the journal is a file: there is nothing to wait on
-        raise AssertionError("the ranks never called")
-
-    def said(self) -> str:
-        """All that the console says until it ends, with a failed trial."""
-        _, errors = self.console.communicate(timeout=60)
-        assert self.console.returncode == 1
-        assert survivors(self.ranks, 5) == []
-        return errors
-
-    def end(self) -> None:
-        self.console.kill()
-        self.console.communicate()
+    def act(self, message: Message) -> None:
+        match message:
+            case Launched():
+                self._trial, self._launch, self._calling = message.trial, {}, set[int]()
+            case Hello():
+                self._launch[message.rank] = psutil.Process(message.pid)
+                self.ranks.append(self._launch[message.rank])
+            case Heartbeat() if message.position.kind == "all_reduce" and len(self._calling) < 2:
+                self._calling.add(message.rank)
+                if len(self._calling) == 2:
+                    rank, number = self._signals[self._trial]
+                    self._launch[rank].send_signal(number)
 
 
-def whole_lines(path: Path) -> list[str]:
-    return [line for line in path.read_text().splitlines(keepends=True) if line.endswith("\n")]
+@pytest.fixture(scope="module")
+def errors(warm: WarmParent, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Of two trials whose ranks call all_reduce for as long as they are let: of one a rank is killed, of the other one
+    is stopped."""
+    folder = tmp_path_factory.mktemp("endless")
+    striker = Striker({"killed": (1, signal.SIGKILL), "stopped": (0, signal.SIGSTOP)})
+    results = run_here(warm, folder / "runs", write_preset(folder, ENDLESS), striker.act)
+    assert len(striker.ranks) == 4
+    assert survivors(striker.ranks, 5) == []
+    assert [trial["status"] for trial in results["trials"]] == ["failed", "failed"]
+    return {trial["name"]: trial["error"] for trial in results["trials"]}
 
 
-@pytest.fixture
-def endless(tmp_path: Path) -> Iterator[Endless]:
-    endless = Endless(tmp_path)
-    yield endless
-    endless.end()
+def test_a_rank_that_is_killed_among_its_calls_is_named(errors: dict[str, str]) -> None:
+    assert "rank 1 killed by SIGKILL" in errors["killed"]
 
 
-def test_a_rank_that_is_killed_among_its_calls_is_named(endless: Endless) -> None:
-    endless.ranks[1].send_signal(signal.SIGKILL)
-    assert "rank 1 killed by SIGKILL" in endless.said()
-
-
-def test_of_a_rank_that_is_stopped_among_its_calls_it_is_said_what_the_other_waits_in(endless: Endless) -> None:
-    endless.ranks[0].send_signal(signal.SIGSTOP)
-    said = endless.said()
+def test_of_a_rank_that_is_stopped_among_its_calls_it_is_said_what_the_other_waits_in(errors: dict[str, str]) -> None:
+    said = errors["stopped"]
     assert "rank 0 is stopped" in said
     assert "rank 1 waits" in said
     assert "all_reduce" in said

@@ -16,7 +16,8 @@ from ddptui.run.lab import Controls
 from ddptui.store.runs import Run
 from ddptui.wire.records import Ended, Launched
 from tests.support.builders import preset_of
-from tests.support.runner import results_of, write_preset
+from tests.support.here import run_here
+from tests.support.runner import write_preset
 
 TINY = {"model": "mlp", "width": 16, "depth": 1, "steps": 8, "warmup_steps": 2, "threads": 1}
 WHY = "the process that forks the ranks was killed by SIGKILL"
@@ -26,12 +27,15 @@ def test_without_their_parent_launches_start_cold_and_say_so_once(tmp_path: Path
     preset = preset_of({"repeats": 3, "trial": [{"name": "a", "launch": "single", **TINY}]})
     run = Run.create(tmp_path, preset, {"cores": 2})
     narrator = Narrator(preset, io.StringIO())
+    controls = Controls()
     starts, ends = [], []
-    with closing(WarmParent()) as warm, closing(lab.run_preset(preset, run, warm=warm)) as stream:
+    with closing(WarmParent()) as warm, closing(lab.run_preset(preset, run, controls, warm=warm)) as stream:
         for message in stream:
             narrator.add(message)
             if isinstance(message, Launched):
                 starts.append((message.start, message.start_why))
+                if len(starts) == 3:
+                    controls.skip()  # how it goes on is known
             if isinstance(message, Ended):
                 ends.append(message.status)
                 if len(ends) == 1:
@@ -39,7 +43,7 @@ def test_without_their_parent_launches_start_cold_and_say_so_once(tmp_path: Path
                     os.kill(parent.pid, signal.SIGKILL)
                     psutil.wait_procs([parent])
     assert starts == [("warm", ""), ("cold", WHY), ("cold", WHY)]
-    assert ends == ["ok", "ok", "ok"]
+    assert ends == ["ok", "ok", "skipped"]
     assert narrator._output.getvalue().count(f"starts cold: {WHY}") == 1  # type: ignore[attr-defined]
 
 
@@ -61,20 +65,11 @@ def test_what_is_skipped_or_stopped_before_it_is_ready_is_never_started(tmp_path
     assert not list(tmp_path.rglob(LAUNCHER_LOG))  # it is the first thing that a launch makes
 
 
-SIGNALS = """
-import signal, torch
-def net(num_classes):
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGCHLD)
-    print("handlers", *[getattr(signal.getsignal(number), "name", None) for number in numbers], flush=True)
-    return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, num_classes))
-"""
-
-
-def test_ranks_have_the_handlers_of_a_new_process_however_they_were_launched(tmp_path: Path) -> None:
-    (tmp_path / "mine.py").write_text(SIGNALS)
+def test_ranks_have_the_handlers_of_a_new_process_however_they_were_launched(warm: WarmParent, tmp_path: Path) -> None:
     modes = ("single", "process", "spawn", "launch")
-    trials = [f'[[trial]]\nname = "{mode}"\nlaunch = "{mode}"\nsteps = 4\nmodel = "mine:net"\n' for mode in modes]
-    results = results_of(tmp_path / "runs", write_preset(tmp_path, "".join(trials)), PYTHONPATH=str(tmp_path))
+    model = 'model = "tests.support.handlers:net"'
+    trials = [f'[[trial]]\nname = "{mode}"\nlaunch = "{mode}"\nsteps = 4\n{model}\n' for mode in modes]
+    results = run_here(warm, tmp_path / "runs", write_preset(tmp_path, "".join(trials)))
     for trial in results["trials"]:
         assert trial["repeats"][0]["start"] == "warm"
         log = tmp_path / "runs" / results["run"] / f"trial-{trial['name']}" / "repeat-1" / "rank-0.log"
