@@ -18,7 +18,7 @@ from tests.support.runner import ENOUGH_S, QUICK, ddptui, family, start, survivo
 
 PRESET = f'[defaults]\nlaunch = "single"\n{QUICK}[[trial]]\nname = "short"\n[[trial]]\nname = "long"\nsteps = 400000\n'
 PATIENCE_S = 90
-ROOM = "2m"
+ROOM = "512k"
 
 
 @pytest.fixture

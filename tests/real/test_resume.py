@@ -12,6 +12,7 @@ import psutil
 import pytest
 
 from tests.support.runner import ENOUGH_S, QUICK, ddptui, family, start, survivors, write_preset
+from tests.support.running import Running
 
 TRIALS = ("a", "b")
 PRESET = f'repeats = 2\n[defaults]\nlaunch = "single"\n{QUICK}[[trial]]\nname = "a"\n[[trial]]\nname = "b"\nseed = 1\n'
@@ -119,16 +120,9 @@ def test_what_has_failed_is_left_and_what_was_interrupted_is_put_aside(interrupt
 
 def test_the_journal_is_never_more_than_a_second_behind(tmp_path: Path) -> None:
     """The messages of ranks that are stopped, too: nothing else comes after them."""
-    long = QUICK.replace("steps = 8", "steps = 1000000")
-    preset = write_preset(tmp_path, f'[[trial]]\nname = "a"\nlaunch = "single"\n{long}')
-    console = start(tmp_path / "runs", "--preset", str(preset), "--json")
-    await_launch(console, tmp_path / "runs", "a", 1)
-    path = journal(only_run(tmp_path / "runs"), "a", 1)
-    while b'"type":"Step"' not in path.read_bytes():
-        assert console.poll() is None
+    console = Running(tmp_path, "warm-single")
     moment_ns = time.monotonic_ns()
     time.sleep(1.5)  # a second, and the time of a frame and of a look
-    told = [json.loads(line) for line in path.read_bytes().splitlines(keepends=True) if line.endswith(b"\n")]
-    assert max(message.get("end_ns", 0) for message in told) >= moment_ns
-    kill(console)
-    assert not psutil.pid_exists(console.pid)
+    assert max(message.get("end_ns", 0) for message in console.journal("long")) >= moment_ns
+    kill(console.process)
+    assert not psutil.pid_exists(console.process.pid)
