@@ -7,7 +7,8 @@ import pytest
 from ddptui.engines.local.warm import WarmParent
 from ddptui.host.machine import available_cores
 from ddptui.projection.command import ProjectOptions, projection
-from tests.support.runner import QUICK, results_here, write_preset
+from tests.support.here import run_here
+from tests.support.runner import QUICK, write_preset
 
 MEAN_MS, STEPS, WARM_UP = 60.0, 60, 2  # so long that what a busy machine adds is little beside it
 LATE = f'at = "forward", sleep_ms = {MEAN_MS}, jitter = "uniform"'
@@ -30,7 +31,7 @@ bottleneck = [{{ {LATE}, ranks = [0, 1, 2, 3] }}]
 
 
 def test_a_real_run_foretells_itself_and_more_ranks(warm: WarmParent, tmp_path: Path) -> None:
-    [_, four] = results_here(warm, tmp_path, write_preset(tmp_path, TRAINING)).trials
+    [_, four] = run_here(warm, tmp_path, write_preset(tmp_path, TRAINING))["trials"]
     found = projection(tmp_path, "last", ProjectOptions(trial="two", ranks="2,4,64", cores=available_cores()))
     own = {point.ranks: point for point in found.points if point.strategy == "all_reduce"}
 
@@ -40,5 +41,5 @@ def test_a_real_run_foretells_itself_and_more_ranks(warm: WarmParent, tmp_path: 
     assert own[64].wait_ms > own[4].wait_ms > own[2].wait_ms
     assert own[4].measured_ms is not None
     assert own[4].measured_ms > own[2].step_ms
-    assert own[4].measured_ms == pytest.approx(four.repeats[0].train_time_s * 1000 / (STEPS - WARM_UP), rel=0.1)
+    assert own[4].measured_ms == pytest.approx(four["repeats"][0]["train_time_s"] * 1000 / (STEPS - WARM_UP), rel=0.1)
     assert found.network.alpha_us > 0

@@ -10,15 +10,6 @@ from typing import Any
 
 import psutil
 
-from ddptui.analysis.results import Results
-from ddptui.engines.local.warm import WarmParent
-from ddptui.host.machine import describe
-from ddptui.run.lab import run_preset
-from ddptui.store.outcomes import results_of as kept_results
-from ddptui.store.presets import load
-from ddptui.store.runs import Run
-from ddptui.wire.records import Ended
-
 ENOUGH_S = 300
 QUICK = 'model = "mlp"\nwidth = 16\ndepth = 1\nsteps = 8\nwarmup_steps = 2\nthreads = 1\n'
 
@@ -66,20 +57,6 @@ def results_of(runs: Path, preset: Path, *words: str, **variables: str) -> dict[
     results: dict[str, Any] = json.loads(done.stdout or '{"trials": []}')
     errors = [f"{trial['name']}: {trial['error']}" for trial in results["trials"] if trial["error"]]
     assert done.returncode == 0, "\n".join([done.stderr, *errors])
-    return results
-
-
-def results_here(warm: WarmParent, runs: Path, preset: Path) -> Results:
-    """The results of a run in which nothing may fail, made by this process, whose ranks this warm parent forks: where
-    the console's own process is not the point. They are kept, as those of a console are."""
-    wanted = load(str(preset))
-    run = Run.create(runs, wanted, describe())
-    with run.held():
-        messages = list(run_preset(wanted, run, warm=warm))
-    errors = [f"{message.error}" for message in messages if isinstance(message, Ended) and message.status != "ok"]
-    assert not errors, "\n".join(errors)
-    results = kept_results(run, wanted)
-    run.write_results(results)
     return results
 
 
