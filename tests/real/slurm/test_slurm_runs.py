@@ -14,6 +14,7 @@ import pytest
 
 from ddptui.wire.connection import KEYS, TOKEN
 from tests.support.runner import ENOUGH_S, QUICK, ddptui, family, results_of, run_json, start, survivors, write_preset
+from tests.support.running import LONG, WALK
 from tests.support.slurm_cluster import Cluster
 
 GONE_WITHIN_S = 30
@@ -59,19 +60,13 @@ def test_ranks_run_on_two_nodes(cluster: Cluster, tmp_path: Path, tasks: str, fi
     assert cluster.tasks() == []
 
 
-def test_a_rank_that_fails_is_named_whether_it_can_say_so_or_not(cluster: Cluster, tmp_path: Path) -> None:
-    faults = {"raise": 1, "kill": 0}
-    trials = [
-        f'[[trial]]\nname = "{kind}"\nstrategy = "all_reduce"\nworld_size = 2\n{QUICK}'
-        f'[[trial.fault]]\nkind = "{kind}"\nrank = {rank}\nstep = 3\n'
-        for kind, rank in faults.items()
-    ]
-    results, code = run_json(tmp_path / "runs", write_preset(tmp_path, "".join(trials)), *ON_TWO_NODES)
+def test_a_rank_that_fails_is_named(cluster: Cluster, tmp_path: Path) -> None:
+    fault = '[[trial.fault]]\nkind = "raise"\nrank = 1\nstep = 3\n'
+    results, code = run_json(tmp_path / "runs", preset(tmp_path, "world_size = 2", QUICK + fault), *ON_TWO_NODES)
     assert code == 1
-    [raised, killed] = results["trials"]
+    [raised] = results["trials"]
     assert raised["error"].startswith("rank 1 ")
     assert "FAULT" in raised["error"].upper()
-    assert killed["error"].splitlines()[0] == "rank 0 killed by SIGKILL"
     assert cluster.tasks() == []
 
 
@@ -89,12 +84,12 @@ class Running:
 
     def __init__(self, folder: Path, tasks: str) -> None:
         self.runs = folder / "runs"
-        long = preset(folder, 'launch = "spawn"\nworld_size = 2', QUICK.replace("steps = 8", "steps = 1000000"))
+        long = preset(folder, 'launch = "spawn"\nworld_size = 2', LONG + WALK)
         self.console = start(self.runs, "--preset", str(long), "--json", *ON_TWO_NODES, "--tasks", tasks)
         self._wait_until_it_runs()
         self.family = family(self.console.pid)
-        pids = [message["pid"] for message in journal(self.runs) if message["type"] == "Hello"]
-        self.ranks = [psutil.Process(pid) for pid in pids]
+        pids = {message["rank"]: message["pid"] for message in journal(self.runs) if message["type"] == "Hello"}
+        self.ranks = [psutil.Process(pids[rank]) for rank in (0, 1)]
 
     def _wait_until_it_runs(self) -> None:
         deadline = time.monotonic() + ENOUGH_S
@@ -119,9 +114,7 @@ def running(cluster: Cluster, tmp_path: Path, request: pytest.FixtureRequest) ->
 
 
 @pytest.mark.parametrize("running", ["rank"], indirect=True)
-def test_secrets_are_nowhere_to_be_seen_and_nothing_is_left_when_it_is_stopped(
-    cluster: Cluster, running: Running
-) -> None:
+def test_secrets_are_nowhere_to_be_seen_and_a_rank_that_is_killed_is_named(cluster: Cluster, running: Running) -> None:
     secrets = secrets_of(running)
     tasks = cluster.tasks()
     command_lines = " ".join(word for process in tasks for word in process.cmdline())
@@ -129,12 +122,21 @@ def test_secrets_are_nowhere_to_be_seen_and_nothing_is_left_when_it_is_stopped(
     [srun, *_] = [process for process in tasks if process.name() == "srun"]  # it sends its environment to the nodes
     assert not any(secret in command_lines + str(srun.environ()) for secret in secrets)
 
+    running.ranks[0].kill()  # it cannot say so itself
+    output, _ = running.console.communicate(timeout=GONE_WITHIN_S)
+    [killed] = json.loads(output)["trials"]
+    assert killed["error"].splitlines()[0] == "rank 0 killed by SIGKILL"
+    assert running.console.returncode == 1
+    assert_nothing_is_left(cluster, running)
+
+
+@pytest.mark.rare
+@pytest.mark.parametrize("running", ["rank"], indirect=True)
+def test_nothing_is_left_when_it_is_stopped(cluster: Cluster, running: Running) -> None:
     running.console.send_signal(signal.SIGINT)
     running.console.communicate(timeout=GONE_WITHIN_S)
     assert running.console.returncode == 130
-    assert cluster.queue() == []
-    assert survivors([*running.family, *running.ranks], 1) == []
-    assert cluster.tasks() == []
+    assert_nothing_is_left(cluster, running)
 
 
 @pytest.mark.parametrize("running", ["node"], indirect=True)
@@ -144,6 +146,12 @@ def test_nothing_is_left_when_the_console_is_killed(cluster: Cluster, running: R
     assert cluster.queue() == []
     assert cluster.tasks() == []
     assert not (repeat(running.runs) / "wire.env").exists()
+
+
+def assert_nothing_is_left(cluster: Cluster, running: Running) -> None:
+    assert cluster.queue() == []
+    assert survivors([*running.family, *running.ranks], 1) == []
+    assert cluster.tasks() == []
 
 
 def secrets_of(running: Running) -> list[str]:
