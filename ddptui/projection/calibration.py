@@ -8,6 +8,7 @@ Where buckets overlap backward, the trial gives two more figures: how long after
 and the wait relative to what the slowest rank alone would cause, since a rank's own computing hides part of it.
 """
 
+from collections import defaultdict
 from collections.abc import Sequence
 from statistics import fmean, median
 from typing import NamedTuple
@@ -96,20 +97,24 @@ def traffic(trial: Trial, measured: MeasuredTrial) -> Traffic:
 
 def measured_calls(measured: MeasuredTrial, launches: Sequence[LaunchSteps]) -> list[MeasuredCall]:
     """The calls of each kind and size in these launches of the trial."""
-    by_key: dict[tuple[str, int], list[Call]] = {}
-    for call in (call for launch in launches for step in launch for call in step.calls):
-        by_key.setdefault((call.kind, call.bytes), []).append(call)
-    return [
-        MeasuredCall(
+    by_key: defaultdict[tuple[str, int], list[Call]] = defaultdict(list)
+    for launch in launches:
+        for step in launch:
+            for call in step.calls:
+                by_key[call.kind, call.bytes].append(call)
+    found = []
+    for (kind, size), calls in sorted(by_key.items()):
+        seconds = [call.s for call in calls]
+        measured_call = MeasuredCall(
             operation=kind,
             ranks=measured.ranks,
             bytes=size * (measured.ranks if kind in PARTS else 1),
-            s=median(call.s for call in calls),
-            mean_s=fmean(call.s for call in calls),
-            number=sum(call.number for call in calls),
+            s=median(seconds),
+            mean_s=fmean(seconds),
+            number=sum([call.number for call in calls]),
         )
-        for (kind, size), calls in sorted(by_key.items())
-    ]
+        found.append(measured_call)
+    return found
 
 
 def _factor(calibration: Calibration, measured: MeasuredTrial, fit: CallCosts, excess: float) -> float:

@@ -13,7 +13,7 @@ as many ranks as were measured these are exactly the measured ones; with one slo
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from math import comb, exp, log, prod, sqrt
 from statistics import fmean
@@ -103,12 +103,19 @@ class Tail(NamedTuple):
     shape: float
 
 
+class Done(NamedTuple):
+    """The probabilities to be done, by point in time."""
+
+    by_kind: tuple[tuple[float, ...], ...]  # of a rank of each kind
+    all_kinds: tuple[float, ...]  # of one rank of each kind together
+
+
 class Slowest(NamedTuple):
-    """The probability, for each kind of rank, to be done before each point in time, and by it."""
+    """The probabilities to be done before each point in time, and by it."""
 
     points: tuple[float, ...]
-    before: tuple[tuple[float, ...], ...]  # by point and kind
-    by: tuple[tuple[float, ...], ...]  # differs from `before` where a step took exactly so long
+    before: Done
+    by: Done  # differs from `before` where a step took exactly so long
 
 
 def slowest(ranks: Sequence[Sequence[float]]) -> Slowest:
@@ -116,29 +123,38 @@ def slowest(ranks: Sequence[Sequence[float]]) -> Slowest:
     samples = [sorted(sample) for sample in _kinds(ranks)]
     tails = _tails(samples)
     points = _points(samples, tails)
-    laws = list(zip(samples, tails, strict=True))
-    before = tuple(tuple(_done(bisect_left, sample, tail, at) for sample, tail in laws) for at in points)
-    by = tuple(tuple(_done(bisect_right, sample, tail, at) for sample, tail in laws) for at in points)
-    return Slowest(points, before, by)
+    before, by = zip(*(_done(sample, tail, points) for sample, tail in zip(samples, tails, strict=True)), strict=True)
+    return Slowest(points, _together(before), _together(by))
 
 
 def expected_slowest(law: Slowest, ranks: int) -> float:
     """Mean time of the slowest of so many ranks, s."""
     # From the first point on, the integral of the probability that not all are done, taken as linear between points.
-    after = [1 - _all_done(chances, ranks) for chances in law.by[:-1]]
-    until = [1 - _all_done(chances, ranks) for chances in law.before[1:]]
+    after, until = _not_all_done(law.by, ranks)[:-1], _not_all_done(law.before, ranks)[1:]
     parts = zip(pairwise(law.points), after, until, strict=True)
-    return law.points[0] + sum((right - left) * (one + other) / 2 for (left, right), one, other in parts)
+    return law.points[0] + sum([(right - left) * (one + other) / 2 for (left, right), one, other in parts])
 
 
-def _all_done(chances: Sequence[float], ranks: int) -> float:
-    """The probability that all ranks are done: each kind occurs equally often, and any choice of kinds once more."""
-    times, more = divmod(ranks, len(chances))
-    sums = [1.0] + [0.0] * more  # by size, over all choices of so many kinds: the product of their chances
+def _together(by_kind: tuple[tuple[float, ...], ...]) -> Done:
+    return Done(by_kind, tuple(map(prod, zip(*by_kind, strict=True))))
+
+
+def _not_all_done(done: Done, ranks: int) -> list[float]:
+    """By point: each kind occurs equally often, and any choice of kinds once more."""
+    times, more = divmod(ranks, len(done.by_kind))
+    if more == 0:
+        return [1 - chance**times for chance in done.all_kinds]
+    once_more = (_any_choice(chances, more) for chances in zip(*done.by_kind, strict=True))
+    return [1 - chance**times * other for chance, other in zip(done.all_kinds, once_more, strict=True)]
+
+
+def _any_choice(chances: Sequence[float], size: int) -> float:
+    """The mean, over all choices of so many kinds, of the product of their chances."""
+    sums = [1.0] + [0.0] * size  # by size, of these products
     for chance in chances:
-        for chosen in range(more, 0, -1):  # downwards, so that no kind is chosen twice
+        for chosen in range(size, 0, -1):  # downwards, so that no kind is chosen twice
             sums[chosen] += chance * sums[chosen - 1]
-    return prod(chances) ** times * (sums[more] / comb(len(chances), more))
+    return sums[size] / comb(len(chances), size)
 
 
 def _kinds(ranks: Sequence[Sequence[float]]) -> list[Sequence[float]]:
@@ -179,11 +195,13 @@ def _tails(samples: Sequence[Sequence[float]]) -> list[Tail]:
     return [Tail(threshold, exceed, mean * (1 - shape), shape) for threshold, exceed, _, mean in parts]
 
 
-def _done(count: Callable[[Sequence[float], float], int], sample: Sequence[float], tail: Tail, at: float) -> float:
-    """The probability that a rank is done at a point. count: how much of a sorted sample is below it, or up to it."""
-    if at <= tail.threshold:
-        return count(sample, at) / len(sample)
-    return 1 - tail.exceed * _survival(tail, at - tail.threshold)
+def _done(sample: Sequence[float], tail: Tail, points: Sequence[float]) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """The probability that a rank is done before each point, and by it. sample: sorted, as the points are."""
+    count, split = len(sample), bisect_right(points, tail.threshold)
+    before = tuple([bisect_left(sample, at) / count for at in points[:split]])
+    by = tuple([bisect_right(sample, at) / count for at in points[:split]])
+    beyond = tuple([1 - tail.exceed * _survival(tail, at - tail.threshold) for at in points[split:]])
+    return before + beyond, by + beyond
 
 
 def _survival(tail: Tail, excess: float) -> float:

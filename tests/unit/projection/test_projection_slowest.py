@@ -87,7 +87,7 @@ def test_on_as_many_ranks_as_were_measured_it_is_the_mean_of_their_maxima() -> N
 def test_many_ranks_are_put_together_by_how_long_they_take() -> None:
     ranks = [[float(1 + rank // 40)] * 4 for rank in range(80)]
     law: Slowest = slowest(ranks)
-    assert len(law.by[0]) == 16
+    assert len(law.by.by_kind) == 16
     assert expected_slowest(law, 1) == pytest.approx(1.5)
     assert expected_slowest(law, 80) == 2
 
