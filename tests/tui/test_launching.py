@@ -70,7 +70,7 @@ def test_a_preset_of_the_palette_is_checked_beside_the_screen(
     monkeypatch.setattr(commands, "prepare", check)
 
     async def scenario() -> None:
-        async with opened(tmp_path) as (app, pilot):
+        async with opened(tmp_path, RunsScreen()) as (app, pilot):
             palette: Provider = SystemCommandsProvider(app.screen)
             hits = [hit async for hit in palette.search("preset: quickstart") if isinstance(hit, Hit)]
             max(hits, key=lambda hit: hit.score).command()
@@ -93,7 +93,7 @@ def test_the_palette_has_its_commands_where_the_runs_cannot_be_listed(
     monkeypatch.setattr(commands, "all_runs", unreadable)
 
     async def scenario() -> None:
-        async with opened(tmp_path) as (app, _):
+        async with opened(tmp_path, RunsScreen()) as (app, _):
             shown = [str(hit.text) async for hit in SystemCommandsProvider(app.screen).discover()]
             assert {"Theme", "view: runs"} <= set(shown)
 
@@ -122,7 +122,7 @@ def test_a_run_is_resumed_with_checks_beside_the_screen(
 
 def test_a_burst_of_keys_starts_one_run(tmp_path: Path, check: SlowCheck, started: list[Preset]) -> None:
     async def scenario() -> None:
-        async with opened(tmp_path) as (app, pilot):
+        async with opened(tmp_path, RunsScreen()) as (app, pilot):
             await begin(app, pilot, check, times=5)
             check.released.set()
             await until(pilot, lambda: started)
@@ -138,8 +138,9 @@ async def press_escape(app: Console, pilot: Pilot[int]) -> None:
 
 
 async def go_elsewhere(app: Console, pilot: Pilot[int]) -> None:
+    before = app.screen
     app.action_runs()
-    await until(pilot, lambda: isinstance(app.screen, RunsScreen))
+    await until(pilot, lambda: app.screen is not before)
 
 
 @pytest.mark.parametrize("leave", [press_escape, go_elsewhere])
@@ -147,7 +148,7 @@ def test_leaving_meanwhile_starts_nothing(
     tmp_path: Path, check: SlowCheck, started: list[Preset], leave: Callable[..., object]
 ) -> None:
     async def scenario() -> None:
-        async with opened(tmp_path) as (app, pilot):
+        async with opened(tmp_path, RunsScreen()) as (app, pilot):
             await begin(app, pilot, check)
             await leave(app, pilot)  # type: ignore[misc]
             await until(pilot, lambda: not app._check.is_pending)
@@ -166,7 +167,7 @@ def test_a_check_that_hangs_does_not_hold_the_console_open(
     tmp_path: Path, check: SlowCheck, started: list[Preset]
 ) -> None:
     async def scenario() -> None:
-        async with opened(tmp_path) as (app, pilot):
+        async with opened(tmp_path, RunsScreen()) as (app, pilot):
             await begin(app, pilot, check)
             await pilot.press("q")
 
@@ -180,11 +181,11 @@ def test_a_refusal_is_shown_and_another_launch_may_follow(tmp_path: Path, starte
         raise PresetError("quickstart: no [/such] thing")
 
     async def scenario() -> None:
-        async with opened(tmp_path) as (app, pilot):
+        async with opened(tmp_path, RunsScreen()) as (app, pilot):
             app.launch(refuse)
             await until(pilot, lambda: toasts(app))
             assert toasts(app) == ["quickstart: no [/such] thing"]
-            assert isinstance(app.screen, Lab)
+            assert isinstance(app.screen, RunsScreen)
             app.launch(preset)
             await until(pilot, lambda: started)
 
