@@ -66,12 +66,16 @@ def _defect(step: Step, world: tuple[int, ...]) -> str | None:
     """What in a rank's step cannot be true."""
     if step.begin_ns >= step.end_ns or min(step.phases_ns) < 0 or len(set(step.order)) < len(step.order):
         return "impossible phases"
+    end_ns, everybody = step.end_ns + SLACK_NS, set(world)
     for operation in step.collectives:
-        before = (step.begin_ns, operation.called_ns, operation.enter_ns)
-        after = (operation.awaited_ns, operation.exit_ns)
-        if sorted(before) != list(before) or min(after) < operation.enter_ns or max(after) > step.end_ns + SLACK_NS:
+        enter_ns = operation.enter_ns
+        if not (
+            step.begin_ns <= operation.called_ns <= enter_ns
+            and enter_ns <= operation.awaited_ns <= end_ns
+            and enter_ns <= operation.exit_ns <= end_ns
+        ):
             return f"impossible times of {operation.kind} {operation.seq}"
-        ranks = set(operation.group or world) & set(world)
+        ranks = everybody.intersection(operation.group) if operation.group else everybody
         has_root = operation.root in ranks or (operation.root is None and operation.kind not in POINT_TO_POINT)
         if step.rank not in ranks or not has_root:
             return f"{operation.kind} {operation.seq} with ranks that do not exist"

@@ -22,7 +22,7 @@ from ddptui.analysis.operations import OperationKey, mismatch, needed_ranks, ope
 from ddptui.analysis.own_work import Event, work_program
 from ddptui.wire.messages import Pause, Step
 
-Standstills = dict[int, list[Interval]]  # by rank, when its process stood still
+Standstills = dict[int, list[Interval]]  # by rank, when its process stood still; most never do
 
 
 class Wait(NamedTuple):
@@ -78,9 +78,9 @@ def align_steps(
     by_number = {rank: {step.step: step for step in of_rank} for rank, of_rank in steps.items()}
     # A rank that ended early, or whose messages were dropped, lacks steps that the others have.
     common = sorted(set.intersection(*(set(numbers) for numbers in by_number.values()))) if by_number else []
-    still: Standstills = {
-        rank: [(pause.begin_ns, pause.end_ns) for pause in pauses if pause.rank == rank] for rank in steps
-    }
+    still: Standstills = {}
+    for pause in pauses:
+        still.setdefault(pause.rank, []).append((pause.begin_ns, pause.end_ns))
     aligned, mismatches = [], {}
     for number in common:
         # A step's own work may begin before it: the time since the step before counts as "between steps".
@@ -131,14 +131,21 @@ def _rank_step(
             incomplete.append((operation.enter_ns, complete))
             waits.append(Wait(operation.awaited_ns, complete, last))
         # A process that stands still in an operation that all have entered keeps the others waiting for it.
-        stops = [(rank, *stop) for rank in moments for stop in overlapping(still[rank], complete, operation.exit_ns)]
+        stops = [
+            (rank, *stop)
+            for rank, standstills in still.items()
+            if rank in moments
+            for stop in overlapping(standstills, complete, operation.exit_ns)
+        ]
         for rank, begin, end in stops:
             if rank == step.rank:
                 stopped.append((begin, end))
             else:
                 incomplete.append((begin, end))
                 waits.append(Wait(max(begin, operation.awaited_ns), end, rank))
-        transfers[key] = operation.exit_ns - complete - total_ns(union((begin, end) for _, begin, end in stops))
+        transfers[key] = operation.exit_ns - complete
+        if stops:
+            transfers[key] -= total_ns(union((begin, end) for _, begin, end in stops))
     awaited = union((operation.awaited_ns, operation.exit_ns) for operation in step.collectives)
     if stopped:  # a rank that is stopped itself waits for no other, even if that one is stopped, too
         waits = [Wait(*rest, wait.late_rank) for wait in waits for rest in subtract(wait.begin, wait.end, stopped)]
