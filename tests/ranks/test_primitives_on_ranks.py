@@ -61,24 +61,23 @@ def run_rank(rank: int, ranks: int, folder: str) -> None:
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=ranks)
     counts = [count_wrong(primitive_of(what, rank, ranks), seed) for seed, what in enumerate(tries(ranks))]
-    looked_at = [
-        sum(len(found) for found, _ in primitive_of(what, rank, ranks).expected(Scrambled(0))) for what in tries(ranks)
-    ]
-    spoilt = [spoil(primitive_of(what, rank, ranks)) for what in tries(ranks)]
+    spoilt, looked_at = zip(*(spoil(primitive_of(what, rank, ranks)) for what in tries(ranks)), strict=True)
     seen = {name: see(name, rank, ranks) for name in OPERATIONS}
     (Path(folder) / f"{rank}.json").write_bytes(msgspec.json.encode((counts, looked_at, spoilt, seen)))
     dist.destroy_process_group()
 
 
-def spoil(primitive: Primitive) -> int:
-    """How many elements are found wrong once one in each tensor that the call has left is."""
+def spoil(primitive: Primitive) -> tuple[int, int]:
+    """How many more elements are found wrong than were spoilt, which is one in each tensor that the call has left; and
+    how many are looked at."""
     numbers = Scrambled(1, primitive.reduce_op)
     primitive.fill(numbers)
     primitive.call()
     found = list(primitive.expected(numbers))
     for tensor, _ in found:
         tensor[-1] += 1
-    return sum(wrong_elements(tensor, wanted, primitive.ranks) for tensor, wanted in found) - len(found)
+    wrong = sum(wrong_elements(tensor, wanted, primitive.ranks) for tensor, wanted in found)
+    return wrong - len(found), sum(len(tensor) for tensor, _ in found)
 
 
 def see(name: str, rank: int, ranks: int) -> list[list[float]]:

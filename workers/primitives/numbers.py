@@ -55,21 +55,22 @@ class Scrambled:
         self._multiplies = op == "product"
 
     def of(self, rank: int, count: int) -> Tensor:
-        return repeat_to(self._period(rank), count)
+        return repeat_to(self._period(rank, count), count)
 
     def reduced(self, op: ReduceOpName, ranks: int, count: int) -> Tensor:
-        return repeat_to(reduce(op, torch.stack([self._period(rank) for rank in range(ranks)])), count)
+        return repeat_to(reduce(op, torch.stack([self._period(rank, count) for rank in range(ranks)])), count)
 
-    def _period(self, rank: int) -> Tensor:
+    def _period(self, rank: int, count: int) -> Tensor:
+        """One period, or as much of it as is needed: a generator's first numbers are the same however many it makes."""
         generator = torch.Generator().manual_seed(self._seed * MOST_RANKS + rank)
         low, high = (1, 2) if self._multiplies else (1, LARGEST)
-        numbers = torch.randint(low, high + 1, (PERIOD,), generator=generator).double()
+        numbers = torch.randint(low, high + 1, (min(count, PERIOD),), generator=generator).double()
         return 2**numbers if self._multiplies else numbers  # a product of 2s and 4s is exact, and equals no factor
 
 
 def repeat_to(period: Tensor, count: int) -> Tensor:
     """The period, repeated up to `count` numbers."""
-    return period.repeat(-(-count // len(period)))[:count]
+    return period.repeat(-(-count // max(1, len(period))))[:count]
 
 
 def reduce(op: ReduceOpName, by_rank: Tensor) -> Tensor:
