@@ -1,5 +1,6 @@
 """However the console ends, the terminal is as it was, no rank is left, and what is finished is kept."""
 
+import asyncio
 import fcntl
 import json
 import os
@@ -16,7 +17,9 @@ from pathlib import Path
 import psutil
 import pytest
 
+from ddptui.tui.screens.runs import RunsScreen
 from tests.support.runner import ENOUGH_S, arguments, environment, family, survivors, write_preset
+from tests.tui.opened import opened, until
 
 LONG = """
 [defaults]
@@ -98,7 +101,24 @@ def under_way(console: OnATerminal) -> list[psutil.Process]:
     return family(console.process.pid)
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+SIGNALS = pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+
+
+@SIGNALS
+@pytest.mark.usefixtures("signals_given_back")
+def test_each_signal_ends_it_with_its_own_exit_code(number: signal.Signals, code: int, tmp_path: Path) -> None:
+    signal.signal(number, lambda *_: pytest.fail("the console does not listen to it"))
+
+    async def check() -> None:
+        async with opened(tmp_path, RunsScreen()) as (app, pilot):
+            os.kill(os.getpid(), number)
+            await until(pilot, lambda: app.leaving)
+        assert app.return_code == code
+
+    asyncio.run(check())
+
+
+@SIGNALS
 def test_a_signal_ends_it_in_order(number: signal.Signals, code: int, console: OnATerminal, tmp_path: Path) -> None:
     processes = under_way(console)
     assert processes

@@ -82,17 +82,22 @@ def slept_ms(step: Step) -> float:
     return sum(each.end_ns - each.begin_ns for each in step.slept) / 1e6
 
 
-def test_from_the_lab_to_the_result_and_into_a_file(runs: Path, warm: WarmParent, tmp_path: Path) -> None:
+def test_from_a_changed_field_to_the_result_and_into_a_file(runs: Path, warm: WarmParent, tmp_path: Path) -> None:
     async def check() -> None:
         async with console(runs, warm) as (app, pilot):
             await pilot.press(*TINY_ONE)
-            await pilot.press("enter")
+            await pilot.press("e")
+            app.screen.query_one("#repeats Input", Input).value = "2"
+            await pilot.pause()
+            await pilot.press("f5")
             await until(pilot, lambda: isinstance(app.screen, RunScreen))
             await until(pilot, lambda: isinstance(app.screen, ResultScreen))
             await until(pilot, lambda: "one" in seen(app) and "two" in seen(app))
-            [(results, _)] = app.finished
+            [(results, preset)] = app.finished
             assert results.status == "ok"
             assert [trial.status for trial in results.trials] == ["ok", "ok"]
+            assert preset.repeats == 2
+            assert [len(trial.repeats) for trial in results.trials] == [2, 2]
             await pilot.press("Y")
             assert app.clipboard.startswith("## Two short trials")
             await pilot.press("y")
@@ -146,26 +151,6 @@ def test_a_delay_put_in_while_it_runs_is_in_the_record_and_gone_when_it_is_taken
     assert all(put_in < step.end_ns for step in late)
     assert sum(step.begin_ns > taken_out for step in late) <= 1
     assert [message.trial for message in told if isinstance(message, Launched)] == ["one", "two"]
-
-
-def test_a_changed_field_is_what_is_run(runs: Path, warm: WarmParent) -> None:
-    async def check() -> None:
-        async with console(runs, warm) as (app, pilot):
-            await pilot.press(*TINY_ONE)
-            await pilot.press("e")
-            [field] = [
-                found for found in app.screen.query(Input) if found.id == "repeats" or "repeats" in str(found.parent)
-            ]
-            field.focus()
-            field.value = "2"
-            await pilot.pause()
-            await pilot.press("f5")
-            await until(pilot, lambda: isinstance(app.screen, ResultScreen))
-            [(results, preset)] = app.finished
-            assert preset.repeats == 2
-            assert [len(trial.repeats) for trial in results.trials] == [2, 2]
-
-    asyncio.run(check())
 
 
 def test_quitting_in_the_middle_asks_and_leaves_no_rank(runs: Path, warm: WarmParent) -> None:
