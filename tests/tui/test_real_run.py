@@ -149,7 +149,10 @@ def test_a_delay_put_in_while_it_runs_is_in_the_record_and_gone_when_it_is_taken
     late = [step for step in steps if slept_ms(step) > 15]
     assert late
     assert all(put_in < step.end_ns for step in late)
-    assert sum(step.begin_ns > taken_out for step in late) <= 1
+    afterwards = [slept_ms(step) > 15 for step in steps if step.begin_ns > taken_out]
+    assert len(afterwards) > 100
+    assert not any(afterwards[50:])  # on a busy machine it takes a rank some steps to hear of it
+    assert afterwards == sorted(afterwards, reverse=True)
     assert [message.trial for message in told if isinstance(message, Launched)] == ["one", "two"]
 
 
