@@ -2,7 +2,6 @@
 
 import gc
 import os
-import re
 import signal
 import threading
 from collections.abc import Iterator
@@ -22,20 +21,14 @@ PYTHONS_OWN = ("multiprocessing.resource_tracker", "multiprocessing.forkserver")
 settings.register_profile("patient", deadline=None)
 settings.load_profile("patient")
 
-
 gc.disable()  # until all tests are collected: imports make millions of objects, and hardly any garbage
 
-# Long, and seldom broken: `make test-all` runs them, `make test` does not. The big batch in worlds of 4 is one of them.
-# Deaths that are alike are marked where they are.
-RARE = re.compile(r"real/test_wheel\.py|numerics/test_compiled\.py|real/hosts/|numerics/test_big_batch\.py::.*\[4-")
-LONG = ("test_wheel", "test_big_batch", "test_deaths", "test_faults")  # first, or one of two workers waits for them
+# These come first, or one of two workers of pytest waits for them at the end.
+LONG = ("test_wheel", "test_modes", "test_big_batch", "test_deaths", "test_faults")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what is rare, and put the long files first."""
-    for item in items:
-        if RARE.search(item.nodeid):
-            item.add_marker("rare")
+    """Put the long files first."""
     items.sort(key=lambda item: LONG.index(item.path.stem) if item.path.stem in LONG else len(LONG))
 
 

@@ -121,8 +121,8 @@ class Console(App[int]):
         self.exit(return_code=code)
 
     def _handle_exception(self, error: Exception) -> None:
-        # Once it is to exit, Textual composes no widget any more, but tells those that are being mounted that they are:
-        # who then looks for what he composed, Textual's own Select among them, finds nothing. That is no error.
+        # Once the app is to exit, Textual composes no more widgets, but still tells those that it is mounting that they
+        # are mounted. A widget that then looks for its children (Textual's own Select does) finds none: no error.
         if not self._exit:
             super()._handle_exception(error)
 

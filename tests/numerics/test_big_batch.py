@@ -107,7 +107,7 @@ class World(msgspec.Struct):
     said: list[dict[str, Said]]
 
 
-@pytest.fixture(scope="module", params=[3, 4])
+@pytest.fixture(scope="module", params=[3, pytest.param(4, marks=pytest.mark.rare)])
 def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> World:
     folder = tmp_path_factory.mktemp(f"world-{request.param}")
     size: int = request.param

@@ -15,9 +15,12 @@ from tests.numerics.learning import Said, learn
 from tests.numerics.ranks import Learned, leave_behind, run
 from workers.aggregate import strategy_of
 
-pytestmark = pytest.mark.skipif(
-    not any(map(shutil.which, ("g++", "clang++", "c++"))), reason="torch.compile needs a C++ compiler on the CPU"
-)
+pytestmark = [
+    pytest.mark.rare,
+    pytest.mark.skipif(
+        not any(map(shutil.which, ("g++", "clang++", "c++"))), reason="torch.compile needs a C++ compiler on the CPU"
+    ),
+]
 
 RANKS = 2
 # The last batch of an epoch is smaller: it compiles once more.

@@ -29,7 +29,7 @@ def assert_nothing_is_left(console: Console) -> None:
         time.sleep(0.05)
 
 
-# Somebody of a launch is killed: the console says who, and goes on with the next trial.
+# One process of a launch is killed: the console says which one, and goes on with the next trial.
 
 KILLED_IN = {
     "rank": ("launch", "warm-process", "warm-launch", "warm-spawn", "process", "process-forkserver", "spawn-fork"),
@@ -39,7 +39,7 @@ KILLED_IN = {
 
 
 class Death(NamedTuple):
-    """What came of a launch of which somebody was killed; times in seconds."""
+    """A launch of which one process was killed, and what came of it. Times are in seconds."""
 
     launch: UnderWay
     killed_at: float

@@ -7,6 +7,9 @@ import sys
 import sysconfig
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.rare
 ROOT = Path(__file__).parents[2]
 
 

@@ -15,6 +15,7 @@ import pytest
 from tests.real.hosts.conftest import Host
 from tests.support.runner import QUICK, arguments, environment, write_preset
 
+pytestmark = pytest.mark.rare
 SOON_S = 240  # two cores may have much else to do
 TRIALS = """
 [[trial]]
