@@ -10,19 +10,18 @@ demo: .venv/installed
 # Bytecode is kept, whatever the environment says: else each console, and each worker of pytest, compiles for seconds.
 test test-all bench soak: export PYTHONDONTWRITEBYTECODE =
 
-# Three groups: what launches nothing, or little; what launches ranks (a file stays in one process); and what measures,
-# or looks at the whole machine, which runs alone.
-LAUNCHES := tests/real tests/numerics
+# What measures, or looks at the whole machine, runs alone. Of all else four files run at a time, on two cores, too: their
+# tests wait for processes and for the clock.
 QUIET := tests/quiet
+BESIDE := $(BIN)/python -m pytest -n 4 --dist loadfile --ignore=$(QUIET)
 
 test: lint
-	$(BIN)/python -m pytest -n 2 $(addprefix --ignore=,$(LAUNCHES) $(QUIET))
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not rare" $(LAUNCHES)
+	$(BESIDE) -m "not rare"
 	$(BIN)/python -m pytest $(QUIET)
 
 # With those that take long and seldom break: before an issue is called done.
 test-all: test
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m rare $(LAUNCHES)
+	$(BESIDE) -m rare
 
 lint: .venv/installed
 	$(BIN)/ruff check .

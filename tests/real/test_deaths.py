@@ -129,10 +129,9 @@ def running(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Running]
     ("running", "victim"),
     [
         ("warm-spawn", "warm_keeper"),
-        ("warm-spawn", "warm_parent"),
         ("warm-launch", "warm_parent"),
         *(pytest.param(mode, "warm_keeper", marks=rare) for mode in WARM if mode != "warm-spawn"),
-        *(pytest.param(mode, "warm_parent", marks=rare) for mode in ("warm-single", "warm-dp", "warm-process")),
+        *(pytest.param(mode, "warm_parent", marks=rare) for mode in WARM if mode != "warm-launch"),
     ],
     indirect=["running"],
 )
@@ -147,7 +146,6 @@ def test_a_killed_warm_parent_takes_its_launch_along(running: Running, victim: s
 # A console has no say in SIGKILL and SIGSEGV. At the others it ends the launch itself, always in the same way.
 ENDS = [
     ("launch", signal.SIGKILL),
-    ("warm-launch", signal.SIGKILL),
     ("warm-spawn", signal.SIGKILL),
     ("warm-single", signal.SIGSEGV),
     ("warm-process", signal.SIGTERM),
@@ -178,7 +176,7 @@ def test_nothing_survives_the_console_however_it_ends(running: Running, number: 
 
 @pytest.mark.parametrize(
     "running",
-    ["warm-launch", "warm-spawn", *(pytest.param(mode, marks=rare) for mode in ("launch", "process-forkserver"))],
+    ["warm-launch", *(pytest.param(mode, marks=rare) for mode in ("warm-spawn", "launch", "process-forkserver"))],
     indirect=True,
 )
 def test_ranks_that_are_stopped_go_with_the_console_too(running: Running) -> None:

@@ -6,13 +6,21 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
 from textual.app import App
 from textual.pilot import Pilot
 from textual.screen import Screen
+from textual.theme import BUILTIN_THEMES
 
 from ddptui.tui.app import Console
 from ddptui.tui.screens.lab import Lab
 
+FEW = ("textual-dark", "textual-light", "ansi-dark")
+OTHERS = [theme for theme in BUILTIN_THEMES if theme not in FEW]
+# A theme takes a quarter of a second on a screen with many widgets. Primitives are drawn in all of them anyway.
+each_theme = pytest.mark.parametrize(
+    "themes", [pytest.param(FEW, id="few"), pytest.param(OTHERS, id="others", marks=pytest.mark.rare)]
+)
 PATIENCE_S = 60  # for a machine busy with other things; a test that passes waits no longer than it must
 
 
@@ -36,6 +44,8 @@ async def opened(
         await app.mounted
         await pilot.pause()
         yield app, pilot
+        if not app.leaving:
+            app.exit()  # as users do: what is still being opened then is no error
 
 
 async def until(pilot: Pilot[Any], happened: Callable[[], object]) -> None:

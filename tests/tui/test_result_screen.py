@@ -2,14 +2,13 @@
 
 import asyncio
 import json
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from pathlib import Path
 
 import msgspec
 import pytest
 from textual.geometry import Size
 from textual.pilot import Pilot
-from textual.theme import BUILTIN_THEMES
 from textual.widgets import Input
 
 from ddptui.analysis.results import ConfidenceInterval, Culprit, RankResult, Results, TrialResult
@@ -27,7 +26,7 @@ from ddptui.tui.widgets.comparison import Comparison, Verdict
 from ddptui.tui.widgets.tables import RankDetail
 from ddptui.wire.records import Message
 from tests.support.builders import ended, failure, journal, launched, preset_of, results_for, two_trials, write_run
-from tests.tui.opened import opened, seen, toasts, until
+from tests.tui.opened import each_theme, opened, seen, toasts, until
 
 STEPS_MS = {"slow": 400, "base": 100, "fast": 30, "slowest": 4000}
 TRIALS: dict[str, object] = {
@@ -244,12 +243,20 @@ def test_a_wider_terminal_has_more_columns_and_the_narrow_one_the_most_telling(t
     play(four_trials(tmp_path), tmp_path, scenario, (80, 24))
 
 
-def test_it_survives_any_size_and_every_theme(tmp_path: Path) -> None:
+def test_it_survives_any_size(tmp_path: Path) -> None:
     async def scenario(app: Console, pilot: Pilot[int], screen: ResultScreen) -> None:
         for width, height in ((1, 1), (30, 60), (200, 3), (60, 16), (120, 40)):
             await pilot.resize_terminal(width, height)
             await pilot.pause()
-        for theme in BUILTIN_THEMES:
+        assert "base ◆" in seen(app)
+
+    play(four_trials(tmp_path), tmp_path, scenario)
+
+
+@each_theme
+def test_it_survives_every_theme(themes: Iterable[str], tmp_path: Path) -> None:
+    async def scenario(app: Console, pilot: Pilot[int], screen: ResultScreen) -> None:
+        for theme in themes:
             app.theme = theme
             await pilot.pause()
             assert "base ◆" in seen(app)

@@ -46,10 +46,11 @@ def forget() -> None:
 
 
 def reset_signals() -> None:
-    """Have signals do what they do in a new process."""
+    """Have signals do what they do in a new process: it has no handlers, but ignores what its parent ignored."""
     signal.set_wakeup_fd(-1)
     for number in (*LISTENED, signal.SIGQUIT):
-        signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+        if signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
 
 
 def call_at_exit_functions() -> None:

@@ -41,7 +41,7 @@ def journal(runs: Path) -> list[dict[str, Any]]:
     [
         ("rank", 'launch = "spawn"\nworld_size = 3'),
         ("node", 'launch = "launch"\nworld_size = 3'),
-        ("array", 'launch = "spawn"\nworld_size = 2'),
+        pytest.param("array", 'launch = "spawn"\nworld_size = 2', marks=pytest.mark.rare),
     ],
 )
 def test_ranks_run_on_two_nodes(cluster: Cluster, tmp_path: Path, tasks: str, fields: str) -> None:

@@ -102,6 +102,19 @@ def test_a_forked_launcher_is_like_a_fresh_one(portrait: Callable[[str], dict[st
     assert forked == fresh
 
 
+def test_a_fork_keeps_no_handler_but_ignores_what_its_parent_ignores(tmp_path: Path, warm: WarmParent) -> None:
+    script = """
+import signal
+from workers.rank import forked
+signal.signal(signal.SIGQUIT, signal.SIG_IGN)  # as a shell has it for what it starts in the background
+signal.signal(signal.SIGTERM, print)
+forked.reset_signals()
+print(signal.getsignal(signal.SIGQUIT).name, signal.getsignal(signal.SIGTERM).name)
+"""
+    code, log = ended(launched("warm", script, tmp_path, warm), tmp_path)
+    assert (code, log) == (0, "SIG_IGN SIG_DFL\n")
+
+
 def test_what_it_raises_and_exits_with_is_in_its_log_as_of_a_fresh_one(tmp_path: Path, warm: WarmParent) -> None:
     for script in ("raise ValueError('x')", "import sys; sys.exit('so')", "import sys; sys.exit(3)", "print('out')"):
         ends = []
