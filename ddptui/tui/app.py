@@ -121,9 +121,10 @@ class Console(App[int]):
         self.exit(return_code=code)
 
     def _handle_exception(self, error: Exception) -> None:
-        # Once the app is to exit, Textual composes no more widgets, but still tells those that it is mounting that they
-        # are mounted. A widget that then looks for its children (Textual's own Select does) finds none: no error.
-        if not self._exit:
+        # Once the app is to exit or is being closed, Textual composes no more widgets, but still tells those that it is
+        # mounting that they are mounted. A widget that then looks for its children (Textual's own Select does) finds
+        # none: no error.
+        if self._running and not self._exit:
             super()._handle_exception(error)
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:

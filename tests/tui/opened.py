@@ -44,8 +44,6 @@ async def opened(
         await app.mounted
         await pilot.pause()
         yield app, pilot
-        if not app.leaving:
-            app.exit()  # as users do: what is still being opened then is no error
 
 
 async def until(pilot: Pilot[Any], happened: Callable[[], object]) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from textual.screen import Screen
 from textual.widgets import Select
 
 from ddptui.tui.screens.lab import Lab
@@ -38,3 +39,19 @@ def test_quitting_while_the_lab_is_laid_out_is_no_error(
 
     asyncio.run(run())
     assert app.return_code == 0
+
+
+def test_a_test_that_ends_while_the_lab_is_laid_out_is_no_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Textual's run_test closes the console without an exit."""
+
+    async def check() -> None:
+        begun = asyncio.Event()
+        compose = Select.compose
+        monkeypatch.setattr(Select, "compose", lambda select: begun.set() or compose(select))
+        async with Opened(tmp_path, Screen()).run_test() as pilot:
+            pilot.app.push_screen(Lab())
+            await begun.wait()
+
+    asyncio.run(check())
