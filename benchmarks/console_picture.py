@@ -1,7 +1,7 @@
 """How soon after Enter does the console show something, and what does it cost while eight ranks train?
 
-Goals: 0.30 s; 12 % of a core at four pictures a second in 120 × 40. The first content is timed in turn with that of a
-Textual app of one line, which is what Python and Textual take of it.
+Goals: 0.2 s more than a Textual app of one line, timed in turn with it: Python and Textual take most of the time; and
+12 % of a core at four pictures a second in 120 × 40.
 
     python -m benchmarks.console_picture [STARTS [SECONDS]]
 """
@@ -35,6 +35,7 @@ batch_size = 128
 sched_batch = true
 """
 UNDER_WAY = b"of 100000"  # steps, in the title
+MORE_S = 0.2  # than Textual alone, for the first content
 
 
 def first_content_s(*command: str) -> float:
@@ -62,7 +63,7 @@ def main() -> None:
         first_content_s(*command)  # once unmeasured, for the page cache
     pairs = [[first_content_s(*command) for command in commands] for _ in range(starts)]
     first_s, least_s = (median(each) for each in zip(*pairs, strict=True))
-    print(f"first content      {first_s:5.2f} s    (goal: 0.30 s; {starts} starts)")
+    print(f"first content      {first_s:5.2f} s    (goal: {least_s + MORE_S:.2f} s; {starts} starts)")
     print(f"one line of text   {least_s:5.2f} s    (a Textual app that shows no more)")
     print(f"console, 8 ranks   {share_of_a_core(seconds):5.1f} %    (goal: 12 % of a core; {seconds:g} s)")
 

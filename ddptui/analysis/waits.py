@@ -102,12 +102,21 @@ def _align_step(
         for key, operation in zip(keys[rank], step.collectives, strict=True):
             entered_ns.setdefault(key, {})[rank] = operation.enter_ns
     needs: dict[OperationKey, dict[int, tuple[int, ...]]] = {key: {} for key in entered_ns}
+    still = _during(by_rank.values(), still)
     ranks = {}
     for rank, step in by_rank.items():
         for key, operation in zip(keys[rank], step.collectives, strict=True):
             needs[key][rank] = needed_ranks(operation, rank, entered_ns[key])
         ranks[rank] = _rank_step(step, before[rank], keys[rank], entered_ns, needs, still)
     return AlignedStep(number, ranks, entered_ns, needs)
+
+
+def _during(steps: Iterable[Step], still: Standstills) -> Standstills:
+    """The standstills while any of these steps was in an operation."""
+    operations = [operation for step in steps for operation in step.collectives]
+    begin = min((operation.enter_ns for operation in operations), default=0)
+    end = max((operation.exit_ns for operation in operations), default=0)
+    return {rank: parts for rank, intervals in still.items() if (parts := overlapping(intervals, begin, end))}
 
 
 def _rank_step(
