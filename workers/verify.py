@@ -1,35 +1,43 @@
-"""Compares two checkpoints, tensor by tensor and bit by bit.
+"""Compares checkpoints in pairs, tensor by tensor and bit by bit, for `ddptui verify`.
 
-python -m workers.verify A.pth B.pth
+    python -m workers.verify
 
-Exit code 0: they are equal; 1: they differ; 2: one of them cannot be read. They are loaded weights-only: a file cannot
-run code.
+Each line that comes in is a JSON list of two paths; each line that goes out is what `compare` found. Checkpoints are
+loaded weights-only: a file cannot run code.
 """
 
+import json
 import re
-import sys
 import warnings
+from typing import Any
 
 import torch
 from torch import Tensor
+
+from workers.doctor.answers import answer
 
 # A state_dict does not say which of its tensors are buffers. These are the names that torch's own modules give them.
 BUFFERS = re.compile(r"(^|\.)(running_mean|running_var|num_batches_tracked)$")
 
 
+class NoCheckpoint(ValueError):
+    """A file cannot be compared; the message says why, in one line."""
+
+
 def load(path: str) -> dict[str, Tensor]:
-    """A checkpoint's tensors by name. Ends the process with one line if it is no checkpoint."""
+    """A checkpoint's tensors by name. Raises NoCheckpoint."""
     try:
         state = torch.load(path, map_location="cpu", weights_only=True)
     except OSError as error:
-        sys.exit(_refuse(f"{path}: cannot be read: {error.strerror}"))
+        raise NoCheckpoint(f"{path}: cannot be read: {error.strerror}") from None
     except Exception:  # a broken file can make the unpickler raise anything
-        sys.exit(_refuse(f"{path}: is no checkpoint of plain tensors, as torch.save writes one of a state_dict"))
+        what = "is no checkpoint of plain tensors, as torch.save writes one of a state_dict"
+        raise NoCheckpoint(f"{path}: {what}") from None
     if not isinstance(state, dict) or not all(isinstance(name, str) for name in state):
-        sys.exit(_refuse(f"{path}: is no state_dict (tensors by name)"))
+        raise NoCheckpoint(f"{path}: is no state_dict (tensors by name)")
     for name, tensor in state.items():
         if not isinstance(tensor, Tensor) or not is_plain(tensor):
-            sys.exit(_refuse(f"{path}: {shown(name)} is no plain tensor (dense, in memory, not quantized)"))
+            raise NoCheckpoint(f"{path}: {shown(name)} is no plain tensor (dense, in memory, not quantized)")
     return state
 
 
@@ -43,11 +51,6 @@ def is_plain(tensor: Tensor) -> bool:
 def shown(name: str) -> str:
     """A name from a file, without control characters, which a terminal would obey."""
     return name.encode("unicode_escape").decode()
-
-
-def _refuse(reason: str) -> int:
-    print(reason, file=sys.stderr)
-    return 2
 
 
 def difference(a: Tensor | None, b: Tensor | None) -> str | None:
@@ -73,20 +76,25 @@ def _kind(tensor: Tensor) -> str:
     return f"{tensor.dtype} {list(tensor.shape)}".replace("torch.", "")
 
 
-def main() -> None:
-    warnings.simplefilter("ignore")  # torch's, about files that we reject with one line
-    a, b = load(sys.argv[1]), load(sys.argv[2])
+def compare(pair: str) -> dict[str, Any]:
+    """Compare two checkpoints. Returns `lines`, which say how they differ, and `differ`, whether they do; or `refused`,
+    the reason why they cannot be compared. pair: their paths, as JSON."""
+    try:
+        a, b = (load(path) for path in json.loads(pair))
+    except NoCheckpoint as why:
+        return {"refused": str(why)}
     names = dict.fromkeys([*a, *b])
     differing = {name: phrase for name in names if (phrase := difference(a.get(name), b.get(name)))}
+    lines = []
     for kind, is_buffer in (("parameters", False), ("buffers", True)):
         of_kind = [name for name in names if bool(BUFFERS.search(name)) is is_buffer]
         apart = [name for name in of_kind if name in differing]
         equal = f"all {len(of_kind)} equal" if of_kind else "none"
-        print(f"{kind}: {len(apart)} of {len(of_kind)} differ" if apart else f"{kind}: {equal}")
-        for name in apart:
-            print(f"  {shown(name)}: {differing[name]}")
-    sys.exit(1 if differing else 0)
+        lines.append(f"{kind}: {len(apart)} of {len(of_kind)} differ" if apart else f"{kind}: {equal}")
+        lines += [f"  {shown(name)}: {differing[name]}" for name in apart]
+    return {"lines": lines, "differ": bool(differing)}
 
 
 if __name__ == "__main__":
-    main()
+    warnings.simplefilter("ignore")  # torch's, about files that we reject with one line
+    answer(compare)

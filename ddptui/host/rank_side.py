@@ -6,7 +6,6 @@ import selectors
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from contextlib import suppress
 from typing import Any, Self
@@ -14,19 +13,6 @@ from typing import Any, Self
 from ddptui.host.folders import python_path
 from ddptui.text.words import ending, first_line, printable
 from ddptui.wire.connection import CONSOLE_PID
-
-
-def run_module(module: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Runs `python -m module` with the lab's modules on its path. Its output is this process's."""
-    with tempfile.TemporaryDirectory(prefix="ddptui-") as clean:
-        return subprocess.run(
-            [sys.executable, "-m", module, *arguments],
-            env={**os.environ, "PYTHONPATH": python_path()},
-            cwd=clean,  # an empty folder: a module in the user's could hide one of torch's
-            text=True,
-            check=False,
-        )
-
 
 ANSWER_S = 60.0
 EXIT_S = 5.0  # for a child to exit once its standard input is closed

@@ -1,5 +1,6 @@
 """`ddptui verify`: compares copies of a model bit by bit: checkpoints, or the hashes in a run's journals."""
 
+import json
 import os
 import sys
 from collections.abc import Sequence
@@ -7,22 +8,34 @@ from pathlib import Path
 
 from ddptui.analysis.correctness import differing_names
 from ddptui.config.launch_modes import ONE_PROCESS
-from ddptui.host.rank_side import run_module
+from ddptui.host.rank_side import Child, NoAnswer
 from ddptui.store.runs import Run, RunError
-from ddptui.text.words import count
+from ddptui.text.words import count, printable
 from ddptui.wire.messages import Done
 
 EQUAL, DIFFERENT, UNREADABLE = 0, 1, 2
+MODULE = "workers.verify"  # a process of its own, since that needs torch: one for all pairs of a run
+WITHIN_S = 3600.0  # checkpoints may be large
 
 
 def checkpoints(a: str | Path, b: str | Path) -> int:
     """Compare two files and print what differs. Returns 0 if they are equal, 1 if not, 2 if one is unreadable."""
-    # in a separate process, since that needs torch
-    code = run_module("workers.verify", os.path.abspath(a), os.path.abspath(b)).returncode
-    if code in (EQUAL, DIFFERENT, UNREADABLE):
-        return code
-    print(f"{a}, {b}: the process that compared them died (exit code {code})", file=sys.stderr)
-    return UNREADABLE
+    with Child(MODULE) as child:
+        return compare(child, a, b)
+
+
+def compare(child: Child, a: str | Path, b: str | Path) -> int:
+    """Like `checkpoints`, for one pair of several."""
+    try:
+        answer = child.ask(json.dumps([os.path.abspath(a), os.path.abspath(b)]), WITHIN_S)
+    except NoAnswer as why:
+        print(f"{a}, {b}: not compared: {why}", file=sys.stderr)
+        return UNREADABLE
+    if "refused" in answer:
+        print(printable(answer["refused"]), file=sys.stderr)
+        return UNREADABLE
+    print(*answer["lines"], sep="\n")
+    return DIFFERENT if answer["differ"] else EQUAL
 
 
 def ranks_of(run: Run) -> int:
@@ -30,31 +43,32 @@ def ranks_of(run: Run) -> int:
     RunError if no repeat has two copies of a model."""
     preset = run.preset()
     codes: list[int] = []  # a higher one is worse
-    for trial in preset.trials:
-        for number in range(1, preset.repeats + 1):
-            messages = run.messages(trial.name, number)
-            done = [message for message in messages if isinstance(message, Done) and message.parameters]
-            print(f"{trial.name}, repeat {number}, {count(len(done), 'rank')}", end="", flush=True)
-            if trial.launch not in ONE_PROCESS and len(done) < trial.world_size:
-                print(f" of {trial.world_size} ended well: not compared")
-            elif len(done) < 2:
-                print(": only one copy, nothing to compare")
-            else:
-                print(flush=True)
-                saved = run.checkpoints(trial.name, number)
-                all_saved = len(saved) == len(done)
-                codes.append(_files(saved) if all_saved else _hashes(sorted(done, key=lambda message: message.rank)))
+    with Child(MODULE) as child:
+        for trial in preset.trials:
+            for number in range(1, preset.repeats + 1):
+                messages = run.messages(trial.name, number)
+                done = [message for message in messages if isinstance(message, Done) and message.parameters]
+                print(f"{trial.name}, repeat {number}, {count(len(done), 'rank')}", end="", flush=True)
+                if trial.launch not in ONE_PROCESS and len(done) < trial.world_size:
+                    print(f" of {trial.world_size} ended well: not compared")
+                elif len(done) < 2:
+                    print(": only one copy, nothing to compare")
+                else:
+                    print(flush=True)
+                    saved = run.checkpoints(trial.name, number)
+                    in_order = sorted(done, key=lambda message: message.rank)
+                    codes.append(_files(child, saved) if len(saved) == len(done) else _hashes(in_order))
     if not codes:
         raise RunError(f"{run.name}: nothing to compare: no trial ended with two copies of its model")
     return max(codes)
 
 
-def _files(paths: Sequence[Path]) -> int:
+def _files(child: Child, paths: Sequence[Path]) -> int:
     """Compare every rank's checkpoint with rank 0's."""
     codes = []
     for path in paths[1:]:
-        print(f"{path.name} against {paths[0].name}", flush=True)  # now: the other process prints, too
-        codes.append(checkpoints(paths[0], path))
+        print(f"{path.name} against {paths[0].name}", flush=True)
+        codes.append(compare(child, paths[0], path))
     return max(codes)
 
 

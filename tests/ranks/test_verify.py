@@ -1,40 +1,20 @@
 """Two checkpoints, compared bit by bit; hostile ones are refused unrun."""
 
-import subprocess
-import sys
-from collections.abc import Callable
+import json
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 import torch
 
-from tests.support.runner import ENOUGH_S
-from workers.verify import difference, is_plain, main
+from ddptui.host.rank_side import Child
+from ddptui.run import verify as verify_run
+from workers.verify import compare, difference, is_plain
 
 
-class Verified(NamedTuple):
-    """How it ended, and what it said."""
-
-    returncode: int | str | None
-    stdout: str
-    stderr: str
-
-
-Verify = Callable[[Path, Path], Verified]
-
-
-@pytest.fixture
-def verify(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Verify:
+def verify(a: Path, b: Path) -> dict[str, Any]:
     """In this process: a new one would import torch for two seconds."""
-
-    def verified(a: Path, b: Path) -> Verified:
-        monkeypatch.setattr(sys, "argv", ["verify", str(a), str(b)])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        return Verified(ended.value.code, *capfd.readouterr())
-
-    return verified
+    return compare(json.dumps([str(a), str(b)]))
 
 
 class Hostile:
@@ -45,25 +25,31 @@ class Hostile:
         return (Path.touch, (self.path,))
 
 
-def test_parameters_and_buffers_are_told_apart(tmp_path: Path) -> None:
+def test_parameters_and_buffers_are_told_apart(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     model = torch.nn.BatchNorm1d(3)
     torch.save(model.state_dict(), tmp_path / "a.pth")
     model(torch.randn(4, 3))
     torch.save(model.state_dict(), tmp_path / "b.pth")
-    command = [sys.executable, "-m", "workers.verify", str(tmp_path / "a.pth"), str(tmp_path / "b.pth")]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=ENOUGH_S)
-    assert done.returncode == 1
-    assert "parameters: all 2 equal" in done.stdout
-    assert "buffers: 3 of 3 differ" in done.stdout
-    assert "running_mean: 3 of 3 elements" in done.stdout
+    assert verify_run.checkpoints(tmp_path / "a.pth", tmp_path / "b.pth") == 1
+    shown = capsys.readouterr().out
+    assert "parameters: all 2 equal" in shown
+    assert "buffers: 3 of 3 differ" in shown
+    assert "running_mean: 3 of 3 elements" in shown
 
 
-def test_a_file_that_would_run_code_is_refused_unrun(tmp_path: Path, verify: Verify) -> None:
+def test_a_refused_file_is_said_and_the_next_pair_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "broken.pth").write_bytes(b"?")
+    torch.save({"weight": torch.ones(1)}, tmp_path / "a.pth")
+    with Child(verify_run.MODULE) as child:
+        assert verify_run.compare(child, tmp_path / "a.pth", tmp_path / "broken.pth") == verify_run.UNREADABLE
+        assert verify_run.compare(child, tmp_path / "a.pth", tmp_path / "a.pth") == verify_run.EQUAL
+    assert capsys.readouterr().err.startswith(f"{tmp_path}/broken.pth: is no checkpoint of plain tensors")
+
+
+def test_a_file_that_would_run_code_is_refused_unrun(tmp_path: Path) -> None:
     torch.save({"weight": Hostile(tmp_path / "run")}, tmp_path / "hostile.pth")
-    done = verify(tmp_path / "hostile.pth", tmp_path / "hostile.pth")
-    assert done.returncode == 2
-    assert "is no checkpoint of plain tensors" in done.stderr
-    assert "Traceback" not in done.stderr
+    found = verify(tmp_path / "hostile.pth", tmp_path / "hostile.pth")
+    assert "is no checkpoint of plain tensors" in found["refused"]
     assert not (tmp_path / "run").exists()
 
 
@@ -78,12 +64,11 @@ def test_a_file_that_would_run_code_is_refused_unrun(tmp_path: Path, verify: Ver
         [torch.ones(1)],
     ],
 )
-def test_what_is_no_state_of_plain_tensors_is_refused_in_one_line(state: Any, tmp_path: Path, verify: Verify) -> None:
+def test_what_is_no_state_of_plain_tensors_is_refused_in_one_line(state: Any, tmp_path: Path) -> None:
     torch.save(state, tmp_path / "odd.pth")
-    done = verify(tmp_path / "odd.pth", tmp_path / "odd.pth")
-    assert done.returncode == 2
-    assert len(done.stderr.splitlines()) == 1
-    assert done.stdout == ""
+    found = verify(tmp_path / "odd.pth", tmp_path / "odd.pth")
+    assert list(found) == ["refused"]
+    assert len(found["refused"].splitlines()) == 1
 
 
 @pytest.mark.filterwarnings("ignore")  # torch's, about quantized tensors
@@ -92,12 +77,12 @@ def test_quantized_tensors_are_not_plain() -> None:
     assert not is_plain(torch.quantize_per_tensor(torch.ones(3), 0.1, 0, torch.qint8))
 
 
-def test_a_name_cannot_forge_a_line_or_speak_to_the_terminal(tmp_path: Path, verify: Verify) -> None:
+def test_a_name_cannot_forge_a_line_or_speak_to_the_terminal(tmp_path: Path) -> None:
     for file, number in (("a.pth", 1.0), ("b.pth", 2.0)):
         torch.save({"x\nparameters: all 1 equal\x1b[2J": torch.tensor([number])}, tmp_path / file)
-    done = verify(tmp_path / "a.pth", tmp_path / "b.pth")
-    assert done.returncode == 1, done.stderr
-    assert done.stdout.splitlines()[1] == (r"  x\nparameters: all 1 equal\x1b[2J: 1 of 1 elements, at most 1 apart")
+    found = verify(tmp_path / "a.pth", tmp_path / "b.pth")
+    assert found["differ"] is True
+    assert found["lines"][1] == r"  x\nparameters: all 1 equal\x1b[2J: 1 of 1 elements, at most 1 apart"
 
 
 def test_complex_numbers_are_compared_whole() -> None:

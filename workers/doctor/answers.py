@@ -1,9 +1,9 @@
-"""A process that answers the questions of `ddptui doctor`: a line with a name comes in, a line of JSON goes out."""
+"""A process that answers the questions of `ddptui doctor` and `verify`: a line comes in, a line of JSON goes out."""
 
 import json
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from workers.rank import guard
@@ -11,14 +11,20 @@ from workers.rank import guard
 Question = Callable[[], dict[str, Any]]
 
 
-def answer(questions: Mapping[str, Question]) -> None:
+def by_name(*questions: Question) -> Callable[[str], dict[str, Any]]:
+    """What answers a question that is the name of one of these functions."""
+    named = {question.__name__: question for question in questions}
+    return lambda name: named[name]()
+
+
+def answer(reply: Callable[[str], dict[str, Any]]) -> None:
     """Answer until the input ends. The answer of a question that fails is {"error": one line}."""
     guard.die_with_parent()
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # the output of torch and NCCL is no answer
     for line in sys.stdin:
         try:
-            content = questions[line.strip()]()
+            content = reply(line.strip())
         except Exception as error:
             content = {"error": last_line(error)}
         print(json.dumps(content), file=answers, flush=True)

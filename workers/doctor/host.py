@@ -15,7 +15,7 @@ import zmq
 
 from ddptui.wire.connection import CONSOLE_PID, HUB, TOKEN
 from ddptui.wire.messages import VERSION, Hello
-from workers.doctor.answers import answer
+from workers.doctor.answers import answer, by_name
 from workers.rank import guard
 
 LINGER_MS = 2_000
@@ -84,4 +84,4 @@ if __name__ == "__main__":
     if sys.argv[1:]:
         depend(sys.argv[1])
     else:
-        answer({question.__name__: question for question in (clock, scheduler, hello, dependants)})
+        answer(by_name(clock, scheduler, hello, dependants))

@@ -5,7 +5,7 @@ echo spawn | python -m workers.doctor.probe
 
 from typing import Any
 
-from workers.doctor.answers import answer, last_line
+from workers.doctor.answers import answer, by_name, last_line
 
 # torch is imported where it is used: ranks that are started from here import this file, too, without torchvision.
 
@@ -68,4 +68,4 @@ def nccl() -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    answer({question.__name__: question for question in (versions, backends, gpus, spawn, forkserver, nccl)})
+    answer(by_name(versions, backends, gpus, spawn, forkserver, nccl))

@@ -320,7 +320,7 @@ def test_a_process_that_cannot_be_started_is_said(monkeypatch: pytest.MonkeyPatc
 
 def test_what_is_printed_besides_is_no_answer_and_an_error_is_one(module: Callable[[str], str]) -> None:
     text = """
-from workers.doctor.answers import answer
+from workers.doctor.answers import answer, by_name
 def noisy():
     print("a note of NCCL's", flush=True)
     return {"right": 1}
@@ -328,7 +328,7 @@ def broken():
     raise ValueError("first line\\nsecond line")
 def rank():
     raise RuntimeError("\\n-- Process 1:\\nTraceback (most recent call last):\\n  a line\\nKeyError: 'x'\\n")
-answer({"noisy": noisy, "broken": broken, "rank": rank})
+answer(by_name(noisy, broken, rank))
 """
     with Child(module(text)) as asked:
         assert asked.ask("noisy") == {"right": 1}
@@ -364,7 +364,7 @@ def test_another_processs_reading_lies_between_two_of_ours(there: int, tick: int
 
 LIAR = """
 import os, subprocess, sys
-from workers.doctor.answers import answer
+from workers.doctor.answers import answer, by_name
 def clock():
     return {"ns": 1}
 def scheduler():
@@ -372,7 +372,7 @@ def scheduler():
 def dependants():
     alone = [sys.executable, "-c", "import time; time.sleep(60)"]
     return {"parent": subprocess.Popen(alone).pid, "console": subprocess.Popen(alone).pid}
-answer({"clock": clock, "scheduler": scheduler, "dependants": dependants})
+answer(by_name(clock, scheduler, dependants))
 """
 
 

@@ -1,9 +1,11 @@
 """`verify RUN`: the ranks of every repeat compared by what its journals hold, and what could not be compared said."""
 
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
+from ddptui.host.rank_side import Child, NoAnswer
 from ddptui.run import verify
 from ddptui.store.runs import RunError
 from tests.support.builders import done, failure, journal, two_trials, write_run
@@ -42,12 +44,12 @@ def test_a_run_without_two_copies_has_nothing_to_compare(tmp_path: Path) -> None
 def test_a_process_that_dies_over_a_file_is_said_in_one_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    class Died:
-        returncode = -11
+    def die(*_: object) -> NoReturn:
+        raise NoAnswer("killed by SIGSEGV")
 
-    monkeypatch.setattr(verify, "run_module", lambda *_: Died())
+    monkeypatch.setattr(Child, "ask", die)
     assert verify.checkpoints("a.pth", "b.pth") == 2
-    assert capsys.readouterr().err == "a.pth, b.pth: the process that compared them died (exit code -11)\n"
+    assert capsys.readouterr().err == "a.pth, b.pth: not compared: killed by SIGSEGV\n"
 
 
 def test_checkpoints_are_found_by_rank_and_other_files_passed_over(tmp_path: Path) -> None:
