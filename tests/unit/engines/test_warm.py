@@ -188,8 +188,9 @@ def test_one_whose_files_have_changed_is_replaced_and_one_that_is_killed_is_miss
     assert second.pid != first.pid
     assert not psutil.pid_exists(first.pid)
 
-    os.kill(second.pid, signal.SIGKILL)
-    psutil.wait_procs([psutil.Process(second.pid)])
+    parent = psutil.Process(second.pid)
+    parent.kill()
+    psutil.wait_procs([parent])
     assert ready(own).problem == "the process that forks the ranks was killed by SIGKILL"
     own._files[Path(keeper.__file__)] = 1  # what was wrong may be mended
     assert ready(own).problem is None
