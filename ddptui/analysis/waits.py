@@ -113,6 +113,8 @@ def _align_step(
 
 def _during(steps: Iterable[Step], still: Standstills) -> Standstills:
     """The standstills while any of these steps was in an operation."""
+    if not still:  # as nearly always
+        return still
     operations = [operation for step in steps for operation in step.collectives]
     begin = min((operation.enter_ns for operation in operations), default=0)
     end = max((operation.exit_ns for operation in operations), default=0)
