@@ -23,7 +23,7 @@ settings.load_profile("patient")
 
 gc.disable()  # until all tests are collected: imports make millions of objects, and hardly any garbage
 
-# These come first, or one of two workers of pytest waits for them at the end.
+# These come first, or the other workers of pytest wait for them at the end.
 LONG = ("test_wheel", "test_modes", "test_big_batch", "test_deaths", "test_faults")
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from ddptui.analysis.correctness import differing_names
 from ddptui.config.launch_modes import ONE_PROCESS
+from ddptui.config.trial import Trial
 from ddptui.host.rank_side import Child, NoAnswer
 from ddptui.store.runs import Run, RunError
 from ddptui.text.words import count, printable
@@ -42,25 +43,29 @@ def ranks_of(run: Run) -> int:
     """Compare the ranks of every repeat and print what differs. Returns 0 if all are equal, 1 if some differ. Raises
     RunError if no repeat has two copies of a model."""
     preset = run.preset()
-    codes: list[int] = []  # a higher one is worse
+    repeats = [(trial, number) for trial in preset.trials for number in range(1, preset.repeats + 1)]
     with Child(MODULE) as child:
-        for trial in preset.trials:
-            for number in range(1, preset.repeats + 1):
-                messages = run.messages(trial.name, number)
-                done = [message for message in messages if isinstance(message, Done) and message.parameters]
-                print(f"{trial.name}, repeat {number}, {count(len(done), 'rank')}", end="", flush=True)
-                if trial.launch not in ONE_PROCESS and len(done) < trial.world_size:
-                    print(f" of {trial.world_size} ended well: not compared")
-                elif len(done) < 2:
-                    print(": only one copy, nothing to compare")
-                else:
-                    print(flush=True)
-                    saved = run.checkpoints(trial.name, number)
-                    in_order = sorted(done, key=lambda message: message.rank)
-                    codes.append(_files(child, saved) if len(saved) == len(done) else _hashes(in_order))
-    if not codes:
+        codes = [_repeat(child, run, trial, number) for trial, number in repeats]
+    compared = [code for code in codes if code is not None]
+    if not compared:
         raise RunError(f"{run.name}: nothing to compare: no trial ended with two copies of its model")
-    return max(codes)
+    return max(compared)  # a higher one is worse
+
+
+def _repeat(child: Child, run: Run, trial: Trial, number: int) -> int | None:
+    """Compare the ranks of one repeat; None if there is nothing to compare."""
+    done = [message for message in run.messages(trial.name, number) if isinstance(message, Done) and message.parameters]
+    print(f"{trial.name}, repeat {number}, {count(len(done), 'rank')}", end="", flush=True)
+    if trial.launch not in ONE_PROCESS and len(done) < trial.world_size:
+        print(f" of {trial.world_size} ended well: not compared")
+        return None
+    if len(done) < 2:
+        print(": only one copy, nothing to compare")
+        return None
+    print(flush=True)
+    saved = run.checkpoints(trial.name, number)
+    all_saved = len(saved) == len(done)
+    return _files(child, saved) if all_saved else _hashes(sorted(done, key=lambda message: message.rank))
 
 
 def _files(child: Child, paths: Sequence[Path]) -> int:

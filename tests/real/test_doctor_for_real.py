@@ -56,6 +56,7 @@ def test_folders_that_are_files_and_an_interface_that_is_not_there(tmp_path: Pat
     assert re.search(r"^✗ spawn .*(\n .*)*→ `unset GLOO_SOCKET_IFNAME`", done.stdout, re.MULTILINE)
 
 
+# SIGTERM has SIGINT's handler, and nobody has a say in SIGKILL.
 RARE = [pytest.param(number, marks=pytest.mark.rare) for number in (signal.SIGTERM, signal.SIGKILL)]
 
 

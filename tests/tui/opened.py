@@ -17,7 +17,7 @@ from ddptui.tui.screens.lab import Lab
 
 FEW = ("textual-dark", "textual-light", "ansi-dark")
 OTHERS = [theme for theme in BUILTIN_THEMES if theme not in FEW]
-# A theme takes a quarter of a second on a screen with many widgets. Primitives are drawn in all of them anyway.
+# A theme takes a quarter of a second on a screen with many widgets. The primitives' screen is always drawn in all.
 each_theme = pytest.mark.parametrize(
     "themes", [pytest.param(FEW, id="few"), pytest.param(OTHERS, id="others", marks=pytest.mark.rare)]
 )

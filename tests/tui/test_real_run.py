@@ -127,7 +127,7 @@ def test_a_delay_put_in_while_it_runs_is_in_the_record_and_gone_when_it_is_taken
             await pilot.press("b")
             assert isinstance(app.screen, Inject)
             await pilot.press("enter")
-            # On a busy machine rank 1 may be late before it is told to.
+            # All of it: on a busy machine rank 1 can be late, and be named, before the delay has reached it.
             shown = ("injected by hand: aggregate 20 ms on 1", "waiting for rank 1")
             await until(pilot, lambda: screen.watched.culprit == 1 and all(words in seen(app) for words in shown))
             await pilot.press("b", "ctrl+o")
