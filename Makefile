@@ -13,7 +13,7 @@ test test-all bench soak: export PYTHONDONTWRITEBYTECODE =
 # What measures, or looks at the whole machine, runs alone. Of all else four files run at a time, on two cores, too: their
 # tests wait for processes and for the clock.
 QUIET := tests/quiet
-BESIDE := $(BIN)/python -m pytest -n 4 --dist loadfile --ignore=$(QUIET)
+BESIDE := $(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder --ignore=$(QUIET)
 
 test: lint
 	$(BESIDE) -m "not rare"

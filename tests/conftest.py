@@ -17,24 +17,31 @@ GRACE_S = 10  # for processes that are on their way out
 GARBAGE = 20_000  # objects; Python's own 700 suits a process with fewer objects than torch and Textual make
 PYTHONS_OWN = ("multiprocessing.resource_tracker", "multiprocessing.forkserver")  # in their command lines
 
+# Two threads of torch spin for each other: a step takes ten times as long where other tests want the cores as well.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 # Property tests are held to what is true, not to how fast a busy machine finds it.
 settings.register_profile("patient", deadline=None)
 settings.load_profile("patient")
 
 gc.disable()  # until all tests are collected: imports make millions of objects, and hardly any garbage
 
-# These come first, or the other workers of pytest wait for them at the end.
-LONG = ("test_wheel", "test_modes", "test_big_batch", "test_deaths", "test_faults")
+# These come first, and real runs before all else, or the other workers of pytest wait for them at the end.
+LONG = ("test_wheel", "test_deaths", "test_big_batch", "test_modes", "test_lab_screen", "test_doctor_for_real")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put the long files first."""
-    items.sort(key=lambda item: LONG.index(item.path.stem) if item.path.stem in LONG else len(LONG))
+    items.sort(key=_when)
+
+
+def _when(item: pytest.Item) -> tuple[int, bool]:
+    name = item.path.stem
+    return LONG.index(name) if name in LONG else len(LONG), "real" not in item.path.parts
 
 
 def pytest_collection_finish() -> None:
     """Look for garbage less often, and not among what was imported: that took a fifth of a screen's test."""
-    gc.collect()
     gc.freeze()
     gc.set_threshold(GARBAGE)
     gc.enable()

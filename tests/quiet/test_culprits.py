@@ -10,24 +10,12 @@ from typing import Any
 
 import pytest
 
-from tests.support.runner import ddptui, results_of, write_preset
+from ddptui.engines.local.warm import WarmParent
+from tests.support.here import run_here
+from tests.support.runner import ddptui, write_preset
 
 SLEEP_MS = 80
 MODEL = 'model = "mlp"\nwidth = 64\ndepth = 1'
-SLOW = """
-import time
-from torch import nn
-
-class Net(nn.Module):
-    def __init__(self, num_classes):
-        super().__init__()
-        self.layers = nn.Sequential(nn.Flatten(), nn.Linear(64, num_classes))
-
-    def forward(self, inputs):
-        if self.training:
-            time.sleep(0.1)
-        return self.layers(inputs)
-"""
 PRESET = f"""
 title = "Who is late?"
 [defaults]
@@ -36,7 +24,7 @@ threads = 1
 [[trial]]
 name = "nobody"
 strategy = "all_reduce"
-model = "slow:Net"
+model = "tests.support.slow:Net"
 [[trial]]
 name = "all_reduce"
 strategy = "all_reduce"
@@ -62,9 +50,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def results(folder: Path) -> dict[str, Any]:
-    (folder / "slow.py").write_text(SLOW)
-    results = results_of(folder / "runs", write_preset(folder, PRESET), PYTHONPATH=str(folder))
+def results(warm: WarmParent, folder: Path) -> dict[str, Any]:
+    results = run_here(warm, folder / "runs", write_preset(folder, PRESET))
+    assert results["status"] == "ok"
     return {trial["name"]: trial for trial in results["trials"]}
 
 

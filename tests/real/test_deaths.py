@@ -148,13 +148,13 @@ ENDS = [
     ("launch", signal.SIGKILL),
     ("warm-spawn", signal.SIGKILL),
     ("warm-single", signal.SIGSEGV),
-    ("warm-process", signal.SIGTERM),
-    ("warm-launch", signal.SIGHUP),
     ("warm-spawn", signal.SIGINT),
 ]
 RARE_ENDS = [
     *((mode, number) for mode in MODES if mode != "spawn-fork" for number in (signal.SIGKILL, signal.SIGINT)),
     *(("launch", number) for number in (signal.SIGSEGV, signal.SIGTERM, signal.SIGHUP)),
+    ("warm-process", signal.SIGTERM),
+    ("warm-launch", signal.SIGHUP),
 ]
 
 

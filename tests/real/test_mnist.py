@@ -15,6 +15,7 @@ name = "mnist"
 launch = "single"
 dataset = "mnist"
 steps = 250
+threads = 1
 lr = 0.05
 momentum = 0.9
 """

@@ -11,7 +11,7 @@ import torch
 from ddptui.analysis.results import Results
 from tests.support.runner import QUICK, ddptui, results_of, write_preset
 
-PRESET = f"""
+SINGLE = f"""
 title = "Every way to start ranks"
 baseline = "single"
 [defaults]
@@ -25,6 +25,10 @@ batch_size = 50
 [[trial]]
 name = "single"
 launch = "single"
+"""
+PRESET = (
+    SINGLE
+    + """
 [[trial]]
 name = "dp"
 launch = "dp"
@@ -32,23 +36,17 @@ launch = "dp"
 name = "process"
 launch = "process"
 [[trial]]
-name = "process-forkserver"
-launch = "process"
-start_method = "forkserver"
-[[trial]]
 name = "spawn"
 launch = "spawn"
-[[trial]]
-name = "spawn-fork"
-launch = "spawn"
-start_method = "fork"
 [[trial]]
 name = "launch"
 launch = "launch"
 """
+)
 WARM = ("single", "dp", "process", "spawn", "launch")
 PRESET += "".join(f'[[trial]]\nname = "warm-{mode}"\nlaunch = "{mode}"\nstart = "warm"\n' for mode in WARM)
-MULTIPROCESS = ("process", "process-forkserver", "spawn", "spawn-fork", "launch")
+MULTIPROCESS = ("process", "spawn", "launch")
+OTHERS = {"process": "forkserver", "spawn": "fork"}
 
 
 @pytest.fixture(scope="module")
@@ -80,12 +78,30 @@ def test_results_follow_the_schema(results: dict[str, Any]) -> None:
 
 
 def test_every_mode_ends_well_with_all_its_ranks(results: dict[str, Any]) -> None:
-    assert [trial["status"] for trial in results["trials"]] == ["ok"] * 12
-    assert [len(trial["repeats"][0]["ranks"]) for trial in results["trials"]] == [1, *[2] * 6, 1, *[2] * 4]
+    assert [trial["status"] for trial in results["trials"]] == ["ok"] * 10
+    assert [len(trial["repeats"][0]["ranks"]) for trial in results["trials"]] == [1, *[2] * 4, 1, *[2] * 4]
 
 
 @pytest.mark.parametrize("trial", MULTIPROCESS)
 def test_two_processes_learn_what_one_learns(folder: Path, results: dict[str, Any], trial: str) -> None:
+    assert_learned_as_one(folder, results, trial)
+
+
+@pytest.mark.rare
+def test_with_other_start_methods_they_do_too(tmp_path: Path) -> None:
+    (tmp_path / "tmp").mkdir()
+    preset = SINGLE + "".join(
+        f'[[trial]]\nname = "{mode}"\nlaunch = "{mode}"\nstart_method = "{method}"\n' for mode, method in OTHERS.items()
+    )
+    results = results_of(tmp_path / "runs", write_preset(tmp_path, preset), TMPDIR=str(tmp_path / "tmp"))
+    for trial in results["trials"][1:]:
+        assert_learned_as_one(tmp_path, results, trial["name"])
+        assert trial["repeats"][0]["in_sync"]["parameters"]
+        assert trial["repeats"][0]["steps"] == 6
+    assert list((tmp_path / "tmp").iterdir()) == []
+
+
+def assert_learned_as_one(folder: Path, results: dict[str, Any], trial: str) -> None:
     alone = checkpoint(folder, results, "single", 0)
     for rank in range(2):
         for name, tensor in checkpoint(folder, results, trial, rank).items():

@@ -19,7 +19,7 @@ def arguments(*words: str) -> list[str]:
 
 
 def environment(runs: Path) -> dict[str, str]:
-    return {**os.environ, "DDPTUI_RUNS": str(runs), "OMP_NUM_THREADS": "1"}
+    return {**os.environ, "DDPTUI_RUNS": str(runs)}
 
 
 def ddptui(runs: Path, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:

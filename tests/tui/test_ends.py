@@ -101,10 +101,7 @@ def under_way(console: OnATerminal) -> list[psutil.Process]:
     return family(console.process.pid)
 
 
-SIGNALS = pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
-
-
-@SIGNALS
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 @pytest.mark.usefixtures("signals_given_back")
 def test_each_signal_ends_it_with_its_own_exit_code(number: signal.Signals, code: int, tmp_path: Path) -> None:
     signal.signal(number, lambda *_: pytest.fail("the console does not listen to it"))
@@ -118,7 +115,9 @@ def test_each_signal_ends_it_with_its_own_exit_code(number: signal.Signals, code
     asyncio.run(check())
 
 
-@SIGNALS
+@pytest.mark.parametrize(
+    ("number", "code"), [pytest.param(signal.SIGTERM, 143, marks=pytest.mark.rare), (signal.SIGHUP, 129)]
+)
 def test_a_signal_ends_it_in_order(number: signal.Signals, code: int, console: OnATerminal, tmp_path: Path) -> None:
     processes = under_way(console)
     assert processes

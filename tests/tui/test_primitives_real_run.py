@@ -33,11 +33,10 @@ primitives = "measure"
 
 
 @pytest.fixture
-def runs(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def runs(tmp_path: Path, home: Path) -> Path:
     presets = home / "config" / "ddptui" / "presets"
     presets.mkdir(parents=True)
     (presets / "a-primitive-one.toml").write_text(BOTH, encoding="utf-8")
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
     return tmp_path / "runs"
 
 

@@ -42,12 +42,11 @@ TINY_ONE, LONG_ONE = ("slash", *"a-tiny", "enter"), ("slash", *"a-long", "enter"
 
 
 @pytest.fixture
-def runs(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def runs(tmp_path: Path, home: Path) -> Path:
     presets = home / "config" / "ddptui" / "presets"
     presets.mkdir(parents=True)
     (presets / "a-tiny-one.toml").write_text(TINY, encoding="utf-8")
     (presets / "a-long-one.toml").write_text(TINY.replace("steps = 60", "steps = 6000"), encoding="utf-8")
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
     return tmp_path / "runs"
 
 

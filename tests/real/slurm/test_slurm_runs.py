@@ -39,8 +39,8 @@ def journal(runs: Path) -> list[dict[str, Any]]:
 @pytest.mark.parametrize(
     ("tasks", "fields"),
     [
-        ("rank", 'launch = "spawn"\nworld_size = 3'),
         ("node", 'launch = "launch"\nworld_size = 3'),
+        pytest.param("rank", 'launch = "spawn"\nworld_size = 3', marks=pytest.mark.rare),
         pytest.param("array", 'launch = "spawn"\nworld_size = 2', marks=pytest.mark.rare),
     ],
 )
@@ -60,6 +60,7 @@ def test_ranks_run_on_two_nodes(cluster: Cluster, tmp_path: Path, tasks: str, fi
     assert cluster.tasks() == []
 
 
+@pytest.mark.rare
 def test_a_rank_that_fails_is_named(cluster: Cluster, tmp_path: Path) -> None:
     fault = '[[trial.fault]]\nkind = "raise"\nrank = 1\nstep = 3\n'
     results, code = run_json(tmp_path / "runs", preset(tmp_path, "world_size = 2", QUICK + fault), *ON_TWO_NODES)

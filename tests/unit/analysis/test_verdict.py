@@ -131,7 +131,7 @@ def test_one_pause_that_the_scheduler_may_take_is_nobodys() -> None:
     assert named(works) is None
 
 
-@pytest.mark.parametrize("ranks", [2, 4])
+@pytest.mark.parametrize("ranks", [2, pytest.param(4, marks=pytest.mark.rare)])
 @pytest.mark.parametrize("shape", [all_reduce, reduce_broadcast])
 def test_nobody_is_named_where_nothing_was_put_in(ranks: int, shape: Shape) -> None:
     wrong = [seed for seed in range(50) if named(works_of(seed, ranks=ranks), shape)]

@@ -1,0 +1,173 @@
+"""A run in a thread of its own, with real ranks: skipped, stopped, closed, and where its folder is gone."""
+
+import errno
+import os
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from ddptui.config.trial import Bottleneck
+from ddptui.engines.local.warm import WarmParent
+from ddptui.live.state import Live
+from ddptui.report import table
+from ddptui.run import lab
+from ddptui.run.lab import Controls
+from ddptui.run.session import ERROR_LOG
+from ddptui.store.journal import RepeatJournal, run_lost
+from ddptui.store.outcomes import results_of
+from ddptui.wire.messages import Step
+from ddptui.wire.records import Message
+from tests.support.builders import launched
+from tests.support.runner import ENOUGH_S, family, survivors
+from tests.support.sessions import ends, follow, launches, session_of, trial
+
+LATE = Bottleneck(at="forward", ranks=(1,), sleep_ms=15)
+
+
+@pytest.fixture
+def started() -> Callable[[], list[psutil.Process]]:
+    """Those of the processes that the test has started that are still there."""
+    before = set(family(os.getpid()))
+    return lambda: [process for process in family(os.getpid()) if process not in before]
+
+
+def once(act: Callable[[], object]) -> Callable[[], object]:
+    acts = iter([act])
+    return lambda: next(acts, lambda: None)()
+
+
+def test_skip_goes_on_with_the_next_trial_and_stop_keeps_what_is_finished(
+    warm: WarmParent, tmp_path: Path, started: Callable[[], list[psutil.Process]]
+) -> None:
+    """The first trial is skipped, and spared its second repeat; in that of the other one all is stopped."""
+
+    def by_hand(live: Live) -> None:
+        known.update(started())
+        if live.trial == "endless" and live.step > 5:
+            skip()
+        elif (live.trial, live.repeat) == ("short", 2) and live.step > 5:
+            stop()
+
+    known: set[psutil.Process] = set()
+    with session_of(warm, tmp_path, trial("endless", 1_000_000), trial("short", 200), repeats=2) as session:
+        skip, stop = once(session.controls.skip), once(session.controls.stop)
+        heard = follow(session, by_hand)
+        assert not survivors(list(known), 0)
+    assert len(known) >= 3
+    assert launches(heard) == [("endless", 1), ("short", 1), ("short", 2)]
+    assert ends(heard) == ["skipped", "ok", "interrupted"]
+    assert session.error is None
+    assert session.results.status == "interrupted"
+    assert [(each.status, len(each.repeats)) for each in session.results.trials] == [("skipped", 0), ("ok", 1)]
+    assert session.results == results_of(session.run, session.preset)
+    kept = (session.run.folder / "results.json").read_text()
+    assert kept == table.as_json(session.results, session.preset)
+
+
+def test_a_run_that_is_closed_while_its_ranks_start_leaves_nobody(
+    warm: WarmParent, tmp_path: Path, started: Callable[[], list[psutil.Process]]
+) -> None:
+    with session_of(warm, tmp_path, trial("a", 8, launch="spawn", strategy="all_reduce")) as session:
+        heard: list[Message] = []
+        deadline = time.monotonic() + ENOUGH_S
+        while not (processes := started()):
+            assert time.monotonic() < deadline
+            heard += session.drain()
+        session.close()
+        assert session.is_over
+        assert not survivors(processes, 0)
+        heard += session.drain()
+    assert (launches(heard), ends(heard)) == ([("a", 1)], ["interrupted"])
+    assert (session.error, session.results.status) == (None, "interrupted")
+
+
+def test_what_was_wanted_of_the_launch_before_is_void_but_a_stop_is_not() -> None:
+    controls = Controls()
+    controls.inject((LATE,))
+    controls.skip()
+    assert controls.end() == "skipped"
+    controls.begin()
+    assert (list(controls.injections()), controls.end()) == ([], None)
+    controls.stop()
+    controls.begin()
+    assert controls.end() == "interrupted"
+
+
+def test_what_is_to_be_sent_is_sent_once() -> None:
+    controls = Controls()
+    controls.inject((LATE,))
+    controls.inject(())
+    assert [list(controls.injections()) for _ in range(2)] == [[(LATE,), ()], []]
+
+
+# What goes wrong
+
+
+def test_a_run_whose_folder_is_gone_says_so_and_goes_no_further(
+    warm: WarmParent, tmp_path: Path, started: Callable[[], list[psutil.Process]]
+) -> None:
+    with session_of(warm, tmp_path, trial("a", 30), trial("b", 8)) as session:
+        folder = session.run.folder
+        gone = once(lambda: shutil.rmtree(folder))
+        heard = follow(session, lambda live: live.step and gone())
+        assert not started()
+    assert session.error is not None
+    assert session.error.startswith(f"the run can no longer be kept in {folder}")
+    assert session.error.endswith(": it has been deleted")
+    assert launches(heard) == [("a", 1)]
+    assert not folder.exists()
+
+
+def test_a_disk_that_is_full_ends_the_ranks_at_once(
+    warm: WarmParent, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, started: Callable[[], list[psutil.Process]]
+) -> None:
+    write = RepeatJournal.write
+
+    def full(repeat: RepeatJournal, message: Message) -> None:
+        if isinstance(message, Step):
+            raise run_lost(repeat.folder, OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
+        write(repeat, message)
+
+    monkeypatch.setattr(RepeatJournal, "write", full)
+    with session_of(warm, tmp_path, trial("a", 1_000_000), trial("b", 8)) as session:
+        heard = follow(session)
+        assert not started()
+    assert session.error is not None
+    assert session.error.startswith(f"the run can no longer be kept in {session.run.folder}")
+    assert session.error.endswith(os.strerror(errno.ENOSPC))
+    assert launches(heard) == [("a", 1)]
+    assert session.results.status == "interrupted"
+
+
+@pytest.mark.parametrize("writable", [True, False])
+def test_an_internal_error_names_its_kind_and_keeps_its_traceback(
+    warm: WarmParent, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, writable: bool
+) -> None:
+    prepared = threading.Event()
+
+    def broken(*_: object, **__: object) -> Iterator[Message]:
+        yield launched("a")
+        prepared.wait(10)  # else the log may be written before the folder stands in its place
+        raise ValueError("no such thing")
+
+    monkeypatch.setattr(lab, "run_preset", broken)
+    with session_of(warm, tmp_path, trial("a", 8)) as session:
+        path = session.run.folder / ERROR_LOG
+        if not writable:
+            path.mkdir()
+        prepared.set()
+        assert follow(session) == [launched("a")]
+    assert session.error is not None
+    assert session.error.startswith("ValueError: no such thing; ")
+    if writable:
+        assert session.error.endswith(f"the traceback is in {path}")
+        kept = path.read_text(encoding="utf-8")
+        assert kept.startswith("Traceback (most recent call last):")
+        assert 'raise ValueError("no such thing")' in kept
+    else:
+        assert session.error.endswith(f"cannot be written to {path}: {os.strerror(errno.EISDIR)}")
