@@ -20,6 +20,8 @@ PYTHONS_OWN = ("multiprocessing.resource_tracker", "multiprocessing.forkserver")
 # Two threads of torch spin for each other: a step takes ten times as long where other tests want the cores as well.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+os.environ.setdefault("TEXTUAL_FPS", "60")  # Textual's own; else the console would set it in the midst of a test
+
 # Property tests are held to what is true, not to how fast a busy machine finds it.
 settings.register_profile("patient", deadline=None)
 settings.load_profile("patient")

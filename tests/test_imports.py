@@ -58,3 +58,14 @@ def test_the_command_line_imports_only_what_it_needs_to_say_no() -> None:
 def test_commands_that_only_print_import_no_engine(module: str) -> None:
     loaded = "print(*sorted(name for name in sys.modules if name in ('zmq', 'psutil', 'ddptui.engines.hub')))"
     assert output_of(f"import ddptui.run.{module}\n{loaded}") == ["", ""]
+
+
+@pytest.mark.parametrize(("wanted", "painted"), [(None, 120), ("30", 30)])
+def test_the_console_paints_as_often_as_keys_want_it(
+    wanted: str | None, painted: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("TEXTUAL_FPS")
+    if wanted is not None:
+        monkeypatch.setenv("TEXTUAL_FPS", wanted)
+    period = "from textual import screen; print(round(1 / screen.UPDATE_PERIOD))"
+    assert output_of(f"import ddptui.tui.app; {period}") == [str(painted), ""]
