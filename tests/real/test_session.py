@@ -115,7 +115,7 @@ def test_a_run_whose_folder_is_gone_says_so_and_goes_no_further(
         folder = session.run.folder
         gone = once(lambda: shutil.rmtree(folder))
         heard = follow(session, lambda live: live.step and gone())
-        assert not started()
+        assert not survivors(started(), 0)
     assert session.error is not None
     assert session.error.startswith(f"the run can no longer be kept in {folder}")
     assert session.error.endswith(": it has been deleted")
@@ -136,7 +136,7 @@ def test_a_disk_that_is_full_ends_the_ranks_at_once(
     monkeypatch.setattr(RepeatJournal, "write", full)
     with session_of(warm, tmp_path, trial("a", 1_000_000), trial("b", 8)) as session:
         heard = follow(session)
-        assert not started()
+        assert not survivors(started(), 0)
     assert session.error is not None
     assert session.error.startswith(f"the run can no longer be kept in {session.run.folder}")
     assert session.error.endswith(os.strerror(errno.ENOSPC))
