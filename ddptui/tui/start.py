@@ -14,8 +14,9 @@ from ddptui.tui.app import Console
 from ddptui.tui.settings import first_theme
 
 NICENESS = 10  # the ranks, at 0, get the cores first
-GARBAGE = 50_000  # objects, between two searches of the collector, each of which takes some 10 ms
-TWICE_OLD = 1, 1_000  # after so many searches, and then so many more, it looks at older objects, and at all of them
+# gc's thresholds: new objects before a collection, which takes about 10 ms; and after how many collections it includes
+# the survivors of the last ones, and all objects.
+THRESHOLDS = 50_000, 1, 1_000
 REFRESHES_PER_S = 4.0
 REFRESHES_PER_S_OVER_SSH = 2.0  # every picture goes over the network
 
@@ -55,11 +56,13 @@ def start(
 
 
 def collect_seldom() -> None:
-    """Have Python look for garbage seldom, and not among what has been imported. Of its own accord it looks after every
-    700 new objects, of which each picture makes thousands. Eleven searches' worth at once, its default, are the last
-    steps of all ranks: that held up keys for 90 ms, twice a minute."""
+    """Make Python collect garbage seldom, and ignore what has been imported.
+
+    By default it collects after 700 new objects, of which each picture makes thousands; and it includes the survivors
+    of eleven collections at once. Here these are the last steps of all ranks: keys waited for 90 ms, twice a minute.
+    """
     gc.freeze()
-    gc.set_threshold(GARBAGE, *TWICE_OLD)
+    gc.set_threshold(*THRESHOLDS)
 
 
 def be_nice() -> None:

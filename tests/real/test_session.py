@@ -11,12 +11,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from ddptui.config.trial import Bottleneck
 from ddptui.engines.local.warm import WarmParent
 from ddptui.live.state import Live
 from ddptui.report import table
 from ddptui.run import lab
-from ddptui.run.lab import Controls
 from ddptui.run.session import ERROR_LOG
 from ddptui.store.journal import RepeatJournal, run_lost
 from ddptui.store.outcomes import results_of
@@ -25,8 +23,6 @@ from ddptui.wire.records import Message
 from tests.support.builders import launched
 from tests.support.runner import ENOUGH_S, family, survivors
 from tests.support.sessions import ends, follow, launches, session_of, trial
-
-LATE = Bottleneck(at="forward", ranks=(1,), sleep_ms=15)
 
 
 @pytest.fixture
@@ -84,25 +80,6 @@ def test_a_run_that_is_closed_while_its_ranks_start_leaves_nobody(
         heard += session.drain()
     assert (launches(heard), ends(heard)) == ([("a", 1)], ["interrupted"])
     assert (session.error, session.results.status) == (None, "interrupted")
-
-
-def test_what_was_wanted_of_the_launch_before_is_void_but_a_stop_is_not() -> None:
-    controls = Controls()
-    controls.inject((LATE,))
-    controls.skip()
-    assert controls.end() == "skipped"
-    controls.begin()
-    assert (list(controls.injections()), controls.end()) == ([], None)
-    controls.stop()
-    controls.begin()
-    assert controls.end() == "interrupted"
-
-
-def test_what_is_to_be_sent_is_sent_once() -> None:
-    controls = Controls()
-    controls.inject((LATE,))
-    controls.inject(())
-    assert [list(controls.injections()) for _ in range(2)] == [[(LATE,), ()], []]
 
 
 # What goes wrong

@@ -1,4 +1,4 @@
-"""Sessions with real ranks, in this process, and somebody who follows them."""
+"""Starts sessions with real ranks from the process of a test, and follows them to their end."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -37,7 +37,7 @@ def session_of(warm: WarmParent, runs: Path, *trials: dict[str, Any], repeats: i
 
 
 def follow(session: Session, act: Callable[[Live], object] = lambda live: None) -> list[Message]:
-    """All that is heard, to the end; `act` is what somebody does who sees it."""
+    """Return all messages of a session, once it has ended. `act` is called with the state after each look at it."""
     live, heard = Live(), []
     deadline = time.monotonic() + ENOUGH_S
     while not session.is_over:
