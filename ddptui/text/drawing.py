@@ -3,6 +3,7 @@
 A line is a sequence of spans; the kind of a span says what it stands for, and so its color ("": none of its own).
 """
 
+import sys
 from collections.abc import Iterable, Sequence
 from math import ceil, floor, inf, log10
 
@@ -13,6 +14,7 @@ Line = Sequence[Span]
 GLYPHS = {"work": "━", "arrival": "┫", "wait": "░", "transfer": "▓", "rest": "─", "delay": "╳", "unknown": "?"}
 STEPS = (1, 2, 5, 10)  # nice numbers, times a power of ten
 SERIES = tuple(f"series-{number}" for number in range(6))  # kinds of spans: a color for each line of a chart
+SMALLEST = sys.float_info.min  # of steps: what is smaller has few digits, and at last none
 TICKS_APART = 9  # cells, at least, along a time axis
 
 
@@ -66,7 +68,7 @@ def series_kind(number: int) -> str:
 
 def nice_step(span: float, most: int) -> float:
     """The smallest of 1, 2, 5, 10, 20, … and their tenths that goes at most `most` times into a span above 0."""
-    rough = span / max(1, most)
+    rough = max(span / max(1, most), SMALLEST)
     power = 10.0 ** floor(log10(rough))
     return next((step * power for step in STEPS if step * power >= rough), 10 * power)
 

@@ -1,7 +1,7 @@
 """Bars whose parts add up, and nice numbers beside axes."""
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ddptui.text.drawing import axis, bar, linear_ticks, log_ticks, nice_step, number, shorten, ticks, wrap
@@ -37,6 +37,7 @@ def test_ticks_lie_between_both_ends() -> None:
 
 
 @given(st.floats(-1e300, 1e300), st.floats(-1e300, 1e300), st.integers(1, 40))
+@example(0.0, 5e-324, 1)  # the smallest number above 0
 def test_there_are_never_many_ticks(one: float, other: float, most: int) -> None:
     low, high = sorted((one, other))
     found = ticks(low, high, most)
