@@ -3,7 +3,6 @@
 A line is a sequence of spans; the kind of a span says what it stands for, and so its color ("": none of its own).
 """
 
-import sys
 from collections.abc import Iterable, Sequence
 from math import ceil, floor, inf, log10
 
@@ -14,7 +13,7 @@ Line = Sequence[Span]
 GLYPHS = {"work": "━", "arrival": "┫", "wait": "░", "transfer": "▓", "rest": "─", "delay": "╳", "unknown": "?"}
 STEPS = (1, 2, 5, 10)  # nice numbers, times a power of ten
 SERIES = tuple(f"series-{number}" for number in range(6))  # kinds of spans: a color for each line of a chart
-SMALLEST = sys.float_info.min  # of steps: what is smaller has few digits, and at last none
+SMALLEST = 1e-300  # of steps: what is much smaller has few digits, and at last none
 TICKS_APART = 9  # cells, at least, along a time axis
 
 
