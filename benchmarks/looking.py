@@ -1,9 +1,12 @@
 """What looking costs: the loop with all its instruments, a console that hears and keeps everything, against the same
 loop without.
 
-Goal: at most 1.01 times with 128 samples a step, 1.03 with 8. The same two ranks train block after block, now with
-instruments, now without, the order turned each round; a step takes as long as on the slower rank. Medians of the
-rounds' ratios.
+The same two ranks train block after block, now with instruments, now without, the order turned each round; a step takes
+as long as on the slower rank. Medians of the rounds' ratios.
+
+Pairs differ by more than looking costs. So it is also measured in seconds of CPU: of one rank alone, which waits for
+nobody, in its loop and in its other threads; and of the console, for each message. Where ranks and console share the
+cores, no step can be longer by less than all of that, divided by the cores: the floor.
 
     python benchmarks/looking.py [ROUNDS]
 """
@@ -12,13 +15,16 @@ import os
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
-from statistics import median, quantiles
+from statistics import quantiles
+from typing import NamedTuple
 
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
+from torch import Tensor
 
 from benchmarks.ranks import join
 from ddptui.config.trial import Trial
@@ -41,59 +47,105 @@ from workers.training.instruments import make_progress
 
 RANKS = 2
 CASES = (("all_reduce", 8), ("ddp", 8), ("all_reduce", 128), ("ddp", 128))  # strategy, samples a step
+ALONE = ("all_reduce", "ddp")  # strategies
+SMALL = {"model": "mlp", "width": 8, "depth": 3, "batch_size": 8}  # as many tensors as `net` has, and short steps
 STEPS, WARM_UP = 110, 10
+ROUNDS_ALONE = 5  # × those of two ranks: its steps are short
 CPU = torch.device("cpu")
 
 
-def block(rank: int, trial: Trial, reporter: Reporter) -> float:
-    """Train once; ms a step, on the slower rank."""
-    delays = RankDelays((), rank, seed=0, warmup_steps=WARM_UP)
-    me = Rank(trial, rank, RANKS, CPU, reporter, delays)
+class Block(NamedTuple):
+    """What a step took, on average."""
+
+    wall_ms: float
+    loop_us: float  # of CPU
+    beside_us: float  # of CPU, in the rank's other threads
+
+
+class Moment(NamedTuple):
+    wall_ns: int
+    loop_s: float
+    all_s: float
+
+
+def train_block(rank: int, ranks: int, trial: Trial, reporter: Reporter) -> Block:
+    """Train once."""
+    me = Rank(trial, rank, ranks, CPU, reporter, RankDelays((), rank, seed=0, warmup_steps=WARM_UP))
     progress = make_progress(me)
     plain, moments = progress.step, []
 
     def watched(record: StepRecord, clock: Clock) -> None:
-        if record.step == WARM_UP:
-            moments.append(record.timer.moments[0])
-        if record.step == STEPS - 1:
-            moments.append(record.timer.moments[-1])
         plain(record, clock)
+        if record.step in (WARM_UP - 1, STEPS - 1):
+            moments.append(Moment(record.timer.moments[-1], time.thread_time(), time.process_time()))
 
     progress.step = watched  # type: ignore[method-assign]
     train(me, strategy_of(trial), progress)
-    took = torch.tensor((moments[1] - moments[0]) / (STEPS - WARM_UP) / 1e6)
-    dist.all_reduce(took, op=dist.ReduceOp.MAX)
-    return took.item()
+    begin, end = moments
+    loop_s = end.loop_s - begin.loop_s
+    total = (end.wall_ns - begin.wall_ns) / 1e6, loop_s * 1e6, (end.all_s - begin.all_s - loop_s) * 1e6
+    return Block(*(figure / (STEPS - WARM_UP) for figure in total))
 
 
-def run_rank(rank: int, port: int, rounds: int) -> None:
-    join(rank, RANKS, port)
+class Reporters(NamedTuple):
+    heard: Reporter
+    unheard: Reporter
+
+    @classmethod
+    def make(cls, rank: int, ranks: int) -> "Reporters":
+        heard = Reporter(rank)
+        del os.environ[HUB]
+        heard.send(hello(make_trial({"world_size": ranks, "strategy": "ddp"}), rank, DeviceChoice(CPU), 1))
+        return cls(heard, Reporter(rank, heartbeat=False))  # the other has no console to speak to
+
+
+def pairs(rank: int, ranks: int, values: dict[str, object], rounds: int, to: Reporters) -> list[tuple[Block, Block]]:
+    """Blocks with instruments and without, in turn; the first pair is a warm-up."""
+    values = values | {"steps": STEPS, "warmup_steps": WARM_UP, "lr": 0.001}
+    looking, blind = make_trial(values), make_trial(values | {"instruments": "off"})
+    found = []
+    for number in range(rounds + 1):
+        took = {}
+        for trial, reporter in ((looking, to.heard), (blind, to.unheard))[:: 1 if number % 2 else -1]:
+            took[trial.instruments] = train_block(rank, ranks, trial, reporter)
+        found.append((took["on"], took["off"]))
+    return found[1:]
+
+
+def run_rank(rank: int, ranks: int, port: int, rounds: int) -> None:
+    join(rank, ranks, port)
     sys.stdout = open(os.devnull, "w")  # noqa: SIM115  (each step that is seen prints a line now and then)
-    heard = Reporter(rank)
-    del os.environ[HUB]
-    unheard = Reporter(rank, heartbeat=False)  # with no console to speak to
-    heard.send(hello(make_trial({}), rank, DeviceChoice(CPU), 1))
-    for strategy, samples in CASES:
-        values = {"strategy": strategy, "batch_size": samples, "steps": STEPS, "warmup_steps": WARM_UP, "lr": 0.001}
-        looking, blind = make_trial(values), make_trial(values | {"instruments": "off"})
-        sides: list[tuple[Trial, Reporter]] = [(looking, heard), (blind, unheard)]
-        times: dict[str, list[float]] = {"on": [], "off": []}
-        for number in range(rounds + 1):
-            for trial, reporter in sides if number % 2 else sides[::-1]:
-                took = block(rank, trial, reporter)
-                if number:
-                    times[trial.instruments].append(took)
-        if rank == 0:
-            report(strategy, samples, times["on"], times["off"])
-    heard.close()
+    to = Reporters.make(rank, ranks)
+    if ranks == 1:
+        for strategy in ALONE:
+            report_cpu(strategy, pairs(0, 1, {"strategy": strategy, **SMALL}, rounds * ROUNDS_ALONE, to))
+    else:
+        for strategy, samples in CASES:
+            found = pairs(rank, ranks, {"strategy": strategy, "batch_size": samples}, rounds, to)
+            took = torch.tensor([[on.wall_ms, off.wall_ms] for on, off in found])
+            dist.all_reduce(took, op=dist.ReduceOp.MAX)
+            if rank == 0:
+                report(strategy, samples, took)
+    to.heard.close()
     dist.destroy_process_group()
 
 
-def report(strategy: str, samples: int, on: list[float], off: list[float]) -> None:
-    ratios = [a / b for a, b in zip(on, off, strict=True)]
-    low, _, high = quantiles(ratios, n=4)
-    figures = f"{median(on):6.2f} against {median(off):6.2f} ms   ratio {median(ratios):.3f}"
+def report(strategy: str, samples: int, took: Tensor) -> None:
+    on, off = took.unbind(1)  # ms a step, by round
+    low, middle, high = quantiles((on / off).tolist(), n=4)
+    figures = f"{on.median():6.2f} against {off.median():6.2f} ms   ratio {middle:.3f}"
     print(f"net, {strategy:10} {samples:4} a step: {figures}   middle half {low:.2f} to {high:.2f}", file=sys.stderr)
+
+
+def report_cpu(strategy: str, found: list[tuple[Block, Block]]) -> None:
+    loop, beside = (
+        "{1:.0f} µs (middle half {0:.0f} to {2:.0f})".format(*quantiles(figures, n=4))
+        for figures in (
+            [on.loop_us - off.loop_us for on, off in found],
+            [on.beside_us - off.beside_us for on, off in found],
+        )
+    )
+    print(f"CPU a step, {strategy:10}: {loop} in the loop, {beside} beside it", file=sys.stderr)
 
 
 def console(hub: Hub, over: threading.Event) -> None:
@@ -101,26 +153,35 @@ def console(hub: Hub, over: threading.Event) -> None:
     live = Live()
     with tempfile.TemporaryDirectory() as folder, (Path(folder) / "messages.jsonl").open("wb") as journal:
         repeat = RepeatJournal(Path(folder), 1, journal)
+        begin_s, heard = time.thread_time(), 0
         while not over.is_set():
             messages = hub.receive(100)
             for message in messages:
                 repeat.write(message)
             fold(live, messages)
+            heard += len(messages)
+        spent_us = (time.thread_time() - begin_s) * 1e6
         repeat.close()
+    print(f"CPU a message, console: {spent_us / heard:.0f} µs", file=sys.stderr)
 
 
-def main() -> None:
-    rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 30
+def measure(ranks: int, rounds: int) -> None:
     store = host_store()
-    with Hub(RANKS) as hub:
+    with Hub(ranks) as hub:
         os.environ |= {HUB: hub.endpoint, TOKEN: hub.token}
         over = threading.Event()
         hearing = threading.Thread(target=console, args=(hub, over))
         hearing.start()
         start: Callable[..., object] = mp.start_processes
-        start(run_rank, (store.port, rounds), nprocs=RANKS, start_method="spawn")
+        start(run_rank, (ranks, store.port, rounds), nprocs=ranks, start_method="spawn")
         over.set()
         hearing.join()
+
+
+def main() -> None:
+    rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 30
+    measure(RANKS, rounds)
+    measure(1, rounds)
 
 
 if __name__ == "__main__":
