@@ -4,9 +4,9 @@ loop without.
 The same two ranks train block after block, now with instruments, now without, the order turned each round; a step takes
 as long as on the slower rank. Medians of the rounds' ratios.
 
-Pairs differ by more than looking costs. So it is also measured in seconds of CPU: of one rank alone, which waits for
-nobody, in its loop and in its other threads; and of the console, for each message. Where ranks and console share the
-cores, no step can be longer by less than all of that, divided by the cores: the floor.
+Pairs differ by more than looking costs. So it is also measured in CPU time: of a step, on one rank that waits for
+nobody, in its loop and in its other threads; and of a message, in the console. The sum over ranks, divided by the cores
+that they and the console share, is the floor: a step takes at least that much longer.
 
     python benchmarks/looking.py [ROUNDS]
 """
@@ -138,14 +138,14 @@ def report(strategy: str, samples: int, took: Tensor) -> None:
 
 
 def report_cpu(strategy: str, found: list[tuple[Block, Block]]) -> None:
-    loop, beside = (
-        "{1:.0f} µs (middle half {0:.0f} to {2:.0f})".format(*quantiles(figures, n=4))
-        for figures in (
-            [on.loop_us - off.loop_us for on, off in found],
-            [on.beside_us - off.beside_us for on, off in found],
-        )
-    )
+    loop = spread([on.loop_us - off.loop_us for on, off in found])
+    beside = spread([on.beside_us - off.beside_us for on, off in found])
     print(f"CPU a step, {strategy:10}: {loop} in the loop, {beside} beside it", file=sys.stderr)
+
+
+def spread(us: list[float]) -> str:
+    low, middle, high = quantiles(us, n=4)
+    return f"{middle:.0f} µs (middle half {low:.0f} to {high:.0f})"
 
 
 def console(hub: Hub, over: threading.Event) -> None:
