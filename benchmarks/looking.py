@@ -1,8 +1,9 @@
 """What looking costs: the loop with all its instruments, a console that hears and keeps everything, against the same
 loop without.
 
-The same two ranks train block after block, now with instruments, now without, the order turned each round; a step takes
-as long as on the slower rank. Medians of the rounds' ratios.
+Goal: at most 1.01 times with 128 samples a step, 1.03 with 8. The same two ranks train block after block, now with
+instruments, now without, the order turned each round; a step takes as long as on the slower rank. Medians of the
+rounds' ratios.
 
 Pairs differ by more than looking costs. So it is also measured in CPU time: of a step, on one rank that waits for
 nobody, in its loop and in its other threads; and of a message, in the console. The sum over ranks, divided by the cores
@@ -18,13 +19,12 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from statistics import quantiles
+from statistics import median, quantiles
 from typing import NamedTuple
 
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
-from torch import Tensor
 
 from benchmarks.ranks import join
 from ddptui.config.trial import Trial
@@ -125,15 +125,14 @@ def run_rank(rank: int, ranks: int, port: int, rounds: int) -> None:
             took = torch.tensor([[on.wall_ms, off.wall_ms] for on, off in found])
             dist.all_reduce(took, op=dist.ReduceOp.MAX)
             if rank == 0:
-                report(strategy, samples, took)
+                report(strategy, samples, *took.T.tolist())
     to.heard.close()
     dist.destroy_process_group()
 
 
-def report(strategy: str, samples: int, took: Tensor) -> None:
-    on, off = took.unbind(1)  # ms a step, by round
-    low, middle, high = quantiles((on / off).tolist(), n=4)
-    figures = f"{on.median():6.2f} against {off.median():6.2f} ms   ratio {middle:.3f}"
+def report(strategy: str, samples: int, on: list[float], off: list[float]) -> None:
+    low, middle, high = quantiles([a / b for a, b in zip(on, off, strict=True)], n=4)
+    figures = f"{median(on):6.2f} against {median(off):6.2f} ms   ratio {middle:.3f}"
     print(f"net, {strategy:10} {samples:4} a step: {figures}   middle half {low:.2f} to {high:.2f}", file=sys.stderr)
 
 
