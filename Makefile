@@ -17,11 +17,12 @@ BESIDE := $(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder --
 
 test: lint
 	$(BESIDE) -m "not rare"
-	$(BIN)/python -m pytest $(QUIET)
+	$(BIN)/python -m pytest -m "not rare" $(QUIET)
 
 # With those that take long and seldom break: before an issue is called done.
 test-all: test
 	$(BESIDE) -m rare
+	$(BIN)/python -m pytest -m rare $(QUIET)
 
 lint: .venv/installed
 	$(BIN)/ruff check .

@@ -34,6 +34,7 @@ def test_a_machine_that_can_do_it_all_is_told_so_and_nothing_stays(tmp_path: Pat
     assert list(tmp_path.iterdir()) == list(temporary.iterdir()) == []
 
 
+@pytest.mark.rare
 def test_too_few_open_files_are_the_reason_that_is_given(tmp_path: Path) -> None:
     done = subprocess.run(
         ["/bin/sh", "-c", 'ulimit -n 20; exec "$@"', "sh", *arguments("doctor")],

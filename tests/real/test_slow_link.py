@@ -107,7 +107,8 @@ def test_the_limit_holds_and_nothing_is_left(began: Began) -> None:
     assert_nothing_is_left(networks)
 
 
-@pytest.mark.parametrize("victim", ["console", pytest.param("keeper", marks=pytest.mark.rare)])
+@pytest.mark.rare
+@pytest.mark.parametrize("victim", ["console", "keeper"])
 def test_nothing_is_left_of_it_after_a_kill(began: Began, victim: str) -> None:
     console, networks = began("steps = 100000")
     processes = family(console.pid)

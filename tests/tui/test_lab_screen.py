@@ -439,7 +439,10 @@ def test_runs_that_were_made_meanwhile_are_there_on_coming_back(tmp_path: Path) 
     play(scenario, tmp_path)
 
 
-@pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 60), (120, 24), (80, 50)])
+RARE_SIZES = [pytest.param(size, marks=pytest.mark.rare) for size in ((120, 40), (120, 24), (80, 50))]
+
+
+@pytest.mark.parametrize("size", [(80, 24), (200, 60), *RARE_SIZES])
 def test_all_that_has_the_focus_can_be_seen_at_every_size(size: tuple[int, int]) -> None:
     async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
         for key, words in (

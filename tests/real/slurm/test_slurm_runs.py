@@ -114,15 +114,9 @@ def running(cluster: Cluster, tmp_path: Path, request: pytest.FixtureRequest) ->
     running.end()
 
 
+@pytest.mark.rare
 @pytest.mark.parametrize("running", ["rank"], indirect=True)
-def test_secrets_are_nowhere_to_be_seen_and_a_rank_that_is_killed_is_named(cluster: Cluster, running: Running) -> None:
-    secrets = secrets_of(running)
-    tasks = cluster.tasks()
-    command_lines = " ".join(word for process in tasks for word in process.cmdline())
-    assert "workers.task" in command_lines
-    [srun, *_] = [process for process in tasks if process.name() == "srun"]  # it sends its environment to the nodes
-    assert not any(secret in command_lines + str(srun.environ()) for secret in secrets)
-
+def test_a_rank_that_is_killed_is_named(cluster: Cluster, running: Running) -> None:
     running.ranks[0].kill()  # it cannot say so itself
     output, _ = running.console.communicate(timeout=GONE_WITHIN_S)
     [killed] = json.loads(output)["trials"]
@@ -140,8 +134,17 @@ def test_nothing_is_left_when_it_is_stopped(cluster: Cluster, running: Running) 
     assert_nothing_is_left(cluster, running)
 
 
-@pytest.mark.parametrize("running", ["node"], indirect=True)
-def test_nothing_is_left_when_the_console_is_killed(cluster: Cluster, running: Running) -> None:
+@pytest.mark.parametrize("running", ["rank"], indirect=True)
+def test_secrets_are_nowhere_to_be_seen_and_nothing_is_left_when_the_console_is_killed(
+    cluster: Cluster, running: Running
+) -> None:
+    secrets = secrets_of(running)
+    tasks = cluster.tasks()
+    command_lines = " ".join(word for process in tasks for word in process.cmdline())
+    assert "workers.task" in command_lines
+    [srun, *_] = [process for process in tasks if process.name() == "srun"]  # it sends its environment to the nodes
+    assert not any(secret in command_lines + str(srun.environ()) for secret in secrets)
+
     running.console.kill()
     assert survivors([*running.family, *running.ranks], GONE_WITHIN_S) == []
     assert cluster.queue() == []

@@ -44,7 +44,12 @@ KINDS: dict[str, Callable[[Random], Callable[[int], float]]] = {
 }
 
 
-@pytest.mark.parametrize("kind", KINDS)
+# Those with the narrowest and with the widest interval, and one that is in few steps; the others lie between them.
+OFTEN = ("constant", "exponential", "a pause")
+RARE = [pytest.param(kind, marks=pytest.mark.rare) for kind in KINDS if kind not in OFTEN]
+
+
+@pytest.mark.parametrize("kind", [*OFTEN, *RARE])
 def test_the_interval_holds_what_was_put_in_nineteen_times_of_twenty(kind: str) -> None:
     held, phases, widths = 0, 0, []
     for seed in range(100):
