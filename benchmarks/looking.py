@@ -1,9 +1,9 @@
 """What looking costs: the loop with all its instruments, a console that hears and keeps everything, against the same
 loop without.
 
-Goal: at most 1.05 times with 8 samples a step, 1.03 with 128. (The floor, below, is 1.03 and 1.01.) The same two ranks
-train block after block, now with instruments, now without, the order turned each round; a step takes as long as on the
-slower rank. Medians of the rounds' ratios.
+Goal: at most 1.05 times with 8 samples a step, 1.03 with 128. (The floor, below, is about 1.03 and 1.01 here.) The same
+two ranks train block after block, now with instruments, now without, the order turned each round; a step takes as long
+as on the slower rank. Medians of the rounds' ratios.
 
 torch DDP shows Python its collectives only through a communication hook in Python (torch 2.15 has other hooks). So the
 same ranks also train under `ddp` with torch's own hook, without instruments: no instruments cost less than that.
@@ -154,10 +154,10 @@ def run_rank(rank: int, ranks: int, port: int, rounds: int) -> None:
             took = torch.tensor([[block.wall_ms for block in sides] for sides in found])
             dist.all_reduce(took, op=dist.ReduceOp.MAX)
             if rank == 0:
-                on, *hook, off = took.T.tolist()
+                on, *hooked, off = took.T.tolist()
                 report(f"{strategy:10} {samples:4} a step", on, off)
-                for alone in hook:
-                    report("     torch's hook alone", alone, off)
+                for hook in hooked:
+                    report("     torch's hook alone", hook, off)
     to.heard.close()
     dist.destroy_process_group()
 

@@ -30,9 +30,9 @@ with open(bin + "/state.json", "r+") as file:
         if state["patience"] <= 0:
             for job in jobs:
                 job[1] = "CANCELLED" if job[1] in ("PENDING", "RUNNING", "SUSPENDED") else job[1]
-    file.seek(0)
-    file.truncate()
-    json.dump(state, file)
+    written = json.dumps(state)  # all at once: whoever waits for a command may kill it at any moment
+    os.pwrite(file.fileno(), written.encode(), 0)
+    os.ftruncate(file.fileno(), len(written))
 
 time.sleep(state["slow"].get(name, 0))
 if name in state["broken"]:

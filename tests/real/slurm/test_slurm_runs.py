@@ -145,6 +145,16 @@ def test_secrets_are_nowhere_to_be_seen_and_nothing_is_left_when_the_console_is_
     [srun, *_] = [process for process in tasks if process.name() == "srun"]  # it sends its environment to the nodes
     assert not any(secret in command_lines + str(srun.environ()) for secret in secrets)
 
+    assert_a_killed_console_leaves_nothing(cluster, running)
+
+
+@pytest.mark.rare
+@pytest.mark.parametrize("running", ["node"], indirect=True)
+def test_nothing_is_left_when_the_console_is_killed(cluster: Cluster, running: Running) -> None:
+    assert_a_killed_console_leaves_nothing(cluster, running)
+
+
+def assert_a_killed_console_leaves_nothing(cluster: Cluster, running: Running) -> None:
     running.console.kill()
     assert survivors([*running.family, *running.ranks], GONE_WITHIN_S) == []
     assert cluster.queue() == []
