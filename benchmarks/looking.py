@@ -21,7 +21,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import median, quantiles
 from typing import NamedTuple
@@ -88,7 +88,7 @@ class Hooked(DDP):
 
 
 class Side(NamedTuple):
-    """What a block trains, and to whom it reports."""
+    """One of the ways to train that are compared."""
 
     trial: Trial
     reporter: Reporter
@@ -147,7 +147,11 @@ def run_rank(rank: int, ranks: int, port: int, rounds: int) -> None:
     to = Reporters.make(rank, ranks)
     if ranks == 1:
         for strategy in ALONE:
-            report_cpu(strategy, blocks(0, 1, {"strategy": strategy, **SMALL}, rounds * ROUNDS_ALONE, to))
+            found = blocks(0, 1, {"strategy": strategy, **SMALL}, rounds * ROUNDS_ALONE, to)
+            on, *hooked, off = zip(*found, strict=True)
+            report_cpu(strategy, on, off)
+            for hook in hooked:
+                report_cpu("hook alone", hook, off)
     else:
         for strategy, samples in CASES:
             found = blocks(rank, ranks, {"strategy": strategy, "batch_size": samples}, rounds, to)
@@ -168,10 +172,10 @@ def report(what: str, on: list[float], off: list[float]) -> None:
     print(f"net, {what}: {figures}   middle half {low:.2f} to {high:.2f}", file=sys.stderr)
 
 
-def report_cpu(strategy: str, found: list[list[Block]]) -> None:
-    loop = spread([on.loop_us - off.loop_us for on, *_, off in found])
-    beside = spread([on.beside_us - off.beside_us for on, *_, off in found])
-    print(f"CPU a step, {strategy:10}: {loop} in the loop, {beside} beside it", file=sys.stderr)
+def report_cpu(what: str, on: Sequence[Block], off: Sequence[Block]) -> None:
+    loop = spread([a.loop_us - b.loop_us for a, b in zip(on, off, strict=True)])
+    beside = spread([a.beside_us - b.beside_us for a, b in zip(on, off, strict=True)])
+    print(f"CPU a step, {what:10}: {loop} in the loop, {beside} beside it", file=sys.stderr)
 
 
 def spread(us: list[float]) -> str:

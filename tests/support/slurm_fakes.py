@@ -30,7 +30,7 @@ with open(bin + "/state.json", "r+") as file:
         if state["patience"] <= 0:
             for job in jobs:
                 job[1] = "CANCELLED" if job[1] in ("PENDING", "RUNNING", "SUSPENDED") else job[1]
-    written = json.dumps(state)  # all at once: whoever waits for a command may kill it at any moment
+    written = json.dumps(state)  # in one write: a caller that is out of patience kills this program anywhere
     os.pwrite(file.fileno(), written.encode(), 0)
     os.ftruncate(file.fileno(), len(written))
 

@@ -157,8 +157,7 @@ def test_nothing_is_left_when_the_console_is_killed(cluster: Cluster, running: R
 def assert_a_killed_console_leaves_nothing(cluster: Cluster, running: Running) -> None:
     running.console.kill()
     assert survivors([*running.family, *running.ranks], GONE_WITHIN_S) == []
-    assert cluster.queue() == []
-    assert cluster.tasks() == []
+    assert_nothing_is_left(cluster, running)
     assert not (repeat(running.runs) / "wire.env").exists()
 
 
