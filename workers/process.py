@@ -3,6 +3,7 @@
 python -m workers.process world_size=2 strategy=all_reduce epochs=3
 """
 
+import gc
 import sys
 from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
@@ -22,11 +23,12 @@ def main() -> None:
     rendezvous, port = open_rendezvous(trial, node)
     context: Any = mp.get_context(trial.start_method)
     if trial.start_method == "forkserver":
-        context.set_forkserver_preload(["workers.train"])
+        context.set_forkserver_preload(["workers.preload"])
     ranks = {rank: context.Process(target=run_rank, args=(trial, rank, node.ranks, rendezvous)) for rank in node.ranks}
     for process in ranks.values():
         process.start()
     _store = host_store(port) if port else None  # after the last fork: the store has a thread
+    gc.freeze()  # or Python would look for garbage among all that was imported, half a second after the last rank
     wait_for_all(ranks)
 
 

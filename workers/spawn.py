@@ -3,6 +3,7 @@
 python -m workers.spawn world_size=2 strategy=all_reduce epochs=3
 """
 
+import gc
 import sys
 
 import torch.multiprocessing as mp
@@ -24,12 +25,13 @@ def main() -> None:
     node = this_node(trial)
     rendezvous, port = open_rendezvous(trial, node)
     if trial.start_method == "forkserver":
-        mp.set_forkserver_preload(["workers.train"])
+        mp.set_forkserver_preload(["workers.preload"])
     # mp.spawn is start_processes with start_method="spawn" and join=True.
     ranks = mp.start_processes(
         run_local_rank, (trial, node, rendezvous), nprocs=len(node.ranks), start_method=trial.start_method, join=False
     )
     _store = host_store(port) if port else None  # after the last fork: the store has a thread
+    gc.freeze()  # or Python would look for garbage among all that was imported, half a second after the last rank
     try:
         while not ranks.join():
             pass

@@ -26,7 +26,7 @@ WORKERS_FLOORS = (
     ("aggregate",),
     ("primitives", "replicas", "training", "doctor"),
     ("train",),
-    ("run_rank",),
+    ("run_rank", "preload"),
     ("dp", "single", "process", "spawn", "launch", "task", "verify"),
     ("warm",),
 )

@@ -1,6 +1,7 @@
 """What every rank has, however it was launched: its number, device, connection to the console, log and network."""
 
 import ctypes
+import gc
 import os
 import socket
 import sys
@@ -82,6 +83,7 @@ def rank_process(trial: Trial, rank: int, local_ranks: range, *, has_parent: boo
         reporter.position = lambda: Position(asleep=delays.asleep)
         delays.start()
         yield Rank(trial, rank, trial.world_size, device, reporter, delays, time.monotonic_ns() - begin, shared)
+        gc.freeze()  # or Python would look for garbage among all that was imported, a second before the process ends
     except BaseException as error:
         traceback.print_exc()
         reporter.send(Failed(rank=rank, at_ns=time.monotonic_ns(), error=f"{type(error).__name__}: {error}"))
