@@ -24,7 +24,7 @@ def assert_nothing_is_left(console: Console) -> None:
     assert not survivors(console.family, GONE_WITHIN_S)
     assert all(can_be_bound(port) for port in console.ports)
     deadline = time.monotonic() + GONE_WITHIN_S  # the keeper ends after the ranks, and takes their folder along
-    while left := console.before.left_by(console.process.pid):
+    while left := console.before.left_by(console.process.pid, console.family):
         assert time.monotonic() < deadline, left
         time.sleep(0.05)
 

@@ -131,11 +131,15 @@ class Traces:
         memory = {name for name in files if not name.startswith(SEMAPHORE)}
         return Traces(memory, {str(path) for path in Path("/tmp").glob("ddptui-hub-*")})
 
-    def left_by(self, console: int) -> list[str]:
-        """What has come since, of this console; other tests may run beside."""
+    def left_by(self, console: int, family: list[psutil.Process]) -> list[str]:
+        """What has come since, of this console and of those below it; other tests may run beside. Torch names memory
+        after the process that made it; memory with another name could be anyone's, and counts."""
         now = Traces.now()
         hubs = [path for path in now.hubs - self.hubs if f"-{console}-" in path]
-        return [*sorted(now.shared_memory - self.shared_memory), *hubs]
+        makers = {str(pid) for pid in (console, *(process.pid for process in family))}
+        memory = now.shared_memory - self.shared_memory
+        others = {name for name in memory if name.startswith("torch_") and name.split("_")[1] not in makers}
+        return [*sorted(memory - others), *hubs]
 
 
 def listening(processes: list[psutil.Process]) -> list[int]:

@@ -122,3 +122,18 @@ def test_what_a_key_is_for_is_said_under_the_mouse() -> None:
             assert first.tooltip is None
 
     asyncio.run(check())
+
+
+def test_a_screen_may_be_left_before_its_keys_were_shown() -> None:
+    async def check() -> None:
+        async with WithKeys().run_test(size=(80, 5)) as pilot:
+            await pilot.pause()
+            keys = Keys()
+            await pilot.app.screen.mount(keys)
+            leaving = keys.remove()
+            keys._show_keys()  # it was to be called after the next picture, which came as the screen was being left
+            await leaving
+            assert not keys.query(Key)
+            assert (await shown(pilot)).endswith("^p palette")
+
+    asyncio.run(check())

@@ -98,10 +98,12 @@ class Keys(Footer):
             key.display = what is not None
             if what is not None:
                 key.show(what)
-        if not self.query_children(PaletteKey):
-            palette = active[self.app.COMMAND_PALETTE_BINDING]
-            self.mount(PaletteKey(self._shown(palette, palette.binding.tooltip or palette.binding.description)))
-        self.mount(*map(Key, shown[len(keys) :]), before=self.query_exactly_one(PaletteKey))
+        new = [Key(each) for each in shown[len(keys) :]]
+        if palette := self.query_children(PaletteKey):
+            self.mount(*new, before=palette.first())
+        else:
+            last = active[self.app.COMMAND_PALETTE_BINDING]
+            self.mount(*new, PaletteKey(self._shown(last, last.binding.tooltip or last.binding.description)))
 
     def _shown(self, active: ActiveBinding, tooltip: str) -> Shown:
         _, binding, is_enabled, _ = active
