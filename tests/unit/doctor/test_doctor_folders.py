@@ -1,0 +1,96 @@
+"""What the doctor says about the folders of runs and of sockets, and about shared memory."""
+
+import errno
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from ddptui import doctor
+from ddptui.doctor import folders
+from ddptui.doctor.finding import Finding
+from ddptui.host.rank_side import NoAnswer
+from tests.support.doctoring import failing_with, only
+
+
+def test_the_runs_folder_is_written_to_and_nothing_stays(tmp_path: Path) -> None:
+    kept, disk = folders.runs(str(tmp_path / "not" / "there"))
+    assert (kept.remedy, disk.name) == ("", "disk")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["file", "file/below", "dangling", "dangling/below"])
+def test_runs_that_cannot_be_kept_are_fatal(name: str, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    (tmp_path / "dangling").symlink_to(tmp_path / "nowhere")
+    finding = only(folders.runs(str(tmp_path / name)))
+    assert finding.fatal
+    assert "--runs" in finding.remedy
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["dangling", "file"]
+
+
+def test_a_disk_that_fails_half_way_is_fatal_and_nothing_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "fsync", failing_with(errno.ENOSPC))
+    [finding] = doctor.findings([("runs", lambda: folders.runs(str(tmp_path)))])
+    assert finding.fatal
+    assert "disk is full" in finding.remedy
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_less_than_a_gigabyte_of_disk_is_warned_about() -> None:
+    assert folders.disk_remedy(1.0) == ""
+    assert "delete runs" in folders.disk_remedy(0.9)
+
+
+def test_the_wire_is_tried() -> None:
+    assert not only(folders.sockets()).fatal
+
+
+def test_without_a_folder_for_sockets_nothing_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(folders, "Hub", failing_with(errno.ENOENT))
+    finding = only(folders.sockets())
+    assert finding.fatal
+    assert "export TMPDIR=" in finding.remedy
+
+
+@pytest.mark.parametrize("heard", [False, NoAnswer("killed by SIGABRT")])
+def test_a_wire_on_which_nobody_is_heard_is_fatal(heard: bool | NoAnswer, monkeypatch: pytest.MonkeyPatch) -> None:
+    def hello(_: object) -> bool:
+        if isinstance(heard, NoAnswer):
+            raise heard
+        return heard
+
+    monkeypatch.setattr(folders, "_hello", hello)
+    finding = only(folders.sockets())
+    assert finding.fatal
+    assert "export TMPDIR=" in finding.remedy
+
+
+def test_sockets_elsewhere_than_wanted_are_said() -> None:
+    where = Path("/tmp")
+    for wanted in (None, "/tmp", "/tmp/"):
+        assert folders.socket_folder_finding(where, wanted, "/tmp") == Finding("sockets", "ZeroMQ (ipc) works in /tmp")
+    long = folders.socket_folder_finding(where, "/a/long/path", "/a/long/path")
+    assert "too long" in long.text
+    assert not long.remedy
+    refused = folders.socket_folder_finding(where, "/nowhere", "/tmp")
+    assert "TMPDIR (/nowhere) cannot be written" in refused.text
+    assert refused.remedy == "`export TMPDIR=/tmp`"
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="/dev/shm is Linux's own")
+def test_shared_memory_is_written_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(folders, "SHARED", tmp_path)
+    assert "NCCL" in only(folders.shared_memory()).text
+    assert list(tmp_path.iterdir()) == []
+    monkeypatch.setattr(folders, "SHARED", tmp_path / "none")
+    finding = only(folders.shared_memory())
+    assert not finding.fatal
+    assert "--shm-size" in finding.remedy
+
+
+def test_little_shared_memory_matters_where_there_is_a_gpu() -> None:
+    assert folders.shared_remedy(0.06, no_gpu=True) == ""
+    assert folders.shared_remedy(1.0, no_gpu=False) == ""
+    assert "--shm-size=1g" in folders.shared_remedy(0.06, no_gpu=False)

@@ -1,0 +1,202 @@
+"""What the doctor says about torch, its backends, GPUs and NVIDIA's driver."""
+
+import errno
+from typing import Any, NamedTuple
+
+import pytest
+
+from ddptui.doctor import torch
+from ddptui.doctor.finding import Finding
+from ddptui.host import gpus
+from ddptui.host.rank_side import Child, NoAnswer
+from tests.support.doctoring import GB, failing_with, only
+
+
+class Gpu(NamedTuple):
+    """What a case of `gpus_finding` is told."""
+
+    why: str = ""
+    build: str | None = "13.2"
+    visible: str | None = None
+    none: bool = False
+
+
+@pytest.mark.parametrize(
+    ("case", "found", "remedy"),
+    [
+        (Gpu(none=True), "none: ranks run on the CPU", ""),
+        (Gpu(visible=""), "hidden: CUDA_VISIBLE_DEVICES is ''", "unset CUDA_VISIBLE_DEVICES"),
+        (Gpu(visible="-1"), "hidden: CUDA_VISIBLE_DEVICES is '-1'", "unset CUDA_VISIBLE_DEVICES"),
+        (Gpu(visible="", none=True), "hidden: CUDA_VISIBLE_DEVICES is ''", ""),
+        (Gpu(build=None), "built without CUDA", "pip install --force-reinstall torch"),
+        (Gpu("RuntimeError: The NVIDIA driver on your system is too old (found version 11040)."), "CUDA 13.2", "older"),
+        (Gpu("RuntimeError: Found no NVIDIA driver on your system."), "without a driver", "install NVIDIA's driver"),
+        (Gpu("RuntimeError: No CUDA GPUs are available", visible="7"), "No CUDA GPUs", "CUDA_VISIBLE_DEVICES is '7'"),
+    ],
+)
+def test_gpus_that_torch_does_not_see_are_told_apart(case: Gpu, found: str, remedy: str) -> None:
+    finding = torch.gpus_finding({"gpus": [], "why_none": case.why}, case.build, case.visible, case.none)
+    assert found in finding.text
+    assert (remedy in finding.remedy) if remedy else not finding.remedy
+    assert not finding.fatal
+
+
+def test_gpus_are_told_by_name_and_memory() -> None:
+    told = {"gpus": [["H200", 139 * GB], ["H200", 139 * GB]], "why_none": ""}
+    finding = torch.gpus_finding(told, "13.2", None, False)
+    assert finding == Finding(
+        "GPUs", "H200 (139 GB), H200 (139 GB): for 2 ranks, or more that share them (share_gpu = true)"
+    )
+    alone = torch.gpus_finding({"gpus": told["gpus"][:1], "why_none": ""}, "13.2", None, False)
+    assert alone.text == "H200 (139 GB): for one rank, or more that share it (share_gpu = true)"
+
+
+# NVIDIA's driver
+
+H100 = gpus.Gpu("H100", "GPU-aa", 80 * GB, GB, 0)
+DRIVER = gpus.Driver("580.65", (13, 0), (H100, H100._replace(uuid="GPU-bb", used_bytes=None, busy_percent=None)))
+
+
+def told_by_nvml(monkeypatch: pytest.MonkeyPatch, driver: gpus.Driver | None, visible: str | None) -> list[Finding]:
+    monkeypatch.setattr(gpus, "surely_none", lambda: False)
+    monkeypatch.setattr(gpus, "ask", lambda: driver)
+    monkeypatch.delenv(gpus.VISIBLE, raising=False)
+    if visible is not None:
+        monkeypatch.setenv(gpus.VISIBLE, visible)
+    return list(torch.driver_and_gpus())
+
+
+def test_the_driver_and_its_gpus_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    driver, first, second = told_by_nvml(monkeypatch, DRIVER, None)
+    assert driver.text.startswith("580.65, up to CUDA 13.0; this torch is built for")
+    assert first == Finding("GPU 0", "H100, 80 GB (1.0 used), 0 % busy")
+    assert second == Finding("GPU 1", "H100, 80 GB")
+
+
+def test_a_gpu_that_is_hidden_is_said_to_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, first, second = told_by_nvml(monkeypatch, DRIVER, "1")
+    assert first.text.endswith("; hidden: CUDA_VISIBLE_DEVICES is '1'")
+    assert "hidden" not in second.text
+
+
+@pytest.mark.parametrize("others", [{"busy_percent": 40}, {"used_bytes": 30 * GB}])
+def test_a_gpu_that_others_use_spoils_times(others: dict[str, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    used = DRIVER._replace(gpus=(H100._replace(**others),))
+    _, finding = told_by_nvml(monkeypatch, used, None)
+    assert "other programs use it, which distorts times" in finding.remedy
+    assert not finding.fatal
+
+
+def test_instances_of_a_gpu_are_said_and_not_called_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+    cut = DRIVER._replace(gpus=(H100._replace(is_cut=True),))
+    _, finding = told_by_nvml(monkeypatch, cut, "MIG-4e2a")
+    assert finding.text == "H100, 80 GB (1.0 used), 0 % busy, cut into instances (MIG)"
+
+
+def test_a_driver_that_is_too_old_has_its_remedy() -> None:
+    new, old = gpus.Build("13.2", None), gpus.Build("12.6", None)
+    assert torch.driver_finding(DRIVER, new).remedy == torch.driver_finding(DRIVER, None).remedy == ""
+    too_old = torch.driver_finding(DRIVER._replace(version="550.54", cuda=(12, 4)), new)
+    assert too_old.text == "550.54, up to CUDA 12.4; this torch is built for CUDA 13.2"
+    assert "update the driver, or install a torch for an older CUDA" in too_old.remedy
+    assert not torch.driver_finding(DRIVER._replace(cuda=(12, 4)), old).remedy
+
+
+def test_without_gpus_or_nvml_there_is_little_to_tell(monkeypatch: pytest.MonkeyPatch) -> None:
+    [finding] = told_by_nvml(monkeypatch, None, None)
+    assert (finding.name, finding.tried) == ("driver", False)
+    monkeypatch.setattr(gpus, "surely_none", lambda: True)
+    assert list(torch.driver_and_gpus()) == []
+
+
+@pytest.mark.parametrize("name", ["torch", "torchvision"])
+def test_without_torch_it_is_one_finding(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "find_spec", lambda wanted: None if wanted == name else object())
+    finding = only(torch.torch())
+    assert finding == Finding(name, "not installed", f"`pip install {name}`", fatal=True)
+
+
+def test_without_a_folder_for_sockets_torch_is_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "Hub", failing_with(errno.ENOENT))
+    finding = only(torch.torch())
+    assert (finding.tried, finding.fatal) == (False, False)
+
+
+class Told(Child):
+    """Answers as it is told to, without a process."""
+
+    def __init__(self, **answers: dict[str, Any] | str) -> None:
+        versions = {"torch": "2", "torchvision": "1", "backends": ["gloo", "nccl"], "group_hooks": True}
+        sums = {name: {"sum_s": 0.001} for name in ("spawn", "forkserver")}
+        self._answers: dict[str, Any] = {
+            "versions": versions | {"gpu_build": "13.2"},
+            "gpus": {"gpus": [["H200", 139 * GB]], "why_none": ""},
+            "nccl": {"sum_s": 0.001, "version": "2.28.9"},
+        }
+        self._answers |= sums | answers
+
+    def ask(self, question: str, within_s: float | None = None) -> dict[str, Any]:
+        told = self._answers[question]
+        if isinstance(told, str):
+            raise NoAnswer(told)
+        return dict(told)
+
+
+def found_by(asked: Child) -> dict[str, Finding]:
+    return {finding.name: finding for finding in torch.torch_findings(asked)}
+
+
+def test_a_torch_that_can_do_everything_has_no_remedy() -> None:
+    found = found_by(Told())
+    assert not [finding for finding in found.values() if finding.remedy or not finding.tried]
+    assert found["nccl"].text == "2.28.9, summed on the first GPU in 1.0 ms"
+
+
+def test_a_torch_that_cannot_be_imported_is_fatal() -> None:
+    found = found_by(Told(versions="ImportError: libfoo.so"))
+    assert list(found) == ["torch"]
+    assert found["torch"].fatal
+    assert "ImportError: libfoo.so" in found["torch"].text
+    assert "--force-reinstall" in found["torch"].remedy
+
+
+@pytest.mark.parametrize(("interface", "remedy"), [(None, "firewall"), ("eth9", "unset GLOO_SOCKET_IFNAME")])
+def test_ranks_that_do_not_meet_are_fatal(interface: str | None, remedy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("GLOO_SOCKET_IFNAME", raising=False)
+    if interface:
+        monkeypatch.setenv("GLOO_SOCKET_IFNAME", interface)
+    found = found_by(Told(spawn="no answer within 60 s"))
+    assert found["spawn"].fatal
+    assert remedy in found["spawn"].remedy
+    assert not found["forkserver"].tried
+
+
+def test_a_forkserver_that_does_not_start_and_an_nccl_that_does_not_sum_are_warned_about() -> None:
+    found = found_by(Told(forkserver="AF_UNIX path too long", nccl="killed by SIGSEGV"))
+    assert "start_method" in found["forkserver"].remedy
+    assert "NCCL_DEBUG=INFO" in found["nccl"].remedy
+    assert "SIGSEGV" in found["nccl"].text
+    assert not [finding for finding in found.values() if finding.fatal]
+
+
+@pytest.mark.parametrize(
+    ("there", "found"),
+    [
+        (["gloo", "nccl", "mpi"], "gloo, nccl, mpi"),
+        (["gloo"], "gloo; mpi: only in a torch built from source beside an MPI library"),
+    ],
+)
+def test_mpi_is_told_to_be_rare(there: list[str], found: str) -> None:
+    assert torch.backends_finding(there, gpu=True) == Finding("backends", found)
+
+
+def test_backends_that_are_not_there_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "surely_none", lambda: True)
+    plain = {"torch": "2", "torchvision": "1", "group_hooks": False, "gpu_build": None}
+    found = found_by(Told(versions=plain | {"backends": ["gloo"]}))
+    assert "with NCCL" in found["nccl"].remedy
+    found = found_by(Told(versions=plain | {"backends": []}, gpus="AssertionError"))
+    assert found["backends"].fatal
+    assert "spawn" not in found
+    assert found["nccl"] == Finding("nccl", "not tried: needs a GPU", tried=False)
+    assert found["collectives"].text == "observed by wrapping torch's functions"
