@@ -13,7 +13,7 @@ from tests.support.doctoring import GB, failing_with, only
 
 
 class Gpu(NamedTuple):
-    """What a case of `gpus_finding` is told."""
+    """The arguments of `gpus_finding` in one case."""
 
     why: str = ""
     build: str | None = "13.2"
@@ -123,7 +123,7 @@ def test_without_a_folder_for_sockets_torch_is_not_tried(monkeypatch: pytest.Mon
 
 
 class Told(Child):
-    """Answers as it is told to, without a process."""
+    """A child with given answers, without a process."""
 
     def __init__(self, **answers: dict[str, Any] | str) -> None:
         versions = {"torch": "2", "torchvision": "1", "backends": ["gloo", "nccl"], "group_hooks": True}
