@@ -4,7 +4,7 @@ launched both ways in turn.
 Goal: 0.98 to 1.02 (the median of the pairs' ratios); the losses are equal to the bit. Eight pairs have shown 1.01 and
 1.04 on one machine: only some 30 tell.
 
-    python benchmarks/warm_training.py [PAIRS]
+    python -m benchmarks.warm_training [PAIRS]
 """
 
 import sys
