@@ -10,6 +10,7 @@ import torch.distributed as dist
 from ddptui.config.trial import Trial
 from ddptui.text.words import OLDER
 from ddptui.wire.messages import Failed, Hello
+from tests.support.failing import failing
 from workers.dp import make_replica_state
 from workers.instruments.heartbeat import peak_bytes, used_bytes
 from workers.instruments.reporter import Reporter, within_limits
@@ -26,13 +27,6 @@ TOO_OLD = (
     "https://pytorch.org to install a PyTorch version that has been compiled with your version of the CUDA driver."
 )
 GPU = torch.device("cuda", 0)
-
-
-def says(error: Exception) -> Callable[[], None]:
-    def say() -> None:
-        raise error
-
-    return say
 
 
 @pytest.fixture
@@ -157,7 +151,7 @@ def test_a_rank_alone_is_not_told_to_take_fewer(driver: Any) -> None:
 
 @pytest.mark.parametrize("visible", ["", "-1"])
 def test_what_hides_every_gpu_is_named(driver: Any, monkeypatch: pytest.MonkeyPatch, visible: str) -> None:
-    driver(0, says(RuntimeError("No CUDA GPUs are available")))
+    driver(0, failing(RuntimeError("No CUDA GPUs are available")))
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
     monkeypatch.setattr(torch.version, "cuda", "12.4")
     with pytest.raises(RuntimeError) as raised:
@@ -182,7 +176,7 @@ def test_what_hides_every_gpu_is_named(driver: Any, monkeypatch: pytest.MonkeyPa
 def test_torchs_own_words_are_one_line_with_a_remedy(
     driver: Any, monkeypatch: pytest.MonkeyPatch, words: str, visible: str | None, told: str
 ) -> None:
-    driver(0, says(RuntimeError(words)))
+    driver(0, failing(RuntimeError(words)))
     monkeypatch.setattr(torch.version, "cuda", "12.4")
     if visible:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
@@ -194,7 +188,7 @@ def test_torchs_own_words_are_one_line_with_a_remedy(
 
 
 def test_a_torch_without_cuda_says_so(driver: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    driver(0, says(AssertionError("Torch not compiled with CUDA enabled")))
+    driver(0, failing(AssertionError("Torch not compiled with CUDA enabled")))
     monkeypatch.setattr(torch.version, "cuda", None)
     monkeypatch.setattr(torch.version, "hip", None)
     with pytest.raises(RuntimeError, match="this torch is built without CUDA: install one that has it"):
@@ -203,7 +197,7 @@ def test_a_torch_without_cuda_says_so(driver: Any, monkeypatch: pytest.MonkeyPat
 
 def test_gpus_that_the_driver_counts_and_torch_cannot_use_are_none(driver: Any) -> None:
     """torch counts by the driver's word as long as CUDA has not been started."""
-    current = driver(2, says(RuntimeError(TOO_OLD)))
+    current = driver(2, failing(RuntimeError(TOO_OLD)))
     why = f"is too old (found version 11040): {OLDER}"
     chosen = choose_device(Trial(), 0, range(2))
     assert chosen == DeviceChoice(CPU, f"The NVIDIA driver on your system {why}")
@@ -213,7 +207,7 @@ def test_gpus_that_the_driver_counts_and_torch_cannot_use_are_none(driver: Any) 
 
 
 def test_however_long_a_reason_is_a_hello_can_carry_it(driver: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    driver(2, says(RuntimeError("Error\n" * 500)))
+    driver(2, failing(RuntimeError("Error\n" * 500)))
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-22222222-bbbb," * 50)
     words = hello(Trial(), 0, choose_device(Trial(), 0, range(2)), threads=1)
     assert words.device_why.startswith("Error Error")

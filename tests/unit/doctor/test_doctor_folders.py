@@ -11,7 +11,8 @@ from ddptui import doctor
 from ddptui.doctor import folders
 from ddptui.doctor.finding import Finding
 from ddptui.host.rank_side import NoAnswer
-from tests.support.doctoring import failing_with, only
+from tests.support.doctoring import only
+from tests.support.failing import failing_with
 
 
 def test_the_runs_folder_is_written_to_and_nothing_stays(tmp_path: Path) -> None:

@@ -16,7 +16,8 @@ from ddptui.doctor import machine
 from ddptui.doctor.finding import Finding
 from ddptui.engines.local import links
 from ddptui.host.network import Interface, NetworkError
-from tests.support.doctoring import GB, failing, failing_with, only
+from tests.support.doctoring import GB, only
+from tests.support.failing import failing, failing_with
 
 
 def test_this_machine_is_told_without_a_remedy_where_it_suffices(monkeypatch: pytest.MonkeyPatch) -> None:

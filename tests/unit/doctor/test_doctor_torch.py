@@ -9,7 +9,8 @@ from ddptui.doctor import torch
 from ddptui.doctor.finding import Finding
 from ddptui.host import gpus
 from ddptui.host.rank_side import Child, NoAnswer
-from tests.support.doctoring import GB, failing_with, only
+from tests.support.doctoring import GB, only
+from tests.support.failing import failing_with
 
 
 class Gpu(NamedTuple):

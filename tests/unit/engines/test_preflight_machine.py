@@ -11,6 +11,7 @@ from ddptui.config.trial import Trial
 from ddptui.engines import preflight, preflight_machine
 from ddptui.engines.preflight_machine import backends, check_mpi, no_compiler
 from tests.support.builders import preset_of
+from tests.support.failing import failing
 
 
 def test_torch_compile_wants_a_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,9 +85,6 @@ def test_torch_says_itself_which_backends_it_has() -> None:
 def test_a_torch_that_does_not_answer_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     from ddptui.host import rank_side
 
-    def refuse(*_: object, **__: object) -> None:
-        raise rank_side.NoAnswer("ImportError: libfoo.so")
-
-    monkeypatch.setattr(rank_side.Child, "ask", refuse)
+    monkeypatch.setattr(rank_side.Child, "ask", failing(rank_side.NoAnswer("ImportError: libfoo.so")))
     with pytest.raises(PresetError, match=r"torch cannot be imported: ImportError: libfoo.so; `ddptui doctor`"):
         backends()

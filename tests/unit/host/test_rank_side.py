@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from ddptui.host.rank_side import Child, NoAnswer
-from tests.support.doctoring import failing_with
+from tests.support.failing import failing_with
 from tests.support.runner import survivors
 
 FAKE = """

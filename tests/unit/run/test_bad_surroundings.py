@@ -21,6 +21,7 @@ from ddptui.store.journal import run_lost
 from ddptui.store.runs import Run
 from ddptui.wire.records import Message
 from tests.support.builders import journal, preset_of
+from tests.support.failing import failing
 
 
 class Closed(io.StringIO):
@@ -52,10 +53,8 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> Callable[[], Preset]:
 def test_a_full_disk_stops_the_run_with_one_line_and_the_table_is_still_shown(
     ran: Callable[[], Preset], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def write_results(*_: object) -> None:
-        raise run_lost(tmp_path, OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
-
-    monkeypatch.setattr(Run, "write_results", write_results)
+    full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    monkeypatch.setattr(Run, "write_results", failing(run_lost(tmp_path, full)))
     assert headless.run(ran(), tmp_path, as_json=False) == 1
     output, errors = capsys.readouterr()
     assert "No space left on device" in errors

@@ -1,7 +1,6 @@
 """`verify RUN`: the ranks of every repeat compared by what its journals hold, and what could not be compared said."""
 
 from pathlib import Path
-from typing import NoReturn
 
 import pytest
 
@@ -9,6 +8,7 @@ from ddptui.host.rank_side import Child, NoAnswer
 from ddptui.run import verify
 from ddptui.store.runs import RunError
 from tests.support.builders import done, failure, journal, two_trials, write_run
+from tests.support.failing import failing
 
 
 def test_equal_ranks_are_told_tensor_by_kind_and_a_failed_trial_is_named(
@@ -44,10 +44,7 @@ def test_a_run_without_two_copies_has_nothing_to_compare(tmp_path: Path) -> None
 def test_a_process_that_dies_over_a_file_is_said_in_one_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def die(*_: object) -> NoReturn:
-        raise NoAnswer("killed by SIGSEGV")
-
-    monkeypatch.setattr(Child, "ask", die)
+    monkeypatch.setattr(Child, "ask", failing(NoAnswer("killed by SIGSEGV")))
     assert verify.checkpoints("a.pth", "b.pth") == 2
     assert capsys.readouterr().err == "a.pth, b.pth: not compared: killed by SIGSEGV\n"
 
