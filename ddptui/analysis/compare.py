@@ -11,7 +11,7 @@ from ddptui.analysis.cautions import FEWEST_STEPS, Caution, Evidence, cautions_f
 from ddptui.analysis.correctness import with_verdict
 from ddptui.analysis.culprit import culprit_of_repeats
 from ddptui.analysis.launch_log import LaunchLog
-from ddptui.analysis.repeat import NO_OUTCOMES, Outcomes, RepeatOutcome, outcome_of_log
+from ddptui.analysis.repeat import NO_OUTCOMES, Outcomes, RepeatOutcome, in_place_of, outcome_of_log
 from ddptui.analysis.results import Culprit, Ratio, RepeatResult, Results, Spread, Summary, TrialResult, Verdict, WhatIf
 from ddptui.analysis.verdict import verdict_for
 from ddptui.config.preset import Preset
@@ -31,13 +31,19 @@ class RunningResults:
         self._log = LaunchLog()
         self.results: Results = compare(preset, run, environment, self._outcomes)
 
+    @property
+    def outcomes(self) -> Outcomes:
+        """Of the launches that have ended, the last one of each repeat."""
+        return self._outcomes
+
     def add(self, message: Message) -> bool:
         """Take a message. Returns whether it ended a repeat, so that `results` are new."""
         self._log.add(message)
         if not isinstance(message, Ended):
             return False
         if outcome := outcome_of_log(self._log):
-            self._outcomes[outcome.trial, outcome.repeat] = outcome
+            before = self._outcomes.get((outcome.trial, outcome.repeat))
+            self._outcomes[outcome.trial, outcome.repeat] = in_place_of(before, outcome)
         self._log = LaunchLog()
         self.results = compare(self._preset, self._run, self._environment, self._outcomes)
         return True
@@ -88,6 +94,7 @@ def _trial_result(
             replace(repeat, averaging=repeat.averaging and with_verdict(repeat.averaging, trial))
             for repeat in repeats.values()
         ],
+        disturbed=[repeat for outcome in outcomes for repeat in outcome.disturbed],
         summary=_summary(trial, repeats, baseline, cores) if repeats else None,
         primitives=[outcome.primitives for outcome in outcomes if outcome.primitives],
     )

@@ -21,12 +21,13 @@ from ddptui.text.units import S
 SHARE_OF_BLAME = 0.4
 # Shares of the train time. The rank lost more than MATTERS, with the lower end of the interval above half of that. Each
 # of the others waited half of it for this rank, on average: not every loss is waited for. A rank that was slower in
-# every phase lost more than MATTERS_IF_SLOWER, with the whole interval beyond that. TraceML warns from a tenth on.
+# every phase, or that other programs disturbed, lost more than MATTERS_IF_UNCLEAR, with the whole interval beyond that.
+# TraceML warns from a tenth on.
 # Without any injected delay, two ranks on two cores showed excesses of up to 0.05 in single phases (56 runs of 100
 # steps), and of up to 0.09 where a rank was slower everywhere: one core was slower than the other, for a fifth of a
 # second by half.
 MATTERS = 0.10
-MATTERS_IF_SLOWER = 0.20
+MATTERS_IF_UNCLEAR = 0.20
 # Half of the required loss remains without its worst step, unless that step took longer than any pause that the
 # scheduler was seen to make.
 PAUSE_NS = 250e6
@@ -74,16 +75,17 @@ def _overlapping_waits(waits: list[Wait], begin: int, end: int) -> list[Wait]:
 
 
 def choose_culprit(
-    steps: Sequence[AlignedStep], train_ns: int, caused_ns: Mapping[int, int], waited_ns: int
+    steps: Sequence[AlignedStep], train_ns: int, caused_ns: Mapping[int, int], waited_ns: int, *, disturbed: bool
 ) -> Culprit | None:
-    """The culprit of one repeat of at least two ranks; None if no rank stands out. waited_ns: all ranks together."""
+    """The culprit of one repeat of at least two ranks; None if no rank stands out. waited_ns: all ranks together.
+    disturbed: by other programs."""
     rank = max(caused_ns, key=lambda rank: caused_ns[rank])
     share_of_blame = caused_ns[rank] / (sum(caused_ns.values()) or 1)  # of no waiting at all, a share of 0
     mean_wait_ns = caused_ns[rank] / (len(caused_ns) - 1)
     if share_of_blame < SHARE_OF_BLAME or mean_wait_ns < MATTERS / 2 * train_ns:
         return None
     excess = excess_of_rank(steps, rank)
-    if not excess.lost or not _stands_out(excess, train_ns):
+    if not excess.lost or not _stands_out(excess, train_ns, disturbed=disturbed):
         return None
     worst_step, worst_ns = excess.worst
     return Culprit(
@@ -98,11 +100,12 @@ def choose_culprit(
     )
 
 
-def _stands_out(excess: Excess, train_ns: int) -> bool:
-    enough_ns = (MATTERS_IF_SLOWER if excess.everywhere else MATTERS) * train_ns
+def _stands_out(excess: Excess, train_ns: int, *, disturbed: bool) -> bool:
+    unclear = excess.everywhere or disturbed
+    enough_ns = (MATTERS_IF_UNCLEAR if unclear else MATTERS) * train_ns
     _, worst_ns = excess.worst
     recurs = excess.estimate - worst_ns > enough_ns / 2 or worst_ns > PAUSE_NS
-    is_sure = excess.low > (enough_ns if excess.everywhere else enough_ns / 2)
+    is_sure = excess.low > (enough_ns if unclear else enough_ns / 2)
     return excess.estimate > enough_ns and is_sure and recurs
 
 

@@ -1,10 +1,12 @@
 """Estimates how much longer a rank worked than the others before it arrived, with a confidence interval. Pure.
 
-What the others needed is a median over them and over the neighboring steps, so that a hiccup of theirs does not make
-this rank look fast. A rank loses time in some phases: those with a tenth of its loss or more. The other phases show how
-fast its core was in this run, since cores of one machine differ by a tenth and more, minute by minute. At this rank's
-speed, it would have needed in the lost phases what the others needed. The phase right after a loss tells nothing about
-speed: its caches are cold.
+A rank that is ready to go on but has no core does not work: what the scheduler kept it waiting is taken off first. What
+the others needed is their median in the same step, since some steps do more than others: one in three may hash the
+model. Where it is a hiccup, which must not make this rank look fast, the longest of the neighboring steps counts. A
+rank loses time in some phases: those with a tenth of its loss or more. The other phases show how fast its core was in
+this run, since cores of one machine differ by a tenth and more, minute by minute. At this rank's speed, it would have
+needed in the lost phases what the others needed. The phase right after a loss tells nothing about speed: its caches are
+cold.
 """
 
 from bisect import bisect_left
@@ -15,9 +17,10 @@ from statistics import fmean, median
 from typing import NamedTuple
 
 from ddptui.analysis.own_work import BETWEEN, PARTS
-from ddptui.analysis.waits import AlignedStep
+from ddptui.analysis.waits import AlignedStep, RankStep
 
 AROUND = 4  # neighboring steps on either side
+HICCUP = 2  # × the longest of the neighboring steps
 PART_OF_LOSS = 0.1  # a phase with a smaller part of the loss is not among the lost ones
 MOST_APART = 1.15  # a factor: cores of one machine differ by less; more has other reasons, too
 BATCHES = 10  # of steps, for the error by batch means
@@ -44,8 +47,9 @@ class Excess(NamedTuple):
 
 def excess_of_rank(steps: Sequence[AlignedStep], rank: int) -> Excess:
     """The excess of a rank over the others. steps: of at least two ranks."""
-    work: list[ByPart] = [step.ranks[rank].work_ns for step in steps]
-    typical, scatter = _typical_work(steps, rank)
+    by_rank = {rank: _on_core([step.ranks[rank] for step in steps]) for rank in steps[0].ranks}
+    work = by_rank.pop(rank)
+    typical, scatter = _typical_work([*by_rank.values()])
     longer = [sum(mine[part] - theirs[part] for mine, theirs in zip(work, typical, strict=True)) for part in _ALL]
     gained = sum(max(0.0, loss) for loss in longer)  # a phase in which it was faster offsets no loss
     lost = [part for part in _ALL if longer[part] > PART_OF_LOSS * gained]
@@ -88,17 +92,47 @@ def _total(work: Sequence[ByPart], parts: Sequence[int]) -> float:
     return sum(of_step[part] for of_step in work for part in parts)
 
 
-def _typical_work(steps: Sequence[AlignedStep], rank: int) -> tuple[list[ByPart], list[ByPart]]:
-    """The other ranks' median work in each step, by part; and by how much one of them differed from it."""
-    others: list[list[ByPart]] = [
-        [of_rank.work_ns for other, of_rank in step.ranks.items() if other != rank] for step in steps
+def _on_core(steps: Sequence[RankStep]) -> list[ByPart]:
+    """A rank's own work in each step without what it stood in the scheduler's queue, by part."""
+    works: list[ByPart] = [step.work_ns for step in steps]
+    return [
+        _shortened(step.work_ns, _median_work(_around(works, at)), step.step.queued_ns) if step.step.queued_ns else work
+        for at, (step, work) in enumerate(zip(steps, works, strict=True))
     ]
+
+
+def _shortened(work: ByPart, usual: ByPart, by_ns: float) -> ByPart:
+    """The work of a step less a time that is in some of its parts: in those that exceed the usual most."""
+    work = list(work)
+    for part in sorted(_ALL, key=lambda part: usual[part] - work[part]):
+        taken = min(by_ns, max(0.0, work[part] - usual[part]))
+        work[part] -= taken
+        by_ns -= taken
+    return work
+
+
+def _around(works: Sequence[ByPart], at: int) -> Sequence[ByPart]:
+    """A step and its neighbors."""
+    return works[max(0, at - AROUND) : at + AROUND + 1]
+
+
+def _median_work(works: Sequence[ByPart]) -> list[float]:
+    """By part."""
+    return [median(parts) for parts in zip(*works, strict=True)]
+
+
+def _typical_work(others: Sequence[Sequence[ByPart]]) -> tuple[list[ByPart], list[ByPart]]:
+    """The other ranks' median work in each step, by part; and by how much one of them differed from it. others: by rank
+    and step."""
+    medians: list[ByPart] = [_median_work(of_step) for of_step in zip(*others, strict=True)]
     typical: list[ByPart] = []
-    for at in range(len(steps)):
-        near = [work for step in others[max(0, at - AROUND) : at + AROUND + 1] for work in step]
-        typical.append([median(work[part] for work in near) for part in _ALL])
+    for at, here in enumerate(medians):
+        near = [*medians[max(0, at - AROUND) : at], *medians[at + 1 : at + AROUND + 1]] or [here]
+        longest = [max(parts) for parts in zip(*near, strict=True)]
+        typical.append([most if part > HICCUP * most else part for part, most in zip(here, longest, strict=True)])
+    usual = [_median_work(_around(medians, at)) for at in range(len(medians))]
     return typical, [
-        [of_step[0][part] - usual[part] for part in _ALL] for of_step, usual in zip(others, typical, strict=True)
+        [of_step[part] - around[part] for part in _ALL] for of_step, around in zip(others[0], usual, strict=True)
     ]
 
 

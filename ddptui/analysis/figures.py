@@ -8,7 +8,7 @@ import msgspec
 
 from ddptui.analysis.clock_error import median_wait_error
 from ddptui.analysis.launch_log import LaunchLog
-from ddptui.analysis.results import Change, Injected, Loss, PhasesMs, RankResult, StepMs, WhatIf
+from ddptui.analysis.results import Change, Injected, Loss, OtherLoad, PhasesMs, RankResult, StepMs, WhatIf
 from ddptui.analysis.verdict import WaitAnalysis
 from ddptui.analysis.waits import RankStep
 from ddptui.analysis.what_if import what_if
@@ -69,12 +69,27 @@ def accuracy(done: Collection[Done]) -> float | None:
     return sum(message.correct for message in done) / evaluated if evaluated else None
 
 
-def other_load(loads: Iterable[Load], spans: Sequence[Trained]) -> float:
-    """The mean load by other programs while all ranks trained, in cores; 0.0 without a reading."""
-    begin_ns, end_ns = max(span.begin_ns for span in spans), min(span.end_ns for span in spans)  # of all ranks
-    # A reading covers the second before it, and this has to lie within the training.
-    readings = [load.busy - load.own for load in loads if load.at_ns - S > begin_ns and load.at_ns < end_ns]
-    return fmean(readings) if readings else 0.0
+def other_load(loads: Iterable[Load], spans: Sequence[Trained]) -> OtherLoad | None:
+    """The mean load by other programs while all ranks trained. None without a reading."""
+    begin_ns, end_ns = max(span.begin_ns for span in spans), min(span.end_ns for span in spans)
+    readings = [(load, _within(load, begin_ns, end_ns)) for load in loads]
+    during_s = sum(s for _, s in readings)
+    if during_s <= 0:
+        return None
+    named = {"": 0.0}
+    for load, s in readings:
+        named[load.by] = named.get(load.by, 0.0) + (s if load.by else 0.0)
+    return OtherLoad(
+        cores=sum((load.busy - load.own) * s for load, s in readings) / during_s,
+        stolen=sum(load.stolen * s for load, s in readings) / during_s,
+        by=max(named, key=lambda by: named[by]),
+    )
+
+
+def _within(load: Load, begin_ns: int, end_ns: int) -> float:
+    """For how many seconds of a reading all ranks trained; 0.0 if that is less than half of it."""
+    s = (min(load.at_ns, end_ns) - max(load.at_ns - load.s * S, begin_ns)) / S
+    return s if s >= load.s / 2 else 0.0
 
 
 def injected_delays(log: LaunchLog) -> list[Injected]:
@@ -155,6 +170,7 @@ def rank_result(log: LaunchLog, rank: int, analysis: WaitAnalysis | None) -> Ran
         **_collective_figures(analysis, rank),
         bottleneck_fired=done.bottleneck_fired,
         bottleneck_s=done.bottleneck_ns / S,
+        queued_s=log.thinned.totals[rank].queued_ns / S if rank in log.thinned.totals else 0.0,
         start_s=log.ready[rank].start_ns / S if rank in log.ready else 0.0,
         sub_batch=done.sub_batch,
         dropped=done.dropped,

@@ -7,7 +7,7 @@ from typing import Literal
 
 import msgspec
 
-from ddptui.analysis.cautions import Evidence, cautions_for
+from ddptui.analysis.cautions import MOST_OTHER_LOAD, Evidence, cautions_for
 from ddptui.analysis.correctness import averaging, in_sync, reshuffled
 from ddptui.analysis.figures import (
     accuracy,
@@ -41,6 +41,14 @@ class RepeatOutcome(msgspec.Struct, frozen=True, kw_only=True):
     error: str | None = None
     result: RepeatResult | None = None
     primitives: PrimitivesResult | None = None
+    disturbed: tuple[RepeatResult, ...] = ()  # launches of the same repeat before, which other programs disturbed
+
+
+def in_place_of(before: "RepeatOutcome | None", outcome: RepeatOutcome) -> RepeatOutcome:
+    """The outcome of a launch, with what an earlier one of the same repeat has measured."""
+    if before is None or before.result is None:
+        return outcome
+    return msgspec.structs.replace(outcome, disturbed=(*before.disturbed, before.result))
 
 
 Outcomes = Mapping[tuple[str, int], RepeatOutcome]  # by trial and repeat
@@ -109,14 +117,16 @@ def _result(log: LaunchLog, launched: Launched) -> RepeatResult:
     # Without any probe of a clock its spread is infinite, and steps of different ranks cannot be aligned.
     clocks_known = log.clock_spread is None or log.clock_spread.largest_ns(measured) < inf
     aligned = log.align_measured() if instrumented and clocks_known else AlignedSteps([], {})
-    analysis = analyze_aligned(aligned)
+    other = other_load(log.loads, spans)
+    cores = other.cores if other else 0.0
+    analysis = analyze_aligned(aligned, disturbed=cores > MOST_OTHER_LOAD)
     hello = log.hellos[min(log.hellos)]
     done = log.done.values()
     train_time_s = max(span.end_ns - span.begin_ns for span in spans) / S
     steps = max(span.steps for span in spans)
     evidence = Evidence(
         steps=steps,
-        other_load=other_load(log.loads, spans),
+        other_load=cores,
         clocks_known=clocks_known or not instrumented,  # without steps, no times of two hosts are compared
         waits_hidden=analysis is not None and analysis.withheld,
     )
@@ -141,6 +151,7 @@ def _result(log: LaunchLog, launched: Launched) -> RepeatResult:
         averaging=averaging(done),
         reshuffled=reshuffled(done),
         injected=injected_delays(log),
+        other_load=other,
         changes=[change_of_delays(log, index) for index in range(len(log.injections))],
         refused=log.refused,
         warnings=cautions_for(evidence),

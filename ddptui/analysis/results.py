@@ -107,6 +107,14 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     bottleneck: list[dict[str, Any]]  # all delays from then on
 
 
+class OtherLoad(msgspec.Struct, frozen=True, kw_only=True):
+    """What else this host did while all ranks trained."""
+
+    cores: float  # that were busy with it, mean
+    stolen: float  # of these, those that a hypervisor gave to other machines
+    by: str = ""  # the process that was the busiest for longest; empty: none was found
+
+
 class RankResult(msgspec.Struct, frozen=True, kw_only=True):
     """One rank. From wait_s to bytes, None: no collectives; for waits also that the clock error exceeds them."""
 
@@ -125,6 +133,7 @@ class RankResult(msgspec.Struct, frozen=True, kw_only=True):
     bytes: int | None = None
     bottleneck_fired: int
     bottleneck_s: float
+    queued_s: float = 0.0  # its training was ready to go on, but had no core; 0.0 where the system does not count it
     start_s: float = 0.0  # from its first message until it joined the others
     device_why: str = ""  # why this device, if the trial did not choose one
     peak_gpu_bytes: int | None = None  # the most GPU memory that its tensors took
@@ -159,6 +168,7 @@ class RepeatResult(msgspec.Struct, frozen=True, kw_only=True):
     mismatches: list[str] = []  # steps in which ranks made different operations; no figure of waiting contains them
     injected: list[Injected] = []
     changes: list[Change] = []  # of delays, made by hand while it ran
+    other_load: OtherLoad | None = None  # None: it was not read, as of a short training, or of ranks on other hosts
     refused: int = 0  # frames and messages from senders that are no rank of this launch
     warnings: list[Caution] = []
     loss: Loss
@@ -208,6 +218,7 @@ class TrialResult(msgspec.Struct, frozen=True, kw_only=True):
     config: dict[str, Any]
     command: list[str]
     repeats: list[RepeatResult]
+    disturbed: list[RepeatResult] = []  # launches that other programs disturbed; each was repeated, and is in no figure
     summary: Summary | None  # None: no repeat has figures
     primitives: list[PrimitivesResult] = []  # one a launch, if the ranks run primitives instead of training
 

@@ -30,6 +30,7 @@ class RankTotals(msgspec.Struct):
     end: Step | None = None  # the last one
     steps: int = 0  # measured
     samples: int = 0  # in these
+    queued_ns: int = 0  # in these, without a core
     slept: dict[str, tuple[int, int]] = {}  # injected delays by site: how often, and how long in ns
 
     def add(self, step: Step) -> None:
@@ -44,6 +45,7 @@ class RankTotals(msgspec.Struct):
             self.end = step
             self.steps += 1
             self.samples += step.samples
+            self.queued_ns += step.queued_ns
 
     def span(self) -> Trained | None:
         """The message that the rank would have sent without instruments. None: no step was measured."""

@@ -37,8 +37,8 @@ def analyze_waits(steps: Mapping[int, Sequence[Step]]) -> WaitAnalysis | None:
     return analyze_aligned(align_steps(steps))
 
 
-def analyze_aligned(aligned: AlignedSteps) -> WaitAnalysis | None:
-    """The analysis of steps that are aligned already."""
+def analyze_aligned(aligned: AlignedSteps, *, disturbed: bool = False) -> WaitAnalysis | None:
+    """The analysis of steps that are aligned already. disturbed: other programs kept cores busy meanwhile."""
     steps = aligned.steps
     if not any(of_rank.step.collectives for step in steps for of_rank in step.ranks.values()):
         return None
@@ -53,7 +53,9 @@ def analyze_aligned(aligned: AlignedSteps) -> WaitAnalysis | None:
     withheld = uncertainty is not None and exceeds_waits(steps, uncertainty)
     enough = len(steps) >= FEWEST_STEPS and not withheld
     # A group of one rank has collectives, too, but no others who wait.
-    culprit = choose_culprit(steps, train_ns, caused_ns, sum(waited_ns)) if enough and len(ranks) > 1 else None
+    culprit = None
+    if enough and len(ranks) > 1:
+        culprit = choose_culprit(steps, train_ns, caused_ns, sum(waited_ns), disturbed=disturbed)
     unsure = culprit and uncertainty and is_within_clock_error(culprit, len(steps), uncertainty)
     return WaitAnalysis(
         aligned=aligned,

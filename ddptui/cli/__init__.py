@@ -55,6 +55,7 @@ def start() -> None:
 @click.option("--no-ui", is_flag=True, help="Run headless: progress on stderr, the comparison on stdout.")
 @SET_OPTION
 @click.option("--repeats", type=click.IntRange(1, 1000), help="Launches of each trial.")
+@click.option("--no-retry", is_flag=True, help="Launch no repeat again that other programs have disturbed.")
 @engine_options
 @RUNS_OPTION
 @click.option("--refresh", type=click.FloatRange(0.2, 30), help="Console: screen refreshes per second.")
@@ -70,6 +71,7 @@ def main(
     no_ui: bool,
     assignments: tuple[str, ...],
     repeats: int | None,
+    no_retry: bool,
     runs: str | None,
     refresh: float | None,
     theme: str | None,
@@ -84,12 +86,12 @@ def main(
     if context.invoked_subcommand:
         if engine and context.invoked_subcommand != "presets":
             raise Refusal("--engine and its options say where a preset runs; they mean nothing to this command")
-        if preset or resume or no_ui or repeats or as_json or refresh or theme:
+        if preset or resume or no_ui or repeats or no_retry or as_json or refresh or theme:
             raise Refusal("--preset and its options run a preset or the console; they mean nothing to a command")
         return
     if resume and (preset or assignments or repeats or engine):
         raise Refusal("--resume keeps the run's own settings: leave out --preset, --set, --repeats and --engine")
-    request = PresetRequest(preset, assignments, repeats, engine)
+    request = PresetRequest(preset, assignments, repeats, engine, retry=not no_retry)
     if not (no_ui or as_json or not sys.stdout.isatty()):
         sys.exit(open_console(request, resume, runs, refresh, theme))
     if theme or refresh:
@@ -102,14 +104,17 @@ def main(
 def run_headless(request: PresetRequest, resume: str | None, runs: str | None, as_json: bool) -> int:
     """Run a preset, or launch what is missing in a run; progress goes to stderr, the comparison to stdout."""
     from ddptui.run import headless
+    from ddptui.run.lab import RETRIES
     from ddptui.store.runs import runs_folder
+
+    retries = RETRIES if request.retry else 0
 
     def work() -> int:
         folder = runs_folder(runs)
         if resume:
             run, preset = _resumable(resume, folder)
-            return headless.resume(preset, run, as_json=as_json)
-        return headless.run(load_preset(request), folder, as_json=as_json)
+            return headless.resume(preset, run, as_json=as_json, retries=retries)
+        return headless.run(load_preset(request), folder, as_json=as_json, retries=retries)
 
     return interruptible(work)
 
@@ -135,7 +140,7 @@ def open_console(
 
     from ddptui.tui.start import start
 
-    return start(folder, preset, resumed, drawn_a_second=refreshes_per_s, theme=theme)
+    return start(folder, preset, resumed, drawn_a_second=refreshes_per_s, theme=theme, retry=request.retry)
 
 
 def _resumable(name: str, runs: Path) -> "tuple[Run, Preset]":

@@ -47,12 +47,14 @@ def given(options: dict[str, Any]) -> dict[str, Any]:
 
 
 class PresetRequest(NamedTuple):
-    """A preset as the command line asks for it: its name or file, and what to override. engine: by key of [engine]."""
+    """A preset as the command line asks for it: its name or file, and what to override. engine: by key of [engine].
+    retry: repeats that other programs disturb are launched again."""
 
     name: str | None
     assignments: tuple[str, ...] = ()
     repeats: int | None = None
     engine: dict[str, Any] | None = None
+    retry: bool = True
 
 
 class Refusal(click.ClickException):

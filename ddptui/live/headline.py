@@ -93,7 +93,7 @@ def _verdict(judgement: WaitAnalysis | None, world_size: int) -> str:
 
 def launches(preset: Preset, live: Live) -> int:
     """The number of launches of the run; a trial that failed or was skipped has no further repeats."""
-    return sum(live.over.get(trial.name, preset.repeats) for trial in preset.trials)
+    return live.again + sum(live.over.get(trial.name, preset.repeats) for trial in preset.trials)
 
 
 def left_s(preset: Preset, live: Live, now_ns: int) -> float | None:

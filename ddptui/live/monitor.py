@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Iterable
 from math import inf
 
-from ddptui.analysis.cautions import FEWEST_STEPS
+from ddptui.analysis.cautions import FEWEST_STEPS, MOST_OTHER_LOAD
 from ddptui.analysis.clock_sync import ClockSpread, clock_spread, in_console_time
 from ddptui.analysis.operations import drop_inconsistent
 from ddptui.analysis.repeat import NO_OUTCOMES, Outcomes
@@ -85,7 +85,9 @@ class RunMonitor:
     def judge(self) -> WaitAnalysis | None:
         """Analyze the last two seconds; None if there is nothing to analyze."""
         self._join()
-        return analyze_aligned(AlignedSteps(recent(list(self.joined), _ended, FEWEST_STEPS), {}))
+        load = self.live.load
+        disturbed = load is not None and load.busy - load.own > MOST_OTHER_LOAD
+        return analyze_aligned(AlignedSteps(recent(list(self.joined), _ended, FEWEST_STEPS), {}), disturbed=disturbed)
 
     def _join(self) -> None:
         """Align the steps that have come since the last look."""

@@ -29,37 +29,36 @@ CLEAR_LINE = "\r\x1b[2K"  # ANSI: to the first column, erase the line
 EXIT_CODES = {"ok": 0, "failed": 1, "interrupted": 130}
 
 
-def run(preset: Preset, runs: Path, *, as_json: bool) -> int:
-    """Run a preset and return the exit code. Finished launches are recorded and printed even after a failure."""
+def run(preset: Preset, runs: Path, *, as_json: bool, retries: int) -> int:
+    """Run a preset and return the exit code. Finished launches are recorded and printed even after a failure. retries:
+    as lab.run_preset has them."""
     narrator = Narrator(preset, sys.stderr)
     run = Run.create(runs, preset, describe())
     narrator.print(f"{preset.title}: {count(len(preset.trials), 'trial')}, {count(preset.repeats, 'repeat')}")
     with run.held():
-        return _launches(preset, run, narrator, NO_OUTCOMES, as_json=as_json)
+        return _launches(preset, run, narrator, NO_OUTCOMES, as_json=as_json, retries=retries)
 
 
-def resume(preset: Preset, run: Run, *, as_json: bool) -> int:
+def resume(preset: Preset, run: Run, *, as_json: bool, retries: int) -> int:
     """Launch what is missing in a run, as `run` would have. Raises RunError if another console holds the run."""
     with run.held():
         outcomes = finished(outcomes_of(run, preset))
         narrator = Narrator(preset, sys.stderr, outcomes)
         for line in resumption(preset, outcomes, run.note_resumption(describe())):
             narrator.print(line)
-        return _launches(preset, run, narrator, outcomes, as_json=as_json)
+        return _launches(preset, run, narrator, outcomes, as_json=as_json, retries=retries)
 
 
-def _launches(preset: Preset, run: Run, narrator: "Narrator", outcomes: Outcomes, *, as_json: bool) -> int:
+def _launches(
+    preset: Preset, run: Run, narrator: "Narrator", outcomes: Outcomes, *, as_json: bool, retries: int
+) -> int:
     """Launch what `outcomes` lacks, to the end or to an interrupt, and print the results. Returns the exit code."""
     running_results = RunningResults(preset, run.name, run.environment(), outcomes)
     stopped = ""  # why the console could not go on
     try:
-        if outcomes:
-            run.write_results(running_results.results)  # a console that was killed may not have written them
-        with closing(lab.run_preset(preset, run, finished=outcomes)) as stream:
+        with closing(lab.run_preset(preset, run, results=running_results, retries=retries)) as stream:
             for message in stream:
                 narrator.add(message)
-                if running_results.add(message):
-                    run.write_results(running_results.results)
     except KeyboardInterrupt:
         narrator.print("interrupted; the ranks are stopped")
         narrator.print(f"`ddptui --resume {run.name}` launches what is missing")
@@ -103,6 +102,8 @@ class Narrator:
     def add(self, message: Message) -> None:
         """Take note of a message, and print what changes with it."""
         self._monitor.add([message])
+        if isinstance(message, Launched) and message.again:
+            self.print(f"{self._where()}  launched again, since {message.again}")
         if isinstance(message, Launched) and message.start_why not in {"", *self._cold}:
             self._cold.add(message.start_why)
             self.print(f"{self._where()}  starts cold: {message.start_why}")

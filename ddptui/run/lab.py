@@ -9,31 +9,34 @@ import threading
 import time
 from collections import deque
 from collections.abc import Generator, Iterator
-from contextlib import closing, nullcontext, suppress
+from contextlib import closing, nullcontext
 from typing import Literal
 
 import msgspec
-import psutil
 
+from ddptui.analysis.cautions import MOST_OTHER_LOAD
 from ddptui.analysis.clock_probes import Probes
-from ddptui.analysis.repeat import NO_OUTCOMES, Outcomes
+from ddptui.analysis.compare import RunningResults
+from ddptui.analysis.disturbance import disturbance_of
+from ddptui.analysis.repeat import Outcomes
 from ddptui.config.preset import Preset
 from ddptui.config.trial import Bottleneck, Trial
 from ddptui.engines.base import Engine, Launch, LaunchRefused
 from ddptui.engines.choose import engine_for
 from ddptui.engines.hub import Hub
 from ddptui.engines.local.warm import WarmParent
+from ddptui.host.load import LoadMeter
 from ddptui.host.machine import own_clock
 from ddptui.run.supervisor import LaunchSupervisor
 from ddptui.store.journal import RepeatJournal
 from ddptui.store.runs import Run
 from ddptui.wire.messages import Echo
-from ddptui.wire.records import Alive, Ended, Injection, Launched, Load, Message, Notice, Refused, SetBottleneck
+from ddptui.wire.records import Alive, Ended, Injection, Launched, Message, Notice, Refused, SetBottleneck
 
 READY_S = 0.1  # longest wait for the warm parent before requests are looked at again
 POLL_MS = 100  # longest wait for a message before processes and requests are looked at again
 ALIVE_EVERY_S = 5.0
-LOAD_EVERY_S = 1.0  # shorter readings suffer from the 10 ms resolution of CPU times
+RETRIES = 2  # of a repeat that other programs disturbed
 LAST_WORDS_S = 5.0  # after a stop, how long ranks that have finished training may take to send their results
 
 
@@ -84,33 +87,61 @@ def run_preset(
     run: Run,
     controls: Controls | None = None,
     *,
-    finished: Outcomes = NO_OUTCOMES,
+    results: RunningResults | None = None,
     warm: WarmParent | None = None,
+    retries: int = 0,
 ) -> Generator[Message]:
     """Every message of the run, as it arrives; each is in the run's folder before it is yielded. Closing the iterator,
-    or an interrupt, stops the ranks. finished: launches that a resumed run has already.
-    warm: forks the ranks of this run and of others; None: the run has one of its own. Raises RunLost."""
+    or an interrupt, stops the ranks. results: kept up to date, in results.json, too; those of a run that is resumed
+    have its finished launches, which are not launched again. warm: forks the ranks of this run and of others; None:
+    the run has one of its own. retries: how often a repeat is launched again that other programs have disturbed.
+    Raises RunLost."""
     controls = controls or Controls()
-    # a trial that fails or is skipped is not repeated; the others go on
-    given_up = {trial for (trial, _), outcome in finished.items() if outcome.status != "ok"}
+    results = results or RunningResults(preset, run.name, run.environment())
+    if results.outcomes:
+        run.write_results(results.results)  # a console that was killed may not have written them
     with (
         nullcontext(warm) if warm else closing(WarmParent()) as parent,
         closing(engine_for(preset.engine, run, parent)) as engine,
     ):
         for number in range(1, preset.repeats + 1):
             for trial in preset.trials:
-                if trial.name in given_up or (trial.name, number) in finished or controls.end() == "interrupted":
+                if (trial.name, number) in results.outcomes or controls.end() == "interrupted":
                     continue
-                with run.begin(trial.name, number) as repeat:
-                    for message in _launch(trial, repeat, engine, controls):
-                        repeat.write(message)  # first: no figure may rest on what the record lacks
-                        if isinstance(message, Ended) and message.status != "ok":
-                            given_up.add(trial.name)
-                        yield message
+                if not _is_given_up(trial, results.outcomes):
+                    calm = yield from _repeat(trial, number, run, engine, controls, results, retries)
+                    retries = retries if calm else 0  # a machine that stays busy must not take thrice the time
 
 
-def _launch(trial: Trial, repeat: RepeatJournal, engine: Engine, controls: Controls) -> Iterator[Message]:
-    """One launch, from its command line to its end."""
+def _is_given_up(trial: Trial, outcomes: Outcomes) -> bool:
+    """Whether a launch of the trial failed or was skipped. It is not repeated then; the others go on."""
+    return any(outcome.trial == trial.name and outcome.status != "ok" for outcome in outcomes.values())
+
+
+def _repeat(
+    trial: Trial, number: int, run: Run, engine: Engine, controls: Controls, results: RunningResults, retries: int
+) -> Generator[Message, None, bool]:
+    """All messages of a repeat, which is launched again while other programs disturb it, at most so many times. Returns
+    whether they left it alone in the end."""
+    why = ""
+    for left in range(retries, -1, -1):
+        if why:
+            run.set_aside(trial.name, number)
+        with run.begin(trial.name, number) as repeat:
+            for message in _launch(trial, repeat, engine, controls, why):
+                repeat.write(message)  # first: no figure may rest on what the record lacks
+                if results.add(message):
+                    run.write_results(results.results)
+                yield message
+        outcome = results.outcomes.get((trial.name, number))
+        why = disturbance_of(outcome.result) if outcome and outcome.result else ""
+        if not why or not left or controls.end():
+            break
+    return not why
+
+
+def _launch(trial: Trial, repeat: RepeatJournal, engine: Engine, controls: Controls, again: str) -> Iterator[Message]:
+    """One launch, from its command line to its end. again: why the repeat is launched again, if it is."""
     controls.begin()
     while (ended := controls.end()) is None and not engine.is_ready(trial, READY_S):
         pass
@@ -122,6 +153,7 @@ def _launch(trial: Trial, repeat: RepeatJournal, engine: Engine, controls: Contr
             repeat=repeat.number,
             at_ns=time.monotonic_ns(),
             command=tuple(command),
+            again=again,
             clock=own_clock(),
         )
         if ended:  # before it could be started
@@ -138,7 +170,8 @@ def _launch(trial: Trial, repeat: RepeatJournal, engine: Engine, controls: Contr
             yield msgspec.structs.replace(launched, start=launch.start, start_why=launch.start_why)
             supervisor, refusals = LaunchSupervisor(trial, hub, launch, repeat), _RefusalReports(hub)
             supervisor.clocks.add(launched)
-            meter = LoadMeter(launch) if engine.is_local else None  # other hosts' load cannot be read from here
+            # the load of other hosts cannot be read from here
+            meter = LoadMeter(launch.processes, MOST_OTHER_LOAD) if engine.is_local else None
             cut_short = yield from _follow(supervisor, refusals, Probes(launched.clock), launch, meter, hub, controls)
         finally:
             launch.stop()  # also after an interrupt, and when the reader closes this generator: no rank may stay
@@ -154,18 +187,20 @@ def _follow(
     refusals: "_RefusalReports",
     probes: Probes,
     launch: Launch,
-    meter: "LoadMeter | None",
+    meter: LoadMeter | None,
     hub: Hub,
     controls: Controls,
 ) -> Generator[Message, None, bool]:
     """All messages of a launch while it runs. Returns whether a user's skip or stop ended it."""
-    alive_sent = 0.0
+    alive_sent, phase = 0.0, (False, False)
     while not supervisor.is_over():
         if controls.cuts_short(trained=supervisor.has_trained()):
             return True
         yield from _receive(supervisor, probes, hub)
         yield from _notices(launch)
-        yield from meter.read() if meter else ()
+        before, phase = phase, (supervisor.all_ready(), supervisor.has_trained())
+        # a reading ends where the training begins and where it ends, or a short one would have none of its own
+        yield from meter.read(now=phase != before) if meter else ()
         if time.monotonic() - alive_sent > ALIVE_EVERY_S:
             alive_sent = time.monotonic()
             hub.send(Alive())  # ranks end themselves when the console falls silent
@@ -216,44 +251,6 @@ class _RefusalReports:
         if count > self._reported and not (only_first and self._reported):
             self._reported = count
             yield Refused(at_ns=time.monotonic_ns(), count=count, why=self._hub.first_refusal)
-
-
-class LoadMeter:
-    """Measures how busy this host is during a launch, and how much of that is the launch with the console."""
-
-    def __init__(self, launch: Launch) -> None:
-        self._launch = launch
-        self._console = psutil.Process()
-        self._read_at = time.monotonic()
-        self._busy_s = _busy_s()
-        self._launch_s = self._spent_s()
-
-    def read(self) -> list[Load]:
-        """The mean numbers of busy cores since the last reading, once a second; else nothing."""
-        now = time.monotonic()
-        if now - self._read_at < LOAD_EVERY_S:
-            return []
-        elapsed, busy_s, launch_s = now - self._read_at, _busy_s(), self._spent_s()
-        busy = max(0.0, busy_s - self._busy_s) / elapsed
-        own = sum(max(0.0, spent - self._launch_s.get(pid, 0.0)) for pid, spent in launch_s.items()) / elapsed
-        self._read_at, self._busy_s, self._launch_s = now, busy_s, launch_s
-        return [Load(at_ns=time.monotonic_ns(), busy=busy, own=min(own, busy))]  # read at two moments, own may exceed
-
-    def _spent_s(self) -> dict[int, float]:
-        """CPU time of each process of the launch and of the console since it began, s."""
-        spent = {}
-        for process in (self._console, *self._launch.processes()):
-            with suppress(psutil.Error):  # it may have ended meanwhile
-                times = process.cpu_times()
-                spent[process.pid] = times.user + times.system
-        return spent
-
-
-def _busy_s() -> float:
-    """CPU time of all cores since the host booted, s, without idling and waiting for I/O."""
-    times = psutil.cpu_times()
-    # Linux counts a guest's time as user time, too: it must not count twice
-    return sum(times) - times.idle - getattr(times, "iowait", 0.0) - getattr(times, "guest", 0.0)
 
 
 def not_launched(error: OSError) -> str:

@@ -30,15 +30,16 @@ class Session:
         threads: Executor,
         finished_before: Outcomes = NO_OUTCOMES,
         warm: WarmParent | None = None,
+        retries: int = 0,
     ) -> None:
-        """Start the run. finished_before: outcomes that a resumed run has already; only the rest is launched. warm: as
-        lab.run_preset has it."""
+        """Start the run. finished_before: outcomes that a resumed run has already; only the rest is launched. warm and
+        retries: as lab.run_preset has them."""
         self.preset = preset
         self.run = run
         self.finished_before = finished_before
         self.controls = Controls()
         self.error: str | None = None
-        self._warm = warm
+        self._warm, self._retries = warm, retries
         self._running_results = RunningResults(preset, run.name, run.environment(), finished_before)
         self._messages: deque[Message] = deque()  # its append and popleft need no lock between threads
         self.work = threads.submit(self._follow)  # last: the thread reads all of the above
@@ -69,15 +70,15 @@ class Session:
     def _follow(self) -> None:
         try:
             launches = lab.run_preset(
-                self.preset, self.run, self.controls, finished=self.finished_before, warm=self._warm
+                self.preset,
+                self.run,
+                self.controls,
+                results=self._running_results,
+                warm=self._warm,
+                retries=self._retries,
             )
             with self.run.held(), closing(launches) as stream:
-                if self.finished_before:  # a console that was killed may not have written their results
-                    self.run.write_results(self._running_results.results)
-                for message in stream:
-                    if self._running_results.add(message):
-                        self.run.write_results(self._running_results.results)
-                    self._messages.append(message)
+                self._messages.extend(stream)
         except (RunError, RunLost) as error:
             self.error = str(error)
         except OSError as error:

@@ -101,6 +101,10 @@ class LaunchSupervisor:
         """Whether every rank has connected."""
         return not self._missing()
 
+    def all_ready(self) -> bool:
+        """Whether every rank is about to make its first step, or has made it."""
+        return len(self._steps) == len(self._ranks)
+
     def has_trained(self) -> bool:
         """Whether every rank has made its last step."""
         return len(self._trained | self._done) == len(self._ranks)

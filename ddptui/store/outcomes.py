@@ -3,9 +3,10 @@
 import msgspec
 
 from ddptui.analysis.compare import compare
-from ddptui.analysis.repeat import Outcomes, outcome_of_messages
+from ddptui.analysis.repeat import Outcomes, RepeatOutcome, in_place_of, outcome_of_messages
 from ddptui.analysis.results import Results
 from ddptui.config.preset import Preset
+from ddptui.store.journal import read_messages
 from ddptui.store.runs import Run
 
 
@@ -17,13 +18,24 @@ def results_of(run: Run, preset: Preset) -> Results:
 
 
 def outcomes_of(run: Run, preset: Preset, unread: list[str] | None = None) -> Outcomes:
-    """The outcome of every launch. Notes on damaged journals are added to `unread`."""
+    """The outcome of every repeat. Notes on damaged journals are added to `unread`."""
+    unread = [] if unread is None else unread
     return {
         (trial.name, number): outcome
         for trial in preset.trials
         for number in range(1, preset.repeats + 1)
-        if (outcome := outcome_of_messages(run.messages(trial.name, number, unread)))
+        if (outcome := _outcome(run, trial.name, number, unread))
     }
+
+
+def _outcome(run: Run, trial: str, number: int, unread: list[str]) -> RepeatOutcome | None:
+    """The outcome of a repeat's last launch, with what those before it have measured."""
+    last = outcome_of_messages(run.messages(trial, number, unread))
+    before: RepeatOutcome | None = None
+    for journal in run.disturbed(trial, number) if last else ():
+        if outcome := outcome_of_messages(read_messages(journal, unread)):
+            before = in_place_of(before, outcome)
+    return in_place_of(before, last) if last else None
 
 
 def finished(outcomes: Outcomes) -> Outcomes:

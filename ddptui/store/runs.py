@@ -25,6 +25,7 @@ RUNS_VARIABLE = "DDPTUI_RUNS"
 # Keys of the environment whose change may change figures; the versions of packages count, too.
 MATTERS_TO_FIGURES = ("ddptui", "python", "host", "cpu", "cores", "gpus", "gpu_driver", "gpus_visible")
 JOURNAL = "messages.jsonl"  # in a repeat's folder
+DISTURBED = "disturbed"  # ends the name of a repeat's folder that was set aside
 STAMP_FORMAT = "%Y%m%d-%H%M%S"  # what a run's name begins with: the local time of its start
 
 
@@ -103,6 +104,12 @@ class Run:
                 with raising_run_lost(folder):
                     journal.close()
 
+    def set_aside(self, trial: str, number: int) -> None:
+        """Rename the folder of a repeat that other programs disturbed, since it is launched again. Raises RunLost."""
+        folder = self.repeat_folder(trial, number)
+        with raising_run_lost(self.folder):
+            folder.rename(_free_name(folder, DISTURBED))
+
     def write_results(self, results: Results) -> None:
         """Replace results.json. Raises RunLost."""
         self._replace("results.json", _pretty(results))
@@ -170,6 +177,14 @@ class Run:
         if path.is_file():
             yield from read_messages(path, unread if unread is not None else [])
 
+    def disturbed(self, trial: str, number: int) -> list[Path]:
+        """The journals of a repeat's launches that were set aside, in order."""
+        folder = self.repeat_folder(trial, number)
+        aside = folder.parent.glob(f"{folder.name}.{DISTURBED}-[0-9]*")
+        numbers = (int(path.name.rpartition("-")[2]) for path in aside)
+        paths = [folder.with_name(f"{folder.name}.{DISTURBED}-{number}") / JOURNAL for number in sorted(numbers)]
+        return [path for path in paths if path.is_file()]
+
     def checkpoints(self, trial: str, number: int) -> list[Path]:
         """The checkpoints of a repeat, by rank."""
         folder = self.repeat_folder(trial, number)
@@ -193,7 +208,9 @@ class Run:
     def journals(self, preset: Preset) -> list[Path]:
         """All journals in the order in which they were written, in which repeats of trials are interleaved."""
         repeats = [(trial.name, number) for number in range(1, preset.repeats + 1) for trial in preset.trials]
-        paths = [self.repeat_folder(*repeat) / JOURNAL for repeat in repeats]
+        paths = [
+            path for repeat in repeats for path in (*self.disturbed(*repeat), self.repeat_folder(*repeat) / JOURNAL)
+        ]
         return [path for path in paths if path.is_file()]
 
     def repeat_folder(self, trial: str, number: int) -> Path:
@@ -252,5 +269,10 @@ def _lock(file: IO[bytes]) -> bool:
 def _put_aside(folder: Path) -> None:
     """Rename what an interrupted repeat left: no figure uses it, and nothing is lost."""
     if folder.exists():
-        names = (folder.with_name(f"{folder.name}.interrupted-{number}") for number in itertools.count(1))
-        folder.rename(next(name for name in names if not name.exists()))
+        folder.rename(_free_name(folder, "interrupted"))
+
+
+def _free_name(folder: Path, why: str) -> Path:
+    """As in repeat-2.disturbed-1: the first one that is free."""
+    names = (folder.with_name(f"{folder.name}.{why}-{number}") for number in itertools.count(1))
+    return next(name for name in names if not name.exists())

@@ -85,6 +85,7 @@ class Console(App[int]):
         *,
         threads: ThreadPoolExecutor | None = None,  # where a run's session works
         warm: "WarmParent | None" = None,  # of all runs; None: each has its own
+        retry: bool = False,  # repeats that other programs disturb are launched again
         refresh_s: float = 0.25,  # between two updates of a run's screen: 10 Hz would take a quarter of a core
     ) -> None:
         super().__init__()
@@ -93,7 +94,7 @@ class Console(App[int]):
         self.session: Session | None = None
         self.leaving = False
         self.finished: list[tuple[Results, Preset]] = []  # printed when the console closes
-        self._warm = warm
+        self._warm, self._retry = warm, retry
         self._check = LaunchCheck()
         self._first = first
         self._begun = begun
@@ -187,9 +188,11 @@ class Console(App[int]):
         return next(screen for screen in reversed(self.screen_stack) if not screen.is_modal)
 
     def _follow(self, run: Run, preset: Preset, outcomes: "Outcomes") -> None:
+        from ddptui.run.lab import RETRIES
         from ddptui.run.session import Session
 
-        self.session = Session(preset, run, self._threads, outcomes, self._warm)
+        retries = RETRIES if self._retry else 0
+        self.session = Session(preset, run, self._threads, outcomes, self._warm, retries)
         self.push_screen(screen_of(self.session))
 
     def run_ended(self, session: "Session") -> None:

@@ -28,6 +28,7 @@ def start(
     *,
     drawn_a_second: float | None,
     theme: str | None,
+    retry: bool = True,
 ) -> int:
     """Run the console, then print the table of every run. Return the exit code. No rank is left when it returns."""
     threads = ThreadPoolExecutor(1, "lab")
@@ -36,7 +37,7 @@ def start(
     collect_seldom()
     rate = drawn_a_second or (REFRESHES_PER_S_OVER_SSH if "SSH_CONNECTION" in os.environ else REFRESHES_PER_S)
     warm = WarmParent(nice=NICENESS)
-    app = Console(runs, preset, begun, threads=threads, warm=warm, refresh_s=1 / rate)
+    app = Console(runs, preset, begun, threads=threads, warm=warm, refresh_s=1 / rate, retry=retry)
     app.theme = first_theme(theme, app.available_themes)
     try:
         app.run()

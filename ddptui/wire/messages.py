@@ -108,6 +108,7 @@ class Step(Tagged, frozen=True, kw_only=True):
     order: Order = (0, 1, 2, 3, 4)  # places in PHASES, as executed: in `dp`, aggregation precedes backward
     collectives: Annotated[tuple[Collective, ...], Meta(max_length=MOST_A_STEP)] = ()
     slept: Annotated[tuple[Slept, ...], Meta(max_length=MOST_A_STEP)] = ()
+    queued_ns: Count = 0  # since the step before ended, its thread was ready to run but had no core
 
 
 class Trained(Tagged, frozen=True, kw_only=True):

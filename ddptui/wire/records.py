@@ -3,7 +3,7 @@
 from typing import Literal
 
 from ddptui.config.trial import Bottleneck, StartKind
-from ddptui.wire.limits import Tagged
+from ddptui.wire.limits import Name, Tagged
 from ddptui.wire.messages import RankMessage
 
 
@@ -36,11 +36,14 @@ ConsoleMessage = Stop | Alive | SetBottleneck | Probe
 
 
 class Load(Tagged, frozen=True, kw_only=True):
-    """How busy this host is, written once a second."""
+    """How busy this host was until a moment, written twice a second."""
 
     at_ns: int
-    busy: float  # cores
+    busy: float  # cores, mean
     own: float  # of these, by the launch and the console
+    s: float = 1.0  # over this time
+    stolen: float = 0.0  # of the busy ones, those that a hypervisor gave to other machines
+    by: Name = ""  # the busiest other process, where others disturbed
 
 
 class Launched(Tagged, frozen=True, kw_only=True):
@@ -52,6 +55,7 @@ class Launched(Tagged, frozen=True, kw_only=True):
     command: tuple[str, ...]
     start: StartKind = "cold"  # warm: ranks were forked from a process that has imported torch
     start_why: str = ""  # why it was cold, where the trial does not ask for it
+    again: Name = ""  # what disturbed the launch before, which this one repeats
     clock: str = ""  # identifies the console's clock; empty: it is unknown, and so are those of the ranks
 
 

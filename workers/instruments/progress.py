@@ -11,6 +11,7 @@ from ddptui.wire.messages import PHASES, Done, Fingerprint, RankMessage, Ready, 
 from workers.instruments.clock import Clock
 from workers.instruments.records import StepRecord, collective_messages
 from workers.instruments.reporter import Reporter
+from workers.instruments.run_queue import RunQueue
 
 LOG_EVERY = 20  # steps
 
@@ -22,9 +23,11 @@ class Progress:
         self.rank = rank
         self._warmup_steps = warmup_steps
         self._reporter = reporter
+        self._queue: RunQueue | None = None
 
     def ready(self, steps: int, parameters: int, start_ns: int) -> None:
         """The loop is about to begin. The arguments are those of wire.Ready."""
+        self._queue = RunQueue()  # in the loop's thread, which it measures
         now = time.monotonic_ns()
         self._reporter.send(Ready(rank=self.rank, at_ns=now, steps=steps, parameters=parameters, start_ns=start_ns))
 
@@ -32,7 +35,11 @@ class Progress:
         """The loop has finished a step; its device may be behind."""
         # The reporter's thread works out the messages: in time that the loop leaves unused, and in a third of it, since
         # it works out many steps at once.
-        self._reporter.send(partial(self.messages, record, clock))
+        self._reporter.send(partial(self.messages, record, clock, self.queued_ns()))
+
+    def queued_ns(self) -> int:
+        """How long the loop's thread had no core since the last call, in ns."""
+        return self._queue.taken_ns() if self._queue else 0
 
     def fingerprint(self, fingerprint: Fingerprint) -> None:
         """The model's hashes after a step."""
@@ -40,16 +47,18 @@ class Progress:
 
     def done(self, done: Done) -> None:
         """The training is over, and evaluated."""
+        if self._queue:
+            self._queue.close()
         self._reporter.send(done)
 
-    def messages(self, record: StepRecord, clock: Clock) -> Sequence[RankMessage] | None:
+    def messages(self, record: StepRecord, clock: Clock, queued_ns: int) -> Sequence[RankMessage] | None:
         """The messages about a step; None while the device has not made it."""
         times = clock.resolve(record.moments())
         if times is None:
             return None
         loss = clock.read(record.loss)
         self.log(record, loss)
-        return [*clock_accuracy(self.rank, clock), self.step_message(record, times, loss)]
+        return [*clock_accuracy(self.rank, clock), self.step_message(record, times, loss, queued_ns)]
 
     def log(self, record: StepRecord, loss: float) -> None:
         """Print a line every LOG_EVERY steps."""
@@ -57,8 +66,8 @@ class Progress:
             line = f"rank {self.rank}  epoch {record.epoch}  step {record.step}  loss {loss:.4f}\n"
             print(line, end="", flush=True)  # in one piece: without a console, all ranks write to one terminal
 
-    def step_message(self, record: StepRecord, times: Sequence[int], loss: float) -> Step:
-        """The wire's Step. times: the record's moments, in ns."""
+    def step_message(self, record: StepRecord, times: Sequence[int], loss: float, queued_ns: int = 0) -> Step:
+        """The wire's Step. times: the record's moments, in ns. queued_ns: 0 for replicas, which share threads."""
         phases = record.timer.phases
         of_calls, of_phases = times[: -len(phases) - 1], times[-len(phases) - 1 :]  # one more: the step's begin
         lengths = {phase: end - begin for phase, (begin, end) in zip(phases, pairwise(of_phases), strict=True)}
@@ -76,6 +85,7 @@ class Progress:
             order=tuple(PHASES.index(phase) for phase in phases),
             collectives=collective_messages(record.calls, of_calls, buckets=record.buckets),
             slept=record.slept,
+            queued_ns=queued_ns,
         )
 
 

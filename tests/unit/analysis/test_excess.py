@@ -5,6 +5,7 @@ from collections.abc import Callable
 from random import Random
 from statistics import fmean
 
+import msgspec
 import pytest
 
 from ddptui.analysis.excess import Excess, excess_of_rank
@@ -91,6 +92,29 @@ def test_a_hiccup_of_the_others_is_not_haste_of_this_one() -> None:
     works, _ = delayed(works, 0, "forward", lambda step: 400.0 if step == 50 else 0.0)
     lost = found(works)
     assert lost.estimate / S == pytest.approx(injected, rel=0.02)
+
+
+def test_work_that_only_some_steps_do_is_no_loss() -> None:
+    """Every third step, both ranks hash the model before the next one."""
+    works: list[dict[int, list[int]]] = [
+        {rank: [*parts[:-1], parts[-1] + 3 * MS * (number % 3 == 0)] for rank, parts in step.items()}
+        for number, step in enumerate(works_of(11, skew=0.0))
+    ]
+    assert abs(found(works).estimate) < 0.1 * 33 * 3 * MS
+
+
+@pytest.mark.parametrize("late_ms", [0.0, 20.0])
+def test_time_without_a_core_is_no_work(late_ms: float) -> None:
+    """Another program takes the rank's core for 30 ms, every fourth step; and the rank is late besides, or is not."""
+    works, injected = delayed(works_of(12, skew=0.0), 1, "forward", lambda _: late_ms)
+    queued = dict.fromkeys(range(2, len(works), 4), 30 * MS)
+    works, _ = delayed(works, 1, "backward", lambda step: queued.get(step, 0) / MS)
+    told = trace(works)
+    told[1] = [msgspec.structs.replace(step, queued_ns=queued.get(step.step, 0)) for step in told[1]]
+    excess = excess_of_rank(align_steps(told).steps, 1)
+    assert excess.estimate / S == pytest.approx(injected, rel=0.02, abs=0.05)
+    if late_ms:
+        assert [PARTS[part] for part, _ in excess.lost] == ["forward"]
 
 
 def test_a_slower_core_is_taken_out_of_what_was_lost() -> None:

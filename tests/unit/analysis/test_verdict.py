@@ -6,9 +6,10 @@ from itertools import pairwise
 import pytest
 
 from ddptui.analysis.cautions import FEWEST_STEPS
-from ddptui.analysis.culprit import MATTERS, MATTERS_IF_SLOWER
+from ddptui.analysis.culprit import MATTERS, MATTERS_IF_UNCLEAR
 from ddptui.analysis.results import Culprit
-from ddptui.analysis.verdict import MOSTLY, analyze_waits, verdict_for
+from ddptui.analysis.verdict import MOSTLY, analyze_aligned, analyze_waits, verdict_for
+from ddptui.analysis.waits import align_steps
 from ddptui.wire.messages import PHASES
 from tests.support.traces import (
     MS,
@@ -145,6 +146,17 @@ def test_nobody_is_named_where_one_core_is_an_eighth_slower() -> None:
         assert named(slower) is None, seed
 
 
+def test_beside_other_programs_a_rank_must_lose_more_to_be_named() -> None:
+    def named_beside(ms: float, *, disturbed: bool) -> bool:
+        works, _ = delayed(works_of(9), 1, "forward", lambda _: ms)
+        analysis = analyze_aligned(align_steps(trace(works)), disturbed=disturbed)
+        return analysis is not None and analysis.culprit is not None
+
+    assert named_beside(1.2, disturbed=False)  # of a step of 7 ms
+    assert not named_beside(1.2, disturbed=True)
+    assert named_beside(5.0, disturbed=True)
+
+
 def test_a_rank_that_is_twice_as_slow_in_all_it_does_is_named_as_such() -> None:
     for seed in range(20):
         works = works_of(seed, skew=0.0)
@@ -229,7 +241,7 @@ def test_a_rank_that_is_slower_in_all_it_does_counts_from_a_fifth_on() -> None:
     def slower(factor: float) -> Works:
         return [{0: step[0], 1: [round(factor * part) for part in step[1]]} for step in _even()]
 
-    assert MATTERS_IF_SLOWER == 0.20
+    assert MATTERS_IF_UNCLEAR == 0.20
     assert named(slower(1.20)) is None  # a sixth of the time
     assert named(slower(1.45)) is not None
 

@@ -1,0 +1,21 @@
+"""Other programs that disturb a launch. Pure."""
+
+from ddptui.analysis.cautions import Caution
+from ddptui.analysis.results import OtherLoad, RepeatResult
+
+
+def is_disturbed(repeat: RepeatResult) -> bool:
+    """Whether other programs kept enough cores busy while it trained to spoil its figures."""
+    return Caution.OTHER_LOAD in repeat.warnings
+
+
+def disturbance_of(repeat: RepeatResult) -> str:
+    """What disturbed it, as in "other programs kept 0.8 cores busy, most of all python (process 4711)"; else empty."""
+    return describe(repeat.other_load) if is_disturbed(repeat) and repeat.other_load else ""
+
+
+def describe(load: OtherLoad) -> str:
+    """How busy other programs were, in half a sentence."""
+    if load.stolen > load.cores / 2:
+        return f"other virtual machines of this host took {load.stolen:.1f} cores (steal time)"
+    return f"other programs kept {load.cores:.1f} cores busy" + (f", most of all {load.by}" if load.by else "")

@@ -1,0 +1,88 @@
+"""How busy this host is, how much of that is the console's own work, and which other process is the busiest."""
+
+import time
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import NamedTuple
+
+import psutil
+
+from ddptui.text.words import printable
+from ddptui.wire.records import Load
+
+READ_EVERY_S = 0.5  # in shorter readings the 10 ms resolution of CPU times is too coarse
+SHORTEST_S = 0.05
+LONGEST_NAME = 64  # characters of a process's name: any process may call itself anything
+
+Processes = Callable[[], Iterable[psutil.Process]]
+
+
+class CpuTime(NamedTuple):
+    """CPU time of all cores since the host booted, in s."""
+
+    busy: float  # neither idle nor waiting for I/O
+    stolen: float  # of this, a hypervisor gave to other machines
+
+
+class LoadMeter:
+    """Measures the load of this host since the last reading. own: the processes of the console's work, besides its own.
+    The busiest other process is looked for while others keep more than `above` cores busy."""
+
+    def __init__(self, own: Processes, above: float) -> None:
+        self._own = own
+        self._above = above
+        self._console = psutil.Process()
+        self._read_at = time.monotonic()
+        self._spent = cpu_time()
+        self._own_s = self._spent_s()
+        self._others_s: dict[int, float] = {}  # by process, its CPU time at the last reading; empty: nobody disturbed
+
+    def read(self, *, now: bool = False) -> list[Load]:
+        """The mean numbers of busy cores since the last reading, if it was READ_EVERY_S ago, or SHORTEST_S with now."""
+        elapsed = time.monotonic() - self._read_at
+        if elapsed < (SHORTEST_S if now else READ_EVERY_S):
+            return []
+        spent, own_s = cpu_time(), self._spent_s()
+        busy = max(0.0, spent.busy - self._spent.busy) / elapsed
+        own = sum(max(0.0, after - self._own_s.get(pid, 0.0)) for pid, after in own_s.items()) / elapsed
+        stolen = max(0.0, spent.stolen - self._spent.stolen) / elapsed
+        self._read_at, self._spent, self._own_s = time.monotonic(), spent, own_s
+        own = min(own, busy)  # read at two moments, it may exceed
+        by = self._busiest(own_s) if busy - own > self._above else ""
+        return [Load(at_ns=time.monotonic_ns(), s=elapsed, busy=busy, own=own, stolen=stolen, by=by)]
+
+    def _spent_s(self) -> dict[int, float]:
+        """CPU time of each process of the console's work since it began, s."""
+        return {process.pid: _cpu_s(process) for process in (self._console, *self._own())}
+
+    def _busiest(self, own_s: dict[int, float]) -> str:
+        """The other process that worked most since the reading before; empty at the first of such readings."""
+        before, self._others_s = self._others_s, {}
+        worked: dict[psutil.Process, float] = {}
+        for process in psutil.process_iter():  # some ms: only worth it while others disturb
+            if process.pid not in own_s:
+                after_s = self._others_s[process.pid] = _cpu_s(process)
+                worked[process] = after_s - before.get(process.pid, after_s)
+        busiest = max(worked, key=lambda process: worked[process], default=None)
+        if busiest is None or worked[busiest] <= 0:
+            return ""
+        with suppress(psutil.Error):
+            return f"{printable(busiest.name()[:LONGEST_NAME])} (process {busiest.pid})"
+        return ""
+
+
+def cpu_time() -> CpuTime:
+    """What this host's cores have done so far."""
+    times = psutil.cpu_times()
+    stolen = getattr(times, "steal", 0.0)
+    # Linux counts a guest's time as user time, too: it must not count twice
+    return CpuTime(sum(times) - times.idle - getattr(times, "iowait", 0.0) - getattr(times, "guest", 0.0), stolen)
+
+
+def _cpu_s(process: psutil.Process) -> float:
+    """CPU time of a process since it began, s; 0.0 if it has ended or may not be asked."""
+    try:
+        times = process.cpu_times()
+    except psutil.Error:
+        return 0.0
+    return float(times.user + times.system)

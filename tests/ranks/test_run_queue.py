@@ -1,0 +1,65 @@
+"""How long a thread had no core: read from the kernel, beside a process that wants the same core."""
+
+import os
+import threading
+import time
+
+import pytest
+
+from tests.support.load import busy_processes
+from workers.instruments.run_queue import RunQueue
+
+pytestmark = pytest.mark.skipif(not os.path.exists("/proc/self/schedstat"), reason="this kernel counts no queues")
+
+
+def work(s: float) -> None:
+    """Keep a core busy for so much CPU time."""
+    begin = time.thread_time()
+    while time.thread_time() - begin < s:
+        pass
+
+
+@pytest.fixture
+def one_core() -> list[float]:
+    """What a thread found that shared its core with another process: CPU time and time without a core, in s."""
+    found: list[float] = []
+
+    def share() -> None:
+        core = min(os.sched_getaffinity(0))
+        with busy_processes(1) as [busy]:
+            os.sched_setaffinity(busy.pid, {core})
+            os.sched_setaffinity(0, {core})  # of this thread alone
+            queue = RunQueue()
+            begin = time.monotonic()
+            work(0.2)
+            found.extend([time.monotonic() - begin - 0.2, queue.taken_ns() / 1e9])
+            queue.close()
+
+    thread = threading.Thread(target=share)
+    thread.start()
+    thread.join()
+    return found
+
+
+def test_the_time_without_a_core_is_told(one_core: list[float]) -> None:
+    missing_s, queued_s = one_core
+    assert queued_s > 0.05
+    assert queued_s == pytest.approx(missing_s, rel=0.2, abs=0.02)  # what is missing is no more than that
+
+
+def test_each_time_is_told_once() -> None:
+    queue = RunQueue()
+    work(0.05)
+    queue.taken_ns()
+    assert queue.taken_ns() < 50_000_000
+    queue.close()
+
+
+def test_a_queue_that_cannot_be_read_is_empty(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(*_: object) -> int:
+        raise FileNotFoundError
+
+    monkeypatch.setattr(os, "open", missing)
+    queue = RunQueue()
+    assert queue.taken_ns() == 0
+    queue.close()
