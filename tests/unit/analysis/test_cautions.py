@@ -58,8 +58,9 @@ def test_too_few_steps(steps: int, raised: list[Caution]) -> None:
     ],
 )
 def test_another_load_on_the_machine(others: Sequence[float], raised: list[Caution]) -> None:
-    loads = [load(busy=1.75 + other, own=1.75) for other in others]
-    assert cautions_for(Evidence(other_load=other_load(loads, [SPAN]))) == raised
+    other = other_load([load(busy=1.75 + other, own=1.75) for other in others], [SPAN])
+    assert (other is None) == (not others)
+    assert cautions_for(Evidence(other_load=other.cores if other else 0.0)) == raised
 
 
 @pytest.mark.parametrize(("low", "raised"), [(1.0, []), (1 - 0.99 * WIDE, []), (1 - 1.01 * WIDE, [WIDE_SPREAD])])
@@ -147,8 +148,9 @@ def test_the_foot_says_what_to_do() -> None:
 
 def test_the_load_counts_while_all_ranks_train_and_at_no_other_time() -> None:
     begin = FIRST_STEP_MS + 100
-    busy = {at: load(busy=2.0, own=1.0, at_ms=at) for at in (begin - 500, begin + 900, begin + 5000, begin + 30_500)}
-    assert said(with_loads(long(), busy[begin - 500], busy[begin + 900], busy[begin + 30_500])) == []
+    moments = (begin - 500, begin + 400, begin + 5000, begin + 30_600)  # of the second before each
+    busy = {at: load(busy=2.0, own=1.0, at_ms=at) for at in moments}
+    assert said(with_loads(long(), busy[begin - 500], busy[begin + 400], busy[begin + 30_600])) == []
     assert said(with_loads(long(), *busy.values())) == [f"caution, a: {OTHER.advice}"]
 
 

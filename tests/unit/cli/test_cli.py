@@ -228,7 +228,7 @@ def preset_given_to_run(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> Pre
     """The preset with which a run would begin."""
     given: list[Preset] = []
 
-    def begin(preset: Preset, runs: Path, *, as_json: bool) -> int:
+    def begin(preset: Preset, runs: Path, *, as_json: bool, retries: int) -> int:
         given.append(preset)
         return 0
 
