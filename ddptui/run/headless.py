@@ -56,10 +56,8 @@ def _launches(preset: Preset, run: Run, narrator: "Narrator", outcomes: Outcomes
         if outcomes:
             run.write_results(running_results.results)  # a console that was killed may not have written them
         with closing(lab.run_preset(preset, run, finished=outcomes)) as stream:
-            for message in stream:
+            for message in lab.recorded(stream, running_results, run):
                 narrator.add(message)
-                if running_results.add(message):
-                    run.write_results(running_results.results)
     except KeyboardInterrupt:
         narrator.print("interrupted; the ranks are stopped")
         narrator.print(f"`ddptui --resume {run.name}` launches what is missing")

@@ -8,7 +8,7 @@ are interleaved (A B A B), so that a slow minute of the machine hits all trials 
 import threading
 import time
 from collections import deque
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing, nullcontext, suppress
 from typing import Literal
 
@@ -16,6 +16,7 @@ import msgspec
 import psutil
 
 from ddptui.analysis.clock_probes import Probes
+from ddptui.analysis.compare import RunningResults
 from ddptui.analysis.repeat import NO_OUTCOMES, Outcomes
 from ddptui.config.preset import Preset
 from ddptui.config.trial import Bottleneck, Trial
@@ -107,6 +108,14 @@ def run_preset(
                         if isinstance(message, Ended) and message.status != "ok":
                             given_up.add(trial.name)
                         yield message
+
+
+def recorded(stream: Iterable[Message], running: RunningResults, run: Run) -> Iterator[Message]:
+    """The messages of `run_preset`. After each repeat, results.json is written anew. Raises RunLost."""
+    for message in stream:
+        if running.add(message):
+            run.write_results(running.results)
+        yield message
 
 
 def _launch(trial: Trial, repeat: RepeatJournal, engine: Engine, controls: Controls) -> Iterator[Message]:

@@ -7,6 +7,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
+from ddptui.analysis.compare import RunningResults
 from ddptui.analysis.launch_log import LaunchLog, injected_delay_s, launch_logs, steps_within
 from ddptui.analysis.verdict import analyze_waits
 from ddptui.config.preset import Preset
@@ -59,8 +60,9 @@ def run(modes: Sequence[str], strategies: Sequence[str], runs: Path) -> int:
     show(line(COLUMNS, WIDTHS, LEFT) + "\n" + "─" * len(line(COLUMNS, WIDTHS, LEFT)) + "\n")
     right = True
     by_name = {trial.name: trial for trial in preset.trials}
-    with closing(lab.run_preset(preset, kept)) as stream:
-        for log in launch_logs(stream):
+    running_results = RunningResults(preset, kept.name, kept.environment())
+    with kept.held(), closing(lab.run_preset(preset, kept)) as stream:
+        for log in launch_logs(lab.recorded(stream, running_results, kept)):
             assert log.launched is not None
             assert log.ended is not None
             trial = by_name[log.launched.trial]

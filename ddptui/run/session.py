@@ -74,9 +74,7 @@ class Session:
             with self.run.held(), closing(launches) as stream:
                 if self.finished_before:  # a console that was killed may not have written their results
                     self.run.write_results(self._running_results.results)
-                for message in stream:
-                    if self._running_results.add(message):
-                        self.run.write_results(self._running_results.results)
+                for message in lab.recorded(stream, self._running_results, self.run):
                     self._messages.append(message)
         except (RunError, RunLost) as error:
             self.error = str(error)
