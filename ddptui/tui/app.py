@@ -16,6 +16,7 @@ from textual import work
 from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
+from textual.signal import Signal
 
 from ddptui.config.parser import PresetError
 from ddptui.config.preset import Preset
@@ -92,6 +93,7 @@ class Console(App[int]):
         self.refresh_s = refresh_s
         self.session: Session | None = None
         self.leaving = False
+        self.run_ended_signal: Signal[Run] = Signal(self, "run ended")
         self.finished: list[tuple[Results, Preset]] = []  # printed when the console closes
         self._warm = warm
         self._check = LaunchCheck()
@@ -196,6 +198,7 @@ class Console(App[int]):
         """Note that no rank of this run is left."""
         self.session = None
         self.finished.append((session.results, session.preset))
+        self.run_ended_signal.publish(session.run)
 
     def show_results(self, session: "Session") -> None:
         """Replace the screen that followed this run, which is the current one, by its results."""
