@@ -69,12 +69,12 @@ def accuracy(done: Collection[Done]) -> float | None:
     return sum(message.correct for message in done) / evaluated if evaluated else None
 
 
-def other_load(loads: Iterable[Load], spans: Sequence[Trained]) -> float:
-    """The mean load by other programs while all ranks trained, in cores; 0.0 without a reading."""
+def other_load(loads: Iterable[Load], spans: Sequence[Trained]) -> float | None:
+    """The mean load by other programs while all ranks trained, in cores; None without a reading."""
     begin_ns, end_ns = max(span.begin_ns for span in spans), min(span.end_ns for span in spans)  # of all ranks
     # A reading covers the second before it, and this has to lie within the training.
     readings = [load.busy - load.own for load in loads if load.at_ns - S > begin_ns and load.at_ns < end_ns]
-    return fmean(readings) if readings else 0.0
+    return fmean(readings) if readings else None
 
 
 def injected_delays(log: LaunchLog) -> list[Injected]:

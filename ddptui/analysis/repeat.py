@@ -114,9 +114,10 @@ def _result(log: LaunchLog, launched: Launched) -> RepeatResult:
     done = log.done.values()
     train_time_s = max(span.end_ns - span.begin_ns for span in spans) / S
     steps = max(span.steps for span in spans)
+    others = other_load(log.loads, spans)
     evidence = Evidence(
         steps=steps,
-        other_load=other_load(log.loads, spans),
+        other_load=others or 0.0,
         clocks_known=clocks_known or not instrumented,  # without steps, no times of two hosts are compared
         waits_hidden=analysis is not None and analysis.withheld,
     )
@@ -143,6 +144,7 @@ def _result(log: LaunchLog, launched: Launched) -> RepeatResult:
         injected=injected_delays(log),
         changes=[change_of_delays(log, index) for index in range(len(log.injections))],
         refused=log.refused,
+        other_load=others,
         warnings=cautions_for(evidence),
         ranks=[rank_result(log, rank, analysis) for rank in measured],
     )

@@ -160,6 +160,7 @@ class RepeatResult(msgspec.Struct, frozen=True, kw_only=True):
     injected: list[Injected] = []
     changes: list[Change] = []  # of delays, made by hand while it ran
     refused: int = 0  # frames and messages from senders that are no rank of this launch
+    other_load: float | None = None  # mean cores that other programs kept busy during training; None: not measured
     warnings: list[Caution] = []
     loss: Loss
     accuracy: float | None

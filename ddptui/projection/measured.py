@@ -110,7 +110,7 @@ def cautions_of(logs: Sequence[LaunchLog]) -> set[Caution]:
     raised: set[Caution] = set()
     for log in logs:
         spans = _train_spans(log)
-        evidence = Evidence(steps=max(span.steps for span in spans), other_load=other_load(log.loads, spans))
+        evidence = Evidence(steps=max(span.steps for span in spans), other_load=other_load(log.loads, spans) or 0.0)
         raised.update(cautions_for(evidence))
     return raised
 

@@ -153,7 +153,7 @@ class Console(App[int]):
     def run_preset(self, preset: Preset) -> None:
         """Start a run of a preset that was checked, and show it."""
         try:
-            self._follow(Run.create(self.runs, preset, describe()), preset, {})
+            self._follow(Run.create(self.runs, preset, describe(in_console=True)), preset, {})
         except RunError as error:
             self.complain("Not started", str(error))
 
@@ -162,7 +162,7 @@ class Console(App[int]):
         """Launch what is missing in a run, and show it. `prepare`: its preset, checked; may raise PresetError."""
 
         def start(checked: "tuple[Preset, Outcomes]") -> None:
-            run.note_resumption(describe())
+            run.note_resumption(describe(in_console=True))
             self._follow(run, *checked)
 
         await self._check_and_start(partial(prepare_resumption, run, prepare), start, "Not resumed")

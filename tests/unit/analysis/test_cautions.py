@@ -59,7 +59,7 @@ def test_too_few_steps(steps: int, raised: list[Caution]) -> None:
 )
 def test_another_load_on_the_machine(others: Sequence[float], raised: list[Caution]) -> None:
     loads = [load(busy=1.75 + other, own=1.75) for other in others]
-    assert cautions_for(Evidence(other_load=other_load(loads, [SPAN]))) == raised
+    assert cautions_for(Evidence(other_load=other_load(loads, [SPAN]) or 0.0)) == raised
 
 
 @pytest.mark.parametrize(("low", "raised"), [(1.0, []), (1 - 0.99 * WIDE, []), (1 - 1.01 * WIDE, [WIDE_SPREAD])])
