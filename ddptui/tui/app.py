@@ -32,7 +32,6 @@ from ddptui.tui.screens.lab import Lab
 
 if TYPE_CHECKING:
     from ddptui.analysis.repeat import Outcomes
-    from ddptui.analysis.results import Results
     from ddptui.engines.local.warm import WarmParent
     from ddptui.run.playback import Playback
     from ddptui.run.session import Session
@@ -94,7 +93,7 @@ class Console(App[int]):
         self.session: Session | None = None
         self.leaving = False
         self.run_ended_signal: Signal[Run] = Signal(self, "run ended")
-        self.finished: list[tuple[Results, Preset]] = []  # printed when the console closes
+        self.finished: list[EndedRun] = []  # of this session, in order; the last is printed when the console closes
         self._warm = warm
         self._check = LaunchCheck()
         self._first = first
@@ -197,7 +196,7 @@ class Console(App[int]):
     def run_ended(self, session: "Session") -> None:
         """Note that no rank of this run is left."""
         self.session = None
-        self.finished.append((session.results, session.preset))
+        self.finished.append(EndedRun(session.run, session.preset, session.results))
         self.run_ended_signal.publish(session.run)
 
     def show_results(self, session: "Session") -> None:
