@@ -29,6 +29,7 @@ from ddptui.cli.common import (
 )
 from ddptui.cli.inspect import presets, project, runs, show, verify
 from ddptui.cli.machine import doctor, join, manifest, place, selftest
+from ddptui.cli.trash import delete, restore
 
 if TYPE_CHECKING:
     from ddptui.config.preset import Preset
@@ -154,5 +155,5 @@ def _resumable(name: str, runs: Path) -> "tuple[Run, Preset]":
         return run, prepare(run.preset())
 
 
-for command in (presets, runs, show, project, verify, doctor, selftest, join, manifest, place):
+for command in (presets, runs, show, delete, restore, project, verify, doctor, selftest, join, manifest, place):
     main.add_command(command)

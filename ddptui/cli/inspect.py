@@ -62,17 +62,19 @@ def presets(
 
 
 @click.command()
+@click.option("--trash", is_flag=True, help="List the deleted runs instead, those deleted last first.")
 @RUNS_OPTION
 @click.pass_obj
-def runs(obj: dict[str, Any], runs: str | None) -> None:
+def runs(obj: dict[str, Any], /, trash: bool, runs: str | None) -> None:
     """List the runs, newest first."""
     from ddptui.run import listing
     from ddptui.store.runs import all_runs, runs_folder
+    from ddptui.store.trash import deleted
 
     folder = runs_folder(runs or obj["runs"])
     if folder.exists() and not folder.is_dir():
         raise Refusal(f"{folder}: is no folder; name the folder of runs with --runs")
-    click.echo(listing.every_run(all_runs(folder)), nl=False)
+    click.echo(listing.every_deleted(deleted(folder)) if trash else listing.every_run(all_runs(folder)), nl=False)
 
 
 @click.command()

@@ -46,7 +46,8 @@ def disk_remedy(free_gb: float) -> str:
     """What to do about little free space, GB."""
     if free_gb >= ENOUGH_DISK_GB:
         return ""
-    return f"delete runs that you no longer want (`ddptui runs` lists them), or set {RUNS_VARIABLE} to another disk"
+    delete = "delete runs that you no longer want (`ddptui delete RUN`, then `ddptui delete --empty-trash`)"
+    return f"{delete}, or set {RUNS_VARIABLE} to another disk"
 
 
 def write_and_remove(folder: Path) -> None:

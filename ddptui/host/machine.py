@@ -96,8 +96,9 @@ def gpus_in_short(devices: int, variables: Mapping[str, str]) -> str:
     return count(devices, "GPU") if seen == devices else f"{seen} of {count(devices, 'GPU')}"
 
 
-def describe() -> dict[str, Any]:
-    """The contents of a run's environment.json: this host, this Python, and the packages that affect figures."""
+def describe(*, in_console: bool = False) -> dict[str, Any]:
+    """The contents of a run's environment.json: this host, this Python, and the packages that affect figures.
+    in_console: whether the console's screens show the run."""
     import psutil  # here: the ranks that want their cores do not need it
 
     return {
@@ -112,6 +113,7 @@ def describe() -> dict[str, Any]:
         "cores": available_cores(),
         "memory_bytes": psutil.virtual_memory().total,
         "load_before": os.getloadavg()[0],  # of the last minute: what else the machine does distorts figures
+        "watched": "in the console" if in_console else "headless",  # drawing takes time from the ranks
         **gpus_of(gpus.ask()),
     }
 

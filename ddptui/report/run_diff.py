@@ -1,10 +1,12 @@
 """Two runs side by side: the trials that both have, and what else differs between them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from statistics import median
 from typing import Any, NamedTuple
 
 import msgspec
 
+from ddptui.analysis.cautions import MOST_OTHER_LOAD, WIDE, Caution
 from ddptui.analysis.results import RepeatResult, Results, Spread, TrialResult
 from ddptui.config.trial import Bottleneck
 from ddptui.config.trial_text import describe_bottleneck
@@ -14,7 +16,8 @@ from ddptui.text.units import NOTHING
 from ddptui.text.words import count
 
 # Of the environment: other in every run, or compared elsewhere.
-NOT_COMPARED = {"load_before", "started", "preset", "executable", "packages"}
+NOT_COMPARED = {"load_before", "watched", "started", "preset", "executable", "packages"}
+SLOW_DOWN = {Caution.OTHER_LOAD, Caution.OVERSUBSCRIBED}  # the others tell of figures that deceive, not of slower ones
 
 
 class Pair(NamedTuple):
@@ -86,24 +89,98 @@ COLUMNS: tuple[Column[Pair], ...] = (
 )
 
 
+class Difference(NamedTuple):
+    """What differs between the runs, and the names of the trials whose times it may explain."""
+
+    text: str
+    explains: Sequence[str] = ()
+
+
 def differences(a: Results, b: Results) -> list[str]:
-    """What may explain a difference between the figures, a line each: trials, their fields, the environment."""
-    lines = [f"preset: {a.preset} in A, {b.preset} in B"] if a.preset != b.preset else []
+    """What differs between the runs, a line each: first load and cautions, then times that nothing recorded explains,
+    then trials, their fields, the environment."""
+    both = pairs(a, b)
+    disturbed = [*_disturbances(a.environment, b.environment, both), *_other_loads(both), *_cautions(both)]
+    settings = [*_contents(a, b), *_fields(both), *_environments(a, b, both)]
+    explained = {name for difference in (*disturbed, *settings) for name in difference.explains}
+    unexplained = [_unexplained(pair) for pair in both if _is_beyond_spread(pair) and pair.a.name not in explained]
+    return [found.text for found in disturbed] + unexplained + [found.text for found in settings]
+
+
+def _disturbances(a: dict[str, Any], b: dict[str, Any], both: Sequence[Pair]) -> Iterator[Difference]:
+    """What differs in the load before the run, and in who watched it. Older runs did not record all of it."""
+    was, now = a.get("load_before"), b.get("load_before")
+    if isinstance(was, float | int) and isinstance(now, float | int) and abs(was - now) > MOST_OTHER_LOAD:
+        yield Difference(f"load average before the run: {was:.1f} in A, {now:.1f} in B", _names(both))
+    was, now = a.get("watched"), b.get("watched")
+    if was and now and was != now:
+        yield Difference(f"watched: {_changed(was, now)}; drawing takes time from the ranks", _names(both))
+
+
+def _other_loads(both: Sequence[Pair]) -> Iterator[Difference]:
+    """The trials during which other programs kept more cores busy in one run than in the other."""
+    loads = [(pair.a.name, _other_load(pair.a), _other_load(pair.b)) for pair in both]
+    apart = [(name, was, now) for name, was, now in loads if abs(was - now) > MOST_OTHER_LOAD]
+    if apart:
+        cores = "; ".join(f"{name} {was:.1f} in A, {now:.1f} in B" for name, was, now in apart)
+        yield Difference(f"cores busy with other programs during training: {cores}", [name for name, *_ in apart])
+
+
+def _other_load(trial: TrialResult) -> float:
+    return median([repeat.other_load.cores for repeat in trial.repeats if repeat.other_load] or [0.0])
+
+
+def _cautions(both: Sequence[Pair]) -> Iterator[Difference]:
+    """The cautions that only one of the runs raised, with their trials."""
+    for caution in Caution:
+        for which, trial, other in (("A", 0, 1), ("B", 1, 0)):
+            names = [pair.a.name for pair in both if caution in _raised(pair[trial]) - _raised(pair[other])]
+            if names:
+                text = f"caution only in {which}, {_who(names, both)}: {caution.advice}"
+                yield Difference(text, names if caution in SLOW_DOWN else ())
+
+
+def _raised(trial: TrialResult) -> set[Caution]:
+    return {*trial.summary.warnings} if trial.summary else set()
+
+
+def _is_beyond_spread(pair: Pair) -> bool:
+    """Whether the train times differ by more than the repeats do; of a single repeat, by more than repeats often do."""
+    times = _times(pair)
+    if times is None:
+        return False
+    low, high = sorted(times, key=lambda spread: spread.median)
+    if min(len(pair.a.repeats), len(pair.b.repeats)) < 2:
+        return high.median > low.median * (1 + WIDE)
+    return high.min > low.max
+
+
+def _unexplained(pair: Pair) -> str:
+    a, b = (f"{_train(trial)} s{_least_and_most(trial)}" for trial in pair)
+    return f"{pair.a.name}: {a} in A, {b} in B: nothing that was recorded explains it"
+
+
+def _least_and_most(trial: TrialResult) -> str:
+    if trial.summary is None or len(trial.repeats) < 2:
+        return ""
+    return f" ({trial.summary.train_time_s.min:.2f}…{trial.summary.train_time_s.max:.2f})"
+
+
+def _contents(a: Results, b: Results) -> Iterator[Difference]:
+    """What differs in the presets, the trials and the repeats."""
+    if a.preset != b.preset:
+        yield Difference(f"preset: {a.preset} in A, {b.preset} in B")
     for which, results, other in (("A", a, b), ("B", b, a)):
         other_names = {trial.name for trial in other.trials}
         if alone := [trial.name for trial in results.trials if trial.name not in other_names]:
-            lines.append(f"only in {which}: {', '.join(alone)}")
+            yield Difference(f"only in {which}: {', '.join(alone)}")
     # The trial that was run most often stands for all: a failed one has fewer repeats.
     repeats = [max((len(trial.repeats) for trial in results.trials), default=0) for results in (a, b)]
     if repeats[0] != repeats[1]:
-        lines.append(f"repeats: {count(repeats[0], 'repeat')} in A, {repeats[1]} in B")
-    lines += _fields(pairs(a, b))
-    flat_a, flat_b = _flat(a.environment), _flat(b.environment)
-    changes = [(key, flat_a.get(key), flat_b.get(key)) for key in sorted(flat_a.keys() | flat_b.keys())]
-    return lines + [f"{key}: {_changed(was, now)}" for key, was, now in changes if was != now]
+        yield Difference(f"repeats: {count(repeats[0], 'repeat')} in A, {repeats[1]} in B")
 
 
-def _fields(both: Sequence[Pair]) -> list[str]:
+def _fields(both: Sequence[Pair]) -> list[Difference]:
     """The fields in which trials differ; trials with the same difference share a line."""
     trials_by_change: dict[str, list[str]] = {}
     for pair in both:
@@ -111,10 +188,21 @@ def _fields(both: Sequence[Pair]) -> list[str]:
             was, now = _field(pair.a, key), _field(pair.b, key)
             if was != now:
                 trials_by_change.setdefault(f"{key}: {_changed(was, now)}", []).append(pair.a.name)
-    return [
-        f"{'all trials' if len(names) == len(both) > 1 else ', '.join(names)}: {change}"
-        for change, names in sorted(trials_by_change.items())
-    ]
+    return [Difference(f"{_who(names, both)}: {change}", names) for change, names in sorted(trials_by_change.items())]
+
+
+def _environments(a: Results, b: Results, both: Sequence[Pair]) -> list[Difference]:
+    flat_a, flat_b = _flat(a.environment), _flat(b.environment)
+    changes = [(key, flat_a.get(key), flat_b.get(key)) for key in sorted(flat_a.keys() | flat_b.keys())]
+    return [Difference(f"{key}: {_changed(was, now)}", _names(both)) for key, was, now in changes if was != now]
+
+
+def _names(both: Sequence[Pair]) -> list[str]:
+    return [pair.a.name for pair in both]
+
+
+def _who(names: Sequence[str], both: Sequence[Pair]) -> str:
+    return "all trials" if len(names) == len(both) > 1 else ", ".join(names)
 
 
 def _field(trial: TrialResult, key: str) -> object:

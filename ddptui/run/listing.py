@@ -5,6 +5,7 @@ from itertools import groupby
 
 from ddptui.store.presets import all_presets, describe_size
 from ddptui.store.runs import Run
+from ddptui.store.trash import Deleted
 
 
 def every_preset() -> str:
@@ -24,3 +25,11 @@ def every_run(runs: Sequence[Run]) -> str:
         return "no runs yet: `ddptui --preset quickstart --no-ui`\n"
     width = max(len(run.name) for run in runs)
     return "".join(f"{run.name:{width}}  {run.status()}\n" for run in runs)
+
+
+def every_deleted(trash: Sequence[Deleted]) -> str:
+    """Name of each run in the trash, and when it was deleted."""
+    if not trash:
+        return "the trash is empty\n"
+    width = max(len(each.run.name) for each in trash)
+    return "".join(f"{each.run.name:{width}}  deleted {each.when:%Y-%m-%d %H:%M}\n" for each in trash)

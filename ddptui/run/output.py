@@ -1,15 +1,17 @@
 """Results on stdout: a run's table as the terminal takes it, and the printing itself."""
 
 import os
+import re
 import shutil
 import sys
-from typing import TextIO
+import textwrap
 
 from ddptui.analysis.results import Results
 from ddptui.config.preset import Preset
 from ddptui.report import table
 
 PIPED_WIDTH = 80  # columns where stdout is no terminal
+STYLE = re.compile(r"\x1b\[[0-9;]*m")  # takes no column
 
 
 def show(text: str) -> None:
@@ -22,7 +24,23 @@ def show(text: str) -> None:
 
 def as_table(results: Results, preset: Preset) -> str:
     """The table for stdout: as wide as the terminal, and in color if that shows it."""
-    return table.text(results, preset, width(), color=_takes_color(sys.stdout))
+    return wrapped(table.text(results, preset, width(), color=_takes_color()))
+
+
+def wrapped(text: str) -> str:
+    """The text with lines that a terminal would break in mid-word broken between words. In a pipe they stay whole."""
+    return "".join(f"{line}\n" for long in text.splitlines() for line in _wrapped(long)) if _is_terminal() else text
+
+
+def _wrapped(line: str) -> list[str]:
+    if len(STYLE.sub("", line)) <= width():
+        return [line]
+    # a command or a path that is broken in two cannot be copied
+    return textwrap.wrap(line, width(), subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+
+
+def _is_terminal() -> bool:
+    return bool(sys.stdout) and sys.stdout.isatty()
 
 
 def width() -> int:
@@ -30,6 +48,6 @@ def width() -> int:
     return shutil.get_terminal_size((PIPED_WIDTH, 24)).columns
 
 
-def _takes_color(output: TextIO) -> bool:
-    """Whether the output is a terminal that shows color, unless NO_COLOR forbids it (no-color.org)."""
-    return bool(output) and output.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+def _takes_color() -> bool:
+    """Whether stdout is a terminal that shows color, unless NO_COLOR forbids it (no-color.org)."""
+    return _is_terminal() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"

@@ -59,7 +59,7 @@ def run(modes: Sequence[str], strategies: Sequence[str], runs: Path) -> int:
     show(line(COLUMNS, WIDTHS, LEFT) + "\n" + "─" * len(line(COLUMNS, WIDTHS, LEFT)) + "\n")
     right = True
     by_name = {trial.name: trial for trial in preset.trials}
-    with closing(lab.run_preset(preset, kept)) as stream:
+    with kept.held(), closing(lab.run_preset(preset, kept)) as stream:
         for log in launch_logs(stream):
             assert log.launched is not None
             assert log.ended is not None

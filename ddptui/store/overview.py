@@ -1,7 +1,6 @@
-"""Lists earlier runs, a line each, with the results that estimates of run time are made from; and deletes them."""
+"""Lists earlier runs, a line each, with the results that estimates of run time are made from."""
 
 import re
-import shutil
 from collections.abc import Iterator
 from datetime import date, datetime
 from pathlib import Path
@@ -71,19 +70,6 @@ def _times(results: ResultsOutline, preset: Preset) -> tuple[str, str]:
     fastest = min(times, key=lambda name: times[name])
     baseline = f"{times[preset.baseline]:.2f}" if preset.baseline in times else NOTHING
     return baseline, f"{times[fastest]:.2f} {printable(fastest)}"
-
-
-def delete(runs: Path, run: Run) -> None:
-    """Delete a run's folder. Raises RunError."""
-    # Only a folder that holds a preset and lies in the folder of runs itself, not what a symbolic link leads to.
-    if run.folder.resolve() != runs.resolve() / run.name or not (run.folder / "preset.toml").is_file():
-        raise RunError(f"{run.folder}: not deleted: it is not a run's folder in {runs}")
-    if run.is_held():
-        raise RunError(f"{run.folder}: not deleted: a console has it under way: stop it there first")
-    try:
-        shutil.rmtree(run.folder)
-    except OSError as error:
-        raise RunError(f"{run.folder}: not deleted, or not all of it: {error.strerror}") from None
 
 
 MOST_RUNS = 30  # whose figures are read

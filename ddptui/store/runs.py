@@ -23,7 +23,7 @@ from ddptui.wire.records import Message
 
 RUNS_VARIABLE = "DDPTUI_RUNS"
 # Keys of the environment whose change may change figures; the versions of packages count, too.
-MATTERS_TO_FIGURES = ("ddptui", "python", "host", "cpu", "cores", "gpus", "gpu_driver", "gpus_visible")
+MATTERS_TO_FIGURES = ("ddptui", "python", "host", "cpu", "cores", "gpus", "gpu_driver", "gpus_visible", "watched")
 JOURNAL = "messages.jsonl"  # in a repeat's folder
 DISTURBED = "disturbed"  # ends the name of a repeat's folder that was set aside
 STAMP_FORMAT = "%Y%m%d-%H%M%S"  # what a run's name begins with: the local time of its start

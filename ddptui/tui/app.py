@@ -16,6 +16,7 @@ from textual import work
 from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
+from textual.signal import Signal
 
 from ddptui.config.parser import PresetError
 from ddptui.config.preset import Preset
@@ -31,7 +32,6 @@ from ddptui.tui.screens.lab import Lab
 
 if TYPE_CHECKING:
     from ddptui.analysis.repeat import Outcomes
-    from ddptui.analysis.results import Results
     from ddptui.engines.local.warm import WarmParent
     from ddptui.run.playback import Playback
     from ddptui.run.session import Session
@@ -93,7 +93,8 @@ class Console(App[int]):
         self.refresh_s = refresh_s
         self.session: Session | None = None
         self.leaving = False
-        self.finished: list[tuple[Results, Preset]] = []  # printed when the console closes
+        self.run_ended_signal: Signal[Run] = Signal(self, "run ended")
+        self.finished: list[EndedRun] = []  # of this session, in order; the last is printed when the console closes
         self._warm, self._retry = warm, retry
         self._check = LaunchCheck()
         self._first = first
@@ -152,7 +153,7 @@ class Console(App[int]):
     def run_preset(self, preset: Preset) -> None:
         """Start a run of a preset that was checked, and show it."""
         try:
-            self._follow(Run.create(self.runs, preset, describe()), preset, {})
+            self._follow(Run.create(self.runs, preset, describe(in_console=True)), preset, {})
         except RunError as error:
             self.complain("Not started", str(error))
 
@@ -161,7 +162,7 @@ class Console(App[int]):
         """Launch what is missing in a run, and show it. `prepare`: its preset, checked; may raise PresetError."""
 
         def start(checked: "tuple[Preset, Outcomes]") -> None:
-            run.note_resumption(describe())
+            run.note_resumption(describe(in_console=True))
             self._follow(run, *checked)
 
         await self._check_and_start(partial(prepare_resumption, run, prepare), start, "Not resumed")
@@ -198,7 +199,8 @@ class Console(App[int]):
     def run_ended(self, session: "Session") -> None:
         """Note that no rank of this run is left."""
         self.session = None
-        self.finished.append((session.results, session.preset))
+        self.finished.append(EndedRun(session.run, session.preset, session.results))
+        self.run_ended_signal.publish(session.run)
 
     def show_results(self, session: "Session") -> None:
         """Replace the screen that followed this run, which is the current one, by its results."""

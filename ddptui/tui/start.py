@@ -1,9 +1,10 @@
-"""Starts the console for the command line, and prints the results after it has closed."""
+"""Starts the console for the command line, and prints the last results after it has closed."""
 
 import gc
 import os
 import sys
 import threading
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from ddptui.config.preset import Preset
 from ddptui.engines.local.warm import WarmParent
 from ddptui.store.runs import Run
 from ddptui.tui.app import Console
+from ddptui.tui.screens.base import EndedRun
 from ddptui.tui.settings import first_theme
 
 NICENESS = 10  # the ranks, at 0, get the cores first
@@ -30,7 +32,8 @@ def start(
     theme: str | None,
     retry: bool = True,
 ) -> int:
-    """Run the console, then print the table of every run. Return the exit code. No rank is left when it returns."""
+    """Run the console, then print the table of the last run, and where all are kept. Return the exit code. No rank is
+    left when it returns."""
     threads = ThreadPoolExecutor(1, "lab")
     threads.submit(os.getpid).result()  # starts the thread now: it, and what it starts, must not inherit our niceness
     be_nice()
@@ -44,16 +47,34 @@ def start(
     finally:
         if app.session is not None:
             app.session.close()
-            app.finished.append((app.session.results, app.session.preset))
+            app.finished.append(EndedRun(app.session.run, app.session.preset, app.session.results))
         threads.shutdown()  # waits for the session's thread, which ends the ranks
         warm.close()
     from ddptui.run.headless import EXIT_CODES  # late, as below: the first picture must not wait for them
-    from ddptui.run.output import as_table, show
+    from ddptui.run.output import as_table, show, wrapped
 
-    for results, finished in app.finished:
-        show(as_table(results, finished))
-    worst = max((EXIT_CODES[results.status] for results, _ in app.finished), default=0)
+    ended = each_once(app.finished)
+    if ended:
+        show(as_table(ended[0].results, ended[0].preset) + wrapped("\n".join(["", *places(ended), ""])))
+    worst = max((EXIT_CODES[run.results.status] for run in ended), default=0)
     return app.return_code or worst
+
+
+def each_once(finished: Sequence[EndedRun]) -> list[EndedRun]:
+    """The runs of a session, the last one first; one that was resumed as it ended last."""
+    last: dict[Path, EndedRun] = {}
+    for ended in reversed(finished):
+        last.setdefault(ended.run.folder, ended)
+    return [*last.values()]
+
+
+def places(ended: Sequence[EndedRun]) -> list[str]:
+    """A line for each run: where it is kept, or was until it was deleted; how those before the last one ended."""
+    lines = []
+    for number, (run, _, results) in enumerate(ended):
+        kept = "kept in" if run.folder.is_dir() else "no longer in"
+        lines.append(f"{kept} {run.folder}" if number == 0 else f"{results.status}, {kept} {run.folder}")
+    return lines
 
 
 def collect_seldom() -> None:

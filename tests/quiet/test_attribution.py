@@ -43,6 +43,7 @@ def test_what_is_put_in_is_attributed_at_every_site_and_drawn(tmp_path: Path, la
     assert done.returncode == (0 if all_right else 1)
     assert ("all right" in rest) == all_right
 
+    assert ddptui(tmp_path, "runs").stdout.split()[1:] == ["ok"]  # its name, and how it is listed
     shown = ddptui(tmp_path, "show", "last", "--format", "trace")
     assert shown.returncode == 0, shown.stderr
     events = json.loads(shown.stdout)["traceEvents"]

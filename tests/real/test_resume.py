@@ -111,6 +111,7 @@ def test_what_has_failed_is_left_and_what_was_interrupted_is_put_aside(interrupt
     assert (run / "trial-b" / "repeat-1.interrupted-1" / "messages.jsonl").read_bytes() == cut_short
     environment = json.loads((run / "environment.json").read_text())
     assert [each["changed"] for each in environment["resumed"]] == [{}]
+    assert environment["watched"] == "headless"
 
     again = ddptui(interrupted, "--resume", "last", "--json")
     assert json.loads(again.stdout)["trials"] == json.loads(output)["trials"]

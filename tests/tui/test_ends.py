@@ -5,6 +5,7 @@ import fcntl
 import json
 import os
 import pty
+import re
 import select
 import signal
 import struct
@@ -17,7 +18,11 @@ from pathlib import Path
 import psutil
 import pytest
 
+from ddptui.store.runs import Run
+from ddptui.tui.screens.base import EndedRun
 from ddptui.tui.screens.runs import RunsScreen
+from ddptui.tui.start import each_once, places
+from tests.support.builders import failure, journal, results_for, two_trials
 from tests.support.runner import ENOUGH_S, arguments, environment, family, survivors, write_preset
 from tests.tui.opened import opened, until
 
@@ -36,6 +41,8 @@ name = "long"
 steps = 100000
 """
 LEAVES_ALTERNATE_SCREEN, SHOWS_CURSOR = b"\x1b[?1049l", b"\x1b[?25h"
+STYLE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+NARROW = 50  # columns: narrower than the sentences below a table
 PATIENCE_S = 90
 GONE_S = 6
 
@@ -45,10 +52,11 @@ class OnATerminal:
 
     def __init__(self, runs: Path, preset: Path) -> None:
         self.master, terminal = pty.openpty()
-        fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 120, 0, 0))
+        self.resize(120)
+        told = {name: value for name, value in environment(runs).items() if name != "COLUMNS"}  # hides the width
         self.process = subprocess.Popen(
             arguments("--preset", str(preset)),
-            env=environment(runs) | {"TERM": "xterm-256color"},
+            env=told | {"TERM": "xterm-256color"},
             stdin=terminal,
             stdout=terminal,
             stderr=terminal,
@@ -56,6 +64,9 @@ class OnATerminal:
         )
         os.close(terminal)
         self.painted = b""
+
+    def resize(self, columns: int) -> None:
+        fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
 
     def read(self) -> None:
         if select.select([self.master], [], [], 0.1)[0]:
@@ -134,10 +145,32 @@ def test_a_signal_ends_it_in_order(number: signal.Signals, code: int, console: O
 
 def test_quitting_prints_the_table_and_says_by_its_exit_code_how_it_went(console: OnATerminal, tmp_path: Path) -> None:
     processes = under_way(console)
+    console.resize(NARROW)
     os.write(console.master, b"q")
     console.until("Stop and quit")
     os.write(console.master, b"y")
     assert console.wait() == 130
     assert survivors(processes, GONE_S) == []
-    assert b"train s" in console.painted[console.painted.rindex(LEAVES_ALTERNATE_SCREEN) :]
+    printed = STYLE.sub("", console.painted[console.painted.rindex(LEAVES_ALTERNATE_SCREEN) :].decode())
+    assert "train s" in printed
+    [run] = (tmp_path / "runs").iterdir()
+    assert printed.split()[-3:] == ["kept", "in", str(run)]
+    assert [line for line in printed.splitlines() if len(line) > NARROW and len(line.split()) > 1] == []
     assert results(tmp_path / "runs")["status"] == "interrupted"
+
+
+def test_what_is_printed_is_the_last_run_and_where_each_is_kept_once(tmp_path: Path) -> None:
+    preset = two_trials(repeats=1)
+    begun, other = results_for(preset, journal("a")), results_for(preset, failure("a"), journal("b"))
+    resumed = results_for(preset, journal("a"), journal("b"))
+    first, second, third = (Run(tmp_path / name) for name in ("first", "second", "third"))
+    for run in (first, second):
+        run.folder.mkdir()
+    session = [(first, begun), (third, resumed), (second, other), (first, resumed)]
+    ended = each_once([EndedRun(run, preset, found) for run, found in session])
+    assert places(ended) == [
+        f"kept in {first.folder}",
+        f"failed, kept in {second.folder}",
+        f"ok, no longer in {third.folder}",
+    ]
+    assert ended[0].results is resumed

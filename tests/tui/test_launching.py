@@ -110,7 +110,7 @@ def test_a_run_is_resumed_with_checks_beside_the_screen(
         screen = RunsScreen()
         async with opened(tmp_path, screen) as (app, pilot):
             await until(pilot, lambda: screen._complete)
-            await pilot.press("u")
+            await pilot.press("R")
             await until(pilot, lambda: CHECKING in seen(app))
             assert not started
             check.released.set()

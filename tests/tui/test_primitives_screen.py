@@ -409,7 +409,7 @@ def test_when_it_is_over_it_stays_and_the_same_keys_do_what_is_left_to_do(
         screen.tick()
         screen.tick()  # that it is over is seen once all has been told
         await pilot.pause()
-        assert [found.status for found, _ in app.finished] == ["ok"]
+        assert [ended.results.status for ended in app.finished] == ["ok"]
         assert "▸ result" in seen(app)
         assert not toasts(app)
         await pilot.press("x", "down", "down", "enter")
@@ -448,7 +448,7 @@ def test_a_failed_launch_is_complained_of_and_what_was_measured_is_kept_in_sight
         await pilot.pause()
         assert "rank 1 [/] died" in toasts(app)
         assert "failed: ranks-4 (rank 1 [/] died)" in seen(app)
-        assert [found.status for found, _ in app.finished] == ["failed"]
+        assert [ended.results.status for ended in app.finished] == ["failed"]
         await pilot.press("3")
         assert column(screen, "size")
 

@@ -92,8 +92,9 @@ def test_from_a_changed_field_to_the_result_and_into_a_file(runs: Path, warm: Wa
             await until(pilot, lambda: isinstance(app.screen, RunScreen))
             await until(pilot, lambda: isinstance(app.screen, ResultScreen))
             await until(pilot, lambda: "one" in seen(app) and "two" in seen(app))
-            [(results, preset)] = app.finished
+            [(_, preset, results)] = app.finished
             assert results.status == "ok"
+            assert results.environment["watched"] == "in the console"
             assert [trial.status for trial in results.trials] == ["ok", "ok"]
             assert preset.repeats == 2
             assert [len(trial.repeats) for trial in results.trials] == [2, 2]

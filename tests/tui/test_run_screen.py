@@ -238,7 +238,7 @@ def test_a_run_that_failed_stays_to_be_read_and_enter_shows_its_results(tmp_path
             await pilot.pause()
             assert app.screen is screen
             assert "Enter shows the results." in toasts(app)
-            assert [results.status for results, _ in app.finished] == ["failed"]
+            assert [ended.results.status for ended in app.finished] == ["failed"]
             await pilot.press("enter")
             await pilot.pause()
             assert isinstance(app.screen, ResultScreen)

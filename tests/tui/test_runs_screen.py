@@ -126,13 +126,10 @@ def test_a_run_that_cannot_be_read_is_listed_and_says_why(three: Path) -> None:
     async def scenario(app: Console, pilot: Pilot[int], screen: RunsScreen) -> None:
         assert len(listed(screen)) == 3
         assert "cannot be read" in seen(app)
-        for key in ("enter", "v", "space"):
-            await pilot.press(key)
-        await pilot.pause()
+        await pilot.press("enter", "v", "space", "down", "c")  # it can be marked, to be deleted
+        await until(pilot, lambda: len(toasts(app)) == 3)
         assert app.screen is screen
-        assert len(toasts(app)) == 3
-        assert "preset.toml" in toasts(app)[0]
-        assert not marked(screen)
+        assert all("preset.toml" in toast for toast in toasts(app))
 
     play(three, scenario)
 
@@ -180,16 +177,86 @@ def test_a_run_is_replayed(three: Path, monkeypatch: pytest.MonkeyPatch) -> None
     play(three, scenario)
 
 
+# Up to date
+
+
+def status_of(screen: RunsScreen, name: str) -> str:
+    return str(screen.query_one(RunTable).get_row(name)[2])
+
+
+def test_a_run_that_went_on_on_another_screen_shows_as_it_is_then(tmp_path: Path) -> None:
+    run = a_run(tmp_path, "20260101-120000-made")
+    finished = run.results_outline()
+    (run.folder / "results.json").rename(run.folder / "later")
+
+    async def scenario(app: Console, pilot: Pilot[int], screen: RunsScreen) -> None:
+        assert status_of(screen, run.name) == "■ interrupted"
+        await app.push_screen(RunsScreen())
+        (run.folder / "later").rename(run.folder / "results.json")
+        await pilot.press("escape")
+        await until(pilot, lambda: status_of(screen, run.name) == f"✓ {finished.status}")
+
+    play(tmp_path, scenario)
+
+
+def test_a_run_that_ends_while_its_list_is_open_shows_how_it_ended(tmp_path: Path) -> None:
+    run = a_run(tmp_path, "20260101-120000-made")
+
+    async def scenario(app: Console, pilot: Pilot[int], screen: RunsScreen) -> None:
+        session = cast(Any, SimpleNamespace(run=run, preset=run.preset(), results=None))
+        app.session = session
+        await pilot.press("r")
+        await until(pilot, lambda: status_of(screen, run.name) == "▸ under way")
+        app.run_ended(session)
+        await until(pilot, lambda: status_of(screen, run.name) == "✓ ok")
+
+    play(tmp_path, scenario)
+
+
+def test_a_new_reading_leaves_the_list_and_the_cursor_as_they_are(three: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    released = threading.Event()
+
+    def late(runs: Path) -> list[Run]:
+        assert released.wait(10)
+        return all_runs(runs)
+
+    async def scenario(app: Console, pilot: Pilot[int], screen: RunsScreen) -> None:
+        monkeypatch.setattr(runs_screen, "all_runs", late)
+        await pilot.press("end", "r")
+        await pilot.pause()
+        assert len(listed(screen)) == 3
+        assert screen.query_one(RunTable).chosen == "20260101-120000-made"
+        released.set()
+
+    play(three, scenario)
+
+
 # Two runs
 
 
-def test_two_marks_at_most_and_the_last_ones_hold(three: Path) -> None:
+def test_any_number_is_marked_and_two_are_compared(three: Path) -> None:
     async def scenario(app: Console, pilot: Pilot[int], screen: RunsScreen) -> None:
-        for down in range(3):
-            await pilot.press("g", *["down"] * down, "space")
-        assert marked(screen) == ["20260102-120000-made", "20260101-120000-made"]
-        await pilot.press("space")
-        assert marked(screen) == ["20260102-120000-made"]
+        await pilot.press("space", "down", "space", "down", "space", "c")
+        await until(pilot, lambda: toasts(app))
+        assert toasts(app) == ["3 runs are marked: leave two."]
+        assert len(marked(screen)) == 3
+        await pilot.press("space", "c")
+        await until(pilot, lambda: isinstance(app.screen, CompareScreen))
+
+    play(three, scenario)
+
+
+def test_a_marked_run_shows_whatever_the_filter_is(three: Path) -> None:
+    """Else `c` would compare, and `d` delete, what cannot be seen."""
+
+    async def scenario(app: Console, pilot: Pilot[int], screen: RunsScreen) -> None:
+        await pilot.press("space", "slash", *"0101", "enter")
+        await until(pilot, lambda: len(listed(screen)) == 2)
+        assert listed(screen) == ["20260103-120000-made", "20260101-120000-made"]
+        assert marked(screen) == ["20260103-120000-made"]
+        assert "2 of 3 runs, 1 marked" in seen(app)
+        await pilot.press("home", "space")
+        await until(pilot, lambda: listed(screen) == ["20260101-120000-made"])
 
     play(three, scenario)
 
@@ -250,6 +317,54 @@ def test_a_run_is_not_compared_with_itself(three: Path) -> None:
 
 
 # Deleting
+
+
+async def delete(pilot: Pilot[int], *names: str) -> None:
+    """Press d, and answer yes once the question names these."""
+    await pilot.press("d")
+    await until(pilot, lambda: all(name in seen(pilot.app) for name in ("Delete", *names)))
+    await pilot.press("y")
+    await pilot.app.workers.wait_for_complete()
+
+
+def test_the_marked_runs_are_deleted_not_the_chosen_one_and_come_back_together(three: Path) -> None:
+    async def scenario(app: Console, pilot: Pilot[int], screen: RunsScreen) -> None:
+        await pilot.press("space", "down", "space", "end")
+        await delete(pilot, "2 marked runs", "20260103-120000-made", "20260102-120000-made")
+        assert listed(screen) == [run.name for run in all_runs(three)] == ["20260101-120000-made"]
+        assert marked(screen) == []
+        await pilot.press("u")
+        await until(pilot, lambda: len(listed(screen)) == 3)
+        await app.workers.wait_for_complete()
+        assert listed(screen) == [run.name for run in all_runs(three)]
+
+    play(three, scenario)
+
+
+def test_what_was_deleted_last_comes_back_first_and_nothing_is_offered_after_that(three: Path) -> None:
+    async def scenario(app: Console, pilot: Pilot[int], screen: RunsScreen) -> None:
+        assert "u Undo" not in seen(app)
+        for _ in range(2):
+            await delete(pilot)
+        for back in ("20260102-120000-made", "20260103-120000-made"):
+            await until(pilot, lambda: "u Undo" in seen(app))
+            await pilot.press("u")
+            await until(pilot, lambda back=back: screen.query_one(RunTable).chosen == back)
+            await app.workers.wait_for_complete()
+        assert len(listed(screen)) == 3
+        await until(pilot, lambda: "u Undo" not in seen(app))
+
+    play(three, scenario)
+
+
+def test_a_run_that_another_console_holds_stays_in_the_list(three: Path) -> None:
+    async def scenario(app: Console, pilot: Pilot[int], screen: RunsScreen) -> None:
+        with Run(three / "20260103-120000-made").held():
+            await delete(pilot)
+        assert len(listed(screen)) == 3
+        assert "a console has it under way" in toasts(app)[0]
+
+    play(three, scenario)
 
 
 @pytest.mark.parametrize("answer", ["n", "y"])

@@ -8,6 +8,7 @@ from textual.app import ComposeResult
 from textual.events import Resize, ScreenResume
 from textual.geometry import Size
 from textual.screen import Screen
+from textual.signal import Signal
 
 from ddptui.config.preset import Preset
 from ddptui.tui.widgets.footer import Keys
@@ -38,6 +39,7 @@ class ConsoleApp(Protocol):
     refresh_s: float  # between two updates of a screen that follows a run
     session: "Session | None"  # the run that is under way
     leaving: bool  # the app is about to exit
+    run_ended_signal: Signal["Run"]  # no rank of this run is left
 
     # What they do is said in Console.
     def launch(self, prepare: Callable[[], Preset]) -> object: ...

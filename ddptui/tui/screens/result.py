@@ -142,7 +142,9 @@ class CompareScreen(LabScreen):
 
     def compose_content(self) -> ComposeResult:
         yield LabTable(id="pairs", classes="pane")
-        lines = run_diff.differences(self._a, self._b) or ["Nothing: same trials, same fields, same machine."]
+        lines = run_diff.differences(self._a, self._b) or [
+            "Nothing: same trials, same fields, same machine, same load."
+        ]
         with VerticalScroll(id="differences", classes="pane") as differences:
             differences.border_title = "What else differs"
             yield Static("\n".join(lines), markup=False)

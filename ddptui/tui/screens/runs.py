@@ -1,20 +1,23 @@
-"""Earlier runs: list, filter, open, replay, compare, resume, delete."""
+"""Earlier runs: list, filter, open, replay, compare, resume, delete, bring back."""
 
 import asyncio
+from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 from textual import on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.content import Content
+from textual.events import ScreenResume
 from textual.getters import query_one
 from textual.widgets import DataTable, Input, Static
 
 from ddptui.engines.preflight import prepare
 from ddptui.store.outcomes import results_of
-from ddptui.store.overview import Overview, delete, overview
+from ddptui.store.overview import Overview, overview
 from ddptui.store.runs import Run, RunError, all_runs
-from ddptui.text.words import count
+from ddptui.store.trash import Moved, deleted, discard, restore
+from ddptui.text.words import count, printable
 from ddptui.tui.screens.base import LabScreen
 from ddptui.tui.screens.dialogs import Confirm
 from ddptui.tui.screens.result import CompareScreen
@@ -22,6 +25,7 @@ from ddptui.tui.widgets.frame import TitleBar
 from ddptui.tui.widgets.tables import RunTable
 
 COMPLETE = ("ok", "failed")
+MOST_NAMES = 4  # of runs, in a question or a notice
 BATCH = 20  # runs that a thread reads between two updates of the table: the first ones show at once
 
 
@@ -29,14 +33,18 @@ class RunsScreen(LabScreen):
     """Lists the runs in the console's folder, newest first. A thread reads them."""
 
     CSS_PATH = "runs.tcss"
-    PURPOSE = "Earlier runs, newest first. A run can be opened, replayed, compared with another one, and deleted."
+    PURPOSE = (
+        "Earlier runs, newest first. Marked runs stay in the list, whatever the filter. Compare two of them, or delete "
+        "all of them."
+    )
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("slash", "filter", "Filter", key_display="/", show=False),
-        Binding("space", "mark", "Mark a run, to compare it", show=False),
+        Binding("space", "mark", "Mark a run, to compare or delete it", show=False),
         Binding("c", "compare", "Compare", tooltip="Two runs side by side: mark one of them with space first"),
-        Binding("d", "delete", "Delete"),
+        Binding("d", "delete", "Delete", tooltip="Move the marked runs, or the chosen one, to the trash"),
+        Binding("u", "undo", "Undo", tooltip="Bring back what was deleted last"),
         Binding("v", "replay", "Replay"),
-        Binding("u", "resume", "Resume", tooltip="Launch what is missing in a run that was interrupted"),
+        Binding("R", "resume", "Resume", tooltip="Launch what is missing in a run that was interrupted"),
         Binding("r", "refresh", "Read the folder again", show=False),
         Binding("escape", "back", "Back"),
     ]
@@ -47,7 +55,9 @@ class RunsScreen(LabScreen):
         self._known: list[Overview] = []
         self._complete = False  # whether all runs of the folder are known
         self._problem = ""  # with the folder itself
-        self._marked: list[str] = []  # at most two, by name
+        self._marked: list[str] = []  # by name
+        self._has_trash = False
+        self._moving = asyncio.Lock()  # one move to or from the trash after another
 
     def compose_content(self) -> ComposeResult:
         yield Input(placeholder="/ filter by name, preset, status or day", compact=True)
@@ -56,25 +66,33 @@ class RunsScreen(LabScreen):
 
     def on_mount(self) -> None:
         self._table.focus()
-        self.action_refresh()
+        self.console_app.run_ended_signal.subscribe(self, lambda _: self.action_refresh())
+
+    def on_screen_resume(self, event: ScreenResume) -> None:
+        self.action_refresh()  # a run may have been started or resumed meanwhile
 
     def action_refresh(self) -> None:
-        self._known, self._complete, self._problem = [], False, ""
+        self._complete, self._problem = False, ""
         self._show()
         self._read()
 
     @work(exclusive=True, group="read")  # a newer scan cancels the one under way
     async def _read(self) -> None:
+        """Read all runs again. A run keeps its line until its new one is there."""
         runs: list[Run] = []
         try:
             runs = await asyncio.to_thread(all_runs, self.console_app.runs)
+            self._has_trash = bool(await asyncio.to_thread(deleted, self.console_app.runs))
         except OSError as error:
             self._problem = f"{self.console_app.runs}: {error.strerror}"
+        before, read = {known.run.name: known for known in self._known}, list[Overview]()
         for first in range(0, len(runs), BATCH):
             batch = map(overview, runs[first : first + BATCH])  # lazy: the thread reads them
-            self._known = [*self._known, *await asyncio.to_thread(list, batch)]
+            read += await asyncio.to_thread(list, batch)
+            self._known = [*read, *(before[run.name] for run in runs[len(read) :] if run.name in before)]
             self._show()
-        self._complete = True
+        self._known, self._complete = read, True
+        self._marked = [name for name in self._marked if self._of(name)]
         self._show()
 
     @on(Input.Changed)
@@ -82,12 +100,15 @@ class RunsScreen(LabScreen):
         if self not in self.app.screen_stack:  # left while the thread was reading
             return
         words = self.query_one(Input).value
-        shown = [known for known in self._known if known.fits(words)]
+        # A mark that does not show would be forgotten, and its run compared or deleted.
+        shown = [known for known in self._known if known.fits(words) or known.run.name in self._marked]
         session = self.console_app.session
         self._table.show(shown, self._marked, session.run.name if session else None)
         number = count(len(self._known), "run") + ("" if self._complete else " …")
         if len(shown) < len(self._known):
             number = f"{len(shown)} of {number}"
+        if self._marked:
+            number += f", {len(self._marked)} marked"
         self.query_one(TitleBar).show("Runs", number)
         self._show_note()
 
@@ -131,7 +152,9 @@ class RunsScreen(LabScreen):
             self.console_app.replay(chosen.run)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Offer to resume only runs in which launches are missing."""
+        """Offer to resume only runs in which launches are missing, and to bring back only what is in the trash."""
+        if action == "undo":
+            return self._has_trash
         chosen = self._chosen()
         return action != "resume" or (chosen is not None and not chosen.problem and chosen.status not in COMPLETE)
 
@@ -155,20 +178,21 @@ class RunsScreen(LabScreen):
             self.app.pop_screen()
 
     def action_mark(self) -> None:
-        """Mark the chosen run, or unmark it. A third mark takes the place of the first."""
-        if chosen := self._openable():
+        """Mark the chosen run, or unmark it."""
+        if chosen := self._chosen():
             others = [name for name in self._marked if name != chosen.run.name]
-            self._marked = others if chosen.run.name in self._marked else [*others, chosen.run.name][-2:]
+            self._marked = others if chosen.run.name in self._marked else [*others, chosen.run.name]
             self._show()
 
     @work(exclusive=True, group="compare")
     async def action_compare(self) -> None:
-        names = self._marked if len(self._marked) == 2 else [*self._marked, self._table.chosen]
-        two = [known for name in dict.fromkeys(names) if (known := self._of(name)) and not known.problem]
-        if len(two) != 2:
-            self.notify("Mark a run with space, go to another one, and compare.", markup=False)
+        names = self._marked if len(self._marked) > 1 else [*self._marked, self._table.chosen]
+        runs = [known for name in dict.fromkeys(names) if (known := self._of(name))]
+        if len(runs) != 2:
+            how = "Mark a run with space, go to another one, and compare."
+            self.notify(f"{len(runs)} runs are marked: leave two." if len(runs) > 2 else how, markup=False)
             return
-        older, newer = sorted((known.run for known in two), key=lambda run: run.name)  # names begin with the time
+        older, newer = sorted((known.run for known in runs), key=lambda run: run.name)  # names begin with the time
         try:
             a = await asyncio.to_thread(results_of, older, older.preset())
             b = await asyncio.to_thread(results_of, newer, newer.preset())
@@ -179,25 +203,57 @@ class RunsScreen(LabScreen):
 
     @work
     async def action_delete(self) -> None:
-        chosen = self._chosen()
-        if chosen is None:
+        """Move the marked runs to the trash, or the chosen one if none is marked."""
+        runs = [known.run for name in self._marked or [self._table.chosen or ""] if (known := self._of(name))]
+        if not runs:
             return
         session = self.console_app.session
-        if session is not None and session.run.folder == chosen.run.folder:
-            self.notify("This run is under way: stop it first.", severity="warning", markup=False)
+        if session is not None and session.run.folder in [run.folder for run in runs]:
+            self.notify(f"{session.run.name} is under way: stop it first.", severity="warning", markup=False)
             return
-        question = f"Delete {chosen.run.name} with its journals and checkpoints? It cannot be brought back."
-        if await self.app.push_screen_wait(Confirm(question, yes="Delete")):
-            try:  # checkpoints may be large: a thread deletes them
-                await asyncio.to_thread(delete, self.console_app.runs, chosen.run)
-            except RunError as error:
-                self.console_app.complain("Not deleted", str(error))
-                self.action_refresh()  # a part of the run may be gone
-                return
-            row = self._table.cursor_row  # the cursor stays in its place, on the run that has moved up
-            self._marked = [name for name in self._marked if name != chosen.run.name]
-            self._known = [known for known in self._known if known.run.name != chosen.run.name]
+        if await self.app.push_screen_wait(Confirm(_question(runs), yes="Delete")):
+            moved = await self._move(lambda: discard(self.console_app.runs, runs), "Not deleted")
+            gone = {run.name for run in moved.runs}
+            # The cursor stays in its place: on its run, or on the one that has moved up.
+            row = sum(name not in gone for name in self._table.names[: self._table.cursor_row])
+            self._marked = [name for name in self._marked if name not in gone]
+            self._known = [known for known in self._known if known.run.name not in gone]
             self._show()
             self._table.move_cursor(row=row)
-            if not self._complete:  # the scan under way may have read it before it was deleted
-                self.action_refresh()
+            if gone:
+                self.notify(
+                    "In the trash. u brings back what was deleted last.", title=_names(moved.runs), markup=False
+                )
+            self.action_refresh()  # the scan under way may have read the runs where they were
+
+    @work
+    async def action_undo(self) -> None:
+        moved = await self._move(lambda: restore(self.console_app.runs), "Not brought back")
+        if moved.runs:
+            back = await asyncio.to_thread(list, map(overview, moved.runs))
+            self._known = sorted([*self._known, *back], key=lambda known: known.run.name, reverse=True)
+            self._show()
+            self._table.choose(moved.runs[0].name)
+            self.notify("Back from the trash.", title=_names(moved.runs), markup=False)
+        self.action_refresh()
+
+    async def _move(self, move: Callable[[], Moved], failed: str) -> Moved:
+        """Move runs to or from the trash, in a thread, and say what could not be moved."""
+        async with self._moving:
+            try:
+                moved = await asyncio.to_thread(move)
+            except OSError as error:
+                moved = Moved([], [f"{error.filename}: {error.strerror}"])
+        for problem in moved.problems:
+            self.console_app.complain(failed, problem)
+        return moved
+
+
+def _question(runs: Sequence[Run]) -> str:
+    what = f"Delete {_names(runs)}" if len(runs) == 1 else f"Delete {len(runs)} marked runs: {_names(runs)}"
+    return f"{what}? u brings back what was deleted last; `ddptui delete --empty-trash` deletes it for good."
+
+
+def _names(runs: Sequence[Run]) -> str:
+    more = f" and {len(runs) - MOST_NAMES} more" if len(runs) > MOST_NAMES else ""
+    return printable(", ".join(run.name for run in runs[:MOST_NAMES]) + more)

@@ -56,12 +56,6 @@ class Comparison(FittedTable):
         """The cells of the chosen row."""
         return [str(cell) for cell in self.get_row_at(self.cursor_row)] if self.row_count else []
 
-    def choose(self, name: str | None) -> None:
-        """Put the cursor on a trial, if it is in the table."""
-        names = [row.key.value for row in self.ordered_rows]
-        if name in names:
-            self.move_cursor(row=names.index(name))
-
     def choose_columns(self, wanted: Collection[str] | None) -> None:
         """Show these columns, by key; None: as many as fit."""
         self._wanted = wanted

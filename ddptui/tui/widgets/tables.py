@@ -55,6 +55,16 @@ class LabTable(DataTable[Text]):
         place = self.cursor_row
         return self.ordered_rows[place].key.value if 0 <= place < self.row_count else None
 
+    @property
+    def names(self) -> list[str | None]:
+        """The names of the rows, from top to bottom."""
+        return [row.key.value for row in self.ordered_rows]
+
+    def choose(self, name: str | None) -> None:
+        """Put the cursor on the row of this name, if there is one."""
+        if name in self.names:
+            self.move_cursor(row=self.names.index(name))
+
     def fill(self, columns: Sequence[Filled], names: Sequence[str], styles: Styles = NO_STYLES) -> None:
         """Show these columns. `names`: those of the rows, in order. `styles`: of some rows, by name."""
         filled = ([*columns], [*names], styles)

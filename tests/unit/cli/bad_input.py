@@ -209,6 +209,9 @@ FLAGS = {
 RUNS = {
     "no such run": Case(("show", "x"), "no run 'x' in "),
     "a list of runs that is a file": Case(("runs", "--runs", "f"), "name the folder of runs with --runs", {"f": ""}),
+    "no run to delete": Case(("delete",), "name the runs to delete (`ddptui runs` lists them), or give --empty-trash"),
+    "a run, and the trash to empty": Case(("delete", "x", "--empty-trash"), "or give --empty-trash alone"),
+    "nothing to bring back": Case(("restore",), "`ddptui runs --trash` lists it"),
     "no such run to resume": Case(("--resume", "x", "--no-ui"), "no run 'x' in "),
     "a run to resume, and a preset": Case(("--resume", "x", "--preset", "y"), "--resume keeps the run's own settings"),
     "a run with an endless name": Case(("show", "x" * 5000), "File name too long"),

@@ -310,6 +310,31 @@ def test_the_runs_are_listed_with_their_outcomes(run: Run, monkeypatch: pytest.M
     assert ddptui("runs").stdout == expected
 
 
+def test_a_deleted_run_is_brought_back_and_only_an_emptied_trash_is_gone(run: Run) -> None:
+    def listed(*words: str) -> str:
+        return ddptui("runs", "--runs", "runs", *words).stdout
+
+    before = listed()
+    assert ddptui("delete", "last", run.name, "--runs", "runs").stderr.splitlines() == [
+        f"in the trash: {run.name}",
+        "`ddptui restore` brings back what was deleted last",
+    ]
+    assert listed().startswith("no runs yet")
+    assert listed("--trash").startswith(f"{run.name}  deleted 20")
+    assert ddptui("restore", "--runs", "runs").stderr == f"brought back: {run.name}\n"
+    assert (listed(), listed("--trash")) == (before, "the trash is empty\n")
+    ddptui("delete", run.name, "--runs", "runs")
+    assert ddptui("delete", "--empty-trash", "--runs", "runs").stderr == "deleted for good: 1 run\n"
+    assert_refused(ddptui("restore", run.name, "--runs", "runs"), f"no run '{run.name}' in the trash of ")
+
+
+def test_nothing_is_deleted_if_one_name_is_wrong_or_a_console_holds_the_run(run: Run) -> None:
+    assert_refused(ddptui("delete", run.name, "nothing", "--runs", "runs"), "no run 'nothing' in ")
+    with run.held():
+        assert_refused(ddptui("delete", run.name, "--runs", "runs"), "a console has it under way: stop it there first")
+    assert run.folder.is_dir()
+
+
 def test_a_run_is_shown_again(run: Run) -> None:
     result = ddptui("show", "last", "--runs", "runs")
     assert (result.exit_code, result.stderr) == (0, "")

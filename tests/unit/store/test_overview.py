@@ -1,11 +1,11 @@
-"""A line about each run, and how a run is deleted."""
+"""A line about each run."""
 
 from pathlib import Path
 
 import pytest
 
-from ddptui.store.overview import delete, overview
-from ddptui.store.runs import Run, RunError, all_runs
+from ddptui.store.overview import overview
+from ddptui.store.runs import Run
 from tests.support.builders import failure, journal, two_trials, write_run
 
 
@@ -67,36 +67,3 @@ def test_a_filter_wants_all_its_words(tmp_path: Path) -> None:
     assert line.fits("")
     assert line.fits("MADE interr")
     assert not line.fits("made ok")
-
-
-# Deleting
-
-
-def test_a_run_is_deleted_with_all_that_is_in_it(tmp_path: Path) -> None:
-    run, other = a_run(tmp_path), a_run(tmp_path)
-    delete(tmp_path, run)
-    assert not run.folder.exists()
-    assert [left.name for left in all_runs(tmp_path)] == [other.name]
-
-
-def test_what_is_no_run_of_that_folder_is_left_alone(tmp_path: Path) -> None:
-    runs, elsewhere = tmp_path / "runs", a_run(tmp_path / "elsewhere")
-    a_run(runs)
-    link, empty = runs / "link", runs / "empty"
-    link.symlink_to(elsewhere.folder)
-    empty.mkdir()
-    for folder in (link, empty, elsewhere.folder, runs, runs / ".." / "elsewhere" / elsewhere.name, runs / "gone"):
-        with pytest.raises(RunError, match="not deleted"):
-            delete(runs, Run(folder))
-    assert (elsewhere.folder / "preset.toml").is_file()
-    assert link.is_symlink()
-    assert empty.is_dir()
-
-
-def test_a_link_within_a_run_is_not_followed(tmp_path: Path) -> None:
-    run, precious = a_run(tmp_path / "runs"), tmp_path / "precious"
-    precious.mkdir()
-    (precious / "file").touch()
-    (run.folder / "link").symlink_to(precious)
-    delete(tmp_path / "runs", run)
-    assert (precious / "file").exists()

@@ -1,0 +1,57 @@
+"""Commands that delete runs and bring them back: delete, restore."""
+
+from typing import Any
+
+import click
+
+from ddptui.cli.common import RUNS_OPTION, Refusal, refusing
+
+
+@click.command()
+@click.argument("names", metavar="RUN…", nargs=-1)
+@click.option("--empty-trash", is_flag=True, help="Delete for good what is in the trash.")
+@RUNS_OPTION
+@click.pass_obj
+def delete(obj: dict[str, Any], /, names: tuple[str, ...], empty_trash: bool, runs: str | None) -> None:
+    """Move runs to the trash.
+
+    `ddptui restore` brings back what was deleted last. The trash is in the folder of runs: it keeps its room on the
+    disk until --empty-trash deletes it for good.
+    """
+    from ddptui.store.runs import RunError, find_run, runs_folder
+    from ddptui.store.trash import discard, empty
+    from ddptui.text.words import count
+
+    folder = runs_folder(runs or obj["runs"])
+    if bool(names) == empty_trash:
+        raise Refusal("name the runs to delete (`ddptui runs` lists them), or give --empty-trash alone")
+    with refusing(RunError):
+        if empty_trash:
+            return click.echo(f"deleted for good: {count(empty(folder), 'run')}", err=True)
+        found = {run.folder: run for run in (find_run(folder, name) for name in names)}  # each once
+    moved = discard(folder, [*found.values()])
+    for run in moved.runs:
+        click.echo(f"in the trash: {run.name}", err=True)
+    if moved.runs:
+        click.echo("`ddptui restore` brings back what was deleted last", err=True)
+    if moved.problems:
+        raise Refusal("; ".join(moved.problems))
+
+
+@click.command()
+@click.argument("run", required=False)
+@RUNS_OPTION
+@click.pass_obj
+def restore(obj: dict[str, Any], run: str | None, runs: str | None) -> None:
+    """Bring runs back from the trash.
+
+    RUN is the name of one; without it, all that were deleted last come back together. `ddptui runs --trash` lists them.
+    """
+    from ddptui.store.runs import runs_folder
+    from ddptui.store.trash import restore
+
+    moved = restore(runs_folder(runs or obj["runs"]), run)
+    for back in moved.runs:
+        click.echo(f"brought back: {back.name}", err=True)
+    if moved.problems:
+        raise Refusal("; ".join(moved.problems))

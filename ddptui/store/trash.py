@@ -1,0 +1,110 @@
+"""The trash: deleted runs move there, and come back from there. Only `empty` deletes anything for good.
+
+It lies in the folder of runs, so on the same file system: a run moves as a whole, in one rename. Each deletion is a
+folder of the trash with the runs that were deleted together, so two runs of one name never meet.
+"""
+
+import itertools
+import os
+import shutil
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import NamedTuple
+
+from ddptui.store.runs import Run, RunError, all_runs
+
+TRASH = ".ddptui-trash"  # no run: it has no preset.toml
+STAMP_FORMAT = "%Y%m%d-%H%M%S.%f"  # of a deletion, in UTC: deletions sorted by name are in order
+
+
+class Deleted(NamedTuple):
+    """A run in the trash."""
+
+    run: Run
+    when: datetime  # local time of the deletion
+
+
+class Moved(NamedTuple):
+    """The runs that were moved, and why others were not, a line each."""
+
+    runs: list[Run]
+    problems: list[str]
+
+
+def deleted(runs: Path) -> list[Deleted]:
+    """The runs in the trash, those deleted last first. Raises OSError."""
+    trash = runs / TRASH
+    if not trash.is_dir():
+        return []
+    found = []
+    for folder in sorted(trash.iterdir(), key=lambda path: path.name, reverse=True):
+        with suppress(ValueError):  # not a deletion's name: ddptui has not put it there
+            when = datetime.strptime(folder.name, STAMP_FORMAT).replace(tzinfo=UTC).astimezone()
+            found += [Deleted(run, when) for run in all_runs(folder)]
+    return found
+
+
+def discard(runs: Path, chosen: Sequence[Run]) -> Moved:
+    """Move runs to the trash, as one deletion. Raises OSError."""
+    listed = {run.name for run in all_runs(runs)}
+    folder = runs / TRASH / datetime.now(UTC).strftime(STAMP_FORMAT)
+    moved = Moved([], [])
+    for run in chosen:
+        # What a symbolic link leads to is no folder of this one.
+        if run.name not in listed or run.folder.resolve() != runs.resolve() / run.name:
+            moved.problems.append(f"{run.folder}: not deleted: it is not a run's folder in {runs}")
+        elif run.is_held():
+            moved.problems.append(f"{run.folder}: not deleted: a console has it under way: stop it there first")
+        else:
+            _move(run, folder / run.name, moved, "not deleted")
+    _remove_if_empty(folder)
+    return moved
+
+
+def restore(runs: Path, name: str | None = None) -> Moved:
+    """Bring back the last deletion as a whole, or the run of this name that was deleted last. Raises OSError."""
+    in_trash = [each.run for each in deleted(runs)]
+    if name is None:
+        chosen = [run for run in in_trash if run.folder.parent == in_trash[0].folder.parent]
+    else:
+        chosen = [run for run in in_trash if run.name == name][:1]
+    moved = Moved([], [])
+    if not chosen:
+        what = "nothing" if name is None else f"no run {name!r}"
+        moved.problems.append(f"{what} in the trash of {runs}; `ddptui runs --trash` lists it")
+    for run in chosen:
+        names = itertools.chain([run.name], (f"{run.name}.{number}" for number in itertools.count(2)))
+        free = next(name for name in names if not os.path.lexists(runs / name))  # a copy of the run may be there
+        _move(run, runs / free, moved, "not brought back")
+        _remove_if_empty(run.folder.parent)
+    return moved
+
+
+def empty(runs: Path) -> int:
+    """Delete for good what is in the trash. Returns the number of runs. Raises RunError."""
+    trash = runs / TRASH
+    try:
+        number = len(deleted(runs))
+        if trash.is_dir():
+            shutil.rmtree(trash)
+    except OSError as error:
+        raise RunError(f"{trash}: not emptied, or not all of it: {error.strerror or error}") from None
+    return number
+
+
+def _move(run: Run, to: Path, moved: Moved, what: str) -> None:
+    """Add to `moved` the run in its new place, or why it could not be moved."""
+    try:
+        to.parent.mkdir(parents=True, exist_ok=True)
+        run.folder.rename(to)
+    except OSError as error:
+        moved.problems.append(f"{run.folder}: {what}: {error.strerror}")
+    else:
+        moved.runs.append(Run(to))
+
+
+def _remove_if_empty(folder: Path) -> None:
+    with suppress(OSError):
+        folder.rmdir()
