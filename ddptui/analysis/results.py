@@ -81,6 +81,7 @@ class Culprit(msgspec.Struct, frozen=True, kw_only=True):
     excess_s: ConfidenceInterval  # how much longer than the others it worked, over all measured steps
     slower: float | None = None  # by what factor, if it was slower in every phase
     step: int | None = None  # in which it lost more than half of the excess, if there is one
+    steps: tuple[int, int] | None = None  # first and last of those that it was judged on, if not on all measured ones
 
 
 class WhatIf(msgspec.Struct, frozen=True, kw_only=True):
@@ -104,7 +105,9 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
 
     s: float  # since the first step began
     step: int | None  # the first with the new delays, if there was one
+    steps: int | None = None  # measured ones from then on until the next change; None: without instruments
     bottleneck: list[dict[str, Any]]  # all delays from then on
+    culprit: Culprit | None = None  # judged on these steps alone
 
 
 class OtherLoad(msgspec.Struct, frozen=True, kw_only=True):

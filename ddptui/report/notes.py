@@ -8,6 +8,7 @@ import msgspec
 
 from ddptui.analysis.cautions import Caution
 from ddptui.analysis.correctness import problems
+from ddptui.analysis.counted import counted, undisturbed, why_not
 from ddptui.analysis.results import Results, TrialResult
 from ddptui.config.launch_modes import LAUNCH_MODES
 from ddptui.config.preset import Preset, Reference
@@ -64,7 +65,7 @@ def cautions(results: Sequence[TrialResult]) -> list[Note]:
                 warned.setdefault(caution, []).append(result.name)
                 continue
             time = result.summary.train_time_s  # each trial's own figures
-            spread = f"{count(len(result.repeats), 'repeat')}, {time.min:.2f} to {time.max:.2f} s"
+            spread = f"{count(len(counted(result.repeats)), 'repeat')}, {time.min:.2f} to {time.max:.2f} s"
             text = f"caution, {result.name}: {spread}: too noisy to compare; take more `--repeats`"
             gathered.append(Note("caution", text, (result.name,)))
     for caution, names in warned.items():
@@ -80,7 +81,7 @@ def _of_trials(kind: Kind, names: Sequence[str], words: str) -> Note:
 def _of_columns(rows: Sequence[Row], preset: Preset) -> Iterator[Note]:
     """What a header or a mark in a cell stands for."""
     if len(preset.trials) > 1:
-        yield Note("reading", f"ratio, speed-up: against {preset.baseline}")
+        yield from _of_ratios([row.result for row in rows], preset.baseline)
     modes = {row.trial.launch: row for row in rows if row.result.repeats}
     if "dp" in modes and is_stand_in(modes["dp"]):
         yield Note("reading", "¹ threads, CPU stand-in for nn.DataParallel")
@@ -104,6 +105,19 @@ def _of_columns(rows: Sequence[Row], preset: Preset) -> Iterator[Note]:
     repeats = [repeat for row in rows for repeat in row.result.repeats]
     if any(repeat.wait_error_ms is not None and repeat.wait_ms is not None for repeat in repeats):
         yield Note("reading", f"wait ms {OFF_BY}: how far the ranks' clocks may put it off, and transfer ms with it")
+
+
+def _of_ratios(results: Sequence[TrialResult], baseline: str) -> Iterator[Note]:
+    """What ratios are against; and why trials have none, if a repeat that does not count is the reason."""
+    base = next(result for result in results if result.name == baseline)
+    if base.repeats and not undisturbed(dict(enumerate(base.repeats))):
+        why = " or ".join(dict.fromkeys(why for repeat in base.repeats if (why := why_not(repeat))))
+        yield Note("caution", f"caution: no ratio, no speed-up: every repeat of {baseline}, the baseline, was {why}")
+        return
+    yield Note("reading", f"ratio, speed-up: against {baseline}")
+    unpaired = [result.name for result in results if result.summary and not result.summary.ratio and base.repeats]
+    if unpaired and any(map(why_not, base.repeats)):
+        yield _of_trials("caution", unpaired, f"no ratio: no repeat counts both here and in {baseline}")
 
 
 def _cold_starts(rows: Sequence[Row]) -> dict[str, list[str]]:
@@ -205,7 +219,7 @@ def steps_beside(results: Results, preset: Preset) -> list[str]:
 
 def _step_ms(trial: TrialResult) -> float | None:
     """The median over repeats, as in the table."""
-    steps = [repeat.step_ms.median for repeat in trial.repeats if repeat.step_ms]
+    steps = [repeat.step_ms.median for repeat in counted(trial.repeats) if repeat.step_ms]
     return median(steps) if steps else None
 
 
