@@ -75,6 +75,7 @@ def compare(preset: Preset, run: str, environment: dict[str, Any], outcomes: Out
         baseline=preset.baseline,
         environment=environment,
         status="interrupted" if interrupted or not complete else "failed" if "failed" in statuses else "ok",
+        repeats=preset.repeats,
         trials=trials,
     )
 

@@ -235,6 +235,7 @@ class Results(msgspec.Struct, frozen=True, kw_only=True):
     baseline: str
     environment: dict[str, Any]
     status: Literal["ok", "failed", "interrupted"]
+    repeats: int | None = None  # of each trial, as its preset asks for; a trial has fewer if one was skipped or failed
     trials: list[TrialResult]
     unread: list[str] | msgspec.UnsetType = msgspec.UNSET  # notes on damaged journals; absent if none is damaged
 
@@ -251,12 +252,17 @@ class TrainTime(msgspec.Struct, frozen=True):
     train_time_s: MedianOnly
 
 
+class RepeatOutline(msgspec.Struct, frozen=True):
+    """A repeat that is only counted."""
+
+
 class TrialOutline(msgspec.Struct, frozen=True):
     """What lists of runs and projections need of a trial's result."""
 
     name: str
     status: str
     summary: TrainTime | None = None
+    repeats: list[RepeatOutline] = []
     primitives: list[PrimitivesResult] = []
 
 
@@ -265,3 +271,4 @@ class ResultsOutline(msgspec.Struct, frozen=True):
 
     status: str
     trials: list[TrialOutline]
+    repeats: int | None = None

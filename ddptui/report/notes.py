@@ -9,6 +9,7 @@ import msgspec
 from ddptui.analysis.cautions import Caution
 from ddptui.analysis.correctness import problems
 from ddptui.analysis.counted import counted, undisturbed, why_not
+from ddptui.analysis.extent import finished
 from ddptui.analysis.results import Results, TrialResult
 from ddptui.config.launch_modes import LAUNCH_MODES
 from ddptui.config.preset import Preset, Reference
@@ -33,7 +34,7 @@ def notes(results: Results, preset: Preset) -> list[Note]:
     """Damaged journals, how to read the table, what came of each trial, cautions, what was published: in this order."""
     rows = rows_of(results, preset)
     gathered = [Note("caution", line) for line in damage(results.unread or ())]
-    gathered += [*_of_columns(rows, preset), *(note for row in rows for note in _of_trial(row))]
+    gathered += [*_of_columns(rows, preset), *(note for row in rows for note in _of_trial(row, results))]
     gathered += [_of_trials("finding", names, why) for why, names in ranks.unexpected(results).items()]
     gathered += cautions(results.trials)
     # Kinds, not first words, tell notes apart: a trial may be called "published".
@@ -129,10 +130,14 @@ def _cold_starts(rows: Sequence[Row]) -> dict[str, list[str]]:
     return by_why
 
 
-def _of_trial(row: Row) -> Iterator[Note]:
+def _of_trial(row: Row, results: Results) -> Iterator[Note]:
     """What came of one trial."""
     result, name = row.result, row.result.name
     lines = sentences.of_trial(result, row.trial)
+    if 0 < (done := finished(result)) < (results.repeats or 0) and result.status == "ok":
+        # In a run that went to its end, only a skip leaves out repeats of a trial that did not fail.
+        why = "" if results.status == "interrupted" else ": the others were skipped"
+        lines.append(f"{done} of {results.repeats} repeats{why}")
     lines += [line for repeat in result.repeats[-1:] for line in problems(row.trial, repeat)]
     if dropped := sum(rank.dropped for repeat in result.repeats for rank in repeat.ranks):
         lines.append(f"{count(dropped, 'message')} lost to a full queue: its figures lack them")
