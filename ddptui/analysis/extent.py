@@ -1,6 +1,7 @@
 """How much of what its preset asks for a run has. Pure."""
 
-from ddptui.analysis.results import Results, ResultsOutline, TrialOutline, TrialResult
+from ddptui.analysis.outline import ResultsOutline, TrialOutline
+from ddptui.analysis.results import Results, TrialResult
 from ddptui.text.words import count
 
 

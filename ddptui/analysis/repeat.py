@@ -26,6 +26,7 @@ from ddptui.analysis.launch_log import LaunchLog
 from ddptui.analysis.primitives.results import PrimitivesResult
 from ddptui.analysis.results import Loss, RepeatResult
 from ddptui.analysis.thinning import extrapolate
+from ddptui.analysis.train_time import time_parts
 from ddptui.analysis.verdict import analyze_aligned
 from ddptui.analysis.waits import AlignedSteps
 from ddptui.text.units import S
@@ -129,6 +130,7 @@ def _result(log: LaunchLog, launched: Launched) -> RepeatResult:
     hello = log.hellos[min(log.hellos)]
     done = log.done.values()
     train_time_s = max(span.end_ns - span.begin_ns for span in spans) / S
+    lengths = step_ms(measured.values()) if instrumented else None
     steps = max(span.steps for span in spans)
     evidence = Evidence(
         steps=steps,
@@ -146,8 +148,9 @@ def _result(log: LaunchLog, launched: Launched) -> RepeatResult:
         start_why=launched.start_why,
         steps=steps,
         samples_per_s=sum(span.samples for span in spans) / train_time_s,
-        step_ms=step_ms(measured.values()) if instrumented else None,
+        step_ms=lengths,
         phases_ms=phases_ms(measured.values()) if instrumented else None,
+        time_parts=time_parts(measured, steps, lengths.median, train_time_s) if lengths else None,
         **wait_figures(analysis),
         mismatches=[f"step {number}: {mismatch}" for number, mismatch in aligned.mismatches.items()],
         loss=loss_of_steps(measured.values()) if instrumented else Loss(first=None, last=last_loss(spans)),

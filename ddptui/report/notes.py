@@ -16,6 +16,7 @@ from ddptui.config.preset import Preset, Reference
 from ddptui.report import ranks, sentences
 from ddptui.report.columns import IN_BACKWARD, IN_SOME_STEPS, OFF_BY, Row, aggregation, is_stand_in, rows_of
 from ddptui.report.sentences import BETWEEN_STEPS, what_became
+from ddptui.report.train_time import rest_of_time
 from ddptui.text.words import count
 
 # How to read the table; what came of a trial; why figures may deceive; what others have measured.
@@ -133,7 +134,7 @@ def _cold_starts(rows: Sequence[Row]) -> dict[str, list[str]]:
 def _of_trial(row: Row, results: Results) -> Iterator[Note]:
     """What came of one trial."""
     result, name = row.result, row.result.name
-    lines = sentences.of_trial(result, row.trial)
+    lines = [*sentences.of_trial(result, row.trial), *filter(None, [rest_of_time(result.repeats)])]
     if 0 < (done := finished(result)) < (results.repeats or 0) and result.status == "ok":
         # In a run that went to its end, only a skip leaves out repeats of a trial that did not fail.
         why = "" if results.status == "interrupted" else ": the others were skipped"

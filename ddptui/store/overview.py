@@ -10,7 +10,8 @@ from typing import NamedTuple
 import msgspec
 
 from ddptui.analysis.extent import repeats_done, trials_done
-from ddptui.analysis.results import Results, ResultsOutline
+from ddptui.analysis.outline import ResultsOutline
+from ddptui.analysis.results import Results
 from ddptui.config.preset import Preset
 from ddptui.store.runs import STAMP_FORMAT, Run, RunError, all_runs
 from ddptui.text.units import NOTHING
