@@ -27,3 +27,8 @@ def undisturbed(repeats: Mapping[int, RepeatResult]) -> dict[int, RepeatResult]:
 def counted(repeats: Sequence[RepeatResult]) -> list[RepeatResult]:
     """The repeats that count by themselves; if there are none, all."""
     return [*undisturbed(dict(enumerate(repeats))).values()] or [*repeats]
+
+
+def why_left_out(repeat: RepeatResult, repeats: Sequence[RepeatResult]) -> str | None:
+    """Why the repeat is in no median and no ratio of its trial. None: it counts."""
+    return None if repeat in counted(repeats) else why_not(repeat)

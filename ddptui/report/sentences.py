@@ -6,7 +6,7 @@ from statistics import median
 import msgspec
 
 from ddptui.analysis.cautions import FEWEST_STEPS
-from ddptui.analysis.counted import counted, is_changed
+from ddptui.analysis.counted import counted, is_changed, why_left_out
 from ddptui.analysis.culprit import MATTERS
 from ddptui.analysis.own_work import BETWEEN, PARTS
 from ddptui.analysis.results import (
@@ -173,7 +173,7 @@ def _changes(repeats: Sequence[RepeatResult]) -> list[str]:
         who = f"repeat {number} of {len(repeats)} was " if len(repeats) > 1 else ""
         line = f"{who}changed by hand {'; '.join(map(_changed, repeat.changes))}"
         if is_changed(repeat):
-            is_left_out = repeat not in counted(repeats)
+            is_left_out = why_left_out(repeat, repeats)
             line += "; it is in no median and no ratio" if is_left_out else "; the figures include it"
         lines.append(line)
     return lines
@@ -190,15 +190,15 @@ def _changed(change: Change) -> str:
 
 
 def _measured(change: Change) -> str:
-    """What stands beside delays put in by hand; empty where nothing could be measured, or was to be."""
-    if culprit := change.culprit:
-        s, steps = culprit.excess_s, change.steps or 1
-        a_step = ConfidenceInterval(estimate=s.estimate / steps, low=s.low / steps, high=s.high / steps)
-        return f" (ddptui measured {interval(a_step)} a step on rank {culprit.rank} {_where(culprit)})"
+    """What stands beside delays put in by hand."""
     if change.steps == 0 and change.step is not None:
         return " (in no measured step)"
-    if not change.bottleneck or not change.steps:
+    if not change.bottleneck or not change.steps:  # removed, too late, or without instruments
         return ""
+    if culprit := change.culprit:
+        s, steps = culprit.excess_s, change.steps
+        a_step = ConfidenceInterval(estimate=s.estimate / steps, low=s.low / steps, high=s.high / steps)
+        return f" (ddptui measured {interval(a_step)} a step on rank {culprit.rank} {_where(culprit)})"
     if change.steps < FEWEST_STEPS:
         return f" (not attributed: {count(change.steps, 'step')}, too few)"
     return " (not attributed: too small or too uncertain)"

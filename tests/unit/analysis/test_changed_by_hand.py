@@ -1,5 +1,7 @@
 """Delays put in by hand while a repeat ran: what they leave out, and which steps a rank is judged on."""
 
+import csv
+import io
 import re
 from collections.abc import Callable
 from typing import Any
@@ -14,7 +16,7 @@ from ddptui.analysis.results import RepeatResult, Results
 from ddptui.config.preset import Preset
 from ddptui.config.trial import Bottleneck
 from ddptui.report.notes import note_lines
-from ddptui.report.table import text
+from ddptui.report.table import as_csv, text
 from ddptui.wire.messages import Step
 from ddptui.wire.records import Injection, Launched, Message
 from tests.support.builders import done, ended, hello, journal, launched, ready, results_for, trained, two_trials
@@ -160,6 +162,8 @@ def test_a_changed_repeat_is_in_no_median_and_no_ratio() -> None:
     cells = text(results, preset, 200).splitlines()[4].split()
     assert "0.03…0.03" in cells  # of the step times, too
     assert "10.00" in cells
+    rows = csv.DictReader(io.StringIO(as_csv(results, preset)))
+    assert [row["left_out"] for row in rows] == ["changed by hand", *[""] * 5]
 
 
 def test_where_all_repeats_are_changed_they_all_count_and_the_words_say_so() -> None:
