@@ -135,10 +135,7 @@ def _of_trial(row: Row, results: Results) -> Iterator[Note]:
     """What came of one trial."""
     result, name = row.result, row.result.name
     lines = [*sentences.of_trial(result, row.trial), *filter(None, [rest_of_time(result.repeats)])]
-    if 0 < (done := finished(result)) < (results.repeats or 0) and result.status == "ok":
-        # In a run that went to its end, only a skip leaves out repeats of a trial that did not fail.
-        why = "" if results.status == "interrupted" else ": the others were skipped"
-        lines.append(f"{done} of {results.repeats} repeats{why}")
+    lines += missing_repeats(result, results)
     lines += [line for repeat in result.repeats[-1:] for line in problems(row.trial, repeat)]
     if dropped := sum(rank.dropped for repeat in result.repeats for rank in repeat.ranks):
         lines.append(f"{count(dropped, 'message')} lost to a full queue: its figures lack them")
@@ -149,6 +146,15 @@ def _of_trial(row: Row, results: Results) -> Iterator[Note]:
     yield from (_of_trials("finding", [name], line) for line in lines)
     if result.error:
         yield Note("finding", sentences.failure(result), (name,))
+
+
+def missing_repeats(trial: TrialResult, results: Results) -> list[str]:
+    """How many repeats there are of a trial that did not fail, if some are missing."""
+    done, wanted = finished(trial), results.repeats or 0
+    if trial.status != "ok" or not 0 < done < wanted:
+        return []
+    # In a run that went to its end, only a skip leaves out repeats.
+    return [f"{done} of {wanted} repeats{': the others were skipped' * (results.status != 'interrupted')}"]
 
 
 class TrialNotes(NamedTuple):
