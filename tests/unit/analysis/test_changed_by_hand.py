@@ -19,7 +19,18 @@ from ddptui.report.notes import note_lines
 from ddptui.report.table import as_csv, text
 from ddptui.wire.messages import Step
 from ddptui.wire.records import Injection, Launched, Message
-from tests.support.builders import done, ended, hello, journal, launched, ready, results_for, trained, two_trials
+from tests.support.builders import (
+    done,
+    ended,
+    hello,
+    journal,
+    launched,
+    offset,
+    ready,
+    results_for,
+    trained,
+    two_trials,
+)
 from tests.support.traces import MS, Told, delayed, trace, works_of
 
 LATE = Bottleneck(at="forward", ranks=(1,), sleep_ms=20)
@@ -206,3 +217,18 @@ def test_the_words_name_the_rank_and_what_was_measured_beside_what_was_put_in() 
     assert re.fullmatch(rf"{by_hand}; from step 340 on: no delay; the figures include it", first), first
     assert re.match(r"a: Rank 1 holds everyone up: \S+ m?s \(.*\) in forward in steps 300 to 339\. ", second), second
     assert "injected" not in second
+
+
+def test_where_clocks_hide_the_waits_of_the_whole_repeat_the_delay_may_still_stand_out() -> None:
+    error_ms = 8.0  # more than the ranks waited a step, less than the delay
+    told = steps_of()
+    begun, *rest = changed(told, (FROM, (LATE,)), (UNTIL, ()))
+    assert isinstance(begun, Launched)
+    last_ms = max(of_rank[-1].end_ns for of_rank in told.values()) / MS
+    probes = [offset(1, at_ms, 0, error_ms) for at_ms in range(0, int(last_ms) + 1000, 500)]
+    other_host = [hello(1, clock="far") if message == hello(1) else message for message in rest]
+    here = msgspec.structs.replace(begun, clock="here")
+    repeat = read([here, *other_host[:4], *probes, *other_host[4:]])
+    assert repeat.wait_share is None
+    assert repeat.culprit is not None
+    assert (repeat.culprit.rank, repeat.culprit.steps) == (1, (FROM, UNTIL - 1))
