@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from ddptui.analysis.repeat import Outcomes
+from ddptui.analysis.compare import RunningResults
 from ddptui.config.preset import Preset
 from ddptui.run import headless, lab
 from ddptui.run.headless import CLEAR_LINE, EXIT_CODES, Narrator
@@ -178,12 +178,14 @@ def test_the_exit_codes_are_as_promised() -> None:
 def test_what_is_missing_at_the_end_is_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def run_preset(*_: object, finished: Outcomes) -> Iterator[Message]:  # the lab is the seam
+    def run_preset(*_: object, results: RunningResults, retries: int) -> Iterator[Message]:  # the lab is the seam
         for messages in (journal("a"), journal("b"), journal("a", 2), [*journal("b", 2)[:-3], ended("skipped")]):
-            yield from messages
+            for message in messages:
+                results.add(message)
+                yield message
 
     monkeypatch.setattr(lab, "run_preset", run_preset)
-    assert headless.run(two_trials(), tmp_path, as_json=False) == 0
+    assert headless.run(two_trials(), tmp_path, as_json=False, retries=0) == 0
     *_, missing, kept = capsys.readouterr().err.splitlines()
     assert missing == "finished: 2 trials, 3 of 4 repeats"
     assert kept.startswith("kept in ")
