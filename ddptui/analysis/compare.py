@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from ddptui.analysis.cautions import FEWEST_STEPS, Caution, Evidence, cautions_for
 from ddptui.analysis.correctness import with_verdict
+from ddptui.analysis.counted import undisturbed
 from ddptui.analysis.culprit import culprit_of_repeats
 from ddptui.analysis.launch_log import LaunchLog
 from ddptui.analysis.repeat import NO_OUTCOMES, Outcomes, RepeatOutcome, in_place_of, outcome_of_log
@@ -56,7 +57,8 @@ def compare(preset: Preset, run: str, environment: dict[str, Any], outcomes: Out
         trial.name: [outcome for number in numbers if (outcome := outcomes.get((trial.name, number)))]
         for trial in preset.trials
     }
-    baseline = {outcome.repeat: outcome.result for outcome in of_trial[preset.baseline] if outcome.result}
+    # No ratio is formed against a baseline whose repeats were all disturbed: it would be none of the trials.
+    baseline = undisturbed(_results(of_trial[preset.baseline]))
     cores = environment.get("cores") if preset.engine.name == "local" else None  # those of other hosts are not known
     trials = [_trial_result(trial, of_trial[trial.name], baseline, cores) for trial in preset.trials]
     statuses = {trial.status for trial in trials}
@@ -73,14 +75,20 @@ def compare(preset: Preset, run: str, environment: dict[str, Any], outcomes: Out
         baseline=preset.baseline,
         environment=environment,
         status="interrupted" if interrupted or not complete else "failed" if "failed" in statuses else "ok",
+        repeats=preset.repeats,
         trials=trials,
     )
+
+
+def _results(outcomes: Sequence[RepeatOutcome]) -> dict[int, RepeatResult]:
+    """The results of the repeats that ended well, by number."""
+    return {outcome.repeat: outcome.result for outcome in outcomes if outcome.result}
 
 
 def _trial_result(
     trial: Trial, outcomes: Sequence[RepeatOutcome], baseline: Mapping[int, RepeatResult], cores: int | None
 ) -> TrialResult:
-    repeats = {outcome.repeat: outcome.result for outcome in outcomes if outcome.result}  # those that ended well
+    repeats = _results(outcomes)
     failed = next((outcome for outcome in outcomes if outcome.status == "failed"), None)
     succeeded = any(outcome.status == "ok" for outcome in outcomes)
     return TrialResult(
@@ -95,7 +103,7 @@ def _trial_result(
             for repeat in repeats.values()
         ],
         disturbed=[repeat for outcome in outcomes for repeat in outcome.disturbed],
-        summary=_summary(trial, repeats, baseline, cores) if repeats else None,
+        summary=_summary(trial, undisturbed(repeats) or repeats, baseline, cores) if repeats else None,
         primitives=[outcome.primitives for outcome in outcomes if outcome.primitives],
     )
 
@@ -103,6 +111,7 @@ def _trial_result(
 def _summary(
     trial: Trial, by_number: Mapping[int, RepeatResult], baseline: Mapping[int, RepeatResult], cores: int | None
 ) -> Summary:
+    """by_number: the repeats that count."""
     repeats = list(by_number.values())
     times = [repeat.train_time_s for repeat in repeats]
     rate = median(repeat.samples_per_s for repeat in repeats)

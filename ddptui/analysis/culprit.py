@@ -141,4 +141,5 @@ def culprit_of_repeats(repeats: Sequence[RepeatResult]) -> Culprit | None:
         excess_s=ConfidenceInterval(estimate=excess_s, low=excess_s - half_s, high=excess_s + half_s),
         slower=fmean(slower) if len(slower) > len(same) / 2 else None,
         step=same[0].step if len(same) == 1 else None,  # repeats lose their time in different steps
+        steps=same[0].steps if len(same) == 1 else None,
     )

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from ddptui.analysis.counted import counted
 from ddptui.analysis.results import Results, TrialResult
 from ddptui.config.fields import FIELDS
 from ddptui.config.preset import Preset
@@ -84,11 +85,12 @@ def _training_s(trial: Trial, result: TrialResult) -> float | None:
     if then is None or not result.repeats:
         return None
     alike = all(getattr(trial, name) == getattr(then, name) for name, field in FIELDS.items() if field.affects_time)
-    measured = median(repeat.steps for repeat in result.repeats)
+    repeats = counted(result.repeats)
+    measured = median(repeat.steps for repeat in repeats)
     steps = _steps(trial, then, measured + then.warmup_steps)
     if not alike or steps is None or not measured:
         return None
-    step_s: float = median(repeat.train_time_s for repeat in result.repeats) / measured
+    step_s: float = median(repeat.train_time_s for repeat in repeats) / measured
     return step_s * steps
 
 

@@ -4,11 +4,9 @@ from collections.abc import Collection, Iterable, Sequence
 from statistics import fmean, median, quantiles
 from typing import Any
 
-import msgspec
-
 from ddptui.analysis.clock_error import median_wait_error
 from ddptui.analysis.launch_log import LaunchLog
-from ddptui.analysis.results import Change, Injected, Loss, OtherLoad, PhasesMs, RankResult, StepMs, WhatIf
+from ddptui.analysis.results import Injected, Loss, OtherLoad, PhasesMs, RankResult, StepMs, WhatIf
 from ddptui.analysis.verdict import WaitAnalysis
 from ddptui.analysis.waits import RankStep
 from ddptui.analysis.what_if import what_if
@@ -99,19 +97,6 @@ def injected_delays(log: LaunchLog) -> list[Injected]:
         for rank, totals in sorted(log.thinned.totals.items())
         for at, (fired, ns) in totals.slept.items()
     ]
-
-
-def change_of_delays(log: LaunchLog, index: int) -> Change:
-    """When the delays of an injection by hand came into force: at the first step that a rank began after it."""
-    injection = log.injections[index]
-    # Ranks without instruments report no steps, but when they began.
-    begins_ns = [totals.begin_ns for totals in log.thinned.totals.values()]
-    begin_ns = min(begins_ns or [trained.first_ns for trained in log.trained.values()])
-    return Change(
-        s=(injection.at_ns - begin_ns) / S,
-        step=log.first_step_after.get(index),
-        bottleneck=[msgspec.to_builtins(bottleneck) for bottleneck in injection.bottleneck],
-    )
 
 
 def wait_figures(analysis: WaitAnalysis | None) -> dict[str, Any]:

@@ -6,12 +6,13 @@ from types import MappingProxyType
 from typing import Literal
 
 import msgspec
+from msgspec.structs import replace
 
 from ddptui.analysis.cautions import MOST_OTHER_LOAD, Evidence, cautions_for
+from ddptui.analysis.changes import change_of_delays, judged_stretch, stretches_of
 from ddptui.analysis.correctness import averaging, in_sync, reshuffled
 from ddptui.analysis.figures import (
     accuracy,
-    change_of_delays,
     injected_delays,
     last_loss,
     loss_of_steps,
@@ -25,6 +26,7 @@ from ddptui.analysis.launch_log import LaunchLog
 from ddptui.analysis.primitives.results import PrimitivesResult
 from ddptui.analysis.results import Loss, RepeatResult
 from ddptui.analysis.thinning import extrapolate
+from ddptui.analysis.train_time import time_parts
 from ddptui.analysis.verdict import analyze_aligned
 from ddptui.analysis.waits import AlignedSteps
 from ddptui.text.units import S
@@ -119,10 +121,16 @@ def _result(log: LaunchLog, launched: Launched) -> RepeatResult:
     aligned = log.align_measured() if instrumented and clocks_known else AlignedSteps([], {})
     other = other_load(log.loads, spans)
     cores = other.cores if other else 0.0
-    analysis = analyze_aligned(aligned, disturbed=cores > MOST_OTHER_LOAD)
+    disturbed = cores > MOST_OTHER_LOAD
+    analysis = analyze_aligned(aligned, disturbed=disturbed)
+    stretches = stretches_of(log, aligned, disturbed=disturbed) if log.injections else []
+    judged = judged_stretch(stretches) if stretches else None
+    if analysis and judged:
+        analysis = analysis._replace(culprit=judged.culprit)  # also for the what-if
     hello = log.hellos[min(log.hellos)]
     done = log.done.values()
     train_time_s = max(span.end_ns - span.begin_ns for span in spans) / S
+    lengths = step_ms(measured.values()) if instrumented else None
     steps = max(span.steps for span in spans)
     evidence = Evidence(
         steps=steps,
@@ -140,8 +148,9 @@ def _result(log: LaunchLog, launched: Launched) -> RepeatResult:
         start_why=launched.start_why,
         steps=steps,
         samples_per_s=sum(span.samples for span in spans) / train_time_s,
-        step_ms=step_ms(measured.values()) if instrumented else None,
+        step_ms=lengths,
         phases_ms=phases_ms(measured.values()) if instrumented else None,
+        time_parts=time_parts(measured, steps, lengths.median, train_time_s) if lengths else None,
         **wait_figures(analysis),
         mismatches=[f"step {number}: {mismatch}" for number, mismatch in aligned.mismatches.items()],
         loss=loss_of_steps(measured.values()) if instrumented else Loss(first=None, last=last_loss(spans)),
@@ -152,12 +161,13 @@ def _result(log: LaunchLog, launched: Launched) -> RepeatResult:
         reshuffled=reshuffled(done),
         injected=injected_delays(log),
         other_load=other,
-        changes=[change_of_delays(log, index) for index in range(len(log.injections))],
+        changes=[change_of_delays(log, index, stretch) for index, stretch in enumerate(stretches[1:])],
         refused=log.refused,
         warnings=cautions_for(evidence),
         ranks=[rank_result(log, rank, analysis) for rank in measured],
     )
-    if log.thinned.stride == 1:
-        return result
-    kept = {step.step for of_rank in measured.values() for step in of_rank}  # the numbers of the steps that are left
-    return extrapolate(result, len(kept), analysis.train_ns if analysis else None)
+    if log.thinned.stride > 1:
+        kept = {step.step for of_rank in measured.values() for step in of_rank}  # their numbers
+        result = extrapolate(result, len(kept), analysis.train_ns if analysis else None)
+    # Judged on other steps than the rest, it has a scale of its own, and may be known where other waits are hidden.
+    return replace(result, culprit=judged.culprit) if judged else result

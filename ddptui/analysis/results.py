@@ -21,6 +21,25 @@ class StepMs(msgspec.Struct, frozen=True, kw_only=True):
     p90: float
 
 
+class LongStep(msgspec.Struct, frozen=True, kw_only=True):
+    """A step that took more than twice the median."""
+
+    step: int
+    ms: float
+
+
+class TimeParts(msgspec.Struct, frozen=True, kw_only=True):
+    """The parts of the train time in s, means over ranks. All together make this time."""
+
+    median_s: float  # all steps, had each taken the median
+    long_s: float  # by how much the long steps exceeded it
+    between_steps_s: float  # within an epoch
+    between_epochs_s: float
+    others_s: float  # what is left: by how much the other steps exceeded the median, or stayed below
+    long_steps: int
+    longest: list[LongStep]  # at most three, the longest first, each on the rank where it took longest
+
+
 class PhasesMs(msgspec.Struct, frozen=True, kw_only=True):
     """The median of each phase over a rank's steps, mean over ranks, in ms."""
 
@@ -81,6 +100,7 @@ class Culprit(msgspec.Struct, frozen=True, kw_only=True):
     excess_s: ConfidenceInterval  # how much longer than the others it worked, over all measured steps
     slower: float | None = None  # by what factor, if it was slower in every phase
     step: int | None = None  # in which it lost more than half of the excess, if there is one
+    steps: tuple[int, int] | None = None  # first and last of those that it was judged on, if not on all measured ones
 
 
 class WhatIf(msgspec.Struct, frozen=True, kw_only=True):
@@ -104,7 +124,9 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
 
     s: float  # since the first step began
     step: int | None  # the first with the new delays, if there was one
+    steps: int | None = None  # measured ones from then on until the next change; None: without instruments
     bottleneck: list[dict[str, Any]]  # all delays from then on
+    culprit: Culprit | None = None  # judged on these steps alone
 
 
 class OtherLoad(msgspec.Struct, frozen=True, kw_only=True):
@@ -155,6 +177,7 @@ class RepeatResult(msgspec.Struct, frozen=True, kw_only=True):
     samples_per_s: float
     step_ms: StepMs | None  # None without instruments, as phases_ms
     phases_ms: PhasesMs | None
+    time_parts: TimeParts | None = None  # None without instruments
     wait_ms: float | None = None  # as transfer_ms: median per step, mean over ranks; None where less than its error
     transfer_ms: float | None = None
     clock_error_ms: float | None = None  # how far clocks of two hosts, or GPUs, may be apart; None: there is one clock
@@ -232,33 +255,6 @@ class Results(msgspec.Struct, frozen=True, kw_only=True):
     baseline: str
     environment: dict[str, Any]
     status: Literal["ok", "failed", "interrupted"]
+    repeats: int | None = None  # of each trial, as its preset asks for; a trial has fewer if one was skipped or failed
     trials: list[TrialResult]
     unread: list[str] | msgspec.UnsetType = msgspec.UNSET  # notes on damaged journals; absent if none is damaged
-
-
-class MedianOnly(msgspec.Struct, frozen=True):
-    """A spread of which only the median is read."""
-
-    median: float
-
-
-class TrainTime(msgspec.Struct, frozen=True):
-    """A trial's summary of which only the train time, in s, is read."""
-
-    train_time_s: MedianOnly
-
-
-class TrialOutline(msgspec.Struct, frozen=True):
-    """What lists of runs and projections need of a trial's result."""
-
-    name: str
-    status: str
-    summary: TrainTime | None = None
-    primitives: list[PrimitivesResult] = []
-
-
-class ResultsOutline(msgspec.Struct, frozen=True):
-    """The part of results.json that lists of runs and projections need; every version of ddptui has written it."""
-
-    status: str
-    trials: list[TrialOutline]

@@ -11,7 +11,7 @@ from itertools import pairwise
 import msgspec
 from msgspec.structs import asdict, replace
 
-from ddptui.analysis.results import ConfidenceInterval, RankResult, RepeatResult, WhatIf
+from ddptui.analysis.results import ConfidenceInterval, Culprit, RankResult, RepeatResult, WhatIf
 from ddptui.text.units import S
 from ddptui.wire.messages import Pause, Step, Trained
 from ddptui.wire.retime import shift_times
@@ -133,15 +133,18 @@ def extrapolate(result: RepeatResult, kept: int, train_ns: int | None) -> Repeat
     if train_ns is None:
         return result
     factor = result.steps / kept  # sums over steps grow with their number; shares and medians stay
-    culprit, what_if = result.culprit, result.what_if_s
-    if culprit:
-        excess = ConfidenceInterval(**{name: s * factor for name, s in asdict(culprit.excess_s).items()})
-        culprit = replace(culprit, wait_caused_s=culprit.wait_caused_s * factor, excess_s=excess)
+    culprit, what_if = result.culprit and scaled_culprit(result.culprit, factor), result.what_if_s
     if what_if:  # its times are train times, of the kept steps alone
         longer = result.train_time_s / (train_ns / S)
         what_if = WhatIf(**{name: s and s * longer for name, s in asdict(what_if).items()})
     ranks = [_scaled_rank(rank, factor) for rank in result.ranks]
     return replace(result, culprit=culprit, what_if_s=what_if, ranks=ranks)
+
+
+def scaled_culprit(culprit: Culprit, factor: float) -> Culprit:
+    """The culprit with its sums over steps scaled."""
+    excess = ConfidenceInterval(**{name: s * factor for name, s in asdict(culprit.excess_s).items()})
+    return replace(culprit, wait_caused_s=culprit.wait_caused_s * factor, excess_s=excess)
 
 
 def _scaled_rank(rank: RankResult, factor: float) -> RankResult:

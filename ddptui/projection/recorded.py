@@ -58,16 +58,20 @@ def obstacle(trial: Trial, logs: Sequence[LaunchLog]) -> str | None:
         return "without instruments only its times are known: measure it with instruments = 'on'"
     if trial.every > 1:
         return "it averages in some steps only, and ranks wait for each other in these alone: measure it with every = 1"
-    return None if logs else "none of its launches ended well"
+    return None if logs else "none of its launches ended well with the delays that it began with"
 
 
 def completed_launches(run: Run, preset: Preset, trial: Trial) -> list[LaunchLog]:
-    """The log of each launch of the trial that ended well."""
+    """The log of each launch of the trial that ended well; not if delays were changed by hand before some step."""
     return [
         log
         for number in range(1, preset.repeats + 1)
         for log in launch_logs(run.messages(trial.name, number))
-        if log.ended and log.ended.status == "ok" and log.hellos and len(log.done) == len(log.hellos)
+        if log.ended
+        and log.ended.status == "ok"
+        and log.hellos
+        and len(log.done) == len(log.hellos)
+        and not log.first_step_after
     ]
 
 

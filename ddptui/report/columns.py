@@ -5,6 +5,7 @@ from statistics import median
 from typing import NamedTuple
 
 from ddptui.analysis.correctness import is_multiple, is_own
+from ddptui.analysis.counted import counted
 from ddptui.analysis.results import RepeatResult, Results, TrialResult
 from ddptui.config import strategies
 from ddptui.config.launch_modes import ONE_PROCESS
@@ -52,8 +53,8 @@ def rows_of(results: Results, preset: Preset) -> list[Row]:
 
 
 def median_of(result: TrialResult, figure: Callable[[RepeatResult], float | None], form: str) -> str:
-    """The median of a figure over the repeats; a dash where no repeat has it."""
-    values = [value for repeat in result.repeats if (value := figure(repeat)) is not None]
+    """The median of a figure over the repeats that count; a dash where none of them has it."""
+    values = [value for repeat in counted(result.repeats) if (value := figure(repeat)) is not None]
     return format(median(values), form) if values else NOTHING
 
 
@@ -78,7 +79,7 @@ def _start(row: Row) -> str:
 
 
 def _spread(row: Row) -> str:
-    if row.result.summary is None or len(row.result.repeats) < 2:  # one repeat has no spread
+    if row.result.summary is None or len(counted(row.result.repeats)) < 2:  # one repeat has no spread
         return NOTHING
     spread = row.result.summary.train_time_s
     return f"{spread.min:.2f}…{spread.max:.2f}"
@@ -106,8 +107,9 @@ def _slept(row: Row) -> str:
     # A slow link delays packets in the kernel, so ranks cannot count its delays.
     if all(delay.at == "link" for delay in row.trial.bottleneck) or not row.result.repeats:
         return NOTHING
-    fired = median(sum(rank.bottleneck_fired for rank in repeat.ranks) for repeat in row.result.repeats)
-    slept = median(sum(rank.bottleneck_s for rank in repeat.ranks) for repeat in row.result.repeats)
+    repeats = counted(row.result.repeats)
+    fired = median(sum(rank.bottleneck_fired for rank in repeat.ranks) for repeat in repeats)
+    slept = median(sum(rank.bottleneck_s for rank in repeat.ranks) for repeat in repeats)
     return f"{fired:g}× {slept:.3g} s"
 
 

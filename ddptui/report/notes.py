@@ -8,12 +8,15 @@ import msgspec
 
 from ddptui.analysis.cautions import Caution
 from ddptui.analysis.correctness import problems
+from ddptui.analysis.counted import counted, undisturbed, why_not
+from ddptui.analysis.extent import finished
 from ddptui.analysis.results import Results, TrialResult
 from ddptui.config.launch_modes import LAUNCH_MODES
 from ddptui.config.preset import Preset, Reference
 from ddptui.report import ranks, sentences
 from ddptui.report.columns import IN_BACKWARD, IN_SOME_STEPS, OFF_BY, Row, aggregation, is_stand_in, rows_of
 from ddptui.report.sentences import BETWEEN_STEPS, what_became
+from ddptui.report.train_time import rest_of_time
 from ddptui.text.words import count
 
 # How to read the table; what came of a trial; why figures may deceive; what others have measured.
@@ -32,7 +35,7 @@ def notes(results: Results, preset: Preset) -> list[Note]:
     """Damaged journals, how to read the table, what came of each trial, cautions, what was published: in this order."""
     rows = rows_of(results, preset)
     gathered = [Note("caution", line) for line in damage(results.unread or ())]
-    gathered += [*_of_columns(rows, preset), *(note for row in rows for note in _of_trial(row))]
+    gathered += [*_of_columns(rows, preset), *(note for row in rows for note in _of_trial(row, results))]
     gathered += [_of_trials("finding", names, why) for why, names in ranks.unexpected(results).items()]
     gathered += cautions(results.trials)
     # Kinds, not first words, tell notes apart: a trial may be called "published".
@@ -64,7 +67,7 @@ def cautions(results: Sequence[TrialResult]) -> list[Note]:
                 warned.setdefault(caution, []).append(result.name)
                 continue
             time = result.summary.train_time_s  # each trial's own figures
-            spread = f"{count(len(result.repeats), 'repeat')}, {time.min:.2f} to {time.max:.2f} s"
+            spread = f"{count(len(counted(result.repeats)), 'repeat')}, {time.min:.2f} to {time.max:.2f} s"
             text = f"caution, {result.name}: {spread}: too noisy to compare; take more `--repeats`"
             gathered.append(Note("caution", text, (result.name,)))
     for caution, names in warned.items():
@@ -80,7 +83,7 @@ def _of_trials(kind: Kind, names: Sequence[str], words: str) -> Note:
 def _of_columns(rows: Sequence[Row], preset: Preset) -> Iterator[Note]:
     """What a header or a mark in a cell stands for."""
     if len(preset.trials) > 1:
-        yield Note("reading", f"ratio, speed-up: against {preset.baseline}")
+        yield from _of_ratios([row.result for row in rows], preset.baseline)
     modes = {row.trial.launch: row for row in rows if row.result.repeats}
     if "dp" in modes and is_stand_in(modes["dp"]):
         yield Note("reading", "¹ threads, CPU stand-in for nn.DataParallel")
@@ -106,6 +109,19 @@ def _of_columns(rows: Sequence[Row], preset: Preset) -> Iterator[Note]:
         yield Note("reading", f"wait ms {OFF_BY}: how far the ranks' clocks may put it off, and transfer ms with it")
 
 
+def _of_ratios(results: Sequence[TrialResult], baseline: str) -> Iterator[Note]:
+    """What ratios are against; and why trials have none, if a repeat that does not count is the reason."""
+    base = next(result for result in results if result.name == baseline)
+    if base.repeats and not undisturbed(dict(enumerate(base.repeats))):
+        why = " or ".join(dict.fromkeys(why for repeat in base.repeats if (why := why_not(repeat))))
+        yield Note("caution", f"caution: no ratio, no speed-up: every repeat of {baseline}, the baseline, was {why}")
+        return
+    yield Note("reading", f"ratio, speed-up: against {baseline}")
+    unpaired = [result.name for result in results if result.summary and not result.summary.ratio and base.repeats]
+    if unpaired and any(map(why_not, base.repeats)):
+        yield _of_trials("caution", unpaired, f"no ratio: no repeat counts both here and in {baseline}")
+
+
 def _cold_starts(rows: Sequence[Row]) -> dict[str, list[str]]:
     """The trials that were started cold without asking for it, by why."""
     by_why: dict[str, list[str]] = {}
@@ -115,10 +131,11 @@ def _cold_starts(rows: Sequence[Row]) -> dict[str, list[str]]:
     return by_why
 
 
-def _of_trial(row: Row) -> Iterator[Note]:
+def _of_trial(row: Row, results: Results) -> Iterator[Note]:
     """What came of one trial."""
     result, name = row.result, row.result.name
-    lines = sentences.of_trial(result, row.trial)
+    lines = [*sentences.of_trial(result, row.trial), *filter(None, [rest_of_time(result.repeats)])]
+    lines += missing_repeats(result, results)
     lines += [line for repeat in result.repeats[-1:] for line in problems(row.trial, repeat)]
     if dropped := sum(rank.dropped for repeat in result.repeats for rank in repeat.ranks):
         lines.append(f"{count(dropped, 'message')} lost to a full queue: its figures lack them")
@@ -129,6 +146,15 @@ def _of_trial(row: Row) -> Iterator[Note]:
     yield from (_of_trials("finding", [name], line) for line in lines)
     if result.error:
         yield Note("finding", sentences.failure(result), (name,))
+
+
+def missing_repeats(trial: TrialResult, results: Results) -> list[str]:
+    """How many repeats there are of a trial that did not fail, if some are missing."""
+    done, wanted = finished(trial), results.repeats or 0
+    if trial.status != "ok" or not 0 < done < wanted:
+        return []
+    # In a run that went to its end, only a skip leaves out repeats.
+    return [f"{done} of {wanted} repeats{': the others were skipped' * (results.status != 'interrupted')}"]
 
 
 class TrialNotes(NamedTuple):
@@ -205,7 +231,7 @@ def steps_beside(results: Results, preset: Preset) -> list[str]:
 
 def _step_ms(trial: TrialResult) -> float | None:
     """The median over repeats, as in the table."""
-    steps = [repeat.step_ms.median for repeat in trial.repeats if repeat.step_ms]
+    steps = [repeat.step_ms.median for repeat in counted(trial.repeats) if repeat.step_ms]
     return median(steps) if steps else None
 
 

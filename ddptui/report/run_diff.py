@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from ddptui.analysis.cautions import MOST_OTHER_LOAD, WIDE, Caution
+from ddptui.analysis.counted import counted
 from ddptui.analysis.results import RepeatResult, Results, Spread, TrialResult
 from ddptui.config.trial import Bottleneck
 from ddptui.config.trial_text import describe_bottleneck
@@ -41,6 +42,11 @@ def _times(pair: Pair) -> tuple[Spread, Spread] | None:
     return (pair.a.summary.train_time_s, pair.b.summary.train_time_s) if pair.a.summary and pair.b.summary else None
 
 
+def _fewest(pair: Pair) -> int:
+    """How many repeats count in the run that has fewer."""
+    return min(len(counted(trial.repeats)) for trial in pair)
+
+
 def _ratio(pair: Pair) -> str:
     times = _times(pair)
     return f"{times[1].median / times[0].median:.2f}" if times and times[0].median else NOTHING
@@ -49,7 +55,7 @@ def _ratio(pair: Pair) -> str:
 def _range(pair: Pair) -> str:
     """The least and the most that the ratio could be, given the repeats."""
     times = _times(pair)
-    if not times or not times[0].min or min(len(pair.a.repeats), len(pair.b.repeats)) < 2:
+    if not times or not times[0].min or _fewest(pair) < 2:
         return NOTHING
     return f"{times[1].min / times[0].max:.2f}…{times[1].max / times[0].min:.2f}"
 
@@ -59,7 +65,7 @@ def _verdict(pair: Pair) -> str:
     times = _times(pair)
     if times is None:
         return NOTHING
-    if min(len(pair.a.repeats), len(pair.b.repeats)) < 2:
+    if _fewest(pair) < 2:
         return "cannot tell: one repeat"
     if times[1].max < times[0].min:
         return "B faster"

@@ -5,6 +5,8 @@ from statistics import median
 
 import msgspec
 
+from ddptui.analysis.cautions import FEWEST_STEPS
+from ddptui.analysis.counted import counted, is_changed, why_left_out
 from ddptui.analysis.culprit import MATTERS
 from ddptui.analysis.own_work import BETWEEN, PARTS
 from ddptui.analysis.results import (
@@ -32,12 +34,15 @@ def of_trial(result: TrialResult, trial: Trial) -> list[str]:
     """What came of one trial, a line each; nothing if it has no figures."""
     if result.summary is None:
         return []
-    lines = [_verdict(result, result.summary), *_hidden_waits(result.repeats)]
+    repeats = counted(result.repeats)
+    changes = _changes(result.repeats)
+    in_figures = any(map(is_changed, repeats))
+    lines = changes * in_figures
+    lines += [_verdict(repeats, result.summary), *_hidden_waits(repeats)]
     if any(is_not_finite(repeat) for repeat in result.repeats):
         lines.append("the loss is not finite")
     lines += _mismatches(result.repeats)
-    if changes := [change for repeat in result.repeats for change in repeat.changes]:
-        lines.append("changed while it ran: " + "; ".join(_changed(change) for change in changes))
+    lines += changes * (not in_figures)
     if trial.launch == "dp":
         lines.append(ranks.output_device(result.repeats[-1].ranks))
     if trial.instruments == "off":
@@ -45,10 +50,10 @@ def of_trial(result: TrialResult, trial: Trial) -> list[str]:
     return [line for line in lines if line]
 
 
-def _verdict(result: TrialResult, summary: Summary) -> str:
+def _verdict(repeats: Sequence[RepeatResult], summary: Summary) -> str:
     """The rank that was late, then how the time was spent; empty if neither is known."""
-    sentences = [*_blame(result, summary)]
-    if with_waits := [repeat for repeat in result.repeats if repeat.wait_share is not None]:
+    sentences = [*_blame(repeats, summary)]
+    if with_waits := [repeat for repeat in repeats if repeat.wait_share is not None]:
         wait = median(repeat.wait_share or 0.0 for repeat in with_waits)
         transfer = median(repeat.transfer_share or 0.0 for repeat in with_waits)
         sentences.append(_idle(wait, transfer, summary.verdict, has_culprit=summary.culprit is not None))
@@ -80,9 +85,11 @@ def _waited(rank: RankResult) -> str:
     return f"{seconds(rank.wait_s)}{share}"
 
 
-def _blame(result: TrialResult, summary: Summary) -> Iterator[str]:
+def _blame(repeats: Sequence[RepeatResult], summary: Summary) -> Iterator[str]:
     """The rank that holds the others up; where the lab injected a delay, that stands beside what was measured."""
-    culprit, injected = summary.culprit, [repeat for repeat in result.repeats if repeat.injected]
+    # Delays put in by hand stand beside what was measured in their steps alone.
+    culprit = summary.culprit
+    injected = [repeat for repeat in repeats if repeat.injected and not is_changed(repeat)]
     if culprit is None:
         if injected:
             yield f"We injected {_injected(injected)}; {_without_culprit(injected)}"
@@ -91,8 +98,9 @@ def _blame(result: TrialResult, summary: Summary) -> Iterator[str]:
         measured = f"ddptui measured {interval(culprit.excess_s)} on rank {culprit.rank} {_where(culprit)}"
         yield f"We injected {_injected(injected)}; {measured}"
     else:
-        yield f"Rank {culprit.rank} holds everyone up: {interval(culprit.excess_s)} {_where(culprit)}"
-    yield f"It caused {culprit.share:.0%} of the waiting: {seconds(culprit.wait_caused_s)}, summed over ranks"
+        yield f"Rank {culprit.rank} holds everyone up: {interval(culprit.excess_s)} {_where(culprit)}{_steps(culprit)}"
+    caused = f"It caused {culprit.share:.0%} of the waiting{_steps(culprit)}"
+    yield f"{caused}: {seconds(culprit.wait_caused_s)}, summed over ranks"
     if summary.what_if_s and summary.what_if_s.without_culprit is not None:
         without, measured_s = summary.what_if_s.without_culprit, summary.train_time_s.median
         yield f"Without the delay: about {without:.2f} s instead of {measured_s:.2f} s"
@@ -105,6 +113,11 @@ def _where(culprit: Culprit) -> str:
     within = " and ".join(phase for phase in phases if phase != BETWEEN_STEPS)
     parts = [f"in {within}"] * bool(within) + [BETWEEN_STEPS] * (BETWEEN_STEPS in phases)
     return " and ".join(parts) + (f", most of it in step {culprit.step}" if culprit.step is not None else "")
+
+
+def _steps(culprit: Culprit) -> str:
+    """Those that the culprit was judged on; empty if these are all."""
+    return f" in steps {culprit.steps[0]} to {culprit.steps[1]}" if culprit.steps else ""
 
 
 def _injected(repeats: Sequence[RepeatResult]) -> str:
@@ -151,11 +164,44 @@ def _mismatches(repeats: Sequence[RepeatResult]) -> list[str]:
     return [f"{lost}, since the ranks' reports do not match: {steps[0]}"]
 
 
+def _changes(repeats: Sequence[RepeatResult]) -> list[str]:
+    """For each repeat whose delays were changed by hand: from when on, what was measured then, and what follows."""
+    lines = []
+    for number, repeat in enumerate(repeats, start=1):
+        if not repeat.changes:
+            continue
+        who = f"repeat {number} of {len(repeats)} was " if len(repeats) > 1 else ""
+        line = f"{who}changed by hand {'; '.join(map(_changed, repeat.changes))}"
+        if is_changed(repeat):
+            is_left_out = why_left_out(repeat, repeats)
+            line += "; it is in no median and no ratio" if is_left_out else "; the figures include it"
+        lines.append(line)
+    return lines
+
+
 def _changed(change: Change) -> str:
-    """Which delays were injected by hand, and from which step on."""
+    """Which delays were injected by hand, from which step on, and what was measured in these steps."""
     when = f"from step {change.step} on" if change.step is not None else "too late for any step"
+    if change.step is change.steps is None:  # without instruments, only the moment is known
+        when = f"after {seconds(change.s)}"
     bottleneck = msgspec.convert(change.bottleneck, tuple[Bottleneck, ...])
-    return f"{when}, {describe_bottleneck(bottleneck) if bottleneck else 'no delay'}"
+    put_in = describe_bottleneck(bottleneck) if bottleneck else "no delay"
+    return f"{when}: {put_in}{_measured(change)}"
+
+
+def _measured(change: Change) -> str:
+    """What stands beside delays put in by hand."""
+    if change.steps == 0 and change.step is not None:
+        return " (in no measured step)"
+    if not change.bottleneck or not change.steps:  # removed, too late, or without instruments
+        return ""
+    if culprit := change.culprit:
+        s, steps = culprit.excess_s, change.steps
+        a_step = ConfidenceInterval(estimate=s.estimate / steps, low=s.low / steps, high=s.high / steps)
+        return f" (ddptui measured {interval(a_step)} a step on rank {culprit.rank} {_where(culprit)})"
+    if change.steps < FEWEST_STEPS:
+        return f" (not attributed: {count(change.steps, 'step')}, too few)"
+    return " (not attributed: too small or too uncertain)"
 
 
 def status_of(result: TrialResult) -> str:

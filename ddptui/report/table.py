@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from ddptui.analysis.counted import why_left_out
 from ddptui.analysis.results import RepeatResult, Results
 from ddptui.config.preset import Preset
 from ddptui.config.trial_text import describe_bottleneck
@@ -95,6 +96,7 @@ CSV: dict[str, str | Callable[[Line], object]] = {
     **{name: f"repeat.{name}" for name in ("clock_error_ms", "wait_error_ms", "backend", "backend_why")},
     "peak_gpu_bytes_least": lambda line: min(ranks.peaks(line.repeat.ranks), default=None),
     "peak_gpu_bytes_most": lambda line: max(ranks.peaks(line.repeat.ranks), default=None),
+    "left_out": lambda line: why_left_out(line.repeat, line.row.result.repeats),  # of ratios and medians
 }
 
 

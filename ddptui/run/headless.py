@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from ddptui.analysis.compare import RunningResults
+from ddptui.analysis.extent import shortfall
 from ddptui.analysis.repeat import NO_OUTCOMES, Outcomes
 from ddptui.config.launch_modes import LAUNCH_MODES
 from ddptui.config.preset import Preset
@@ -69,6 +70,8 @@ def _launches(
     if stopped:
         narrator.print(f"stopped: {stopped}")
     results = running_results.results
+    if missing := shortfall(results):
+        narrator.print(f"finished: {missing}")
     narrator.print(f"kept in {run.folder}")
     show(table.as_json(results, preset) if as_json else as_table(results, preset))
     return EXIT_CODES["failed" if stopped else results.status]

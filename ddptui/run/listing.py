@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from itertools import groupby
 
+from ddptui.analysis.extent import shortfall
 from ddptui.store.presets import all_presets, describe_size
 from ddptui.store.runs import Run
 from ddptui.store.trash import Deleted
@@ -24,7 +25,16 @@ def every_run(runs: Sequence[Run]) -> str:
     if not runs:
         return "no runs yet: `ddptui --preset quickstart --no-ui`\n"
     width = max(len(run.name) for run in runs)
-    return "".join(f"{run.name:{width}}  {run.status()}\n" for run in runs)
+    return "".join(f"{run.name:{width}}  {_status(run)}\n" for run in runs)
+
+
+def _status(run: Run) -> str:
+    """The status, and what is missing."""
+    try:
+        results = run.results_outline()
+    except (OSError, ValueError):
+        return run.status()
+    return "  ".join(filter(None, [results.status, shortfall(results)]))
 
 
 def every_deleted(trash: Sequence[Deleted]) -> str:

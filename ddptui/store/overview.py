@@ -8,7 +8,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from ddptui.analysis.results import Results, ResultsOutline
+from ddptui.analysis.extent import repeats_done, trials_done
+from ddptui.analysis.outline import ResultsOutline
+from ddptui.analysis.results import Results
 from ddptui.config.preset import Preset
 from ddptui.store.runs import STAMP_FORMAT, Run, RunError, all_runs
 from ddptui.text.units import NOTHING
@@ -48,8 +50,7 @@ def overview(run: Run) -> Overview:
         return Overview(run, when, title, "interrupted", str(len(preset.trials)))
     except (OSError, ValueError):
         return Overview(run, when, title, "results.json cannot be read", str(len(preset.trials)))
-    total, fine = len(results.trials), sum(trial.status == "ok" for trial in results.trials)
-    trials = str(fine) if fine == total else f"{fine} of {total}"
+    trials = ", ".join(filter(None, [trials_done(results), repeats_done(results)]))
     return Overview(run, when, title, results.status, trials, *_times(results, preset))
 
 

@@ -14,7 +14,8 @@ from typing import IO, Any
 import msgspec
 import platformdirs
 
-from ddptui.analysis.results import Results, ResultsOutline
+from ddptui.analysis.outline import ResultsOutline
+from ddptui.analysis.results import Results
 from ddptui.config.parser import PresetError
 from ddptui.config.preset import Preset
 from ddptui.store.journal import RepeatJournal, raising_run_lost, read_messages

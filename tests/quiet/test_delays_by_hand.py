@@ -1,5 +1,6 @@
 """A run in a thread of its own, with real ranks: delays are put in while it runs, and taken out."""
 
+import re
 from typing import Any, NamedTuple
 
 import pytest
@@ -135,8 +136,18 @@ def test_the_results_say_what_was_changed_and_from_which_step_on(run: Delayed) -
     assert abs(taken_out.step - (run.delayed[-1] + 1)) <= ON_THEIR_WAY
     assert 0 < put_in.s < taken_out.s < run.repeat.startup_s + run.repeat.train_time_s
     said = sentences.of_trial(run.session.results.trials[0], run.session.preset.trials[0])
-    changed = f"from step {put_in.step} on, forward {LATE_MS} ms on 1; from step {taken_out.step} on, no delay"
-    assert f"changed while it ran: {changed}" in said
+    [changed] = [line for line in said if line.startswith(f"changed by hand from step {put_in.step} on: ")]
+    assert f"forward {LATE_MS} ms on 1" in changed
+    assert f"; from step {taken_out.step} on: no delay; the figures include it" in changed
+
+
+def test_the_rank_is_named_for_the_steps_in_which_it_was_delayed(run: Delayed) -> None:
+    put_in, _ = run.repeat.changes
+    assert run.repeat.culprit is not None
+    assert run.repeat.culprit == put_in.culprit
+    assert (run.repeat.culprit.rank, run.repeat.culprit.phase) == (1, "forward")
+    [first, *_] = sentences.of_trial(run.session.results.trials[0], run.session.preset.trials[0])
+    assert re.search(r"ddptui measured 1\d(\.\d)? ms .* a step on rank 1 in forward", first)
 
 
 def test_the_other_rank_waits_for_it_as_long_as_it_is_delayed(run: Delayed) -> None:

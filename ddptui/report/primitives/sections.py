@@ -20,7 +20,7 @@ from ddptui.analysis.primitives.results import PrimitivesResult
 from ddptui.analysis.results import Results
 from ddptui.config.preset import Preset
 from ddptui.config.trial import Trial
-from ddptui.report.notes import damage
+from ddptui.report.notes import damage, missing_repeats
 from ddptui.report.primitives import grid, tables
 from ddptui.report.primitives.plot import draw
 from ddptui.report.sentences import failure, what_became
@@ -98,6 +98,7 @@ def failures(results: Results) -> list[str]:
             lines.append(failure(trial))
         elif trial.status != "ok":
             lines.append(f"{trial.name} {what_became(trial)}")
+        lines += [f"{trial.name}: {line}" for line in missing_repeats(trial, results)]
     if results.status == "interrupted":
         lines.append("interrupted: what is shown is what was finished")
     return lines

@@ -12,6 +12,7 @@ from textual.getters import query_one
 from textual.timer import Timer
 from textual.widgets import OptionList, Static
 
+from ddptui.analysis.extent import shortfall
 from ddptui.analysis.primitives.cells import PrimitiveKey
 from ddptui.analysis.primitives.results import View
 from ddptui.config.trial import Trial
@@ -106,7 +107,8 @@ class PrimitivesScreen(Following, Exportable):
             self.query_one("#now", Static).update(Content(printable(sentence)))
         feed, live, title = self.feed, self.watched.live, self.query_one(TitleBar)
         if isinstance(feed, EndedRun) or self.ended_ns is not None:
-            title.show(f"{feed.preset.name} ▸ result", f"{feed.run.name}  {feed.results.status}")
+            status = ", ".join(filter(None, [feed.results.status, shortfall(feed.results)]))
+            title.show(f"{feed.preset.name} ▸ result", f"{feed.run.name}  {status}")
         else:
             calls = f"{live.step} of {live.steps}" if live.steps else ""
             under_way = current_primitive(live, self.trial_under_way())

@@ -9,13 +9,13 @@ from textual.containers import Container, VerticalScroll
 from textual.getters import query_one
 from textual.widgets import DataTable, Static
 
+from ddptui.analysis.extent import extent
 from ddptui.analysis.results import Results
 from ddptui.config.preset import Preset
 from ddptui.report import run_diff, table
 from ddptui.report.notes import in_short, worst
 from ddptui.store.runs import Run
 from ddptui.text.tables import fill, telling
-from ddptui.text.words import count
 from ddptui.tui.screens.base import EndedRun, LabScreen
 from ddptui.tui.screens.dialogs import ColumnsDialog
 from ddptui.tui.screens.export import Exportable
@@ -63,9 +63,8 @@ class ResultScreen(Exportable):
         for number, (pane, title) in enumerate(PANES.items(), 1):
             self.query_one(f"#{pane}").border_title = f"{number} {title}"
         self.query_one(TimeBars).can_focus = True
-        trials = count(len(self.results.trials), "trial")
         self.query_one(TitleBar).show(
-            f"{self.preset.name} ▸ result", f"{self.run.name}  {self.results.status}, {trials}"
+            f"{self.preset.name} ▸ result", f"{self.run.name}  {self.results.status}, {extent(self.results)}"
         )
         self._table.show(self.results, self.preset)
         self._table.choose(worst(self.results.trials))

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from statistics import median
 
+from ddptui.analysis.counted import counted
 from ddptui.analysis.results import RepeatResult, Results, TrialResult
 from ddptui.report.sentences import status_of
 from ddptui.text.drawing import GLYPHS, Line, bar, legend, shorten, wrap
@@ -68,7 +69,7 @@ def _train_s(trial: TrialResult) -> float:
 
 def _is_withheld(trial: TrialResult) -> bool:
     """Whether the waits are hidden because the clock error exceeds them."""
-    return any(repeat.clock_error_ms is not None and repeat.wait_share is None for repeat in trial.repeats)
+    return any(repeat.clock_error_ms is not None and repeat.wait_share is None for repeat in counted(trial.repeats))
 
 
 def _parts(trial: TrialResult) -> list[tuple[str, float]]:
@@ -90,5 +91,5 @@ def _delayed(repeat: RepeatResult) -> float:
 
 
 def _share(trial: TrialResult, figure: Callable[[RepeatResult], float | None]) -> float:
-    known = [share for repeat in trial.repeats if (share := figure(repeat)) is not None]
+    known = [share for repeat in counted(trial.repeats) if (share := figure(repeat)) is not None]
     return min(1.0, max(0.0, median(known))) if known else 0.0

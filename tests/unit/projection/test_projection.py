@@ -15,6 +15,7 @@ from ddptui.projection import Point, Projection, ProjectionError
 from ddptui.projection.command import ProjectOptions, projection, run
 from ddptui.projection.report import markdown, text
 from ddptui.store.runs import Run
+from ddptui.wire.records import Injection
 from tests.support.builders import failure, preset_of, results_for, write_run
 from tests.support.projected import ALPHA_NS, BETA_NS, FIXED_MS, TENSORS, made, ring_ns
 from tests.support.projected import journal as launch
@@ -281,7 +282,7 @@ def test_a_run_that_is_not_there_is_refused(tmp_path: Path) -> None:
         ({"strategy": "none"}, "averages nothing"),
         ({"mistake": "group_of_one"}, "made with a mistake .group_of_one"),
         ({"strategy": "ddp_powersgd"}, "depends on the shapes"),
-        ({}, "none of its launches ended well"),
+        ({}, "none of its launches ended well with the delays that it began with"),
     ],
 )
 def test_a_trial_that_says_nothing_of_more_ranks_is_refused(
@@ -294,6 +295,12 @@ def test_a_trial_that_says_nothing_of_more_ranks_is_refused(
 
 def test_if_the_baseline_says_nothing_the_next_trial_does(tmp_path: Path) -> None:
     made(tmp_path, failure("two"), launch("four", 4, seed=2, steps=FEW))
+    assert asked(tmp_path).trial == "four"
+
+
+def test_launches_whose_delays_were_changed_by_hand_are_not_projected(tmp_path: Path) -> None:
+    *begun, last = launch("two", 2, seed=1, steps=FEW)
+    made(tmp_path, [*begun, Injection(at_ns=0, bottleneck=()), last], launch("four", 4, seed=2, steps=FEW))
     assert asked(tmp_path).trial == "four"
 
 

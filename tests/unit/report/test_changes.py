@@ -91,6 +91,7 @@ def test_results_json_has_them_and_reads_back() -> None:
     assert change == Change(
         s=pytest.approx(0.11),
         step=2,
+        steps=2,
         bottleneck=[
             {"at": "forward", "ranks": [1], "sleep_ms": 20},
             {"at": "aggregate", "ranks": [0, 1], "sleep_ms": 2.5, "per": "call", "to_step": 9},
@@ -104,35 +105,37 @@ def test_results_json_has_them_and_reads_back() -> None:
 
 def test_the_foot_says_what_was_changed_and_from_which_step_on() -> None:
     put_in = with_hand(journal(), by_hand(STEP_2_MS, LATE))
-    assert "changed while it ran: from step 2 on, forward 20 ms on 1" in told(put_in)
+    assert told(put_in)[0].startswith(
+        "changed by hand from step 2 on: forward 20 ms on 1 (not attributed: 2 steps, too few)"
+    )
 
 
 def test_what_was_taken_out_again_is_no_delay() -> None:
     both = with_hand(journal(), by_hand(FIRST_STEP_MS + 1, LATE, MORE), by_hand(STEP_2_MS + 1))
     [line] = [line for line in told(both) if "changed" in line]
     assert line == (
-        "changed while it ran: from step 1 on, forward 20 ms on 1, aggregate 2.5 ms/call on 0,1; "
-        "from step 3 on, no delay"
+        "changed by hand from step 1 on: forward 20 ms on 1, aggregate 2.5 ms/call on 0,1 "
+        "(not attributed: 2 steps, too few); from step 3 on: no delay; the figures include it"
     )
 
 
 def test_what_came_after_the_last_step_was_too_late() -> None:
     late = with_hand(journal(), by_hand(STEP_2_MS + 100, LATE))
-    assert "changed while it ran: too late for any step, forward 20 ms on 1" in told(late)
+    assert "changed by hand too late for any step: forward 20 ms on 1" in told(late)
 
 
-def test_the_changes_of_all_repeats_are_in_one_sentence() -> None:
+def test_each_repeat_that_was_changed_has_a_sentence() -> None:
     first = with_hand(journal("a", 1), by_hand(STEP_2_MS, LATE))
     second = with_hand(journal("a", 2), by_hand(FIRST_STEP_MS, MORE))
-    [line] = [line for line in told(first, second) if "changed" in line]
-    assert line.count("from step") == 2
-    assert line.count("changed while it ran") == 1
+    lines = [line for line in told(first, second) if "changed" in line]
+    assert [line[: len("repeat 1 of 2")] for line in lines] == ["repeat 1 of 2", "repeat 2 of 2"]
+    assert [line.count("from step") for line in lines] == [1, 1]
 
 
 def test_the_table_has_the_sentence_under_it() -> None:
     preset = preset_of({"trial": [{"name": "a"}]})
     results = results_for(preset, with_hand(journal(), by_hand(STEP_2_MS, LATE)))
-    assert "changed while it ran: from step 2 on, forward 20 ms on 1" in table.text(results, preset, 120)
+    assert "a: changed by hand from step 2 on: forward 20 ms on 1" in table.text(results, preset, 120)
 
 
 @pytest.mark.parametrize("status", ["failed", "skipped", "interrupted"])
@@ -149,4 +152,7 @@ def test_without_instruments_only_the_moment_is_known() -> None:
     assert found is not None
     assert found.result is not None
     [change] = found.result.changes
-    assert (change.step, change.s) == (None, pytest.approx(0.11))
+    assert (change.step, change.steps, change.s) == (None, None, pytest.approx(0.11))
+    assert "changed by hand after 110 ms: forward 20 ms on 1; the figures include it" in told(
+        [*unseen[:-3], trained(0), trained(1), *unseen[-3:]]
+    )

@@ -291,6 +291,13 @@ def test_a_grid_is_cut_where_the_terminal_ends(width: int) -> None:
 # Trials without figures
 
 
+def test_a_repeat_that_was_skipped_is_said() -> None:
+    twice = [msgspec.structs.replace(everything(), took_s=1.0)] * 2
+    results, preset = of_primitives({"a": twice, "b": [*twice[:1], everything()]})
+    results = msgspec.structs.replace(results, repeats=2, status="ok")
+    assert text(results, preset, 100).splitlines()[-1] == "b: 1 of 2 repeats: the others were skipped"
+
+
 def test_a_trial_that_failed_says_why_and_one_that_was_not_reached_that_it_was_not() -> None:
     results, preset = of_primitives({"a": [everything()], "b": [], "c": []})
     a, b, c = results.trials

@@ -108,9 +108,10 @@ def test_a_delay_that_does_not_stand_out_is_attributed_to_nobody() -> None:
 
 def test_a_delay_in_one_step_is_told_with_it() -> None:
     results, preset = results_of(run_of(late(4, lambda step: 1500.0 if step == 33 else 0.0)))
-    [line] = foot(run_of(late(4, lambda step: 1500.0 if step == 33 else 0.0)))
+    line, rest = foot(run_of(late(4, lambda step: 1500.0 if step == 33 else 0.0)))
     assert "We injected 1.5 s on rank 1 at forward; ddptui measured 1." in line
     assert "on rank 1 in forward, most of it in step 33" in line
+    assert "in 1 long step (step 33 took 1.5" in rest
     assert cell(results, preset, "culprit") == "rank 1: forward"
 
 
@@ -194,8 +195,9 @@ def test_a_loss_in_two_phases_is_told_of_both() -> None:
 
 def test_a_loss_between_steps_is_not_in_them() -> None:
     works = [{0: step[0], 1: [*step[1][:5], step[1][5] + 25 * MS]} for step in works_of(2)]
-    [words] = foot(run_of(trace(works)))
+    words, rest = foot(run_of(trace(works)))
     assert re.search(r"holds everyone up: 2\.\d+ s \(.*\) between steps\.", words)
+    assert re.search(r"The rest: \d\.\d+ s between steps$", rest)
 
 
 def test_without_instruments_that_is_all_there_is_to_say() -> None:

@@ -10,7 +10,17 @@ from ddptui.analysis.results import ConfidenceInterval, Culprit, Results, TrialR
 from ddptui.config.preset import Preset
 from ddptui.report.notes import in_short, in_words, worst
 from ddptui.report.table import markdown
-from tests.support.builders import done, ended, failure, journal, launched, preset_of, results_for, with_done
+from tests.support.builders import (
+    done,
+    ended,
+    failure,
+    journal,
+    launched,
+    preset_of,
+    results_for,
+    two_trials,
+    with_done,
+)
 
 PRESET = preset_of(
     {
@@ -134,3 +144,15 @@ def test_what_started_the_ranks_of_torch_distributed_launch_is_said() -> None:
         ("cold", "torch.distributed.launch"),
     ):
         assert f"a: started by {words}" in in_words(started(preset, a=[(start, "")]), preset, "a").reading
+
+
+@pytest.mark.parametrize(
+    ("status", "line"),
+    [("skipped", "b: 1 of 2 repeats: the others were skipped"), ("interrupted", "b: 1 of 2 repeats")],
+)
+def test_a_repeat_that_was_skipped_is_said(status: str, line: str) -> None:
+    left_out = [*journal("b", 2)[:-3], ended(status)]
+    preset = two_trials()
+    found = results_for(preset, journal("a"), journal("b"), journal("a", 2), left_out)
+    assert line in in_words(found, preset, "b").chosen
+    assert not any("repeats" in line for line in in_words(found, preset, "a").chosen)

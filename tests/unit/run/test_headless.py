@@ -1,13 +1,15 @@
 """What the narrator tells a reader of stderr."""
 
 import io
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
+from ddptui.analysis.compare import RunningResults
 from ddptui.config.preset import Preset
-from ddptui.run import headless
+from ddptui.run import headless, lab
 from ddptui.run.headless import CLEAR_LINE, EXIT_CODES, Narrator
 from ddptui.wire.records import Message
 from tests.support.builders import (
@@ -171,3 +173,19 @@ def test_launches_that_a_failure_has_spared_are_not_waited_for(clock: SimpleName
 
 def test_the_exit_codes_are_as_promised() -> None:
     assert EXIT_CODES == {"ok": 0, "failed": 1, "interrupted": 130}
+
+
+def test_what_is_missing_at_the_end_is_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def run_preset(*_: object, results: RunningResults, retries: int) -> Iterator[Message]:  # the lab is the seam
+        for messages in (journal("a"), journal("b"), journal("a", 2), [*journal("b", 2)[:-3], ended("skipped")]):
+            for message in messages:
+                results.add(message)
+                yield message
+
+    monkeypatch.setattr(lab, "run_preset", run_preset)
+    assert headless.run(two_trials(), tmp_path, as_json=False, retries=0) == 0
+    *_, missing, kept = capsys.readouterr().err.splitlines()
+    assert missing == "finished: 2 trials, 3 of 4 repeats"
+    assert kept.startswith("kept in ")

@@ -2,11 +2,13 @@
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from ddptui.run.listing import every_run
 from ddptui.store.overview import overview
 from ddptui.store.runs import Run
-from tests.support.builders import failure, journal, two_trials, write_run
+from tests.support.builders import ended, failure, journal, two_trials, write_run
 
 
 def a_run(runs: Path) -> Run:
@@ -16,14 +18,34 @@ def a_run(runs: Path) -> Run:
 def test_a_run_has_a_day_a_status_and_its_times(tmp_path: Path) -> None:
     run = Run(a_run(tmp_path).folder.rename(tmp_path / "20261121-193818-made"))
     line = overview(run)
-    assert (line.when, line.preset, line.trials) == ("2026-11-21 19:38", "made", "2")
+    assert (line.when, line.preset, line.trials) == ("2026-11-21 19:38", "made", "2, 2 of 4 repeats")
     assert (line.baseline, line.fastest) == ("0.60", "0.30 b")
     assert line.problem is None
 
 
 def test_trials_that_failed_are_counted(tmp_path: Path) -> None:
     line = overview(write_run(tmp_path, two_trials(), failure("a"), journal("b")))
-    assert (line.trials, line.baseline, line.fastest) == ("1 of 2", "–", "0.03 b")
+    assert (line.trials, line.baseline, line.fastest) == ("1 of 2, 1 of 2 repeats", "–", "0.03 b")
+
+
+def test_where_all_repeats_ended_well_only_trials_are_counted(tmp_path: Path) -> None:
+    run = write_run(tmp_path, two_trials(), *(journal(name, number) for number in (1, 2) for name in "ab"))
+    assert overview(run).trials == "2"
+
+
+def test_a_skipped_repeat_is_counted_and_listed(tmp_path: Path) -> None:
+    skipped = [*journal("b", 2)[:-3], ended("skipped")]
+    run = write_run(tmp_path, two_trials(), journal("a"), journal("b"), journal("a", 2), skipped)
+    assert (overview(run).status, overview(run).trials) == ("ok", "2, 3 of 4 repeats")
+    assert every_run([run]) == f"{run.name}  ok  2 trials, 3 of 4 repeats\n"
+
+
+def test_of_results_of_an_older_version_repeats_are_not_counted(tmp_path: Path) -> None:
+    run = a_run(tmp_path)
+    results = msgspec.json.decode((run.folder / "results.json").read_bytes())
+    del results["repeats"]
+    (run.folder / "results.json").write_bytes(msgspec.json.encode(results))
+    assert overview(run).trials == "2"
 
 
 def test_a_run_without_results_was_interrupted(tmp_path: Path) -> None:

@@ -1,0 +1,54 @@
+"""What a train time consists of besides steps of the median length, which hides what a mean does not. Pure."""
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from statistics import fmean
+
+from ddptui.analysis.results import LongStep, TimeParts
+from ddptui.text.units import MS, S
+from ddptui.wire.messages import Step
+
+LONG = 2  # times the median
+NAMED = 3  # long steps
+
+
+def time_parts(ranks: Mapping[int, Sequence[Step]], steps: int, median_ms: float, train_time_s: float) -> TimeParts:
+    """The parts of the train time, means over ranks. ranks: their measured steps, of a long launch those that were
+    kept; steps: how many were measured; median_ms: of all ranks' steps."""
+    longest: dict[int, float] = {}  # by number, on the rank where it took longest, in ms
+    parts = [_of_rank(of_rank, steps / len(of_rank), median_ms, longest) for of_rank in ranks.values()]
+    long_s, between_steps_s, between_epochs_s = map(fmean, zip(*parts, strict=True))
+    median_s = median_ms * steps * MS / S
+    return TimeParts(
+        median_s=median_s,
+        long_s=long_s,
+        between_steps_s=between_steps_s,
+        between_epochs_s=between_epochs_s,
+        others_s=train_time_s - median_s - long_s - between_steps_s - between_epochs_s,
+        long_steps=len(longest),
+        longest=[
+            LongStep(step=number, ms=longest[number])
+            for number in sorted(longest, key=lambda number: -longest[number])[:NAMED]
+        ],
+    )
+
+
+def _of_rank(
+    of_rank: Sequence[Step], factor: float, median_ms: float, longest: dict[int, float]
+) -> tuple[float, float, float]:
+    """By how much its long steps exceeded the median, then its time between steps and between epochs, in s; the long
+    ones are added to `longest`."""
+    beyond_ms, between_ns, epochs_ns = 0.0, 0, 0
+    for step in of_rank:
+        ms = (step.end_ns - step.begin_ns) / MS
+        if ms > LONG * median_ms:
+            beyond_ms += ms - median_ms
+            longest[step.step] = max(ms, longest.get(step.step, 0.0))
+    for before, after in pairwise(sorted(of_rank, key=lambda step: step.step)):
+        if after.step > before.step + 1:  # those in between were not kept
+            continue
+        if after.epoch == before.epoch:
+            between_ns += after.begin_ns - before.end_ns
+        else:
+            epochs_ns += after.begin_ns - before.end_ns
+    return beyond_ms * MS / S * factor, between_ns / S * factor, epochs_ns / S * factor
