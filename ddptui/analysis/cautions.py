@@ -11,6 +11,9 @@ from typing import NamedTuple
 FEWEST_STEPS = 20  # for a verdict: TraceML calls no straggler critical before this many steps
 WIDE = 0.10  # of the median train time: as much as MATTERS in culprit.py
 MOST_OTHER_LOAD = 0.25  # cores
+SPARE = 1.0  # idle cores: where there are so many, other programs take none from the ranks
+
+CLOSE_THEM = "close them, and run again"
 
 
 class Evidence(NamedTuple):
@@ -18,6 +21,7 @@ class Evidence(NamedTuple):
 
     steps: int = FEWEST_STEPS  # measured steps of a repeat
     other_load: float = 0.0  # mean load of the host during training without ddptui's own, in cores
+    idle: float = 0.0  # cores that were idle meanwhile, mean
     clocks_known: bool = True  # the clocks of all hosts could be compared with the console's
     waits_hidden: bool = False  # the clocks may be further apart than the ranks waited
     spread: float = 0.0  # of the repeats' train times, as a part of their median
@@ -55,8 +59,8 @@ class Caution(enum.Enum):
     )
     OTHER_LOAD = (
         "other_load",
-        f"other programs kept more than {MOST_OTHER_LOAD:g} of a core busy during training: close them, and run again",
-        lambda evidence: evidence.other_load > MOST_OTHER_LOAD,
+        f"other programs kept more than {MOST_OTHER_LOAD:g} of a core busy during training: {CLOSE_THEM}",
+        lambda evidence: evidence.other_load > MOST_OTHER_LOAD and evidence.idle < SPARE,
     )
     CLOCKS_APART = (
         "clocks_apart",

@@ -6,6 +6,7 @@ figures are of a trial that was disturbed, the words say so, and no ratio is for
 
 from collections.abc import Mapping, Sequence
 
+from ddptui.analysis.disturbance import is_disturbed
 from ddptui.analysis.results import RepeatResult
 
 
@@ -16,7 +17,9 @@ def is_changed(repeat: RepeatResult) -> bool:
 
 def why_not(repeat: RepeatResult) -> str | None:
     """Why a repeat does not count, the end of a sentence whose subject is the repeat: "was …". None: it counts."""
-    return "changed by hand" if is_changed(repeat) else None
+    if is_changed(repeat):
+        return "changed by hand"
+    return "disturbed by other programs" if is_disturbed(repeat) else None
 
 
 def undisturbed(repeats: Mapping[int, RepeatResult]) -> dict[int, RepeatResult]:

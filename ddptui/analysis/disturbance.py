@@ -1,7 +1,12 @@
 """Other programs that disturb a launch. Pure."""
 
-from ddptui.analysis.cautions import Caution
+from ddptui.analysis.cautions import Caution, Evidence
 from ddptui.analysis.results import OtherLoad, RepeatResult
+
+
+def takes_cores(load: OtherLoad | None) -> bool:
+    """Whether other programs took cores that the ranks wanted."""
+    return load is not None and Caution.OTHER_LOAD.applies(Evidence(other_load=load.cores, idle=load.idle))
 
 
 def is_disturbed(repeat: RepeatResult) -> bool:

@@ -79,6 +79,7 @@ def other_load(loads: Iterable[Load], spans: Sequence[Trained]) -> OtherLoad | N
         named[load.by] = named.get(load.by, 0.0) + (s if load.by else 0.0)
     return OtherLoad(
         cores=sum((load.busy - load.own) * s for load, s in readings) / during_s,
+        idle=sum(load.idle * s for load, s in readings) / during_s,
         stolen=sum(load.stolen * s for load, s in readings) / during_s,
         by=max(named, key=lambda by: named[by]),
     )

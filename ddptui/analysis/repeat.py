@@ -8,9 +8,10 @@ from typing import Literal
 import msgspec
 from msgspec.structs import replace
 
-from ddptui.analysis.cautions import MOST_OTHER_LOAD, Evidence, cautions_for
+from ddptui.analysis.cautions import Evidence, cautions_for
 from ddptui.analysis.changes import change_of_delays, judged_stretch, stretches_of
 from ddptui.analysis.correctness import averaging, in_sync, reshuffled
+from ddptui.analysis.disturbance import takes_cores
 from ddptui.analysis.figures import (
     accuracy,
     injected_delays,
@@ -120,8 +121,7 @@ def _result(log: LaunchLog, launched: Launched) -> RepeatResult:
     clocks_known = log.clock_spread is None or log.clock_spread.largest_ns(measured) < inf
     aligned = log.align_measured() if instrumented and clocks_known else AlignedSteps([], {})
     other = other_load(log.loads, spans)
-    cores = other.cores if other else 0.0
-    disturbed = cores > MOST_OTHER_LOAD
+    disturbed = takes_cores(other)
     analysis = analyze_aligned(aligned, disturbed=disturbed)
     stretches = stretches_of(log, aligned, disturbed=disturbed) if log.injections else []
     judged = judged_stretch(stretches) if stretches else None
@@ -134,7 +134,8 @@ def _result(log: LaunchLog, launched: Launched) -> RepeatResult:
     steps = max(span.steps for span in spans)
     evidence = Evidence(
         steps=steps,
-        other_load=cores,
+        other_load=other.cores if other else 0.0,
+        idle=other.idle if other else 0.0,
         clocks_known=clocks_known or not instrumented,  # without steps, no times of two hosts are compared
         waits_hidden=analysis is not None and analysis.withheld,
     )

@@ -48,8 +48,9 @@ class LoadMeter:
         stolen = max(0.0, spent.stolen - self._spent.stolen) / elapsed
         self._read_at, self._spent, self._own_s = time.monotonic(), spent, own_s
         own = min(own, busy)  # read at two moments, it may exceed
+        idle = max(0.0, (psutil.cpu_count() or 1) - busy)
         by = self._busiest(own_s) if busy - own > self._above else ""
-        return [Load(at_ns=time.monotonic_ns(), s=elapsed, busy=busy, own=own, stolen=stolen, by=by)]
+        return [Load(at_ns=time.monotonic_ns(), s=elapsed, busy=busy, own=own, idle=idle, stolen=stolen, by=by)]
 
     def _spent_s(self) -> dict[int, float]:
         """CPU time of each process of the console's work since it began, s."""

@@ -4,10 +4,12 @@ from collections import deque
 from collections.abc import Iterable
 from math import inf
 
-from ddptui.analysis.cautions import FEWEST_STEPS, MOST_OTHER_LOAD
+from ddptui.analysis.cautions import FEWEST_STEPS
 from ddptui.analysis.clock_sync import ClockSpread, clock_spread, in_console_time
+from ddptui.analysis.disturbance import takes_cores
 from ddptui.analysis.operations import drop_inconsistent
 from ddptui.analysis.repeat import NO_OUTCOMES, Outcomes
+from ddptui.analysis.results import OtherLoad
 from ddptui.analysis.verdict import WaitAnalysis, analyze_aligned
 from ddptui.analysis.waits import AlignedStep, AlignedSteps, align_steps
 from ddptui.config.preset import Preset
@@ -86,7 +88,7 @@ class RunMonitor:
         """Analyze the last two seconds; None if there is nothing to analyze."""
         self._join()
         load = self.live.load
-        disturbed = load is not None and load.busy - load.own > MOST_OTHER_LOAD
+        disturbed = load is not None and takes_cores(OtherLoad(cores=load.busy - load.own, idle=load.idle, stolen=0.0))
         return analyze_aligned(AlignedSteps(recent(list(self.joined), _ended, FEWEST_STEPS), {}), disturbed=disturbed)
 
     def _join(self) -> None:

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from ddptui.analysis.cautions import Caution, Evidence, cautions_for
 from ddptui.analysis.clock_error import exceeds_waits, wait_uncertainty
+from ddptui.analysis.disturbance import takes_cores
 from ddptui.analysis.figures import other_load
 from ddptui.analysis.launch_log import LaunchLog
 from ddptui.analysis.operations import POINT_TO_POINT, OperationKey, operation_keys
@@ -110,9 +111,9 @@ def cautions_of(logs: Sequence[LaunchLog]) -> set[Caution]:
     raised: set[Caution] = set()
     for log in logs:
         spans = _train_spans(log)
-        other = other_load(log.loads, spans)
-        evidence = Evidence(steps=max(span.steps for span in spans), other_load=other.cores if other else 0.0)
-        raised.update(cautions_for(evidence))
+        raised.update(cautions_for(Evidence(steps=max(span.steps for span in spans))))
+        if takes_cores(other_load(log.loads, spans)):
+            raised.add(Caution.OTHER_LOAD)
     return raised
 
 

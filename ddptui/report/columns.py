@@ -5,8 +5,8 @@ from statistics import median
 from typing import NamedTuple
 
 from ddptui.analysis.correctness import is_multiple, is_own
-from ddptui.analysis.counted import counted
-from ddptui.analysis.results import RepeatResult, Results, TrialResult
+from ddptui.analysis.counted import counted, why_not
+from ddptui.analysis.results import Ratio, RepeatResult, Results, Spread, TrialResult
 from ddptui.config import strategies
 from ddptui.config.launch_modes import ONE_PROCESS
 from ddptui.config.preset import Preset
@@ -19,6 +19,7 @@ from ddptui.text.units import NOTHING
 
 IN_BACKWARD, IN_SOME_STEPS = "²", "³"
 OFF_BY = "±"
+DISTURBED = "⚠"
 RIGHT = "right"
 
 
@@ -28,6 +29,7 @@ class Row(NamedTuple):
     result: TrialResult
     trial: Trial
     published: float | None
+    has_ratio: bool = True  # False: every repeat of the baseline was disturbed
 
     @property
     def last(self) -> RepeatResult | None:
@@ -40,14 +42,26 @@ class Row(NamedTuple):
         summary = self.result.summary
         return summary.ratio.median if summary and summary.ratio else None
 
+    @property
+    def is_disturbed(self) -> bool:
+        """Whether its figures are of repeats that do not count by themselves: there are no others."""
+        return any(map(why_not, counted(self.result.repeats)))
+
 
 def rows_of(results: Results, preset: Preset) -> list[Row]:
     """A row a trial, in the order of the results."""
     published = {reference.trial: reference.train_time_s for reference in preset.references}
     base = published.get(preset.baseline)
     trials = {trial.name: trial for trial in preset.trials}
+    baseline = next(result for result in results.trials if result.name == results.baseline)
+    has_ratio = not any(map(why_not, counted(baseline.repeats)))
     return [
-        Row(result, trials[result.name], published[result.name] / base if base and result.name in published else None)
+        Row(
+            result,
+            trials[result.name],
+            published[result.name] / base if base and result.name in published else None,
+            has_ratio,
+        )
         for result in results.trials
     ]
 
@@ -62,14 +76,40 @@ def _median(figure: Callable[[RepeatResult], float | None], form: str) -> Callab
     return lambda row: median_of(row.result, figure, form)
 
 
+def _timed(figure: Callable[[RepeatResult], float | None], form: str) -> Callable[[Row], str]:
+    """A median that other programs may have disturbed."""
+    return lambda row: marked(row, median_of(row.result, figure, form))
+
+
 def is_stand_in(row: Row) -> bool:
     """Whether the trial's replicas were threads on the CPU, in place of nn.DataParallel's on GPUs."""
     return row.trial.launch == "dp" and any("stand-in" in repeat.ranks[0].device for repeat in row.result.repeats)
 
 
+def marked(row: Row, cell: str) -> str:
+    """The cell of a figure, with a mark if what it was measured in was disturbed."""
+    return f"{cell} {DISTURBED}" if row.is_disturbed and cell != NOTHING else cell
+
+
+def off_by(figure: Spread | Ratio, lowest: float, highest: float, repeats: int) -> str:
+    """As in "1.31 ±0.04": the median, and how far the repeats lie from it at most. A single one has no spread."""
+    spread = max(figure.median - lowest, highest - figure.median)
+    return f"{figure.median:.2f}" + (f" {OFF_BY}{spread:.2f}" if repeats > 1 else "")
+
+
 def _train_time(row: Row) -> str:
-    summary = row.result.summary
-    return f"{summary.train_time_s.median:.2f}" if summary else status_of(row.result) or NOTHING
+    if row.result.summary is None:
+        return status_of(row.result) or NOTHING
+    time = row.result.summary.train_time_s
+    return marked(row, off_by(time, time.min, time.max, len(counted(row.result.repeats))))
+
+
+def _ratio(row: Row) -> str:
+    ratio = row.result.summary.ratio if row.result.summary else None
+    if ratio is None:
+        return NOTHING if row.has_ratio or not row.result.repeats else DISTURBED
+    is_baseline = ratio.low == ratio.median == ratio.high
+    return marked(row, off_by(ratio, ratio.low, ratio.high, 1 if is_baseline else len(counted(row.result.repeats))))
 
 
 def _start(row: Row) -> str:
@@ -86,7 +126,7 @@ def _spread(row: Row) -> str:
 
 
 def _factor(figure: Callable[[Row], float | None]) -> Callable[[Row], str]:
-    return lambda row: NOTHING if (value := figure(row)) is None else f"{value:.2f}"
+    return lambda row: NOTHING if (value := figure(row)) is None else marked(row, f"{value:.2f}")
 
 
 def _loss(row: Row) -> str:
@@ -128,7 +168,7 @@ def _wait(row: Row) -> str:
     """The waiting a step, with its error where ranks have clocks of their own."""
     wait = median_of(row.result, lambda repeat: repeat.wait_ms, ".2f")
     error = median_of(row.result, lambda repeat: repeat.wait_error_ms, ".2f")
-    return wait if NOTHING in (wait, error) else f"{wait} {OFF_BY}{error}"
+    return marked(row, wait if NOTHING in (wait, error) else f"{wait} {OFF_BY}{error}")
 
 
 def _overlap(row: Row) -> str:
@@ -191,17 +231,17 @@ COLUMNS: tuple[Column[Row], ...] = (
     Column("slept", _slept, 93, key="slept"),
     Column("train s", _train_time, 99, key="train"),
     Column("min…max", _spread, 60, key="spread"),
-    Column("ratio", _factor(lambda row: row.ratio), 95, key="ratio"),
-    Column("publ.", _factor(lambda row: row.published), 94, key="published"),
+    Column("ratio", _ratio, 95, key="ratio"),
+    Column("publ.", lambda row: NOTHING if row.published is None else f"{row.published:.2f}", 94, key="published"),
     Column(
         "speed-up", _factor(lambda row: row.result.summary.speedup if row.result.summary else None), 50, key="speedup"
     ),
     Column("start s", _start, 35, key="startup"),
-    Column("samples/s", _median(lambda repeat: repeat.samples_per_s, ".0f"), 65, key="samples"),
-    Column("step ms", _median(lambda repeat: repeat.step_ms.median if repeat.step_ms else None, ".2f"), 70, key="step"),
+    Column("samples/s", _timed(lambda repeat: repeat.samples_per_s, ".0f"), 65, key="samples"),
+    Column("step ms", _timed(lambda repeat: repeat.step_ms.median if repeat.step_ms else None, ".2f"), 70, key="step"),
     Column("aggr. ms", aggregation, 76, key="aggregate"),
     Column("wait ms", _wait, 92, key="wait"),
-    Column("transfer ms", _median(lambda repeat: repeat.transfer_ms, ".2f"), 74, key="transfer"),
+    Column("transfer ms", _timed(lambda repeat: repeat.transfer_ms, ".2f"), 74, key="transfer"),
     Column("overlap", _overlap, 77, key="overlap"),
     Column("waits for", lambda row: culprit_of(row.result), 91, left=True, key="culprit"),
     Column("loss", _loss, 68, key="loss"),

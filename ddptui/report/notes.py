@@ -6,15 +6,16 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from ddptui.analysis.cautions import Caution
+from ddptui.analysis.cautions import CLOSE_THEM, Caution
 from ddptui.analysis.correctness import problems
-from ddptui.analysis.counted import counted, undisturbed, why_not
+from ddptui.analysis.counted import counted, undisturbed, why_left_out, why_not
+from ddptui.analysis.disturbance import describe, disturbance_of, is_disturbed
 from ddptui.analysis.extent import finished
-from ddptui.analysis.results import Results, TrialResult
+from ddptui.analysis.results import OtherLoad, Results, TrialResult
 from ddptui.config.launch_modes import LAUNCH_MODES
 from ddptui.config.preset import Preset, Reference
 from ddptui.report import ranks, sentences
-from ddptui.report.columns import IN_BACKWARD, IN_SOME_STEPS, OFF_BY, Row, aggregation, is_stand_in, rows_of
+from ddptui.report.columns import DISTURBED, IN_BACKWARD, IN_SOME_STEPS, OFF_BY, Row, aggregation, is_stand_in, rows_of
 from ddptui.report.sentences import BETWEEN_STEPS, what_became
 from ddptui.report.train_time import rest_of_time
 from ddptui.text.words import count
@@ -72,8 +73,16 @@ def cautions(results: Sequence[TrialResult]) -> list[Note]:
             gathered.append(Note("caution", text, (result.name,)))
     for caution, names in warned.items():
         who = "all trials" if len(names) == len(results) > 1 else ", ".join(names)
-        gathered.append(Note("caution", f"caution, {who}: {caution.advice}", tuple(names)))
+        worst = _worst_load([result for result in results if result.name in names])
+        advice = f"{describe(worst)}: {CLOSE_THEM}" if caution is Caution.OTHER_LOAD and worst else caution.advice
+        gathered.append(Note("caution", f"caution, {who}: {advice}", tuple(names)))
     return gathered
+
+
+def _worst_load(results: Sequence[TrialResult]) -> OtherLoad | None:
+    """Of other programs, in any of these trials' repeats."""
+    loads = [repeat.other_load for result in results for repeat in counted(result.repeats) if repeat.other_load]
+    return max(loads, key=lambda load: load.cores, default=None)
 
 
 def _of_trials(kind: Kind, names: Sequence[str], words: str) -> Note:
@@ -84,6 +93,10 @@ def _of_columns(rows: Sequence[Row], preset: Preset) -> Iterator[Note]:
     """What a header or a mark in a cell stands for."""
     if len(preset.trials) > 1:
         yield from _of_ratios([row.result for row in rows], preset.baseline)
+    if any(len(counted(row.result.repeats)) > 1 for row in rows):
+        yield Note("reading", f"{OFF_BY}: how far the repeats lie from their median at most")
+    if any(row.is_disturbed for row in rows):
+        yield Note("reading", f"{DISTURBED} disturbed: what follows says by what")
     modes = {row.trial.launch: row for row in rows if row.result.repeats}
     if "dp" in modes and is_stand_in(modes["dp"]):
         yield Note("reading", "¹ threads, CPU stand-in for nn.DataParallel")
@@ -117,9 +130,18 @@ def _of_ratios(results: Sequence[TrialResult], baseline: str) -> Iterator[Note]:
         yield Note("caution", f"caution: no ratio, no speed-up: every repeat of {baseline}, the baseline, was {why}")
         return
     yield Note("reading", f"ratio, speed-up: against {baseline}")
+    alike = [result.name for result in results if result.name != baseline and _is_alike(result)]
+    if alike:
+        yield _of_trials("finding", alike, f"no difference from {baseline} seen: the repeats of both overlap")
     unpaired = [result.name for result in results if result.summary and not result.summary.ratio and base.repeats]
     if unpaired and any(map(why_not, base.repeats)):
         yield _of_trials("caution", unpaired, f"no ratio: no repeat counts both here and in {baseline}")
+
+
+def _is_alike(result: TrialResult) -> bool:
+    """Whether the trial took as long as the baseline, as far as its repeats can tell: one repeat tells nothing."""
+    ratio = result.summary.ratio if result.summary else None
+    return ratio is not None and len(counted(result.repeats)) > 1 and ratio.low <= 1 <= ratio.high
 
 
 def _cold_starts(rows: Sequence[Row]) -> dict[str, list[str]]:
@@ -135,7 +157,7 @@ def _of_trial(row: Row, results: Results) -> Iterator[Note]:
     """What came of one trial."""
     result, name = row.result, row.result.name
     lines = [*sentences.of_trial(result, row.trial), *filter(None, [rest_of_time(result.repeats)])]
-    lines += missing_repeats(result, results)
+    lines += [*missing_repeats(result, results), *_disturbed_launches(result)]
     lines += [line for repeat in result.repeats[-1:] for line in problems(row.trial, repeat)]
     if dropped := sum(rank.dropped for repeat in result.repeats for rank in repeat.ranks):
         lines.append(f"{count(dropped, 'message')} lost to a full queue: its figures lack them")
@@ -146,6 +168,16 @@ def _of_trial(row: Row, results: Results) -> Iterator[Note]:
     yield from (_of_trials("finding", [name], line) for line in lines)
     if result.error:
         yield Note("finding", sentences.failure(result), (name,))
+
+
+def _disturbed_launches(trial: TrialResult) -> Iterator[str]:
+    """What other programs disturbed, and is in no figure."""
+    if trial.disturbed:
+        launches = count(len(trial.disturbed), "disturbed launch", "disturbed launches")
+        yield f"{launches} made again: {disturbance_of(trial.disturbed[-1])}"
+    for number, repeat in enumerate(trial.repeats, start=1):
+        if is_disturbed(repeat) and why_left_out(repeat, trial.repeats):
+            yield f"repeat {number} is in no median and no ratio: {disturbance_of(repeat)}"
 
 
 def missing_repeats(trial: TrialResult, results: Results) -> list[str]:

@@ -69,7 +69,7 @@ def _verdict(pair: Pair) -> str:
         return "cannot tell: one repeat"
     if times[1].max < times[0].min:
         return "B faster"
-    return "B slower" if times[1].min > times[0].max else "within the spread"
+    return "B slower" if times[1].min > times[0].max else "no difference seen"
 
 
 def _both(figure: Callable[[RepeatResult], float | None], form: str) -> Callable[[Pair], str]:

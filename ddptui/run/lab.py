@@ -17,6 +17,7 @@ import msgspec
 from ddptui.analysis.cautions import MOST_OTHER_LOAD
 from ddptui.analysis.clock_probes import Probes
 from ddptui.analysis.compare import RunningResults
+from ddptui.analysis.counted import is_changed
 from ddptui.analysis.disturbance import disturbance_of
 from ddptui.analysis.repeat import Outcomes
 from ddptui.config.preset import Preset
@@ -134,7 +135,9 @@ def _repeat(
                     run.write_results(results.results)
                 yield message
         outcome = results.outcomes.get((trial.name, number))
-        why = disturbance_of(outcome.result) if outcome and outcome.result else ""
+        result = outcome.result if outcome else None
+        # what a user changed by hand would be lost
+        why = disturbance_of(result) if result and not is_changed(result) else ""
         if not why or not left or controls.end():
             break
     return not why

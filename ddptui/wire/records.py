@@ -42,6 +42,7 @@ class Load(Tagged, frozen=True, kw_only=True):
     busy: float  # cores, mean
     own: float  # of these, by the launch and the console
     s: float = 1.0  # over this time
+    idle: float = 0.0  # cores
     stolen: float = 0.0  # of the busy ones, those that a hypervisor gave to other machines
     by: Name = ""  # the busiest other process, where others disturbed
 

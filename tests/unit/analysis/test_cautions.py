@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from ddptui.analysis.cautions import FEWEST_STEPS, MOST_OTHER_LOAD, WIDE, Caution, Evidence, cautions_for
+from ddptui.analysis.cautions import FEWEST_STEPS, MOST_OTHER_LOAD, SPARE, WIDE, Caution, Evidence, cautions_for
 from ddptui.analysis.compare import cautions_of_trial, compare
 from ddptui.analysis.figures import other_load
 from ddptui.analysis.results import InSync, Loss, RankResult, RepeatResult, Spread
@@ -92,6 +92,11 @@ def test_without_a_number_of_threads_each_rank_has_one_at_least() -> None:
     assert of_trial(world_size=2, threads=None, cores=5) == []
 
 
+def test_other_programs_take_nothing_from_the_ranks_where_a_core_is_idle() -> None:
+    assert cautions_for(Evidence(other_load=1.0, idle=0.5)) == [OTHER]
+    assert cautions_for(Evidence(other_load=1.0, idle=SPARE)) == []
+
+
 def test_what_any_repeat_shows_is_the_trials_and_each_is_said_once() -> None:
     assert of_trial(repeat(), repeat(OTHER), repeat(OTHER, FEW)) == [FEW, OTHER]
 
@@ -151,7 +156,9 @@ def test_the_load_counts_while_all_ranks_train_and_at_no_other_time() -> None:
     moments = (begin - 500, begin + 400, begin + 5000, begin + 30_600)  # of the second before each
     busy = {at: load(busy=2.0, own=1.0, at_ms=at) for at in moments}
     assert said(with_loads(long(), busy[begin - 500], busy[begin + 400], busy[begin + 30_600])) == []
-    assert said(with_loads(long(), *busy.values())) == [f"caution, a: {OTHER.advice}"]
+    assert said(with_loads(long(), *busy.values())) == [
+        "caution, a: other programs kept 1.0 cores busy: close them, and run again"
+    ]
 
 
 def test_ranks_that_share_cores_are_warned_of_where_the_environment_tells_how_many_there_are() -> None:

@@ -1,0 +1,88 @@
+"""Repeats that other programs disturbed: marked where their figures stand, left out where others are at hand."""
+
+from typing import Any
+
+import pytest
+
+from ddptui.analysis.results import Results
+from ddptui.config.preset import Preset
+from ddptui.report.notes import note_lines
+from ddptui.report.table import markdown
+from ddptui.wire.records import Load, Message
+from tests.support.builders import journal, preset_of, results_for
+
+NEIGHBOR = "make (process 4711)"
+
+
+def beside(messages: list[Message], **load: Any) -> list[Message]:
+    """The same launch beside a program that keeps a core busy."""
+    last = [message for message in messages if hasattr(message, "end_ns")][-1]
+    reading = {"busy": 2.0, "own": 1.0, "by": NEIGHBOR} | load
+    return [*messages[:-1], Load(at_ns=last.end_ns, s=0.02, **reading), messages[-1]]
+
+
+def compared(*journals: list[Message], repeats: int = 2) -> tuple[Results, Preset]:
+    preset = preset_of({"title": "?", "repeats": repeats, "trial": [{"name": "a"}, {"name": "b"}]})
+    return results_for(preset, *journals), preset
+
+
+def cells(results: Results, preset: Preset, trial: str) -> dict[str, str]:
+    header, _, *rows = [line for line in markdown(results, preset).splitlines() if line.startswith("|")]
+    [row] = [row for row in rows if row.split("|")[1].strip() == trial]
+    names, values = ([cell.strip() for cell in line.split("|")[1:-1]] for line in (header, row))
+    return dict(zip(names, values, strict=True))
+
+
+def test_a_disturbed_repeat_is_in_no_figure_where_another_is_quiet() -> None:
+    results, preset = compared(journal("a"), journal("b"), beside(journal("a", 2, step_ms=40)), journal("b", 2))
+    a = cells(results, preset, "a")
+    assert (a["train s"], a["step ms"]) == ("0.03", "10.00")
+    why = f"other programs kept 1.0 cores busy, most of all {NEIGHBOR}"
+    lines = note_lines(results, preset)
+    assert f"a: repeat 2 is in no median and no ratio: {why}" in lines
+    assert not any("caution" in line and "busy" in line for line in lines)
+
+
+def test_a_trial_that_stayed_disturbed_is_marked_where_its_figures_stand() -> None:
+    results, preset = compared(journal("a"), beside(journal("b")), journal("a", 2), beside(journal("b", 2, step_ms=20)))
+    b = cells(results, preset, "b")
+    marked = {name for name, cell in b.items() if cell.endswith(" ⚠")}
+    assert marked >= {"train s", "ratio", "speed-up", "samples/s", "step ms"}
+    assert b["train s"] == "0.04 ±0.01 ⚠"
+    assert not any("⚠" in cell for cell in cells(results, preset, "a").values())
+    caution = f"caution, b: other programs kept 1.0 cores busy, most of all {NEIGHBOR}: close them, and run again"
+    assert caution in note_lines(results, preset)
+
+
+def test_against_a_baseline_that_stayed_disturbed_there_is_no_ratio() -> None:
+    results, preset = compared(beside(journal("a")), journal("b"), repeats=1)
+    b = cells(results, preset, "b")
+    assert (b["ratio"], b["train s"]) == ("⚠", "0.03")
+    assert "speed-up" not in b
+    wanted = "caution: no ratio, no speed-up: every repeat of a, the baseline, was disturbed by other programs"
+    assert wanted in note_lines(results, preset)
+    trial = results.trials[1]
+    assert trial.summary
+    assert trial.summary.ratio is None
+
+
+@pytest.mark.parametrize("load", [{"busy": 1.2, "own": 1.0}, {"idle": 1.0}, {"busy": 2.0, "own": 2.0}])
+def test_a_launch_that_loses_no_core_is_not_disturbed(load: dict[str, float]) -> None:
+    results, preset = compared(beside(journal("a"), **load), journal("b"), repeats=1)
+    assert cells(results, preset, "b")["ratio"] == "1.00"
+
+
+def test_time_that_a_hypervisor_took_is_called_that() -> None:
+    results, preset = compared(beside(journal("a"), stolen=0.9), journal("b"), repeats=1)
+    assert any("other virtual machines of this host took 0.9 cores" in line for line in note_lines(results, preset))
+
+
+@pytest.mark.parametrize(("step_ms", "alike"), [((8, 12), True), ((11, 12), False), ((8, 9), False)])
+def test_a_difference_within_the_spread_is_none(step_ms: tuple[float, float], alike: bool) -> None:
+    repeats = [journal("b", number, step_ms=ms) for number, ms in enumerate(step_ms, start=1)]
+    lines = note_lines(*compared(journal("a"), repeats[0], journal("a", 2), repeats[1]))
+    assert ("b: no difference from a seen: the repeats of both overlap" in lines) == alike
+
+
+def test_one_repeat_claims_no_sameness() -> None:
+    assert not any("no difference" in line for line in note_lines(*compared(journal("a"), journal("b"), repeats=1)))
