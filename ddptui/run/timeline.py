@@ -10,7 +10,7 @@ from typing import NamedTuple, Self
 from ddptui.analysis.clock_sync import Clocks
 from ddptui.config.preset import Preset
 from ddptui.store.journal import read_again, read_lines
-from ddptui.store.runs import Run
+from ddptui.store.runs import Run, raising_run_error
 from ddptui.wire.records import Message, Offset
 from ddptui.wire.retime import Sittings, shift_times
 
@@ -73,12 +73,13 @@ class Timeline:
     """A recorded run. Iterating yields each moment with its message; in memory are only figures of each launch."""
 
     def __init__(self, run: Run, preset: Preset, unread: list[str]) -> None:
-        """Reads all journals once. Notes on damaged ones are added to `unread`."""
+        """Reads all journals once. Notes on damaged ones are added to `unread`. Raises RunError."""
         self.begin_ns = self.end_ns = 0  # of the first launch, and of the last one
         self.launches: list[RecordedLaunch] = []
         sittings = Sittings()
         for journal in run.journals(preset):
-            self._add(journal, sittings, unread)
+            with raising_run_error(journal):
+                self._add(journal, sittings, unread)
 
     def __iter__(self) -> Iterator[tuple[int, Message]]:
         reader = self.reader()

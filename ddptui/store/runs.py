@@ -5,11 +5,11 @@ import fcntl
 import itertools
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Annotated, Any, TypeVar
 
 import msgspec
 import platformdirs
@@ -18,7 +18,8 @@ from ddptui.analysis.outline import ResultsOutline
 from ddptui.analysis.results import Results
 from ddptui.config.parser import PresetError
 from ddptui.config.preset import Preset
-from ddptui.store.journal import RepeatJournal, raising_run_lost, read_messages
+from ddptui.host.files import check_plain, read_plain
+from ddptui.store.journal import MOST_JOURNAL, RepeatJournal, raising_run_lost, read_messages
 from ddptui.store.presets import as_toml, load
 from ddptui.wire.records import Message
 
@@ -27,11 +28,25 @@ RUNS_VARIABLE = "DDPTUI_RUNS"
 MATTERS_TO_FIGURES = ("ddptui", "python", "host", "cpu", "cores", "gpus", "gpu_driver", "gpus_visible", "watched")
 JOURNAL = "messages.jsonl"  # in a repeat's folder
 DISTURBED = "disturbed"  # ends the name of a repeat's folder that was set aside
+LOCK = "lock"  # a file that nothing else opens: an editor may replace any other by a new one, without the lock
 STAMP_FORMAT = "%Y%m%d-%H%M%S"  # what a run's name begins with: the local time of its start
+MOST_BYTES = 64 * 2**20  # of results.json or environment.json: the results of 90,000 ranks
+DEEPEST = 16  # tables and lists in one another in environment.json; a console writes 4 at most
+
+Read = TypeVar("Read")
 
 
 class RunError(ValueError):
     """A run's folder cannot be made, found or read; the message has one line."""
+
+
+class Environment(msgspec.Struct):
+    """The types of those keys of environment.json that the program relies on; there are others."""
+
+    preset: Annotated[str, msgspec.Meta(max_length=255)] = ""
+    packages: dict[str, Any] = {}
+    resumed: list[dict[str, Any]] = []
+    cores: int | None = None
 
 
 def runs_folder(given: str | None) -> Path:
@@ -69,29 +84,33 @@ class Run:
     def held(self) -> Iterator[None]:
         """Locks the run for this console while the context is open. Raises RunError if another console has it."""
         try:
-            preset = (self.folder / "preset.toml").open("r+b")
+            lock = _opened(self.folder / LOCK, os.O_RDWR | os.O_CREAT)
         except OSError as error:
             raise RunError(f"{self.folder}: nothing can be added to this run: {error.strerror}") from None
-        with preset:
-            if not _lock(preset):
+        with lock:
+            if not _lock(lock):
                 raise RunError(f"{self.folder}: another console has this run under way: stop it there first")
             yield
 
     def is_held(self) -> bool:
         """Whether a console has this run under way."""
         try:
-            with (self.folder / "preset.toml").open("r+b") as preset:
-                return not _lock(preset)
+            with _opened(self.folder / LOCK, os.O_RDONLY) as lock:
+                return not _lock(lock)
         except OSError:
             return False
+
+    def is_there(self) -> bool:
+        """Whether the folder is still where it was."""
+        return self.folder.is_dir()
 
     @contextmanager
     def begin(self, trial: str, number: int) -> Iterator[RepeatJournal]:
         """Make the folder of a repeat with its journal. Raises RunLost."""
         folder = self.repeat_folder(trial, number)
         with raising_run_lost(self.folder):
-            if not (self.folder / "preset.toml").is_file():
-                raise FileNotFoundError(errno.ENOENT, "it has been deleted")
+            if not self.is_there():  # it would be made anew
+                raise FileNotFoundError(errno.ENOENT, "it has been moved or deleted")
             _put_aside(folder)
             folder.mkdir(parents=True)
             journal = (folder / JOURNAL).open("wb")
@@ -131,7 +150,8 @@ class Run:
         new = self.folder / f"{name}.new"
         with raising_run_lost(self.folder):
             try:
-                with new.open("wb") as file:
+                new.unlink(missing_ok=True)  # a link there would lead the writing elsewhere
+                with new.open("xb") as file:
                     file.write(content)
                     file.flush()
                     os.fsync(file.fileno())  # or a crash could leave the new name with no content
@@ -153,38 +173,44 @@ class Run:
         """The environment that the run was started in; empty if it is not known. Raises RunError."""
         path = self.folder / "environment.json"
         try:
-            return msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
+            environment = _decoded(path, dict[str, Any])
+            msgspec.convert(environment, Environment)
         except FileNotFoundError:
             return {}
-        except (OSError, ValueError) as error:
+        except msgspec.ValidationError as error:
             raise RunError(f"{path}: cannot be read: {error}") from None
+        if not _nests_at_most(environment, DEEPEST):
+            raise RunError(f"{path}: cannot be read: {TOO_DEEP}")
+        return environment
 
     def status(self) -> str:
         """The status in results.json; a run that has none was interrupted before its first repeat had ended."""
         try:
-            return self.results_outline().status
+            return self.results(ResultsOutline).status
         except FileNotFoundError:
             return "interrupted"
-        except (OSError, ValueError):
+        except RunError:
             return "results.json cannot be read"
 
-    def results_outline(self) -> ResultsOutline:
-        """The statuses and times in results.json. Raises OSError, or ValueError if it is damaged."""
-        return msgspec.json.decode((self.folder / "results.json").read_bytes(), type=ResultsOutline)
+    def results(self, kind: type[Read]) -> Read:
+        """results.json, or a part of it. Raises FileNotFoundError if there is none, RunError if it is damaged."""
+        return _decoded(self.folder / "results.json", kind)
 
     def messages(self, trial: str, number: int, unread: list[str] | None = None) -> Iterator[Message]:
-        """The messages of a repeat's journal, up to a line that cannot be read; a note about that goes to `unread`."""
+        """The messages of a repeat's journal, up to a line that cannot be read; a note about that goes to `unread`.
+        Raises RunError if there is a journal that cannot be opened."""
         path = self.repeat_folder(trial, number) / JOURNAL
-        if path.is_file():
+        with raising_run_error(path), suppress(FileNotFoundError):
             yield from read_messages(path, unread if unread is not None else [])
 
     def disturbed(self, trial: str, number: int) -> list[Path]:
-        """The journals of a repeat's launches that were set aside, in order."""
+        """The journals of a repeat's launches that were set aside, in order. Raises RunError as `journals` does."""
         folder = self.repeat_folder(trial, number)
-        aside = folder.parent.glob(f"{folder.name}.{DISTURBED}-[0-9]*")
-        numbers = (int(path.name.rpartition("-")[2]) for path in aside)
-        paths = [folder.with_name(f"{folder.name}.{DISTURBED}-{number}") / JOURNAL for number in sorted(numbers)]
-        return [path for path in paths if path.is_file()]
+        aside = folder.parent.glob(f"{folder.name}.{DISTURBED}-*")
+        numbers = [digits for path in aside if (digits := path.name.rpartition("-")[2]).isdecimal()]
+        return _plain(
+            folder.with_name(f"{folder.name}.{DISTURBED}-{number}") / JOURNAL for number in sorted(numbers, key=int)
+        )
 
     def checkpoints(self, trial: str, number: int) -> list[Path]:
         """The checkpoints of a repeat, by rank."""
@@ -204,15 +230,16 @@ class Run:
     def replay(self, preset: Preset, unread: list[str] | None = None) -> Iterator[Message]:
         """The messages of all journals."""
         for journal in self.journals(preset):
-            yield from read_messages(journal, unread if unread is not None else [])
+            with raising_run_error(journal):
+                yield from read_messages(journal, unread if unread is not None else [])
 
     def journals(self, preset: Preset) -> list[Path]:
-        """All journals in the order in which they were written, in which repeats of trials are interleaved."""
+        """All journals in the order in which they were written, in which repeats of trials are interleaved. Raises
+        RunError if one is too large, or no plain file."""
         repeats = [(trial.name, number) for number in range(1, preset.repeats + 1) for trial in preset.trials]
-        paths = [
+        return _plain(
             path for repeat in repeats for path in (*self.disturbed(*repeat), self.repeat_folder(*repeat) / JOURNAL)
-        ]
-        return [path for path in paths if path.is_file()]
+        )
 
     def repeat_folder(self, trial: str, number: int) -> Path:
         """The folder of a repeat, with its journal, command and logs."""
@@ -238,6 +265,47 @@ def find_run(runs: Path, name: str) -> Run:
     raise RunError(f"{what} in {runs}; `ddptui runs` lists them")
 
 
+@contextmanager
+def raising_run_error(path: Path) -> Iterator[None]:
+    """Turns an OSError about a file of a run into RunError."""
+    try:
+        yield
+    except OSError as error:
+        raise RunError(f"{path}: cannot be read: {error.strerror or error}") from None
+
+
+def _plain(journals: Iterable[Path]) -> list[Path]:
+    """Those that are there. Raises RunError if one is too large, or no plain file."""
+    there = []
+    for path in journals:
+        with raising_run_error(path), suppress(FileNotFoundError):
+            check_plain(path, MOST_JOURNAL)
+            there.append(path)
+    return there
+
+
+TOO_DEEP = "its tables and lists are nested too deeply"
+
+
+def _decoded(path: Path, kind: type[Read]) -> Read:
+    """A JSON file. Raises FileNotFoundError, or RunError with the reason why it cannot be read."""
+    try:
+        return msgspec.json.decode(read_plain(path, MOST_BYTES), type=kind)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise RunError(f"{path}: cannot be read: {error.strerror or error}") from None
+    except ValueError as error:
+        raise RunError(f"{path}: cannot be read: {error}") from None
+    except RecursionError:
+        raise RunError(f"{path}: cannot be read: {TOO_DEEP}") from None
+
+
+def _nests_at_most(value: Any, levels: int) -> bool:
+    children = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return levels >= 0 and all(_nests_at_most(child, levels - 1) for child in children)
+
+
 def _what_matters(environment: dict[str, Any]) -> dict[str, Any]:
     packages: dict[str, Any] = environment.get("packages", {})
     return {key: environment.get(key) for key in MATTERS_TO_FIGURES} | packages
@@ -254,6 +322,11 @@ def _new_folder(runs: Path, name: str) -> Path:
 
 def _pretty(value: Any) -> bytes:
     return msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n"
+
+
+def _opened(path: Path, flags: int) -> IO[bytes]:
+    """A lock's file, opened without following a link or waiting for the other end of a pipe. Raises OSError."""
+    return open(os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o644), "rb", buffering=0)
 
 
 def _lock(file: IO[bytes]) -> bool:

@@ -115,7 +115,7 @@ class RunsScreen(LabScreen):
     @on(DataTable.RowHighlighted)
     def _show_note(self) -> None:
         chosen = self._chosen()
-        note = chosen.problem or chosen.run.name if chosen else self._why_empty()
+        note = chosen.why or chosen.run.name if chosen else self._why_empty()
         self.query_one("#note", Static).update(Content(note))
         self.refresh_bindings()  # not every run can be resumed
 
