@@ -93,8 +93,8 @@ def test_no_bytes_at_all_are_an_error(run: Run, content: bytes) -> None:
 @pytest.mark.parametrize(
     ("line", "lost"),
     [
-        (b"[" * 200_000, 0),
-        (b"[" * 200_000 + b"\n", 1),
+        (b'{"a":' + b"[" * 200_000, 0),
+        (b'{"a":' + b"[" * 200_000 + b"\n", 1),
         (b"\0" * (LONGEST_MESSAGE + 1), 1),
         (b"\0" * (LONGEST_MESSAGE + 1) + b"\n{}\n{}\n", 3),
         (b"\0" * LONGEST_MESSAGE + b"\n{}\n", 2),
