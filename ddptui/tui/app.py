@@ -232,7 +232,10 @@ class Console(App[int]):
         """Show a run on disk as it went."""
         from ddptui.run.playback import Playback, in_a_thread
 
-        await self._open(lambda: Playback(run, run.preset(), work=in_a_thread), "Cannot be replayed")
+        def read() -> Playback:
+            return Playback(run, run.preset(), work=in_a_thread, read=in_a_thread)
+
+        await self._open(read, "Cannot be replayed")
 
     async def _open(self, read: "Callable[[], Playback | EndedRun]", title: str) -> None:
         try:  # journals may be long: a thread reads them
