@@ -248,8 +248,16 @@ class Run:
 
 def all_runs(runs: Path) -> list[Run]:
     """The runs in a folder, newest first. Raises OSError."""
-    folders = [path for path in runs.iterdir() if (path / "preset.toml").is_file()] if runs.is_dir() else []
+    folders = [path for path in runs.iterdir() if _is_run(path)] if runs.is_dir() else []
     return [Run(folder) for folder in sorted(folders, key=lambda path: path.name, reverse=True)]
+
+
+def _is_run(folder: Path) -> bool:
+    """Whether it holds a preset. One that may not be looked into counts: lists say why it cannot be read."""
+    try:
+        return (folder / "preset.toml").is_file()
+    except PermissionError:
+        return True
 
 
 def find_run(runs: Path, name: str) -> Run:

@@ -55,12 +55,14 @@ def override(assignment: str | bytes, message: str, *others: str) -> Case:
     return run("--set", assignment, *others, says=message)
 
 
-def show(files: dict[str, str | bytes], message: str, shell: str = "") -> Case:
-    """A run that was kept, and spoilt. shell: as a Case has it, in the run's folder."""
+def show(
+    files: dict[str, str | bytes], message: str, shell: str = "", words: tuple[str, ...] = ("show", "last")
+) -> Case:
+    """A run that was kept, and spoilt. shell: as a Case has it, in the run's folder. words: of another command."""
     kept: dict[str, str | bytes] = {"preset.toml": A}
     there = {f"{RUN}/{name}": content for name, content in (kept | files).items()}
     spoil = f"(cd {RUN}; {shell}); ulimit -v 4000000; {{}}" if shell else ""
-    return Case(("show", "last", "--runs", "runs-of-mine"), message, there, shell=spoil)
+    return Case((*words, "--runs", "runs-of-mine"), message, there, shell=spoil)
 
 
 SLEEP = 'at = "data"\nranks = [0]\nsleep_ms = '
@@ -239,6 +241,12 @@ RUNS = {
             ("a folder", f"cd ./{folder}; mkdir ", "it is a folder, not a file"),
             ("20 GB", f"cd ./{folder}; truncate -s 20G ", "it is larger than"),
         )
+    },
+    **{
+        f"a run with a pipe as its journal, for {words[0]}": show(
+            {"trial-a/repeat-1/x": ""}, "cannot be read: it is a pipe", "mkfifo trial-a/repeat-1/messages.jsonl", words
+        )
+        for words in (("project", "last"), ("verify", "last"), ("--resume", "last", "--no-ui"))
     },
     "a run whose environment is garbage": show({"environment.json": b"\xff{"}, "environment.json: cannot be read"),
     "a checkpoint that is not there": Case(("verify", "a.pth", "b.pth"), "a.pth: no such file"),

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import stat
 import subprocess
 import sys
@@ -378,6 +379,23 @@ def runs(tmp_path: Path) -> Path:
 def test_the_newest_run_comes_first(runs: Path) -> None:
     assert [run.name for run in all_runs(runs)] == ["20300102-000000-b", "20300102-000000-a", "20300101-000000-a"]
     assert all_runs(runs / "nowhere") == all_runs(runs / "notes.txt") == []
+
+
+def test_a_run_that_may_not_be_looked_into_is_listed_with_the_reason_beside_the_others(runs: Path) -> None:
+    hidden = runs / "20300102-000000-a"
+    hidden.chmod(0)
+    command = [sys.executable, "-m", "ddptui", "--runs", str(runs), "runs"]
+    if os.getuid() == 0:  # who may look into everything, unless these rights are taken away
+        rights = "-dac_override,-dac_read_search"
+        command = ["setpriv", "--bounding-set", rights, "--inh-caps", rights, *command]
+        if shutil.which("setpriv") is None:
+            pytest.skip("needs setpriv")
+    listed = subprocess.run(command, capture_output=True, text=True, check=False)
+    hidden.chmod(0o700)
+    assert listed.returncode == 0, listed.stderr
+    lines = listed.stdout.splitlines()
+    assert [line.split()[0] for line in lines] == ["20300102-000000-b", "20300102-000000-a", "20300101-000000-a"]
+    assert "permission denied" in lines[1]
 
 
 @pytest.mark.parametrize(
