@@ -1,7 +1,6 @@
 """A run's folder: written while the run goes on, opened again later. Nothing about a run is stored anywhere else."""
 
 import errno
-import fcntl
 import itertools
 import os
 import shutil
@@ -9,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
-from typing import IO, Annotated, Any, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 import platformdirs
@@ -19,34 +18,23 @@ from ddptui.analysis.results import Results
 from ddptui.config.parser import PresetError
 from ddptui.config.preset import Preset
 from ddptui.host.files import check_plain, read_plain
+from ddptui.store.environment import TOO_DEEP, problem_of, what_matters
 from ddptui.store.journal import MOST_JOURNAL, RepeatJournal, raising_run_lost, read_messages
+from ddptui.store.lock import LOCK, lock, opened
 from ddptui.store.presets import as_toml, load
 from ddptui.wire.records import Message
 
 RUNS_VARIABLE = "DDPTUI_RUNS"
-# Keys of the environment whose change may change figures; the versions of packages count, too.
-MATTERS_TO_FIGURES = ("ddptui", "python", "host", "cpu", "cores", "gpus", "gpu_driver", "gpus_visible", "watched")
 JOURNAL = "messages.jsonl"  # in a repeat's folder
 DISTURBED = "disturbed"  # ends the name of a repeat's folder that was set aside
-LOCK = "lock"  # a file that nothing else opens: an editor may replace any other by a new one, without the lock
 STAMP_FORMAT = "%Y%m%d-%H%M%S"  # what a run's name begins with: the local time of its start
 MOST_BYTES = 64 * 2**20  # of results.json or environment.json: the results of 90,000 ranks
-DEEPEST = 16  # tables and lists in one another in environment.json; a console writes 4 at most
 
 Read = TypeVar("Read")
 
 
 class RunError(ValueError):
     """A run's folder cannot be made, found or read; the message has one line."""
-
-
-class Environment(msgspec.Struct):
-    """The types of those keys of environment.json that the program relies on; there are others."""
-
-    preset: Annotated[str, msgspec.Meta(max_length=255)] = ""
-    packages: dict[str, Any] = {}
-    resumed: list[dict[str, Any]] = []
-    cores: int | None = None
 
 
 def runs_folder(given: str | None) -> Path:
@@ -84,19 +72,19 @@ class Run:
     def held(self) -> Iterator[None]:
         """Locks the run for this console while the context is open. Raises RunError if another console has it."""
         try:
-            lock = _opened(self.folder / LOCK, os.O_RDWR | os.O_CREAT)
+            file = opened(self.folder / LOCK, os.O_RDWR | os.O_CREAT)
         except OSError as error:
             raise RunError(f"{self.folder}: nothing can be added to this run: {error.strerror}") from None
-        with lock:
-            if not _lock(lock):
+        with file:
+            if not lock(file):
                 raise RunError(f"{self.folder}: another console has this run under way: stop it there first")
             yield
 
     def is_held(self) -> bool:
         """Whether a console has this run under way."""
         try:
-            with _opened(self.folder / LOCK, os.O_RDONLY) as lock:
-                return not _lock(lock)
+            with opened(self.folder / LOCK, os.O_RDONLY) as file:
+                return not lock(file)
         except OSError:
             return False
 
@@ -138,7 +126,7 @@ class Run:
         """Add to environment.json that the run was resumed. Returns what has changed in the environment since it was
         started, with its new values. Raises RunError, RunLost."""
         begun = self.environment()
-        before, now_here = _what_matters(begun), _what_matters(environment)
+        before, now_here = what_matters(begun), what_matters(environment)
         changed = {key: value for key, value in now_here.items() if before.get(key) != value}
         now = datetime.now().astimezone().isoformat("T", "seconds")
         resumed = [*begun.get("resumed", []), {"at": now, "changed": changed}]
@@ -174,13 +162,10 @@ class Run:
         path = self.folder / "environment.json"
         try:
             environment = _decoded(path, dict[str, Any])
-            msgspec.convert(environment, Environment)
         except FileNotFoundError:
             return {}
-        except msgspec.ValidationError as error:
-            raise RunError(f"{path}: cannot be read: {error}") from None
-        if not _nests_at_most(environment, DEEPEST):
-            raise RunError(f"{path}: cannot be read: {TOO_DEEP}")
+        if problem := problem_of(environment):
+            raise RunError(f"{path}: cannot be read: {problem}")
         return environment
 
     def status(self) -> str:
@@ -292,9 +277,6 @@ def _plain(journals: Iterable[Path]) -> list[Path]:
     return there
 
 
-TOO_DEEP = "its tables and lists are nested too deeply"
-
-
 def _decoded(path: Path, kind: type[Read]) -> Read:
     """A JSON file. Raises FileNotFoundError, or RunError with the reason why it cannot be read."""
     try:
@@ -309,16 +291,6 @@ def _decoded(path: Path, kind: type[Read]) -> Read:
         raise RunError(f"{path}: cannot be read: {TOO_DEEP}") from None
 
 
-def _nests_at_most(value: Any, levels: int) -> bool:
-    children = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return levels >= 0 and all(_nests_at_most(child, levels - 1) for child in children)
-
-
-def _what_matters(environment: dict[str, Any]) -> dict[str, Any]:
-    packages: dict[str, Any] = environment.get("packages", {})
-    return {key: environment.get(key) for key in MATTERS_TO_FIGURES} | packages
-
-
 def _new_folder(runs: Path, name: str) -> Path:
     for suffix in ["", *(f".{number}" for number in range(2, 1000))]:
         with suppress(FileExistsError):  # of another console that started in the same second
@@ -330,22 +302,6 @@ def _new_folder(runs: Path, name: str) -> Path:
 
 def _pretty(value: Any) -> bytes:
     return msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n"
-
-
-def _opened(path: Path, flags: int) -> IO[bytes]:
-    """A lock's file, opened without following a link or waiting for the other end of a pipe. Raises OSError."""
-    return open(os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o644), "rb", buffering=0)
-
-
-def _lock(file: IO[bytes]) -> bool:
-    """Whether the lock was acquired. The kernel releases it when the file is closed, also for a console that died."""
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:  # files cannot be locked here, as on some network file systems: nothing can be known
-        return True
-    return True
 
 
 def _put_aside(folder: Path) -> None:

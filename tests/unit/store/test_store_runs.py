@@ -19,8 +19,9 @@ from ddptui.report import table
 from ddptui.store import journal as journals
 from ddptui.store import runs as record
 from ddptui.store.journal import LOG_TAIL
+from ddptui.store.lock import LOCK
 from ddptui.store.outcomes import results_of
-from ddptui.store.runs import LOCK, Run, RunError, all_runs, find_run, runs_folder
+from ddptui.store.runs import Run, RunError, all_runs, find_run, runs_folder
 from ddptui.wire.records import Ended, Message
 from tests.support.builders import (
     audit,
