@@ -3,21 +3,32 @@
     python -m workers.verify
 
 Each line that comes in is a JSON list of two paths; each line that goes out is what `compare` found. Checkpoints are
-loaded weights-only: a file cannot run code.
+loaded weights-only: a file cannot run code. Nor can it take more memory than its size calls for.
 """
 
 import json
+import os
 import re
+import resource
 import warnings
-from typing import Any
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO
+from zipfile import ZipFile, is_zipfile
 
+import psutil
 import torch
 from torch import Tensor
 
+from ddptui.host.files import open_plain
 from workers.doctor.answers import answer
 
 # A state_dict does not say which of its tensors are buffers. These are the names that torch's own modules give them.
 BUFFERS = re.compile(r"(^|\.)(running_mean|running_var|num_batches_tracked)$")
+MOST_BYTES = 2**62  # of a checkpoint: any number, since memory is what limits it
+COPIES = 3  # of a file's content that torch may hold while it loads
+ROOM = 2**30  # bytes of address space for all else that loading takes
 
 
 class NoCheckpoint(ValueError):
@@ -27,9 +38,18 @@ class NoCheckpoint(ValueError):
 def load(path: str) -> dict[str, Tensor]:
     """A checkpoint's tensors by name. Raises NoCheckpoint."""
     try:
-        state = torch.load(path, map_location="cpu", weights_only=True)
+        with open_plain(Path(path), MOST_BYTES) as file:
+            size = os.fstat(file.fileno()).st_size
+            if (unpacked := unpacked_size(file)) > size:
+                raise NoCheckpoint(f"{path}: is no checkpoint: {size:,} bytes that unpack to {unpacked:,}")
+            with memory_limit(COPIES * size + ROOM):
+                state = torch.load(file, map_location="cpu", weights_only=True)
     except OSError as error:
-        raise NoCheckpoint(f"{path}: cannot be read: {error.strerror}") from None
+        raise NoCheckpoint(f"{path}: cannot be read: {error.strerror or error}") from None
+    except NoCheckpoint:
+        raise
+    except MemoryError:
+        raise NoCheckpoint(f"{path}: is no checkpoint, or memory is short: it takes more than its size") from None
     except Exception:  # a broken file can make the unpickler raise anything
         what = "is no checkpoint of plain tensors, as torch.save writes one of a state_dict"
         raise NoCheckpoint(f"{path}: {what}") from None
@@ -39,6 +59,31 @@ def load(path: str) -> dict[str, Tensor]:
         if not isinstance(tensor, Tensor) or not is_plain(tensor):
             raise NoCheckpoint(f"{path}: {shown(name)} is no plain tensor (dense, in memory, not quantized)")
     return state
+
+
+def unpacked_size(file: BinaryIO) -> int:
+    """The bytes that a zip unpacks to, by its directory; 0 if it is none. torch.save makes one, and compresses nothing:
+    only a zip bomb has more of them than its file."""
+    unpacked = 0
+    if is_zipfile(file):
+        with ZipFile(file) as archive:
+            unpacked = sum(entry.file_size for entry in archive.infolist())
+    file.seek(0)
+    return unpacked
+
+
+@contextmanager
+def memory_limit(more: int) -> Iterator[None]:
+    """While the context is open, this process gets no more than `more` bytes of address space on top of what it has:
+    a directory may lie, and a pickle may ask for any size."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    ceilings = [limit for limit in (soft, hard) if limit != resource.RLIM_INFINITY]
+    limit = min([psutil.Process().memory_info().vms + more, *ceilings])
+    resource.setrlimit(resource.RLIMIT_AS, (limit, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
 
 def is_plain(tensor: Tensor) -> bool:

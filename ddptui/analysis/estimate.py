@@ -41,7 +41,8 @@ def estimate(preset: Preset, past: Sequence[Results]) -> Estimate | None:
     if not known:
         return None
     at_least = len(known) < len(launches) or any(launch.at_least for launch in known)
-    return Estimate(preset.repeats * sum(launch.s for launch in known), at_least)
+    s = preset.repeats * sum(launch.s for launch in known)
+    return Estimate(s, at_least) if math.isfinite(s) else None  # a file may say that a start took 1e308 s
 
 
 def _launch(trial: Trial, preset: Preset, past: Sequence[Results]) -> Estimate | None:

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from msgspec.structs import replace
 
 from ddptui.analysis.launch_log import LaunchLog, launch_logs
+from ddptui.analysis.outline import ResultsOutline
 from ddptui.config.fields import FIELDS
 from ddptui.config.preset import Preset
 from ddptui.config.strategies import STRATEGIES
@@ -14,7 +15,7 @@ from ddptui.projection.calibration import measured_calls
 from ddptui.projection.costs import CallCosts, MeasuredCall, fit_costs, fit_gamma, mean_excess
 from ddptui.projection.measured import LaunchSteps, MeasuredTrial, measured_trial
 from ddptui.projection.model import Network
-from ddptui.store.runs import Run
+from ddptui.store.runs import Run, RunError
 from ddptui.text.units import US_IN_S
 
 LOCAL_SUM = "local_sum"  # adds without sending
@@ -122,8 +123,8 @@ def own_network(run: Run, preset: Preset, trial: Trial, own: MeasuredTrial) -> N
 def network_of_primitives(run: Run) -> Network:
     """The network of a run, fitted to its primitives on the fewest ranks. Raises ProjectionError."""
     try:
-        results = run.results_outline()
-    except (OSError, ValueError) as error:
+        results = run.results(ResultsOutline)
+    except (FileNotFoundError, RunError) as error:
         raise ProjectionError(f"--network {run.name}: its results cannot be read: {error}") from None
     measured = [result for trial in results.trials for result in trial.primitives if result.cells]
     if not measured:

@@ -64,15 +64,21 @@ def _launches(
         narrator.print("interrupted; the ranks are stopped")
         narrator.print(f"`ddptui --resume {run.name}` launches what is missing")
     except RunLost as error:
-        stopped = f"{error}; once there is room again, `ddptui --resume {run.name}` goes on"
+        stopped = str(error)
+        if run.is_there():
+            stopped += f"; once there is room again, `ddptui --resume {run.name}` goes on"
     except OSError as error:
         stopped = lab.not_launched(error)
+    if not run.is_there():
+        stopped = stopped or f"{run.folder}: it has been moved or deleted"
+        stopped += "; if you have moved it, `ddptui --resume` with its new path goes on"
     if stopped:
         narrator.print(f"stopped: {stopped}")
     results = running_results.results
     if missing := shortfall(results):
         narrator.print(f"finished: {missing}")
-    narrator.print(f"kept in {run.folder}")
+    if run.is_there():
+        narrator.print(f"kept in {run.folder}")
     show(table.as_json(results, preset) if as_json else as_table(results, preset))
     return EXIT_CODES["failed" if stopped else results.status]
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from itertools import groupby
 
-from ddptui.analysis.extent import shortfall
+from ddptui.store.overview import overview
 from ddptui.store.presets import all_presets, describe_size
 from ddptui.store.runs import Run
 from ddptui.store.trash import Deleted
@@ -21,7 +21,7 @@ def every_preset() -> str:
 
 
 def every_run(runs: Sequence[Run]) -> str:
-    """Name and status of each run."""
+    """Name and status of each run; of one that cannot be read, why."""
     if not runs:
         return "no runs yet: `ddptui --preset quickstart --no-ui`\n"
     width = max(len(run.name) for run in runs)
@@ -29,12 +29,9 @@ def every_run(runs: Sequence[Run]) -> str:
 
 
 def _status(run: Run) -> str:
-    """The status, and what is missing."""
-    try:
-        results = run.results_outline()
-    except (OSError, ValueError):
-        return run.status()
-    return "  ".join(filter(None, [results.status, shortfall(results)]))
+    """The status, and what is missing; or why it cannot be read."""
+    line = overview(run)
+    return line.why or "  ".join(filter(None, [line.status, line.shortfall]))
 
 
 def every_deleted(trash: Sequence[Deleted]) -> str:

@@ -17,7 +17,7 @@ from ddptui.analysis.compare import compare
 from ddptui.analysis.repeat import NO_OUTCOMES, Outcomes, outcome_of_messages
 from ddptui.config.preset import Preset
 from ddptui.live.state import Live
-from ddptui.run.timeline import START, Place, Reader, Timeline
+from ddptui.run.timeline import START, Place, Reader, Timeline, Work, at_once
 from ddptui.store.journal import read_messages
 from ddptui.store.runs import Run
 from ddptui.text.units import S
@@ -46,14 +46,9 @@ class Start(NamedTuple):
 BEGINNING = Start(START, frozenset(), zlib.compress(pickle.dumps(Live())))
 
 
-def at_once(work: Callable[[], None]) -> None:
-    """Do some work."""
-    work()
-
-
 def in_a_thread(work: Callable[[], None]) -> None:
     """Do some work beside the caller's, for as long as this process lives."""
-    threading.Thread(target=work, name="results", daemon=True).start()
+    threading.Thread(target=work, name="replay", daemon=True).start()
 
 
 class Playback:
@@ -69,9 +64,11 @@ class Playback:
         run: Run,
         preset: Preset,
         clock: Callable[[], int] = time.monotonic_ns,
-        work: Callable[[Callable[[], None]], None] = at_once,
+        work: Work = at_once,
+        read: Work = at_once,
     ) -> None:
-        """`work` does what may take many seconds: it works out the results of a long launch, once that has ended."""
+        """`work` does what may take many seconds: it works out the results of a long launch, once that has ended.
+        `read` reads on in the journals: on a disk that does not answer, that may take any time."""
         self.run = run
         self.preset = preset
         self.unread: list[str] = []  # notes on damaged journals, whose messages are missing
@@ -81,10 +78,11 @@ class Playback:
         self.speed = 1.0
         self._clock = clock
         self._timeline = Timeline(run, preset, self.unread)
-        self._reader = self._timeline.reader()
-        self._is_behind = False  # more messages are due than one `drain` yields
+        self._reader = self._timeline.reader(work=read)
+        self._step: Reader | None = None  # ahead of it, on its way to the next step
+        self._is_behind = False  # more messages are due than one `drain` yields, or they are not read yet
         self._environment = run.environment()
-        self._work = work
+        self._work, self._read = work, read
         self._over: frozenset[int] = frozenset()  # the launches that have ended by now
         self._asked: set[int] = set()  # for the outcomes of these
         self._outcomes: dict[int, Outcomes] = {}  # by launch, as soon as they are known
@@ -108,15 +106,17 @@ class Playback:
     def now_ns(self) -> int:
         """The moment that the replay has reached."""
         self._advance()
-        return int(self._reader.progress.until_ns if self._is_behind else self._moment_ns)
+        return int(max(self._reader.progress.until_ns, self.begin_ns) if self._is_behind else self._moment_ns)
 
     def drain(self) -> list[Message]:
         """The messages since the last call, or since the start if the replay restarted; of very many, the first."""
         self._advance()
+        self._find_step()
         self.restarted = False
         reader, messages = self._reader, list[Message]()
         enough = reader.progress.bytes + AT_ONCE
-        while (due := self._is_due(reader)) and reader.progress.bytes < enough:
+        reader.go_on()
+        while (due := self._is_due(reader)) and not reader.is_waiting and reader.progress.bytes < enough:
             launch = reader.launch
             messages.append(reader.take())
             if isinstance(messages[-1], Ended):
@@ -148,18 +148,31 @@ class Playback:
     def seek(self, by_s: float) -> None:
         """Jump by so many seconds of the run; back if negative."""
         self._advance()
+        self._step = None
         self._go_to(self._moment_ns + by_s * S)
 
     def step(self) -> None:
         """Jump to the next moment at which a rank finished a step, and pause there."""
         self._advance()
         self.paused = True
-        ahead = self._reader.fork()
-        while not ahead.is_over:
+        self._step = self._reader.fork()
+        self._find_step()
+
+    def _find_step(self) -> None:
+        """Go on looking for the next step, if one is wanted; of a long way only a part at once."""
+        ahead = self._step
+        if ahead is None:
+            return
+        enough = ahead.progress.bytes + AT_ONCE
+        ahead.go_on()
+        while not ahead.is_over and not ahead.is_waiting and ahead.progress.bytes < enough:
             at_ns = ahead.next_ns
             if isinstance(ahead.take(), Step) and at_ns > self._moment_ns:
+                self._step = None
                 return self._go_to(at_ns)
-        self._go_to(self.end_ns)
+        if ahead.is_over:
+            self._step = None
+            self._go_to(self.end_ns)
 
     def _go_to(self, moment_ns: float) -> None:
         before = [start for start in self._kept.values() if start.place.progress.until_ns <= moment_ns]
@@ -167,7 +180,7 @@ class Playback:
         # A state cannot be taken back, so it is built up again. Where it was further before, this is a short cut.
         if moment_ns < self._moment_ns or start.place.progress.messages > self._reader.progress.messages:
             if not self.restarted or start is not self.start:  # else keys that come in a burst would read again
-                self._reader = self._timeline.reader(start.place)
+                self._reader = self._timeline.reader(start.place, self._read)
                 self._over = start.over
                 self._catch_up()
             self.start, self.restarted, self._is_behind = start, True, False
@@ -180,8 +193,10 @@ class Playback:
         self._looked_ns = now_ns
 
     def _is_due(self, reader: Reader) -> bool:
-        # At the end all are, also those whose clock jumped.
-        return not reader.is_over and (reader.next_ns <= self._moment_ns or self._moment_ns >= self.end_ns)
+        # At the end all are, also those whose clock jumped. What is not read yet may be.
+        if reader.is_over or reader.is_waiting:
+            return not reader.is_over
+        return reader.next_ns <= self._moment_ns or self._moment_ns >= self.end_ns
 
     def _catch_up(self) -> None:
         """Bring the results up to the launches that have ended, as far as their outcomes are known."""

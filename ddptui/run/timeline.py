@@ -1,7 +1,8 @@
 """The messages of a recorded run in the order of their moments, read back from its journals a window at a time."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from copy import copy
+from functools import partial
 from heapq import heappop, heappush
 from math import inf
 from pathlib import Path
@@ -9,8 +10,8 @@ from typing import NamedTuple, Self
 
 from ddptui.analysis.clock_sync import Clocks
 from ddptui.config.preset import Preset
-from ddptui.store.journal import read_again, read_lines
-from ddptui.store.runs import Run
+from ddptui.store.journal import Line, read_again, read_lines
+from ddptui.store.runs import Run, raising_run_error
 from ddptui.wire.records import Message, Offset
 from ddptui.wire.retime import Sittings, shift_times
 
@@ -18,6 +19,14 @@ from ddptui.wire.retime import Sittings, shift_times
 # a message that stands farther from its moment than this comes when it is read.
 AHEAD = 4 * 2**20
 NOTHING = (-inf, 0)  # before the first message of a journal
+
+
+Work = Callable[[Callable[[], None]], None]
+
+
+def at_once(work: Callable[[], None]) -> None:
+    """Do some work."""
+    work()
 
 
 class RecordedLaunch(NamedTuple):
@@ -73,12 +82,13 @@ class Timeline:
     """A recorded run. Iterating yields each moment with its message; in memory are only figures of each launch."""
 
     def __init__(self, run: Run, preset: Preset, unread: list[str]) -> None:
-        """Reads all journals once. Notes on damaged ones are added to `unread`."""
+        """Reads all journals once. Notes on damaged ones are added to `unread`. Raises RunError."""
         self.begin_ns = self.end_ns = 0  # of the first launch, and of the last one
         self.launches: list[RecordedLaunch] = []
         sittings = Sittings()
         for journal in run.journals(preset):
-            self._add(journal, sittings, unread)
+            with raising_run_error(journal):
+                self._add(journal, sittings, unread)
 
     def __iter__(self) -> Iterator[tuple[int, Message]]:
         reader = self.reader()
@@ -86,9 +96,9 @@ class Timeline:
             at_ns = reader.next_ns
             yield at_ns, reader.take()
 
-    def reader(self, place: Place = START) -> "Reader":
-        """A reader that goes on from there."""
-        return Reader(self.launches, place)
+    def reader(self, place: Place = START, work: Work = at_once) -> "Reader":
+        """A reader that goes on from there. `work` reads the journals."""
+        return Reader(self.launches, place, work)
 
     def _add(self, journal: Path, sittings: Sittings, unread: list[str]) -> None:
         clocks, end = Clocks(), 0
@@ -107,24 +117,47 @@ class Timeline:
             self.launches.append(launch)
 
 
+class Ahead:
+    """Lines of a journal, read by `work`. They may arrive later."""
+
+    def __init__(self, journal: Path, begin: int, end: int, work: Work) -> None:
+        """Reads those between two ends of lines, up to AHEAD bytes of them."""
+        self.lines: list[Line] | None = None  # None: not read yet
+        work(partial(self._read, journal, begin, end))
+
+    def _read(self, journal: Path, begin: int, end: int) -> None:
+        lines: list[Line] = []
+        at = begin
+        while at < min(begin + AHEAD, end) and (more := read_again(journal, at, end)):
+            lines += more
+            at = lines[-1].end
+        self.lines = lines
+
+
 class Reader:
     """Goes through a timeline once, with a window of it in memory."""
 
-    def __init__(self, launches: Sequence[RecordedLaunch], place: Place) -> None:
+    def __init__(self, launches: Sequence[RecordedLaunch], place: Place, work: Work) -> None:
         self.launch = place.launch  # of the next message
         self.progress = place.progress
         self._launches = launches
-        self._read, self._at_ns, self._last = place.begin, place.at_ns, place.last
+        self._work = work
+        self._start, self._last = place, place.last
+        self._read, self._at_ns = place.begin, place.at_ns
         self._held: list[Moment] = []  # read, and not yielded; a heap
         self._bytes = 0  # of these
-        while self._read < place.end:
-            self._read_on(place.end, place.last)
-        self._fill()
+        self._ahead: Ahead | None = None  # what is being read
+        self.go_on()
 
     @property
     def is_over(self) -> bool:
         """Whether all messages were yielded."""
-        return not self._held
+        return self.launch == len(self._launches)
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether more must be read before the next message is known: until then, call `go_on`, and not `take`."""
+        return self._ahead is not None and (self._bytes < AHEAD or self._read < self._start.end)
 
     @property
     def next_ns(self) -> int:
@@ -139,14 +172,15 @@ class Reader:
         self.progress = Progress(messages + 1, read + end - begin, max(until_ns, at_ns))
         self._last = max(self._last, (at_ns, begin))
         self._bytes -= end - begin
-        self._fill()
+        self.go_on()
         return shift_times(message, by_ns) if by_ns else message
 
     def place(self) -> Place | None:
-        """Where it stands. None: the next message comes late, and could not be told from one that was yielded."""
-        if not self._held:
+        """Where it stands. None: the next message is not known yet, or comes late, and could not be told from one that
+        was yielded."""
+        if self.is_over:
             return Place(self.launch, progress=self.progress)
-        if self._held[0][:2] < self._last:
+        if self.is_waiting or self._held[0][:2] < self._last:
             return None
         first = min(self._held, key=lambda moment: moment.begin)
         return Place(self.launch, first.begin, self._read, self._last, first.at_ns, self.progress)
@@ -157,27 +191,35 @@ class Reader:
         other._held = self._held.copy()
         return other
 
-    def _fill(self) -> None:
-        """Hold enough that the first one is next."""
-        while self.launch < len(self._launches):
-            end = self._launches[self.launch].end
-            while self._bytes < AHEAD and self._read < end:
-                self._read_on(end)
+    def go_on(self) -> None:
+        """Hold enough that the first one is next, as far as it has been read."""
+        while not self.is_over:
+            launch = self._launches[self.launch]
+            while self._ahead or self._wants_more(launch):
+                # first up to where the place is: then it goes on as the reader did that stood there
+                end = self._start.end if self._read < self._start.end else launch.end
+                self._ahead = self._ahead or Ahead(launch.journal, self._read, end, self._work)
+                if (lines := self._ahead.lines) is None:
+                    return
+                self._ahead = None
+                self._hold(launch, lines)
             if self._held:
                 return
             self.launch += 1
+            self._start = START
             self._read, self._at_ns, self._last = 0, 0, NOTHING
 
-    def _read_on(self, end: int, last: tuple[float, int] = NOTHING) -> None:
-        """Hold more lines that stand before `end` and come after `last`."""
-        launch = self._launches[self.launch]
-        lines = read_again(launch.journal, self._read, end)
+    def _wants_more(self, launch: RecordedLaunch) -> bool:
+        return self._read < launch.end and (self._bytes < 2 * AHEAD or self._read < self._start.end)
+
+    def _hold(self, launch: RecordedLaunch, lines: Sequence[Line]) -> None:
         for begin, line_end, message in lines:
             self._at_ns = launch.moment_ns(message) or self._at_ns  # without a moment: that of the message before
-            if (self._at_ns, begin) > last:
+            # Those before the place's end were yielded up to its last.
+            if begin >= self._start.end or (self._at_ns, begin) > self._start.last:
                 heappush(self._held, Moment(self._at_ns, begin, line_end, message))
                 self._bytes += line_end - begin
-        self._read = lines[-1].end if lines else end  # the rest has changed since it was read first
+        self._read = lines[-1].end if lines else launch.end  # the rest has changed since it was read first
 
 
 def moment_of(message: Message) -> int:

@@ -1,6 +1,7 @@
 """A repeat on disk: its journal, which has every message in the order received, a line of JSON each; and its logs."""
 
 import errno
+import itertools
 import os
 import shlex
 import time
@@ -8,22 +9,30 @@ from codecs import getincrementaldecoder
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO, BinaryIO, NamedTuple
 
 import msgspec
 
+from ddptui.host.files import open_plain
 from ddptui.text.words import count, printable
+from ddptui.wire.limits import MOST_BYTES_A_FRAME
 from ddptui.wire.records import Ended, Message
 
 FLUSH_EVERY_S = 0.5  # ranks send heartbeats every second, so no message waits longer than 1.5 s
 BYTES_AT_ONCE = 2**20  # of a journal that is read again
+MOST_JOURNAL = 16 * 2**30  # bytes; a larger one is refused: to read it would take minutes
+LONGEST_MESSAGE = 8 * MOST_BYTES_A_FRAME  # bytes of a line: JSON takes up to 7 times as many as the wire
 MOST_BYTES = 64 * 1024  # of a log, at a time: of a longer one only the end is shown
+MOST_LOG = 2**62  # bytes of a log: any number
 LONGEST_LINE = 2000  # characters of a log
 LOG_TAIL = 16_384  # bytes, for reasons of failures
 
 
+DECODER = msgspec.json.Decoder(Message)
+
+
 class RunLost(Exception):
-    """A run's folder can no longer be written: the disk is full, or the folder has been deleted."""
+    """A run's folder can no longer be written: the disk is full, or the folder has been moved or deleted."""
 
 
 @contextmanager
@@ -64,10 +73,21 @@ class RepeatJournal:
         with raising_run_lost(self.folder):
             self._journal.flush()
             self._flushed = time.monotonic()
-            if os.fstat(self._journal.fileno()).st_nlink == 0:  # writing to a deleted file raises no error
-                raise FileNotFoundError(errno.ENOENT, "it has been deleted")
+            self._check_in_place()
             if self._over:
                 os.fsync(self._journal.fileno())
+
+    def _check_in_place(self) -> None:
+        """Raises FileNotFoundError if the journal is no longer where it was: writing to it raises no error."""
+        written = os.fstat(self._journal.fileno())
+        if written.st_nlink == 0:
+            raise FileNotFoundError(errno.ENOENT, "it has been deleted")
+        try:
+            in_place = os.path.samestat(written, os.stat(self._journal.name))
+        except FileNotFoundError:
+            in_place = False
+        if not in_place:
+            raise FileNotFoundError(errno.ENOENT, "it has been moved")
 
     def write_command(self, command: list[str], environment: dict[str, str]) -> None:
         """Write the command as a user can type it to repeat the launch without a console. Raises RunLost."""
@@ -96,21 +116,40 @@ class Line(NamedTuple):
 
 def read_lines(path: Path, unread: list[str]) -> Iterator[Line]:
     """The lines of a journal, up to the first one that cannot be read. If lines after it are lost with it, a note
-    that names the file and the line is added to `unread`."""
-    decoder = msgspec.json.Decoder(Message)
+    that names the file and the line is added to `unread`. Raises OSError if it cannot be opened or read."""
     begin = 0
-    with path.open("rb") as journal:
-        for number, line in enumerate(journal, 1):
-            try:
-                yield Line(begin, begin := begin + len(line), decoder.decode(line))
-            except ValueError:
-                lost = 1 + sum(1 for _ in journal)
+    with open_plain(path, MOST_JOURNAL) as journal:
+        for number in itertools.count(1):
+            if not (line := journal.readline(LONGEST_MESSAGE)):
+                return
+            message = _message(line)
+            if message is None:
+                is_whole = line.endswith(b"\n") or len(line) == LONGEST_MESSAGE
+                after = _lines_after(journal, line)
                 # A last line without an end is no damage: the console was killed while it wrote.
-                if line.endswith(b"\n") or lost > 1:
-                    what = count(lost, "line is", "lines are") + " missing from these figures"
+                if is_whole or after:
+                    what = count(1 + after, "line is", "lines are") + " missing from these figures"
                     place = Path(*path.parts[-3:])
                     unread.append(f"{place}: line {number} cannot be read; {what}: restore the file from a copy")
                 return
+            yield Line(begin, begin := begin + len(line), message)
+
+
+def _message(line: bytes) -> Message | None:
+    """The message of a line; None if there is none in it."""
+    try:
+        message: Message = DECODER.decode(line)
+        return message
+    except (ValueError, RecursionError):  # nested without end
+        return None
+
+
+def _lines_after(journal: BinaryIO, line: bytes) -> int:
+    """How many lines follow this one, of which only the beginning may have been read."""
+    ends, last = 0 if line.endswith(b"\n") else -1, line[-1:]
+    while piece := journal.read(BYTES_AT_ONCE):
+        ends, last = ends + piece.count(b"\n"), piece[-1:]
+    return ends + (last != b"\n")
 
 
 def read_messages(path: Path, unread: list[str]) -> Iterator[Message]:
@@ -120,12 +159,12 @@ def read_messages(path: Path, unread: list[str]) -> Iterator[Message]:
 
 def read_again(path: Path, begin: int, end: int) -> list[Line]:
     """Some of the lines between two ends of lines, from the first one on; none if they have changed meanwhile."""
-    decoder = msgspec.json.Decoder(Message)
-    lines = []
-    with suppress(OSError, ValueError), path.open("rb") as journal:
+    lines: list[Line] = []
+    stop = min(begin + BYTES_AT_ONCE, end)
+    with suppress(OSError), open_plain(path, MOST_JOURNAL) as journal:
         journal.seek(begin)
-        for line in journal.readlines(min(BYTES_AT_ONCE, end - begin) - 1):  # ends with the line that exceeds it
-            lines.append(Line(begin, begin := begin + len(line), decoder.decode(line)))
+        while begin < stop and (message := _message(line := journal.readline(LONGEST_MESSAGE))) is not None:
+            lines.append(Line(begin, begin := begin + len(line), message))
     return lines
 
 
@@ -141,12 +180,12 @@ class LogTail:
     def new_lines(self) -> list[str]:
         """The lines added since the last call; none while there is no log."""
         try:
-            size = self.path.stat().st_size
-            if self._at is None or size - self._at > MOST_BYTES:
-                self._at = max(0, size - MOST_BYTES)
-                self._decoder.reset()
-                self._rest = ""
-            with self.path.open("rb") as log:
+            with open_plain(self.path, MOST_LOG) as log:
+                size = os.fstat(log.fileno()).st_size
+                if self._at is None or size - self._at > MOST_BYTES:
+                    self._at = max(0, size - MOST_BYTES)
+                    self._decoder.reset()
+                    self._rest = ""
                 log.seek(self._at)
                 new = log.read(MOST_BYTES)
         except OSError:
@@ -160,8 +199,7 @@ class LogTail:
 
 def tail(path: Path) -> str:
     """The end of a log; empty if there is none."""
-    if not path.is_file():
-        return ""
-    with path.open("rb") as log:
-        log.seek(max(0, path.stat().st_size - LOG_TAIL))
-        return log.read().decode("utf-8", "replace")
+    with suppress(OSError), open_plain(path, MOST_LOG) as log:
+        log.seek(max(0, os.fstat(log.fileno()).st_size - LOG_TAIL))
+        return log.read(LOG_TAIL).decode("utf-8", "replace")
+    return ""

@@ -7,7 +7,7 @@ from ddptui.analysis.repeat import Outcomes, RepeatOutcome, in_place_of, outcome
 from ddptui.analysis.results import Results
 from ddptui.config.preset import Preset
 from ddptui.store.journal import read_messages
-from ddptui.store.runs import Run
+from ddptui.store.runs import Run, raising_run_error
 
 
 def results_of(run: Run, preset: Preset) -> Results:
@@ -33,8 +33,9 @@ def _outcome(run: Run, trial: str, number: int, unread: list[str]) -> RepeatOutc
     last = outcome_of_messages(run.messages(trial, number, unread))
     before: RepeatOutcome | None = None
     for journal in run.disturbed(trial, number) if last else ():
-        if outcome := outcome_of_messages(read_messages(journal, unread)):
-            before = in_place_of(before, outcome)
+        with raising_run_error(journal):
+            if outcome := outcome_of_messages(read_messages(journal, unread)):
+                before = in_place_of(before, outcome)
     return in_place_of(before, last) if last else None
 
 

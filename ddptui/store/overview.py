@@ -6,9 +6,7 @@ from datetime import date, datetime
 from pathlib import Path
 from typing import NamedTuple
 
-import msgspec
-
-from ddptui.analysis.extent import repeats_done, trials_done
+from ddptui.analysis.extent import repeats_done, shortfall, trials_done
 from ddptui.analysis.outline import ResultsOutline
 from ddptui.analysis.results import Results
 from ddptui.config.preset import Preset
@@ -28,6 +26,13 @@ class Overview(NamedTuple):
     baseline: str = NOTHING  # its train time in s
     fastest: str = NOTHING
     problem: str | None = None  # why it cannot be opened
+    shortfall: str = ""  # what is missing of what its preset asks for
+    damage: str | None = None  # why results.json cannot be read; the journals have all that is in it
+
+    @property
+    def why(self) -> str | None:
+        """What cannot be read of it, and why; None if all can."""
+        return self.problem or self.damage
 
     def fits(self, wanted: str) -> bool:
         """Whether the line contains all words of a filter, in any case."""
@@ -36,22 +41,24 @@ class Overview(NamedTuple):
 
 
 def overview(run: Run) -> Overview:
-    """A run's line, from its preset and results.json; its journals are not read."""
+    """A run's line, from its preset and results.json; of its journals only the sizes are looked at."""
     began = started_at(run.name)
     when = NOTHING if began is None else f"{began:%Y-%m-%d %H:%M}"
     try:
         preset = run.preset()
+        run.journals(preset)
     except RunError as error:
         return Overview(run, when, printable(run.name), "cannot be read", problem=printable(str(error)))
     title = printable(preset.name)
     try:
-        results = run.results_outline()
+        results = run.results(ResultsOutline)
     except FileNotFoundError:
         return Overview(run, when, title, "interrupted", str(len(preset.trials)))
-    except (OSError, ValueError):
-        return Overview(run, when, title, "results.json cannot be read", str(len(preset.trials)))
+    except RunError as error:
+        damage = printable(str(error))
+        return Overview(run, when, title, "results.json cannot be read", str(len(preset.trials)), damage=damage)
     trials = ", ".join(filter(None, [trials_done(results), repeats_done(results)]))
-    return Overview(run, when, title, results.status, trials, *_times(results, preset))
+    return Overview(run, when, title, results.status, trials, *_times(results, preset), shortfall=shortfall(results))
 
 
 def started_at(name: str) -> datetime | None:
@@ -115,6 +122,6 @@ def _line(run: Run, today: date) -> RecentRun:
 def _results(runs: list[Run]) -> Iterator[Results]:
     for run in runs:
         try:
-            yield msgspec.json.decode((run.folder / "results.json").read_bytes(), type=Results)
-        except (OSError, ValueError):
+            yield run.results(Results)
+        except (FileNotFoundError, RunError):
             continue

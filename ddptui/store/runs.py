@@ -1,15 +1,14 @@
 """A run's folder: written while the run goes on, opened again later. Nothing about a run is stored anywhere else."""
 
 import errno
-import fcntl
 import itertools
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
-from typing import IO, Any
+from typing import Any, TypeVar
 
 import msgspec
 import platformdirs
@@ -18,16 +17,20 @@ from ddptui.analysis.outline import ResultsOutline
 from ddptui.analysis.results import Results
 from ddptui.config.parser import PresetError
 from ddptui.config.preset import Preset
-from ddptui.store.journal import RepeatJournal, raising_run_lost, read_messages
+from ddptui.host.files import check_plain, read_plain
+from ddptui.store.environment import TOO_DEEP, problem_of, what_matters
+from ddptui.store.journal import MOST_JOURNAL, RepeatJournal, raising_run_lost, read_messages
+from ddptui.store.lock import LOCK, lock, opened
 from ddptui.store.presets import as_toml, load
 from ddptui.wire.records import Message
 
 RUNS_VARIABLE = "DDPTUI_RUNS"
-# Keys of the environment whose change may change figures; the versions of packages count, too.
-MATTERS_TO_FIGURES = ("ddptui", "python", "host", "cpu", "cores", "gpus", "gpu_driver", "gpus_visible", "watched")
 JOURNAL = "messages.jsonl"  # in a repeat's folder
 DISTURBED = "disturbed"  # ends the name of a repeat's folder that was set aside
 STAMP_FORMAT = "%Y%m%d-%H%M%S"  # what a run's name begins with: the local time of its start
+MOST_BYTES = 64 * 2**20  # of results.json or environment.json: the results of 90,000 ranks
+
+Read = TypeVar("Read")
 
 
 class RunError(ValueError):
@@ -69,29 +72,33 @@ class Run:
     def held(self) -> Iterator[None]:
         """Locks the run for this console while the context is open. Raises RunError if another console has it."""
         try:
-            preset = (self.folder / "preset.toml").open("r+b")
+            file = opened(self.folder / LOCK, os.O_RDWR | os.O_CREAT)
         except OSError as error:
             raise RunError(f"{self.folder}: nothing can be added to this run: {error.strerror}") from None
-        with preset:
-            if not _lock(preset):
+        with file:
+            if not lock(file):
                 raise RunError(f"{self.folder}: another console has this run under way: stop it there first")
             yield
 
     def is_held(self) -> bool:
         """Whether a console has this run under way."""
         try:
-            with (self.folder / "preset.toml").open("r+b") as preset:
-                return not _lock(preset)
+            with opened(self.folder / LOCK, os.O_RDONLY) as file:
+                return not lock(file)
         except OSError:
             return False
+
+    def is_there(self) -> bool:
+        """Whether the folder is still where it was."""
+        return self.folder.is_dir()
 
     @contextmanager
     def begin(self, trial: str, number: int) -> Iterator[RepeatJournal]:
         """Make the folder of a repeat with its journal. Raises RunLost."""
         folder = self.repeat_folder(trial, number)
         with raising_run_lost(self.folder):
-            if not (self.folder / "preset.toml").is_file():
-                raise FileNotFoundError(errno.ENOENT, "it has been deleted")
+            if not self.is_there():  # it would be made anew
+                raise FileNotFoundError(errno.ENOENT, "it has been moved or deleted")
             _put_aside(folder)
             folder.mkdir(parents=True)
             journal = (folder / JOURNAL).open("wb")
@@ -119,7 +126,7 @@ class Run:
         """Add to environment.json that the run was resumed. Returns what has changed in the environment since it was
         started, with its new values. Raises RunError, RunLost."""
         begun = self.environment()
-        before, now_here = _what_matters(begun), _what_matters(environment)
+        before, now_here = what_matters(begun), what_matters(environment)
         changed = {key: value for key, value in now_here.items() if before.get(key) != value}
         now = datetime.now().astimezone().isoformat("T", "seconds")
         resumed = [*begun.get("resumed", []), {"at": now, "changed": changed}]
@@ -131,7 +138,8 @@ class Run:
         new = self.folder / f"{name}.new"
         with raising_run_lost(self.folder):
             try:
-                with new.open("wb") as file:
+                new.unlink(missing_ok=True)  # a link there would lead the writing elsewhere
+                with new.open("xb") as file:
                     file.write(content)
                     file.flush()
                     os.fsync(file.fileno())  # or a crash could leave the new name with no content
@@ -153,38 +161,41 @@ class Run:
         """The environment that the run was started in; empty if it is not known. Raises RunError."""
         path = self.folder / "environment.json"
         try:
-            return msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
+            environment = _decoded(path, dict[str, Any])
         except FileNotFoundError:
             return {}
-        except (OSError, ValueError) as error:
-            raise RunError(f"{path}: cannot be read: {error}") from None
+        if problem := problem_of(environment):
+            raise RunError(f"{path}: cannot be read: {problem}")
+        return environment
 
     def status(self) -> str:
         """The status in results.json; a run that has none was interrupted before its first repeat had ended."""
         try:
-            return self.results_outline().status
+            return self.results(ResultsOutline).status
         except FileNotFoundError:
             return "interrupted"
-        except (OSError, ValueError):
+        except RunError:
             return "results.json cannot be read"
 
-    def results_outline(self) -> ResultsOutline:
-        """The statuses and times in results.json. Raises OSError, or ValueError if it is damaged."""
-        return msgspec.json.decode((self.folder / "results.json").read_bytes(), type=ResultsOutline)
+    def results(self, kind: type[Read]) -> Read:
+        """results.json, or a part of it. Raises FileNotFoundError if there is none, RunError if it is damaged."""
+        return _decoded(self.folder / "results.json", kind)
 
     def messages(self, trial: str, number: int, unread: list[str] | None = None) -> Iterator[Message]:
-        """The messages of a repeat's journal, up to a line that cannot be read; a note about that goes to `unread`."""
+        """The messages of a repeat's journal, up to a line that cannot be read; a note about that goes to `unread`.
+        Raises RunError if there is a journal that cannot be opened."""
         path = self.repeat_folder(trial, number) / JOURNAL
-        if path.is_file():
+        with raising_run_error(path), suppress(FileNotFoundError):
             yield from read_messages(path, unread if unread is not None else [])
 
     def disturbed(self, trial: str, number: int) -> list[Path]:
-        """The journals of a repeat's launches that were set aside, in order."""
+        """The journals of a repeat's launches that were set aside, in order. Raises RunError as `journals` does."""
         folder = self.repeat_folder(trial, number)
-        aside = folder.parent.glob(f"{folder.name}.{DISTURBED}-[0-9]*")
-        numbers = (int(path.name.rpartition("-")[2]) for path in aside)
-        paths = [folder.with_name(f"{folder.name}.{DISTURBED}-{number}") / JOURNAL for number in sorted(numbers)]
-        return [path for path in paths if path.is_file()]
+        aside = folder.parent.glob(f"{folder.name}.{DISTURBED}-*")
+        numbers = [digits for path in aside if (digits := path.name.rpartition("-")[2]).isdecimal()]
+        return _plain(
+            folder.with_name(f"{folder.name}.{DISTURBED}-{number}") / JOURNAL for number in sorted(numbers, key=int)
+        )
 
     def checkpoints(self, trial: str, number: int) -> list[Path]:
         """The checkpoints of a repeat, by rank."""
@@ -204,15 +215,16 @@ class Run:
     def replay(self, preset: Preset, unread: list[str] | None = None) -> Iterator[Message]:
         """The messages of all journals."""
         for journal in self.journals(preset):
-            yield from read_messages(journal, unread if unread is not None else [])
+            with raising_run_error(journal):
+                yield from read_messages(journal, unread if unread is not None else [])
 
     def journals(self, preset: Preset) -> list[Path]:
-        """All journals in the order in which they were written, in which repeats of trials are interleaved."""
+        """All journals in the order in which they were written, in which repeats of trials are interleaved. Raises
+        RunError if one is too large, or no plain file."""
         repeats = [(trial.name, number) for number in range(1, preset.repeats + 1) for trial in preset.trials]
-        paths = [
+        return _plain(
             path for repeat in repeats for path in (*self.disturbed(*repeat), self.repeat_folder(*repeat) / JOURNAL)
-        ]
-        return [path for path in paths if path.is_file()]
+        )
 
     def repeat_folder(self, trial: str, number: int) -> Path:
         """The folder of a repeat, with its journal, command and logs."""
@@ -221,8 +233,16 @@ class Run:
 
 def all_runs(runs: Path) -> list[Run]:
     """The runs in a folder, newest first. Raises OSError."""
-    folders = [path for path in runs.iterdir() if (path / "preset.toml").is_file()] if runs.is_dir() else []
+    folders = [path for path in runs.iterdir() if _is_run(path)] if runs.is_dir() else []
     return [Run(folder) for folder in sorted(folders, key=lambda path: path.name, reverse=True)]
+
+
+def _is_run(folder: Path) -> bool:
+    """Whether it holds a preset. One that may not be looked into counts: lists say why it cannot be read."""
+    try:
+        return (folder / "preset.toml").is_file()
+    except PermissionError:
+        return True
 
 
 def find_run(runs: Path, name: str) -> Run:
@@ -238,9 +258,37 @@ def find_run(runs: Path, name: str) -> Run:
     raise RunError(f"{what} in {runs}; `ddptui runs` lists them")
 
 
-def _what_matters(environment: dict[str, Any]) -> dict[str, Any]:
-    packages: dict[str, Any] = environment.get("packages", {})
-    return {key: environment.get(key) for key in MATTERS_TO_FIGURES} | packages
+@contextmanager
+def raising_run_error(path: Path) -> Iterator[None]:
+    """Turns an OSError about a file of a run into RunError."""
+    try:
+        yield
+    except OSError as error:
+        raise RunError(f"{path}: cannot be read: {error.strerror or error}") from None
+
+
+def _plain(journals: Iterable[Path]) -> list[Path]:
+    """Those that are there. Raises RunError if one is too large, or no plain file."""
+    there = []
+    for path in journals:
+        with raising_run_error(path), suppress(FileNotFoundError):
+            check_plain(path, MOST_JOURNAL)
+            there.append(path)
+    return there
+
+
+def _decoded(path: Path, kind: type[Read]) -> Read:
+    """A JSON file. Raises FileNotFoundError, or RunError with the reason why it cannot be read."""
+    try:
+        return msgspec.json.decode(read_plain(path, MOST_BYTES), type=kind)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise RunError(f"{path}: cannot be read: {error.strerror or error}") from None
+    except ValueError as error:
+        raise RunError(f"{path}: cannot be read: {error}") from None
+    except RecursionError:
+        raise RunError(f"{path}: cannot be read: {TOO_DEEP}") from None
 
 
 def _new_folder(runs: Path, name: str) -> Path:
@@ -254,17 +302,6 @@ def _new_folder(runs: Path, name: str) -> Path:
 
 def _pretty(value: Any) -> bytes:
     return msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n"
-
-
-def _lock(file: IO[bytes]) -> bool:
-    """Whether the lock was acquired. The kernel releases it when the file is closed, also for a console that died."""
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:  # files cannot be locked here, as on some network file systems: nothing can be known
-        return True
-    return True
 
 
 def _put_aside(folder: Path) -> None:

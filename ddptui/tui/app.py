@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, ClassVar, TypeVar
 from textual import work
 from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
+from textual.command import Provider
 from textual.screen import Screen
 from textual.signal import Signal
 
@@ -26,6 +27,7 @@ from ddptui.store.journal import RunLost
 from ddptui.store.runs import Run, RunError
 from ddptui.text.words import printable
 from ddptui.tui import settings
+from ddptui.tui.background import in_background
 from ddptui.tui.launch_check import LaunchCheck, prepare_resumption
 from ddptui.tui.screens.base import ConsoleApp, EndedRun
 from ddptui.tui.screens.lab import Lab
@@ -64,11 +66,19 @@ class Bottom(Screen[None]):
             self.app.push_screen(Lab())
 
 
+def stored_commands() -> type[Provider]:
+    """Return the palette's provider of presets and runs."""
+    from ddptui.tui.commands import StoredCommands
+
+    return StoredCommands
+
+
 class Console(App[int]):
     """The app. Its exit code is 0, or 128 + the number of the signal that ended it."""
 
     TITLE = "ddptui"
     CSS_PATH = Path(__file__).with_name("app.tcss")
+    COMMANDS = App.COMMANDS | {stored_commands}
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("question_mark,f1", "help", "Help", key_display="?"),
         Binding("q", "leave", "Quit", show=False),  # some terminals keep ctrl+q for themselves, VS Code's for one
@@ -222,11 +232,14 @@ class Console(App[int]):
         """Show a run on disk as it went."""
         from ddptui.run.playback import Playback, in_a_thread
 
-        await self._open(lambda: Playback(run, run.preset(), work=in_a_thread), "Cannot be replayed")
+        def read() -> Playback:
+            return Playback(run, run.preset(), work=in_a_thread, read=in_a_thread)
+
+        await self._open(read, "Cannot be replayed")
 
     async def _open(self, read: "Callable[[], Playback | EndedRun]", title: str) -> None:
         try:  # journals may be long: a thread reads them
-            self.push_screen(screen_of(await asyncio.to_thread(read)))
+            self.push_screen(screen_of(await in_background(read)))
         except RunError as error:
             self.complain(title, str(error))
 

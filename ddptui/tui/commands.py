@@ -1,15 +1,18 @@
 """The command palette's own entries: presets, runs, views, exports."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
+from typing import cast
 
 from textual.app import SystemCommand
+from textual.command import Hit, Hits, Provider
 from textual.screen import Screen
 
 from ddptui.config.preset import Preset
 from ddptui.engines.preflight import prepare
 from ddptui.store.presets import load, preset_paths
 from ddptui.store.runs import all_runs
+from ddptui.tui.background import in_background
 from ddptui.tui.screens.base import ConsoleApp
 from ddptui.tui.screens.export import FORMATS
 from ddptui.tui.screens.result import ResultScreen
@@ -20,7 +23,7 @@ MOST_RUNS = 100  # more would fill the palette, and each is a folder to look at
 
 
 def lab_commands(console: ConsoleApp, screen: Screen[object]) -> Iterator[SystemCommand]:
-    """Yield what can be done from a screen. Presets and runs, of which there are many, show only when searched for."""
+    """Yield what can be done from a screen."""
     yield SystemCommand("view: runs", "Earlier runs: open, compare, replay, delete", console.action_runs)
     if isinstance(screen, RunScreen):
         for name, title in TITLES.items():
@@ -29,17 +32,32 @@ def lab_commands(console: ConsoleApp, screen: Screen[object]) -> Iterator[System
         for form in FORMATS:
             export = partial(screen.action_export, form)
             yield SystemCommand(f"export: {form}", "Write these results to a file", export)
+
+
+class StoredCommands(Provider):
+    """Presets to run and runs to open. There are many: they show only when searched for. A thread reads them."""
+
+    async def startup(self) -> None:
+        self._commands = await in_background(partial(stored, cast(ConsoleApp, self.app)))
+
+    async def search(self, query: str) -> Hits:
+        matcher = self.matcher(query)
+        for name, about, call in self._commands:
+            if (match := matcher.match(name)) > 0:
+                yield Hit(match, matcher.highlight(name), call, help=about)
+
+
+def stored(console: ConsoleApp) -> list[tuple[str, str, Callable[[], object]]]:
+    """Return the names of these commands, what they do, and how."""
+    commands: list[tuple[str, str, Callable[[], object]]] = []
     if console.session is None:  # at most one run at a time
         for name in preset_paths():
-            launch = partial(console.launch, partial(_checked, name))
-            yield SystemCommand(f"preset: {name}", "Run it", launch, discover=False)
+            commands.append((f"preset: {name}", "Run it", partial(console.launch, partial(_checked, name))))
     try:
         runs = all_runs(console.runs)[:MOST_RUNS]
     except OSError:  # the Runs screen says why; here all other commands would be lost with them
         runs = []
-    for run in runs:
-        open_run = partial(console.open_run, run)
-        yield SystemCommand(f"run: {run.name}", "Open its results", open_run, discover=False)
+    return commands + [(f"run: {run.name}", "Open its results", partial(console.open_run, run)) for run in runs]
 
 
 def _checked(name: str) -> Preset:

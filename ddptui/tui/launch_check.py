@@ -1,10 +1,8 @@
 """The checks before a launch: in a thread beside the screen, shown in its title, cancelled by escape or by leaving."""
 
 import asyncio
-import threading
 from collections.abc import Callable
-from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from textual.screen import Screen
 
@@ -12,14 +10,13 @@ from ddptui.config.parser import PresetError
 from ddptui.config.preset import Preset
 from ddptui.engines.preflight import prepare
 from ddptui.store.runs import Run, RunError
+from ddptui.tui.background import Answer, in_background
 from ddptui.tui.widgets.frame import TitleBar
 
 if TYPE_CHECKING:
     from ddptui.analysis.repeat import Outcomes
 
 CHECKING = "checking this launch … esc cancels"
-
-Answer = TypeVar("Answer")
 
 
 class LaunchCheck:
@@ -61,22 +58,6 @@ class LaunchCheck:
 def _show(screen: Screen[object], activity: str) -> None:
     for bar in screen.query(TitleBar):  # none while the first screen is being made, nor when the console closes
         bar.show_activity(activity)
-
-
-def in_background(call: Callable[[], Answer]) -> asyncio.Future[Answer]:
-    """Run a call in a daemon thread. Return its result as a future; to cancel that discards the result."""
-    answer: Future[Answer] = Future()
-    answer.set_running_or_notify_cancel()  # so that the thread may set an answer that is no longer wanted
-
-    def run() -> None:
-        try:
-            answer.set_result(call())
-        except Exception as error:
-            answer.set_exception(error)
-
-    # A pool's thread would be joined when the console closes: a check that hangs would hold it open.
-    threading.Thread(target=run, name="check", daemon=True).start()
-    return asyncio.wrap_future(answer)
 
 
 def prepare_resumption(run: Run, prepare: Callable[[], Preset]) -> "tuple[Preset, Outcomes]":

@@ -1,6 +1,12 @@
 """Two checkpoints, compared bit by bit; hostile ones are refused unrun."""
 
 import json
+import os
+import resource
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +76,67 @@ def test_what_is_no_state_of_plain_tensors_is_refused_in_one_line(state: Any, tm
     found = verify(tmp_path / "odd.pth", tmp_path / "odd.pth")
     assert list(found) == ["refused"]
     assert len(found["refused"].splitlines()) == 1
+
+
+@pytest.fixture(scope="module")
+def bomb(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkpoint, packed anew, that unpacks to 1.5 GB more."""
+    path = tmp_path_factory.mktemp("bomb") / "bomb.pth"
+    torch.save({"weight": torch.zeros(4)}, path)
+    with zipfile.ZipFile(path) as archive:
+        content = {name: archive.read(name) for name in archive.namelist()}
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+        for name, old in content.items():
+            with archive.open(name, "w") as packed:
+                packed.write(old)
+                for _ in range(1536 if name.endswith("data.pkl") else 0):
+                    packed.write(bytes(2**20))
+    return path
+
+
+def test_a_zip_bomb_is_refused_before_it_is_unpacked(bomb: Path) -> None:
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    refused = verify(bomb, bomb)["refused"]
+    assert "is no checkpoint: " in refused
+    assert "bytes that unpack to 1,610," in refused
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 2**18  # KB
+
+
+def test_a_checkpoint_that_asks_for_more_than_it_holds_gets_no_memory(bomb: Path) -> None:
+    """In a process of its own: the limit is of all its threads."""
+    script = """if True:
+        import sys
+        from workers import verify
+        verify.unpacked_size = lambda file: 0  # as for a zip whose directory lies
+        try:
+            verify.load(sys.argv[1])
+        except verify.NoCheckpoint as why:
+            print(why)
+        import resource
+        print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 20, "GB")
+        print(resource.getrlimit(resource.RLIMIT_AS) == (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    """
+    done = subprocess.run([sys.executable, "-c", script, str(bomb)], capture_output=True, text=True, check=True)
+    why, peak, restored = done.stdout.splitlines()
+    assert why.startswith(f"{bomb}: is no checkpoint")
+    assert (peak, restored) == ("0 GB", "True")
+
+
+@pytest.mark.parametrize("kept", [0, 1, 100, -1])
+def test_a_checkpoint_that_was_cut_off_is_refused_in_one_line(tmp_path: Path, kept: int) -> None:
+    path = tmp_path / "cut.pth"
+    torch.save({"weight": torch.ones(100)}, path)
+    path.write_bytes(path.read_bytes()[:kept])
+    assert verify(path, path)["refused"].startswith(f"{path}: is no checkpoint of plain tensors")
+
+
+@pytest.mark.parametrize(
+    ("make", "why"), [(os.mkfifo, "it is a pipe, a socket or a device"), (os.mkdir, "it is a folder, not a file")]
+)
+def test_what_is_no_file_is_not_waited_for(tmp_path: Path, make: Callable[[Path], None], why: str) -> None:
+    make(tmp_path / "a.pth")
+    refused = verify(tmp_path / "a.pth", tmp_path / "a.pth")["refused"]
+    assert refused.startswith(f"{tmp_path / 'a.pth'}: cannot be read: {why}")
 
 
 @pytest.mark.filterwarnings("ignore")  # torch's, about quantized tensors

@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psutil
@@ -75,7 +75,19 @@ def test_on_a_disk_that_is_full_nothing_is_begun(tmp_path: Path, small_disk: Pat
     assert list(small_disk.iterdir()) == [filler]
 
 
-def test_a_run_whose_folder_is_deleted_says_so_at_once(tmp_path: Path) -> None:
+def elsewhere(run: Path) -> Path:
+    return run.parent.parent / "elsewhere"
+
+
+@pytest.mark.parametrize(
+    ("lose", "why"),
+    [
+        (lambda run: shutil.rmtree(run, ignore_errors=True), "it has been deleted"),
+        (lambda run: run.rename(elsewhere(run)), "it has been moved"),
+    ],
+    ids=["deleted", "moved"],
+)
+def test_a_run_whose_folder_is_lost_says_so_at_once(tmp_path: Path, lose: Callable[[Path], object], why: str) -> None:
     runs = tmp_path / "runs"
     console = start(runs, "--preset", str(write_preset(tmp_path, PRESET)), "--json")
     deadline = time.monotonic() + ENOUGH_S
@@ -85,12 +97,18 @@ def test_a_run_whose_folder_is_deleted_says_so_at_once(tmp_path: Path) -> None:
         time.sleep(0.02)
     left = family(console.pid)
     [run] = runs.iterdir()
-    shutil.rmtree(run, ignore_errors=True)
+    lose(run)
     output, errors = console.communicate(timeout=PATIENCE_S)
     assert console.returncode == 1
-    assert "it has been deleted" in one_line(errors, "can no longer be kept")
+    line = one_line(errors, "can no longer be kept")
+    assert why in line
+    assert "if you have moved it, `ddptui --resume` with its new path goes on" in line
+    assert "kept in" not in errors.replace(line, "")
+    assert not run.exists()
     assert not survivors(left, 5)
     assert [trial["status"] for trial in json.loads(output)["trials"]] == ["ok", "skipped"]
+    if elsewhere(run).exists():
+        assert ddptui(runs, "show", str(elsewhere(run))).returncode == 0
 
 
 def test_a_folder_of_runs_that_cannot_be_written_is_refused(tmp_path: Path) -> None:

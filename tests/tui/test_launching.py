@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from textual.command import Hit, Provider
+from textual.command import Hit
 from textual.pilot import Pilot
 from textual.system_commands import SystemCommandsProvider
 
@@ -17,6 +17,7 @@ from ddptui.store.presets import load
 from ddptui.store.runs import Run
 from ddptui.tui import commands
 from ddptui.tui.app import Console
+from ddptui.tui.commands import StoredCommands
 from ddptui.tui.launch_check import CHECKING
 from ddptui.tui.screens import runs as runs_screen
 from ddptui.tui.screens.dialogs import HelpScreen
@@ -71,7 +72,8 @@ def test_a_preset_of_the_palette_is_checked_beside_the_screen(
 
     async def scenario() -> None:
         async with opened(tmp_path, RunsScreen()) as (app, pilot):
-            palette: Provider = SystemCommandsProvider(app.screen)
+            palette = StoredCommands(app.screen)
+            await palette.startup()
             hits = [hit async for hit in palette.search("preset: quickstart") if isinstance(hit, Hit)]
             max(hits, key=lambda hit: hit.score).command()
             await until(pilot, lambda: CHECKING in seen(app))
@@ -96,6 +98,9 @@ def test_the_palette_has_its_commands_where_the_runs_cannot_be_listed(
         async with opened(tmp_path, RunsScreen()) as (app, _):
             shown = [str(hit.text) async for hit in SystemCommandsProvider(app.screen).discover()]
             assert {"Theme", "view: runs"} <= set(shown)
+            palette = StoredCommands(app.screen)
+            await palette.startup()
+            assert [hit async for hit in palette.search("preset: quickstart")]
 
     asyncio.run(scenario())
 

@@ -11,6 +11,7 @@ import pytest
 from textual.events import AppBlur, AppFocus
 from textual.pilot import Pilot
 
+from ddptui.analysis.outline import ResultsOutline
 from ddptui.store.runs import Run, all_runs
 from ddptui.tui.app import Console
 from ddptui.tui.screens import runs as runs_screen
@@ -186,7 +187,7 @@ def status_of(screen: RunsScreen, name: str) -> str:
 
 def test_a_run_that_went_on_on_another_screen_shows_as_it_is_then(tmp_path: Path) -> None:
     run = a_run(tmp_path, "20260101-120000-made")
-    finished = run.results_outline()
+    finished = run.results(ResultsOutline)
     (run.folder / "results.json").rename(run.folder / "later")
 
     async def scenario(app: Console, pilot: Pilot[int], screen: RunsScreen) -> None:

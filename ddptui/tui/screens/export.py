@@ -1,7 +1,7 @@
 """Export of a run to a file: what is written, and the dialog that asks for format and path."""
 
-import asyncio
 import os
+from functools import partial
 from pathlib import Path
 
 from textual import on, work
@@ -15,6 +15,7 @@ from ddptui.config.preset import Preset
 from ddptui.report import table
 from ddptui.report.trace import trace
 from ddptui.store.runs import Run
+from ddptui.tui.background import in_background
 from ddptui.tui.screens.base import EndedRun, LabScreen
 from ddptui.tui.screens.dialogs import Confirm, Dialog
 from ddptui.tui.widgets.lists import Chooser
@@ -112,7 +113,7 @@ class Exportable(LabScreen):
         if replace and not await self.app.push_screen_wait(Confirm(question, yes="Replace")):
             return
         try:  # the trace of a long run takes its time
-            await asyncio.to_thread(write, *ended, form, path, replace=replace)
+            await in_background(partial(write, *ended, form, path, replace=replace))
         except (OSError, ValueError) as error:
             self.console_app.complain("Not exported", why(error))
         else:

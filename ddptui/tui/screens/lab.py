@@ -24,6 +24,7 @@ from ddptui.store import overview
 from ddptui.store.presets import all_presets, describe_size
 from ddptui.text.words import printable
 from ddptui.tui import draft as drafts
+from ddptui.tui.background import in_background
 from ddptui.tui.launch_check import prepare_draft
 from ddptui.tui.screens.base import LabScreen
 from ddptui.tui.screens.dialogs import save_as_own
@@ -85,11 +86,12 @@ class Lab(LabScreen):
     def on_screen_resume(self, event: ScreenResume) -> None:
         self.call_after_refresh(self._load)
 
-    @work(thread=True, group="past")
-    def _load(self) -> None:
+    @work(group="past")
+    async def _load(self) -> None:
         """Read what takes too long for the first picture, and what a run may have changed."""
-        past = overview.recent_runs(self.console_app.runs, date.today())
-        self.call_later(self._show_loaded, past, machine.in_short(), torchvision_models())
+        past = await in_background(partial(overview.recent_runs, self.console_app.runs, date.today()))
+        this_machine = await in_background(lambda: (machine.in_short(), torchvision_models()))
+        self.call_later(self._show_loaded, past, *this_machine)
 
     def _show_loaded(self, past: overview.RecentRuns, this_machine: str, models: tuple[str, ...]) -> None:
         self._past = past

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import ClassVar
 
 from textual import on, work
@@ -18,6 +19,7 @@ from ddptui.store.overview import Overview, overview
 from ddptui.store.runs import Run, RunError, all_runs
 from ddptui.store.trash import Moved, deleted, discard, restore
 from ddptui.text.words import count, printable
+from ddptui.tui.background import in_background
 from ddptui.tui.screens.base import LabScreen
 from ddptui.tui.screens.dialogs import Confirm
 from ddptui.tui.screens.result import CompareScreen
@@ -81,14 +83,14 @@ class RunsScreen(LabScreen):
         """Read all runs again. A run keeps its line until its new one is there."""
         runs: list[Run] = []
         try:
-            runs = await asyncio.to_thread(all_runs, self.console_app.runs)
-            self._has_trash = bool(await asyncio.to_thread(deleted, self.console_app.runs))
+            runs = await in_background(partial(all_runs, self.console_app.runs))
+            self._has_trash = bool(await in_background(partial(deleted, self.console_app.runs)))
         except OSError as error:
             self._problem = f"{self.console_app.runs}: {error.strerror}"
         before, read = {known.run.name: known for known in self._known}, list[Overview]()
         for first in range(0, len(runs), BATCH):
             batch = map(overview, runs[first : first + BATCH])  # lazy: the thread reads them
-            read += await asyncio.to_thread(list, batch)
+            read += await in_background(partial(list, batch))
             self._known = [*read, *(before[run.name] for run in runs[len(read) :] if run.name in before)]
             self._show()
         self._known, self._complete = read, True
@@ -115,7 +117,7 @@ class RunsScreen(LabScreen):
     @on(DataTable.RowHighlighted)
     def _show_note(self) -> None:
         chosen = self._chosen()
-        note = chosen.problem or chosen.run.name if chosen else self._why_empty()
+        note = chosen.why or chosen.run.name if chosen else self._why_empty()
         self.query_one("#note", Static).update(Content(note))
         self.refresh_bindings()  # not every run can be resumed
 
@@ -194,8 +196,7 @@ class RunsScreen(LabScreen):
             return
         older, newer = sorted((known.run for known in runs), key=lambda run: run.name)  # names begin with the time
         try:
-            a = await asyncio.to_thread(results_of, older, older.preset())
-            b = await asyncio.to_thread(results_of, newer, newer.preset())
+            a, b = await in_background(lambda: [results_of(run, run.preset()) for run in (older, newer)])
         except RunError as error:
             self.console_app.complain("Cannot be compared", str(error))
         else:
@@ -230,7 +231,7 @@ class RunsScreen(LabScreen):
     async def action_undo(self) -> None:
         moved = await self._move(lambda: restore(self.console_app.runs), "Not brought back")
         if moved.runs:
-            back = await asyncio.to_thread(list, map(overview, moved.runs))
+            back = await in_background(lambda: [overview(run) for run in moved.runs])
             self._known = sorted([*self._known, *back], key=lambda known: known.run.name, reverse=True)
             self._show()
             self._table.choose(moved.runs[0].name)
@@ -241,7 +242,7 @@ class RunsScreen(LabScreen):
         """Move runs to or from the trash, in a thread, and say what could not be moved."""
         async with self._moving:
             try:
-                moved = await asyncio.to_thread(move)
+                moved = await in_background(move)
             except OSError as error:
                 moved = Moved([], [f"{error.filename}: {error.strerror}"])
         for problem in moved.problems:

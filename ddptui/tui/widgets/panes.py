@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import ClassVar, NamedTuple
 
+from textual import work
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Container
@@ -16,6 +17,7 @@ from ddptui.run.playback import Playback
 from ddptui.run.session import Session
 from ddptui.store.journal import LogTail
 from ddptui.text.drawing import series_kind
+from ddptui.tui.background import in_background
 from ddptui.tui.widgets.comparison import Comparison
 from ddptui.tui.widgets.frame import PaneBar
 from ddptui.tui.widgets.last_steps import Arrivals, Timeline
@@ -52,14 +54,24 @@ class RankLog(Log):
 
     BINDINGS: ClassVar[list[BindingType]] = SCROLL_KEYS
     _tail: LogTail | None = None
+    _read: LogTail | None = None  # that a thread is reading from
 
     def show(self, path: Path) -> None:
-        """Append what is new in this log file. Another file replaces the one before."""
+        """Append what is new in this log file, once it is read. Another file replaces the one before."""
         if self._tail is None or self._tail.path != path:
             self._tail = LogTail(path)
             self.clear()
-        if lines := self._tail.new_lines():
-            self.write_lines(lines)
+        if self._read is not self._tail:
+            self._follow(self._tail)
+
+    @work
+    async def _follow(self, tail: LogTail) -> None:
+        self._read = tail
+        lines = await in_background(tail.new_lines)
+        if tail is self._tail:  # else the pane shows another log by now
+            self._read = None
+            if lines:
+                self.write_lines(lines)
 
 
 class Panes(Container):

@@ -55,11 +55,14 @@ def override(assignment: str | bytes, message: str, *others: str) -> Case:
     return run("--set", assignment, *others, says=message)
 
 
-def show(files: dict[str, str | bytes], message: str) -> Case:
-    """A run that was kept, and spoilt."""
+def show(
+    files: dict[str, str | bytes], message: str, shell: str = "", words: tuple[str, ...] = ("show", "last")
+) -> Case:
+    """A run that was kept, and spoilt. shell: as a Case has it, in the run's folder. words: of another command."""
     kept: dict[str, str | bytes] = {"preset.toml": A}
     there = {f"{RUN}/{name}": content for name, content in (kept | files).items()}
-    return Case(("show", "last", "--runs", "runs-of-mine"), message, there)
+    spoil = f"(cd {RUN}; {shell}); ulimit -v 4000000; {{}}" if shell else ""
+    return Case((*words, "--runs", "runs-of-mine"), message, there, shell=spoil)
 
 
 SLEEP = 'at = "data"\nranks = [0]\nsleep_ms = '
@@ -218,6 +221,33 @@ RUNS = {
     "a run whose preset is garbage": show({"preset.toml": "garbage"}, "preset.toml: is not valid TOML"),
     "a run whose preset is no text": show({"preset.toml": b"\xff"}, "preset.toml: is not UTF-8 text"),
     "a run whose environment is a list": show({"environment.json": "[]"}, "environment.json: cannot be read"),
+    "a run whose environment is nested without end": show(
+        {"environment.json": '{"a":' + "[" * 200_000},
+        "environment.json: cannot be read: its tables and lists are nested",
+    ),
+    "a run whose environment is nested deeply": show(
+        {"environment.json": '{"a":' + "[" * 500 + "]" * 500 + "}"}, "nested too deeply"
+    ),
+    **{
+        f"a run whose environment has a wrong {key}": show({"environment.json": f'{{"{key}": {value}}}'}, f"$.{key}")
+        for key, value in {"preset": 5, "packages": "[1]", "resumed": "{}", "cores": '"two"'}.items()
+    },
+    **{
+        f"a run with {what} as its {file}": show({f"{folder}x": ""}, f"{file}: cannot be read: {why}", command + file)
+        for folder, file in (("", "environment.json"), ("trial-a/repeat-1/", "messages.jsonl"))
+        for what, command, why in (
+            ("a pipe", f"cd ./{folder}; mkfifo ", "it is a pipe, a socket or a device, not a plain file"),
+            ("a device", f"cd ./{folder}; ln -s /dev/zero ", "it is a pipe, a socket or a device, not a plain file"),
+            ("a folder", f"cd ./{folder}; mkdir ", "it is a folder, not a file"),
+            ("20 GB", f"cd ./{folder}; truncate -s 20G ", "it is larger than"),
+        )
+    },
+    **{
+        f"a run with a pipe as its journal, for {words[0]}": show(
+            {"trial-a/repeat-1/x": ""}, "cannot be read: it is a pipe", "mkfifo trial-a/repeat-1/messages.jsonl", words
+        )
+        for words in (("project", "last"), ("verify", "last"), ("--resume", "last", "--no-ui"))
+    },
     "a run whose environment is garbage": show({"environment.json": b"\xff{"}, "environment.json: cannot be read"),
     "a checkpoint that is not there": Case(("verify", "a.pth", "b.pth"), "a.pth: no such file"),
     "a checkpoint that is a folder": Case(("verify", ".", "b.pth"), "is a folder, not a checkpoint"),

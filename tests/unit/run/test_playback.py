@@ -210,7 +210,7 @@ def test_in_a_thread_nobody_waits_for_the_results(run: Run, clock: Clock, monkey
     assert played.is_working
     may_begin.set()
     for thread in threading.enumerate():
-        if thread.name == "results":
+        if thread.name == "replay":
             thread.join()
     played.drain()
     assert played.results == results_of(run, PRESET)

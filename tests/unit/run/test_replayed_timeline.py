@@ -1,6 +1,7 @@
 """A run read back from its journals: in the order of moments, a window of it in memory, whatever the files hold."""
 
 import tracemalloc
+from collections.abc import Callable
 from itertools import count
 from operator import itemgetter
 from pathlib import Path
@@ -14,7 +15,7 @@ from ddptui.live.fold import fold
 from ddptui.live.state import Live
 from ddptui.run import playback, timeline
 from ddptui.run.playback import Playback
-from ddptui.run.timeline import Timeline
+from ddptui.run.timeline import Timeline, at_once
 from ddptui.store import journal
 from ddptui.store.outcomes import results_of
 from ddptui.store.runs import Run
@@ -123,9 +124,10 @@ def test_from_any_place_a_reader_goes_on_as_the_first_one_did(late: int, tmp_pat
 class Told:
     """What a screen keeps of a replay: the state, which it gives back to be kept."""
 
-    def __init__(self, played: Playback) -> None:
+    def __init__(self, played: Playback, reads: list[Callable[[], None]] | None = None) -> None:
         self.played = played
         self.live = Live()
+        self._reads = [] if reads is None else reads  # that a thread has still to do
 
     def drain(self) -> int:
         if self.played.restarted:
@@ -136,8 +138,16 @@ class Told:
         return len(messages)
 
     def drain_all(self) -> None:
-        while self.drain():
+        while self.read() or self.drain():
             pass
+
+    def read(self) -> bool:
+        """Let the thread do one read; whether there was one."""
+        if self._reads:
+            self._reads.pop(0)()
+            self.drain()
+            return True
+        return False
 
 
 JOURNALS = [long_launch(300, late=3), long_launch(100, "b", begin_s=10)]
@@ -152,24 +162,24 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
 ACTS = st.one_of(
     st.tuples(st.just("wait"), st.floats(0, 3)),
     st.tuples(st.just("seek"), st.floats(-TOTAL_S, TOTAL_S)),
-    st.tuples(st.sampled_from(["step", "drain", "drain_all"]), st.none()),
+    st.tuples(st.sampled_from(["step", "drain", "drain_all", "read"]), st.none()),
 )
 
 
 @pytest.mark.usefixtures("small")
 @settings(deadline=None, max_examples=150)
-@given(acts=st.lists(ACTS, max_size=20))
+@given(acts=st.lists(ACTS, max_size=20), in_a_thread=st.booleans())
 def test_wherever_it_goes_the_state_is_that_of_all_messages_until_then(
-    run: Run, acts: list[tuple[str, float | None]]
+    run: Run, acts: list[tuple[str, float | None]], in_a_thread: bool
 ) -> None:
-    now_ns = [0]
-    played = Playback(run, PRESET, lambda: now_ns[0])
-    told = Told(played)
+    now_ns, reads = [0], list[Callable[[], None]]()
+    played = Playback(run, PRESET, lambda: now_ns[0], read=reads.append if in_a_thread else at_once)
+    told = Told(played, reads)
     for name, how_much in [*acts, ("drain_all", None)]:
         match name:
             case "wait":
                 now_ns[0] += round((how_much or 0) * S)
-            case "drain" | "drain_all":
+            case "drain" | "drain_all" | "read":
                 getattr(told, name)()
             case "seek":
                 played.seek(how_much or 0)

@@ -1,5 +1,7 @@
 """A journal that was cut off, or spoilt, is read as far as it goes: never an error."""
 
+import os
+
 import msgspec
 import pytest
 from hypothesis import given, settings
@@ -8,8 +10,10 @@ from hypothesis import strategies as st
 from ddptui.config.preset import Preset
 from ddptui.live.monitor import RunMonitor
 from ddptui.run.playback import Playback
+from ddptui.store.journal import LONGEST_MESSAGE
 from ddptui.store.outcomes import results_of
-from ddptui.store.runs import Run
+from ddptui.store.runs import Run, RunError
+from ddptui.text.words import count
 from ddptui.wire.records import Message
 from tests.support.builders import journal, one_of_each, preset_of, write_run
 
@@ -84,3 +88,42 @@ def test_figures_that_changed_are_no_error(run: Run, changes: list[tuple[int, in
 @given(st.binary(max_size=400))
 def test_no_bytes_at_all_are_an_error(run: Run, content: bytes) -> None:
     reread(run, content)
+
+
+@pytest.mark.parametrize(
+    ("line", "lost"),
+    [
+        (b'{"a":' + b"[" * 200_000, 0),
+        (b'{"a":' + b"[" * 200_000 + b"\n", 1),
+        (b"\0" * (LONGEST_MESSAGE + 1), 1),
+        (b"\0" * (LONGEST_MESSAGE + 1) + b"\n{}\n{}\n", 3),
+        (b"\0" * LONGEST_MESSAGE + b"\n{}\n", 2),
+    ],
+    ids=["nested and cut", "nested", "long and cut", "long", "as long as may be"],
+)
+def test_a_line_nested_or_long_without_end_is_damage_like_any_other(run: Run, line: bytes, lost: int) -> None:
+    unread: list[str] = []
+    assert reread(run, LINES + line) == JOURNAL
+    assert list(run.messages("a", 1, unread)) == JOURNAL
+    number = len(JOURNAL) + 1
+    what = f"line {number} cannot be read; {count(lost, 'line is', 'lines are')} missing"
+    assert [what in note for note in unread] == [True] * bool(lost)
+
+
+def test_a_journal_that_becomes_a_pipe_ends_its_replay(run: Run) -> None:
+    path = run.repeat_folder("a", 1) / "messages.jsonl"
+    path.write_bytes(LINES)
+    playback = Playback(run, PRESET, clock=lambda: 0)
+    path.unlink()
+    os.mkfifo(path)
+    try:
+        playback.seek(1e6)
+        playback.drain()
+        playback.seek(-1e6)
+        assert playback.drain() == []
+        with pytest.raises(RunError, match="not a plain file"):
+            Playback(run, PRESET)
+        with pytest.raises(RunError, match="not a plain file"):
+            results_of(run, PRESET)
+    finally:
+        path.unlink()

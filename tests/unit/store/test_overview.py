@@ -1,13 +1,17 @@
 """A line about each run."""
 
+import os
+from collections.abc import Callable
+from datetime import date
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from ddptui.run.listing import every_run
-from ddptui.store.overview import overview
-from ddptui.store.runs import Run
+from ddptui.store.outcomes import results_of
+from ddptui.store.overview import overview, recent_runs
+from ddptui.store.runs import JOURNAL, Run, RunError
 from tests.support.builders import ended, failure, journal, two_trials, write_run
 
 
@@ -21,6 +25,21 @@ def test_a_run_has_a_day_a_status_and_its_times(tmp_path: Path) -> None:
     assert (line.when, line.preset, line.trials) == ("2026-11-21 19:38", "made", "2, 2 of 4 repeats")
     assert (line.baseline, line.fastest) == ("0.60", "0.30 b")
     assert line.problem is None
+
+
+def test_a_launch_that_was_set_aside_is_read_as_warily_and_only_by_its_own_name(tmp_path: Path) -> None:
+    run = a_run(tmp_path)
+    folder = run.repeat_folder("a", 1)
+    (folder / "../repeat-1.disturbed-1x").mkdir()
+    assert overview(run).problem is None
+    aside = folder.with_name("repeat-1.disturbed-1")
+    aside.mkdir()
+    os.mkfifo(aside / JOURNAL)
+    problem = overview(run).problem
+    assert problem is not None
+    assert "repeat-1.disturbed-1/messages.jsonl: cannot be read: it is a pipe" in problem
+    with pytest.raises(RunError, match="it is a pipe"):
+        results_of(run, two_trials())
 
 
 def test_trials_that_failed_are_counted(tmp_path: Path) -> None:
@@ -53,12 +72,79 @@ def test_a_run_without_results_was_interrupted(tmp_path: Path) -> None:
     assert (line.status, line.trials, line.fastest, line.problem) == ("interrupted", "2", "–", None)
 
 
-@pytest.mark.parametrize("text", [b"{", b'{"status": 1}', b"\xff"])
-def test_results_that_cannot_be_read_do_not_hide_the_run(tmp_path: Path, text: bytes) -> None:
-    run = a_run(tmp_path)
-    (run.folder / "results.json").write_bytes(text)
+def put(path: Path, content: bytes | Callable[[Path], None]) -> None:
+    """Replace a file by one with this content, or by what a call makes there."""
+    path.unlink()
+    if isinstance(content, bytes):
+        path.write_bytes(content)
+    else:
+        content(path)
+
+
+def sparse(path: Path, size: int = 3 * 2**30) -> None:
+    path.touch()
+    os.truncate(path, size)
+
+
+def device(path: Path) -> None:
+    path.symlink_to("/dev/zero")
+
+
+NO_FILE = {"a pipe": os.mkfifo, "a folder": os.mkdir, "a device": device, "3 GB": sparse}
+NO_RESULTS = {"cut": b"{", "a wrong type": b'{"status": 1}', "no text": b"\xff", "nested": b"[" * 200_000, **NO_FILE}
+NO_ENVIRONMENT = {
+    "nested": b'{"a":' + b"[" * 200_000,
+    "preset": b'{"preset": 5}',
+    "packages": b'{"packages": [1]}',
+    "a long name": b'{"preset": "' + b"x" * 300 + b'"}',
+    **NO_FILE,
+}
+NO_JOURNAL = {**NO_FILE, "3 GB": lambda path: sparse(path, 20 * 2**30)}
+
+
+@pytest.mark.parametrize("content", NO_RESULTS.values(), ids=NO_RESULTS)
+def test_results_that_cannot_be_read_do_not_hide_the_run(
+    tmp_path: Path, content: bytes | Callable[[Path], None]
+) -> None:
+    run, other = a_run(tmp_path), a_run(tmp_path)
+    put(run.folder / "results.json", content)
     line = overview(run)
     assert (line.status, line.problem) == ("results.json cannot be read", None)
+    assert line.damage is not None
+    assert line.damage.startswith(f"{run.folder / 'results.json'}: cannot be read: ")
+    assert every_run([run]) == f"{run.name}  {line.damage}\n"
+    recent = recent_runs(tmp_path, date.today())
+    assert [(each.run.name, each.status) for each in recent.lines] == [
+        (other.name, other.status()), (run.name, "results.json cannot be read")
+    ]  # fmt: skip
+    assert [results.run for results in recent.results] == [other.name]
+
+
+@pytest.mark.parametrize("content", NO_ENVIRONMENT.values(), ids=NO_ENVIRONMENT)
+def test_an_environment_that_cannot_be_read_is_said_in_every_list(
+    tmp_path: Path, content: bytes | Callable[[Path], None]
+) -> None:
+    run = a_run(tmp_path)
+    put(run.folder / "environment.json", content)
+    line = overview(run)
+    assert line.problem is not None
+    assert line.problem.startswith(f"{run.folder / 'environment.json'}: cannot be read: ")
+    assert every_run([run]) == f"{run.name}  {line.problem}\n"
+    assert [each.preset for each in recent_runs(tmp_path, date.today()).lines] == [run.name]
+
+
+@pytest.mark.parametrize("content", NO_JOURNAL.values(), ids=NO_JOURNAL)
+def test_a_journal_that_cannot_be_read_is_said_before_the_run_is_opened(
+    tmp_path: Path, content: Callable[[Path], None]
+) -> None:
+    run = a_run(tmp_path)
+    path = run.repeat_folder("b", 1) / JOURNAL
+    put(path, content)
+    problem = overview(run).problem
+    assert problem is not None
+    assert problem.startswith(f"{path}: cannot be read: it is ")
+    with pytest.raises(RunError, match="cannot be read: it is "):
+        results_of(run, two_trials())
 
 
 @pytest.mark.parametrize("file", ["preset.toml", "environment.json"])

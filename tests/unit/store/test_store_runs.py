@@ -1,7 +1,12 @@
 """A run's folder: written, reopened, replayed, found again."""
 
 import json
+import os
+import shutil
 import stat
+import subprocess
+import sys
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -14,6 +19,7 @@ from ddptui.report import table
 from ddptui.store import journal as journals
 from ddptui.store import runs as record
 from ddptui.store.journal import LOG_TAIL
+from ddptui.store.lock import LOCK
 from ddptui.store.outcomes import results_of
 from ddptui.store.runs import Run, RunError, all_runs, find_run, runs_folder
 from ddptui.wire.records import Ended, Message
@@ -299,6 +305,64 @@ def test_the_runs_folder_is_the_one_given_then_the_variables_then_the_users(
     assert runs_folder("~/runs") == tmp_path / "home" / "runs"
 
 
+# One console at a time
+
+
+def test_an_editor_that_replaces_the_preset_does_not_let_a_second_console_in(tmp_path: Path) -> None:
+    run = Run.create(tmp_path, two_trials(), {})
+    with run.held():
+        saved = run.folder / "preset.toml.new"
+        saved.write_bytes((run.folder / "preset.toml").read_bytes())
+        saved.replace(run.folder / "preset.toml")
+        assert run.is_held()
+        with pytest.raises(RunError, match="another console has this run under way"), run.held():
+            pass
+    assert not run.is_held()
+
+
+def test_a_run_of_an_older_version_gets_a_lock_when_it_is_resumed(tmp_path: Path) -> None:
+    run = write_run(tmp_path, two_trials(), JOURNALS[0])
+    assert not (run.folder / LOCK).exists()
+    assert not run.is_held()
+    with run.held():
+        assert run.is_held()
+
+
+@pytest.mark.parametrize("other", [os.mkfifo, os.mkdir, lambda path: path.symlink_to("elsewhere")])
+def test_what_is_no_file_is_no_lock(tmp_path: Path, other: Callable[[Path], None]) -> None:
+    run = write_run(tmp_path, two_trials(), JOURNALS[0])
+    other(run.folder / LOCK)
+    assert not run.is_held()
+    with suppress(RunError), run.held():
+        pass
+    assert not (run.folder / "elsewhere").exists()
+
+
+def test_a_run_on_a_medium_that_cannot_be_written_is_shown_and_not_held(tmp_path: Path) -> None:
+    write_run(tmp_path, two_trials(), JOURNALS[0], JOURNALS[1])
+    command = 'mount --bind -o ro "$0" "$0" 2>/dev/null && mount -o remount,bind,ro "$0" && exec "$@"'
+    words = [sys.executable, "-m", "ddptui", "--runs", str(tmp_path)]
+
+    def read_only(*more: str) -> subprocess.CompletedProcess[str]:
+        inside = ["unshare", "-m", "sh", "-c", command, str(tmp_path), *words, *more]
+        return subprocess.run(inside, capture_output=True, text=True, check=False)
+
+    if os.getuid() != 0 or subprocess.run(["unshare", "-m", "true"], capture_output=True, check=False).returncode:
+        pytest.skip("a read-only folder that holds for root, too, needs the right to mount one")
+    assert read_only("show", "last").returncode == 0
+    resumed = read_only("--resume", "last", "--no-ui")
+    assert resumed.returncode == 2
+    assert "nothing can be added to this run: Read-only file system" in resumed.stderr
+
+
+def test_a_link_in_place_of_new_results_is_not_followed(tmp_path: Path) -> None:
+    run, precious = write_run(tmp_path / "runs", two_trials(), JOURNALS[0]), tmp_path / "precious"
+    precious.write_text("mine")
+    (run.folder / "results.json.new").symlink_to(precious)
+    run.write_results(results_for(two_trials(), JOURNALS[0]))
+    assert precious.read_text() == "mine"
+
+
 # Finding
 
 
@@ -316,6 +380,23 @@ def runs(tmp_path: Path) -> Path:
 def test_the_newest_run_comes_first(runs: Path) -> None:
     assert [run.name for run in all_runs(runs)] == ["20300102-000000-b", "20300102-000000-a", "20300101-000000-a"]
     assert all_runs(runs / "nowhere") == all_runs(runs / "notes.txt") == []
+
+
+def test_a_run_that_may_not_be_looked_into_is_listed_with_the_reason_beside_the_others(runs: Path) -> None:
+    hidden = runs / "20300102-000000-a"
+    hidden.chmod(0)
+    command = [sys.executable, "-m", "ddptui", "--runs", str(runs), "runs"]
+    if os.getuid() == 0:  # who may look into everything, unless these rights are taken away
+        rights = "-dac_override,-dac_read_search"
+        command = ["setpriv", "--bounding-set", rights, "--inh-caps", rights, *command]
+        if shutil.which("setpriv") is None:
+            pytest.skip("needs setpriv")
+    listed = subprocess.run(command, capture_output=True, text=True, check=False)
+    hidden.chmod(0o700)
+    assert listed.returncode == 0, listed.stderr
+    lines = listed.stdout.splitlines()
+    assert [line.split()[0] for line in lines] == ["20300102-000000-b", "20300102-000000-a", "20300101-000000-a"]
+    assert "permission denied" in lines[1]
 
 
 @pytest.mark.parametrize(
