@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from textual.events import ScreenResume
 from textual.geometry import Size
 from textual.pilot import Pilot
 from textual.widgets import Input
@@ -20,6 +21,7 @@ from ddptui.store.outcomes import results_of
 from ddptui.store.runs import Run
 from ddptui.text.tables import Column
 from ddptui.tui.app import Console
+from ddptui.tui.screens.base import LabScreen
 from ddptui.tui.screens.dialogs import Confirm
 from ddptui.tui.screens.result import PANES, ResultScreen
 from ddptui.tui.widgets.comparison import Comparison, Verdict
@@ -187,24 +189,24 @@ def test_as_many_panes_as_there_is_room_for(tmp_path: Path, size: tuple[int, int
         return [pane for pane in PANES if screen.query_one(f"#{pane}").region.area]
 
     async def scenario(app: Console, pilot: Pilot[int], screen: ResultScreen) -> None:
-        assert showing(screen) == visible
+        await until(pilot, lambda: showing(screen) == visible)
         for number, pane in enumerate(PANES, start=1):
             await pilot.press(str(number))
-            await pilot.pause()
+            await until(pilot, lambda pane=pane: pane in showing(screen))
             assert screen.focused is screen.query_one(f"#{pane}")
-            assert pane in showing(screen)
             assert len(showing(screen)) == len(visible)
 
     play(four_trials(tmp_path), tmp_path, scenario, size)
 
 
+@pytest.mark.parametrize("covered", [False, True], ids=["", "below a dialog"])
 @pytest.mark.parametrize(("size", "most"), [((80, 24), 1), ((120, 24), 2)])
 def test_no_layout_shows_more_panes_than_have_room(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: tuple[int, int], most: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: tuple[int, int], most: int, covered: bool
 ) -> None:
-    """However late the messages come that follow from a new size."""
+    """However late the messages come that follow from a new screen or a new size."""
     shown: list[tuple[Size, int]] = []  # for each layout, in which size there were how many panes
-    mount = ResultScreen.on_mount
+    mount, resume = ResultScreen.on_mount, LabScreen.on_screen_resume
 
     def observe(screen: ResultScreen) -> None:
         shown.append((screen.outer_size, sum(screen.query_one(f"#{pane}").region.area > 0 for pane in PANES)))
@@ -213,12 +215,18 @@ def test_no_layout_shows_more_panes_than_have_room(
         screen.screen_layout_refresh_signal.subscribe(screen, lambda _: observe(screen), immediate=True)
         mount(screen)
 
+    def late_resume(screen: LabScreen, event: ScreenResume) -> None:
+        screen.app.refresh_css()  # Textual does so as the console opens
+        resume(screen, event)
+
     def laid_out(wanted: tuple[int, int]) -> set[int]:
         return {panes for size, panes in shown if size == Size(*wanted)}
 
     async def scenario(app: Console, pilot: Pilot[int], screen: ResultScreen) -> None:
         await until(pilot, lambda: laid_out(size))
         assert laid_out(size) == {most}
+        if covered:
+            await app.push_screen(Confirm("Which one?"))
         await pilot.resize_terminal(200, 60)
         await until(pilot, lambda: laid_out((200, 60)))
         assert laid_out((200, 60)) == {len(PANES)}
@@ -228,6 +236,7 @@ def test_no_layout_shows_more_panes_than_have_room(
         assert laid_out(size) == {most}
 
     monkeypatch.setattr(ResultScreen, "on_mount", observed_mount)
+    monkeypatch.setattr(LabScreen, "on_screen_resume", late_resume)
     play(four_trials(tmp_path), tmp_path, scenario, size)
 
 

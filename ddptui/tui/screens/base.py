@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
 
 from textual.app import ComposeResult
-from textual.events import Resize, ScreenResume
+from textual.events import ScreenResume
 from textual.geometry import Size
 from textual.screen import Screen
 from textual.signal import Signal
@@ -58,6 +58,7 @@ class LabScreen(Screen[None]):
     PURPOSE = ""  # one line, for the help screen
 
     def compose(self) -> ComposeResult:
+        self._set_size_classes(self.app.size, restyle=False)  # first: Textual may lay the widgets out at any time
         yield TitleBar()
         yield from self.compose_content()
         yield Keys()
@@ -67,14 +68,14 @@ class LabScreen(Screen[None]):
         """Yield the widgets between title bar and footer."""
         raise NotImplementedError
 
-    # Textual sets the classes of its own breakpoints after the first layout, so for a moment every pane would show.
-    # It calls these two handlers before its own, which lay the screen out.
+    # Textual sets the classes of its own breakpoints after a layout, so for a moment every pane would show.
 
-    def on_screen_resume(self, event: ScreenResume) -> None:
+    def on_screen_resume(self, event: ScreenResume) -> None:  # called before Textual's own, which lays the screen out
         self._set_size_classes(self.app.size, restyle=not event.refresh_styles)  # else Textual does, right after this
 
-    def on_resize(self, event: Resize) -> None:
-        self._set_size_classes(event.size)
+    def _screen_resized(self, size: Size) -> None:
+        self._set_size_classes(size)  # here, since a dialog lays out the screen below it
+        super()._screen_resized(size)
 
     def _set_size_classes(self, size: Size, *, restyle: bool = True) -> None:
         classes = {name: False for _, name in (*WIDTHS, *HEIGHTS)}
