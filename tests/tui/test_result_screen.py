@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from textual.events import ScreenResume
-from textual.geometry import Size
+from textual.geometry import Region, Size
 from textual.pilot import Pilot
 from textual.widgets import Input
 
@@ -21,10 +21,11 @@ from ddptui.store.outcomes import results_of
 from ddptui.store.runs import Run
 from ddptui.text.tables import Column
 from ddptui.tui.app import Console
-from ddptui.tui.screens.base import LabScreen
+from ddptui.tui.screens.base import SENT, LabScreen
 from ddptui.tui.screens.dialogs import Confirm
 from ddptui.tui.screens.result import PANES, ResultScreen
 from ddptui.tui.widgets.comparison import Comparison, Verdict
+from ddptui.tui.widgets.frame import PaneBar
 from ddptui.tui.widgets.tables import RankDetail
 from ddptui.wire.records import Message
 from tests.support.builders import ended, failure, journal, launched, preset_of, results_for, two_trials, write_run
@@ -240,6 +241,39 @@ def test_no_layout_shows_more_panes_than_have_room(
     play(four_trials(tmp_path), tmp_path, scenario, size)
 
 
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
+def test_one_pane_has_the_whole_screen_until_it_gives_it_back(tmp_path: Path, size: tuple[int, int]) -> None:
+    def whole(screen: ResultScreen, pane: str) -> bool:
+        width, height = screen.size
+        return screen.query_one(f"#{pane}").region == Region(0, 0, width, height - 1)  # the keys stay
+
+    async def scenario(app: Console, pilot: Pilot[int], screen: ResultScreen) -> None:
+        await pilot.press("2", "z")
+        await until(pilot, lambda: whole(screen, "bars"))
+        await pilot.press("3")
+        await until(pilot, lambda: whole(screen, "verdict"))
+        await pilot.press("z")
+        await until(pilot, lambda: not whole(screen, "verdict"))
+        await pilot.press("z")
+        await until(pilot, lambda: whole(screen, "verdict"))
+        await pilot.press("escape")
+        await until(pilot, lambda: not whole(screen, "verdict"))
+        assert app.screen is screen
+
+    play(four_trials(tmp_path), tmp_path, scenario, size)
+
+
+def test_a_click_on_a_panes_title_shows_it(tmp_path: Path) -> None:
+    async def scenario(app: Console, pilot: Pilot[int], screen: ResultScreen) -> None:
+        bar = next(line for line in seen(app).splitlines() if "1 Trials" in line)
+        for pane, title in reversed(PANES.items()):
+            await pilot.click(PaneBar, offset=(bar.index(title), 0))
+            await until(pilot, lambda pane=pane: screen.focused is screen.query_one(f"#{pane}"))
+            assert screen.query_one(f"#{pane}").region.area
+
+    play(four_trials(tmp_path), tmp_path, scenario, (80, 24))
+
+
 def test_a_wider_terminal_has_more_columns_and_the_narrow_one_the_most_telling(tmp_path: Path) -> None:
     async def scenario(app: Console, pilot: Pilot[int], screen: ResultScreen) -> None:
         table = screen.query_one(Comparison)
@@ -362,7 +396,8 @@ def test_the_row_and_the_table_are_copied(tmp_path: Path) -> None:
         assert len(cells) == len(screen.query_one(Comparison).shown)
         await pilot.press("Y")
         assert app.clipboard == report.markdown(screen.results, screen.preset)
-        assert len(toasts(app)) == 2
+        assert [toast.title for toast in app._notifications] == [SENT] * 2  # whether it arrived cannot be known
+        assert all("If it does not arrive" in toast for toast in toasts(app))
 
     play(four_trials(tmp_path), tmp_path, scenario)
 

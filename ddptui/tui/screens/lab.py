@@ -222,8 +222,8 @@ class Lab(LabScreen):
 
     def action_copy(self) -> None:
         self._sync_draft()
-        self.app.copy_to_clipboard(line := drafts.command_line(self._draft))
-        self.notify(printable(line), title="Copied", markup=False)
+        line = drafts.command_line(self._draft)
+        self.copy(line, printable(line))
 
     def action_reset(self) -> None:
         self._changes.pop(self._draft.name, None)
