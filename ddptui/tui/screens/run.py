@@ -7,6 +7,7 @@ from textual import work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.content import Content
+from textual.events import ScreenResume
 from textual.widgets import Static
 
 from ddptui.live import headline, rank_states
@@ -58,6 +59,12 @@ class RunScreen(Following):
 
     def tick(self) -> None:
         super().tick()
+        self._show_due_results()
+
+    def on_screen_resume(self, event: ScreenResume) -> None:
+        self._show_due_results()  # now: until the next tick, a key would still act on a run that is over
+
+    def _show_due_results(self) -> None:
         if self._results_due and self.app.screen is self:
             self._results_due = False
             self.action_results()
