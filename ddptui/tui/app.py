@@ -16,6 +16,7 @@ from textual import work
 from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.command import Provider
+from textual.events import Event
 from textual.screen import Screen
 from textual.signal import Signal
 
@@ -28,6 +29,7 @@ from ddptui.store.runs import Run, RunError
 from ddptui.text.words import printable
 from ddptui.tui import settings
 from ddptui.tui.background import in_background
+from ddptui.tui.keyboard import Keyboard, Typed
 from ddptui.tui.launch_check import LaunchCheck, prepare_resumption
 from ddptui.tui.screens.base import ConsoleApp, EndedRun
 from ddptui.tui.screens.lab import Lab
@@ -107,6 +109,7 @@ class Console(App[int]):
         self.finished: list[EndedRun] = []  # of this session, in order; the last is printed when the console closes
         self._warm, self._retry = warm, retry
         self._check = LaunchCheck()
+        self._keyboard = Keyboard(self)
         self._first = first
         self._begun = begun
         self._threads = threads or ThreadPoolExecutor(1, "lab")  # one: at most one run at a time
@@ -123,6 +126,16 @@ class Console(App[int]):
             run, preset = self._begun
             self.push_screen(Lab())  # the resumption is checked, which some screen must show
             self.resume(run, lambda: preset)
+        self._keyboard.settle(self._keyboard.way())  # what is typed before the first screen has opened belongs to it
+
+    async def on_event(self, event: Event) -> None:
+        """Act on keys one after the other. Textual calls this for each event, also for keys that come back unused."""
+        if not isinstance(event, Typed) or event.is_forwarded:
+            await super().on_event(event)
+        elif self._keyboard.may_act(event):
+            way = self._keyboard.way()
+            await super().on_event(event)
+            self._keyboard.settle(way)
 
     def get_default_screen(self) -> Screen[None]:
         """Return the first screen on the stack. Textual asks for it."""

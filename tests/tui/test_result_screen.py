@@ -7,7 +7,8 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from textual.geometry import Size
+from textual.events import ScreenResume
+from textual.geometry import Region, Size
 from textual.pilot import Pilot
 from textual.widgets import Input
 
@@ -20,9 +21,11 @@ from ddptui.store.outcomes import results_of
 from ddptui.store.runs import Run
 from ddptui.text.tables import Column
 from ddptui.tui.app import Console
+from ddptui.tui.screens.base import SENT, LabScreen
 from ddptui.tui.screens.dialogs import Confirm
 from ddptui.tui.screens.result import PANES, ResultScreen
 from ddptui.tui.widgets.comparison import Comparison, Verdict
+from ddptui.tui.widgets.frame import PaneBar
 from ddptui.tui.widgets.tables import RankDetail
 from ddptui.wire.records import Message
 from tests.support.builders import ended, failure, journal, launched, preset_of, results_for, two_trials, write_run
@@ -187,24 +190,24 @@ def test_as_many_panes_as_there_is_room_for(tmp_path: Path, size: tuple[int, int
         return [pane for pane in PANES if screen.query_one(f"#{pane}").region.area]
 
     async def scenario(app: Console, pilot: Pilot[int], screen: ResultScreen) -> None:
-        assert showing(screen) == visible
+        await until(pilot, lambda: showing(screen) == visible)
         for number, pane in enumerate(PANES, start=1):
             await pilot.press(str(number))
-            await pilot.pause()
+            await until(pilot, lambda pane=pane: pane in showing(screen))
             assert screen.focused is screen.query_one(f"#{pane}")
-            assert pane in showing(screen)
             assert len(showing(screen)) == len(visible)
 
     play(four_trials(tmp_path), tmp_path, scenario, size)
 
 
+@pytest.mark.parametrize("covered", [False, True], ids=["", "below a dialog"])
 @pytest.mark.parametrize(("size", "most"), [((80, 24), 1), ((120, 24), 2)])
 def test_no_layout_shows_more_panes_than_have_room(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: tuple[int, int], most: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: tuple[int, int], most: int, covered: bool
 ) -> None:
-    """However late the messages come that follow from a new size."""
+    """However late the messages come that follow from a new screen or a new size."""
     shown: list[tuple[Size, int]] = []  # for each layout, in which size there were how many panes
-    mount = ResultScreen.on_mount
+    mount, resume = ResultScreen.on_mount, LabScreen.on_screen_resume
 
     def observe(screen: ResultScreen) -> None:
         shown.append((screen.outer_size, sum(screen.query_one(f"#{pane}").region.area > 0 for pane in PANES)))
@@ -213,12 +216,18 @@ def test_no_layout_shows_more_panes_than_have_room(
         screen.screen_layout_refresh_signal.subscribe(screen, lambda _: observe(screen), immediate=True)
         mount(screen)
 
+    def late_resume(screen: LabScreen, event: ScreenResume) -> None:
+        screen.app.refresh_css()  # Textual does so as the console opens
+        resume(screen, event)
+
     def laid_out(wanted: tuple[int, int]) -> set[int]:
         return {panes for size, panes in shown if size == Size(*wanted)}
 
     async def scenario(app: Console, pilot: Pilot[int], screen: ResultScreen) -> None:
         await until(pilot, lambda: laid_out(size))
         assert laid_out(size) == {most}
+        if covered:
+            await app.push_screen(Confirm("Which one?"))
         await pilot.resize_terminal(200, 60)
         await until(pilot, lambda: laid_out((200, 60)))
         assert laid_out((200, 60)) == {len(PANES)}
@@ -228,7 +237,41 @@ def test_no_layout_shows_more_panes_than_have_room(
         assert laid_out(size) == {most}
 
     monkeypatch.setattr(ResultScreen, "on_mount", observed_mount)
+    monkeypatch.setattr(LabScreen, "on_screen_resume", late_resume)
     play(four_trials(tmp_path), tmp_path, scenario, size)
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
+def test_one_pane_has_the_whole_screen_until_it_gives_it_back(tmp_path: Path, size: tuple[int, int]) -> None:
+    def whole(screen: ResultScreen, pane: str) -> bool:
+        width, height = screen.size
+        return screen.query_one(f"#{pane}").region == Region(0, 0, width, height - 1)  # the keys stay
+
+    async def scenario(app: Console, pilot: Pilot[int], screen: ResultScreen) -> None:
+        await pilot.press("2", "z")
+        await until(pilot, lambda: whole(screen, "bars"))
+        await pilot.press("3")
+        await until(pilot, lambda: whole(screen, "verdict"))
+        await pilot.press("z")
+        await until(pilot, lambda: not whole(screen, "verdict"))
+        await pilot.press("z")
+        await until(pilot, lambda: whole(screen, "verdict"))
+        await pilot.press("escape")
+        await until(pilot, lambda: not whole(screen, "verdict"))
+        assert app.screen is screen
+
+    play(four_trials(tmp_path), tmp_path, scenario, size)
+
+
+def test_a_click_on_a_panes_title_shows_it(tmp_path: Path) -> None:
+    async def scenario(app: Console, pilot: Pilot[int], screen: ResultScreen) -> None:
+        bar = next(line for line in seen(app).splitlines() if "1 Trials" in line)
+        for pane, title in reversed(PANES.items()):
+            await pilot.click(PaneBar, offset=(bar.index(title), 0))
+            await until(pilot, lambda pane=pane: screen.focused is screen.query_one(f"#{pane}"))
+            assert screen.query_one(f"#{pane}").region.area
+
+    play(four_trials(tmp_path), tmp_path, scenario, (80, 24))
 
 
 def test_a_wider_terminal_has_more_columns_and_the_narrow_one_the_most_telling(tmp_path: Path) -> None:
@@ -353,7 +396,8 @@ def test_the_row_and_the_table_are_copied(tmp_path: Path) -> None:
         assert len(cells) == len(screen.query_one(Comparison).shown)
         await pilot.press("Y")
         assert app.clipboard == report.markdown(screen.results, screen.preset)
-        assert len(toasts(app)) == 2
+        assert [toast.title for toast in app._notifications] == [SENT] * 2  # whether it arrived cannot be known
+        assert all("If it does not arrive" in toast for toast in toasts(app))
 
     play(four_trials(tmp_path), tmp_path, scenario)
 

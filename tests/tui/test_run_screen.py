@@ -29,10 +29,11 @@ from ddptui.tui.widgets.panes import TITLES, Panes
 from ddptui.tui.widgets.rank_table import RankTable
 from ddptui.wire.messages import Hello, Step
 from ddptui.wire.records import Launched
-from tests.tui.opened import opened, seen, toasts, until
+from tests.tui.opened import Opened, opened, seen, toasts, until
 from tests.tui.recordings import RECORDED, Clock, ToldAsItGoes, moment_s, playback
 
 SIZES = [(80, 24), (120, 40), (200, 60)]
+NEVER_S = 1e6
 
 
 def replay(trial: str, step: int, clock: Clock | None = None) -> RunScreen:
@@ -453,7 +454,9 @@ def test_a_run_that_ends_under_a_dialog_shows_its_results_after_it(
         told = playback(clock)
         told.seek(moment_s(told, "none", 30))
         screen = RunScreen(EndsWell(told))
-        async with opened(tmp_path, screen) as (app, pilot):
+        app = Opened(tmp_path, screen, refresh_s=NEVER_S)  # the results do not wait for another look at the run
+        async with app.run_test() as pilot:
+            await app.mounted
             screen.tick()
             await pilot.press(key)
             await until(pilot, lambda: isinstance(app.screen, dialog))

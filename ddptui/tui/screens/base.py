@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
 
 from textual.app import ComposeResult
-from textual.events import Resize, ScreenResume
+from textual.binding import Binding
+from textual.events import ScreenResume
 from textual.geometry import Size
 from textual.screen import Screen
 from textual.signal import Signal
@@ -22,6 +23,10 @@ if TYPE_CHECKING:  # late: the first picture must not wait for them
 # The fewest cells from which a screen has the class. Common terminals: 80×24, 120×40, 200×60.
 WIDTHS = ((180, "-huge"), (110, "-wide"), (60, "-narrow"), (0, "-tiny"))
 HEIGHTS = ((54, "-high"), (34, "-tall"), (16, "-short"), (0, "-flat"))
+
+CHOSEN = ".pane.-chosen"
+SENT = "Sent to the terminal's clipboard"
+ZOOM_KEY = Binding("z", "zoom", "Zoom", show=False, tooltip="The chosen pane on the whole screen, and back")
 
 
 class EndedRun(NamedTuple):
@@ -58,6 +63,7 @@ class LabScreen(Screen[None]):
     PURPOSE = ""  # one line, for the help screen
 
     def compose(self) -> ComposeResult:
+        self._set_size_classes(self.app.size, restyle=False)  # first: Textual may lay the widgets out at any time
         yield TitleBar()
         yield from self.compose_content()
         yield Keys()
@@ -67,20 +73,37 @@ class LabScreen(Screen[None]):
         """Yield the widgets between title bar and footer."""
         raise NotImplementedError
 
-    # Textual sets the classes of its own breakpoints after the first layout, so for a moment every pane would show.
-    # It calls these two handlers before its own, which lay the screen out.
+    # Textual sets the classes of its own breakpoints after a layout, so for a moment every pane would show.
 
-    def on_screen_resume(self, event: ScreenResume) -> None:
+    def on_screen_resume(self, event: ScreenResume) -> None:  # called before Textual's own, which lays the screen out
         self._set_size_classes(self.app.size, restyle=not event.refresh_styles)  # else Textual does, right after this
 
-    def on_resize(self, event: Resize) -> None:
-        self._set_size_classes(event.size)
+    def _screen_resized(self, size: Size) -> None:
+        self._set_size_classes(size)  # here, since a dialog lays out the screen below it
+        super()._screen_resized(size)
 
     def _set_size_classes(self, size: Size, *, restyle: bool = True) -> None:
         classes = {name: False for _, name in (*WIDTHS, *HEIGHTS)}
         for cells, limits in ((size.width, WIDTHS), (size.height, HEIGHTS)):
             classes[next(name for fewest, name in limits if cells >= fewest)] = True
         self.update_classes(classes, restyle, animate=False)  # in one go: each change restyles the whole screen
+
+    def action_zoom(self) -> None:
+        """Show the chosen pane on the whole screen, and back."""
+        if self.maximized is None:  # Textual also minimizes on escape, before it looks for bindings
+            self.maximized = self.query_one(CHOSEN)  # `maximize` refuses panes of text
+        else:
+            self.minimize()
+
+    def keep_zoomed(self) -> None:
+        """Give the whole screen to the chosen pane if another one had it."""
+        if self.maximized is not None:
+            self.maximized = self.query_one(CHOSEN)
+
+    def copy(self, text: str, what: str) -> None:
+        """Send a text to the terminal's clipboard. No answer comes back: many terminals ignore it."""
+        self.app.copy_to_clipboard(text)
+        self.notify(f"{what}\nIf it does not arrive: the terminal forbids it.", title=SENT, markup=False)
 
     @property
     def console_app(self) -> ConsoleApp:

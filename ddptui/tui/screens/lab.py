@@ -212,12 +212,10 @@ class Lab(LabScreen):
         self._go("list", self.query_one(PresetChooser).focus)
 
     def _go(self, view: str, focus: Callable[[], object]) -> None:
-        if self.has_class(f"-{view}"):
-            focus()
-        else:  # a hidden widget can neither take the focus nor may it keep it
+        if not self.has_class(f"-{view}"):  # a hidden widget can neither take the focus nor may it keep it
             self.set_focus(None)
             self._turn_to(view)
-            self.call_after_refresh(focus)
+        focus()
 
     def _turn_to(self, view: str) -> None:
         classes = {f"-{name}": name == view for name in VIEWS}
@@ -226,8 +224,8 @@ class Lab(LabScreen):
 
     def action_copy(self) -> None:
         self._sync_draft()
-        self.app.copy_to_clipboard(line := drafts.command_line(self._draft))
-        self.notify(printable(line), title="Copied", markup=False)
+        line = drafts.command_line(self._draft)
+        self.copy(line, printable(line))
 
     def action_reset(self) -> None:
         self._changes.pop(self._draft.name, None)

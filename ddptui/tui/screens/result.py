@@ -16,7 +16,7 @@ from ddptui.report import run_diff, table
 from ddptui.report.notes import in_short, worst
 from ddptui.store.runs import Run
 from ddptui.text.tables import fill, telling
-from ddptui.tui.screens.base import EndedRun, LabScreen
+from ddptui.tui.screens.base import ZOOM_KEY, EndedRun, LabScreen
 from ddptui.tui.screens.dialogs import ColumnsDialog
 from ddptui.tui.screens.export import Exportable
 from ddptui.tui.widgets.comparison import Comparison, Verdict
@@ -43,6 +43,7 @@ class ResultScreen(Exportable):
         *(Binding(str(number), f"pane('{pane}')", PANES[pane], show=False) for number, pane in enumerate(PANES, 1)),
         Binding("n,down,j", "trial(1)", "Next trial, from every pane", key_display="n", show=False),
         Binding("p,up,k", "trial(-1)", "Trial before, from every pane", key_display="p", show=False),
+        ZOOM_KEY,
         Binding("escape", "app.pop_screen", "Back"),
     ]
     _table = query_one(Comparison)
@@ -96,6 +97,7 @@ class ResultScreen(Exportable):
 
     def action_pane(self, pane: str) -> None:
         self._mark(pane)  # first: a hidden pane cannot take the focus
+        self.keep_zoomed()
         self.query_one(f"#{pane}").focus()
 
     def action_trial(self, by: int) -> None:
@@ -114,12 +116,10 @@ class ResultScreen(Exportable):
             self._table.choose_columns(chosen or None)
 
     def action_copy_row(self) -> None:
-        self.app.copy_to_clipboard("\t".join(self._table.row_as_text()))
-        self.notify("Copied the row, a tab between two cells.", markup=False)
+        self.copy("\t".join(self._table.row_as_text()), "The row, a tab between two cells.")
 
     def action_copy_table(self) -> None:
-        self.app.copy_to_clipboard(table.markdown(self.results, self.preset))
-        self.notify("Copied the table as Markdown.", markup=False)
+        self.copy(table.markdown(self.results, self.preset), "The table as Markdown; x writes it to a file.")
 
     @property
     def ended(self) -> EndedRun:

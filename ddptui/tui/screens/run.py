@@ -7,11 +7,13 @@ from textual import work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.content import Content
+from textual.events import ScreenResume
 from textual.widgets import Static
 
 from ddptui.live import headline, rank_states
 from ddptui.run.playback import Playback
 from ddptui.run.session import Session
+from ddptui.tui.screens.base import ZOOM_KEY
 from ddptui.tui.screens.following import BACK_KEYS, REPLAY_KEYS, RUN_KEYS, Following
 from ddptui.tui.screens.inject import Inject, can_still_come
 from ddptui.tui.widgets.frame import TitleBar
@@ -35,7 +37,7 @@ class RunScreen(Following):
         Binding("full_stop", "step", "Step", key_display=".", show=False, tooltip="Replay: on to the next step"),
         Binding("enter", "results", "Results", tooltip="The results, once the run is over"),
         Binding("y", "log_scale", "Log scale", show=False, tooltip="The loss on a logarithmic scale, and back"),
-        Binding("z", "zoom", "Zoom", show=False, tooltip="The chosen pane on the whole screen, and back"),
+        ZOOM_KEY,
         *BACK_KEYS,
         *(Binding(str(n), f"pane('{name}')", title, show=False) for n, (name, title) in enumerate(TITLES.items(), 1)),
     ]
@@ -57,6 +59,12 @@ class RunScreen(Following):
 
     def tick(self) -> None:
         super().tick()
+        self._show_due_results()
+
+    def on_screen_resume(self, event: ScreenResume) -> None:
+        self._show_due_results()  # now: until the next tick, a key would still act on a run that is over
+
+    def _show_due_results(self) -> None:
         if self._results_due and self.app.screen is self:
             self._results_due = False
             self.action_results()
@@ -145,14 +153,8 @@ class RunScreen(Following):
         """Choose a pane, and draw it without the others, so that it shows at once."""
         panes = self.query_one(Panes)
         panes.choose(name)
+        self.keep_zoomed()
         panes.draw_pane(panes.pane(name), self._picture or self._look(), self.feed)
-
-    def action_zoom(self) -> None:
-        if self.maximized is None:  # Textual also minimizes on escape, before it looks for bindings
-            panes = self.query_one(Panes)
-            self.maximize(panes.pane(panes.chosen))
-        else:
-            self.minimize()
 
     def action_log_scale(self) -> None:
         chart = self.query_one(LineChart)

@@ -1,9 +1,10 @@
 """The parts around a screen's content: title bar, bar of panes, and the card for a terminal that is too small."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from textual.app import RenderResult
 from textual.content import Content
+from textual.events import Click
 from textual.widget import Widget
 from textual.widgets import Static
 
@@ -40,17 +41,28 @@ class TitleBar(Widget):
 
 
 class PaneBar(Static):
-    """Lists the panes with their keys. Hidden where all panes have room; the screens' styles show it."""
+    """Lists the panes with their keys. Hidden where all panes have room; the screens' styles show it. A click on a pane
+    presses its key."""
 
     DEFAULT_CSS = "PaneBar { height: 1; padding: 0 1; color: $text-muted; display: none; }"
+    _parts: Sequence[Content] = ()
 
     def show(self, panes: Mapping[str, str], shown: str) -> None:
         """List the panes and highlight the chosen one. `panes`: titles by id, in the order of their number keys."""
-        parts = (
+        self._parts = [
             Content.styled(f" {number} {title} ", "bold reverse" if pane == shown else "")
             for number, (pane, title) in enumerate(panes.items(), start=1)
-        )
-        self.update(Content(" ").join(parts))
+        ]
+        self.update(Content(" ").join(self._parts))
+
+    def on_click(self, event: Click) -> None:
+        place = event.get_content_offset(self)
+        end = 0
+        for number, part in enumerate(self._parts, start=1):
+            end += part.cell_length + 1  # and the gap
+            if place is not None and place.x < end:
+                self.app.simulate_key(str(number))
+                break
 
 
 class TooSmall(Widget):

@@ -1,0 +1,129 @@
+"""Keys that come all at once, as over a slow line or from a paste: each one arrives where it belongs."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from textual._xterm_parser import XTermParser
+from textual.app import App
+from textual.command import CommandPalette
+from textual.screen import Screen
+from textual.widgets import Input
+
+from ddptui.run.session import Session
+from ddptui.tui.screens.base import LabScreen
+from ddptui.tui.screens.dialogs import SavePreset
+from ddptui.tui.screens.export import ExportDialog
+from ddptui.tui.screens.lab import Lab
+from ddptui.tui.screens.primitives import PrimitivesScreen
+from ddptui.tui.screens.run import RunScreen
+from ddptui.tui.screens.runs import RunsScreen
+from ddptui.tui.widgets.fields import BottleneckFields, Field
+from tests.tui import primitive_recordings
+from tests.tui.opened import Opened, opened, until
+from tests.tui.recordings import RECORDED, ToldAsItGoes, moment_s, playback
+
+BACKSPACE, CTRL_P, CTRL_S, CTRL_U = "\x7f", "\x10", "\x13", "\x15"
+NARROW, WIDE = (80, 24), (120, 40)
+
+
+def send(app: App[int], typed: str) -> None:
+    """Send what a terminal would, as the driver does when it reads all of it at once."""
+    assert app._driver is not None
+    parser = XTermParser()
+    for event in (*parser.feed(typed), *parser.tick()):
+        app._driver.send_message(event)
+
+
+def under_way() -> RunScreen:
+    told = playback()
+    told.seek(moment_s(told, "late", 60))
+    return RunScreen(ToldAsItGoes(told))
+
+
+def in_field(screen: Screen[object]) -> str:
+    """What is in the field with the focus."""
+    return screen.focused.value if isinstance(screen.focused, Input) else ""
+
+
+def ranks(lab: Screen[object]) -> str | None:
+    return lab.query_one("#world_size", Field).text
+
+
+def is_loaded(screen: Screen[object]) -> bool:
+    return not isinstance(screen, Lab) or bool(screen.query(BottleneckFields))  # the form is built after the rest
+
+
+Burst = tuple[Callable[[], LabScreen], str, Callable[[Screen[object]], object]]
+BURSTS: dict[str, Burst] = {
+    "filter": (Lab, "/who", lambda top: in_field(top) == "who"),
+    "filter, from another view": (Lab, "i/who", lambda top: in_field(top) == "who"),
+    "field": (Lab, "e\t45", lambda top: ranks(top) == "45"),
+    "a digit replaces another": (Lab, f"e\t4{BACKSPACE}7", lambda top: ranks(top) == "7"),
+    "an emptied field": (Lab, f"e\t45{CTRL_U}30", lambda top: ranks(top) == "30"),
+    "another screen": (Lab, "r/0102", lambda top: isinstance(top, RunsScreen) and in_field(top) == "0102"),
+    "dialog": (Lab, f"{CTRL_S}{CTRL_U}mine", lambda top: isinstance(top, SavePreset) and in_field(top) == "mine"),
+    "palette": (Lab, f"{CTRL_P}runs", lambda top: isinstance(top, CommandPalette) and in_field(top) == "runs"),
+    "dialog, next field": (
+        lambda: PrimitivesScreen(primitive_recordings.over()),
+        f"x\t{CTRL_U}/tmp/table.md",
+        lambda top: isinstance(top, ExportDialog) and in_field(top) == "/tmp/table.md",
+    ),
+}
+
+
+@pytest.mark.parametrize("size", [NARROW, WIDE])
+@pytest.mark.parametrize("burst", BURSTS.values(), ids=[*BURSTS])
+def test_a_burst_arrives_where_it_belongs(tmp_path: Path, burst: Burst, size: tuple[int, int]) -> None:
+    begins_with, typed, has_arrived = burst
+
+    async def check() -> None:
+        async with opened(tmp_path, begins_with(), size) as (app, pilot):
+            await until(pilot, lambda: is_loaded(app.screen))
+            send(app, typed)
+            await until(pilot, lambda: has_arrived(app.screen))
+
+    asyncio.run(check())
+
+
+def test_a_dialog_gets_its_answer_and_the_screen_below_the_rest(tmp_path: Path) -> None:
+    async def check() -> None:
+        screen = under_way()
+        assert isinstance(screen.feed, Session)
+        controls = screen.feed.controls
+        async with opened(tmp_path, screen) as (app, pilot):
+            send(app, f"b{CTRL_U}30\rxy")
+            await until(pilot, lambda: controls.end() == "interrupted")
+            [delays] = controls.injections()
+            assert delays[-1].sleep_ms == 30
+
+    asyncio.run(check())
+
+
+def test_a_second_question_gets_its_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    there = tmp_path / f"{RECORDED.name}.md"
+    there.write_text("old")
+
+    async def check() -> None:
+        async with opened(tmp_path, PrimitivesScreen(primitive_recordings.over())) as (app, pilot):
+            send(app, "x\ry")
+            await until(pilot, lambda: there.read_text() not in ("", "old"))
+
+    asyncio.run(check())
+
+
+class Hurried(Opened):
+    """Its user types before it has opened."""
+
+    def on_mount(self) -> None:  # besides those of its bases
+        send(self, "/who")
+
+
+def test_what_is_typed_before_the_first_screen_is_there_belongs_to_it(tmp_path: Path) -> None:
+    async def check() -> None:
+        async with Hurried(tmp_path).run_test() as pilot:
+            await until(pilot, lambda: in_field(pilot.app.screen) == "who")
+
+    asyncio.run(check())

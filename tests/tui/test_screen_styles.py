@@ -1,0 +1,119 @@
+"""Each screen has its own style: the screens that were open before it change nothing."""
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+
+import pytest
+from textual.app import SystemCommand
+from textual.command import CommandPalette
+from textual.pilot import Pilot
+from textual.screen import Screen
+
+from ddptui.store.outcomes import results_of
+from ddptui.store.runs import Run
+from ddptui.text.tables import Filled
+from ddptui.tui.app import Console
+from ddptui.tui.screens.dialogs import ColumnsDialog, Confirm, HelpScreen, SavePreset
+from ddptui.tui.screens.export import ExportDialog
+from ddptui.tui.screens.inject import Inject
+from ddptui.tui.screens.lab import Lab
+from ddptui.tui.screens.primitives import PrimitivesScreen
+from ddptui.tui.screens.result import CompareScreen, ResultScreen
+from ddptui.tui.screens.run import RunScreen
+from ddptui.tui.screens.runs import RunsScreen
+from tests.tui import primitive_recordings
+from tests.tui.opened import opened
+from tests.tui.recordings import RECORDED, playback
+
+SIZES = [(80, 24), (120, 40), (200, 60)]
+
+Look = Mapping[str, set[str]]  # the rules, by widget
+
+
+def result() -> ResultScreen:
+    run = Run(RECORDED)
+    preset = run.preset()
+    return ResultScreen(run, preset, results_of(run, preset))
+
+
+def compare() -> CompareScreen:
+    return CompareScreen(result().results, result().results)
+
+
+def inject() -> Inject:
+    trial = Run(RECORDED).preset().trials[-1]
+    return Inject(trial, trial.bottleneck)
+
+
+SCREENS: dict[str, Callable[[], Screen[object]]] = {
+    "lab": Lab,
+    "run": lambda: RunScreen(playback()),
+    "result": result,
+    "compare": compare,
+    "runs": RunsScreen,
+    "primitives": lambda: PrimitivesScreen(primitive_recordings.over()),
+    "question": lambda: Confirm("Stop the run?"),
+    "columns": lambda: ColumnsDialog([Filled("trial", ["a"], left=True, key="trial")], ["trial"]),
+    "save": lambda: SavePreset("mine"),
+    "export": lambda: ExportDialog(Run(RECORDED), "csv"),
+    "inject": inject,
+    "help": lambda: HelpScreen(Screen()),
+    "palette": CommandPalette,
+}
+
+
+@pytest.fixture(autouse=True)
+def few_commands(monkeypatch: pytest.MonkeyPatch) -> None:
+    commands = [SystemCommand("One", "The only one", lambda: None)]  # each of the console's own would be looked at
+    monkeypatch.setattr(Console, "get_system_commands", lambda *_: commands)
+
+
+def look(screen: Screen[object]) -> Look:
+    """What the style sheets made of the screen and its widgets."""
+    return {
+        " > ".join(node.css_identifier for node in widget.css_path_nodes[1:]): {*widget.styles.base.css_lines}
+        for widget in (screen, *screen.query())
+    }
+
+
+async def looks(app: Console, pilot: Pilot[int], name: str, sizes: Iterable[tuple[int, int]] = SIZES) -> list[Look]:
+    """Open a screen, look at it in each size, and leave it."""
+    screen, found = SCREENS[name](), []
+    await app.push_screen(screen)
+    for size in sizes:
+        await pilot.resize_terminal(*size)
+        await app.workers.wait_for_complete()
+        await pilot.pause()
+        found.append(look(screen))
+    await app.pop_screen()
+    return found
+
+
+def differing(look: Look, expected: Look) -> dict[str, set[str]]:
+    """Return the rules that differ, by widget."""
+    return {of: rules for of in look.keys() & expected.keys() if (rules := look[of] ^ expected[of])}
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        pytest.param([*SCREENS], id="in order"),
+        pytest.param([*reversed(SCREENS)], id="the other way round", marks=pytest.mark.rare),
+    ],
+)
+def test_each_screen_looks_after_all_others_as_it_does_alone(tmp_path: Path, names: list[str]) -> None:
+    alone: dict[str, list[Look]] = {}
+
+    async def check() -> None:
+        for name in names:
+            async with opened(tmp_path, Screen()) as (app, pilot):
+                alone[name] = await looks(app, pilot, name)
+        async with opened(tmp_path, Screen()) as (app, pilot):
+            for name in names:
+                await looks(app, pilot, name, SIZES[:1])
+            for name in names:
+                for size, shown, expected in zip(SIZES, await looks(app, pilot, name), alone[name], strict=True):
+                    assert not differing(shown, expected), f"{name} at {size}"
+
+    asyncio.run(check())
