@@ -55,14 +55,14 @@ def tries(ranks: int) -> Iterator[Try]:
 
 def pipelined_tries() -> list[Try]:
     able = [name for name, facts in OPERATIONS.items() if facts.pipelines]
-    return [Try(name, "sum", elements, root=0) for name in able for elements in ELEMENTS]
+    return [Try(name, "sum", elements, root=0) for name in able for elements in ELEMENTS[1:]]
 
 
 def pipelined_of(what: Try, rank: int, ranks: int, *, share: bool = False) -> Primitive:
     """share: all calls that are in flight have the buffers of the first."""
-    several = Pipelined(Setting(rank, ranks, what.root, what.elements, FLOAT32, CPU, what.op), PRIMITIVES[what.name], 5)
+    several = Pipelined(Setting(rank, ranks, what.root, what.elements, FLOAT32, CPU, what.op), PRIMITIVES[what.name], 3)
     if share:
-        several.calls = several.calls[:1] * 5
+        several.calls = several.calls[:1] * 3
     return several
 
 
