@@ -238,25 +238,6 @@ def works_of(
     return works
 
 
-def works_of_a_machine(seed: int, steps: int = 100) -> list[dict[int, list[int]]]:
-    """Two ranks whose phases scatter each by itself, as in a recorded run on a busy host: by a quarter of their length,
-    neighboring steps alike (correlation 0.4), and three steps in a hundred milliseconds longer."""
-    draw, alike, scatter = random.Random(seed), 0.4, 0.25
-    new = scatter * (1 - alike**2) ** 0.5
-    now = {rank: [draw.gauss(0, scatter) for _ in USUAL_MS] for rank in (0, 1)}
-    works = []
-    for _ in range(steps):
-        step = {}
-        for rank, before in now.items():
-            now[rank] = [alike * off + draw.gauss(0, new) for off in before]
-            parts = [usual * max(0.2, 1 + off) for usual, off in zip(USUAL_MS, now[rank], strict=True)]
-            if draw.random() < 0.03:
-                parts[draw.randrange(len(parts))] += draw.expovariate(1 / 3)
-            step[rank] = [round(part * MS) for part in parts]
-        works.append(step)
-    return works
-
-
 def delayed(
     works: Sequence[Mapping[int, ByPart]], rank: int, at: str, ms: Callable[[int], float]
 ) -> tuple[list[dict[int, list[int]]], float]:
