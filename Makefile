@@ -43,6 +43,7 @@ bench: .venv/installed
 	$(BIN)/python benchmarks/what_if.py
 	$(BIN)/python benchmarks/live_verdict.py
 	$(BIN)/python -m benchmarks.primitives
+	$(BIN)/python -m benchmarks.primitives cadences
 	$(BIN)/python benchmarks/projection.py
 	$(BIN)/python -m benchmarks.console_picture
 	$(BIN)/python -m benchmarks.console_flood

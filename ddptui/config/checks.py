@@ -5,6 +5,7 @@ import math
 from ddptui.config.device_checks import check_devices
 from ddptui.config.fields import meaningless
 from ddptui.config.launch_modes import ONE_PROCESS
+from ddptui.config.primitives import OPERATIONS
 from ddptui.config.strategies import MISTAKES, STRATEGIES
 from ddptui.config.trial import (
     BOTTLENECK_FIELDS,
@@ -140,12 +141,25 @@ def _check_primitives(trial: Trial) -> None:
             raise TrialError(key, "names one twice")
     if trial.primitives == "see" and "local_sum" in trial.operations:
         raise TrialError("operations", "local_sum sends nothing: there is nothing to be seen")
+    if trial.primitives == "measure" and trial.cadence == "pipelined":
+        _check_pipelined(trial)
     if trial.world_size < 2:
         raise TrialError("world_size", "primitives are between ranks: two at least")
     if trial.root >= trial.world_size:
         raise TrialError("root", _no_rank(trial.root, trial, trial.world_size))
     if trial.min_bytes > trial.max_bytes:
         raise TrialError("min_bytes", f"{trial.min_bytes} is more than max_bytes = {trial.max_bytes}")
+
+
+def _check_pipelined(trial: Trial) -> None:
+    if trial.composites:
+        why = "with cadence = 'pipelined': a composite waits for each of its primitives; use 'back_to_back'"
+        raise TrialError("composites", why)
+    for name in trial.operations:
+        if not OPERATIONS[name].pipelines:
+            why = f"{name} with cadence = 'pipelined': it is over when it returns; "
+            why += "isend_irecv can be in flight" if name == "send_recv" else "time it with 'back_to_back'"
+            raise TrialError("operations", why)
 
 
 def _check_agreement(trial: Trial) -> None:

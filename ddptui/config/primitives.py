@@ -5,6 +5,7 @@ from typing import Literal, NamedTuple
 
 from ddptui.config.strategies import COMPOSITES
 
+Cadence = Literal["back_to_back", "barrier", "pipelined"]  # how calls that are timed follow each other
 ReduceOpName = Literal["sum", "product", "max", "min", "avg"]
 REDUCE_OPS: tuple[ReduceOpName, ...] = ("sum", "product", "max", "min", "avg")
 Factor = Callable[[int], float]
@@ -28,10 +29,11 @@ class PrimitiveFacts(NamedTuple):
     in_parts: bool = False  # its bytes are those of all ranks' parts together, as in nccl-tests
     has_bytes: bool = True  # it moves data, so that there are sizes
     shown: bool = True  # `see` can show it
+    pipelines: bool = True  # several calls can be in flight
 
 
 OPERATIONS: dict[str, PrimitiveFacts] = {
-    "send_recv": PrimitiveFacts("one rank sends, one receives; both wait until it is done"),
+    "send_recv": PrimitiveFacts("one rank sends, one receives; both wait until it is done", pipelines=False),
     "isend_irecv": PrimitiveFacts("every rank sends to its right and receives from its left, at once"),
     "broadcast": PrimitiveFacts("the root's tensor to all", rooted=True),
     "reduce": PrimitiveFacts("all tensors as one to the root", reduces=True, rooted=True),
@@ -43,7 +45,8 @@ OPERATIONS: dict[str, PrimitiveFacts] = {
         "all tensors as one, of which each rank gets a part", _all_but_own, reduces=True, in_parts=True),
     "all_to_all": PrimitiveFacts("of every rank's parts, one to each", _all_but_own, in_parts=True),
     "barrier": PrimitiveFacts("nothing moves: no rank goes on before all have arrived", has_bytes=False),
-    "local_sum": PrimitiveFacts("a rank adds one tensor to another, alone: no wire", shown=False),
+    "local_sum": PrimitiveFacts(
+        "a rank adds one tensor to another, alone: no wire", shown=False, pipelines=False),
 }  # fmt: skip
 
 
@@ -57,9 +60,10 @@ def primitive_title(operation: str, *, composite: bool = False) -> str:
     return COMPOSITES[operation] if composite else operation.replace("_", "/", 1) if "recv" in operation else operation
 
 
-def operations_tried(named: tuple[str, ...], *, shown: bool) -> list[str]:
-    """The operations that a trial names, or else all of them, in the order of the table."""
-    return list(named) or [name for name, facts in OPERATIONS.items() if facts.shown or not shown]
+def operations_tried(named: tuple[str, ...], *, shown: bool, pipelined: bool = False) -> list[str]:
+    """The operations that a trial names, or else all that can be shown, or pipelined, in the order of the table."""
+    possible = [name for name, facts in OPERATIONS.items() if facts.shown or not shown]
+    return list(named) or [name for name in possible if OPERATIONS[name].pipelines or not pipelined]
 
 
 def message_sizes(min_bytes: int, max_bytes: int, step_factor: int) -> list[int]:

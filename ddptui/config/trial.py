@@ -6,7 +6,7 @@ import msgspec
 from msgspec import Meta
 
 from ddptui.config.launch_modes import LAUNCH_MODES
-from ddptui.config.primitives import OPERATIONS, ReduceOpName
+from ddptui.config.primitives import OPERATIONS, Cadence, ReduceOpName
 from ddptui.config.strategies import COMPOSITES, MISTAKES, STRATEGIES
 
 if TYPE_CHECKING:  # a checker of types cannot read the tables
@@ -214,8 +214,9 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     cell_s: Annotated[float, Meta(gt=0, le=3600), About(
         "seconds for all rounds of a size: fewer calls if they take longer, at least one a round",
         work=MEASURE, column="calls")] = 1.0
-    cadence: Annotated[Literal["back_to_back", "barrier"], About(
-        "barrier: one before each call, not counted", work=MEASURE, column="cadence")] = "back_to_back"
+    cadence: Annotated[Cadence, About(
+        "barrier: one before each call, not counted; pipelined: up to 8 calls are in flight, but two of 64 MB; all"
+        " operations but send_recv and local_sum can", work=MEASURE, column="cadence")] = "back_to_back"
     stall_s: Annotated[float, Meta(ge=5, le=86_400), About(
         "seconds without progress of any rank, after which the launch is stopped")] = 20.0
     # fmt: on

@@ -85,7 +85,8 @@ def plan(trial: Trial) -> list[str]:
     operators = trial.reduce_ops or (REDUCE_OPS if is_shown else ("sum",))
     sizes = message_sizes(trial.min_bytes, trial.max_bytes, trial.step_factor)
     places = []
-    for name in operations_tried(trial.operations, shown=is_shown):
+    is_pipelined = trial.cadence == "pipelined"
+    for name in operations_tried(trial.operations, shown=is_shown, pipelined=is_pipelined):
         facts, calls = OPERATIONS[name], [primitive_title(name)]
         if facts.reduces:
             calls = [f"{calls[0]} {op.upper()}" if is_shown else calls[0] for op in operators]

@@ -238,6 +238,7 @@ class Timed(Tagged, frozen=True, kw_only=True):
     cadence: Word
     bytes: Count  # as in analysis.primitives.results.Cell
     calls_ns: Annotated[tuple[Count, ...], Meta(max_length=100_000)] = ()  # empty on a rank that takes no part
+    in_flight: Count = 1  # calls at once; more: each of calls_ns is the time of so many, divided by their number
     wrong: Count = 0  # this rank's elements that were not as they should be, over all checked calls
     error: Name | None = None
 

@@ -1,6 +1,7 @@
 """Every primitive and composite, on real ranks: every element that it leaves is what it should be, and is looked at."""
 
 from collections.abc import Iterator
+from datetime import timedelta
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
@@ -20,13 +21,15 @@ from workers.instruments.clock import Clock
 from workers.primitives import PRIMITIVES
 from workers.primitives.collectives import Composite
 from workers.primitives.numbers import Readable, Scrambled, wrong_elements
+from workers.primitives.pipelined import Pipelined, calls_in_flight
 from workers.primitives.plans import plans_to_measure, plans_to_show
-from workers.primitives.primitive import Primitive, Setting
+from workers.primitives.primitive import Primitive, Setting, Works
 from workers.primitives.rounds import count_wrong, refusal_of
 from workers.primitives.timing import ROUNDS, Timer
 from workers.rank.group import host_store, leave_group
 
 ELEMENTS = (1, 7, 70_000)
+MB = 2**20
 FLOAT32, CPU = torch.float32, torch.device("cpu")
 
 
@@ -50,6 +53,19 @@ def tries(ranks: int) -> Iterator[Try]:
         yield from (Try(name, "sum", elements, 0, composite=True) for elements in ELEMENTS)
 
 
+def pipelined_tries() -> list[Try]:
+    able = [name for name, facts in OPERATIONS.items() if facts.pipelines]
+    return [Try(name, "sum", elements, root=0) for name in able for elements in ELEMENTS[1:]]
+
+
+def pipelined_of(what: Try, rank: int, ranks: int, *, share: bool = False) -> Primitive:
+    """share: all calls that are in flight have the buffers of the first."""
+    several = Pipelined(Setting(rank, ranks, what.root, what.elements, FLOAT32, CPU, what.op), PRIMITIVES[what.name], 3)
+    if share:
+        several.calls = several.calls[:1] * 3
+    return several
+
+
 def primitive_of(what: Try, rank: int, ranks: int) -> Primitive:
     setting = Setting(rank, ranks, what.root, what.elements, FLOAT32, CPU, what.op)
     if what.composite:
@@ -63,7 +79,11 @@ def run_rank(rank: int, ranks: int, folder: str) -> None:
     counts = [count_wrong(primitive_of(what, rank, ranks), seed) for seed, what in enumerate(tries(ranks))]
     spoilt, looked_at = zip(*(spoil(primitive_of(what, rank, ranks)) for what in tries(ranks)), strict=True)
     seen = {name: see(name, rank, ranks) for name in OPERATIONS}
-    (Path(folder) / f"{rank}.json").write_bytes(msgspec.json.encode((counts, looked_at, spoilt, seen)))
+    pipelined = [
+        [count_wrong(pipelined_of(what, rank, ranks, share=share), seed) for seed, what in enumerate(pipelined_tries())]
+        for share in (False, True)
+    ]
+    (Path(folder) / f"{rank}.json").write_bytes(msgspec.json.encode((counts, looked_at, spoilt, seen, pipelined)))
     dist.destroy_process_group()
 
 
@@ -93,13 +113,14 @@ class World(NamedTuple):
     looked_at: list[list[int]]
     spoilt: list[list[int]]
     seen: list[dict[str, list[list[float]]]]
+    pipelined: list[list[list[int]]]  # of each rank, what is wrong, and what would be if calls shared their buffers
 
 
 @pytest.fixture(scope="module", params=[2, 3, 4])
 def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> World:
     folder = tmp_path_factory.mktemp(f"primitives-{request.param}")
     run_ranks(run_rank, (request.param, str(folder)), request.param)
-    kind = tuple[list[int], list[int], list[int], dict[str, list[list[float]]]]
+    kind = tuple[list[int], list[int], list[int], dict[str, list[list[float]]], list[list[int]]]
     told = [msgspec.json.decode((folder / f"{rank}.json").read_bytes(), type=kind) for rank in range(request.param)]
     return World(request.param, *map(list, zip(*told, strict=True)))
 
@@ -107,6 +128,17 @@ def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 def test_every_element_is_what_it_should_be(world: World) -> None:
     for counts in world.counts:
         assert {what: count for what, count in zip(tries(world.ranks), counts, strict=True) if count} == {}
+
+
+def test_every_element_is_what_it_should_be_with_several_calls_in_flight(world: World) -> None:
+    for alone, _ in world.pipelined:
+        assert {what: count for what, count in zip(pipelined_tries(), alone, strict=True) if count} == {}
+
+
+def test_calls_in_flight_that_share_a_buffer_are_found(world: World) -> None:
+    wrong = [sum(counts) for counts in zip(*(shared for _, shared in world.pipelined), strict=True)]
+    unseen = {what.name for what, count in zip(pipelined_tries(), wrong, strict=True) if not count}
+    assert unseen == {"barrier"}  # which has no buffers
 
 
 def test_an_element_that_is_wrong_is_found_in_every_tensor(world: World) -> None:
@@ -209,6 +241,39 @@ def test_back_to_back_the_calls_take_all_of_the_time() -> None:
     assert len(timer.lengths_ns) == ROUNDS * 10
     assert timer.calls == 1 + ROUNDS * 11  # one call is needed to know how long they are
     assert min(timer.lengths_ns) > 0
+
+
+LOG: list[str] = []
+
+
+class LoggedWork(dist.Work):
+    def wait(self, timeout: timedelta = timedelta()) -> bool:
+        LOG.append("wait")
+        return True
+
+
+class Logged(Primitive):
+    """Logs when its calls begin, and when one waits for them."""
+
+    def begin(self, *, async_op: bool = True) -> Works:
+        LOG.append("begin" if async_op else "call")
+        return [LoggedWork(), None]
+
+
+def test_all_are_begun_before_one_waits_for_any() -> None:
+    LOG.clear()
+    several = Pipelined(Setting(0, 1, 0, 1, FLOAT32, CPU), Logged, 3)
+    several.call()
+    assert LOG == ["begin"] * 3 + ["wait"] * 3
+    assert several.transfers == len(several.in_flight()) == 3
+
+
+@pytest.mark.parametrize(
+    ("size", "iterations", "number"),
+    [(4096, 100, 8), (0, 100, 8), (16 * MB, 100, 4), (64 * MB, 100, 2), (8192 * MB, 100, 2), (4096, 3, 3), (MB, 2, 2)],
+)
+def test_so_many_are_in_flight_and_of_large_ones_fewer(size: int, iterations: int, number: int) -> None:
+    assert calls_in_flight(size, iterations) == number
 
 
 class Refused(Primitive):

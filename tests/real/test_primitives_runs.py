@@ -7,6 +7,7 @@ from typing import Any
 import psutil
 import pytest
 
+from ddptui.config.primitives import OPERATIONS
 from ddptui.engines.local.warm import WarmParent
 from ddptui.wire.messages import Heartbeat, Hello
 from ddptui.wire.records import Launched, Message
@@ -32,6 +33,13 @@ composites = ["ring", "gather_scatter"]
 max_bytes = 4096
 iterations = 3
 cadence = "barrier"
+[[trial]]
+name = "pipelined"
+primitives = "measure"
+cadence = "pipelined"
+max_bytes = 4096
+iterations = 20
+cell_s = 60
 """
 ENDLESS = """
 kind = "primitives"
@@ -89,6 +97,16 @@ def test_every_primitive_and_composite_is_measured_with_every_size(ran: tuple[Pa
     assert ring["busbw_gb_s"] == pytest.approx(ring["algbw_gb_s"] * 4 / 3)
     assert ring["algbw_gb_s"] == pytest.approx(4096 / ring["time_us"]["mean"] / 1000)
     assert cells["barrier", False, 0]["algbw_gb_s"] is None
+
+
+def test_with_several_calls_in_flight_all_that_can_be_is_measured_and_right(ran: tuple[Path, dict[str, Any]]) -> None:
+    launch = launch_of(ran[1], "pipelined")
+    assert (launch["cadence"], len(launch["cells"])) == ("pipelined", 9 * 2 + 1)
+    assert {cell["operation"] for cell in launch["cells"]} == {*OPERATIONS} - {"send_recv", "local_sum"}
+    found = {(cell["in_flight"], cell["calls"], cell["wrong"], cell["error"]) for cell in launch["cells"]}
+    assert found == {(8, 5 * 16, 0, None)}  # in each of five rounds twice eight, which are at most twenty
+    shown = ddptui(ran[0], "show", "last").stdout
+    assert "all_reduce: all tensors as one to all (pipelined)" in shown
 
 
 def test_a_run_that_is_kept_says_the_same_again(ran: tuple[Path, dict[str, Any]]) -> None:

@@ -71,6 +71,21 @@ def test_what_is_typed_is_what_is_run(monkeypatch: pytest.MonkeyPatch) -> None:
     play(scenario)
 
 
+def test_calls_can_be_pipelined_but_not_those_that_cannot_be_in_flight() -> None:
+    async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
+        await choose(pilot, lab, "primitives-measure")
+        lab.query_one("#cadence", Field).answer.value = "pipelined"
+        await pilot.pause()
+        assert "--set cadence=pipelined" in seen(app)
+        assert lab._validation.prepared is not None
+        lab.query_one("#operations", Field).answer.value = "all_reduce, send_recv"
+        await pilot.pause()
+        assert lab._validation.prepared is None
+        assert "send_recv with cadence = 'pipelined'" in lab._validation.reason
+
+    play(scenario)
+
+
 def test_what_was_changed_of_one_preset_is_no_change_of_another() -> None:
     async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
         await choose(pilot, lab, "quickstart")

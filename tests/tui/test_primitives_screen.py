@@ -5,6 +5,7 @@ import json
 import shutil
 from collections.abc import Callable, Coroutine
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -18,6 +19,7 @@ from ddptui.analysis.results import Results
 from ddptui.report.primitives.ownership import RANK_KINDS, view_title
 from ddptui.store.runs import Run
 from ddptui.text.tables import Table
+from ddptui.text.units import NOTHING
 from ddptui.tui.app import Console, screen_of
 from ddptui.tui.screens.base import EndedRun
 from ddptui.tui.screens.dialogs import Confirm, HelpScreen
@@ -49,7 +51,9 @@ def play(
     asyncio.run(played())
 
 
-def replace(change: Callable[[View], View] | None = None, cells: Callable[[Cell], Cell] | None = None) -> EndedRun:
+def replace(
+    change: Callable[[View], View] | None = None, cells: Callable[[Cell], Cell] | None = None, **launches: Any
+) -> EndedRun:
     """The recorded run, with some of it changed."""
     feed = over()
     trials = [
@@ -60,6 +64,7 @@ def replace(change: Callable[[View], View] | None = None, cells: Callable[[Cell]
                     launch,
                     views=[*map(change or (lambda view: view), launch.views)],
                     cells=[*map(cells or (lambda cell: cell), launch.cells)],
+                    **launches,
                 )
                 for launch in trial.primitives
             ],
@@ -254,6 +259,20 @@ def test_a_table_the_model_and_a_plot_of_the_chosen_one() -> None:
         assert "bus bandwidth, GB/s over size" in seen(app)
 
     play(scenario, PrimitivesScreen(over()))
+
+
+def test_calls_that_are_pipelined_are_said_to_be_and_held_against_no_textbook() -> None:
+    def several(cell: Cell) -> Cell:
+        return msgspec.structs.replace(cell, in_flight=8)
+
+    async def scenario(app: Console, pilot: Pilot[int], screen: PrimitivesScreen) -> None:
+        await pilot.press("2", "n")
+        await pilot.pause()
+        assert "all_reduce: all tensors as one to all (pipelined)" in seen(app)
+        assert column(screen, "in flight") == ["8"] * 4
+        assert {*column(screen, "textbook")} == {NOTHING}
+
+    play(scenario, PrimitivesScreen(replace(cells=several, cadence="pipelined")), (200, 60))
 
 
 def test_composites_are_called_what_they_are_made_of() -> None:

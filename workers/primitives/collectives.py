@@ -7,14 +7,14 @@ from torch import Tensor
 
 from workers.aggregate.strategy import Strategy
 from workers.primitives.numbers import Numbers
-from workers.primitives.primitive import Argument, OneTensor, Primitive, Setting
+from workers.primitives.primitive import Argument, OneTensor, Primitive, Setting, Works
 
 
 class Broadcast(OneTensor):
     """Every rank gets the root's tensor."""
 
-    def call(self) -> None:
-        dist.broadcast(self.buffer, src=self.root)
+    def begin(self, *, async_op: bool = True) -> Works:
+        return [dist.broadcast(self.buffer, src=self.root, async_op=async_op)]
 
     def call_text(self) -> str:
         return f"dist.broadcast(tensor, src={self.root})"
@@ -26,8 +26,8 @@ class Broadcast(OneTensor):
 class Reduce(OneTensor):
     """The root gets all tensors, reduced to one. The tensors of the others are used on the way, and left undefined."""
 
-    def call(self) -> None:
-        dist.reduce(self.buffer, dst=self.root, op=self.op)
+    def begin(self, *, async_op: bool = True) -> Works:
+        return [dist.reduce(self.buffer, dst=self.root, op=self.op, async_op=async_op)]
 
     def call_text(self) -> str:
         return f"dist.reduce(tensor, dst={self.root}, {self.op_text})"
@@ -43,8 +43,8 @@ class Reduce(OneTensor):
 class AllReduce(OneTensor):
     """Every rank gets all tensors, reduced to one."""
 
-    def call(self) -> None:
-        dist.all_reduce(self.buffer, op=self.op)
+    def begin(self, *, async_op: bool = True) -> Works:
+        return [dist.all_reduce(self.buffer, op=self.op, async_op=async_op)]
 
     def call_text(self) -> str:
         return f"dist.all_reduce(tensor, {self.op_text})"
@@ -72,8 +72,8 @@ class AllGather(OwnAndAllParts):
         for part in self.parts:
             part.zero_()
 
-    def call(self) -> None:
-        dist.all_gather(self.parts, self.own_part)
+    def begin(self, *, async_op: bool = True) -> Works:
+        return [dist.all_gather(self.parts, self.own_part, async_op=async_op)]
 
     def call_text(self) -> str:
         return "dist.all_gather(parts, tensor)"
@@ -92,8 +92,8 @@ class Gather(AllGather):
 
     only_root_has_all = True
 
-    def call(self) -> None:
-        dist.gather(self.own_part, self.parts or None, dst=self.root)
+    def begin(self, *, async_op: bool = True) -> Works:
+        return [dist.gather(self.own_part, self.parts or None, dst=self.root, async_op=async_op)]
 
     def call_text(self) -> str:
         return f"dist.gather(tensor, {'parts, ' if self.parts else ''}dst={self.root})"
@@ -108,8 +108,8 @@ class ReduceScatter(OwnAndAllParts):
         for number, part in enumerate(self.parts):
             part.copy_(self.part(whole, number))
 
-    def call(self) -> None:
-        dist.reduce_scatter(self.own_part, self.parts, op=self.op)
+    def begin(self, *, async_op: bool = True) -> Works:
+        return [dist.reduce_scatter(self.own_part, self.parts, op=self.op, async_op=async_op)]
 
     def call_text(self) -> str:
         return f"dist.reduce_scatter(tensor, parts, {self.op_text})"
@@ -130,8 +130,8 @@ class Scatter(ReduceScatter):
 
     only_root_has_all = True
 
-    def call(self) -> None:
-        dist.scatter(self.own_part, self.parts or None, src=self.root)
+    def begin(self, *, async_op: bool = True) -> Works:
+        return [dist.scatter(self.own_part, self.parts or None, src=self.root, async_op=async_op)]
 
     def call_text(self) -> str:
         return f"dist.scatter(tensor, {'parts, ' if self.parts else ''}src={self.root})"
@@ -155,8 +155,8 @@ class AllToAll(Primitive):
             outgoing.copy_(self.part(whole, number))
             incoming.zero_()
 
-    def call(self) -> None:
-        dist.all_to_all(self.incoming, self.outgoing)
+    def begin(self, *, async_op: bool = True) -> Works:
+        return [dist.all_to_all(self.incoming, self.outgoing, async_op=async_op)]
 
     def call_text(self) -> str:
         return "dist.all_to_all(incoming, outgoing)"
@@ -175,8 +175,8 @@ class AllToAll(Primitive):
 class Barrier(Primitive):
     """No rank goes on before all have come."""
 
-    def call(self) -> None:
-        dist.barrier()
+    def begin(self, *, async_op: bool = True) -> Works:
+        return [dist.barrier(async_op=async_op)]
 
     def call_text(self) -> str:
         return "dist.barrier()"

@@ -10,6 +10,7 @@ from ddptui.config.trial import Trial
 from workers.aggregate import strategy_class
 from workers.primitives import PRIMITIVES
 from workers.primitives.collectives import Composite
+from workers.primitives.pipelined import Pipelined, calls_in_flight
 from workers.primitives.primitive import Primitive, Setting
 from workers.rank.process import Rank
 
@@ -41,7 +42,7 @@ def plans_to_measure(trial: Trial) -> list[Plan]:
     """Each operation and composite with each size; those that reduce, with each of the trial's operators, or sum."""
     sizes = message_sizes(trial.min_bytes, trial.max_bytes, trial.step_factor)
     plans = []
-    for name in operations_tried(trial.operations, shown=False):
+    for name in operations_tried(trial.operations, shown=False, pipelined=trial.cadence == "pipelined"):
         tensors = trial.world_size if OPERATIONS[name].in_parts else 1
         for op in operators(name, trial.reduce_ops or ("sum",)):
             for size in sizes if OPERATIONS[name].has_bytes else (0,):
@@ -64,7 +65,10 @@ def make_primitive(me: Rank, plan: Plan) -> Primitive:
     setting = Setting(me.rank, me.world_size, me.trial.root, plan.elements, dtype, me.device, op)
     if plan.composite:
         return Composite(setting, strategy_class(plan.operation)(me.trial))
-    return PRIMITIVES[plan.operation](setting)
+    kind = PRIMITIVES[plan.operation]
+    if me.trial.cadence == "pipelined" and me.trial.primitives == "measure":
+        return Pipelined(setting, kind, calls_in_flight(bytes_of(plan, me.trial), me.trial.iterations))
+    return kind(setting)
 
 
 def bytes_of(plan: Plan, trial: Trial) -> int:

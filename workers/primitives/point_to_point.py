@@ -5,9 +5,9 @@ from collections.abc import Iterator
 import torch.distributed as dist
 from torch import Tensor
 
-from workers.aggregate.ring import exchange, wait
+from workers.aggregate.ring import exchange
 from workers.primitives.numbers import Numbers
-from workers.primitives.primitive import Argument, Primitive
+from workers.primitives.primitive import Argument, Primitive, Works, wait
 
 
 class SendRecv(Primitive):
@@ -65,8 +65,11 @@ class IsendIrecv(Primitive):
         self.outgoing.copy_(numbers.of(self.rank, self.elements))
         self.incoming.zero_()
 
+    def begin(self, *, async_op: bool = True) -> Works:
+        return exchange(self.outgoing, self.incoming, self.rank, self.ranks)
+
     def call(self) -> None:
-        wait(exchange(self.outgoing, self.incoming, self.rank, self.ranks))
+        wait(self.begin())
 
     def call_text(self) -> str:
         right = (self.rank + 1) % self.ranks

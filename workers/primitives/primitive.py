@@ -17,6 +17,14 @@ OPS = {
     "min": dist.ReduceOp.MIN,
     "avg": dist.ReduceOp.AVG,
 }
+Works = Sequence[dist.Work | None]  # what has been begun, and must be waited for; None: it is over
+
+
+def wait(works: Works) -> None:
+    """Wait until all of these are over."""
+    for work in works:
+        if work is not None:
+            work.wait()
 
 
 class Setting(NamedTuple):
@@ -42,7 +50,7 @@ class Argument(NamedTuple):
 class Primitive:
     """One primitive, as one rank calls it."""
 
-    transfers = 1  # one after the other, in a timed call, whose time is divided by that
+    transfers = 1  # in a timed call, whose time is divided by that
 
     def __init__(self, setting: Setting) -> None:
         self.rank, self.ranks, self.root, self.elements, self.dtype, self.device, self.reduce_op = setting
@@ -55,13 +63,21 @@ class Primitive:
     def fill(self, numbers: Numbers) -> None:
         """Put this rank's numbers into what it sends, and 0 into what it only receives."""
 
+    def begin(self, *, async_op: bool = True) -> Works:
+        """Begin a call. Returns what to wait for; async_op=False: the call is over, as far as torch waits."""
+        raise NotImplementedError
+
     def call(self) -> None:
         """Call the primitive once."""
-        raise NotImplementedError
+        self.begin(async_op=False)
 
     def timed_call(self) -> None:
         """What is timed: the call, unless a primitive needs more than one to be timed."""
         self.call()
+
+    def in_flight(self) -> Sequence["Primitive"]:
+        """The calls that a timed call has under way at once, each with buffers of its own."""
+        return [self]
 
     @property
     def takes_part(self) -> bool:

@@ -13,6 +13,7 @@ from ddptui.config.primitives import OPERATIONS
 from ddptui.wire.messages import Buffer, Done, Position, Ready, Shown, Timed
 from workers.instruments.clock import clock_of
 from workers.primitives.numbers import Readable, Scrambled, wrong_elements
+from workers.primitives.pipelined import MOST_IN_FLIGHT
 from workers.primitives.plans import Plan, bytes_of, make_primitive, plans_to_measure, plans_to_show
 from workers.primitives.primitive import Argument, Primitive
 from workers.primitives.timing import ROUNDS, Timer
@@ -83,7 +84,8 @@ def measure_sizes(me: Rank, sizes: Sequence[Measurement]) -> None:
     accepted = [size for size in sizes if size.error is None]
     for size in accepted:
         me.reporter.position = size.position_in_call
-        size.timer.warm_up(calls=me.trial.warmup_steps, most=me.trial.iterations, most_s=me.trial.cell_s)
+        most = me.trial.iterations // len(size.primitive.in_flight())
+        size.timer.warm_up(calls=me.trial.warmup_steps, most=most, most_s=me.trial.cell_s)
     for size in accepted * ROUNDS:
         me.reporter.position = size.position_in_call
         size.timer.round(after_barrier=me.trial.cadence == "barrier")
@@ -108,6 +110,7 @@ def timed_message(me: Rank, size: Measurement) -> Timed:
         cadence=me.trial.cadence,
         bytes=bytes_of(plan, me.trial),
         calls_ns=tuple(length // primitive.transfers for length in lengths),
+        in_flight=len(primitive.in_flight()),
         wrong=count_wrong(primitive, seed=size.place) if size.error is None else 0,
         at_ns=time.monotonic_ns(),
         error=size.error,
@@ -115,11 +118,17 @@ def timed_message(me: Rank, size: Measurement) -> Timed:
 
 
 def count_wrong(primitive: Primitive, seed: int) -> int:
-    """How many elements are wrong on this rank after one call with the numbers of this seed."""
-    numbers = Scrambled(seed, primitive.reduce_op)
-    primitive.fill(numbers)
+    """How many elements are wrong on this rank after one call with the numbers of this seed. Calls that are in flight
+    together have different numbers, so that a buffer which two of them share is found."""
+    calls = [
+        (call, Scrambled(seed * MOST_IN_FLIGHT + number, primitive.reduce_op))
+        for number, call in enumerate(primitive.in_flight())
+    ]
+    for call, numbers in calls:
+        call.fill(numbers)
     primitive.call()
-    return sum(wrong_elements(actual, right, primitive.ranks) for actual, right in primitive.expected(numbers))
+    found = (pair for call, numbers in calls for pair in call.expected(numbers))
+    return sum(wrong_elements(actual, right, primitive.ranks) for actual, right in found)
 
 
 def refusal_of(primitive: Primitive) -> str | None:

@@ -1,8 +1,9 @@
 """How long a call takes: all ranks call again and again, as often as they have agreed.
 
-There are two cadences. Back to back, as in nccl-tests, a call begins when the one before has ended on this rank,
+There are three cadences. Back to back, as in nccl-tests, a call begins when the one before has ended on this rank,
 whatever the others do: the time of all calls by their number is what a stream of them costs. Or each call follows a
-barrier, which is not timed: then all ranks begin together, apart from the time that some take longer to leave it.
+barrier, which is not timed: then all ranks begin together, apart from the time that some take longer to leave it. Or
+they are pipelined (pipelined.py): then a timed call is several in flight, back to back with the next several.
 """
 
 import time

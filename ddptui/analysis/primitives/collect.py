@@ -7,7 +7,7 @@ from typing import TypeVar, cast, get_args
 import msgspec
 
 from ddptui.analysis.primitives.results import Cell, PrimitivesResult, RankView, TimeUs, View
-from ddptui.config.primitives import OPERATIONS, ReduceOpName, primitive_facts
+from ddptui.config.primitives import OPERATIONS, Cadence, ReduceOpName, primitive_facts
 from ddptui.config.strategies import COMPOSITES
 from ddptui.text.units import US
 from ddptui.wire.messages import Hello, Shown, Timed
@@ -24,9 +24,10 @@ class PrimitivesLog(msgspec.Struct):
     places: dict[int, dict[int, Shown | Timed]] = {}
 
     def add(self, message: Shown | Timed) -> None:
-        """Keep a message, unless its operation is unknown or its place beyond the bound."""
+        """Keep a message, unless its operation or cadence is unknown, or its place beyond the bound."""
         known = COMPOSITES if isinstance(message, Timed) and message.composite else OPERATIONS
         is_known = message.operation in known and message.reduce_op in (None, *get_args(ReduceOpName))
+        is_known &= isinstance(message, Shown) or message.cadence in get_args(Cadence)
         if is_known and message.place < MOST_PLACES:
             self.places.setdefault(message.place, {})[message.rank] = message
 
@@ -37,7 +38,7 @@ class PrimitivesLog(msgspec.Struct):
         timed = [calls for by_rank in complete if (calls := _all_of(Timed, by_rank))]
         return PrimitivesResult(
             ranks=hello.world_size,
-            cadence="barrier" if timed and timed[0][0].cadence == "barrier" else "back_to_back",
+            cadence=cast(Cadence, timed[0][0].cadence) if timed else "back_to_back",
             backend=hello.backend or "",
             took_s=took_s,
             views=[view_of(ranks) for ranks in shown],
@@ -76,7 +77,7 @@ def cell_of(ranks: Sequence[Timed]) -> Cell:
         composite=first.composite,
         reduce_op=cast(ReduceOpName | None, first.reduce_op),
         bytes=first.bytes,
-        calls=len(calls),
+        calls=len(calls) * first.in_flight,
         time_us=time_us(calls) if calls else None,
         cv=pstdev(calls) / mean_ns if mean_ns else None,
         algbw_gb_s=algbw,
@@ -84,6 +85,7 @@ def cell_of(ranks: Sequence[Timed]) -> Cell:
         wrong=sum(timed.wrong for timed in ranks),
         slowest=slowest.rank if slowest else None,
         slowest_us=fmean(slowest.calls_ns) / US if slowest else None,
+        in_flight=first.in_flight,
         error=_error(ranks),
     )
 

@@ -27,6 +27,7 @@ from ddptui.analysis.primitives.fit import (
     times_of,
 )
 from ddptui.analysis.primitives.results import PrimitivesResult
+from ddptui.config.primitives import Cadence
 from ddptui.text.units import digits, duration, size
 
 CLEAR = 0.10  # of the faster time
@@ -57,7 +58,7 @@ def overtakings(result: PrimitivesResult, fitted: Sequence[Fit] | None = None) -
     all_fits = fit_all(result) if fitted is None else fitted
     models = {fit.key: fit for fit in all_fits}
     groups = steady_times(result)
-    network = network_of(all_fits)
+    network = network_of(all_fits, result.cadence)
 
     def by_the_book(fit: Fit, size: float) -> float | None:
         return textbook_time(fit, size, network[0]) if network else None
@@ -153,15 +154,17 @@ def _overtakings_of_pair(
     return overtakings
 
 
-def findings(fits: Sequence[Fit], times: Mapping[PrimitiveKey, Times]) -> list[str]:
+def findings(fits: Sequence[Fit], times: Mapping[PrimitiveKey, Times], cadence: Cadence) -> list[str]:
     """What the figures mean for training, in sentences: from which size on bytes cost more than a call itself; which
     way to average is fastest for the smallest tensor, and for the largest."""
     sentences = []
+    among = " among several in flight" if cadence == "pipelined" else ""
     for fit in fits:
         half = half_performance_size(fit) if fit.key.operation == "all_reduce" else None
         if half is not None and fit.curve is not None:
             sentences.append(
-                f"On {fit.ranks} ranks an all_reduce takes {duration(fit.curve.start_s)} however small its tensor is,"
+                f"On {fit.ranks} ranks an all_reduce{among} takes {duration(fit.curve.start_s)} however small its"
+                " tensor is,"
                 f" and twice that from {size(half)} on: gradients smaller than that are better sent together, in a"
                 " bucket."
             )

@@ -25,6 +25,7 @@ from ddptui.analysis.primitives.cells import PrimitiveKey, by_operation
 from ddptui.analysis.primitives.least_squares import nonnegative_least_squares
 from ddptui.analysis.primitives.results import Cell, PrimitivesResult
 from ddptui.analysis.primitives.theory import Cost, Network, seconds, theory
+from ddptui.config.primitives import Cadence
 from ddptui.text.units import US_IN_S
 
 MOST_KNOTS = 3
@@ -147,9 +148,12 @@ def half_performance_size(fit: Fit) -> float | None:
     return high
 
 
-def network_of(all_fits: Sequence[Fit]) -> tuple[Network, PrimitiveKey] | None:
+def network_of(all_fits: Sequence[Fit], cadence: Cadence) -> tuple[Network, PrimitiveKey] | None:
     """The parameters for the textbook's formulas, and the operation that α and β come from: those of one message, if
-    possible of all ranks in a ring that send at once. None: neither was measured."""
+    possible of all ranks in a ring that send at once. None: neither was measured, or calls were pipelined, whose
+    latencies overlap: the formulas are of one call by itself."""
+    if cadence == "pipelined":
+        return None
     gamma = next((fit.gamma for fit in all_fits if fit.key.operation == "local_sum"), None) or 0.0
     for source in ("isend_irecv", "send_recv"):
         for fit in all_fits:

@@ -1,10 +1,8 @@
 """The types of the primitives' results in results.json. Their keys are a promise."""
 
-from typing import Literal
-
 import msgspec
 
-from ddptui.config.primitives import ReduceOpName
+from ddptui.config.primitives import Cadence, ReduceOpName
 
 
 class BufferView(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,6 +58,7 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
     wrong: int  # elements with a wrong value, on all ranks; every element was checked
     slowest: int | None = None  # the rank with the largest mean
     slowest_us: float | None = None  # this mean
+    in_flight: int = 1  # calls at once; more: the figures are over groups of so many, whose time is divided by that
     error: str | None = None
 
 
@@ -67,7 +66,7 @@ class PrimitivesResult(msgspec.Struct, frozen=True, kw_only=True):
     """One launch."""
 
     ranks: int  # how many
-    cadence: Literal["back_to_back", "barrier"]  # calls follow each other at once, or each follows an untimed barrier
+    cadence: Cadence  # calls follow each other at once, or each an untimed barrier, or several are in flight
     backend: str
     took_s: float | None = None  # from the launch to its end
     views: list[View] = []

@@ -72,7 +72,7 @@ LAUNCH = {name: name for name in ("ranks", "backend", "cadence")}
 CELL = {
     **{name: name for name in ("operation", "composite", "reduce_op", "bytes", "calls")},
     **{f"{figure}_us": f"time_us.{figure}" for figure in ("min", "median", "mean", "p90", "p99")},
-    **{name: name for name in ("cv", "algbw_gb_s", "busbw_gb_s", "wrong", "slowest", "slowest_us")},
+    **{name: name for name in ("cv", "algbw_gb_s", "busbw_gb_s", "wrong", "slowest", "slowest_us", "in_flight")},
 }
 VIEW = {name: name for name in ("operation", "reduce_op", "root")}
 BUFFER = ("rank", "call", "buffer", "parts", "before", "after", "undefined")

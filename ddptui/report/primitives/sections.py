@@ -19,6 +19,7 @@ from ddptui.analysis.primitives.fit import Fit, fit_all, network_of
 from ddptui.analysis.primitives.results import PrimitivesResult
 from ddptui.analysis.results import Results
 from ddptui.config.preset import Preset
+from ddptui.config.primitives import Cadence
 from ddptui.config.trial import Trial
 from ddptui.report.notes import damage, missing_repeats
 from ddptui.report.primitives import grid, tables
@@ -27,9 +28,10 @@ from ddptui.report.sentences import failure, what_became
 from ddptui.text.drawing import Line
 from ddptui.text.tables import Table
 
-CADENCES = {
+CADENCES: dict[Cadence, str] = {
     "back_to_back": "calls follow each other at once, as nccl-tests streams them",
     "barrier": "each call follows a barrier, whose time is not counted",
+    "pipelined": "several calls are begun, then waited for; a call's time is theirs divided by their number",
 }
 PLOT_HEIGHT = 16  # lines
 PLOTTED = ("isend_irecv", "broadcast", "all_reduce", "all_gather")  # where nothing is to be compared
@@ -117,7 +119,7 @@ def _of_trial(result: PrimitivesResult, trial: Trial, repeats: int) -> Iterator[
 
 def _measured(result: PrimitivesResult, trial: Trial, repeats: int) -> Iterator[Block]:
     fits = fit_all(result)
-    source = network_of(fits)
+    source = network_of(fits, result.cadence)
     models = {fit.key: fit for fit in fits}
     launches = f", and of {repeats} launches" if repeats > 1 else ""
     yield Notes(
@@ -128,17 +130,17 @@ def _measured(result: PrimitivesResult, trial: Trial, repeats: int) -> Iterator[
         ]
     )
     for key, cells in by_operation(result.cells).items():
-        yield Heading(tables.heading(key), 4)
+        yield Heading(tables.heading(key, result.cadence), 4)
         yield tables.of_cells(cells, models.get(key), source)
         if refusals := dict.fromkeys(f"not done: {cell.error.splitlines()[0]}" for cell in cells if cell.error):
             yield Notes([*refusals])
     if any(is_uneven(cell) for cell in result.cells):
         yield Notes([UNEVEN + (TOO_MUCH_WORK if trial.sched_batch else TICK)])
-    yield Heading("Models", 4)
+    yield Heading(f"Models{tables.unless_usual(result.cadence)}", 4)
     yield tables.of_models(fits, source)
-    yield Notes([_textbook_from(fits, source[1] if source else None)])
+    yield Notes([_textbook_from(fits, source[1] if source else None, result.cadence)])
     yield from _compared(result, fits)
-    if sentences := findings(fits, steady_times(result)):
+    if sentences := findings(fits, steady_times(result), result.cadence):
         yield Heading("What it means", 4)
         yield Notes(sentences)
 
@@ -158,8 +160,10 @@ def _compared(result: PrimitivesResult, fits: Sequence[Fit]) -> Iterator[Block]:
             yield Notes([f"none by more than {CLEAR:.0%}: neither as measured, nor as fitted, nor by the textbook"])
 
 
-def _textbook_from(fits: Sequence[Fit], source: PrimitiveKey | None) -> str:
+def _textbook_from(fits: Sequence[Fit], source: PrimitiveKey | None, cadence: Cadence) -> str:
     """Which measurements the textbook's figures are computed from."""
+    if cadence == "pipelined":
+        return "textbook: none, since its formulas are of one call by itself; α is what one more call in flight costs"
     if source is None:
         return "textbook: unknown, since neither isend/irecv nor send/recv tells α and β here"
     added = any(fit.key.operation == "local_sum" and fit.gamma is not None for fit in fits)

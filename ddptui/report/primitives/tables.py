@@ -7,7 +7,7 @@ from ddptui.analysis.primitives.crossover import Overtaking
 from ddptui.analysis.primitives.fit import Fit, predicted_time, textbook_time
 from ddptui.analysis.primitives.results import Cell, TimeUs
 from ddptui.analysis.primitives.theory import Network, Theory, theory
-from ddptui.config.primitives import OPERATIONS, primitive_facts
+from ddptui.config.primitives import OPERATIONS, Cadence, primitive_facts
 from ddptui.text.tables import RED, Column, Table, fill
 from ddptui.text.units import NOTHING, US_IN_S, bandwidth, digits, duration, percent, size
 
@@ -24,6 +24,7 @@ def of_cells(cells: Sequence[Cell], fit: Fit | None, source: Source) -> Table:
     columns: tuple[Column[Cell], ...] = (
         Column("size", lambda cell: _if_bytes(cell, size(cell.bytes)), 100),
         Column("calls", lambda cell: str(cell.calls), 70),
+        Column("in flight", lambda cell: str(cell.in_flight) if cell.in_flight > 1 else NOTHING, 96),
         Column("min", _time(lambda time: time.min), 90),
         Column("median", _marked, 99),
         Column("fitted", lambda cell: duration(predicted_time(fit, cell.bytes) if fit else None), 84),
@@ -71,9 +72,15 @@ def of_overtakings(overtakings: Sequence[Overtaking]) -> Table:
     return Table(fill(columns, overtakings))
 
 
-def heading(which: PrimitiveKey) -> str:
-    """all_reduce: all tensors as one to all."""
-    return str(which) if which.composite else f"{which}: {OPERATIONS[which.operation].moves}"
+def heading(which: PrimitiveKey, cadence: Cadence) -> str:
+    """all_reduce: all tensors as one to all (pipelined)."""
+    name = str(which) if which.composite else f"{which}: {OPERATIONS[which.operation].moves}"
+    return name + unless_usual(cadence)
+
+
+def unless_usual(cadence: Cadence) -> str:
+    """The cadence in parentheses; empty if calls follow each other at once, as they usually do."""
+    return {"back_to_back": "", "barrier": " (after barriers)", "pipelined": " (pipelined)"}[cadence]
 
 
 def theory_of(which: PrimitiveKey) -> Theory:

@@ -108,10 +108,10 @@ class PrimitiveTimes(Vertical):
         result = msgspec.structs.replace(result, cells=needed)
         cells, models = by_operation(needed)[chosen], fit_all(result)
         model = next((model for model in models if model.key == chosen), None)
-        network = network_of(models)
+        network = network_of(models, result.cadence)
         table = self.query_one(SizeTable)
         table.show(tables.of_cells(cells, model, network))
-        table.border_title = tables.heading(chosen)
+        table.border_title = tables.heading(chosen, result.cadence)
         table.border_subtitle = UNEVEN if any(map(is_uneven, cells)) else ""
         refusal = next((cell.error for cell in cells if cell.error), None)
         self.query_one(Model).show(in_words(model, network) if model else (), refusal or "")

@@ -56,6 +56,16 @@ def test_what_is_wrong_on_any_rank_is_wrong_and_a_refusal_is_in_the_backends_wor
     assert (refused.time_us, refused.calls, refused.error) == (None, 0, "not supported")
 
 
+def test_of_calls_in_flight_together_each_counts_and_their_cadence_is_kept() -> None:
+    heard = PrimitivesLog()
+    for rank in (0, 1):
+        heard.add(timed(rank, us=(10, 20, 30), cadence="pipelined", in_flight=8))
+    found = heard.result(hello(0))
+    assert found.cadence == "pipelined"
+    assert [(cell.calls, cell.in_flight, cell.time_us and cell.time_us.median) for cell in found.cells] == [(24, 8, 20)]
+    assert cell_of([timed(0)]).in_flight == 1
+
+
 def test_a_view_has_every_ranks_buffers() -> None:
     found = view_of([shown(0), shown(1)])
     assert [rank.buffers[0].undefined for rank in found.ranks] == [False, True]
@@ -70,7 +80,9 @@ def test_only_what_all_ranks_have_told_of_is_there() -> None:
     assert (len(found.cells), len(found.views)) == (1, 0)
 
 
-@pytest.mark.parametrize("words", [{"operation": "nothing"}, {"reduce_op": "most"}, {"place": 10**6}])
+@pytest.mark.parametrize(
+    "words", [{"operation": "nothing"}, {"reduce_op": "most"}, {"place": 10**6}, {"cadence": "at once"}]
+)
 def test_what_nobody_would_say_is_not_kept(words: dict[str, object]) -> None:
     heard = PrimitivesLog()
     heard.add(timed(**words))  # type: ignore[arg-type]

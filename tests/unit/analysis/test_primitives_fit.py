@@ -255,7 +255,7 @@ def test_alpha_and_beta_are_those_of_a_message(measured: tuple[str, ...], source
     def time(name: str) -> Callable[[int], float]:
         return lambda size: slower.get(name, 1.0) * (40 + size * 4e-4)
 
-    found = network_of(fit_all(result(*(cells(name, time(name)) for name in measured))))
+    found = network_of(fit_all(result(*(cells(name, time(name)) for name in measured))), "back_to_back")
     if source is None:
         assert found is None
         return

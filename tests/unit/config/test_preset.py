@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from ddptui.config.fields import FIELDS, meaningless
 from ddptui.config.parser import parse
 from ddptui.config.preset import Preset
-from ddptui.config.primitives import OPERATIONS, REDUCE_OPS
+from ddptui.config.primitives import OPERATIONS, REDUCE_OPS, Cadence
 from ddptui.config.strategies import COMPOSITES
 from ddptui.config.trial import Bottleneck, CompositeName, OperationName, Trial, TrialError, choices
 from ddptui.config.trial_text import from_arguments, parse_assignment
@@ -406,7 +406,7 @@ PRIMITIVE_FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "step_factor": st.integers(2, 65536),
     "iterations": st.integers(2, 20_000),
     "cell_s": st.floats(1e-3, 3600),
-    "cadence": st.sampled_from(["back_to_back", "barrier"]),
+    "cadence": st.sampled_from(get_args(Cadence)),
 }
 # Drawn where the trials are, for what they may be depends on the others.
 FIELDS_WITH_RULES = {
@@ -526,6 +526,9 @@ def trials(draw: st.DrawFn) -> Trial:
 def trials_of_primitives(draw: st.DrawFn) -> Trial:
     values: dict[str, Any] = draw(st.fixed_dictionaries({}, optional=PRIMITIVE_FIELDS))
     launch = draw(st.sampled_from(["process", "launch", "spawn"]))
+    if values.get("cadence") == "pipelined":
+        pipeline = [name for name in values.pop("operations", []) if OPERATIONS[name].pipelines]
+        values |= {"operations": pipeline, "composites": []}
     return make_trial({"primitives": "measure", "launch": launch, "world_size": draw(st.integers(2, 64)), **values})
 
 
@@ -566,6 +569,9 @@ def test_a_name_that_is_misspelt_in_a_list_has_its_nearest_spelling() -> None:
         parse("made", table, {})
 
 
+PIPELINED = {"primitives": "measure", "cadence": "pipelined"}
+
+
 def test_every_primitive_and_composite_has_its_facts() -> None:
     assert get_args(OperationName) == tuple(OPERATIONS)
     assert get_args(CompositeName) == tuple(COMPOSITES)
@@ -590,6 +596,12 @@ def test_every_primitive_and_composite_has_its_facts() -> None:
         ),
         ({"primitives": "measure", "operations": ["reduce", "reduce"]}, "operations: names one twice"),
         ({"primitives": "see", "operations": ["local_sum"]}, "operations: local_sum sends nothing"),
+        (
+            PIPELINED | {"operations": ["reduce", "send_recv"]},
+            "operations: send_recv with cadence = 'pipelined': it is",
+        ),
+        (PIPELINED | {"operations": ["local_sum"]}, "operations: local_sum with cadence = 'pipelined': it is"),
+        (PIPELINED | {"composites": ["ring"]}, "composites: with cadence = 'pipelined': a composite waits"),
         ({"root": 1}, "root: means nothing with training: it is for primitives"),
         *(
             (

@@ -124,6 +124,13 @@ def test_what_is_not_asked_for_is_not_in_the_plan() -> None:
     assert plan(by_two) == ["reduce, 8 B", "reduce, 32 B", "reduce, 8 B", "reduce, 32 B"]
 
 
+def test_what_cannot_be_in_flight_is_not_in_the_plan_of_pipelined_calls() -> None:
+    measured = {"primitives": "measure", "max_bytes": 1024}
+    alone, pipelined = (plan(make_trial(measured | more)) for more in ({}, {"cadence": "pipelined"}))
+    assert [call for call in alone if call not in pipelined] == ["send/recv, 1 KB", "local_sum, 1 KB"]
+    assert {*pipelined} < {*alone}
+
+
 def test_what_ranks_of_another_launch_have_told_does_not_count() -> None:
     told = messages()
     hellos = [message for message in told if isinstance(message, Hello)][:4]

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+from collections.abc import Sequence
 from functools import cache
 from math import log
 from pathlib import Path
@@ -167,12 +168,27 @@ def test_a_run_of_primitives_that_lacks_something_is_said_to(runs: Path, tmp_pat
     assert any("was interrupted" in note for note in notes)
 
 
-def primitives_run(folder: Path, cells: list[Cell]) -> Run:
+def test_pipelined_calls_are_no_measure_of_a_network(runs: Path, tmp_path: Path) -> None:
+    """Their latencies overlap. Where other calls were measured, too, only those count."""
+    alone, pipelined = ([cell("all_reduce", size, us) for size in (1000, 100_000)] for us in (100.0, 20.0))
+    both = primitives_run(tmp_path / "both", alone, pipelined=pipelined)
+    only = primitives_run(tmp_path / "only", alone)
+    one, other = (asked(runs, network=str(run.folder), ranks="2") for run in (both, only))
+    assert one.network.alpha_us == other.network.alpha_us
+    assert any("cadence = back_to_back count, not pipelined" in note for note in one.notes)
+    assert not any("cadence" in note for note in other.notes)
+    run = primitives_run(tmp_path / "none", [], pipelined=pipelined)
+    with pytest.raises(ProjectionError, match=r"its calls were pipelined.*cadence = 'back_to_back'"):
+        asked(runs, network=str(run.folder), ranks="2")
+
+
+def primitives_run(folder: Path, cells: list[Cell], *, pipelined: Sequence[Cell] = ()) -> Run:
     preset = preset_of({"kind": "primitives", "repeats": 1, "trial": [{"name": "p", "primitives": "measure"}]})
     made_of = write_run(folder, preset)
     results = results_for(preset)
     measured = PrimitivesResult(ranks=2, cadence="back_to_back", backend="gloo", cells=cells)
-    trial = replace(results.trials[0], primitives=[measured])
+    others = replace(measured, cadence="pipelined", cells=[*pipelined])
+    trial = replace(results.trials[0], primitives=[others, measured])
     made_of.write_results(replace(results, trials=[trial]))
     return made_of
 

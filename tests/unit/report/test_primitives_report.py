@@ -137,9 +137,31 @@ def test_the_remedy_is_not_what_was_done_already(batch: bool, why: str) -> None:
     assert why in text(*found, 100)
 
 
-@pytest.mark.parametrize(("cadence", "words"), [("back_to_back", "at once"), ("barrier", "follows a barrier")])
+@pytest.mark.parametrize(
+    ("cadence", "words"),
+    [
+        ("back_to_back", "at once"),
+        ("barrier", "follows a barrier"),
+        ("barrier", "one to all (after barriers)\n"),
+        ("pipelined", "several calls are begun"),
+        ("pipelined", "one to all (pipelined)\n"),
+        ("pipelined", "Models (pipelined)\n"),
+        ("pipelined", "an all_reduce among several in flight takes"),
+    ],
+)
 def test_the_cadence_is_said(cadence: str, words: str) -> None:
     assert words in text(*of_primitives({"a": [everything(cadence=cadence)]}), 100)
+
+
+def test_the_textbook_has_nothing_to_say_of_calls_that_overlap() -> None:
+    launch = everything(cadence="pipelined")
+    several = [msgspec.structs.replace(cell, in_flight=2 if cell.bytes == 64 * MB else 8) for cell in launch.cells]
+    shown = markdown(*of_primitives({"a": [msgspec.structs.replace(launch, cells=several)]}))
+    rows = rows_of(shown, "#### all_reduce: all tensors as one to all (pipelined)")
+    assert [row["in flight"] for row in rows] == ["8"] * (len(SIZES) - 1) + ["2"]
+    assert "textbook" not in rows[0]
+    assert "textbook off" not in rows_of(shown, "#### Models (pipelined)")[0]
+    assert "textbook: none, since its formulas are of one call by itself" in shown
 
 
 # Models, crossings, and what they mean
@@ -330,6 +352,7 @@ def test_every_cell_of_every_repeat_is_a_line_of_figures() -> None:
     keys = ("trial", "repeat", "ranks", "operation", "composite", "reduce_op", "bytes", "cadence")
     assert len({tuple(row[key] for key in keys) for row in rows}) == len(rows)
     assert (rows[-1]["operation"], rows[-1]["composite"], rows[-1]["bytes"]) == ("ring", "True", str(64 * MB))
+    assert {row["in_flight"] for row in rows} == {"1"}
     assert float(rows[-1]["median_us"]) == 210 + 425 * 64
     assert float(rows[-1]["p99_us"]) == pytest.approx(1.1 * (210 + 425 * 64))
 
