@@ -161,16 +161,23 @@ def verdict_of_repeats(repeats: Sequence[RepeatResult]) -> Verdict:
 
 
 def what_if_of_repeats(repeats: Sequence[RepeatResult], culprit: Culprit | None) -> WhatIf | None:
-    """Medians over the repeats; `without_culprit` over those with the same culprit. None: no repeat has an estimate."""
-    estimates = [(repeat.culprit, repeat.what_if_s) for repeat in repeats if repeat.what_if_s]
+    """Medians over the repeats; without the culprit over those with the same culprit. None: no repeat has an
+    estimate."""
+    estimates = [repeat.what_if_s for repeat in repeats if repeat.what_if_s]
     if not estimates:
         return None
-    without_culprit = [
-        estimate.without_culprit
-        for named, estimate in estimates
-        if culprit and named and named.rank == culprit.rank and estimate.without_culprit is not None
+    same = [
+        repeat.what_if_s
+        for repeat in repeats
+        if repeat.what_if_s and culprit and repeat.culprit and repeat.culprit.rank == culprit.rank
     ]
-    return WhatIf(
-        without_culprit=median(without_culprit) if without_culprit else None,
-        without_skew=median(estimate.without_skew for _, estimate in estimates),
-    )
+    figures = {
+        name: _median_of(name, same if name.startswith("without_culprit") else estimates)
+        for name in WhatIf.__struct_fields__
+    }
+    return msgspec.convert(figures, WhatIf)
+
+
+def _median_of(name: str, estimates: Sequence[WhatIf]) -> float | None:
+    known = [s for estimate in estimates if (s := getattr(estimate, name)) is not None]
+    return median(known) if known else None

@@ -14,6 +14,10 @@ from ddptui.analysis.verdict import WaitAnalysis
 from ddptui.analysis.waits import AlignedStep
 from ddptui.text.units import S
 
+# The estimate is rather too short: while the culprit sleeps, the others have the machine's caches and memory to
+# themselves, and work faster than they would beside it. `benchmarks/what_if.py` measures by how much.
+LOW, HIGH = 0.9, 1.25
+
 Entered = dict[tuple[int, OperationKey], dict[int, float]]  # by step and operation: when each rank entered it, ns
 Work = Callable[[AlignedStep, int], Sequence[float]]  # a rank's own work in a step, ns by part
 
@@ -86,9 +90,14 @@ def what_if(analysis: WaitAnalysis) -> WhatIf:
     # The replay of the measured work may miss the measured time a little: only ratios of replays are used.
     scale = measured_s / replayed_ns(steps)
     without = measured_s if culprit is None else min(measured_s, replayed_ns(steps, work) * scale)
+    alike = min(without, replayed_ns(steps, equal_work(work)) * scale)
     return WhatIf(
-        without_culprit=without if culprit is not None else None,
-        without_skew=min(without, replayed_ns(steps, equal_work(work)) * scale),
+        without_culprit=None if culprit is None else without,
+        without_culprit_low=None if culprit is None else LOW * without,
+        without_culprit_high=None if culprit is None else HIGH * without,
+        without_skew=alike,
+        without_skew_low=LOW * alike,
+        without_skew_high=HIGH * alike,
     )
 
 

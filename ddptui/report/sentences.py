@@ -18,6 +18,7 @@ from ddptui.analysis.results import (
     Summary,
     TrialResult,
     Verdict,
+    WhatIf,
 )
 from ddptui.config.trial import Bottleneck, Trial
 from ddptui.config.trial_text import describe_bottleneck
@@ -102,8 +103,15 @@ def _blame(repeats: Sequence[RepeatResult], summary: Summary) -> Iterator[str]:
     caused = f"It caused {culprit.share:.0%} of the waiting{_steps(culprit)}"
     yield f"{caused}: {seconds(culprit.wait_caused_s)}, summed over ranks"
     if summary.what_if_s and summary.what_if_s.without_culprit is not None:
-        without, measured_s = summary.what_if_s.without_culprit, summary.train_time_s.median
-        yield f"Without the delay: about {without:.2f} s instead of {measured_s:.2f} s"
+        measured_s = summary.train_time_s.median
+        yield f"Without the delay: about {_without(summary.what_if_s)} instead of {measured_s:.2f} s"
+
+
+def _without(what_if: WhatIf) -> str:
+    """As in 0.91 s (95%: 0.86 to 1.10 s)."""
+    low, high = what_if.without_culprit_low, what_if.without_culprit_high
+    within = f" (95%: {low:.2f} to {high:.2f} s)" if low is not None and high is not None else ""
+    return f"{what_if.without_culprit:.2f} s{within}"
 
 
 def _where(culprit: Culprit) -> str:

@@ -96,6 +96,8 @@ CSV: dict[str, str | Callable[[Line], object]] = {
     **{name: f"repeat.{name}" for name in ("clock_error_ms", "wait_error_ms", "backend", "backend_why")},
     "peak_gpu_bytes_least": lambda line: min(ranks.peaks(line.repeat.ranks), default=None),
     "peak_gpu_bytes_most": lambda line: max(ranks.peaks(line.repeat.ranks), default=None),
+    "without_culprit_low_s": "repeat.what_if_s.without_culprit_low",
+    "without_culprit_high_s": "repeat.what_if_s.without_culprit_high",
     "left_out": lambda line: why_left_out(line.repeat, line.row.result.repeats),  # of ratios and medians
 }
 
