@@ -19,6 +19,7 @@ import msgspec
 import ddptui
 from ddptui.host import keeper
 from ddptui.host.folders import lab_root, python_path, temporary
+from ddptui.host.launchers import without_launchers
 from ddptui.text.words import ending, printable
 from ddptui.wire import warm as wire
 from ddptui.wire.warm import Fork, Forked, FromParent, Imported, Refused
@@ -31,11 +32,6 @@ DECODER = msgspec.json.Decoder(FromParent)
 
 class CannotFork(Exception):
     """The warm parent cannot start a launch. One line that says why."""
-
-
-def inherited_variables() -> dict[str, str]:
-    """This process's variables, without a user's about nodes: they do not apply to ranks that a console starts."""
-    return {name: value for name, value in os.environ.items() if name not in ("NNODES", "NODE_RANK")}
 
 
 def lab_files() -> dict[Path, int]:
@@ -88,7 +84,7 @@ def start_keeper(
     return StartedKeeper(
         [sys.executable, "-P", keeper.__file__, str(launch_folder), str(grace_s), *command],
         cwd=folder,  # holds no module that could stand in the way of torch's
-        env={**inherited_variables(), **environment},
+        env={**without_launchers(os.environ), **environment},
         stdin=subprocess.PIPE,  # Python makes pipes close-on-exec: no other process holds this end open
         stdout=log,
         stderr=subprocess.STDOUT,
