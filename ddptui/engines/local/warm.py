@@ -3,7 +3,6 @@
 import os
 import resource
 import select
-import shutil
 import signal
 import socket
 import subprocess
@@ -18,7 +17,7 @@ import msgspec
 
 import ddptui
 from ddptui.host import keeper
-from ddptui.host.folders import lab_root, python_path, temporary
+from ddptui.host.folders import TemporaryFolder, lab_root, python_path
 from ddptui.host.launchers import without_launchers
 from ddptui.text.words import ending, printable
 from ddptui.wire import warm as wire
@@ -178,7 +177,8 @@ class WarmParent:
             self.problem = f"{error.strerror}"
 
     def _begin(self) -> None:
-        self._folder = temporary("ddptui-warm", Path(tempfile.gettempdir()))
+        self._temporary = TemporaryFolder("ddptui-warm", Path(tempfile.gettempdir()))
+        self._folder = self._temporary.path
         self._socket, end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         command = [sys.executable, "-m", "workers.warm", str(end.fileno()), str(self._nice)]
         try:
@@ -194,7 +194,7 @@ class WarmParent:
                 )
         except OSError:
             self._socket.close()
-            shutil.rmtree(self._folder, ignore_errors=True)
+            self._temporary.remove()
             raise
 
     def is_ready(self, timeout_s: float) -> bool:
@@ -270,7 +270,7 @@ class WarmParent:
         self._socket.close()
         if self._imported is not None:
             os.close(self._process)
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self._temporary.remove()
         self._keeper = self._imported = None
 
     def _take_over(self) -> None:
