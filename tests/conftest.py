@@ -22,6 +22,11 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 os.environ.setdefault("TEXTUAL_FPS", "60")  # Textual's own; else the console would set it in the midst of a test
 
+# A suite in the background, or under nohup, ignores these, and so would every console that a test signals.
+for number in (signal.SIGINT, signal.SIGHUP):
+    if signal.getsignal(number) == signal.SIG_IGN:
+        signal.signal(number, signal.SIG_DFL)
+
 # Property tests are held to what is true, not to how fast a busy machine finds it.
 settings.register_profile("patient", deadline=None)
 settings.load_profile("patient")

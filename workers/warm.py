@@ -23,6 +23,7 @@ from contextlib import suppress
 from functools import partial
 
 import msgspec
+import psutil
 
 import workers
 from ddptui.host import keeper
@@ -37,6 +38,8 @@ WHILE_IMPORTING = {
 # What ranks import only where they need it, beside the modules of workers.
 LIBRARIES = ("torch._dynamo", "torch.distributed.launcher.api", "torchvision.models", "torchvision.datasets")
 
+keepers: set[int] = set()  # process ids of the launches' keepers
+
 
 def main() -> None:
     console = socket.socket(fileno=int(sys.argv[1]))
@@ -46,6 +49,7 @@ def main() -> None:
     gc.collect()
     gc.freeze()  # a collection in a fork would write into every object's header, and so copy the pages it is on
     gc.enable()
+    keeper.prctl(keeper.PR_SET_CHILD_SUBREAPER, 1)  # what a killed keeper leaves becomes this process's, to be killed
     signal.signal(signal.SIGCHLD, lambda *_: reap())
     console.send(msgspec.json.encode(wire.Imported(pid=os.getpid(), threads=own_threads())))
     while True:
@@ -105,18 +109,26 @@ def import_all() -> None:
 
 
 def reap() -> None:
-    """Collect the keepers that have ended: they have told the console themselves how."""
-    try:
-        while os.waitpid(-1, os.WNOHANG)[0]:
-            pass
-    except ChildProcessError:  # none is left
-        pass
+    """Collect the keepers that have ended: they have told the console themselves how. Kill what killed ones left."""
+    orphaned = False
+    with suppress(ChildProcessError):  # none is left
+        while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+            pid, status = ended
+            orphaned |= pid not in keepers or os.WIFSIGNALED(status)  # one that was adopted may have children, too
+            keepers.discard(pid)
+    if orphaned:
+        keeper.send((child for child in psutil.Process().children() if child.pid not in keepers), signal.SIGKILL)
 
 
 def fork_keeper(request: wire.Fork, console: socket.socket, descriptors: list[int]) -> int:
     """Fork the keeper of a launch. Returns its process id. Raises OSError."""
     parent = os.getpid()
-    pid = os.fork()
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})  # until `reap` knows the keeper
+    try:
+        pid = os.fork()
+        keepers.add(pid)
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
     if pid == 0:
         console.close()  # with the warm parent: the console notices its end at once
         forked.run(partial(keep_launch, request, parent, *descriptors))

@@ -22,6 +22,7 @@ from ddptui.cli.common import (
     Refusal,
     engine_options,
     given,
+    handle,
     interruptible,
     load_preset,
     os_error_line,
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 
 def start() -> None:
     """Run the command line as a program. From the first moment on, an interrupt ends it with exit code 130."""
-    signal.signal(signal.SIGINT, lambda *_: sys.exit(INTERRUPTED))
+    handle(signal.SIGINT, lambda *_: sys.exit(INTERRUPTED))
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:  # the shell closed it (`ddptui >&-`); print and click need an object there
             setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115

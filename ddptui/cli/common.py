@@ -109,6 +109,12 @@ def load_preset(request: PresetRequest, *, to_be_started: bool = True) -> "Prese
         raise Refusal(str(error)) from None
 
 
+def handle(number: signal.Signals, handler: Callable[..., object]) -> None:
+    """Sets a handler, unless the signal is ignored: by nohup, or by a shell for what it starts in the background."""
+    if signal.getsignal(number) != signal.SIG_IGN:
+        signal.signal(number, handler)
+
+
 def interruptible(work: Callable[[], int]) -> int:
     """Call `work`; returns its exit code, or 130 after a signal to end. Raises Refusal."""
     from ddptui.store.journal import RunLost
@@ -119,7 +125,7 @@ def interruptible(work: Callable[[], int]) -> int:
 
     # SIGTERM and SIGHUP, too: ranks and checks are stopped and results written on the way out
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, interrupt)  # also where a script started ddptui with SIGINT ignored
+        handle(number, interrupt)
     try:
         with refusing(RunError, RunLost):
             return work()

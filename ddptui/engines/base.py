@@ -62,8 +62,9 @@ class Launch(Protocol):
         """Whether a process below the rank is busy, such as a compiler. Expensive: it walks the process tree."""
         return False
 
-    def stop(self) -> None:
-        """Ends every process of the launch, wherever it runs; returns when none is left, on a node or in a queue."""
+    def stop(self) -> str | None:
+        """Ends every process of the launch, wherever it runs, and waits until none is left, on a node or in a queue.
+        Returns why one may be left, and what ends it; None: none is."""
 
 
 class Engine(Protocol):

@@ -6,7 +6,6 @@ token of this launch. All other frames are refused and counted. A peer with the 
 """
 
 import os
-import shutil
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
@@ -48,13 +47,14 @@ class Hub:
         self.refused = 0  # frames and messages
         self.first_refusal = ""  # why
         self.other_version = ""  # that a rank speaks another version of the protocol, and what to do
-        self.folder = _new_folder()  # belongs to the launch: it is deleted when the hub is closed
+        self._temporary = _new_folder()  # belongs to the launch: it is deleted when the hub is closed
+        self.folder = self._temporary.path
         self._rank_of: dict[bytes, int] = {}
         self._decoder = msgspec.msgpack.Decoder(list[RankMessage])
         try:
             self.socket = ConsoleSocket(at or f"ipc://{self.folder}/hub", OPTIONS)
         except OSError:
-            shutil.rmtree(self.folder, ignore_errors=True)
+            self._temporary.remove()
             raise
         self.endpoint, self.token = self.socket.endpoint, self.socket.token
 
@@ -73,7 +73,7 @@ class Hub:
     def close(self) -> None:
         """Closes the socket, and deletes the folder."""
         self.socket.close()
-        shutil.rmtree(self.folder, ignore_errors=True)
+        self._temporary.remove()
 
     def receive(self, timeout_ms: int) -> list[RankMessage]:
         """The messages that have arrived, waiting at most `timeout_ms` for the first."""
@@ -159,9 +159,9 @@ class Hub:
         return self.other_version
 
 
-def _new_folder() -> Path:
+def _new_folder() -> folders.TemporaryFolder:
     """A folder of mode 0700 with a path short enough for a socket. Deletes those that killed consoles have left."""
     parent = Path(tempfile.gettempdir())
     if len(os.fsencode(parent)) > LONGEST_FOLDER_PATH:
         parent = Path("/tmp")
-    return folders.temporary("ddptui-hub", parent)
+    return folders.TemporaryFolder("ddptui-hub", parent)

@@ -1,10 +1,13 @@
 """The lab's own folder, files for this user alone, and temporary folders that do not outlive their process for long."""
 
+import fcntl
 import os
 import shutil
 import tempfile
 from contextlib import suppress
 from pathlib import Path
+
+LOCK = "lock"  # the file in a temporary folder
 
 
 def lab_root() -> Path:
@@ -35,14 +38,29 @@ def write_private(path: Path, text: str) -> None:
         file.write(text)
 
 
-def temporary(kind: str, parent: Path) -> Path:
-    """Creates a folder of mode 0700 in `parent`. Removes those of this kind that killed processes have left there."""
-    import psutil  # here: most who import this module only want lab_root
+class TemporaryFolder:
+    """A new folder of mode 0700 in `parent`. It is this process's as long as that holds the lock of a file in it."""
 
-    for leftover in parent.glob(f"{kind}-*-*"):
-        pid = leftover.name.removeprefix(f"{kind}-").split("-")[0]
-        with suppress(FileNotFoundError):  # another process has removed it meanwhile
-            if pid.isdecimal() and not psutil.pid_exists(int(pid)) and leftover.stat().st_uid == os.getuid():
-                shutil.rmtree(leftover, ignore_errors=True)
-    # its name says whose it is, so that the next process can tell whether that one still lives
-    return Path(tempfile.mkdtemp(prefix=f"{kind}-{os.getpid()}-", dir=parent))
+    def __init__(self, kind: str, parent: Path) -> None:
+        """Also removes the folders of this kind that killed processes have left. Raises OSError."""
+        for leftover in parent.glob(f"{kind}-*"):
+            _remove_unless_locked(leftover)
+        self.path = Path(tempfile.mkdtemp(prefix=f"{kind}-{os.getpid()}-", dir=parent))
+        self._file = os.open(self.path / "new", os.O_RDWR | os.O_CREAT, 0o600)
+        with suppress(OSError):  # files cannot be locked here; then no process can lock it, nor remove the folder
+            fcntl.flock(self._file, fcntl.LOCK_EX)
+        (self.path / "new").rename(self.path / LOCK)  # with the lock: another process finds none that is free
+
+    def remove(self) -> None:
+        """Removes it, with what is in it."""
+        shutil.rmtree(self.path, ignore_errors=True)
+        os.close(self._file)
+
+
+def _remove_unless_locked(folder: Path) -> None:
+    # not by a process id: in another container, with the same /tmp, the owner's is unknown or another process's
+    with suppress(OSError):  # no folder of ours, or its owner holds the lock
+        if folder.lstat().st_uid == os.getuid():  # others could have put there what blocks
+            with (folder / LOCK).open("rb") as file:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(folder, ignore_errors=True)

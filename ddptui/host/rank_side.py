@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import Any, Self
 
 from ddptui.host.folders import python_path
+from ddptui.host.launchers import without_launchers
 from ddptui.text.words import ending, first_line, printable
 from ddptui.wire.connection import CONSOLE_PID
 
@@ -62,7 +63,7 @@ class Child:
     def _start(self) -> subprocess.Popen[bytes]:
         self._answers = self._errors = b""
         self._selector = selectors.PollSelector()  # poll takes no descriptor: doctor asks where they run out, too
-        pipe, environment = subprocess.PIPE, {**os.environ, **self._variables}
+        pipe, environment = subprocess.PIPE, {**without_launchers(os.environ), **self._variables}
         # a session of its own: it and its children can be killed as one
         self._process = process = subprocess.Popen(
             self._command, cwd="/", env=environment, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True

@@ -58,10 +58,15 @@ def _launches(
     stopped = ""  # why the console could not go on
     try:
         with closing(lab.run_preset(preset, run, results=running_results, retries=retries)) as stream:
-            for message in stream:
-                narrator.add(message)
-    except KeyboardInterrupt:
-        narrator.print("interrupted; the ranks are stopped")
+            try:
+                for message in stream:
+                    narrator.add(message)
+            except KeyboardInterrupt as interrupt:
+                stream.throw(interrupt)  # it stops the ranks; raises the interrupt again
+    except KeyboardInterrupt as interrupt:
+        notes = getattr(interrupt, "__notes__", ["the ranks are stopped"])
+        for note in notes:
+            narrator.print(f"interrupted; {note}")
         narrator.print(f"`ddptui --resume {run.name}` launches what is missing")
     except RunLost as error:
         stopped = str(error)

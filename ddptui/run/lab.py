@@ -176,8 +176,12 @@ def _launch(trial: Trial, repeat: RepeatJournal, engine: Engine, controls: Contr
             # the load of other hosts cannot be read from here
             meter = LoadMeter(launch.processes, MOST_OTHER_LOAD) if engine.is_local else None
             cut_short = yield from _follow(supervisor, refusals, Probes(launched.clock), launch, meter, hub, controls)
-        finally:
-            launch.stop()  # also after an interrupt, and when the reader closes this generator: no rank may stay
+        except BaseException as interrupt:  # also of a reader that closes this generator: no rank may stay
+            if trouble := launch.stop():
+                interrupt.add_note(trouble)
+            raise
+        if trouble := launch.stop():
+            yield Notice(at_ns=time.monotonic_ns(), text=trouble)
         yield from _notices(launch)  # why nodes or a job ended it, say
         yield from (message for message in supervisor.last_messages() if not isinstance(message, Echo))
         yield from refusals.new()

@@ -11,9 +11,11 @@ from pathlib import Path
 from ddptui.config.preset import Preset
 from ddptui.engines.local.warm import WarmParent
 from ddptui.store.runs import Run
+from ddptui.text.words import printable
 from ddptui.tui.app import Console
 from ddptui.tui.screens.base import EndedRun
 from ddptui.tui.settings import first_theme
+from ddptui.wire.records import Notice
 
 NICENESS = 10  # the ranks, at 0, get the cores first
 # gc's thresholds: new objects before a collection, which takes about 10 ms; and after how many collections it includes
@@ -42,11 +44,14 @@ def start(
     warm = WarmParent(nice=NICENESS)
     app = Console(runs, preset, begun, threads=threads, warm=warm, refresh_s=1 / rate, retry=retry)
     app.theme = first_theme(theme, app.available_themes)
+    unread: list[str] = []
     try:
         app.run()
     finally:
         if app.session is not None:
             app.session.close()
+            # the screen shows no more of them; one may say that a job is left
+            unread = [message.text for message in app.session.drain() if isinstance(message, Notice)]
             app.finished.append(EndedRun(app.session.run, app.session.preset, app.session.results))
         threads.shutdown()  # waits for the session's thread, which ends the ranks
         warm.close()
@@ -56,6 +61,8 @@ def start(
     ended = each_once(app.finished)
     if ended:
         show(as_table(ended[0].results, ended[0].preset) + wrapped("\n".join(["", *places(ended), ""])))
+    for text in unread:
+        print(printable(text), file=sys.stderr)
     worst = max((EXIT_CODES[run.results.status] for run in ended), default=0)
     return app.return_code or worst
 

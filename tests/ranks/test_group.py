@@ -15,7 +15,8 @@ from workers import process, spawn
 from workers.aggregate import strategy_of
 from workers.instruments.reporter import Reporter
 from workers.rank.delays import RankDelays
-from workers.rank.group import Rendezvous, host_store, join_group, leave_group
+from workers.rank.group import Rendezvous, host_store, join_group, leave_group, open_rendezvous
+from workers.rank.node import this_node
 from workers.rank.process import Rank
 from workers.train import train
 
@@ -24,6 +25,15 @@ TASKS = Path("/proc/self/task")
 
 def group_threads() -> list[str]:
     return [name for path in TASKS.glob("*/comm") if "gloo" in (name := path.read_text().strip())]
+
+
+def test_launchers_with_one_process_id_do_not_meet_at_one_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in two containers with the same /tmp."""
+    monkeypatch.delenv("INIT_METHOD", raising=False)
+    trial = Trial(name="t", launch="spawn", init_method="file")
+    node = this_node(trial)
+    (one, _), (other, _) = open_rendezvous(trial, node), open_rendezvous(trial, node)
+    assert one.init_method != other.init_method
 
 
 @pytest.mark.skipif(not TASKS.exists(), reason="only Linux names the threads of native code")

@@ -189,3 +189,18 @@ def test_checkpoints_of_two_ranks_verify_as_equal_and_of_another_step_as_differe
     different = ddptui(tmp_path, "verify", ranks[0], str(tmp_path / "other.pth"))
     assert different.returncode == 1
     assert "1.bias: 1 of 16 elements, at most 1 apart" in different.stdout
+
+
+OF_A_PLATFORM = {
+    "PET_NNODES": "3", "PET_NODE_RANK": "2", "PET_NPROC_PER_NODE": "8", "PET_MAX_RESTARTS": "5", "PET_NO_PYTHON": "1",
+    "PET_MASTER_ADDR": "198.51.100.1", "PET_MASTER_PORT": "1", "MASTER_ADDR": "198.51.100.1", "MASTER_PORT": "1",
+    "RANK": "5", "WORLD_SIZE": "9", "LOCAL_RANK": "5", "GROUP_RANK": "2", "NNODES": "3", "PYTHON_EXEC": "/bin/false",
+    "TORCHELASTIC_USE_AGENT_STORE": "True", "TORCHELASTIC_RUN_ID": "job", "TORCH_ELASTIC_SHUTDOWN_TIMEOUT": "x",
+}  # fmt: skip
+
+
+def test_what_a_platform_says_of_its_own_ranks_does_not_reach_a_consoles(tmp_path: Path) -> None:
+    modes = (("spawn", "cold"), ("launch", "cold"), ("launch", "warm"))
+    trials = [f'[[trial]]\nname = "{m}-{start}"\nlaunch = "{m}"\nstart = "{start}"\n{QUICK}' for m, start in modes]
+    results = results_of(tmp_path / "runs", write_preset(tmp_path, "".join(trials)), **OF_A_PLATFORM)
+    assert [trial["status"] for trial in results["trials"]] == ["ok"] * len(modes)

@@ -23,7 +23,8 @@ from ddptui.tui.screens.base import EndedRun
 from ddptui.tui.screens.runs import RunsScreen
 from ddptui.tui.start import each_once, places
 from tests.support.builders import failure, journal, results_for, two_trials
-from tests.support.runner import ENOUGH_S, arguments, environment, family, survivors, write_preset
+from tests.support.runner import ENOUGH_S, QUICK, arguments, environment, family, survivors, write_preset
+from tests.support.slurm_fakes import Fakes
 from tests.tui.opened import opened, until
 
 LONG = """
@@ -174,3 +175,23 @@ def test_what_is_printed_is_the_last_run_and_where_each_is_kept_once(tmp_path: P
         f"ok, no longer in {third.folder}",
     ]
     assert ended[0].results is resumed
+
+
+def test_what_may_be_left_of_a_job_is_said_when_the_console_has_closed(
+    tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fakes = Fakes(tmp_path / "bin", monkeypatch)
+    fakes.set(sinfo="debug*|2\n")
+    fakes.job("PENDING")
+    preset = '[engine]\nname = "slurm"\n[[trial]]\nname = "one"\nlaunch = "spawn"\nstrategy = "all_reduce"\n' + QUICK
+    console = OnATerminal(tmp_path / "runs", write_preset(tmp_path, preset))
+    console.until("job 17")
+    keepers = family(console.process.pid)
+    fakes.set(broken={"squeue": "Unable to contact slurm controller"})
+    os.kill(console.process.pid, signal.SIGTERM)
+    assert console.wait() == 143
+    os.close(console.master)
+    said = console.painted[console.painted.rindex(LEAVES_ALTERNATE_SCREEN) :].decode()
+    assert "job 17 may be left (squeue: Unable to contact slurm controller)" in said
+    fakes.set(broken={})
+    assert survivors(keepers, PATIENCE_S) == []  # the job's has ended it since

@@ -2,6 +2,7 @@
 
 import gc
 import os
+import secrets
 import socket
 import sys
 import tempfile
@@ -41,7 +42,8 @@ def open_rendezvous(trial: Trial, node: Node) -> tuple[Rendezvous, socket.socket
     """Where the ranks that this process will start meet those of other nodes; and, on the first node, the port that
     the store will serve. Ends the process with one line where a file is missing."""
     if trial.init_method == "file":
-        temporary = f"file://{tempfile.gettempdir()}/ddptui-meeting-{os.getpid()}"
+        # not by a process id, which another container with the same /tmp may have, too
+        temporary = f"file://{tempfile.gettempdir()}/ddptui-meeting-{secrets.token_hex(8)}"
         if INIT_METHOD not in os.environ and len(node.ranks) < trial.world_size:
             sys.exit(f"{INIT_METHOD}=file:///PATH is missing: a new file that all nodes can see, where the ranks meet")
         return Rendezvous(init_method=os.environ.get(INIT_METHOD, temporary)), None

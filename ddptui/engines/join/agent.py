@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 import zmq
+from zmq.utils.monitor import parse_monitor_message
 
 from ddptui import __version__
 from ddptui.config.parser import PresetError
@@ -29,6 +30,7 @@ BEAT_EVERY_S = 1.0
 FIRST_ANSWER_S = 60.0  # for the console's first message
 SILENCE_S = 12.0  # while ranks run: the console sends Present every 2 s
 BETWEEN_S = 300.0  # between launches, when a console may be busy computing results
+ENDED_HERE = "the ranks of this node were ended"
 Report = Callable[[str], None]  # prints a line
 
 
@@ -66,19 +68,30 @@ class ConsoleConnection:
         self.last_received = time.monotonic()
         self._decoder = msgspec.msgpack.Decoder(wire.ToNode)
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        self._is_closed = False
         self._socket = self._context.socket(zmq.DEALER)
         self._socket.setsockopt(zmq.LINGER, 1000)  # ms for the last messages, such as Leave, to go out
         self._socket.setsockopt(zmq.MAXMSGSIZE, wire.MOST_BYTES)
         use_keys(self._socket, ticket.keys)  # before connect: the handshake needs them
+        self._events = self._socket.get_monitor_socket(zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED)
         self._socket.connect(ticket.endpoint)
 
     def close(self) -> None:
+        self._socket.disable_monitor()  # first: it needs the open socket
+        self._events.close()
         self._socket.close()
         self._context.term()
 
     def send(self, message: wire.NodeMessage) -> None:
         with suppress(zmq.Again):  # the queue is full: if the console is gone, its silence ends this node
             self._socket.send(msgspec.msgpack.encode(message), zmq.NOBLOCK)
+
+    def is_closed(self) -> bool:
+        """Whether there is no connection now. Messages that came over it may be left to receive."""
+        while self._events.poll(0):
+            event = parse_monitor_message(self._events.recv_multipart())["event"]
+            self._is_closed = event == zmq.EVENT_DISCONNECTED
+        return self._is_closed
 
     def receive(self) -> wire.ToNode | wire.FarewellOfAnyVersion | None:
         """The next message, or None after POLL_MS without one. Raises JoinError: it cannot be decoded."""
@@ -113,12 +126,15 @@ class JoinedNode:
         """Obeys the console until it says goodbye. Returns the exit code. Raises JoinError: the console is lost."""
         try:
             while True:
+                closed = self._console.is_closed()  # before the look for messages: the last one may say why
                 message = self._console.receive()
                 if isinstance(message, wire.Farewell | wire.FarewellOfAnyVersion):
                     self._report(message.why)
                     return 0 if message.well else 1
                 if message is not None:
                     self._obey(message)
+                elif closed and self._number is not None:  # over a new one, the console would not know this node
+                    raise JoinError(f"the console is gone: it closed the connection; {ENDED_HERE}")
                 if time.monotonic() - self._last_beat > BEAT_EVERY_S:
                     self._last_beat = time.monotonic()
                     self._console.send(wire.Beat())
@@ -176,7 +192,7 @@ class JoinedNode:
             return
         self._console.send(wire.Leave())
         if self._number is not None:
-            raise JoinError(f"the console is gone: no message for {limit_s:g} s; the ranks of this node were ended")
+            raise JoinError(f"the console is gone: no message for {limit_s:g} s; {ENDED_HERE}")
         raise JoinError(
             f"the console has not answered for {limit_s:g} s: check that its run still waits for nodes, that the "
             "ticket is that of this run, and that no firewall blocks the port"

@@ -14,6 +14,7 @@ from ddptui.wire import node_messages as wire
 LOST_AFTER_S = 8.0  # without a message: nodes send a Beat every second
 PRESENT_EVERY_S = 2.0
 OPTIONS = {zmq.MAXMSGSIZE: wire.MOST_BYTES, zmq.LINGER: 1000}  # ms for a Farewell to leave when the hub closes
+LOST = f"the console heard nothing of this node for {LOST_AFTER_S:g} s, and goes on without it: join again"
 SAME_VERSION = "install the same version on both"
 
 
@@ -82,6 +83,7 @@ class NodeHub:
         lost += [self.members[number] for number in silent]
         for member in lost:
             self.members.pop(member.number, None)  # its number is free: a node may join again under it
+            self._socket.send(member.identity, wire.Farewell(why=LOST))  # it may only have been slow
         if now - self._last_present > PRESENT_EVERY_S:
             self._last_present = now
             for number in self.members:

@@ -1,6 +1,5 @@
 """The ranks of one node in one launch, checked and started on that node."""
 
-import shutil
 import tempfile
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from ddptui.engines.join.engine import parts_of
 from ddptui.engines.local.engine import rank_variables, start_local
 from ddptui.engines.local.warm import WarmParent
 from ddptui.engines.preflight import prepare_trial
-from ddptui.host import folders
+from ddptui.host.folders import TemporaryFolder
 from ddptui.host.machine import available_cores
 from ddptui.host.network import is_free
 from ddptui.store.journal import tail
@@ -44,7 +43,8 @@ class NodeLaunch:
         _check_meeting(trial, part, message, address)
         command = launch.command(trial, part=part)
         self.command_line = " ".join(command)
-        self._folder = folders.temporary("ddptui-node", Path(tempfile.gettempdir()))
+        self._temporary = TemporaryFolder("ddptui-node", Path(tempfile.gettempdir()))
+        self._folder = self._temporary.path
         launch_folder = self._folder / "own"  # a folder of its own: the keeper deletes it, before the logs are read
         launch_folder.mkdir()
         way = {name: message.way[name] for name in ACCEPTED if name in message.way}
@@ -64,7 +64,7 @@ class NodeLaunch:
         # the message has to stay below MOST_BYTES: a character takes up to four bytes, and half is left for the rest
         most = min(MOST_OF_AN_ERROR, MOST_BYTES // 8 // max(1, len(paths)))
         logs = {path.name: tail(path)[-most:] for path in paths}
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self._temporary.remove()
         return LaunchEnded(number=self.number, exit_code=ENDED_BY_CONSOLE if code is None else code, logs=logs)
 
 

@@ -3,6 +3,8 @@
 import os
 import shlex
 import shutil
+import signal
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -25,6 +27,7 @@ from ddptui.engines.local.warm import (
     end_with_keeper,
     start_keeper,
 )
+from ddptui.host import keeper
 from ddptui.host.machine import available_cores
 from ddptui.store.journal import RepeatJournal
 from ddptui.wire.connection import CONSOLE_PID, LOGS
@@ -97,10 +100,11 @@ def start_local(
         if kind == "warm":
             try:
                 process = warm.fork(*_forked(trial), environment, folder, launch_folder, log)
-                return LocalLaunch(process, "warm", warm=warm)
+                return LocalLaunch(process, launch_folder, "warm", warm=warm)
             except CannotFork as error:
                 why = str(error)
-        return LocalLaunch(start_keeper(command, environment, folder, launch_folder, log), "cold", why)
+        cold = start_keeper(command, environment, folder, launch_folder, log)
+        return LocalLaunch(cold, launch_folder, "cold", why)
 
 
 def _forked(trial: Trial) -> tuple[str, str, list[str]]:
@@ -117,9 +121,16 @@ class LocalLaunch(Launch):
     """A launcher below keeper.py, which ends all its processes when this process wants it, or dies."""
 
     def __init__(
-        self, process: KeeperProcess, start: StartKind, start_why: str = "", *, warm: WarmParent | None = None
+        self,
+        process: KeeperProcess,
+        folder: Path,
+        start: StartKind,
+        start_why: str = "",
+        *,
+        warm: WarmParent | None = None,
     ) -> None:
-        """start, start_why: as engines.base.Launch has them. warm: has forked its ranks."""
+        """folder: the launch's. start, start_why: as engines.base.Launch has them. warm: has forked its ranks."""
+        self._folder = folder
         self._warm = warm
         self.start, self.start_why = start, start_why
         self._process = process
@@ -179,3 +190,18 @@ class LocalLaunch(Launch):
             with suppress(psutil.NoSuchProcess):
                 process.kill()
         psutil.wait_procs(left, timeout=STOP_WITHIN_S)
+        if self._process.poll() == -signal.SIGKILL:  # the keeper's end, if not the launcher's: it has left daemons
+            deadline = time.monotonic() + STOP_WITHIN_S
+            while (daemons := started_in(self._folder)) and time.monotonic() < deadline:
+                keeper.send(daemons, signal.SIGKILL)
+                psutil.wait_procs(daemons, timeout=STOP_WITHIN_S)
+
+
+def started_in(folder: Path) -> list[psutil.Process]:
+    """The processes that were started with this TMPDIR. (One that was forked shows its parent's environment.)"""
+    found = []
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):  # it has ended, or is another user's
+            if process.environ().get("TMPDIR") == str(folder):
+                found.append(process)
+    return found

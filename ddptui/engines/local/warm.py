@@ -3,7 +3,6 @@
 import os
 import resource
 import select
-import shutil
 import signal
 import socket
 import subprocess
@@ -18,7 +17,8 @@ import msgspec
 
 import ddptui
 from ddptui.host import keeper
-from ddptui.host.folders import lab_root, python_path, temporary
+from ddptui.host.folders import TemporaryFolder, lab_root, python_path
+from ddptui.host.launchers import without_launchers
 from ddptui.text.words import ending, printable
 from ddptui.wire import warm as wire
 from ddptui.wire.warm import Fork, Forked, FromParent, Imported, Refused
@@ -31,11 +31,6 @@ DECODER = msgspec.json.Decoder(FromParent)
 
 class CannotFork(Exception):
     """The warm parent cannot start a launch. One line that says why."""
-
-
-def inherited_variables() -> dict[str, str]:
-    """This process's variables, without a user's about nodes: they do not apply to ranks that a console starts."""
-    return {name: value for name, value in os.environ.items() if name not in ("NNODES", "NODE_RANK")}
 
 
 def lab_files() -> dict[Path, int]:
@@ -88,7 +83,7 @@ def start_keeper(
     return StartedKeeper(
         [sys.executable, "-P", keeper.__file__, str(launch_folder), str(grace_s), *command],
         cwd=folder,  # holds no module that could stand in the way of torch's
-        env={**inherited_variables(), **environment},
+        env={**without_launchers(os.environ), **environment},
         stdin=subprocess.PIPE,  # Python makes pipes close-on-exec: no other process holds this end open
         stdout=log,
         stderr=subprocess.STDOUT,
@@ -182,7 +177,8 @@ class WarmParent:
             self.problem = f"{error.strerror}"
 
     def _begin(self) -> None:
-        self._folder = temporary("ddptui-warm", Path(tempfile.gettempdir()))
+        self._temporary = TemporaryFolder("ddptui-warm", Path(tempfile.gettempdir()))
+        self._folder = self._temporary.path
         self._socket, end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         command = [sys.executable, "-m", "workers.warm", str(end.fileno()), str(self._nice)]
         try:
@@ -198,7 +194,7 @@ class WarmParent:
                 )
         except OSError:
             self._socket.close()
-            shutil.rmtree(self._folder, ignore_errors=True)
+            self._temporary.remove()
             raise
 
     def is_ready(self, timeout_s: float) -> bool:
@@ -274,7 +270,7 @@ class WarmParent:
         self._socket.close()
         if self._imported is not None:
             os.close(self._process)
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self._temporary.remove()
         self._keeper = self._imported = None
 
     def _take_over(self) -> None:

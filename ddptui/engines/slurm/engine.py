@@ -1,11 +1,14 @@
 """The engine `slurm`: each launch is a job. sbatch submits its script, which stays in the folder of the launch."""
 
+import os
 import secrets
 import subprocess
 import sys
+import threading
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import IO
 
 from ddptui.config.engine import EngineOptions
 from ddptui.config.launch_modes import ONE_PROCESS
@@ -13,6 +16,7 @@ from ddptui.config.trial import Trial
 from ddptui.engines.base import REMOTE_SILENCE_S, Engine, Launch, LaunchRefused
 from ddptui.engines.hub import Hub
 from ddptui.engines.local.engine import LAUNCHER_LOG
+from ddptui.engines.local.warm import is_readable
 from ddptui.engines.slurm import keeper
 from ddptui.engines.slurm.keeper import SCRIPT, WIRE_ENV
 from ddptui.engines.slurm.queue import JobPoller
@@ -25,6 +29,7 @@ from ddptui.wire.connection import LOGS, SILENCE_S
 from ddptui.wire.messages import Hello
 
 MARGIN_S = 5.0  # over the time that the keeper takes
+CHUNK = 4096
 
 
 class SlurmEngine(Engine):
@@ -79,7 +84,7 @@ class SlurmLaunch(Launch):
         """`meeting`: a file that the ranks may leave behind. Raises OSError, and LaunchRefused."""
         self._log = folder / LAUNCHER_LOG if task_is_rank else None  # its task numbers are ranks
         self._files = [folder / WIRE_ENV, folder / ENDED, meeting]
-        self._notices: list[str] = []
+        self._output = b""  # of the keeper, not yet read as lines
         self._delete_files()
         try:
             write_private(folder / WIRE_ENV, wire_env(variables))  # the keys are in it
@@ -90,27 +95,52 @@ class SlurmLaunch(Launch):
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     stderr=log,
-                    encoding="utf-8",
+                    bufsize=0,
                     start_new_session=True,  # Ctrl-C in the terminal must not reach it
                 )
-            self.number = self._submitted()
+            self.number = self._submitted(name)
         except BaseException:
             self._delete_files()
             raise
         self._poller = JobPoller(self.number, folder)
 
-    def _submitted(self) -> int:
+    def _submitted(self, name: str) -> int:
         """The job's number, once sbatch has answered. Raises LaunchRefused."""
-        assert self._keeper.stdout is not None
         try:
-            answer = self._keeper.stdout.readline().strip()
-        except BaseException:  # Ctrl-C: the keeper will cancel what it is about to submit
-            self._keeper.communicate(keeper.END)
+            answer = self._line()
+        except BaseException as interrupt:  # Ctrl-C: the keeper will cancel what it is about to submit
+            if trouble := self._withdraw(name):
+                interrupt.add_note(trouble)
             raise
-        if answer.isdecimal():
+        if answer and answer.isdecimal():
             return int(answer)
-        self._keeper.communicate()  # collects it: no zombie stays
+        self._collect_keeper()
         raise LaunchRefused(f"no job was submitted: {answer or 'its keeper has died'}")
+
+    def _withdraw(self, name: str) -> str:
+        """Has the keeper cancel the job that it submits. Returns why the job may be left."""
+        self._tell_end()
+        answer = self._line(keeper.PATIENCE_S)
+        if answer is None:
+            self._leave_keeper()
+            return f"job {name} may be left: sbatch has not answered; `scancel --name={name}` ends it"
+        if answer.isdecimal():
+            self.number = int(answer)
+            return self._ended()
+        self._collect_keeper()
+        return ""
+
+    def _line(self, within_s: float | None = None) -> str | None:
+        """The keeper's next line; empty: it has ended. None: none came in time."""
+        descriptor = self._stdout().fileno()
+        while b"\n" not in self._output:
+            if not is_readable(descriptor, within_s):
+                return None
+            if not (more := os.read(descriptor, CHUNK)):
+                return ""
+            self._output += more
+        line, _, self._output = self._output.partition(b"\n")
+        return line.decode("utf-8", "replace").strip()
 
     @property
     def exit_code(self) -> int | None:
@@ -121,8 +151,7 @@ class SlurmLaunch(Launch):
         return self._poller.status.is_waiting
 
     def take_notices(self) -> list[str]:
-        notices, self._notices = self._notices, []
-        return [*self._poller.take_notices(), *notices]
+        return self._poller.take_notices()
 
     def end_reason(self) -> str | None:
         """Slurm's reason; else the rank that failed first, as srun reports it in the log."""
@@ -137,27 +166,55 @@ class SlurmLaunch(Launch):
         if self.is_waiting:  # a rank has connected, so the job has started: the state is looked at earlier
             self._poller.hurry()
 
-    def stop(self) -> None:
-        """Cancels the job, and waits until it has left the queue. A notice says so if it does not."""
+    def stop(self) -> str | None:
         self._poller.close()  # first: that the job is cancelled now is no news
-        if trouble := self._cancel():
-            self._notices.append(trouble)
-        self._poller.look_after_stop()
+        trouble = self._cancel()
+        if not trouble:  # else Slurm would not answer now, either
+            self._poller.look_after_stop()
         self._delete_files()
+        return trouble or None
 
     def _cancel(self) -> str:
-        """Has the keeper cancel the job, or does so here if the keeper has died. Returns why the job is still there."""
-        assert self._keeper.stdin is not None
-        if self._keeper.stdin.closed:  # it has cancelled the job before
+        """Has the keeper cancel the job, or does so here if the keeper has died. Returns why the job may be left."""
+        if self._stdin().closed:  # it has cancelled the job before
             return ""
-        try:
-            output, _ = self._keeper.communicate(keeper.END, keeper.CANCEL_WITHIN_S + MARGIN_S)
-        except subprocess.TimeoutExpired:  # the keeper was stopped, as by SIGSTOP
+        self._tell_end()
+        return self._ended()
+
+    def _ended(self) -> str:
+        """Waits until the keeper has ended the job. Returns why the job may be left, as soon as the keeper knows."""
+        trouble = self._line(keeper.CANCEL_WITHIN_S + MARGIN_S)
+        if trouble:
+            self._leave_keeper()
+            return trouble
+        if trouble is None:  # the keeper was stopped, as by SIGSTOP
             self._keeper.kill()
-            output, _ = self._keeper.communicate()
-        if self._keeper.returncode == 0:
-            return output.strip()
+        if self._collect_keeper() == 0:
+            return ""
         return keeper.cancel(self.number, keeper.CANCEL_WITHIN_S) or ""
+
+    def _tell_end(self) -> None:
+        with suppress(BrokenPipeError):  # it has died
+            self._stdin().write(keeper.END.encode())
+        self._stdin().close()
+
+    def _collect_keeper(self) -> int:
+        """Waits for its end, so that no zombie stays. Returns its exit code."""
+        self._stdin().close()
+        self._stdout().close()
+        return self._keeper.wait()
+
+    def _leave_keeper(self) -> None:
+        """Lets it go on without this console."""
+        threading.Thread(target=self._collect_keeper, name="keeper", daemon=True).start()
+
+    def _stdin(self) -> IO[bytes]:
+        assert self._keeper.stdin is not None
+        return self._keeper.stdin
+
+    def _stdout(self) -> IO[bytes]:
+        assert self._keeper.stdout is not None
+        return self._keeper.stdout
 
     def _delete_files(self) -> None:
         for path in self._files:

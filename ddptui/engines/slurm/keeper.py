@@ -4,8 +4,8 @@
 
 FOLDER is the launch's: it holds job.sh, which is submitted, and wire.env, which the tasks of the job read. Standard
 input is a pipe whose other end only the console has. The first line of output is the job's number, or why there is
-none. When a line comes, or the pipe closes, the keeper cancels the job, and waits until it has left the queue. If it
-does not leave, the keeper prints why.
+none. When a line comes, or the pipe closes, the keeper cancels the job, and waits until it has left the queue. If Slurm
+does not answer, or the job does not leave, the keeper prints why.
 """
 
 import getpass  # only Python's own modules: the keeper is run by its path, also where ddptui is not installed
@@ -15,12 +15,14 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
 SCRIPT, WIRE_ENV = "job.sh", "wire.env"
 END = "end\n"  # the console's command; without it the pipe has closed: the console has died
 ANSWER_S = 10.0  # limit for a command of Slurm
+PATIENCE_S = 3.0  # … while a console waits for the answer
 SUBMIT_S = 30.0  # limit for sbatch, which a busy controller delays
 STEP_S = 5.0  # from SIGTERM to SIGKILL, and from there to a plain scancel
 CANCEL_WITHIN_S = 60.0  # for the job to leave the queue, while the console waits for that
@@ -55,7 +57,7 @@ def main() -> None:
     command = sys.stdin.readline()  # waits here as long as the job lasts
     with suppress(OSError):  # before anything else: a job that starts nevertheless ends at once without this file
         (folder / WIRE_ENV).unlink()
-    if trouble := cancel(job, CANCEL_WITHIN_S if command == END else CANCEL_ALONE_S):
+    if trouble := cancel(job, CANCEL_WITHIN_S, _say) if command == END else cancel(job, CANCEL_ALONE_S):
         _say(trouble)
 
 
@@ -70,8 +72,10 @@ def submit(script: Path, name: str) -> int:
         output = run("sbatch", "--parsable", *options(script), str(script), within_s=SUBMIT_S)
         return int(output.split()[-1].partition(";")[0])  # sites print lines of their own before it
     except (SlurmError, ValueError, IndexError) as error:
-        with suppress(SlurmError):  # sbatch may have submitted it, and answered too late
+        try:  # sbatch may have submitted it, and answered too late
             run("scancel", f"--name={name}", f"--user={getpass.getuser()}")
+        except SlurmError:
+            raise SlurmError(f"{error}. A job may be left: `scancel --name={name}` ends it") from None
         raise SlurmError(str(error)) from None
 
 
@@ -85,13 +89,16 @@ def options(script: Path) -> list[str]:
     return [word for line in lines if line.startswith(OPTION) for word in shlex.split(line.removeprefix(OPTION))]
 
 
-def cancel(job: int, within_s: float) -> str | None:
-    """Cancels a job, and waits until it has left the queue. Returns what to do if it does not leave in time."""
+def cancel(job: int, within_s: float, say: Callable[[str], None] | None = None) -> str | None:
+    """Cancels a job, and waits until it has left the queue. Returns what to do if it does not leave in time.
+
+    say: is called at Slurm's first failure, so that a console need not wait; the job then has CANCEL_ALONE_S to leave.
+    """
     begin, pause_s, step = time.monotonic(), FIRST_PAUSE_S, 0
     state = refusal = ""
     while True:
         try:
-            if not (parts := queued(job)):
+            if not (parts := queued(job, PATIENCE_S if say else ANSWER_S)):
                 return None
             state = f"it is {', '.join(sorted(set(parts.values())))}"
             if time.monotonic() - begin >= step * STEP_S:
@@ -99,6 +106,10 @@ def cancel(job: int, within_s: float) -> str | None:
                 _cancel_step(job, parts, step)
         except SlurmError as error:
             refusal = str(error)  # goes on: a controller that restarts answers again
+            if say:
+                goes_on = f"a process here tries to end it for {CANCEL_ALONE_S / 60:g} minutes"
+                say(f"job {job} may be left ({refusal}): {goes_on}; `scancel {job}` ends it, too")
+                say, within_s = None, CANCEL_ALONE_S
         if time.monotonic() - begin + pause_s > within_s:
             why = refusal or state
             return f"job {job} could not be ended ({why}): run `scancel {job}`, then check with `squeue --jobs={job}`"
@@ -106,10 +117,11 @@ def cancel(job: int, within_s: float) -> str | None:
         pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
 
 
-def queued(job: int) -> dict[str, str]:
+def queued(job: int, within_s: float = ANSWER_S) -> dict[str, str]:
     """The states of the parts of a job that have not ended, by id: one, or several of an array. Raises SlurmError."""
+    command = ("squeue", "--noheader", "--array", f"--jobs={job}", "--format=%i|%T")
     try:
-        rows = run("squeue", "--noheader", "--array", f"--jobs={job}", "--format=%i|%T").split()
+        rows = run(*command, within_s=within_s).split()
     except UnknownJob:
         return {}
     return {part: state for part, _, state in (row.partition("|") for row in rows)}

@@ -15,6 +15,7 @@ from ddptui.engines.slurm.states import SUBMITTED, TaskGroup, is_over, job_statu
 QUEUE = ("squeue", "--noheader", "--array", "--states=all", f"--format={states.QUEUE_FORMAT}")
 HISTORY = ("sacct", "--noheader", "--parsable2", f"--format={states.HISTORY_FIELDS}")
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 30.0  # every squeue costs the controller of the whole cluster
+CLOSE_S = 1.0  # for an answer that is under way
 SLICE_S = 0.2  # how often the file is checked in which the script of the job leaves its exit code
 
 
@@ -44,10 +45,10 @@ class JobPoller:
         self._wakeup.set()
 
     def close(self) -> None:
-        """Ends the thread."""
+        """Ends the thread, which may wait for Slurm's answer."""
         self._closed.set()
         self._wakeup.set()
-        self._thread.join()
+        self._thread.join(CLOSE_S)
 
     def look_after_stop(self) -> None:
         """Looks once more when this console has ended the job, in case it ended for another reason before."""
@@ -73,6 +74,8 @@ class JobPoller:
                 self._notices.append(f"the state of job {self._job} may be out of date: {error}")
             self._trouble = str(error)
             return False
+        if self._closed.is_set() and threading.current_thread() is self._thread:
+            return False  # the answer came too late
         self._trouble = ""
         if now.text and now.text != before.text:
             self._notices.append(now.text)

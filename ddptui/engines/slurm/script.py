@@ -13,6 +13,7 @@ from ddptui.engines import command
 from ddptui.engines.command import arguments, torch_launcher
 from ddptui.engines.local.engine import LAUNCHER_LOG
 from ddptui.engines.slurm.keeper import WIRE_ENV
+from ddptui.host import launchers
 from ddptui.host.network import FIRST_PORT, PORTS
 
 ENDED = "ended"  # the file where the script leaves its exit code; an array a line for each of its jobs
@@ -23,11 +24,6 @@ OURS = (
 OURS_IN_SHORT = {"a": "array", "D": "chdir", "M": "clusters", "m": "distribution", "e": "error", "J": "job-name",
                  "N": "nodes", "n": "ntasks", "o": "output", "W": "wait"}  # fmt: skip
 FLAGS = "HhOQsVv"  # sbatch's short options without a value: the next letter of the word is an option, too
-# Variables that say a place (host/place), and may be set in the shell that submits.
-OTHER_PLACES = (
-    "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE", "NODE_RANK", "NNODES",
-    "TORCHELASTIC_RUN_ID", "PET_NODE_RANK", "PET_NNODES", "MASTER_ADDR", "MASTER_PORT", "INIT_METHOD",
-)  # fmt: skip
 WHAT_A_TASK_IS = {
     "rank": "A task of Slurm is a rank.",
     "node": "A task of Slurm is a node, which starts its ranks itself.",
@@ -46,7 +42,8 @@ def render(trial: Trial, engine: EngineOptions, folder: Path, name: str, python:
     set_by_script = {"INIT_METHOD"} if meets_at_a_file(trial, engine) else set()
     if _task_is_node(trial, engine):
         set_by_script |= {"MASTER_ADDR", "MASTER_PORT"}
-    strangers = [name for name in OTHER_PLACES if name not in set_by_script]
+    strangers = [name for name in launchers.NAMES if name not in set_by_script]
+    strangers += [f"${{!{prefix}@}}" for prefix in launchers.PREFIXES]  # bash: all names that begin so
     lines = [
         "#!/bin/bash",
         f"# Trial {trial.name}: {trial.world_size} {'rank' if trial.world_size == 1 else 'ranks'}. {what}",
@@ -60,7 +57,8 @@ def render(trial: Trial, engine: EngineOptions, folder: Path, name: str, python:
         "",
         "# What each task does. wire.env holds the console's address and the launch's token.",
         "task() {",
-        f"    unset {' '.join(strangers)}  # Slurm alone says where this is",
+        "    # Slurm alone says where this is",
+        f"    unset {' '.join(strangers)}",
         f"    source ./{WIRE_ENV} || exit 1",
         *(f"    {line}" for line in _task(trial, engine, python)),
         "}",

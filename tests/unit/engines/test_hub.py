@@ -13,6 +13,7 @@ import zmq
 from ddptui import __version__
 from ddptui.config.trial import Bottleneck
 from ddptui.engines.hub import MOST_BYTES_OF_A_STRANGER, Hub
+from ddptui.host.folders import LOCK, TemporaryFolder
 from ddptui.wire.limits import MOST_BYTES_A_FRAME
 from ddptui.wire.messages import RankMessage
 from ddptui.wire.records import ConsoleMessage, SetBottleneck, Stop
@@ -222,7 +223,7 @@ def folder_of(hub: Hub) -> Path:
 def test_only_this_user_can_enter_the_folder_of_thesocket_and_it_goes_with_the_hub() -> None:
     with Hub(world_size=1) as hub:
         assert stat.S_IMODE(folder_of(hub).stat().st_mode) == 0o700
-        assert [path.name for path in folder_of(hub).iterdir()] == ["hub"]
+        assert {path.name for path in folder_of(hub).iterdir()} == {"hub", LOCK}
     assert not folder_of(hub).exists()
 
 
@@ -240,13 +241,12 @@ def test_a_temporary_folder_with_a_long_name_is_no_obstacle(tmp_path: Path, monk
 def test_a_hub_that_cannot_be_opened_leaves_nothing_behind(
     at: tuple[str, int] | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder = tmp_path / ("long" * 25)
-    folder.mkdir()
+    folder = TemporaryFolder("long" * 25, tmp_path)
     monkeypatch.setattr("ddptui.engines.hub._new_folder", lambda: folder)
     threads = threading.enumerate()
     with pytest.raises(OSError, match=r"longer than|assign requested address"):
         Hub(world_size=1, at=at)
-    assert not folder.exists()
+    assert not folder.path.exists()
     assert threading.enumerate() == threads
 
 

@@ -42,11 +42,12 @@ def kept(tmp_path: Path, warm: WarmParent, request: pytest.FixtureRequest) -> It
     def start(script: str) -> LocalLaunch:
         (tmp_path / "own").mkdir(exist_ok=True)
         with (tmp_path / LAUNCHER_LOG).open("wb") as log:
+            where = {"TMPDIR": str(tmp_path / "own")}, tmp_path, tmp_path / "own", log
             if request.param == "cold":
-                process = start_keeper([sys.executable, "-c", script], {}, tmp_path, tmp_path / "own", log)
+                process = start_keeper([sys.executable, "-c", script], *where)
             else:
-                process = warm.fork("tests.support.script", "main", [script], {}, tmp_path, tmp_path / "own", log)
-        launchers.append(LocalLaunch(process, request.param))
+                process = warm.fork("tests.support.script", "main", [script], *where)
+        launchers.append(LocalLaunch(process, tmp_path / "own", request.param))
         return launchers[-1]
 
     yield start
@@ -145,6 +146,14 @@ def test_without_it_the_launcher_dies_as_well(kept: Kept) -> None:
     launcher._process.kill()
     assert all(is_gone(child) for child in children)
     assert await_end(launcher) == -9
+
+
+def test_who_escaped_goes_though_the_keeper_was_killed(kept: Kept, tmp_path: Path) -> None:
+    launcher = kept(ESCAPE + SLEEP)
+    orphan = escaped(tmp_path)
+    launcher._process.kill()
+    launcher.stop()
+    assert is_gone(orphan)
 
 
 def test_a_keeper_that_is_stopped_cannot_keep_the_console_waiting_for_ever(

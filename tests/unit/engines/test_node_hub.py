@@ -127,6 +127,7 @@ def test_who_is_silent_or_leaves_is_missed(
     monkeypatch.setattr(node_hub, "LOST_AFTER_S", 0.0)
     assert [there.number for there in nodes_hub.receive()] == [0]
     assert nodes_hub.missing == 2
+    assert node.heard(nodes_hub) == Farewell(why=node_hub.LOST)
 
 
 def test_how_a_launch_ended_is_kept_in_the_order_in_which_nodes_said_so(

@@ -179,8 +179,8 @@ def test_options_that_anybody_may_give_are_taken() -> None:
     check_options(engine(options=(*fine, "--nodelist=n1", "--ntasks-per-core=1", "--wait-all-nodes=1")))
 
 
-SAID = {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "NNODES": "1", "PET_NODE_RANK": "0",
-        "TORCHELASTIC_RUN_ID": "x", "MASTER_ADDR": "elsewhere", "MASTER_PORT": "1",
+SAID = {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "NNODES": "1", "PET_NODE_RANK": "0", "PET_MAX_RESTARTS": "3",
+        "TORCHELASTIC_RUN_ID": "x", "TORCHELASTIC_TIMER_FILE": "x", "MASTER_ADDR": "elsewhere", "MASTER_PORT": "1",
         "INIT_METHOD": "file:///x"}  # fmt: skip
 
 

@@ -84,9 +84,9 @@ def launched(start: str, script: str, folder: Path, warm: WarmParent, **variable
     with (folder / LAUNCHER_LOG).open("wb") as log:
         if start == "warm":
             forked = warm.fork("tests.support.script", "main", [script], variables, folder, own, log)
-            return LocalLaunch(forked, "warm")
+            return LocalLaunch(forked, own, "warm")
         command = [sys.executable, "-m", "tests.support.script", script]
-        return LocalLaunch(start_keeper(command, variables, folder, own, log), "cold")
+        return LocalLaunch(start_keeper(command, variables, folder, own, log), own, "cold")
 
 
 def ended(launch: LocalLaunch, folder: Path) -> tuple[int, str]:

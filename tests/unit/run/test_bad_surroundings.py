@@ -94,15 +94,15 @@ def test_a_hub_takes_away_what_a_killed_console_has_left_and_nothing_else(
     monkeypatch: pytest.MonkeyPatch, short: Path
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(short))
-    dead = subprocess.Popen([sys.executable, "-c", ""])
-    dead.send_signal(signal.SIGKILL)
-    dead.wait()
-    left, alive, other = (short / name for name in (f"ddptui-hub-{dead.pid}-x", f"ddptui-hub-{os.getpid()}-x", "mine"))
-    for folder in (left, alive, other):
-        folder.mkdir()
-    with Hub(1) as hub:
+    script = "import os; from ddptui.engines.hub import Hub; Hub(1); os.kill(os.getpid(), 9)"
+    dead = subprocess.run([sys.executable, "-c", script], env={**os.environ, "TMPDIR": str(short)}, check=False)
+    assert dead.returncode == -signal.SIGKILL
+    [left] = short.iterdir()
+    other = short / "mine"
+    other.mkdir()
+    with Hub(1) as alive, Hub(1) as hub:
         assert hub.folder.parent == short
         assert not left.exists()
-        assert alive.exists()
+        assert alive.folder.exists()
         assert other.exists()
     assert not hub.folder.exists()

@@ -1,0 +1,101 @@
+"""A controller that does not answer: an interrupted console says at once that a job may be left, and what ends it."""
+
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.support.runner import ENOUGH_S, QUICK, start, write_preset
+from tests.support.slurm_cluster import Cluster
+from tests.support.slurm_fakes import Fakes
+
+AT_ONCE_S = 30  # half of what Slurm gets to end a job
+HUNG_S = 600
+PRESET = f'[[trial]]\nname = "one"\nlaunch = "spawn"\nworld_size = 2\nstrategy = "all_reduce"\n{QUICK}'
+SLURM = ("--engine", "slurm", "--no-ui")
+DOWN = "slurm_load_jobs error: Unable to contact slurm controller (connect failure)"
+
+
+def until(reached: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + ENOUGH_S
+    while not reached():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+@pytest.fixture
+def keepers() -> Iterator[list[psutil.Process]]:
+    """Those of the consoles; they go on without these, and are killed in the end."""
+    found: list[psutil.Process] = []
+    yield found
+    for keeper in found:
+        if keeper.is_running():
+            keeper.kill()
+
+
+def console(fakes: Fakes, folder: Path, keepers: list[psutil.Process], command: str) -> "subprocess.Popen[str]":
+    """One that has called this command of Slurm for its launch."""
+    fakes.set(sinfo="debug*|2\n")
+    fakes.job("PENDING")
+    preset = write_preset(folder, PRESET)
+    process = start(folder / "runs", "--preset", str(preset), *SLURM)
+    until(lambda: any("--test-only" not in call for call in fakes.calls(command)) or process.poll() is not None)
+    keepers += [
+        child for child in psutil.Process(process.pid).children() if "slurm/keeper.py" in " ".join(child.cmdline())
+    ]
+    return process
+
+
+def said_when_interrupted(process: "subprocess.Popen[str]") -> str:
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=AT_ONCE_S)
+    assert process.returncode == 130
+    return said
+
+
+@pytest.mark.parametrize(
+    ("silent", "why"),
+    [({"slow": {"squeue": HUNG_S}}, "squeue has not answered within 3 s"), ({"broken": {"squeue": DOWN}}, DOWN)],
+    ids=["hangs", "is down"],
+)
+def test_an_interrupt_says_which_job_may_be_left_and_the_keeper_goes_on(
+    fakes: Fakes, tmp_path: Path, keepers: list[psutil.Process], silent: dict[str, dict[str, object]], why: str
+) -> None:
+    process = console(fakes, tmp_path, keepers, "squeue")
+    fakes.set(**silent)
+    said = said_when_interrupted(process)
+    assert "interrupted; job 17 may be left (" in said
+    assert why in said
+    assert "`scancel 17` ends it" in said
+    fakes.set(slow={}, broken={})  # Slurm answers again
+    until(lambda: not any(keeper.is_running() for keeper in keepers))
+    assert fakes.calls("scancel") == [["--state=PENDING", "17"]]
+
+
+def test_an_interrupt_while_sbatch_does_not_answer_names_the_job(
+    fakes: Fakes, tmp_path: Path, keepers: list[psutil.Process]
+) -> None:
+    fakes.set(slow={"sbatch": HUNG_S})
+    process = console(fakes, tmp_path, keepers, "sbatch")
+    said = said_when_interrupted(process)
+    assert "sbatch has not answered; `scancel --name=ddptui-" in said
+
+
+@pytest.mark.rare
+def test_a_real_controller_that_hangs_ends_the_job_once_it_goes_on(
+    cluster: Cluster, tmp_path: Path, keepers: list[psutil.Process]
+) -> None:
+    process = start(tmp_path / "runs", "--preset", str(write_preset(tmp_path, PRESET)), *SLURM)
+    until(lambda: cluster.queue() != [])
+    [controller] = [daemon for daemon in cluster.left() if daemon.name() == "slurmctld"]
+    controller.suspend()
+    try:
+        said = said_when_interrupted(process)
+    finally:
+        controller.resume()
+    assert "` ends it" in said
+    until(lambda: cluster.queue() == [])
