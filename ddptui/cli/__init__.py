@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ddptui import __version__
+from ddptui.cli import door
 from ddptui.cli.common import (
     INTERRUPTED,
     RUNS_OPTION,
@@ -35,6 +36,9 @@ if TYPE_CHECKING:
     from ddptui.config.preset import Preset
     from ddptui.store.runs import Run
 
+# color: click would take out colors that the door spells out
+SETTINGS = {"help_option_names": ["-h", "--help"], "color": True}
+
 
 def start() -> None:
     """Run the command line as a program. From the first moment on, an interrupt ends it with exit code 130."""
@@ -42,6 +46,7 @@ def start() -> None:
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:  # the shell closed it (`ddptui >&-`); print and click need an object there
             setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115
+    door.install()
     try:
         main()
     except OSError as error:
@@ -50,7 +55,7 @@ def start() -> None:
         sys.exit(USAGE_ERROR)
 
 
-@click.group(invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(invoke_without_command=True, context_settings=SETTINGS)
 @click.option("--preset", "preset", metavar="NAME_OR_FILE", help="The preset to run.")
 @click.option("--resume", metavar="RUN", help="Finish an interrupted run: launch what is missing.")
 @click.option("--no-ui", is_flag=True, help="Run headless: progress on stderr, the comparison on stdout.")

@@ -22,11 +22,11 @@ from ddptui.run.output import as_table, show
 from ddptui.store.journal import RunLost
 from ddptui.store.outcomes import finished, outcomes_of
 from ddptui.store.runs import Run
+from ddptui.text.door import CLEAR_LINE
 from ddptui.text.words import count
 from ddptui.wire.records import Ended, Launched, Message, Notice, Refused
 
 REDRAW_EVERY_S = 0.25  # a terminal over ssh keeps up with this
-CLEAR_LINE = "\r\x1b[2K"  # ANSI: to the first column, erase the line
 EXIT_CODES = {"ok": 0, "failed": 1, "interrupted": 130}
 
 

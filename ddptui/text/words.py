@@ -4,6 +4,8 @@ import signal
 from collections.abc import Iterable
 from difflib import get_close_matches
 
+from ddptui.text.door import spelled
+
 
 def count(number: int, noun: str, several: str | None = None) -> str:
     """A number with its noun: 1 step, 2 steps."""
@@ -32,7 +34,7 @@ def ending(exit_code: int | None) -> str:
 
 def printable(text: str) -> str:
     """The text with its control characters spelled out, so that a rank cannot steer the terminal."""
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+    return "".join(char if char.isprintable() else spelled(char) for char in text)
 
 
 def first_line(error: BaseException) -> str:
