@@ -27,4 +27,7 @@ class Door(io.TextIOWrapper):
 
 def install() -> None:
     """Put a door before stdout and stderr."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # Textual draws past the door: a cell for each character, at least
     sys.stdout, sys.stderr = Door(sys.stdout), Door(sys.stderr)

@@ -6,7 +6,7 @@ Most screens are imported when they are first shown, so that the first picture a
 import asyncio
 import gc
 import signal
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, ClassVar, TypeVar
 from textual import work
 from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
+from textual.filter import LineFilter
 from textual.screen import Screen
 from textual.signal import Signal
 
@@ -26,6 +27,7 @@ from ddptui.store.journal import RunLost
 from ddptui.store.runs import Run, RunError
 from ddptui.text.words import printable
 from ddptui.tui import settings
+from ddptui.tui.door import Door
 from ddptui.tui.launch_check import LaunchCheck, prepare_resumption
 from ddptui.tui.screens.base import ConsoleApp, EndedRun
 from ddptui.tui.screens.lab import Lab
@@ -97,6 +99,7 @@ class Console(App[int]):
         self.finished: list[EndedRun] = []  # of this session, in order; the last is printed when the console closes
         self._warm, self._retry = warm, retry
         self._check = LaunchCheck()
+        self._door = Door()
         self._first = first
         self._begun = begun
         self._threads = threads or ThreadPoolExecutor(1, "lab")  # one: at most one run at a time
@@ -117,6 +120,10 @@ class Console(App[int]):
     def get_default_screen(self) -> Screen[None]:
         """Return the first screen on the stack. Textual asks for it."""
         return Bottom()
+
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        """Return what each drawn line goes through. Textual asks for it."""
+        return [*super().get_line_filters(), self._door]
 
     def _end(self, code: int) -> None:
         self.leaving = True  # without a question; finished launches are kept
