@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from ddptui.config.preset import Preset
     from ddptui.store.runs import Run
 
-# color: click would take out colors that the door spells out
+# color: else click would drop sequences, where the door spells them out
 SETTINGS = {"help_option_names": ["-h", "--help"], "color": True}
 
 

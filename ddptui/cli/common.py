@@ -63,7 +63,9 @@ class Refusal(click.ClickException):
     exit_code = USAGE_ERROR
 
     def __init__(self, message: str) -> None:
-        super().__init__(" ".join(message.splitlines()))
+        from ddptui.text.words import printable
+
+        super().__init__(printable(message))
 
 
 @contextmanager
