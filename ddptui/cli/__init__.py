@@ -130,6 +130,7 @@ def open_console(
 ) -> int:
     """Open the console's screens: on a preset, on a run to resume, or on the start screen. Raises Refusal."""
     gc.disable()  # until the first screen is drawn: collecting while all is being built takes a tenth of the start
+    from ddptui.host.folders import user_config
     from ddptui.store.runs import RunError, runs_folder
     from ddptui.tui.settings import theme_names
 
@@ -139,6 +140,7 @@ def open_console(
         raise Refusal(f"--theme {theme}: not one of {', '.join(theme_names())}")
     if request.name is None and (request.assignments or request.repeats or request.engine):
         raise Refusal("--set, --repeats and --engine change a preset: name it with --preset")
+    user_config("presets")  # raises where there is no home, before a screen would
     folder = runs_folder(runs)
     preset = load_preset(request) if request.name is not None else None
     with refusing(RunError):

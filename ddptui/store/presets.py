@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
-import platformdirs
 import tomli_w
 
 from ddptui.config.engine import LOCAL
@@ -16,7 +15,7 @@ from ddptui.config.fields import meaningless
 from ddptui.config.parser import PresetError, make_engine, parse
 from ddptui.config.preset import Preset
 from ddptui.config.trial import TRIAL_FIELDS, Trial, TrialError
-from ddptui.host.folders import lab_root
+from ddptui.host.folders import lab_root, user_config
 from ddptui.text.words import count, did_you_mean
 
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
@@ -91,8 +90,11 @@ LONGEST_QUOTE = 200  # characters of a name in an error
 
 
 def folders() -> list[Path]:
-    """The folders that are searched for presets, in this order: the project's, the user's, the lab's own."""
-    return [Path("presets"), platformdirs.user_config_path("ddptui") / "presets", lab_root() / "presets"]
+    """The folders that are searched for presets, in this order: the project's, the user's, the lab's own.
+
+    Raises OSError if the user has no home.
+    """
+    return [Path("presets"), user_config("presets"), lab_root() / "presets"]
 
 
 def preset_paths() -> dict[str, Path]:

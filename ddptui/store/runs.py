@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import IO, Any
 
 import msgspec
-import platformdirs
 
 from ddptui.analysis.outline import ResultsOutline
 from ddptui.analysis.results import Results
 from ddptui.config.parser import PresetError
 from ddptui.config.preset import Preset
+from ddptui.host.folders import expanded, user_data
 from ddptui.store.journal import RepeatJournal, raising_run_lost, read_messages
 from ddptui.store.presets import as_toml, load
 from ddptui.wire.records import Message
@@ -35,9 +35,9 @@ class RunError(ValueError):
 
 
 def runs_folder(given: str | None) -> Path:
-    """The folder of runs: as given, or DDPTUI_RUNS, or in the user's data folder."""
+    """The folder of runs: as given, or DDPTUI_RUNS, or in the user's data folder. Raises OSError: there is no home."""
     chosen = given or os.environ.get(RUNS_VARIABLE)
-    return Path(os.path.expanduser(chosen)).absolute() if chosen else platformdirs.user_data_path("ddptui") / "runs"
+    return expanded(chosen) if chosen else user_data("runs")
 
 
 class Run:

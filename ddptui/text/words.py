@@ -56,9 +56,10 @@ REMEDIES = {  # part of an error's text, as Linux and CPython word it, and what 
     "Cannot allocate memory": "memory is short: end other programs, or raise `ulimit -v`",
     "failed to map segment": "memory is short, or its folder is mounted noexec: raise `ulimit -v`, or remount",
     "No space left on device": "the disk is full: free some of it",
+    "no home folder": "set HOME to a folder that is yours",
 }
 
 
 def remedy_of(error: str) -> str | None:
-    """The remedy for an error with this text; None if the text names no shortage."""
+    """The remedy for an error with this text; None if the text names none of these."""
     return next((remedy for part, remedy in REMEDIES.items() if part in error), None)
