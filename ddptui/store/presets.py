@@ -3,7 +3,6 @@
 import os
 import re
 import stat
-import tomllib
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,6 +13,7 @@ from ddptui.config.engine import LOCAL
 from ddptui.config.fields import meaningless
 from ddptui.config.parser import PresetError, make_engine, parse
 from ddptui.config.preset import Preset
+from ddptui.config.toml import read_toml
 from ddptui.config.trial import TRIAL_FIELDS, Trial, TrialError
 from ddptui.host.folders import lab_root, user_config
 from ddptui.text.words import count, did_you_mean
@@ -130,7 +130,7 @@ def load(name_or_file: str, overrides: dict[str, Any] | None = None, engine: dic
     """Read a preset. overrides (--set) replace fields of every trial, engine those of [engine]. Raises PresetError."""
     path = find(name_or_file)
     try:
-        table = tomllib.loads(_text_of(path))
+        table = read_toml(_text_of(path))
     except PresetError:
         raise
     except OSError as error:
@@ -151,10 +151,13 @@ def load(name_or_file: str, overrides: dict[str, Any] | None = None, engine: dic
 
 def _text_of(path: Path) -> str:
     """The text of a preset's file, without a byte-order mark. Raises OSError, PresetError."""
-    if not path.is_file():
-        raise PresetError(f"{path}: is not a plain file")
-    with path.open("rb") as file:
-        content = file.read(MOST_BYTES + 1)
+    content: bytes | None = None
+    if path.is_file():
+        # not blocking: some files of /proc, which call themselves plain, would wait for news
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
+            content = file.read(MOST_BYTES + 1)
+    if content is None:
+        raise PresetError(f"{path}: is not a plain file: replace it with one, or remove it")
     if len(content) > MOST_BYTES:
         raise PresetError(f"{path}: is not a preset: it is larger than {MOST_BYTES >> 20} MB")
     return content.decode("utf-8-sig").replace("\r\n", "\n")  # of Windows
