@@ -5,11 +5,13 @@ import io
 import sys
 from typing import TextIO
 
-from ddptui.text.door import at_the_door
+from ddptui.text.door import at_the_door, brief
+
+ERROR = "Error: "  # how click begins its line
 
 
 class Door(io.TextIOWrapper):
-    """A stream that spells out what could steer a terminal, and replaces what its encoding cannot show."""
+    """A stream that spells out what could steer a terminal, and replaces what its encoding cannot show; errors are cut."""
 
     def __init__(self, stream: TextIO) -> None:
         self._behind = stream  # kept, for it closes the buffer when it is collected
@@ -21,6 +23,7 @@ class Door(io.TextIOWrapper):
     def write(self, text: str) -> int:
         """Write the text as it may leave."""
         shown = at_the_door(text, is_terminal=self.isatty())
+        shown = brief(shown) if shown.startswith(ERROR) else shown
         super().write(shown.encode(self._shows, "replace").decode(self._shows))
         return len(text)
 

@@ -16,6 +16,7 @@ from ddptui.config.preset import Preset
 from ddptui.config.toml import read_toml
 from ddptui.config.trial import TRIAL_FIELDS, Trial, TrialError
 from ddptui.host.folders import lab_root, user_config
+from ddptui.text.door import brief
 from ddptui.text.words import count, did_you_mean
 
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
@@ -71,7 +72,7 @@ def all_presets() -> tuple[list[Preset], list[BrokenPreset]]:
         try:
             presets.append(load(str(path)))
         except PresetError as error:
-            broken.append(BrokenPreset(name, str(error)))
+            broken.append(BrokenPreset(name, brief(str(error))))
     return sorted(presets, key=lambda preset: _order(preset, preset.name in users)), broken
 
 

@@ -30,6 +30,25 @@ def _shown(char: str, is_terminal: bool) -> str:
     return spelled(char)
 
 
+LONGEST_QUOTE = 200  # characters of a value in a message
+LONGEST_MESSAGE = 2000
+LONG = re.compile(
+    rf"""'[^'\n]{{{LONGEST_QUOTE + 1},}}'|"[^"\n]{{{LONGEST_QUOTE + 1},}}"|(?<!\S)\S{{{LONGEST_QUOTE + 1},}}"""
+)
+
+
+def brief(message: str) -> str:
+    """The message with each long word or quoted value cut. Of what is still too long, the middle is left out."""
+    cut = LONG.sub(lambda found: _cut(found[0]), message)
+    half = LONGEST_MESSAGE // 2
+    return cut if len(cut) <= LONGEST_MESSAGE else f"{cut[:half]} … {cut[-half:]}"
+
+
+def _cut(value: str) -> str:
+    last = value[-1] if value[-1] in "'\":;" else ""
+    return f"{value[:LONGEST_QUOTE]}…{last}"
+
+
 def spelled(char: str) -> str:
     r"""A character as Python spells it: \x1b, \u202e."""
     return char.encode("unicode_escape").decode()

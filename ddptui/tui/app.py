@@ -25,6 +25,7 @@ from ddptui.config.start import needs_warm_parent
 from ddptui.host.machine import describe
 from ddptui.store.journal import RunLost
 from ddptui.store.runs import Run, RunError
+from ddptui.text.door import brief
 from ddptui.text.words import printable
 from ddptui.tui import settings
 from ddptui.tui.door import Door
@@ -240,7 +241,7 @@ class Console(App[int]):
     def complain(self, title: str, error: str) -> None:
         """Show an error for some seconds."""
         # Without markup, since paths and names may contain [: Textual fails on "[/", even an escaped one.
-        self.notify(error, title=title, severity="error", timeout=ERROR_STAYS_S, markup=False)
+        self.notify(brief(error), title=title, severity="error", timeout=ERROR_STAYS_S, markup=False)
 
     def action_runs(self) -> None:
         """Show the list of earlier runs."""

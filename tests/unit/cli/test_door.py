@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from ddptui.store.runs import Run
-from ddptui.text.door import CLEAR_LINE, ascii_json, at_the_door, style
+from ddptui.text.door import CLEAR_LINE, ascii_json, at_the_door, brief, style
 from tests.support.builders import failure, journal, two_trials, write_preset, write_run
 
 EVIL = "\x1b]0;PWN\x07\x1b]52;c;UFdO\x07\x1b[31m\r\x1b[2K\x9b2J\u202e"
@@ -160,3 +160,41 @@ def test_an_error_is_replaced_alike(variables: dict[str, str], tmp_path: Path) -
     code, output = printed(tmp_path, "presets", "漢", **variables)
     assert code == 2
     assert re.match(rb"Error: no preset '(\?|(\\udc[0-9a-f]{2}){3})'; `ddptui presets` lists them\n$", output)
+
+
+LONG = "x" * 500_000
+OF_WORDS = "x " * 200_000
+LONG_NAMES = {
+    "a key": f"{LONG} = 1",
+    "a key of words": f'"{OF_WORDS}" = 1',
+    "a field": f"[[trial]]\n{LONG} = 1",
+    "a mode": f'[[trial]]\nlaunch = "{LONG}"',
+    "a trial": f'[[trial]]\nname = "{LONG}"',
+    "a baseline": f'baseline = "{LONG}"\n[[trial]]',
+    "a kind": f'kind = "{LONG}"\n[[trial]]',
+    "characters to spell out": '"' + "\\u202e" * 100_000 + '" = 1',
+}
+
+
+@pytest.mark.parametrize("text", LONG_NAMES.values(), ids=LONG_NAMES.keys())
+def test_what_an_error_quotes_is_cut(text: str, tmp_path: Path) -> None:
+    write_preset(tmp_path / "presets", text, "long.toml")
+    for words in (("presets", "long"), ("presets",)):
+        _, output = printed(tmp_path, *words)
+        [line] = [line for line in output.decode().splitlines() if "presets/long.toml: " in line]
+        assert len(line) < 2_200
+        assert "…" in line
+
+
+@pytest.mark.parametrize("words", [("--" + LONG[:99_999],), (LONG[:99_999],), ("show", LONG[:99_999])])
+def test_what_a_refusal_quotes_is_cut(words: tuple[str, ...], tmp_path: Path) -> None:
+    code, output = printed(tmp_path, *words)
+    assert code == 2
+    assert max(map(len, output.decode().splitlines())) < 1_000
+
+
+def test_a_message_keeps_its_remedy() -> None:
+    assert brief(f"a.toml: {LONG}: unknown key; did you mean 'title'?") == (
+        f"a.toml: {'x' * 200}…: unknown key; did you mean 'title'?"
+    )
+    assert brief(f"no run '{OF_WORDS}'; `ddptui runs` lists them").endswith("…'; `ddptui runs` lists them")
