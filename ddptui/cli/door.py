@@ -11,7 +11,7 @@ ERROR = "Error: "  # how click begins its line
 
 
 class Door(io.TextIOWrapper):
-    """A stream that spells out what could steer a terminal, and replaces what its encoding cannot show; errors are cut."""
+    """A stream that spells out what could steer a terminal, replaces what its encoding cannot show, and cuts errors."""
 
     def __init__(self, stream: TextIO) -> None:
         self._behind = stream  # kept, for it closes the buffer when it is collected

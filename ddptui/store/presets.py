@@ -87,7 +87,6 @@ def describe_size(preset: Preset) -> str:
 
 
 MOST_BYTES = 2**20  # of a preset's file
-LONGEST_QUOTE = 200  # characters of a name in an error
 
 
 def folders() -> list[Path]:
@@ -115,7 +114,7 @@ def find(name_or_file: str) -> Path:
             kind = stat.S_IFMT(path.stat().st_mode)
         except OSError as error:
             why = (error.strerror or "cannot be found").lower()
-            raise PresetError(f"{name_or_file[:LONGEST_QUOTE]}: {why}") from None
+            raise PresetError(f"{name_or_file}: {why}") from None
         if kind != stat.S_IFREG:  # reading a pipe might never end
             what = "folder, not a preset" if kind == stat.S_IFDIR else "pipe or a device: a preset is a plain file"
             raise PresetError(f"{path}: is a {what}")
