@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ddptui import __version__
+from ddptui.cli import door
 from ddptui.cli.common import (
     INTERRUPTED,
     RUNS_OPTION,
@@ -36,6 +37,9 @@ if TYPE_CHECKING:
     from ddptui.config.preset import Preset
     from ddptui.store.runs import Run
 
+# color: else click would drop sequences, where the door spells them out
+SETTINGS = {"help_option_names": ["-h", "--help"], "color": True}
+
 
 def start() -> None:
     """Run the command line as a program. From the first moment on, an interrupt ends it with exit code 130."""
@@ -43,6 +47,7 @@ def start() -> None:
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:  # the shell closed it (`ddptui >&-`); print and click need an object there
             setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115
+    door.install()
     try:
         main()
     except OSError as error:
@@ -51,7 +56,7 @@ def start() -> None:
         sys.exit(USAGE_ERROR)
 
 
-@click.group(invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(invoke_without_command=True, context_settings=SETTINGS)
 @click.option("--preset", "preset", metavar="NAME_OR_FILE", help="The preset to run.")
 @click.option("--resume", metavar="RUN", help="Finish an interrupted run: launch what is missing.")
 @click.option("--no-ui", is_flag=True, help="Run headless: progress on stderr, the comparison on stdout.")
@@ -126,6 +131,7 @@ def open_console(
 ) -> int:
     """Open the console's screens: on a preset, on a run to resume, or on the start screen. Raises Refusal."""
     gc.disable()  # until the first screen is drawn: collecting while all is being built takes a tenth of the start
+    from ddptui.host.folders import user_config
     from ddptui.store.runs import RunError, runs_folder
     from ddptui.tui.settings import theme_names
 
@@ -135,6 +141,7 @@ def open_console(
         raise Refusal(f"--theme {theme}: not one of {', '.join(theme_names())}")
     if request.name is None and (request.assignments or request.repeats or request.engine):
         raise Refusal("--set, --repeats and --engine change a preset: name it with --preset")
+    user_config("presets")  # raises where there is no home, before a screen would
     folder = runs_folder(runs)
     preset = load_preset(request) if request.name is not None else None
     with refusing(RunError):

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
 USAGE_ERROR = 2
 INTERRUPTED = 130  # as a shell reports SIGINT: 128 + 2
-LONGEST_QUOTE = 200  # characters of a bad file name that are worth printing
 ENGINES = ("local", "join", "slurm")  # EngineName in config/engine.py, whose import would slow down every command
 
 RUNS_OPTION = click.option("--runs", metavar="DIR", help="Folder of runs (default: DDPTUI_RUNS, or your data folder).")
@@ -63,7 +62,9 @@ class Refusal(click.ClickException):
     exit_code = USAGE_ERROR
 
     def __init__(self, message: str) -> None:
-        super().__init__(" ".join(message.splitlines()))
+        from ddptui.text.words import printable
+
+        super().__init__(printable(message))
 
 
 @contextmanager
@@ -80,7 +81,7 @@ def os_error_line(error: OSError) -> str:
     from ddptui.text.words import remedy_of
 
     unnamed = "the current folder" if error.errno == errno.ENOENT else "stdout"
-    what = str(error.filename or unnamed)[:LONGEST_QUOTE]
+    what = str(error.filename or unnamed)
     remedy = remedy_of(str(error)) or "name another one, or go to another folder"
     return f"{what}: {error.strerror or error}; {remedy}"
 

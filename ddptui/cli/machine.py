@@ -60,9 +60,10 @@ def join(ticket: str, node: int | None, kind: str | None) -> None:
     from ddptui.engines.join.ticket import TicketError, read_ticket
     from ddptui.host.network import NetworkError
     from ddptui.host.place.place import PlaceError
+    from ddptui.text.words import printable
 
     def report(text: str) -> None:
-        click.echo(text, err=True)
+        click.echo(printable(text), err=True)
 
     with refusing(JoinError, NetworkError, PlaceError, TicketError):
         sys.exit(interruptible(lambda: join_run(read_ticket(ticket), node_here(node, kind, report), report)))

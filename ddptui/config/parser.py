@@ -14,7 +14,7 @@ from ddptui.config.fields import meaningless, meaningless_at_work
 from ddptui.config.preset import Preset, Reference
 from ddptui.config.trial import TRIAL_FIELDS, Bottleneck, Fault, Trial, TrialError, choices
 from ddptui.config.trial_values import explain, make_trial
-from ddptui.text.words import did_you_mean
+from ddptui.text.words import did_you_mean, printable
 
 TOP_LEVEL = {"title": str, "kind": str, "group": str, "about": str, "baseline": str, "repeats": int}
 TABLES = {"defaults": dict, "matrix": dict, "trial": list, "reference": list, "engine": dict}
@@ -53,8 +53,8 @@ def parse(name: str, table: dict[str, Any], overrides: dict[str, Any]) -> Preset
         raise TrialError("repeats", f"expected 1 to {MOST_REPEATS}, got {repeats}")
     return Preset(
         name=name,
-        title=table.get("title", name),
-        group=table.get("group", "other"),
+        title=printable(table.get("title", name)),  # a line, as the group
+        group=printable(table.get("group", "other")),
         about=table.get("about", ""),
         baseline=baseline,
         repeats=repeats,

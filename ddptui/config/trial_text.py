@@ -1,11 +1,11 @@
 """A trial as text: as command-line arguments, which start a rank, and in a few words, which screens show."""
 
-import tomllib
 from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
+from ddptui.config.toml import read_toml
 from ddptui.config.trial import TRIAL_FIELDS, Bottleneck, Fault, Trial, TrialError
 from ddptui.config.trial_values import make_trial
 from ddptui.text.units import NOTHING
@@ -32,7 +32,7 @@ def parse_assignment(text: str) -> tuple[str, Any]:
     if not equals:
         raise TrialError(text, "expected KEY=VALUE")
     try:
-        table = tomllib.loads(f"value = {value}")
+        table = read_toml(f"value = {value}")
     except (ValueError, RecursionError):  # RecursionError: many nested brackets
         return key.strip(), value.strip()
     return key.strip(), table["value"] if len(table) == 1 else value.strip()  # more keys: the value had a line end

@@ -29,7 +29,11 @@ HELLO_MS = 5_000
 
 def runs(option: str | None = None) -> Iterator[Finding]:
     """The folder of runs, or the nearest existing one above it. option: the value of --runs."""
-    folder = runs_folder(option)
+    try:
+        folder = runs_folder(option)
+    except OSError as error:  # no home
+        yield Finding("runs", first_line(error), f"set HOME, or {RUNS_VARIABLE}", fatal=True)
+        return
     nearest = next(path for path in (folder, *folder.parents) if os.path.lexists(path))  # also a dangling link
     try:
         write_and_remove(nearest)

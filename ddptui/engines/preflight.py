@@ -9,7 +9,6 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import msgspec
-import platformdirs
 
 from ddptui.config.engine import links_of
 from ddptui.config.parser import PresetError
@@ -18,7 +17,7 @@ from ddptui.config.trial import Trial, TrialError, is_own_model
 from ddptui.engines.local import links
 from ddptui.engines.preflight_gpus import OUR_MODELS, check_gpus
 from ddptui.engines.preflight_machine import check_compiler, check_mpi, check_room, check_temporary_folder
-from ddptui.host.folders import module_folders
+from ddptui.host.folders import expanded, module_folders, user_data
 from ddptui.host.network import NetworkError, choose_interface
 from ddptui.text.words import did_you_mean
 
@@ -136,7 +135,7 @@ def _can_be_imported(module: str) -> bool:
 def data_folder(trial: Trial) -> Path:
     """The folder of a trial's dataset: its data_dir, else DDPTUI_DATA, else the user's data folder."""
     named = trial.data_dir or os.environ.get(DATA_VARIABLE)
-    return Path(os.path.expanduser(named)).absolute() if named else platformdirs.user_data_path("ddptui") / "data"
+    return expanded(named) if named else user_data("data")
 
 
 @cache

@@ -1,11 +1,47 @@
-"""The lab's own folder, files for this user alone, and temporary folders that do not outlive their process for long."""
+"""The lab's own folder, those of this user, files for this user alone, and temporary folders that do not outlive their
+process for long."""
 
+import errno
 import fcntl
 import os
 import shutil
 import tempfile
 from contextlib import suppress
 from pathlib import Path
+from typing import Literal
+
+
+def user_data(name: str) -> Path:
+    """The folder of this name for the user's data. Raises OSError if the user has no home."""
+    return _of_user("data", name)
+
+
+def user_config(name: str) -> Path:
+    """The folder or file of this name for the user's presets and settings. Raises OSError if the user has no home."""
+    return _of_user("config", name)
+
+
+def expanded(path: str) -> Path:
+    """The absolute path, with the user's home for ~. Raises OSError if the user has none."""
+    full = os.path.expanduser(path)
+    if full == path and path.split(os.sep)[0] == "~":
+        raise _no_home()
+    return Path(full).absolute()
+
+
+def _of_user(kind: Literal["data", "config"], name: str) -> Path:
+    import platformdirs  # here: most who import this module only want lab_root
+
+    try:
+        return (platformdirs.user_data_path if kind == "data" else platformdirs.user_config_path)("ddptui") / name
+    except RuntimeError:
+        raise _no_home() from None
+
+
+def _no_home() -> OSError:
+    """Neither HOME nor an entry in /etc/passwd, as in some containers."""
+    return FileNotFoundError(errno.ENOENT, "no home folder", "~")
+
 
 LOCK = "lock"  # the file in a temporary folder
 

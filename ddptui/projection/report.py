@@ -9,6 +9,7 @@ from ddptui.projection import Point, Projection
 from ddptui.projection.sentences import BAND, efficiency_note, ms, percent
 from ddptui.text import braille, tables
 from ddptui.text.braille import Frame
+from ddptui.text.door import ascii_json
 from ddptui.text.drawing import linear_ticks, log_ticks
 from ddptui.text.tables import Column, Filled, Table, as_markdown, as_text, fill, total
 from ddptui.text.units import NOTHING
@@ -71,7 +72,7 @@ def as_csv(projection: Projection) -> str:
 
 def as_json(projection: Projection) -> str:
     """All figures unrounded, with the sentences."""
-    return msgspec.json.format(msgspec.json.encode(projection), indent=2).decode() + "\n"
+    return ascii_json(msgspec.json.format(msgspec.json.encode(projection), indent=2).decode()) + "\n"
 
 
 def in_full(points: Sequence[Point]) -> Table:

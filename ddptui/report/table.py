@@ -14,6 +14,7 @@ from ddptui.report.columns import AT_LEAST, Row, columns_of, is_stand_in, rows_o
 from ddptui.report.notes import note_lines
 from ddptui.report.primitives import render as primitives
 from ddptui.text import tables
+from ddptui.text.door import ascii_json
 from ddptui.text.tables import DIM, RED, Table, value_at
 from ddptui.wire.messages import PHASES
 
@@ -44,7 +45,7 @@ def _table(results: Results, preset: Preset) -> Table:
 
 def as_json(results: Results, preset: Preset) -> str:
     """results.json."""
-    return msgspec.json.format(msgspec.json.encode(results), indent=2).decode() + "\n"
+    return ascii_json(msgspec.json.format(msgspec.json.encode(results), indent=2).decode()) + "\n"
 
 
 class Line(NamedTuple):

@@ -16,6 +16,7 @@ from ddptui.analysis.clock_sync import Clocks, clock_spread, in_console_time
 from ddptui.analysis.operations import operation_keys
 from ddptui.analysis.own_work import phase_spans
 from ddptui.analysis.waits import AlignedStep, align_steps
+from ddptui.text.door import ascii_json
 from ddptui.text.units import US
 from ddptui.wire.messages import PHASES, Collective, Pause, Step
 from ddptui.wire.records import Launched, Message
@@ -31,7 +32,7 @@ def trace(repeats: Mapping[tuple[str, int], Iterable[Message]]) -> Iterator[str]
     between = "\n"
     for process, ((trial, number), messages) in enumerate(repeats.items(), start=1):
         for event in _of_repeat(process, f"{trial}, repeat {number}", messages):
-            yield between + msgspec.json.encode(event).decode()
+            yield between + ascii_json(msgspec.json.encode(event).decode())
             between = ",\n"
     yield "\n]}\n"
 

@@ -22,11 +22,11 @@ from ddptui.run.output import as_table, show
 from ddptui.store.journal import RunLost
 from ddptui.store.outcomes import finished, outcomes_of
 from ddptui.store.runs import Run
-from ddptui.text.words import count
+from ddptui.text.door import CLEAR_LINE
+from ddptui.text.words import count, printable
 from ddptui.wire.records import Ended, Launched, Message, Notice, Refused
 
 REDRAW_EVERY_S = 0.25  # a terminal over ssh keeps up with this
-CLEAR_LINE = "\r\x1b[2K"  # ANSI: to the first column, erase the line
 EXIT_CODES = {"ok": 0, "failed": 1, "interrupted": 130}
 
 
@@ -130,11 +130,11 @@ class Narrator:
         elif self._redraws and (isinstance(message, Launched) or time.monotonic() - self._drawn_at > REDRAW_EVERY_S):
             self._drawn_at = time.monotonic()
             columns = shutil.get_terminal_size().columns - 1  # a full line would wrap, where \r cannot return
-            self._write(CLEAR_LINE + f"{self._where()}  {self._how_it_goes()}"[:columns])
+            self._write(CLEAR_LINE + printable(f"{self._where()}  {self._how_it_goes()}")[:columns])
 
     def print(self, line: str) -> None:
         """Print a line, in place of the one that redraws itself."""
-        self._write(f"{CLEAR_LINE if self._redraws else ''}{line}\n")
+        self._write(f"{CLEAR_LINE if self._redraws else ''}{printable(line)}\n")
 
     def _write(self, text: str) -> None:
         """Write to stderr. The run goes on even if it is closed, or a pipe whose reader has gone."""

@@ -7,25 +7,26 @@ from ddptui.store.overview import overview
 from ddptui.store.presets import all_presets, describe_size
 from ddptui.store.runs import Run
 from ddptui.store.trash import Deleted
+from ddptui.text.words import printable
 
 
 def every_preset() -> str:
     """Name, question and size of each preset, by group; then why others cannot be read."""
     presets, broken = all_presets()
-    width = max((len(preset.name) for preset in presets), default=0)
+    named = [(printable(preset.name), preset) for preset in presets]
+    width = max((len(name) for name, _ in named), default=0)
     lines: list[str] = []
-    for group, members in groupby(presets, key=lambda preset: preset.group):
+    for group, members in groupby(named, key=lambda each: each[1].group):
         lines += ["", group]
-        lines += [f"  {preset.name:{width}}  {preset.title}  ({describe_size(preset)})" for preset in members]
-    return "\n".join([*lines[1:], *(preset.why for preset in broken)]) + "\n"
+        lines += [f"  {name:{width}}  {preset.title}  ({describe_size(preset)})" for name, preset in members]
+    return "\n".join([*lines[1:], *(printable(preset.why) for preset in broken)]) + "\n"
 
 
 def every_run(runs: Sequence[Run]) -> str:
     """Name and status of each run; of one that cannot be read, why."""
     if not runs:
         return "no runs yet: `ddptui --preset quickstart --no-ui`\n"
-    width = max(len(run.name) for run in runs)
-    return "".join(f"{run.name:{width}}  {_status(run)}\n" for run in runs)
+    return _columns([(run.name, printable(_status(run))) for run in runs])
 
 
 def _status(run: Run) -> str:
@@ -38,5 +39,11 @@ def every_deleted(trash: Sequence[Deleted]) -> str:
     """Name of each run in the trash, and when it was deleted."""
     if not trash:
         return "the trash is empty\n"
-    width = max(len(each.run.name) for each in trash)
-    return "".join(f"{each.run.name:{width}}  deleted {each.when:%Y-%m-%d %H:%M}\n" for each in trash)
+    return _columns([(each.run.name, f"deleted {each.when:%Y-%m-%d %H:%M}") for each in trash])
+
+
+def _columns(runs: Sequence[tuple[str, str]]) -> str:
+    """A line a run: its name, and what is said of it."""
+    names = [printable(name) for name, _ in runs]
+    width = max(map(len, names))
+    return "".join(f"{name:{width}}  {said}\n" for name, (_, said) in zip(names, runs, strict=True))

@@ -3,20 +3,20 @@
 import os
 import re
 import stat
-import tomllib
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
-import platformdirs
 import tomli_w
 
 from ddptui.config.engine import LOCAL
 from ddptui.config.fields import meaningless
 from ddptui.config.parser import PresetError, make_engine, parse
 from ddptui.config.preset import Preset
+from ddptui.config.toml import read_toml
 from ddptui.config.trial import TRIAL_FIELDS, Trial, TrialError
-from ddptui.host.folders import lab_root
+from ddptui.host.folders import lab_root, user_config
+from ddptui.text.door import brief
 from ddptui.text.words import count, did_you_mean
 
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
@@ -72,7 +72,7 @@ def all_presets() -> tuple[list[Preset], list[BrokenPreset]]:
         try:
             presets.append(load(str(path)))
         except PresetError as error:
-            broken.append(BrokenPreset(name, str(error)))
+            broken.append(BrokenPreset(name, brief(str(error))))
     return sorted(presets, key=lambda preset: _order(preset, preset.name in users)), broken
 
 
@@ -87,12 +87,14 @@ def describe_size(preset: Preset) -> str:
 
 
 MOST_BYTES = 2**20  # of a preset's file
-LONGEST_QUOTE = 200  # characters of a name in an error
 
 
 def folders() -> list[Path]:
-    """The folders that are searched for presets, in this order: the project's, the user's, the lab's own."""
-    return [Path("presets"), platformdirs.user_config_path("ddptui") / "presets", lab_root() / "presets"]
+    """The folders that are searched for presets, in this order: the project's, the user's, the lab's own.
+
+    Raises OSError if the user has no home.
+    """
+    return [Path("presets"), user_config("presets"), lab_root() / "presets"]
 
 
 def preset_paths() -> dict[str, Path]:
@@ -112,7 +114,7 @@ def find(name_or_file: str) -> Path:
             kind = stat.S_IFMT(path.stat().st_mode)
         except OSError as error:
             why = (error.strerror or "cannot be found").lower()
-            raise PresetError(f"{name_or_file[:LONGEST_QUOTE]}: {why}") from None
+            raise PresetError(f"{name_or_file}: {why}") from None
         if kind != stat.S_IFREG:  # reading a pipe might never end
             what = "folder, not a preset" if kind == stat.S_IFDIR else "pipe or a device: a preset is a plain file"
             raise PresetError(f"{path}: is a {what}")
@@ -128,7 +130,7 @@ def load(name_or_file: str, overrides: dict[str, Any] | None = None, engine: dic
     """Read a preset. overrides (--set) replace fields of every trial, engine those of [engine]. Raises PresetError."""
     path = find(name_or_file)
     try:
-        table = tomllib.loads(_text_of(path))
+        table = read_toml(_text_of(path))
     except PresetError:
         raise
     except OSError as error:
@@ -149,10 +151,13 @@ def load(name_or_file: str, overrides: dict[str, Any] | None = None, engine: dic
 
 def _text_of(path: Path) -> str:
     """The text of a preset's file, without a byte-order mark. Raises OSError, PresetError."""
-    if not path.is_file():
-        raise PresetError(f"{path}: is not a plain file")
-    with path.open("rb") as file:
-        content = file.read(MOST_BYTES + 1)
+    content: bytes | None = None
+    if path.is_file():
+        # not blocking: some files of /proc, which call themselves plain, would wait for news
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
+            content = file.read(MOST_BYTES + 1)
+    if content is None:
+        raise PresetError(f"{path}: is not a plain file: replace it with one, or remove it")
     if len(content) > MOST_BYTES:
         raise PresetError(f"{path}: is not a preset: it is larger than {MOST_BYTES >> 20} MB")
     return content.decode("utf-8-sig").replace("\r\n", "\n")  # of Windows

@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
-import platformdirs
 
 from ddptui.analysis.outline import ResultsOutline
 from ddptui.analysis.results import Results
 from ddptui.config.parser import PresetError
 from ddptui.config.preset import Preset
 from ddptui.host.files import check_plain, read_plain
+from ddptui.host.folders import expanded, user_data
 from ddptui.store.environment import TOO_DEEP, problem_of, what_matters
 from ddptui.store.journal import MOST_JOURNAL, RepeatJournal, raising_run_lost, read_messages
 from ddptui.store.lock import LOCK, lock, opened
@@ -38,9 +38,9 @@ class RunError(ValueError):
 
 
 def runs_folder(given: str | None) -> Path:
-    """The folder of runs: as given, or DDPTUI_RUNS, or in the user's data folder."""
+    """The folder of runs: as given, or DDPTUI_RUNS, or in the user's data folder. Raises OSError: there is no home."""
     chosen = given or os.environ.get(RUNS_VARIABLE)
-    return Path(os.path.expanduser(chosen)).absolute() if chosen else platformdirs.user_data_path("ddptui") / "runs"
+    return expanded(chosen) if chosen else user_data("runs")
 
 
 class Run:

@@ -6,11 +6,12 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
+from ddptui.text.door import style
 from ddptui.text.drawing import shorten
 from ddptui.text.units import NOTHING
 
 GAP = 2  # cells between two columns
-BOLD, DIM, RED, END = "\x1b[1m", "\x1b[2m", "\x1b[31m", "\x1b[0m"
+END, BOLD, DIM, RED = map(style, (0, 1, 2, 31))
 
 Item = TypeVar("Item")
 
@@ -48,7 +49,7 @@ class Table(NamedTuple):
     """Columns, and how to show them."""
 
     columns: Sequence[Filled]
-    styles: Mapping[int, str] = {}  # the escape sequence of a row, by its number
+    styles: Mapping[int, str] = {}  # the mark of a row, by its number
     at_least: int = 1  # columns that are shown however narrow it gets
 
 
@@ -110,9 +111,9 @@ def as_text(table: Table, width: int, *, color: bool = False, rule: bool = True)
     return [lines[0], *(["─" * total(widths)] if rule else []), *lines[1:]]
 
 
-def styled(words: str, style: str) -> str:
-    """The words between the escape sequences of a style, if there is one."""
-    return f"{style}{words}{END}" if style and words else words
+def styled(words: str, mark: str) -> str:
+    """The words between the marks of a style, if there is one."""
+    return f"{mark}{words}{END}" if mark and words else words
 
 
 def as_markdown(table: Table) -> list[str]:

@@ -4,6 +4,8 @@ import signal
 from collections.abc import Iterable
 from difflib import get_close_matches
 
+from ddptui.text.door import spelled
+
 
 def count(number: int, noun: str, several: str | None = None) -> str:
     """A number with its noun: 1 step, 2 steps."""
@@ -32,7 +34,7 @@ def ending(exit_code: int | None) -> str:
 
 def printable(text: str) -> str:
     """The text with its control characters spelled out, so that a rank cannot steer the terminal."""
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+    return "".join(char if char.isprintable() else spelled(char) for char in text)
 
 
 def first_line(error: BaseException) -> str:
@@ -54,9 +56,10 @@ REMEDIES = {  # part of an error's text, as Linux and CPython word it, and what 
     "Cannot allocate memory": "memory is short: end other programs, or raise `ulimit -v`",
     "failed to map segment": "memory is short, or its folder is mounted noexec: raise `ulimit -v`, or remount",
     "No space left on device": "the disk is full: free some of it",
+    "no home folder": "set HOME to a folder that is yours",
 }
 
 
 def remedy_of(error: str) -> str | None:
-    """The remedy for an error with this text; None if the text names no shortage."""
+    """The remedy for an error with this text; None if the text names none of these."""
     return next((remedy for part, remedy in REMEDIES.items() if part in error), None)

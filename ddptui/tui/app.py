@@ -6,7 +6,7 @@ Most screens are imported when they are first shown, so that the first picture a
 import asyncio
 import gc
 import signal
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -17,6 +17,7 @@ from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.command import Provider
 from textual.events import Event
+from textual.filter import LineFilter
 from textual.screen import Screen
 from textual.signal import Signal
 
@@ -26,9 +27,11 @@ from ddptui.config.start import needs_warm_parent
 from ddptui.host.machine import describe
 from ddptui.store.journal import RunLost
 from ddptui.store.runs import Run, RunError
+from ddptui.text.door import brief
 from ddptui.text.words import printable
 from ddptui.tui import settings
 from ddptui.tui.background import in_background
+from ddptui.tui.door import Door
 from ddptui.tui.keyboard import Keyboard, Typed
 from ddptui.tui.launch_check import LaunchCheck, prepare_resumption
 from ddptui.tui.screens.base import ConsoleApp, EndedRun
@@ -110,6 +113,7 @@ class Console(App[int]):
         self._warm, self._retry = warm, retry
         self._check = LaunchCheck()
         self._keyboard = Keyboard(self)
+        self._door = Door()
         self._first = first
         self._begun = begun
         self._threads = threads or ThreadPoolExecutor(1, "lab")  # one: at most one run at a time
@@ -140,6 +144,10 @@ class Console(App[int]):
     def get_default_screen(self) -> Screen[None]:
         """Return the first screen on the stack. Textual asks for it."""
         return Bottom()
+
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        """Return what each drawn line goes through. Textual asks for it."""
+        return [*super().get_line_filters(), self._door]
 
     def _end(self, code: int) -> None:
         self.leaving = True  # without a question; finished launches are kept
@@ -259,7 +267,7 @@ class Console(App[int]):
     def complain(self, title: str, error: str) -> None:
         """Show an error for some seconds."""
         # Without markup, since paths and names may contain [: Textual fails on "[/", even an escaped one.
-        self.notify(error, title=title, severity="error", timeout=ERROR_STAYS_S, markup=False)
+        self.notify(brief(error), title=title, severity="error", timeout=ERROR_STAYS_S, markup=False)
 
     def action_runs(self) -> None:
         """Show the list of earlier runs."""

@@ -6,8 +6,9 @@ from contextlib import suppress
 from pathlib import Path
 
 import msgspec
-import platformdirs
 from textual.theme import BUILTIN_THEMES
+
+from ddptui.host.folders import user_config
 
 DARK, LIGHT = "textual-dark", "textual-light"
 LIGHT_BACKGROUNDS = {"7", "15"}  # ANSI colors in COLORFGBG, which some terminals set
@@ -25,8 +26,8 @@ def theme_names() -> list[str]:
 
 
 def path() -> Path:
-    """Return the file of the settings; it need not exist."""
-    return platformdirs.user_config_path("ddptui") / "console.json"
+    """Return the file of the settings; it need not exist. Raises OSError: there is no home."""
+    return user_config("console.json")
 
 
 def first_theme(wanted: str | None, known: Container[str]) -> str:

@@ -1,5 +1,6 @@
 """The engine `join`: launches on the nodes that have joined the run with `ddptui join`. agent.py runs there."""
 
+import os
 import secrets
 import shlex
 import time
@@ -186,5 +187,5 @@ class JoinedLaunch(Launch):
 
 def short(path: Path) -> str:
     """The path as a shell reads it, with ~ for the user's home."""
-    home = Path.home()
+    home = Path(os.path.expanduser("~"))  # stays ~ where the user has none
     return f"~/{shlex.quote(str(path.relative_to(home)))}" if path.is_relative_to(home) else shlex.quote(str(path))

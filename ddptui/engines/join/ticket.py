@@ -1,9 +1,12 @@
 """A ticket: what a node needs to join a run, as a line of text, or in a file."""
 
 import re
+import struct
 from base64 import urlsafe_b64decode, urlsafe_b64encode
+from ipaddress import IPv4Address
 
 import msgspec
+from zmq.utils import z85
 
 from ddptui import __version__
 from ddptui.wire.connection import Keys
@@ -11,6 +14,8 @@ from ddptui.wire.connection import Keys
 MARK = "ddptui1:"  # the number changes with the fields of a ticket
 MARK_OF_ANY_VERSION = re.compile(r"ddptui\d{1,9}:", re.ASCII)
 LONGEST = 4096  # characters
+KEY_BYTES = 32  # of CURVE
+ENDPOINT = re.compile(r"tcp://([\d.]+):(\d{1,5})", re.ASCII)  # as the console's socket has it
 INSTALL = f"install the console's version on this host, which has {__version__}"
 
 
@@ -46,7 +51,23 @@ def read_ticket(text_or_file: str) -> Ticket:
     if not text.startswith(MARK) or len(text) > LONGEST:
         raise TicketError(f"a ticket begins with {MARK} and is one line: copy the whole line, or name its file")
     try:
-        return msgspec.msgpack.decode(urlsafe_b64decode(text.removeprefix(MARK)), type=Ticket)
+        return _checked(msgspec.msgpack.decode(urlsafe_b64decode(text.removeprefix(MARK)), type=Ticket))
     except ValueError:
-        why = "this ticket is incomplete, or of another version of ddptui"
+        why = "this ticket is damaged or incomplete, or of another version of ddptui"
         raise TicketError(f"{why}: copy the whole line again, or {INSTALL}") from None
+
+
+def _checked(ticket: Ticket) -> Ticket:
+    """The ticket, if a node can connect with it. Raises ValueError."""
+    endpoint = ENDPOINT.fullmatch(ticket.endpoint)
+    if endpoint is None or not 0 < int(endpoint[2]) < 2**16 or not all(map(_is_key, ticket.keys)):
+        raise ValueError("damaged")
+    IPv4Address(endpoint[1])
+    return ticket
+
+
+def _is_key(text: str) -> bool:
+    try:
+        return len(z85.decode(text)) == KEY_BYTES
+    except (ValueError, KeyError, struct.error):  # other characters, or a number too large for them
+        return False

@@ -7,11 +7,12 @@ from ddptui.analysis.results import Results, TrialResult
 from ddptui.config.preset import Preset
 from ddptui.report.primitives.sections import Block, Drawing, Heading, Notes, blocks
 from ddptui.text import tables
+from ddptui.text.door import style
 from ddptui.text.drawing import Line, Span, width_of
 from ddptui.text.tables import BOLD, DIM, RED, Table, styled, value_at
 
 WIDE = 100  # columns of drawings in Markdown, where no terminal gives the width
-SERIES = {f"series-{number}": f"\x1b[{color}m" for number, color in enumerate((36, 33, 32, 35, 31, 34))}  # ANSI colors
+SERIES = {f"series-{number}": style(color) for number, color in enumerate((36, 33, 32, 35, 31, 34))}  # ANSI colors
 STYLES = SERIES | {"muted": DIM, "wrong": RED, "strong": BOLD}
 
 

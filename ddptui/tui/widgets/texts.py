@@ -46,7 +46,7 @@ class About(VerticalScroll):
         await asyncio.sleep(REST_S)
         with suppress(MountError):  # the console has ended meanwhile
             if self._text is None:
-                self._text = Markdown()
+                self._text = Markdown(open_links=False)  # of a stranger's preset, perhaps
                 await self.mount(self._text)
             # Shielded: an update that is cancelled takes the tasks of its widgets with it, and the screen awaits them.
             await asyncio.shield(self._text.update(text))

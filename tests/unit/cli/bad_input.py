@@ -69,12 +69,19 @@ SLEEP = 'at = "data"\nranks = [0]\nsleep_ms = '
 RANKS = 'at = "data"\nsleep_ms = 1\nranks = '
 NAMES = {"slash": "a/b", "dots": "..", "bell": "a\\u0007b", "long": "a" * 65, "emoji": "\U0001f600", "empty": ""}
 
+LINKED, LINK = "mkdir presets; ln -s", "presets/l.toml; {}"
 FILES = {
     "a folder": Case(("--preset", "./d.toml", "--no-ui"), "is a folder, not a preset", shell="mkdir d.toml; {}"),
     "a folder by its slash": Case(("--preset", "d/", "--no-ui"), "is a folder, not a preset", shell="mkdir d; {}"),
     "a pipe that nobody fills": Case(("--preset", "p.toml", "--no-ui"), "a plain file", shell="mkfifo p.toml; {}"),
     "a device without end": Case(("--preset", "/dev/zero", "--no-ui"), "a plain file", shell="ulimit -v 4000000; {}"),
     "a device that is empty": Case(("--preset", "/dev/null", "--no-ui"), "a plain file"),
+    "a link to a device": Case(("presets", "l"), "not a plain file: replace it", shell=f"{LINKED} /dev/zero {LINK}"),
+    "a link to a terminal": Case(("presets", "l"), "not a plain file: replace it", shell=f"{LINKED} /dev/tty {LINK}"),
+    "a link to news without end": Case(("presets", "l"), "presets/l.toml: ", shell=f"{LINKED} /proc/kmsg {LINK}"),
+    "dotted keys without end": preset("a." * 20_000 + "b = 1", "a dotted key of more than 16 parts (at line 1)"),
+    "dotted tables without end": preset("\n[" + '"a" . ' * 8_000 + "b]", "more than 16 parts (at line 2)"),
+    "dotted keys in a table": preset("a = {" + "a." * 20_000 + "b = 1}", "a dotted key of more than 16 parts"),
     "a link to nowhere": Case(("--preset", "l.toml", "--no-ui"), "no such file", shell="ln -s nowhere l.toml; {}"),
     "a link to itself": Case(("--preset", "l.toml", "--no-ui"), "symbolic links", shell="ln -s l.toml l.toml; {}"),
     "no file": Case(("--preset", "nowhere.toml", "--no-ui"), "nowhere.toml: no such file"),

@@ -157,6 +157,30 @@ def with_mounts(*words: str) -> str:
     return "exec unshare -m sh -c '" + "; ".join(words) + """; exec "$@"' sh "$@" """
 
 
+HOMELESS = "exec unshare --user --map-user=54321 env -u HOME "  # a user id that is in no /etc/passwd
+
+
+NEED_A_HOME = [
+    ("presets",),
+    ("runs",),
+    ("show", "last"),
+    ("--preset", "quickstart", "--no-ui"),
+    ("selftest",),
+    ("runs", "--runs", "~/r"),
+    ("--preset", "./p.toml", "--no-ui", "--runs", "r", "--set", "dataset=mnist"),
+]
+
+
+@pytest.mark.parametrize("words", NEED_A_HOME)
+def test_a_user_without_a_home_is_refused(words: tuple[str, ...], tmp_path: Path) -> None:
+    if subprocess.run([*HOMELESS.split()[1:], "true"], capture_output=True, check=False).returncode != 0:
+        pytest.skip("another user id wants user namespaces (unshare --user)")
+    write(tmp_path, {"p.toml": A_RUN})
+    done = console(tmp_path, words, HOMELESS + '"$@"', DDPTUI_RUNS="")
+    assert_refused(done, tmp_path, "~: no home folder; set HOME to a folder that is yours")
+    assert [path.name for path in tmp_path.iterdir()] == ["p.toml"]
+
+
 @pytest.mark.parametrize("text", [b"\xef\xbb\xbf[[trial]]\n", b"[[trial]]\r\nlr = 0.1\r\n"], ids=["mark", "CR LF"])
 def test_what_other_editors_write_is_read(text: bytes, tmp_path: Path) -> None:
     write(tmp_path, {"preset.toml": text})

@@ -2,7 +2,9 @@
 
 import stat
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -33,7 +35,7 @@ def test_a_ticket_that_was_cut_short_is_refused(length: int) -> None:
     [
         ("nowhere", "nowhere: neither a ticket (ddptui1:…) nor a file that holds one: No such file or directory"),
         ("", "neither a ticket"),
-        (f"{MARK}!!!", "incomplete, or of another version"),
+        (f"{MARK}!!!", "damaged or incomplete, or of another version"),
         (MARK + "A" * 5000, "begins with ddptui1: and is one line"),
     ],
 )
@@ -42,6 +44,26 @@ def test_what_is_no_ticket_is_refused(text: str, why: str) -> None:
         read_ticket(text)
     assert why in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        *({"endpoint": endpoint} for endpoint in (
+            "", "ipc:///tmp/x", "inproc://x", "udp://10.0.0.1:5", "tcp://10.0.0.1", "tcp://10.0.0.1:x", "tcp://:15000",
+            "tcp://10.0.0.1:0", "tcp://10.0.0.1:65536", "tcp://10.0.0.1:15000/x", "tcp://[:15000",
+            "tcp://localhost:15000", "tcp://10.0.0.256:15000",
+            "tcp://10.0.0.1:15000\n", "tcp://a\x1b]0;x:1",
+        )),
+        *({"keys": keys} for keys in (
+            Keys("s", "p", "x"), Keys("é" * 40, "p" * 40, "x" * 40), Keys("s" * 40, "#" * 40, "x" * 40),
+            Keys("s" * 40, "p" * 40, "x" * 39 + " "),
+        )),
+    ],
+)  # fmt: skip
+def test_a_ticket_with_which_no_node_can_connect_is_refused(damage: dict[str, Any]) -> None:
+    with pytest.raises(TicketError, match="this ticket is damaged or incomplete"):
+        read_ticket(msgspec.structs.replace(TICKET, **damage).spell())
 
 
 def test_a_file_that_holds_something_else_is_refused(tmp_path: Path) -> None:

@@ -1,0 +1,64 @@
+"""Text at the door: what leaves for a terminal or a pipe. Only ddptui's own sequences may steer a terminal."""
+
+import re
+
+# ddptui asks for a sequence by a mark: a lone high surrogate. No file, file name or argument can hold one (UTF-8, TOML
+# and JSON refuse it, and Python decodes stray bytes as low ones), so text from outside cannot ask.
+CLEAR_LINE = "\ud800"  # to the first column, erase the line
+FIRST_STYLE, LAST_STYLE = 0xD900, 0xD96B
+
+
+def style(number: int) -> str:
+    """The mark of an ANSI style: 1 is bold, 31 is red, 0 ends all."""
+    return chr(FIRST_STYLE + number)
+
+
+def at_the_door(text: str, *, is_terminal: bool) -> str:
+    """The text as it may leave: lines, with all that could steer a terminal spelled out, and ddptui's own sequences."""
+    if text.replace("\n", "").isprintable():
+        return text
+    return "".join(_shown(char, is_terminal) for char in text)
+
+
+def _shown(char: str, is_terminal: bool) -> str:
+    if char == "\n" or char.isprintable():
+        return char
+    if char == CLEAR_LINE:
+        return "\r\x1b[2K" if is_terminal else ""
+    if FIRST_STYLE <= ord(char) <= LAST_STYLE:
+        return f"\x1b[{ord(char) - FIRST_STYLE}m" if is_terminal else ""
+    return spelled(char)
+
+
+LONGEST_QUOTE = 200  # characters of a value in a message
+LONGEST_MESSAGE = 2000
+LONG = re.compile(
+    rf"""'[^'\n]{{{LONGEST_QUOTE + 1},}}'|"[^"\n]{{{LONGEST_QUOTE + 1},}}"|(?<!\S)\S{{{LONGEST_QUOTE + 1},}}"""
+)
+
+
+def brief(message: str) -> str:
+    """The message with each long word or quoted value cut. Of what is still too long, the middle is left out."""
+    cut = LONG.sub(lambda found: _cut(found[0]), message)
+    half = LONGEST_MESSAGE // 2
+    return cut if len(cut) <= LONGEST_MESSAGE else f"{cut[:half]} … {cut[-half:]}"
+
+
+def _cut(value: str) -> str:
+    last = value[-1] if value[-1] in "'\":;" else ""
+    return f"{value[:LONGEST_QUOTE]}…{last}"
+
+
+def spelled(char: str) -> str:
+    r"""A character as Python spells it: \x1b, \u202e."""
+    return char.encode("unicode_escape").decode()
+
+
+def ascii_json(text: str) -> str:
+    """The same JSON in printable ASCII: the door and every encoding leave it as it is."""
+    return re.sub(r"[^\n -~]", lambda found: _escaped(found[0]), text)
+
+
+def _escaped(char: str) -> str:
+    units = char.encode("utf-16-be")  # JSON counts in these
+    return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))

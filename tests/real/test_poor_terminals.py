@@ -1,0 +1,49 @@
+"""Terminals that cannot show every character: a run goes well, and the console draws a cell for each."""
+
+import os
+import pty
+import select
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from subprocess import Popen
+
+import pytest
+
+from tests.support.runner import ENOUGH_S, QUICK, arguments, ddptui, environment, write_preset
+
+PRESET = f'title = "wén → 漢 \\u001b]0;PWN\\u0007"\n[[trial]]\nlaunch = "single"\n{QUICK}'
+ASCII = {"PYTHONIOENCODING": "ascii", "LC_ALL": "POSIX"}
+
+
+def test_a_run_ends_well_where_its_title_cannot_be_shown(tmp_path: Path) -> None:
+    done = ddptui(tmp_path / "runs", "--preset", str(write_preset(tmp_path, PRESET)), "--no-ui", **ASCII)
+    assert done.returncode == 0, done.stderr
+    for printed in (done.stdout, done.stderr):
+        assert r"w?n ? ? \x1b]0;PWN\x07" in printed
+        assert printed.isascii()
+        assert printed.replace("\n", "").isprintable()
+
+
+@pytest.fixture
+def console(tmp_path: Path) -> Iterator[tuple["Popen[bytes]", int]]:
+    mine, its = pty.openpty()
+    told = environment(tmp_path / "runs") | ASCII | {"TERM": "xterm", "XDG_CONFIG_HOME": str(tmp_path)}
+    process = Popen(arguments(), env=told, stdin=its, stdout=its, stderr=its, start_new_session=True)
+    os.close(its)
+    yield process, mine
+    process.kill()
+    process.wait()
+    os.close(mine)
+
+
+def test_the_console_draws_a_cell_for_each_character(console: tuple["Popen[bytes]", int]) -> None:
+    process, terminal = console
+    painted, deadline = b"", time.monotonic() + ENOUGH_S
+    while b"quickstart" not in painted:
+        assert process.poll() is None, painted
+        assert time.monotonic() < deadline, painted
+        if select.select([terminal], [], [], 1)[0]:
+            painted += os.read(terminal, 2**16)
+    assert b"?" in painted
+    assert rb"\u" not in painted

@@ -1,0 +1,96 @@
+"""Texts of a stranger's preset or run: no screen sends one of their control characters to the terminal, or opens their
+links."""
+
+import asyncio
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from textual.app import App, ComposeResult
+from textual.screen import Screen
+
+from ddptui.store.runs import Run
+from ddptui.tui.screens.base import EndedRun
+from ddptui.tui.screens.lab import Lab
+from ddptui.tui.screens.result import ResultScreen
+from ddptui.tui.screens.runs import RunsScreen
+from ddptui.tui.widgets.texts import About
+from tests.support.builders import failure, journal, results_for, two_trials, write_preset, write_run
+from tests.tui.opened import opened, seen, toasts, until
+
+EVIL = "\x1b]0;PWN\x07\x1b[2J\x9b31m\u202e[/]"
+LINK = "[click](https://example.org) ![x](http://a/b) <b>html</b> <!-- [/] -->"
+
+
+def a_run(runs: Path) -> Run:
+    """Its name, its preset's, its status and its trials' errors are not to be trusted."""
+    run = write_run(runs, two_trials(title=EVIL), journal("a"), failure("b", error=EVIL))
+    run = Run(run.folder.rename(runs / f"20260101-120000-{EVIL.replace('/', '')}"))
+    (run.folder / "environment.json").write_text(json.dumps({"preset": EVIL, "host": EVIL}))
+    results = json.loads((run.folder / "results.json").read_text())
+    (run.folder / "results.json").write_text(json.dumps(results | {"status": EVIL}))
+    return run
+
+
+def result(runs: Path) -> Screen[None]:
+    run = a_run(runs)
+    return ResultScreen(*EndedRun(run, run.preset(), results_for(run.preset(), journal("a"), failure("b", error=EVIL))))
+
+
+def runs_list(runs: Path) -> Screen[None]:
+    a_run(runs)
+    return RunsScreen()
+
+
+def lab(runs: Path) -> Screen[None]:
+    texts = json.dumps(EVIL), json.dumps(f"{EVIL}\n{LINK}")  # as TOML spells them, too
+    text = "title = {0}\ngroup = {0}\nabout = {1}\n[[trial]]\n".format(*texts)
+    write_preset(runs.parent / "config" / "ddptui" / "presets", text.replace("\x7f", ""), "evil.toml")
+    return Lab()
+
+
+@pytest.mark.parametrize("screen", [result, runs_list, lab])
+def test_no_control_character_reaches_the_terminal(screen: Callable[[Path], Screen[None]], tmp_path: Path) -> None:
+    async def check() -> None:
+        runs = tmp_path / "runs"
+        async with opened(runs, screen(runs), (200, 50)) as (app, pilot):
+            await until(pilot, lambda: "PWN" in seen(app))
+            if screen is lab:
+                await pilot.press("G")
+            app.complain(EVIL, EVIL)  # type: ignore[attr-defined]
+            await until(pilot, lambda: toasts(app))
+            await until(pilot, lambda: seen(app).count("PWN") > 1)
+            assert [char for char in seen(app) if not char.isprintable() and char != "\n"] == []
+            await pilot.press("question_mark")
+            await pilot.pause()
+            assert [char for char in seen(app) if not char.isprintable() and char != "\n"] == []
+
+    asyncio.run(check())
+
+
+class WithText(App[None]):
+    opened_urls: list[str]
+
+    def compose(self) -> ComposeResult:
+        yield About()
+
+    def open_url(self, url: str, *, new_tab: bool = True) -> None:
+        self.opened_urls.append(url)
+
+
+def test_a_link_in_a_preset_opens_nothing() -> None:
+    async def check() -> None:
+        app: Any = WithText()
+        app.opened_urls = []
+        async with app.run_test(size=(80, 20)) as pilot:
+            app.query_one(About).show(EVIL, LINK)
+            await until(pilot, lambda: "click" in seen(app))
+            line = next(number for number, text in enumerate(seen(app).splitlines()) if "click" in text)
+            await pilot.click(offset=(seen(app).splitlines()[line].index("click") + 1, line))
+            await pilot.pause()
+            assert app.opened_urls == []
+            assert "<b>" not in seen(app)
+
+    asyncio.run(check())
