@@ -27,6 +27,7 @@ import psutil
 
 import workers
 from ddptui.host import keeper
+from ddptui.host.machine import openmp_waits
 from ddptui.wire import warm as wire
 from workers.rank import forked
 
@@ -99,7 +100,8 @@ def own_threads() -> int:
 def import_all() -> None:
     """Import what a launch may need."""
     before = dict(os.environ)
-    os.environ.update(WHILE_IMPORTING, TMPDIR=os.getcwd())  # the compiler makes a folder for its cache
+    # OpenMP reads how its threads wait when it is loaded. The compiler makes a folder for its cache.
+    os.environ.update(WHILE_IMPORTING | openmp_waits(before), TMPDIR=os.getcwd())
     for name in LIBRARIES:
         importlib.import_module(name)
     for module in pkgutil.walk_packages(workers.__path__, "workers."):

@@ -1,5 +1,6 @@
 """The command line and the environment that start the ranks of a trial, for each launch mode."""
 
+import os
 import sys
 from collections.abc import Iterable
 from importlib.util import find_spec
@@ -11,6 +12,7 @@ from ddptui.config.trial import Trial, threads_per_rank
 from ddptui.config.trial_text import to_arguments
 from ddptui.engines.local import links
 from ddptui.host.folders import python_path
+from ddptui.host.machine import openmp_waits
 
 
 def command(trial: Trial, python: str = sys.executable, part: Part | None = None) -> list[str]:
@@ -53,4 +55,4 @@ def torch_launcher() -> str:
 def environment(trial: Trial, cores: int, ranks_here: int | None = None) -> dict[str, str]:
     """The variables with which a rank finds the lab's modules, and uses its share of the cores."""
     threads = threads_per_rank(trial, cores, ranks_here)
-    return {"PYTHONPATH": python_path(), "OMP_NUM_THREADS": str(threads)}
+    return {"PYTHONPATH": python_path(), "OMP_NUM_THREADS": str(threads), **openmp_waits(os.environ)}

@@ -21,6 +21,10 @@ BOOT = Path("/proc/sys/kernel/random/boot_id")
 TIME_NAMESPACE = Path("/proc/self/ns/time")  # a container may have a namespace in which the clock is shifted
 OWN_CGROUPS, CGROUPS = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
 VMSTAT = Path("/proc/vmstat")
+WAITING = ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")  # variables that say how OpenMP's threads wait
+# How often a thread looks before it sleeps. GCC's OpenMP looks 300,000 times, for some ms: where another process wants
+# the core that the awaited thread is to run on, both threads then stand still. `benchmarks/spinning.py` compares.
+SPINS = "1000"
 KILLS = "oom_kill "  # begins the line of the kernel's counter, in the files of cgroups and of the machine alike
 
 
@@ -28,6 +32,11 @@ def available_cores() -> int:
     """How many cores this process, and so its ranks, may use."""
     # containers and Slurm leave a process some of the cores: os.cpu_count() would count all of them
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def openmp_waits(environ: Mapping[str, str]) -> dict[str, str]:
+    """The variables that say how OpenMP's threads wait in ranks: the user's own, or ours."""
+    return {name: environ[name] for name in WAITING if name in environ} or {"GOMP_SPINCOUNT": SPINS}
 
 
 def own_clock() -> str:
@@ -112,6 +121,7 @@ def describe(*, in_console: bool = False) -> dict[str, Any]:
         "cpu": cpu_model(),
         "cores": available_cores(),
         "memory_bytes": psutil.virtual_memory().total,
+        "openmp": " ".join(f"{name}={value}" for name, value in openmp_waits(os.environ).items()),
         "load_before": os.getloadavg()[0],  # of the last minute: what else the machine does distorts figures
         "watched": "in the console" if in_console else "headless",  # drawing takes time from the ranks
         **gpus_of(gpus.ask()),

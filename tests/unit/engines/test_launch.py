@@ -1,6 +1,9 @@
 """The exact command and environment of each launch mode."""
 
 import importlib.util
+import os
+import subprocess
+import sys
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import Any
@@ -13,6 +16,7 @@ from ddptui.config.trial_text import from_arguments
 from ddptui.config.trial_values import make_trial
 from ddptui.engines import command as launch
 from ddptui.host.folders import lab_root
+from ddptui.host.machine import SPINS, WAITING, describe, openmp_waits
 
 TORCH_MODULE = "torch.distributed.launch"
 
@@ -93,11 +97,37 @@ def test_each_launch_mode_has_a_command_a_label_and_an_entry_point(mode: str) ->
         ({"launch": "dp", "world_size": 2}, 8, "4"),
     ],
 )
-def test_the_cores_are_shared_out_among_the_ranks(values: dict[str, Any], cores: int, threads: str) -> None:
+def test_the_cores_are_shared_out_among_the_ranks(
+    values: dict[str, Any], cores: int, threads: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in WAITING:
+        monkeypatch.delenv(name, raising=False)
     assert launch.environment(make_trial(values), cores) == {
         "PYTHONPATH": str(lab_root()),
         "OMP_NUM_THREADS": threads,
+        "GOMP_SPINCOUNT": SPINS,
     }
+
+
+@pytest.mark.parametrize(("name", "value"), [("OMP_WAIT_POLICY", "passive"), ("GOMP_SPINCOUNT", "7")])
+def test_how_threads_wait_is_the_users_choice(name: str, value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for other in WAITING:
+        monkeypatch.delenv(other, raising=False)
+    monkeypatch.setenv(name, value)
+    variables = launch.environment(make_trial({}), 2)
+    assert {other: variables[other] for other in WAITING if other in variables} == {name: value}
+    assert describe()["openmp"] == f"{name}={value}"
+
+
+def test_openmp_in_a_rank_waits_as_it_is_told() -> None:
+    """torch's own OpenMP says with what it has started."""
+    variables = launch.environment(make_trial({}), 2) | {"OMP_DISPLAY_ENV": "VERBOSE"}
+    command = [sys.executable, "-c", "import torch"]
+    said = subprocess.run(command, env=os.environ | variables, capture_output=True, text=True, check=True).stderr
+    if "GOMP_SPINCOUNT" not in said:
+        pytest.skip("this torch has another OpenMP than GCC's")
+    [(name, value)] = openmp_waits(os.environ).items()
+    assert f"{name} = '{value}'" in said.replace('"', "'")
 
 
 def test_the_modules_of_the_rank_side_are_found_where_the_environment_points() -> None:
