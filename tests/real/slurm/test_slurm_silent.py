@@ -32,9 +32,8 @@ def keepers() -> Iterator[list[psutil.Process]]:
     """Those of the consoles; they go on without these, and are killed in the end."""
     found: list[psutil.Process] = []
     yield found
-    for keeper in found:
-        if keeper.is_running():
-            keeper.kill()
+    for process in [each for keeper in found if keeper.is_running() for each in (keeper, *keeper.children())]:
+        process.kill()  # with the command of Slurm that hangs
 
 
 def console(fakes: Fakes, folder: Path, keepers: list[psutil.Process], command: str) -> "subprocess.Popen[str]":
