@@ -2,11 +2,23 @@
 
 from ddptui.analysis.cautions import Caution, Evidence
 from ddptui.analysis.results import OtherLoad, RepeatResult
+from ddptui.wire.records import Load
 
 
 def takes_cores(load: OtherLoad | None) -> bool:
     """Whether other programs took cores that the ranks wanted."""
     return load is not None and Caution.OTHER_LOAD.applies(Evidence(other_load=load.cores, idle=load.idle))
+
+
+def of_reading(load: Load) -> OtherLoad:
+    """What a single reading says."""
+    return OtherLoad(cores=load.busy - load.own, idle=load.idle, stolen=load.stolen, by=load.by)
+
+
+def busy_now(load: Load) -> str:
+    """What disturbs a run that starts now; empty if the ranks have the machine to themselves."""
+    other = of_reading(load)
+    return f"{describe(other)}; figures will be disturbed" if takes_cores(other) else ""
 
 
 def is_disturbed(repeat: RepeatResult) -> bool:

@@ -28,14 +28,17 @@ class LoadMeter:
     """Measures the load of this host since the last reading. own: the processes of the console's work, besides its own.
     The busiest other process is looked for while others keep more than `above` cores busy."""
 
-    def __init__(self, own: Processes, above: float) -> None:
+    def __init__(self, own: Processes, above: float, *, looks: bool = False) -> None:
+        """looks: at all processes at once, so that the first reading can tell which is the busiest."""
         self._own = own
         self._above = above
         self._console = psutil.Process()
         self._read_at = time.monotonic()
         self._spent = cpu_time()
         self._own_s = self._spent_s()
-        self._others_s: dict[int, float] = {}  # by process, its CPU time at the last reading; empty: nobody disturbed
+        self._others_s: dict[int, float] = {}  # by process, its CPU time when they were looked at last
+        if looks:
+            self._busiest(self._own_s)
 
     def read(self, *, now: bool = False) -> list[Load]:
         """The mean numbers of busy cores since the last reading, if it was READ_EVERY_S ago, or SHORTEST_S with now."""
@@ -70,6 +73,11 @@ class LoadMeter:
         with suppress(psutil.Error):
             return f"{printable(busiest.name()[:LONGEST_NAME])} (process {busiest.pid})"
         return ""
+
+
+def descendants() -> list[psutil.Process]:
+    """The processes that this one has started, and those that they have."""
+    return psutil.Process().children(recursive=True)
 
 
 def cpu_time() -> CpuTime:

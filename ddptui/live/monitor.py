@@ -6,10 +6,9 @@ from math import inf
 
 from ddptui.analysis.cautions import FEWEST_STEPS
 from ddptui.analysis.clock_sync import ClockSpread, clock_spread, in_console_time
-from ddptui.analysis.disturbance import takes_cores
+from ddptui.analysis.disturbance import of_reading, takes_cores
 from ddptui.analysis.operations import drop_inconsistent
 from ddptui.analysis.repeat import NO_OUTCOMES, Outcomes
-from ddptui.analysis.results import OtherLoad
 from ddptui.analysis.verdict import WaitAnalysis, analyze_aligned
 from ddptui.analysis.waits import AlignedStep, AlignedSteps, align_steps
 from ddptui.config.preset import Preset
@@ -88,7 +87,7 @@ class RunMonitor:
         """Analyze the last two seconds; None if there is nothing to analyze."""
         self._join()
         load = self.live.load
-        disturbed = load is not None and takes_cores(OtherLoad(cores=load.busy - load.own, idle=load.idle, stolen=0.0))
+        disturbed = load is not None and takes_cores(of_reading(load))
         return analyze_aligned(AlignedSteps(recent(list(self.joined), _ended, FEWEST_STEPS), {}), disturbed=disturbed)
 
     def _join(self) -> None:

@@ -7,11 +7,14 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, TextIO
 
+from ddptui.analysis.cautions import MOST_OTHER_LOAD
 from ddptui.analysis.compare import RunningResults
+from ddptui.analysis.disturbance import busy_now
 from ddptui.analysis.extent import shortfall
 from ddptui.analysis.repeat import NO_OUTCOMES, Outcomes
 from ddptui.config.launch_modes import LAUNCH_MODES
 from ddptui.config.preset import Preset
+from ddptui.host.load import LoadMeter, descendants
 from ddptui.host.machine import describe
 from ddptui.live import headline
 from ddptui.live.headline import refusal
@@ -56,6 +59,7 @@ def _launches(
     """Launch what `outcomes` lacks, to the end or to an interrupt, and print the results. Returns the exit code."""
     running_results = RunningResults(preset, run.name, run.environment(), outcomes)
     stopped = ""  # why the console could not go on
+    narrator.watch_load()
     try:
         with closing(lab.run_preset(preset, run, results=running_results, retries=retries)) as stream:
             try:
@@ -111,10 +115,23 @@ class Narrator:
         self._live = self._monitor.live
         self._drawn_at = time.monotonic()
         self._cold: set[str] = set()  # why launches were cold, as far as it was printed
+        self._meter: LoadMeter | None = None  # until the first reading
         self._labels = {trial.name: LAUNCH_MODES[trial.launch].label for trial in preset.trials}
+
+    def watch_load(self) -> None:
+        """From now on, measure how busy this host is, to warn once if other programs will disturb the ranks."""
+        if self._preset.engine.name == "local":
+            self._meter = LoadMeter(descendants, MOST_OTHER_LOAD, looks=True)
+
+    def _warn_if_busy(self) -> None:
+        if self._meter and (readings := self._meter.read()):
+            self._meter = None
+            if busy := busy_now(readings[0]):
+                self.print(f"this machine is busy: {busy}")
 
     def add(self, message: Message) -> None:
         """Take note of a message, and print what changes with it."""
+        self._warn_if_busy()
         self._monitor.add([message])
         if isinstance(message, Launched) and message.again:
             self.print(f"{self._where()}  launched again, since {message.again}")

@@ -100,6 +100,7 @@ class Console(App[int]):
         *,
         threads: ThreadPoolExecutor | None = None,  # where a run's session works
         warm: "WarmParent | None" = None,  # of all runs; None: each has its own
+        watch_load: bool = False,  # look at what else this host does, while no run is under way
         retry: bool = False,  # repeats that other programs disturb are launched again
         refresh_s: float = 0.25,  # between two updates of a run's screen: 10 Hz would take a quarter of a core
     ) -> None:
@@ -110,6 +111,7 @@ class Console(App[int]):
         self.leaving = False
         self.run_ended_signal: Signal[Run] = Signal(self, "run ended")
         self.finished: list[EndedRun] = []  # of this session, in order; the last is printed when the console closes
+        self.watch_load = watch_load
         self._warm, self._retry = warm, retry
         self._check = LaunchCheck()
         self._keyboard = Keyboard(self)

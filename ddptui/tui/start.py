@@ -42,7 +42,7 @@ def start(
     collect_seldom()
     rate = drawn_a_second or (REFRESHES_PER_S_OVER_SSH if "SSH_CONNECTION" in os.environ else REFRESHES_PER_S)
     warm = WarmParent(nice=NICENESS)
-    app = Console(runs, preset, begun, threads=threads, warm=warm, refresh_s=1 / rate, retry=retry)
+    app = Console(runs, preset, begun, threads=threads, warm=warm, watch_load=True, retry=retry, refresh_s=1 / rate)
     app.theme = first_theme(theme, app.available_themes)
     unread: list[str] = []
     try:

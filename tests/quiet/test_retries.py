@@ -16,7 +16,7 @@ from ddptui.store.runs import Run, all_runs
 from ddptui.wire.records import Ended, Launched, Message
 from tests.support.here import run_here
 from tests.support.load import busy_processes
-from tests.support.runner import write_preset
+from tests.support.runner import ddptui, write_preset
 
 NAME = psutil.Process().name()
 PRESET = """
@@ -101,6 +101,15 @@ def test_beside_a_program_that_stays_the_run_does_not_take_thrice_the_time(
     assert [launched.repeat for launched in neighbor.launched] == [1, 1, 1, 2]
     assert len(trial["disturbed"]) == 2
     assert "other_load" in trial["summary"]["warnings"]
+
+
+def test_a_busy_machine_is_named_before_the_ranks_train(neighbor: Neighbor, preset: Path, tmp_path: Path) -> None:
+    done = ddptui(tmp_path / "runs", "--preset", str(preset), "--no-ui", "--no-retry", "--repeats", "1")
+    busy = next(at for at, line in enumerate(done.stderr.splitlines()) if line.startswith("this machine is busy: "))
+    assert f"most of all {NAME} (process " in done.stderr.splitlines()[busy]
+    assert busy < next(at for at, line in enumerate(done.stderr.splitlines()) if "200 steps" in line)
+    assert "launched again" not in done.stderr
+    assert " ⚠ " in done.stdout
 
 
 def test_only_what_was_disturbed_is_launched_again(warm: WarmParent, preset: Path, tmp_path: Path) -> None:

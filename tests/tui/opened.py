@@ -37,9 +37,10 @@ class Opened(Console):
 
 @asynccontextmanager
 async def opened(
-    runs: Path, screen: Screen[None] | None = None, size: tuple[int, int] = (120, 40)
+    runs: Path, screen: Screen[None] | None = None, size: tuple[int, int] = (120, 40), *, watch_load: bool = False
 ) -> AsyncIterator[tuple[Console, Pilot[int]]]:
     app = Opened(runs, screen)
+    app.watch_load = watch_load
     async with app.run_test(size=size) as pilot:
         await app.mounted
         await pilot.pause()

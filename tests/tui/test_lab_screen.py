@@ -1,6 +1,7 @@
 """The Lab screen: what can be asked, changed, saved and run, with the keyboard alone."""
 
 import asyncio
+import os
 import threading
 from collections.abc import Callable, Coroutine, Iterable
 from pathlib import Path
@@ -17,6 +18,7 @@ from ddptui.store.presets import load
 from ddptui.store.runs import Run
 from ddptui.tui import launch_check
 from ddptui.tui.app import Console
+from ddptui.tui.screens import lab
 from ddptui.tui.screens.dialogs import Confirm, SavePreset
 from ddptui.tui.screens.lab import Lab
 from ddptui.tui.widgets.fields import BottleneckFields, Field
@@ -24,6 +26,7 @@ from ddptui.tui.widgets.lists import PresetChooser, PresetList, RecentRuns
 from ddptui.tui.widgets.tables import TrialTable
 from ddptui.tui.widgets.trial_form import TrialForm
 from tests.support.builders import journal, two_trials, write_run
+from tests.support.load import busy_processes
 from tests.tui.opened import each_theme, opened, seen, toasts, until
 
 Scenario = Callable[[Console, Pilot[int], Lab], Coroutine[None, None, None]]
@@ -539,3 +542,19 @@ def test_a_select_still_says_what_the_preset_has() -> None:
         assert field(lab, "model").answer.prompt == load("who-waits").trials[0].model  # type: ignore[union-attr]
 
     play(scenario)
+
+
+def test_what_else_keeps_this_machine_busy_is_said_before_a_run_and_as_it_starts(
+    started: Started, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lab, "LOOK_EVERY_S", 0.6)
+
+    async def played() -> None:
+        async with opened(Path("no-such-folder"), watch_load=True) as (app, pilot):
+            with busy_processes(os.cpu_count() or 1):
+                await until(pilot, lambda: "⚠ other programs kept " in seen(app))
+                await pilot.press("enter")
+                await until(pilot, lambda: bool(started))
+                assert any("figures will be disturbed" in toast for toast in toasts(app))
+
+    asyncio.run(played())

@@ -43,6 +43,7 @@ class ConsoleApp(Protocol):
     runs: Path  # the folder of runs
     refresh_s: float  # between two updates of a screen that follows a run
     session: "Session | None"  # the run that is under way
+    watch_load: bool  # look at what else this host does, while no run is under way
     leaving: bool  # the app is about to exit
     run_ended_signal: Signal["Run"]  # no rank of this run is left
 

@@ -14,12 +14,15 @@ from textual.events import DescendantFocus, ScreenResume
 from textual.getters import query_one
 from textual.widgets import Static
 
+from ddptui.analysis.cautions import MOST_OTHER_LOAD
+from ddptui.analysis.disturbance import busy_now
 from ddptui.analysis.estimate import estimate
 from ddptui.config.engine import links_of
 from ddptui.config.preset import Preset
 from ddptui.engines.local import links
 from ddptui.engines.preflight import torchvision_models
 from ddptui.host import machine
+from ddptui.host.load import LoadMeter, descendants
 from ddptui.store import overview
 from ddptui.store.presets import all_presets, describe_size
 from ddptui.text.words import printable
@@ -36,6 +39,7 @@ from ddptui.tui.widgets.trial_form import TrialForm
 
 VIEWS = ("list", "text", "form")
 UNKNOWN = "not run here yet"
+LOOK_EVERY_S = 2.0  # at what else this host does
 
 
 class Lab(LabScreen):
@@ -64,6 +68,8 @@ class Lab(LabScreen):
         self._broken: dict[str, str] = {}
         self._changes: dict[str, dict[str, str]] = {}  # by preset; neither saved nor taken back
         self._past = overview.RecentRuns([], [])
+        self._machine = self._busy = ""  # in short; and what else it does
+        self._meter: LoadMeter | None = None  # until the first look
         self._draft = drafts.Draft("")  # of the preset under the cursor
         self._validation = drafts.Validation(None, None, "no preset is chosen")
 
@@ -82,6 +88,8 @@ class Lab(LabScreen):
     def on_mount(self) -> None:
         self._list_presets()
         self.query_one(PresetChooser).focus()
+        if self.console_app.watch_load:
+            self.set_interval(LOOK_EVERY_S, self._look_at_load)
 
     def on_screen_resume(self, event: ScreenResume) -> None:
         self.call_after_refresh(self._load)
@@ -95,11 +103,27 @@ class Lab(LabScreen):
 
     def _show_loaded(self, past: overview.RecentRuns, this_machine: str, models: tuple[str, ...]) -> None:
         self._past = past
-        self.query_one(TitleBar).show("ddptui", this_machine)
+        self._machine = this_machine
+        self._show_title()
         self._form.offer_models(models)
         self.query_one(RecentRuns).show(past.lines)
         self._show_estimates()
         self._show_trials()
+
+    @work(group="load")
+    async def _look_at_load(self) -> None:
+        """Say which other program will disturb a run that is started now."""
+        if not self.is_active:
+            return
+        if self._meter is None:
+            self._meter = await in_background(partial(LoadMeter, descendants, MOST_OTHER_LOAD))
+        for load in await in_background(self._meter.read):
+            # A longer reading includes a run that was under way, whose ranks have ended.
+            self._busy = busy_now(load) if load.s < 2 * LOOK_EVERY_S else ""
+            self._show_title()
+
+    def _show_title(self) -> None:
+        self.query_one(TitleBar).show("ddptui", f"⚠ {self._busy}" if self._busy else self._machine)
 
     def _list_presets(self) -> None:
         presets, broken = all_presets()
@@ -188,6 +212,8 @@ class Lab(LabScreen):
         if self._validation.prepared is None:
             self._refuse()
         else:
+            if self._busy:
+                self.notify(self._busy, title="This machine is busy", severity="warning", markup=False)
             self.console_app.launch(partial(prepare_draft, self._validation.prepared))
 
     def _refuse(self) -> None:
