@@ -8,6 +8,7 @@ import msgspec
 from ddptui.analysis.cautions import FEWEST_STEPS
 from ddptui.analysis.counted import counted, is_changed, why_left_out
 from ddptui.analysis.culprit import MATTERS
+from ddptui.analysis.disturbance import is_disturbed
 from ddptui.analysis.own_work import BETWEEN, PARTS
 from ddptui.analysis.results import (
     Change,
@@ -40,6 +41,7 @@ def of_trial(result: TrialResult, trial: Trial) -> list[str]:
     in_figures = any(map(is_changed, repeats))
     lines = changes * in_figures
     lines += [_verdict(repeats, result.summary), *_hidden_waits(repeats)]
+    lines += _without_core(repeats)
     if any(is_not_finite(repeat) for repeat in result.repeats):
         lines.append("the loss is not finite")
     lines += _mismatches(result.repeats)
@@ -161,6 +163,16 @@ def _hidden_waits(repeats: Sequence[RepeatResult]) -> list[str]:
         f"the clock error (±{seconds(error_ms * MS / S)}) exceeds the measured waits, so they are hidden"
         for error_ms in [error_ms for error_ms in hidden if error_ms is not None][-1:]
     ]
+
+
+def _without_core(repeats: Sequence[RepeatResult]) -> list[str]:
+    """How long ranks of disturbed repeats were ready to go on, but other programs had their cores."""
+    disturbed = [repeat for repeat in repeats if is_disturbed(repeat)]
+    worst = max(disturbed, key=lambda repeat: max(rank.queued_s for rank in repeat.ranks), default=None)
+    if worst is None or max(rank.queued_s for rank in worst.ranks) < MATTERS * worst.train_time_s:
+        return []
+    waits = ", ".join(f"rank {rank.rank} {seconds(rank.queued_s)}" for rank in worst.ranks[:MOST_RANKS])
+    return [f"Ranks waited for a core that other programs had: {waits}, of {worst.train_time_s:.2f} s"]
 
 
 def _mismatches(repeats: Sequence[RepeatResult]) -> list[str]:

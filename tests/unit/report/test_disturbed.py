@@ -3,13 +3,15 @@
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from ddptui.analysis.results import Results
 from ddptui.config.preset import Preset
 from ddptui.report.notes import note_lines
 from ddptui.report.table import markdown
+from ddptui.wire.messages import Step
 from ddptui.wire.records import Load, Message
-from tests.support.builders import journal, preset_of, results_for
+from tests.support.builders import MS, journal, preset_of, results_for
 
 NEIGHBOR = "make (process 4711)"
 
@@ -86,3 +88,16 @@ def test_a_difference_within_the_spread_is_none(step_ms: tuple[float, float], al
 
 def test_one_repeat_claims_no_sameness() -> None:
     assert not any("no difference" in line for line in note_lines(*compared(journal("a"), journal("b"), repeats=1)))
+
+
+@pytest.mark.parametrize(("queued_ms", "said"), [(5, True), (0.1, False)])
+def test_ranks_that_had_no_core_are_said_to_have_had_none(queued_ms: float, said: bool) -> None:
+    def queued(message: Message) -> Message:
+        is_step = isinstance(message, Step) and message.rank == 1
+        return replace(message, queued_ns=round(queued_ms * MS)) if is_step else message
+
+    results, preset = compared(beside([*map(queued, journal("a"))]), journal("b"), repeats=1)
+    lines = note_lines(results, preset)
+    words = "a: Ranks waited for a core that other programs had: rank 0 0 ms, rank 1 15 ms, of 0.03 s"
+    assert (words in lines) == said, lines
+    assert any("for a core" in line for line in lines) == said
