@@ -4,16 +4,19 @@ import re
 import struct
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from ipaddress import IPv4Address
+from pathlib import Path
 
 import msgspec
 from zmq.utils import z85
 
 from ddptui import __version__
+from ddptui.host.files import open_plain
 from ddptui.wire.connection import Keys
 
 MARK = "ddptui1:"  # the number changes with the fields of a ticket
 MARK_OF_ANY_VERSION = re.compile(r"ddptui\d{1,9}:", re.ASCII)
 LONGEST = 4096  # characters
+MOST_BYTES = 2**20  # of a file that may hold one
 KEY_BYTES = 32  # of CURVE
 ENDPOINT = re.compile(r"tcp://([\d.]+):(\d{1,5})", re.ASCII)  # as the console's socket has it
 INSTALL = f"install the console's version on this host, which has {__version__}"
@@ -41,8 +44,8 @@ def read_ticket(text_or_file: str) -> Ticket:
     text = text_or_file.strip()
     if not MARK_OF_ANY_VERSION.match(text):
         try:
-            with open(text, encoding="ascii", errors="replace") as file:
-                text = file.read(LONGEST + 1).strip()  # it may be any file
+            with open_plain(Path(text), MOST_BYTES) as file:
+                text = file.read(LONGEST + 1).decode("ascii", "replace").strip()  # it may be any file
         except (OSError, ValueError) as error:
             why = getattr(error, "strerror", None) or "no such file"
             raise TicketError(f"{text[:80]}: neither a ticket ({MARK}…) nor a file that holds one: {why}") from None
