@@ -41,6 +41,9 @@ bench: .venv/installed
 	$(BIN)/python benchmarks/looking.py
 	$(BIN)/python benchmarks/attribution.py
 	$(BIN)/python benchmarks/what_if.py
+	$(BIN)/python -m benchmarks.clean_trials 100
+	$(BIN)/python -m benchmarks.clean_trials 100 1
+	$(BIN)/python benchmarks/spinning.py
 	$(BIN)/python benchmarks/live_verdict.py
 	$(BIN)/python -m benchmarks.primitives
 	$(BIN)/python -m benchmarks.primitives cadences

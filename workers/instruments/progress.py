@@ -51,7 +51,7 @@ class Progress:
             self._queue.close()
         self._reporter.send(done)
 
-    def messages(self, record: StepRecord, clock: Clock, queued_ns: int) -> Sequence[RankMessage] | None:
+    def messages(self, record: StepRecord, clock: Clock, queued_ns: int = 0) -> Sequence[RankMessage] | None:
         """The messages about a step; None while the device has not made it."""
         times = clock.resolve(record.moments())
         if times is None:

@@ -3,6 +3,7 @@
 import signal
 import subprocess
 import sys
+from subprocess import PIPE
 
 import pytest
 
@@ -16,6 +17,7 @@ hub = NodeHub("a-run", 1, "127.0.0.1", 23_500)
 print(hub.ticket.spell(), flush=True)
 while hub.missing:
     hub.receive()
+sys.stdin.readline()  # until the node has been welcomed
 """
 KILLED = CONSOLE + f"os.kill(os.getpid(), {signal.SIGKILL:d})"
 FINISHED = CONSOLE + "hub.close()"
@@ -29,8 +31,13 @@ GONE = "Error: the console is gone: it closed the connection; the ranks of this 
     ids=["killed", "finished", "failed"],
 )
 def test_a_node_ends_with_its_run_and_says_why(console: str, code: int, why: str) -> None:
-    with subprocess.Popen([sys.executable, "-c", console], stdout=subprocess.PIPE, text=True) as run:
+    with subprocess.Popen([sys.executable, "-c", console], stdin=PIPE, stdout=PIPE, text=True) as run:
+        assert run.stdin is not None
         assert run.stdout is not None
         ticket = run.stdout.readline().strip()
-        node = subprocess.run(arguments("join", ticket), capture_output=True, text=True, timeout=SOON_S)
-    assert (node.returncode, node.stderr.splitlines()[-1]) == (code, why)
+        with subprocess.Popen(arguments("join", ticket), stderr=PIPE, text=True) as node:
+            assert node.stderr is not None
+            next(line for line in node.stderr if "this is node 0" in line)
+            run.stdin.close()
+            _, said = node.communicate(timeout=SOON_S)
+    assert (node.returncode, said.splitlines()[-1]) == (code, why)
