@@ -24,7 +24,7 @@ VMSTAT = Path("/proc/vmstat")
 WAITING = ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")  # variables that say how OpenMP's threads wait
 # How often a thread looks before it sleeps. GCC's OpenMP looks 300,000 times, for some ms: where another process wants
 # the core that the awaited thread is to run on, both threads then stand still. `benchmarks/spinning.py` compares.
-SPINS = "1000"
+SPINS = "2000"
 KILLS = "oom_kill "  # begins the line of the kernel's counter, in the files of cgroups and of the machine alike
 
 

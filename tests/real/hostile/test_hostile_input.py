@@ -13,7 +13,8 @@ from tests.real.hostile.strategies import on_pipes_and_terminals, on_screen
 from tests.support.watched import ON_A_PIPE, ON_A_TERMINAL, ON_SCREEN, assert_harmless, watched
 from tests.unit.cli.test_bad_input import environment
 
-pytestmark = pytest.mark.rare
+# A scene holds names of 500 KB, and hypothesis draws some only to print them.
+pytestmark = [pytest.mark.rare, pytest.mark.filterwarnings("ignore:Generating overly large repr")]
 
 ROWS = rows.TEXTS | rows.FILES | rows.TICKETS | rows.SURROUNDINGS | rows.ON_SCREEN
 # The same scenes each time. A scene is small, and a process takes long: none is made smaller.
