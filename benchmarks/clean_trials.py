@@ -75,18 +75,13 @@ def main() -> None:
                 continue
             result, ranks = outcome.result, delayed(trial)
             culprit = result.culprit
-            if not ranks:
-                clean += 1
-                named += culprit is not None
-            elif len(ranks) == 1 and matters(result):
-                late += 1
-                found += culprit is not None and culprit.rank in ranks
-            if (culprit is not None and culprit.rank not in ranks) or (ranks and culprit is None and matters(result)):
-                who = (
-                    f"rank {culprit.rank}, {culprit.excess_s.estimate:.2f} s in {culprit.phase}"
-                    if culprit
-                    else "nobody"
-                )
+            is_late = len(ranks) == 1 and matters(result)
+            clean += not ranks
+            named += not ranks and culprit is not None
+            late += is_late
+            found += is_late and culprit is not None and culprit.rank in ranks
+            if (culprit is not None and culprit.rank not in ranks) or (is_late and culprit is None):
+                who = f"rank {culprit.rank}, {culprit.excess_s.estimate:.2f} s" if culprit else "nobody"
                 queues = ", ".join(f"{rank.queued_s:.2f}" for rank in result.ranks)
                 print(f"{trial.name}: {who} of {result.train_time_s:.2f} s; without a core: {queues} s")
     print(f"beside {busy} busy processes: {named} named in {clean} clean launches; {found} of {late} late ranks found")

@@ -10,12 +10,13 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 
 from ddptui.analysis.clock_error import WaitUncertainty
-from ddptui.analysis.excess import Excess, excess_of_rank
+from ddptui.analysis.excess import PAUSE_NS, Excess, excess_of_rank
 from ddptui.analysis.intervals import overlapping, total_ns
 from ddptui.analysis.own_work import PARTS
 from ddptui.analysis.results import ConfidenceInterval, Culprit, RepeatResult
 from ddptui.analysis.waits import AlignedStep, Wait
 from ddptui.text.units import S
+from ddptui.wire.messages import GATHER_OUTPUTS
 
 # Of all the waiting that ranks' own work caused; below a half, since noise of the other ranks takes its part.
 SHARE_OF_BLAME = 0.4
@@ -28,9 +29,9 @@ SHARE_OF_BLAME = 0.4
 # second by half.
 MATTERS = 0.10
 MATTERS_IF_UNCLEAR = 0.20
-# Half of the required loss remains without its worst step, unless that step took longer than any pause that the
-# scheduler was seen to make.
-PAUSE_NS = 250e6
+# Replicas of `dp` are threads of one process, and take turns with Python's lock: which comes last is chance. With a
+# model of microseconds they came 0.2 ms a step apart.
+LOCK_NS = 500_000
 
 
 class WaitAttribution:
@@ -85,6 +86,8 @@ def choose_culprit(
     if share_of_blame < SHARE_OF_BLAME or mean_wait_ns < MATTERS / 2 * train_ns:
         return None
     excess = excess_of_rank(steps, rank)
+    if _are_replicas(steps) and excess.estimate < LOCK_NS * len(steps):
+        return None
     if not excess.lost or not _stands_out(excess, train_ns, disturbed=disturbed):
         return None
     worst_step, worst_ns = excess.worst
@@ -100,11 +103,16 @@ def choose_culprit(
     )
 
 
+def _are_replicas(steps: Sequence[AlignedStep]) -> bool:
+    return any(call.kind == GATHER_OUTPUTS for rank in steps[0].ranks.values() for call in rank.step.collectives)
+
+
 def _stands_out(excess: Excess, train_ns: int, *, disturbed: bool) -> bool:
     unclear = excess.everywhere or disturbed
     enough_ns = (MATTERS_IF_UNCLEAR if unclear else MATTERS) * train_ns
+    # Half of that remains without its worst moments, unless one step took longer than any pause of the scheduler.
     _, worst_ns = excess.worst
-    recurs = excess.estimate - worst_ns > enough_ns / 2 or worst_ns > PAUSE_NS
+    recurs = excess.estimate - excess.burst > enough_ns / 2 or worst_ns > PAUSE_NS
     is_sure = excess.low > (enough_ns if unclear else enough_ns / 2)
     return excess.estimate > enough_ns and is_sure and recurs
 

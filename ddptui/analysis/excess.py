@@ -18,7 +18,9 @@ from typing import NamedTuple
 
 from ddptui.analysis.own_work import BETWEEN, PARTS
 from ddptui.analysis.waits import AlignedStep, RankStep
+from ddptui.wire.messages import Step
 
+PAUSE_NS = 250e6  # no pause of the scheduler was seen to be longer
 AROUND = 4  # neighboring steps on either side
 HICCUP = 2  # × the longest of the neighboring steps
 PART_OF_LOSS = 0.1  # a phase with a smaller part of the loss is not among the lost ones
@@ -43,6 +45,7 @@ class Excess(NamedTuple):
     slower: float  # the rank's time over the others' in the other parts; 1: as fast
     everywhere: bool  # this factor explains the excess: the rank was slower in all that it did
     worst: tuple[int, float]  # the number of the step that lost most, and how much in ns
+    burst: float  # the most that it lost in PAUSE_NS, or in one step
 
 
 def excess_of_rank(steps: Sequence[AlignedStep], rank: int) -> Excess:
@@ -85,7 +88,21 @@ def excess_of_rank(steps: Sequence[AlignedStep], rank: int) -> Excess:
         slower=slower,
         everywhere=everywhere,
         worst=(steps[worst].number, losses[worst]),
+        burst=_burst([step.ranks[rank].step for step in steps], losses),
     )
+
+
+def _burst(steps: Sequence[Step], losses: Sequence[float]) -> float:
+    """The largest loss of neighboring steps that took no longer than PAUSE_NS together, or of a single one."""
+    most = lost = 0.0
+    first = 0
+    for at, step in enumerate(steps):
+        lost += losses[at]
+        while first < at and step.end_ns - steps[first].begin_ns > PAUSE_NS:
+            lost -= losses[first]
+            first += 1
+        most = max(most, lost)
+    return most
 
 
 def _total(work: Sequence[ByPart], parts: Sequence[int]) -> float:

@@ -15,8 +15,10 @@ from ddptui.analysis.waits import AlignedStep
 from ddptui.text.units import S
 
 # The estimate is rather too short: while the culprit sleeps, the others have the machine's caches and memory to
-# themselves, and work faster than they would beside it. `benchmarks/what_if.py` measures by how much.
+# themselves, and work faster than they would beside it. With short steps it is too long: ranks that have waited start
+# each step with cold caches. `benchmarks/what_if.py` measures by how much.
 LOW, HIGH = 0.9, 1.25
+COLD_S = 0.002  # a step
 
 Entered = dict[tuple[int, OperationKey], dict[int, float]]  # by step and operation: when each rank entered it, ns
 Work = Callable[[AlignedStep, int], Sequence[float]]  # a rank's own work in a step, ns by part
@@ -93,10 +95,10 @@ def what_if(analysis: WaitAnalysis) -> WhatIf:
     alike = min(without, replayed_ns(steps, equal_work(work)) * scale)
     return WhatIf(
         without_culprit=None if culprit is None else without,
-        without_culprit_low=None if culprit is None else LOW * without,
+        without_culprit_low=None if culprit is None else max(0.0, LOW * without - COLD_S * len(steps)),
         without_culprit_high=None if culprit is None else HIGH * without,
         without_skew=alike,
-        without_skew_low=LOW * alike,
+        without_skew_low=max(0.0, LOW * alike - COLD_S * len(steps)),
         without_skew_high=HIGH * alike,
     )
 

@@ -4,13 +4,14 @@ from collections.abc import Callable
 from itertools import pairwise
 
 import pytest
+from msgspec.structs import replace
 
 from ddptui.analysis.cautions import FEWEST_STEPS
 from ddptui.analysis.culprit import MATTERS, MATTERS_IF_UNCLEAR
 from ddptui.analysis.results import Culprit
 from ddptui.analysis.verdict import MOSTLY, analyze_aligned, analyze_waits, verdict_for
 from ddptui.analysis.waits import align_steps
-from ddptui.wire.messages import PHASES
+from ddptui.wire.messages import GATHER_OUTPUTS, PHASES
 from tests.support.traces import (
     MS,
     SITES,
@@ -127,6 +128,14 @@ def test_one_huge_pause_is_named_with_its_step() -> None:
     assert found.excess_s.low < injected < found.excess_s.high
 
 
+def test_a_core_that_is_slow_for_a_moment_is_nobodys() -> None:
+    slow_ms = dict.fromkeys(range(40, 60), 5.0)  # a fifth of a second, in which the rank loses half of that
+    works, _ = delayed(works_of(4), 1, "backward", lambda step: slow_ms.get(step, 0.0))
+    assert named(works) is None
+    works, _ = delayed(works_of(4), 1, "backward", lambda step: 5.0 * (step % 5 == 0))
+    assert named(works) is not None  # the same loss, all the time
+
+
 def test_one_pause_that_the_scheduler_may_take_is_nobodys() -> None:
     works, _ = delayed(works_of(4), 1, "backward", lambda step: 200.0 if step == 60 else 0.0)
     assert named(works) is None
@@ -155,6 +164,21 @@ def test_beside_other_programs_a_rank_must_lose_more_to_be_named() -> None:
     assert named_beside(1.2, disturbed=False)  # of a step of 7 ms
     assert not named_beside(1.2, disturbed=True)
     assert named_beside(5.0, disturbed=True)
+
+
+@pytest.mark.parametrize(
+    ("kind", "ms", "named"), [("all_reduce", 0.4, True), (GATHER_OUTPUTS, 0.4, False), (GATHER_OUTPUTS, 1.0, True)]
+)
+def test_replicas_that_only_took_turns_with_pythons_lock_are_not_named(kind: str, ms: float, *, named: bool) -> None:
+    quick = works_of(10, steps=800, skew=0.0, usual_ms=(0.05, 0.2, 0.3, 0.01, 0.05, 0.01))
+    told = trace(delayed(quick, 1, "forward", lambda _: ms)[0], transfer=MS // 10)
+    of_kind = {
+        rank: [
+            replace(step, collectives=tuple(replace(call, kind=kind) for call in step.collectives)) for step in steps
+        ]
+        for rank, steps in told.items()
+    }
+    assert (culprit_of(of_kind) is not None) == named
 
 
 def test_a_rank_that_is_twice_as_slow_in_all_it_does_is_named_as_such() -> None:
