@@ -84,7 +84,7 @@ def test_the_figures_stand_under_their_headers(size: tuple[int, int], figures: t
     async def shown() -> list[str]:
         run = made_up(tmp_path)
         told = Playback(run, run.preset(), Clock())
-        told.seek(moment_s(told, "late", 60))
+        told.seek(moment_s(told, "late", 70))
         screen = RunScreen(told)
         async with opened(tmp_path, screen, size) as (app, pilot):
             screen.tick()

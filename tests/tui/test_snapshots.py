@@ -80,19 +80,19 @@ def test_lab_refuses(snap_compare: Snap, tmp_path: Path, size: tuple[int, int], 
 
 @pytest.mark.parametrize(("size", "theme"), LOOKS)
 def test_run_with_a_late_rank(snap_compare: Snap, tmp_path: Path, size: tuple[int, int], theme: str) -> None:
-    screen = RunScreen(ToldAsItGoes(at("late", 60)))
+    screen = RunScreen(ToldAsItGoes(at("late", 70)))
     assert pictured(snap_compare, tmp_path, screen, size, theme)
 
 
 @pytest.mark.parametrize(("size", "theme"), LOOKS)
 def test_run_on_gpus_that_are_made_up(snap_compare: Snap, tmp_path: Path, size: tuple[int, int], theme: str) -> None:
-    screen = RunScreen(ToldAsItGoes(at("late", 60, made_up(tmp_path))))
+    screen = RunScreen(ToldAsItGoes(at("late", 70, made_up(tmp_path))))
     assert pictured(snap_compare, tmp_path, screen, size, theme)
 
 
 @pytest.mark.parametrize("pane", ["2", "3", "4"])
 def test_run_one_pane_at_a_time(snap_compare: Snap, tmp_path: Path, pane: str) -> None:
-    assert pictured(snap_compare, tmp_path, RunScreen(at("late", 60)), SMALL, DARK, pane)
+    assert pictured(snap_compare, tmp_path, RunScreen(at("late", 70)), SMALL, DARK, pane)
 
 
 def test_run_with_nobody_late(snap_compare: Snap, tmp_path: Path) -> None:
@@ -106,11 +106,11 @@ def test_run_failed(snap_compare: Snap, tmp_path: Path) -> None:
 
 
 def test_inject(snap_compare: Snap, tmp_path: Path) -> None:
-    assert pictured(snap_compare, tmp_path, RunScreen(ToldAsItGoes(at("late", 60))), MIDDLE, DARK, "b")
+    assert pictured(snap_compare, tmp_path, RunScreen(ToldAsItGoes(at("late", 70))), MIDDLE, DARK, "b")
 
 
 def test_help(snap_compare: Snap, tmp_path: Path) -> None:
-    screen = RunScreen(ToldAsItGoes(at("late", 60)))
+    screen = RunScreen(ToldAsItGoes(at("late", 70)))
     assert pictured(snap_compare, tmp_path, screen, MIDDLE, DARK, "question_mark")
 
 
