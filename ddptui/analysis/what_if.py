@@ -17,7 +17,7 @@ from ddptui.text.units import S
 # The estimate is rather too short: while the culprit sleeps, the others have the machine's caches and memory to
 # themselves, and work faster than they would beside it. With short steps it is too long: ranks that have waited start
 # each step with cold caches. `benchmarks/what_if.py` measures by how much.
-LOW, HIGH = 0.9, 1.25
+LOW, HIGH = 0.9, 1.4
 COLD_S = 0.002  # a step
 
 Entered = dict[tuple[int, OperationKey], dict[int, float]]  # by step and operation: when each rank entered it, ns
