@@ -5,6 +5,7 @@ import fcntl
 import os
 import pty
 import re
+import resource
 import select
 import struct
 import subprocess
@@ -108,7 +109,9 @@ class Watched:
         _, status, usage = os.wait4(self.process.pid, 0)
         self.process.returncode = os.waitstatus_to_exitcode(status)
         out, error = (self._read.pop(end, b"").decode("utf-8", "replace") for end in (self._out, self._error))
-        return Over(self.process.returncode, out, error, usage.ru_maxrss * 1024)
+        # Until it had its own program, the process was a copy of this one, whose peak counts as its own.
+        mine = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return Over(self.process.returncode, out, error, usage.ru_maxrss * 1024 if usage.ru_maxrss > mine else 0)
 
     def _read_some(self) -> bool:
         """Read what has come; False once all ends are closed."""
