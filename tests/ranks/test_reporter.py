@@ -4,7 +4,7 @@ import itertools
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import msgspec
 import pytest
@@ -14,7 +14,7 @@ from ddptui.config.trial import Bottleneck
 from ddptui.engines.hub import Hub
 from ddptui.wire.connection import HUB
 from ddptui.wire.limits import MOST_OF_AN_ERROR
-from ddptui.wire.messages import VERSION, Echo, Failed, Fingerprint, Hello, RankMessage
+from ddptui.wire.messages import VERSION, Echo, Failed, Fingerprint, Hello, Pause, RankMessage
 from ddptui.wire.records import Message, Probe, SetBottleneck
 from workers.instruments import reporter as module
 from workers.instruments.reporter import Reporter, within_limits
@@ -34,12 +34,17 @@ def hello(hub: Hub) -> Hello:
     )  # fmt: skip
 
 
+def without_pauses(messages: Sequence[Message]) -> list[Message]:
+    """On a busy machine, this process may stand still, and report it."""
+    return [message for message in messages if not isinstance(message, Pause)]
+
+
 def receive(hub: Hub, count: int) -> list[Message]:
     messages: list[Message] = []
     while len(messages) < count:
         new = hub.receive(5000)
         assert new, f"only {len(messages)} of {count} messages came"
-        messages += new
+        messages += without_pauses(new)
     return messages
 
 
@@ -146,7 +151,7 @@ def test_what_is_not_known_yet_keeps_its_place(hub: Hub) -> None:
         reporter.send(words)
     assert receive(hub, 1) == [hello(hub)]
     while len(asked) < 2:
-        assert hub.receive(20) == []
+        assert without_pauses(hub.receive(20)) == []
     known.set()
     assert receive(hub, 3) == [failed(1), failed(2), failed(3)]
     assert threading.get_ident() not in asked
