@@ -37,12 +37,12 @@ def test_a_machine_that_can_do_it_all_is_told_so_and_nothing_stays(tmp_path: Pat
 @pytest.mark.rare
 def test_too_few_open_files_are_the_reason_that_is_given(tmp_path: Path) -> None:
     done = subprocess.run(
-        ["/bin/sh", "-c", 'ulimit -n 20; exec "$@"', "sh", *arguments("doctor")],
+        ["/bin/sh", "-c", 'ulimit -n 23; exec "$@"', "sh", *arguments("doctor")],
         env=environment(tmp_path / "runs"), capture_output=True, text=True, timeout=ENOUGH_S, check=False,
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (1, "")
     assert "Traceback" not in done.stdout
-    assert re.search(r"^! open files +20 per process.*\n +→ 2 ranks need 40", done.stdout, re.MULTILINE)
+    assert re.search(r"^! open files +23 per process.*\n +→ 2 ranks need 40", done.stdout, re.MULTILINE)
     assert re.search(r"^✗ spawn .*(\n .*)*→ `ulimit -n 4096`", done.stdout, re.MULTILINE)
 
 
