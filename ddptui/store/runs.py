@@ -238,16 +238,20 @@ def all_runs(runs: Path) -> list[Run]:
 
 
 def _is_run(folder: Path) -> bool:
-    """Whether it holds a preset. One that may not be looked into counts: lists say why it cannot be read."""
+    """Whether it holds a preset, readable or not. One that may not be looked into counts: lists say why. Raises
+    OSError for a name that no folder can have."""
     try:
-        return (folder / "preset.toml").is_file()
+        (folder / "preset.toml").lstat()
     except PermissionError:
         return True
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True
 
 
 def find_run(runs: Path, name: str) -> Run:
     """A run by its folder, its name, the start of its name, or `last`. Raises RunError."""
-    if (Path(name) / "preset.toml").is_file():
+    if _is_run(Path(name)):
         return Run(Path(name).absolute())
     known = all_runs(runs)
     fitting = known[:1] if name == "last" else [run for run in known if run.name == name]

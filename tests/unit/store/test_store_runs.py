@@ -468,3 +468,16 @@ def test_its_repeats_are_those_that_were_launched(tmp_path: Path) -> None:
     repeats = run.repeats(two_trials())
     assert list(repeats) == [("a", 1), ("b", 2)]
     assert list(repeats["b", 2]) == JOURNALS[3]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [os.mkfifo, lambda path: path.symlink_to("/dev/zero"), lambda path: path.symlink_to("nowhere"), Path.mkdir],
+    ids=["pipe", "device", "nowhere", "folder"],
+)
+def test_a_run_without_a_plain_preset_is_listed_with_the_reason(make: Callable[[Path], object], tmp_path: Path) -> None:
+    (tmp_path / "runs" / "run").mkdir(parents=True)
+    make(tmp_path / "runs" / "run" / "preset.toml")
+    [run] = all_runs(tmp_path / "runs")
+    with pytest.raises(RunError, match=r"run/preset\.toml: "):
+        run.preset()
