@@ -45,7 +45,7 @@ def delayed(trial: Trial) -> set[int]:
 
 
 def matters(result: RepeatResult) -> bool:
-    """Whether what was injected is enough to name somebody."""
+    """Whether enough was injected to name the late rank."""
     lost_s = sum(injected.s for injected in result.injected if injected.at != "start")
     return lost_s > MATTERS_IF_UNCLEAR * result.train_time_s
 

@@ -32,6 +32,11 @@ def counted(repeats: Sequence[RepeatResult]) -> list[RepeatResult]:
     return [*undisturbed(dict(enumerate(repeats))).values()] or [*repeats]
 
 
+def none_counts(repeats: Sequence[RepeatResult]) -> bool:
+    """Whether there are repeats, and none of them counts by itself."""
+    return bool(repeats) and all(map(why_not, repeats))
+
+
 def why_left_out(repeat: RepeatResult, repeats: Sequence[RepeatResult]) -> str | None:
     """Why the repeat is in no median and no ratio of its trial. None: it counts."""
     return None if repeat in counted(repeats) else why_not(repeat)

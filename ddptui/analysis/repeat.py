@@ -51,7 +51,7 @@ def in_place_of(before: "RepeatOutcome | None", outcome: RepeatOutcome) -> Repea
     """The outcome of a launch, with what an earlier one of the same repeat has measured."""
     if before is None or before.result is None:
         return outcome
-    return msgspec.structs.replace(outcome, disturbed=(*before.disturbed, before.result))
+    return replace(outcome, disturbed=(*before.disturbed, before.result))
 
 
 Outcomes = Mapping[tuple[str, int], RepeatOutcome]  # by trial and repeat

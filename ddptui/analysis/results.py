@@ -137,9 +137,9 @@ class OtherLoad(msgspec.Struct, frozen=True, kw_only=True):
     """What else this host did while all ranks trained."""
 
     cores: float  # that were busy with it, mean
-    idle: float = 0.0  # cores that nobody used
     stolen: float  # of these, those that a hypervisor gave to other machines
     by: str = ""  # the process that was the busiest for longest; empty: none was found
+    idle: float = 0.0  # cores that no program used
 
 
 class RankResult(msgspec.Struct, frozen=True, kw_only=True):

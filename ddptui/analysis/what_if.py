@@ -95,12 +95,17 @@ def what_if(analysis: WaitAnalysis) -> WhatIf:
     alike = min(without, replayed_ns(steps, equal_work(work)) * scale)
     return WhatIf(
         without_culprit=None if culprit is None else without,
-        without_culprit_low=None if culprit is None else max(0.0, LOW * without - COLD_S * len(steps)),
+        without_culprit_low=None if culprit is None else _lowest(without, len(steps)),
         without_culprit_high=None if culprit is None else HIGH * without,
         without_skew=alike,
-        without_skew_low=max(0.0, LOW * alike - COLD_S * len(steps)),
+        without_skew_low=_lowest(alike, len(steps)),
         without_skew_high=HIGH * alike,
     )
+
+
+def _lowest(estimate_s: float, steps: int) -> float:
+    """The lower end of an estimate's interval, s."""
+    return max(0.0, LOW * estimate_s - COLD_S * steps)
 
 
 def _without_culprit(culprit: int) -> Work:

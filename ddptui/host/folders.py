@@ -95,7 +95,7 @@ class TemporaryFolder:
 
 def _remove_unless_locked(folder: Path) -> None:
     # not by a process id: in another container, with the same /tmp, the owner's is unknown or another process's
-    with suppress(OSError):  # no folder of ours, or its owner holds the lock
+    with suppress(OSError):  # another program's folder, or its owner holds the lock
         if folder.lstat().st_uid == os.getuid():  # others could have put there what blocks
             with (folder / LOCK).open("rb") as file:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -5,7 +5,7 @@ from statistics import median
 from typing import NamedTuple
 
 from ddptui.analysis.correctness import is_multiple, is_own
-from ddptui.analysis.counted import counted, why_not
+from ddptui.analysis.counted import counted, none_counts
 from ddptui.analysis.results import Ratio, RepeatResult, Results, Spread, TrialResult
 from ddptui.config import strategies
 from ddptui.config.launch_modes import ONE_PROCESS
@@ -45,7 +45,7 @@ class Row(NamedTuple):
     @property
     def is_disturbed(self) -> bool:
         """Whether its figures are of repeats that do not count by themselves: there are no others."""
-        return any(map(why_not, counted(self.result.repeats)))
+        return none_counts(self.result.repeats)
 
 
 def rows_of(results: Results, preset: Preset) -> list[Row]:
@@ -54,7 +54,7 @@ def rows_of(results: Results, preset: Preset) -> list[Row]:
     base = published.get(preset.baseline)
     trials = {trial.name: trial for trial in preset.trials}
     baseline = next(result for result in results.trials if result.name == results.baseline)
-    has_ratio = not any(map(why_not, counted(baseline.repeats)))
+    has_ratio = not none_counts(baseline.repeats)
     return [
         Row(
             result,

@@ -8,7 +8,7 @@ import msgspec
 
 from ddptui.analysis.cautions import CLOSE_THEM, Caution
 from ddptui.analysis.correctness import problems
-from ddptui.analysis.counted import counted, undisturbed, why_left_out, why_not
+from ddptui.analysis.counted import counted, none_counts, why_left_out, why_not
 from ddptui.analysis.disturbance import describe, disturbance_of, is_disturbed
 from ddptui.analysis.extent import finished
 from ddptui.analysis.results import OtherLoad, Results, TrialResult
@@ -125,7 +125,7 @@ def _of_columns(rows: Sequence[Row], preset: Preset) -> Iterator[Note]:
 def _of_ratios(results: Sequence[TrialResult], baseline: str) -> Iterator[Note]:
     """What ratios are against; and why trials have none, if a repeat that does not count is the reason."""
     base = next(result for result in results if result.name == baseline)
-    if base.repeats and not undisturbed(dict(enumerate(base.repeats))):
+    if none_counts(base.repeats):
         why = " or ".join(dict.fromkeys(why for repeat in base.repeats if (why := why_not(repeat))))
         yield Note("caution", f"caution: no ratio, no speed-up: every repeat of {baseline}, the baseline, was {why}")
         return

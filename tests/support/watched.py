@@ -67,7 +67,7 @@ class Watched:
         opened = ""
         if on_a_terminal:
             fcntl.ioctl(ends[0][1], termios.TIOCSWINSZ, SIZE)
-            opened = " <{0} >{0} 2>{0}".format(os.ttyname(ends[0][1]))  # whoever opens it gets its Ctrl-C
+            opened = " <{0} >{0} 2>{0}".format(os.ttyname(ends[0][1]))  # the process that opens it receives its Ctrl-C
         self.process = subprocess.Popen(
             ["sh", "-c", f'{LIMITS}exec {within} "$@"{opened}', "sh", *arguments(), *words],
             cwd=folder,

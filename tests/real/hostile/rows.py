@@ -110,7 +110,7 @@ PET = {
     "RDZV_BACKEND": "c10d", "RDZV_ENDPOINT": "10.9.9.9:1", "RDZV_ID": "x", "MAX_RESTARTS": "9", "ROLE": "x",
     "MONITOR_INTERVAL": "99", "LOCAL_ADDR": "10.9.9.9", "RUN_PATH": "1", "NO_PYTHON": "1", "TEE": "3",
 }  # fmt: skip
-NOBODY = "unshare --user --map-user=54321"  # a user whom the system has no entry of
+NOBODY = "unshare --user --map-user=54321"  # a user that /etc/passwd does not list
 SURROUNDINGS = {
     **{f"{text}, {words}": Scene(tuple(words.split()), variables=some, well=True) for some in ENCODINGS[1:]
        for text in (" ".join(f"{name}={value}" for name, value in some.items()),)
