@@ -147,12 +147,19 @@ def test_a_folder_that_cannot_be_read_says_why(three: Path, monkeypatch: pytest.
     play(three, scenario)
 
 
-def test_what_an_earlier_reading_still_has_to_say_is_left_out(three: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def held_back() -> tuple[threading.Event, Callable[[Path], list[Run]]]:
+    """A reading of the runs that ends only once the event is set."""
     released = threading.Event()
 
     def late(runs: Path) -> list[Run]:
         assert released.wait(10)
         return all_runs(runs)
+
+    return released, late
+
+
+def test_what_an_earlier_reading_still_has_to_say_is_left_out(three: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    released, late = held_back()
 
     async def scenario(app: Console, pilot: Pilot[int], screen: RunsScreen) -> None:
         monkeypatch.setattr(runs_screen, "all_runs", late)
@@ -215,11 +222,7 @@ def test_a_run_that_ends_while_its_list_is_open_shows_how_it_ended(tmp_path: Pat
 
 
 def test_a_new_reading_leaves_the_list_and_the_cursor_as_they_are(three: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    released = threading.Event()
-
-    def late(runs: Path) -> list[Run]:
-        assert released.wait(10)
-        return all_runs(runs)
+    released, late = held_back()
 
     async def scenario(app: Console, pilot: Pilot[int], screen: RunsScreen) -> None:
         monkeypatch.setattr(runs_screen, "all_runs", late)
