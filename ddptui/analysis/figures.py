@@ -6,9 +6,10 @@ from typing import Any
 
 from ddptui.analysis.clock_error import median_wait_error
 from ddptui.analysis.launch_log import LaunchLog
+from ddptui.analysis.own_work import PARTS
 from ddptui.analysis.results import Injected, Loss, OtherLoad, PhasesMs, RankResult, StepMs, WhatIf
 from ddptui.analysis.verdict import WaitAnalysis
-from ddptui.analysis.waits import RankStep
+from ddptui.analysis.waits import AlignedSteps, RankStep
 from ddptui.analysis.what_if import what_if
 from ddptui.text.units import MS, S
 from ddptui.wire.messages import PHASES, Done, Step, Trained
@@ -143,7 +144,7 @@ def _overlap(steps: Sequence[RankStep]) -> float:
     return 1 - sum(step.exposed_ns for step in steps) / under_way_ns if under_way_ns else 0.0
 
 
-def rank_result(log: LaunchLog, rank: int, analysis: WaitAnalysis | None) -> RankResult:
+def rank_result(log: LaunchLog, rank: int, aligned: AlignedSteps, analysis: WaitAnalysis | None) -> RankResult:
     """All figures of one rank."""
     hello, done = log.hellos[rank], log.done[rank]
     return RankResult(
@@ -154,6 +155,7 @@ def rank_result(log: LaunchLog, rank: int, analysis: WaitAnalysis | None) -> Ran
         device_why=hello.device_why,
         peak_gpu_bytes=done.peak_gpu_bytes,
         **_collective_figures(analysis, rank),
+        work_s=_own_work(aligned, rank),
         bottleneck_fired=done.bottleneck_fired,
         bottleneck_s=done.bottleneck_ns / S,
         queued_s=log.thinned.totals[rank].queued_ns / S if rank in log.thinned.totals else 0.0,
@@ -161,6 +163,12 @@ def rank_result(log: LaunchLog, rank: int, analysis: WaitAnalysis | None) -> Ran
         sub_batch=done.sub_batch,
         dropped=done.dropped,
     )
+
+
+def _own_work(aligned: AlignedSteps, rank: int) -> dict[str, float]:
+    """Its own work in the steps that could be compared, in s by part."""
+    parts_ns = zip(*(step.ranks[rank].work_ns for step in aligned.steps), strict=True)
+    return {name: sum(of_steps) / S for name, of_steps in zip(PARTS, parts_ns, strict=False)}
 
 
 def _collective_figures(analysis: WaitAnalysis | None, rank: int) -> dict[str, Any]:

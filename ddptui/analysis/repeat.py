@@ -165,7 +165,7 @@ def _result(log: LaunchLog, launched: Launched) -> RepeatResult:
         changes=[change_of_delays(log, index, stretch) for index, stretch in enumerate(stretches[1:])],
         refused=log.refused,
         warnings=cautions_for(evidence),
-        ranks=[rank_result(log, rank, analysis) for rank in measured],
+        ranks=[rank_result(log, rank, aligned, analysis) for rank in measured],
     )
     if log.thinned.stride > 1:
         kept = {step.step for of_rank in measured.values() for step in of_rank}  # their numbers

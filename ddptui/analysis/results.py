@@ -152,6 +152,9 @@ class RankResult(msgspec.Struct, frozen=True, kw_only=True):
     wait_s: float | None = None  # idle, while a rank that it needed had not come
     transfer_s: float | None = None  # operations were under way, and no needed rank was missing
     exposed_s: float | None = None  # idle, while operations were under way
+    work_s: dict[
+        str, float
+    ] = {}  # own work by phase and "between steps"; what was injected is in it; {}: no step known
     overlap: float | None = None  # the part of the time with operations under way in which it did something else
     waited_for_s: dict[int, float] = {}  # how much of wait_s was for which rank
     wait_caused_s: float | None = None  # how long the others waited for its own work, summed over ranks

@@ -129,16 +129,15 @@ def _cuts_ns(blocks: list[StepsByRank]) -> list[int]:
 def extrapolate(result: RepeatResult, kept: int, train_ns: int | None) -> RepeatResult:
     """The result with sums over the kept steps scaled to all measured ones. kept: how many; train_ns: their time,
     None where waits were not analyzed."""
-    result = replace(result, looked_at=kept)
+    factor = result.steps / kept  # sums over steps grow with their number; shares and medians stay
+    result = replace(result, looked_at=kept, ranks=[_scaled_rank(rank, factor) for rank in result.ranks])
     if train_ns is None:
         return result
-    factor = result.steps / kept  # sums over steps grow with their number; shares and medians stay
     culprit, what_if = result.culprit and scaled_culprit(result.culprit, factor), result.what_if_s
     if what_if:  # its times are train times, of the kept steps alone
         longer = result.train_time_s / (train_ns / S)
         what_if = WhatIf(**{name: s and s * longer for name, s in asdict(what_if).items()})
-    ranks = [_scaled_rank(rank, factor) for rank in result.ranks]
-    return replace(result, culprit=culprit, what_if_s=what_if, ranks=ranks)
+    return replace(result, culprit=culprit, what_if_s=what_if)
 
 
 def scaled_culprit(culprit: Culprit, factor: float) -> Culprit:
@@ -154,5 +153,6 @@ def _scaled_rank(rank: RankResult, factor: float) -> RankResult:
     return replace(
         rank,
         waited_for_s={late_rank: s * factor for late_rank, s in rank.waited_for_s.items()},
+        work_s={part: s * factor for part, s in rank.work_s.items()},
         **{name: figure * factor if name in sums else round(figure * factor) for name, figure in figures.items()},
     )

@@ -1,0 +1,39 @@
+"""Which rank waited for which, as a matrix of seconds; of many ranks, by blocks of them. Pure."""
+
+from typing import NamedTuple
+
+from ddptui.analysis.breakdown import middle
+from ddptui.analysis.counted import counted
+from ddptui.analysis.results import RepeatResult, TrialResult
+
+
+class WaitMatrix(NamedTuple):
+    """Row by column: how long the ranks of a row waited for those of a column, in s, summed over the row's ranks."""
+
+    ranks: tuple[range, ...]  # of each row, and of each column
+    waited_s: tuple[tuple[float, ...], ...]
+
+    @property
+    def most_s(self) -> float:
+        """The largest cell."""
+        return max(max(row) for row in self.waited_s)
+
+
+def wait_matrix(trial: TrialResult, most: int | None = None) -> WaitMatrix | None:
+    """The matrix of the repeat with the median train time, with at most so many rows. None: the trial has one rank, or
+    its waits are not known."""
+    repeats = middle(counted(trial.repeats))
+    if not repeats or len(repeats[0].ranks) < 2 or all(rank.wait_s is None for rank in repeats[0].ranks):
+        return None
+    return _of_repeat(repeats[0], most)
+
+
+def _of_repeat(repeat: RepeatResult, most: int | None) -> WaitMatrix:
+    size = max(rank.rank for rank in repeat.ranks) + 1
+    block = -(-size // most) if most else 1  # ranks in a row, rounded up
+    blocks = [range(first, min(first + block, size)) for first in range(0, size, block)]
+    waited = [[0.0] * len(blocks) for _ in blocks]
+    for rank in repeat.ranks:
+        for late_rank, s in rank.waited_for_s.items():
+            waited[rank.rank // block][late_rank // block] += s
+    return WaitMatrix(tuple(blocks), tuple(map(tuple, waited)))

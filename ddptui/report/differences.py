@@ -1,0 +1,41 @@
+"""What a trial's train time differs by from the baseline's, as a sum of parts with names."""
+
+from typing import NamedTuple
+
+from ddptui.analysis.breakdown import Breakdown
+from ddptui.analysis.results import Culprit, TrialResult
+
+
+class Part(NamedTuple):
+    """A part of a time, or of a difference of times. kind names its color: work, delay, wait, transfer or unknown."""
+
+    kind: str
+    name: str
+    s: float
+
+
+def parts(times: Breakdown, trial: TrialResult) -> list[Part]:
+    """The parts of a trial's time, or of its difference to the baseline, in the order in which bars show them."""
+    culprit = trial.summary.culprit if trial.summary else None
+    named = [
+        Part("work", "own work", times.work),
+        Part("delay", "injected delays", times.delay),
+        Part("wait", _waiting_for(culprit), times.culprit_wait),
+        Part("wait", "other waiting" if culprit else "waiting", times.other_wait),
+        Part("transfer", "transfer", times.transfer),
+        Part("unknown", "waiting or transfer", times.hidden),
+        Part("unknown", "unexplained", times.unexplained),
+    ]
+    return [part for part in named if part.s]
+
+
+def as_sum(difference: Breakdown, trial: TrialResult) -> str:
+    """As in "+1.74 s = +0.03 own work +1.69 waiting for rank 1 (aggregate) +0.02 transfer"; parts that would read 0.00
+    are left out."""
+    told = [part for part in parts(difference, trial) if abs(part.s) >= 0.005]
+    words = " ".join(f"{part.s:+.2f} {part.name}" for part in told)
+    return f"{difference.total:+.2f} s" + (f" = {words}" if words else "")
+
+
+def _waiting_for(culprit: Culprit | None) -> str:
+    return f"waiting for rank {culprit.rank} ({culprit.phase})" if culprit else "waiting for a late rank"
