@@ -129,11 +129,18 @@ def _factor(figure: Callable[[Row], float | None]) -> Callable[[Row], str]:
     return lambda row: NOTHING if (value := figure(row)) is None else marked(row, f"{value:.2f}")
 
 
+def loss_of(result: TrialResult) -> float | None:
+    """The loss at the end, the median over the repeats that count. None: there is none that is finite."""
+    values = [repeat.loss.last for repeat in counted(result.repeats) if repeat.loss.last is not None]
+    return median(values) if values else None
+
+
 def _loss(row: Row) -> str:
     """The loss at the end, or nan: steps were measured, and the last loss was not finite."""
     if any(is_not_finite(repeat) for repeat in row.result.repeats):
         return "nan"  # results.json has null for it, as JSON knows no NaN
-    return median_of(row.result, lambda repeat: repeat.loss.last, ".3f")
+    loss = loss_of(row.result)
+    return NOTHING if loss is None else f"{loss:.3f}"
 
 
 def _split(row: Row) -> str:

@@ -6,6 +6,9 @@ from ddptui.analysis.breakdown import Breakdown
 from ddptui.analysis.results import Culprit, TrialResult
 
 
+ZERO = "0.00"
+
+
 class Part(NamedTuple):
     """A part of a time, or of a difference of times. kind names its color: work, delay, wait, transfer or unknown."""
 
@@ -32,9 +35,13 @@ def parts(times: Breakdown, trial: TrialResult) -> list[Part]:
 def as_sum(difference: Breakdown, trial: TrialResult) -> str:
     """As in "+1.74 s = +0.03 own work +1.69 waiting for rank 1 (aggregate) +0.02 transfer"; parts that would read 0.00
     are left out."""
-    told = [part for part in parts(difference, trial) if abs(part.s) >= 0.005]
-    words = " ".join(f"{part.s:+.2f} {part.name}" for part in told)
-    return f"{difference.total:+.2f} s" + (f" = {words}" if words else "")
+    told = [f"{figure} {part.name}" for part in parts(difference, trial) if (figure := signed(part.s)) != ZERO]
+    return f"{signed(difference.total)} s" + f" = {' '.join(told)}" * bool(told)
+
+
+def signed(s: float) -> str:
+    """As in +1.74 or -0.05; 0.00 without a sign."""
+    return ZERO if f"{abs(s):.2f}" == ZERO else f"{s:+.2f}"
 
 
 def _waiting_for(culprit: Culprit | None) -> str:

@@ -6,16 +6,19 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
+from ddptui.analysis.breakdown import difference
 from ddptui.analysis.cautions import CLOSE_THEM, Caution
 from ddptui.analysis.correctness import problems
 from ddptui.analysis.counted import counted, none_counts, why_left_out, why_not
 from ddptui.analysis.disturbance import describe, disturbance_of, is_disturbed
+from ddptui.analysis.effect import effects
 from ddptui.analysis.extent import finished
 from ddptui.analysis.results import OtherLoad, Results, TrialResult
 from ddptui.config.launch_modes import LAUNCH_MODES
 from ddptui.config.preset import Preset, Reference
 from ddptui.report import ranks, sentences
 from ddptui.report.columns import DISTURBED, IN_BACKWARD, IN_SOME_STEPS, OFF_BY, Row, aggregation, is_stand_in, rows_of
+from ddptui.report.differences import as_sum
 from ddptui.report.sentences import BETWEEN_STEPS, what_became
 from ddptui.report.train_time import rest_of_time
 from ddptui.text.words import count, printable
@@ -130,18 +133,13 @@ def _of_ratios(results: Sequence[TrialResult], baseline: str) -> Iterator[Note]:
         yield Note("caution", f"caution: no ratio, no speed-up: every repeat of {baseline}, the baseline, was {why}")
         return
     yield Note("reading", f"ratio, speed-up: against {baseline}")
-    alike = [result.name for result in results if result.name != baseline and _is_alike(result)]
+    compared = effects(results, base)
+    alike = [effect.name for effect in compared if effect.outcome == "alike" and effect.repeats > 1]
     if alike:
-        yield _of_trials("finding", alike, f"no difference from {baseline} seen: the repeats of both overlap")
+        yield _of_trials("finding", alike, f"no difference from {baseline} seen: their repeats differ by as much")
     unpaired = [result.name for result in results if result.summary and not result.summary.ratio and base.repeats]
     if unpaired and any(map(why_not, base.repeats)):
         yield _of_trials("caution", unpaired, f"no ratio: no repeat counts both here and in {baseline}")
-
-
-def _is_alike(result: TrialResult) -> bool:
-    """Whether the trial took as long as the baseline, as far as its repeats can tell: one repeat tells nothing."""
-    ratio = result.summary.ratio if result.summary else None
-    return ratio is not None and len(counted(result.repeats)) > 1 and ratio.low <= 1 <= ratio.high
 
 
 def _cold_starts(rows: Sequence[Row]) -> dict[str, list[str]]:
@@ -156,7 +154,8 @@ def _cold_starts(rows: Sequence[Row]) -> dict[str, list[str]]:
 def _of_trial(row: Row, results: Results) -> Iterator[Note]:
     """What came of one trial."""
     result, name = row.result, row.result.name
-    lines = [*sentences.of_trial(result, row.trial), *filter(None, [rest_of_time(result.repeats)])]
+    lines = [*_difference(result, results), *sentences.of_trial(result, row.trial)]
+    lines += filter(None, [rest_of_time(result.repeats)])
     lines += [*missing_repeats(result, results), *_disturbed_launches(result)]
     lines += [line for repeat in result.repeats[-1:] for line in problems(row.trial, repeat)]
     if dropped := sum(rank.dropped for repeat in result.repeats for rank in repeat.ranks):
@@ -168,6 +167,14 @@ def _of_trial(row: Row, results: Results) -> Iterator[Note]:
     yield from (_of_trials("finding", [name], line) for line in lines)
     if result.error:
         yield Note("finding", sentences.failure(result), (name,))
+
+
+def _difference(result: TrialResult, results: Results) -> Iterator[str]:
+    """By how much it took longer than the baseline, as a sum."""
+    baseline = next(trial for trial in results.trials if trial.name == results.baseline)
+    if result is not baseline and not none_counts(baseline.repeats):
+        longer = difference(result, baseline)
+        yield from [as_sum(longer, result)] if longer else []
 
 
 def _disturbed_launches(trial: TrialResult) -> Iterator[str]:

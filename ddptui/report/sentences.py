@@ -23,7 +23,7 @@ from ddptui.analysis.results import (
 )
 from ddptui.config.trial import Bottleneck, Trial
 from ddptui.config.trial_text import describe_bottleneck
-from ddptui.report import ranks
+from ddptui.report import ranks, remedies
 from ddptui.text.units import MS, S, seconds
 from ddptui.text.words import count
 
@@ -40,7 +40,7 @@ def of_trial(result: TrialResult, trial: Trial) -> list[str]:
     changes = _changes(result.repeats)
     in_figures = any(map(is_changed, repeats))
     lines = changes * in_figures
-    lines += [_verdict(repeats, result.summary), *_hidden_waits(repeats)]
+    lines += [_verdict(repeats, result.summary, trial), *_hidden_waits(repeats)]
     lines += _without_core(repeats)
     if any(is_not_finite(repeat) for repeat in result.repeats):
         lines.append("the loss is not finite")
@@ -53,8 +53,8 @@ def of_trial(result: TrialResult, trial: Trial) -> list[str]:
     return [line for line in lines if line]
 
 
-def _verdict(repeats: Sequence[RepeatResult], summary: Summary) -> str:
-    """The rank that was late, then how the time was spent; empty if neither is known."""
+def _verdict(repeats: Sequence[RepeatResult], summary: Summary, trial: Trial) -> str:
+    """The rank that was late, then how the time was spent, then what to try; empty if nothing is known."""
     sentences = [*_blame(repeats, summary)]
     if with_waits := [repeat for repeat in repeats if repeat.wait_share is not None]:
         wait = median(repeat.wait_share or 0.0 for repeat in with_waits)
@@ -64,6 +64,8 @@ def _verdict(repeats: Sequence[RepeatResult], summary: Summary) -> str:
         if wait >= MATTERS and len(ranks) > 2:  # of two ranks it is clear which waited for which
             waited = ", ".join(f"rank {rank.rank} {_waited(rank)}" for rank in ranks[:MOST_RANKS])
             sentences.append(f"Waited: {waited}")
+        if summary.culprit is None and (remedy := remedies.of_idling(summary.verdict, wait + transfer, trial)):
+            sentences.append(remedy)
     return ". ".join(sentences)
 
 
@@ -102,6 +104,7 @@ def _blame(repeats: Sequence[RepeatResult], summary: Summary) -> Iterator[str]:
         yield f"We injected {_injected(injected)}; {measured}"
     else:
         yield f"Rank {culprit.rank} holds everyone up: {interval(culprit.excess_s)} {_where(culprit)}{_steps(culprit)}"
+        yield remedies.of_culprit(culprit)
     caused = f"It caused {culprit.share:.0%} of the waiting{_steps(culprit)}"
     yield f"{caused}: {seconds(culprit.wait_caused_s)}, summed over ranks"
     if summary.what_if_s and summary.what_if_s.without_culprit is not None:

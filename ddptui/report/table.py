@@ -1,6 +1,7 @@
 """The comparison as terminal text, Markdown, CSV and JSON."""
 
 from collections.abc import Callable, Iterator
+from textwrap import wrap
 from typing import NamedTuple
 
 import msgspec
@@ -10,6 +11,7 @@ from ddptui.analysis.results import RepeatResult, Results
 from ddptui.config.preset import Preset
 from ddptui.config.trial_text import describe_bottleneck
 from ddptui.report import ranks
+from ddptui.report.answers import answer
 from ddptui.report.columns import AT_LEAST, Row, columns_of, is_stand_in, rows_of
 from ddptui.report.notes import note_lines
 from ddptui.report.primitives import render as primitives
@@ -26,7 +28,14 @@ def text(results: Results, preset: Preset, width: int, *, color: bool = False) -
     if preset.kind == "primitives":
         return primitives.text(results, preset, width, color=color)
     lines = tables.as_text(_table(results, preset), width, color=color)
-    return "\n".join([preset.title, "", *lines, "", *note_lines(results, preset)]) + "\n"
+    found = answer_lines(results, preset, width)
+    return "\n".join([preset.title, "", *found, *lines, "", *note_lines(results, preset)]) + "\n"
+
+
+def answer_lines(results: Results, preset: Preset, width: int) -> list[str]:
+    """The answer in lines no wider than `width`, with an empty line after it; none while there is no answer."""
+    found = wrap(" ".join(answer(results, preset)), width)
+    return [*found, ""] if found else []
 
 
 def markdown(results: Results, preset: Preset) -> str:
@@ -34,7 +43,9 @@ def markdown(results: Results, preset: Preset) -> str:
     if preset.kind == "primitives":
         return primitives.markdown(results, preset)
     points = [f"- {line}" for line in note_lines(results, preset)]
-    return "\n".join([f"## {preset.title}", "", *tables.as_markdown(_table(results, preset)), "", *points]) + "\n"
+    found = [" ".join(answer(results, preset)), ""]
+    lines = tables.as_markdown(_table(results, preset))
+    return "\n".join([f"## {preset.title}", "", *found * any(found), *lines, "", *points]) + "\n"
 
 
 def _table(results: Results, preset: Preset) -> Table:

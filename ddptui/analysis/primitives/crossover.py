@@ -173,7 +173,7 @@ def findings(fits: Sequence[Fit], times: Mapping[PrimitiveKey, Times], cadence: 
     common = sorted(set.intersection(*(set(times[way]) for way in ways))) if len(ways) > 1 else []
     ends = dict.fromkeys((*common[:1], *common[-1:]))  # the smallest tensor and the largest, which may be the same
     if parts := [_fastest_at(bytes, {way: times[way][bytes] for way in ways}) for bytes in ends]:
-        sentences.append("Of the ways to average, " + "; ".join(parts) + ".")
+        sentences.append(f"Of the ways to average on {fits[0].ranks} ranks, " + "; ".join(parts) + ".")
     return sentences
 
 

@@ -1,9 +1,135 @@
-"""A run's answer to its preset's question, in one to three sentences made from what was measured."""
+"""A run's answer to its preset's question, in a few sentences made from what was measured.
 
-from ddptui.analysis.results import Results
+What the trials of a preset differ in says what it asks, so your own presets get an answer, too. To answer another kind
+of question, add a file with a function like the others, and an entry in KINDS.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from ddptui.analysis.counted import none_counts, why_not
+from ddptui.analysis.results import Results, TrialResult
 from ddptui.config.preset import Preset
+from ddptui.config.trial import TRIAL_FIELDS
+from ddptui.report.answers.alone import alone
+from ddptui.report.answers.blame import blame
+from ddptui.report.answers.checks import checks, fails
+from ddptui.report.answers.delays import delays, injects
+from ddptui.report.answers.faults import faults
+from ddptui.report.answers.grid import grid, is_grid
+from ddptui.report.answers.launching import PROCESSES, launching
+from ddptui.report.answers.overlap import overlap
+from ddptui.report.answers.primitives import primitives
+from ddptui.report.answers.published import published_order
+from ddptui.report.answers.ranking import ranking
+from ddptui.report.answers.scaling import scaling
+from ddptui.report.answers.split import split
+from ddptui.report.answers.words import listed
+from ddptui.text.words import count, printable
+
+MOST = 3  # sentences, before what was published
+
+
+class Kind(NamedTuple):
+    """A kind of question: whether a preset asks it, and the sentences that answer it."""
+
+    asks: Callable[[Results, Preset], bool]
+    sentences: Callable[[Results, Preset], Iterator[str]]
 
 
 def answer(results: Results, preset: Preset) -> list[str]:
-    """The answer, a sentence each."""
-    return []
+    """The answer, a sentence each; empty while nothing has been measured."""
+    names = [trial.name for trial in preset.trials]
+    return [_sentence(words, names) for words in _gathered(results, preset)]
+
+
+def _gathered(results: Results, preset: Preset) -> Iterator[str]:
+    if not any(trial.summary or trial.primitives or trial.error for trial in results.trials):
+        return
+    kind = next(kind for kind in KINDS if kind.asks(results, preset))
+    planned = kind.sentences is faults
+    failed = [trial for trial in results.trials if trial.status == "failed" and not planned]
+    baseline = next(trial for trial in results.trials if trial.name == results.baseline)
+    comparable = len(preset.trials) == 1 or planned or preset.kind == "primitives" or baseline.summary is not None
+    if not comparable:
+        yield f"cannot tell: {_why_no_baseline(baseline)}"
+    elif none_counts(baseline.repeats) and kind.sentences in NEED_BASELINE and len(preset.trials) > 1:
+        reasons = " or ".join(dict.fromkeys(why for repeat in baseline.repeats if (why := why_not(repeat))))
+        yield f"cannot tell: every repeat of {baseline.name}, the baseline, was {reasons}"
+    else:
+        yield from list(kind.sentences(results, preset))[:MOST]
+    if failed and not (failed == [baseline] and not comparable):
+        yield f"{listed([trial.name for trial in failed])} failed: the reasons are below"
+    yield from published_order(results, preset)
+    if results.status == "interrupted":
+        done = sum(bool(trial.summary or trial.primitives) for trial in results.trials)
+        yield f"the run was interrupted: {done} of {count(len(results.trials), 'trial')} have figures"
+
+
+def _why_no_baseline(baseline: TrialResult) -> str:
+    if baseline.error:
+        return f"{baseline.name}, the baseline, failed: {printable(baseline.error.splitlines()[0])}"
+    return f"{baseline.name}, the baseline, has no figures yet"
+
+
+def _sentence(words: str, names: list[str]) -> str:
+    """The words as a sentence: with a capital, unless they begin with the name of a trial, and with a full stop."""
+    first = words.split(" ", 1)[0].rstrip(":;,")
+    capital = words if first in names else words[:1].upper() + words[1:]
+    return capital if capital.endswith((".", "?", "!")) else f"{capital}."
+
+
+def _differ(preset: Preset) -> set[str]:
+    """The fields in which the trials of a preset differ."""
+    fields = [name for name in TRIAL_FIELDS if name != "name"]
+    return {field for field in fields if len({repr(getattr(trial, field)) for trial in preset.trials}) > 1}
+
+
+def _has_mistakes(results: Results, preset: Preset) -> bool:
+    return any(trial.mistake for trial in preset.trials) or fails(results)
+
+
+def _cuts(results: Results, preset: Preset) -> bool:
+    others = [trial for trial in preset.trials if trial.name != preset.baseline]
+    return "world_size" in _differ(preset) and all(trial.launch == "dp" for trial in others)
+
+
+def _same_delay(results: Results, preset: Preset) -> bool:
+    first = preset.trials[0]
+    late = {rank for delay in first.bottleneck for rank in delay.ranks}
+    return injects(first) and len(late) < first.world_size and "bottleneck" not in _differ(preset)
+
+
+def _other_delays(results: Results, preset: Preset) -> bool:
+    return _differ(preset) == {"bottleneck"}
+
+
+def _buckets(results: Results, preset: Preset) -> bool:
+    return "bucket_mb" in _differ(preset)
+
+
+def _starts(results: Results, preset: Preset) -> bool:
+    measured = {trial.name for trial in results.trials if trial.summary}
+    modes = [trial for trial in preset.trials if trial.launch in PROCESSES and trial.name in measured]
+    return "launch" in _differ(preset) and len({trial.launch for trial in modes}) > 1
+
+
+def _scales(results: Results, preset: Preset) -> bool:
+    return "world_size" in _differ(preset) and len({(trial.launch, trial.strategy) for trial in preset.trials}) == 1
+
+
+KINDS = (  # the first that applies
+    Kind(lambda results, preset: preset.kind == "primitives", primitives),
+    Kind(lambda results, preset: len(preset.trials) == 1, alone),
+    Kind(lambda results, preset: any(trial.fault for trial in preset.trials), faults),
+    Kind(_has_mistakes, checks),
+    Kind(_cuts, split),
+    Kind(_same_delay, blame),
+    Kind(_other_delays, delays),
+    Kind(_buckets, overlap),
+    Kind(_starts, launching),
+    Kind(_scales, scaling),
+    Kind(lambda results, preset: is_grid(preset), grid),
+    Kind(lambda results, preset: True, ranking),
+)
+NEED_BASELINE = (delays, overlap, ranking, scaling)

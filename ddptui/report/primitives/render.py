@@ -1,10 +1,12 @@
 """The results of primitives as terminal text, as Markdown and as CSV."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from textwrap import wrap
 
 from ddptui.analysis.primitives.results import PrimitivesResult
 from ddptui.analysis.results import Results, TrialResult
 from ddptui.config.preset import Preset
+from ddptui.report.answers import answer
 from ddptui.report.primitives.sections import Block, Drawing, Heading, Notes, blocks
 from ddptui.text import tables
 from ddptui.text.door import style
@@ -18,7 +20,7 @@ STYLES = SERIES | {"muted": DIM, "wrong": RED, "strong": BOLD}
 
 def text(results: Results, preset: Preset, width: int, *, color: bool = False) -> str:
     """Grids, tables, models and what they mean. No line of a table is wider than `width`."""
-    lines = [styled(preset.title, BOLD if color else "")]
+    lines = [styled(preset.title, BOLD if color else ""), *_answer(results, preset, width)]
     for block in blocks(results, preset):
         lines += ["", *_as_text(block, width, color)]
     return "\n".join(lines) + "\n"
@@ -26,10 +28,16 @@ def text(results: Results, preset: Preset, width: int, *, color: bool = False) -
 
 def markdown(results: Results, preset: Preset) -> str:
     """The same as Markdown, with every column that has a value."""
-    lines = [f"## {preset.title}"]
+    lines = [f"## {preset.title}", *_answer(results, preset)]
     for block in blocks(results, preset):
         lines += ["", *_as_markdown(block)]
     return "\n".join(lines) + "\n"
+
+
+def _answer(results: Results, preset: Preset, width: int = 0) -> list[str]:
+    """The answer after an empty line; wrapped, if there is a width."""
+    words = " ".join(answer(results, preset))
+    return ["", *(wrap(words, width) if width else [words])] if words else []
 
 
 def _as_text(block: Block, width: int, color: bool) -> list[str]:

@@ -1,0 +1,83 @@
+"""Whether a trial took longer than another one, as far as their repeats can tell. Pure."""
+
+from collections.abc import Iterable, Sequence
+from statistics import median
+from typing import Literal, NamedTuple
+
+from ddptui.analysis.breakdown import Breakdown, difference
+from ddptui.analysis.cautions import WIDE
+from ddptui.analysis.counted import counted, none_counts
+from ddptui.analysis.results import Ratio, TrialResult
+
+Outcome = Literal["slower", "faster", "alike", "unclear"]  # unclear: the repeats differ too much to tell
+
+
+class Effect(NamedTuple):
+    """A trial beside another one, which most often is the baseline."""
+
+    trial: TrialResult
+    baseline: TrialResult
+    outcome: Outcome
+    ratio: Ratio
+    repeats: int  # of the one that has fewer
+
+    @property
+    def name(self) -> str:
+        return self.trial.name
+
+    @property
+    def difference(self) -> Breakdown:
+        """By how much it took longer, in parts."""
+        return difference(self.trial, self.baseline) or Breakdown()
+
+
+def effects(trials: Iterable[TrialResult], baseline: TrialResult) -> list[Effect]:
+    """Of all trials that have a ratio, but the baseline itself."""
+    return [
+        _effect(trial, baseline, ratio)
+        for trial in trials
+        if trial.name != baseline.name and trial.summary and (ratio := trial.summary.ratio)
+    ]
+
+
+def effect_between(trial: TrialResult, other: TrialResult) -> Effect | None:
+    """Of a trial beside one that is not the baseline; None: they cannot be compared."""
+    if not trial.repeats or not other.repeats or none_counts(trial.repeats) or none_counts(other.repeats):
+        return None
+    mine, its = ([repeat.train_time_s for repeat in counted(each.repeats)] for each in (trial, other))
+    if len(trial.repeats) == len(other.repeats) == len(mine) == len(its):  # of the same repeats: they are interleaved
+        ratios = [a / b for a, b in zip(mine, its, strict=True)]
+        ratio = Ratio(median=median(ratios), low=min(ratios), high=max(ratios))
+    else:
+        ratio = Ratio(median=median(mine) / median(its), low=min(mine) / max(its), high=max(mine) / min(its))
+    return _effect(trial, other, ratio)
+
+
+def inverted(ratio: Ratio) -> Ratio:
+    """The ratio of the other one to this one."""
+    return Ratio(median=1 / ratio.median, low=1 / ratio.high, high=1 / ratio.low)
+
+
+def off(ratio: Ratio) -> float:
+    """How far the repeats lie from their median at most."""
+    return max(ratio.high - ratio.median, ratio.median - ratio.low)
+
+
+def spread(trial: TrialResult) -> float:
+    """How far the repeats' train times lie apart, as a part of their median."""
+    time = trial.summary.train_time_s if trial.summary else None
+    return (time.max - time.min) / time.median if time else 0.0
+
+
+def _effect(trial: TrialResult, baseline: TrialResult, ratio: Ratio) -> Effect:
+    repeats = min(len(counted(trial.repeats)), len(counted(baseline.repeats)))
+    return Effect(trial, baseline, _outcome(ratio, repeats, [trial, baseline]), ratio, repeats)
+
+
+def _outcome(ratio: Ratio, repeats: int, trials: Sequence[TrialResult]) -> Outcome:
+    # A single repeat does not show its spread: take what repeats often have.
+    factor = ratio if ratio.median >= 1 else inverted(ratio)
+    uncertain = off(factor) if repeats > 1 else WIDE * factor.median
+    if round(factor.median - 1, 2) > round(uncertain, 2):  # as sentences show them: 1.04 ± 0.04 is no difference
+        return "slower" if ratio.median > 1 else "faster"
+    return "unclear" if max(map(spread, trials)) > WIDE else "alike"

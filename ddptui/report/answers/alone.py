@@ -1,0 +1,24 @@
+"""What a run of a single trial spent its time on."""
+
+from collections.abc import Iterator
+
+from ddptui.analysis.breakdown import breakdown
+from ddptui.analysis.results import Results
+from ddptui.config.preset import Preset
+from ddptui.report.answers.words import listed
+from ddptui.report.differences import parts
+from ddptui.text.units import seconds
+
+TELLS = 0.02  # of the train time: parts with less are not named
+
+
+def alone(results: Results, preset: Preset) -> Iterator[str]:
+    """The parts of the train time, the largest first."""
+    for trial in results.trials:
+        if (times := breakdown(trial)) is None:
+            continue
+        by_size = sorted(parts(times, trial), key=lambda part: -part.s)
+        named = [f"{part.name} {seconds(part.s)}" for part in by_size if part.s > TELLS * times.total]
+        ranks = len(trial.repeats[-1].ranks)
+        who = "one process" if ranks == 1 else f"{ranks} ranks"
+        yield f"{who} trained for {seconds(times.total)}: {listed(named)}"

@@ -1,0 +1,69 @@
+"""Who waits for whom under different strategies, while the same rank is late in all of them."""
+
+from collections.abc import Iterator, Sequence
+
+from ddptui.analysis.results import Culprit, Results, TrialResult
+from ddptui.analysis.wait_matrix import wait_matrix
+from ddptui.config.preset import Preset
+from ddptui.report.answers.delays import described
+from ddptui.report.answers.words import between, listed
+from ddptui.text.units import MS_PER_S, seconds
+from ddptui.text.words import count
+
+CHAIN = 0.5  # of a rank's waiting is for a rank that is not the culprit: it waits along a chain
+
+
+def blame(results: Results, preset: Preset) -> Iterator[str]:
+    """Whether the late rank was found in each trial, then the trials in which ranks waited for it by way of others."""
+    delay = preset.trials[0].bottleneck
+    late = {rank for bottleneck in delay for rank in bottleneck.ranks}
+    culprits = [(trial, trial.summary.culprit) for trial in results.trials if trial.summary]
+    right = [(trial, culprit) for trial, culprit in culprits if culprit and culprit.rank in late]
+    missed = [trial.name for trial, culprit in culprits if culprit is None or culprit.rank not in late]
+    if not right:
+        yield f"{described(delay)} was found in no trial"
+        return
+    where = f"all {len(culprits)} trials" if not missed else f"{len(right)} of {len(culprits)} trials"
+    who = listed([f"rank {rank}" for rank in sorted(late)])
+    cause = f"{who}, which has {described(delay, with_ranks=False)}"
+    yield f"the others wait for {cause}: ddptui measured {_measured(right)} in {where}"
+    direct, chains = [], []
+    for trial, culprit in right:
+        chain = _chain(trial, culprit.rank)
+        if chain:
+            chains.append(f"under {trial.name}, {chain}")
+        else:
+            direct.append(trial.name)
+    yield from chains
+    if direct:
+        yield f"under {listed(direct)}, the others wait for it directly"
+    if missed:
+        yield f"not found in {listed(missed)}"
+
+
+def _measured(found: Sequence[tuple[TrialResult, Culprit]]) -> str:
+    """20.1 to 20.3 ms a step."""
+    a_step = [culprit.excess_s.estimate / trial.repeats[-1].steps for trial, culprit in found]
+    low, high = min(a_step) * MS_PER_S, max(a_step) * MS_PER_S
+    return f"{between(seconds(low / MS_PER_S), seconds(high / MS_PER_S))} a step"
+
+
+def _chain(trial: TrialResult, culprit: int) -> str:
+    """Rank 1 waits for rank 0, which waits for rank 2; empty if all wait for the culprit itself."""
+    matrix = wait_matrix(trial)
+    rows = matrix.waited_s if matrix else ()
+    words = []
+    for rank, row in enumerate(rows):
+        mostly = max(range(len(row)), key=lambda late: row[late])
+        if rank != culprit and mostly != culprit and row[mostly] > CHAIN * sum(row) and sum(row) > CHAIN * _most(rows):
+            words.append((rank, mostly))
+    if not words:
+        return ""
+    rank, late = words[0]
+    then = max(range(len(rows[late])), key=lambda other: rows[late][other])
+    more = f" ({count(len(words) - 1, 'other rank')} likewise)" if len(words) > 1 else ""
+    return f"rank {rank} waits for rank {late}, which waits for rank {then}{more}"
+
+
+def _most(rows: Sequence[Sequence[float]]) -> float:
+    return max(map(sum, rows))

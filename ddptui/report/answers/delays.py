@@ -1,0 +1,116 @@
+"""What injected delays cost: how much of them came through into the train time, and from which length on they were
+found."""
+
+from collections.abc import Iterator, Sequence
+from statistics import fmean
+
+from ddptui.analysis.breakdown import middle
+from ddptui.analysis.counted import counted
+from ddptui.analysis.effect import Effect, effects
+from ddptui.analysis.results import Results, TrialResult
+from ddptui.config.preset import Preset
+from ddptui.config.trial import Bottleneck, Trial
+from ddptui.report.answers.words import listed, same_unit, times, too_noisy
+from ddptui.text.units import MS_PER_S, seconds
+from ddptui.text.words import count
+
+MOST = 3  # sentences
+WHEN = {
+    "start": "before the first step",
+    "data": "with each batch",
+    "forward": "after each forward",
+    "backward": "after each backward",
+    "aggregate": "before each aggregation",
+}
+THROUGH = 0.95  # of a delay came through: all of it
+
+
+def delays(results: Results, preset: Preset) -> Iterator[str]:
+    """The costliest delays first; where they differ in length alone, also from which length on their rank was found."""
+    trials = {trial.name: trial for trial in preset.trials}
+    baseline = next(trial for trial in results.trials if trial.name == results.baseline)
+    compared = [effect for effect in effects(results.trials, baseline) if trials[effect.name].bottleneck]
+    compared.sort(key=lambda effect: -effect.ratio.median)
+    if _are_a_sweep([trials[effect.name] for effect in compared]):
+        yield _found([(trials[effect.name], effect.trial) for effect in compared])
+        compared = compared[:1]
+    for effect in compared[:MOST]:
+        yield _cost(effect, trials[effect.name].bottleneck)
+
+
+def injects(trial: Trial) -> bool:
+    """Whether it injects delays; a slow link is none."""
+    return any(delay.at != "link" for delay in trial.bottleneck)
+
+
+def described(bottlenecks: Sequence[Bottleneck], *, with_ranks: bool = True) -> str:
+    """A delay of 10 ms on rank 1 before each aggregation; or without the rank."""
+    return listed([_described(bottleneck, with_ranks) for bottleneck in bottlenecks])
+
+
+def _described(bottleneck: Bottleneck, with_ranks: bool) -> str:
+    numbers = [str(rank) for rank in bottleneck.ranks]
+    ranks = f" on {'rank' if len(numbers) == 1 else 'ranks'} {listed(numbers)}" if with_ranks else ""
+    if bottleneck.at == "link":
+        return f"a link of {bottleneck.mbit:g} Mbit/s{ranks}"
+    mean = "" if bottleneck.jitter == "none" else ", on average,"
+    steps = f", every {bottleneck.every} steps" if bottleneck.every > 1 else ""
+    return f"a delay of {seconds(bottleneck.sleep_ms / MS_PER_S)}{mean}{ranks} {WHEN[bottleneck.at]}{steps}"
+
+
+def _cost(effect: Effect, bottlenecks: Sequence[Bottleneck]) -> str:
+    delay = described(bottlenecks)
+    if effect.outcome == "unclear":
+        return f"cannot tell what {delay} costs: {too_noisy(effect)}"
+    if effect.outcome == "alike":
+        return f"{delay} made no difference that {count(effect.repeats, 'repeat')} could show"
+    slept_s, longer_s = slept(effect.trial), effect.difference.total
+    words = f"{delay} made training {times(effect)}"
+    if not slept_s or longer_s <= 0:
+        return words
+    if longer_s > slept_s:
+        more = f", and {seconds(longer_s - slept_s)} besides" if longer_s > slept_s / THROUGH else ""
+        return f"{words}: all of the {seconds(slept_s)} slept came through{more}"
+    part, whole = same_unit(longer_s, slept_s)
+    return f"{words}: {part} of the {whole} slept came through"
+
+
+def slept(trial: TrialResult) -> float:
+    """The delays in the train time of the rank that slept longest, in s."""
+    totals = []
+    for repeat in middle(counted(trial.repeats)):
+        by_rank: dict[int, float] = {}
+        for delay in (delay for delay in repeat.injected if delay.at != "start"):
+            by_rank[delay.rank] = by_rank.get(delay.rank, 0.0) + delay.s
+        totals.append(max(by_rank.values(), default=0.0))
+    return fmean(totals) if totals else 0.0
+
+
+def _are_a_sweep(trials: Sequence[Trial]) -> bool:
+    """Whether they have one delay each, which differs in its length alone."""
+    places = {(delay.at, delay.ranks, delay.per, delay.every) for trial in trials for delay in trial.bottleneck}
+    return len(trials) > 2 and len(places) == 1 and all(len(trial.bottleneck) == 1 for trial in trials)
+
+
+def _found(trials: Sequence[tuple[Trial, TrialResult]]) -> str:
+    """From which length on the delayed rank was identified as the culprit."""
+    found: list[float] = []
+    missed: list[float] = []
+    for trial, result in sorted(trials, key=lambda pair: pair[0].bottleneck[0].sleep_ms):
+        culprit = result.summary.culprit if result.summary else None
+        right = culprit is not None and culprit.rank in trial.bottleneck[0].ranks
+        (found if right else missed).append(trial.bottleneck[0].sleep_ms)
+    rank = f"rank {trials[0][0].bottleneck[0].ranks[0]}"
+    if not found:
+        return f"{rank} was not identified as the cause at any of these delays"
+    if not missed:
+        return f"{rank} was identified as the cause at every delay, from {seconds(found[0] / MS_PER_S)} a step on"
+    if max(missed) < min(found):
+        return (
+            f"{rank} was identified as the cause from {seconds(found[0] / MS_PER_S)} a step on, and not at "
+            f"{listed([seconds(ms / MS_PER_S) for ms in missed])}"
+        )
+    return (
+        f"{rank} was identified as the cause at {listed([seconds(ms / MS_PER_S) for ms in found])} a step, and not at "
+        f"{listed([seconds(ms / MS_PER_S) for ms in missed])}"
+    )

@@ -1,0 +1,46 @@
+"""How much of its communication each trial hid behind backward, and what that is worth."""
+
+from collections.abc import Iterator
+from statistics import median
+
+from ddptui.analysis.counted import counted
+from ddptui.analysis.effect import Effect, effects
+from ddptui.analysis.results import Results, TrialResult
+from ddptui.config.preset import Preset
+from ddptui.report.answers.words import listed, times, too_noisy, with_reason
+from ddptui.text.words import count
+
+HIDES = 0.01  # less overlap than this is none
+
+
+def overlap(results: Results, preset: Preset) -> Iterator[str]:
+    """The overlaps of trials on the same link as the baseline, then the train time of the one that hid most."""
+    links = {trial.name: trial.bottleneck for trial in preset.trials}
+    beside = [trial for trial in results.trials if links[trial.name] == links[preset.baseline]]
+    hidden = {trial.name: share for trial in beside if (share := _share(trial)) is not None}
+    by_share = sorted(hidden, key=lambda name: -hidden[name])
+    some = [name for name in by_share if hidden[name] >= HIDES]
+    if not some:
+        yield f"no trial hid any of its communication behind backward: {listed(by_share)}"
+        return
+    shares = listed([f"{name} {hidden[name]:.0%}" for name in some])
+    none = [name for name in by_share if hidden[name] < HIDES]
+    yield f"hidden behind backward, of all communication: {shares}{f'; {listed(none)} hid nothing' if none else ''}"
+    baseline = next(trial for trial in results.trials if trial.name == results.baseline)
+    compared = effects(beside, baseline)
+    yield from (_worth(effect) for name in some[:1] for effect in compared if effect.name == name)
+
+
+def _worth(effect: Effect) -> str:
+    base = effect.baseline.name
+    if effect.outcome in ("slower", "faster"):
+        return with_reason(f"{effect.name} was {times(effect)} than {base}", effect)
+    if effect.outcome == "unclear":
+        return f"cannot tell what that is worth: {too_noisy(effect)}"
+    return f"in train time that is worth nothing that {count(effect.repeats, 'repeat')} could show"
+
+
+def _share(trial: TrialResult) -> float | None:
+    repeats = [repeat for repeat in counted(trial.repeats) if len(repeat.ranks) > 1]
+    known = [repeat.overlap for repeat in repeats if repeat.overlap is not None]
+    return median(known) if known else None

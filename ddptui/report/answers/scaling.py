@@ -1,0 +1,46 @@
+"""How training speeds up with more ranks: with the same batch (strong), and with one that grows with them (weak)."""
+
+from collections.abc import Iterator
+
+from ddptui.analysis.effect import effects
+from ddptui.analysis.results import Results
+from ddptui.config.preset import Preset
+from ddptui.report.answers.words import because, listed
+from ddptui.text.words import count
+
+SHARES = {"strong": "the same global batch", "weak": "the same batch per rank"}
+
+
+def scaling(results: Results, preset: Preset) -> Iterator[str]:
+    """The speed-ups of trials that share the baseline's batch, then of those whose batch grows; then what holds back
+    the most ranks."""
+    trials = {trial.name: trial for trial in preset.trials}
+    base = trials[preset.baseline]
+    speedups: dict[str, dict[int, float]] = {"strong": {}, "weak": {}}  # by number of ranks
+    for result in results.trials:
+        trial = trials[result.name]
+        if result.summary and result.summary.speedup and trial.world_size != base.world_size:
+            kind = "strong" if trial.batch_size == base.batch_size else "weak"
+            speedups[kind].setdefault(trial.world_size, result.summary.speedup)
+    yield from (_speedups(kind, by_size, base.world_size) for kind, by_size in speedups.items() if by_size)
+    compared = effects(results.trials, next(trial for trial in results.trials if trial.name == preset.baseline))
+    slower = [effect for effect in compared if effect.outcome == "slower"]
+    most = max(slower, key=lambda effect: trials[effect.name].world_size, default=None)
+    if most and (reason := because(most)):
+        yield f"what holds {most.name} back: {reason}{_crowded(results, trials[most.name].world_size)}"
+
+
+def _speedups(kind: str, by_size: dict[int, float], base: int) -> str:
+    (first, speedup), *others = sorted(by_size.items())
+    made = listed([f"{first} ranks made {speedup:.2f}", *(f"{size} ranks {speedup:.2f}" for size, speedup in others)])
+    ideal = listed([f"{size / base:g}" for size in sorted(by_size)])
+    return f"with {SHARES[kind]}, {made} times as many samples a second as {count(base, 'rank')} (ideal: {ideal})"
+
+
+def _crowded(results: Results, ranks: int) -> str:
+    """More ranks than the cores of the host on which all of them were, if that is known."""
+    cores = results.environment.get("cores")
+    hosts = {rank.host for trial in results.trials for repeat in trial.repeats for rank in repeat.ranks}
+    if isinstance(cores, int) and len(hosts) == 1 and ranks > cores:
+        return f"; {ranks} ranks shared {count(cores, 'core')}"
+    return ""
