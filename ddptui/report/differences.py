@@ -5,7 +5,6 @@ from typing import NamedTuple
 from ddptui.analysis.breakdown import Breakdown
 from ddptui.analysis.results import Culprit, TrialResult
 
-
 ZERO = "0.00"
 
 

@@ -18,7 +18,7 @@ from ddptui.config.launch_modes import LAUNCH_MODES
 from ddptui.config.preset import Preset, Reference
 from ddptui.report import ranks, sentences
 from ddptui.report.columns import DISTURBED, IN_BACKWARD, IN_SOME_STEPS, OFF_BY, Row, aggregation, is_stand_in, rows_of
-from ddptui.report.differences import as_sum
+from ddptui.report.differences import ZERO, as_sum, signed
 from ddptui.report.sentences import BETWEEN_STEPS, what_became
 from ddptui.report.train_time import rest_of_time
 from ddptui.text.words import count, printable
@@ -174,7 +174,7 @@ def _difference(result: TrialResult, results: Results) -> Iterator[str]:
     baseline = next(trial for trial in results.trials if trial.name == results.baseline)
     if result is not baseline and not none_counts(baseline.repeats):
         longer = difference(result, baseline)
-        yield from [as_sum(longer, result)] if longer else []
+        yield from [as_sum(longer, result)] if longer and any(signed(part) != ZERO for part in longer) else []
 
 
 def _disturbed_launches(trial: TrialResult) -> Iterator[str]:

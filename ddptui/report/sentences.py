@@ -64,9 +64,15 @@ def _verdict(repeats: Sequence[RepeatResult], summary: Summary, trial: Trial) ->
         if wait >= MATTERS and len(ranks) > 2:  # of two ranks it is clear which waited for which
             waited = ", ".join(f"rank {rank.rank} {_waited(rank)}" for rank in ranks[:MOST_RANKS])
             sentences.append(f"Waited: {waited}")
-        if summary.culprit is None and (remedy := remedies.of_idling(summary.verdict, wait + transfer, trial)):
-            sentences.append(remedy)
-    return ". ".join(sentences)
+        sentences.append(_remedy(repeats, summary, wait + transfer, trial))
+    return ". ".join(filter(None, sentences))
+
+
+def _remedy(repeats: Sequence[RepeatResult], summary: Summary, idle: float, trial: Trial) -> str:
+    """What to try; empty where the lab itself injected what was found, and where little is lost."""
+    if summary.culprit is None:
+        return remedies.of_idling(summary.verdict, idle, trial)
+    return "" if any(repeat.injected for repeat in repeats) else remedies.of_culprit(summary.culprit)
 
 
 def _idle(wait: float, transfer: float, verdict: Verdict, *, has_culprit: bool) -> str:
@@ -104,7 +110,6 @@ def _blame(repeats: Sequence[RepeatResult], summary: Summary) -> Iterator[str]:
         yield f"We injected {_injected(injected)}; {measured}"
     else:
         yield f"Rank {culprit.rank} holds everyone up: {interval(culprit.excess_s)} {_where(culprit)}{_steps(culprit)}"
-        yield remedies.of_culprit(culprit)
     caused = f"It caused {culprit.share:.0%} of the waiting{_steps(culprit)}"
     yield f"{caused}: {seconds(culprit.wait_caused_s)}, summed over ranks"
     if summary.what_if_s and summary.what_if_s.without_culprit is not None:

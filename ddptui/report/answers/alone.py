@@ -21,4 +21,5 @@ def alone(results: Results, preset: Preset) -> Iterator[str]:
         named = [f"{part.name} {seconds(part.s)}" for part in by_size if part.s > TELLS * times.total]
         ranks = len(trial.repeats[-1].ranks)
         who = "one process" if ranks == 1 else f"{ranks} ranks"
-        yield f"{who} trained for {seconds(times.total)}: {listed(named)}"
+        trained = f"{who} trained for {seconds(times.total)}"
+        yield f"{trained}: {listed(named)}" if len(named) > 1 else f"{trained}, all of it {by_size[0].name}"

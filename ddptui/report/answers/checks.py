@@ -51,7 +51,8 @@ def _of_mistakes(results: Results, mistaken: Set[str], by_check: Mapping[str, Se
     ran = [trial for trial in results.trials if trial.name in mistaken]
     unseen = [trial for trial in ran if trial.name not in failing]
     found = {check: [name for name in names if name in mistaken] for check, names in by_check.items()}
-    yield f"the checks found {len(ran) - len(unseen)} of {count(len(ran), 'mistake')}: {_by_check(found)}"
+    words = f"the checks found {len(ran) - len(unseen)} of {count(len(ran), 'mistake')}"
+    yield f"{words}: {_by_check(found)}" if any(found.values()) else words
     if unseen:
         passes = "passes" if len(unseen) == 1 else "pass"
         yield f"{listed([trial.name for trial in unseen])} {passes} every check{_cost(results, unseen[0])}"
@@ -65,7 +66,8 @@ def _cost(results: Results, trial: TrialResult) -> str:
     effect = effect_between(trial, twins[0]) if twins else None
     if effect is None:
         return ""
-    return f": the result is right, but it was {times(effect)} than {twins[0].name}"
+    slower = effect.outcome == "slower"
+    return f": the result is right, {f'but it was {times(effect)}' if slower else 'and no slower'} than {twins[0].name}"
 
 
 def _rest(trial: TrialResult) -> dict[str, Any]:

@@ -79,11 +79,18 @@ def test_time_that_a_hypervisor_took_is_called_that() -> None:
     assert any("other virtual machines of this host took 0.9 cores" in line for line in note_lines(results, preset))
 
 
-@pytest.mark.parametrize(("step_ms", "alike"), [((8, 12), True), ((11, 12), False), ((8, 9), False)])
+@pytest.mark.parametrize(("step_ms", "alike"), [((9.8, 10.3), True), ((11, 11.5), False), ((8.5, 9), False)])
 def test_a_difference_within_the_spread_is_none(step_ms: tuple[float, float], alike: bool) -> None:
     repeats = [journal("b", number, step_ms=ms) for number, ms in enumerate(step_ms, start=1)]
     lines = note_lines(*compared(journal("a"), repeats[0], journal("a", 2), repeats[1]))
-    assert ("b: no difference from a seen: the repeats of both overlap" in lines) == alike
+    assert ("b: no difference from a seen: their repeats differ by as much" in lines) == alike
+    assert not any("too noisy to compare" in line for line in lines)
+
+
+def test_repeats_that_lie_far_apart_show_neither_a_difference_nor_that_there_is_none() -> None:
+    lines = note_lines(*compared(journal("a"), journal("b", step_ms=8), journal("a", 2), journal("b", 2, step_ms=12)))
+    assert not any("no difference" in line for line in lines)
+    assert any("too noisy to compare" in line for line in lines)
 
 
 def test_one_repeat_claims_no_sameness() -> None:

@@ -41,8 +41,8 @@ NOTHING = "–"
 
 
 def table_of(shown: str) -> list[str]:
-    """The lines between the title and the notes."""
-    _, table, *_ = shown.split("\n\n")
+    """The lines between the answer and the notes."""
+    [table] = [block for block in shown.split("\n\n") if "\n───" in block]
     return table.splitlines()
 
 
@@ -185,7 +185,8 @@ def test_without_color_there_are_no_marks_and_with_it_a_failure_stands_out() -> 
 
 def test_the_table_stands_between_the_title_and_the_notes() -> None:
     shown = text(*ran(title="Which one?"), 120)
-    assert shown.startswith("Which one?\n\ntrial ")
+    assert shown.startswith("Which one?\n\nb was 2.5 ± 0.5 times slower than a: ")
+    assert shown.index("The loss is the same in all") < shown.index("\ntrial ")
     first, *rest = note_lines(*ran(title="Which one?"))
     assert first == "ratio, speed-up: against a"
     assert shown.endswith("\n".join(["\n", first, *rest]) + "\n")
@@ -361,7 +362,7 @@ def test_every_red_light_of_every_trial_is_a_note_of_its_own() -> None:
     preset = preset_of({"trial": [{"name": "a"}, {"name": "b"}, {"name": "c"}]})
     wrong = done(1, parameters={"weight": "x", "bias": "def"}, audit=audit(error=0.7, scale=2.0), orders=("1", "1"))
     journals = [with_done(journal("a"), wrong), journal("b"), with_done(journal("c"), done(0, orders=("2", "2")))]
-    _, *said = told_in(results_for(preset, *journals), preset)
+    said = [note for note in told_in(results_for(preset, *journals), preset) if note != "ratio, speed-up: against a"]
     assert [note[:30] for note in said] == [
         "a: the ranks differ in weight"[:30],
         "a: gradients are 2 times the mean"[:30],
@@ -477,7 +478,7 @@ def test_markdown_is_a_table_whose_rows_are_all_as_long() -> None:
     assert len(lines) == 2 + 4
     assert {line.count("|") for line in lines} == {24 + 1}
     assert re.fullmatch(r"(\| (:--|--:) )+\|", lines[1])
-    assert markdown(results, preset).startswith("## ?\n\n| trial |")
+    assert "\n\n| trial |" in markdown(results, preset)
 
 
 def test_csv_has_a_line_for_each_repeat_with_figures_in_full() -> None:

@@ -1,0 +1,56 @@
+"""Whether a difference counts as one, given how far the repeats lie apart."""
+
+import pytest
+
+from ddptui.analysis.effect import effect_between, effects
+from tests.support.builders import failure, journal, preset_of, results_for
+
+
+def outcome(a_ms: tuple[float, ...], b_ms: tuple[float, ...]) -> str:
+    preset = preset_of({"repeats": len(a_ms), "trial": [{"name": "a"}, {"name": "b"}]})
+    journals = [
+        journal(name, number, step_ms=ms)
+        for name, of_trial in (("a", a_ms), ("b", b_ms))
+        for number, ms in enumerate(of_trial, start=1)
+    ]
+    results = results_for(preset, *journals)
+    [effect] = effects(results.trials, results.trials[0])
+    between = effect_between(results.trials[1], results.trials[0])
+    assert between == effect
+    return effect.outcome
+
+
+@pytest.mark.parametrize(
+    ("a_ms", "b_ms", "wanted"),
+    [
+        ((10, 10, 10), (20, 21, 22), "slower"),
+        ((20, 21, 22), (10, 10, 10), "faster"),
+        ((10, 10, 10), (10.1, 9.9, 10.2), "alike"),
+        ((10, 10, 10), (10.5, 10.2, 10.9), "slower"),  # by 1.05 ± 0.04
+        ((10, 10, 10), (10.4, 10.2, 10.9), "alike"),  # by 1.04 ± 0.05, though each repeat is slower
+        ((10, 10, 10), (8, 12, 13), "unclear"),
+        ((10, 14, 10), (11, 13, 10), "unclear"),
+        ((10,), (10.9,), "alike"),  # one repeat does not show a difference below a tenth
+        ((10,), (11.5,), "slower"),
+        ((10,), (8.5,), "faster"),
+    ],
+)
+def test_a_difference_counts_if_it_exceeds_what_the_repeats_differ_by(
+    a_ms: tuple[float, ...], b_ms: tuple[float, ...], wanted: str
+) -> None:
+    assert outcome(a_ms, b_ms) == wanted
+
+
+def test_a_trial_without_figures_has_no_effect() -> None:
+    preset = preset_of({"trial": [{"name": "a"}, {"name": "b"}]})
+    a, b = results_for(preset, journal("a"), failure("b")).trials
+    assert effects([a, b], a) == []
+    assert effect_between(b, a) is None
+
+
+def test_where_repeats_are_missing_the_ratio_may_be_anything_between_the_extremes() -> None:
+    preset = preset_of({"repeats": 2, "trial": [{"name": "a"}, {"name": "b"}]})
+    a, b = results_for(preset, journal("a", 1), journal("a", 2, step_ms=20), journal("b", 2, step_ms=40)).trials
+    effect = effect_between(b, a)
+    assert effect is not None
+    assert (effect.ratio.low, effect.ratio.high) == pytest.approx((2, 4))

@@ -1,0 +1,305 @@
+"""The answer to each kind of question, from journals whose figures are known."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from ddptui.analysis.results import Results
+from ddptui.config.preset import Preset
+from ddptui.report.answers import KINDS, answer
+from ddptui.store.presets import load
+from ddptui.wire.messages import Done, Step
+from ddptui.wire.records import Load
+from tests.support.builders import audit, done, failure, journal, preset_of, results_for, with_done
+from tests.support.launches import late_launch
+from tests.support.traces import all_reduce, gather_scatter
+
+Times = dict[str, Sequence[float]]  # of each trial's repeats: ms a step, of which there are three
+
+
+def run(times: Times, trials: Sequence[dict[str, Any]] = (), **fields: Any) -> tuple[Results, Preset]:
+    """A run whose trials took so long."""
+    trials = trials or [{"name": name} for name in times]
+    preset = preset_of({"repeats": max(map(len, times.values())), "trial": list(trials), **fields})
+    journals = [
+        journal(name, number, step_ms=ms, ranks=next(one for one in preset.trials if one.name == name).world_size)
+        for name, of_trial in times.items()
+        for number, ms in enumerate(of_trial, start=1)
+    ]
+    return results_for(preset, *journals), preset
+
+
+def answered(times: Times, trials: Sequence[dict[str, Any]] = (), **fields: Any) -> list[str]:
+    return answer(*run(times, trials, **fields))
+
+
+# Two trials, and many
+
+
+def test_two_trials_are_one_sentence_with_the_reason() -> None:
+    first, second = answered({"a": (10, 10, 10), "b": (20, 21, 22)})
+    assert first == "b was 2.1 ± 0.1 times slower than a: all of the extra 33.0 ms is own work."
+    assert second == "The loss is the same in all: 0.667."
+
+
+@pytest.mark.parametrize(
+    ("b", "wanted"),
+    [
+        ((9.9, 10.1, 10.0), "b took as long as a, as far as 3 repeats can tell."),
+        ((7, 10, 14), "Cannot tell whether b differs from a: 3 repeats of b differ by 70%."),
+        ((5, 5, 5), "b was 2.00 ± 0.00 times faster than a: all of the 15.0 ms saved was own work."),
+    ],
+)
+def test_what_the_repeats_cannot_tell_is_not_claimed(b: Sequence[float], wanted: str) -> None:
+    assert answered({"a": (10, 10, 10), "b": b})[0] == wanted
+
+
+def test_of_one_repeat_a_difference_is_about_so_large() -> None:
+    assert answered({"a": (10,), "b": (20,)})[0].startswith("b was about 2.0 times slower than a")
+    assert answered({"a": (10,), "b": (10.5,)})[0] == "b took as long as a, as far as 1 repeat can tell."
+
+
+def test_of_many_trials_the_ends_are_named_and_those_that_do_not_differ() -> None:
+    times = {"a": (10, 10), "quick": (5, 5), "slow": (40, 40), "same": (10, 10), "wild": (8, 14)}
+    first, second, _ = answered(times)
+    assert first.startswith("quick was the fastest, 2.00 ± 0.00 times faster than a: ")
+    assert second.startswith("slow was the slowest, 4.00 ± 0.00 times slower than a: ")
+    assert second.endswith(
+        "; no difference from a was seen in same; cannot tell for wild: 2 repeats of wild differ by 55%."
+    )
+
+
+def test_a_trial_that_only_switches_something_is_called_by_what_it_switches() -> None:
+    trials = [{"name": "unseen", "instruments": "off"}, {"name": "seen"}]
+    assert answered({"unseen": (10, 10), "seen": (10, 10)}, trials)[0] == (
+        "Measuring made no difference that 2 repeats could show."
+    )
+
+
+# Failures, interruptions, disturbances
+
+
+def test_without_a_baseline_there_is_nothing_to_compare_with() -> None:
+    preset = preset_of({"trial": [{"name": "a"}, {"name": "b"}]})
+    assert answer(results_for(preset, failure("a"), journal("b")), preset) == [
+        "Cannot tell: a, the baseline, failed: rank 1 killed by SIGKILL."
+    ]
+
+
+def test_a_failed_trial_is_said_after_what_could_be_compared() -> None:
+    preset = preset_of({"trial": [{"name": "a"}, {"name": "b"}, {"name": "c"}]})
+    results = results_for(preset, journal("a"), journal("b", step_ms=20), failure("c"))
+    assert "c failed: the reasons are below." in answer(results, preset)
+
+
+def test_a_disturbed_baseline_gives_no_answer() -> None:
+    busy = journal("a")
+    last = [message for message in busy if isinstance(message, Step)][-1]
+    busy[-1:-1] = [Load(at_ns=last.end_ns, s=0.02, busy=2.0, own=1.0)]
+    preset = preset_of({"trial": [{"name": "a"}, {"name": "b"}]})
+    assert answer(results_for(preset, busy, journal("b")), preset)[0] == (
+        "Cannot tell: every repeat of a, the baseline, was disturbed by other programs."
+    )
+
+
+def test_before_anything_is_measured_there_is_no_answer() -> None:
+    preset = preset_of({"trial": [{"name": "a"}, {"name": "b"}]})
+    assert answer(results_for(preset), preset) == []
+
+
+def test_an_interrupted_run_says_so() -> None:
+    preset = preset_of({"trial": [{"name": "a"}, {"name": "b"}, {"name": "c"}]})
+    assert answer(results_for(preset, journal("a"), journal("b", step_ms=20)), preset)[-1] == (
+        "The run was interrupted: 2 of 3 trials have figures."
+    )
+
+
+# Delays
+
+
+def delayed(ms: float, at: str = "backward") -> list[dict[str, Any]]:
+    return [{"at": at, "ranks": [1], "sleep_ms": ms}]
+
+
+def of_delays(*sizes_ms: float) -> list[str]:
+    trials = [{"name": "none"}, *({"name": f"{ms:g}-ms", "bottleneck": delayed(ms)} for ms in sizes_ms)]
+    preset = preset_of({"trial": trials, "defaults": {"world_size": 2, "strategy": "all_reduce"}})
+    launches = [late_launch(f"{ms:g}-ms", ms=ms, seed=3) for ms in sizes_ms]
+    return answer(results_for(preset, late_launch("none", seed=3), *launches), preset)
+
+
+def test_of_a_delay_it_is_said_how_much_came_through() -> None:
+    [words] = of_delays(20)
+    assert words.startswith("A delay of 20 ms on rank 1 after each backward made training about 3.")
+    assert words.endswith("ms slept came through.")
+
+
+def test_of_a_row_of_delays_it_is_said_from_which_on_the_rank_was_found() -> None:
+    found, cost = of_delays(0.05, 10, 20)
+    assert found == "Rank 1 was identified as the cause from 10 ms a step on, and not at 50 µs."
+    assert cost.startswith("A delay of 20 ms on rank 1")
+
+
+def test_a_delay_before_the_first_step_is_in_no_train_time() -> None:
+    trials = [{"name": "none"}, {"name": "start", "bottleneck": delayed(1, "start")}]
+    words = answered({"none": (10, 10), "start": (10, 10)}, trials)
+    assert words == ["A delay of 1 ms on rank 1 before the first step made no difference that 2 repeats could show."]
+
+
+def test_who_waits_for_whom_follows_the_chain() -> None:
+    trials = [{"name": name, "strategy": name} for name in ("all_reduce", "gather_scatter")]
+    late = {"world_size": 3, "bottleneck": [{"at": "backward", "ranks": [2], "sleep_ms": 20}]}
+    preset = preset_of({"trial": trials, "defaults": late})
+    shapes = {"all_reduce": all_reduce, "gather_scatter": gather_scatter}
+    journals = [late_launch(name, ms=20, rank=2, ranks=3, shape=shape) for name, shape in shapes.items()]
+    first, chain, direct = answer(results_for(preset, *journals), preset)
+    assert first.startswith("The others wait for rank 2, which has a delay of 20 ms after each backward: ")
+    assert first.endswith(" a step in all 2 trials.")
+    assert chain == "Under gather_scatter, rank 1 waits for rank 0, which waits for rank 2."
+    assert direct == "Under all_reduce, the others wait for it directly."
+
+
+# Checks and faults
+
+
+def with_checks(**of_b: Done) -> list[str]:
+    preset = preset_of({"trial": [{"name": "a"}, {"name": "b", **({"mistake": "divide_twice"} if of_b else {})}]})
+    return answer(results_for(preset, journal("a"), with_done(journal("b"), *of_b.values())), preset)
+
+
+def test_of_mistakes_it_is_said_which_check_finds_them() -> None:
+    assert with_checks(wrong=done(1, audit=audit(error=0.7, scale=2.0)))[0] == (
+        "The checks found 1 of 1 mistake: «average» fails in b."
+    )
+    unseen = with_checks(fine=done(1))
+    assert unseen[0] == "The checks found 0 of 1 mistake."
+    assert unseen[1] == "b passes every check: the result is right, and no slower than a."
+
+
+def test_training_that_fails_a_check_is_not_to_be_trusted() -> None:
+    preset = preset_of({"trial": [{"name": "a"}, {"name": "b"}]})
+    wrong = with_done(journal("b"), done(1, parameters={"weight": "x", "bias": "def"}))
+    assert answer(results_for(preset, journal("a"), wrong), preset)[0] == (
+        "Do not trust what b learned: «in sync» fails in b."
+    )
+
+
+def test_of_faults_it_is_said_whether_the_reason_names_the_rank() -> None:
+    trials = [{"name": "sound"}] + [
+        {"name": name, "fault": [{"kind": "kill", "rank": 1, "step": 2}]} for name in ("named", "wrong", "survived")
+    ]
+    preset = preset_of({"trial": trials, "defaults": {"world_size": 2}})
+    results = results_for(
+        preset, journal("sound"), failure("named"), failure("wrong", error="rank 0 died"), journal("survived")
+    )
+    assert answer(results, preset) == [
+        "1 of 3 faults ended the trial with a reason that names the rank.",
+        "survived trained to the end in spite of its fault.",
+        "The reason does not name the rank in wrong.",
+    ]
+    alone = preset_of({"trial": trials[:2], "defaults": {"world_size": 2}})
+    assert answer(results_for(alone, journal("sound"), failure("named")), alone) == [
+        "The fault ended its trial, and each reason names rank 1.",
+        "sound, without a fault, trained to the end.",
+    ]
+
+
+# Ranks and launch modes
+
+
+def test_scaling_is_told_in_samples_a_second_beside_the_ideal() -> None:
+    trials = [{"name": "1", "world_size": 1}, {"name": "2", "world_size": 2}, {"name": "4", "world_size": 4}]
+    words = answered({"1": (10,), "2": (10,), "4": (10,)}, trials)
+    assert words[0] == (
+        "With the same global batch, 2 ranks made 2.00 and 4 ranks 4.00 times as many samples a second as 1 rank "
+        "(ideal: 2 and 4)."
+    )
+
+
+def test_strategies_with_several_numbers_of_ranks_are_compared_at_each() -> None:
+    trials = [
+        {"name": f"{strategy}-{size}", "strategy": strategy, "world_size": size}
+        for strategy in ("all_reduce", "flat")
+        for size in (2, 1)
+    ]
+    times = {"all_reduce-2": (10, 10), "all_reduce-1": (20, 20), "flat-2": (15, 15), "flat-1": (20, 20)}
+    words = answered(times, trials)
+    assert words[0] == "Against all_reduce, flat was 1.50 ± 0.00 times slower with 2 ranks and as fast with 1 rank."
+    assert words[1].startswith("Under all_reduce, 1 rank trained 2.00 ± 0.00 times slower than 2")
+
+
+@pytest.mark.parametrize(
+    ("spawn", "wanted"),
+    [
+        ((10, 10), "Once ranks run, it does not matter what started them: process and spawn trained for 0.03 s."),
+        ((20, 20), "spawn trained for 0.06 s, process for 0.03 s, though their ranks work alike."),
+    ],
+)
+def test_launch_modes_are_compared_by_training_and_by_start(spawn: Sequence[float], wanted: str) -> None:
+    trials = [{"name": name, "launch": name} for name in ("process", "spawn")]
+    words = answered({"process": (10, 10), "spawn": spawn}, trials)
+    assert words[0] == wanted
+    assert words[1] == "The first step was reached after 2 s (process) to 2 s (process)."
+
+
+def test_a_batch_that_data_parallel_cuts_is_shown_in_its_parts() -> None:
+    trials = [{"name": "alone", "launch": "single"}, {"name": "two", "launch": "dp", "world_size": 2, "batch_size": 5}]
+    preset = preset_of({"trial": trials, "defaults": {"strategy": "none"}})
+    cut = with_done(journal("two"), done(0, sub_batch=3), done(1, sub_batch=2))
+    assert answer(results_for(preset, journal("alone", ranks=1), cut), preset) == [
+        "DataParallel cut each batch of 5 into 3+2 for 2 replicas.",
+        "The parts are of equal length, rounded up, and the last replica gets the rest.",
+    ]
+
+
+# What was published
+
+
+@pytest.mark.parametrize(
+    ("times", "wanted"),
+    [
+        ({"a": (10, 10), "b": (20, 20), "c": (30, 30)}, "The published order is reproduced: a < b < c."),
+        (
+            {"a": (10, 10), "b": (30, 30), "c": (20, 20)},
+            "(a < b < c), this run swaps c before b.",
+        ),
+        (
+            {"a": (10, 10), "b": (20, 25), "c": (22, 30)},
+            "Of the published order (a < b < c), b and c are within the noise; the rest is reproduced.",
+        ),
+        ({"a": (10,), "b": (20,), "c": (30,)}, "within the noise"),
+    ],
+)
+def test_the_published_order(times: Times, wanted: str) -> None:
+    references = [{"trial": name, "train_time_s": place} for place, name in enumerate("abc", start=1)]
+    assert wanted in answered(times, reference=references)[-1]
+
+
+# The presets
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("quickstart", "ranking"),
+        ("strategies", "ranking"),
+        ("ddp-by-hand", "ranking"),
+        ("who-waits", "blame"),
+        ("bottleneck-where", "delays"),
+        ("straggler-sweep", "delays"),
+        ("allreduce-vs-reduce-broadcast", "grid"),
+        ("scaling", "scaling"),
+        ("overlap", "overlap"),
+        ("slow-link", "overlap"),
+        ("dataparallel-split", "split"),
+        ("mistakes", "checks"),
+        ("faults", "faults"),
+        ("algorithms", "primitives"),
+        ("gpu-amp", "ranking"),
+    ],
+)
+def test_each_preset_asks_the_question_that_it_means(name: str, kind: str) -> None:
+    preset = load(name, {})
+    results = results_for(preset)
+    assert next(one for one in KINDS if one.asks(results, preset)).sentences.__name__ == kind
