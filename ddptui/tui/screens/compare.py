@@ -48,9 +48,7 @@ class CompareScreen(LabScreen):
         self.query_one(ScrolledTable).show_all(telling(table), [*map(str, rows)])
         paragraphs = ["\n".join(in_words(compared)), *compared.notes]
         self.query_one("#differences Static", Static).update("\n\n".join(paragraphs))
-        self.action_pane(
-            "both"
-        )  # Textual focuses nothing on a screen that opens while the terminal is in the background
+        self.action_pane("both")  # Textual focuses nothing on a screen that opens while the terminal has no focus
 
     def on_descendant_focus(self, event: events.DescendantFocus) -> None:
         self._mark(event.widget.id)
