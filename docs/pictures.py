@@ -1,6 +1,6 @@
-"""Make the README's pictures, docs/run.svg and docs/result.svg, from a real run.
+"""Make the README's pictures from a real run: docs/run.svg, a trial and then the result, and docs/result.svg.
 
-    python docs/pictures.py [RUN]
+    python -m docs.pictures [RUN]
 
 Without a RUN (a folder) the preset `bottleneck-where` is run first, once through its trials.
 """
@@ -14,25 +14,33 @@ from pathlib import Path
 import msgspec
 
 from ddptui.host.machine import describe
-from ddptui.live.monitor import RunMonitor
 from ddptui.run.playback import Playback
 from ddptui.run.session import Session
+from ddptui.run.timeline import Timeline
 from ddptui.store.outcomes import results_of
 from ddptui.store.presets import load
 from ddptui.store.runs import Run
+from ddptui.text.units import S
 from ddptui.tui.app import Console
 from ddptui.tui.screens.result import ResultScreen
 from ddptui.tui.screens.run import RunScreen
+from ddptui.wire.records import Launched
+from docs.moving import Frame, moving
 
 HERE = Path(__file__).parent
 SIZE = (120, 40)
-TRIAL, STEP = "aggregate", 150  # what is to be seen of the run, and when
+TRIAL = "backward"  # what is to be seen of the run
+SLOWER = -1  # presses of +: half as fast as it was
+FRAME_S, RESULT_S = 0.6, 3.0  # how long each of the trial's pictures shows, and the result
 
 
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(1) as threads:
         run = Run(Path(sys.argv[1])) if len(sys.argv) > 1 else run_it(Path(folder), threads)
-        asyncio.run(take(run, Path(folder)))
+        *trial, result = asyncio.run(pictures(run, TRIAL, Path(folder)))
+    frames = [*(Frame(picture, FRAME_S) for picture in trial), Frame(result, RESULT_S)]
+    (HERE / "run.svg").write_text(moving(frames), encoding="utf-8")
+    (HERE / "result.svg").write_text(moving(frames[-1:]), encoding="utf-8")
 
 
 def run_it(runs: Path, threads: ThreadPoolExecutor) -> Run:
@@ -42,27 +50,36 @@ def run_it(runs: Path, threads: ThreadPoolExecutor) -> Run:
     return run
 
 
-async def take(run: Run, runs: Path) -> None:
-    """Both pictures."""
-    preset = run.preset()
-    told = Playback(run, preset, clock=lambda: 0)
-    told.seek(seconds_until(Playback(run, preset, clock=lambda: 0)))
-    screens = {"run": RunScreen(told), "result": ResultScreen(run, preset, results_of(run, preset))}
+async def pictures(run: Run, trial: str, runs: Path) -> list[str]:
+    """Pictures of the Run screen through the first launch of a trial, and then that of the Result screen."""
+    preset, taken = run.preset(), list[str]()
+    told = Playback(run, preset, clock=lambda: 0)  # a clock that stands still: only `seek` moves it
+    told.faster(SLOWER)
+    screen = RunScreen(told)
     app = Console(runs)
     async with app.run_test(size=SIZE) as pilot:
-        for name, screen in screens.items():
-            await app.push_screen(screen)
+        await app.push_screen(screen)
+        begin_ns, end_ns = launch_ns(run, trial)
+        for moment_ns in range(begin_ns, end_ns, int(FRAME_S * told.speed * S)):
+            told.seek((moment_ns - told.now_ns()) / S)
+            screen.tick()
             await pilot.pause()
-            (HERE / f"{name}.svg").write_text(app.export_screenshot(title=f"ddptui: {name}"), encoding="utf-8")
+            taken.append(app.export_screenshot(title="ddptui", simplify=True))
+        await app.push_screen(ResultScreen(run, preset, results_of(run, preset)))
+        await pilot.pause()
+        return [*taken, app.export_screenshot(title="ddptui", simplify=True)]
 
 
-def seconds_until(told: Playback) -> float:
-    """How long after the beginning of the run all ranks had finished the step that is to be seen."""
-    watched = RunMonitor()
-    while not (watched.live.trial == TRIAL and watched.live.step >= STEP):
-        told.step()
-        watched.add(told.drain())
-    return (told.now_ns() - told.begin_ns) / 1e9
+def launch_ns(run: Run, trial: str) -> tuple[int, int]:
+    """When the first launch of a trial began and ended, in console time."""
+    moments: list[int] = []
+    is_meant = False
+    for at_ns, message in Timeline(run, run.preset(), []):
+        if isinstance(message, Launched):
+            is_meant = (message.trial, message.repeat) == (trial, 1)
+        if is_meant:
+            moments.append(at_ns)
+    return moments[0], moments[-1]
 
 
 if __name__ == "__main__":

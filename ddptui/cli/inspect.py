@@ -1,4 +1,4 @@
-"""Commands that start nothing: presets, runs, show, project, verify. They read presets and the folder of runs."""
+"""Commands that start nothing: presets, runs, show, compare, project, verify. They read presets and recorded runs."""
 
 import os
 import shlex
@@ -20,6 +20,7 @@ from ddptui.cli.common import (
 
 # Spelled out: to import the rooms that know them would slow down every command. A test compares them.
 FORMATS = ("table", "markdown", "csv", "json", "trace")
+COMPARISON_FORMATS = ("table", "markdown", "csv", "json")
 PROJECTION_FORMATS = ("table", "markdown", "csv", "json")
 SCALINGS = ("weak", "strong")
 SCALING_HELP = "weak: each rank keeps its batch; strong: all ranks share it."
@@ -104,6 +105,32 @@ def show(obj: dict[str, Any], run: str, format: str, runs: str | None) -> None:
         results = results_of(recorded, preset)
     text = as_table(results, preset) if format == "table" else table.FORMATS[format](results, preset)
     click.echo(text, nl=False)
+
+
+@click.command()
+@click.argument("a")
+@click.argument("b")
+@click.option("--format", "format", type=click.Choice(COMPARISON_FORMATS), default="table", show_default=True)
+@RUNS_OPTION
+@click.pass_obj
+def compare(obj: dict[str, Any], a: str, b: str, format: str, runs: str | None) -> None:
+    """Compare two runs.
+
+    Prints whether B was faster or slower than A, the times of the trials that both have, and what else differs. A and B
+    are named as in `ddptui show`.
+    """
+    from ddptui.report.run_diff import ComparisonError, comparison, render
+    from ddptui.run import output
+    from ddptui.store.outcomes import results_of
+    from ddptui.store.runs import RunError, find_run, runs_folder
+
+    with refusing(RunError, ComparisonError):
+        both = [find_run(runs_folder(runs or obj["runs"]), name) for name in (a, b)]
+        if both[0].folder == both[1].folder:
+            raise Refusal(f"A and B are the same run, {both[0].name}: name two (`ddptui runs` lists them)")
+        compared = comparison(*(results_of(run, run.preset()) for run in both))
+    as_table = format == "table"
+    click.echo(output.comparison(compared) if as_table else render.FORMATS[format](compared), nl=False)
 
 
 @click.command()

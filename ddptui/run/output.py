@@ -9,6 +9,7 @@ import textwrap
 from ddptui.analysis.results import Results
 from ddptui.config.preset import Preset
 from ddptui.report import table
+from ddptui.report.run_diff import Comparison, render
 
 PIPED_WIDTH = 80  # columns where stdout is no terminal
 STYLE = re.compile(r"\x1b\[[0-9;]*m")  # takes no column
@@ -25,6 +26,11 @@ def show(text: str) -> None:
 def as_table(results: Results, preset: Preset) -> str:
     """The table for stdout: as wide as the terminal, and in color if that shows it."""
     return wrapped(table.text(results, preset, width(), color=_takes_color()))
+
+
+def comparison(compared: Comparison) -> str:
+    """Two runs side by side, for stdout: as wide as the terminal, and in color if that shows it."""
+    return wrapped(render.text(compared, width(), color=_takes_color()))
 
 
 def wrapped(text: str) -> str:

@@ -1,7 +1,7 @@
 """Words for messages: plurals, spellings, remedies; how a process ended; text that is safe to print."""
 
 import signal
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
 from ddptui.text.door import spelled
@@ -10,6 +10,12 @@ from ddptui.text.door import spelled
 def count(number: int, noun: str, several: str | None = None) -> str:
     """A number with its noun: 1 step, 2 steps."""
     return f"{number} {noun if number == 1 else several or noun + 's'}"
+
+
+def listed(names: Sequence[str], most: int) -> str:
+    """Names in a sentence: a, b and c; of more than `most`, the first: a, b, c and 4 more."""
+    shown = [*names[:most], *([f"{len(names) - most} more"] if len(names) > most else [])]
+    return " and ".join(filter(None, [", ".join(shown[:-1]), shown[-1]]))
 
 
 def did_you_mean(word: object, known: Iterable[str], otherwise: str = "") -> str:

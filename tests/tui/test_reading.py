@@ -12,8 +12,9 @@ import pytest
 from ddptui.store import overview
 from ddptui.store.runs import JOURNAL
 from ddptui.tui.screens import runs as runs_screen
+from ddptui.tui.screens.compare import CompareScreen
 from ddptui.tui.screens.lab import Lab
-from ddptui.tui.screens.result import CompareScreen, ResultScreen
+from ddptui.tui.screens.result import ResultScreen
 from ddptui.tui.screens.run import RunScreen
 from ddptui.tui.screens.runs import RunsScreen
 from tests.support.builders import journal, two_trials, write_run

@@ -12,14 +12,16 @@ from textual.events import AppBlur, AppFocus
 from textual.pilot import Pilot
 
 from ddptui.analysis.outline import ResultsOutline
+from ddptui.report.run_diff import comparison
 from ddptui.store.runs import Run, all_runs
 from ddptui.tui.app import Console
 from ddptui.tui.screens import runs as runs_screen
+from ddptui.tui.screens.compare import CompareScreen
 from ddptui.tui.screens.dialogs import Confirm
-from ddptui.tui.screens.result import CompareScreen, ResultScreen
+from ddptui.tui.screens.result import ResultScreen
 from ddptui.tui.screens.runs import RunsScreen
 from ddptui.tui.widgets.tables import MARK, LabTable, RunTable
-from tests.support.builders import journal, results_for, two_trials, write_run
+from tests.support.builders import journal, preset_of, results_for, two_trials, write_run
 from tests.tui.opened import each_theme, opened, seen, toasts, until
 
 Scenario = Callable[[Console, Pilot[int], RunsScreen], Coroutine[None, None, None]]
@@ -275,6 +277,7 @@ def test_the_marked_ones_or_the_chosen_one_are_compared_the_older_first(three: P
         await pilot.pause()
         assert "A 20260103-120000-made   B 20260104-120000-made" in seen(app)
         assert "all trials: epochs: 3 in A, 1 in B" in seen(app)
+        assert "No difference was seen in a and b: the repeats of both runs overlap." in seen(app)
         assert "no difference seen" in seen(app)
         for width, height in ((1, 1), (200, 3), (80, 24)):
             await pilot.resize_terminal(width, height)
@@ -291,7 +294,7 @@ def test_a_comparison_takes_keys_although_it_opened_in_the_background(three: Pat
     async def scenario(app: Console, pilot: Pilot[int], screen: RunsScreen) -> None:
         app.post_message(AppBlur())
         await until(pilot, lambda: not app.app_focus)
-        await app.push_screen(CompareScreen(results, results))
+        await app.push_screen(CompareScreen(comparison(results, results)))
         app.post_message(AppFocus())
         await until(pilot, lambda: app.app_focus)
         assert app.screen.focused is app.screen.query_one(LabTable)
@@ -306,6 +309,20 @@ def test_a_screen_that_was_left_is_asked_once_more_what_applies(three: Path) -> 
         await pilot.press("escape")
         await until(pilot, lambda: not screen.query(RunTable))
         assert not screen.check_action("resume", ())
+
+    play(three, scenario)
+
+
+def test_a_training_is_not_compared_with_primitives(three: Path) -> None:
+    preset = preset_of({"kind": "primitives", "defaults": {"primitives": "see"}, "trial": [{"name": "a"}]})
+    Run(write_run(three, preset).folder.rename(three / "20260104-120000-made"))
+
+    async def scenario(app: Console, pilot: Pilot[int], screen: RunsScreen) -> None:
+        await pilot.press("space", "down", "c")
+        await until(pilot, lambda: toasts(app))
+        [toast] = toasts(app)
+        assert "20260104-120000-made ran primitives, the other run trained" in toast
+        assert app.screen is screen
 
     play(three, scenario)
 

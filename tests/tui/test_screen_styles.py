@@ -10,16 +10,18 @@ from textual.command import CommandPalette
 from textual.pilot import Pilot
 from textual.screen import Screen
 
+from ddptui.report.run_diff import comparison
 from ddptui.store.outcomes import results_of
 from ddptui.store.runs import Run
 from ddptui.text.tables import Filled
 from ddptui.tui.app import Console
+from ddptui.tui.screens.compare import CompareScreen
 from ddptui.tui.screens.dialogs import ColumnsDialog, Confirm, HelpScreen, SavePreset
 from ddptui.tui.screens.export import ExportDialog
 from ddptui.tui.screens.inject import Inject
 from ddptui.tui.screens.lab import Lab
 from ddptui.tui.screens.primitives import PrimitivesScreen
-from ddptui.tui.screens.result import CompareScreen, ResultScreen
+from ddptui.tui.screens.result import ResultScreen
 from ddptui.tui.screens.run import RunScreen
 from ddptui.tui.screens.runs import RunsScreen
 from tests.tui import primitive_recordings
@@ -38,7 +40,7 @@ def result() -> ResultScreen:
 
 
 def compare() -> CompareScreen:
-    return CompareScreen(result().results, result().results)
+    return CompareScreen(comparison(result().results, result().results))
 
 
 def inject() -> Inject:

@@ -6,20 +6,24 @@ A picture that has changed on purpose: `pytest tests/tui/test_snapshots.py --sna
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 from textual.pilot import Pilot
 from textual.screen import Screen
 from textual.widgets import Input
 
 from ddptui.host import machine
+from ddptui.report.run_diff import comparison
 from ddptui.run.playback import Playback
 from ddptui.store import presets
 from ddptui.store.outcomes import results_of
 from ddptui.store.runs import Run
+from ddptui.tui.screens.compare import CompareScreen
 from ddptui.tui.screens.primitives import PrimitivesScreen
 from ddptui.tui.screens.result import ResultScreen
 from ddptui.tui.screens.run import RunScreen
 from ddptui.tui.screens.runs import RunsScreen
+from tests.support.two_runs import run_with
 from tests.tui import primitive_recordings
 from tests.tui.gpu_recordings import made_up
 from tests.tui.opened import Opened
@@ -158,6 +162,20 @@ def test_primitives_under_way(snap_compare: Snap, tmp_path: Path) -> None:
 @pytest.mark.parametrize(("size", "theme"), [(SMALL, DARK), (MIDDLE, LIGHT)])
 def test_runs(snap_compare: Snap, size: tuple[int, int], theme: str) -> None:
     assert pictured(snap_compare, RECORDED.parent, RunsScreen(), size, theme)
+
+
+@pytest.mark.parametrize(("size", "theme"), [(SMALL, DARK), (MIDDLE, DARK), (MIDDLE, LIGHT)])
+def test_compare(snap_compare: Snap, tmp_path: Path, size: tuple[int, int], theme: str) -> None:
+    trials = {"one-process": (100, 104), "all_reduce": (200, 206), "ddp": (120, 122)}
+    a = run_with(trials, run="20260101-120000-quickstart")
+    b = run_with(trials | {"all_reduce": (260, 266), "ring": (1, 2)}, run="20260102-120000-quickstart")
+    assert pictured(snap_compare, tmp_path, CompareScreen(comparison(a, b)), size, theme)
+
+
+def test_compare_primitives(snap_compare: Snap, tmp_path: Path) -> None:
+    results = primitive_recordings.results()
+    screen = CompareScreen(comparison(results, msgspec.structs.replace(results, run="the-same")))
+    assert pictured(snap_compare, tmp_path, screen, MIDDLE, DARK)
 
 
 def test_too_small(snap_compare: Snap, tmp_path: Path) -> None:

@@ -1,27 +1,26 @@
-"""The results of a training run: table, where the time went, findings, ranks; and two runs side by side."""
+"""The results of a training run: table, where the time went, findings, ranks."""
 
 from typing import ClassVar
 
 from textual import events, on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Container, VerticalScroll
+from textual.containers import Container
 from textual.getters import query_one
-from textual.widgets import DataTable, Static
+from textual.widgets import DataTable
 
 from ddptui.analysis.extent import extent
 from ddptui.analysis.results import Results
 from ddptui.config.preset import Preset
-from ddptui.report import run_diff, table
+from ddptui.report import table
 from ddptui.report.notes import in_short, worst
 from ddptui.store.runs import Run
-from ddptui.text.tables import fill, telling
-from ddptui.tui.screens.base import ZOOM_KEY, EndedRun, LabScreen
+from ddptui.tui.screens.base import ZOOM_KEY, EndedRun
 from ddptui.tui.screens.dialogs import ColumnsDialog
 from ddptui.tui.screens.export import Exportable
 from ddptui.tui.widgets.comparison import Comparison, Verdict
 from ddptui.tui.widgets.frame import PaneBar, TitleBar
-from ddptui.tui.widgets.tables import LabTable, RankDetail
+from ddptui.tui.widgets.tables import RankDetail
 from ddptui.tui.widgets.time_bars import TimeBars
 
 PANES = {"table": "Trials", "bars": "Where the time went", "verdict": "In words", "ranks": "Ranks"}
@@ -124,34 +123,3 @@ class ResultScreen(Exportable):
     @property
     def ended(self) -> EndedRun:
         return EndedRun(self.run, self.preset, self.results)
-
-
-class CompareScreen(LabScreen):
-    """Compares run A with run B."""
-
-    CSS_PATH = "compare.tcss"
-    PURPOSE = (
-        "Two runs, trial by trial. «Within the spread»: the repeats of both overlap, so neither is the faster one."
-    )
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "app.pop_screen", "Back")]
-
-    def __init__(self, a: Results, b: Results) -> None:
-        super().__init__()
-        self._a, self._b = a, b
-
-    def compose_content(self) -> ComposeResult:
-        yield LabTable(id="pairs", classes="pane")
-        lines = run_diff.differences(self._a, self._b) or [
-            "Nothing: same trials, same fields, same machine, same load."
-        ]
-        with VerticalScroll(id="differences", classes="pane") as differences:
-            differences.border_title = "What else differs"
-            yield Static("\n".join(lines), markup=False)
-
-    def on_mount(self) -> None:
-        self.query_one(TitleBar).show("Two runs", f"A {self._a.run}   B {self._b.run}")
-        pairs = run_diff.pairs(self._a, self._b)
-        table = self.query_one(LabTable)
-        table.border_title = "Trials of both" if pairs else "No trial is in both"
-        table.fill(telling(fill(run_diff.COLUMNS, pairs)), [pair.a.name for pair in pairs])
-        table.focus()  # Textual focuses nothing on a screen that opens while the terminal is in the background

@@ -14,6 +14,7 @@ from textual.getters import query_one
 from textual.widgets import DataTable, Input, Static
 
 from ddptui.engines.preflight import prepare
+from ddptui.report.run_diff import ComparisonError, comparison
 from ddptui.store.outcomes import results_of
 from ddptui.store.overview import Overview, overview
 from ddptui.store.runs import Run, RunError, all_runs
@@ -21,8 +22,8 @@ from ddptui.store.trash import Moved, deleted, discard, restore
 from ddptui.text.words import count, printable
 from ddptui.tui.background import in_background
 from ddptui.tui.screens.base import LabScreen
+from ddptui.tui.screens.compare import CompareScreen
 from ddptui.tui.screens.dialogs import Confirm
-from ddptui.tui.screens.result import CompareScreen
 from ddptui.tui.widgets.frame import TitleBar
 from ddptui.tui.widgets.tables import RunTable
 
@@ -196,11 +197,13 @@ class RunsScreen(LabScreen):
             return
         older, newer = sorted((known.run for known in runs), key=lambda run: run.name)  # names begin with the time
         try:
-            a, b = await in_background(lambda: [results_of(run, run.preset()) for run in (older, newer)])
-        except RunError as error:
+            compared = await in_background(
+                lambda: comparison(*(results_of(run, run.preset()) for run in (older, newer)))
+            )
+        except (RunError, ComparisonError) as error:
             self.console_app.complain("Cannot be compared", str(error))
         else:
-            self.app.push_screen(CompareScreen(a, b))
+            self.app.push_screen(CompareScreen(compared))
 
     @work
     async def action_delete(self) -> None:

@@ -165,22 +165,32 @@ class RunTable(LabTable):
         self.fill(fill(columns, runs), names, {known.run.name: problem for known in runs if known.problem})
 
 
-class RankDetail(LabTable):
-    """Shows a row for each rank of the last repeat of a trial."""
+class ScrolledTable(LabTable):
+    """The base of tables that show all columns, and scroll: their border says whether there are more to the right."""
 
-    DEFAULT_CSS = "RankDetail { scrollbar-size-horizontal: 0; }"  # it would hide a rank where there are two
-    _repeat = ""
+    DEFAULT_CSS = "ScrolledTable { scrollbar-size-horizontal: 0; }"  # it would hide a row where there are two
+    _title = ""
 
-    def show(self, trial: TrialResult | None) -> None:
-        """Show the ranks of the trial's last repeat."""
-        repeats = trial.repeats if trial else []
-        self._repeat = f"{trial.name}, repeat {len(repeats)}" if trial and repeats else "no repeat has ended"
-        ranks = repeats[-1].ranks if repeats else []
-        self.fill(telling(fill(RANK_COLUMNS, ranks)), [str(rank.rank) for rank in ranks])
+    def show_all(self, columns: Sequence[Filled], names: Sequence[str], title: str = "") -> None:
+        """Show these columns, under a title at the foot. `names`: those of the rows, in order."""
+        self._title = title
+        self.fill(columns, names)
         self.call_after_refresh(self._show_subtitle)  # how far it scrolls is known once it is laid out
 
     def on_resize(self) -> None:
         self.call_after_refresh(self._show_subtitle)
 
     def _show_subtitle(self) -> None:
-        self.border_subtitle = Content(self._repeat + ("   ← → more" if self.max_scroll_x > 0 else ""))
+        more = "← → more" if self.max_scroll_x > 0 else ""
+        self.border_subtitle = Content("   ".join(filter(None, [self._title, more])))
+
+
+class RankDetail(ScrolledTable):
+    """Shows a row for each rank of the last repeat of a trial."""
+
+    def show(self, trial: TrialResult | None) -> None:
+        """Show the ranks of the trial's last repeat."""
+        repeats = trial.repeats if trial else []
+        ranks = repeats[-1].ranks if repeats else []
+        title = f"{trial.name}, repeat {len(repeats)}" if trial and repeats else "no repeat has ended"
+        self.show_all(telling(fill(RANK_COLUMNS, ranks)), [str(rank.rank) for rank in ranks], title)

@@ -21,8 +21,9 @@ from ddptui.config.preset import Preset
 from ddptui.projection import Scaling
 from ddptui.projection import report as projection_report
 from ddptui.report import table
+from ddptui.report.run_diff import render
 from ddptui.store.runs import Run
-from tests.support.builders import failure, journal, two_trials, write_preset, write_run
+from tests.support.builders import failure, journal, preset_of, two_trials, write_preset, write_run
 
 TINY = '[[trial]]\nname = "a"\n[[trial]]\nname = "b"\n'
 
@@ -104,6 +105,7 @@ def test_bad_arguments_are_refused_in_one_line(arguments: tuple[str, ...], fragm
         (("show",), "Missing argument"),
         (("show", "last", "--format", "xml"), "--format"),
         (("verify",), "Missing argument"),
+        (("compare", "last"), "Missing argument 'B'"),
     ],
 )
 def test_bad_usage_is_refused_with_a_hint(arguments: tuple[str, ...], fragment: str) -> None:
@@ -375,6 +377,46 @@ def test_a_run_that_is_spoilt_does_not_end_in_a_traceback(run: Run, spoilt: str)
         assert result.exception is None or isinstance(result.exception, SystemExit)
 
 
+# Two runs
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> tuple[str, str]:
+    """The names of two runs, of which the later one is three times as slow in `a`."""
+    names = ("20260101-120000-made", "20260102-120000-made")
+    for name, lengths in zip(names, ((100, 200), (400, 500)), strict=True):
+        journals = [journal("a", number, step_ms=ms) for number, ms in enumerate(lengths, 1)]
+        run = write_run(tmp_path / "runs", two_trials(), *journals, journal("b"), journal("b", 2))
+        run.folder.rename(tmp_path / "runs" / name)
+    return names
+
+
+def test_two_runs_are_compared_and_the_answer_comes_first(two: tuple[str, str]) -> None:
+    result = ddptui("compare", *two, "--runs", "runs")
+    assert (result.exit_code, result.stderr) == (0, "")
+    answer, _, a, b, *_ = result.stdout.splitlines()
+    assert answer == "B was 3.00 ± 2.00 times slower than A in a; no difference was seen in b."
+    assert (a, b) == (f"A: {two[0]}", f"B: {two[1]}")
+    for names in (("20260101", "last"), (f"runs/{two[0]}", f"runs/{two[1]}")):
+        assert ddptui("--runs", "runs", "compare", *names).stdout == result.stdout
+    assert ddptui("compare", *reversed(two), "--runs", "runs").stdout.startswith("B was 3.00 ± 2.00 times faster")
+
+
+def test_two_runs_are_compared_in_other_formats(two: tuple[str, str]) -> None:
+    shown = {name: ddptui("compare", *two, "--runs", "runs", "--format", name).stdout for name in render.FORMATS}
+    assert json.loads(shown["json"])["rows"][0]["ratio"] == pytest.approx(3)
+    assert [row["finding"] for row in csv.DictReader(io.StringIO(shown["csv"]))] == ["slower", "no difference seen"]
+    assert "| trial | A train s |" in shown["markdown"]
+
+
+def test_what_cannot_be_compared_is_refused(tmp_path: Path, two: tuple[str, str]) -> None:
+    assert_refused(ddptui("compare", "last", two[1], "--runs", "runs"), f"A and B are the same run, {two[1]}: name two")
+    assert_refused(ddptui("compare", "last", "nothing", "--runs", "runs"), "no run 'nothing' in ")
+    preset = preset_of({"kind": "primitives", "defaults": {"primitives": "see"}, "trial": [{"name": "a"}]})
+    timed = write_run(tmp_path / "runs", preset)
+    assert_refused(ddptui("compare", two[0], timed.name, "--runs", "runs"), f"{timed.name} ran primitives, the other")
+
+
 # The rest
 
 
@@ -383,6 +425,7 @@ def test_the_choices_which_the_command_line_spells_out_are_those_that_there_are(
     assert get_args(EngineName) == common.ENGINES
     assert get_args(Scaling) == inspect.SCALINGS
     assert set(inspect.FORMATS) == {"table", "trace", *table.FORMATS}
+    assert set(inspect.COMPARISON_FORMATS) == {"table", *render.FORMATS}
     assert set(inspect.PROJECTION_FORMATS) == {"table", *projection_report.FORMATS}
     assert set(machine.SELFTEST_MODES) < set(LAUNCH_MODES)
 

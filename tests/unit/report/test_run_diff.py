@@ -1,5 +1,8 @@
-"""Two runs side by side: what is said of a trial that both have, and of what differs."""
+"""Two runs side by side: the answer, the table of the trials that both have, and what scripts read of it."""
 
+import csv
+import io
+import json
 from typing import Any
 
 import msgspec
@@ -7,22 +10,32 @@ import pytest
 
 from ddptui.analysis.cautions import Caution
 from ddptui.analysis.results import Results
-from ddptui.report.run_diff import COLUMNS, differences, pairs
-from ddptui.text.tables import fill, telling
-from tests.support.builders import failure, journal, load, preset_of, results_for, two_trials
+from ddptui.report.run_diff import ComparisonError, comparison
+from ddptui.report.run_diff.pairs import RANGE
+from ddptui.report.run_diff.render import NO_DIFFERENCE, as_csv, as_json, markdown, text
+from ddptui.report.run_diff.trials import FIGURES, SPOILT
+from ddptui.text.tables import telling
+from tests.support.builders import failure, journal, results_for, two_trials
+from tests.support.measured_cells import cell, of_primitives, result
+from tests.support.two_runs import run_of, run_with
 
 
-def run_of(*step_ms: float, **changes: Any) -> Results:
-    """Trial `a` with a repeat for each length of a step (three of them make the train time); `b` always the same."""
-    repeats = len(step_ms)
-    journals = [journal("a", number, step_ms=length) for number, length in enumerate(step_ms, start=1)]
-    journals += [journal("b", number) for number in range(1, repeats + 1)]
-    return msgspec.structs.replace(results_for(two_trials(repeats=repeats), *journals), **changes)
+def cells(a: Results, b: Results, row: int = 0) -> dict[str, str]:
+    return {column.header: column.cells[row] for column in comparison(a, b).table.columns}
 
 
-def cells(a: Results, b: Results, trial: str = "a") -> dict[str, str]:
-    [pair] = [pair for pair in pairs(a, b) if pair.a.name == trial]
-    return {column.header: column.cell(pair) for column in COLUMNS}
+def answer(a: Results, b: Results) -> str:
+    return comparison(a, b).answer
+
+
+def spoilt(results: Results) -> Results:
+    """The same, with every repeat of `a` disturbed by other programs."""
+    first, *others = results.trials
+    disturbed = [msgspec.structs.replace(repeat, warnings=[Caution.OTHER_LOAD]) for repeat in first.repeats]
+    return msgspec.structs.replace(results, trials=[msgspec.structs.replace(first, repeats=disturbed), *others])
+
+
+# The table
 
 
 def test_the_ratio_is_b_over_a_and_its_range_what_the_repeats_allow() -> None:
@@ -48,13 +61,13 @@ def test_a_difference_within_the_spread_is_none(b: tuple[float, ...], said: str)
 
 def test_one_repeat_has_no_spread() -> None:
     shown = cells(run_of(100), run_of(500))
-    assert (shown["range"], shown["so B is"]) == ("–", "cannot tell: one repeat")
+    assert (shown["range"], shown["so B is"]) == ("–", "cannot tell: one repeat each")
 
 
 def test_a_trial_that_failed_in_one_run_says_so_and_has_no_ratio() -> None:
     broken = results_for(two_trials(), failure("a"), journal("b"))
     shown = cells(run_of(100, 200), broken)
-    assert (shown["B train s"], shown["B / A"], shown["so B is"]) == ("failed", "–", "–")
+    assert (shown["B train s"], shown["B / A"], shown["so B is"]) == ("failed", "–", "cannot tell: no time in B")
     assert shown["loss"].endswith("→ –")
 
 
@@ -63,109 +76,168 @@ def test_figures_of_both_stand_side_by_side() -> None:
 
 
 def test_columns_with_nothing_to_say_are_left_out() -> None:
-    shown = [column.header for column in telling(fill(COLUMNS, pairs(run_of(100), run_of(500))))]
+    shown = [column.header for column in telling(comparison(run_of(100), run_of(500)).table.columns)]
     assert "range" not in shown
     assert "waits for" not in shown
     assert shown[:4] == ["trial", "A train s", "B train s", "B / A"]
 
 
-def test_trials_of_one_run_alone_are_named_and_not_paired() -> None:
-    other = preset_of({"title": "?", "trial": [{"name": "b"}, {"name": "c"}]})
-    a, b = run_of(100), results_for(other, journal("b"), journal("c"))
-    assert [pair.a.name for pair in pairs(a, b)] == ["b"]
-    assert {"only in A: a", "only in B: c"} <= set(differences(a, b))
+def test_times_of_a_disturbed_run_are_marked_and_tell_nothing() -> None:
+    compared = comparison(run_of(100, 101), spoilt(run_of(400, 401)))
+    shown = {column.header: column.cells[0] for column in compared.table.columns}
+    assert (shown["A train s"], shown["B train s"], shown["range"]) == ("0.30", "1.20 ⚠", "–")
+    assert shown["so B is"] == "cannot tell: B was disturbed by other programs"
+    assert compared.notes == [RANGE, SPOILT]
 
 
-def test_fields_that_differ_are_told_once_for_all_trials() -> None:
-    a = results_for(two_trials(), journal("a"), journal("b"))
-    b = results_for(two_trials(defaults={"epochs": 1}), journal("a"), journal("b"))
-    assert differences(a, b) == ["all trials: epochs: 3 in A, 1 in B"]
-    late = {"at": "data", "ranks": [0], "sleep_ms": 5}
-    one = two_trials(trial=[{"name": "a", "bottleneck": [late]}, {"name": "b"}])
-    assert differences(a, results_for(one, journal("a"), journal("b"))) == [
-        "a: bottleneck: none in A, data 5 ms on 0 in B"
+# The answer
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "said"),
+    [
+        (
+            {"all_reduce": (100, 104), "ddp": (10, 12)},
+            {"all_reduce": (130, 134), "ddp": (11, 13)},
+            "B was 1.29 ± 0.05 times slower than A in all_reduce; no difference was seen in ddp.",
+        ),
+        ({"a": (130, 134)}, {"a": (100, 104)}, "B was 1.29 ± 0.05 times faster than A in a."),
+        (
+            {"a": (10, 10), "b": (10, 10), "c": (10, 10)},
+            {"a": (20, 20), "b": (40, 40), "c": (5, 5)},
+            "B was slower than A in b (4.00 ± 0.00 times) and a (2.00 ± 0.00 times);"
+            " B was 2.00 ± 0.00 times faster than A in c.",
+        ),
+        (
+            dict.fromkeys("abcde", (10, 11)),
+            dict.fromkeys("abcde", (10, 11)),
+            "No difference was seen in a, b, c and 2 more: the repeats of both runs overlap.",
+        ),
+        ({"a": (1000, 1001)}, {"a": (1003, 1004)}, "B was 1.003 ± 0.001 times slower than A in a."),
+        ({"a": (1,)}, {"a": (2,)}, "Cannot tell: one repeat each. Take more `--repeats`."),
+        ({"a": (1, 1)}, {"a": (2,)}, "Cannot tell: one repeat in B. Take more `--repeats`."),
+        (
+            {"a": (10, 10), "b": (10,)},
+            {"a": (20, 20), "b": (10, 10)},
+            "B was 2.00 ± 0.00 times slower than A in a. Cannot tell: one repeat in A (b). Take more `--repeats`.",
+        ),
+    ],
+)
+def test_the_answer_comes_in_one_to_three_sentences(a: Any, b: Any, said: str) -> None:
+    assert answer(run_with(a), run_with(b)) == said
+
+
+def test_what_was_disturbed_or_failed_is_named_in_the_answer() -> None:
+    a, b = run_of(100, 101), run_of(400, 401)
+    told = "Cannot tell: {} (a)."
+    no_difference = "No difference was seen in b: the repeats of both runs overlap. "
+    assert answer(spoilt(a), b) == no_difference + told.format("A was disturbed by other programs")
+    broken = results_for(two_trials(), failure("a"), journal("b"), journal("b", 2))
+    assert answer(a, broken) == no_difference + told.format("no time in B")
+
+
+def test_runs_without_a_common_trial_say_so_and_what_to_do() -> None:
+    compared = comparison(run_of(1), run_with({"x": (1,)}, preset="other"))
+    assert compared.answer == (
+        "Nothing to compare: no trial is in both runs (A is of made, B of other); name two runs of the same preset."
+    )
+    assert "only in B: x" in compared.differences
+    assert as_csv(compared) == ",".join(FIGURES) + "\n"
+    for said in (text(compared, 80), markdown(compared)):
+        assert "B / A" not in said
+        assert "only in B: x" in said
+
+
+# As text, and for scripts
+
+
+def test_the_text_has_the_answer_first_then_the_table_then_what_else_differs() -> None:
+    a, b = run_of(100, 200), run_of(400, 500, environment={"host": "there"}, run="later")
+    assert text(comparison(a, b), 80).splitlines() == [
+        "B was 3.00 ± 2.00 times slower than A in a; no difference was seen in b.",
+        "",
+        "A: the-run",
+        "B: later",
+        "",
+        "trial  A train s  B train s  B / A      range  so B is                      loss",
+        "────────────────────────────────────────────────────────────────────────────────",
+        "a           0.45       1.35   3.00  2.00…5.00  B slower            0.667 → 0.667",
+        "b           0.03       0.03   1.00  1.00…1.00  no difference seen  0.667 → 0.667",
+        "",
+        RANGE,
+        "",
+        "What else differs:",
+        *comparison(a, b).differences,
     ]
+    assert text(comparison(a, a), 80).splitlines()[-1] == NO_DIFFERENCE
+    for width in (10, 40, 200):
+        assert all(len(line) <= max(width, 40) for line in text(comparison(a, b), width).splitlines()[5:9])
 
 
-def test_what_they_ran_on_is_compared() -> None:
-    a = run_of(1, environment={"cores": 2, "host": "x", "packages": {"torch": "2.1", "numpy": "2"}})
-    b = run_of(1, environment={"cores": 4, "host": "x", "packages": {"torch": "2.2", "numpy": "2"}})
-    assert differences(a, b) == ["cores: 2 in A, 4 in B", "torch: 2.1 in A, 2.2 in B"]
-    assert "torch: 2.1 in A, none in B" in differences(a, run_of(1, environment={"packages": None}))
+def test_markdown_has_every_column_and_json_and_csv_every_figure() -> None:
+    compared = comparison(run_of(100, 200), run_of(400, 500))
+    assert "| a | 0.45 | 1.35 | 3.00 | 2.00…5.00 | B slower | 0.667 → 0.667 |" in markdown(compared).splitlines()
+    whole = json.loads(as_json(compared))
+    assert [*whole] == ["a", "b", "answer", "rows", "notes", "differences"]
+    first = whole["rows"][0]
+    assert (first["trial"], first["finding"], first["doubt"], first["a_repeats"]) == ("a", "slower", None, 2)
+    figures = ("ratio", "ratio_low", "ratio_high", "a_train_s", "b_train_s_min", "b_train_s_max", "a_loss")
+    assert [first[key] for key in figures] == pytest.approx([3, 2, 5, 0.45, 1.2, 1.5, 2 / 3])
+    [row, _] = csv.DictReader(io.StringIO(as_csv(compared)))
+    assert row == {key: "" if value is None else str(value) for key, value in first.items()}
+    [doubtful, _] = json.loads(as_json(comparison(run_of(1), run_of(2))))["rows"]
+    assert [doubtful[key] for key in ("finding", "doubt", "ratio_low")] == [None, "one repeat each", None]
 
 
-def test_repeats_and_presets_that_differ_are_told() -> None:
-    told = differences(run_of(2), run_of(1.95, 2, 2.05, preset="other"))
-    assert told == ["preset: made in A, other in B", "repeats: 1 repeat in A, 3 in B"]
+# Primitives
 
 
-def test_the_same_run_twice_differs_in_nothing() -> None:
-    assert differences(run_of(1), run_of(1)) == []
+def measured(*launches: float, **changes: Any) -> Results:
+    """An all_reduce of 1 and 4 KB; the larger takes so many µs, by launch."""
+    several = [result([cell("all_reduce", 1024, 50), cell("all_reduce", 4096, us)], **changes) for us in launches]
+    return of_primitives({"ranks-2": several})[0]
 
 
-# What may explain that one is slower
-
-UNEXPLAINED = "nothing that was recorded explains it"
-
-
-def slow_and_disturbed(loads: tuple[float, ...] = (), **changes: Any) -> Results:
-    """As `run_of`, with `a` at 4 s a step and other programs that kept so many cores busy meanwhile."""
-    told = journal("a", step_ms=4_000)
-    told[1:1] = [load(busy=1 + others, own=1, at_ms=5_000 + 1_000 * place) for place, others in enumerate(loads)]
-    return msgspec.structs.replace(results_for(two_trials(repeats=1), told, journal("b")), **changes)
-
-
-def test_times_far_apart_that_nothing_explains_are_told_with_their_figures() -> None:
-    assert differences(run_of(100), run_of(4_000)) == [f"a: 0.30 s in A, 12.00 s in B: {UNEXPLAINED}"]
-    a, b = run_of(100, 102), run_of(400, 402)
-    assert differences(a, b) == [f"a: 0.30 s (0.30…0.31) in A, 1.20 s (1.20…1.21) in B: {UNEXPLAINED}"]
-    assert differences(b, a) == [f"a: 1.20 s (1.20…1.21) in A, 0.30 s (0.30…0.31) in B: {UNEXPLAINED}"]
+def test_primitives_are_compared_cell_by_cell() -> None:
+    compared = comparison(measured(100), measured(150))
+    assert compared.answer == (
+        "B took 1.25 times as long as A at the median of 2 cells: from 1.00 times (all_reduce, 1 KB, 2 ranks)"
+        " to 1.50 times (all_reduce, 4 KB, 2 ranks). One launch is not enough to tell a difference: take more"
+        " `--repeats`."
+    )
+    shown = text(compared, 80).splitlines()
+    assert "ranks-2      2  all_reduce  4 KB    100 µs    150 µs   1.50" in shown
+    row = json.loads(as_json(compared))["rows"][1]
+    assert [row[key] for key in ("operation", "bytes", "ranks", "ratio", "a_median_us", "finding")] == [
+        "all_reduce", 4096, 2, 1.5, 100, None,
+    ]  # fmt: skip
 
 
-@pytest.mark.parametrize("b", [(100, 105), (104,), (60, 140)])
-def test_times_that_repeats_may_differ_by_need_no_explanation(b: tuple[float, ...]) -> None:
-    told = differences(run_of(*([100] if len(b) == 1 else [100, 110])), run_of(*b))
-    assert not any(UNEXPLAINED in line for line in told)
-
-
-def test_the_load_before_the_run_is_named_first_and_explains_a_difference() -> None:
-    a = run_of(100, environment={"load_before": 0.1, "cores": 2})
-    b = run_of(4_000, environment={"load_before": 3.94, "cores": 4})
-    assert differences(a, b) == ["load average before the run: 0.1 in A, 3.9 in B", "cores: 2 in A, 4 in B"]
-
-
-@pytest.mark.parametrize("b", [{"load_before": 0.3}, {}, {"load_before": "many"}])
-def test_about_the_same_load_or_an_unknown_one_explains_nothing(b: dict[str, object]) -> None:
-    told = differences(run_of(100, environment={"load_before": 0.1}), run_of(4_000, environment=b))
-    assert len(told) == 1
-    assert UNEXPLAINED in told[0]
-
-
-def test_a_run_that_the_console_showed_is_told_from_a_headless_one() -> None:
-    a, b = ({"watched": watched} for watched in ("headless", "in the console"))
-    told = differences(run_of(100, environment=a), run_of(4_000, environment=b))
-    assert told == ["watched: headless in A, in the console in B; drawing takes time from the ranks"]
-    assert UNEXPLAINED in differences(run_of(100, environment=a), run_of(4_000, environment={}))[0]
-
-
-def test_other_programs_during_training_are_named_with_their_cores_and_so_is_the_caution() -> None:
-    quiet, busy = slow_and_disturbed((0.0, 0.2)), slow_and_disturbed((1.4, 1.6))
-    assert differences(quiet, busy) == [
-        "cores busy with other programs during training: a 0.1 in A, 1.5 in B",
-        f"caution only in B, a: {Caution.OTHER_LOAD.advice}",
+def test_several_launches_of_primitives_tell_a_difference() -> None:
+    compared = comparison(measured(100, 110), measured(140, 150))
+    assert compared.answer.endswith("It was slower in 1 cell and faster in 0 cells by more than the launches differ.")
+    assert [cells(measured(100, 110), measured(140, 150), 1)[key] for key in ("range", "so B is")] == [
+        "1.27…1.50",
+        "B slower",
     ]
-    assert not any(UNEXPLAINED in line for line in differences(run_of(100), busy))
+    assert compared.notes == [RANGE]
 
 
-def test_a_caution_that_slows_nothing_down_explains_nothing() -> None:
-    told = differences(run_of(100, 101), run_of(400, 900))
-    assert told[0] == f"caution only in B, a: {Caution.WIDE_SPREAD.advice}"
-    assert UNEXPLAINED in told[1]
+def test_a_cell_whose_median_stands_for_nothing_is_marked_and_not_in_the_answer() -> None:
+    unsteady = msgspec.structs.replace(cell("all_reduce", 4096, 500).time_us, p90=5000)
+    wild = [cell("all_reduce", 1024, 50), cell("all_reduce", 4096, 500, time_us=unsteady)]
+    b, _ = of_primitives({"ranks-2": [result(wild)]})
+    assert answer(measured(100), b).startswith("B took 1.00 times as long as A: all_reduce, 1 KB, 2 ranks.")
+    assert cells(measured(100), b, 1)["B median"] == "¹ 500 µs"
 
 
-def test_a_field_explains_only_its_trials() -> None:
-    journals = [journal("a", step_ms=4_000), journal("b", step_ms=4_000)]
-    one = results_for(two_trials(repeats=1, trial=[{"name": "a"}, {"name": "b", "epochs": 1}]), *journals)
-    told = differences(run_of(100), one)
-    assert [line.partition(":")[0] for line in told] == ["a", "b"]
-    assert (UNEXPLAINED in told[0], told[1]) == (True, "b: epochs: 3 in A, 1 in B")
+@pytest.mark.parametrize("other", [measured(1, ranks=4), of_primitives({"x": [result([cell("barrier", 0, 1)])]})[0]])
+def test_cells_of_other_ranks_or_other_trials_are_not_compared(other: Results) -> None:
+    assert answer(measured(1), other).startswith("Nothing to compare: no timed operation with the same size")
+
+
+def test_a_training_is_not_compared_with_primitives() -> None:
+    primitives = msgspec.structs.replace(measured(1), run="timed")
+    for a, b in ((run_of(1), primitives), (primitives, run_of(1))):
+        with pytest.raises(ComparisonError, match="timed ran primitives, the other run trained: name two runs of one"):
+            comparison(a, b)

@@ -1,98 +1,24 @@
-"""Two runs side by side: the trials that both have, and what else differs between them."""
+"""What differs between two runs besides their figures: load, cautions, trials, fields, environment."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from statistics import median
 from typing import Any, NamedTuple
 
 import msgspec
 
 from ddptui.analysis.cautions import MOST_OTHER_LOAD, WIDE, Caution
-from ddptui.analysis.counted import counted
-from ddptui.analysis.results import RepeatResult, Results, Spread, TrialResult
+from ddptui.analysis.extent import finished
+from ddptui.analysis.results import Results, Spread, TrialResult
 from ddptui.config.trial import Bottleneck
 from ddptui.config.trial_text import describe_bottleneck
-from ddptui.report.columns import culprit_of, median_of
-from ddptui.text.tables import Column
+from ddptui.report.notes import damage
+from ddptui.report.run_diff.pairs import ALIKE, Pair, pairs, train_times
 from ddptui.text.units import NOTHING
 from ddptui.text.words import count
 
 # Of the environment: other in every run, or compared elsewhere.
 NOT_COMPARED = {"load_before", "watched", "started", "preset", "executable", "packages"}
 SLOW_DOWN = {Caution.OTHER_LOAD, Caution.OVERSUBSCRIBED}  # the others tell of figures that deceive, not of slower ones
-
-
-class Pair(NamedTuple):
-    """One trial in both runs."""
-
-    a: TrialResult
-    b: TrialResult
-
-
-def pairs(a: Results, b: Results) -> list[Pair]:
-    """The trials that both have, by name, in A's order."""
-    others = {trial.name: trial for trial in b.trials}
-    return [Pair(trial, others[trial.name]) for trial in a.trials if trial.name in others]
-
-
-def _train(trial: TrialResult) -> str:
-    return f"{trial.summary.train_time_s.median:.2f}" if trial.summary else trial.status
-
-
-def _times(pair: Pair) -> tuple[Spread, Spread] | None:
-    return (pair.a.summary.train_time_s, pair.b.summary.train_time_s) if pair.a.summary and pair.b.summary else None
-
-
-def _fewest(pair: Pair) -> int:
-    """How many repeats count in the run that has fewer."""
-    return min(len(counted(trial.repeats)) for trial in pair)
-
-
-def _ratio(pair: Pair) -> str:
-    times = _times(pair)
-    return f"{times[1].median / times[0].median:.2f}" if times and times[0].median else NOTHING
-
-
-def _range(pair: Pair) -> str:
-    """The least and the most that the ratio could be, given the repeats."""
-    times = _times(pair)
-    if not times or not times[0].min or _fewest(pair) < 2:
-        return NOTHING
-    return f"{times[1].min / times[0].max:.2f}…{times[1].max / times[0].min:.2f}"
-
-
-def _verdict(pair: Pair) -> str:
-    """Whether B is faster or slower, as far as the repeats can tell."""
-    times = _times(pair)
-    if times is None:
-        return NOTHING
-    if _fewest(pair) < 2:
-        return "cannot tell: one repeat"
-    if times[1].max < times[0].min:
-        return "B faster"
-    return "B slower" if times[1].min > times[0].max else "no difference seen"
-
-
-def _both(figure: Callable[[RepeatResult], float | None], form: str) -> Callable[[Pair], str]:
-    """The medians of a figure over the repeats, A's first."""
-    return lambda pair: _change(median_of(pair.a, figure, form), median_of(pair.b, figure, form))
-
-
-def _change(a: str, b: str) -> str:
-    return NOTHING if a == b == NOTHING else f"{a} → {b}"
-
-
-COLUMNS: tuple[Column[Pair], ...] = (
-    Column("trial", lambda pair: pair.a.name, left=True),
-    Column("A train s", lambda pair: _train(pair.a)),
-    Column("B train s", lambda pair: _train(pair.b)),
-    Column("B / A", _ratio),
-    Column("range", _range),
-    Column("so B is", _verdict, left=True),
-    Column("wait ms", _both(lambda repeat: repeat.wait_ms, ".2f")),
-    Column("transfer ms", _both(lambda repeat: repeat.transfer_ms, ".2f")),
-    Column("waits for", lambda pair: _change(culprit_of(pair.a), culprit_of(pair.b)), left=True),
-    Column("loss", _both(lambda repeat: repeat.loss.last, ".3f")),
-)
 
 
 class Difference(NamedTuple):
@@ -103,14 +29,15 @@ class Difference(NamedTuple):
 
 
 def differences(a: Results, b: Results) -> list[str]:
-    """What differs between the runs, a line each: first load and cautions, then times that nothing recorded explains,
-    then trials, their fields, the environment."""
+    """What differs between the runs, a line each: first damage, load and cautions, then times that nothing recorded
+    explains, then trials, their fields, the environment."""
     both = pairs(a, b)
     disturbed = [*_disturbances(a.environment, b.environment, both), *_other_loads(both), *_cautions(both)]
     settings = [*_contents(a, b), *_fields(both), *_environments(a, b, both)]
     explained = {name for difference in (*disturbed, *settings) for name in difference.explains}
-    unexplained = [_unexplained(pair) for pair in both if _is_beyond_spread(pair) and pair.a.name not in explained]
-    return [found.text for found in disturbed] + unexplained + [found.text for found in settings]
+    damaged = [f"{which}: {line}" for which, results in (("A", a), ("B", b)) for line in damage(results.unread or ())]
+    unexplained = [*_unexplained(both, explained)]
+    return damaged + [found.text for found in disturbed] + unexplained + [found.text for found in settings]
 
 
 def _disturbances(a: dict[str, Any], b: dict[str, Any], both: Sequence[Pair]) -> Iterator[Difference]:
@@ -150,26 +77,19 @@ def _raised(trial: TrialResult) -> set[Caution]:
     return {*trial.summary.warnings} if trial.summary else set()
 
 
-def _is_beyond_spread(pair: Pair) -> bool:
-    """Whether the train times differ by more than the repeats do; of a single repeat, by more than repeats often do."""
-    times = _times(pair)
-    if times is None:
-        return False
-    low, high = sorted(times, key=lambda spread: spread.median)
-    if min(len(pair.a.repeats), len(pair.b.repeats)) < 2:
-        return high.median > low.median * (1 + WIDE)
-    return high.min > low.max
+def _unexplained(both: Sequence[Pair], explained: Collection[str]) -> Iterator[str]:
+    """The train times that differ by more than the repeats do; of a single repeat, by more than repeats often do."""
+    for pair in both:
+        times, repeats = train_times(pair), [len(trial.repeats) for trial in pair]
+        if times is None or pair.a.name in explained:
+            continue
+        if times.factor.median > 1 + WIDE if min(repeats) < 2 else times.finding != ALIKE:
+            a, b = (_train_time(time, number) for time, number in zip(times, repeats, strict=True))
+            yield f"{pair.a.name}: {a} in A, {b} in B: nothing that was recorded explains it"
 
 
-def _unexplained(pair: Pair) -> str:
-    a, b = (f"{_train(trial)} s{_least_and_most(trial)}" for trial in pair)
-    return f"{pair.a.name}: {a} in A, {b} in B: nothing that was recorded explains it"
-
-
-def _least_and_most(trial: TrialResult) -> str:
-    if trial.summary is None or len(trial.repeats) < 2:
-        return ""
-    return f" ({trial.summary.train_time_s.min:.2f}…{trial.summary.train_time_s.max:.2f})"
+def _train_time(time: Spread, repeats: int) -> str:
+    return f"{time.median:.2f} s" + (f" ({time.min:.2f}…{time.max:.2f})" if repeats > 1 else "")
 
 
 def _contents(a: Results, b: Results) -> Iterator[Difference]:
@@ -181,7 +101,7 @@ def _contents(a: Results, b: Results) -> Iterator[Difference]:
         if alone := [trial.name for trial in results.trials if trial.name not in other_names]:
             yield Difference(f"only in {which}: {', '.join(alone)}")
     # The trial that was run most often stands for all: a failed one has fewer repeats.
-    repeats = [max((len(trial.repeats) for trial in results.trials), default=0) for results in (a, b)]
+    repeats = [max(map(finished, results.trials), default=0) for results in (a, b)]
     if repeats[0] != repeats[1]:
         yield Difference(f"repeats: {count(repeats[0], 'repeat')} in A, {repeats[1]} in B")
 

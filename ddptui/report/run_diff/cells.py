@@ -1,0 +1,135 @@
+"""Primitives in two runs, cell by cell: the table's columns, the figures for scripts, and B's times over A's."""
+
+from collections.abc import Callable, Iterator, Sequence
+from statistics import median
+from typing import NamedTuple
+
+from ddptui.analysis.primitives.cells import PrimitiveKey, has_a_median, key_of
+from ddptui.analysis.primitives.results import Cell
+from ddptui.analysis.results import Spread, TrialResult
+from ddptui.config.primitives import primitive_facts
+from ddptui.report.primitives.tables import MARK
+from ddptui.report.run_diff.pairs import ALIKE, RANGE, Pair, Times, times
+from ddptui.text.tables import Column
+from ddptui.text.units import NOTHING, US_IN_S, duration, size
+from ddptui.text.words import count
+
+UNSTEADY = f"{MARK} its calls differ too much for a median to stand for them"
+
+
+class CellPair(NamedTuple):
+    """One operation with one size in both runs."""
+
+    trial: str
+    ranks: int
+    key: PrimitiveKey
+    bytes: int
+    times_us: Times  # of the launches' medians
+    launches: int  # in the run that has fewer
+    is_steady: bool  # these medians stand for the calls
+
+    @property
+    def ratio(self) -> float:
+        """B's time over A's."""
+        return self.times_us.ratio.median
+
+    @property
+    def size(self) -> str:
+        """The size; a dash for a primitive that moves no bytes."""
+        has_bytes = primitive_facts(self.key.operation, composite=self.key.composite).has_bytes
+        return size(self.bytes) if has_bytes else NOTHING
+
+
+def cell_pairs(both: Sequence[Pair]) -> Iterator[CellPair]:
+    """The cells that trials of the same name have in both runs, in A's order."""
+    for pair in both:
+        cells, others = map(_cells, pair)
+        for (ranks, key, bytes), a in cells.items():
+            b = others.get((ranks, key, bytes), [])
+            if found := times(_spread(a), _spread(b)):
+                steady = all(map(has_a_median, [*a, *b]))
+                yield CellPair(pair.a.name, ranks, key, bytes, found, min(len(a), len(b)), steady)
+
+
+def _cells(trial: TrialResult) -> dict[tuple[int, PrimitiveKey, int], list[Cell]]:
+    """By ranks, operation and bytes: a cell a launch, if it was timed."""
+    cells: dict[tuple[int, PrimitiveKey, int], list[Cell]] = {}
+    for launch in trial.primitives:
+        for cell in launch.cells:
+            if cell.time_us:
+                cells.setdefault((launch.ranks, key_of(cell), cell.bytes), []).append(cell)
+    return cells
+
+
+def _spread(cells: Sequence[Cell]) -> Spread | None:
+    medians = [cell.time_us.median for cell in cells if cell.time_us]
+    return Spread(median=median(medians), min=min(medians), max=max(medians)) if medians else None
+
+
+def answer(cells: Sequence[CellPair]) -> str:
+    """How many times as long as A B took, and in how many cells this is more than launches differ by."""
+    steady = sorted([cell for cell in cells if cell.is_steady] or cells, key=lambda cell: cell.ratio)
+    low, high = (f"{cell.ratio:.2f} times ({_where(cell)})" for cell in (steady[0], steady[-1]))
+    if len(steady) == 1:
+        said = f"B took {steady[0].ratio:.2f} times as long as A: {_where(steady[0])}."
+    else:
+        middle = median(cell.ratio for cell in steady)
+        said = f"B took {middle:.2f} times as long as A at the median of {len(steady)} cells: from {low} to {high}."
+    told = [cell.times_us.finding for cell in steady if cell.launches > 1]
+    if not told:
+        return f"{said} One launch is not enough to tell a difference: take more `--repeats`."
+    slower, faster = (count(told.count(finding), "cell") for finding in ("slower", "faster"))
+    return f"{said} It was slower in {slower} and faster in {faster} by more than the launches differ."
+
+
+def _where(cell: CellPair) -> str:
+    """all_reduce, 4 KB, 2 ranks."""
+    return ", ".join([str(cell.key), *([cell.size] if cell.size != NOTHING else []), count(cell.ranks, "rank")])
+
+
+def notes(cells: Sequence[CellPair]) -> list[str]:
+    """How to read the table."""
+    return [RANGE] * any(cell.launches > 1 for cell in cells) + [UNSTEADY] * any(not cell.is_steady for cell in cells)
+
+
+def _time(which: Callable[[Times], Spread]) -> Callable[[CellPair], str]:
+    return lambda cell: f"{MARK} " * (not cell.is_steady) + duration(which(cell.times_us).median * US_IN_S)
+
+
+def _range(cell: CellPair) -> str:
+    ratio = cell.times_us.ratio
+    return f"{ratio.low:.2f}…{ratio.high:.2f}" if cell.launches > 1 else NOTHING
+
+
+def _finding(cell: CellPair) -> str:
+    finding = cell.times_us.finding
+    return NOTHING if cell.launches < 2 else finding if finding == ALIKE else f"B {finding}"
+
+
+COLUMNS: tuple[Column[CellPair], ...] = (
+    Column("trial", lambda cell: cell.trial, 94, left=True),
+    Column("ranks", lambda cell: str(cell.ranks), 93),
+    Column("operation", lambda cell: str(cell.key), 100, left=True),
+    Column("size", lambda cell: cell.size, 99),
+    Column("A median", _time(lambda both: both.a), 97),
+    Column("B median", _time(lambda both: both.b), 96),
+    Column("B / A", lambda cell: f"{cell.ratio:.2f}", 98),
+    Column("range", _range, 92),
+    Column("so B is", _finding, 95, left=True),
+)
+
+# In JSON and CSV: the path of the value from the pair, or what computes it. Scripts read these names: never rename.
+FIGURES: dict[str, str | Callable[[CellPair], object]] = {
+    "trial": "trial",
+    "ranks": "ranks",
+    **{name: f"key.{name}" for name in ("operation", "composite", "reduce_op")},
+    "bytes": "bytes",
+    "finding": lambda cell: None if cell.launches < 2 else cell.times_us.finding,
+    **{
+        name: f"times_us.ratio.{part}"
+        for name, part in (("ratio", "median"), ("ratio_low", "low"), ("ratio_high", "high"))
+    },
+    **{f"{run}_{figure}_us": f"times_us.{run}.{figure}" for run in "ab" for figure in ("median", "min", "max")},
+    "launches": "launches",
+    "steady": "is_steady",
+}

@@ -1,0 +1,73 @@
+"""What two runs both measured: their trials in pairs, and a time in one run against the same time in the other."""
+
+from typing import Literal, NamedTuple
+
+from ddptui.analysis.counted import counted, none_counts, why_not
+from ddptui.analysis.results import Ratio, Results, Spread, TrialResult
+
+Finding = Literal["slower", "faster", "no difference seen"]
+ALIKE: Finding = "no difference seen"
+RANGE = "range: the least and the most that B / A can be, given the repeats of both"
+
+
+class Pair(NamedTuple):
+    """One trial in both runs."""
+
+    a: TrialResult
+    b: TrialResult
+
+
+class Times(NamedTuple):
+    """A time in both runs, over the repeats of each. No time is 0."""
+
+    a: Spread
+    b: Spread
+
+    @property
+    def ratio(self) -> Ratio:
+        """B's median over A's; low and high: the least and the most that the repeats allow."""
+        return _over(self.b, self.a)
+
+    @property
+    def factor(self) -> Ratio:
+        """How many times as long the slower of the two took."""
+        return self.ratio if self.b.median >= self.a.median else _over(self.a, self.b)
+
+    @property
+    def finding(self) -> Finding:
+        """What B was, if both have several repeats: a difference is one where those of A and of B do not overlap."""
+        if self.b.max < self.a.min:
+            return "faster"
+        return "slower" if self.b.min > self.a.max else ALIKE
+
+
+def _over(one: Spread, other: Spread) -> Ratio:
+    return Ratio(median=one.median / other.median, low=one.min / other.max, high=one.max / other.min)
+
+
+def times(a: Spread | None, b: Spread | None) -> Times | None:
+    """Both times; None if one is unknown or 0, so that there is no ratio."""
+    return Times(a, b) if a and b and a.min > 0 and b.min > 0 else None
+
+
+def pairs(a: Results, b: Results) -> list[Pair]:
+    """The trials that both have, by name, in A's order."""
+    others = {trial.name: trial for trial in b.trials}
+    return [Pair(trial, others[trial.name]) for trial in a.trials if trial.name in others]
+
+
+def train_times(pair: Pair) -> Times | None:
+    """The train times; None if the trial has none in one of the runs."""
+    a, b = (trial.summary.train_time_s if trial.summary else None for trial in pair)
+    return times(a, b)
+
+
+def doubt(pair: Pair) -> str:
+    """Why the train times tell no difference, as in "one repeat in B"; empty if they do."""
+    runs = [*zip("AB", pair, strict=True)]
+    if untimed := [run for run, trial in runs if not (trial.summary and trial.summary.train_time_s.min > 0)]:
+        return f"no time in {' and '.join(untimed)}"
+    if spoilt := [f"{run} was {why_not(trial.repeats[-1])}" for run, trial in runs if none_counts(trial.repeats)]:
+        return " and ".join(spoilt)
+    single = [run for run, trial in runs if len(counted(trial.repeats)) < 2]
+    return "" if not single else "one repeat each" if len(single) > 1 else f"one repeat in {single[0]}"

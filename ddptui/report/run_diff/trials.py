@@ -1,0 +1,148 @@
+"""Trainings in two runs: the table's columns, the figures for scripts, and whether B was faster or slower."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from statistics import median
+from typing import Literal
+
+from ddptui.analysis.counted import counted, none_counts
+from ddptui.analysis.results import Ratio, RepeatResult, TrialResult
+from ddptui.report.columns import DISTURBED, OFF_BY, culprit_of, median_of
+from ddptui.report.run_diff.pairs import ALIKE, RANGE, Pair, doubt, train_times
+from ddptui.text.tables import Column, value_at
+from ddptui.text.units import NOTHING
+from ddptui.text.words import listed
+
+MOST_NAMED = 3  # trials in a clause
+SPOILT = f"{DISTURBED} every repeat was disturbed by other programs, or changed by hand"
+
+
+def answer(both: Sequence[Pair]) -> str:
+    """Whether B was faster or slower, and what cannot be told, in one to three sentences."""
+    findings: dict[str, list[Pair]] = {}
+    doubts: dict[str, list[str]] = {}
+    for pair in both:
+        if why := doubt(pair):
+            doubts.setdefault(why, []).append(pair.a.name)
+        elif found := train_times(pair):
+            findings.setdefault(found.finding, []).append(pair)
+    clauses = [_found(finding, findings[finding]) for finding in ("slower", "faster") if finding in findings]
+    if alike := [pair.a.name for pair in findings.get(ALIKE, [])]:
+        overlap = "" if clauses else ": the repeats of both runs overlap"
+        clauses.append(f"no difference was seen in {listed(alike, MOST_NAMED)}{overlap}")
+    sentences = ["; ".join(clauses)] if clauses else []
+    if doubts:
+        is_all = not clauses and len(doubts) == 1
+        reasons = [why if is_all else f"{why} ({listed(names, MOST_NAMED)})" for why, names in doubts.items()]
+        sentences.append(f"cannot tell: {'; '.join(reasons)}")
+        if any(why.startswith("one repeat") for why in doubts):
+            sentences.append("take more `--repeats`")
+    return " ".join(f"{sentence[0].upper()}{sentence[1:]}." for sentence in sentences)
+
+
+def _found(finding: str, found: Sequence[Pair]) -> str:
+    """B was 1.29 ± 0.05 times slower than A in ddp; of several trials, those that differ most come first."""
+    factors = {pair.a.name: times.factor for pair in found if (times := train_times(pair))}
+    names = sorted(factors, key=lambda name: -factors[name].median)
+    if len(names) == 1:
+        return f"B was {_off_by(factors[names[0]])} times {finding} than A in {names[0]}"
+    each = [f"{name} ({_off_by(factors[name])} times)" for name in names]
+    return f"B was {finding} than A in {listed(each, MOST_NAMED)}"
+
+
+def _off_by(ratio: Ratio) -> str:
+    """As in "1.29 ± 0.05", with a third decimal where the second would not tell the ratio from 1."""
+    decimals = 2 if ratio.median >= 1.005 else 3
+    spread = max(ratio.median - ratio.low, ratio.high - ratio.median)
+    return f"{ratio.median:.{decimals}f} {OFF_BY} {spread:.{decimals}f}"
+
+
+def notes(both: Sequence[Pair]) -> list[str]:
+    """How to read the table."""
+    ranged = any(_range(pair) != NOTHING for pair in both)
+    spoilt = any(none_counts(trial.repeats) for pair in both for trial in pair)
+    return [RANGE] * ranged + [SPOILT] * spoilt
+
+
+def _verdict(pair: Pair) -> str:
+    if why := doubt(pair):
+        return f"cannot tell: {why}"
+    times = train_times(pair)
+    return NOTHING if times is None else ALIKE if times.finding == ALIKE else f"B {times.finding}"
+
+
+def _train(trial: TrialResult) -> str:
+    if trial.summary is None:
+        return trial.status
+    return f"{trial.summary.train_time_s.median:.2f}" + f" {DISTURBED}" * none_counts(trial.repeats)
+
+
+def _ratio(pair: Pair) -> str:
+    times = train_times(pair)
+    return f"{times.ratio.median:.2f}" if times else NOTHING
+
+
+def _range(pair: Pair) -> str:
+    times = train_times(pair)
+    return f"{times.ratio.low:.2f}…{times.ratio.high:.2f}" if times and not doubt(pair) else NOTHING
+
+
+def _both(name: str, form: str) -> Callable[[Pair], str]:
+    """A median over the repeats in both runs, A's first."""
+    return lambda pair: _change(*(median_of(trial, MEDIANS[name], form) for trial in pair))
+
+
+def _change(a: str, b: str) -> str:
+    return NOTHING if a == b == NOTHING else f"{a} → {b}"
+
+
+MEDIANS: dict[str, Callable[[RepeatResult], float | None]] = {
+    "wait_ms": lambda repeat: repeat.wait_ms,
+    "transfer_ms": lambda repeat: repeat.transfer_ms,
+    "loss": lambda repeat: repeat.loss.last,
+}
+COLUMNS: tuple[Column[Pair], ...] = (
+    Column("trial", lambda pair: pair.a.name, 100, left=True),
+    Column("A train s", lambda pair: _train(pair.a), 98),
+    Column("B train s", lambda pair: _train(pair.b), 97),
+    Column("B / A", _ratio, 99),
+    Column("range", _range, 95),
+    Column("so B is", _verdict, 96, left=True),
+    Column("wait ms", _both("wait_ms", ".2f"), 92),
+    Column("transfer ms", _both("transfer_ms", ".2f"), 91),
+    Column("waits for", lambda pair: _change(culprit_of(pair.a), culprit_of(pair.b)), 93, left=True),
+    Column("loss", _both("loss", ".3f"), 90),
+)
+
+
+def _figures(run: Literal["a", "b"]) -> dict[str, str | Callable[[Pair], object]]:
+    """Those of one run."""
+    time, culprit = f"{run}.summary.train_time_s", f"{run}.summary.culprit"
+    return {
+        f"{run}_status": f"{run}.status",
+        f"{run}_repeats": lambda pair: len(counted(getattr(pair, run).repeats)),
+        f"{run}_train_s": f"{time}.median",
+        f"{run}_train_s_min": f"{time}.min",
+        f"{run}_train_s_max": f"{time}.max",
+        **{f"{run}_{name}": partial(_median, run, figure) for name, figure in MEDIANS.items()},
+        f"{run}_culprit": f"{culprit}.rank",
+        f"{run}_culprit_phase": f"{culprit}.phase",
+    }
+
+
+def _median(run: str, figure: Callable[[RepeatResult], float | None], pair: Pair) -> float | None:
+    values = [value for repeat in counted(getattr(pair, run).repeats) if (value := figure(repeat)) is not None]
+    return median(values) if values else None
+
+
+# In JSON and CSV: the path of the value from the pair, or what computes it. Scripts read these names: never rename.
+FIGURES: dict[str, str | Callable[[Pair], object]] = {
+    "trial": "a.name",
+    "finding": lambda pair: None if doubt(pair) else value_at(train_times(pair), "finding"),
+    "doubt": lambda pair: doubt(pair) or None,
+    "ratio": lambda pair: value_at(train_times(pair), "ratio.median"),
+    "ratio_low": lambda pair: None if doubt(pair) else value_at(train_times(pair), "ratio.low"),
+    "ratio_high": lambda pair: None if doubt(pair) else value_at(train_times(pair), "ratio.high"),
+    **_figures("a"),
+    **_figures("b"),
+}

@@ -1,0 +1,63 @@
+"""Two runs side by side: the answer, the table, and what else differs."""
+
+from typing import ClassVar
+
+from textual import events
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.widgets import Static
+
+from ddptui.report.run_diff import Comparison
+from ddptui.report.run_diff.render import ELSE, in_words
+from ddptui.text.tables import telling
+from ddptui.tui.screens.base import ZOOM_KEY, LabScreen
+from ddptui.tui.widgets.frame import TitleBar
+from ddptui.tui.widgets.tables import ScrolledTable
+from ddptui.tui.widgets.texts import TextPane
+
+PANES = {"both": "In both runs", "differences": ELSE}
+
+
+class CompareScreen(LabScreen):
+    """Compares run B with run A."""
+
+    CSS_PATH = "compare.tcss"
+    PURPOSE = "Whether B was faster or slower than A. No difference is seen where the repeats of both overlap."
+    BINDINGS: ClassVar[list[BindingType]] = [
+        *(Binding(str(number), f"pane('{pane}')", PANES[pane], show=False) for number, pane in enumerate(PANES, 1)),
+        ZOOM_KEY,
+        Binding("escape", "app.pop_screen", "Back"),
+    ]
+
+    def __init__(self, compared: Comparison) -> None:
+        super().__init__()
+        self._compared = compared
+
+    def compose_content(self) -> ComposeResult:
+        yield Static(self._compared.answer, id="answer", markup=False)
+        yield ScrolledTable(id="both", classes="pane")
+        yield TextPane(id="differences", classes="pane")
+
+    def on_mount(self) -> None:
+        compared = self._compared
+        self.query_one(TitleBar).show("Two runs", f"A {compared.a}   B {compared.b}")
+        for number, (pane, title) in enumerate(PANES.items(), 1):
+            self.query_one(f"#{pane}").border_title = f"{number} {title}"
+        table = compared.table.columns
+        rows = range(max((len(column.cells) for column in table), default=0))
+        self.query_one(ScrolledTable).show_all(telling(table), [*map(str, rows)])
+        paragraphs = ["\n".join(in_words(compared)), *compared.notes]
+        self.query_one("#differences Static", Static).update("\n\n".join(paragraphs))
+        self.action_pane("both")  # Textual focuses nothing on a screen that opens while the terminal has no focus
+
+    def on_descendant_focus(self, event: events.DescendantFocus) -> None:
+        self._mark(event.widget.id)
+
+    def _mark(self, chosen: str | None) -> None:
+        for pane in PANES:
+            self.query_one(f"#{pane}").set_class(pane == chosen, "-chosen")
+
+    def action_pane(self, pane: str) -> None:
+        self._mark(pane)  # first: a hidden pane cannot take the focus
+        self.keep_zoomed()
+        self.query_one(f"#{pane}").focus()
