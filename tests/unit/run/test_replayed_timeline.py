@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ddptui.live.fold import fold
@@ -138,7 +138,7 @@ class Told:
         return len(messages)
 
     def drain_all(self) -> None:
-        while self.read() or self.drain():
+        while self.read() or self.drain() or self.played._step:  # which is looked for over several looks
             pass
 
     def read(self) -> bool:
@@ -169,6 +169,7 @@ ACTS = st.one_of(
 @pytest.mark.usefixtures("small")
 @settings(deadline=None, max_examples=150)
 @given(acts=st.lists(ACTS, max_size=20), in_a_thread=st.booleans())
+@example(acts=[("seek", 10.0), ("drain_all", None), ("seek", -1.0), ("step", None)], in_a_thread=True)
 def test_wherever_it_goes_the_state_is_that_of_all_messages_until_then(
     run: Run, acts: list[tuple[str, float | None]], in_a_thread: bool
 ) -> None:
