@@ -111,8 +111,10 @@ class Playback:
     def drain(self) -> list[Message]:
         """The messages since the last call, or since the start if the replay restarted; of very many, the first."""
         self._advance()
-        self._find_step()
         self.restarted = False
+        self._find_step()
+        if self.restarted:  # the step found lies past a state that was kept: first the caller takes that one up
+            return []
         reader, messages = self._reader, list[Message]()
         enough = reader.progress.bytes + AT_ONCE
         reader.go_on()

@@ -138,7 +138,7 @@ class Told:
         return len(messages)
 
     def drain_all(self) -> None:
-        while self.read() or self.drain() or self.played._step:  # which is looked for over several looks
+        while self.read() or self.drain() or self.played.restarted:
             pass
 
     def read(self) -> bool:
