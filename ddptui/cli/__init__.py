@@ -29,7 +29,7 @@ from ddptui.cli.common import (
     os_error_line,
     refusing,
 )
-from ddptui.cli.inspect import presets, project, runs, show, verify
+from ddptui.cli.inspect import columns, presets, project, runs, show, verify
 from ddptui.cli.machine import doctor, join, manifest, place, selftest
 from ddptui.cli.trash import delete, restore
 
@@ -163,5 +163,7 @@ def _resumable(name: str, runs: Path) -> "tuple[Run, Preset]":
         return run, prepare(run.preset())
 
 
-for command in (presets, runs, show, delete, restore, project, verify, doctor, selftest, join, manifest, place):
+for command in (
+    presets, columns, runs, show, delete, restore, project, verify, doctor, selftest, join, manifest, place,
+):  # fmt: skip
     main.add_command(command)

@@ -50,7 +50,7 @@ class Comparison(FittedTable):
     @property
     def telling(self) -> list[Filled]:
         """The columns that have a value for at least one of these trials."""
-        return telling(columns_of(self._rows()))
+        return telling(self._columns(self._rows()))
 
     def row_as_text(self) -> list[str]:
         """The cells of the chosen row."""
@@ -85,6 +85,9 @@ class Comparison(FittedTable):
         rows = rows_of(*self._of) if self._of else []
         return [row for row in rows if not (self._growing and row.result.status == "skipped")]
 
+    def _columns(self, rows: list[Row]) -> list[Filled]:
+        return columns_of(rows, self._of[1].columns) if self._of else []
+
     def _marked(self, column: Filled, rows: list[Row]) -> Filled:
         if column.key == "trial" and self._of and len(self._of[0].trials) > 1:
             marks = [f" {BASELINE}" if row.result.name == self._of[0].baseline else "" for row in rows]
@@ -96,7 +99,7 @@ class Comparison(FittedTable):
         rows = self._rows()
         if not rows:
             return self.fill([], [])
-        columns = [self._marked(column, rows) for column in columns_of(rows)]
+        columns = [self._marked(column, rows) for column in self._columns(rows)]
         by = next((column.cells for column in columns if column.key == self._sorted_by), None)
         places = order(by, reverse=self._reversed) if by else range(len(rows))
         if self._wanted:
