@@ -39,7 +39,8 @@ MEANINGS: dict[str, str] = {
     f"{OF_REPEATS}; empty for strategies that send after backward.",
     "culprit": "The rank that the others wait for, and the phase in which it loses its time; empty if none stands out.",
     "loss": f"The mean loss over the last tenth of the steps, {OF_REPEATS}; nan if it is not finite.",
-    "accuracy": f"Percent of the test samples that the trained model gets right, {OF_REPEATS}; empty without any.",
+    "accuracy": f"Percent of the test samples that the trained model gets right, {OF_REPEATS}; "
+    "empty without test samples.",
     "sync": "Whether all ranks ended the last repeat with the same parameters and buffers; empty for one copy.",
     "mean": "What the ranks made of the gradients in the last repeat, against their true mean; "
     "empty without a process group.",

@@ -18,6 +18,7 @@ from ddptui.config.preset import Preset
 from ddptui.config.trial import Trial
 from ddptui.config.trial_text import describe_average, describe_bottleneck, describe_fault
 from ddptui.report import ranks as devices
+from ddptui.report.differences import signed
 from ddptui.report.sentences import is_not_finite, status_of
 from ddptui.text.tables import Column, Filled, fill
 from ddptui.text.units import NOTHING
@@ -96,12 +97,6 @@ def is_stand_in(row: Row) -> bool:
 def marked(row: Row, cell: str) -> str:
     """The cell of a figure, with a mark if what it was measured in was disturbed."""
     return f"{cell} {DISTURBED}" if row.is_disturbed and cell != NOTHING else cell
-
-
-def signed(s: float) -> str:
-    """As in "+1.74"; what rounds to nothing has no sign."""
-    text = f"{s:+.2f}"
-    return text if float(text) else text[1:]
 
 
 def off_by(figure: Spread | Ratio, lowest: float, highest: float, repeats: int) -> str:

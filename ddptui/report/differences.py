@@ -33,8 +33,14 @@ def as_sum(difference: Breakdown, trial: TrialResult) -> str:
     """As in "+1.74 s = +0.03 own work +1.69 waiting for rank 1 (aggregate) +0.02 transfer"; parts that would read 0.00
     are left out."""
     told = [part for part in parts(difference, trial) if abs(part.s) >= 0.005]
-    words = " ".join(f"{part.s:+.2f} {part.name}" for part in told)
-    return f"{difference.total:+.2f} s" + (f" = {words}" if words else "")
+    words = " ".join(f"{signed(part.s)} {part.name}" for part in told)
+    return f"{signed(difference.total)} s" + (f" = {words}" if words else "")
+
+
+def signed(s: float) -> str:
+    """As in "+1.74"; what rounds to nothing has no sign."""
+    text = f"{s:+.2f}"
+    return text if float(text) else text[1:]
 
 
 def _waiting_for(culprit: Culprit | None) -> str:

@@ -1,6 +1,6 @@
 """The results of a run: a table that compares its trials, and the findings in words."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import ClassVar
 
 from textual.content import Content
@@ -11,6 +11,7 @@ from ddptui.config.preset import Preset
 from ddptui.report.columns import AT_LEAST, Row, columns_of, rows_of
 from ddptui.report.notes import in_words, published
 from ddptui.text.tables import GAP, Filled, fit, order, telling
+from ddptui.text.words import printable
 from ddptui.tui.widgets.tables import FittedTable
 from ddptui.tui.widgets.texts import TextPane
 from ddptui.tui.widgets.time_bars import BASELINE
@@ -51,6 +52,11 @@ class Comparison(FittedTable):
     def telling(self) -> list[Filled]:
         """The columns that have a value for at least one of these trials."""
         return telling(self._columns(self._rows()))
+
+    @property
+    def explained(self) -> list[tuple[str, str]]:
+        """The headers of the columns on the screen, with what they show."""
+        return [(column.header, column.about) for column in self._columns(self._rows()) if column.key in self.shown]
 
     def row_as_text(self) -> list[str]:
         """The cells of the chosen row."""
@@ -115,8 +121,26 @@ class Comparison(FittedTable):
         self.fill(shown, [rows[place].result.name for place in places], styles)
 
 
+class Answer(Static):
+    """Shows the answer to the preset's question; takes no room where there is none."""
+
+    def show(self, question: str, sentences: Sequence[str]) -> None:
+        """Show these sentences, the first one in bold, below the question."""
+        self.display = bool(sentences)
+        if sentences:
+            first, *others = map(printable, sentences)
+            self.border_title = Content(question)
+            self.update(Content.assemble((first, "bold"), *(f" {other}" for other in others)))
+
+
 class Verdict(TextPane):
     """Shows the findings of a run, those on the chosen trial first."""
+
+    @property
+    def wanted_lines(self) -> int:
+        """How many lines all findings take at the present width."""
+        text = self.query_one(Static)
+        return text.get_content_height(self.size, self.screen.size, text.size.width) if text.size else 1
 
     def show(self, results: Results, preset: Preset, chosen: str | None) -> None:
         """Show the findings. `chosen`: the name of the trial under the cursor."""

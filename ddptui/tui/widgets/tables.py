@@ -60,6 +60,11 @@ class LabTable(DataTable[Text]):
         """The names of the rows, from top to bottom."""
         return [row.key.value for row in self.ordered_rows]
 
+    @property
+    def wanted_lines(self) -> int:
+        """How many lines the header and all rows take."""
+        return self.row_count + 1
+
     def choose(self, name: str | None) -> None:
         """Put the cursor on the row of this name, if there is one."""
         if name in self.names:
@@ -169,6 +174,7 @@ class RankDetail(LabTable):
     """Shows a row for each rank of the last repeat of a trial."""
 
     DEFAULT_CSS = "RankDetail { scrollbar-size-horizontal: 0; }"  # it would hide a rank where there are two
+    explained: Sequence[tuple[str, str]] = ()  # the headers of the columns, with what they show
     _repeat = ""
 
     def show(self, trial: TrialResult | None) -> None:
@@ -176,7 +182,9 @@ class RankDetail(LabTable):
         repeats = trial.repeats if trial else []
         self._repeat = f"{trial.name}, repeat {len(repeats)}" if trial and repeats else "no repeat has ended"
         ranks = repeats[-1].ranks if repeats else []
-        self.fill(telling(fill(RANK_COLUMNS, ranks)), [str(rank.rank) for rank in ranks])
+        columns = telling(fill(RANK_COLUMNS, ranks))
+        self.explained = [(column.header, column.about) for column in columns]
+        self.fill(columns, [str(rank.rank) for rank in ranks])
         self.call_after_refresh(self._show_subtitle)  # how far it scrolls is known once it is laid out
 
     def on_resize(self) -> None:
