@@ -29,7 +29,7 @@ from ddptui.cli.common import (
     os_error_line,
     refusing,
 )
-from ddptui.cli.inspect import compare, presets, project, runs, show, verify
+from ddptui.cli.inspect import columns, compare, presets, project, runs, show, verify
 from ddptui.cli.machine import doctor, join, manifest, place, selftest
 from ddptui.cli.trash import delete, restore
 
@@ -164,6 +164,6 @@ def _resumable(name: str, runs: Path) -> "tuple[Run, Preset]":
 
 
 for command in (
-    presets, runs, show, compare, delete, restore, project, verify, doctor, selftest, join, manifest, place
+    presets, columns, runs, show, compare, delete, restore, project, verify, doctor, selftest, join, manifest, place,
 ):  # fmt: skip
     main.add_command(command)

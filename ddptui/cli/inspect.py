@@ -1,4 +1,4 @@
-"""Commands that start nothing: presets, runs, show, compare, project, verify. They read presets and recorded runs."""
+"""Commands that start nothing: presets, columns, runs, show, compare, project, verify. They read presets and runs."""
 
 import os
 import shlex
@@ -60,6 +60,19 @@ def presets(
     typed = shlex.join([name, *(word for text in request.assignments for word in ("--set", text))])
     with refusing(PresetError, ScriptError):
         click.echo(one(load_preset(request, to_be_started=False), typed), nl=False)
+
+
+@click.command()
+@click.argument("name", metavar="[KEY]", required=False)
+def columns(name: str | None) -> None:
+    """Explain the columns of the tables, or one of them.
+
+    A preset lists the keys of those that it wants seen: columns = ["startup"].
+    """
+    from ddptui.report import explained
+
+    with refusing(LookupError):
+        click.echo(explained.entries(name) if name else explained.listing(), nl=False)
 
 
 @click.command()

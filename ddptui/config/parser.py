@@ -9,6 +9,7 @@ from typing import Any, Literal, get_args
 
 import msgspec
 
+from ddptui.config.columns import MEANINGS
 from ddptui.config.engine import EngineName, EngineOptions
 from ddptui.config.fields import meaningless, meaningless_at_work
 from ddptui.config.preset import Preset, Reference
@@ -16,7 +17,7 @@ from ddptui.config.trial import TRIAL_FIELDS, Bottleneck, Fault, Trial, TrialErr
 from ddptui.config.trial_values import explain, make_trial
 from ddptui.text.words import did_you_mean, printable
 
-TOP_LEVEL = {"title": str, "kind": str, "group": str, "about": str, "baseline": str, "repeats": int}
+TOP_LEVEL = {"title": str, "kind": str, "group": str, "about": str, "baseline": str, "repeats": int, "columns": list}
 TABLES = {"defaults": dict, "matrix": dict, "trial": list, "reference": list, "engine": dict}
 TABLES_OF_A_TRIAL = {"bottleneck": Bottleneck.__struct_fields__, "fault": Fault.__struct_fields__}
 # Fields whose bare values would be unclear in a trial's name. Others keep theirs: runs and baselines depend on them.
@@ -61,6 +62,7 @@ def parse(name: str, table: dict[str, Any], overrides: dict[str, Any]) -> Preset
         trials=trials,
         kind=kind,
         references=tuple(_references(table, names, bool(overrides))),
+        columns=tuple(_columns(table.get("columns", []), kind)),
         engine=make_engine(table.get("engine", {})),
     )
 
@@ -209,6 +211,17 @@ def _references(table: dict[str, Any], names: list[str], overridden: bool) -> It
             yield reference
         elif not overridden:
             raise TrialError(f"reference[{index}].trial", _no_trial(reference.trial, names))
+
+
+def _columns(keys: list[Any], kind: str) -> Iterable[str]:
+    """The columns of the comparison that the preset wants seen."""
+    if keys and kind == "primitives":
+        raise TrialError("columns", "means nothing with kind = 'primitives', whose tables have other columns")
+    for index, key in enumerate(keys):
+        if not isinstance(key, str) or key not in MEANINGS:
+            hint = _nearest(key, MEANINGS) or "; `ddptui columns` lists them"
+            raise TrialError(f"columns[{index}]", f"no column {key!r}{hint}")
+        yield key
 
 
 def _short(value: Any) -> str:

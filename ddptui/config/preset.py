@@ -31,6 +31,7 @@ class Preset(msgspec.Struct, frozen=True, kw_only=True):
     trials: tuple[Trial, ...]
     kind: Literal["training", "primitives"] = "training"
     references: tuple[Reference, ...] = ()
+    columns: tuple[str, ...] = ()  # of the comparison: those that its question is about, so that they show first
     engine: EngineOptions = LOCAL
 
 

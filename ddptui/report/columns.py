@@ -1,18 +1,24 @@
-"""The columns of the comparison: what each shows of a trial. Adding one is one entry in COLUMNS."""
+"""The columns of the comparison: what each shows of a trial.
 
-from collections.abc import Callable, Sequence
+Adding one is one entry in COLUMNS, and what it shows in words in ddptui/config/columns.py.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
 from statistics import median
 from typing import NamedTuple
 
+from ddptui.analysis.breakdown import Breakdown, difference
 from ddptui.analysis.correctness import is_multiple, is_own
 from ddptui.analysis.counted import counted, none_counts
 from ddptui.analysis.results import Ratio, RepeatResult, Results, Spread, TrialResult
 from ddptui.config import strategies
+from ddptui.config.columns import MEANINGS
 from ddptui.config.launch_modes import ONE_PROCESS
 from ddptui.config.preset import Preset
 from ddptui.config.trial import Trial
 from ddptui.config.trial_text import describe_average, describe_bottleneck, describe_fault
 from ddptui.report import ranks as devices
+from ddptui.report.differences import signed
 from ddptui.report.sentences import is_not_finite, status_of
 from ddptui.text.tables import Column, Filled, fill
 from ddptui.text.units import NOTHING
@@ -30,6 +36,7 @@ class Row(NamedTuple):
     trial: Trial
     published: float | None
     has_ratio: bool = True  # False: every repeat of the baseline was disturbed
+    difference: Breakdown | None = None  # by how much longer it took than the baseline; None: it is the baseline
 
     @property
     def last(self) -> RepeatResult | None:
@@ -61,6 +68,7 @@ def rows_of(results: Results, preset: Preset) -> list[Row]:
             trials[result.name],
             published[result.name] / base if base and result.name in published else None,
             has_ratio,
+            difference(result, baseline) if result is not baseline else None,
         )
         for result in results.trials
     ]
@@ -223,7 +231,16 @@ def _order(row: Row) -> str:
     return "same" if row.last and row.last.reshuffled is False else NOTHING
 
 
-COLUMNS: tuple[Column[Row], ...] = (
+def _more(part: Callable[[Breakdown], float]) -> Callable[[Row], str]:
+    """By how many seconds more than in the baseline, with its sign."""
+    return lambda row: marked(row, signed(part(row.difference))) if row.difference else NOTHING
+
+
+def _more_delay(row: Row) -> str:
+    return _more(lambda difference: difference.delay)(row) if row.difference and row.difference.delay else NOTHING
+
+
+_COLUMNS: tuple[Column[Row], ...] = (
     Column("trial", lambda row: row.result.name + " ¹" * is_stand_in(row), 100, left=True, key="trial"),
     Column("launch", lambda row: row.trial.launch, 40, left=True, key="launch"),
     Column("ranks", lambda row: str(row.trial.world_size), 55, key="ranks"),
@@ -256,14 +273,23 @@ COLUMNS: tuple[Column[Row], ...] = (
     Column("in sync", _in_sync, 80, left=True, key="sync"),
     Column("average", _average, 79, left=True, key="mean"),
     Column("order", _order, 78, left=True, key="order"),
+    Column("Δ s", _more(lambda difference: difference.total), 14, key="delta"),
+    Column("Δ work", _more(lambda difference: difference.work), 13, key="delta_work"),
+    Column("Δ delay", _more_delay, 12, key="delta_delay"),
+    Column("Δ wait", _more(lambda difference: difference.wait), 11, key="delta_wait"),
+    Column("Δ transfer", _more(lambda difference: difference.transfer), 10, key="delta_transfer"),
+    Column("Δ rest", _more(lambda difference: difference.hidden + difference.unexplained), 9, key="delta_rest"),
 )
+COLUMNS = tuple(column._replace(about=MEANINGS[column.key]) for column in _COLUMNS)
 AT_LEAST = 2  # columns that are shown however narrow it gets: the trial and its time
 UNEQUAL_WORK = {"speedup": 97, "samples": 96}  # worth more than times, where trials do different work in a step
 ALL_RIGHT = {"mean": 75}  # as the accuracy, which stands before it; a wrong average comes first
+ASKED_FOR = 98  # worth of the columns that a preset wants seen: only the trial and its time come before
 
 
-def columns_of(rows: Sequence[Row]) -> list[Filled]:
-    """Every column with the cells of these trials."""
+def columns_of(rows: Sequence[Row], asked_for: Iterable[str] = ()) -> list[Filled]:
+    """Every column with the cells of these trials. asked_for: keys of columns that are dropped last."""
     worth = UNEQUAL_WORK if len({row.trial.batch_size for row in rows}) > 1 else {}
     worth = worth | (ALL_RIGHT if {_average(row) for row in rows} <= {NOTHING, RIGHT} else {})
+    worth |= {key: ASKED_FOR for key in asked_for if key not in ("trial", "train")}
     return [column._replace(worth=worth.get(column.key, column.worth)) for column in fill(COLUMNS, rows)]

@@ -82,20 +82,65 @@ def _number(value: int | None) -> str:
     return NOTHING if value is None else str(value)
 
 
-RANK_COLUMNS: tuple[Column[RankResult], ...] = (  # of a table with a line for each rank of one repeat
-    Column("rank", lambda rank: str(rank.rank)),
-    Column("wait", lambda rank: seconds(rank.wait_s)),
-    Column("waits for", _waited_for, left=True),
-    Column("wait caused", lambda rank: seconds(rank.wait_caused_s)),
-    Column("last in", lambda rank: _number(rank.last_arrivals)),
-    Column("operations", lambda rank: _number(rank.collectives)),
-    Column("transfer", lambda rank: seconds(rank.transfer_s)),
-    Column("exposed", lambda rank: seconds(rank.exposed_s)),
-    Column("overlap", lambda rank: percent(rank.overlap)),
-    Column("sent", lambda rank: size(rank.bytes)),
-    Column("delays", _delays),
-    Column("gpu mem.", lambda rank: size(rank.peak_gpu_bytes)),
-    Column("device", lambda rank: printable(rank.device), left=True),
-    Column("pid", lambda rank: str(rank.pid)),
-    Column("host", lambda rank: printable(rank.host), left=True),  # from the network: it may hold control characters
+# Of a table with a line for each rank of one repeat.
+RANK_COLUMNS: tuple[Column[RankResult], ...] = (
+    Column("rank", lambda rank: str(rank.rank), about="The rank's number; ranks count from 0."),
+    Column(
+        "wait",
+        lambda rank: seconds(rank.wait_s),
+        about="How long the rank stood idle for late ranks, over all measured steps; "
+        "empty for one process, or where the clock error exceeds the waits.",
+    ),
+    Column(
+        "waits for",
+        _waited_for,
+        left=True,
+        about="The rank that it waited for longest, and how long of its wait that was; empty if it waited for none.",
+    ),
+    Column(
+        "wait caused",
+        lambda rank: seconds(rank.wait_caused_s),
+        about="How long the others waited for this rank's own work, summed over them; empty like wait.",
+    ),
+    Column(
+        "last in",
+        lambda rank: _number(rank.last_arrivals),
+        about="In how many operations it arrived last; empty like wait.",
+    ),
+    Column(
+        "operations",
+        lambda rank: _number(rank.collectives),
+        about="How many collectives it took part in; empty for one process.",
+    ),
+    Column(
+        "transfer",
+        lambda rank: seconds(rank.transfer_s),
+        about="How long collectives were under way while no rank that it needed was missing; empty like wait.",
+    ),
+    Column(
+        "exposed",
+        lambda rank: seconds(rank.exposed_s),
+        about="How long it stood idle while collectives were under way, for late ranks or for the transfer; "
+        "empty for one process.",
+    ),
+    Column(
+        "overlap",
+        lambda rank: percent(rank.overlap),
+        about="The part of the time with collectives under way in which it computed; empty for one process.",
+    ),
+    Column("sent", lambda rank: size(rank.bytes), about="The bytes of all its collectives; empty for one process."),
+    Column("delays", _delays, about="How often delays fired on it, and how long they took; empty if none did."),
+    Column(
+        "gpu mem.",
+        lambda rank: size(rank.peak_gpu_bytes),
+        about="The most GPU memory that its tensors took; empty without a GPU.",
+    ),
+    Column("device", lambda rank: printable(rank.device), left=True, about="The device that it trained on."),
+    Column("pid", lambda rank: str(rank.pid), about="Its process."),
+    Column(
+        "host",
+        lambda rank: printable(rank.host),  # from the network: it may hold control characters
+        left=True,
+        about="The host that it ran on.",
+    ),
 )

@@ -51,7 +51,7 @@ def markdown(results: Results, preset: Preset) -> str:
 def _table(results: Results, preset: Preset) -> Table:
     rows = rows_of(results, preset)
     styles = {place: STYLES[row.result.status] for place, row in enumerate(rows) if row.result.status in STYLES}
-    return Table(columns_of(rows), styles, AT_LEAST)
+    return Table(columns_of(rows, preset.columns), styles, AT_LEAST)
 
 
 def as_json(results: Results, preset: Preset) -> str:

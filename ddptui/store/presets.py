@@ -173,6 +173,7 @@ def as_toml(preset: Preset) -> str:
         "about": preset.about,
         "baseline": preset.baseline,
         "repeats": preset.repeats,
+        "columns": [*preset.columns],
         "trial": [_fields(trial) for trial in preset.trials],
         "engine": msgspec.to_builtins(preset.engine),
         "reference": [  # TOML has no word for what was not published

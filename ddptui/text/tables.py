@@ -24,6 +24,7 @@ class Column(NamedTuple, Generic[Item]):
     worth: int = 0  # where space is short, the columns with the least are dropped
     left: bool = False  # aligned to the left, as words are; figures are aligned to the right
     key: str = ""  # names the column for the column chooser and for sorting; the header if empty
+    about: str = ""  # a sentence: what it shows, in which unit, of what it is the median or mean, when it is empty
 
 
 class Filled(NamedTuple):
@@ -34,6 +35,7 @@ class Filled(NamedTuple):
     worth: int = 0
     left: bool = False
     key: str = ""
+    about: str = ""
 
     @property
     def width(self) -> int:
@@ -68,8 +70,8 @@ AnySized = TypeVar("AnySized", bound=Sized)
 def fill(columns: Iterable[Column[Item]], items: Sequence[Item]) -> list[Filled]:
     """The columns with the cells of these items."""
     return [
-        Filled(header, [cell(item) for item in items], worth, left, key or header)
-        for header, cell, worth, left, key in columns
+        Filled(header, [cell(item) for item in items], worth, left, key or header, about)
+        for header, cell, worth, left, key, about in columns
     ]
 
 

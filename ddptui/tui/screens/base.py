@@ -1,8 +1,8 @@
 """What screens share: the base of full screens, and the console as they see it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol, cast
 
 from textual.app import ComposeResult
 from textual.binding import Binding
@@ -20,9 +20,9 @@ if TYPE_CHECKING:  # late: the first picture must not wait for them
     from ddptui.run.session import Session
     from ddptui.store.runs import Run
 
-# The fewest cells from which a screen has the class. Common terminals: 80×24, 120×40, 200×60.
+# The fewest cells from which a screen has the classes. Common terminals: 80×24, 120×40, 200×60.
 WIDTHS = ((180, "-huge"), (110, "-wide"), (60, "-narrow"), (0, "-tiny"))
-HEIGHTS = ((54, "-high"), (34, "-tall"), (16, "-short"), (0, "-flat"))
+HEIGHTS = ((54, "-high"), (34, "-tall"), (22, "-short"), (16, "-short -low"), (0, "-flat"))
 
 CHOSEN = ".pane.-chosen"
 SENT = "Sent to the terminal's clipboard"
@@ -62,6 +62,12 @@ class LabScreen(Screen[None]):
     """A full screen: a title bar, its own content, a footer. Below 60×16 (-tiny or -flat) only a card shows."""
 
     PURPOSE = ""  # one line, for the help screen
+    SPARE_KEYS: ClassVar[Sequence[str]] = ()  # actions whose keys the footer shows where it has room for more
+
+    @property
+    def explained(self) -> dict[str, Sequence[tuple[str, str]]]:
+        """What the help screen explains besides keys, by heading: names with a sentence each."""
+        return {}
 
     def compose(self) -> ComposeResult:
         self._set_size_classes(self.app.size, restyle=False)  # first: Textual may lay the widgets out at any time
@@ -84,9 +90,10 @@ class LabScreen(Screen[None]):
         super()._screen_resized(size)
 
     def _set_size_classes(self, size: Size, *, restyle: bool = True) -> None:
-        classes = {name: False for _, name in (*WIDTHS, *HEIGHTS)}
+        classes = {name: False for _, names in (*WIDTHS, *HEIGHTS) for name in names.split()}
         for cells, limits in ((size.width, WIDTHS), (size.height, HEIGHTS)):
-            classes[next(name for fewest, name in limits if cells >= fewest)] = True
+            names = next(names for fewest, names in limits if cells >= fewest)
+            classes |= dict.fromkeys(names.split(), True)
         self.update_classes(classes, restyle, animate=False)  # in one go: each change restyles the whole screen
 
     def action_zoom(self) -> None:

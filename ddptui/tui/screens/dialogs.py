@@ -1,8 +1,10 @@
-"""Small dialogs: a question, the columns of a table, the name of a preset to save, and what the keys do."""
+"""Small dialogs: a question, the columns of a table, the name of a preset to save, what keys do and columns show."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import ClassVar, TypeVar
 
+from rich.table import Table
+from rich.text import Text
 from textual import on
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
@@ -51,7 +53,7 @@ class Confirm(Dialog[bool]):
                 yield Button(f"{self._yes} (y)", id="yes", action="screen.dismiss(True)", variant="error", compact=True)
 
 
-COLUMN_KEYS = "space show or hide   enter done\nf as many as fit     esc cancel"
+COLUMN_KEYS = "space show or hide  enter done  f as many as fit  esc cancel"
 
 
 class ColumnsDialog(Dialog[Collection[str] | None]):
@@ -66,13 +68,19 @@ class ColumnsDialog(Dialog[Collection[str] | None]):
     def __init__(self, offered: Sequence[Filled], shown: Collection[str]) -> None:
         super().__init__()
         self._headers = {column.key: column.header for column in offered}
+        self._abouts = {column.key: column.about for column in offered}
         self._shown = {*shown}
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog") as dialog:
             dialog.border_title = "Columns"
             yield Chooser(*(Option(self._line(key), key) for key in self._headers), markup=False)
+            yield Static(id="about", markup=False)
             yield Static(COLUMN_KEYS, classes="keys")
+
+    @on(Chooser.OptionHighlighted)
+    def _explain(self, event: Chooser.OptionHighlighted) -> None:
+        self.query_one("#about", Static).update(self._abouts.get(event.option_id or "", ""))
 
     def _line(self, key: str) -> str:
         return f"{'✓' if key in self._shown else ' '} {self._headers[key]}"
@@ -144,7 +152,8 @@ KEYS_WIDTH = 16
 
 
 class HelpScreen(Dialog[None]):
-    """Shows the keys that do something now: on the screen below, everywhere, and in the focused pane."""
+    """Shows the keys that do something now: on the screen below, everywhere, and in the focused pane; then what the
+    screen explains besides, such as its columns."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("question_mark,f1,q", "dismiss(None)", "Close", show=False)]
 
@@ -161,9 +170,13 @@ class HelpScreen(Dialog[None]):
             titles = [node.border_title for node in focused.ancestors_with_self if isinstance(node, Widget)]
             title = next(filter(None, titles), "with the focus")  # of the pane itself, or of the one around it
             lines += [Content.styled(f"In the pane {title}", "bold"), *map(_line, keys)]
+        explained: Mapping[str, Sequence[tuple[str, str]]] = getattr(self._of, "explained", {})
         with VerticalScroll(classes="dialog") as pane:
-            pane.border_title, pane.border_subtitle = "Keys", "esc closes"
+            pane.border_title, pane.border_subtitle = " · ".join(["Keys", *explained]), "esc closes"
             yield Static(Content("\n").join(lines))
+            for heading, entries in explained.items():
+                yield Static(Content.styled(heading, "bold"), classes="heading")
+                yield Static(_grid(entries))
 
 
 def _keys_of(screen: Screen[object], node: Widget) -> list[tuple[str, str, str]]:
@@ -173,6 +186,16 @@ def _keys_of(screen: Screen[object], node: Widget) -> list[tuple[str, str, str]]
         if active.node is node and not binding.system and binding.action not in OF_ALL_SCREENS:
             keys.setdefault((binding.description, binding.tooltip), []).append(screen.app.get_key_display(binding))
     return [(" ".join(dict.fromkeys(names)), *effect) for effect, names in keys.items()]
+
+
+def _grid(entries: Sequence[tuple[str, str]]) -> Table:
+    """Names, and what they stand for, wrapped beside them."""
+    grid = Table.grid(padding=(0, 1), expand=True)
+    grid.add_column(width=KEYS_WIDTH + 2, style="bold", no_wrap=True)
+    grid.add_column(ratio=1)
+    for name, what in entries:
+        grid.add_row(Text(f"  {name}"), Text(what))
+    return grid
 
 
 def _line(entry: tuple[str, str, str]) -> Content:

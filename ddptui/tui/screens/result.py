@@ -1,11 +1,11 @@
-"""The results of a training run: table, where the time went, findings, ranks."""
+"""The results of a training run: its answer, table, where the time went, findings, ranks."""
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 from textual import events, on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Container
 from textual.getters import query_one
 from textual.widgets import DataTable
 
@@ -13,39 +13,41 @@ from ddptui.analysis.extent import extent
 from ddptui.analysis.results import Results
 from ddptui.config.preset import Preset
 from ddptui.report import table
-from ddptui.report.notes import in_short, worst
+from ddptui.report.answers import answer
+from ddptui.report.notes import worst
 from ddptui.store.runs import Run
 from ddptui.tui.screens.base import ZOOM_KEY, EndedRun
 from ddptui.tui.screens.dialogs import ColumnsDialog
 from ddptui.tui.screens.export import Exportable
-from ddptui.tui.widgets.comparison import Comparison, Verdict
+from ddptui.tui.widgets.comparison import Answer, Comparison
 from ddptui.tui.widgets.frame import PaneBar, TitleBar
+from ddptui.tui.widgets.result_panes import PANES, SHORT, ResultPanes
 from ddptui.tui.widgets.tables import RankDetail
-from ddptui.tui.widgets.time_bars import TimeBars
-
-PANES = {"table": "Trials", "bars": "Where the time went", "verdict": "In words", "ranks": "Ranks"}
 
 
 class ResultScreen(Exportable):
-    """Shows all panes where there is room, else one or two. All speak of the trial under the cursor."""
+    """Shows the answer and all panes where there is room, else one or two. All speak of the trial under the cursor."""
 
     CSS_PATH = "result.tcss"
     PURPOSE = "The trials of a run side by side. The row under the cursor is the trial that the other panes speak of."
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("o", "sort", "Sort"),
         Binding("c", "columns", "Columns"),
+        Binding("d", "difference", "Difference", show=False, tooltip="Times as differences to the baseline, and back"),
         Binding("y", "copy_row", "Copy the row", show=False),
         Binding("x", "export", "Export"),
         Binding("v", "replay", "Replay"),
         Binding("O", "reverse", "Sort the other way round", show=False),
         Binding("Y", "copy_table", "Copy the table as Markdown", show=False),
         *(Binding(str(number), f"pane('{pane}')", PANES[pane], show=False) for number, pane in enumerate(PANES, 1)),
-        Binding("n,down,j", "trial(1)", "Next trial, from every pane", key_display="n", show=False),
-        Binding("p,up,k", "trial(-1)", "Trial before, from every pane", key_display="p", show=False),
+        Binding("n,down,j", "trial(1)", "Next", key_display="n", show=False, tooltip="The next trial, from every pane"),
+        Binding("p,up,k", "trial(-1)", "Before", key_display="p", show=False, tooltip="The trial before"),
         ZOOM_KEY,
         Binding("escape", "app.pop_screen", "Back"),
     ]
+    SPARE_KEYS = ("difference", "trial(1)", "trial(-1)", "zoom")
     _table = query_one(Comparison)
+    _panes = query_one(ResultPanes)
 
     def __init__(self, run: Run, preset: Preset, results: Results) -> None:
         super().__init__()
@@ -53,19 +55,14 @@ class ResultScreen(Exportable):
 
     def compose_content(self) -> ComposeResult:
         yield PaneBar()
-        with Container(id="panes"):
-            yield Comparison(id="table", classes="pane")
-            yield TimeBars(id="bars", classes="pane")
-            yield Verdict(id="verdict", classes="pane -beside")
-            yield RankDetail(id="ranks", classes="pane")
+        yield Answer(id="answer")
+        yield ResultPanes(id="panes")
 
     def on_mount(self) -> None:
-        for number, (pane, title) in enumerate(PANES.items(), 1):
-            self.query_one(f"#{pane}").border_title = f"{number} {title}"
-        self.query_one(TimeBars).can_focus = True
         self.query_one(TitleBar).show(
             f"{self.preset.name} ▸ result", f"{self.run.name}  {self.results.status}, {extent(self.results)}"
         )
+        self.query_one(Answer).show(self.preset.title, answer(self.results, self.preset))
         self._table.show(self.results, self.preset)
         self._table.choose(worst(self.results.trials))
         self._show_chosen()
@@ -73,14 +70,7 @@ class ResultScreen(Exportable):
 
     @on(DataTable.RowHighlighted, "#table")
     def _show_chosen(self) -> None:
-        chosen = self._table.chosen
-        trial = next((trial for trial in self.results.trials if trial.name == chosen), None)
-        self.query_one(TimeBars).show(self.results, chosen)
-        verdict = self.query_one(Verdict)
-        verdict.show(self.results, self.preset, chosen)
-        finding, title = in_short(trial), f"{[*PANES].index('verdict') + 1} {PANES['verdict']}"
-        verdict.border_title = f"{title}: {finding}" if finding else title
-        self.query_one(RankDetail).show(trial)
+        self._panes.show(self.results, self.preset, self._table.chosen)
 
     def on_descendant_focus(self, event: events.DescendantFocus) -> None:
         """Show the focused pane where there is no room for all."""
@@ -88,19 +78,20 @@ class ResultScreen(Exportable):
             self._mark(event.widget.id)
 
     def _mark(self, chosen: str) -> None:
-        for pane in PANES:
-            self.query_one(f"#{pane}").set_class(pane == chosen, "-chosen")
-            if chosen != "table":  # where two panes have room, the other one stays beside the table
-                self.query_one(f"#{pane}").set_class(pane == chosen, "-beside")
-        self.query_one(PaneBar).show(PANES, chosen)
+        self._panes.choose(chosen)
+        self.query_one(Answer).set_class(chosen == "table", "-above-the-table")
+        self.query_one(PaneBar).show(PANES, chosen, SHORT)
 
     def action_pane(self, pane: str) -> None:
         self._mark(pane)  # first: a hidden pane cannot take the focus
         self.keep_zoomed()
-        self.query_one(f"#{pane}").focus()
+        self._panes.pane(pane).focus()
 
     def action_trial(self, by: int) -> None:
         self._table.move_cursor(row=self._table.cursor_row + by)
+
+    def action_difference(self) -> None:
+        self._panes.turn()
 
     def action_sort(self) -> None:
         self._table.sort_by_next()
@@ -119,6 +110,11 @@ class ResultScreen(Exportable):
 
     def action_copy_table(self) -> None:
         self.copy(table.markdown(self.results, self.preset), "The table as Markdown; x writes it to a file.")
+
+    @property
+    def explained(self) -> dict[str, Sequence[tuple[str, str]]]:
+        ranks = self.query_one(RankDetail).explained
+        return {"Columns of the trials": self._table.explained, "Columns of the ranks": ranks}
 
     @property
     def ended(self) -> EndedRun:

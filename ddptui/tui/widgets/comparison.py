@@ -1,6 +1,6 @@
 """The results of a run: a table that compares its trials, and the findings in words."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import ClassVar
 
 from textual.content import Content
@@ -11,6 +11,7 @@ from ddptui.config.preset import Preset
 from ddptui.report.columns import AT_LEAST, Row, columns_of, rows_of
 from ddptui.report.notes import in_words, published
 from ddptui.text.tables import GAP, Filled, fit, order, telling
+from ddptui.text.words import printable
 from ddptui.tui.widgets.tables import FittedTable
 from ddptui.tui.widgets.texts import TextPane
 from ddptui.tui.widgets.time_bars import BASELINE
@@ -50,7 +51,12 @@ class Comparison(FittedTable):
     @property
     def telling(self) -> list[Filled]:
         """The columns that have a value for at least one of these trials."""
-        return telling(columns_of(self._rows()))
+        return telling(self._columns(self._rows()))
+
+    @property
+    def explained(self) -> list[tuple[str, str]]:
+        """The headers of the columns on the screen, with what they show."""
+        return [(column.header, column.about) for column in self._columns(self._rows()) if column.key in self.shown]
 
     def row_as_text(self) -> list[str]:
         """The cells of the chosen row."""
@@ -85,6 +91,9 @@ class Comparison(FittedTable):
         rows = rows_of(*self._of) if self._of else []
         return [row for row in rows if not (self._growing and row.result.status == "skipped")]
 
+    def _columns(self, rows: list[Row]) -> list[Filled]:
+        return columns_of(rows, self._of[1].columns) if self._of else []
+
     def _marked(self, column: Filled, rows: list[Row]) -> Filled:
         if column.key == "trial" and self._of and len(self._of[0].trials) > 1:
             marks = [f" {BASELINE}" if row.result.name == self._of[0].baseline else "" for row in rows]
@@ -96,7 +105,7 @@ class Comparison(FittedTable):
         rows = self._rows()
         if not rows:
             return self.fill([], [])
-        columns = [self._marked(column, rows) for column in columns_of(rows)]
+        columns = [self._marked(column, rows) for column in self._columns(rows)]
         by = next((column.cells for column in columns if column.key == self._sorted_by), None)
         places = order(by, reverse=self._reversed) if by else range(len(rows))
         if self._wanted:
@@ -112,8 +121,26 @@ class Comparison(FittedTable):
         self.fill(shown, [rows[place].result.name for place in places], styles)
 
 
+class Answer(Static):
+    """Shows the answer to the preset's question; takes no room where there is none."""
+
+    def show(self, question: str, sentences: Sequence[str]) -> None:
+        """Show these sentences, the first one in bold, below the question."""
+        self.display = bool(sentences)
+        if sentences:
+            first, *others = map(printable, sentences)
+            self.border_title = Content(question)
+            self.update(Content.assemble((first, "bold"), *(f" {other}" for other in others)))
+
+
 class Verdict(TextPane):
     """Shows the findings of a run, those on the chosen trial first."""
+
+    @property
+    def wanted_lines(self) -> int:
+        """How many lines all findings take at the present width."""
+        text = self.query_one(Static)
+        return text.get_content_height(self.size, self.screen.size, text.size.width) if text.size else 1
 
     def show(self, results: Results, preset: Preset, chosen: str | None) -> None:
         """Show the findings. `chosen`: the name of the trial under the cursor."""

@@ -1,5 +1,6 @@
 """The line of keys at the foot of a screen."""
 
+from collections.abc import Mapping, Sequence
 from itertools import zip_longest
 from typing import NamedTuple
 
@@ -10,6 +11,8 @@ from textual.screen import Screen
 from textual.widget import Widget
 from textual.widgets import Footer
 
+PALETTE_PADDING = 2  # cells around the key of the palette, and its border
+
 
 class Shown(NamedTuple):
     """What is to be seen of a key."""
@@ -19,6 +22,11 @@ class Shown(NamedTuple):
     description: str
     is_enabled: bool
     tooltip: str
+
+    @property
+    def width(self) -> int:
+        """Cells that it takes, with the room around it."""
+        return len(f" {self.display} {self.description} ")
 
 
 class Key(Widget):
@@ -72,9 +80,22 @@ class PaletteKey(Key):
     PARTS = "{}", " {}"
 
 
+def _without_room(keys: Mapping[str, Shown], spare: Sequence[str], room: int) -> set[str]:
+    """The spare actions that do not fit beside the other keys."""
+    room -= sum(key.width for action, key in keys.items() if action not in spare)
+    left_out = set()
+    for action in spare:
+        if action in keys and keys[action].width <= room:
+            room -= keys[action].width
+        else:
+            left_out.add(action)
+    return left_out
+
+
 class Keys(Footer):
     """Textual's footer makes its keys anew whenever the focus moves, and restyles each of them three times, which took
-    most of the time of a key press. Here they stay, and change what they show."""
+    most of the time of a key press. Here they stay, and change what they show. Where there is room, it also shows the
+    keys of the actions in the screen's SPARE_KEYS, the first of them first."""
 
     def compose(self) -> ComposeResult:
         yield from ()  # which keys there are is known once the screen has its widgets
@@ -88,11 +109,15 @@ class Keys(Footer):
         if not self.is_attached:  # the screen was left meanwhile
             return
         active = self.screen.active_bindings
-        first: dict[str, ActiveBinding] = {}  # of the keys that do the same
+        last = active[self.app.COMMAND_PALETTE_BINDING]
+        palette_key = self._shown(last, last.binding.tooltip or last.binding.description)
+        first: dict[str, Shown] = {}  # by action: of the keys that do the same
+        spare: Sequence[str] = getattr(self.screen, "SPARE_KEYS", ())
         for each in active.values():
-            if each.binding.show:
-                first.setdefault(each.binding.action, each)
-        shown = [self._shown(each, each.tooltip) for each in first.values()]
+            if each.binding.show or each.binding.action in spare:
+                first.setdefault(each.binding.action, self._shown(each, each.tooltip))
+        left_out = _without_room(first, spare, self.size.width - palette_key.width - PALETTE_PADDING)
+        shown = [key for action, key in first.items() if action not in left_out]
         keys = [key for key in self.query_children(Key) if not isinstance(key, PaletteKey)]
         for key, what in zip_longest(keys, shown[: len(keys)]):
             key.display = what is not None
@@ -102,8 +127,10 @@ class Keys(Footer):
         if palette := self.query_children(PaletteKey):
             self.mount(*new, before=palette.first())
         else:
-            last = active[self.app.COMMAND_PALETTE_BINDING]
-            self.mount(*new, PaletteKey(self._shown(last, last.binding.tooltip or last.binding.description)))
+            self.mount(*new, PaletteKey(palette_key))
+
+    def on_resize(self) -> None:
+        self.bindings_changed(self.screen)
 
     def _shown(self, active: ActiveBinding, tooltip: str) -> Shown:
         _, binding, is_enabled, _ = active

@@ -1,16 +1,16 @@
 """The parts around a screen's content: title bar, bar of panes, and the card for a terminal that is too small."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from textual.app import RenderResult
 from textual.content import Content
 from textual.events import Click
 from textual.widget import Widget
-from textual.widgets import Static
 
 from ddptui.text.drawing import shorten
 
 GAP = 2
+NO_PANES: Mapping[str, str] = {}
 
 
 class TitleBar(Widget):
@@ -40,25 +40,39 @@ class TitleBar(Widget):
         return Content.assemble((where, "bold"), space, (how, "$text-muted"))
 
 
-class PaneBar(Static):
+class PaneBar(Widget):
     """Lists the panes with their keys. Hidden where all panes have room; the screens' styles show it. A click on a pane
     presses its key."""
 
     DEFAULT_CSS = "PaneBar { height: 1; padding: 0 1; color: $text-muted; display: none; }"
-    _parts: Sequence[Content] = ()
+    _panes: Mapping[str, str] = {}
+    _short: Mapping[str, str] = {}
+    _shown = ""
 
-    def show(self, panes: Mapping[str, str], shown: str) -> None:
-        """List the panes and highlight the chosen one. `panes`: titles by id, in the order of their number keys."""
-        self._parts = [
-            Content.styled(f" {number} {title} ", "bold reverse" if pane == shown else "")
+    def show(self, panes: Mapping[str, str], shown: str, short: Mapping[str, str] = NO_PANES) -> None:
+        """List the panes and highlight the chosen one. `panes`: titles by id, in the order of their number keys.
+        `short`: titles for a bar in which the others have no room."""
+        self._panes, self._shown, self._short = panes, shown, short
+        self.refresh()
+
+    def render(self) -> Content:
+        return Content(" ").join(self._parts())
+
+    def _parts(self) -> list[Content]:
+        whole = self._titled(self._panes)
+        fits = sum(part.cell_length + 1 for part in whole) - 1 <= self.size.width
+        return whole if fits else self._titled({**self._panes, **self._short})
+
+    def _titled(self, panes: Mapping[str, str]) -> list[Content]:
+        return [
+            Content.styled(f" {number} {title} ", "bold reverse" if pane == self._shown else "")
             for number, (pane, title) in enumerate(panes.items(), start=1)
         ]
-        self.update(Content(" ").join(self._parts))
 
     def on_click(self, event: Click) -> None:
         place = event.get_content_offset(self)
         end = 0
-        for number, part in enumerate(self._parts, start=1):
+        for number, part in enumerate(self._parts(), start=1):
             end += part.cell_length + 1  # and the gap
             if place is not None and place.x < end:
                 self.app.simulate_key(str(number))

@@ -60,6 +60,11 @@ class LabTable(DataTable[Text]):
         """The names of the rows, from top to bottom."""
         return [row.key.value for row in self.ordered_rows]
 
+    @property
+    def wanted_lines(self) -> int:
+        """How many lines the header and all rows take."""
+        return self.row_count + 1
+
     def choose(self, name: str | None) -> None:
         """Put the cursor on the row of this name, if there is one."""
         if name in self.names:
@@ -188,9 +193,13 @@ class ScrolledTable(LabTable):
 class RankDetail(ScrolledTable):
     """Shows a row for each rank of the last repeat of a trial."""
 
+    explained: Sequence[tuple[str, str]] = ()  # the headers of the columns, with what they show
+
     def show(self, trial: TrialResult | None) -> None:
         """Show the ranks of the trial's last repeat."""
         repeats = trial.repeats if trial else []
         ranks = repeats[-1].ranks if repeats else []
         title = f"{trial.name}, repeat {len(repeats)}" if trial and repeats else "no repeat has ended"
-        self.show_all(telling(fill(RANK_COLUMNS, ranks)), [str(rank.rank) for rank in ranks], title)
+        columns = telling(fill(RANK_COLUMNS, ranks))
+        self.explained = [(column.header, column.about) for column in columns]
+        self.show_all(columns, [str(rank.rank) for rank in ranks], title)

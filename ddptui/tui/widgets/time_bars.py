@@ -1,95 +1,155 @@
-"""How long each trial trained, split into work, delay, wait and transfer."""
+"""How long each trial trained, part by part; or by which parts it took longer or shorter than the baseline."""
 
-from collections.abc import Callable, Sequence
-from statistics import median
+from collections.abc import Callable, Iterable, Sequence
+from textwrap import wrap as wrapped
 
-from ddptui.analysis.counted import counted
-from ddptui.analysis.results import RepeatResult, Results, TrialResult
+from ddptui.analysis.breakdown import Breakdown, breakdown
+from ddptui.analysis.results import Results, TrialResult
+from ddptui.report.differences import as_sum, parts, signed
 from ddptui.report.sentences import status_of
-from ddptui.text.drawing import GLYPHS, Line, bar, legend, shorten, wrap
+from ddptui.text.drawing import GLYPHS, Line, bar, shorten, width_of, wrap
 from ddptui.text.words import count
 from ddptui.tui.widgets.canvas import Canvas
 
 PART_FOR_NAME = 3  # at most a third of the width is for the trial's name
 BASELINE = "◆"
+LINE = "│"  # where the baseline's time ends, and differences begin
+KNOWN = {"work": "own work", "delay": "injected delays", "wait": "waiting", "transfer": "transfer"}
+MOST_WORDS = 3  # lines for the difference as a sum
+
+Lengths = list[tuple[str, float]]  # by kind
 
 
-class TimeBars(Canvas):
-    """Draws a bar per trial: the median of its repeats. With more trials than lines, those around the chosen one."""
+class TimeBars(Canvas, can_focus=True):
+    """Draws a bar per trial: its median repeat. With more trials than lines, those around the chosen one."""
 
-    _results: Results | None = None
+    _trials: Sequence[TrialResult] = ()
+    _baseline = ""
     _chosen: str | None = None
+    _times: dict[str, Breakdown]  # of the trials that have figures
+    shows_differences = False  # to the baseline, instead of whole times
 
     def show(self, results: Results, chosen: str | None) -> None:
         """Draw a bar for each trial, and mark the chosen one."""
-        if results is not self._results or chosen != self._chosen:
-            self._results, self._chosen = results, chosen
-            self.redraw()
+        if results.trials is not self._trials:
+            known = {trial.name: breakdown(trial) for trial in results.trials}
+            self._times = {name: times for name, times in known.items() if times}
+        elif chosen == self._chosen:
+            return
+        self._trials, self._baseline, self._chosen = results.trials, results.baseline, chosen
+        self.redraw()
+
+    def turn(self) -> None:
+        """Draw differences to the baseline instead of whole times, or the other way round."""
+        self.shows_differences = not self.shows_differences
+        self.redraw()
+
+    @property
+    def wanted_lines(self) -> int:
+        """How many lines all trials, the legend and a sum in words take."""
+        return len(self._trials) + 1 + (2 if self.shows_differences else 0)
 
     def draw(self, width: int, height: int) -> Sequence[Line]:
-        trials = self._results.trials if self._results else []
-        if not trials:
+        if not self._trials:
             return [[("no trial yet", "muted")]]
-        names = min(max(len(trial.name) for trial in trials), width // PART_FOR_NAME)
-        longest = max((_train_s(trial) for trial in trials), default=0.0) or 1.0
-        scale = max(1, width - names - len(f"  {longest:.2f} s {BASELINE} ") - 1) / longest
-        shown = self._window(trials, max(1, height - 1))
-        lines = [self._line(trial, names, scale) for trial in shown]
-        if (others := len(trials) - len(shown)) and height > 2:
+        words = self._in_words(width) if self.shows_differences else []
+        shown = self._window(max(1, height - 1 - len(words)))
+        names = min(max(len(trial.name) for trial in self._trials), width // PART_FOR_NAME)
+        drawn = self._differences(shown, width - names) if self.shows_differences else self._wholes(width - names)
+        lines = [self._line(trial, names, drawn) for trial in shown]
+        legend = self._legend({kind for line in lines for _, kind in line}, width)
+        if (others := len(self._trials) - len(shown)) and height > 2:
             lines.append([(f"and {count(others, 'trial')} more", "muted")])
-        entries = legend(["work", "wait", "transfer", *(["unknown"] if any(map(_is_withheld, trials)) else [])])
-        if any(_delayed(repeat) for trial in trials for repeat in trial.repeats):
-            entries.append([(GLYPHS["delay"], "delay"), (" delay put in", "muted")])
-        entries.append([(f"{BASELINE} baseline", "muted")])
-        return [*lines, [("  ", ""), *wrap(entries, width - 2, 1)[0]]]
+        return [*lines, legend, *words]
 
-    def _window(self, trials: list[TrialResult], room: int) -> list[TrialResult]:
-        if len(trials) <= room:
-            return trials
+    def _window(self, room: int) -> Sequence[TrialResult]:
+        if len(self._trials) <= room:
+            return self._trials
         room = max(1, room - 1)
-        chosen = next((at for at, trial in enumerate(trials) if trial.name == self._chosen), 0)
-        first = min(max(0, chosen - room // 2), len(trials) - room)
-        return trials[first : first + room]
+        chosen = next((at for at, trial in enumerate(self._trials) if trial.name == self._chosen), 0)
+        first = min(max(0, chosen - room // 2), len(self._trials) - room)
+        return self._trials[first : first + room]
 
-    def _line(self, trial: TrialResult, names: int, scale: float) -> Line:
+    def _line(self, trial: TrialResult, names: int, drawn: Callable[[TrialResult], Line]) -> Line:
         chosen = trial.name == self._chosen
-        name = f"{'▸' if chosen else ' '} {shorten(trial.name, names):<{names}} "
-        label = (name, "strong" if chosen else "")
-        if trial.summary is None:
-            first, *_ = (trial.error or "").splitlines() or [""]
-            why = f"{trial.status}: {first}" if first else status_of(trial) or "not reached"
-            return [label, (why, "culprit" if trial.status == "failed" else "muted")]
-        baseline = f" {BASELINE}" if self._results and trial.name == self._results.baseline else ""
-        return [label, *bar(_parts(trial), scale), (f" {_train_s(trial):.2f} s", ""), (baseline, "muted")]
+        label = (f"{'▸' if chosen else ' '} {shorten(trial.name, names):<{names}} ", "strong" if chosen else "")
+        if trial.name in self._times:
+            return [label, *drawn(trial), (f" {BASELINE}" if trial.name == self._baseline else "", "muted")]
+        first, *_ = (trial.error or "").splitlines() or [""]
+        why = f"{trial.status}: {first}" if first else status_of(trial) or "not reached"
+        return [label, (why, "culprit" if trial.status == "failed" else "muted")]
+
+    def _wholes(self, width: int) -> Callable[[TrialResult], Line]:
+        """Returns what draws the whole time of a trial into so many cells."""
+        longest = max((times.total for times in self._times.values()), default=0.0) or 1.0
+        scale = max(1, width - len(f"   {longest:.2f} s {BASELINE} ")) / longest
+
+        def whole(trial: TrialResult) -> Line:
+            times = self._times[trial.name]
+            return [*bar(_within(times.total, self._lengths(trial, times)), scale), (f" {times.total:.2f} s", "")]
+
+        return whole
+
+    def _differences(self, shown: Iterable[TrialResult], width: int) -> Callable[[TrialResult], Line]:
+        """Returns what draws the difference of a trial: what it saves left of a line, what it adds right of it."""
+        known = {trial.name: times for trial in shown if (times := self._difference(trial))}
+        sides = {trial.name: self._sides(trial, known[trial.name]) for trial in shown if trial.name in known}
+        saved, added = (max((sum(s for _, s in each[side]) for each in sides.values()), default=0.0) for side in (0, 1))
+        scale = max(1, width - len(f"   {LINE} +{added:.2f} s {BASELINE} ")) / (saved + added or 1.0)
+        room = round(saved * scale)
+
+        def difference(trial: TrialResult) -> Line:
+            if trial.name not in known:
+                return [("no difference: the baseline has no figures", "muted")]
+            left, right = (bar(side, scale) for side in sides[trial.name])
+            space = " " * (room - width_of(left))
+            amount = f" {signed(known[trial.name].total)} s"
+            return [(space, ""), *reversed(left), (LINE, "muted"), *right, (amount, "")]
+
+        return difference
+
+    def _difference(self, trial: TrialResult) -> Breakdown | None:
+        mine, its = self._times.get(trial.name), self._times.get(self._baseline)
+        return mine.minus(its) if mine and its else None
+
+    def _sides(self, trial: TrialResult, times: Breakdown) -> tuple[Lengths, Lengths]:
+        """What is saved and what is added."""
+        lengths = self._lengths(trial, times)
+        return [(kind, -s) for kind, s in lengths if s < 0], [(kind, s) for kind, s in lengths if s > 0]
+
+    def _lengths(self, trial: TrialResult, times: Breakdown) -> Lengths:
+        return [(part.kind, part.s) for part in parts(times, trial)]
+
+    def _in_words(self, width: int) -> list[Line]:
+        """The difference of the chosen trial as a sum."""
+        trial = next((trial for trial in self._trials if trial.name == self._chosen), None)
+        difference = self._difference(trial) if trial and trial.name != self._baseline else None
+        if trial is None or difference is None:
+            return []
+        told = wrapped(as_sum(difference, trial), max(1, width - 2), initial_indent="  ", subsequent_indent="  ")
+        return [[(line, "")] for line in told[:MOST_WORDS]]
+
+    def _legend(self, kinds: set[str], width: int) -> Line:
+        """What the kinds of parts that are drawn stand for."""
+        unknown = [
+            part.name
+            for trial in self._trials
+            if trial.name in self._times
+            for part in parts(self._times[trial.name], trial)
+            if part.kind == "unknown"
+        ]
+        names = KNOWN | {"unknown": " or ".join(dict.fromkeys(unknown))}
+        entries: list[Line] = [
+            [(GLYPHS[kind], kind), (f" {name}", "muted")] for kind, name in names.items() if kind in kinds
+        ]
+        entries.append([(f"{BASELINE} baseline", "muted")])
+        return [("  ", ""), *wrap(entries, width - 2, 1)[0]]
 
 
-def _train_s(trial: TrialResult) -> float:
-    return trial.summary.train_time_s.median if trial.summary else 0.0
-
-
-def _is_withheld(trial: TrialResult) -> bool:
-    """Whether the waits are hidden because the clock error exceeds them."""
-    return any(repeat.clock_error_ms is not None and repeat.wait_share is None for repeat in counted(trial.repeats))
-
-
-def _parts(trial: TrialResult) -> list[tuple[str, float]]:
-    """Return each part's seconds. Work is what is no wait, transfer or injected delay."""
-    train_s = _train_s(trial)
-    if _is_withheld(trial):  # the ranks' clocks are too far apart to tell
-        return [("unknown", train_s)]
-    wait = _share(trial, lambda repeat: repeat.wait_share)
-    transfer = min(_share(trial, lambda repeat: repeat.transfer_share), 1 - wait)
-    delay = min(_share(trial, _delayed), 1 - wait - transfer)
-    shares = {"work": 1 - wait - transfer - delay, "delay": delay, "wait": wait, "transfer": transfer}
-    return [(kind, share * train_s) for kind, share in shares.items()]
-
-
-def _delayed(repeat: RepeatResult) -> float:
-    """Return the delays' share of the training time, mean over ranks. Delays at the start are not part of it."""
-    total = sum(delay.s for delay in repeat.injected if delay.at != "start")
-    return total / len(repeat.ranks) / repeat.train_time_s
-
-
-def _share(trial: TrialResult, figure: Callable[[RepeatResult], float | None]) -> float:
-    known = [share for repeat in counted(trial.repeats) if (share := figure(repeat)) is not None]
-    return min(1.0, max(0.0, median(known))) if known else 0.0
+def _within(total: float, lengths: Lengths) -> Lengths:
+    """The lengths, cut where they exceed the total: parts that are measured apart may overlap."""
+    kept: Lengths = []
+    for kind, s in lengths:
+        room = total - sum(before for _, before in kept)
+        kept.append((kind, min(max(0.0, s), room)))
+    return kept

@@ -127,6 +127,7 @@ PRESETS = {
        for times in (0, -1, 10**9)},
     "repeats: a half": preset(f"repeats = 1.5\n{A}", "repeats: expected a whole number"),
     "repeats: true": preset(f"repeats = true\n{A}", "repeats: expected a whole number, got true or false"),
+    "a column of no name": preset(f"columns = [[1]]\n{A}", "columns[0]: no column [1]; `ddptui columns` lists them"),
     "an unknown key": preset("titel = 1", "titel: unknown key; did you mean 'title'?"),
     "an unknown field": preset("[[trial]]\nepoch = 1", "trial[0].epoch: unknown key; did you mean 'epochs'?"),
     "an unknown launch mode": preset('[[trial]]\nlaunch = "spwan"', "did you mean 'spawn'?"),

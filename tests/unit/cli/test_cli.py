@@ -289,6 +289,25 @@ def test_the_data_of_a_run_is_found_from_anywhere(tmp_path: Path, monkeypatch: p
     assert Path(trial.data_dir).is_absolute()
 
 
+# Columns
+
+
+def test_columns_are_explained_all_or_one() -> None:
+    every = ddptui("columns")
+    assert every.exit_code == 0
+    assert "startup  (start s)" in every.stdout
+    one = ddptui("columns", "startup")
+    assert one.stdout.startswith("startup  (start s)\n    Seconds")
+    assert one.stdout in every.stdout
+    assert_refused(ddptui("columns", "startpu"), "no column 'startpu'; did you mean 'startup'?")
+
+
+def test_a_preset_that_wants_an_unknown_column_is_refused(tmp_path: Path) -> None:
+    path = write_preset(tmp_path, f'columns = ["sync", "startpu"]\n{TINY}')
+    refused = ddptui("presets", str(path))
+    assert_refused(refused, f"{path}: columns[1]: no column 'startpu'; did you mean 'startup'?")
+
+
 # Runs
 
 

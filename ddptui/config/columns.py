@@ -1,0 +1,57 @@
+"""The columns that compare trials, by the key that a preset's `columns` takes: what each shows, and when it is empty.
+
+ddptui/report/columns.py fills them.
+"""
+
+OF_REPEATS = "median over repeats"
+
+MEANINGS: dict[str, str] = {
+    "trial": "The trial's name; ◆ marks the baseline.",
+    "launch": "What starts the ranks.",
+    "ranks": "The world size: the number of ranks, or of replicas under nn.DataParallel.",
+    "strategy": "How the ranks average; empty for a launch mode that has its own way.",
+    "backend": "What carries the collectives: gloo or nccl; empty without a process group.",
+    "average": "What is averaged, and how often; empty where it is the gradients of every step.",
+    "mistake": "The mistake that the trial makes on purpose; empty if it makes none.",
+    "split": "Samples that each replica of nn.DataParallel got in a step, at most; empty in other launch modes.",
+    "memory": "The most GPU memory that each rank's tensors took in the last repeat; empty without GPUs.",
+    "bottleneck": "The delays that the trial asks for: where, how long, on which ranks; empty without any.",
+    "fault": "The fault that the trial asks for: what, in which step, on which rank; empty without one.",
+    "slept": f"How often delays fired, and how long they took, summed over ranks; {OF_REPEATS}; empty without delays.",
+    "train": "Seconds from the first measured step to the last optimizer step of the slowest rank; "
+    f"{OF_REPEATS}, ± how far the repeats lie from it.",
+    "spread": "The shortest and the longest train time of the repeats, in seconds; empty for a single repeat.",
+    "ratio": f"Train time over the baseline's of the same repeat; {OF_REPEATS}, ± as in train s.",
+    "published": "The published ratio to the baseline; empty where the preset names no reference.",
+    "speedup": "Samples per second over the baseline's; empty where one of the two has no figures.",
+    "startup": f"Seconds from the launch to the first step of the slowest rank, {OF_REPEATS}; "
+    "warm: forked from a process that had imported torch, cold: imported anew.",
+    "samples": f"Samples of all ranks per second of train time, {OF_REPEATS}.",
+    "step": f"Milliseconds per step: median over all measured steps of all ranks, then {OF_REPEATS}; "
+    "empty without instruments.",
+    "aggregate": "Milliseconds of a step's aggregation: median over steps, mean over ranks, then "
+    f"{OF_REPEATS}; ² and ³ stand where the median step has none.",
+    "wait": "Milliseconds that a rank waits for late ranks in a step: median over steps, mean over ranks, then "
+    f"{OF_REPEATS}; empty where one process trains or the clock error exceeds the waits.",
+    "transfer": "Milliseconds in a step during which collectives are under way and no rank is missing: median over "
+    f"steps, mean over ranks, then {OF_REPEATS}; empty like wait ms.",
+    "overlap": "The part of the time with collectives under way in which ranks compute: mean over ranks, "
+    f"{OF_REPEATS}; empty for strategies that send after backward.",
+    "culprit": "The rank that the others wait for, and the phase in which it loses its time; empty if none stands out.",
+    "loss": f"The mean loss over the last tenth of the steps, {OF_REPEATS}; nan if it is not finite.",
+    "accuracy": f"Percent of the test samples that the trained model gets right, {OF_REPEATS}; "
+    "empty without test samples.",
+    "sync": "Whether all ranks ended the last repeat with the same parameters and buffers; empty for one copy.",
+    "mean": "What the ranks made of the gradients in the last repeat, against their true mean; "
+    "empty without a process group.",
+    "order": "`same` if every epoch of the last repeat had the order of the one before; else empty.",
+    "delta": "Seconds by which the trial took longer than the baseline: the sum of the columns that follow. All are of "
+    "the repeat with the median train time; empty for the baseline.",
+    "delta_work": "The part of Δ s in the ranks' own work; mean over the ranks that wait: all but the one under "
+    "waits for.",
+    "delta_delay": "The part of Δ s in delays that were injected into these ranks; empty if none was.",
+    "delta_wait": "The part of Δ s in which these ranks waited for late ones.",
+    "delta_transfer": "The part of Δ s in which these ranks stood idle for transfers.",
+    "delta_rest": "The part of Δ s that is in none of the others: steps that cannot be compared, standstills, or "
+    "what instruments do not see.",
+}

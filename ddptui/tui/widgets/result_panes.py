@@ -1,0 +1,104 @@
+"""The panes of the Result screen, and how many lines each of them gets."""
+
+from textual.app import ComposeResult
+from textual.containers import Container
+from textual.widget import Widget
+
+from ddptui.analysis.results import Results
+from ddptui.config.preset import Preset
+from ddptui.report.notes import in_short
+from ddptui.tui.widgets.comparison import Comparison, Verdict
+from ddptui.tui.widgets.tables import RankDetail
+from ddptui.tui.widgets.time_bars import TimeBars
+from ddptui.tui.widgets.who_waits import WhoWaits
+
+PANES = {
+    "table": "Trials",
+    "bars": "Where the time went",
+    "verdict": "In words",
+    "ranks": "Ranks",
+    "waits": "Who waits for whom",
+}
+SHORT = {"bars": "Time", "verdict": "Words", "waits": "Waits"}
+TURNS = {False: "d: difference to the baseline", True: "d: whole times"}
+BORDER = 2  # lines
+TABLE_PART, RANKS_PART = 0.4, 0.3  # of the lines, at most, where all panes show
+BESIDE_PART = 0.5  # of the lines, at least, for the pane beside the table
+
+
+class ResultPanes(Container):
+    """Holds all panes: one, two or all of them show."""
+
+    def compose(self) -> ComposeResult:
+        yield Comparison(id="table", classes="pane")
+        yield TimeBars(id="bars", classes="pane")
+        yield Verdict(id="verdict", classes="pane -beside")
+        yield WhoWaits(id="waits", classes="pane")
+        yield RankDetail(id="ranks", classes="pane")
+
+    def on_mount(self) -> None:
+        for pane in PANES:
+            self.pane(pane).border_title = _title(pane)
+        self.query_one(TimeBars).border_subtitle = TURNS[False]
+
+    def pane(self, name: str) -> Widget:
+        """Return the pane with this name, a key of PANES."""
+        return self.query_one(f"#{name}")
+
+    def show(self, results: Results, preset: Preset, chosen: str | None) -> None:
+        """Show a trial in all panes but the table, where it was chosen."""
+        trial = next((trial for trial in results.trials if trial.name == chosen), None)
+        self.query_one(TimeBars).show(results, chosen)
+        verdict, finding = self.query_one(Verdict), in_short(trial)
+        verdict.show(results, preset, chosen)
+        verdict.border_title = f"{_title('verdict')}: {finding}" if finding else _title("verdict")
+        self.query_one(WhoWaits).show(trial)
+        self.query_one(RankDetail).show(trial)
+        self.make_room()
+
+    def turn(self) -> None:
+        """Show differences to the baseline instead of whole times, or the other way round."""
+        bars = self.query_one(TimeBars)
+        bars.turn()
+        bars.border_title = f"{_title('bars')}{', against the baseline' * bars.shows_differences}"
+        bars.border_subtitle = TURNS[bars.shows_differences]
+        self.make_room()
+
+    def choose(self, chosen: str) -> None:
+        """Show a pane where there is no room for all."""
+        for name in PANES:
+            self.pane(name).set_class(name == chosen, "-chosen")
+            if chosen != "table":  # where two panes have room, the other one stays beside the table
+                self.pane(name).set_class(name == chosen, "-beside")
+        self.make_room()
+
+    def on_resize(self) -> None:
+        self.make_room()
+
+    def make_room(self) -> None:
+        """Divide the lines so that no pane stands empty while another one is cut."""
+        room, screen, waits = self.size.height, self.screen, self.query_one(WhoWaits)
+        shows_all = not (screen.has_class("-short") or screen.has_class("-narrow"))
+        self.set_class(shows_all and waits.is_empty and not waits.has_class("-chosen"), "-without-waits")
+        if screen.has_class("-low"):
+            rows = "1fr"
+        elif not shows_all:
+            beside = next(name for name in PANES if self.pane(name).has_class("-beside"))
+            at_most = max(int(room * (1 - BESIDE_PART)), room - self._wanted(beside))
+            rows = f"{min(self._wanted('table'), at_most)} 1fr"
+        else:
+            table = min(self._wanted("table"), int(room * TABLE_PART))
+            ranks = min(self._wanted("ranks"), int(room * RANKS_PART))
+            middle = room - table - ranks
+            bars = min(self._wanted("bars"), middle - min(self._wanted("waits"), middle // 2))
+            rows = f"{table} {bars} 1fr {ranks}"
+        self.styles.grid_rows = rows  # Textual lays the grid out anew only if they differ
+
+    def _wanted(self, name: str) -> int:
+        pane = self.pane(name)
+        assert isinstance(pane, Comparison | TimeBars | Verdict | RankDetail | WhoWaits)
+        return pane.wanted_lines + BORDER
+
+
+def _title(pane: str) -> str:
+    return f"{[*PANES].index(pane) + 1} {PANES[pane]}"

@@ -1,0 +1,112 @@
+"""Who waited for whom: a matrix of a trial's ranks, with a cursor whose cell is spelled out."""
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from textual.binding import Binding, BindingType
+from textual.content import Content
+from textual.events import Click
+
+from ddptui.analysis.counted import counted
+from ddptui.analysis.results import TrialResult
+from ddptui.analysis.wait_matrix import WaitMatrix, wait_matrix
+from ddptui.report.matrix import ITSELF, MOST_ROWS, Grid, describe, grid, largest
+from ddptui.text.drawing import Line, Span
+from ddptui.text.units import NOTHING
+from ddptui.tui.widgets.canvas import Canvas
+
+ROOM_FOR_LABELS = 12  # cells: two numbers of four digits
+
+
+class WhoWaits(Canvas, can_focus=True):
+    """Draws the ranks that wait from top to bottom, those waited for from left to right; of many ranks, blocks."""
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = {"canvas--cursor"}
+    DEFAULT_CSS = """
+    WhoWaits > .canvas--cursor { background: $block-cursor-blurred-background; color: $text; }
+    WhoWaits:focus > .canvas--cursor { color: $block-cursor-foreground; background: $block-cursor-background; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up,k", "move(-1, 0)", "Rank above", show=False),
+        Binding("down,j", "move(1, 0)", "Rank below", show=False),
+        Binding("left,h", "move(0, -1)", "Rank on the left", show=False),
+        Binding("right,l", "move(0, 1)", "Rank on the right", show=False),
+    ]
+    _trial: TrialResult | None = None
+    _matrix: WaitMatrix | None = None  # None: nothing is known, or the widget has no size yet
+    _cursor = (0, 0)  # row, column
+    _rows = 0  # that the matrix has where there is room for all
+
+    def show(self, trial: TrialResult | None) -> None:
+        """Show the waits of a trial's ranks, with the cursor on the longest one."""
+        if trial is not self._trial:
+            known = wait_matrix(trial, MOST_ROWS) if trial else None
+            self._trial, self._matrix, self._rows = trial, None, len(known.ranks) if known else 0
+            self._lay_out()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is no matrix to show."""
+        return not self._rows
+
+    @property
+    def wanted_lines(self) -> int:
+        """How many lines the matrix takes."""
+        return self._rows + 1
+
+    def on_resize(self) -> None:
+        self._lay_out()
+
+    def _lay_out(self) -> None:
+        width, height = self.size
+        most = max(1, min(MOST_ROWS, height - 1, width - ROOM_FOR_LABELS))
+        matrix = wait_matrix(self._trial, most) if self._trial and self._rows and height else None
+        if matrix is not None and matrix != self._matrix:
+            self._cursor = largest(matrix)
+        self._matrix = matrix
+        self._show_cell()
+
+    def _show_cell(self) -> None:
+        self.border_subtitle = Content(describe(self._matrix, *self._cursor) if self._matrix else "")
+        self.redraw()
+
+    def _choose(self, row: int, column: int) -> None:
+        if self._matrix and 0 <= row < len(self._matrix.ranks) and 0 <= column < len(self._matrix.ranks):
+            self._cursor = row, column
+            self._show_cell()
+
+    def action_move(self, rows: int, columns: int) -> None:
+        row, column = self._cursor
+        self._choose(row + rows, column + columns)
+
+    def on_click(self, event: Click) -> None:
+        """Choose the clicked cell."""
+        at = event.get_content_offset(self)
+        if at is not None and self._matrix:
+            shown = grid(self._matrix, self.size.width)
+            self._choose(at.y - 1, (at.x - len(shown.labels[0])) // len(shown.cells[0][0]))
+
+    def draw(self, width: int, height: int) -> Sequence[Line]:
+        if self._matrix is None:
+            return [[(_why_empty(self._trial), "muted")]]
+        shown = grid(self._matrix, width)
+        return [[(shown.head, "muted")], *(self._line(shown, row) for row in range(len(shown.labels)))]
+
+    def _line(self, shown: Grid, row: int) -> Line:
+        line: list[Span] = [(shown.labels[row], "")]
+        for column, text in enumerate(shown.cells[row]):
+            usual = "muted" if text.strip() in (ITSELF, NOTHING) else "wait"
+            kind = "cursor" if (row, column) == self._cursor else usual
+            line += [(text[: shown.gap], ""), (text[shown.gap :], kind)]
+        return line
+
+
+def _why_empty(trial: TrialResult | None) -> str:
+    repeats = counted(trial.repeats) if trial else []
+    if not repeats:
+        return "no repeat has ended"
+    if len(repeats[0].ranks) < 2:
+        return "one process, so there is no rank to wait for"
+    if any(repeat.clock_error_ms is not None for repeat in repeats):
+        return "the clock error exceeds the measured waits, so they are hidden"
+    return "no collective was recorded, so waits are not known"

@@ -1,0 +1,49 @@
+"""The columns that a preset wants seen."""
+
+import pytest
+
+from ddptui.config.columns import MEANINGS
+from ddptui.config.parser import parse
+from ddptui.config.toml import read_toml
+from ddptui.config.trial import TrialError
+from ddptui.store.presets import all_presets, as_toml
+from tests.support.builders import preset_of
+
+TRIAL = {"trial": [{"name": "a"}]}
+
+
+def test_they_are_read_and_survive_being_kept_as_toml() -> None:
+    preset = preset_of({"columns": ["startup", "sync"], **TRIAL})
+    assert preset.columns == ("startup", "sync")
+    assert parse("made", read_toml(as_toml(preset)), {}) == preset
+    assert preset_of(TRIAL).columns == ()
+
+
+@pytest.mark.parametrize(
+    ("columns", "key", "why"),
+    [
+        (["sync", "startpu"], "columns[1]", "no column 'startpu'; did you mean 'startup'?"),
+        (["¿"], "columns[0]", "no column '¿'; `ddptui columns` lists them"),
+        ([["sync"]], "columns[0]", "no column ['sync']; did you mean 'sync'?"),
+        ([3], "columns[0]", "no column 3; `ddptui columns` lists them"),
+        ("sync", "columns", "expected a list, got text"),
+    ],
+)
+def test_an_unknown_one_is_refused_with_the_nearest_spelling(columns: object, key: str, why: str) -> None:
+    with pytest.raises(TrialError) as refused:
+        preset_of({"columns": columns, **TRIAL})
+    assert (refused.value.key, refused.value.why) == (key, why)
+
+
+def test_primitives_have_other_columns() -> None:
+    trials = {"kind": "primitives", "trial": [{"name": "a", "primitives": "see"}]}
+    with pytest.raises(TrialError, match="columns: means nothing with kind = 'primitives'"):
+        preset_of({"columns": ["sync"], **trials})
+    assert preset_of(trials).columns == ()
+
+
+def test_the_presets_want_the_columns_that_they_speak_of() -> None:
+    wanted = {preset.name: preset.columns for preset in all_presets()[0]}
+    assert wanted["launch-modes"] == ("startup",)
+    assert wanted["mistakes"] == ("sync", "mean", "order")
+    assert {key for keys in wanted.values() for key in keys} <= {*MEANINGS}

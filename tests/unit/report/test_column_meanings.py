@@ -1,0 +1,118 @@
+"""Columns explain themselves, a preset's columns are dropped last, and differences have columns of their parts."""
+
+import msgspec
+import pytest
+
+from ddptui.analysis.results import RankResult, Results
+from ddptui.config.columns import MEANINGS
+from ddptui.config.preset import Preset
+from ddptui.report import explained
+from ddptui.report.columns import COLUMNS, columns_of, rows_of
+from ddptui.report.ranks import RANK_COLUMNS
+from ddptui.report.table import text
+from tests.support.builders import journal, preset_of, results_for, two_trials
+
+
+def test_every_column_has_a_key_that_presets_know_and_a_sentence() -> None:
+    assert [column.key for column in COLUMNS] == [*MEANINGS]
+    for column in (*COLUMNS, *RANK_COLUMNS):
+        assert column.about.endswith("."), column.header
+        assert len(column.about.split()) <= 45, column.header
+
+
+def test_the_listing_has_all_of_them() -> None:
+    lines = explained.listing().splitlines()
+    for column in COLUMNS:
+        assert column.key in [line.split("  ")[0] for line in lines]
+    assert "startup  (start s)" in lines
+    assert "wait caused" in lines
+    assert max(map(len, lines)) <= explained.WIDTH
+
+
+@pytest.mark.parametrize("name", ["startup", "start s", "Start S"])
+def test_a_column_is_found_by_its_key_and_by_its_header(name: str) -> None:
+    assert explained.entries(name).startswith("startup  (start s)\n    Seconds from the launch")
+
+
+def test_both_tables_may_have_a_column_of_a_name() -> None:
+    assert explained.entries("wait").count("\nwait\n") == 1
+    assert explained.entries("wait").startswith("wait  (wait ms)\n")
+
+
+def test_an_unknown_column_is_refused_with_the_nearest_spelling() -> None:
+    with pytest.raises(LookupError, match="no column 'startpu'; did you mean 'startup'"):
+        explained.entries("startpu")
+    with pytest.raises(LookupError, match="no column '¿'; `ddptui columns` lists them"):
+        explained.entries("¿")
+
+
+def ran(**fields: object) -> tuple[Results, Preset]:
+    preset = two_trials(repeats=1, **fields)
+    return results_for(preset, journal("a"), journal("b", step_ms=400)), preset
+
+
+def header(shown: str) -> list[str]:
+    return shown.split("\n\n")[1].splitlines()[0].split("  ")
+
+
+def test_a_column_that_the_preset_wants_is_dropped_last() -> None:
+    assert not any("start s" in cell for cell in header(text(*ran(), 50)))
+    assert any("start s" in cell for cell in header(text(*ran(columns=["startup"]), 50)))
+
+
+def test_what_a_preset_wants_changes_no_order() -> None:
+    results, preset = ran(columns=["sync", "startup"])
+    rows = rows_of(results, preset)
+    assert [column.key for column in columns_of(rows, preset.columns)] == [*MEANINGS]
+
+
+def with_figures(results: Results) -> Results:
+    """Of trial b, rank 0 waited 0.9 s for rank 1, and 0.1 s were transfer."""
+
+    def figures(rank: RankResult) -> RankResult:
+        wait = 0.9 if rank.rank == 0 else 0.1
+        return msgspec.structs.replace(rank, wait_s=wait, exposed_s=wait + 0.1, work_s={"forward": 1.0 - wait})
+
+    def of_trial(name: str, ranks: list[RankResult]) -> list[RankResult]:
+        return [figures(rank) if name == "b" else rank for rank in ranks]
+
+    return msgspec.structs.replace(
+        results,
+        trials=[
+            msgspec.structs.replace(
+                trial,
+                repeats=[
+                    msgspec.structs.replace(repeat, ranks=of_trial(trial.name, repeat.ranks))
+                    for repeat in trial.repeats
+                ],
+            )
+            for trial in results.trials
+        ],
+    )
+
+
+def test_the_parts_of_a_difference_add_up_and_the_baseline_has_none() -> None:
+    results, preset = ran()
+    results = with_figures(results)
+    columns = {column.key: column.cells for column in columns_of(rows_of(results, preset))}
+    delta, *parts = (columns[key][1] for key in ("delta", "delta_work", "delta_wait", "delta_transfer", "delta_rest"))
+    took = [trial.summary.train_time_s.median for trial in results.trials if trial.summary]
+    assert float(delta) == pytest.approx(took[1] - took[0], abs=0.006)
+    assert sum(map(float, parts)) == pytest.approx(float(delta), abs=0.02)
+    assert columns["delta_wait"][1] == "+0.50"  # the mean of both ranks: neither is the culprit
+    assert columns["delta_transfer"][1] == "+0.10"
+    assert columns["delta_delay"][1] == "–"
+    assert {columns[key][0] for key in columns if key.startswith("delta")} == {"–"}
+
+
+def test_a_trial_without_figures_has_no_difference() -> None:
+    preset = preset_of({"title": "?", "repeats": 1, "trial": [{"name": "a"}, {"name": "b"}]})
+    columns = {column.key: column.cells for column in columns_of(rows_of(results_for(preset, journal("a")), preset))}
+    assert columns["delta"] == ["–", "–"]
+
+
+def test_what_rounds_to_nothing_has_no_sign() -> None:
+    preset = two_trials(repeats=1)
+    results = results_for(preset, journal("a"), journal("b", step_ms=9.999))
+    columns = {column.key: column.cells for column in columns_of(rows_of(results, preset))}
+    assert columns["delta"][1] == "0.00"
