@@ -3,7 +3,7 @@
 import os
 import shlex
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -18,9 +18,15 @@ from ddptui.cli.common import (
     refusing,
 )
 
+if TYPE_CHECKING:
+    from ddptui.analysis.results import Results
+    from ddptui.config.preset import Preset
+    from ddptui.store.runs import Run
+
 # Spelled out: to import the rooms that know them would slow down every command. A test compares them.
-FORMATS = ("table", "markdown", "csv", "json", "trace")
-PROJECTION_FORMATS = ("table", "markdown", "csv", "json")
+PAGE_FORMATS = ("html", "svg")
+FORMATS = ("table", "markdown", "csv", "json", "trace", *PAGE_FORMATS)
+PROJECTION_FORMATS = ("table", "markdown", "csv", "json", "html")
 SCALINGS = ("weak", "strong")
 SCALING_HELP = "weak: each rank keeps its batch; strong: all ranks share it."
 
@@ -83,10 +89,10 @@ def runs(obj: dict[str, Any], /, trash: bool, runs: str | None) -> None:
 @RUNS_OPTION
 @click.pass_obj
 def show(obj: dict[str, Any], run: str, format: str, runs: str | None) -> None:
-    """Print a run's table, or its timeline.
+    """Print a run's table, its page, or its timeline.
 
-    RUN is a run's name, the start of its name, its folder, or `last`. `--format trace` prints the timeline, for
-    ui.perfetto.dev.
+    RUN is a run's name, the start of its name, its folder, or `last`. `--format html` prints one file for a browser,
+    `--format svg` a picture, `--format trace` the timeline, for ui.perfetto.dev.
     """
     from ddptui.report import table
     from ddptui.report.trace import trace
@@ -102,8 +108,18 @@ def show(obj: dict[str, Any], run: str, format: str, runs: str | None) -> None:
                 click.echo(piece, nl=False)
             return
         results = results_of(recorded, preset)
+        if format in PAGE_FORMATS:
+            return _show_page(recorded, preset, results, format)
     text = as_table(results, preset) if format == "table" else table.FORMATS[format](results, preset)
     click.echo(text, nl=False)
+
+
+def _show_page(recorded: "Run", preset: "Preset", results: "Results", format: str) -> None:
+    from ddptui.page import formats
+    from ddptui.page.picture import PictureError
+
+    with refusing(PictureError):
+        click.echo(formats.FORMATS[format](recorded, preset, results), nl=False)
 
 
 @click.command()
@@ -124,13 +140,17 @@ def project(obj: dict[str, Any], /, run: str, format: str, runs: str | None, **o
 
     Prints its step time under each strategy, from its measured steps and a model of the network.
     """
-    from ddptui.projection import ProjectionError
-    from ddptui.projection.command import ProjectOptions
-    from ddptui.projection.command import run as projected
+    from ddptui.projection import ProjectionError, command
     from ddptui.store.runs import runs_folder
 
+    folder, asked = runs_folder(runs or obj["runs"]), command.ProjectOptions(**options)
     with refusing(ProjectionError):
-        sys.exit(projected(runs_folder(runs or obj["runs"]), run, ProjectOptions(**options), format))
+        if format != "html":
+            sys.exit(command.run(folder, run, asked, format))
+        projection = command.projection(folder, run, asked)
+    from ddptui.page.projection import projection_page
+
+    click.echo(projection_page(projection), nl=False)
 
 
 @click.command()

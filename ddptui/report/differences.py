@@ -1,5 +1,6 @@
 """What a trial's train time differs by from the baseline's, as a sum of parts with names."""
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from ddptui.analysis.breakdown import Breakdown
@@ -29,12 +30,39 @@ def parts(times: Breakdown, trial: TrialResult) -> list[Part]:
     return [part for part in named if part.s]
 
 
+class Stretch(NamedTuple):
+    """A part at its place in a bar, in s from where the bar begins."""
+
+    part: Part
+    begin_s: float
+    end_s: float
+
+
+def stacked(parts: Iterable[Part]) -> list[Stretch]:
+    """The parts side by side: what takes time to the right of 0, what saves time to its left."""
+    stretches: list[Stretch] = []
+    left = right = 0.0
+    for part in parts:
+        if part.s < 0:
+            stretches.append(Stretch(part, left + part.s, left))
+            left += part.s
+        else:
+            stretches.append(Stretch(part, right, right + part.s))
+            right += part.s
+    return stretches
+
+
 def as_sum(difference: Breakdown, trial: TrialResult) -> str:
     """As in "+1.74 s = +0.03 own work +1.69 waiting for rank 1 (aggregate) +0.02 transfer"; parts that would read 0.00
     are left out."""
     told = [part for part in parts(difference, trial) if abs(part.s) >= 0.005]
-    words = " ".join(f"{part.s:+.2f} {part.name}" for part in told)
-    return f"{difference.total:+.2f} s" + (f" = {words}" if words else "")
+    words = " ".join(f"{signed(part.s)} {part.name}" for part in told)
+    return f"{signed(difference.total)} s" + (f" = {words}" if words else "")
+
+
+def signed(s: float) -> str:
+    """Seconds with their sign; nothing is +0.00, and never -0.00."""
+    return f"{round(s, 2) + 0.0:+.2f}"
 
 
 def _waiting_for(culprit: Culprit | None) -> str:
