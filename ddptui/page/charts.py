@@ -7,6 +7,7 @@ from typing import NamedTuple
 from ddptui.text.braille import Frame, Point, frame, is_finite
 
 UNITS = 1000
+ROOM = 0.02  # at each side of a chart, so that no mark is cut
 COLORS, DASHES = 6, 4  # of lines: then they look like an earlier one
 
 
@@ -65,7 +66,8 @@ def frame_of(series: Sequence[Series]) -> Frame | None:
 
 
 def chart(name: str, about: str, series: Sequence[Series], within: Frame, x: Axis, y: Axis) -> Chart:
-    """The chart of these series."""
+    """The chart of these series, with some room around the frame."""
+    within = _wider(within)
     across, up = within.right - within.left, within.high - within.low
     x_ticks = [(100 * (value - within.left) / across, label) for value, label in x.ticks]
     y_ticks = [(100 * (within.high - value) / up, label) for value, label in y.ticks]
@@ -74,10 +76,15 @@ def chart(name: str, about: str, series: Sequence[Series], within: Frame, x: Axi
         about,
         x.label,
         y.label,
-        [Tick(percent(at), label) for at, label in x_ticks if -0.1 <= at <= 100.1],
-        [Tick(percent(at), label) for at, label in y_ticks if -0.1 <= at <= 100.1],
+        [Tick(percent(at), label) for at, label in x_ticks if 0 <= at <= 100],
+        [Tick(percent(at), label) for at, label in y_ticks if 0 <= at <= 100],
         [_drawn(number, each, within) for number, each in enumerate(series)],
     )
+
+
+def _wider(within: Frame) -> Frame:
+    x, y = ROOM * (within.right - within.left), ROOM * (within.high - within.low)
+    return Frame(within.left - x, within.right + x, within.low - y, within.high + y)
 
 
 def percent(part: float) -> str:

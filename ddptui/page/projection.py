@@ -31,10 +31,15 @@ def projection_page(projection: Projection) -> str:
         "projection.html",
         title=title(projection),
         kicker=f"Projection of run {projection.run}; network: {projection.network.source}",
-        answer=projection.said,
+        answer=[*map(_sentence, projection.said)],
         strategies=[_strategy([*points]) for _, points in by_strategy],
         reading=[efficiency, f"10…90 %: {BAND}", *projection.notes],
     )
+
+
+def _sentence(said: str) -> str:
+    """A finding as a sentence among others."""
+    return f"{said[0].upper()}{said[1:]}."
 
 
 def _strategy(points: list[Point]) -> Strategy:

@@ -56,7 +56,7 @@ SCREENS: dict[str, Callable[[], Screen[object]]] = {
     "question": lambda: Confirm("Stop the run?"),
     "columns": lambda: ColumnsDialog([Filled("trial", ["a"], left=True, key="trial")], ["trial"]),
     "save": lambda: SavePreset("mine"),
-    "export": lambda: ExportDialog(Run(RECORDED), "csv"),
+    "export": lambda: ExportDialog("run", "csv"),
     "inject": inject,
     "help": lambda: HelpScreen(Screen()),
     "palette": CommandPalette,
