@@ -54,6 +54,11 @@ def test_the_command_line_imports_only_what_it_needs_to_say_no() -> None:
     assert output_of(loaded) == ["", ""]
 
 
+def test_templates_are_read_only_when_a_page_is_made() -> None:
+    loaded = "print(*sorted(name for name in sys.modules if name in ('jinja2', 'markdown_it', 'ddptui.page')))"
+    assert output_of(f"import ddptui.cli.inspect, ddptui.run.output, ddptui.tui.screens.export\n{loaded}") == ["", ""]
+
+
 @pytest.mark.parametrize("module", ["listing", "output"])
 def test_commands_that_only_print_import_no_engine(module: str) -> None:
     loaded = "print(*sorted(name for name in sys.modules if name in ('zmq', 'psutil', 'ddptui.engines.hub')))"

@@ -3,7 +3,7 @@
 import os
 import shlex
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -18,10 +18,16 @@ from ddptui.cli.common import (
     refusing,
 )
 
+if TYPE_CHECKING:
+    from ddptui.analysis.results import Results
+    from ddptui.config.preset import Preset
+    from ddptui.store.runs import Run
+
 # Spelled out: to import the rooms that know them would slow down every command. A test compares them.
-FORMATS = ("table", "markdown", "csv", "json", "trace")
-COMPARISON_FORMATS = ("table", "markdown", "csv", "json")
-PROJECTION_FORMATS = ("table", "markdown", "csv", "json")
+PAGE_FORMATS = ("html", "svg")
+FORMATS = ("table", "markdown", "csv", "json", "trace", *PAGE_FORMATS)
+COMPARISON_FORMATS = ("table", "markdown", "csv", "json", "html")
+PROJECTION_FORMATS = ("table", "markdown", "csv", "json", "html")
 SCALINGS = ("weak", "strong")
 SCALING_HELP = "weak: each rank keeps its batch; strong: all ranks share it."
 
@@ -97,10 +103,10 @@ def runs(obj: dict[str, Any], /, trash: bool, runs: str | None) -> None:
 @RUNS_OPTION
 @click.pass_obj
 def show(obj: dict[str, Any], run: str, format: str, runs: str | None) -> None:
-    """Print a run's table, or its timeline.
+    """Print a run's table, its page, or its timeline.
 
-    RUN is a run's name, the start of its name, its folder, or `last`. `--format trace` prints the timeline, for
-    ui.perfetto.dev.
+    RUN is a run's name, the start of its name, its folder, or `last`. `--format html` prints one file for a browser,
+    `--format svg` a picture, `--format trace` the timeline, for ui.perfetto.dev.
     """
     from ddptui.report import table
     from ddptui.report.trace import trace
@@ -116,8 +122,18 @@ def show(obj: dict[str, Any], run: str, format: str, runs: str | None) -> None:
                 click.echo(piece, nl=False)
             return
         results = results_of(recorded, preset)
+        if format in PAGE_FORMATS:
+            return _show_page(recorded, preset, results, format)
     text = as_table(results, preset) if format == "table" else table.FORMATS[format](results, preset)
     click.echo(text, nl=False)
+
+
+def _show_page(recorded: "Run", preset: "Preset", results: "Results", format: str) -> None:
+    from ddptui.page import formats
+    from ddptui.page.picture import PictureError
+
+    with refusing(PictureError):
+        click.echo(formats.FORMATS[format](recorded, preset, results), nl=False)
 
 
 @click.command()
@@ -142,6 +158,10 @@ def compare(obj: dict[str, Any], a: str, b: str, format: str, runs: str | None) 
         if both[0].folder == both[1].folder:
             raise Refusal(f"A and B are the same run, {both[0].name}: name two (`ddptui runs` lists them)")
         compared = comparison(*(results_of(run, run.preset()) for run in both))
+    if format == "html":
+        from ddptui.page.comparison import comparison_page
+
+        return click.echo(comparison_page(compared), nl=False)
     as_table = format == "table"
     click.echo(output.comparison(compared) if as_table else render.FORMATS[format](compared), nl=False)
 
@@ -164,13 +184,17 @@ def project(obj: dict[str, Any], /, run: str, format: str, runs: str | None, **o
 
     Prints its step time under each strategy, from its measured steps and a model of the network.
     """
-    from ddptui.projection import ProjectionError
-    from ddptui.projection.command import ProjectOptions
-    from ddptui.projection.command import run as projected
+    from ddptui.projection import ProjectionError, command
     from ddptui.store.runs import runs_folder
 
+    folder, asked = runs_folder(runs or obj["runs"]), command.ProjectOptions(**options)
     with refusing(ProjectionError):
-        sys.exit(projected(runs_folder(runs or obj["runs"]), run, ProjectOptions(**options), format))
+        if format != "html":
+            sys.exit(command.run(folder, run, asked, format))
+        projection = command.projection(folder, run, asked)
+    from ddptui.page.projection import projection_page
+
+    click.echo(projection_page(projection), nl=False)
 
 
 @click.command()

@@ -31,6 +31,17 @@ class RankArrivals(NamedTuple):
     lateness: list[float]  # how long after the first rank it came, step by step
     delay: float = 0.0  # the part of the lead that was an injected delay
 
+    @property
+    def parts(self) -> list[tuple[str, float]]:
+        """The parts of its step by kind, in ms and in the order of time. It arrives when its delay is over."""
+        return [
+            ("work", self.lead - self.delay),
+            ("delay", self.delay),
+            ("wait", self.wait),
+            ("transfer", self.transfer),
+            ("rest", self.rest),
+        ]
+
 
 class ArrivalsSummary(NamedTuple):
     """The ranks' arrivals in some steps."""

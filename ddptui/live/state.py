@@ -29,6 +29,7 @@ class Curve(msgspec.Struct):
     """A figure over the steps of a training that may be long: a bounded number of points."""
 
     points: list[Point] = []
+    most: int = MOST_POINTS
     stride: int = 1  # doubled when it is full: every other point goes, and only every other one is added
 
     def add(self, step: int, value: float | None) -> None:
@@ -36,7 +37,7 @@ class Curve(msgspec.Struct):
         if step % self.stride:
             return
         self.points.append((step, value))
-        if len(self.points) > MOST_POINTS:
+        if len(self.points) > self.most:
             self.stride *= 2
             self.points = [point for point in self.points if point[0] % self.stride == 0]
 

@@ -55,6 +55,12 @@ def window(joined: Sequence[AlignedStep]) -> Interval:
     return min(step.begin_ns for step in all_steps), max(step.end_ns for step in all_steps)
 
 
+def telling_ranks(joined: Sequence[AlignedStep], most: int) -> list[int]:
+    """All ranks or, if they are more, those that waited least: the others waited for one of them."""
+    waited = {rank: sum(step.ranks[rank].wait_ns for step in joined) for rank in sorted(joined[0].ranks)}
+    return sorted(sorted(waited, key=lambda rank: waited[rank])[:most])
+
+
 def row(joined: Sequence[AlignedStep], rank: int) -> list[Segment]:
     """What a rank did, in order and without gaps, from its first step's begin to its last one's end."""
     edges = sorted(edge for step in joined for edge in _edges(step.ranks[rank]))

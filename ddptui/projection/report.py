@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from math import log2, log10
+from typing import NamedTuple
 
 import msgspec
 
@@ -39,11 +40,11 @@ COLUMNS: tuple[Column[Point], ...] = (
 def text(projection: Projection, width: int) -> str:
     """The first strategy in full and plotted, all strategies side by side, then findings and notes."""
     strategies = list(dict.fromkeys(point.strategy for point in projection.points))
-    lines = [_title(projection), ""]
+    lines = [title(projection), ""]
     for strategy in strategies if len(strategies) <= MOST_IN_FULL else strategies[:1]:
         points = [point for point in projection.points if point.strategy == strategy]
         efficiency = efficiency_note(projection.scaling, projection.measured_ranks)
-        lines += [_name(points[0]), *as_text(in_full(points), width, rule=False), efficiency, ""]
+        lines += [name_of(points[0]), *as_text(in_full(points), width, rule=False), efficiency, ""]
         if drawn := plot(points, min(width, PLOT_WIDTH), PLOT_HEIGHT):
             band, dots = ([f"the band: {BAND}"], "; dots: its band, 10 to 90 %") if _has_band(projection) else ([], "")
             marks = f"; {MEASURED}: measured" if any(point.measured_ms is not None for point in points) else ""
@@ -55,12 +56,12 @@ def text(projection: Projection, width: int) -> str:
 
 def markdown(projection: Projection) -> str:
     """All strategies in full, as a Markdown section."""
-    names = Filled("strategy", [_name(point) for point in projection.points], left=True)
+    names = Filled("strategy", [name_of(point) for point in projection.points], left=True)
     table = as_markdown(Table([names, *fill(COLUMNS, projection.points)]))
     efficiency = efficiency_note(projection.scaling, projection.measured_ranks)
     band = [f"10…90 %: {BAND}"] if _has_band(projection) else []
     sentences = (f"- {sentence}" for sentence in (*projection.said, efficiency, *band, *projection.notes))
-    return "\n".join([f"## {_title(projection)}", "", *table, "", *sentences]) + "\n"
+    return "\n".join([f"## {title(projection)}", "", *table, "", *sentences]) + "\n"
 
 
 def as_csv(projection: Projection) -> str:
@@ -82,7 +83,7 @@ def in_full(points: Sequence[Point]) -> Table:
 
 def side_by_side(projection: Projection, width: int) -> Table:
     """Step times with a row a strategy and a column a number of ranks: as many as fit, always the last one."""
-    names = {point.strategy: _name(point) for point in projection.points}
+    names = {point.strategy: name_of(point) for point in projection.points}
     ranks = list(dict.fromkeys(point.ranks for point in projection.points))
     step = {(point.strategy, point.ranks): ms(point.step_ms) for point in projection.points}
     for every in range(1, len(ranks) + 1):
@@ -94,20 +95,36 @@ def side_by_side(projection: Projection, width: int) -> Table:
     return Table(columns, at_least=len(columns))
 
 
-def plot(points: Sequence[Point], width: int, height: int) -> list[str]:
-    """The plot of one strategy as lines: its step, its band, its measurements. Empty for one number of ranks."""
-    if len(points) < 2 or width < LEAST[0] or height < LEAST[1]:
-        return []
+class Curves(NamedTuple):
+    """The curves of one strategy over the logarithm to 2 of the ranks. is_log: values are logarithms to 10, too."""
+
+    step: list[tuple[float, float]]
+    low: list[tuple[float, float]]
+    high: list[tuple[float, float]]
+    measured: list[tuple[float, float]]
+    is_log: bool
+
+
+def curves(points: Sequence[Point]) -> Curves:
+    """The curves of these points, in ms; on a logarithmic axis if they differ much."""
     values = [value for point in points for value in (point.low_ms, point.step_ms, point.high_ms) if value is not None]
-    log = max(values) > WIDE * min(values)
+    is_log = max(values) > WIDE * min(values)
     step, low, high, measured = (
         [
-            (log2(point.ranks), log10(value) if log else value)
+            (log2(point.ranks), log10(value) if is_log else value)
             for point in points
             if (value := getattr(point, field)) is not None
         ]
         for field in ("step_ms", "low_ms", "high_ms", "measured_ms")
     )
+    return Curves(step, low, high, measured, is_log)
+
+
+def plot(points: Sequence[Point], width: int, height: int) -> list[str]:
+    """The plot of one strategy as lines: its step, its band, its measurements. Empty for one number of ranks."""
+    if len(points) < 2 or width < LEAST[0] or height < LEAST[1]:
+        return []
+    step, low, high, measured, log = curves(points)
     seen = braille.frame([step, low, high, measured])
     assert seen is not None
     ticks = (log_ticks if log else linear_ticks)(seen.low, seen.high, max(1, height // 2))
@@ -142,12 +159,14 @@ def _axis(points: Sequence[Point], seen: Frame, left: int, width: int) -> str:
     return "".join(line).rstrip() + " ranks"
 
 
-def _title(projection: Projection) -> str:
+def title(projection: Projection) -> str:
+    """What was measured, and what it is projected to."""
     what = f"{projection.trial} of {projection.run}, measured on {projection.measured_ranks} ranks"
     return f"{what}, on others: {projection.scaling} scaling"
 
 
-def _name(point: Point) -> str:
+def name_of(point: Point) -> str:
+    """The strategy, marked if its figures are rough."""
     return f"{point.strategy} {ROUGH}" if point.rough else point.strategy
 
 

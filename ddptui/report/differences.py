@@ -1,5 +1,6 @@
 """What a trial's train time differs by from the baseline's, as a sum of parts with names."""
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from ddptui.analysis.breakdown import Breakdown
@@ -29,6 +30,28 @@ def parts(times: Breakdown, trial: TrialResult) -> list[Part]:
         Part("unknown", "unexplained", times.unexplained),
     ]
     return [part for part in named if part.s]
+
+
+class Stretch(NamedTuple):
+    """A part at its place in a bar, in s from where the bar begins."""
+
+    part: Part
+    begin_s: float
+    end_s: float
+
+
+def stacked(parts: Iterable[Part]) -> list[Stretch]:
+    """The parts side by side: what takes time to the right of 0, what saves time to its left."""
+    stretches: list[Stretch] = []
+    left = right = 0.0
+    for part in parts:
+        if part.s < 0:
+            stretches.append(Stretch(part, left + part.s, left))
+            left += part.s
+        else:
+            stretches.append(Stretch(part, right, right + part.s))
+            right += part.s
+    return stretches
 
 
 def as_sum(difference: Breakdown, trial: TrialResult) -> str:

@@ -16,6 +16,7 @@ FLOORS = (
     ("engines",),
     ("run",),
     ("doctor", "projection"),
+    ("page",),
     ("tui",),
     ("cli",),
     ("__main__",),

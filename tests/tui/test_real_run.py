@@ -104,10 +104,10 @@ def test_from_a_changed_field_to_the_result_and_into_a_file(runs: Path, warm: Wa
             assert app.clipboard.startswith("one")
             await pilot.press("x")
             assert isinstance(app.screen, ExportDialog)
-            app.screen.query_one(Input).value = str(tmp_path / "table.md")
+            app.screen.query_one(Input).value = str(tmp_path / "page.html")
             await pilot.press("enter", "enter")
-            await until(pilot, (tmp_path / "table.md").exists)
-            await until(pilot, lambda: "Two short trials" in (tmp_path / "table.md").read_text(encoding="utf-8"))
+            await until(pilot, (tmp_path / "page.html").exists)
+            await until(pilot, lambda: "Two short trials" in (tmp_path / "page.html").read_text(encoding="utf-8"))
             await pilot.press("escape")
             await until(pilot, lambda: "ok" in seen(app) and "Last runs" in seen(app))
 

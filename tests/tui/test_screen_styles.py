@@ -17,7 +17,7 @@ from ddptui.text.tables import Filled
 from ddptui.tui.app import Console
 from ddptui.tui.screens.compare import CompareScreen
 from ddptui.tui.screens.dialogs import ColumnsDialog, Confirm, HelpScreen, SavePreset
-from ddptui.tui.screens.export import ExportDialog
+from ddptui.tui.screens.export import FORMATS, ExportDialog
 from ddptui.tui.screens.inject import Inject
 from ddptui.tui.screens.lab import Lab
 from ddptui.tui.screens.primitives import PrimitivesScreen
@@ -58,7 +58,7 @@ SCREENS: dict[str, Callable[[], Screen[object]]] = {
     "question": lambda: Confirm("Stop the run?"),
     "columns": lambda: ColumnsDialog([Filled("trial", ["a"], left=True, key="trial")], ["trial"]),
     "save": lambda: SavePreset("mine"),
-    "export": lambda: ExportDialog(Run(RECORDED), "csv"),
+    "export": lambda: ExportDialog("run", "csv", FORMATS),
     "inject": inject,
     "help": lambda: HelpScreen(Screen()),
     "palette": CommandPalette,

@@ -34,7 +34,7 @@ def draw(
     result: PrimitivesResult, operations: Sequence[PrimitiveKey], width: int, height: int, what: What = "time"
 ) -> list[Line]:
     """The plot with its legend below, at most `height` lines of at most `width` cells."""
-    series = _series(result, operations, what, width)
+    series = series_of(result, operations, STEPS_A_CELL * width, what)
     bounds = frame([*(drawn.points for drawn in series), *(drawn.line for drawn in series)])
     entries: list[Line] = [[drawn.sign, (f" {drawn.which}", "")] for drawn in series]
     legend = wrap([*entries, [(TITLES[what], "muted")]], width, min(LEGEND_ROWS, max(1, height // 5)))
@@ -52,8 +52,11 @@ def draw(
     return [*beside_axis(signs, labels), [(" " * left + _sizes(bounds, across), "muted")], *legend]
 
 
-def _series(result: PrimitivesResult, operations: Sequence[PrimitiveKey], what: What, width: int) -> list[Drawn]:
-    """The operations that were measured with bytes, in the order asked for."""
+def series_of(
+    result: PrimitivesResult, operations: Sequence[PrimitiveKey], steps: int, what: What = "time"
+) -> list[Drawn]:
+    """The operations that were measured with bytes, in the order asked for. steps: of a fitted line. Both axes are
+    logarithms: to 2 of bytes, and to 10 of s or GB/s."""
     groups = {key: times_of(several) for key, several in by_operation(result.cells).items()}
     chosen = [key for key in operations if any(groups.get(key, {}))]  # a barrier has the size 0 only
     series = []
@@ -62,7 +65,7 @@ def _series(result: PrimitivesResult, operations: Sequence[PrimitiveKey], what: 
         times = {bytes: s for bytes, s in groups[key].items() if bytes > 0}  # 0 has no place on a logarithmic axis
         points = [(log2(bytes), log10(figure(bytes, s))) for bytes, s in times.items()]
         sign = (ascii_lowercase[number % len(ascii_lowercase)], series_kind(number))
-        series.append(Drawn(key, sign, points, _line(curve_of(times), times, figure, STEPS_A_CELL * width)))
+        series.append(Drawn(key, sign, points, _line(curve_of(times), times, figure, steps)))
     return series
 
 

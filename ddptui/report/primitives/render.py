@@ -7,7 +7,7 @@ from ddptui.analysis.primitives.results import PrimitivesResult
 from ddptui.analysis.results import Results, TrialResult
 from ddptui.config.preset import Preset
 from ddptui.report.answers import answer
-from ddptui.report.primitives.sections import Block, Drawing, Heading, Notes, blocks
+from ddptui.report.primitives.sections import Block, Drawing, Heading, Notes, Plot, blocks
 from ddptui.text import tables
 from ddptui.text.door import style
 from ddptui.text.drawing import Line, Span, width_of
@@ -46,8 +46,8 @@ def _as_text(block: Block, width: int, color: bool) -> list[str]:
             return [styled(words, BOLD if color else ""), *(["─" * min(width, len(words))] if level < 4 else [])]
         case Notes(lines):
             return list(lines)
-        case Drawing(draw):
-            return [_drawn(line, width, color) for line in draw(width)]
+        case Drawing() | Plot():
+            return [_drawn(line, width, color) for line in block.draw(width)]
         case Table():
             return tables.as_text(block, width, color=color)
 
@@ -58,8 +58,8 @@ def _as_markdown(block: Block) -> list[str]:
             return [f"{'#' * level} {words}"]
         case Notes(lines):
             return [f"- {line}" for line in lines]
-        case Drawing(draw):
-            return ["```text", *(_drawn(line, WIDE, False) for line in draw(WIDE)), "```"]
+        case Drawing() | Plot():
+            return ["```text", *(_drawn(line, WIDE, False) for line in block.draw(WIDE)), "```"]
         case Table():
             return tables.as_markdown(block)
 

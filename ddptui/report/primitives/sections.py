@@ -70,12 +70,23 @@ class Notes(NamedTuple):
 
 
 class Drawing(NamedTuple):
-    """A grid of buffers or a plot; `draw` returns its lines for a width."""
+    """A grid of buffers; `draw` returns its lines for a width."""
 
     draw: Callable[[int], list[Line]]
 
 
-Block = Heading | Notes | Drawing | Table
+class Plot(NamedTuple):
+    """The times of some operations over sizes."""
+
+    result: PrimitivesResult
+    operations: Sequence[PrimitiveKey]
+
+    def draw(self, width: int) -> list[Line]:
+        """The lines of the plot for a width."""
+        return draw(self.result, self.operations, width, PLOT_HEIGHT)
+
+
+Block = Heading | Notes | Drawing | Plot | Table
 
 
 def blocks(results: Results, preset: Preset) -> Iterator[Block]:
@@ -150,7 +161,7 @@ def _compared(result: PrimitivesResult, fits: Sequence[Fit]) -> Iterator[Block]:
     ways = rivals(fit.key for fit in fits)
     chosen = ways if len(ways) > 1 else [fit.key for fit in fits if fit.key.operation in PLOTTED]
     if any(len(fit.residuals) > 1 for fit in fits if fit.key in chosen):  # of one size there is no line
-        yield Drawing(lambda width: draw(result, chosen, width, PLOT_HEIGHT))
+        yield Plot(result, chosen)
     if len(ways) > 1:
         yield Heading("From which size on another is faster", 4)
         if overtaking := overtakings(result, fits):

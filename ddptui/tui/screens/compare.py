@@ -8,9 +8,10 @@ from textual.binding import Binding, BindingType
 from textual.widgets import Static
 
 from ddptui.report.run_diff import Comparison
-from ddptui.report.run_diff.render import ELSE, in_words
+from ddptui.report.run_diff.render import ELSE, FORMATS, in_words
 from ddptui.text.tables import telling
-from ddptui.tui.screens.base import ZOOM_KEY, LabScreen
+from ddptui.tui.screens.base import ZOOM_KEY
+from ddptui.tui.screens.export import Exportable
 from ddptui.tui.widgets.frame import TitleBar
 from ddptui.tui.widgets.tables import ScrolledTable
 from ddptui.tui.widgets.texts import TextPane
@@ -18,13 +19,15 @@ from ddptui.tui.widgets.texts import TextPane
 PANES = {"both": "In both runs", "differences": ELSE}
 
 
-class CompareScreen(LabScreen):
+class CompareScreen(Exportable):
     """Compares run B with run A."""
 
     CSS_PATH = "compare.tcss"
+    FORMS = ("html", *FORMATS)
     PURPOSE = "Whether B was faster or slower than A. No difference is seen where the repeats of both overlap."
     BINDINGS: ClassVar[list[BindingType]] = [
         *(Binding(str(number), f"pane('{pane}')", PANES[pane], show=False) for number, pane in enumerate(PANES, 1)),
+        Binding("x", "export", "Export"),
         ZOOM_KEY,
         Binding("escape", "app.pop_screen", "Back"),
     ]
@@ -32,6 +35,17 @@ class CompareScreen(LabScreen):
     def __init__(self, compared: Comparison) -> None:
         super().__init__()
         self._compared = compared
+
+    @property
+    def exported(self) -> str:
+        return f"{self._compared.a}-and-{self._compared.b}"
+
+    def text_in(self, form: str) -> list[str]:
+        if form != "html":
+            return [FORMATS[form](self._compared)]
+        from ddptui.page.comparison import comparison_page  # late: the first picture must not wait for it
+
+        return [comparison_page(self._compared)]
 
     def compose_content(self) -> ComposeResult:
         yield Static(self._compared.answer, id="answer", markup=False)

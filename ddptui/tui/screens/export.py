@@ -1,8 +1,10 @@
 """Export of a run to a file: what is written, and the dialog that asks for format and path."""
 
 import os
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
+from typing import ClassVar
 
 from textual import on, work
 from textual.app import ComposeResult
@@ -20,8 +22,17 @@ from ddptui.tui.screens.base import EndedRun, LabScreen
 from ddptui.tui.screens.dialogs import Confirm, Dialog
 from ddptui.tui.widgets.lists import Chooser
 
-FORMATS = {"markdown": ".md", "csv": ".csv", "json": ".json", "trace": ".trace.json"}  # with the suffix of its file
+FORMATS = {  # with the suffix of its file
+    "html": ".html",
+    "svg": ".svg",
+    "markdown": ".md",
+    "csv": ".csv",
+    "json": ".json",
+    "trace": ".trace.json",
+}
 DESCRIPTIONS = {
+    "html": "HTML       one file for a browser: all of it, with pictures that zoom",
+    "svg": "SVG        one picture, for a paper or a README",
     "markdown": "Markdown   the table with all its columns, and the findings",
     "csv": "CSV        one line per repeat, every figure in full",
     "json": "JSON       everything, as in results.json",
@@ -29,9 +40,9 @@ DESCRIPTIONS = {
 }
 
 
-def offered(run: Run, form: str) -> Path:
-    """Return the path that the dialog suggests: in the current folder, named after the run."""
-    return Path.cwd() / (run.name + FORMATS[form])
+def offered(name: str, form: str) -> Path:
+    """Return the path that the dialog suggests for what has this name: in the current folder."""
+    return Path.cwd() / (name + FORMATS[form])
 
 
 def meant(typed: str) -> Path:
@@ -39,13 +50,22 @@ def meant(typed: str) -> Path:
     return Path(os.path.abspath(os.path.expanduser(typed)))
 
 
-def write(run: Run, preset: Preset, results: Results, form: str, path: Path, *, replace: bool = False) -> None:
-    """Write a run in one of the FORMATS. Raises OSError, or ValueError for a path that cannot be one."""
+def pieces(run: Run, preset: Preset, results: Results, form: str) -> Iterable[str]:
+    """Return the text of a run in one of the FORMATS. Raises ValueError if the run cannot have it."""
+    if form == "trace":
+        return trace(run.repeats(preset))
+    if form in table.FORMATS:
+        return [table.FORMATS[form](results, preset)]
+    from ddptui.page import formats  # late: the first picture must not wait for it
+
+    return [formats.FORMATS[form](run, preset, results)]
+
+
+def write(text: Callable[[], Iterable[str]], path: Path, *, replace: bool = False) -> None:
+    """Write a text to a file. Raises OSError, or ValueError for a path or a text that cannot be."""
+    whole = text()  # first: a text that cannot be made leaves no empty file
     with path.open("w" if replace else "x", encoding="utf-8") as file:  # x: FileExistsError if it is there
-        if form == "trace":
-            file.writelines(trace(run.repeats(preset)))
-        else:
-            file.write(table.FORMATS[form](results, preset))
+        file.writelines(whole)
 
 
 def why(error: Exception) -> str:
@@ -58,22 +78,23 @@ def why(error: Exception) -> str:
 class ExportDialog(Dialog[tuple[str, Path] | None]):
     """Dismissed with format and path. Enter exports from either field; Tab goes between them."""
 
-    def __init__(self, run: Run, form: str) -> None:
+    def __init__(self, name: str, form: str, forms: Iterable[str]) -> None:
+        """`name`: of what is exported. `forms`: those that are offered."""
         super().__init__()
-        self._run, self._form = run, form
+        self._exported, self._form, self._forms = name, form, list(forms)
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog") as dialog:
             dialog.border_title = "Export"
-            yield Chooser(*(Option(words, form) for form, words in DESCRIPTIONS.items()))
+            yield Chooser(*(Option(DESCRIPTIONS[form], form) for form in self._forms))
             # Not selected: the first key would replace the whole path.
-            yield Input(str(offered(self._run, self._form)), compact=True, select_on_focus=False)
+            yield Input(str(offered(self._exported, self._form)), compact=True, select_on_focus=False)
             with Horizontal(classes="buttons"):
                 yield Button("Cancel (esc)", id="cancel", action="screen.dismiss(None)", compact=True)
                 yield Button("Export (enter)", id="export", variant="primary", compact=True)
 
     def on_mount(self) -> None:
-        self.query_one(Chooser).highlighted = [*FORMATS].index(self._form)
+        self.query_one(Chooser).highlighted = self._forms.index(self._form)
 
     @on(OptionList.OptionHighlighted)
     def _follow(self, event: OptionList.OptionHighlighted) -> None:
@@ -91,20 +112,22 @@ class ExportDialog(Dialog[tuple[str, Path] | None]):
 
 
 class Exportable(LabScreen):
-    """The base of the screens that show the results of a run: they can be exported, and the run replayed."""
+    """The base of screens whose content can be exported."""
+
+    FORMS: ClassVar[Iterable[str]] = tuple(FORMATS)
 
     @property
-    def ended(self) -> EndedRun:
-        """What there is to export."""
+    def exported(self) -> str:
+        """The name of what is exported."""
         raise NotImplementedError
 
-    def action_replay(self) -> None:
-        self.console_app.replay(self.ended.run)
+    def text_in(self, form: str) -> Iterable[str]:
+        """The content in one of the FORMS, in pieces; called in a thread. Raises ValueError if it cannot have it."""
+        raise NotImplementedError
 
     @work(group="export")
-    async def action_export(self, form: str = "markdown") -> None:
-        ended = self.ended
-        target = await self.app.push_screen_wait(ExportDialog(ended.run, form))
+    async def action_export(self, form: str = "html") -> None:
+        target = await self.app.push_screen_wait(ExportDialog(self.exported, form, self.FORMS))
         if target is None:
             return
         form, path = target
@@ -112,9 +135,28 @@ class Exportable(LabScreen):
         question = f"{path} is there. Replace it?"
         if replace and not await self.app.push_screen_wait(Confirm(question, yes="Replace")):
             return
-        try:  # the trace of a long run takes its time
-            await in_background(partial(write, *ended, form, path, replace=replace))
+        try:  # the trace or the page of a long run takes its time
+            await in_background(partial(write, partial(self.text_in, form), path, replace=replace))
         except (OSError, ValueError) as error:
             self.console_app.complain("Not exported", why(error))
         else:
             self.notify(str(path), title="Exported", markup=False)
+
+
+class ExportableRun(Exportable):
+    """The base of the screens that show the results of a run: they can be exported, and the run replayed."""
+
+    @property
+    def ended(self) -> EndedRun:
+        """What there is to export."""
+        raise NotImplementedError
+
+    @property
+    def exported(self) -> str:
+        return self.ended.run.name
+
+    def text_in(self, form: str) -> Iterable[str]:
+        return pieces(*self.ended, form)
+
+    def action_replay(self) -> None:
+        self.console_app.replay(self.ended.run)

@@ -23,7 +23,7 @@ from ddptui.report.primitives.plot import What
 from ddptui.report.sentences import what_became
 from ddptui.text.words import printable
 from ddptui.tui.screens.base import EndedRun
-from ddptui.tui.screens.export import Exportable
+from ddptui.tui.screens.export import ExportableRun
 from ddptui.tui.screens.following import BACK_KEYS, REPLAY_KEYS, RUN_KEYS, Feed, Following
 from ddptui.tui.widgets.frame import PaneBar, TitleBar
 from ddptui.tui.widgets.primitive_times import PrimitiveTimes
@@ -34,7 +34,7 @@ PLAY_EVERY_S = 1.0
 MOST_TRIALS = 9  # with a digit as their key
 
 
-class PrimitivesScreen(Following, Exportable):
+class PrimitivesScreen(Following, ExportableRun):
     """Follows a run of primitives, and shows its results. `after`: the chosen primitive is shown after its call."""
 
     CSS_PATH = "primitives.tcss"

@@ -18,14 +18,14 @@ from ddptui.report.notes import worst
 from ddptui.store.runs import Run
 from ddptui.tui.screens.base import ZOOM_KEY, EndedRun
 from ddptui.tui.screens.dialogs import ColumnsDialog
-from ddptui.tui.screens.export import Exportable
+from ddptui.tui.screens.export import ExportableRun
 from ddptui.tui.widgets.comparison import Answer, Comparison
 from ddptui.tui.widgets.frame import PaneBar, TitleBar
 from ddptui.tui.widgets.result_panes import PANES, SHORT, ResultPanes
 from ddptui.tui.widgets.tables import RankDetail
 
 
-class ResultScreen(Exportable):
+class ResultScreen(ExportableRun):
     """Shows the answer and all panes where there is room, else one or two. All speak of the trial under the cursor."""
 
     CSS_PATH = "result.tcss"

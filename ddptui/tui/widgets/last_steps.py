@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from ddptui.analysis.waits import AlignedStep
 from ddptui.live.arrivals import ArrivalsSummary, RankArrivals, most_telling, typical_lateness
-from ddptui.live.timeline import BETWEEN, Run, cell_of, last_steps, row, runs, window
+from ddptui.live.timeline import BETWEEN, Run, cell_of, last_steps, row, runs, telling_ranks, window
 from ddptui.text.drawing import GLYPHS, Line, Span, axis, bar, legend, wrap
 from ddptui.text.units import MS
 from ddptui.text.words import count
@@ -103,9 +103,7 @@ def _why_empty(summary: ArrivalsSummary | None) -> str:
 
 def _bar(rank: RankArrivals, cells: int, longest: float) -> Line:
     """Return a rank's bar, padded to `cells`. The rank arrives where its work and its delay end."""
-    before = (("work", rank.lead - rank.delay), ("delay", rank.delay))
-    after = (("wait", rank.wait), ("transfer", rank.transfer), ("rest", rank.rest))
-    spans = bar((*before, *after), cells / longest)
+    spans = bar(rank.parts, cells / longest)
     last = max((at for at, (_, kind) in enumerate(spans) if kind in ("work", "delay")), default=None)
     if last is not None:
         text, kind = spans[last]
@@ -137,7 +135,8 @@ class Timeline(Canvas):
         if not self._steps:
             return [[("nothing to show yet: waiting for the first steps", "muted")]]
         steps = last_steps(self._steps, min(MOST_STEPS, max(FEWEST_STEPS, width // CELLS_PER_STEP)))
-        ranks = _chosen(steps, max(1, height - 2))
+        room = max(1, height - 2)
+        ranks = telling_ranks(steps, room if len(steps[0].ranks) <= room else max(1, room - 1))
         left = len(f"{max(steps[0].ranks)} ")
         cells, (begin, end) = max(1, width - left), window(steps)
         tall = height >= 2 * len(ranks) + 2
@@ -161,15 +160,6 @@ def _rank(rank: int, steps: Sequence[AlignedStep], left: int, cells: int) -> lis
         [(f"{rank} ".rjust(left), ""), *(span for run in drawn for span in _spans(run, cuts))],
         [(" " * left, ""), *lengths],
     ]
-
-
-def _chosen(steps: Sequence[AlignedStep], lines: int) -> list[int]:
-    """Return all ranks or, if there are too many, those that waited least: the others waited for one of them."""
-    ranks = sorted(steps[0].ranks)
-    if len(ranks) <= lines:
-        return ranks
-    waited = {rank: sum(step.ranks[rank].wait_ns for step in steps) for rank in ranks}
-    return sorted(sorted(ranks, key=lambda rank: waited[rank])[: max(1, lines - 1)])
 
 
 def _spans(run: Run, cuts: set[int]) -> Line:

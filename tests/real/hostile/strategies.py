@@ -112,7 +112,7 @@ tickets = (
         st.fixed_dictionaries({}, optional={"run": texts, "endpoint": texts, "token": texts, "keys": values}),
     )
 )
-FORMATS = ("table", "markdown", "csv", "json", "trace")
+FORMATS = ("table", "markdown", "csv", "json", "trace", "html", "svg")
 VARIABLES = sorted({name for kind in FULL.values() for name in kind})
 encodings = st.sampled_from(ENCODINGS)
 ANY_WORD: tuple[tuple[str, ...], ...] = (
@@ -136,7 +136,9 @@ def _typed(*lines: str) -> SearchStrategy[tuple[str, ...]]:
     return st.sampled_from([tuple(line.split()) for line in lines])
 
 
-showing = _typed("runs", "project last", *(f"show last --format {format}" for format in FORMATS))
+showing = _typed(
+    "runs", "project last", "project last --format html", *(f"show last --format {format}" for format in FORMATS)
+)
 resumed = st.fixed_dictionaries(
     {}, optional={f"{RUN}/{name}": FILES_OF_A_RUN[name] for name in ("environment.json", "results.json")}
 )

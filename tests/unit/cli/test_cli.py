@@ -18,6 +18,7 @@ from ddptui.cli import common, inspect, machine, main
 from ddptui.config.engine import EngineName
 from ddptui.config.launch_modes import LAUNCH_MODES
 from ddptui.config.preset import Preset
+from ddptui.page import formats
 from ddptui.projection import Scaling
 from ddptui.projection import report as projection_report
 from ddptui.report import table
@@ -443,9 +444,10 @@ def test_the_choices_which_the_command_line_spells_out_are_those_that_there_are(
     """It may not import them, since it must start fast."""
     assert get_args(EngineName) == common.ENGINES
     assert get_args(Scaling) == inspect.SCALINGS
-    assert set(inspect.FORMATS) == {"table", "trace", *table.FORMATS}
-    assert set(inspect.COMPARISON_FORMATS) == {"table", *render.FORMATS}
-    assert set(inspect.PROJECTION_FORMATS) == {"table", *projection_report.FORMATS}
+    assert set(inspect.PAGE_FORMATS) == set(formats.FORMATS)
+    assert set(inspect.FORMATS) == {"table", "trace", *table.FORMATS, *formats.FORMATS}
+    assert set(inspect.COMPARISON_FORMATS) == {"table", "html", *render.FORMATS}
+    assert set(inspect.PROJECTION_FORMATS) == {"table", "html", *projection_report.FORMATS}
     assert set(machine.SELFTEST_MODES) < set(LAUNCH_MODES)
 
 

@@ -1,0 +1,59 @@
+"""The few steps of a training that a reader looks at: a typical one, and the one in which a rank waited longest."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ddptui.analysis.waits import AlignedStep
+from ddptui.live.timeline import MOST_LONGER, window
+
+AROUND = 1  # steps before and after the one that it is about
+TYPICAL, LONGEST_WAIT = "a step of median length", "the longest wait"
+
+
+class Excerpt(NamedTuple):
+    """A step and its neighbors."""
+
+    why: str  # as in "a step of median length"
+    number: int  # of the step
+    steps: Sequence[AlignedStep]
+
+
+def excerpts(joined: Sequence[AlignedStep]) -> list[Excerpt]:
+    """The step of median length and, if any rank waited, that of the longest wait; one excerpt if it is the same."""
+    if not joined:
+        return []
+    by_length = sorted(range(len(joined)), key=lambda at: _length_ns(joined[at]))
+    typical = by_length[len(joined) // 2]
+    longest = max(range(len(joined)), key=lambda at: _longest_wait_ns(joined[at]))
+    if not _longest_wait_ns(joined[longest]):
+        return [_around(joined, typical, TYPICAL)]
+    if longest == typical:
+        return [_around(joined, typical, f"{TYPICAL}, and {LONGEST_WAIT}")]
+    return [_around(joined, typical, TYPICAL), _around(joined, longest, LONGEST_WAIT)]
+
+
+def spread_over(joined: Sequence[AlignedStep], most: int) -> list[AlignedStep]:
+    """At most so many of the steps, evenly spread over all of them."""
+    every = -(-len(joined) // most) or 1  # rounded up
+    return list(joined[::every])
+
+
+def _around(joined: Sequence[AlignedStep], at: int, why: str) -> Excerpt:
+    steps = [
+        joined[other]
+        for other in range(max(0, at - AROUND), min(len(joined), at + AROUND + 1))
+        if joined[other].number - joined[at].number == other - at  # else steps between them were left out
+    ]
+    begin, end = window(steps)
+    # A pause between steps, as between two epochs, would leave them no room.
+    has_room = end - begin <= MOST_LONGER * sum(map(_length_ns, steps))
+    return Excerpt(why, joined[at].number, steps if has_room else [joined[at]])
+
+
+def _length_ns(step: AlignedStep) -> int:
+    begin, end = window([step])
+    return end - begin
+
+
+def _longest_wait_ns(step: AlignedStep) -> int:
+    return max(rank_step.wait_ns for rank_step in step.ranks.values())

@@ -1,0 +1,64 @@
+"""How a run was made: its preset, the commands of its trials, and the environment. All pages of runs end with it."""
+
+import shlex
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from ddptui.analysis.extent import extent
+from ddptui.analysis.results import Results
+from ddptui.config.preset import Preset
+from ddptui.page.tables import table_view
+from ddptui.report.preset_columns import facts
+from ddptui.report.sentences import what_became
+from ddptui.store.presets import as_toml
+from ddptui.text.tables import Filled
+from ddptui.text.words import count
+
+
+class Command(NamedTuple):
+    """A trial and the command that started its ranks."""
+
+    trial: str
+    line: str
+
+
+class Fact(NamedTuple):
+    """An entry of the environment, by its path."""
+
+    key: str
+    value: str
+
+
+def kicker(results: Results) -> str:
+    """What a page is of, in a line."""
+    started = str(results.environment.get("started", ""))[:16].replace("T", " ")
+    repeats = f", {count(results.repeats, 'repeat')} each" if results.repeats else ""
+    return " · ".join(filter(None, [f"Run {results.run}", started, f"{results.status}: {extent(results)}{repeats}"]))
+
+
+def how_it_was_made(preset: Preset, results: Results) -> dict[str, object]:
+    """What the template's last sections show."""
+    fields = [Filled(fact.header, fact.cells, left=True, key=fact.header) for fact in facts(preset)]
+    return {
+        "about": preset.about,
+        "preset": preset.name,
+        "toml": as_toml(preset),
+        "fields": table_view("The trials as they are configured", fields, once=[field.key for field in fields[1:]]),
+        "commands": [Command(trial.name, shlex.join(trial.command) or what_became(trial)) for trial in results.trials],
+        "environment": [*_flat(results.environment)],
+    }
+
+
+def _flat(value: object, path: str = "") -> Iterator[Fact]:
+    """The entries of nested tables and lists."""
+    children: Mapping[object, object]
+    match value:
+        case dict():
+            children = value
+        case list():
+            children = dict(enumerate(value, start=1))
+        case _:
+            yield Fact(path, "unknown" if value is None else str(value))
+            return
+    for key, child in children.items():
+        yield from _flat(child, f"{path}.{key}" if path else str(key))

@@ -1,0 +1,65 @@
+"""A run as one picture for a paper or a README: its question, the finding, and a bar for each trial."""
+
+from textwrap import wrap
+from typing import NamedTuple
+
+from ddptui.analysis.counted import counted
+from ddptui.analysis.results import Results, TrialResult
+from ddptui.config.preset import Preset
+from ddptui.page.bars import Bar, train_times
+from ddptui.page.made import kicker
+from ddptui.page.primitives import times_chart
+from ddptui.page.render import rendered
+from ddptui.report.answers import answer
+from ddptui.report.columns import off_by
+from ddptui.report.primitives.sections import Plot, blocks
+from ddptui.text.drawing import shorten
+
+TITLE_WIDTH, ANSWER_WIDTH, NAME_WIDTH = 66, 104, 28  # characters of a line, and of a trial's name
+MOST_LINES = 3  # of a title, or of an answer
+MOST_TRIALS = 40
+
+
+class PictureError(ValueError):
+    """A run that has nothing to draw; its text is one line."""
+
+
+class Line(NamedTuple):
+    """A trial's line: its bar, train time and ratio."""
+
+    name: str
+    bar: Bar
+    time: str
+    ratio: str
+
+
+def picture(preset: Preset, results: Results) -> str:
+    """The picture as SVG, 900 wide. Raises PictureError."""
+    common = {
+        "title": _wrapped(preset.title, TITLE_WIDTH),
+        "answer": _wrapped(next(iter(answer(results, preset)), ""), ANSWER_WIDTH),
+        "source": kicker(results),
+    }
+    if preset.kind == "primitives":
+        plots = (block for block in blocks(results, preset) if isinstance(block, Plot))
+        drawn = next((chart for plot in plots if (chart := times_chart(plot))), None)
+        if drawn is None:
+            raise PictureError(f"{results.run}: no primitive was timed at several sizes: --format html shows the run")
+        return rendered("picture.svg", chart=drawn, lines=[], kinds={}, **common)
+    bars = train_times(results)
+    shown = [*zip(results.trials, bars.bars, strict=True)][:MOST_TRIALS]
+    lines = [Line(shorten(trial.name, NAME_WIDTH), bar, *_figures(trial, bar)) for trial, bar in shown]
+    return rendered("picture.svg", chart=None, lines=lines, kinds=bars.kinds, **common)
+
+
+def _figures(trial: TrialResult, bar: Bar) -> tuple[str, str]:
+    """As in "0.76 ±0.08 s" and "× 1.31"."""
+    if trial.summary is None:
+        return bar.figure, ""
+    time, ratio = trial.summary.train_time_s, trial.summary.ratio
+    s = off_by(time, time.min, time.max, len(counted(trial.repeats)))
+    return f"{s} s", f"× {ratio.median:.2f}" if ratio else ""
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    return wrap(text, width, max_lines=MOST_LINES, placeholder=" …")

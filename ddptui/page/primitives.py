@@ -1,0 +1,80 @@
+"""The page of a run of primitives: the blocks that text and Markdown have, with tables to sort and plots to zoom."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from ddptui.analysis.results import Results
+from ddptui.config.preset import Preset
+from ddptui.page.charts import Axis, Chart, Series, chart, frame_of
+from ddptui.page.made import how_it_was_made, kicker
+from ddptui.page.render import rendered
+from ddptui.page.tables import TableView, table_view
+from ddptui.report.answers import answer
+from ddptui.report.primitives.plot import series_of
+from ddptui.report.primitives.sections import Block, Drawing, Heading, Notes, Plot, blocks
+from ddptui.text.drawing import Line, log_ticks
+from ddptui.text.tables import Table
+from ddptui.text.units import seconds, size
+
+FITTED_STEPS = 60  # of a fitted line
+GRID_WIDTH = 100  # columns of a grid of buffers
+MOST_SIZES, MOST_TIMES = 8, 6  # ticks
+DRAWN = "Time over size: what was measured as points, what was fitted as lines. Both axes are logarithmic."
+
+
+class Part(NamedTuple):
+    """A block of the page; one of its fields is set."""
+
+    heading: str = ""
+    level: int = 0
+    notes: list[str] | None = None
+    grid: list[Line] | None = None
+    table: TableView | None = None
+    chart: Chart | None = None
+
+
+def primitives_page(preset: Preset, results: Results) -> str:
+    """The page."""
+    return rendered(
+        "primitives.html",
+        title=preset.title,
+        kicker=kicker(results),
+        answer=answer(results, preset),
+        parts_of_page=[*_parts(results, preset)],
+        **how_it_was_made(preset, results),
+    )
+
+
+def times_chart(plot: Plot) -> Chart | None:
+    """The chart of a plot; None if nothing of it was measured."""
+    drawn = series_of(plot.result, plot.operations, FITTED_STEPS)
+    series = [Series(str(each.which), each.line, marks=each.points) for each in drawn]
+    within = frame_of(series)
+    if within is None:
+        return None
+    every = max(1, round((within.right - within.left) / MOST_SIZES))
+    sizes = [(power, size(2**power)) for power in range(round(within.left), round(within.right) + 1, every)]
+    times = [(tick, seconds(10**tick)) for tick, _ in log_ticks(within.low, within.high, MOST_TIMES)]
+    return chart("Time over size", DRAWN, series, within, Axis("size", sizes), Axis("time", times))
+
+
+def _parts(results: Results, preset: Preset) -> Iterator[Part]:
+    heading = preset.title
+    for block in blocks(results, preset):
+        if isinstance(block, Heading):
+            heading = block.words
+        yield _part(block, heading)
+
+
+def _part(block: Block, heading: str) -> Part:
+    match block:
+        case Heading(words, level):
+            return Part(words, level - 1)  # the page's title is above all of them
+        case Notes(lines):
+            return Part(notes=list(lines))
+        case Drawing(draw):
+            return Part(grid=draw(GRID_WIDTH))
+        case Plot():
+            return Part(chart=times_chart(block))
+        case Table(columns):
+            return Part(table=table_view(heading, columns, can_be_sorted=False))

@@ -1,0 +1,47 @@
+"""What a page shows of a trial's recorded steps: of the repeat with the median train time, as its breakdown is."""
+
+from collections.abc import Mapping, Sequence
+from math import inf
+from typing import NamedTuple
+
+from ddptui.analysis.breakdown import middle
+from ddptui.analysis.counted import counted
+from ddptui.analysis.launch_log import LaunchLog, launch_logs
+from ddptui.analysis.results import TrialResult
+from ddptui.analysis.waits import AlignedStep
+from ddptui.live.state import Curve, Point, mean_of
+from ddptui.store.runs import Run
+from ddptui.wire.messages import Step
+
+MOST_POINTS = 300  # of a loss curve
+
+
+class Recorded(NamedTuple):
+    """A repeat's steps of all ranks, and the loss after each step, mean over ranks."""
+
+    joined: Sequence[AlignedStep] = ()
+    loss: Sequence[Point] = ()
+
+
+def recorded(run: Run, trial: TrialResult) -> Recorded:
+    """The steps of a trial; none if it has no figures, or ran without instruments. Raises RunError."""
+    repeats = middle(counted(trial.repeats))
+    if not repeats:
+        return Recorded()
+    # No repeat is launched after one that ended badly, so that their numbers have no gaps.
+    log = next(launch_logs(run.messages(trial.name, trial.repeats.index(repeats[0]) + 1)), None)
+    return Recorded(_joined(log), _loss(log.steps)) if log and log.steps else Recorded()
+
+
+def _joined(log: LaunchLog) -> Sequence[AlignedStep]:
+    measured = log.measured_steps
+    are_clocks_known = log.clock_spread is None or log.clock_spread.largest_ns(measured) < inf
+    return log.align_measured().steps if are_clocks_known and all(measured.values()) else ()
+
+
+def _loss(steps: Mapping[int, Sequence[Step]]) -> list[Point]:
+    curves = [Curve(most=MOST_POINTS) for _ in steps]
+    for curve, of_rank in zip(curves, steps.values(), strict=True):
+        for step in of_rank:
+            curve.add(step.step, step.loss)
+    return mean_of(curves)

@@ -1,0 +1,153 @@
+"""Steps as pictures: what every rank did when, and how late each one arrives at the collectives."""
+
+from collections.abc import Sequence
+from itertools import groupby
+from typing import NamedTuple
+
+from ddptui.analysis.waits import AlignedStep
+from ddptui.live.arrivals import ArrivalsSummary, RankArrivals, most_telling, summary
+from ddptui.live.excerpts import Excerpt, spread_over
+from ddptui.live.timeline import BETWEEN, row, runs, telling_ranks, window
+from ddptui.page.charts import Tick, percent
+from ddptui.text.drawing import nice_step, number, ticks
+from ddptui.text.units import MS
+from ddptui.text.words import count
+from ddptui.wire.messages import PHASES
+
+CELLS = 1500  # of a timeline: what is shorter is not seen, however far one zooms
+MOST_RANKS = 16
+MOST_STEPS = 200  # that arrivals are medians over
+MOST_TICKS = 8
+LAYERS = (*PHASES, "transfer", "wait", "delay")  # in the order in which they are drawn
+ARRIVAL_PARTS = {
+    "work": "work until it stands idle",
+    "delay": "injected delay",
+    "wait": "wait",
+    "transfer": "transfer",
+    "rest": "rest of the step",
+}
+
+
+class Track(NamedTuple):
+    """One rank of a timeline: an SVG path for each kind of what it did, and the same in words."""
+
+    rank: int
+    paths: list[tuple[str, str]]
+    said: str
+
+
+class Mark(NamedTuple):
+    """Where a step begins."""
+
+    at: str
+    number: int
+    is_it: bool  # the step that the excerpt is about
+
+
+class Timeline(NamedTuple):
+    """A few steps of the ranks of most interest, on one axis."""
+
+    why: str
+    number: int
+    tracks: list[Track]
+    marks: list[Mark]
+    ticks: list[Tick]
+    kinds: list[str]
+    left_out: str  # which ranks are not shown
+
+
+class ArrivalBar(NamedTuple):
+    """One rank: its parts with place and width in percent, when it arrives, and how often it came last."""
+
+    rank: int
+    parts: list[tuple[str, str, str]]
+    arrives: str
+    last_in: str
+    said: str
+
+
+class Arrivals(NamedTuple):
+    """Medians over some steps. kinds: of parts, with their words."""
+
+    bars: list[ArrivalBar]
+    kinds: dict[str, str]
+    steps: int
+    longest_ms: float
+    left_out: str
+
+
+def timeline(excerpt: Excerpt) -> Timeline:
+    """The picture of an excerpt."""
+    begin, end = within = window(excerpt.steps)
+    ranks = telling_ranks(excerpt.steps, MOST_RANKS)
+    tracks = [_track(excerpt.steps, rank) for rank in ranks]
+    used = {kind for track in tracks for kind, _ in track.paths}
+    length = (end - begin) / MS
+    step = nice_step(length, MOST_TICKS)
+    marks = []
+    for aligned in excerpt.steps:
+        began, _ = window([aligned])
+        at = percent(100 * (began - within[0]) / (end - begin))
+        marks.append(Mark(at, aligned.number, aligned.number == excerpt.number))
+    return Timeline(
+        excerpt.why,
+        excerpt.number,
+        tracks,
+        marks,
+        [Tick(percent(100 * tick / length), number(tick, step)) for tick in ticks(0, length, MOST_TICKS)],
+        [kind for kind in LAYERS if kind in used],
+        _left_out(len(excerpt.steps[0].ranks) - len(ranks), "waited longer"),
+    )
+
+
+def arrivals(joined: Sequence[AlignedStep], culprit: int | None) -> Arrivals | None:
+    """How the ranks arrive, in steps spread over all of them; None: no rank waits for another, or nobody can tell."""
+    found = summary(spread_over(joined, MOST_STEPS))
+    if found is None or len(found.ranks) < 2 or not found.steps or found.withheld:
+        return None
+    shown = most_telling(found, MOST_RANKS, culprit)
+    longest = max(sum(ms for _, ms in rank.parts) for rank in shown) or 1.0
+    bars = [_arrival(rank, found, longest) for rank in shown]
+    used = {kind for bar in bars for kind, _, _ in bar.parts}
+    return Arrivals(
+        bars,
+        {kind: words for kind, words in ARRIVAL_PARTS.items() if kind in used},
+        found.steps,
+        longest,
+        _left_out(len(found.ranks) - len(shown), "were late less"),
+    )
+
+
+def _left_out(ranks: int, why: str) -> str:
+    return f"{count(ranks, 'rank')} that {why} {'is' if ranks == 1 else 'are'} not shown" if ranks else ""
+
+
+def _track(steps: Sequence[AlignedStep], rank: int) -> Track:
+    drawn = [run for run in runs(row(steps, rank), window(steps), CELLS) if run.what != BETWEEN]
+    by_kind = {
+        kind: list(same)
+        for kind, same in groupby(sorted(drawn, key=lambda run: LAYERS.index(run.what)), key=lambda run: run.what)
+    }
+    paths = [(kind, _path([(run.first, run.last) for run in same])) for kind, same in by_kind.items()]
+    lengths = [f"{kind} {sum(run.ns for run in same) / MS:.1f} ms" for kind, same in by_kind.items()]
+    return Track(rank, paths, f"rank {rank}: {', '.join(lengths)}")
+
+
+def _path(cells: Sequence[tuple[int, int]]) -> str:
+    """Dashes on a line at height 0, from cell to cell."""
+    path, at = "", 0
+    for first, last in cells:
+        path += f"m{first - at} 0h{last - first}"
+        at = last
+    return "M0 0" + path
+
+
+def _arrival(rank: RankArrivals, found: ArrivalsSummary, longest: float) -> ArrivalBar:
+    parts, at = [], 0.0
+    for kind, ms in rank.parts:
+        if ms > 0:
+            parts.append((kind, percent(100 * at / longest), percent(100 * ms / longest)))
+        at += ms
+    said = ", ".join(f"{kind} {ms:.2f} ms" for kind, ms in rank.parts if ms > 0)
+    last_in = f"last in {rank.last_in} of {found.steps}" if rank.last_in else ""
+    return ArrivalBar(rank.rank, parts, percent(100 * rank.lead / longest), last_in, said)

@@ -1,0 +1,115 @@
+"use strict";
+
+// Tables: each header has the order of the rows, as the console sorts them.
+for (const button of document.querySelectorAll(".sortable th button")) {
+  button.addEventListener("click", () => sortBy(button.closest("th")));
+}
+for (const body of document.querySelectorAll(".sortable tbody")) {
+  body.asWritten = [...body.rows];
+}
+
+function sortBy(header) {
+  const way = header.getAttribute("aria-sort") === "ascending" ? "descending" : "ascending";
+  const table = header.closest("table");
+  for (const other of table.tHead.rows[0].cells) other.removeAttribute("aria-sort");
+  header.setAttribute("aria-sort", way);
+  const body = table.tBodies[0];
+  body.append(...header.dataset[way].split(" ").map((row) => body.asWritten[row]));
+}
+
+// The chooser: one trial at a time. Without a script, all of them are there.
+const chooser = document.querySelector("#trial");
+if (chooser) {
+  const show = () => {
+    for (const trial of document.querySelectorAll("[data-trial]")) {
+      trial.hidden = trial.dataset.trial !== chooser.value;
+    }
+  };
+  chooser.parentElement.hidden = false;
+  chooser.addEventListener("change", show);
+  show();
+}
+
+// Pictures: the inner one becomes wider than its frame, and moves within it. Text and lines keep their size.
+const MOST = 64;
+const FACTOR = 1.5;
+
+class Zoom {
+  constructor(figure) {
+    this.figure = figure;
+    this.view = figure.querySelector(".view");
+    this.inner = figure.querySelector(".inner");
+    this.scale = 1;
+    this.left = 0; // of what shows, as a part of the whole
+    const keys = figure.querySelector(".zoomkeys");
+    keys.hidden = false;
+    keys.addEventListener("click", (event) => this.press(event.target.dataset.zoom));
+    this.view.setAttribute("tabindex", "0");
+    this.view.addEventListener("keydown", (event) => this.key(event));
+    this.view.addEventListener("wheel", (event) => this.wheel(event), { passive: false });
+    this.view.addEventListener("pointerdown", (event) => this.grab(event));
+  }
+
+  get width() {
+    return this.view.getBoundingClientRect().width;
+  }
+
+  // at: the place in the frame, from 0 to 1, that stays where it is
+  zoom(factor, at = 0.5) {
+    const place = this.left + at / this.scale;
+    this.scale = Math.min(MOST, Math.max(1, this.scale * factor));
+    this.move(place - at / this.scale);
+  }
+
+  move(left) {
+    this.left = Math.min(1 - 1 / this.scale, Math.max(0, left));
+    this.inner.setAttribute("width", `${100 * this.scale}%`);
+    this.inner.setAttribute("x", `${-100 * this.scale * this.left}%`);
+    this.figure.classList.toggle("zoomed", this.scale > 1);
+  }
+
+  press(what) {
+    if (what === "in") this.zoom(FACTOR);
+    if (what === "out") this.zoom(1 / FACTOR);
+    if (what === "all") this.zoom(0);
+  }
+
+  key(event) {
+    const step = 0.2 / this.scale;
+    const does = {
+      "+": () => this.zoom(FACTOR),
+      "=": () => this.zoom(FACTOR),
+      "-": () => this.zoom(1 / FACTOR),
+      "0": () => this.zoom(0),
+      ArrowLeft: () => this.move(this.left - step),
+      ArrowRight: () => this.move(this.left + step),
+    }[event.key];
+    if (does && !event.ctrlKey && !event.metaKey && !event.altKey) {
+      event.preventDefault();
+      does();
+    }
+  }
+
+  // A page that scrolls must not stop at each picture: the wheel zooms one that was clicked, or with Ctrl.
+  wheel(event) {
+    if (!event.ctrlKey && document.activeElement !== this.view) return;
+    event.preventDefault();
+    const frame = this.view.getBoundingClientRect();
+    this.zoom(event.deltaY < 0 ? FACTOR : 1 / FACTOR, (event.clientX - frame.left) / frame.width);
+  }
+
+  grab(event) {
+    this.view.focus({ preventScroll: true });
+    if (this.scale === 1) return;
+    const from = { x: event.clientX, left: this.left };
+    this.view.setPointerCapture(event.pointerId);
+    const drag = (moved) => this.move(from.left - (moved.clientX - from.x) / this.width / this.scale);
+    const drop = () => this.view.removeEventListener("pointermove", drag);
+    this.view.addEventListener("pointermove", drag);
+    this.view.addEventListener("pointerup", drop, { once: true });
+    this.view.addEventListener("pointercancel", drop, { once: true });
+  }
+}
+
+for (const figure of document.querySelectorAll(".zoomable")) new Zoom(figure);
+for (const hint of document.querySelectorAll(".zoomhint")) hint.hidden = false;

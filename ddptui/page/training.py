@@ -1,0 +1,76 @@
+"""The page of a training run: the answer, the table, where the time went, who waited, the loss, and how it was made."""
+
+from collections.abc import Sequence
+
+from ddptui.analysis.results import Results
+from ddptui.config.preset import Preset
+from ddptui.page import bars
+from ddptui.page.charts import Axis, Chart, Series, chart, frame_of
+from ddptui.page.made import how_it_was_made, kicker
+from ddptui.page.recorded import recorded
+from ddptui.page.render import rendered
+from ddptui.page.tables import TableView, table_view
+from ddptui.page.trials import panel
+from ddptui.report.answers import answer
+from ddptui.report.columns import columns_of, rows_of
+from ddptui.report.notes import Kind, Note, in_short, notes, worst
+from ddptui.store.runs import Run
+from ddptui.text.drawing import linear_ticks
+
+CONFIGURED = ("launch", "ranks", "strategy", "backend", "average", "mistake", "bottleneck", "fault")  # keys of columns
+MOST_STEPS, MOST_LOSSES = 8, 5  # ticks
+TITLES: dict[Kind, str] = {"finding": "Findings", "caution": "Cautions", "published": "Published figures"}
+
+
+def training_page(run: Run, preset: Preset, results: Results) -> str:
+    """The page. Raises RunError if a journal cannot be read."""
+    chosen = worst(results.trials) or results.baseline
+    of_run = notes(results, preset)
+    panels, curves = [], []
+    for trial in results.trials:
+        steps = recorded(run, trial)
+        panels.append(panel(trial, steps, in_short(trial), prints=trial.name in (chosen, results.baseline)))
+        if steps.loss:
+            last = next((f"{y:.4g}" for _, y in reversed(steps.loss) if y is not None), "not finite")
+            curves.append(Series(trial.name, steps.loss, last))
+    return rendered(
+        "training.html",
+        title=preset.title,
+        kicker=kicker(results),
+        answer=answer(results, preset),
+        table=_table(results, preset),
+        times=bars.train_times(results),
+        differences=bars.differences(results),
+        baseline=results.baseline,
+        chosen=chosen,
+        panels=panels,
+        loss=_loss(curves),
+        notes={title: _texts(of_run, kind) for kind, title in TITLES.items()},
+        reading=_texts(of_run, "reading"),
+        **how_it_was_made(preset, results),
+    )
+
+
+def _texts(of_run: Sequence[Note], kind: Kind) -> list[str]:
+    """The notes of one kind, without the word for it, which is in the title."""
+    return [note.text.removeprefix(kind).lstrip(":, ") for note in of_run if note.kind == kind]
+
+
+def _table(results: Results, preset: Preset) -> TableView:
+    kinds = {
+        row: trial.status if trial.status != "ok" else "baseline"
+        for row, trial in enumerate(results.trials)
+        if trial.status != "ok" or trial.name == results.baseline
+    }
+    return table_view("The trials, each a row", columns_of(rows_of(results, preset)), kinds, CONFIGURED)
+
+
+def _loss(curves: list[Series]) -> Chart | None:
+    """The losses of all trials over each other; None if no loss is known."""
+    within = frame_of(curves)
+    if within is None:
+        return None
+    x = Axis("step", linear_ticks(within.left, within.right, MOST_STEPS))
+    y = Axis("loss", linear_ticks(within.low, within.high, MOST_LOSSES))
+    about = "; ".join(f"{curve.name} ends at {curve.said}" for curve in curves)
+    return chart("Loss over steps", about, curves, within, x, y)

@@ -1,0 +1,90 @@
+"""What a page shows of one trial at a time: who waited for whom, how the ranks arrive, what they did in a few steps."""
+
+from typing import NamedTuple
+
+from ddptui.analysis.results import TrialResult
+from ddptui.analysis.wait_matrix import WaitMatrix, wait_matrix
+from ddptui.live.excerpts import excerpts
+from ddptui.page.recorded import Recorded
+from ddptui.page.steps import Arrivals, Timeline, arrivals, timeline
+from ddptui.page.tables import TableView, table_view
+from ddptui.report.ranks import RANK_COLUMNS
+from ddptui.text.tables import fill
+from ddptui.text.units import NOTHING, seconds
+
+SHADES = 8  # of a matrix
+MOST_ROWS = 16  # of a matrix: more ranks are put together
+MOST_RANKS = 64  # in a table of ranks
+
+
+class MatrixCell(NamedTuple):
+    """How long the ranks of a row waited for those of a column; shade: 0 to SHADES."""
+
+    text: str
+    shade: int
+
+
+class MatrixRow(NamedTuple):
+    """The ranks of a row, and their cells."""
+
+    ranks: str
+    cells: list[MatrixCell]
+
+
+class Panel(NamedTuple):
+    """One trial. prints: it is on paper, too. why_empty: why there are no pictures, if there are none."""
+
+    name: str
+    prints: bool
+    headline: str
+    matrix: list[MatrixRow]
+    arrivals: Arrivals | None
+    timelines: list[Timeline]
+    ranks: TableView | None
+    why_empty: str
+
+
+def panel(trial: TrialResult, recorded: Recorded, headline: str, *, prints: bool) -> Panel:
+    """The panel of a trial."""
+    culprit = trial.summary.culprit.rank if trial.summary and trial.summary.culprit else None
+    matrix = wait_matrix(trial, MOST_ROWS)
+    return Panel(
+        trial.name,
+        prints,
+        headline,
+        _rows(matrix) if matrix and matrix.most_s else [],
+        arrivals(recorded.joined, culprit),
+        [timeline(excerpt) for excerpt in excerpts(recorded.joined)],
+        _ranks(trial),
+        "" if recorded.joined else _why_empty(trial),
+    )
+
+
+def _rows(matrix: WaitMatrix) -> list[MatrixRow]:
+    return [
+        MatrixRow(_named(ranks), [_cell(s, matrix.most_s, is_own=column == row) for column, s in enumerate(waited)])
+        for row, (ranks, waited) in enumerate(zip(matrix.ranks, matrix.waited_s, strict=True))
+    ]
+
+
+def _cell(s: float, most_s: float, *, is_own: bool) -> MatrixCell:
+    if not s:
+        return MatrixCell("" if is_own else NOTHING, 0)
+    return MatrixCell(seconds(s), max(1, round(SHADES * s / most_s)))
+
+
+def _named(ranks: range) -> str:
+    return f"{ranks[0]}" if len(ranks) == 1 else f"{ranks[0]}–{ranks[-1]}"
+
+
+def _ranks(trial: TrialResult) -> TableView | None:
+    """The ranks of the last repeat, as the console lists them."""
+    ranks = trial.repeats[-1].ranks[:MOST_RANKS] if trial.repeats else []
+    caption = f"Ranks of {trial.name}, in its last repeat"
+    return table_view(caption, fill(RANK_COLUMNS, ranks), can_be_sorted=False) if ranks else None
+
+
+def _why_empty(trial: TrialResult) -> str:
+    if trial.summary is None:
+        return "It has no figures, and so no pictures."
+    return "No step of all ranks can be drawn: it ran without instruments, or the ranks' clocks were not compared."
