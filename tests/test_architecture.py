@@ -1,6 +1,5 @@
 """The house keeps its rules (tests/support/house.py), and each rule has been seen to fail."""
 
-import re
 from pathlib import Path
 
 import pytest
@@ -73,12 +72,3 @@ def test_a_broken_rule_is_named(files: dict[str, str], violation: str, tmp_path:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
     assert violation in violations(tmp_path)
-
-
-@pytest.mark.parametrize("page", ["CONTRIBUTING.md", "docs/architecture.md", "README.md"])
-def test_the_files_that_a_page_names_are_there(page: str) -> None:
-    named = re.findall(
-        r"[`(]((?:ddptui|workers|presets|tests|docs|benchmarks)/[\w./-]+)[`)]", (REPO / page).read_text()
-    )
-    assert [name for name in named if not (REPO / name).exists() and "NAME" not in name and "ROOM" not in name] == []
-    assert named

@@ -1,0 +1,106 @@
+"""Holds what a command prints against what a page shows of it. What differs from run to run and from machine to machine
+is masked: figures, spaces, the lengths of lines, and what depends on how busy the machine was."""
+
+import re
+from collections.abc import Sequence
+from difflib import unified_diff
+from itertools import pairwise
+
+ANY = "…"  # alone in a line: any lines, or none
+FIGURE = "#"
+PROGRESS = f"[{FIGURE}/{FIGURE}] "
+RULE = re.compile(r"─{3,}")
+
+# A number with its sign, its decimals and its unit; or the mark in place of one, where a trial was disturbed.
+NUMBERS = re.compile(r"[+−-]?\d[\d.,:]*(?<=\d)(?:e-?\d+)?(?:\s?(?:%|[nµm]?s|[KMGT]?B)(?![A-Za-z]))?")
+# How far repeats lie apart, disturbed repeats, rough predictions, two kinds of times.
+MARKS = re.compile(r"\s*±\s?[\d.]+%?|(?<=[\d%])\s⚠|¹\s|\s~(?=\s|$)")
+LEFT = re.compile(r"\s+about [\d:]+ left$")
+# Whether the network or a late rank took more is close, where neither took much.
+VERDICT = re.compile(
+    r"(?:Mostly waiting: r|Mostly the network: r|R)anks stood idle .*? for (?:it|the network|a late rank)"
+    r"(?:; no rank stands out)?(?=[.]|$)|Nothing to worry about: .* in communication"
+)
+# Lines that come and go with how busy the machine is, and how far repeats differ; in Markdown, they are list items.
+MOODS = re.compile(
+    r"(?:- )?(?:caution[,:]|±: how far|⚠ |ratio, speed-up: |[\w, -]+: no difference from \S+ seen|past \d+ ranks |"
+    r"this machine is busy:|.* launched again, since |.*\bdisturbed\b|\S+: Ranks waited for a core |"
+    r"\S+: (?:repeat \d+: )?\d+ median steps? of)"
+)
+# The doctor: what a machine has is as different as figures are. Its lines go on below their second column.
+CHECK = re.compile(r"[✓✗!–] (\S+(?: \S+)*?)\s{2,}.*")
+GOES_ON = re.compile(r"\s{15}\S.*")
+
+
+def masked(lines: Sequence[str]) -> list[str]:
+    """The lines with a mark in place of every figure, and without those that come and go."""
+    there = [_line(line) for line in lines if not MOODS.match(line) and not GOES_ON.fullmatch(line)]
+    # A launch that is made again says the same as before.
+    return [line for at, line in enumerate(there) if not line.startswith(PROGRESS) or line not in there[:at]]
+
+
+def _line(line: str) -> str:
+    if check := CHECK.fullmatch(line):
+        return f"check {check[1]}"
+    line = VERDICT.sub("VERDICT", LEFT.sub("", MARKS.sub("", line)))
+    return " ".join(NUMBERS.sub(FIGURE, RULE.sub("─", line)).split())
+
+
+def difference(shown: Sequence[str], printed: Sequence[str]) -> str:
+    """How the lines that a page shows differ from those that were printed; empty: they agree."""
+    there, columns = _headers(shown), _headers(shown) & _headers(printed)
+    if 2 * len(columns) < len(there):
+        return f"shown: {', '.join(sorted(there))}\nprinted: {', '.join(sorted(_headers(printed)))}"
+    wanted, found = masked(_only(columns, shown)), masked(_only(columns, printed))
+    where = 0
+    for number, part in enumerate(parts := _parts(wanted)):
+        if number in (0, len(parts) - 1):  # no ellipsis before the first one, none after the last one
+            at = where if number == 0 else max(where, len(found) - len(part))
+            fits = found[at : at + len(part)] == part and (len(parts) > 1 or len(found) == len(part))
+            starts = [at] if fits else []
+        else:
+            starts = [at for at in range(where, len(found) + 1) if found[at : at + len(part)] == part]
+        if not starts:
+            return "\n".join(unified_diff(wanted, found, "shown", "printed", lineterm=""))
+        where = starts[0] + len(part)
+    return ""
+
+
+def _parts(lines: Sequence[str]) -> list[list[str]]:
+    """The lines between ellipses."""
+    parts: list[list[str]] = [[]]
+    for line in lines:
+        if line == ANY:
+            parts.append([])
+        else:
+            parts[-1].append(line)
+    return parts
+
+
+def _headers(lines: Sequence[str]) -> set[str]:
+    """The columns of all tables. Wider figures leave room for fewer, so only those of both sides are compared."""
+    headers = [_cells(line) for line, rule in pairwise(lines) if _is_rule(rule)]
+    return {cell for cells in headers if len(cells) > 1 for cell in cells}
+
+
+def _is_rule(line: str) -> bool:
+    return RULE.fullmatch(line) is not None
+
+
+def _cells(line: str) -> list[str]:
+    return re.split(r"\s{2,}", MARKS.sub("", line).strip())
+
+
+def _only(columns: set[str], lines: Sequence[str]) -> list[str]:
+    """The lines, their tables with these columns alone. A row whose cells cannot be told apart stays as it is."""
+    kept, table = [], None
+    for line, following in zip(lines, [*lines[1:], ""], strict=False):
+        if _is_rule(following) and len(_cells(line)) > 1:
+            table = [cell in columns for cell in _cells(line)]
+        elif not line.strip():
+            table = None
+        cells = _cells(line)
+        if table and len(cells) == len(table):
+            line = " ".join(cell for cell, is_kept in zip(cells, table, strict=True) if is_kept)
+        kept.append(line)
+    return kept
