@@ -60,7 +60,7 @@ def bare_launch() -> tuple[float, float, float]:
 
 
 def quickstart() -> float:
-    """Seconds of the first command in the README, without the console, each trial once."""
+    """Seconds of the preset `quickstart` from a shell, without the console, each trial once."""
     command = [sys.executable, "-m", "ddptui", "--preset", "quickstart", "--no-ui", "--repeats", "1"]
     with tempfile.TemporaryDirectory() as folder:
         begin = time.monotonic_ns()
