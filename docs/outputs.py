@@ -18,6 +18,8 @@ from ddptui.report.columns import DISTURBED
 from tests.support.masks import ANY, masked
 from tests.support.shown import PAGES, REPO, Printed, Reader, lacking, shown_on
 
+ROW = 4  # cells: a line with so many is one of a table
+
 
 def main() -> None:
     pages = sys.argv[1:] or PAGES
@@ -83,7 +85,15 @@ def _end(part: list[str], printed: Sequence[str], begin: int) -> int | None:
 
 def _find(line: str, printed: Sequence[str], start: int) -> int | None:
     """The number of the first line from `start` on that is this one, but for its figures."""
-    return next((at for at in range(start, len(printed)) if masked(printed[at : at + 1]) == masked([line])), None)
+    return next((at for at in range(start, len(printed)) if _is_same(printed[at], line)), None)
+
+
+def _is_same(line: str, other: str) -> bool:
+    """Whether lines differ by figures alone. Of a table's rows, the first cells count: columns may come and go."""
+    rows = [re.split(r"\s{2,}", each.strip()) for each in (line, other)]
+    if all(len(row) >= ROW for row in rows):
+        line, other = rows[0][0], rows[1][0]
+    return masked([line]) == masked([other])
 
 
 if __name__ == "__main__":

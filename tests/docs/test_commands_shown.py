@@ -38,6 +38,12 @@ AGREE = {
     "fewer columns": (TABLE, ["trial  train s  average", "────", "ring   1.70 ⚠  right", ""]),
     "what a machine has": (["✓ slurm  22.05"], ["! slurm  none", "               → ask for it"]),
     "a launch made again": (["[1/2] a  ok", "[2/2] b  ok"], ["[1/3] a  ok", "[2/3] a  ok", "[3/3] b  ok"]),
+    "what was found": (["T", "", "b was slower.", "", *TABLE], ["T", "", "Cannot tell:", "two repeats.", "", *TABLE]),
+    "remedies": (
+        ["a: Ranks stood idle 1% of the time for the network"],
+        ["a: Ranks stood idle 31% of the time for the network. To try: fewer calls (ddp_bf16). Or none."],
+    ),
+    "sums": (["a: +1.59 s = +0.01 own work +1.47 transfer", "b"], ["b", "b: 0.00 s"]),
     "time left": (["[1/9] ring  120 steps  about 0:09 left"], ["[1/9] ring  119 steps"]),
 }
 DIFFER = {
@@ -50,6 +56,7 @@ DIFFER = {
     "the order around an ellipsis": (["…", "b", "…", "a", "…"], ["a", "b"]),
     "one line for two": (["a", "…", "a"], ["a"]),
     "a cell": (TABLE, [line.replace("right", "half of it") for line in TABLE]),
+    "no answer": (["T", "", "b was slower.", "", *TABLE], ["T", "", *TABLE]),
     "a row": (TABLE, [line for line in TABLE if "ring" not in line]),
     "another table": (TABLE, ["size  min  median  p99", "────", "1 KB  1 ms  2 ms  3 ms", ""]),
     "a check that is gone": (["✓ slurm  22.05", "✓ spawn  ok"], ["✓ spawn  ok"]),

@@ -10,6 +10,7 @@ ANY = "…"  # alone in a line: any lines, or none
 FIGURE = "#"
 PROGRESS = f"[{FIGURE}/{FIGURE}] "
 RULE = re.compile(r"─{3,}")
+TABLE = re.compile(r"─{3,}$|\| :?-")  # below its header, also in Markdown
 
 # A number with its sign, its decimals and its unit; or the mark in place of one, where a trial was disturbed.
 NUMBERS = re.compile(r"[+−-]?\d[\d.,:]*(?<=\d)(?:e-?\d+)?(?:\s?(?:%|[nµm]?s|[KMGT]?B)(?![A-Za-z]))?")
@@ -21,11 +22,12 @@ VERDICT = re.compile(
     r"(?:Mostly waiting: r|Mostly the network: r|R)anks stood idle .*? for (?:it|the network|a late rank)"
     r"(?:; no rank stands out)?(?=[.]|$)|Nothing to worry about: .* in communication"
 )
+REMEDY = re.compile(r"\. (?:To try: |Ranks are late by turns\.).*$")
 # Lines that come and go with how busy the machine is, and how far repeats differ; in Markdown, they are list items.
 MOODS = re.compile(
     r"(?:- )?(?:caution[,:]|±: how far|⚠ |ratio, speed-up: |[\w, -]+: no difference from \S+ seen|past \d+ ranks |"
     r"this machine is busy:|.* launched again, since |.*\bdisturbed\b|\S+: Ranks waited for a core |"
-    r"\S+: (?:repeat \d+: )?\d+ median steps? of)"
+    r"\S+: (?:[+-]\d+\.\d+|0\.00) s(?: = .*)?$|\S+: (?:repeat \d+: )?\d+ median steps? of)"
 )
 # The doctor: what a machine has is as different as figures are. Its lines go on below their second column.
 CHECK = re.compile(r"[✓✗!–] (\S+(?: \S+)*?)\s{2,}.*")
@@ -42,12 +44,13 @@ def masked(lines: Sequence[str]) -> list[str]:
 def _line(line: str) -> str:
     if check := CHECK.fullmatch(line):
         return f"check {check[1]}"
-    line = VERDICT.sub("VERDICT", LEFT.sub("", MARKS.sub("", line)))
+    line = VERDICT.sub("VERDICT", REMEDY.sub("", LEFT.sub("", MARKS.sub("", line))))
     return " ".join(NUMBERS.sub(FIGURE, RULE.sub("─", line)).split())
 
 
 def difference(shown: Sequence[str], printed: Sequence[str]) -> str:
     """How the lines that a page shows differ from those that were printed; empty: they agree."""
+    shown, printed = _without_answer(shown), _without_answer(printed)
     there, columns = _headers(shown), _headers(shown) & _headers(printed)
     if 2 * len(columns) < len(there):
         return f"shown: {', '.join(sorted(there))}\nprinted: {', '.join(sorted(_headers(printed)))}"
@@ -64,6 +67,16 @@ def difference(shown: Sequence[str], printed: Sequence[str]) -> str:
             return "\n".join(unified_diff(wanted, found, "shown", "printed", lineterm=""))
         where = starts[0] + len(part)
     return ""
+
+
+def _without_answer(lines: Sequence[str]) -> Sequence[str]:
+    """The lines, a word in place of what a result answers: the paragraph between its title and its first table. It says
+    what was seen this time; that there was a difference, or that none can be told."""
+    for title, at in ((at, at + 2) for at, line in enumerate(lines) if line and lines[at + 1 : at + 2] == [""]):
+        end = next((end for end in range(at, len(lines)) if not lines[end]), len(lines))
+        if end > at and any(map(TABLE.match, lines[end + 2 : end + 3])):
+            return [*lines[: title + 2], "ANSWER", *lines[end:]]
+    return lines
 
 
 def _parts(lines: Sequence[str]) -> list[list[str]]:
