@@ -20,7 +20,8 @@ def test_a_quick_command_prints_what_is_shown(shown: Shown, tmp_path: Path) -> N
     if why := lacking(shown):
         pytest.skip(why)
     printed = run(shown.command, tmp_path)
-    assert not difference(shown.output, printed.beside(shown.output)), printed.stderr
+    differs = difference(shown.output, printed.beside(shown.output))
+    assert not differs, "\n".join([differs, *printed.stderr])
 
 
 TABLE = ["trial  train s  ratio  average", "───────────────", "ring   1.70 ±0.04  1.07  right", ""]

@@ -51,22 +51,26 @@ def _line(line: str) -> str:
 def difference(shown: Sequence[str], printed: Sequence[str]) -> str:
     """How the lines that a page shows differ from those that were printed; empty: they agree."""
     shown, printed = _without_answer(shown), _without_answer(printed)
-    there, columns = _headers(shown), _headers(shown) & _headers(printed)
-    if 2 * len(columns) < len(there):
-        return f"shown: {', '.join(sorted(there))}\nprinted: {', '.join(sorted(_headers(printed)))}"
-    wanted, found = masked(_only(columns, shown)), masked(_only(columns, printed))
-    where = 0
-    for number, part in enumerate(parts := _parts(wanted)):
-        if number in (0, len(parts) - 1):  # no ellipsis before the first one, none after the last one
-            at = where if number == 0 else max(where, len(found) - len(part))
-            fits = found[at : at + len(part)] == part and (len(parts) > 1 or len(found) == len(part))
-            starts = [at] if fits else []
-        else:
-            starts = [at for at in range(where, len(found) + 1) if found[at : at + len(part)] == part]
-        if not starts:
-            return "\n".join(unified_diff(wanted, found, "shown", "printed", lineterm=""))
-        where = starts[0] + len(part)
-    return ""
+    wanted, found = _headers(shown), _headers(printed)
+    if 2 * len(wanted & found) < len(wanted):
+        return f"shown: {', '.join(sorted(wanted))}\nprinted: {', '.join(sorted(found))}"
+    common = wanted & found or found
+    sides = [masked(_only(common, lines)) for lines in (shown, printed)]
+    return "" if _fits(_parts(sides[0]), sides[1]) else "\n".join(unified_diff(*sides, "shown", "printed", lineterm=""))
+
+
+def _fits(parts: list[list[str]], lines: list[str]) -> bool:
+    """Whether the parts stand in the lines in this order, the first at their begin and the last at their end."""
+    first, *others = parts
+    if not others:
+        return lines == first
+    last = others.pop()
+    where = len(first) if lines[: len(first)] == first else None
+    for part in others:
+        starts = range(where if where is not None else len(lines) + 1, len(lines) + 1)
+        where = next((at + len(part) for at in starts if lines[at : at + len(part)] == part), None)
+    end = len(lines) - len(last)
+    return where is not None and end >= where and lines[end:] == last
 
 
 def _without_answer(lines: Sequence[str]) -> Sequence[str]:

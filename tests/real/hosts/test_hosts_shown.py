@@ -19,6 +19,7 @@ SHOWN = {page: found for page in PAGES if (found := [each for each in shown_on(p
 @pytest.mark.parametrize("page", SHOWN)
 def test_hosts_print_what_is_shown(page: str, hosts: list[Host], tmp_path: Path) -> None:
     """The first command is the console's; the others start once it has written its ticket. All see /shared."""
+    (tmp_path / "shared").mkdir()
     by_name = {host.name: host for host in hosts}
     console, *nodes = SHOWN[page]
     with ExitStack() as stack:
@@ -27,7 +28,8 @@ def test_hosts_print_what_is_shown(page: str, hosts: list[Host], tmp_path: Path)
         processes += [_start(stack, by_name[node.host], _command(node, tmp_path), tmp_path) for node in nodes]
         printed = [_printed(process, tmp_path) for process in processes]
     for shown, lines in zip(SHOWN[page], printed, strict=True):
-        assert not difference(shown.output, lines.beside(shown.output)), lines.stderr
+        differs = difference(shown.output, lines.beside(shown.output))
+        assert not differs, "\n".join([differs, *lines.stderr])
 
 
 def _command(shown: Shown, folder: Path) -> str:
@@ -62,4 +64,5 @@ def _wait_for_ticket(folder: Path, console: "subprocess.Popen[str]") -> None:
 
 def _printed(process: "subprocess.Popen[str]", folder: Path) -> Printed:
     out, error = process.communicate(timeout=ENOUGH_S)
-    return Printed(*(without_machine(text, folder).splitlines() for text in (out, error)))
+    texts = [without_machine(text, folder).replace("~/shared", "/shared") for text in (out, error)]
+    return Printed(*(text.splitlines() for text in texts))

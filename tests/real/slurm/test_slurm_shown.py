@@ -15,4 +15,5 @@ SHOWN = [each for page in PAGES for each in shown_on(page) if each.place == "slu
 @pytest.mark.parametrize("shown", SHOWN, ids=[each.command for each in SHOWN])
 def test_a_run_on_a_cluster_prints_what_is_shown(shown: Shown, cluster: Cluster, tmp_path: Path) -> None:
     printed = run(shown.command, tmp_path, {"SLURM_CONF": cluster.environment["SLURM_CONF"]})
-    assert not difference(shown.output, printed.beside(shown.output)), printed.stderr
+    differs = difference(shown.output, printed.beside(shown.output))
+    assert not differs, "\n".join([differs, *printed.stderr])
