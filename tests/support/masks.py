@@ -13,7 +13,7 @@ RULE = re.compile(r"─{3,}")
 TABLE = re.compile(r"─{3,}$|\| :?-")  # below its header, also in Markdown
 
 # A number with its sign, its decimals and its unit; or the mark in place of one, where a trial was disturbed.
-NUMBERS = re.compile(r"[+−-]?\d[\d.,:]*(?<=\d)(?:e-?\d+)?(?:\s?(?:%|[nµm]?s|[KMGT]?B)(?![A-Za-z]))?")
+NUMBERS = re.compile(r"⚠|[+−-]?\d[\d.,:]*(?<=\d)(?:e-?\d+)?(?:\s?(?:%|[nµm]?s|[KMGT]?B)(?![A-Za-z]))?")
 # How far repeats lie apart, disturbed repeats, rough predictions, two kinds of times.
 MARKS = re.compile(r"\s*±\s?[\d.]+%?|(?<=[\d%])\s⚠|¹\s|\s~(?=\s|$)")
 LEFT = re.compile(r"\s+about [\d:]+ left$")
@@ -76,10 +76,10 @@ def _fits(parts: list[list[str]], lines: list[str]) -> bool:
 def _without_answer(lines: Sequence[str]) -> Sequence[str]:
     """The lines, a word in place of what a result answers: the paragraph between its title and its first table. It says
     what was seen this time; that there was a difference, or that none can be told."""
-    for title, at in ((at, at + 2) for at, line in enumerate(lines) if line and lines[at + 1 : at + 2] == [""]):
-        end = next((end for end in range(at, len(lines)) if not lines[end]), len(lines))
-        if end > at and any(map(TABLE.match, lines[end + 2 : end + 3])):
-            return [*lines[: title + 2], "ANSWER", *lines[end:]]
+    paragraphs = [at + 1 for at, line in enumerate(lines) if at and not line and lines[at - 1]]
+    for begin, end in pairwise(paragraphs):
+        if begin + 1 < end and any(map(TABLE.match, lines[end + 1 : end + 2])):
+            return [*lines[:begin], "ANSWER", *lines[end - 1 :]]
     return lines
 
 
@@ -118,6 +118,6 @@ def _only(columns: set[str], lines: Sequence[str]) -> list[str]:
             table = None
         cells = _cells(line)
         if table and len(cells) == len(table):
-            line = " ".join(cell for cell, is_kept in zip(cells, table, strict=True) if is_kept)
+            line = "  ".join(cell for cell, is_kept in zip(cells, table, strict=True) if is_kept)
         kept.append(line)
     return kept
