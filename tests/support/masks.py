@@ -14,8 +14,8 @@ TABLE = re.compile(r"─{3,}$|\| :?-")  # below its header, also in Markdown
 
 # A number with its sign, its decimals and its unit; or the mark in place of one, where a trial was disturbed.
 NUMBERS = re.compile(r"⚠|[+−-]?\d[\d.,:]*(?<=\d)(?:e-?\d+)?(?:\s?(?:%|[nµm]?s|[KMGT]?B)(?![A-Za-z]))?")
-# How far repeats lie apart, disturbed repeats, rough predictions, two kinds of times.
-MARKS = re.compile(r"\s*±\s?[\d.]+%?|(?<=[\d%])\s⚠|¹\s|\s~(?=\s|$)")
+# How far repeats lie apart, disturbed repeats, two kinds of times, rough predictions, a figure that is wrong.
+MARKS = re.compile(r"\s*±\s?[\d.]+%?|(?<=[\d%])\s⚠|¹\s|\s~(?=\s|$)|!(?=\d)")
 LEFT = re.compile(r"\s+about [\d:]+ left$")
 # Whether the network or a late rank took more is close, where neither took much.
 VERDICT = re.compile(
@@ -27,8 +27,10 @@ REMEDY = re.compile(r"\. (?:To try: |Ranks are late by turns\.).*$")
 MOODS = re.compile(
     r"(?:- )?(?:caution[,:]|±: how far|⚠ |ratio, speed-up: |[\w, -]+: no difference from \S+ seen|past \d+ ranks |"
     r"this machine is busy:|.* launched again, since |.*\bdisturbed\b|\S+: Ranks waited for a core |"
+    r".*\bno ratio: |\S+: repeat \d+ is in no median |all right$|wrong: the cells |"
     r"\S+: (?:[+-]\d+\.\d+|0\.00) s(?: = .*)?$|\S+: (?:repeat \d+: )?\d+ median steps? of)"
 )
+OF_THE_BASELINE = {"ratio", "speed-up"}  # columns without figures where it, or all other repeats, were disturbed
 # The doctor: what a machine has is as different as figures are. Its lines go on below their second column.
 CHECK = re.compile(r"[✓✗!–] (\S+(?: \S+)*?)\s{2,}.*")
 GOES_ON = re.compile(r"\s{15}\S.*")
@@ -54,7 +56,7 @@ def difference(shown: Sequence[str], printed: Sequence[str]) -> str:
     wanted, found = _headers(shown), _headers(printed)
     if 2 * len(wanted & found) < len(wanted):
         return f"shown: {', '.join(sorted(wanted))}\nprinted: {', '.join(sorted(found))}"
-    common = wanted & found or found
+    common = (wanted & found or found) - OF_THE_BASELINE
     sides = [masked(_only(common, lines)) for lines in (shown, printed)]
     return "" if _fits(_parts(sides[0]), sides[1]) else "\n".join(unified_diff(*sides, "shown", "printed", lineterm=""))
 
@@ -101,11 +103,12 @@ def _headers(lines: Sequence[str]) -> set[str]:
 
 
 def _is_rule(line: str) -> bool:
-    return RULE.fullmatch(line) is not None
+    return TABLE.match(line) is not None
 
 
 def _cells(line: str) -> list[str]:
-    return re.split(r"\s{2,}", MARKS.sub("", line).strip())
+    line = MARKS.sub("", line).strip()
+    return re.split(r"\s*\|\s*", line.strip("| ")) if line.startswith("|") else re.split(r"\s{2,}", line)
 
 
 def _only(columns: set[str], lines: Sequence[str]) -> list[str]:
