@@ -24,12 +24,25 @@ VERDICT = re.compile(
 )
 REMEDY = re.compile(r"\. (?:To try: |Ranks are late by turns\.).*$")
 # Lines that come and go with how busy the machine is, and how far repeats differ; in Markdown, they are list items.
-MOODS = re.compile(
-    r"(?:- )?(?:caution[,:]|±: how far|⚠ |ratio, speed-up: |[\w, -]+: no difference from \S+ seen|past \d+ ranks |"
-    r"this machine is busy:|.* launched again, since |.*\bdisturbed\b|\S+: Ranks waited for a core |"
-    r".*\bno ratio: |\S+: repeat \d+ is in no median |all right$|wrong: the cells |"
-    r"\S+: (?:[+-]\d+\.\d+|0\.00) s(?: = .*)?$|\S+: (?:repeat \d+: )?\d+ median steps? of)"
+MOODS = (
+    r"caution[,:]",
+    r"Cannot tell: ",
+    r"ratio, speed-up: ",
+    r"±: how far",
+    r"⚠ ",
+    r"this machine is busy:",
+    r".* launched again, since ",
+    r".*\bdisturbed\b",
+    r".*\bno ratio: ",
+    r"[\w, -]+: no difference from \S+ seen",
+    r"\S+: repeat \d+ is in no median ",
+    r"\S+: Ranks waited for a core ",
+    r"\S+: (?:repeat \d+: )?\d+ median steps? of",
+    r"\S+: (?:[+-]\d+\.\d+|0\.00) s(?: = .*)?$",  # by how much a trial took longer than the baseline
+    r"past \d+ ranks ",
+    r"all right$|wrong: the cells ",  # of the selftest
 )
+OF_A_MOOD = re.compile(rf"(?:- )?(?:{'|'.join(MOODS)})")
 OF_THE_BASELINE = {"ratio", "speed-up"}  # columns without figures where it, or all other repeats, were disturbed
 # The doctor: what a machine has is as different as figures are. Its lines go on below their second column.
 CHECK = re.compile(r"[✓✗!–] (\S+(?: \S+)*?)\s{2,}.*")
@@ -38,7 +51,7 @@ GOES_ON = re.compile(r"\s{15}\S.*")
 
 def masked(lines: Sequence[str]) -> list[str]:
     """The lines with a mark in place of every figure, and without those that come and go."""
-    there = [_line(line) for line in lines if not MOODS.match(line) and not GOES_ON.fullmatch(line)]
+    there = [_line(line) for line in lines if not OF_A_MOOD.match(line) and not GOES_ON.fullmatch(line)]
     # A launch that is made again says the same as before.
     return [line for at, line in enumerate(there) if not line.startswith(PROGRESS) or line not in there[:at]]
 
