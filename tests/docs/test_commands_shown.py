@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ddptui.cli import main
-from docs.outputs import renewed
+from docs.outputs import is_disturbed, renewed
 from tests.support.masks import difference
 from tests.support.shown import PAGES, REPO, Printed, Shown, lacking, run, shown_on
 from tests.support.synopsis import named_in, unknown, unnamed
@@ -101,6 +101,17 @@ SEVERAL = ["title", "", "a  1 s", "b  2 s", "", "caution, a: noisy", "end"]
 )
 def test_an_output_is_renewed(shown: list[str], renewed_as: list[str] | None) -> None:
     assert renewed(shown, SEVERAL) == renewed_as
+
+
+def test_rows_of_a_table_are_the_same_whatever_its_columns() -> None:
+    table = ["trial  train s  ratio  average", "ring   1.70  1.07  right", "flat   1.20  1.00  right", "end"]
+    shown = ["trial  train s  loss  ratio  average", "ring  1.30  0.7  1.00  right", "…"]
+    assert renewed(shown, table) == [*table[:2], "…"]
+
+
+def test_an_output_of_a_busy_machine_is_not_for_readers() -> None:
+    assert is_disturbed(Printed(["ring   1.70 ⚠  ⚠"], []))
+    assert not is_disturbed(Printed(["ring   1.70 ±0.10  1.07"], ["this machine is busy"]))
 
 
 def test_commands_are_read_from_a_page() -> None:
