@@ -14,7 +14,6 @@ from ddptui.analysis.results import (
     Change,
     ConfidenceInterval,
     Culprit,
-    RankResult,
     RepeatResult,
     Summary,
     TrialResult,
@@ -60,10 +59,6 @@ def _verdict(repeats: Sequence[RepeatResult], summary: Summary, trial: Trial) ->
         wait = median(repeat.wait_share or 0.0 for repeat in with_waits)
         transfer = median(repeat.transfer_share or 0.0 for repeat in with_waits)
         sentences.append(_idle(wait, transfer, summary.verdict, has_culprit=summary.culprit is not None))
-        ranks = with_waits[-1].ranks
-        if wait >= MATTERS and len(ranks) > 2:  # of two ranks it is clear which waited for which
-            waited = ", ".join(f"rank {rank.rank} {_waited(rank)}" for rank in ranks[:MOST_RANKS])
-            sentences.append(f"Waited: {waited}")
         sentences.append(_remedy(repeats, summary, wait + transfer, trial))
     return ". ".join(filter(None, sentences))
 
@@ -85,15 +80,6 @@ def _idle(wait: float, transfer: float, verdict: Verdict, *, has_culprit: bool) 
     if not has_culprit and verdict != "inconclusive":
         shares += "; no rank stands out"
     return f"Mostly waiting: {shares}" if verdict == "skew" else shares.capitalize()
-
-
-def _waited(rank: RankResult) -> str:
-    """How long a rank waited, and for which rank most."""
-    if rank.wait_s is None:
-        return "less than the clocks can tell"
-    late = max(rank.waited_for_s, key=lambda other: rank.waited_for_s[other], default=None)
-    share = f" ({seconds(rank.waited_for_s[late])} for rank {late})" if late is not None else ""
-    return f"{seconds(rank.wait_s)}{share}"
 
 
 def _blame(repeats: Sequence[RepeatResult], summary: Summary) -> Iterator[str]:

@@ -13,6 +13,7 @@ from ddptui.config.trial_text import describe_bottleneck
 from ddptui.report import ranks
 from ddptui.report.answers import answer
 from ddptui.report.columns import AT_LEAST, Row, columns_of, is_stand_in, rows_of
+from ddptui.report.matrices import matrices
 from ddptui.report.notes import note_lines
 from ddptui.report.primitives import render as primitives
 from ddptui.text import tables
@@ -20,6 +21,7 @@ from ddptui.text.door import ascii_json
 from ddptui.text.tables import DIM, RED, Table, value_at
 from ddptui.wire.messages import PHASES
 
+WIDE = 100  # cells of matrices in Markdown, where no terminal gives the width
 STYLES = {"failed": RED, "skipped": DIM}  # of a trial's row, by its status
 
 
@@ -27,25 +29,29 @@ def text(results: Results, preset: Preset, width: int, *, color: bool = False) -
     """The table and its notes; no line of the table is wider than `width`."""
     if preset.kind == "primitives":
         return primitives.text(results, preset, width, color=color)
-    lines = tables.as_text(_table(results, preset), width, color=color)
-    found = answer_lines(results, preset, width)
-    return "\n".join([preset.title, "", *found, *lines, "", *note_lines(results, preset)]) + "\n"
-
-
-def answer_lines(results: Results, preset: Preset, width: int) -> list[str]:
-    """The answer in lines no wider than `width`, with an empty line after it; none while there is no answer."""
-    found = wrap(" ".join(answer(results, preset)), width)
-    return [*found, ""] if found else []
+    blocks = [
+        [preset.title],
+        wrap(" ".join(answer(results, preset)), width),
+        tables.as_text(_table(results, preset), width, color=color),
+        matrices(results, width),
+        note_lines(results, preset),
+    ]
+    return "\n\n".join("\n".join(lines) for lines in blocks if lines) + "\n"
 
 
 def markdown(results: Results, preset: Preset) -> str:
     """Every column that has a value, as a Markdown table with its notes."""
     if preset.kind == "primitives":
         return primitives.markdown(results, preset)
-    points = [f"- {line}" for line in note_lines(results, preset)]
-    found = [" ".join(answer(results, preset)), ""]
-    lines = tables.as_markdown(_table(results, preset))
-    return "\n".join([f"## {preset.title}", "", *found * any(found), *lines, "", *points]) + "\n"
+    drawn = matrices(results, WIDE)
+    blocks = [
+        [f"## {preset.title}"],
+        [" ".join(answer(results, preset))],
+        tables.as_markdown(_table(results, preset)),
+        ["```text", *drawn, "```"] if drawn else [],
+        [f"- {line}" for line in note_lines(results, preset)],
+    ]
+    return "\n\n".join("\n".join(lines) for lines in blocks if any(lines)) + "\n"
 
 
 def _table(results: Results, preset: Preset) -> Table:

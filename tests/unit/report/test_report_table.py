@@ -34,20 +34,11 @@ from tests.support.builders import (
     two_trials,
     with_done,
 )
+from tests.support.printed import header_of, table_of
 
 LATE = {"at": "aggregate", "ranks": [1], "sleep_ms": 10, "per": "call"}
 MARKS = re.compile("[\ud900-\ud96b]")  # of styles
 NOTHING = "–"
-
-
-def table_of(shown: str) -> list[str]:
-    """The lines between the answer and the notes."""
-    [table] = [block for block in shown.split("\n\n") if "\n───" in block]
-    return table.splitlines()
-
-
-def header_of(shown: str) -> list[str]:
-    return re.split(r"\s{2,}", table_of(shown)[0].strip())
 
 
 def cells_of(shown: str, trial: str) -> dict[str, str]:

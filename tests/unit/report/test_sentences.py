@@ -14,7 +14,7 @@ from ddptui.analysis.results import ConfidenceInterval, Injected, RepeatResult, 
 from ddptui.report import sentences
 from ddptui.report.columns import COLUMNS, rows_of
 from ddptui.report.notes import cautions, note_lines
-from ddptui.report.table import as_csv, text
+from ddptui.report.table import as_csv, markdown, text
 from ddptui.text.units import seconds
 from ddptui.wire.messages import Slept, Step
 from ddptui.wire.records import Message
@@ -150,11 +150,13 @@ def test_waiting_without_a_culprit_is_told_so() -> None:
 
 
 def test_of_more_than_two_ranks_it_is_told_who_waited_for_whom() -> None:
-    line = foot(run_of(late(8, lambda _: 25.0, ranks=3)))[0]
-    assert "Waited: rank 0 2." in line
-    assert line.count(" for rank 1)") == 2
-    assert "rank 1 " in line
-    assert "Waited" not in foot(run_of(late(8, lambda _: 25.0)))[0]
+    results, preset = results_of(run_of(late(8, lambda _: 25.0, ranks=3)))
+    shown = text(results, preset, 100)
+    assert "\n\nWho waited for whom\n\na\n" in shown
+    assert re.search(r"rank 0 +· +– +█ 2\.\d\d\n|rank 0 +· +█ 2\.\d\d +", shown)
+    assert "```text\nWho waited for whom\n" in markdown(results, preset)
+    for told in (late(8, lambda _: 25.0), late(8, lambda _: 0.0, ranks=3)):  # two ranks; none that waited
+        assert "Who waited for whom" not in text(*results_of(run_of(told)), 100)
 
 
 def test_steps_that_were_left_out_are_told_with_the_first_reason() -> None:
