@@ -45,6 +45,7 @@ class LabTable(DataTable[Text]):
     ]
 
     _filled: tuple[object, ...] = ()
+    _said = ""
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(id=id, classes=classes, cursor_type="row", fixed_columns=1)  # the names stay
@@ -59,6 +60,18 @@ class LabTable(DataTable[Text]):
     def names(self) -> list[str | None]:
         """The names of the rows, from top to bottom."""
         return [row.key.value for row in self.ordered_rows]
+
+    def say(self, subtitle: str) -> None:
+        """Set a subtitle to which it is added if there are more columns than are in sight."""
+        self._said = subtitle
+        self.call_after_refresh(self._show_subtitle)  # how far it scrolls is known once it is laid out
+
+    def on_resize(self) -> None:
+        if self._said:
+            self.call_after_refresh(self._show_subtitle)
+
+    def _show_subtitle(self) -> None:
+        self.border_subtitle = Content(self._said + ("   ← → more" if self.max_scroll_x > 0 else ""))
 
     @property
     def wanted_lines(self) -> int:
@@ -175,20 +188,12 @@ class RankDetail(LabTable):
 
     DEFAULT_CSS = "RankDetail { scrollbar-size-horizontal: 0; }"  # it would hide a rank where there are two
     explained: Sequence[tuple[str, str]] = ()  # the headers of the columns, with what they show
-    _repeat = ""
 
     def show(self, trial: TrialResult | None) -> None:
         """Show the ranks of the trial's last repeat."""
         repeats = trial.repeats if trial else []
-        self._repeat = f"{trial.name}, repeat {len(repeats)}" if trial and repeats else "no repeat has ended"
         ranks = repeats[-1].ranks if repeats else []
         columns = telling(fill(RANK_COLUMNS, ranks))
         self.explained = [(column.header, column.about) for column in columns]
         self.fill(columns, [str(rank.rank) for rank in ranks])
-        self.call_after_refresh(self._show_subtitle)  # how far it scrolls is known once it is laid out
-
-    def on_resize(self) -> None:
-        self.call_after_refresh(self._show_subtitle)
-
-    def _show_subtitle(self) -> None:
-        self.border_subtitle = Content(self._repeat + ("   ← → more" if self.max_scroll_x > 0 else ""))
+        self.say(f"{trial.name}, repeat {len(repeats)}" if trial and repeats else "no repeat has ended")
