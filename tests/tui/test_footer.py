@@ -1,12 +1,15 @@
 """The line of keys: what it shows follows the focus, and its keys can be clicked."""
 
 import asyncio
+from collections.abc import Sequence
 from typing import ClassVar
 
+import pytest
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.pilot import Pilot
+from textual.screen import Screen
 from textual.widgets import Static
 
 from ddptui.tui.widgets.footer import Key, Keys
@@ -73,6 +76,38 @@ def test_it_shows_the_keys_that_act_now_once_each() -> None:
             assert line.endswith("^p palette")
             await pilot.press("tab")
             assert "a First  b Second  c Third" in await shown(pilot)
+
+    asyncio.run(check())
+
+
+class Spare(Screen[None]):
+    SPARE_KEYS: ClassVar[Sequence[str]] = ("app.did('long')", "app.did('short')")
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("a", "app.did('a')", "First"),
+        Binding("s", "app.did('short')", "Short", show=False),
+        Binding("l", "app.did('long')", "A long description", show=False),
+        Binding("h", "app.did('h')", "Hidden", show=False),
+    ]
+
+    def compose(self) -> ComposeResult:
+        yield Keys()
+
+
+@pytest.mark.parametrize(
+    ("width", "words"),
+    [(80, "a First  s Short  l A long description "), (40, "a First  s Short "), (24, "a First ")],
+)
+def test_keys_that_may_be_spared_show_where_there_is_room(width: int, words: str) -> None:
+    async def check() -> None:
+        app = WithKeys()
+        async with app.run_test(size=(80, 5)) as pilot:
+            await app.push_screen(Spare())
+            await pilot.pause()
+            await pilot.resize_terminal(width, 5)
+            await pilot.pause()
+            line = await shown(pilot)
+            assert line.split("▏")[0].strip() == words.strip()
+            assert line.endswith("^p palette")
 
     asyncio.run(check())
 

@@ -22,11 +22,14 @@ from ddptui.store.runs import Run
 from ddptui.text.tables import Column
 from ddptui.tui.app import Console
 from ddptui.tui.screens.base import SENT, LabScreen
-from ddptui.tui.screens.dialogs import Confirm
+from ddptui.tui.screens.dialogs import ColumnsDialog, Confirm, HelpScreen
 from ddptui.tui.screens.result import PANES, ResultScreen
-from ddptui.tui.widgets.comparison import Comparison, Verdict
+from ddptui.tui.widgets.comparison import Answer, Comparison, Verdict
 from ddptui.tui.widgets.frame import PaneBar
+from ddptui.tui.widgets.result_panes import SHORT
 from ddptui.tui.widgets.tables import RankDetail
+from ddptui.tui.widgets.time_bars import TimeBars
+from ddptui.tui.widgets.who_waits import WhoWaits
 from ddptui.wire.records import Message
 from tests.support.builders import ended, failure, journal, launched, preset_of, results_for, two_trials, write_run
 from tests.tui.opened import each_theme, opened, seen, toasts, until
@@ -50,6 +53,26 @@ def screen_of(runs: Path, preset: Preset, *journals: list[Message]) -> ResultScr
 
 def four_trials(runs: Path) -> ResultScreen:
     return screen_of(runs, preset_of(TRIALS), *(journal(name, step_ms=ms) for name, ms in STEPS_MS.items()))
+
+
+def with_waits(screen: ResultScreen) -> ResultScreen:
+    """In every trial, rank 0 waited 0.9 s for rank 1, which waited 0.1 s for rank 0."""
+
+    def of_rank(rank: RankResult) -> RankResult:
+        late, s = (1, 0.9) if rank.rank == 0 else (0, 0.1)
+        return msgspec.structs.replace(rank, wait_s=s, exposed_s=s, waited_for_s={late: s})
+
+    trials = [
+        msgspec.structs.replace(
+            trial,
+            repeats=[
+                msgspec.structs.replace(each, ranks=[of_rank(rank) for rank in each.ranks]) for each in trial.repeats
+            ],
+        )
+        for trial in screen.results.trials
+    ]
+    screen.results = msgspec.structs.replace(screen.results, trials=trials)
+    return screen
 
 
 Scenario = Callable[[Console, Pilot[int], ResultScreen], Coroutine[None, None, None]]
@@ -178,8 +201,10 @@ def test_the_way_back_is_in_the_footer(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("size", "visible"),
     [
-        ((80, 24), ["table"]),
-        ((80, 40), ["table"]),
+        ((60, 16), ["table"]),
+        ((120, 20), ["table"]),
+        ((80, 24), ["table", "verdict"]),
+        ((80, 40), ["table", "verdict"]),
         ((120, 24), ["table", "verdict"]),
         ((120, 40), [*PANES]),
         ((200, 60), [*PANES]),
@@ -197,11 +222,11 @@ def test_as_many_panes_as_there_is_room_for(tmp_path: Path, size: tuple[int, int
             assert screen.focused is screen.query_one(f"#{pane}")
             assert len(showing(screen)) == len(visible)
 
-    play(four_trials(tmp_path), tmp_path, scenario, size)
+    play(with_waits(four_trials(tmp_path)), tmp_path, scenario, size)
 
 
 @pytest.mark.parametrize("covered", [False, True], ids=["", "below a dialog"])
-@pytest.mark.parametrize(("size", "most"), [((80, 24), 1), ((120, 24), 2)])
+@pytest.mark.parametrize(("size", "most"), [((60, 16), 1), ((120, 24), 2)])
 def test_no_layout_shows_more_panes_than_have_room(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: tuple[int, int], most: int, covered: bool
 ) -> None:
@@ -238,7 +263,7 @@ def test_no_layout_shows_more_panes_than_have_room(
 
     monkeypatch.setattr(ResultScreen, "on_mount", observed_mount)
     monkeypatch.setattr(LabScreen, "on_screen_resume", late_resume)
-    play(four_trials(tmp_path), tmp_path, scenario, size)
+    play(with_waits(four_trials(tmp_path)), tmp_path, scenario, size)
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40)])
@@ -266,7 +291,7 @@ def test_one_pane_has_the_whole_screen_until_it_gives_it_back(tmp_path: Path, si
 def test_a_click_on_a_panes_title_shows_it(tmp_path: Path) -> None:
     async def scenario(app: Console, pilot: Pilot[int], screen: ResultScreen) -> None:
         bar = next(line for line in seen(app).splitlines() if "1 Trials" in line)
-        for pane, title in reversed(PANES.items()):
+        for pane, title in reversed((PANES | SHORT).items()):
             await pilot.click(PaneBar, offset=(bar.index(title), 0))
             await until(pilot, lambda pane=pane: screen.focused is screen.query_one(f"#{pane}"))
             assert screen.query_one(f"#{pane}").region.area
@@ -321,7 +346,152 @@ def test_a_run_in_which_nothing_ended_is_shown(tmp_path: Path) -> None:
     play(screen, tmp_path, scenario)
 
 
+def test_the_answer_stands_first_and_takes_no_room_where_there_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(app: Console, pilot: Pilot[int], screen: ResultScreen) -> None:
+        lines = seen(app).splitlines()
+        first = next(at for at, line in enumerate(lines) if "Rank 1 of [/b] is late." in line)
+        assert "Which one?" in lines[first - 1]
+        assert first < next(at for at, line in enumerate(lines) if "1 Trials" in line)
+        assert screen.query_one(Answer).region.height == 2 + 2  # borders; the sentences are longer than a line
+        await pilot.resize_terminal(60, 16)
+        await until(pilot, lambda: screen.query_one("#panes").region.height == 16 - 3 - 3)
+        assert "Rank 1 of [/b] is late." in seen(app)
+        assert "base ◆" in seen(app)
+        await pilot.press("3")
+        await pilot.pause()
+        assert "is late." not in seen(app)
+
+    async def none(app: Console, pilot: Pilot[int], screen: ResultScreen) -> None:
+        assert not screen.query(Answer)
+        assert "1 Trials" in seen(app).splitlines()[1]
+
+    sentences = ["Rank 1 of [/b] is late.", "Without it, training would take two thirds of the time." * 2]
+    monkeypatch.setattr("ddptui.tui.screens.result.answer", lambda results, preset: sentences)
+    play(four_trials(tmp_path / "a"), tmp_path, scenario)
+    monkeypatch.setattr("ddptui.tui.screens.result.answer", lambda results, preset: [])
+    play(four_trials(tmp_path / "b"), tmp_path, none)
+
+
+def heights(screen: ResultScreen) -> dict[str, int]:
+    return {pane: screen.query_one(f"#{pane}").region.height for pane in PANES}
+
+
+def test_a_matrix_with_nothing_to_say_gives_its_room_to_the_bars_until_it_is_asked_for(tmp_path: Path) -> None:
+    async def scenario(app: Console, pilot: Pilot[int], screen: ResultScreen) -> None:
+        await until(pilot, lambda: heights(screen)["bars"] == heights(screen)["verdict"])
+        assert heights(screen)["waits"] == 0
+        await pilot.press("5")
+        await until(pilot, lambda: heights(screen)["waits"])
+        assert "no collective was recorded, so waits are not known" in seen(app)
+        await pilot.press("1")
+        await until(pilot, lambda: not heights(screen)["waits"])
+
+    play(four_trials(tmp_path), tmp_path, scenario)
+
+
+def test_no_pane_is_cut_while_the_one_beside_it_stands_empty(tmp_path: Path) -> None:
+    """12 trials: half of the room is too little for them, and more than the ranks of one need."""
+    preset = preset_of({"title": "?", "trial": [{"name": f"t{number}"} for number in range(12)]})
+    screen = screen_of(tmp_path, preset, *(journal(f"t{number}") for number in range(12)))
+
+    async def scenario(app: Console, pilot: Pilot[int], screen: ResultScreen) -> None:
+        await pilot.press("4")
+        await until(pilot, lambda: heights(screen)["table"] == 12 + 3)
+        assert heights(screen)["ranks"] >= 2 + 3
+        await pilot.press("2")  # both are cut, so both have half
+        await until(pilot, lambda: abs(heights(screen)["table"] - heights(screen)["bars"]) <= 1)
+
+    play(screen, tmp_path, scenario, (80, 24))
+
+
+def test_differences_to_the_baseline_are_drawn_and_taken_back(tmp_path: Path) -> None:
+    async def scenario(app: Console, pilot: Pilot[int], screen: ResultScreen) -> None:
+        bars = screen.query_one(TimeBars)
+        assert bars.border_title == "2 Where the time went"
+        await pilot.press("up", "up", "d")
+        await pilot.pause()
+        assert bars.border_title == "2 Where the time went, against the baseline"
+        assert "▸ slow" in seen(app)
+        assert "+0.90 s = " in seen(app)
+        assert "│ 0.00 s ◆" in seen(app)
+        await pilot.press("d")
+        await pilot.pause()
+        assert "+0.90 s" not in seen(app)
+
+    play(with_waits(four_trials(tmp_path)), tmp_path, scenario)
+
+
+def test_the_cursor_of_the_matrix_is_moved_and_clicked_and_its_cell_is_told(tmp_path: Path) -> None:
+    async def scenario(app: Console, pilot: Pilot[int], screen: ResultScreen) -> None:
+        waits = screen.query_one(WhoWaits)
+        await until(pilot, lambda: "rank 0 waited 900 ms for rank 1" in str(waits.border_subtitle))  # the longest one
+        chosen = screen.query_one(Comparison).chosen
+        await pilot.press("5", "down")
+        assert str(waits.border_subtitle) == "rank 1 waited 100 ms in all"
+        await pilot.press("down", "right", "left")  # the first two stay within the matrix
+        assert str(waits.border_subtitle) == "rank 1 waited 100 ms for rank 0 (100% of its waiting)"
+        assert screen.query_one(Comparison).chosen == chosen
+        head = next(line for line in seen(app).splitlines() if "for 0" in line)
+        at = head.index("for 1") - waits.region.x
+        await pilot.click(WhoWaits, offset=(at, 2))
+        assert "rank 0 waited 900 ms for rank 1 (100%" in str(waits.border_subtitle)
+        await pilot.click(WhoWaits, offset=(at + 30, 2))  # beside the matrix
+        assert "rank 0 waited 900 ms for rank 1 (100%" in str(waits.border_subtitle)
+
+    play(with_waits(four_trials(tmp_path)), tmp_path, scenario)
+
+
 # Sorting and columns
+
+
+def test_help_explains_the_columns_that_show(tmp_path: Path) -> None:
+    async def scenario(app: Console, pilot: Pilot[int], screen: ResultScreen) -> None:
+        await pilot.press("question_mark", "end")
+        await until(pilot, lambda: isinstance(app.screen, HelpScreen) and "The host that it ran on." in seen(app))
+        help_screen = app.screen
+        await pilot.press("escape")
+        explained = screen.explained
+        assert [*explained] == ["Columns of the trials", "Columns of the ranks"]
+        assert "train s" in dict(explained["Columns of the trials"])
+        assert "Δ delay" not in dict(explained["Columns of the trials"])
+        assert app.screen is not help_screen
+
+    play(four_trials(tmp_path), tmp_path, scenario)
+
+
+def test_the_column_under_the_cursor_of_the_dialog_is_explained(tmp_path: Path) -> None:
+    async def scenario(app: Console, pilot: Pilot[int], screen: ResultScreen) -> None:
+        await pilot.press("c", "down")
+        await until(pilot, lambda: isinstance(app.screen, ColumnsDialog) and "What starts the ranks." in seen(app))
+        assert "esc cancel" in seen(app)  # the dialog is not cut
+
+    play(four_trials(tmp_path), tmp_path, scenario, (80, 24))
+
+
+def test_a_column_that_the_preset_wants_is_shown_where_space_is_short(tmp_path: Path) -> None:
+    async def scenario(app: Console, pilot: Pilot[int], screen: ResultScreen) -> None:
+        assert "startup" in screen.query_one(Comparison).shown
+
+    async def other(app: Console, pilot: Pilot[int], screen: ResultScreen) -> None:
+        assert "startup" not in screen.query_one(Comparison).shown
+
+    for wanted, played in ((["startup"], scenario), ([], other)):
+        preset = preset_of({**TRIALS, "columns": wanted})
+        screen = screen_of(tmp_path / str(len(wanted)), preset, journal("base"), journal("fast"))
+        play(screen, tmp_path, played, (80, 24))
+
+
+def test_columns_out_of_sight_are_told_and_hide_no_trial(tmp_path: Path) -> None:
+    async def scenario(app: Console, pilot: Pilot[int], screen: ResultScreen) -> None:
+        table = screen.query_one(Comparison)
+        assert str(table.border_subtitle) == "◆ baseline"
+        table.choose_columns([column.key for column in table.telling])
+        await until(pilot, lambda: "← → more" in str(table.border_subtitle))
+        assert "slowest" in seen(app)
+
+    play(four_trials(tmp_path), tmp_path, scenario, (80, 24))
 
 
 def test_columns_are_sorted_by_number_and_the_cursor_stays_with_its_trial(tmp_path: Path) -> None:

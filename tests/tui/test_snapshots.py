@@ -123,6 +123,21 @@ def test_result(snap_compare: Snap, tmp_path: Path, size: tuple[int, int], theme
     assert pictured(snap_compare, tmp_path, result(), size, theme, "down")
 
 
+@pytest.mark.parametrize(("size", "theme"), [(SMALL, DARK), (MIDDLE, LIGHT)])
+def test_result_with_an_answer_and_differences(
+    snap_compare: Snap, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: tuple[int, int], theme: str
+) -> None:
+    """The cursor of the matrix is where rank 1 meets itself."""
+    sentences = ["Rank 1 holds everyone up.", "Without it, training would take a third of the time."]
+    monkeypatch.setattr("ddptui.tui.screens.result.answer", lambda results, preset: sentences)
+    assert pictured(snap_compare, tmp_path, result(), size, theme, "d", "5", "down")
+
+
+@pytest.mark.parametrize("key", ["question_mark", "c"])
+def test_result_explains_its_columns(snap_compare: Snap, tmp_path: Path, key: str) -> None:
+    assert pictured(snap_compare, tmp_path, result(), MIDDLE, DARK, key, "end")
+
+
 @pytest.mark.parametrize(("size", "theme"), LOOKS)
 def test_result_on_gpus_that_are_made_up(snap_compare: Snap, tmp_path: Path, size: tuple[int, int], theme: str) -> None:
     assert pictured(snap_compare, tmp_path, result(made_up(tmp_path)), size, theme)

@@ -13,7 +13,7 @@ from ddptui.text.tables import telling
 from ddptui.tui.screens.base import ZOOM_KEY
 from ddptui.tui.screens.export import Exportable
 from ddptui.tui.widgets.frame import TitleBar
-from ddptui.tui.widgets.tables import ScrolledTable
+from ddptui.tui.widgets.tables import LabTable
 from ddptui.tui.widgets.texts import TextPane
 
 PANES = {"both": "In both runs", "differences": ELSE}
@@ -49,7 +49,7 @@ class CompareScreen(Exportable):
 
     def compose_content(self) -> ComposeResult:
         yield Static(self._compared.answer, id="answer", markup=False)
-        yield ScrolledTable(id="both", classes="pane")
+        yield LabTable(id="both", classes="pane")
         yield TextPane(id="differences", classes="pane")
 
     def on_mount(self) -> None:
@@ -59,7 +59,9 @@ class CompareScreen(Exportable):
             self.query_one(f"#{pane}").border_title = f"{number} {title}"
         table = compared.table.columns
         rows = range(max((len(column.cells) for column in table), default=0))
-        self.query_one(ScrolledTable).show_all(telling(table), [*map(str, rows)])
+        both = self.query_one(LabTable)
+        both.fill(telling(table), [*map(str, rows)])
+        both.say("")
         paragraphs = ["\n".join(in_words(compared)), *compared.notes]
         self.query_one("#differences Static", Static).update("\n\n".join(paragraphs))
         self.action_pane("both")  # Textual focuses nothing on a screen that opens while the terminal has no focus

@@ -53,6 +53,7 @@ class Confirm(Dialog[bool]):
                 yield Button(f"{self._yes} (y)", id="yes", action="screen.dismiss(True)", variant="error", compact=True)
 
 
+AROUND_COLUMNS = 12  # lines of the screen that are not for the list of columns
 COLUMN_KEYS = "space show or hide  enter done  f as many as fit  esc cancel"
 
 
@@ -77,6 +78,10 @@ class ColumnsDialog(Dialog[Collection[str] | None]):
             yield Chooser(*(Option(self._line(key), key) for key in self._headers), markup=False)
             yield Static(id="about", markup=False)
             yield Static(COLUMN_KEYS, classes="keys")
+
+    def on_resize(self) -> None:
+        # In cells: Textual works out the dialog's own height as if a share of the screen were no limit.
+        self.query_one(Chooser).styles.max_height = max(1, self.size.height - AROUND_COLUMNS)
 
     @on(Chooser.OptionHighlighted)
     def _explain(self, event: Chooser.OptionHighlighted) -> None:

@@ -55,14 +55,14 @@ class ResultScreen(ExportableRun):
 
     def compose_content(self) -> ComposeResult:
         yield PaneBar()
-        yield Answer(id="answer")
+        if sentences := answer(self.results, self.preset):
+            yield Answer(self.preset.title, sentences, id="answer")
         yield ResultPanes(id="panes")
 
     def on_mount(self) -> None:
         self.query_one(TitleBar).show(
             f"{self.preset.name} ▸ result", f"{self.run.name}  {self.results.status}, {extent(self.results)}"
         )
-        self.query_one(Answer).show(self.preset.title, answer(self.results, self.preset))
         self._table.show(self.results, self.preset)
         self._table.choose(worst(self.results.trials))
         self._show_chosen()
@@ -79,7 +79,7 @@ class ResultScreen(ExportableRun):
 
     def _mark(self, chosen: str) -> None:
         self._panes.choose(chosen)
-        self.query_one(Answer).set_class(chosen == "table", "-above-the-table")
+        self.query(Answer).set_class(chosen == "table", "-above-the-table")
         self.query_one(PaneBar).show(PANES, chosen, SHORT)
 
     def action_pane(self, pane: str) -> None:

@@ -22,9 +22,9 @@ ARROWS = {False: " ▲", True: " ▼"}
 class Comparison(FittedTable):
     """Compares trials: as many columns as fit, or the chosen ones. `growing`: without trials that have not begun."""
 
-    BORDER_SUBTITLE = f"{BASELINE} baseline"
     COMPONENT_CLASSES: ClassVar[set[str]] = {"comparison--failed", "comparison--skipped"}
     DEFAULT_CSS = """
+    Comparison { scrollbar-size-horizontal: 0; }  /* it would hide a trial */
     Comparison > .comparison--failed { color: $text-error; text-style: bold; }
     Comparison > .comparison--skipped { text-style: dim; }
     """
@@ -119,18 +119,16 @@ class Comparison(FittedTable):
             if row.result.status in ("failed", "skipped")
         }
         self.fill(shown, [rows[place].result.name for place in places], styles)
+        self.say(f"{BASELINE} baseline")
 
 
 class Answer(Static):
-    """Shows the answer to the preset's question; takes no room where there is none."""
+    """Shows the answer to the preset's question, the first sentence in bold, below the question."""
 
-    def show(self, question: str, sentences: Sequence[str]) -> None:
-        """Show these sentences, the first one in bold, below the question."""
-        self.display = bool(sentences)
-        if sentences:
-            first, *others = map(printable, sentences)
-            self.border_title = Content(question)
-            self.update(Content.assemble((first, "bold"), *(f" {other}" for other in others)))
+    def __init__(self, question: str, sentences: Sequence[str], *, id: str) -> None:
+        first, *others = map(printable, sentences)
+        super().__init__(Content.assemble((first, "bold"), *(f" {other}" for other in others)), id=id)
+        self.border_title = Content(question)
 
 
 class Verdict(TextPane):

@@ -78,6 +78,8 @@ class ResultPanes(Container):
     def make_room(self) -> None:
         """Divide the lines so that no pane stands empty while another one is cut."""
         room, screen, waits = self.size.height, self.screen, self.query_one(WhoWaits)
+        if not room:  # not laid out yet
+            return
         shows_all = not (screen.has_class("-short") or screen.has_class("-narrow"))
         self.set_class(shows_all and waits.is_empty and not waits.has_class("-chosen"), "-without-waits")
         if screen.has_class("-low"):

@@ -45,6 +45,7 @@ class LabTable(DataTable[Text]):
     ]
 
     _filled: tuple[object, ...] = ()
+    _said: str | None = None
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(id=id, classes=classes, cursor_type="row", fixed_columns=1)  # the names stay
@@ -59,6 +60,19 @@ class LabTable(DataTable[Text]):
     def names(self) -> list[str | None]:
         """The names of the rows, from top to bottom."""
         return [row.key.value for row in self.ordered_rows]
+
+    def say(self, subtitle: str) -> None:
+        """Set a subtitle to which it is added if there are more columns than are in sight."""
+        self._said = subtitle
+        self.call_after_refresh(self._show_subtitle)  # how far it scrolls is known once it is laid out
+
+    def on_resize(self) -> None:
+        if self._said is not None:
+            self.call_after_refresh(self._show_subtitle)
+
+    def _show_subtitle(self) -> None:
+        more = "← → more" if self.max_scroll_x > 0 else ""
+        self.border_subtitle = Content("   ".join(filter(None, [self._said, more])))
 
     @property
     def wanted_lines(self) -> int:
@@ -170,36 +184,17 @@ class RunTable(LabTable):
         self.fill(fill(columns, runs), names, {known.run.name: problem for known in runs if known.problem})
 
 
-class ScrolledTable(LabTable):
-    """The base of tables that show all columns, and scroll: their border says whether there are more to the right."""
-
-    DEFAULT_CSS = "ScrolledTable { scrollbar-size-horizontal: 0; }"  # it would hide a row where there are two
-    _title = ""
-
-    def show_all(self, columns: Sequence[Filled], names: Sequence[str], title: str = "") -> None:
-        """Show these columns, under a title at the foot. `names`: those of the rows, in order."""
-        self._title = title
-        self.fill(columns, names)
-        self.call_after_refresh(self._show_subtitle)  # how far it scrolls is known once it is laid out
-
-    def on_resize(self) -> None:
-        self.call_after_refresh(self._show_subtitle)
-
-    def _show_subtitle(self) -> None:
-        more = "← → more" if self.max_scroll_x > 0 else ""
-        self.border_subtitle = Content("   ".join(filter(None, [self._title, more])))
-
-
-class RankDetail(ScrolledTable):
+class RankDetail(LabTable):
     """Shows a row for each rank of the last repeat of a trial."""
 
+    DEFAULT_CSS = "RankDetail { scrollbar-size-horizontal: 0; }"  # it would hide a rank where there are two
     explained: Sequence[tuple[str, str]] = ()  # the headers of the columns, with what they show
 
     def show(self, trial: TrialResult | None) -> None:
         """Show the ranks of the trial's last repeat."""
         repeats = trial.repeats if trial else []
         ranks = repeats[-1].ranks if repeats else []
-        title = f"{trial.name}, repeat {len(repeats)}" if trial and repeats else "no repeat has ended"
         columns = telling(fill(RANK_COLUMNS, ranks))
         self.explained = [(column.header, column.about) for column in columns]
-        self.show_all(columns, [str(rank.rank) for rank in ranks], title)
+        self.fill(columns, [str(rank.rank) for rank in ranks])
+        self.say(f"{trial.name}, repeat {len(repeats)}" if trial and repeats else "no repeat has ended")

@@ -1,0 +1,99 @@
+"""Who waited for whom, as text."""
+
+import msgspec
+import pytest
+
+from ddptui.analysis.results import RankResult, TrialResult
+from ddptui.analysis.wait_matrix import WaitMatrix, wait_matrix
+from ddptui.report import matrix
+from ddptui.report.matrix import MOST_ROWS, describe, grid, largest, lines, shade
+from tests.support.builders import journal, results_for, two_trials
+
+
+def waiting(waited: dict[int, dict[int, float]]) -> TrialResult:
+    """A trial of these ranks: by rank, by late rank, how long the one waited for the other."""
+    trial = results_for(two_trials(repeats=1), journal("a")).trials[0]
+    ranks = [
+        RankResult(
+            rank=rank, host="here", pid=1, device="cpu", bottleneck_fired=0, bottleneck_s=0.0,
+            wait_s=sum(late.values()), waited_for_s=late,
+        )
+        for rank, late in waited.items()
+    ]  # fmt: skip
+    return msgspec.structs.replace(trial, repeats=[msgspec.structs.replace(trial.repeats[0], ranks=ranks)])
+
+
+def made(waited: dict[int, dict[int, float]], most: int | None = None) -> WaitMatrix:
+    found = wait_matrix(waiting(waited), most)
+    assert found is not None
+    return found
+
+
+# Rank 2 is late: rank 0 waits for it in the gather, and only then can it scatter to rank 1.
+GATHER_SCATTER = made({0: {2: 1.24, 1: 0.01}, 1: {0: 1.26}, 2: {0: 0.4}})
+MANY = made({rank: {(rank + 33) % 64: 0.5, 7: 2.0} for rank in range(64)}, MOST_ROWS)
+
+
+def test_a_few_ranks_have_numbers_beside_shades() -> None:
+    assert lines(GATHER_SCATTER, 60) == [
+        "waited, s   for 0   for 1   for 2",
+        "rank 0          ·    0.01  █ 1.24",
+        "rank 1     █ 1.26       ·       –",
+        "rank 2     ▒ 0.40       –       ·",
+    ]
+
+
+def test_who_waits_directly_is_told_from_who_is_late() -> None:
+    assert describe(GATHER_SCATTER, *largest(GATHER_SCATTER)) == "rank 1 waited 1.26 s for rank 0 (100% of its waiting)"
+    assert describe(GATHER_SCATTER, 0, 2) == "rank 0 waited 1.24 s for rank 2 (99% of its waiting)"
+    assert describe(GATHER_SCATTER, 1, 2) == "rank 1 did not wait for rank 2"
+
+
+def test_a_rank_beside_itself_has_its_whole_waiting() -> None:
+    assert describe(GATHER_SCATTER, 0, 0) == "rank 0 waited 1.25 s in all"
+    assert describe(made({0: {1: 1.0}, 1: {}}), 1, 1) == "rank 1 waited for no rank"
+
+
+def test_short_waits_are_in_ms() -> None:
+    assert lines(made({0: {1: 0.0123}, 1: {}}), 60) == [
+        "waited, ms   for 0   for 1",
+        "rank 0           ·  █ 12.3",
+        "rank 1           –       ·",
+    ]
+
+
+def test_where_no_rank_waited_there_is_no_shade() -> None:
+    assert lines(made({0: {}, 1: {}}), 60)[1:] == ["rank 0          ·      –", "rank 1          –      ·"]
+
+
+def test_many_ranks_are_shades_of_blocks() -> None:
+    assert [len(ranks) for ranks in MANY.ranks] == [2] * 32
+    head, *rows = lines(MANY, 80)
+    assert head == "      waited for ranks 0 to 63; █ 4.5 s"
+    assert rows[0].startswith("0–1   ")
+    assert {row[12:14] for row in rows if len(row) > 12} == {"██"}  # all wait for rank 7, which is in the fourth block
+    assert describe(MANY, 0, 3) == "ranks 0–1 waited 4 s for ranks 6–7 (80% of their waiting), summed over them"
+
+
+def test_ranks_without_room_for_numbers_have_shades_and_still_know_themselves() -> None:
+    few = made({rank: {(rank + 1) % 8: 1.0} for rank in range(8)})
+    assert lines(few, 80)[0].startswith("waited, s   for 0")
+    shown = lines(few, 60)
+    assert shown[1] == "0 · ██"
+    assert shown[8] == "7 ██            ·"
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 8, 9, 31, 32, 33, 64, 1000])
+@pytest.mark.parametrize("width", [60, 76, 200])
+def test_no_line_is_wider_than_it_may_be(ranks: int, width: int) -> None:
+    wide = made({rank: {(rank + 1) % ranks: 123.4} for rank in range(ranks)}, MOST_ROWS)
+    assert max(map(len, lines(wide, width))) <= width
+    assert len(lines(wide, width)) <= MOST_ROWS + 1
+    shown = grid(wide, width)
+    assert {len(cell) for row in shown.cells for cell in row} == {len(shown.cells[0][0])}
+    assert {len(label) for label in shown.labels} == {len(shown.labels[0])}
+
+
+def test_shades_are_quarters_of_the_longest_wait() -> None:
+    assert [shade(s, 1.0) for s in (0.0, 0.04, 0.06, 0.24, 0.26, 0.51, 0.76, 1.0)] == [*"  ░░▒▓██"]
+    assert len(matrix.SHADES) == 5
