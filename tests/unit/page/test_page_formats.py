@@ -18,7 +18,7 @@ from ddptui.store.runs import Run
 from tests.support.builders import failure, journal, preset_of, results_for, two_trials, write_run
 from tests.support.measured_cells import SIZES, cells, of_primitives, result, view
 from tests.tui.recordings import RECORDED
-from tests.unit.page.pages import Found, Told, a_run, journal_of, late_steps
+from tests.unit.page.pages import Found, Told, a_run, journal_of, late_steps, repeated
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +87,7 @@ def test_a_run_of_many_ranks_has_a_page_of_bounded_size() -> None:
 @pytest.mark.rare
 def test_a_run_of_many_steps_has_a_page_of_bounded_size() -> None:
     preset = two_trials(repeats=1)
-    told = journal_of(late_steps(2, 100_000))
+    told = journal_of(repeated(late_steps(2, 100), 1_000))
     assert len(formats.page(Told(told), preset, results_for(preset, told))) < 100_000
 
 
