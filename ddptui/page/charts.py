@@ -89,7 +89,7 @@ def _wider(within: Frame) -> Frame:
 
 def percent(part: float) -> str:
     """A coordinate or a length in percent."""
-    return f"{part:.2f}".rstrip("0").rstrip(".") + "%"
+    return f"{round(part, 2) + 0.0:.2f}".rstrip("0").rstrip(".") + "%"  # never -0%
 
 
 def _drawn(number: int, series: Series, within: Frame) -> Drawn:

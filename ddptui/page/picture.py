@@ -14,6 +14,7 @@ from ddptui.report.answers import answer
 from ddptui.report.columns import off_by
 from ddptui.report.primitives.sections import Plot, blocks
 from ddptui.text.drawing import shorten
+from ddptui.text.words import count
 
 TITLE_WIDTH, ANSWER_WIDTH, NAME_WIDTH = 66, 104, 28  # characters of a line, and of a trial's name
 MOST_LINES = 3  # of a title, or of an answer
@@ -38,7 +39,7 @@ def picture(preset: Preset, results: Results) -> str:
     common = {
         "title": _wrapped(preset.title, TITLE_WIDTH),
         "answer": _wrapped(next(iter(answer(results, preset)), ""), ANSWER_WIDTH),
-        "source": kicker(results),
+        "source": f"{_left_out(len(results.trials) - MOST_TRIALS)}{kicker(results)}",
     }
     if preset.kind == "primitives":
         plots = (block for block in blocks(results, preset) if isinstance(block, Plot))
@@ -59,6 +60,10 @@ def _figures(trial: TrialResult, bar: Bar) -> tuple[str, str]:
     time, ratio = trial.summary.train_time_s, trial.summary.ratio
     s = off_by(time, time.min, time.max, len(counted(trial.repeats)))
     return f"{s} s", f"× {ratio.median:.2f}" if ratio else ""
+
+
+def _left_out(trials: int) -> str:
+    return f"{count(trials, 'more trial')} {'is' if trials == 1 else 'are'} not shown. " if trials > 0 else ""
 
 
 def _wrapped(text: str, width: int) -> list[str]:

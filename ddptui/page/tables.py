@@ -15,6 +15,7 @@ class Header(NamedTuple):
     is_left: bool
     ascending: str
     descending: str
+    about: str  # what the column says; empty if that is not explained
 
 
 class Row(NamedTuple):
@@ -65,4 +66,4 @@ def _is_same(column: Filled) -> bool:
 
 def _header(column: Filled) -> Header:
     up, down = (" ".join(map(str, order(column.cells, reverse=reverse))) for reverse in (False, True))
-    return Header(column.header, column.left, up, down)
+    return Header(column.header, column.left, up, down, column.about)

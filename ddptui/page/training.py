@@ -62,7 +62,7 @@ def _table(results: Results, preset: Preset) -> TableView:
         for row, trial in enumerate(results.trials)
         if trial.status != "ok" or trial.name == results.baseline
     }
-    return table_view("The trials, each a row", columns_of(rows_of(results, preset)), kinds, CONFIGURED)
+    return table_view("The trials, each a row", columns_of(rows_of(results, preset), preset.columns), kinds, CONFIGURED)
 
 
 def _loss(curves: list[Series]) -> Chart | None:

@@ -40,3 +40,6 @@ def test_the_wheel_runs_apart_from_the_checkout(tmp_path: Path) -> None:
         "--set", "steps=5", "--set", "threads=1", cwd=tmp_path,
     )  # fmt: skip
     assert [trial["status"] for trial in json.loads(output)["trials"]] == ["ok", "ok", "ok"]
+    shown = ("show", "last", "--format", "html", "--runs", str(tmp_path / "runs"))
+    page = run(python, "-m", "ddptui", *shown, cwd=tmp_path)
+    assert page.endswith("</html>\n")

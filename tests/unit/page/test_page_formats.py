@@ -1,0 +1,147 @@
+"""Pages and pictures as the command line prints them: whole, small, and without anything from outside."""
+
+import base64
+import hashlib
+import re
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from click.testing import CliRunner
+
+from ddptui.cli import main
+from ddptui.page import formats
+from ddptui.page.comparison import comparison_page
+from ddptui.page.picture import MOST_TRIALS, PictureError
+from ddptui.report.run_diff import comparison
+from ddptui.store.outcomes import results_of
+from ddptui.store.runs import Run
+from tests.support.builders import failure, journal, preset_of, results_for, two_trials, write_run
+from tests.support.measured_cells import SIZES, cells, of_primitives, result, view
+from tests.tui.recordings import RECORDED
+from tests.unit.page.pages import Found, Told, a_run, journal_of, late_steps, repeated
+
+
+@pytest.fixture(scope="module")
+def page() -> str:
+    run = Run(RECORDED)
+    preset = run.preset()
+    return formats.page(run, preset, results_of(run, preset))
+
+
+def test_a_page_has_all_its_sections(page: str) -> None:
+    headings = re.findall(r"<h2[^>]*>(.*?)</h2>", page)
+    assert [heading.split()[0] for heading in headings] == [
+        "The", "Where", "Who", "Loss", "In", "Preset", "Commands", "Environment", "How"
+    ]  # fmt: skip
+
+
+def test_a_page_allows_its_own_style_and_script_alone(page: str) -> None:
+    [policy] = re.findall(r'Content-Security-Policy" content="(.*?)"', page)
+    assert policy.startswith("default-src 'none'; ")
+    for tag in ("style", "script"):
+        [inside] = re.findall(rf"<{tag}>(.*?)</{tag}>", page, re.DOTALL)
+        assert base64.b64encode(hashlib.sha256(inside.encode()).digest()).decode() in policy
+    assert not re.findall(r"""(?:src|href)=["'](?!#)|url\((?!#)|@import|//[a-z]""", page)
+
+
+def test_headings_tables_and_pictures_are_named(page: str) -> None:
+    found = Found(page)
+    assert found.elements.count(("h1",)) == 1
+    assert page.count("<table") == page.count("<caption>")
+    labels = [element for element in found.elements if element[0] == "svg" and "role" in element]
+    assert labels
+    assert all("aria-label" in element for element in labels)
+    names = [value for name, value in found.attributes if name == "id"]
+    assert len(set(names)) == len(names)
+
+
+def test_all_of_the_environment_and_each_command_are_shown(page: str) -> None:
+    run = Run(RECORDED)
+    text = Found(page).text
+    results = results_of(run, run.preset())
+    assert all(key in text for key in results.environment)
+    assert all(" ".join(trial.command[1:4]) in text for trial in results.trials)
+
+
+def test_a_failed_trial_brings_the_end_of_its_log() -> None:
+    preset = two_trials(repeats=1)
+    run = Told(journal("a"))
+    text = Found(formats.page(run, preset, results_for(preset, journal("a"), failure("b")))).text
+    assert "b failed: rank 1 killed by SIGKILL\n  the log's end" in text
+
+
+def test_a_run_of_which_nothing_is_known_has_a_page() -> None:
+    preset = two_trials()
+    text = Found(formats.page(Told([]), preset, results_for(preset))).text
+    assert "was not reached" in text
+
+
+def test_a_run_of_many_ranks_has_a_page_of_bounded_size() -> None:
+    preset = preset_of({"title": "Many?", "repeats": 1, "trial": [{"name": "a", "world_size": 64}]})
+    told = journal_of(late_steps(64, 8))
+    page = formats.page(Told(told), preset, results_for(preset, told))
+    assert len(page) < 300_000
+    assert page.count("<article") == 1
+
+
+@pytest.mark.rare
+def test_a_run_of_many_steps_has_a_page_of_bounded_size() -> None:
+    preset = two_trials(repeats=1)
+    told = journal_of(repeated(late_steps(2, 100), 1_000))
+    assert len(formats.page(Told(told), preset, results_for(preset, told))) < 100_000
+
+
+def test_primitives_have_a_page_with_tables_and_a_chart() -> None:
+    measured = cells("all_reduce", lambda bytes: 100 + bytes / 1000)
+    results, preset = of_primitives({"a": [result(measured, views=[view()])]})
+    found = Found(formats.page(Told([]), preset, results))
+    assert ("figure", "class") in found.elements
+    assert "dist.reduce(tensor, dst=0)" in found.text
+    assert "What it means" in found.text
+    marks = [element for element in found.elements if element[0] == "circle"]
+    assert len(marks) == len(SIZES)
+
+
+def test_two_runs_have_a_page() -> None:
+    _, _, results = a_run()
+    text = Found(comparison_page(comparison(results, results))).text
+    assert "B / A" in text
+    assert "nothing: same trials" in text
+
+
+def test_a_picture_is_an_svg_that_stands_alone() -> None:
+    run, preset, results = a_run()
+    picture = formats.FORMATS["svg"](run, preset, results)
+    root = ElementTree.fromstring(picture)
+    assert root.get("width") == "900"
+    assert not re.findall(r"<script|<style|href|url\(", picture)
+    assert picture.count("http") == 1  # the namespace
+    texts = [element.text for element in root.iter("{http://www.w3.org/2000/svg}text")]
+    assert {"A or b?", "a", "b", "× 1.00"} <= set(texts)
+
+
+def test_a_picture_of_primitives_is_a_chart_if_there_is_one() -> None:
+    results, preset = of_primitives({"a": [result(cells("all_reduce", lambda bytes: 100 + bytes / 1000))]})
+    assert "<circle" in formats.FORMATS["svg"](Told([]), preset, results)
+    shown, preset = of_primitives({"a": [result(views=[view()])]})
+    with pytest.raises(PictureError, match="--format html shows the run"):
+        formats.FORMATS["svg"](Told([]), preset, shown)
+
+
+def test_a_picture_has_a_bounded_number_of_trials() -> None:
+    preset = preset_of({"title": "Many?", "repeats": 1, "trial": [{"name": f"t{n}"} for n in range(MOST_TRIALS + 9)]})
+    picture = formats.FORMATS["svg"](Told([]), preset, results_for(preset, journal("t0")))
+    assert f">t{MOST_TRIALS - 1}<" in picture
+    assert f">t{MOST_TRIALS}<" not in picture
+    assert ">9 more trials are not shown" in picture
+
+
+def test_the_command_line_prints_both(tmp_path: Path) -> None:
+    write_run(tmp_path, two_trials(), journal("a"), journal("b"))
+    shown = [
+        CliRunner().invoke(main, ["show", "last", "--runs", str(tmp_path), "--format", form]).stdout
+        for form in ("html", "svg")
+    ]
+    assert shown[0].startswith("<!doctype html>\n")
+    assert shown[1].startswith("<svg ")
