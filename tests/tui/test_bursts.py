@@ -103,7 +103,7 @@ def test_a_dialog_gets_its_answer_and_the_screen_below_the_rest(tmp_path: Path) 
 
 def test_a_second_question_gets_its_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    there = tmp_path / f"{RECORDED.name}.md"
+    there = tmp_path / f"{RECORDED.name}.html"
     there.write_text("old")
 
     async def check() -> None:

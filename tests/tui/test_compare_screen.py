@@ -6,7 +6,7 @@ from pathlib import Path
 from ddptui.report.run_diff import Comparison, comparison
 from ddptui.report.run_diff.render import NO_DIFFERENCE
 from ddptui.tui.screens.compare import CompareScreen
-from ddptui.tui.widgets.tables import ScrolledTable
+from ddptui.tui.widgets.tables import LabTable
 from tests.support.two_runs import run_of
 from tests.tui.opened import opened, seen, until
 
@@ -45,7 +45,7 @@ def test_all_columns_can_be_scrolled_to_and_the_border_says_so(tmp_path: Path) -
 def test_a_pane_takes_the_whole_screen_and_gives_it_back(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with opened(tmp_path, CompareScreen(compared())) as (app, pilot):
-            table = app.screen.query_one(ScrolledTable)
+            table = app.screen.query_one(LabTable)
             await pilot.press("z")
             assert app.screen.maximized is table
             await pilot.press("2")

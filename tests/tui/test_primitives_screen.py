@@ -23,6 +23,7 @@ from ddptui.text.units import NOTHING
 from ddptui.tui.app import Console, screen_of
 from ddptui.tui.screens.base import EndedRun
 from ddptui.tui.screens.dialogs import Confirm, HelpScreen
+from ddptui.tui.screens.export import FORMATS
 from ddptui.tui.screens.primitives import PrimitivesScreen
 from ddptui.tui.screens.result import ResultScreen
 from ddptui.tui.screens.run import RunScreen
@@ -431,7 +432,7 @@ def test_when_it_is_over_it_stays_and_the_same_keys_do_what_is_left_to_do(
         assert [ended.results.status for ended in app.finished] == ["ok"]
         assert "▸ result" in seen(app)
         assert not toasts(app)
-        await pilot.press("x", "down", "down", "enter")
+        await pilot.press("x", *["down"] * [*FORMATS].index("json"), "enter")
         await until(pilot, lambda: toasts(app))
         [path] = tmp_path.glob("*.json")
         assert toasts(app) == [str(path)]

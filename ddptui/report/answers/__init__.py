@@ -59,7 +59,8 @@ def _gathered(results: Results, preset: Preset) -> Iterator[str]:
     else:
         yield from list(kind.sentences(results, preset))[:MOST]
     if failed and not (failed == [baseline] and not comparable):
-        yield f"{listed([trial.name for trial in failed])} failed: the reasons are below"
+        reasons = "the reason is" if len(failed) == 1 else "the reasons are"
+        yield f"{listed([trial.name for trial in failed])} failed: {reasons} below"
     yield from published_order(results, preset)
     if results.status == "interrupted":
         done = sum(bool(trial.summary or trial.primitives) for trial in results.trials)

@@ -1,10 +1,10 @@
 """Whether the order of published figures came out here, too."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import combinations
 
-from ddptui.analysis.counted import counted
-from ddptui.analysis.results import Results, TrialResult
+from ddptui.analysis.effect import effect_between
+from ddptui.analysis.results import Results
 from ddptui.config.preset import Preset
 from ddptui.report.answers.words import listed
 
@@ -19,9 +19,10 @@ def published_order(results: Results, preset: Preset) -> Iterator[str]:
     order = [trials[reference.trial] for reference in known]
     if len(order) < 2:
         return
-    pairs = {(fast.name, slow.name): _compare(fast, slow) for fast, slow in combinations(order, 2)}
-    swapped = [f"{slow} before {fast}" for (fast, slow), outcome in pairs.items() if outcome > 0]
-    unclear = [f"{fast} and {slow}" for (fast, slow), outcome in pairs.items() if outcome == 0]
+    pairs = {(fast.name, slow.name): effect_between(slow, fast) for fast, slow in combinations(order, 2)}
+    outcomes = {pair: effect.outcome if effect else "unclear" for pair, effect in pairs.items()}
+    swapped = [f"{slow} before {fast}" for (fast, slow), outcome in outcomes.items() if outcome == "faster"]
+    unclear = [f"{fast} and {slow}" for (fast, slow), outcome in outcomes.items() if outcome in ("alike", "unclear")]
     as_published = " < ".join(trial.name for trial in order)
     if not swapped and not unclear:
         yield f"the published order is reproduced: {as_published}"
@@ -30,15 +31,3 @@ def published_order(results: Results, preset: Preset) -> Iterator[str]:
     else:
         rest = "; the rest is reproduced" if len(unclear) < len(pairs) else ""
         yield f"of the published order ({as_published}), {listed(unclear)} are within the noise{rest}"
-
-
-def _compare(fast: TrialResult, slow: TrialResult) -> int:
-    """-1: the first was faster, as published; 1: the second was; 0: their repeats do not tell."""
-    a, b = (_times(trial) for trial in (fast, slow))
-    if min(len(a), len(b)) < 2:
-        return 0
-    return -1 if max(a) < min(b) else 1 if max(b) < min(a) else 0
-
-
-def _times(trial: TrialResult) -> Sequence[float]:
-    return [repeat.train_time_s for repeat in counted(trial.repeats)]

@@ -57,4 +57,4 @@ def test_a_trial_without_figures_has_words_in_place_of_a_bar() -> None:
 
 
 def test_nothing_has_no_minus_sign() -> None:
-    assert [signed(s) for s in (0.0, -0.001, -0.01, 1.0)] == ["+0.00", "+0.00", "-0.01", "+1.00"]
+    assert [signed(s) for s in (0.0, -0.001, -0.01, 1.0)] == ["0.00", "0.00", "-0.01", "+1.00"]

@@ -82,15 +82,13 @@ def test_a_picture_has_the_elements_of_one_of_plain_words(evil: str) -> None:
     assert len(picture) < 200_000
 
 
-def table_of(text: str) -> Table:
-    return Table([Filled("trial", [text]), Filled("B / A", [text + "2"])])
+def two_runs(text: str) -> Comparison:
+    table = Table([Filled("trial", [text]), Filled("B / A", [text + "2"])])
+    return Comparison(text, text, text, table, [text], [text], {})
 
 
 def test_a_comparison_escapes_what_differs() -> None:
-    plain, evil = (
-        Found(comparison_page(Comparison(text, text, text, table_of(text), [text], [text], {})))
-        for text in ("plain", EVIL[1])
-    )
+    plain, evil = (Found(comparison_page(two_runs(text))) for text in ("plain", EVIL[1]))
     assert evil.elements == plain.elements
 
 
