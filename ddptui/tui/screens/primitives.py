@@ -1,9 +1,10 @@
 """A run of primitives: each one's buffers before and after the call, or its times by size."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import ClassVar
 
-from textual import on
+from textual import on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
@@ -19,9 +20,11 @@ from ddptui.config.trial import Trial
 from ddptui.live import headline, rank_states
 from ddptui.live.primitives import PrimitivesProgress, current_primitive
 from ddptui.live.rank_states import STALLED
+from ddptui.report.answers import answer
 from ddptui.report.primitives.plot import What
 from ddptui.report.sentences import what_became
 from ddptui.text.words import printable
+from ddptui.tui.background import in_background
 from ddptui.tui.screens.base import EndedRun
 from ddptui.tui.screens.export import ExportableRun
 from ddptui.tui.screens.following import BACK_KEYS, REPLAY_KEYS, RUN_KEYS, Feed, Following
@@ -76,6 +79,7 @@ class PrimitivesScreen(Following, ExportableRun):
         self._marked: list[PrimitiveKey] = []
         self._what: What = "time"
         self._playing: Timer | None = None
+        self._answer: str | None = None  # of the run, once it is over; None: not looked for
         self._sentence = ""  # what the line at the top shows
 
     def compose_content(self) -> ComposeResult:
@@ -101,7 +105,11 @@ class PrimitivesScreen(Following, ExportableRun):
     def draw(self) -> None:
         self._lead()
         self._show_chosen()
-        if (sentence := self._status() or self._why_incomplete()) != self._sentence:
+        has_room = self.has_class("-tall") or self.has_class("-high")
+        if self.is_over and has_room and self._answer is None:
+            self._answer = ""
+            self._find_answer()
+        if (sentence := self._status() or self._why_incomplete() or self._answer or "") != self._sentence:
             self._sentence = sentence
             self.set_class(bool(sentence), "-said")
             self.query_one("#now", Static).update(Content(printable(sentence)))
@@ -116,6 +124,14 @@ class PrimitivesScreen(Following, ExportableRun):
 
     def announce_end(self, status: str) -> None:
         self.notify(f"{self.feed.preset.name}: {status}", title="The run has ended", timeout=5)
+
+    @work
+    async def _find_answer(self) -> None:
+        """Show the first sentence of the answer, as soon as it is known: its models take some tenths of a second."""
+        sentences = await in_background(partial(answer, self.feed.results, self.feed.preset))
+        self._answer = sentences[0] if sentences else ""
+        if self.is_current:
+            self.draw()
 
     def _status(self) -> str:
         """Return what the title leaves out: that a run has not begun, has stalled, or has failed."""
