@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
 
-from ddptui.report.columns import DISTURBED
+from ddptui.report.rows import DISTURBED
 from tests.support.masks import ANY, masked
 from tests.support.shown import PAGES, REPO, Printed, Reader, lacking, shown_on
 

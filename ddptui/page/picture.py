@@ -11,8 +11,8 @@ from ddptui.page.made import kicker
 from ddptui.page.primitives import times_chart
 from ddptui.page.render import rendered
 from ddptui.report.answers import answer
-from ddptui.report.columns import off_by
 from ddptui.report.primitives.sections import Plot, blocks
+from ddptui.report.rows import off_by
 from ddptui.text.drawing import shorten
 from ddptui.text.words import count
 

@@ -12,8 +12,9 @@ from ddptui.page.render import rendered
 from ddptui.page.tables import TableView, table_view
 from ddptui.page.trials import panel
 from ddptui.report.answers import answer
-from ddptui.report.columns import columns_of, rows_of
+from ddptui.report.columns import columns_of
 from ddptui.report.notes import Kind, Note, in_short, notes, worst
+from ddptui.report.rows import rows_of
 from ddptui.store.runs import Run
 from ddptui.text.drawing import linear_ticks
 

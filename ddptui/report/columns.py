@@ -5,79 +5,24 @@ Adding one is one entry in COLUMNS, and what it shows in words in ddptui/config/
 
 from collections.abc import Callable, Iterable, Sequence
 from statistics import median
-from typing import NamedTuple
 
-from ddptui.analysis.breakdown import Breakdown, difference
+from ddptui.analysis.breakdown import Breakdown
 from ddptui.analysis.correctness import is_multiple, is_own
-from ddptui.analysis.counted import counted, none_counts
-from ddptui.analysis.results import Ratio, RepeatResult, Results, Spread, TrialResult
+from ddptui.analysis.counted import counted
+from ddptui.analysis.results import RepeatResult
 from ddptui.config import strategies
 from ddptui.config.columns import MEANINGS
 from ddptui.config.launch_modes import ONE_PROCESS
-from ddptui.config.preset import Preset
-from ddptui.config.trial import Trial
 from ddptui.config.trial_text import describe_average, describe_bottleneck, describe_fault
 from ddptui.report import ranks as devices
 from ddptui.report.differences import signed
+from ddptui.report.rows import DISTURBED, OFF_BY, Row, culprit_of, is_stand_in, loss_of, marked, median_of, off_by
 from ddptui.report.sentences import is_not_finite, status_of
 from ddptui.text.tables import Column, Filled, fill
 from ddptui.text.units import NOTHING
 
 IN_BACKWARD, IN_SOME_STEPS = "²", "³"
-OFF_BY = "±"
-DISTURBED = "⚠"
 RIGHT = "right"
-
-
-class Row(NamedTuple):
-    """A trial's results and configuration; published: its published train time over the baseline's."""
-
-    result: TrialResult
-    trial: Trial
-    published: float | None
-    has_ratio: bool = True  # False: every repeat of the baseline was disturbed
-    difference: Breakdown | None = None  # by how much longer it took than the baseline; None: it is the baseline
-
-    @property
-    def last(self) -> RepeatResult | None:
-        """The last repeat."""
-        return self.result.repeats[-1] if self.result.repeats else None
-
-    @property
-    def ratio(self) -> float | None:
-        """Train time over the baseline's."""
-        summary = self.result.summary
-        return summary.ratio.median if summary and summary.ratio else None
-
-    @property
-    def is_disturbed(self) -> bool:
-        """Whether its figures are of repeats that do not count by themselves: there are no others."""
-        return none_counts(self.result.repeats)
-
-
-def rows_of(results: Results, preset: Preset) -> list[Row]:
-    """A row a trial, in the order of the results."""
-    published = {reference.trial: reference.train_time_s for reference in preset.references}
-    base = published.get(preset.baseline)
-    trials = {trial.name: trial for trial in preset.trials}
-    baseline = next(result for result in results.trials if result.name == results.baseline)
-    has_ratio = not none_counts(baseline.repeats)
-    return [
-        Row(
-            result,
-            trials[result.name],
-            published[result.name] / base if base and result.name in published else None,
-            has_ratio,
-            difference(result, baseline) if result is not baseline else None,
-        )
-        for result in results.trials
-    ]
-
-
-def median_of(result: TrialResult, figure: Callable[[RepeatResult], float | None], form: str) -> str:
-    """The median of a figure over the repeats that count; a dash where none of them has it."""
-    values = [value for repeat in counted(result.repeats) if (value := figure(repeat)) is not None]
-    return format(median(values), form) if values else NOTHING
 
 
 def _median(figure: Callable[[RepeatResult], float | None], form: str) -> Callable[[Row], str]:
@@ -87,22 +32,6 @@ def _median(figure: Callable[[RepeatResult], float | None], form: str) -> Callab
 def _timed(figure: Callable[[RepeatResult], float | None], form: str) -> Callable[[Row], str]:
     """A median that other programs may have disturbed."""
     return lambda row: marked(row, median_of(row.result, figure, form))
-
-
-def is_stand_in(row: Row) -> bool:
-    """Whether the trial's replicas were threads on the CPU, in place of nn.DataParallel's on GPUs."""
-    return row.trial.launch == "dp" and any("stand-in" in repeat.ranks[0].device for repeat in row.result.repeats)
-
-
-def marked(row: Row, cell: str) -> str:
-    """The cell of a figure, with a mark if what it was measured in was disturbed."""
-    return f"{cell} {DISTURBED}" if row.is_disturbed and cell != NOTHING else cell
-
-
-def off_by(figure: Spread | Ratio, lowest: float, highest: float, repeats: int) -> str:
-    """As in "1.31 ±0.04": the median, and how far the repeats lie from it at most. A single one has no spread."""
-    spread = max(figure.median - lowest, highest - figure.median)
-    return f"{figure.median:.2f}" + (f" {OFF_BY}{spread:.2f}" if repeats > 1 else "")
 
 
 def _train_time(row: Row) -> str:
@@ -135,12 +64,6 @@ def _spread(row: Row) -> str:
 
 def _factor(figure: Callable[[Row], float | None]) -> Callable[[Row], str]:
     return lambda row: NOTHING if (value := figure(row)) is None else marked(row, f"{value:.2f}")
-
-
-def loss_of(result: TrialResult) -> float | None:
-    """The loss at the end, the median over the repeats that count. None: there is none that is finite."""
-    values = [repeat.loss.last for repeat in counted(result.repeats) if repeat.loss.last is not None]
-    return median(values) if values else None
 
 
 def _loss(row: Row) -> str:
@@ -191,12 +114,6 @@ def _overlap(row: Row) -> str:
     if row.trial.launch in ONE_PROCESS or not strategies.STRATEGIES[row.trial.strategy or "none"].overlaps:
         return NOTHING
     return median_of(row.result, lambda repeat: repeat.overlap, ".0%")
-
-
-def culprit_of(result: TrialResult) -> str:
-    """The rank that the others wait for, and the phase in which it lost its time: rank 1: backward."""
-    culprit = result.summary.culprit if result.summary else None
-    return f"rank {culprit.rank}: {culprit.phase}" if culprit else NOTHING
 
 
 def _in_sync(row: Row) -> str:

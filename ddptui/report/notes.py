@@ -17,8 +17,9 @@ from ddptui.analysis.results import OtherLoad, Results, TrialResult
 from ddptui.config.launch_modes import LAUNCH_MODES
 from ddptui.config.preset import Preset, Reference
 from ddptui.report import ranks, sentences
-from ddptui.report.columns import DISTURBED, IN_BACKWARD, IN_SOME_STEPS, OFF_BY, Row, aggregation, is_stand_in, rows_of
+from ddptui.report.columns import IN_BACKWARD, IN_SOME_STEPS, aggregation
 from ddptui.report.differences import ZERO, as_sum, signed
+from ddptui.report.rows import DISTURBED, OFF_BY, Row, is_stand_in, rows_of
 from ddptui.report.sentences import BETWEEN_STEPS, what_became
 from ddptui.report.train_time import rest_of_time
 from ddptui.text.words import count, printable

@@ -12,10 +12,11 @@ from ddptui.config.preset import Preset
 from ddptui.config.trial_text import describe_bottleneck
 from ddptui.report import ranks
 from ddptui.report.answers import answer
-from ddptui.report.columns import AT_LEAST, Row, columns_of, is_stand_in, rows_of
+from ddptui.report.columns import AT_LEAST, columns_of
 from ddptui.report.matrices import matrices
 from ddptui.report.notes import note_lines
 from ddptui.report.primitives import render as primitives
+from ddptui.report.rows import Row, is_stand_in, rows_of
 from ddptui.text import tables
 from ddptui.text.door import ascii_json
 from ddptui.text.tables import DIM, RED, Table, value_at

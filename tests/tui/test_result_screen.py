@@ -16,7 +16,7 @@ from ddptui.analysis.results import ConfidenceInterval, Culprit, RankResult, Res
 from ddptui.config.preset import Preset
 from ddptui.report import columns
 from ddptui.report import table as report
-from ddptui.report.columns import Row
+from ddptui.report.rows import Row
 from ddptui.store.outcomes import results_of
 from ddptui.store.runs import Run
 from ddptui.text.tables import Column

@@ -7,7 +7,7 @@ from ddptui.analysis.effect import Effect, effects
 from ddptui.analysis.results import Results, TrialResult
 from ddptui.config.preset import Preset
 from ddptui.report.answers.words import listed, times, too_noisy, with_reason
-from ddptui.report.columns import loss_of
+from ddptui.report.rows import loss_of
 from ddptui.report.sentences import is_not_finite
 from ddptui.text.units import digits
 from ddptui.text.words import count

@@ -7,7 +7,7 @@ from typing import Literal
 
 from ddptui.analysis.counted import counted, none_counts
 from ddptui.analysis.results import Ratio, RepeatResult, TrialResult
-from ddptui.report.columns import DISTURBED, OFF_BY, culprit_of, median_of
+from ddptui.report.rows import DISTURBED, OFF_BY, culprit_of, median_of
 from ddptui.report.run_diff.pairs import ALIKE, RANGE, Pair, doubt, train_times
 from ddptui.text.tables import Column, value_at
 from ddptui.text.units import NOTHING

@@ -8,8 +8,9 @@ from textual.widgets import DataTable, Static
 
 from ddptui.analysis.results import Results
 from ddptui.config.preset import Preset
-from ddptui.report.columns import AT_LEAST, Row, columns_of, rows_of
+from ddptui.report.columns import AT_LEAST, columns_of
 from ddptui.report.notes import in_words, published
+from ddptui.report.rows import Row, rows_of
 from ddptui.text.tables import GAP, Filled, fit, order, telling
 from ddptui.text.words import printable
 from ddptui.tui.widgets.tables import FittedTable

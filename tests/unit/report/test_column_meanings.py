@@ -7,8 +7,9 @@ from ddptui.analysis.results import RankResult, Results
 from ddptui.config.columns import MEANINGS
 from ddptui.config.preset import Preset
 from ddptui.report import explained
-from ddptui.report.columns import COLUMNS, columns_of, rows_of
+from ddptui.report.columns import COLUMNS, columns_of
 from ddptui.report.ranks import RANK_COLUMNS
+from ddptui.report.rows import rows_of
 from ddptui.report.table import text
 from tests.support.builders import journal, preset_of, results_for, two_trials
 from tests.support.printed import header_of

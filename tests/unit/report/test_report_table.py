@@ -17,8 +17,8 @@ from ddptui.config.trial import Bottleneck
 from ddptui.config.trial_text import describe_bottleneck
 from ddptui.report import columns
 from ddptui.report import table as report
-from ddptui.report.columns import Row
 from ddptui.report.notes import note_lines
+from ddptui.report.rows import Row
 from ddptui.report.table import as_csv, as_json, markdown, text
 from ddptui.text.tables import RED, Column
 from ddptui.wire.messages import Audit, Done

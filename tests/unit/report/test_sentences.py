@@ -12,8 +12,9 @@ import pytest
 from ddptui.analysis.repeat import outcome_of_messages
 from ddptui.analysis.results import ConfidenceInterval, Injected, RepeatResult, Results, TrialResult
 from ddptui.report import sentences
-from ddptui.report.columns import COLUMNS, rows_of
+from ddptui.report.columns import COLUMNS
 from ddptui.report.notes import cautions, note_lines
+from ddptui.report.rows import rows_of
 from ddptui.report.table import as_csv, markdown, text
 from ddptui.text.units import seconds
 from ddptui.wire.messages import Slept, Step
