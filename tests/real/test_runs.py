@@ -136,8 +136,9 @@ def test_two_consoles_at_once_do_not_meet(consoles: dict[str, Ran]) -> None:
 
 def test_progress_is_a_line_a_launch_on_stderr_and_stdout_holds_the_table_alone(consoles: dict[str, Ran]) -> None:
     ran = consoles["well"]
-    title, table, *_ = ran.out.split("\n\n")
+    title, answer, table, *_ = ran.out.split("\n\n")
     assert title == "T"
+    assert " ".join(answer.split()).endswith("The loss is the same in all: 2.342.")
     assert table.startswith("trial ")
     assert all(len(line) <= 80 for line in table.splitlines())  # the notes below, of a busy machine say, are sentences
     assert "\x1b" not in ran.out + ran.errors

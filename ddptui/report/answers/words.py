@@ -1,4 +1,4 @@
-"""Phrases that the answers share: 2.7 ± 0.1 times slower; 1.47 of the extra 1.59 s is transfer."""
+"""Phrases that the answers share: 2.7 ± 0.1 times slower; 1.47 of the extra 1.59 s went into transfer."""
 
 from collections.abc import Sequence
 
@@ -41,7 +41,7 @@ def with_reason(finding: str, effect: Effect) -> str:
 
 
 def because(effect: Effect) -> str:
-    """What most of the difference is: 1.47 of the extra 1.59 s is transfer. Empty if no part stands out."""
+    """What most of the difference is: 1.47 of the extra 1.59 s went into transfer. Empty if no part stands out."""
     whole = effect.difference.total
     named = [part for part in parts(effect.difference, effect.trial) if part.name != "unexplained"]
     telling = sorted((part for part in named if abs(part.s) > TELLS * abs(whole)), key=lambda part: -abs(part.s))
@@ -50,7 +50,7 @@ def because(effect: Effect) -> str:
     most, *others = telling[:MOST_PARTS]
     if 0.5 <= most.s / whole <= 1.05:
         part, total = same_unit(abs(most.s), abs(whole))
-        return f"{part} of the {f'extra {total} is' if whole > 0 else f'{total} saved was'} {most.name}"
+        return f"{part} of the {f'extra {total} went into' if whole > 0 else f'{total} saved came from'} {most.name}"
     more = (f", {part.name} {_more_or_less(part.s)}" for part in others)
     return f"{most.name} took {_more_or_less(most.s)}" + "".join(more)
 

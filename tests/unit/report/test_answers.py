@@ -39,7 +39,7 @@ def answered(times: Times, trials: Sequence[dict[str, Any]] = (), **fields: Any)
 
 def test_two_trials_are_one_sentence_with_the_reason() -> None:
     first, second = answered({"a": (10, 10, 10), "b": (20, 21, 22)})
-    assert first == "b was 2.1 ± 0.1 times slower than a: all of the extra 33.0 ms is own work."
+    assert first == "b was 2.1 ± 0.1 times slower than a: all of the extra 33.0 ms went into own work."
     assert second == "The loss is the same in all: 0.667."
 
 
@@ -48,7 +48,7 @@ def test_two_trials_are_one_sentence_with_the_reason() -> None:
     [
         ((9.9, 10.1, 10.0), "b took as long as a, as far as 3 repeats can tell."),
         ((7, 10, 14), "Cannot tell whether b differs from a: 3 repeats of b differ by 70%."),
-        ((5, 5, 5), "b was 2.00 ± 0.00 times faster than a: all of the 15.0 ms saved was own work."),
+        ((5, 5, 5), "b was 2.00 ± 0.00 times faster than a: all of the 15.0 ms saved came from own work."),
     ],
 )
 def test_what_the_repeats_cannot_tell_is_not_claimed(b: Sequence[float], wanted: str) -> None:
