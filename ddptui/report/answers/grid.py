@@ -24,9 +24,13 @@ def grid(results: Results, preset: Preset) -> Iterator[str]:
     for strategy in dict.fromkeys(trial.strategy for trial in preset.trials if trial.strategy != base.strategy):
         sizes = dict.fromkeys(size for other, size in cells if other == strategy)
         beside = ((size, _effect(cells[strategy, size], cells[base.strategy, size])) for size in sizes)
-        told = [f"{_told(effect)} with {count(size, 'rank')}" for size, effect in beside if effect]
-        if told:
-            yield f"against {base.strategy}, {strategy} was {listed(told)}"
+        known = [(count(size, "rank"), effect) for size, effect in beside if effect]
+        told = [f"{_told(effect)} with {size}" for size, effect in known if effect.outcome != "unclear"]
+        noisy = [
+            f"cannot tell with {size}: {too_noisy(effect)}" for size, effect in known if effect.outcome == "unclear"
+        ]
+        if known:
+            yield "; ".join([f"against {base.strategy}, {strategy} was {listed(told)}"] * bool(told) + noisy)
     for (strategy, size), trial in cells.items():
         if strategy == base.strategy and size != base.world_size:
             effect = _effect(trial, measured.get(base.name))
@@ -40,7 +44,4 @@ def _effect(trial: TrialResult | None, other: TrialResult | None) -> Effect | No
 
 
 def _told(effect: Effect) -> str:
-    """How the trial compares, after the number of ranks."""
-    if effect.outcome == "alike":
-        return "as fast"
-    return f"too noisy to tell ({too_noisy(effect)})" if effect.outcome == "unclear" else times(effect)
+    return "as fast" if effect.outcome == "alike" else times(effect)

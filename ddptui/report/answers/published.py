@@ -30,4 +30,5 @@ def published_order(results: Results, preset: Preset) -> Iterator[str]:
         yield f"of the published order ({as_published}), this run swaps {listed(swapped)}"
     else:
         rest = "; the rest is reproduced" if len(unclear) < len(pairs) else ""
-        yield f"of the published order ({as_published}), {listed(unclear)} are within the noise{rest}"
+        pairs_in_it = f"{unclear[0]} are" if len(unclear) == 1 else f"{len(unclear)} pairs ({'; '.join(unclear)}) are"
+        yield f"of the published order ({as_published}), {pairs_in_it} within the noise{rest}"

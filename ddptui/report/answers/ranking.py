@@ -26,9 +26,10 @@ def ranking(results: Results, preset: Preset) -> Iterator[str]:
     if len(compared) <= FEW:
         yield from (beside(effect, _subject(effect, preset)) for effect in compared)
     else:
-        yield from _of_many(compared)
-    if learned := "; ".join(filter(None, [_averages(results, preset), _losses(results.trials)])):
-        yield learned
+        yield from _ends(compared)
+    rest = _rest(compared) if len(compared) > FEW else []
+    if learned := [*rest, *filter(None, [_averages(results, preset), _losses(results.trials)])]:
+        yield "; ".join(learned)
 
 
 def beside(effect: Effect, subject: str) -> str:
@@ -51,22 +52,23 @@ def _subject(effect: Effect, preset: Preset) -> str:
     return DOES[fields[0]] if len(preset.trials) == 2 and len(fields) == 1 else effect.name
 
 
-def _of_many(compared: Sequence[Effect]) -> Iterator[str]:
-    """Two sentences at most."""
-    base = compared[0].baseline.name
+def _ends(compared: Sequence[Effect]) -> Iterator[str]:
+    """The fastest and the slowest trial, a sentence each."""
     by_ratio = sorted(compared, key=lambda effect: effect.ratio.median)
     faster = [effect for effect in by_ratio if effect.outcome == "faster"]
     slower = [effect for effect in by_ratio if effect.outcome == "slower"]
-    first = [_end("fastest", faster[0])] if faster else []
-    last = [_end("slowest", slower[-1])] if slower else []
-    if not faster:
-        last = [f"no trial was faster than {base}; {words}" for words in last]
-    alike = [effect.name for effect in by_ratio if effect.outcome == "alike"]
-    unclear = [effect for effect in by_ratio if effect.outcome == "unclear"]
-    rest = [f"no difference from {base} was seen in {listed(alike)}"] if alike else []
-    rest += [f"cannot tell for {listed([each.name for each in unclear])}: {too_noisy(unclear[0])}"] if unclear else []
-    yield from first
-    yield from ["; ".join([*last, *rest])] if last or rest else []
+    yield from (_end("fastest", effect) for effect in faster[:1])
+    nothing_faster = "" if faster else f"no trial was faster than {compared[0].baseline.name}; "
+    yield from (f"{nothing_faster}{_end('slowest', effect)}" for effect in slower[-1:])
+
+
+def _rest(compared: Sequence[Effect]) -> list[str]:
+    """The trials that do not differ from the baseline, and those of which that cannot be told."""
+    alike = [effect.name for effect in compared if effect.outcome == "alike"]
+    unclear = [effect for effect in compared if effect.outcome == "unclear"]
+    words = [f"no difference from {compared[0].baseline.name} was seen in {listed(alike)}"] if alike else []
+    names = listed([effect.name for effect in unclear])
+    return words + ([f"cannot tell for {names}: {too_noisy(unclear[0])}"] if unclear else [])
 
 
 def _end(place: str, effect: Effect) -> str:
