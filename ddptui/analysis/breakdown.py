@@ -51,7 +51,11 @@ def breakdown(trial: TrialResult) -> Breakdown | None:
 def difference(trial: TrialResult, baseline: TrialResult) -> Breakdown | None:
     """The parts by which a trial took longer than the baseline; None: one of them has no figures."""
     mine, its = breakdown(trial), breakdown(baseline)
-    return mine.minus(its) if mine and its else None
+    if not mine or not its:
+        return None
+    if any(of_one.unexplained > of_one.total / 2 for of_one in (mine, its)):  # as without instruments
+        return Breakdown(unexplained=mine.total - its.total)
+    return mine.minus(its)
 
 
 def middle(repeats: Sequence[RepeatResult]) -> list[RepeatResult]:

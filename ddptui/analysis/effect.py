@@ -12,6 +12,10 @@ from ddptui.analysis.results import Ratio, TrialResult
 Outcome = Literal["slower", "faster", "alike", "unclear"]  # unclear: the repeats differ too much to tell
 
 
+# A single repeat does not show its spread. Single repeats of the presets, on two cores, were off by up to a quarter.
+SHOWN_BY_ONE = 0.25
+
+
 class Effect(NamedTuple):
     """A trial beside another one, which most often is the baseline."""
 
@@ -75,9 +79,8 @@ def _effect(trial: TrialResult, baseline: TrialResult, ratio: Ratio) -> Effect:
 
 
 def _outcome(ratio: Ratio, repeats: int, trials: Sequence[TrialResult]) -> Outcome:
-    # A single repeat does not show its spread: take what repeats often have.
     factor = ratio if ratio.median >= 1 else inverted(ratio)
-    uncertain = off(factor) if repeats > 1 else WIDE * factor.median
+    uncertain = off(factor) if repeats > 1 else SHOWN_BY_ONE
     if round(factor.median - 1, 2) > round(uncertain, 2):  # as sentences show them: 1.04 ± 0.04 is no difference
         return "slower" if ratio.median > 1 else "faster"
-    return "unclear" if max(map(spread, trials)) > WIDE else "alike"
+    return "unclear" if repeats < 2 or max(map(spread, trials)) > WIDE else "alike"

@@ -73,7 +73,7 @@ def cautions(results: Sequence[TrialResult]) -> list[Note]:
                 continue
             time = result.summary.train_time_s  # each trial's own figures
             spread = f"{count(len(counted(result.repeats)), 'repeat')}, {time.min:.2f} to {time.max:.2f} s"
-            text = f"caution, {result.name}: {spread}: too noisy to compare; take more `--repeats`"
+            text = f"caution, {result.name}: {spread}: too noisy for small differences; take more `--repeats`"
             gathered.append(Note("caution", text, (result.name,)))
     for caution, names in warned.items():
         who = "all trials" if len(names) == len(results) > 1 else ", ".join(names)

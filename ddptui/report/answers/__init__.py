@@ -4,8 +4,10 @@ What the trials of a preset differ in says what it asks, so your own presets get
 of question, add a file with a function like the others, and an entry in KINDS.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
+
+import msgspec
 
 from ddptui.analysis.counted import none_counts, why_not
 from ddptui.analysis.results import Results, TrialResult
@@ -22,12 +24,25 @@ from ddptui.report.answers.overlap import overlap
 from ddptui.report.answers.primitives import primitives
 from ddptui.report.answers.published import published_order
 from ddptui.report.answers.ranking import ranking
-from ddptui.report.answers.scaling import scaling
+from ddptui.report.answers.scaling import alike, scaling
 from ddptui.report.answers.split import split
 from ddptui.report.answers.words import listed
 from ddptui.text.words import count, printable
 
 MOST = 3  # sentences, before what was published
+OPENINGS = {
+    "a",
+    "against",
+    "cannot",
+    "each",
+    "no",
+    "of",
+    "once",
+    "the",
+    "under",
+    "what",
+    "with",
+}  # also if a trial's name
 
 
 class Kind(NamedTuple):
@@ -54,17 +69,26 @@ def _gathered(results: Results, preset: Preset) -> Iterator[str]:
     if not comparable:
         yield f"cannot tell: {_why_no_baseline(baseline)}"
     elif none_counts(baseline.repeats) and kind.sentences in NEED_BASELINE and len(preset.trials) > 1:
-        reasons = " or ".join(dict.fromkeys(why for repeat in baseline.repeats if (why := why_not(repeat))))
-        yield f"cannot tell: every repeat of {baseline.name}, the baseline, was {reasons}"
+        yield f"cannot tell with {baseline.name}, the baseline: {_why_none([baseline])}"
     else:
         yield from list(kind.sentences(results, preset))[:MOST]
     if failed and not (failed == [baseline] and not comparable):
         reasons = "the reason is" if len(failed) == 1 else "the reasons are"
         yield f"{listed([trial.name for trial in failed])} failed: {reasons} below"
     yield from published_order(results, preset)
+    unreliable = [trial for trial in results.trials if none_counts(trial.repeats)]
+    if comparable and unreliable and kind.sentences not in (*OF_NO_TIMES, *NEED_BASELINE * (baseline in unreliable)):
+        yield f"the times of {listed([trial.name for trial in unreliable])} are not reliable: {_why_none(unreliable)}"
     if results.status == "interrupted":
         done = sum(bool(trial.summary or trial.primitives) for trial in results.trials)
-        yield f"the run was interrupted: {done} of {count(len(results.trials), 'trial')} have figures"
+        have = "has" if done == 1 else "have"
+        yield f"the run was interrupted: {done} of {count(len(results.trials), 'trial')} {have} figures"
+
+
+def _why_none(trials: Sequence[TrialResult]) -> str:
+    """Why none of the repeats counts, half a sentence."""
+    reasons = dict.fromkeys(why for trial in trials for repeat in trial.repeats if (why := why_not(repeat)))
+    return f"every repeat was {' or '.join(reasons)}"
 
 
 def _why_no_baseline(baseline: TrialResult) -> str:
@@ -76,7 +100,8 @@ def _why_no_baseline(baseline: TrialResult) -> str:
 def _sentence(words: str, names: list[str]) -> str:
     """The words as a sentence: with a capital, unless they begin with the name of a trial, and with a full stop."""
     first = words.split(" ", 1)[0].rstrip(":;,")
-    capital = words if first in names else words[:1].upper() + words[1:]
+    is_name = first in names and first not in OPENINGS
+    capital = words if is_name else words[:1].upper() + words[1:]
     return capital if capital.endswith((".", "?", "!")) else f"{capital}."
 
 
@@ -102,21 +127,24 @@ def _same_delay(results: Results, preset: Preset) -> bool:
 
 
 def _other_delays(results: Results, preset: Preset) -> bool:
-    return _differ(preset) == {"bottleneck"}
+    baseline = next(trial for trial in preset.trials if trial.name == preset.baseline)
+    return _differ(preset) == {"bottleneck"} and not baseline.bottleneck
 
 
 def _buckets(results: Results, preset: Preset) -> bool:
-    return "bucket_mb" in _differ(preset)
+    return "bucket_mb" in _differ(preset) and all(trial.world_size > 1 for trial in preset.trials)
 
 
 def _starts(results: Results, preset: Preset) -> bool:
     measured = {trial.name for trial in results.trials if trial.summary}
     modes = [trial for trial in preset.trials if trial.launch in PROCESSES and trial.name in measured]
-    return "launch" in _differ(preset) and len({trial.launch for trial in modes}) > 1
+    apart = _differ(msgspec.structs.replace(preset, trials=tuple(modes)))
+    return "launch" in apart and apart <= STARTING
 
 
 def _scales(results: Results, preset: Preset) -> bool:
-    return "world_size" in _differ(preset) and len({(trial.launch, trial.strategy) for trial in preset.trials}) == 1
+    sizes = {trial.world_size for trial in alike(preset)}
+    return len(sizes) > 2 or (len(sizes) == 2 and len(alike(preset)) == len(preset.trials))
 
 
 KINDS = (  # the first that applies
@@ -133,4 +161,6 @@ KINDS = (  # the first that applies
     Kind(lambda results, preset: is_grid(preset), grid),
     Kind(lambda results, preset: True, ranking),
 )
+STARTING = {"launch", "start_method", "start", "init_method", "gpus_per_rank"}  # fields that say how ranks are started
+OF_NO_TIMES = (faults, checks, split, primitives)
 NEED_BASELINE = (delays, overlap, ranking, scaling)

@@ -23,10 +23,12 @@ def blame(results: Results, preset: Preset) -> Iterator[str]:
     if not right:
         yield f"{described(delay)} was found in no trial"
         return
-    where = f"all {len(culprits)} trials" if not missed else f"{len(right)} of {len(culprits)} trials"
+    every = {1: "the trial", 2: "both trials"}.get(len(culprits), f"all {len(culprits)} trials")
+    where = f"{len(right)} of {len(culprits)} trials" if missed else every
     who = listed([f"rank {rank}" for rank in sorted(late)])
     cause = f"{who}, which has {described(delay, with_ranks=False)}"
-    yield f"the others wait for {cause}: ddptui measured {_measured(right)} in {where}"
+    others = "the other rank waits" if preset.trials[0].world_size - len(late) == 1 else "the others wait"
+    yield f"{others} for {cause}: ddptui measured {_measured(right)} in {where}"
     direct, chains = [], []
     for trial, culprit in right:
         chain = _chain(trial, culprit.rank)
@@ -36,7 +38,7 @@ def blame(results: Results, preset: Preset) -> Iterator[str]:
             direct.append(trial.name)
     yield from chains
     if direct:
-        yield f"under {listed(direct)}, the others wait for it directly"
+        yield f"under {listed(direct)}, {others} for it directly"
     if missed:
         yield f"not found in {listed(missed)}"
 

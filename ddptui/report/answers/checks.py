@@ -51,6 +51,8 @@ def _of_mistakes(results: Results, mistaken: Set[str], by_check: Mapping[str, Se
     ran = [trial for trial in results.trials if trial.name in mistaken]
     unseen = [trial for trial in ran if trial.name not in failing]
     found = {check: [name for name in names if name in mistaken] for check, names in by_check.items()}
+    if not ran:
+        return
     words = f"the checks found {len(ran) - len(unseen)} of {count(len(ran), 'mistake')}"
     yield f"{words}: {_by_check(found)}" if any(found.values()) else words
     if unseen:
@@ -64,7 +66,7 @@ def _cost(results: Results, trial: TrialResult) -> str:
     """What a mistake costs that no check finds, beside the trial that differs from it in the mistake alone."""
     twins = [other for other in results.trials if not other.config.get("mistake") and _rest(other) == _rest(trial)]
     effect = effect_between(trial, twins[0]) if twins else None
-    if effect is None:
+    if effect is None or effect.outcome == "unclear":
         return ""
     slower = effect.outcome == "slower"
     return f": the result is right, {f'but it was {times(effect)}' if slower else 'and no slower'} than {twins[0].name}"

@@ -6,7 +6,7 @@ from statistics import fmean
 
 from ddptui.analysis.breakdown import middle
 from ddptui.analysis.counted import counted
-from ddptui.analysis.effect import Effect, effects
+from ddptui.analysis.effect import Effect, effects, off
 from ddptui.analysis.results import Results, TrialResult
 from ddptui.config.preset import Preset
 from ddptui.config.trial import Bottleneck, Trial
@@ -22,7 +22,6 @@ WHEN = {
     "backward": "after each backward",
     "aggregate": "before each aggregation",
 }
-THROUGH = 0.95  # of a delay came through: all of it
 
 
 def delays(results: Results, preset: Preset) -> Iterator[str]:
@@ -69,7 +68,9 @@ def _cost(effect: Effect, bottlenecks: Sequence[Bottleneck]) -> str:
     if not slept_s or longer_s <= 0:
         return words
     if longer_s > slept_s:
-        more = f", and {seconds(longer_s - slept_s)} besides" if longer_s > slept_s / THROUGH else ""
+        base = effect.baseline.summary  # what lies within the noise is not worth a word
+        noise_s = off(effect.ratio) * base.train_time_s.median if base and effect.repeats > 1 else slept_s
+        more = f", and {seconds(longer_s - slept_s)} besides" if longer_s - slept_s > noise_s else ""
         return f"{words}: all of the {seconds(slept_s)} slept came through{more}"
     part, whole = same_unit(longer_s, slept_s)
     return f"{words}: {part} of the {whole} slept came through"

@@ -13,14 +13,15 @@ def faults(results: Results, preset: Preset) -> Iterator[str]:
     """How many faults the reasons pin on the right rank; then faults that ended no trial, and failures without one."""
     planned = {trial.name: trial.fault[0].rank for trial in preset.trials if trial.fault}
     failed = {trial.name: (trial.error or "").splitlines()[0] for trial in results.trials if trial.error}
-    reached = [trial.name for trial in results.trials if trial.name in planned and trial.command]
+    reached = [trial.name for trial in results.trials if trial.name in planned and trial.status != "skipped"]
     if not reached:
         return
     right = [name for name in reached if name in failed and _names(failed[name], planned[name])]
     ranks = {planned[name] for name in right}
     who = f"rank {ranks.pop()}" if len(ranks) == 1 else "the rank that had it"
     if len(right) == len(reached):
-        yield f"{_all(len(right))} ended its trial, and each reason names {who}"
+        reason = "the reason names" if len(right) == 1 else "each reason names"
+        yield f"{_all(len(right))} ended its trial, and {reason} {who}"
     else:
         yield f"{len(right)} of {count(len(reached), 'fault')} ended the trial with a reason that names the rank"
     survived = [name for name in reached if name not in failed]
@@ -35,7 +36,7 @@ def faults(results: Results, preset: Preset) -> Iterator[str]:
 
 
 def _all(number: int) -> str:
-    return "the fault" if number == 1 else "both faults" if number == 2 else f"each of the {number} faults"
+    return "the fault" if number == 1 else "each of the 2 faults" if number == 2 else f"each of the {number} faults"
 
 
 def _names(reason: str, rank: int) -> bool:

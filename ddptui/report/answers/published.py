@@ -19,12 +19,16 @@ def published_order(results: Results, preset: Preset) -> Iterator[str]:
     order = [trials[reference.trial] for reference in known]
     if len(order) < 2:
         return
-    pairs = {(fast.name, slow.name): effect_between(slow, fast) for fast, slow in combinations(order, 2)}
+    published = {reference.trial: reference.train_time_s for reference in known}
+    apart = [(fast, slow) for fast, slow in combinations(order, 2) if published[fast.name] < published[slow.name]]
+    pairs = {(fast.name, slow.name): effect_between(slow, fast) for fast, slow in apart}
     outcomes = {pair: effect.outcome if effect else "unclear" for pair, effect in pairs.items()}
     swapped = [f"{slow} before {fast}" for (fast, slow), outcome in outcomes.items() if outcome == "faster"]
     unclear = [f"{fast} and {slow}" for (fast, slow), outcome in outcomes.items() if outcome in ("alike", "unclear")]
     as_published = " < ".join(trial.name for trial in order)
-    if not swapped and not unclear:
+    if pairs and len(unclear) == len(pairs):
+        yield f"whether the published order ({as_published}) holds cannot be told: the repeats differ too much"
+    elif not swapped and not unclear:
         yield f"the published order is reproduced: {as_published}"
     elif swapped:
         yield f"of the published order ({as_published}), this run swaps {listed(swapped)}"

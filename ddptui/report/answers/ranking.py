@@ -58,7 +58,7 @@ def _ends(compared: Sequence[Effect]) -> Iterator[str]:
     faster = [effect for effect in by_ratio if effect.outcome == "faster"]
     slower = [effect for effect in by_ratio if effect.outcome == "slower"]
     yield from (_end("fastest", effect) for effect in faster[:1])
-    nothing_faster = "" if faster else f"no trial was faster than {compared[0].baseline.name}; "
+    nothing_faster = "" if faster else f"no trial was seen to be faster than {compared[0].baseline.name}; "
     yield from (f"{nothing_faster}{_end('slowest', effect)}" for effect in slower[-1:])
 
 

@@ -5,10 +5,27 @@ from collections.abc import Iterator
 from ddptui.analysis.effect import effects
 from ddptui.analysis.results import Results
 from ddptui.config.preset import Preset
+from ddptui.config.trial import Trial
 from ddptui.report.answers.words import because, listed
 from ddptui.text.words import count
 
 SHARES = {"strong": "the same global batch", "weak": "the same batch per rank"}
+
+
+def alike(preset: Preset) -> list[Trial]:
+    """The trials that scale the baseline: by the number of ranks alone, or with a batch that grows with it."""
+    base = next(trial for trial in preset.trials if trial.name == preset.baseline)
+    return [
+        trial
+        for trial in preset.trials
+        if (trial.launch, trial.strategy) == (base.launch, base.strategy)
+        and (trial.batch_size == base.batch_size or _share(trial) == _share(base))
+    ]
+
+
+def _share(trial: Trial) -> float:
+    """The batch of a rank."""
+    return trial.batch_size / trial.world_size
 
 
 def scaling(results: Results, preset: Preset) -> Iterator[str]:
@@ -17,14 +34,15 @@ def scaling(results: Results, preset: Preset) -> Iterator[str]:
     trials = {trial.name: trial for trial in preset.trials}
     base = trials[preset.baseline]
     speedups: dict[str, dict[int, float]] = {"strong": {}, "weak": {}}  # by number of ranks
+    scaled = {trial.name for trial in alike(preset)}
     for result in results.trials:
         trial = trials[result.name]
-        if result.summary and result.summary.speedup and trial.world_size != base.world_size:
+        if result.name in scaled and result.summary and result.summary.speedup and trial.world_size != base.world_size:
             kind = "strong" if trial.batch_size == base.batch_size else "weak"
             speedups[kind].setdefault(trial.world_size, result.summary.speedup)
     yield from (_speedups(kind, by_size, base.world_size) for kind, by_size in speedups.items() if by_size)
     compared = effects(results.trials, next(trial for trial in results.trials if trial.name == preset.baseline))
-    slower = [effect for effect in compared if effect.outcome == "slower"]
+    slower = [effect for effect in compared if effect.outcome == "slower" and effect.name in scaled]
     most = max(slower, key=lambda effect: trials[effect.name].world_size, default=None)
     if most and (reason := because(most)):
         yield f"what holds {most.name} back: {reason}{_crowded(results, trials[most.name].world_size)}"

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from ddptui.analysis.counted import counted
-from ddptui.analysis.effect import Effect, inverted, off, spread
+from ddptui.analysis.effect import SHOWN_BY_ONE, Effect, inverted, off, spread
 from ddptui.analysis.results import Ratio
 from ddptui.report.differences import parts
 from ddptui.text.units import duration, seconds
@@ -30,6 +30,8 @@ def _factor(ratio: Ratio, repeats: int) -> str:
 
 def too_noisy(effect: Effect) -> str:
     """The end of a sentence that begins with "cannot tell": 3 repeats of ddp differ by 40%."""
+    if effect.repeats < 2:
+        return f"one repeat shows no difference below {SHOWN_BY_ONE:.0%}"
     noisy = max((effect.trial, effect.baseline), key=spread)
     return f"{count(len(counted(noisy.repeats)), 'repeat')} of {noisy.name} differ by {spread(noisy):.0%}"
 
@@ -51,6 +53,8 @@ def because(effect: Effect) -> str:
     if 0.5 <= most.s / whole <= 1.05:
         part, total = same_unit(abs(most.s), abs(whole))
         return f"{part} of the {f'extra {total} went into' if whole > 0 else f'{total} saved came from'} {most.name}"
+    if most.s * whole < 0:  # what is named first must be a reason
+        return ""
     more = (f", {part.name} {_more_or_less(part.s)}" for part in others)
     return f"{most.name} took {_more_or_less(most.s)}" + "".join(more)
 

@@ -147,7 +147,7 @@ def test_the_foot_says_what_to_do() -> None:
     assert said(journal()) == [f"caution, a: {FEW.advice}"]
     assert said(long()) == []
     assert said(long(), long(2, step_ms=1200)) == [
-        "caution, a: 2 repeats, 30.00 to 36.00 s: too noisy to compare; take more `--repeats`"
+        "caution, a: 2 repeats, 30.00 to 36.00 s: too noisy for small differences; take more `--repeats`"
     ]
 
 
