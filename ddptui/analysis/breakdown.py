@@ -35,7 +35,9 @@ class Breakdown(NamedTuple):
         return self.culprit_wait + self.other_wait
 
     def minus(self, other: "Breakdown") -> "Breakdown":
-        """The difference of the two, part by part."""
+        """By how much this time is longer than the other one, part by part, if the parts of both are known."""
+        if any(time.unexplained > time.total / 2 for time in (self, other)):  # as without instruments
+            return Breakdown(unexplained=self.total - other.total)
         return Breakdown(*(mine - its for mine, its in zip(self, other, strict=True)))
 
 
@@ -51,11 +53,7 @@ def breakdown(trial: TrialResult) -> Breakdown | None:
 def difference(trial: TrialResult, baseline: TrialResult) -> Breakdown | None:
     """The parts by which a trial took longer than the baseline; None: one of them has no figures."""
     mine, its = breakdown(trial), breakdown(baseline)
-    if not mine or not its:
-        return None
-    if any(of_one.unexplained > of_one.total / 2 for of_one in (mine, its)):  # as without instruments
-        return Breakdown(unexplained=mine.total - its.total)
-    return mine.minus(its)
+    return mine.minus(its) if mine and its else None
 
 
 def middle(repeats: Sequence[RepeatResult]) -> list[RepeatResult]:

@@ -266,3 +266,8 @@ class Results(msgspec.Struct, frozen=True, kw_only=True):
     repeats: int | None = None  # of each trial, as its preset asks for; a trial has fewer if one was skipped or failed
     trials: list[TrialResult]
     unread: list[str] | msgspec.UnsetType = msgspec.UNSET  # notes on damaged journals; absent if none is damaged
+
+    @property
+    def base(self) -> TrialResult:
+        """The baseline's result."""
+        return next(trial for trial in self.trials if trial.name == self.baseline)

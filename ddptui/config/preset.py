@@ -34,6 +34,11 @@ class Preset(msgspec.Struct, frozen=True, kw_only=True):
     columns: tuple[str, ...] = ()  # of the comparison: those that its question is about, so that they show first
     engine: EngineOptions = LOCAL
 
+    @property
+    def base(self) -> Trial:
+        """The baseline."""
+        return next(trial for trial in self.trials if trial.name == self.baseline)
+
 
 OF_SLURM = ("tasks", *OF_SBATCH, "options")
 OF_SEVERAL_HOSTS = ("nodes", "interface", "port", "shared")

@@ -65,7 +65,7 @@ def train_times(results: Results) -> Bars:
 
 def differences(results: Results) -> Bars | None:
     """A bar for each trial's difference to the baseline, which begins there; None if there is nothing to compare."""
-    base = next(trial for trial in results.trials if trial.name == results.baseline)
+    base = results.base
     others = [trial for trial in results.trials if trial is not base]
     found = [(trial, apart) for trial in others if (apart := difference(trial, base))]
     stretches = {trial.name: stacked(parts(apart, trial)) for trial, apart in found}

@@ -8,6 +8,7 @@ from ddptui.live.excerpts import excerpts
 from ddptui.page.recorded import Recorded
 from ddptui.page.steps import Arrivals, Timeline, arrivals, timeline
 from ddptui.page.tables import TableView, table_view
+from ddptui.report.matrix import span
 from ddptui.report.ranks import RANK_COLUMNS
 from ddptui.text.tables import fill
 from ddptui.text.units import NOTHING, seconds
@@ -62,7 +63,7 @@ def panel(trial: TrialResult, recorded: Recorded, headline: str, *, prints: bool
 
 def _rows(matrix: WaitMatrix) -> list[MatrixRow]:
     return [
-        MatrixRow(_named(ranks), [_cell(s, matrix.most_s, is_own=column == row) for column, s in enumerate(waited)])
+        MatrixRow(span(ranks), [_cell(s, matrix.most_s, is_own=column == row) for column, s in enumerate(waited)])
         for row, (ranks, waited) in enumerate(zip(matrix.ranks, matrix.waited_s, strict=True))
     ]
 
@@ -71,10 +72,6 @@ def _cell(s: float, most_s: float, *, is_own: bool) -> MatrixCell:
     if not s:
         return MatrixCell("" if is_own else NOTHING, 0)
     return MatrixCell(seconds(s), max(1, round(SHADES * s / most_s)))
-
-
-def _named(ranks: range) -> str:
-    return f"{ranks[0]}" if len(ranks) == 1 else f"{ranks[0]}–{ranks[-1]}"
 
 
 def _ranks(trial: TrialResult) -> TableView | None:

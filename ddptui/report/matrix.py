@@ -73,16 +73,17 @@ def shade(s: float, most_s: float) -> str:
 
 def name(ranks: range) -> str:
     """As in `rank 1`, or `ranks 4–7`."""
-    return f"rank {ranks.start}" if len(ranks) == 1 else f"ranks {_span(ranks)}"
+    return f"rank {ranks.start}" if len(ranks) == 1 else f"ranks {span(ranks)}"
 
 
-def _span(ranks: range) -> str:
+def span(ranks: range) -> str:
+    """As in `1`, or `4–7`."""
     return str(ranks.start) if len(ranks) == 1 else f"{ranks.start}–{ranks[-1]}"
 
 
 def _with_numbers(matrix: WaitMatrix) -> Grid:
     in_ms = matrix.most_s < IN_MS_BELOW_S
-    heads = [f"for {_span(ranks)}" for ranks in matrix.ranks]
+    heads = [f"for {span(ranks)}" for ranks in matrix.ranks]
     texts = [[_number(matrix, row, column, in_ms=in_ms) for column in range(len(heads))] for row in range(len(heads))]
     cell = GAP + max(len(text) for line in (heads, *texts) for text in line)
     corner, labels = _labels([name(ranks) for ranks in matrix.ranks], f"waited, {'ms' if in_ms else 's'}")
@@ -103,7 +104,7 @@ def _number(matrix: WaitMatrix, row: int, column: int, *, in_ms: bool) -> str:
 
 
 def _with_shades(matrix: WaitMatrix, width: int) -> Grid:
-    corner, labels = _labels([f"{_span(ranks)} " for ranks in matrix.ranks])
+    corner, labels = _labels([f"{span(ranks)} " for ranks in matrix.ranks])
     cell = SHADE_CELLS if len(corner) + SHADE_CELLS * len(labels) <= width else 1
     first, last = matrix.ranks[0].start, matrix.ranks[-1][-1]
     head = f"{corner}waited for ranks {first} to {last}; {SHADES[-1]} {seconds(matrix.most_s)}"

@@ -6,7 +6,6 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from ddptui.analysis.breakdown import difference
 from ddptui.analysis.cautions import CLOSE_THEM, Caution
 from ddptui.analysis.correctness import problems
 from ddptui.analysis.counted import counted, none_counts, why_left_out, why_not
@@ -155,7 +154,7 @@ def _cold_starts(rows: Sequence[Row]) -> dict[str, list[str]]:
 def _of_trial(row: Row, results: Results) -> Iterator[Note]:
     """What came of one trial."""
     result, name = row.result, row.result.name
-    lines = [*_difference(result, results), *sentences.of_trial(result, row.trial)]
+    lines = [*_difference(row), *sentences.of_trial(result, row.trial)]
     lines += filter(None, [rest_of_time(result.repeats)])
     lines += [*missing_repeats(result, results), *_disturbed_launches(result)]
     lines += [line for repeat in result.repeats[-1:] for line in problems(row.trial, repeat)]
@@ -170,12 +169,10 @@ def _of_trial(row: Row, results: Results) -> Iterator[Note]:
         yield Note("finding", sentences.failure(result), (name,))
 
 
-def _difference(result: TrialResult, results: Results) -> Iterator[str]:
+def _difference(row: Row) -> Iterator[str]:
     """By how much it took longer than the baseline, as a sum."""
-    baseline = next(trial for trial in results.trials if trial.name == results.baseline)
-    if result is not baseline and not none_counts(baseline.repeats):
-        longer = difference(result, baseline)
-        yield from [as_sum(longer, result)] if longer and any(signed(part) != ZERO for part in longer) else []
+    if row.difference and any(signed(part) != ZERO for part in row.difference):
+        yield as_sum(row.difference, row.result)
 
 
 def _disturbed_launches(trial: TrialResult) -> Iterator[str]:

@@ -46,7 +46,7 @@ def rows_of(results: Results, preset: Preset) -> list[Row]:
     published = {reference.trial: reference.train_time_s for reference in preset.references}
     base = published.get(preset.baseline)
     trials = {trial.name: trial for trial in preset.trials}
-    baseline = next(result for result in results.trials if result.name == results.baseline)
+    baseline = results.base
     has_ratio = not none_counts(baseline.repeats)
     return [
         Row(

@@ -12,8 +12,10 @@ def count(number: int, noun: str, several: str | None = None) -> str:
     return f"{number} {noun if number == 1 else several or noun + 's'}"
 
 
-def listed(names: Sequence[str], most: int) -> str:
-    """Names in a sentence: a, b and c; of more than `most`, the first: a, b, c and 4 more."""
+def listed(names: Sequence[str], most: int = 6) -> str:
+    """Names in a sentence: a, b and c; of more than `most`, the first: a, b, c and 4 more. Of none: nothing."""
+    if not names:
+        return ""
     shown = [*names[:most], *([f"{len(names) - most} more"] if len(names) > most else [])]
     return " and ".join(filter(None, [", ".join(shown[:-1]), shown[-1]]))
 

@@ -5,12 +5,14 @@ of question, add a file with a function like the others, and an entry in KINDS.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from typing import NamedTuple
 
 import msgspec
 
 from ddptui.analysis.counted import none_counts, why_not
 from ddptui.analysis.results import Results, TrialResult
+from ddptui.config.launch_modes import ONE_PROCESS
 from ddptui.config.preset import Preset
 from ddptui.config.trial import TRIAL_FIELDS
 from ddptui.report.answers.alone import alone
@@ -19,30 +21,18 @@ from ddptui.report.answers.checks import checks, fails
 from ddptui.report.answers.delays import delays, injects
 from ddptui.report.answers.faults import faults
 from ddptui.report.answers.grid import grid, is_grid
-from ddptui.report.answers.launching import PROCESSES, launching
+from ddptui.report.answers.launching import launching
 from ddptui.report.answers.overlap import overlap
 from ddptui.report.answers.primitives import primitives
 from ddptui.report.answers.published import published_order
 from ddptui.report.answers.ranking import ranking
 from ddptui.report.answers.scaling import alike, scaling
 from ddptui.report.answers.split import split
-from ddptui.report.answers.words import listed
-from ddptui.text.words import count, printable
+from ddptui.text.words import count, listed, printable
 
 MOST = 3  # sentences, before what was published
-OPENINGS = {
-    "a",
-    "against",
-    "cannot",
-    "each",
-    "no",
-    "of",
-    "once",
-    "the",
-    "under",
-    "what",
-    "with",
-}  # also if a trial's name
+# Words that sentences begin with, although a trial may have their name.
+OPENINGS = {"a", "against", "cannot", "each", "no", "of", "once", "the", "under", "what", "with"}
 
 
 class Kind(NamedTuple):
@@ -64,14 +54,14 @@ def _gathered(results: Results, preset: Preset) -> Iterator[str]:
     kind = next(kind for kind in KINDS if kind.asks(results, preset))
     planned = kind.sentences is faults
     failed = [trial for trial in results.trials if trial.status == "failed" and not planned]
-    baseline = next(trial for trial in results.trials if trial.name == results.baseline)
+    baseline = results.base
     comparable = len(preset.trials) == 1 or planned or preset.kind == "primitives" or baseline.summary is not None
     if not comparable:
         yield f"cannot tell: {_why_no_baseline(baseline)}"
     elif none_counts(baseline.repeats) and kind.sentences in NEED_BASELINE and len(preset.trials) > 1:
         yield f"cannot tell with {baseline.name}, the baseline: {_why_none([baseline])}"
     else:
-        yield from list(kind.sentences(results, preset))[:MOST]
+        yield from islice(kind.sentences(results, preset), MOST)
     if failed and not (failed == [baseline] and not comparable):
         reasons = "the reason is" if len(failed) == 1 else "the reasons are"
         yield f"{listed([trial.name for trial in failed])} failed: {reasons} below"
@@ -127,7 +117,7 @@ def _same_delay(results: Results, preset: Preset) -> bool:
 
 
 def _other_delays(results: Results, preset: Preset) -> bool:
-    baseline = next(trial for trial in preset.trials if trial.name == preset.baseline)
+    baseline = preset.base
     return _differ(preset) == {"bottleneck"} and not baseline.bottleneck
 
 
@@ -137,7 +127,7 @@ def _buckets(results: Results, preset: Preset) -> bool:
 
 def _starts(results: Results, preset: Preset) -> bool:
     measured = {trial.name for trial in results.trials if trial.summary}
-    modes = [trial for trial in preset.trials if trial.launch in PROCESSES and trial.name in measured]
+    modes = [trial for trial in preset.trials if trial.launch not in ONE_PROCESS and trial.name in measured]
     apart = _differ(msgspec.structs.replace(preset, trials=tuple(modes)))
     return "launch" in apart and apart <= STARTING
 

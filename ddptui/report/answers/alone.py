@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from ddptui.analysis.breakdown import breakdown
 from ddptui.analysis.results import Results
 from ddptui.config.preset import Preset
-from ddptui.report.answers.words import listed
 from ddptui.report.differences import parts
 from ddptui.text.units import seconds
+from ddptui.text.words import listed
 
 TELLS = 0.02  # of the train time: parts with less are not named
 

@@ -6,9 +6,9 @@ from ddptui.analysis.results import Culprit, Results, TrialResult
 from ddptui.analysis.wait_matrix import wait_matrix
 from ddptui.config.preset import Preset
 from ddptui.report.answers.delays import described
-from ddptui.report.answers.words import between, listed
-from ddptui.text.units import MS_PER_S, seconds
-from ddptui.text.words import count
+from ddptui.report.answers.words import between
+from ddptui.text.units import seconds
+from ddptui.text.words import count, listed
 
 CHAIN = 0.5  # of a rank's waiting is for a rank that is not the culprit: it waits along a chain
 
@@ -46,8 +46,7 @@ def blame(results: Results, preset: Preset) -> Iterator[str]:
 def _measured(found: Sequence[tuple[TrialResult, Culprit]]) -> str:
     """20.1 to 20.3 ms a step."""
     a_step = [culprit.excess_s.estimate / trial.repeats[-1].steps for trial, culprit in found]
-    low, high = min(a_step) * MS_PER_S, max(a_step) * MS_PER_S
-    return f"{between(seconds(low / MS_PER_S), seconds(high / MS_PER_S))} a step"
+    return f"{between(seconds(min(a_step)), seconds(max(a_step)))} a step"
 
 
 def _chain(trial: TrialResult, culprit: int) -> str:

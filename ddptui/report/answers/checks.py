@@ -7,8 +7,8 @@ from ddptui.analysis.correctness import names_text
 from ddptui.analysis.effect import effect_between
 from ddptui.analysis.results import RepeatResult, Results, TrialResult
 from ddptui.config.preset import Preset
-from ddptui.report.answers.words import listed, times
-from ddptui.text.words import count
+from ddptui.report.answers.words import times
+from ddptui.text.words import count, listed
 
 CHECKS: dict[str, Callable[[RepeatResult], bool]] = {
     "in sync": lambda repeat: repeat.in_sync.parameters is False,

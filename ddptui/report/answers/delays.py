@@ -10,11 +10,10 @@ from ddptui.analysis.effect import Effect, effects, off
 from ddptui.analysis.results import Results, TrialResult
 from ddptui.config.preset import Preset
 from ddptui.config.trial import Bottleneck, Trial
-from ddptui.report.answers.words import listed, same_unit, times, too_noisy
+from ddptui.report.answers.words import same_unit, times, too_noisy
 from ddptui.text.units import MS_PER_S, seconds
-from ddptui.text.words import count
+from ddptui.text.words import count, listed
 
-MOST = 3  # sentences
 WHEN = {
     "start": "before the first step",
     "data": "with each batch",
@@ -27,14 +26,13 @@ WHEN = {
 def delays(results: Results, preset: Preset) -> Iterator[str]:
     """The costliest delays first; where they differ in length alone, also from which length on their rank was found."""
     trials = {trial.name: trial for trial in preset.trials}
-    baseline = next(trial for trial in results.trials if trial.name == results.baseline)
+    baseline = results.base
     compared = [effect for effect in effects(results.trials, baseline) if trials[effect.name].bottleneck]
     compared.sort(key=lambda effect: -effect.ratio.median)
     if _are_a_sweep([trials[effect.name] for effect in compared]):
         yield _found([(trials[effect.name], effect.trial) for effect in compared])
         compared = compared[:1]
-    for effect in compared[:MOST]:
-        yield _cost(effect, trials[effect.name].bottleneck)
+    yield from (_cost(effect, trials[effect.name].bottleneck) for effect in compared)
 
 
 def injects(trial: Trial) -> bool:

@@ -5,8 +5,7 @@ from collections.abc import Iterator
 
 from ddptui.analysis.results import Results
 from ddptui.config.preset import Preset
-from ddptui.report.answers.words import listed
-from ddptui.text.words import count
+from ddptui.text.words import count, listed
 
 
 def faults(results: Results, preset: Preset) -> Iterator[str]:

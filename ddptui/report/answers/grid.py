@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from ddptui.analysis.effect import Effect, effect_between
 from ddptui.analysis.results import Results, TrialResult
 from ddptui.config.preset import Preset
-from ddptui.report.answers.words import listed, times, too_noisy, with_reason
-from ddptui.text.words import count
+from ddptui.report.answers.words import times, too_noisy, with_reason
+from ddptui.text.words import count, listed
 
 
 def is_grid(preset: Preset) -> bool:
@@ -19,7 +19,7 @@ def is_grid(preset: Preset) -> bool:
 def grid(results: Results, preset: Preset) -> Iterator[str]:
     """With each number of ranks, the other strategies beside the baseline's; then its sizes beside each other."""
     measured = {trial.name: trial for trial in results.trials if trial.summary}
-    base = next(trial for trial in preset.trials if trial.name == preset.baseline)
+    base = preset.base
     cells = {(trial.strategy, trial.world_size): measured.get(trial.name) for trial in preset.trials}
     for strategy in dict.fromkeys(trial.strategy for trial in preset.trials if trial.strategy != base.strategy):
         sizes = dict.fromkeys(size for other, size in cells if other == strategy)

@@ -7,24 +7,24 @@ from ddptui.analysis.cautions import WIDE
 from ddptui.analysis.counted import counted
 from ddptui.analysis.effect import effects, spread
 from ddptui.analysis.results import Results, TrialResult
+from ddptui.config.launch_modes import ONE_PROCESS
 from ddptui.config.preset import Preset
-from ddptui.report.answers.words import between, listed, times, with_reason
+from ddptui.report.answers.words import between, times, with_reason
 from ddptui.text.units import seconds
-
-PROCESSES = ("process", "launch", "spawn", "task")  # launch modes in which each rank is a process
+from ddptui.text.words import listed
 
 
 def launching(results: Results, preset: Preset) -> Iterator[str]:
     """Whether ranks train alike however they were started; then what starting cost; then the modes in one process."""
     modes = {trial.name: trial.launch for trial in preset.trials}
     measured = [trial for trial in results.trials if trial.summary]
-    processes = [trial for trial in measured if modes[trial.name] in PROCESSES]
+    processes = [trial for trial in measured if modes[trial.name] not in ONE_PROCESS]
     yield _training(processes)
     starts = {trial.name: _start_s(trial) for trial in measured}
     first, last = (choose(starts, key=lambda name: starts[name]) for choose in (min, max))
     yield f"the first step was reached after {seconds(starts[first])} ({first}) to {seconds(starts[last])} ({last})"
-    baseline = next(trial for trial in results.trials if trial.name == results.baseline)
-    others = [effect for effect in effects(measured, baseline) if modes[effect.name] not in PROCESSES]
+    baseline = results.base
+    others = [effect for effect in effects(measured, baseline) if modes[effect.name] in ONE_PROCESS]
     told = [effect for effect in others if effect.outcome in ("slower", "faster")]
     yield from (with_reason(f"{effect.name} was {times(effect)} than {baseline.name}", effect) for effect in told[:1])
 

@@ -7,8 +7,8 @@ from ddptui.analysis.counted import counted
 from ddptui.analysis.effect import Effect, effects
 from ddptui.analysis.results import Results, TrialResult
 from ddptui.config.preset import Preset
-from ddptui.report.answers.words import listed, times, too_noisy, with_reason
-from ddptui.text.words import count
+from ddptui.report.answers.words import times, too_noisy, with_reason
+from ddptui.text.words import count, listed
 
 HIDES = 0.01  # less overlap than this is none
 
@@ -26,7 +26,7 @@ def overlap(results: Results, preset: Preset) -> Iterator[str]:
     shares = listed([f"{name} {hidden[name]:.0%}" for name in some])
     none = [name for name in by_share if hidden[name] < HIDES]
     yield f"hidden behind backward, of all communication: {shares}{f'; {listed(none)} hid nothing' if none else ''}"
-    baseline = next(trial for trial in results.trials if trial.name == results.baseline)
+    baseline = results.base
     compared = effects(beside, baseline)
     yield from (_worth(effect) for name in some[:1] for effect in compared if effect.name == name)
 

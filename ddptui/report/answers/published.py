@@ -6,7 +6,7 @@ from itertools import combinations
 from ddptui.analysis.effect import effect_between
 from ddptui.analysis.results import Results
 from ddptui.config.preset import Preset
-from ddptui.report.answers.words import listed
+from ddptui.text.words import listed
 
 
 def published_order(results: Results, preset: Preset) -> Iterator[str]:
@@ -33,6 +33,5 @@ def published_order(results: Results, preset: Preset) -> Iterator[str]:
     elif swapped:
         yield f"of the published order ({as_published}), this run swaps {listed(swapped)}"
     else:
-        rest = "; the rest is reproduced" if len(unclear) < len(pairs) else ""
         pairs_in_it = f"{unclear[0]} are" if len(unclear) == 1 else f"{len(unclear)} pairs ({'; '.join(unclear)}) are"
-        yield f"of the published order ({as_published}), {pairs_in_it} within the noise{rest}"
+        yield f"of the published order ({as_published}), {pairs_in_it} within the noise; the rest is reproduced"

@@ -6,11 +6,11 @@ from ddptui.analysis.counted import counted
 from ddptui.analysis.effect import Effect, effects
 from ddptui.analysis.results import Results, TrialResult
 from ddptui.config.preset import Preset
-from ddptui.report.answers.words import listed, times, too_noisy, with_reason
+from ddptui.report.answers.words import times, too_noisy, with_reason
 from ddptui.report.rows import loss_of
 from ddptui.report.sentences import is_not_finite
 from ddptui.text.units import digits
-from ddptui.text.words import count
+from ddptui.text.words import count, listed
 
 FEW = 2  # trials besides the baseline: each gets a sentence of its own
 EXACT = 1e-5  # an average that misses the mean by less is exact, as float32 goes
@@ -21,14 +21,14 @@ DOES = {"instruments": "measuring", "sched_batch": "SCHED_BATCH", "compile": "to
 
 def ranking(results: Results, preset: Preset) -> Iterator[str]:
     """The fastest and the slowest trial, or each of a few; then how true their averages are, and their losses."""
-    baseline = next(trial for trial in results.trials if trial.name == results.baseline)
+    baseline = results.base
     compared = effects(results.trials, baseline)
     if len(compared) <= FEW:
         yield from (beside(effect, _subject(effect, preset)) for effect in compared)
     else:
         yield from _ends(compared)
     rest = _rest(compared) if len(compared) > FEW else []
-    if learned := [*rest, *filter(None, [_averages(results, preset), _losses(results.trials)])]:
+    if learned := [*rest, *filter(None, [_averages(results), _losses(results.trials)])]:
         yield "; ".join(learned)
 
 
@@ -76,7 +76,7 @@ def _end(place: str, effect: Effect) -> str:
     return with_reason(f"{effect.name} was the {place}, {times(effect)} than {effect.baseline.name}", effect)
 
 
-def _averages(results: Results, preset: Preset) -> str:
+def _averages(results: Results) -> str:
     """By how much lossy strategies miss the average; empty if every strategy is exact."""
     errors = {
         trial.name: averaging.error

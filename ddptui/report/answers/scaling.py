@@ -6,15 +6,15 @@ from ddptui.analysis.effect import effects
 from ddptui.analysis.results import Results
 from ddptui.config.preset import Preset
 from ddptui.config.trial import Trial
-from ddptui.report.answers.words import because, listed
-from ddptui.text.words import count
+from ddptui.report.answers.words import because
+from ddptui.text.words import count, listed
 
 SHARES = {"strong": "the same global batch", "weak": "the same batch per rank"}
 
 
 def alike(preset: Preset) -> list[Trial]:
     """The trials that scale the baseline: by the number of ranks alone, or with a batch that grows with it."""
-    base = next(trial for trial in preset.trials if trial.name == preset.baseline)
+    base = preset.base
     return [
         trial
         for trial in preset.trials
@@ -41,7 +41,7 @@ def scaling(results: Results, preset: Preset) -> Iterator[str]:
             kind = "strong" if trial.batch_size == base.batch_size else "weak"
             speedups[kind].setdefault(trial.world_size, result.summary.speedup)
     yield from (_speedups(kind, by_size, base.world_size) for kind, by_size in speedups.items() if by_size)
-    compared = effects(results.trials, next(trial for trial in results.trials if trial.name == preset.baseline))
+    compared = effects(results.trials, results.base)
     slower = [effect for effect in compared if effect.outcome == "slower" and effect.name in scaled]
     most = max(slower, key=lambda effect: trials[effect.name].world_size, default=None)
     if most and (reason := because(most)):

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from ddptui.analysis.results import Results, TrialResult
 from ddptui.config.preset import Preset
-from ddptui.report.answers.words import listed
+from ddptui.text.words import listed
 
 
 def split(results: Results, preset: Preset) -> Iterator[str]:

@@ -1,7 +1,5 @@
 """Phrases that the answers share: 2.7 ± 0.1 times slower; 1.47 of the extra 1.59 s went into transfer."""
 
-from collections.abc import Sequence
-
 from ddptui.analysis.counted import counted
 from ddptui.analysis.effect import SHOWN_BY_ONE, Effect, inverted, off, spread
 from ddptui.analysis.results import Ratio
@@ -11,7 +9,6 @@ from ddptui.text.words import count
 
 TELLS = 0.15  # of a difference: parts with less of it are not named
 MOST_PARTS = 2  # that a sentence names
-MOST_NAMES = 6
 
 
 def times(effect: Effect) -> str:
@@ -72,13 +69,6 @@ def same_unit(part_s: float, whole_s: float) -> tuple[str, str]:
     scale = float(figure.replace(",", "")) / whole_s if whole_s else 1.0
     part = f"{min(part_s, whole_s) * scale:.{places}f}"
     return "all" if part == figure else part, whole
-
-
-def listed(names: Sequence[str], most: int = MOST_NAMES) -> str:
-    """a, b and c; of many, the first."""
-    if len(names) > most:
-        return f"{', '.join(names[:most])} and {len(names) - most} more"
-    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]])) if names else ""
 
 
 def between(low: str, high: str) -> str:

@@ -6,6 +6,7 @@ from statistics import median
 from typing import Literal
 
 from ddptui.analysis.counted import counted, none_counts
+from ddptui.analysis.effect import off
 from ddptui.analysis.results import Ratio, RepeatResult, TrialResult
 from ddptui.report.rows import DISTURBED, OFF_BY, culprit_of, median_of
 from ddptui.report.run_diff.pairs import ALIKE, RANGE, Pair, doubt, train_times
@@ -53,8 +54,7 @@ def _found(finding: str, found: Sequence[Pair]) -> str:
 def _off_by(ratio: Ratio) -> str:
     """As in "1.29 ± 0.05", with a third decimal where the second would not tell the ratio from 1."""
     decimals = 2 if ratio.median >= 1.005 else 3
-    spread = max(ratio.median - ratio.low, ratio.high - ratio.median)
-    return f"{ratio.median:.{decimals}f} {OFF_BY} {spread:.{decimals}f}"
+    return f"{ratio.median:.{decimals}f} {OFF_BY} {off(ratio):.{decimals}f}"
 
 
 def notes(both: Sequence[Pair]) -> list[str]:
