@@ -1,6 +1,7 @@
 """Sorts the messages of one launch by kind and rank, and aligns the steps of its ranks. Pure."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from math import inf
 
 import msgspec
 
@@ -128,6 +129,11 @@ class LaunchLog(msgspec.Struct):
     def all_checks(self) -> list[Check]:
         """The comparisons of the ranks' hashes, in the order of the steps."""
         return sorted([*self.checks, *sync_checks(self.fingerprints, len(self.hellos))], key=lambda check: check.step)
+
+    @property
+    def clocks_known(self) -> bool:
+        """Whether the clocks of all measured ranks were compared: else steps of different ranks cannot be aligned."""
+        return self.clock_spread is None or self.clock_spread.largest_ns(self.measured_steps) < inf
 
     def align_measured(self) -> AlignedSteps:
         """The measured steps of all ranks, aligned. Steps that cannot be compared are among the mismatches."""

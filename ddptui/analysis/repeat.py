@@ -1,7 +1,6 @@
 """The outcome of one repeat of a trial: its messages in, its figures out. Pure."""
 
 from collections.abc import Iterable, Mapping
-from math import inf
 from types import MappingProxyType
 from typing import Literal
 
@@ -117,9 +116,7 @@ def _result(log: LaunchLog, launched: Launched) -> RepeatResult:
     measured = log.measured_steps
     spans = [span for rank in measured if (span := log.span(rank))]
     instrumented = all(measured.values())  # without instruments, ranks send no steps, only their span
-    # Without any probe of a clock its spread is infinite, and steps of different ranks cannot be aligned.
-    clocks_known = log.clock_spread is None or log.clock_spread.largest_ns(measured) < inf
-    aligned = log.align_measured() if instrumented and clocks_known else AlignedSteps([], {})
+    aligned = log.align_measured() if instrumented and log.clocks_known else AlignedSteps([], {})
     other = other_load(log.loads, spans)
     disturbed = takes_cores(other)
     analysis = analyze_aligned(aligned, disturbed=disturbed)
@@ -136,7 +133,7 @@ def _result(log: LaunchLog, launched: Launched) -> RepeatResult:
         steps=steps,
         other_load=other.cores if other else 0.0,
         idle=other.idle if other else 0.0,
-        clocks_known=clocks_known or not instrumented,  # without steps, no times of two hosts are compared
+        clocks_known=log.clocks_known or not instrumented,  # without steps, no times of two hosts are compared
         waits_hidden=analysis is not None and analysis.withheld,
     )
     result = RepeatResult(

@@ -1,7 +1,6 @@
 """What a page shows of a trial's recorded steps: of the repeat with the median train time, as its breakdown is."""
 
 from collections.abc import Mapping, Sequence
-from math import inf
 from typing import NamedTuple
 
 from ddptui.analysis.breakdown import middle
@@ -34,9 +33,7 @@ def recorded(run: Run, trial: TrialResult) -> Recorded:
 
 
 def _joined(log: LaunchLog) -> Sequence[AlignedStep]:
-    measured = log.measured_steps
-    are_clocks_known = log.clock_spread is None or log.clock_spread.largest_ns(measured) < inf
-    return log.align_measured().steps if are_clocks_known and all(measured.values()) else ()
+    return log.align_measured().steps if log.clocks_known and all(log.measured_steps.values()) else ()
 
 
 def _loss(steps: Mapping[int, Sequence[Step]]) -> list[Point]:

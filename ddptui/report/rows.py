@@ -62,14 +62,19 @@ def rows_of(results: Results, preset: Preset) -> list[Row]:
 
 def median_of(result: TrialResult, figure: Callable[[RepeatResult], float | None], form: str) -> str:
     """The median of a figure over the repeats that count; a dash where none of them has it."""
+    value = median_figure(result, figure)
+    return NOTHING if value is None else format(value, form)
+
+
+def median_figure(result: TrialResult, figure: Callable[[RepeatResult], float | None]) -> float | None:
+    """The median of a figure over the repeats that count; None: none of them has it."""
     values = [value for repeat in counted(result.repeats) if (value := figure(repeat)) is not None]
-    return format(median(values), form) if values else NOTHING
+    return median(values) if values else None
 
 
 def loss_of(result: TrialResult) -> float | None:
     """The loss at the end, the median over the repeats that count. None: there is none that is finite."""
-    values = [repeat.loss.last for repeat in counted(result.repeats) if repeat.loss.last is not None]
-    return median(values) if values else None
+    return median_figure(result, lambda repeat: repeat.loss.last)
 
 
 def culprit_of(result: TrialResult) -> str:

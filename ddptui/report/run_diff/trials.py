@@ -2,13 +2,12 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from statistics import median
 from typing import Literal
 
 from ddptui.analysis.counted import counted, none_counts
 from ddptui.analysis.effect import off
 from ddptui.analysis.results import Ratio, RepeatResult, TrialResult
-from ddptui.report.rows import DISTURBED, OFF_BY, culprit_of, median_of
+from ddptui.report.rows import DISTURBED, OFF_BY, culprit_of, median_figure, median_of
 from ddptui.report.run_diff.pairs import ALIKE, RANGE, Pair, doubt, train_times
 from ddptui.text.tables import Column, value_at
 from ddptui.text.units import NOTHING
@@ -131,8 +130,7 @@ def _figures(run: Literal["a", "b"]) -> dict[str, str | Callable[[Pair], object]
 
 
 def _median(run: str, figure: Callable[[RepeatResult], float | None], pair: Pair) -> float | None:
-    values = [value for repeat in counted(getattr(pair, run).repeats) if (value := figure(repeat)) is not None]
-    return median(values) if values else None
+    return median_figure(getattr(pair, run), figure)
 
 
 # In JSON and CSV: the path of the value from the pair, or what computes it. Scripts read these names: never rename.
