@@ -42,7 +42,7 @@ STRATEGIES = {
     ),
     "all_reduce": StrategyFacts(
         "an all_reduce a tensor, after backward",
-        "all_reduce, then divide", Sends("each", collective="all_reduce"), reduces=True
+        "all_reduce + divide", Sends("each", collective="all_reduce"), reduces=True
     ),
     "all_reduce_async": StrategyFacts(
         "an all_reduce a tensor, all begun at once", sends=Sends("pairs", collective="all_reduce"), reduces=True
@@ -57,7 +57,7 @@ STRATEGIES = {
     ),
     "all_gather": StrategyFacts(
         "each rank gathers every rank's tensors and averages them itself",
-        "all_gather, then add up", Sends("each", "all_gather", "all_gather")
+        "all_gather + sum", Sends("each", "all_gather", "all_gather")
     ),
     "reduce_scatter_all_gather": StrategyFacts(
         "each rank averages its part of every tensor; an all_gather brings the parts together",

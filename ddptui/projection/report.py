@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from math import log2, log10
+from textwrap import wrap
 from typing import NamedTuple
 
 import msgspec
@@ -14,6 +15,7 @@ from ddptui.text.door import ascii_json
 from ddptui.text.drawing import linear_ticks, log_ticks
 from ddptui.text.tables import Column, Filled, Table, as_markdown, as_text, fill, total
 from ddptui.text.units import NOTHING
+from ddptui.text.words import sentence
 
 PLOT_HEIGHT, PLOT_WIDTH = 12, 100  # at most
 LEAST = (20, 4)  # columns and rows of a plot; in fewer nothing can be read
@@ -38,9 +40,9 @@ COLUMNS: tuple[Column[Point], ...] = (
 
 
 def text(projection: Projection, width: int) -> str:
-    """The first strategy in full and plotted, all strategies side by side, then findings and notes."""
+    """The findings; the first strategy in full and plotted, all strategies side by side; then notes."""
     strategies = list(dict.fromkeys(point.strategy for point in projection.points))
-    lines = [title(projection), ""]
+    lines = [title(projection), "", *wrap(" ".join(map(sentence, projection.said)), width), ""]
     for strategy in strategies if len(strategies) <= MOST_IN_FULL else strategies[:1]:
         points = [point for point in projection.points if point.strategy == strategy]
         efficiency = efficiency_note(projection.scaling, projection.measured_ranks)
@@ -51,7 +53,7 @@ def text(projection: Projection, width: int) -> str:
             lines += [*drawn, f"line: step{dots}{marks}", *band, ""]
     if len(strategies) > 1:
         lines += ["step ms by strategy and ranks", *as_text(side_by_side(projection, width), width, rule=False), ""]
-    return "\n".join([*lines, *projection.said, "", *projection.notes]) + "\n"
+    return "\n".join([*lines, *projection.notes]) + "\n"
 
 
 def markdown(projection: Projection) -> str:
@@ -60,8 +62,9 @@ def markdown(projection: Projection) -> str:
     table = as_markdown(Table([names, *fill(COLUMNS, projection.points)]))
     efficiency = efficiency_note(projection.scaling, projection.measured_ranks)
     band = [f"10…90 %: {BAND}"] if _has_band(projection) else []
-    sentences = (f"- {sentence}" for sentence in (*projection.said, efficiency, *band, *projection.notes))
-    return "\n".join([f"## {title(projection)}", "", *table, "", *sentences]) + "\n"
+    said = " ".join(map(sentence, projection.said))
+    notes = (f"- {note}" for note in (efficiency, *band, *projection.notes))
+    return "\n".join([f"## {title(projection)}", "", said, "", *table, "", *notes]) + "\n"
 
 
 def as_csv(projection: Projection) -> str:

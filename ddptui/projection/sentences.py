@@ -37,15 +37,20 @@ class ProjectionContext(NamedTuple):
 
 
 def findings(points: Sequence[Point], strategy: str, measured_ranks: int, *, other_network: bool) -> list[str]:
-    """The sentences that matter: what costs most under the measured strategy, its efficiency, the fastest strategy, and
-    the error where there are measurements. other_network: than the one the trial was measured on."""
+    """The sentences that matter: how far predictions are off where there are measurements; what costs most under the
+    measured strategy, its efficiency, the fastest strategy; and how the model fits what it was made from.
+    other_network: than the one the trial was measured on."""
     measured = [point for point in points if point.strategy == strategy]
     several = [point for point in measured if point.ranks > 1]
+    # What was measured on another network is no test of the prediction.
+    tests = [point for point in points if point.ranks != measured_ranks and not other_network]
+    others = [point for point in points if point not in tests]
     sentences = [
+        predicted_and_measured(tests, strategy, measured_ranks, other_network),
         what_costs_more(several),
         efficiency_limit(measured),
         fastest(points, measured),
-        predicted_and_measured(points, strategy, measured_ranks, other_network),
+        predicted_and_measured(others, strategy, measured_ranks, other_network),
     ]
     return [sentence for sentence in sentences if sentence]
 
@@ -95,17 +100,21 @@ def fastest(points: Sequence[Point], measured: Sequence[Point]) -> str | None:
 
 
 def predicted_and_measured(points: Iterable[Point], strategy: str, measured_ranks: int, other_network: bool) -> str:
-    """Predictions beside measurements; the trial that the projection is made from is marked."""
+    """Predictions beside measurements, if there are any; the trial that the projection is made from is marked."""
     pairs = []
     for point in points:
         if point.measured_ms is not None and point.error is not None:
             mark = ""
             if point.ranks == measured_ranks:
                 mark = " (fitted to it)" if point.strategy == strategy else " (its own transfers)" * point.calibrated
-            figures = f"{with_unit(point.step_ms)}, measured {with_unit(point.measured_ms)} ({point.error:+.1%})"
+            figures = f"{with_unit(point.step_ms)} against {with_unit(point.measured_ms)} ({point.error:+.1%})"
             pairs.append(f"{point.strategy} on {point.ranks} ranks{mark} {figures}")
-    what = "predicted for that network, measured on the run's own" if other_network else "predicted and measured"
-    return f"{what}: {'; '.join(pairs)}"
+    what = (
+        "predicted for that network against measured on the run's own"
+        if other_network
+        else "predicted against measured"
+    )
+    return f"{what}, a step: {'; '.join(pairs)}" if pairs else ""
 
 
 def ms(value: float | None) -> str:

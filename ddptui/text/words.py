@@ -20,6 +20,12 @@ def listed(names: Sequence[str], most: int = 6) -> str:
     return " and ".join(filter(None, [", ".join(shown[:-1]), shown[-1]]))
 
 
+def sentence(words: str) -> str:
+    """The words with a capital and a full stop, unless they end with a mark of their own."""
+    capital = words[:1].upper() + words[1:]
+    return capital if capital.endswith((".", "?", "!")) else f"{capital}."
+
+
 def did_you_mean(word: object, known: Iterable[str], otherwise: str = "") -> str:
     """`did you mean 'spawn'?`, with the known word that is spelled most like this one; or `otherwise` if none is."""
     close = get_close_matches(str(word), list(known), n=1)

@@ -1,4 +1,5 @@
-"""Compares operations that have the same result: from which size on one overtakes another, and which is fastest. Pure.
+"""Compares operations that have the same result: from which size on one overtakes another, and which is fastest at
+which size. Pure.
 
 All composites have the same result, the mean of all ranks' tensors. A bare all_reduce counts among them if none that
 divides was measured.
@@ -10,7 +11,7 @@ difference and the first one of the other sign.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import combinations, pairwise
+from itertools import combinations, pairwise, takewhile
 from math import exp, log
 from statistics import median
 from typing import NamedTuple
@@ -20,15 +21,12 @@ from ddptui.analysis.primitives.fit import (
     Fit,
     Times,
     fit_all,
-    half_performance_size,
     network_of,
     predicted_time,
     textbook_time,
     times_of,
 )
 from ddptui.analysis.primitives.results import PrimitivesResult
-from ddptui.config.primitives import Cadence
-from ddptui.text.units import digits, duration, size
 
 CLEAR = 0.10  # of the faster time
 STEPS_A_DOUBLING = 8  # of the size, at which fitted lines are evaluated
@@ -154,37 +152,31 @@ def _overtakings_of_pair(
     return overtakings
 
 
-def findings(fits: Sequence[Fit], times: Mapping[PrimitiveKey, Times], cadence: Cadence) -> list[str]:
-    """What the figures mean for training, in sentences: from which size on bytes cost more than a call itself; which
-    way to average is fastest for the smallest tensor, and for the largest."""
-    sentences = []
-    among = " among several in flight" if cadence == "pipelined" else ""
-    for fit in fits:
-        half = half_performance_size(fit) if fit.key.operation == "all_reduce" else None
-        if half is not None and fit.curve is not None:
-            sentences.append(
-                f"On {fit.ranks} ranks an all_reduce{among} takes {duration(fit.curve.start_s)} however small its"
-                " tensor is,"
-                f" and twice that from {size(half)} on: gradients smaller than that are better sent together, in a"
-                " bucket."
-            )
-            break  # one operator stands for all
-    ways = rivals(times)
-    common = sorted(set.intersection(*(set(times[way]) for way in ways))) if len(ways) > 1 else []
-    ends = dict.fromkeys((*common[:1], *common[-1:]))  # the smallest tensor and the largest, which may be the same
-    if parts := [_fastest_at(bytes, {way: times[way][bytes] for way in ways}) for bytes in ends]:
-        sentences.append(f"Of the ways to average on {fits[0].ranks} ranks, " + "; ".join(parts) + ".")
-    return sentences
+class Span(NamedTuple):
+    """From the size `first` to the size `last`, in bytes, no operation is clearly faster than `way`."""
+
+    way: PrimitiveKey
+    first: int
+    last: int
 
 
-def _fastest_at(bytes: int, seconds: Mapping[PrimitiveKey, float]) -> str:
-    """Which way is fastest, with those that are not clearly slower; and which is slowest."""
-    order = sorted(seconds, key=lambda way: seconds[way])
-    least, most = seconds[order[0]], seconds[order[-1]]
-    best = [str(way) for way in order if seconds[way] <= least * (1 + CLEAR)]
-    if len(best) == len(order):
-        return f"at {size(bytes)} none is clearly faster"
-    return (
-        f"at {size(bytes)} the fastest is {' or '.join(best)} ({duration(least)}), and {order[-1]} takes"
-        f" {digits(most / least, 2)} times as long"
-    )
+def fastest_spans(times: Mapping[PrimitiveKey, Times]) -> list[Span]:
+    """Which operation is fastest at which of the sizes that all have, in as few spans as possible. times: in s by
+    bytes."""
+    sizes = sorted(set.intersection(*map(set, times.values()))) if times else []
+    spans = []
+    while sizes:
+        runs = {way: _run(way, sizes, times) for way in times}
+        way = max(times, key=lambda way: (len(runs[way]), -times[way][sizes[0]]))
+        spans.append(Span(way, runs[way][0], runs[way][-1]))
+        sizes = sizes[len(runs[way]) :]
+    return spans
+
+
+def _run(way: PrimitiveKey, sizes: Sequence[int], times: Mapping[PrimitiveKey, Times]) -> list[int]:
+    """The first sizes, one after the other, at which no operation is clearly faster."""
+
+    def is_near(size: int) -> bool:
+        return times[way][size] <= (1 + CLEAR) * min(of_way[size] for of_way in times.values())
+
+    return [*takewhile(is_near, sizes)]

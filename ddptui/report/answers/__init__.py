@@ -6,7 +6,7 @@ of question, add a file with a function like the others, and an entry in KINDS.
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -14,12 +14,12 @@ from ddptui.analysis.counted import none_counts, why_not
 from ddptui.analysis.results import Results, TrialResult
 from ddptui.config.launch_modes import ONE_PROCESS
 from ddptui.config.preset import Preset
-from ddptui.config.trial import TRIAL_FIELDS
 from ddptui.report.answers.alone import alone
 from ddptui.report.answers.blame import blame
 from ddptui.report.answers.checks import checks, fails
 from ddptui.report.answers.delays import delays, injects
 from ddptui.report.answers.faults import faults
+from ddptui.report.answers.fields import differ
 from ddptui.report.answers.grid import grid, is_grid
 from ddptui.report.answers.launching import launching
 from ddptui.report.answers.overlap import overlap
@@ -28,18 +28,24 @@ from ddptui.report.answers.published import published_order
 from ddptui.report.answers.ranking import ranking
 from ddptui.report.answers.scaling import alike, scaling
 from ddptui.report.answers.split import split
-from ddptui.text.words import count, listed, printable
+from ddptui.text.words import count, listed, printable, sentence
 
 MOST = 3  # sentences, before what was published
 # Words that sentences begin with, although a trial may have their name.
 OPENINGS = {"a", "against", "cannot", "each", "no", "of", "once", "the", "under", "what", "with"}
 
 
+Need = Literal["nothing", "figures", "undisturbed"]  # of the baseline
+
+
 class Kind(NamedTuple):
-    """A kind of question: whether a preset asks it, and the sentences that answer it."""
+    """A kind of question. asks: whether a preset asks it. sentences: answer it. needs: what the answer needs of the
+    baseline. of_times: whether it rests on times, which other programs may have disturbed."""
 
     asks: Callable[[Results, Preset], bool]
     sentences: Callable[[Results, Preset], Iterator[str]]
+    needs: Need = "undisturbed"
+    of_times: bool = True
 
 
 def answer(results: Results, preset: Preset) -> list[str]:
@@ -52,22 +58,22 @@ def _gathered(results: Results, preset: Preset) -> Iterator[str]:
     if not any(trial.summary or trial.primitives or trial.error for trial in results.trials):
         return
     kind = next(kind for kind in KINDS if kind.asks(results, preset))
-    planned = kind.sentences is faults
-    failed = [trial for trial in results.trials if trial.status == "failed" and not planned]
     baseline = results.base
-    comparable = len(preset.trials) == 1 or planned or preset.kind == "primitives" or baseline.summary is not None
-    if not comparable:
+    has_none = kind.needs != "nothing" and baseline.summary is None
+    is_spoilt = kind.needs == "undisturbed" and none_counts(baseline.repeats)
+    if has_none:
         yield f"cannot tell: {_why_no_baseline(baseline)}"
-    elif none_counts(baseline.repeats) and kind.sentences in NEED_BASELINE and len(preset.trials) > 1:
+    elif is_spoilt:
         yield f"cannot tell with {baseline.name}, the baseline: {_why_none([baseline])}"
     else:
         yield from islice(kind.sentences(results, preset), MOST)
-    if failed and not (failed == [baseline] and not comparable):
-        reasons = "the reason is" if len(failed) == 1 else "the reasons are"
-        yield f"{listed([trial.name for trial in failed])} failed: {reasons} below"
+    said = {baseline.name} if has_none or is_spoilt else set()
+    failed = [trial.name for trial in results.trials if trial.status == "failed" and trial.name not in said]
+    if failed and kind.sentences is not faults:  # whose trials are meant to fail
+        yield f"{listed(failed)} failed: {'the reason is' if len(failed) == 1 else 'the reasons are'} below"
     yield from published_order(results, preset)
-    unreliable = [trial for trial in results.trials if none_counts(trial.repeats)]
-    if comparable and unreliable and kind.sentences not in (*OF_NO_TIMES, *NEED_BASELINE * (baseline in unreliable)):
+    unreliable = [trial for trial in results.trials if none_counts(trial.repeats) and trial.name not in said]
+    if unreliable and kind.of_times and not has_none:
         yield f"the times of {listed([trial.name for trial in unreliable])} are not reliable: {_why_none(unreliable)}"
     if results.status == "interrupted":
         done = sum(bool(trial.summary or trial.primitives) for trial in results.trials)
@@ -88,17 +94,10 @@ def _why_no_baseline(baseline: TrialResult) -> str:
 
 
 def _sentence(words: str, names: list[str]) -> str:
-    """The words as a sentence: with a capital, unless they begin with the name of a trial, and with a full stop."""
+    """The words as a sentence, with a capital unless they begin with the name of a trial."""
     first = words.split(" ", 1)[0].rstrip(":;,")
     is_name = first in names and first not in OPENINGS
-    capital = words if is_name else words[:1].upper() + words[1:]
-    return capital if capital.endswith((".", "?", "!")) else f"{capital}."
-
-
-def _differ(preset: Preset) -> set[str]:
-    """The fields in which the trials of a preset differ."""
-    fields = [name for name in TRIAL_FIELDS if name != "name"]
-    return {field for field in fields if len({repr(getattr(trial, field)) for trial in preset.trials}) > 1}
+    return words[:1] + sentence(words)[1:] if is_name else sentence(words)
 
 
 def _has_mistakes(results: Results, preset: Preset) -> bool:
@@ -107,29 +106,29 @@ def _has_mistakes(results: Results, preset: Preset) -> bool:
 
 def _cuts(results: Results, preset: Preset) -> bool:
     others = [trial for trial in preset.trials if trial.name != preset.baseline]
-    return "world_size" in _differ(preset) and all(trial.launch == "dp" for trial in others)
+    return "world_size" in differ(preset) and all(trial.launch == "dp" for trial in others)
 
 
 def _same_delay(results: Results, preset: Preset) -> bool:
     first = preset.trials[0]
     late = {rank for delay in first.bottleneck for rank in delay.ranks}
-    return injects(first) and len(late) < first.world_size and "bottleneck" not in _differ(preset)
+    return injects(first) and len(late) < first.world_size and "bottleneck" not in differ(preset)
 
 
 def _other_delays(results: Results, preset: Preset) -> bool:
     baseline = preset.base
-    return _differ(preset) == {"bottleneck"} and not baseline.bottleneck
+    return differ(preset) == ["bottleneck"] and not baseline.bottleneck
 
 
 def _buckets(results: Results, preset: Preset) -> bool:
-    return "bucket_mb" in _differ(preset) and all(trial.world_size > 1 for trial in preset.trials)
+    return "bucket_mb" in differ(preset) and all(trial.world_size > 1 for trial in preset.trials)
 
 
 def _starts(results: Results, preset: Preset) -> bool:
     measured = {trial.name for trial in results.trials if trial.summary}
     modes = [trial for trial in preset.trials if trial.launch not in ONE_PROCESS and trial.name in measured]
-    apart = _differ(msgspec.structs.replace(preset, trials=tuple(modes)))
-    return "launch" in apart and apart <= STARTING
+    apart = differ(msgspec.structs.replace(preset, trials=tuple(modes)))
+    return "launch" in apart and STARTING.issuperset(apart)
 
 
 def _scales(results: Results, preset: Preset) -> bool:
@@ -138,19 +137,17 @@ def _scales(results: Results, preset: Preset) -> bool:
 
 
 KINDS = (  # the first that applies
-    Kind(lambda results, preset: preset.kind == "primitives", primitives),
-    Kind(lambda results, preset: len(preset.trials) == 1, alone),
-    Kind(lambda results, preset: any(trial.fault for trial in preset.trials), faults),
-    Kind(_has_mistakes, checks),
-    Kind(_cuts, split),
-    Kind(_same_delay, blame),
+    Kind(lambda results, preset: preset.kind == "primitives", primitives, "nothing", of_times=False),
+    Kind(lambda results, preset: len(preset.trials) == 1, alone, "nothing"),
+    Kind(lambda results, preset: any(trial.fault for trial in preset.trials), faults, "nothing", of_times=False),
+    Kind(_has_mistakes, checks, "figures", of_times=False),
+    Kind(_cuts, split, "figures", of_times=False),
+    Kind(_same_delay, blame, "figures"),
     Kind(_other_delays, delays),
     Kind(_buckets, overlap),
-    Kind(_starts, launching),
+    Kind(_starts, launching, "figures"),
     Kind(_scales, scaling),
-    Kind(lambda results, preset: is_grid(preset), grid),
+    Kind(lambda results, preset: is_grid(preset), grid, "figures"),
     Kind(lambda results, preset: True, ranking),
 )
 STARTING = {"launch", "start_method", "start", "init_method", "gpus_per_rank"}  # fields that say how ranks are started
-OF_NO_TIMES = (faults, checks, split, primitives)
-NEED_BASELINE = (delays, overlap, ranking, scaling)

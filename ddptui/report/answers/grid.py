@@ -1,47 +1,100 @@
-"""Two strategies with the same numbers of ranks: which was faster with how many."""
+"""Trials that combine each value of one field with each of another: strategies and numbers of ranks, for example."""
 
 from collections.abc import Iterator
+from math import log
+from typing import NamedTuple
 
-from ddptui.analysis.effect import Effect, effect_between
+from ddptui.analysis.effect import Effect, effect_between, spread
 from ddptui.analysis.results import Results, TrialResult
 from ddptui.config.preset import Preset
+from ddptui.report.answers.fields import differ, named, valued
+from ddptui.report.answers.losses import are_near
 from ddptui.report.answers.words import times, too_noisy, with_reason
-from ddptui.text.words import count, listed
+from ddptui.report.rows import loss_of
+from ddptui.text.words import listed
+
+Cells = dict[tuple[object, object], TrialResult | None]  # by kind and amount; None: not measured
+MOST_KINDS = 3
+
+
+class Axes(NamedTuple):
+    """kind: the field whose values are compared at each value of `amount`."""
+
+    kind: str
+    amount: str
 
 
 def is_grid(preset: Preset) -> bool:
-    """Whether every strategy is tried with every number of ranks."""
-    cells = {(trial.strategy, trial.world_size) for trial in preset.trials}
-    strategies, sizes = ({cell[at] for cell in cells} for at in (0, 1))
-    return min(len(strategies), len(sizes)) > 1 and len(cells) == len(preset.trials) == len(strategies) * len(sizes)
+    """Whether the trials differ in two fields, and are all the combinations of a few values of these."""
+    return _axes(preset) is not None
 
 
 def grid(results: Results, preset: Preset) -> Iterator[str]:
-    """With each number of ranks, the other strategies beside the baseline's; then its sizes beside each other."""
+    """With each amount, the other kinds beside the baseline's; their losses, if they differ; then the baseline's kind
+    with the amount that changes most."""
+    axes = _axes(preset)
+    if axes is None:
+        return
     measured = {trial.name: trial for trial in results.trials if trial.summary}
-    base = preset.base
-    cells = {(trial.strategy, trial.world_size): measured.get(trial.name) for trial in preset.trials}
-    for strategy in dict.fromkeys(trial.strategy for trial in preset.trials if trial.strategy != base.strategy):
-        sizes = dict.fromkeys(size for other, size in cells if other == strategy)
-        beside = ((size, _effect(cells[strategy, size], cells[base.strategy, size])) for size in sizes)
-        known = [(count(size, "rank"), effect) for size, effect in beside if effect]
-        told = [f"{_told(effect)} with {size}" for size, effect in known if effect.outcome != "unclear"]
-        noisy = [
-            f"cannot tell with {size}: {too_noisy(effect)}" for size, effect in known if effect.outcome == "unclear"
-        ]
-        if known:
-            yield "; ".join([f"against {base.strategy}, {strategy} was {listed(told)}"] * bool(told) + noisy)
-    for (strategy, size), trial in cells.items():
-        if strategy == base.strategy and size != base.world_size:
-            effect = _effect(trial, measured.get(base.name))
-            if effect and effect.outcome in ("slower", "faster"):
-                found = f"under {strategy}, {count(size, 'rank')} trained {times(effect)} than {base.world_size}"
-                yield with_reason(found, effect)
+    cells: Cells = {
+        (getattr(trial, axes.kind), getattr(trial, axes.amount)): measured.get(trial.name) for trial in preset.trials
+    }
+    kind, amount = (getattr(preset.base, field) for field in axes)
+    for other in dict.fromkeys(of_cell for of_cell, _ in cells if of_cell != kind):
+        yield from _beside(axes, cells, kind, other)
+    yield from _losses(axes, cells)
+    base = cells[kind, amount]
+    along = {to: _effect(cells[kind, to], base) for of_cell, to in cells if of_cell == kind and to != amount}
+    told = {to: effect for to, effect in along.items() if effect and effect.outcome in ("slower", "faster")}
+    if told:
+        to = max(told, key=lambda to: abs(log(told[to].ratio.median)))
+        found = f"with {valued(axes.amount, [to])}, {named(axes.kind, kind)} trained {times(told[to])}"
+        yield with_reason(f"{found} than with {valued(axes.amount, [amount])}", told[to])
+
+
+def _axes(preset: Preset) -> Axes | None:
+    """The fields of the two axes; None: the trials are no grid."""
+    fields = differ(preset)
+    if len(fields) != 2:
+        return None
+    values = {field: {repr(getattr(trial, field)) for trial in preset.trials} for field in fields}
+    cells = {tuple(repr(getattr(trial, field)) for field in fields) for trial in preset.trials}
+    if len(cells) != len(preset.trials) or len(cells) != len(values[fields[0]]) * len(values[fields[1]]):
+        return None
+    kind, amount = sorted(fields, key=lambda field: isinstance(getattr(preset.base, field), int | float))
+    return Axes(kind, amount) if len(values[kind]) <= MOST_KINDS else None
+
+
+def _beside(axes: Axes, cells: Cells, kind: object, other: object) -> Iterator[str]:
+    """One kind beside the baseline's, with each amount: a sentence, if anything is known."""
+    told: dict[str, list[object]] = {}
+    noisy: dict[object, Effect] = {}
+    for amount in dict.fromkeys(amount for of_cell, amount in cells if of_cell == other):
+        effect = _effect(cells[other, amount], cells[kind, amount])
+        if effect and effect.outcome == "unclear":
+            noisy[amount] = effect
+        elif effect:
+            told.setdefault("as fast" if effect.outcome == "alike" else times(effect), []).append(amount)
+    found = [f"{words} with {valued(axes.amount, amounts)}" for words, amounts in told.items()]
+    clauses = [f"against {named(axes.kind, kind)}, {named(axes.kind, other)} was {listed(found)}"] if found else []
+    if noisy:
+        worst = max(noisy.values(), key=lambda effect: max(spread(effect.trial), spread(effect.baseline)))
+        clauses.append(f"cannot tell with {valued(axes.amount, [*noisy])}: {too_noisy(worst)}")
+    if clauses:
+        yield "; ".join(clauses)
+
+
+def _losses(axes: Axes, cells: Cells) -> Iterator[str]:
+    """The losses of each kind over the amounts, if with some amount they differ."""
+    known = {cell: loss for cell, trial in cells.items() if trial and (loss := loss_of(trial)) is not None}
+    kinds, amounts = ([*dict.fromkeys(cell[at] for cell in cells)] for at in (0, 1))
+    if known.keys() != cells.keys() or all(are_near([known[kind, amount] for kind in kinds]) for amount in amounts):
+        return
+    ends = [(named(axes.kind, kind), listed([f"{known[kind, amount]:.3f}" for amount in amounts])) for kind in kinds]
+    (first, losses), *others = ends
+    against = "".join(f"; {other} at {of_other}" for other, of_other in others)
+    yield f"{first} ends at a loss of {losses} with {valued(axes.amount, amounts)}{against}"
 
 
 def _effect(trial: TrialResult | None, other: TrialResult | None) -> Effect | None:
     return effect_between(trial, other) if trial and other else None
-
-
-def _told(effect: Effect) -> str:
-    return "as fast" if effect.outcome == "alike" else times(effect)

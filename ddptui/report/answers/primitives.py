@@ -1,29 +1,28 @@
-"""What primitives were shown or measured, and the first findings from their models."""
+"""What primitives were shown or measured: how long they take, and why."""
 
 from collections.abc import Iterator
-from itertools import zip_longest
 
 from ddptui.analysis.primitives.cells import combined
-from ddptui.analysis.primitives.crossover import findings, steady_times
+from ddptui.analysis.primitives.crossover import steady_times
 from ddptui.analysis.primitives.fit import fit_all
 from ddptui.analysis.primitives.results import PrimitivesResult
 from ddptui.analysis.results import Results
 from ddptui.config.preset import Preset
+from ddptui.report.primitives.meaning import how_long, why
 from ddptui.text.words import count
 
 
 def primitives(results: Results, preset: Preset) -> Iterator[str]:
-    """Which primitives were shown; wrong elements; then what the measured times mean, the ways to average first."""
+    """Which primitives were shown; wrong elements; then how long they take with each number of ranks, and why."""
     launches = {trial.name: combined(trial.primitives) for trial in results.trials if trial.primitives}
     for name, result in launches.items():
         if result.views:
             yield _shown(result)
         if wrong := sum(cell.wrong or 0 for cell in result.cells):
             yield f"do not trust the times of {name}: {count(wrong, 'element')} came out wrong"
-    meanings = [
-        findings(fit_all(result), steady_times(result), result.cadence) for result in launches.values() if result.cells
-    ]
-    yield from (sentence for of_all in zip_longest(*map(reversed, meanings)) for sentence in of_all if sentence)
+    measured = [result for result in launches.values() if result.cells]
+    yield from filter(None, (how_long(steady_times(result), result.ranks) for result in measured))
+    yield from [words for result in measured if (words := why(fit_all(result), result.cadence))][:1]
 
 
 def _shown(result: PrimitivesResult) -> str:

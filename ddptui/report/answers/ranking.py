@@ -2,21 +2,24 @@
 
 from collections.abc import Iterator, Sequence
 
-from ddptui.analysis.counted import counted
-from ddptui.analysis.effect import Effect, effects
-from ddptui.analysis.results import Results, TrialResult
+from ddptui.analysis.effect import Effect, effect_between, effects
+from ddptui.analysis.results import Results
 from ddptui.config.preset import Preset
+from ddptui.report.answers.losses import losses
+from ddptui.report.answers.phases import asked_for
 from ddptui.report.answers.words import times, too_noisy, with_reason
-from ddptui.report.rows import loss_of
-from ddptui.report.sentences import is_not_finite
 from ddptui.text.units import digits
 from ddptui.text.words import count, listed
 
 FEW = 2  # trials besides the baseline: each gets a sentence of its own
 EXACT = 1e-5  # an average that misses the mean by less is exact, as float32 goes
-NEARLY = 0.10  # losses that differ by less are nearly the same
 # A trial that differs from the baseline in one of these fields alone is called by what it does.
 DOES = {"instruments": "measuring", "sched_batch": "SCHED_BATCH", "compile": "torch.compile"}
+BECAUSE = {
+    "SCHED_BATCH": "with it, a rank that a message wakes runs at once; without it, often only from the scheduler's next"
+    " tick on"
+}
+MOST_AT_AN_END = 3  # trials that are named as the fastest, or as the slowest
 
 
 def ranking(results: Results, preset: Preset) -> Iterator[str]:
@@ -24,26 +27,36 @@ def ranking(results: Results, preset: Preset) -> Iterator[str]:
     baseline = results.base
     compared = effects(results.trials, baseline)
     if len(compared) <= FEW:
-        yield from (beside(effect, _subject(effect, preset)) for effect in compared)
+        for effect in compared:
+            yield from _told(effect, preset)
     else:
         yield from _ends(compared)
     rest = _rest(compared) if len(compared) > FEW else []
-    if learned := [*rest, *filter(None, [_averages(results), _losses(results.trials)])]:
+    if learned := [*rest, *filter(None, [_averages(results), losses(results.trials)])]:
         yield "; ".join(learned)
 
 
-def beside(effect: Effect, subject: str) -> str:
-    """One trial beside the baseline. subject: its name, or what it does."""
+def _told(effect: Effect, preset: Preset) -> Iterator[str]:
+    """One trial beside the baseline, by its name or by what it does; and why, if that is known."""
+    subject = _subject(effect, preset)
     does, base = subject != effect.name, effect.baseline.name
     shown = count(effect.repeats, "repeat")
     if effect.outcome == "alike":
-        if does:
-            return f"{subject} made no difference that {shown} could show"
-        return f"{subject} took as long as {base}, as far as {shown} can tell"
-    if effect.outcome == "unclear":
-        return f"cannot tell whether {subject} {'costs time' if does else f'differs from {base}'}: {too_noisy(effect)}"
-    finding = f"{subject} made training {times(effect)}" if does else f"{subject} was {times(effect)} than {base}"
-    return with_reason(finding, effect)
+        yield (
+            f"{subject} made no difference that {shown} could show"
+            if does
+            else f"{subject} took as long as {base}, as far as {shown} can tell"
+        )
+    elif effect.outcome == "unclear":
+        yield f"cannot tell whether {subject} {'costs time' if does else f'differs from {base}'}: {too_noisy(effect)}"
+    else:
+        finding = f"{subject} made training {times(effect)}" if does else f"{subject} was {times(effect)} than {base}"
+        if phases := asked_for(effect, preset):
+            yield f"{finding}: {phases}"
+        else:
+            yield with_reason(finding, effect)
+        if effect.outcome == "faster" and subject in BECAUSE:
+            yield BECAUSE[subject]
 
 
 def _subject(effect: Effect, preset: Preset) -> str:
@@ -53,13 +66,15 @@ def _subject(effect: Effect, preset: Preset) -> str:
 
 
 def _ends(compared: Sequence[Effect]) -> Iterator[str]:
-    """The fastest and the slowest trial, a sentence each."""
+    """The fastest and the slowest trial, a sentence each, with those that cannot be told from it."""
     by_ratio = sorted(compared, key=lambda effect: effect.ratio.median)
     faster = [effect for effect in by_ratio if effect.outcome == "faster"]
     slower = [effect for effect in by_ratio if effect.outcome == "slower"]
-    yield from (_end("fastest", effect) for effect in faster[:1])
+    if faster:
+        yield _end("fastest", faster)
     nothing_faster = "" if faster else f"no trial was seen to be faster than {compared[0].baseline.name}; "
-    yield from (f"{nothing_faster}{_end('slowest', effect)}" for effect in slower[-1:])
+    if slower:
+        yield f"{nothing_faster}{_end('slowest', slower[::-1])}"
 
 
 def _rest(compared: Sequence[Effect]) -> list[str]:
@@ -71,9 +86,20 @@ def _rest(compared: Sequence[Effect]) -> list[str]:
     return words + ([f"cannot tell for {names}: {too_noisy(unclear[0])}"] if unclear else [])
 
 
-def _end(place: str, effect: Effect) -> str:
-    """The trial at one end of the ranking."""
-    return with_reason(f"{effect.name} was the {place}, {times(effect)} than {effect.baseline.name}", effect)
+def _end(place: str, effects: Sequence[Effect]) -> str:
+    """The trials at one end of the ranking. effects: the one at the very end first."""
+    first, *others = effects
+    tied = [other.name for other in others if _cannot_be_told_apart(other, first)]
+    if not tied:
+        return with_reason(f"{first.name} was the {place}, {times(first)} than {first.baseline.name}", first)
+    names = listed([first.name, *tied], MOST_AT_AN_END)
+    beside = with_reason(f"{first.name} was {times(first)} than {first.baseline.name}", first)
+    return f"{names} were the {place}, too close to call; {beside}"
+
+
+def _cannot_be_told_apart(one: Effect, other: Effect) -> bool:
+    effect = effect_between(one.trial, other.trial)
+    return effect is not None and effect.outcome in ("alike", "unclear")
 
 
 def _averages(results: Results) -> str:
@@ -94,21 +120,3 @@ def _averages(results: Results) -> str:
 
 def _percent(part: float) -> str:
     return f"{digits(100 * part, 2)}%"
-
-
-def _losses(trials: Sequence[TrialResult]) -> str:
-    """Whether the trials learned the same; empty where that is not known."""
-    broken = [trial.name for trial in trials if any(map(is_not_finite, trial.repeats))]
-    if broken:
-        return f"the loss of {listed(broken)} is not finite"
-    seen = [trial for trial in trials if all(repeat.step_ms for repeat in counted(trial.repeats))]
-    known = {trial.name: loss for trial in seen if (loss := loss_of(trial)) is not None}
-    if len(known) < 2:
-        return ""
-    least, most = (choose(known, key=lambda name: known[name]) for choose in (min, max))
-    low, high = known[least], known[most]
-    if f"{low:.3f}" == f"{high:.3f}":
-        return f"the loss is the same in all: {low:.3f}"
-    if high <= low * (1 + NEARLY):
-        return f"the loss is nearly the same in all: {low:.3f} to {high:.3f}"
-    return f"the loss differs: from {low:.3f} ({least}) to {high:.3f} ({most})"

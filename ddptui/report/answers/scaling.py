@@ -29,8 +29,8 @@ def _share(trial: Trial) -> float:
 
 
 def scaling(results: Results, preset: Preset) -> Iterator[str]:
-    """The speed-ups of trials that share the baseline's batch, then of those whose batch grows; then what holds back
-    the most ranks."""
+    """The speed-ups of trials that share the baseline's batch, then of those whose batch grows; what holds back the
+    most ranks; and how to predict them from the baseline."""
     trials = {trial.name: trial for trial in preset.trials}
     base = trials[preset.baseline]
     speedups: dict[str, dict[int, float]] = {"strong": {}, "weak": {}}  # by number of ranks
@@ -46,6 +46,12 @@ def scaling(results: Results, preset: Preset) -> Iterator[str]:
     most = max(slower, key=lambda effect: trials[effect.name].world_size, default=None)
     if most and (reason := because(most)):
         yield f"what holds {most.name} back: {reason}{_crowded(results, trials[most.name].world_size)}"
+    if base.world_size > 1:  # a single rank sends nothing from which a network could be known
+        sizes = sorted({base.world_size}.union(*speedups.values()))
+        ranks = ",".join(map(str, sizes))
+        cores = f" --cores {results.environment['cores']}" if _crowded(results, sizes[-1]) else ""
+        project = f"`ddptui project {results.run} --trial {base.name} --ranks {ranks}{cores}`"
+        yield f"what {base.name} alone predicts for {listed([str(size) for size in sizes[1:]])} ranks: {project}"
 
 
 def _speedups(kind: str, by_size: dict[int, float], base: int) -> str:

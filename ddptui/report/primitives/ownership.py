@@ -13,7 +13,7 @@ from ddptui.config.primitives import OPERATIONS, primitive_title
 from ddptui.report.primitives.grid import ARROW, BETWEEN_PARTS, DOUBT, named
 from ddptui.text.drawing import Line, Span, width_of, wrap
 from ddptui.text.units import NOTHING
-from ddptui.text.words import count
+from ddptui.text.words import count, sentence
 
 RANK_KINDS = tuple(f"rank-{number}" for number in range(8))
 RESULT = "tensor"  # the argument of a reduction that holds its result; others are inputs
@@ -83,7 +83,7 @@ def description(view: View) -> Iterator[str]:
     """What the primitive does and what it leaves undefined, in sentences."""
     root = f" Root: rank {view.root}." if view.root is not None else ""
     moves = OPERATIONS[view.operation].moves
-    yield f"{moves[0].upper()}{moves[1:]}.{root}"
+    yield sentence(moves) + root
     if ranks := _undefined(view):
         more = f" and {count(len(ranks) - MOST_NAMED, 'other')}" if len(ranks) > MOST_NAMED else ""
         yield f"Undefined on {named(ranks[:MOST_NAMED])}{more}: do not use what it leaves there."

@@ -14,7 +14,7 @@ from ddptui.analysis.primitives.cells import (
     is_uneven,
     key_of,
 )
-from ddptui.analysis.primitives.crossover import CLEAR, findings, overtakings, rivals, steady_times
+from ddptui.analysis.primitives.crossover import CLEAR, overtakings, rivals, steady_times
 from ddptui.analysis.primitives.fit import Fit, fit_all, network_of
 from ddptui.analysis.primitives.results import PrimitivesResult
 from ddptui.analysis.results import Results
@@ -23,10 +23,12 @@ from ddptui.config.primitives import Cadence
 from ddptui.config.trial import Trial
 from ddptui.report.notes import damage, missing_repeats
 from ddptui.report.primitives import grid, tables
+from ddptui.report.primitives.meaning import how_long, why
 from ddptui.report.primitives.plot import draw
 from ddptui.report.sentences import failure, what_became
 from ddptui.text.drawing import Line
 from ddptui.text.tables import Table
+from ddptui.text.words import sentence
 
 CADENCES: dict[Cadence, str] = {
     "back_to_back": "calls follow each other at once, as nccl-tests streams them",
@@ -151,9 +153,9 @@ def _measured(result: PrimitivesResult, trial: Trial, repeats: int) -> Iterator[
     yield tables.of_models(fits, source)
     yield Notes([_textbook_from(fits, source[1] if source else None, result.cadence)])
     yield from _compared(result, fits)
-    if sentences := findings(fits, steady_times(result), result.cadence):
+    if sentences := [*filter(None, [how_long(steady_times(result), result.ranks), why(fits, result.cadence)])]:
         yield Heading("What it means", 4)
-        yield Notes(sentences)
+        yield Notes([*map(sentence, sentences)])
 
 
 def _compared(result: PrimitivesResult, fits: Sequence[Fit]) -> Iterator[Block]:

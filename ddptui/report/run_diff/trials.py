@@ -11,7 +11,7 @@ from ddptui.report.rows import DISTURBED, OFF_BY, culprit_of, median_figure, med
 from ddptui.report.run_diff.pairs import ALIKE, RANGE, Pair, doubt, train_times
 from ddptui.text.tables import Column, value_at
 from ddptui.text.units import NOTHING
-from ddptui.text.words import listed
+from ddptui.text.words import listed, sentence
 
 MOST_NAMED = 3  # trials in a clause
 SPOILT = f"{DISTURBED} every repeat was disturbed by other programs, or changed by hand"
@@ -37,7 +37,7 @@ def answer(both: Sequence[Pair]) -> str:
         sentences.append(f"cannot tell: {'; '.join(reasons)}")
         if any(why.startswith("one repeat") for why in doubts):
             sentences.append("take more `--repeats`")
-    return " ".join(f"{sentence[0].upper()}{sentence[1:]}." for sentence in sentences)
+    return " ".join(map(sentence, sentences))
 
 
 def _found(finding: str, found: Sequence[Pair]) -> str:

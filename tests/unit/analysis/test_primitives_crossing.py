@@ -12,6 +12,7 @@ from ddptui.analysis.primitives.cells import PrimitiveKey, has_a_median, is_unev
 from ddptui.analysis.primitives.crossover import (
     Overtaking,
     crossings,
+    fastest_spans,
     fitted_crossings,
     measured_crossings,
     overtakings,
@@ -149,6 +150,20 @@ def test_a_model_that_is_usually_far_off_says_nothing(off: float, found: int) ->
 def test_no_time_is_no_rival() -> None:
     lost = [cell(B.operation, size, 1, composite=True, time_us=None, error="no") for size in SIZES]
     assert overtakings(result(cells(A.operation, linear(1, 1), composite=True), lost)) == []
+
+
+# Which is fastest
+
+
+def test_sizes_are_spanned_by_as_few_ways_as_possible() -> None:
+    """At the first size B is 5 % faster, which is not clear, so that A spans it together with the second."""
+    times = {A: {1: 1.05, 4: 1.0, 16: 5.0, 64: 10.0}, B: {1: 1.0, 4: 2.0, 16: 2.0, 64: 4.0}}
+    assert fastest_spans(times) == [(A, 1, 4), (B, 16, 64)]
+
+
+def test_only_sizes_that_all_have_are_spanned() -> None:
+    assert fastest_spans({A: {1: 1.0, 4: 1.0}, B: {4: 2.0, 16: 1.0}}) == [(A, 4, 4)]
+    assert fastest_spans({A: {1: 1.0}, B: {4: 2.0}}) == fastest_spans({}) == []
 
 
 # Who does the same

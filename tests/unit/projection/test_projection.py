@@ -140,7 +140,7 @@ def test_a_stated_network_is_another_one_and_that_is_said(runs: Path) -> None:
     found = asked(runs, alpha=2.0, gbps=80.0)
     expected = 2 * 63 * sum(2e-3 + size / 64 / 10e9 * 1e3 for size in TENSORS)
     assert at(found, 64).transfer_ms == pytest.approx(expected)
-    assert any("for that network, measured on the run's own" in sentence for sentence in found.said)
+    assert any("for that network against measured on the run's own" in sentence for sentence in found.said)
 
 
 def test_a_run_of_primitives_gives_a_network(runs: Path, tmp_path: Path) -> None:
@@ -226,8 +226,9 @@ def test_strategies_that_are_asked_for_come_after_its_own(runs: Path) -> None:
 def test_the_sentence_that_matters(runs: Path) -> None:
     """α = 100 µs: soon the messages cost more than the slowest."""
     said = asked(runs, ranks="2..4096", strategies=("all_reduce",)).said
-    assert said[0].startswith("past ")
-    assert "exposed communication costs more than waiting for the slowest rank" in said[0]
+    assert said[0].startswith("predicted against measured")
+    assert said[1].startswith("past ")
+    assert "exposed communication costs more than waiting for the slowest rank" in said[1]
     fast = asked(runs, ranks="2..1024", alpha=0.1, gbps=1000.0, strategies=("all_reduce",)).said
     assert fast[0].startswith("on any number of ranks waiting for the slowest rank costs more")
 

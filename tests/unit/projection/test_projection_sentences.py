@@ -116,9 +116,17 @@ def test_what_was_measured_stands_beside_what_was_predicted() -> None:
     points = [point(2, 1, 1, measured=10), point(4, 1, 1), point(4, 1, 1, strategy="ring", measured=15)]
     said = sentences.predicted_and_measured(points, "flat", 2, other_network=False)
     assert said == (
-        "predicted and measured: flat on 2 ranks (fitted to it) 12.0 ms, measured 10.0 ms (+20.0%); "
-        "ring on 4 ranks 12.0 ms, measured 15.0 ms (-20.0%)"
+        "predicted against measured, a step: flat on 2 ranks (fitted to it) 12.0 ms against 10.0 ms (+20.0%); "
+        "ring on 4 ranks 12.0 ms against 15.0 ms (-20.0%)"
     )
+    assert not sentences.predicted_and_measured([point(8, 1, 1)], "flat", 2, other_network=False)
+
+
+def test_how_far_predictions_are_off_comes_first_and_what_they_were_made_from_last() -> None:
+    points = [point(2, 1, 1, measured=10), point(4, 1, 1, measured=15)]
+    first, *_, last = sentences.findings(points, "flat", 2, other_network=False)
+    assert first == "predicted against measured, a step: flat on 4 ranks 12.0 ms against 15.0 ms (-20.0%)"
+    assert "on 2 ranks (fitted to it)" in last
 
 
 def noted(ranks: RankSpread, measured: int = 2, **more: Any) -> list[str]:

@@ -1,12 +1,12 @@
 """The answer to each kind of question, from journals whose figures are known."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
 import pytest
 
-from ddptui.analysis.results import Results
+from ddptui.analysis.results import PhasesMs, RepeatResult, Results
 from ddptui.config.preset import Preset
 from ddptui.report.answers import KINDS, answer
 from ddptui.store.presets import load
@@ -73,6 +73,44 @@ def test_of_many_trials_the_ends_are_named_and_those_that_do_not_differ() -> Non
         "No difference from a was seen in same; cannot tell for wild: 2 repeats of wild differ by 55%; "
         "the loss is the same in all: 0.667."
     )
+
+
+def test_trials_that_cannot_be_told_apart_share_the_place() -> None:
+    first, second, _ = answered({"a": (10, 10), "b": (5, 5.2), "c": (5.1, 5.1), "d": (20, 20), "e": (40, 40)})
+    assert first.startswith("b and c were the fastest, too close to call; b was 1.96 ± 0.04 times faster than a: ")
+    assert second.startswith("e was the slowest, 4.00 ± 0.00 times slower than a: ")
+
+
+@pytest.mark.parametrize(
+    ("columns", "ms", "named"), [(["loss", "aggregate"], 1, True), (["loss"], 1, False), (["aggregate"], 5, False)]
+)
+def test_a_time_that_the_preset_wants_seen_and_that_changed_is_the_reason(
+    columns: list[str], ms: float, named: bool
+) -> None:
+    trials = [{"name": "other"}, {"name": "batch", "sched_batch": True}]
+    times = {"other": (20, 20), "batch": (10, 10)}
+    results, preset = run(times, trials, columns=columns, defaults={"strategy": "all_reduce"})
+    first, second, _ = answer(changed(results, "batch", lambda repeat: {"phases_ms": aggregating(repeat, ms)}), preset)
+    assert first.startswith("SCHED_BATCH made training 2.00 ± 0.00 times faster: ")
+    assert first.endswith(f"the aggregation of a step took {ms:.2f} ms instead of 4.00 ms.") is named
+    assert second.startswith("With it, a rank that a message wakes runs at once")
+
+
+def aggregating(repeat: RepeatResult, ms: float) -> PhasesMs:
+    assert repeat.phases_ms
+    return msgspec.structs.replace(repeat.phases_ms, aggregate=ms)
+
+
+def changed(results: Results, name: str, change: Callable[[RepeatResult], dict[str, Any]]) -> Results:
+    """The results, with other figures in a trial's repeats."""
+    replace = msgspec.structs.replace
+    trials = [
+        replace(trial, repeats=[replace(repeat, **change(repeat)) for repeat in trial.repeats])
+        if trial.name == name
+        else trial
+        for trial in results.trials
+    ]
+    return replace(results, trials=trials)
 
 
 def test_a_trial_that_only_switches_something_is_called_by_what_it_switches() -> None:
@@ -268,7 +306,44 @@ def test_strategies_with_several_numbers_of_ranks_are_compared_at_each() -> None
     times = {"all_reduce-2": (10, 10), "all_reduce-1": (20, 20), "flat-2": (15, 15), "flat-1": (20, 20)}
     words = answered(times, trials)
     assert words[0] == "Against all_reduce, flat was 1.50 ± 0.00 times slower with 2 ranks and as fast with 1 rank."
-    assert words[1].startswith("Under all_reduce, 1 rank trained 2.00 ± 0.00 times slower than 2")
+    assert words[1].startswith("With 1 rank, all_reduce trained 2.00 ± 0.00 times slower than with 2 ranks: ")
+
+
+def test_any_two_fields_make_a_grid_and_losses_that_differ_are_told() -> None:
+    trials = [
+        {"name": f"{average}-{every}", "average": average, "every": every}
+        for average in ("gradients", "parameters")
+        for every in (1, 4, 16)
+    ]
+    times = {trial["name"]: (10 / trial["every"], 10 / trial["every"]) for trial in trials}
+    results, preset = run(times, trials, defaults={"strategy": "flat"})
+    against = "Against averaging gradients, averaging parameters was as fast with every = 1, 4 and 16."
+    along = "With every = 16, averaging gradients trained 16.00 ± 0.00 times faster than with every = 1"
+    first, second = answer(results, preset)
+    assert (first, second[: len(along)]) == (against, along)
+    first, second, _ = answer(ending(ending(results, "gradients-4", 0.3), "gradients-16", 1.5), preset)
+    assert first == against
+    assert second == (
+        "Averaging gradients ends at a loss of 0.667, 0.300 and 1.500 with every = 1, 4 and 16; averaging parameters "
+        "at 0.667, 0.667 and 0.667."
+    )
+
+
+def ending(results: Results, name: str, loss: float) -> Results:
+    return changed(results, name, lambda repeat: {"loss": msgspec.structs.replace(repeat.loss, last=loss)})
+
+
+def test_from_two_ranks_on_scaling_names_the_command_that_predicts_it() -> None:
+    trials = [{"name": f"{size}", "world_size": size} for size in (2, 4, 8)]
+    words = answered({"2": (10,), "4": (10,), "8": (10,)}, trials)
+    assert words[-1].startswith("What 2 alone predicts for 4 and 8 ranks: `ddptui project ")
+    assert " --trial 2 --ranks 2,4,8" in words[-1]
+    assert not any(
+        "project" in words
+        for words in answered(
+            {"1": (10,), "2": (10,), "4": (10,)}, [{"name": f"{size}", "world_size": size} for size in (1, 2, 4)]
+        )
+    )
 
 
 @pytest.mark.parametrize(
@@ -339,6 +414,9 @@ def test_the_published_order(times: Times, wanted: str) -> None:
         ("mistakes", "checks"),
         ("faults", "faults"),
         ("algorithms", "primitives"),
+        ("gradients-or-parameters", "grid"),
+        ("project-validation", "scaling"),
+        ("scheduler-tick", "ranking"),
         ("gpu-amp", "ranking"),
     ],
 )

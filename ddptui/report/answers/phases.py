@@ -1,0 +1,48 @@
+"""What became of the times that a preset wants seen, such as the aggregation of a step."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from ddptui.analysis.effect import Effect
+from ddptui.analysis.results import RepeatResult, TrialResult
+from ddptui.config.preset import Preset
+from ddptui.report.rows import median_figure
+from ddptui.text.units import MS_PER_S, duration
+
+
+class Time(NamedTuple):
+    """A time of a step in ms, and its name in a sentence."""
+
+    name: str
+    of: Callable[[RepeatResult], float | None]
+
+
+def _aggregation(repeat: RepeatResult) -> float | None:
+    return repeat.phases_ms.aggregate if repeat.phases_ms else None
+
+
+TIMES = {  # by the key of the column
+    "aggregate": Time("the aggregation of a step", _aggregation),
+    "transfer": Time("the transfers of a step", lambda repeat: repeat.transfer_ms),
+}
+
+
+def asked_for(effect: Effect, preset: Preset) -> str:
+    """The first of the preset's columns that is one of these times and changed as the train time did: the aggregation
+    of a step, 8 collectives, took 1.81 ms instead of 9.30 ms. Empty without any."""
+    for key in preset.columns:
+        if key in TIMES:
+            name, of = TIMES[key]
+            ms, instead = (median_figure(trial, of) for trial in (effect.trial, effect.baseline))
+            if ms and instead and (ms < instead if effect.ratio.median < 1 else ms > instead):
+                calls = _calls(effect.trial)
+                took = f"took {duration(ms / MS_PER_S)} instead of {duration(instead / MS_PER_S)}"
+                return f"{name}, {calls:g} collectives, {took}" if calls > 1 else f"{name} {took}"
+    return ""
+
+
+def _calls(trial: TrialResult) -> float:
+    """Collectives a step; 0 if that is not known."""
+    repeat = trial.repeats[-1]
+    made = repeat.ranks[0].collectives or 0
+    return round(made / repeat.steps, 1) if repeat.steps else 0.0
