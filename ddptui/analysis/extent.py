@@ -11,9 +11,9 @@ def finished(trial: TrialResult | TrialOutline) -> int:
 
 
 def trials_done(results: Results | ResultsOutline) -> str:
-    """4, or 3 of 4: trials with figures that did not fail."""
+    """4, or 3 of 4 done: trials with figures that did not fail."""
     total, fine = len(results.trials), len(_fine(results))
-    return str(fine) if fine == total else f"{fine} of {total}"
+    return str(fine) if fine == total else f"{fine} of {total} done"
 
 
 def repeats_done(results: Results | ResultsOutline) -> str:
@@ -29,14 +29,13 @@ def _fine(results: Results | ResultsOutline) -> list[TrialResult | TrialOutline]
 
 
 def extent(results: Results | ResultsOutline) -> str:
-    """4 trials; where something is missing, 3 of 4 trials, 8 of 9 repeats."""
+    """4 trials; where something is missing, 3 of 4 trials finished, 8 of 9 repeats; or 11 of 12 repeats finished."""
     return shortfall(results) or count(len(results.trials), "trial")
 
 
 def shortfall(results: Results | ResultsOutline) -> str:
     """The same, but empty where nothing is missing."""
-    trials, repeats = trials_done(results), repeats_done(results)
-    if repeats or trials != str(len(results.trials)):
-        noun = "trial" if len(results.trials) == 1 else "trials"
-        return ", ".join(filter(None, [f"{trials} {noun}", repeats]))
-    return ""
+    total, fine, repeats = len(results.trials), len(_fine(results)), repeats_done(results)
+    if fine == total:
+        return f"{repeats} finished" if repeats else ""
+    return ", ".join(filter(None, [f"{fine} of {count(total, 'trial')} finished", repeats]))

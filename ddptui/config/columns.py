@@ -33,8 +33,9 @@ MEANINGS: dict[str, str] = {
     f"{OF_REPEATS}; ² and ³ stand where the median step has none.",
     "wait": "Milliseconds that a rank waits for late ranks in a step: median over steps, mean over ranks, then "
     f"{OF_REPEATS}; empty where one process trains or the clock error exceeds the waits.",
-    "transfer": "Milliseconds in a step during which collectives are under way and no rank is missing: median over "
-    f"steps, mean over ranks, then {OF_REPEATS}; empty like wait ms.",
+    "transfer": "Milliseconds in a step during which collectives are under way and no rank is missing, even if the "
+    "rank computes meanwhile (Δ transfer counts idle time only): median over steps, mean over ranks, then "
+    f"{OF_REPEATS}; empty like wait ms.",
     "overlap": "The part of the time with collectives under way in which ranks compute: mean over ranks, "
     f"{OF_REPEATS}; empty for strategies that send after backward.",
     "culprit": "The rank that the others wait for, and the phase in which it loses its time; empty if none stands out.",
@@ -51,7 +52,8 @@ MEANINGS: dict[str, str] = {
     "waits for.",
     "delta_delay": "The part of Δ s in delays that were injected into these ranks; empty if none was.",
     "delta_wait": "The part of Δ s in which these ranks waited for late ones.",
-    "delta_transfer": "The part of Δ s in which these ranks stood idle for transfers.",
+    "delta_transfer": "The part of Δ s in which these ranks stood idle for transfers: less than transfer ms counts, "
+    "where ranks compute while they send.",
     "delta_rest": "The part of Δ s that is in none of the others: steps that cannot be compared, standstills, or "
     "what instruments do not see.",
 }

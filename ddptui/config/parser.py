@@ -25,7 +25,8 @@ NAMED = ("share_gpu", "channels_last", "compile", "clip_norm", "num_workers", "p
 MOST_TRIALS = 1000
 MOST_REPEATS = 1000
 MOST_NAMED = 8  # trials that an error lists
-TRIAL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,63}")  # it names a folder
+MOST_IN_NAME = 64  # characters
+TRIAL_NAME = re.compile(rf"[A-Za-z0-9][A-Za-z0-9_.+-]{{0,{MOST_IN_NAME - 1}}}")  # it names a folder
 
 
 class PresetError(ValueError):
@@ -173,9 +174,18 @@ def _make(fields: dict[str, Any], path: str, defaults: dict[str, Any], overridde
         key = re.split(r"[.\[]", error.key)[0]
         where = "--set " if key in overridden else "defaults." if key in defaults and key not in fields else f"{path}."
         raise TrialError(where + error.key, error.why + _nearest_choice(key, error.key, values)) from None
-    if not TRIAL_NAME.fullmatch(trial.name):
-        raise TrialError(f"{path}.name", f"{trial.name!r} cannot name a folder: letters, digits and . _ + - only")
+    if why := _no_folder(trial.name):
+        raise TrialError(f"{path}.name", f"{trial.name!r} cannot name a folder: {why}")
     return trial
+
+
+def _no_folder(name: str) -> str:
+    """Why a trial's name cannot name a folder, and what to do; empty if it can."""
+    if TRIAL_NAME.fullmatch(name):
+        return ""
+    if len(name) > MOST_IN_NAME:
+        return f"it has {len(name)} characters, at most {MOST_IN_NAME} are possible"
+    return "letters, digits and . _ + - only, and a letter or a digit first"
 
 
 def _nearest_choice(key: str, path: str, values: dict[str, Any]) -> str:

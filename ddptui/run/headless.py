@@ -85,7 +85,7 @@ def _launches(
         narrator.print(f"stopped: {stopped}")
     results = running_results.results
     if missing := shortfall(results):
-        narrator.print(f"finished: {missing}")
+        narrator.print(missing)
     if run.is_there():
         narrator.print(f"kept in {run.folder}")
     show(table.as_json(results, preset) if as_json else as_table(results, preset))

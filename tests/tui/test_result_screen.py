@@ -689,6 +689,6 @@ def test_the_title_says_how_many_repeats_were_left_out(tmp_path: Path) -> None:
     screen = screen_of(tmp_path / "runs", two_trials(), journal("a"), journal("b"), journal("a", 2), skipped)
 
     async def scenario(app: Console, pilot: Pilot[int], screen: ResultScreen) -> None:
-        assert "ok, 2 trials, 3 of 4 repeats" in seen(app).splitlines()[0]
+        assert "ok, 3 of 4 repeats finished" in seen(app).splitlines()[0]
 
     play(screen, tmp_path, scenario)

@@ -49,13 +49,15 @@ class Kind(NamedTuple):
 
 
 def answer(results: Results, preset: Preset) -> list[str]:
-    """The answer, a sentence each; empty while nothing has been measured."""
+    """The answer, a sentence each; empty if there is nothing to say."""
     names = [trial.name for trial in preset.trials]
     return [_sentence(words, names) for words in _gathered(results, preset)]
 
 
 def _gathered(results: Results, preset: Preset) -> Iterator[str]:
     if not any(trial.summary or trial.primitives or trial.error for trial in results.trials):
+        if results.status == "interrupted":
+            yield f"the run was interrupted before a trial finished: `ddptui --resume {results.run}` goes on"
         return
     kind = next(kind for kind in KINDS if kind.asks(results, preset))
     baseline = results.base

@@ -1,4 +1,8 @@
-"""What two runs both measured: their trials in pairs, and a time in one run against the same time in the other."""
+"""What two runs both measured: their trials in pairs, and a time in one run against the same time in the other.
+
+Within a run, repeats of two trials take turns, so that analysis/effect.py can compare them one by one. Two runs were
+made at different times: here every repeat of one run is compared with every repeat of the other.
+"""
 
 from typing import Literal, NamedTuple
 

@@ -9,6 +9,7 @@ from ddptui.analysis.effect import off
 from ddptui.analysis.results import Ratio, RepeatResult, TrialResult
 from ddptui.report.rows import DISTURBED, OFF_BY, culprit_of, median_figure, median_of
 from ddptui.report.run_diff.pairs import ALIKE, RANGE, Pair, doubt, train_times
+from ddptui.report.sentences import status_of
 from ddptui.text.tables import Column, value_at
 from ddptui.text.units import NOTHING
 from ddptui.text.words import listed, sentence
@@ -72,7 +73,7 @@ def _verdict(pair: Pair) -> str:
 
 def _train(trial: TrialResult) -> str:
     if trial.summary is None:
-        return trial.status
+        return status_of(trial) or "not reached"
     return f"{trial.summary.train_time_s.median:.2f}" + f" {DISTURBED}" * none_counts(trial.repeats)
 
 

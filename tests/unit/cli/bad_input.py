@@ -67,7 +67,7 @@ def show(
 
 SLEEP = 'at = "data"\nranks = [0]\nsleep_ms = '
 RANKS = 'at = "data"\nsleep_ms = 1\nranks = '
-NAMES = {"slash": "a/b", "dots": "..", "bell": "a\\u0007b", "long": "a" * 65, "emoji": "\U0001f600", "empty": ""}
+NAMES = {"slash": "a/b", "dots": "..", "bell": "a\\u0007b", "emoji": "\U0001f600", "empty": ""}
 
 LINKED, LINK = "mkdir presets; ln -s", "presets/l.toml; {}"
 FILES = {
@@ -117,6 +117,7 @@ PRESETS = {
     "a matrix of no list": preset("[matrix]\nlr = 1", "matrix.lr: expected a list of values to try"),
     **{f"a name: {what}": preset(f'[[trial]]\nname = "{name}"', "cannot name a folder: letters, digits and . _ + -")
        for what, name in NAMES.items()},
+    "a long name": preset(f'[[trial]]\nname = "{"a" * 65}"', "it has 65 characters, at most 64 are possible"),
     "a name twice": preset(A + A, "2 trials are called 'a': rename all but one"),
     "a name twice, in two cases": preset(A + A.upper().replace("TRIAL", "trial").replace("NAME", "name"), "called 'a'"),
     "an unknown baseline": preset('baseline = "z"\n' + A, "baseline: no trial 'z'; there is a"),

@@ -325,7 +325,7 @@ def run(tmp_path: Path) -> Run:
 
 
 def test_the_runs_are_listed_with_their_outcomes(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    expected = f"{run.name}  failed  1 of 2 trials\n"
+    expected = f"{run.name}  failed  1 of 2 trials finished\n"
     assert ddptui("--runs", "runs", "runs").stdout == expected
     assert ddptui("runs", "--runs", "runs").stdout == expected
     monkeypatch.setenv("DDPTUI_RUNS", "runs")

@@ -385,6 +385,7 @@ BAD: dict[str, tuple[str | bytes, list[str]]] = {
     ),
     "two of one name": ("[[trial]]\nname = 'a'\n[[trial]]\nname = 'a'", ["trial: 2 trials are called 'a'"]),
     "a name for no folder": ("[[trial]]\nname = '../a'", ["trial[0].name: '../a' cannot name a folder"]),
+    "a long name": (f"[[trial]]\nname = '{'a' * 65}'", ["it has 65 characters, at most 64 are possible"]),
     "an empty name": ("[[trial]]\nname = ''", ["trial[0].name: '' cannot name a folder"]),
     "a matrix that names no folder": ("[matrix]\ndata_dir = ['/a']", ["matrix.name: '/a' cannot name a folder"]),
     "baseline": ("baseline = 'mime'\n" + MINE, ["baseline: no trial 'mime'; did you mean 'mine'?"]),

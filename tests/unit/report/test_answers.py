@@ -146,9 +146,13 @@ def test_a_disturbed_baseline_gives_no_answer() -> None:
     )
 
 
-def test_before_anything_is_measured_there_is_no_answer() -> None:
+def test_before_anything_is_measured_only_the_interruption_can_be_told() -> None:
     preset = preset_of({"trial": [{"name": "a"}, {"name": "b"}]})
-    assert answer(results_for(preset), preset) == []
+    results = results_for(preset)
+    assert answer(results, preset) == [
+        f"The run was interrupted before a trial finished: `ddptui --resume {results.run}` goes on."
+    ]
+    assert answer(msgspec.structs.replace(results, status="ok"), preset) == []
 
 
 def test_an_interrupted_run_says_so() -> None:

@@ -15,7 +15,7 @@ from ddptui.report.run_diff.pairs import RANGE
 from ddptui.report.run_diff.render import NO_DIFFERENCE, as_csv, as_json, markdown, text
 from ddptui.report.run_diff.trials import FIGURES, SPOILT
 from ddptui.text.tables import telling
-from tests.support.builders import failure, journal, results_for, two_trials
+from tests.support.builders import ended, failure, journal, results_for, two_trials
 from tests.support.measured_cells import cell, of_primitives, result
 from tests.support.two_runs import run_of, run_with
 
@@ -69,6 +69,12 @@ def test_a_trial_that_failed_in_one_run_says_so_and_has_no_ratio() -> None:
     shown = cells(run_of(100, 200), broken)
     assert (shown["B train s"], shown["B / A"], shown["so B is"]) == ("failed", "–", "cannot tell: no time in B")
     assert shown["loss"].endswith("→ –")
+
+
+def test_a_trial_that_was_stopped_or_not_reached_is_called_so() -> None:
+    cut = [*journal("a")[:-3], ended("skipped")]
+    shown = [cells(run_of(100, 200), results_for(two_trials(), cut), row)["B train s"] for row in (0, 1)]
+    assert shown == ["stopped", "not reached"]
 
 
 def test_figures_of_both_stand_side_by_side() -> None:

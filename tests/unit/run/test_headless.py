@@ -187,5 +187,5 @@ def test_what_is_missing_at_the_end_is_counted(
     monkeypatch.setattr(lab, "run_preset", run_preset)
     assert headless.run(two_trials(), tmp_path, as_json=False, retries=0) == 0
     *_, missing, kept = capsys.readouterr().err.splitlines()
-    assert missing == "finished: 2 trials, 3 of 4 repeats"
+    assert missing == "3 of 4 repeats finished"
     assert kept.startswith("kept in ")

@@ -44,7 +44,7 @@ def test_a_launch_that_was_set_aside_is_read_as_warily_and_only_by_its_own_name(
 
 def test_trials_that_failed_are_counted(tmp_path: Path) -> None:
     line = overview(write_run(tmp_path, two_trials(), failure("a"), journal("b")))
-    assert (line.trials, line.baseline, line.fastest) == ("1 of 2, 1 of 2 repeats", "–", "0.03 b")
+    assert (line.trials, line.baseline, line.fastest) == ("1 of 2 done, 1 of 2 repeats", "–", "0.03 b")
 
 
 def test_where_all_repeats_ended_well_only_trials_are_counted(tmp_path: Path) -> None:
@@ -56,7 +56,7 @@ def test_a_skipped_repeat_is_counted_and_listed(tmp_path: Path) -> None:
     skipped = [*journal("b", 2)[:-3], ended("skipped")]
     run = write_run(tmp_path, two_trials(), journal("a"), journal("b"), journal("a", 2), skipped)
     assert (overview(run).status, overview(run).trials) == ("ok", "2, 3 of 4 repeats")
-    assert every_run([run]) == f"{run.name}  ok  2 trials, 3 of 4 repeats\n"
+    assert every_run([run]) == f"{run.name}  ok  3 of 4 repeats finished\n"
 
 
 def test_of_results_of_an_older_version_repeats_are_not_counted(tmp_path: Path) -> None:
