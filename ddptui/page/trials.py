@@ -78,7 +78,7 @@ def _ranks(trial: TrialResult) -> TableView | None:
     """The ranks of the last repeat, as the console lists them."""
     ranks = trial.repeats[-1].ranks[:MOST_RANKS] if trial.repeats else []
     caption = f"Ranks of {trial.name}, in its last repeat"
-    return table_view(caption, fill(RANK_COLUMNS, ranks), can_be_sorted=False) if ranks else None
+    return table_view(caption, fill(RANK_COLUMNS, ranks)) if ranks else None
 
 
 def _why_empty(trial: TrialResult) -> str:
