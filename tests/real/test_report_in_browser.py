@@ -156,7 +156,7 @@ def test_it_fits_a_phone_and_reads_without_a_script(browser: Browser, file: Path
     assert page.evaluate("document.documentElement.scrollWidth") == 375
 
 
-def test_it_prints_the_baseline_and_the_worst_trial(browser: Browser, file: Path) -> None:
+def test_it_prints_the_baseline_and_the_trial_of_the_answer(browser: Browser, file: Path) -> None:
     page = browser.new_page()
     page.goto(file.as_uri())
     page.emulate_media(media="print")
