@@ -158,7 +158,7 @@ def _marked(cells: Iterable[str]) -> str:
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"  # a bare bar would end the cell
 
 
-# A figure: with its sign where a word would begin, and the unit after it, or after the figures joined to it: 1.9+1.2 GB.
+# A figure: with its sign at the start of a word, and the unit after it or after the figures joined to it: 1.9+1.2 GB.
 FIGURE = re.compile(
     r"((?:(?<!\S)[+-])?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:e[+-]?\d+)?)"
     rf"(?=(?:[+…][\d.]+)* ?({'|'.join(FACTORS)})\b)?"

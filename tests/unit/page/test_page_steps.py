@@ -7,7 +7,7 @@ from ddptui.analysis.waits import AlignedStep, align_steps
 from ddptui.live.excerpts import LONGEST_WAIT, TYPICAL, excerpts
 from ddptui.page.recorded import MOST_POINTS, recorded
 from ddptui.page.steps import CELLS, MOST_RANKS, MOST_STEPS, Track, arrivals, timeline
-from ddptui.page.trials import MOST_ROWS, SHADES, panel
+from ddptui.page.trials import CAPTION, CAPTION_OF_BLOCKS, MOST_ROWS, SHADES, panel
 from tests.support.builders import results_for, step, two_trials
 from tests.support.traces import delayed, trace, works_of
 from tests.unit.page.pages import Told, a_run, journal_of, late_steps
@@ -95,9 +95,11 @@ def test_an_excerpt_holds_no_step_that_is_not_next_to_it() -> None:
 def test_a_panel_says_who_waits_for_whom() -> None:
     run, _, results = a_run()
     shown = panel(results.trials[1], recorded(run, results.trials[1]), "", prints=True)
-    assert [row.ranks for row in shown.matrix] == ["0", "1"]
-    assert shown.matrix[0].cells[1].shade == SHADES
-    assert shown.matrix[0].cells[0].text == ""
+    assert shown.matrix
+    assert [row.ranks for row in shown.matrix.rows] == ["0", "1"]
+    assert shown.matrix.rows[0].cells[1].shade == SHADES
+    assert shown.matrix.rows[0].cells[0].text == ""
+    assert shown.matrix.caption == CAPTION
     assert len(shown.timelines) == 2
     assert not shown.why_empty
 
@@ -107,8 +109,10 @@ def test_many_ranks_are_put_together_in_a_matrix() -> None:
     told = journal_of(late_steps(40, 4))
     trial = results_for(preset, told).trials[0]
     shown = panel(trial, recorded(Told(told), trial), "", prints=False)
-    assert len(shown.matrix) <= MOST_ROWS
-    assert shown.matrix[0].ranks == "0–2"
+    assert shown.matrix
+    assert len(shown.matrix.rows) <= MOST_ROWS
+    assert shown.matrix.rows[0].ranks == "0–2"
+    assert shown.matrix.caption == CAPTION_OF_BLOCKS
 
 
 def test_a_trial_without_steps_says_why_it_has_no_pictures() -> None:
