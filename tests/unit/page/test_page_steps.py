@@ -54,11 +54,11 @@ def test_steps_are_marked_where_they_begin_and_the_chosen_one_stands_out() -> No
 
 def test_of_many_ranks_the_ones_of_interest_are_shown_and_the_others_counted() -> None:
     many = aligned(ranks=40, steps=4)
-    drawn, bars = timeline(excerpts(many)[0]), arrivals(many, None)
-    assert bars
-    assert len(drawn.tracks) == len(bars.bars) == MOST_RANKS
+    drawn, found = timeline(excerpts(many)[0]), arrivals(many, None)
+    assert found
+    assert len(drawn.tracks) == len(found.bars.bars) == MOST_RANKS
     assert 39 in [track.rank for track in drawn.tracks]  # the late one
-    assert 39 in [bar.rank for bar in bars.bars]
+    assert "rank 39" in [bar.name for bar in found.bars.bars]
     assert drawn.left_out == "24 ranks that waited longer are not shown"
 
 
@@ -66,8 +66,8 @@ def test_arrivals_are_medians_of_at_most_so_many_steps() -> None:
     found = arrivals(aligned(), None)
     assert found
     assert found.steps == 9
-    assert found.bars[1].last_in == "last in 9 of 9"
-    assert set(found.kinds) == {"work", "wait", "transfer", "rest"}
+    assert found.bars.bars[1].figure == "last in 9 of 9"
+    assert set(found.bars.kinds) == {"work", "wait", "transfer", "rest"}
     long = arrivals(aligned(steps=2 * MOST_STEPS + 1), None)
     assert long
     assert long.steps <= MOST_STEPS
