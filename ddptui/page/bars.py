@@ -32,7 +32,7 @@ class Piece(NamedTuple):
 
 
 class Bar(NamedTuple):
-    """One trial. total: where a difference ends, if it is one."""
+    """One trial, or one rank. total: where its tick stands, as where a difference ends; empty without one."""
 
     name: str
     is_baseline: bool
@@ -43,7 +43,7 @@ class Bar(NamedTuple):
 
 
 class Bars(NamedTuple):
-    """Bars on one scale. zero: the place at which they begin."""
+    """Bars on one scale. zero: the place at which they begin, if it is not the left edge."""
 
     bars: list[Bar]
     zero: str
@@ -60,7 +60,7 @@ def train_times(results: Results) -> Bars:
         time = trial.summary.train_time_s if trial.summary else None
         figure = f"{time.median:.2f} s" if time else what_became(trial)
         bars.append(_bar(trial, results, stretches.get(trial.name, []), scale, figure, ""))
-    return Bars(bars, "0%", scale.kinds)
+    return Bars(bars, "", scale.kinds)
 
 
 def differences(results: Results) -> Bars | None:

@@ -77,4 +77,4 @@ def _part(block: Block, heading: str) -> Part:
         case Plot():
             return Part(chart=times_chart(block))
         case Table(columns):
-            return Part(table=table_view(heading, columns, can_be_sorted=False))
+            return Part(table=table_view(heading, columns))

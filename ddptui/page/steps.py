@@ -8,6 +8,7 @@ from ddptui.analysis.waits import AlignedStep
 from ddptui.live.arrivals import ArrivalsSummary, RankArrivals, most_telling, summary
 from ddptui.live.excerpts import Excerpt, spread_over
 from ddptui.live.timeline import BETWEEN, row, runs, telling_ranks, window
+from ddptui.page.bars import Bar, Bars, Piece
 from ddptui.page.charts import Tick, percent
 from ddptui.text.drawing import nice_step, number, ticks
 from ddptui.text.units import MS
@@ -56,21 +57,10 @@ class Timeline(NamedTuple):
     left_out: str  # which ranks are not shown
 
 
-class ArrivalBar(NamedTuple):
-    """One rank: its parts with place and width in percent, when it arrives, and how often it came last."""
-
-    rank: int
-    parts: list[tuple[str, str, str]]
-    arrives: str
-    last_in: str
-    said: str
-
-
 class Arrivals(NamedTuple):
-    """Medians over some steps. kinds: of parts, with their words."""
+    """Medians over some steps. bars: of each rank how often it came last, with a tick where it arrives."""
 
-    bars: list[ArrivalBar]
-    kinds: dict[str, str]
+    bars: Bars
     steps: int
     longest_ms: float
     left_out: str
@@ -108,10 +98,9 @@ def arrivals(joined: Sequence[AlignedStep], culprit: int | None) -> Arrivals | N
     shown = most_telling(found, MOST_RANKS, culprit)
     longest = max(sum(ms for _, ms in rank.parts) for rank in shown) or 1.0
     bars = [_arrival(rank, found, longest) for rank in shown]
-    used = {kind for bar in bars for kind, _, _ in bar.parts}
+    used = {piece.kind for bar in bars for piece in bar.pieces}
     return Arrivals(
-        bars,
-        {kind: words for kind, words in ARRIVAL_PARTS.items() if kind in used},
+        Bars(bars, "", {kind: words for kind, words in ARRIVAL_PARTS.items() if kind in used}),
         found.steps,
         longest,
         _left_out(len(found.ranks) - len(shown), "were late less"),
@@ -142,12 +131,12 @@ def _path(cells: Sequence[tuple[int, int]]) -> str:
     return "M0 0" + path
 
 
-def _arrival(rank: RankArrivals, found: ArrivalsSummary, longest: float) -> ArrivalBar:
-    parts, at = [], 0.0
+def _arrival(rank: RankArrivals, found: ArrivalsSummary, longest: float) -> Bar:
+    pieces, at = [], 0.0
     for kind, ms in rank.parts:
         if ms > 0:
-            parts.append((kind, percent(100 * at / longest), percent(100 * ms / longest)))
+            pieces.append(Piece(kind, percent(100 * at / longest), percent(100 * ms / longest), f"{kind} {ms:.2f} ms"))
         at += ms
-    said = ", ".join(f"{kind} {ms:.2f} ms" for kind, ms in rank.parts if ms > 0)
+    said = ", ".join(piece.said for piece in pieces)
     last_in = f"last in {rank.last_in} of {found.steps}" if rank.last_in else ""
-    return ArrivalBar(rank.rank, parts, percent(100 * rank.lead / longest), last_in, said)
+    return Bar(f"rank {rank.rank}", False, pieces, last_in, said, percent(100 * rank.lead / longest))

@@ -26,7 +26,7 @@ class Row(NamedTuple):
 
 
 class TableView(NamedTuple):
-    """A table. shared: by header, what all rows have. can_be_sorted: by a column."""
+    """A table. shared: by header, what all rows have. can_be_sorted: there are several rows."""
 
     caption: str
     headers: list[Header]
@@ -40,12 +40,9 @@ def table_view(
     columns: Sequence[Filled],
     kinds: Mapping[int, str] = NO_CLASSES,
     once: Collection[str] = (),
-    *,
-    can_be_sorted: bool = True,
 ) -> TableView:
     """The columns that have a value and do not repeat the first one. kinds: of rows, by number. once: keys of columns
-    that are no column, but said once, if all of several rows have the same there. can_be_sorted: False where cells have
-    units, since 2 s would come before 3 ms."""
+    that are no column, but said once, if all of several rows have the same there."""
     first, *others = telling(columns)
     shown = [first, *(column for column in others if list(column.cells) != list(first.cells))]
     shared = [column for column in shown if column.key in once and _is_same(column)]
@@ -56,7 +53,7 @@ def table_view(
         [_header(column) for column in kept],
         [Row(cells, kinds.get(number, "")) for number, cells in rows],
         {column.header: column.cells[0] for column in shared},
-        can_be_sorted and len(first.cells) > 1,
+        len(first.cells) > 1,
     )
 
 

@@ -13,7 +13,7 @@ from ddptui.page.tables import TableView, table_view
 from ddptui.page.trials import panel
 from ddptui.report.answers import answer
 from ddptui.report.columns import columns_of
-from ddptui.report.notes import Kind, Note, in_short, notes, worst
+from ddptui.report.notes import Kind, Note, in_short, notes, shown_first
 from ddptui.report.rows import rows_of
 from ddptui.store.runs import Run
 from ddptui.text.drawing import linear_ticks
@@ -25,7 +25,8 @@ TITLES: dict[Kind, str] = {"finding": "Findings", "caution": "Cautions", "publis
 
 def training_page(run: Run, preset: Preset, results: Results) -> str:
     """The page. Raises RunError if a journal cannot be read."""
-    chosen = worst(results.trials) or results.baseline
+    said = answer(results, preset)
+    chosen = shown_first(results, said)
     of_run = notes(results, preset)
     panels, curves = [], []
     for trial in results.trials:
@@ -38,7 +39,7 @@ def training_page(run: Run, preset: Preset, results: Results) -> str:
         "training.html",
         title=preset.title,
         kicker=kicker(results),
-        answer=answer(results, preset),
+        answer=said,
         table=_table(results, preset),
         times=bars.train_times(results),
         differences=bars.differences(results),
@@ -63,7 +64,11 @@ def _table(results: Results, preset: Preset) -> TableView:
         for row, trial in enumerate(results.trials)
         if trial.status != "ok" or trial.name == results.baseline
     }
-    return table_view("The trials, each a row", columns_of(rows_of(results, preset), preset.columns), kinds, CONFIGURED)
+    first = {key: place for place, key in enumerate(("trial", *preset.columns))}  # then all others in their order
+    columns = sorted(
+        columns_of(rows_of(results, preset), preset.columns), key=lambda column: first.get(column.key, len(first))
+    )
+    return table_view("The trials, each a row", columns, kinds, CONFIGURED)
 
 
 def _loss(curves: list[Series]) -> Chart | None:

@@ -16,6 +16,8 @@ from ddptui.text.units import NOTHING, seconds
 SHADES = 8  # of a matrix
 MOST_ROWS = 16  # of a matrix: more ranks are put together
 MOST_RANKS = 64  # in a table of ranks
+CAPTION = "How long the rank of a row waited for the rank of a column"
+CAPTION_OF_BLOCKS = "How long the ranks of a row waited for those of a column, summed over the ranks of both"
 
 
 class MatrixCell(NamedTuple):
@@ -32,13 +34,20 @@ class MatrixRow(NamedTuple):
     cells: list[MatrixCell]
 
 
+class Matrix(NamedTuple):
+    """Who waited for whom: a row, and a column, for each rank, or for each block of ranks."""
+
+    caption: str
+    rows: list[MatrixRow]
+
+
 class Panel(NamedTuple):
     """One trial. prints: it is on paper, too. why_empty: why there are no pictures, if there are none."""
 
     name: str
     prints: bool
     headline: str
-    matrix: list[MatrixRow]
+    matrix: Matrix | None
     arrivals: Arrivals | None
     timelines: list[Timeline]
     ranks: TableView | None
@@ -53,7 +62,7 @@ def panel(trial: TrialResult, recorded: Recorded, headline: str, *, prints: bool
         trial.name,
         prints,
         headline,
-        _rows(matrix) if matrix and matrix.most_s else [],
+        _matrix(matrix) if matrix and matrix.most_s else None,
         arrivals(recorded.joined, culprit),
         [timeline(excerpt) for excerpt in excerpts(recorded.joined)],
         _ranks(trial),
@@ -61,11 +70,13 @@ def panel(trial: TrialResult, recorded: Recorded, headline: str, *, prints: bool
     )
 
 
-def _rows(matrix: WaitMatrix) -> list[MatrixRow]:
-    return [
+def _matrix(matrix: WaitMatrix) -> Matrix:
+    rows = [
         MatrixRow(span(ranks), [_cell(s, matrix.most_s, is_own=column == row) for column, s in enumerate(waited)])
         for row, (ranks, waited) in enumerate(zip(matrix.ranks, matrix.waited_s, strict=True))
     ]
+    in_blocks = any(len(ranks) > 1 for ranks in matrix.ranks)
+    return Matrix(CAPTION_OF_BLOCKS if in_blocks else CAPTION, rows)
 
 
 def _cell(s: float, most_s: float, *, is_own: bool) -> MatrixCell:
@@ -78,7 +89,7 @@ def _ranks(trial: TrialResult) -> TableView | None:
     """The ranks of the last repeat, as the console lists them."""
     ranks = trial.repeats[-1].ranks[:MOST_RANKS] if trial.repeats else []
     caption = f"Ranks of {trial.name}, in its last repeat"
-    return table_view(caption, fill(RANK_COLUMNS, ranks), can_be_sorted=False) if ranks else None
+    return table_view(caption, fill(RANK_COLUMNS, ranks)) if ranks else None
 
 
 def _why_empty(trial: TrialResult) -> str:

@@ -1,5 +1,6 @@
 """The notes below a table: what it cannot show in a cell."""
 
+import re
 from collections.abc import Iterator, Sequence
 from statistics import median
 from typing import Literal, NamedTuple
@@ -235,11 +236,16 @@ def in_short(trial: TrialResult | None) -> str:
     return f"rank {culprit.rank} is late, {where}"
 
 
-def worst(trials: Sequence[TrialResult]) -> str | None:
-    """The name of the trial in which one rank cost the others most; None if no rank was late."""
-    culprits = ((trial.name, trial.summary.culprit) for trial in trials if trial.summary)
-    caused = {name: culprit.wait_caused_s for name, culprit in culprits if culprit}
-    return max(caused, key=lambda name: caused[name], default=None)
+def shown_first(results: Results, answer: Sequence[str]) -> str:
+    """The name of the trial to look at first: of those with figures, the first beside the baseline that the answer
+    names; else the one in which a rank cost the others most; else the baseline."""
+    measured = {trial.name: trial.summary for trial in results.trials if trial.summary}
+    names = sorted((name for name in measured if name != results.baseline), key=len, reverse=True)  # ddp is in ddp_bf16
+    named = re.search(rf"(?<![\w.+-])(?:{'|'.join(map(re.escape, names))})(?![\w+-]|\.\w)", " ".join(answer))
+    if names and named:
+        return named[0]
+    caused = {name: summary.culprit.wait_caused_s for name, summary in measured.items() if summary.culprit}
+    return max(caused, key=lambda name: caused[name], default=results.baseline)
 
 
 def published(results: Results, preset: Preset) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from ddptui.text.door import style
 from ddptui.text.drawing import shorten
-from ddptui.text.units import NOTHING
+from ddptui.text.units import FACTORS, NOTHING
 
 GAP = 2  # cells between two columns
 END, BOLD, DIM, RED = map(style, (0, 1, 2, 31))
@@ -158,19 +158,28 @@ def _marked(cells: Iterable[str]) -> str:
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"  # a bare bar would end the cell
 
 
-FIGURE = re.compile(r"(\d+(?:\.\d+)?(?:e[+-]?\d+)?)")  # one group: split then keeps the figures, at odd places
+# A figure: with its sign at the start of a word, and the unit after it or after the figures joined to it: 1.9+1.2 GB.
+FIGURE = re.compile(
+    r"((?:(?<!\S)[+-])?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:e[+-]?\d+)?)"
+    rf"(?=(?:[+…][\d.]+)* ?({'|'.join(FACTORS)})\b)?"
+)
 WITHOUT_FIGURE = {NOTHING, "", "failed", "skipped"}
 Part = tuple[int, float, str]  # 0 and a figure, or 1 and a word: figures sort first
 
 
 def order(cells: Sequence[str], *, reverse: bool = False) -> list[int]:
-    """The places of the cells, sorted as people do: 9 before 10, equals as they were, cells without a figure last."""
+    """The places of the cells, sorted as people do: 9 before 10, 3 ms before 2 s, -1 before +1, equals as they were,
+    cells without a figure last."""
     with_figure = [place for place, cell in enumerate(cells) if cell not in WITHOUT_FIGURE]
     without = [place for place, cell in enumerate(cells) if cell in WITHOUT_FIGURE]
     return sorted(with_figure, key=lambda place: _parts(cells[place]), reverse=reverse) + without
 
 
 def _parts(cell: str) -> list[Part]:
-    """Figures as numbers, and the words between them."""
-    pieces = FIGURE.split(cell.casefold())
-    return [(0, float(piece), "") if place % 2 else (1, 0.0, piece) for place, piece in enumerate(pieces) if piece]
+    """Figures as numbers, in bytes or seconds if they have a unit, and the words between them."""
+    words, *found = FIGURE.split(cell.casefold())
+    parts: list[Part] = [(1, 0.0, words)] if words else []
+    for figure, unit, after in zip(found[::3], found[1::3], found[2::3], strict=True):
+        parts.append((0, float(figure.replace(",", "")) * (FACTORS[unit] if unit else 1.0), ""))
+        parts += [(1, 0.0, after)] if after else []
+    return parts

@@ -9,6 +9,9 @@ MS_PER_S, US_IN_S = 1e3, 1e-6
 MB, GB = 2**20, 2**30  # in bytes
 LONG_S = 100.0  # from there on minutes are easier to read
 NOTHING = "–"
+# What a unit is in bytes or in seconds, by its name in lower case: tables sort by it.
+FACTORS = {unit.casefold(): 1024.0**power for power, unit in enumerate(SIZES)}
+FACTORS |= {unit.casefold(): factor for factor, unit in TIMES} | {"min": 60.0, "h": 3600.0}
 
 
 def size(value: float | None) -> str:

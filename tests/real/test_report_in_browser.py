@@ -11,7 +11,9 @@ from ddptui.page import formats
 from ddptui.store.outcomes import results_of
 from ddptui.store.runs import Run
 from ddptui.text.tables import order
+from tests.support.builders import preset_of, results_for
 from tests.tui.recordings import RECORDED
+from tests.unit.page.pages import Told, journal_of, late_steps
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on PATH")
@@ -156,7 +158,20 @@ def test_it_fits_a_phone_and_reads_without_a_script(browser: Browser, file: Path
     assert page.evaluate("document.documentElement.scrollWidth") == 375
 
 
-def test_it_prints_the_baseline_and_the_worst_trial(browser: Browser, file: Path) -> None:
+def test_a_matrix_of_three_ranks_fits_a_phone(browser: Browser, tmp_path: Path) -> None:
+    told = journal_of(late_steps(3))
+    preset = preset_of({"title": "Who?", "repeats": 1, "trial": [{"name": "a", "world_size": 3}]})
+    path = tmp_path / "run.html"
+    path.write_text(formats.page(Told(told), preset, results_for(preset, told)), encoding="utf-8")
+    page = browser.new_context(viewport={"width": 375, "height": 700}).new_page()
+    page.goto(path.as_uri())
+    matrix = page.locator(".scroll:has(.matrix)")
+    assert matrix.evaluate("frame => frame.scrollWidth === frame.clientWidth")
+    matrix.locator("tbody th").first.evaluate("head => head.style.minWidth = '20rem'")
+    assert not matrix.evaluate("frame => frame.scrollWidth === frame.clientWidth")
+
+
+def test_it_prints_the_baseline_and_the_trial_of_the_answer(browser: Browser, file: Path) -> None:
     page = browser.new_page()
     page.goto(file.as_uri())
     page.emulate_media(media="print")

@@ -104,7 +104,7 @@ def headers(table: Comparison) -> list[str]:
 
 def test_all_panes_speak_of_the_trial_under_the_cursor(tmp_path: Path) -> None:
     async def scenario(app: Console, pilot: Pilot[int], screen: ResultScreen) -> None:
-        await pilot.press("down", "j")
+        await pilot.press("up", "j")
         await pilot.pause()
         said = str(screen.query_one(Verdict).query_one("Static").render())
         assert said.startswith("fast: ")
@@ -499,7 +499,7 @@ def test_columns_out_of_sight_are_told_and_hide_no_trial(tmp_path: Path) -> None
 def test_columns_are_sorted_by_number_and_the_cursor_stays_with_its_trial(tmp_path: Path) -> None:
     async def scenario(app: Console, pilot: Pilot[int], screen: ResultScreen) -> None:
         table = screen.query_one(Comparison)
-        await pilot.press("down")
+        await pilot.press("up")
         while "train s ▲" not in headers(table):
             await pilot.press("o")
         assert rows(table) == ["fast", "base", "slow", "slowest"]
@@ -561,7 +561,7 @@ def test_a_column_that_is_added_is_offered(tmp_path: Path, monkeypatch: pytest.M
 
 def test_the_row_and_the_table_are_copied(tmp_path: Path) -> None:
     async def scenario(app: Console, pilot: Pilot[int], screen: ResultScreen) -> None:
-        await pilot.press("down", "y")
+        await pilot.press("up", "y")
         cells = app.clipboard.split("\t")
         assert cells[0] == "base ◆"
         assert "0.30" in cells

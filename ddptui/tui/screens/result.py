@@ -14,7 +14,7 @@ from ddptui.analysis.results import Results
 from ddptui.config.preset import Preset
 from ddptui.report import table
 from ddptui.report.answers import answer
-from ddptui.report.notes import worst
+from ddptui.report.notes import shown_first
 from ddptui.store.runs import Run
 from ddptui.tui.screens.base import ZOOM_KEY, EndedRun
 from ddptui.tui.screens.dialogs import ColumnsDialog
@@ -64,7 +64,7 @@ class ResultScreen(ExportableRun):
             f"{self.preset.name} ▸ result", f"{self.run.name}  {self.results.status}, {extent(self.results)}"
         )
         self._table.show(self.results, self.preset)
-        self._table.choose(worst(self.results.trials))
+        self._table.choose(shown_first(self.results, answer(self.results, self.preset)))
         self._show_chosen()
         self.action_pane("table")
 

@@ -56,6 +56,20 @@ def test_headings_tables_and_pictures_are_named(page: str) -> None:
     assert len(set(names)) == len(names)
 
 
+def test_columns_that_the_preset_names_stand_beside_the_trial() -> None:
+    run, preset, results = a_run(columns=["loss", "step"])
+    headers = re.findall(r"<button type=\"button\">(.*?)</button>", formats.page(run, preset, results))
+    assert headers[:4] == ["trial", "loss", "step ms", "train s"]
+
+
+def test_a_page_opens_with_the_trial_of_the_answer_and_prints_it_beside_the_baseline() -> None:
+    preset = preset_of({"title": "Which?", "repeats": 1, "trial": [{"name": name} for name in "abc"]})
+    told = [journal("a"), failure("b"), journal("c", step_ms=300)]
+    page = formats.page(Told([]), preset, results_for(preset, *told))
+    assert re.findall(r"<option value=\"\d\" selected>(.*?)<", page) == ["c"]
+    assert re.findall(r"data-prints>\n<h3>(\w+)", page) == ["a", "c"]
+
+
 def test_all_of_the_environment_and_each_command_are_shown(page: str) -> None:
     run = Run(RECORDED)
     text = Found(page).text

@@ -7,7 +7,7 @@ from ddptui.analysis.waits import AlignedStep, align_steps
 from ddptui.live.excerpts import LONGEST_WAIT, TYPICAL, excerpts
 from ddptui.page.recorded import MOST_POINTS, recorded
 from ddptui.page.steps import CELLS, MOST_RANKS, MOST_STEPS, Track, arrivals, timeline
-from ddptui.page.trials import MOST_ROWS, SHADES, panel
+from ddptui.page.trials import CAPTION, CAPTION_OF_BLOCKS, MOST_ROWS, SHADES, panel
 from tests.support.builders import results_for, step, two_trials
 from tests.support.traces import delayed, trace, works_of
 from tests.unit.page.pages import Told, a_run, journal_of, late_steps
@@ -54,11 +54,11 @@ def test_steps_are_marked_where_they_begin_and_the_chosen_one_stands_out() -> No
 
 def test_of_many_ranks_the_ones_of_interest_are_shown_and_the_others_counted() -> None:
     many = aligned(ranks=40, steps=4)
-    drawn, bars = timeline(excerpts(many)[0]), arrivals(many, None)
-    assert bars
-    assert len(drawn.tracks) == len(bars.bars) == MOST_RANKS
+    drawn, found = timeline(excerpts(many)[0]), arrivals(many, None)
+    assert found
+    assert len(drawn.tracks) == len(found.bars.bars) == MOST_RANKS
     assert 39 in [track.rank for track in drawn.tracks]  # the late one
-    assert 39 in [bar.rank for bar in bars.bars]
+    assert "rank 39" in [bar.name for bar in found.bars.bars]
     assert drawn.left_out == "24 ranks that waited longer are not shown"
 
 
@@ -66,8 +66,8 @@ def test_arrivals_are_medians_of_at_most_so_many_steps() -> None:
     found = arrivals(aligned(), None)
     assert found
     assert found.steps == 9
-    assert found.bars[1].last_in == "last in 9 of 9"
-    assert set(found.kinds) == {"work", "wait", "transfer", "rest"}
+    assert found.bars.bars[1].figure == "last in 9 of 9"
+    assert set(found.bars.kinds) == {"work", "wait", "transfer", "rest"}
     long = arrivals(aligned(steps=2 * MOST_STEPS + 1), None)
     assert long
     assert long.steps <= MOST_STEPS
@@ -95,9 +95,11 @@ def test_an_excerpt_holds_no_step_that_is_not_next_to_it() -> None:
 def test_a_panel_says_who_waits_for_whom() -> None:
     run, _, results = a_run()
     shown = panel(results.trials[1], recorded(run, results.trials[1]), "", prints=True)
-    assert [row.ranks for row in shown.matrix] == ["0", "1"]
-    assert shown.matrix[0].cells[1].shade == SHADES
-    assert shown.matrix[0].cells[0].text == ""
+    assert shown.matrix
+    assert [row.ranks for row in shown.matrix.rows] == ["0", "1"]
+    assert shown.matrix.rows[0].cells[1].shade == SHADES
+    assert shown.matrix.rows[0].cells[0].text == ""
+    assert shown.matrix.caption == CAPTION
     assert len(shown.timelines) == 2
     assert not shown.why_empty
 
@@ -107,8 +109,10 @@ def test_many_ranks_are_put_together_in_a_matrix() -> None:
     told = journal_of(late_steps(40, 4))
     trial = results_for(preset, told).trials[0]
     shown = panel(trial, recorded(Told(told), trial), "", prints=False)
-    assert len(shown.matrix) <= MOST_ROWS
-    assert shown.matrix[0].ranks == "0–2"
+    assert shown.matrix
+    assert len(shown.matrix.rows) <= MOST_ROWS
+    assert shown.matrix.rows[0].ranks == "0–2"
+    assert shown.matrix.caption == CAPTION_OF_BLOCKS
 
 
 def test_a_trial_without_steps_says_why_it_has_no_pictures() -> None:

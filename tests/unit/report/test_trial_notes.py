@@ -8,7 +8,7 @@ import pytest
 from ddptui.analysis.cautions import Caution
 from ddptui.analysis.results import ConfidenceInterval, Culprit, Results, TrialResult
 from ddptui.config.preset import Preset
-from ddptui.report.notes import in_short, in_words, worst
+from ddptui.report.notes import in_short, in_words, shown_first
 from ddptui.report.table import markdown
 from tests.support.builders import (
     done,
@@ -97,10 +97,26 @@ def test_before_a_trial_is_chosen_nothing_is_said_of_one() -> None:
     assert in_words(results({}), PRESET, None).chosen == []
 
 
-def test_the_worst_trial_is_the_one_in_which_a_rank_cost_most() -> None:
-    a, b, *rest = results({}).trials
-    assert worst([a, b, *rest]) is None
-    assert worst([blamed(a, 1.0), blamed(b, 2.0), *rest]) == "b"
+@pytest.mark.parametrize(
+    ("answer", "shown"),
+    [
+        (["ddp was slower than a.", "Cannot tell for ring."], "ddp"),
+        (["The loss is the same in all.", "What holds ring back: the network."], "ring"),
+        (["Nothing differs from a."], "ddp_bf16"),
+        (["ddp_bf16 and ddp-x were slower than ring."], "ddp_bf16"),
+        (["failed was not measured, and ddp.x is no trial."], "ddp_bf16"),
+        ([], "ddp_bf16"),
+    ],
+)
+def test_the_trial_that_the_answer_names_is_shown_first_else_the_one_in_which_a_rank_cost_most(
+    answer: list[str], shown: str
+) -> None:
+    names = ["a", "ddp", "ddp_bf16", "ring", "failed"]
+    preset = preset_of({"baseline": "a", "repeats": 1, "trial": [{"name": name} for name in names]})
+    found = results_for(preset, *map(journal, names[:-1]), failure("failed"))
+    assert shown_first(found, []) == "a"
+    late = [blamed(trial, len(trial.name)) if trial.summary else trial for trial in found.trials]
+    assert shown_first(msgspec.structs.replace(found, trials=late), answer) == shown
 
 
 def test_who_is_late_is_said_in_short() -> None:

@@ -19,6 +19,12 @@ def in_order(cells: list[str], *, reverse: bool = False) -> list[str]:
         ["all_reduce", "ddp", "Ring"],
         ["rank 2: data", "rank 10: backward"],
         ["9e-09", "0.02", "1e+03"],
+        ["-0.30", "-0.05", "0.00", "+0.13", "+1.63"],
+        ["870 ns", "12 µs", "3 ms", "2.5 s", "5 min", "1.2 h"],
+        ["rank 1: 20 ms", "rank 1: 1.2 s", "rank 10: 3 ms"],
+        ["512 B", "1 KB", "1.50 KB", "2 MB", "1 GB"],
+        ["900+812 MB", "1.92+1.21 GB", "2.50…9.75 GB"],
+        ["999", "1,024", "1,000,000"],
     ],
 )
 def test_figures_are_compared_as_numbers_and_words_as_words(cells: list[str]) -> None:
