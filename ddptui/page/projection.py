@@ -11,6 +11,7 @@ from ddptui.projection import Point, Projection
 from ddptui.projection.report import curves, in_full, name_of, title
 from ddptui.projection.sentences import BAND, efficiency_note, ms
 from ddptui.text.drawing import linear_ticks, log_ticks
+from ddptui.text.words import sentence
 
 MOST_TICKS = 6
 
@@ -31,15 +32,10 @@ def projection_page(projection: Projection) -> str:
         "projection.html",
         title=title(projection),
         kicker=f"Projection of run {projection.run}; network: {projection.network.source}",
-        answer=[*map(_sentence, projection.said)],
+        answer=[*map(sentence, projection.said)],
         strategies=[_strategy([*points]) for _, points in by_strategy],
         reading=[efficiency, f"10…90 %: {BAND}", *projection.notes],
     )
-
-
-def _sentence(said: str) -> str:
-    """A finding as a sentence among others."""
-    return f"{said[0].upper()}{said[1:]}."
 
 
 def _strategy(points: list[Point]) -> Strategy:

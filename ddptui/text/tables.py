@@ -163,7 +163,7 @@ FIGURE = re.compile(
     r"((?:(?<!\S)[+-])?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:e[+-]?\d+)?)"
     rf"(?=(?:[+…][\d.]+)* ?({'|'.join(FACTORS)})\b)?"
 )
-WITHOUT_FIGURE = {NOTHING, "", "failed", "skipped"}
+WITHOUT_FIGURE = {NOTHING, "", "failed", "stopped", "not reached"}
 Part = tuple[int, float, str]  # 0 and a figure, or 1 and a word: figures sort first
 
 

@@ -100,7 +100,7 @@ def test_from_a_changed_field_to_the_result_and_into_a_file(runs: Path, warm: Wa
             assert [len(trial.repeats) for trial in results.trials] == [2, 2]
             await pilot.press("Y")
             assert app.clipboard.startswith("## Two short trials")
-            await pilot.press("y")
+            await pilot.press("up", "y")
             assert app.clipboard.startswith("one")
             await pilot.press("x")
             assert isinstance(app.screen, ExportDialog)

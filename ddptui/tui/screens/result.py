@@ -52,11 +52,12 @@ class ResultScreen(ExportableRun):
     def __init__(self, run: Run, preset: Preset, results: Results) -> None:
         super().__init__()
         self.run, self.preset, self.results = run, preset, results
+        self._said = answer(results, preset)
 
     def compose_content(self) -> ComposeResult:
         yield PaneBar()
-        if sentences := answer(self.results, self.preset):
-            yield Answer(self.preset.title, sentences, id="answer")
+        if self._said:
+            yield Answer(self.preset.title, self._said, id="answer")
         yield ResultPanes(id="panes")
 
     def on_mount(self) -> None:
@@ -64,7 +65,7 @@ class ResultScreen(ExportableRun):
             f"{self.preset.name} ▸ result", f"{self.run.name}  {self.results.status}, {extent(self.results)}"
         )
         self._table.show(self.results, self.preset)
-        self._table.choose(shown_first(self.results, answer(self.results, self.preset)))
+        self._table.choose(shown_first(self.results, self._said))
         self._show_chosen()
         self.action_pane("table")
 

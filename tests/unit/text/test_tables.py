@@ -33,7 +33,7 @@ def test_figures_are_compared_as_numbers_and_words_as_words(cells: list[str]) ->
 
 
 @pytest.mark.parametrize("reverse", [False, True])
-@pytest.mark.parametrize("silent", ["–", "", "failed", "skipped"])
+@pytest.mark.parametrize("silent", ["–", "", "failed", "stopped"])
 def test_what_says_nothing_is_last_both_ways(silent: str, reverse: bool) -> None:
     assert in_order([silent, "2", "10"], reverse=reverse)[-1] == silent
 
