@@ -39,7 +39,6 @@ MOODS = (
     r"\S+: Ranks waited for a core ",
     r"\S+: (?:repeat \d+: )?\d+ median steps? of",
     r"\S+: (?:[+-]\d+\.\d+|0\.00) s(?: = .*)?$",  # by how much a trial took longer than the baseline
-    r"past \d+ ranks |on any number of ranks ",
     r"all right$|wrong: the cells ",  # of the selftest
 )
 OF_A_MOOD = re.compile(rf"(?:- )?(?:{'|'.join(MOODS)})")
