@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from statistics import fmean
 from typing import NamedTuple
 
-from ddptui.analysis.counted import counted
+from ddptui.analysis.counted import counted, none_counts
 from ddptui.analysis.results import RankResult, RepeatResult, TrialResult
 
 
@@ -51,7 +51,10 @@ def breakdown(trial: TrialResult) -> Breakdown | None:
 
 
 def difference(trial: TrialResult, baseline: TrialResult) -> Breakdown | None:
-    """The parts by which a trial took longer than the baseline; None: one of them has no figures."""
+    """The parts by which a trial took longer than the baseline; None: one of them has no figures, or no repeat of the
+    baseline counts by itself."""
+    if none_counts(baseline.repeats):
+        return None
     mine, its = breakdown(trial), breakdown(baseline)
     return mine.minus(its) if mine and its else None
 

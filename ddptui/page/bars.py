@@ -64,7 +64,7 @@ def train_times(results: Results) -> Bars:
 
 
 def differences(results: Results) -> Bars | None:
-    """A bar for each trial's difference to the baseline, which begins there; None if there is nothing to compare."""
+    """A bar for each trial's difference to the baseline, which begins there; None if no trial can be compared."""
     base = results.base
     others = [trial for trial in results.trials if trial is not base]
     found = [(trial, apart) for trial in others if (apart := difference(trial, base))]

@@ -13,6 +13,7 @@ from ddptui.page.tables import TableView, table_view
 from ddptui.page.trials import panel
 from ddptui.report.answers import answer
 from ddptui.report.columns import columns_of
+from ddptui.report.differences import why_none
 from ddptui.report.notes import Kind, Note, in_short, notes, shown_first
 from ddptui.report.rows import rows_of
 from ddptui.store.runs import Run
@@ -43,6 +44,7 @@ def training_page(run: Run, preset: Preset, results: Results) -> str:
         table=_table(results, preset),
         times=bars.train_times(results),
         differences=bars.differences(results),
+        no_difference=why_none(results) if len(results.trials) > 1 else "",
         baseline=results.baseline,
         chosen=chosen,
         panels=panels,

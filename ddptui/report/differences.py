@@ -4,7 +4,8 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from ddptui.analysis.breakdown import Breakdown
-from ddptui.analysis.results import Culprit, TrialResult
+from ddptui.analysis.counted import none_counts, why_not
+from ddptui.analysis.results import Culprit, Results, TrialResult
 
 ZERO = "0.00"
 
@@ -59,6 +60,17 @@ def as_sum(difference: Breakdown, trial: TrialResult) -> str:
     are left out."""
     told = [f"{figure} {part.name}" for part in parts(difference, trial) if (figure := signed(part.s)) != ZERO]
     return f"{signed(difference.total)} s" + f" = {' '.join(told)}" * bool(told)
+
+
+def why_none(results: Results) -> str:
+    """Why no trial can be compared with the baseline; empty: it can."""
+    base = results.base
+    if base.summary is None:
+        return f"{base.name}, the baseline, has no figures"
+    if none_counts(base.repeats):
+        why = " or ".join(dict.fromkeys(filter(None, map(why_not, base.repeats))))
+        return f"every repeat of {base.name}, the baseline, was {why}"
+    return ""
 
 
 def signed(s: float) -> str:

@@ -14,21 +14,22 @@ IN_MS_BELOW_S = 0.1
 LEAST = 0.05  # of the longest wait, from which on one has a shade
 GAP = 2  # cells between two columns of numbers
 SHADE_CELLS = 2  # of a cell without a number: about as wide as it is high
+SUMMED = "summed over the ranks of a block"
 
 
 class Grid(NamedTuple):
     """A matrix as text. All labels are as long, and all cells."""
 
-    head: str
+    heads: list[str]  # the last one names the columns
     labels: list[str]  # of the rows
     cells: list[list[str]]
     gap: int = 0  # spaces at the start of each cell
 
     @property
     def lines(self) -> list[str]:
-        """The head, and a line a row."""
+        """The heads, and a line a row."""
         rows = ("".join([label, *row]) for label, row in zip(self.labels, self.cells, strict=True))
-        return [line.rstrip() for line in (self.head, *rows)]
+        return [line.rstrip() for line in (*self.heads, *rows)]
 
     @property
     def width(self) -> int:
@@ -87,8 +88,9 @@ def _with_numbers(matrix: WaitMatrix) -> Grid:
     texts = [[_number(matrix, row, column, in_ms=in_ms) for column in range(len(heads))] for row in range(len(heads))]
     cell = GAP + max(len(text) for line in (heads, *texts) for text in line)
     corner, labels = _labels([name(ranks) for ranks in matrix.ranks], f"waited, {'ms' if in_ms else 's'}")
+    columns = corner + "".join(head.rjust(cell) for head in heads)
     return Grid(
-        corner + "".join(head.rjust(cell) for head in heads),
+        [SUMMED, columns] if _has_blocks(matrix) else [columns],
         labels,
         [[text.rjust(cell) for text in line] for line in texts],
         GAP,
@@ -104,15 +106,29 @@ def _number(matrix: WaitMatrix, row: int, column: int, *, in_ms: bool) -> str:
 
 
 def _with_shades(matrix: WaitMatrix, width: int) -> Grid:
-    corner, labels = _labels([f"{span(ranks)} " for ranks in matrix.ranks])
+    corner, labels = _labels([f"{span(ranks)} " for ranks in matrix.ranks], "for ")
     cell = SHADE_CELLS if len(corner) + SHADE_CELLS * len(labels) <= width else 1
-    first, last = matrix.ranks[0].start, matrix.ranks[-1][-1]
-    head = f"{corner}waited for ranks {first} to {last}; {SHADES[-1]} {seconds(matrix.most_s)}"
+    unit = f"waited; {SHADES[-1]} up to {seconds(matrix.most_s)}" + f", {SUMMED}" * _has_blocks(matrix)
+    columns = corner + _marked([str(ranks.start) for ranks in matrix.ranks], cell)
     cells = [[shade(s, matrix.most_s) * cell for s in row] for row in matrix.waited_s]
     for place, row in enumerate(cells):
         if len(matrix.ranks[place]) == 1:
             row[place] = ITSELF.ljust(cell)
-    return Grid(shorten(head, width), labels, cells)
+    return Grid([shorten(unit, width), columns], labels, cells)
+
+
+def _marked(names: Sequence[str], cell: int) -> str:
+    """As many names above their columns as have room: all, every second, every fourth and so on."""
+    every = 1
+    while every * cell <= max(map(len, names)):
+        every *= 2
+    marks = "".join(name.ljust(every * cell) for name in names[::every])
+    room = len(names) * cell
+    return marks[:room] if len(marks.rstrip()) <= room else marks[:room].rsplit(None, 1)[0]
+
+
+def _has_blocks(matrix: WaitMatrix) -> bool:
+    return any(len(ranks) > 1 for ranks in matrix.ranks)
 
 
 def _labels(rows: Sequence[str], corner: str = "") -> tuple[str, list[str]]:

@@ -9,7 +9,7 @@ import msgspec
 
 from ddptui.analysis.cautions import CLOSE_THEM, Caution
 from ddptui.analysis.correctness import problems
-from ddptui.analysis.counted import counted, none_counts, why_left_out, why_not
+from ddptui.analysis.counted import counted, why_left_out, why_not
 from ddptui.analysis.disturbance import describe, disturbance_of, is_disturbed
 from ddptui.analysis.effect import effects
 from ddptui.analysis.extent import finished
@@ -18,7 +18,7 @@ from ddptui.config.launch_modes import LAUNCH_MODES
 from ddptui.config.preset import Preset, Reference
 from ddptui.report import ranks, sentences
 from ddptui.report.columns import IN_BACKWARD, IN_SOME_STEPS, aggregation
-from ddptui.report.differences import ZERO, as_sum, signed
+from ddptui.report.differences import ZERO, as_sum, signed, why_none
 from ddptui.report.rows import DISTURBED, OFF_BY, Row, is_stand_in, rows_of
 from ddptui.report.sentences import BETWEEN_STEPS, what_became
 from ddptui.report.train_time import rest_of_time
@@ -40,7 +40,7 @@ def notes(results: Results, preset: Preset) -> list[Note]:
     """Damaged journals, how to read the table, what came of each trial, cautions, what was published: in this order."""
     rows = rows_of(results, preset)
     gathered = [Note("caution", line) for line in damage(results.unread or ())]
-    gathered += [*_of_columns(rows, preset), *(note for row in rows for note in _of_trial(row, results))]
+    gathered += [*_of_columns(rows, results, preset), *(note for row in rows for note in _of_trial(row, results))]
     gathered += [_of_trials("finding", names, why) for why, names in ranks.unexpected(results).items()]
     gathered += cautions(results.trials)
     # Kinds, not first words, tell notes apart: a trial may be called "published".
@@ -93,10 +93,10 @@ def _of_trials(kind: Kind, names: Sequence[str], words: str) -> Note:
     return Note(kind, f"{', '.join(names)}: {words}" if names else words, tuple(names))
 
 
-def _of_columns(rows: Sequence[Row], preset: Preset) -> Iterator[Note]:
+def _of_columns(rows: Sequence[Row], results: Results, preset: Preset) -> Iterator[Note]:
     """What a header or a mark in a cell stands for."""
     if len(preset.trials) > 1:
-        yield from _of_ratios([row.result for row in rows], preset.baseline)
+        yield from _of_ratios(results)
     if any(len(counted(row.result.repeats)) > 1 for row in rows):
         yield Note("reading", f"{OFF_BY}: how far the repeats lie from their median at most")
     if any(row.is_disturbed for row in rows):
@@ -126,21 +126,20 @@ def _of_columns(rows: Sequence[Row], preset: Preset) -> Iterator[Note]:
         yield Note("reading", f"wait ms {OFF_BY}: how far the ranks' clocks may put it off, and transfer ms with it")
 
 
-def _of_ratios(results: Sequence[TrialResult], baseline: str) -> Iterator[Note]:
+def _of_ratios(results: Results) -> Iterator[Note]:
     """What ratios are against; and why trials have none, if a repeat that does not count is the reason."""
-    base = next(result for result in results if result.name == baseline)
-    if none_counts(base.repeats):
-        why = " or ".join(dict.fromkeys(why for repeat in base.repeats if (why := why_not(repeat))))
-        yield Note("caution", f"caution: no ratio, no speed-up: every repeat of {baseline}, the baseline, was {why}")
+    base = results.base
+    if why := why_none(results):
+        yield Note("caution", f"caution: no ratio, no speed-up: {why}")
         return
-    yield Note("reading", f"ratio, speed-up: against {baseline}")
-    compared = effects(results, base)
+    yield Note("reading", f"ratio, speed-up: against {base.name}")
+    compared = effects(results.trials, base)
     alike = [effect.name for effect in compared if effect.outcome == "alike" and effect.repeats > 1]
     if alike:
-        yield _of_trials("finding", alike, f"no difference from {baseline} seen: their repeats differ by as much")
-    unpaired = [result.name for result in results if result.summary and not result.summary.ratio and base.repeats]
+        yield _of_trials("finding", alike, f"no difference from {base.name} seen: their repeats differ by as much")
+    unpaired = [trial.name for trial in results.trials if trial.summary and not trial.summary.ratio]
     if unpaired and any(map(why_not, base.repeats)):
-        yield _of_trials("caution", unpaired, f"no ratio: no repeat counts both here and in {baseline}")
+        yield _of_trials("caution", unpaired, f"no ratio: no repeat counts both here and in {base.name}")
 
 
 def _cold_starts(rows: Sequence[Row]) -> dict[str, list[str]]:

@@ -22,7 +22,7 @@ class Row(NamedTuple):
     trial: Trial
     published: float | None
     has_ratio: bool = True  # False: every repeat of the baseline was disturbed
-    difference: Breakdown | None = None  # by how much longer it took than the baseline; None: it is the baseline
+    difference: Breakdown | None = None  # by how much longer it took than the baseline; None: nothing to compare
 
     @property
     def last(self) -> RepeatResult | None:
@@ -47,14 +47,13 @@ def rows_of(results: Results, preset: Preset) -> list[Row]:
     base = published.get(preset.baseline)
     trials = {trial.name: trial for trial in preset.trials}
     baseline = results.base
-    has_ratio = not none_counts(baseline.repeats)
     return [
         Row(
             result,
             trials[result.name],
             published[result.name] / base if base and result.name in published else None,
-            has_ratio,
-            difference(result, baseline) if has_ratio and result is not baseline else None,
+            not none_counts(baseline.repeats),
+            None if result is baseline else difference(result, baseline),
         )
         for result in results.trials
     ]

@@ -49,6 +49,7 @@ from ddptui.wire.records import (
 )
 
 MS = 1_000_000  # ns
+NEIGHBOR = "make (process 4711)"
 LAUNCHED_MS = 1_000
 FIRST_STEP_MS = 3_000
 EQUAL_PHASES_MS = (1, 2, 3, 4, 5)
@@ -274,6 +275,13 @@ def with_done(messages: list[Message], *told: Done) -> list[Message]:
     """A journal in which these are the last words of their ranks."""
     others = {words.rank: words for words in told}
     return [others.get(message.rank, message) if isinstance(message, Done) else message for message in messages]
+
+
+def beside(messages: list[Message], **load: Any) -> list[Message]:
+    """The same launch beside a program that keeps a core busy."""
+    last = [message for message in messages if hasattr(message, "end_ns")][-1]
+    reading = {"busy": 2.0, "own": 1.0, "s": 0.02, "by": NEIGHBOR} | load
+    return [*messages[:-1], Load(at_ns=last.end_ns, **reading), messages[-1]]
 
 
 def failure(trial: str, repeat: int = 1, error: str = "rank 1 killed by SIGKILL\nthe log's end") -> list[Message]:

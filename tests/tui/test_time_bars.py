@@ -14,7 +14,7 @@ from ddptui.analysis.results import (
     TrialResult,
 )
 from ddptui.tui.widgets.time_bars import TimeBars
-from tests.support.builders import ended, failure, journal, launched, preset_of, results_for
+from tests.support.builders import beside, ended, failure, journal, launched, preset_of, results_for
 from tests.tui.drawn import SIZES, text_of
 
 
@@ -193,8 +193,13 @@ def blamed(trial: TrialResult) -> TrialResult:
     )
 
 
-def test_without_a_baseline_there_is_no_difference() -> None:
+def test_without_a_baseline_no_difference_is_drawn_and_the_reason_is_told() -> None:
     preset = preset_of({"title": "?", "repeats": 1, "trial": [{"name": "a"}, {"name": "b"}]})
-    lines = text_of(bars(results_for(preset, failure("a"), journal("b")), "b", differences=True), 60, 9)
-    assert lines[0].startswith("  a failed: ")
-    assert lines[1] == "▸ b no difference: the baseline has no figures"
+    failed = results_for(preset, failure("a"), journal("b"))
+    assert text_of(bars(failed, "b", differences=True), 60, 9) == ["no differences: a, the baseline, has no figures"]
+    disturbed = results_for(preset, beside(journal("a")), journal("b"))
+    assert text_of(bars(disturbed, "b", differences=True), 60, 9) == [
+        "no differences: every repeat of a, the baseline, was",
+        "disturbed by other programs",
+    ]
+    assert text_of(bars(disturbed, "b"), 60, 9)[1].endswith(" 0.03 s")

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Iterable, Sequence
 from textwrap import wrap as wrapped
 
-from ddptui.analysis.breakdown import Breakdown, breakdown
+from ddptui.analysis.breakdown import Breakdown, breakdown, difference
 from ddptui.analysis.results import Results, TrialResult
-from ddptui.report.differences import as_sum, parts, signed
+from ddptui.report.differences import as_sum, parts, signed, why_none
 from ddptui.report.sentences import status_of
 from ddptui.text.drawing import GLYPHS, Line, bar, shorten, width_of, wrap
 from ddptui.text.words import count
@@ -24,7 +24,8 @@ class TimeBars(Canvas, can_focus=True):
     """Draws a bar per trial: its median repeat. With more trials than lines, those around the chosen one."""
 
     _trials: Sequence[TrialResult] = ()
-    _baseline = ""
+    _baseline: TrialResult | None = None
+    _why_none = ""  # no differences are known
     _chosen: str | None = None
     _times: dict[str, Breakdown]  # of the trials that have figures
     shows_differences = False  # to the baseline, instead of whole times
@@ -36,7 +37,8 @@ class TimeBars(Canvas, can_focus=True):
             self._times = {name: times for name, times in known.items() if times}
         elif chosen == self._chosen:
             return
-        self._trials, self._baseline, self._chosen = results.trials, results.baseline, chosen
+        self._trials, self._baseline, self._chosen = results.trials, results.base, chosen
+        self._why_none = why_none(results)
         self.redraw()
 
     def turn(self) -> None:
@@ -52,6 +54,8 @@ class TimeBars(Canvas, can_focus=True):
     def draw(self, width: int, height: int) -> Sequence[Line]:
         if not self._trials:
             return [[("no trial yet", "muted")]]
+        if self.shows_differences and self._why_none:
+            return [[(line, "muted")] for line in wrapped(f"no differences: {self._why_none}", width)]
         words = self._in_words(width) if self.shows_differences else []
         shown = self._window(max(1, height - 1 - len(words)))
         names = min(max(len(trial.name) for trial in self._trials), width // PART_FOR_NAME)
@@ -74,7 +78,7 @@ class TimeBars(Canvas, can_focus=True):
         chosen = trial.name == self._chosen
         label = (f"{'▸' if chosen else ' '} {shorten(trial.name, names):<{names}} ", "strong" if chosen else "")
         if trial.name in self._times:
-            return [label, *drawn(trial), (f" {BASELINE}" if trial.name == self._baseline else "", "muted")]
+            return [label, *drawn(trial), (f" {BASELINE}" if trial is self._baseline else "", "muted")]
         first, *_ = (trial.error or "").splitlines() or [""]
         why = f"{trial.status}: {first}" if first else status_of(trial) or "not reached"
         return [label, (why, "culprit" if trial.status == "failed" else "muted")]
@@ -98,19 +102,16 @@ class TimeBars(Canvas, can_focus=True):
         scale = max(1, width - len(f"   {LINE} +{added:.2f} s {BASELINE} ")) / (saved + added or 1.0)
         room = round(saved * scale)
 
-        def difference(trial: TrialResult) -> Line:
-            if trial.name not in known:
-                return [("no difference: the baseline has no figures", "muted")]
+        def drawn(trial: TrialResult) -> Line:
             left, right = (bar(side, scale) for side in sides[trial.name])
             space = " " * (room - width_of(left))
             amount = f" {signed(known[trial.name].total)} s"
             return [(space, ""), *reversed(left), (LINE, "muted"), *right, (amount, "")]
 
-        return difference
+        return drawn
 
     def _difference(self, trial: TrialResult) -> Breakdown | None:
-        mine, its = self._times.get(trial.name), self._times.get(self._baseline)
-        return mine.minus(its) if mine and its else None
+        return difference(trial, self._baseline) if self._baseline else None
 
     def _sides(self, trial: TrialResult, times: Breakdown) -> tuple[Lengths, Lengths]:
         """What is saved and what is added."""
@@ -123,10 +124,10 @@ class TimeBars(Canvas, can_focus=True):
     def _in_words(self, width: int) -> list[Line]:
         """The difference of the chosen trial as a sum."""
         trial = next((trial for trial in self._trials if trial.name == self._chosen), None)
-        difference = self._difference(trial) if trial and trial.name != self._baseline else None
-        if trial is None or difference is None:
+        apart = self._difference(trial) if trial and trial is not self._baseline else None
+        if trial is None or apart is None:
             return []
-        told = wrapped(as_sum(difference, trial), max(1, width - 2), initial_indent="  ", subsequent_indent="  ")
+        told = wrapped(as_sum(apart, trial), max(1, width - 2), initial_indent="  ", subsequent_indent="  ")
         return [[(line, "")] for line in told[:MOST_WORDS]]
 
     def _legend(self, kinds: set[str], width: int) -> Line:

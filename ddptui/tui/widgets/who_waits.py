@@ -35,36 +35,43 @@ class WhoWaits(Canvas, can_focus=True):
     _trial: TrialResult | None = None
     _matrix: WaitMatrix | None = None  # None: nothing is known, or the widget has no size yet
     _cursor = (0, 0)  # row, column
-    _rows = 0  # that the matrix has where there is room for all
+    _whole: WaitMatrix | None = None  # the matrix where there is room for all rows
 
     def show(self, trial: TrialResult | None) -> None:
         """Show the waits of a trial's ranks, with the cursor on the longest one."""
         if trial is not self._trial:
-            known = wait_matrix(trial, MOST_ROWS) if trial else None
-            self._trial, self._matrix, self._rows = trial, None, len(known.ranks) if known else 0
+            self._trial, self._matrix = trial, None
+            self._whole = wait_matrix(trial, MOST_ROWS) if trial else None
             self._lay_out()
 
     @property
     def is_empty(self) -> bool:
         """Whether there is no matrix to show."""
-        return not self._rows
+        return self._whole is None
 
     @property
     def wanted_lines(self) -> int:
         """How many lines the matrix takes."""
-        return self._rows + 1
+        width = self.size.width or self.screen.size.width  # a pane that is hidden has none
+        return len(grid(self._whole, width).lines) if self._whole else 1
 
     def on_resize(self) -> None:
         self._lay_out()
 
     def _lay_out(self) -> None:
-        width, height = self.size
-        most = max(1, min(MOST_ROWS, height - 1, width - ROOM_FOR_LABELS))
-        matrix = wait_matrix(self._trial, most) if self._trial and self._rows and height else None
+        matrix = self._fitted(*self.size) if self.size.height else None
         if matrix is not None and matrix != self._matrix:
             self._cursor = largest(matrix)
         self._matrix = matrix
         self._show_cell()
+
+    def _fitted(self, width: int, height: int) -> WaitMatrix | None:
+        """The matrix with as many rows as have room below its heads, of which blocks need more than ranks do."""
+        matrix = self._whole
+        for rows in (height - 1, height - 2):
+            if self._trial and matrix and len(grid(matrix, width).lines) > height:
+                matrix = wait_matrix(self._trial, max(1, min(MOST_ROWS, rows, width - ROOM_FOR_LABELS)))
+        return matrix
 
     def _show_cell(self) -> None:
         self.border_subtitle = Content(describe(self._matrix, *self._cursor) if self._matrix else "")
@@ -84,13 +91,13 @@ class WhoWaits(Canvas, can_focus=True):
         at = event.get_content_offset(self)
         if at is not None and self._matrix:
             shown = grid(self._matrix, self.size.width)
-            self._choose(at.y - 1, (at.x - len(shown.labels[0])) // len(shown.cells[0][0]))
+            self._choose(at.y - len(shown.heads), (at.x - len(shown.labels[0])) // len(shown.cells[0][0]))
 
     def draw(self, width: int, height: int) -> Sequence[Line]:
         if self._matrix is None:
             return [[(_why_empty(self._trial), "muted")]]
         shown = grid(self._matrix, width)
-        return [[(shown.head, "muted")], *(self._line(shown, row) for row in range(len(shown.labels)))]
+        return [*([(head, "muted")] for head in shown.heads), *(self._line(shown, row) for row in range(len(shown.labels)))]
 
     def _line(self, shown: Grid, row: int) -> Line:
         line: list[Span] = [(shown.labels[row], "")]

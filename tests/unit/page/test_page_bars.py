@@ -4,9 +4,10 @@ import pytest
 
 from ddptui.analysis.breakdown import breakdown, difference
 from ddptui.page.bars import differences, train_times
+from ddptui.page.training import training_page
 from ddptui.report.differences import Part, Stretch, parts, signed, stacked
-from tests.support.builders import failure, journal, results_for, two_trials
-from tests.unit.page.pages import a_run
+from tests.support.builders import beside, failure, journal, preset_of, results_for, two_trials
+from tests.unit.page.pages import Found, Told, a_run
 
 
 def at(percent: str) -> float:
@@ -54,6 +55,18 @@ def test_a_trial_without_figures_has_words_in_place_of_a_bar() -> None:
     assert (view.bars[1].pieces, view.bars[1].figure) == ([], "failed")
     assert breakdown(results.trials[1]) is None
     assert differences(results) is None
+
+
+def test_without_differences_the_page_says_why() -> None:
+    preset = two_trials(repeats=1)
+    results = results_for(preset, beside(journal("a")), journal("b"))
+    assert differences(results) is None
+    page = training_page(Told(journal()), preset, results)
+    why = "No differences to the baseline: every repeat of a, the baseline, was disturbed by other programs."
+    assert why in Found(page).text
+    alone = preset_of({"title": "?", "repeats": 1, "trial": [{"name": "a"}]})
+    page = training_page(Told(journal()), alone, results_for(alone, beside(journal("a"))))
+    assert "No differences" not in Found(page).text
 
 
 def test_nothing_has_no_minus_sign() -> None:

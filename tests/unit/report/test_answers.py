@@ -10,9 +10,8 @@ from ddptui.analysis.results import PhasesMs, RepeatResult, Results
 from ddptui.config.preset import Preset
 from ddptui.report.answers import KINDS, answer
 from ddptui.store.presets import load
-from ddptui.wire.messages import Done, Step
-from ddptui.wire.records import Load
-from tests.support.builders import audit, done, failure, journal, preset_of, results_for, with_done
+from ddptui.wire.messages import Done
+from tests.support.builders import audit, beside, done, failure, journal, preset_of, results_for, with_done
 from tests.support.launches import late_launch
 from tests.support.traces import all_reduce, gather_scatter
 
@@ -137,11 +136,8 @@ def test_a_failed_trial_is_said_after_what_could_be_compared() -> None:
 
 
 def test_a_disturbed_baseline_gives_no_answer() -> None:
-    busy = journal("a")
-    last = [message for message in busy if isinstance(message, Step)][-1]
-    busy[-1:-1] = [Load(at_ns=last.end_ns, s=0.02, busy=2.0, own=1.0)]
     preset = preset_of({"trial": [{"name": "a"}, {"name": "b"}]})
-    assert answer(results_for(preset, busy, journal("b")), preset)[0] == (
+    assert answer(results_for(preset, beside(journal("a")), journal("b")), preset)[0] == (
         "Cannot tell with a, the baseline: every repeat was disturbed by other programs."
     )
 
@@ -262,11 +258,8 @@ def test_a_fault_that_was_stopped_before_its_step_has_not_been_survived() -> Non
 
 
 def test_a_disturbed_trial_is_named_beside_what_was_found() -> None:
-    busy = journal("b", step_ms=20)
-    last = [message for message in busy if isinstance(message, Step)][-1]
-    busy[-1:-1] = [Load(at_ns=last.end_ns, s=0.04, busy=2.0, own=1.0)]
     preset = preset_of({"trial": [{"name": "a"}, {"name": "b"}]})
-    assert answer(results_for(preset, journal("a"), busy), preset)[-1] == (
+    assert answer(results_for(preset, journal("a"), beside(journal("b", step_ms=20), s=0.04)), preset)[-1] == (
         "The times of b are not reliable: every repeat was disturbed by other programs."
     )
 

@@ -1,6 +1,5 @@
 """Repeats that other programs disturbed: marked where their figures stand, left out where others are at hand."""
 
-from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -10,17 +9,8 @@ from ddptui.config.preset import Preset
 from ddptui.report.notes import note_lines
 from ddptui.report.table import markdown
 from ddptui.wire.messages import Step
-from ddptui.wire.records import Load, Message
-from tests.support.builders import MS, journal, preset_of, results_for
-
-NEIGHBOR = "make (process 4711)"
-
-
-def beside(messages: list[Message], **load: Any) -> list[Message]:
-    """The same launch beside a program that keeps a core busy."""
-    last = [message for message in messages if hasattr(message, "end_ns")][-1]
-    reading = {"busy": 2.0, "own": 1.0, "by": NEIGHBOR} | load
-    return [*messages[:-1], Load(at_ns=last.end_ns, s=0.02, **reading), messages[-1]]
+from ddptui.wire.records import Message
+from tests.support.builders import MS, NEIGHBOR, beside, journal, preset_of, results_for
 
 
 def compared(*journals: list[Message], repeats: int = 2) -> tuple[Results, Preset]:

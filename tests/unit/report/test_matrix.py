@@ -1,5 +1,7 @@
 """Who waited for whom, as text."""
 
+import re
+
 import msgspec
 import pytest
 
@@ -68,8 +70,9 @@ def test_where_no_rank_waited_there_is_no_shade() -> None:
 
 def test_many_ranks_are_shades_of_blocks() -> None:
     assert [len(ranks) for ranks in MANY.ranks] == [2] * 32
-    head, *rows = lines(MANY, 80)
-    assert head == "      waited for ranks 0 to 63; █ 4.5 s"
+    unit, columns, *rows = lines(MANY, 80)
+    assert unit == "waited; █ up to 4.5 s, summed over the ranks of a block"
+    assert columns == "for   0   4   8   12  16  20  24  28  32  36  40  44  48  52  56  60"
     assert rows[0].startswith("0–1   ")
     assert {row[12:14] for row in rows if len(row) > 12} == {"██"}  # all wait for rank 7, which is in the fourth block
     assert describe(MANY, 0, 3) == "ranks 0–1 waited 4 s for ranks 6–7 (80% of their waiting), summed over them"
@@ -79,8 +82,32 @@ def test_ranks_without_room_for_numbers_have_shades_and_still_know_themselves() 
     few = made({rank: {(rank + 1) % 8: 1.0} for rank in range(8)})
     assert lines(few, 80)[0].startswith("waited, s   for 0")
     shown = lines(few, 60)
-    assert shown[1] == "0 · ██"
-    assert shown[8] == "7 ██            ·"
+    assert shown[:2] == ["waited; █ up to 1 s", "for 0 1 2 3 4 5 6 7"]
+    assert shown[2] == "0   · ██"
+    assert shown[9] == "7   ██            ·"
+
+
+def test_blocks_with_numbers_are_summed_too_and_say_so() -> None:
+    shown = lines(made({rank: {(rank + 1) % 64: 0.5} for rank in range(64)}, 4), 80)
+    assert shown[:2] == [matrix.SUMMED, "waited, s     for 0–15  for 16–31  for 32–47  for 48–63"]
+    assert shown[2] == "ranks 0–15      █ 7.50     ░ 0.50          –          –"
+
+
+@pytest.mark.parametrize("ranks", [31, 32, 33, 64, 512, 1000])
+@pytest.mark.parametrize("width", [20, 60, 120])
+def test_each_column_that_has_a_name_stands_below_it(ranks: int, width: int) -> None:
+    """Each rank waits for the first rank of a block with a name, and for no other: its shade is below the name."""
+    most = min(MOST_ROWS, width - 12)
+    unit, names, *_ = lines(made({rank: {0: 1.0} for rank in range(ranks)}, most), width)
+    assert unit.startswith("waited; █ up to ")
+    told = re.findall(r"\d+", names)
+    assert len(told) > 1
+    for late in told:
+        _, _, *rows = lines(made({rank: {int(late): 1.0} for rank in range(ranks)}, most), width)
+        place = re.search(rf"\b{late}\b", names)
+        assert place
+        assert all(row[place.start()] in "░▒▓█·" for row in rows)
+        assert {row[place.start() - 1 : place.start()] for row in rows} <= {" ", "·"}
 
 
 @pytest.mark.parametrize("ranks", [2, 3, 8, 9, 31, 32, 33, 64, 1000])
@@ -88,7 +115,7 @@ def test_ranks_without_room_for_numbers_have_shades_and_still_know_themselves() 
 def test_no_line_is_wider_than_it_may_be(ranks: int, width: int) -> None:
     wide = made({rank: {(rank + 1) % ranks: 123.4} for rank in range(ranks)}, MOST_ROWS)
     assert max(map(len, lines(wide, width))) <= width
-    assert len(lines(wide, width)) <= MOST_ROWS + 1
+    assert len(lines(wide, width)) <= MOST_ROWS + 2
     shown = grid(wide, width)
     assert {len(cell) for row in shown.cells for cell in row} == {len(shown.cells[0][0])}
     assert {len(label) for label in shown.labels} == {len(shown.labels[0])}
