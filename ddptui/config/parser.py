@@ -185,7 +185,12 @@ def _no_folder(name: str) -> str:
         return ""
     if len(name) > MOST_IN_NAME:
         return f"it has {len(name)} characters, at most {MOST_IN_NAME} are possible"
-    return "letters, digits and . _ + - only, and a letter or a digit first"
+    if not name:
+        return "it is empty"
+    for sign in name:
+        if not TRIAL_NAME.fullmatch(f"a{sign}"):
+            return f"{sign!r} cannot be in a name: use letters, digits and . _ + -"
+    return f"{name[0]!r} cannot come first: begin with a letter or a digit"
 
 
 def _nearest_choice(key: str, path: str, values: dict[str, Any]) -> str:

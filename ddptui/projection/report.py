@@ -26,16 +26,46 @@ MOST_IN_FULL = 2  # strategies
 ROUGH = "~"
 
 COLUMNS: tuple[Column[Point], ...] = (
-    Column("ranks", lambda point: str(point.ranks), 10),
-    Column("step ms", lambda point: ms(point.step_ms), 9),
-    Column("10…90 %", lambda point: NOTHING if point.low_ms is None else f"{ms(point.low_ms)}…{ms(point.high_ms)}", 2),
-    Column("work", lambda point: ms(point.work_ms), 3),
-    Column("wait", lambda point: ms(point.wait_ms), 5),
-    Column("transfer", lambda point: ms(point.transfer_ms), 1),
-    Column("exposed", lambda point: ms(point.exposed_ms), 4),
-    Column("efficiency", lambda point: percent(point.efficiency, 1), 8),
-    Column("measured", lambda point: ms(point.measured_ms), 7),
-    Column("error", lambda point: NOTHING if point.error is None else f"{point.error:+.1%}", 6),
+    Column("ranks", lambda point: str(point.ranks), 10, about="How many ranks."),
+    Column(
+        "step ms",
+        lambda point: ms(point.step_ms),
+        9,
+        about="The predicted step: work, wait and exposed transfer.",
+    ),
+    Column(
+        "10…90 %",
+        lambda point: NOTHING if point.low_ms is None else f"{ms(point.low_ms)}…{ms(point.high_ms)}",
+        2,
+        about=f"The step between its 10th and 90th percentile: {BAND}.",
+    ),
+    Column("work", lambda point: ms(point.work_ms), 3, about="A rank's own work in a step, in ms, the mean of ranks."),
+    Column("wait", lambda point: ms(point.wait_ms), 5, about="How long ranks wait for the slowest one, in ms a step."),
+    Column("transfer", lambda point: ms(point.transfer_ms), 1, about="Communication in a step, in ms."),
+    Column(
+        "exposed",
+        lambda point: ms(point.exposed_ms),
+        4,
+        about="Transfer that backward does not hide, in ms a step.",
+    ),
+    Column(
+        "efficiency",
+        lambda point: percent(point.efficiency, 1),
+        8,
+        about="The measured work as a part of the step; under strong scaling, a rank's share of that work.",
+    ),
+    Column(
+        "measured",
+        lambda point: ms(point.measured_ms),
+        7,
+        about="The step in ms of a trial of the same run with this strategy and number of ranks, if there is one.",
+    ),
+    Column(
+        "error",
+        lambda point: NOTHING if point.error is None else f"{point.error:+.1%}",
+        6,
+        about="How far the predicted step is off the measured one; + means that it is too long.",
+    ),
 )
 
 

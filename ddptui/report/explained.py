@@ -1,11 +1,14 @@
-"""What the columns show, in words: those of the table of trials and those of the table of ranks."""
+"""What the columns of the tables show, in words."""
 
 import textwrap
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from ddptui.projection.report import COLUMNS as PROJECTION_COLUMNS
 from ddptui.report.columns import COLUMNS
+from ddptui.report.primitives.tables import MODEL_COLUMNS, OVERTAKING_COLUMNS, SIZE_COLUMNS
 from ddptui.report.ranks import RANK_COLUMNS
+from ddptui.report.run_diff import cells, trials
 from ddptui.text.tables import Column
 from ddptui.text.words import did_you_mean
 
@@ -13,22 +16,34 @@ WIDTH = 100
 TABLES: dict[str, tuple[Column[Any], ...]] = {
     "Columns that compare trials; a preset's `columns` takes their keys": COLUMNS,
     "Columns of the table of ranks": RANK_COLUMNS,
+    "Columns of a primitive's sizes": SIZE_COLUMNS,
+    "Columns of the primitives' models": MODEL_COLUMNS,
+    "Columns of which primitive overtakes which": OVERTAKING_COLUMNS,
+    "Columns that compare the trials of two runs": trials.COLUMNS,
+    "Columns that compare the primitives of two runs": cells.COLUMNS,
+    "Columns of a projection": PROJECTION_COLUMNS,
 }
 
 
 def listing() -> str:
     """Every column with its key, its header and its meaning, as `ddptui columns` prints it."""
-    return "\n".join(line for title, columns in TABLES.items() for line in (f"{title}:", "", *_entries(columns), ""))
+    return "\n".join(_sections(TABLES))
 
 
 def entries(name: str) -> str:
     """The columns of this key or header. Raises LookupError, with the nearest spelling, if there is none."""
-    found = [column for columns in TABLES.values() for column in columns if name.lower() in _names(column)]
+    found = {title: [*(one for one in columns if name.lower() in _names(one))] for title, columns in TABLES.items()}
+    found = {title: columns for title, columns in found.items() if columns}
     if not found:
         known = sorted({known for columns in TABLES.values() for column in columns for known in _names(column)})
         hint = did_you_mean(name.lower(), known, "`ddptui columns` lists them")
         raise LookupError(f"no column {name!r}; {hint}")
-    return "\n".join(_entries(found)) + "\n"
+    return "\n".join(_sections(found) if len(found) > 1 else [*_entries(*found.values()), ""])
+
+
+def _sections(tables: Mapping[str, Iterable[Column[Any]]]) -> Iterator[str]:
+    for title, columns in tables.items():
+        yield from (f"{title}:", "", *_entries(columns), "")
 
 
 def _names(column: Column[Any]) -> tuple[str, str]:

@@ -42,6 +42,15 @@ def test_all_columns_can_be_scrolled_to_and_the_border_says_so(tmp_path: Path) -
     asyncio.run(scenario())
 
 
+def test_help_explains_the_columns(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with opened(tmp_path, CompareScreen(compared())) as (app, pilot):
+            await pilot.press("question_mark", "end")
+            await until(pilot, lambda: "B's train time over A's: above 1, B was slower." in seen(app))
+
+    asyncio.run(scenario())
+
+
 def test_a_pane_takes_the_whole_screen_and_gives_it_back(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with opened(tmp_path, CompareScreen(compared())) as (app, pilot):

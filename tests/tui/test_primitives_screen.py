@@ -555,8 +555,11 @@ def test_help_has_the_keys_that_mean_something_now() -> None:
         assert "Stop the run" not in text
         assert "Replay faster" not in text
         assert "bus bandwidth" not in text
+        assert "Columns" not in text
         await pilot.press("escape", "2", "question_mark")
         assert "Draw the time, or the bus bandwidth" in seen(app)
+        await pilot.press("end")
+        await until(pilot, lambda: "The tensor's size, 1 KB being 1024 bytes" in seen(app))
 
     play(scenario, PrimitivesScreen(over()), (120, 60))
 

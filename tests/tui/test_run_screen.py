@@ -274,6 +274,7 @@ def test_help_says_what_the_bindings_say(tmp_path: Path) -> None:
 
     of_run, of_replay = asyncio.run(check(live("none", 30))), asyncio.run(check(replay("none", 30)))
     assert "Put a delay in, or take it out, while the trial runs" in of_run
+    assert "◀ late: the others wait for it." in of_run
     assert "Put a delay in" not in of_replay
     assert "Replay faster" in of_replay
     assert "Replay faster" not in of_run

@@ -1,6 +1,7 @@
 """The tables of primitives: times by size, models beside the textbook, and which primitive overtakes which."""
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from ddptui.analysis.primitives.cells import PrimitiveKey, is_uneven
 from ddptui.analysis.primitives.crossover import Overtaking
@@ -19,57 +20,35 @@ Source = (
 )  # of the textbook's figures: α, β and γ, and the operation that has α and β
 
 
+class Sized(NamedTuple):
+    """A size of an operation, with what predicts its time."""
+
+    cell: Cell
+    fit: Fit | None
+    source: Source
+
+
+class Modeled(NamedTuple):
+    """An operation's model, beside the textbook's."""
+
+    fit: Fit
+    source: Source
+
+
 def of_cells(cells: Sequence[Cell], fit: Fit | None, source: Source) -> Table:
     """One operation, a line a size, named as in nccl-tests; beside each, what its model and the textbook predict."""
-    columns: tuple[Column[Cell], ...] = (
-        Column("size", lambda cell: _if_bytes(cell, size(cell.bytes)), 100),
-        Column("calls", lambda cell: str(cell.calls), 70),
-        Column("in flight", lambda cell: str(cell.in_flight) if cell.in_flight > 1 else NOTHING, 96),
-        Column("min", _time(lambda time: time.min), 90),
-        Column("median", _marked, 99),
-        Column("fitted", lambda cell: duration(predicted_time(fit, cell.bytes) if fit else None), 84),
-        Column("textbook", lambda cell: duration(_textbook_s(fit, cell.bytes, source) if fit else None), 83),
-        Column("p90", _time(lambda time: time.p90), 82),
-        Column("p99", _time(lambda time: time.p99), 92),
-        Column("CV", lambda cell: percent(cell.cv), 93),
-        Column("mean", _time(lambda time: time.mean), 81),  # what nccl-tests reports
-        Column("algbw", lambda cell: digits(cell.algbw_gb_s), 91),
-        Column("busbw", lambda cell: digits(cell.busbw_gb_s), 97),
-        Column("slowest", lambda cell: NOTHING if cell.slowest is None else f"rank {cell.slowest}", 60),
-        Column("#wrong", lambda cell: _if_bytes(cell, str(cell.wrong)), 98),
-    )
-    return Table(fill(columns, cells), {row: RED for row, cell in enumerate(cells) if cell.wrong or cell.error})
+    columns = fill(SIZE_COLUMNS, [Sized(cell, fit, source) for cell in cells])
+    return Table(columns, {row: RED for row, cell in enumerate(cells) if cell.wrong or cell.error})
 
 
 def of_models(fits: Sequence[Fit], source: Source) -> Table:
     """A line an operation. α in µs a message, β and γ as bandwidths; errors as parts of what was measured."""
-    columns: tuple[Column[Fit], ...] = (
-        Column("operation", lambda fit: str(fit.key), 100, left=True),
-        Column("α", lambda fit: duration(fit.alpha), 99),
-        Column("β GB/s", lambda fit: bandwidth(fit.beta), 98),
-        Column("γ GB/s", lambda fit: bandwidth(fit.gamma), 80),
-        Column("line off", lambda fit: percent(fit.line_worst), 95),
-        Column("bent off", lambda fit: percent(fit.worst), 97),
-        Column(f"within {NEAR:.0%}", _near, 94),
-        Column("left out", lambda fit: percent(fit.left_out), 79),
-        Column("bends at", _knots, 70, left=True),
-        Column("textbook off", lambda fit: _textbook_off(fit, source), 96),
-        Column("algorithm", lambda fit: theory_of(fit.key).algorithm, 60, left=True),
-        Column("textbook formula", lambda fit: theory_of(fit.key).formula, 90, left=True),
-    )
-    return Table(fill(columns, fits))
+    return Table(fill(MODEL_COLUMNS, [Modeled(fit, source) for fit in fits]))
 
 
 def of_overtakings(overtakings: Sequence[Overtaking]) -> Table:
     """A line a pair of operations: from which size on the other one is faster."""
-    columns: tuple[Column[Overtaking], ...] = (
-        Column("faster below", lambda overtaking: str(overtaking.before), 99, left=True),
-        Column("faster above", lambda overtaking: str(overtaking.after), 100, left=True),
-        Column("measured", lambda overtaking: size(overtaking.measured), 98),
-        Column("fitted", lambda overtaking: size(overtaking.fitted), 97),
-        Column("textbook", lambda overtaking: size(overtaking.textbook), 96),
-    )
-    return Table(fill(columns, overtakings))
+    return Table(fill(OVERTAKING_COLUMNS, overtakings))
 
 
 def heading(which: PrimitiveKey, cadence: Cadence) -> str:
@@ -95,8 +74,9 @@ def _textbook_s(fit: Fit, bytes: int, source: Source) -> float | None:
     return textbook_time(fit, bytes, source[0])
 
 
-def _textbook_off(fit: Fit, source: Source) -> str:
+def _textbook_off(row: Modeled) -> str:
     """The range of the textbook's errors over all sizes."""
+    fit, source = row
     errors = [book / s - 1 for bytes, s in fit.times.items() if (book := _textbook_s(fit, bytes, source)) is not None]
     if not errors:
         return NOTHING
@@ -104,26 +84,184 @@ def _textbook_off(fit: Fit, source: Source) -> str:
     return low if low == high else f"{low}…{high}"
 
 
-def _near(fit: Fit) -> str:
+def _near(row: Modeled) -> str:
     """At how many of the sizes the bent line is that near; empty if there are too few sizes to be off."""
+    fit = row.fit
     if fit.worst is None:
         return NOTHING
     return f"{sum(abs(residual) <= NEAR for residual in fit.residuals.values())} of {len(fit.residuals)}"
 
 
-def _knots(fit: Fit) -> str:
-    return (", ".join(map(size, fit.curve.knots)) if fit.curve else "") or NOTHING
+def _knots(row: Modeled) -> str:
+    return (", ".join(map(size, row.fit.curve.knots)) if row.fit.curve else "") or NOTHING
 
 
-def _if_bytes(cell: Cell, text: str) -> str:
+def _if_bytes(text: Callable[[Cell], str]) -> Callable[[Sized], str]:
     """The text; a dash for a primitive that moves no bytes, and so has no size and no elements to be wrong."""
-    return text if primitive_facts(cell.operation, composite=cell.composite).has_bytes else NOTHING
+
+    def shown(row: Sized) -> str:
+        has_bytes = primitive_facts(row.cell.operation, composite=row.cell.composite).has_bytes
+        return text(row.cell) if has_bytes else NOTHING
+
+    return shown
 
 
-def _time(figure: Callable[[TimeUs], float]) -> Callable[[Cell], str]:
-    return lambda cell: duration(figure(cell.time_us) * US_IN_S if cell.time_us else None)
+def _time(figure: Callable[[TimeUs], float]) -> Callable[[Sized], str]:
+    return lambda row: duration(figure(row.cell.time_us) * US_IN_S if row.cell.time_us else None)
 
 
-def _marked(cell: Cell) -> str:
-    median = _time(lambda time: time.median)(cell)
-    return f"{MARK} {median}" if is_uneven(cell) else median
+def _marked(row: Sized) -> str:
+    median = _time(lambda time: time.median)(row)
+    return f"{MARK} {median}" if is_uneven(row.cell) else median
+
+
+def _fitted(row: Sized) -> str:
+    return duration(predicted_time(row.fit, row.cell.bytes) if row.fit else None)
+
+
+def _textbook(row: Sized) -> str:
+    return duration(_textbook_s(row.fit, row.cell.bytes, row.source) if row.fit else None)
+
+
+SIZE_COLUMNS: tuple[Column[Sized], ...] = (
+    Column(
+        "size",
+        _if_bytes(lambda cell: size(cell.bytes)),
+        100,
+        about="The tensor's size, 1 KB being 1024 bytes; where each rank gives or gets a part, all parts together.",
+    ),
+    Column("calls", lambda row: str(row.cell.calls), 70, about="How many calls were timed, without the warm-up."),
+    Column(
+        "in flight",
+        lambda row: str(row.cell.in_flight) if row.cell.in_flight > 1 else NOTHING,
+        96,
+        about="How many calls were under way at once. Times are then of a group of so many, divided by their number.",
+    ),
+    Column("min", _time(lambda time: time.min), 90, about="The shortest call, each a mean over the ranks."),
+    Column(
+        "median",
+        _marked,
+        99,
+        about=f"Half of the calls took less, half took more. {MARK} marks sizes whose calls differ so much that no one "
+        "figure stands for them.",
+    ),
+    Column(
+        "fitted",
+        _fitted,
+        84,
+        about="What the fitted model says for this size: a line with up to three knots through the medians.",
+    ),
+    Column(
+        "textbook",
+        _textbook,
+        83,
+        about="What the textbook's formula says, with α and β as measured between two ranks; "
+        "empty for the operation that α and β come from.",
+    ),
+    Column("p90", _time(lambda time: time.p90), 82, about="Nine of ten calls took less than this."),
+    Column("p99", _time(lambda time: time.p99), 92, about="99 of 100 calls took less than this."),
+    Column(
+        "CV",
+        lambda row: percent(row.cell.cv),
+        93,
+        about="How much the calls differ: their standard deviation as a part of their mean.",
+    ),
+    Column("mean", _time(lambda time: time.mean), 81, about="The mean over all calls, which nccl-tests reports."),
+    Column(
+        "algbw",
+        lambda row: digits(row.cell.algbw_gb_s),
+        91,
+        about="Algorithm bandwidth: the size over the mean time, in GB/s of 1e9 bytes.",
+    ),
+    Column(
+        "busbw",
+        lambda row: digits(row.cell.busbw_gb_s),
+        97,
+        about="Bus bandwidth: algbw times what nccl-tests multiplies it with, so that it compares to the bandwidth of "
+        "a wire whatever the operation and the number of ranks.",
+    ),
+    Column(
+        "slowest",
+        lambda row: NOTHING if row.cell.slowest is None else f"rank {row.cell.slowest}",
+        60,
+        about="The rank whose calls took longest on average.",
+    ),
+    Column(
+        "#wrong",
+        _if_bytes(lambda cell: str(cell.wrong)),
+        98,
+        about="How many elements had a wrong value, on all ranks together; every element was checked.",
+    ),
+)
+
+MODEL_COLUMNS: tuple[Column[Modeled], ...] = (
+    Column("operation", lambda row: str(row.fit.key), 100, left=True, about="What was called, or how ranks averaged."),
+    Column(
+        "α",
+        lambda row: duration(row.fit.alpha),
+        99,
+        about="Latency: what one message costs however small it is, by a straight line through the medians.",
+    ),
+    Column(
+        "β GB/s",
+        lambda row: bandwidth(row.fit.beta),
+        98,
+        about="The bandwidth of one message by the same line; β itself is the time for a byte.",
+    ),
+    Column(
+        "γ GB/s",
+        lambda row: bandwidth(row.fit.gamma),
+        80,
+        about="How fast a rank adds up tensors, as local_sum measured it; empty for operations that add up nothing.",
+    ),
+    Column(
+        "line off",
+        lambda row: percent(row.fit.line_worst),
+        95,
+        about="How far the straight line is off at worst, as a part of the measured time.",
+    ),
+    Column(
+        "bent off",
+        lambda row: percent(row.fit.worst),
+        97,
+        about="How far the line with up to three knots is off at worst, as a part of the measured time.",
+    ),
+    Column(
+        f"within {NEAR:.0%}", _near, 94, about=f"At how many sizes the line with knots is off by {NEAR:.0%} at most."
+    ),
+    Column(
+        "left out",
+        lambda row: percent(row.fit.left_out),
+        79,
+        about="How far the line with knots is off at worst at a size that was left out of its fit.",
+    ),
+    Column("bends at", _knots, 70, left=True, about="The sizes at which the line with knots changes its slope."),
+    Column(
+        "textbook off",
+        _textbook_off,
+        96,
+        about="How far the textbook's formula is off, from the lowest to the highest; + means that it says too much.",
+    ),
+    Column(
+        "algorithm",
+        lambda row: theory_of(row.fit.key).algorithm,
+        60,
+        left=True,
+        about="The algorithm that the formula is of, as gloo uses it.",
+    ),
+    Column(
+        "textbook formula",
+        lambda row: theory_of(row.fit.key).formula,
+        90,
+        left=True,
+        about="The time for n bytes on p ranks: α a message, β a byte sent, γ a byte added up.",
+    ),
+)
+
+OVERTAKING_COLUMNS: tuple[Column[Overtaking], ...] = (
+    Column("faster below", lambda row: str(row.before), 99, left=True, about="The operation for smaller tensors."),
+    Column("faster above", lambda row: str(row.after), 100, left=True, about="The operation for larger tensors."),
+    Column("measured", lambda row: size(row.measured), 98, about="Where one overtakes the other by the medians."),
+    Column("fitted", lambda row: size(row.fitted), 97, about="Where it does by the fitted models."),
+    Column("textbook", lambda row: size(row.textbook), 96, about="Where it does by the textbook's formulas."),
+)

@@ -106,16 +106,23 @@ def _finding(cell: CellPair) -> str:
     return NOTHING if cell.launches < 2 else finding if finding == ALIKE else f"B {finding}"
 
 
+UNSTEADY_MARK = f"{MARK} marks calls that differ too much for it to stand for them."
 COLUMNS: tuple[Column[CellPair], ...] = (
-    Column("trial", lambda cell: cell.trial, 94, left=True),
-    Column("ranks", lambda cell: str(cell.ranks), 93),
-    Column("operation", lambda cell: str(cell.key), 100, left=True),
-    Column("size", lambda cell: cell.size, 99),
-    Column("A median", _time(lambda both: both.a), 97),
-    Column("B median", _time(lambda both: both.b), 96),
-    Column("B / A", lambda cell: f"{cell.ratio:.2f}", 98),
-    Column("range", _range, 92),
-    Column("so B is", _finding, 95, left=True),
+    Column("trial", lambda cell: cell.trial, 94, left=True, about="A trial that both runs have."),
+    Column("ranks", lambda cell: str(cell.ranks), 93, about="How many ranks took part."),
+    Column("operation", lambda cell: str(cell.key), 100, left=True, about="What was called, or how ranks averaged."),
+    Column("size", lambda cell: cell.size, 99, about="The tensor's size, 1 KB being 1024 bytes."),
+    Column("A median", _time(lambda both: both.a), 97, about=f"The median call in run A. {UNSTEADY_MARK}"),
+    Column("B median", _time(lambda both: both.b), 96, about=f"The median call in run B. {UNSTEADY_MARK}"),
+    Column("B / A", lambda cell: f"{cell.ratio:.2f}", 98, about="B's median over A's: above 1, B was slower."),
+    Column("range", _range, 92, about="The least and the largest B / A that the launches allow; empty for one launch."),
+    Column(
+        "so B is",
+        _finding,
+        95,
+        left=True,
+        about="Faster or slower, if every launch of B was; else no difference is seen. Empty for one launch.",
+    ),
 )
 
 # In JSON and CSV: the path of the value from the pair, or what computes it. Scripts read these names: never rename.

@@ -101,17 +101,30 @@ MEDIANS: dict[str, Callable[[RepeatResult], float | None]] = {
     "transfer_ms": lambda repeat: repeat.transfer_ms,
     "loss": lambda repeat: repeat.loss.last,
 }
+OF_REPEATS = "the median over the repeats that count"
 COLUMNS: tuple[Column[Pair], ...] = (
-    Column("trial", lambda pair: pair.a.name, 100, left=True),
-    Column("A train s", lambda pair: _train(pair.a), 98),
-    Column("B train s", lambda pair: _train(pair.b), 97),
-    Column("B / A", _ratio, 99),
-    Column("range", _range, 95),
-    Column("so B is", _verdict, 96, left=True),
-    Column("wait ms", _both("wait_ms", ".2f"), 92),
-    Column("transfer ms", _both("transfer_ms", ".2f"), 91),
-    Column("waits for", lambda pair: _change(culprit_of(pair.a), culprit_of(pair.b)), 93, left=True),
-    Column("loss", _both("loss", ".3f"), 90),
+    Column("trial", lambda pair: pair.a.name, 100, left=True, about="A trial that both runs have."),
+    Column("A train s", lambda pair: _train(pair.a), 98, about=f"The train time in run A, {OF_REPEATS}."),
+    Column("B train s", lambda pair: _train(pair.b), 97, about=f"The train time in run B, {OF_REPEATS}."),
+    Column("B / A", _ratio, 99, about="B's train time over A's: above 1, B was slower."),
+    Column("range", _range, 95, about="The least and the largest B / A that the repeats allow; empty for one repeat."),
+    Column(
+        "so B is",
+        _verdict,
+        96,
+        left=True,
+        about="Faster or slower, if every repeat of B was; else no difference is seen, or what prevents a comparison.",
+    ),
+    Column("wait ms", _both("wait_ms", ".2f"), 92, about="Waiting a step in A → in B, as in each run's own table."),
+    Column("transfer ms", _both("transfer_ms", ".2f"), 91, about="Transfer a step in A → in B."),
+    Column(
+        "waits for",
+        lambda pair: _change(culprit_of(pair.a), culprit_of(pair.b)),
+        93,
+        left=True,
+        about="The rank that all others waited for in A → in B, and in which phase it was late.",
+    ),
+    Column("loss", _both("loss", ".3f"), 90, about="The loss at the end in A → in B, the median over repeats."),
 )
 
 

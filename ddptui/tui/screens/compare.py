@@ -1,5 +1,6 @@
 """Two runs side by side: the answer, the table, and what else differs."""
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 from textual import events
@@ -35,6 +36,10 @@ class CompareScreen(Exportable):
     def __init__(self, compared: Comparison) -> None:
         super().__init__()
         self._compared = compared
+
+    @property
+    def explained(self) -> dict[str, Sequence[tuple[str, str]]]:
+        return {"Columns": self.query_one(LabTable).explained}
 
     @property
     def exported(self) -> str:

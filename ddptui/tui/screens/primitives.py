@@ -29,7 +29,7 @@ from ddptui.tui.screens.base import EndedRun
 from ddptui.tui.screens.export import ExportableRun
 from ddptui.tui.screens.following import BACK_KEYS, REPLAY_KEYS, RUN_KEYS, Feed, Following
 from ddptui.tui.widgets.frame import PaneBar, TitleBar
-from ddptui.tui.widgets.primitive_times import PrimitiveTimes
+from ddptui.tui.widgets.primitive_times import PrimitiveTimes, SizeTable
 from ddptui.tui.widgets.primitives import PrimitiveGrid, PrimitiveList, items_of
 from ddptui.wire.records import Message
 
@@ -81,6 +81,11 @@ class PrimitivesScreen(Following, ExportableRun):
         self._playing: Timer | None = None
         self._answer: str | None = None  # of the run, once it is over; None: not looked for
         self._sentence = ""  # what the line at the top shows
+
+    @property
+    def explained(self) -> dict[str, Sequence[tuple[str, str]]]:
+        sizes = self.query_one(SizeTable).explained
+        return {"Columns of the sizes": sizes} if sizes else {}  # none where buffers are shown
 
     def compose_content(self) -> ComposeResult:
         yield Static(id="now", markup=False)

@@ -16,9 +16,11 @@ from ddptui.run.session import Session
 from ddptui.tui.screens.base import ZOOM_KEY
 from ddptui.tui.screens.following import BACK_KEYS, REPLAY_KEYS, RUN_KEYS, Following
 from ddptui.tui.screens.inject import Inject, can_still_come
+from ddptui.tui.widgets.comparison import Comparison
 from ddptui.tui.widgets.frame import TitleBar
 from ddptui.tui.widgets.line_chart import LineChart
 from ddptui.tui.widgets.panes import TITLES, Panes, Picture
+from ddptui.tui.widgets.rank_table import RankTable
 from ddptui.wire.records import Message
 
 
@@ -51,6 +53,13 @@ class RunScreen(Following):
         self.held = False
         self._results_due = False  # they wait for a dialog to close, whose answer would be lost with this screen
         self._picture: Picture | None = None  # the last one that was drawn
+
+    @property
+    def explained(self) -> dict[str, Sequence[tuple[str, str]]]:
+        return {
+            "Columns of the ranks": self.query_one(RankTable).explained,
+            "Columns of the results": self.query_one(Comparison).explained,
+        }
 
     def compose_content(self) -> ComposeResult:
         yield Static(id="now", markup=False)

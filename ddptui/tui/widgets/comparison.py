@@ -54,11 +54,6 @@ class Comparison(FittedTable):
         """The columns that have a value for at least one of these trials."""
         return telling(self._columns(self._rows()))
 
-    @property
-    def explained(self) -> list[tuple[str, str]]:
-        """The headers of the columns on the screen, with what they show."""
-        return [(column.header, column.about) for column in self._columns(self._rows()) if column.key in self.shown]
-
     def row_as_text(self) -> list[str]:
         """The cells of the chosen row."""
         return [str(cell) for cell in self.get_row_at(self.cursor_row)] if self.row_count else []

@@ -36,6 +36,7 @@ class Column(NamedTuple):
     width: int
     worth: int  # where space is short, the column of least worth goes first
     cell: Callable[[Row], str]
+    about: str  # a sentence
     figure: Callable[[RankState], float | None] | None = None  # of a GPU: the column shows if some rank reports it
 
 
@@ -79,25 +80,67 @@ def _gpu_memory(gpu: Gpu) -> str:
 
 
 COLUMNS = (
-    Column("rank", 4, 100, lambda row: str(row.rank.rank)),
-    Column("state", 24, 99, lambda row: f"{row.state}{' ◀ late' if row.is_culprit else ''}"),
-    Column("progress", 16, 98, lambda row: progress(row.rank)),
-    Column("step", 6, 50, lambda row: str(row.rank.step)),
-    Column("loss", 7, 90, _loss),
-    Column("samples/s", 9, 60, _rate),
-    Column("data", 7, 64, _phase(0)),
-    Column("forward", 7, 66, _phase(1)),
-    Column("backward", 8, 67, _phase(2)),
-    Column("aggr.", 6, 68, _phase(3)),
-    Column("optim.", 7, 63, _phase(4)),
-    Column("wait", 6, 95, lambda row: _optional(row.wait_ms, ".1f")),
-    Column("cpu %", 5, 70, _meter(lambda rank: rank.cpu_percent)),
-    Column("memory", 8, 55, lambda row: _megabytes(row.rank.rss_bytes)),
-    Column("gpu %", 5, 71, _meter(lambda rank: rank.gpu.busy_percent), lambda rank: rank.gpu.busy_percent),
-    Column("gpu mem.", 8, 69, lambda row: _megabytes(row.rank.gpu_bytes), lambda rank: rank.gpu_bytes),
-    Column("gpu used", 14, 54, lambda row: _gpu_memory(row.rank.gpu), lambda rank: rank.gpu.used_bytes),
-    Column("W", 4, 59, _meter(lambda rank: rank.gpu.watts), lambda rank: rank.gpu.watts),
-    Column("°C", 4, 58, _meter(lambda rank: rank.gpu.celsius), lambda rank: rank.gpu.celsius),
+    Column("rank", 4, 100, lambda row: str(row.rank.rank), "The rank's number; ranks count from 0."),
+    Column(
+        "state",
+        24,
+        99,
+        lambda row: f"{row.state}{' ◀ late' if row.is_culprit else ''}",
+        "What it does now; ◀ late: the others wait for it.",
+    ),
+    Column("progress", 16, 98, lambda row: progress(row.rank), "How many of its steps it has finished."),
+    Column("step", 6, 50, lambda row: str(row.rank.step), "How many steps it has finished."),
+    Column("loss", 7, 90, _loss, "The loss of its last step, of its own part of the batch."),
+    Column("samples/s", 9, 60, _rate, "How many samples a second it trains on, over the last steps."),
+    Column("data", 7, 64, _phase(0), "Time to get a batch, in ms, the median of its last steps."),
+    Column("forward", 7, 66, _phase(1), "Time in forward, with the loss, likewise."),
+    Column("backward", 8, 67, _phase(2), "Time in backward, likewise; torch DDP averages in it."),
+    Column("aggr.", 6, 68, _phase(3), "Time in the aggregation, likewise, with the waiting in it."),
+    Column("optim.", 7, 63, _phase(4), "Time in the optimizer's step, likewise."),
+    Column(
+        "wait",
+        6,
+        95,
+        lambda row: _optional(row.wait_ms, ".1f"),
+        "How long it waited for late ranks in a step, in ms, the median of the last steps.",
+    ),
+    Column("cpu %", 5, 70, _meter(lambda rank: rank.cpu_percent), "Its process's use of the cores; 100 is one core."),
+    Column("memory", 8, 55, lambda row: _megabytes(row.rank.rss_bytes), "The memory of its process."),
+    Column(
+        "gpu %",
+        5,
+        71,
+        _meter(lambda rank: rank.gpu.busy_percent),
+        "How busy its GPU is.",
+        lambda rank: rank.gpu.busy_percent,
+    ),
+    Column(
+        "gpu mem.",
+        8,
+        69,
+        lambda row: _megabytes(row.rank.gpu_bytes),
+        "The GPU memory that its tensors take.",
+        lambda rank: rank.gpu_bytes,
+    ),
+    Column(
+        "gpu used",
+        14,
+        54,
+        lambda row: _gpu_memory(row.rank.gpu),
+        "The memory of its GPU that is in use by all programs, of all that it has.",
+        lambda rank: rank.gpu.used_bytes,
+    ),
+    Column(
+        "W", 4, 59, _meter(lambda rank: rank.gpu.watts), "The power of its GPU, in watts.", lambda rank: rank.gpu.watts
+    ),
+    Column(
+        "°C",
+        4,
+        58,
+        _meter(lambda rank: rank.gpu.celsius),
+        "The temperature of its GPU.",
+        lambda rank: rank.gpu.celsius,
+    ),
 )
 LEFT = ("state", "progress")
 PADDING = 2  # cells, which DataTable adds to every column
@@ -132,6 +175,11 @@ class RankTable(DataTable[Text], inherit_bindings=False):
     def rank(self) -> int | None:
         """The rank under the cursor."""
         return self.cursor_row if 0 <= self.cursor_row < self.row_count else None
+
+    @property
+    def explained(self) -> list[tuple[str, str]]:
+        """The headers of the columns on the screen, with what they show."""
+        return [(column.header, column.about) for column in self._columns]
 
     def show(self, watched: RunMonitor, states: Mapping[int, str], ranks: int) -> None:
         """Update the visible rows. `states`: by rank, in words. `ranks`: the world size."""

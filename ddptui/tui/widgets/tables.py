@@ -44,6 +44,7 @@ class LabTable(DataTable[Text]):
         Binding("l", "cursor_right", "Scroll right", show=False),
     ]
 
+    explained: Sequence[tuple[str, str]] = ()  # the headers of the columns on the screen, with what they show
     _filled: tuple[object, ...] = ()
     _said: str | None = None
 
@@ -90,6 +91,7 @@ class LabTable(DataTable[Text]):
         if filled == self._filled:  # a changed cell costs as much as all of them: every visible row is drawn again
             return
         self._filled = filled
+        self.explained = [(column.header, column.about) for column in columns]
         chosen, column, scrolled = self.chosen, self.cursor_column, self.scroll_offset
         with self.app.batch_update():  # else the empty table shows for a moment
             self._rebuild(columns, names, styles)
@@ -188,13 +190,11 @@ class RankDetail(LabTable):
     """Shows a row for each rank of the last repeat of a trial."""
 
     DEFAULT_CSS = "RankDetail { scrollbar-size-horizontal: 0; }"  # it would hide a rank where there are two
-    explained: Sequence[tuple[str, str]] = ()  # the headers of the columns, with what they show
 
     def show(self, trial: TrialResult | None) -> None:
         """Show the ranks of the trial's last repeat."""
         repeats = trial.repeats if trial else []
         ranks = repeats[-1].ranks if repeats else []
         columns = telling(fill(RANK_COLUMNS, ranks))
-        self.explained = [(column.header, column.about) for column in columns]
         self.fill(columns, [str(rank.rank) for rank in ranks])
         self.say(f"{trial.name}, repeat {len(repeats)}" if trial and repeats else "no repeat has ended")

@@ -97,7 +97,10 @@ class WhoWaits(Canvas, can_focus=True):
         if self._matrix is None:
             return [[(_why_empty(self._trial), "muted")]]
         shown = grid(self._matrix, width)
-        return [*([(head, "muted")] for head in shown.heads), *(self._line(shown, row) for row in range(len(shown.labels)))]
+        return [
+            *([(head, "muted")] for head in shown.heads),
+            *(self._line(shown, row) for row in range(len(shown.labels))),
+        ]
 
     def _line(self, shown: Grid, row: int) -> Line:
         line: list[Span] = [(shown.labels[row], "")]

@@ -67,7 +67,13 @@ def show(
 
 SLEEP = 'at = "data"\nranks = [0]\nsleep_ms = '
 RANKS = 'at = "data"\nsleep_ms = 1\nranks = '
-NAMES = {"slash": "a/b", "dots": "..", "bell": "a\\u0007b", "emoji": "\U0001f600", "empty": ""}
+NAMES = {
+    "slash": ("a/b", "'/' cannot be in a name: use letters, digits and . _ + -"),
+    "dots": ("..", "'.' cannot come first: begin with a letter or a digit"),
+    "bell": ("a\\u0007b", "'\\x07' cannot be in a name"),
+    "emoji": ("\U0001f600", "'\U0001f600' cannot be in a name"),
+    "empty": ("", "it is empty"),
+}
 
 LINKED, LINK = "mkdir presets; ln -s", "presets/l.toml; {}"
 FILES = {
@@ -115,8 +121,8 @@ PRESETS = {
     "trials without end": preset("[[trial]]\n" * MANY, f"trial: there are {MANY} of them; 1000 are the most"),
     "a matrix of nothing": preset("[matrix]\nlr = []", "matrix.lr: expected a list of values to try"),
     "a matrix of no list": preset("[matrix]\nlr = 1", "matrix.lr: expected a list of values to try"),
-    **{f"a name: {what}": preset(f'[[trial]]\nname = "{name}"', "cannot name a folder: letters, digits and . _ + -")
-       for what, name in NAMES.items()},
+    **{f"a name: {what}": preset(f'[[trial]]\nname = "{name}"', f"cannot name a folder: {why}")
+       for what, (name, why) in NAMES.items()},
     "a long name": preset(f'[[trial]]\nname = "{"a" * 65}"', "it has 65 characters, at most 64 are possible"),
     "a name twice": preset(A + A, "2 trials are called 'a': rename all but one"),
     "a name twice, in two cases": preset(A + A.upper().replace("TRIAL", "trial").replace("NAME", "name"), "called 'a'"),

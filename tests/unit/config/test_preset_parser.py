@@ -384,9 +384,16 @@ BAD: dict[str, tuple[str | bytes, list[str]]] = {
         ["trial[0].bottleneck[0].ranks: names a rank twice"],
     ),
     "two of one name": ("[[trial]]\nname = 'a'\n[[trial]]\nname = 'a'", ["trial: 2 trials are called 'a'"]),
-    "a name for no folder": ("[[trial]]\nname = '../a'", ["trial[0].name: '../a' cannot name a folder"]),
+    "a name for no folder": (
+        "[[trial]]\nname = '../a'",
+        ["trial[0].name: '../a' cannot name a folder: '/' cannot be in a name: use letters, digits and . _ + -"],
+    ),
     "a long name": (f"[[trial]]\nname = '{'a' * 65}'", ["it has 65 characters, at most 64 are possible"]),
-    "an empty name": ("[[trial]]\nname = ''", ["trial[0].name: '' cannot name a folder"]),
+    "a name that begins wrongly": (
+        f"[[trial]]\nname = '-{'a' * 63}'",
+        ["cannot name a folder: '-' cannot come first: begin with a letter or a digit"],
+    ),
+    "an empty name": ("[[trial]]\nname = ''", ["trial[0].name: '' cannot name a folder: it is empty"]),
     "a matrix that names no folder": ("[matrix]\ndata_dir = ['/a']", ["matrix.name: '/a' cannot name a folder"]),
     "baseline": ("baseline = 'mime'\n" + MINE, ["baseline: no trial 'mime'; did you mean 'mine'?"]),
     "steps": ("[[trial]]\nsteps = 3", ["trial[0].steps: 3 steps leave none after 3 warm-up steps"]),

@@ -8,7 +8,6 @@ from ddptui.config.columns import MEANINGS
 from ddptui.config.preset import Preset
 from ddptui.report import explained
 from ddptui.report.columns import COLUMNS, columns_of
-from ddptui.report.ranks import RANK_COLUMNS
 from ddptui.report.rows import rows_of
 from ddptui.report.table import text
 from tests.support.builders import journal, preset_of, results_for, two_trials
@@ -17,7 +16,7 @@ from tests.support.printed import header_of
 
 def test_every_column_has_a_key_that_presets_know_and_a_sentence() -> None:
     assert [column.key for column in COLUMNS] == [*MEANINGS]
-    for column in (*COLUMNS, *RANK_COLUMNS):
+    for column in (column for columns in explained.TABLES.values() for column in columns):
         assert column.about.endswith("."), column.header
         assert len(column.about.split()) <= 45, column.header
 
@@ -36,9 +35,14 @@ def test_a_column_is_found_by_its_key_and_by_its_header(name: str) -> None:
     assert explained.entries(name).startswith("startup  (start s)\n    Seconds from the launch")
 
 
-def test_both_tables_may_have_a_column_of_a_name() -> None:
-    assert explained.entries("wait").count("\nwait\n") == 1
-    assert explained.entries("wait").startswith("wait  (wait ms)\n")
+def test_where_several_tables_have_a_column_of_a_name_each_is_told_with_its_table() -> None:
+    told = explained.entries("wait").splitlines()
+    assert [line for line in told if line.endswith(":")] == [
+        "Columns that compare trials; a preset's `columns` takes their keys:",
+        "Columns of the table of ranks:",
+        "Columns of a projection:",
+    ]
+    assert [line for line in told if line.startswith("wait")] == ["wait  (wait ms)", "wait", "wait"]
 
 
 def test_an_unknown_column_is_refused_with_the_nearest_spelling() -> None:

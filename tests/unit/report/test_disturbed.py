@@ -1,6 +1,5 @@
 """Repeats that other programs disturbed: marked where their figures stand, left out where others are at hand."""
 
-
 import pytest
 from msgspec.structs import replace
 
