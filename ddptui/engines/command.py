@@ -12,7 +12,7 @@ from ddptui.config.trial import Trial, threads_per_rank
 from ddptui.config.trial_text import to_arguments
 from ddptui.engines.local import links
 from ddptui.host.folders import python_path
-from ddptui.host.machine import openmp_waits
+from ddptui.host.machine import steadying
 
 
 def command(trial: Trial, python: str = sys.executable, part: Part | None = None) -> list[str]:
@@ -55,4 +55,4 @@ def torch_launcher() -> str:
 def environment(trial: Trial, cores: int, ranks_here: int | None = None) -> dict[str, str]:
     """The variables with which a rank finds the lab's modules, and uses its share of the cores."""
     threads = threads_per_rank(trial, cores, ranks_here)
-    return {"PYTHONPATH": python_path(), "OMP_NUM_THREADS": str(threads), **openmp_waits(os.environ)}
+    return {"PYTHONPATH": python_path(), "OMP_NUM_THREADS": str(threads), **steadying(os.environ)}

@@ -25,6 +25,11 @@ WAITING = ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")  # variables that say how OpenMP
 # How often a thread looks before it sleeps. GCC's OpenMP looks 300,000 times, for some ms: where another process wants
 # the core that the awaited thread is to run on, both threads then stand still. `benchmarks/spinning.py` compares.
 SPINS = "2000"
+# How much free memory glibc keeps at the end of the heap, and from which size on a block is outside the heap, in bytes.
+# By default glibc gives back what a step has freed, if it lies at the end; then the kernel clears new pages in the next
+# step. Where it lies is chance, for a whole launch: some take half as long again. `benchmarks/trimming.py` compares.
+HEAP = {"MALLOC_TRIM_THRESHOLD_": str(1 << 30), "MALLOC_MMAP_THRESHOLD_": str(32 << 20)}
+TUNABLES = "GLIBC_TUNABLES"
 KILLS = "oom_kill "  # begins the line of the kernel's counter, in the files of cgroups and of the machine alike
 
 
@@ -37,6 +42,17 @@ def available_cores() -> int:
 def openmp_waits(environ: Mapping[str, str]) -> dict[str, str]:
     """The variables that say how OpenMP's threads wait in ranks: the user's own, or ours."""
     return {name: environ[name] for name in WAITING if name in environ} or {"GOMP_SPINCOUNT": SPINS}
+
+
+def heap_limits(environ: Mapping[str, str]) -> dict[str, str]:
+    """The variables that say what memory glibc keeps in ranks: the user's own, or ours."""
+    own = {name: value for name, value in environ.items() if name in HEAP or (name == TUNABLES and "malloc" in value)}
+    return own or HEAP
+
+
+def steadying(environ: Mapping[str, str]) -> dict[str, str]:
+    """The variables with which ranks do alike in each launch."""
+    return openmp_waits(environ) | heap_limits(environ)
 
 
 def own_clock() -> str:
@@ -122,6 +138,7 @@ def describe(*, in_console: bool = False) -> dict[str, Any]:
         "cores": available_cores(),
         "memory_bytes": psutil.virtual_memory().total,
         "openmp": " ".join(f"{name}={value}" for name, value in openmp_waits(os.environ).items()),
+        "malloc": " ".join(f"{name}={value}" for name, value in heap_limits(os.environ).items()),
         "load_before": os.getloadavg()[0],  # of the last minute: what else the machine does distorts figures
         "watched": "in the console" if in_console else "headless",  # drawing takes time from the ranks
         **gpus_of(gpus.ask()),

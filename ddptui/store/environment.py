@@ -5,7 +5,19 @@ from typing import Annotated, Any
 import msgspec
 
 # Keys of the environment whose change may change figures; the versions of packages count, too.
-MATTERS_TO_FIGURES = ("ddptui", "python", "host", "cpu", "cores", "gpus", "gpu_driver", "gpus_visible", "watched")
+MATTERS_TO_FIGURES = (
+    "ddptui",
+    "python",
+    "host",
+    "cpu",
+    "cores",
+    "gpus",
+    "gpu_driver",
+    "gpus_visible",
+    "openmp",
+    "malloc",
+    "watched",
+)
 DEEPEST = 16  # tables and lists in one another in environment.json; a console writes 4 at most
 TOO_DEEP = "its tables and lists are nested too deeply"
 

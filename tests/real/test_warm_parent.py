@@ -10,6 +10,7 @@ import psutil
 
 from ddptui.engines.local.engine import LAUNCHER_LOG
 from ddptui.engines.local.warm import WarmParent
+from ddptui.host.machine import heap_limits
 from ddptui.run import lab
 from ddptui.run.headless import Narrator
 from ddptui.run.lab import Controls
@@ -40,6 +41,8 @@ def test_without_their_parent_launches_start_cold_and_say_so_once(tmp_path: Path
                 ends.append(message.status)
                 if len(ends) == 1:
                     [parent] = psutil.Process(warm._keeper.pid).children()  # type: ignore[union-attr]
+                    limits = heap_limits(os.environ)
+                    assert limits.items() <= parent.environ().items()  # its forks have what malloc read as it started
                     os.kill(parent.pid, signal.SIGKILL)
                     psutil.wait_procs([parent])
     assert starts == [("warm", ""), ("cold", WHY), ("cold", WHY)]

@@ -19,6 +19,7 @@ import ddptui
 from ddptui.host import keeper
 from ddptui.host.folders import TemporaryFolder, lab_root, python_path
 from ddptui.host.launchers import without_launchers
+from ddptui.host.machine import heap_limits
 from ddptui.text.words import ending, printable
 from ddptui.wire import warm as wire
 from ddptui.wire.warm import Fork, Forked, FromParent, Imported, Refused
@@ -185,7 +186,7 @@ class WarmParent:
             with (self._folder / LOG).open("wb") as log, end:
                 self._keeper = start_keeper(
                     command,
-                    {"PYTHONPATH": python_path()},
+                    {"PYTHONPATH": python_path(), **heap_limits(os.environ)},  # malloc reads them as a process starts
                     self._folder,
                     self._folder,
                     log,

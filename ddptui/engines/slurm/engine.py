@@ -23,7 +23,7 @@ from ddptui.engines.slurm.queue import JobPoller
 from ddptui.engines.slurm.script import ENDED, ScriptError, job_name, meeting, render, wire_env
 from ddptui.engines.slurm.states import first_failed_rank
 from ddptui.host.folders import python_path, write_private
-from ddptui.host.machine import openmp_waits
+from ddptui.host.machine import steadying
 from ddptui.host.network import choose_interface, port_of
 from ddptui.store.journal import RepeatJournal
 from ddptui.wire.connection import LOGS, SILENCE_S
@@ -49,7 +49,7 @@ class SlurmEngine(Engine):
     def environment(self, trial: Trial) -> dict[str, str]:
         """The variables of the ranks on a node."""
         threads = str(trial.threads or 1)  # a node's cores are unknown here: one thread a rank by default
-        return {"PYTHONPATH": python_path(), "OMP_NUM_THREADS": threads, **openmp_waits(os.environ)}
+        return {"PYTHONPATH": python_path(), "OMP_NUM_THREADS": threads, **steadying(os.environ)}
 
     def open_hub(self, world_size: int) -> Hub:
         return Hub(world_size, at=(self._address, self._port))

@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import platform
 import subprocess
 import sys
 from importlib.machinery import ModuleSpec
@@ -16,7 +17,7 @@ from ddptui.config.trial_text import from_arguments
 from ddptui.config.trial_values import make_trial
 from ddptui.engines import command as launch
 from ddptui.host.folders import lab_root
-from ddptui.host.machine import SPINS, WAITING, describe, openmp_waits
+from ddptui.host.machine import HEAP, SPINS, TUNABLES, WAITING, describe, heap_limits, openmp_waits
 
 TORCH_MODULE = "torch.distributed.launch"
 
@@ -100,12 +101,13 @@ def test_each_launch_mode_has_a_command_a_label_and_an_entry_point(mode: str) ->
 def test_the_cores_are_shared_out_among_the_ranks(
     values: dict[str, Any], cores: int, threads: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in WAITING:
+    for name in (*WAITING, *HEAP, TUNABLES):
         monkeypatch.delenv(name, raising=False)
     assert launch.environment(make_trial(values), cores) == {
         "PYTHONPATH": str(lab_root()),
         "OMP_NUM_THREADS": threads,
         "GOMP_SPINCOUNT": SPINS,
+        **HEAP,
     }
 
 
@@ -128,6 +130,49 @@ def test_openmp_in_a_rank_waits_as_it_is_told() -> None:
         pytest.skip("this torch has another OpenMP than GCC's")
     [(name, value)] = openmp_waits(os.environ).items()
     assert f"{name} = '{value}'" in said.replace('"', "'")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "is_ours"),
+    [
+        ("MALLOC_TRIM_THRESHOLD_", "131072", False),
+        ("MALLOC_MMAP_THRESHOLD_", "7", False),
+        ("GLIBC_TUNABLES", "glibc.malloc.arena_max=1", False),
+        ("GLIBC_TUNABLES", "glibc.pthread.rseq=0", True),
+    ],
+)
+def test_what_memory_is_kept_is_the_users_choice(
+    name: str, value: str, is_ours: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for other in (*HEAP, TUNABLES):
+        monkeypatch.delenv(other, raising=False)
+    monkeypatch.setenv(name, value)
+    expected = HEAP if is_ours else {name: value}
+    variables = launch.environment(make_trial({}), 2)
+    assert {other: variables[other] for other in (*HEAP, TUNABLES) if other in variables} == expected
+    assert describe()["malloc"] == " ".join(f"{name}={value}" for name, value in expected.items())
+
+
+FREES = """
+import resource
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+for _ in range(20):
+    blocks = [b"1" * (10 << 20) for _ in range(3)]
+    del blocks
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="needs glibc's malloc")
+def test_a_rank_keeps_what_a_step_frees() -> None:
+    """30 MB have 7,680 pages: made once, or again and again."""
+    plain = {name: value for name, value in os.environ.items() if name not in (*HEAP, TUNABLES)}
+    gives_back, keeps = (
+        int(subprocess.run([sys.executable, "-c", FREES], env=plain | more, capture_output=True, check=True).stdout)
+        for more in ({}, heap_limits(plain))
+    )
+    assert gives_back > 3 * 7_680
+    assert keeps < 1.2 * 7_680
 
 
 def test_the_modules_of_the_rank_side_are_found_where_the_environment_points() -> None:

@@ -20,6 +20,7 @@ from ddptui.engines.local.engine import LAUNCHER_LOG, LocalLaunch
 from ddptui.engines.local.warm import CannotFork, WarmParent, is_readable, start_keeper
 from ddptui.host import keeper
 from ddptui.host.folders import python_path
+from ddptui.host.machine import heap_limits
 from ddptui.wire.warm import MOST_BYTES
 from tests.support.runner import ENOUGH_S
 from workers.warm import LIBRARIES
@@ -78,7 +79,7 @@ def few_files(warm: WarmParent) -> Iterator[None]:
 
 
 def launched(start: str, script: str, folder: Path, warm: WarmParent, **variables: str) -> LocalLaunch:
-    variables["PYTHONPATH"] = python_path()
+    variables |= {"PYTHONPATH": python_path(), **heap_limits(os.environ)}  # as every launch has them
     own = folder / "own"
     own.mkdir(exist_ok=True)
     with (folder / LAUNCHER_LOG).open("wb") as log:
