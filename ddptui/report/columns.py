@@ -19,7 +19,7 @@ from ddptui.report.differences import signed
 from ddptui.report.rows import DISTURBED, OFF_BY, Row, culprit_of, is_stand_in, loss_of, marked, median_of, off_by
 from ddptui.report.sentences import is_not_finite, status_of
 from ddptui.text.tables import Column, Filled, fill
-from ddptui.text.units import NOTHING
+from ddptui.text.units import NOTHING, seconds
 
 IN_BACKWARD, IN_SOME_STEPS = "²", "³"
 RIGHT = "right"
@@ -88,7 +88,7 @@ def _slept(row: Row) -> str:
     repeats = counted(row.result.repeats)
     fired = median(sum(rank.bottleneck_fired for rank in repeat.ranks) for repeat in repeats)
     slept = median(sum(rank.bottleneck_s for rank in repeat.ranks) for repeat in repeats)
-    return f"{fired:g}× {slept:.3g} s"
+    return f"{fired:g}× {seconds(slept)}"
 
 
 def aggregation(row: Row) -> str:

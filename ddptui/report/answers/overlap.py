@@ -1,4 +1,4 @@
-"""How much of its communication each trial hid behind backward, and what that is worth."""
+"""How much of its communication each trial hid behind backward, and what that is worth in train time."""
 
 from collections.abc import Iterator
 from statistics import median
@@ -14,7 +14,8 @@ HIDES = 0.01  # less overlap than this is none
 
 
 def overlap(results: Results, preset: Preset) -> Iterator[str]:
-    """The overlaps of trials on the same link as the baseline, then the train time of the one that hid most."""
+    """The overlaps of trials on the same link as the baseline; then the train time of the one that hid most, and of the
+    fastest of those that hid some."""
     links = {trial.name: trial.bottleneck for trial in preset.trials}
     beside = [trial for trial in results.trials if links[trial.name] == links[preset.baseline]]
     hidden = {trial.name: share for trial in beside if (share := _share(trial)) is not None}
@@ -26,18 +27,20 @@ def overlap(results: Results, preset: Preset) -> Iterator[str]:
     shares = listed([f"{name} {hidden[name]:.0%}" for name in some])
     none = [name for name in by_share if hidden[name] < HIDES]
     yield f"hidden behind backward, of all communication: {shares}{f'; {listed(none)} hid nothing' if none else ''}"
-    baseline = results.base
-    compared = effects(beside, baseline)
-    yield from (_worth(effect) for name in some[:1] for effect in compared if effect.name == name)
+    compared = [effect for effect in effects(beside, results.base) if effect.name in some]
+    most = [effect for effect in compared if effect.name == some[0]]
+    fastest = sorted(
+        (effect for effect in compared if effect.outcome == "faster"), key=lambda effect: effect.ratio.median
+    )
+    yield from dict.fromkeys(map(_worth, [*most, *fastest[:1]]))
 
 
 def _worth(effect: Effect) -> str:
-    base = effect.baseline.name
     if effect.outcome in ("slower", "faster"):
-        return with_reason(f"{effect.name} was {times(effect)} than {base}", effect)
+        return with_reason(f"{effect.name} was {times(effect)} than {effect.baseline.name}", effect)
     if effect.outcome == "unclear":
-        return f"cannot tell what that is worth: {too_noisy(effect)}"
-    return f"in train time that is worth nothing that {count(effect.repeats, 'repeat')} could show"
+        return f"cannot tell what {effect.name} saves: {too_noisy(effect)}"
+    return f"{effect.name} saved no train time that {count(effect.repeats, 'repeat')} could show"
 
 
 def _share(trial: TrialResult) -> float | None:

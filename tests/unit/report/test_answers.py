@@ -272,6 +272,29 @@ def test_a_delay_in_the_baseline_is_not_taken_for_none() -> None:
     assert "slept" not in " ".join(words)
 
 
+def test_hiding_most_is_told_apart_from_saving_most() -> None:
+    trials = [
+        {"name": "flat", "strategy": "flat"},
+        {"name": "small", "bucket_mb": 1.0},
+        {"name": "ddp", "bucket_mb": 9.0},
+    ]
+    ms = {"flat": (20, 20), "small": (20, 20), "ddp": (10, 10)}
+    results, preset = run(ms, trials, defaults={"world_size": 2, "strategy": "bucketed"})
+    overlaps = {"flat": 0.0, "small": 0.66, "ddp": 0.58}
+    shown = [
+        msgspec.structs.replace(
+            trial, repeats=[msgspec.structs.replace(repeat, overlap=overlaps[trial.name]) for repeat in trial.repeats]
+        )
+        for trial in results.trials
+    ]
+    words = answer(msgspec.structs.replace(results, trials=shown), preset)
+    assert words[:2] == [
+        "Hidden behind backward, of all communication: small 66% and ddp 58%; flat hid nothing.",
+        "small saved no train time that 2 repeats could show.",
+    ]
+    assert words[2].startswith("ddp was 2.00 ± 0.00 times faster than flat")
+
+
 def test_one_rank_hides_no_communication() -> None:
     trials = [{"name": "a", "bucket_mb": 1.0}, {"name": "b", "bucket_mb": 25.0}]
     words = answered({"a": (10,), "b": (20,)}, trials, defaults={"world_size": 1, "strategy": "bucketed"})
