@@ -101,7 +101,7 @@ def test_a_preset_is_shown_with_its_text_its_trials_and_its_commands() -> None:
         ):
             assert words in seen(app)
         assert command(lab) == "ddptui --preset quickstart --no-ui"
-        assert "-m workers.single" in seen(app)
+        assert "workers.single" in seen(app)
         await pilot.press(*"jjjjj")
         assert command(lab) == "ddptui --preset launch-modes --no-ui"
         await until(pilot, lambda: "five ways" in seen(app))
