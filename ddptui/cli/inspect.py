@@ -75,7 +75,7 @@ def columns(name: str | None) -> None:
 
     A preset lists the keys of those that it wants seen: columns = ["startup"].
     """
-    from ddptui.report import explained
+    from ddptui.cli import explained  # late: only this command needs the columns
 
     with refusing(LookupError):
         click.echo(explained.entries(name) if name else explained.listing(), nl=False)

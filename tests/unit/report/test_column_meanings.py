@@ -4,9 +4,9 @@ import msgspec
 import pytest
 
 from ddptui.analysis.results import RankResult, Results
+from ddptui.cli import explained
 from ddptui.config.columns import MEANINGS
 from ddptui.config.preset import Preset
-from ddptui.report import explained
 from ddptui.report.columns import COLUMNS, columns_of
 from ddptui.report.rows import rows_of
 from ddptui.report.table import text
