@@ -1,7 +1,13 @@
-"""Whether a trial took longer than another one, as far as their repeats can tell. Pure."""
+"""Whether a trial took longer than another one, as far as their repeats can tell. Pure.
 
-from collections.abc import Iterable, Sequence
-from statistics import median
+A difference counts if it exceeds its own ±, as sentences show it, and if Student's t-test of the logarithms of the
+train times finds it at the level of 5 %. The ± of two or three repeats alone is too small: between equal trials it
+would find a difference in every second or eighth comparison.
+"""
+
+from collections.abc import Iterable
+from math import log, sqrt
+from statistics import fmean, median, variance
 from typing import Literal, NamedTuple
 
 from ddptui.analysis.breakdown import Breakdown, difference
@@ -14,6 +20,7 @@ Outcome = Literal["slower", "faster", "alike", "unclear"]  # unclear: the repeat
 
 # A single repeat does not show its spread. Single repeats of the presets, on two cores, were off by up to a quarter.
 SHOWN_BY_ONE = 0.25
+STUDENT = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23)  # t, 95 %, for 1, 2, … degrees of freedom
 
 
 class Effect(NamedTuple):
@@ -75,12 +82,23 @@ def spread(trial: TrialResult) -> float:
 
 def _effect(trial: TrialResult, baseline: TrialResult, ratio: Ratio) -> Effect:
     repeats = min(len(counted(trial.repeats)), len(counted(baseline.repeats)))
-    return Effect(trial, baseline, _outcome(ratio, repeats, [trial, baseline]), ratio, repeats)
+    return Effect(trial, baseline, _outcome(ratio, repeats, (trial, baseline)), ratio, repeats)
 
 
-def _outcome(ratio: Ratio, repeats: int, trials: Sequence[TrialResult]) -> Outcome:
+def _outcome(ratio: Ratio, repeats: int, trials: tuple[TrialResult, TrialResult]) -> Outcome:
     factor = ratio if ratio.median >= 1 else inverted(ratio)
     uncertain = off(factor) if repeats > 1 else SHOWN_BY_ONE
-    if round(factor.median - 1, 2) > round(uncertain, 2):  # as sentences show them: 1.04 ± 0.04 is no difference
+    exceeds = round(factor.median - 1, 2) > round(uncertain, 2)  # as sentences show them: 1.04 ± 0.04 is no difference
+    if exceeds and (repeats < 2 or _is_significant(*trials)):
         return "slower" if ratio.median > 1 else "faster"
     return "unclear" if repeats < 2 or max(map(spread, trials)) > WIDE else "alike"
+
+
+def _is_significant(trial: TrialResult, other: TrialResult) -> bool:
+    """Student's t-test for two samples with one variance ("The probable error of a mean", 1908), of logarithms, since
+    noise is a part of the time. Each trial has two repeats at least."""
+    mine, its = ([log(repeat.train_time_s) for repeat in counted(each.repeats)] for each in (trial, other))
+    freedom = len(mine) + len(its) - 2
+    pooled = (variance(mine) * (len(mine) - 1) + variance(its) * (len(its) - 1)) / freedom
+    error = sqrt(pooled * (1 / len(mine) + 1 / len(its)))
+    return abs(fmean(mine) - fmean(its)) > STUDENT[min(freedom, len(STUDENT)) - 1] * error

@@ -1,5 +1,8 @@
 """Whether a difference counts as one, given how far the repeats lie apart."""
 
+import random
+from math import exp
+
 import pytest
 
 from ddptui.analysis.effect import effect_between, effects
@@ -26,7 +29,10 @@ def outcome(a_ms: tuple[float, ...], b_ms: tuple[float, ...]) -> str:
         ((10, 10, 10), (20, 21, 22), "slower"),
         ((20, 21, 22), (10, 10, 10), "faster"),
         ((10, 10, 10), (10.1, 9.9, 10.2), "alike"),
-        ((10, 10, 10), (10.5, 10.2, 10.9), "slower"),  # by 1.05 ± 0.04
+        ((10, 10, 10), (10.5, 10.3, 10.8), "slower"),  # by 1.05 ± 0.03
+        ((10, 10, 10), (10.5, 10.2, 10.9), "alike"),  # by 1.05 ± 0.04, but chance does as much: t is 2.7
+        ((10, 10), (11, 10.4), "alike"),  # by 1.07 ± 0.03, but of two repeats each
+        ((10, 10), (11, 11.1), "slower"),
         ((10, 10, 10), (10.4, 10.2, 10.9), "alike"),  # by 1.04 ± 0.05, though each repeat is slower
         ((10, 10, 10), (8, 12, 13), "unclear"),
         ((10, 14, 10), (11, 13, 10), "unclear"),
@@ -39,6 +45,18 @@ def test_a_difference_counts_if_it_exceeds_what_the_repeats_differ_by(
     a_ms: tuple[float, ...], b_ms: tuple[float, ...], wanted: str
 ) -> None:
     assert outcome(a_ms, b_ms) == wanted
+
+
+@pytest.mark.parametrize("repeats", [2, 3, 5])
+def test_of_equal_trials_one_in_twenty_seems_to_differ(repeats: int) -> None:
+    """Judged by the ± alone, it would be eight, two and one of twenty."""
+    chance = random.Random(repeats)
+
+    def times() -> tuple[float, ...]:
+        return tuple(10 * exp(chance.gauss(0, 0.05)) for _ in range(repeats))
+
+    differing = sum(outcome(times(), times()) in ("slower", "faster") for _ in range(400))
+    assert differing <= 0.07 * 400
 
 
 def test_a_trial_without_figures_has_no_effect() -> None:
