@@ -45,6 +45,7 @@ AGREE = {
         ["a: Ranks stood idle 1% of the time for the network"],
         ["a: Ranks stood idle 31% of the time for the network. To try: fewer calls (ddp_bf16). Or none."],
     ),
+    "the lightest shade": (["rank 0    0.01  █ 1.23"], ["rank 0  ░ 0.01  █ 1.23"]),
     "sums": (["a: +1.59 s = +0.01 own work +1.47 transfer", "b"], ["b", "b: 0.00 s"]),
     "time left": (["[1/9] ring  120 steps  about 0:09 left"], ["[1/9] ring  119 steps"]),
 }
@@ -57,6 +58,7 @@ DIFFER = {
     "the last line, after an ellipsis": (["…", "a"], ["a", "b"]),
     "the order around an ellipsis": (["…", "b", "…", "a", "…"], ["a", "b"]),
     "one line for two": (["a", "…", "a"], ["a"]),
+    "a darker shade": (["rank 0    0.01  █ 1.23"], ["rank 0  ▓ 0.91  █ 1.23"]),
     "a cell": (TABLE, [line.replace("right", "half of it") for line in TABLE]),
     "no answer": (["T", "", "b was slower.", "", *TABLE], ["T", "", *TABLE]),
     "a row": (TABLE, [line for line in TABLE if "ring" not in line]),
