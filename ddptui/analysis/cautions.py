@@ -47,8 +47,7 @@ class Caution(enum.Enum):
     )
     WIDE_SPREAD = (
         "wide_spread",
-        f"repeats differ by more than {WIDE:.0%}: smaller differences between trials mean nothing; more `--repeats` "
-        "tell more",
+        f"repeats differ by more than {WIDE:.0%}: too noisy for small differences; take more `--repeats`",
         lambda evidence: evidence.spread > WIDE,
     )
     OVERSUBSCRIBED = (

@@ -1,7 +1,7 @@
 """Schedules probes of the clocks of other hosts, and works out how far these are ahead of the console's. Pure: the
 caller sends the probes, and passes the time.
 
-As Cristian («Probabilistic clock synchronization», 1989) and NTP (RFC 5905, section 8) have it: the rank answered
+As Cristian ("Probabilistic clock synchronization", 1989) and NTP (RFC 5905, section 8) have it: the rank answered
 sometime between question and answer, so the offset is known within half of the round trip. A shorter round trip tells
 more; hence several probes at first, one right after the other.
 """

@@ -2,7 +2,7 @@
 
 Each probe says by how much a clock was ahead of the console's, within an error. Before and after, the bounds widen: two
 clocks drift apart by at most DRIFT_PPM. The offset lies within the bounds of all probes (Marzullo and Owicki,
-«Maintaining the time in a distributed system», 1983), which is never less sure than the best probe alone. Taken is the
+"Maintaining the time in a distributed system", 1983), which is never less sure than the best probe alone. Taken is the
 middle of these bounds. It moves no faster than the drift, so no two moments of one clock change their order.
 
 The drift is that of two undisciplined crystals, each off by 50 ppm; NTP expects 15 ppm of disciplined clocks (RFC 5905,

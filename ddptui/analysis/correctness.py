@@ -88,10 +88,15 @@ def problems(trial: Trial, repeat: RepeatResult) -> Iterator[str]:
         yield f"the ranks differ in {names_text(in_sync.differing)}{since}"
     elif in_sync.buffers is False:
         yield f"parameters agree, but the ranks differ in their buffers: {names_text(in_sync.differing)}"
-    if repeat.averaging and repeat.averaging.why:
+    if not is_not_finite(repeat) and repeat.averaging and repeat.averaging.why:
         yield repeat.averaging.why
     if repeat.reshuffled is False:
         yield "the samples came in the same order in every epoch: set_epoch was not called"
+
+
+def is_not_finite(repeat: RepeatResult) -> bool:
+    """Whether the loss ended as no finite number; False without instruments, which look at each step."""
+    return repeat.step_ms is not None and repeat.loss.last is None
 
 
 def names_text(names: list[str]) -> str:

@@ -89,12 +89,12 @@ def _outcome(ratio: Ratio, repeats: int, trials: tuple[TrialResult, TrialResult]
     factor = ratio if ratio.median >= 1 else inverted(ratio)
     uncertain = off(factor) if repeats > 1 else SHOWN_BY_ONE
     exceeds = round(factor.median - 1, 2) > round(uncertain, 2)  # as sentences show them: 1.04 ± 0.04 is no difference
-    if exceeds and (repeats < 2 or _is_significant(*trials)):
+    if exceeds and (repeats < 2 or is_significant(*trials)):
         return "slower" if ratio.median > 1 else "faster"
     return "unclear" if repeats < 2 or max(map(spread, trials)) > WIDE else "alike"
 
 
-def _is_significant(trial: TrialResult, other: TrialResult) -> bool:
+def is_significant(trial: TrialResult, other: TrialResult) -> bool:
     """Student's t-test for two samples with one variance ("The probable error of a mean", 1908), of logarithms, since
     noise is a part of the time. Each trial has two repeats at least."""
     mine, its = ([log(repeat.train_time_s) for repeat in counted(each.repeats)] for each in (trial, other))

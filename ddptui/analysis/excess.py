@@ -174,10 +174,10 @@ def _slowdown(
 
 def _half_interval(by_step: Sequence[float]) -> float:
     """Half the width of the interval (95 %) of the difference of two such sums over all steps."""
-    # By batch means, since neighboring steps are alike (Law, «Simulation Modeling and Analysis», 9.5.3).
+    # By batch means, since neighboring steps are alike (Law, "Simulation Modeling and Analysis", 9.5.3).
     ends = [round(number * len(by_step) / BATCHES) for number in range(BATCHES + 1)]
     means = [fmean(by_step[begin:end]) for begin, end in pairwise(ends)]
-    # From one batch to the next, since a delay that comes or goes is no scatter (von Neumann et al., «The Mean Square
-    # Successive Difference», 1941).
+    # From one batch to the next, since a delay that comes or goes is no scatter (von Neumann et al., "The Mean Square
+    # Successive Difference", 1941).
     variance = fmean((after - before) ** 2 for before, after in pairwise(means)) / 2
     return STUDENT * sqrt(variance * 2 / len(means)) * len(by_step)

@@ -55,7 +55,7 @@ def parse(name: str, table: dict[str, Any], overrides: dict[str, Any]) -> Preset
         raise TrialError("repeats", f"expected 1 to {MOST_REPEATS}, got {repeats}")
     return Preset(
         name=name,
-        title=printable(table.get("title", name)),  # a line, as the group
+        title=printable(table.get("title") or name),  # a line, as the group
         group=printable(table.get("group", "other")),
         about=table.get("about", ""),
         baseline=baseline,
@@ -154,8 +154,7 @@ def _expand(table: dict[str, Any], overridden: set[str]) -> Iterable[Trial]:
     if matrix:
         for values in itertools.product(*matrix.values()):
             point = dict(zip(matrix, values, strict=True))
-            name = "-".join(f"{key}-{_short(value)}" if key in NAMED else _short(value) for key, value in point.items())
-            yield _make({"name": name} | point, "matrix", defaults, overridden)
+            yield _make({"name": _name_of(point)} | point, "matrix", defaults, overridden)
     for index, trial in enumerate(table.get("trial", ())):
         yield _make({"name": str(index + 1)} | trial, f"trial[{index}]", defaults, overridden)
 
@@ -237,6 +236,13 @@ def _columns(keys: list[Any], kind: str) -> Iterable[str]:
             hint = _nearest(key, MEANINGS) or "; `ddptui columns` lists them"
             raise TrialError(f"columns[{index}]", f"no column {key!r}{hint}")
         yield key
+
+
+def _name_of(point: dict[str, Any]) -> str:
+    """The name of a trial of the matrix: all_reduce-4; of numbers alone, with their fields: seed-2."""
+    only_numbers = all(isinstance(value, int | float) for value in point.values())  # True and False are, too
+    named = point if only_numbers else NAMED
+    return "-".join(f"{key}-{_short(value)}" if key in named else _short(value) for key, value in point.items())
 
 
 def _short(value: Any) -> str:

@@ -29,8 +29,8 @@ def known_error(error: str, trial: Trial) -> str | None:
 
 
 def _two_devices(match: "re.Match[str]", _trial: Trial) -> str:
-    # «… cuda:0 and cpu! (when checking argument for argument mat2 in method wrapper_CUDA_mm)», or «… mat2 is on cpu,
-    # different from other tensors on cuda:0 (when checking argument in method wrapper_CUDA_mm)»
+    # "… cuda:0 and cpu! (when checking argument for argument mat2 in method wrapper_CUDA_mm)", or "… mat2 is on cpu,
+    # different from other tensors on cuda:0 (when checking argument in method wrapper_CUDA_mm)"
     call = re.search(r"in method wrapper_(?:CUDA_+)?(\w+)", match.string)
     where = f" in {call[1]}" if call else ""
     return (

@@ -25,9 +25,9 @@ def gpu_memory_remedy(trial: Trial) -> str:
 
 
 def gpu_out_of_memory(match: "re.Match[str]", trial: Trial) -> str:
-    """The explanation of an error like: «CUDA out of memory. Tried to allocate 20.00 GiB. GPU 0 has a total capacity of
+    """The explanation of an error like: 'CUDA out of memory. Tried to allocate 20.00 GiB. GPU 0 has a total capacity of
     79.11 GiB of which 3.50 GiB is free. Process 7 has 25.97 MiB memory in use. Including non-PyTorch memory, this
-    process has 5.13 GiB memory in …»"""
+    process has 5.13 GiB memory in …'"""
     text = match.string[match.start() :]  # what stands before may name memory, too
     wanted = re.search(r"Tried to allocate ([\d.]+ \w+)", text)
     room = re.search(r"GPU (\d+) has a total capaci?ty of ([\d.]+ \w+) of which ([\d.]+ \w+) is free", text)

@@ -32,7 +32,7 @@ class Fact(NamedTuple):
 def kicker(results: Results) -> str:
     """What a page is of, in a line."""
     started = str(results.environment.get("started", ""))[:16].replace("T", " ")
-    repeats = f", {count(results.repeats, 'repeat')} each" if results.repeats else ""
+    repeats = f", {count(results.repeats, 'repeat')}{' each' * (len(results.trials) > 1)}" if results.repeats else ""
     return " · ".join(filter(None, [f"Run {results.run}", started, f"{results.status}: {extent(results)}{repeats}"]))
 
 

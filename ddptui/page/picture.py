@@ -67,4 +67,4 @@ def _left_out(trials: int) -> str:
 
 
 def _wrapped(text: str, width: int) -> list[str]:
-    return wrap(text, width, max_lines=MOST_LINES, placeholder=" …")
+    return wrap(text, width, max_lines=MOST_LINES, break_on_hyphens=False, placeholder=" …")

@@ -15,7 +15,7 @@ from ddptui.report.answers import answer
 from ddptui.report.columns import columns_of
 from ddptui.report.differences import why_none
 from ddptui.report.notes import Kind, Note, in_short, notes, shown_first
-from ddptui.report.rows import rows_of
+from ddptui.report.rows import loss_of, rows_of
 from ddptui.store.runs import Run
 from ddptui.text.drawing import linear_ticks
 
@@ -34,8 +34,8 @@ def training_page(run: Run, preset: Preset, results: Results) -> str:
         steps = recorded(run, trial)
         panels.append(panel(trial, steps, in_short(trial), prints=trial.name in (chosen, results.baseline)))
         if steps.loss:
-            last = next((f"{y:.4g}" for _, y in reversed(steps.loss) if y is not None), "not finite")
-            curves.append(Series(trial.name, steps.loss, last))
+            at_end = loss_of(trial)
+            curves.append(Series(trial.name, steps.loss, "not finite" if at_end is None else f"{at_end:.3f}"))
     return rendered(
         "training.html",
         title=preset.title,
@@ -80,5 +80,5 @@ def _loss(curves: list[Series]) -> Chart | None:
         return None
     x = Axis("step", linear_ticks(within.left, within.right, MOST_STEPS))
     y = Axis("loss", linear_ticks(within.low, within.high, MOST_LOSSES))
-    about = "; ".join(f"{curve.name} ends at {curve.said}" for curve in curves)
-    return chart("Loss over steps", about, curves, within, x, y)
+    about = "; ".join(f"{curve.name}: {curve.said}" for curve in curves)
+    return chart("Loss over steps; the figures are means of the last tenth of the steps", about, curves, within, x, y)

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from math import log2, log10
-from textwrap import wrap
 from typing import NamedTuple
 
 import msgspec
@@ -15,7 +14,7 @@ from ddptui.text.door import ascii_json
 from ddptui.text.drawing import linear_ticks, log_ticks
 from ddptui.text.tables import Column, Filled, Table, as_markdown, as_text, fill, total
 from ddptui.text.units import NOTHING
-from ddptui.text.words import sentence
+from ddptui.text.words import paragraph, sentence
 
 PLOT_HEIGHT, PLOT_WIDTH = 12, 100  # at most
 LEAST = (20, 4)  # columns and rows of a plot; in fewer nothing can be read
@@ -72,7 +71,7 @@ COLUMNS: tuple[Column[Point], ...] = (
 def text(projection: Projection, width: int) -> str:
     """The findings; the first strategy in full and plotted, all strategies side by side; then notes."""
     strategies = list(dict.fromkeys(point.strategy for point in projection.points))
-    lines = [title(projection), "", *wrap(" ".join(map(sentence, projection.said)), width), ""]
+    lines = [title(projection), "", *paragraph(" ".join(map(sentence, projection.said)), width), ""]
     for strategy in strategies if len(strategies) <= MOST_IN_FULL else strategies[:1]:
         points = [point for point in projection.points if point.strategy == strategy]
         efficiency = efficiency_note(projection.scaling, projection.measured_ranks)

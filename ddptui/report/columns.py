@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from statistics import median
 
 from ddptui.analysis.breakdown import Breakdown
-from ddptui.analysis.correctness import is_multiple, is_own
+from ddptui.analysis.correctness import is_multiple, is_not_finite, is_own
 from ddptui.analysis.counted import counted
 from ddptui.analysis.results import RepeatResult
 from ddptui.config import strategies
@@ -17,7 +17,7 @@ from ddptui.config.trial_text import describe_average, describe_bottleneck, desc
 from ddptui.report import ranks as devices
 from ddptui.report.differences import signed
 from ddptui.report.rows import DISTURBED, OFF_BY, Row, culprit_of, is_stand_in, loss_of, marked, median_of, off_by
-from ddptui.report.sentences import is_not_finite, status_of
+from ddptui.report.sentences import status_of
 from ddptui.text.tables import Column, Filled, fill
 from ddptui.text.units import NOTHING, seconds
 

@@ -134,9 +134,12 @@ def _of_ratios(results: Results) -> Iterator[Note]:
         return
     yield Note("reading", f"ratio, speed-up: against {base.name}")
     compared = effects(results.trials, base)
-    alike = [effect.name for effect in compared if effect.outcome == "alike" and effect.repeats > 1]
-    if alike:
-        yield _of_trials("finding", alike, f"no difference from {base.name} seen: their repeats differ by as much")
+    alike: dict[int, list[str]] = {}
+    for effect in compared:
+        if effect.outcome == "alike":
+            alike.setdefault(effect.repeats, []).append(effect.name)
+    for repeats, names in alike.items():
+        yield _of_trials("finding", names, f"no difference from {base.name} that {count(repeats, 'repeat')} can show")
     unpaired = [trial.name for trial in results.trials if trial.summary and not trial.summary.ratio]
     if unpaired and any(map(why_not, base.repeats)):
         yield _of_trials("caution", unpaired, f"no ratio: no repeat counts both here and in {base.name}")

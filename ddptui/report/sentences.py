@@ -5,7 +5,8 @@ from statistics import median
 
 import msgspec
 
-from ddptui.analysis.cautions import FEWEST_STEPS
+from ddptui.analysis.cautions import FEWEST_STEPS, Caution
+from ddptui.analysis.correctness import is_not_finite
 from ddptui.analysis.counted import counted, is_changed, why_left_out
 from ddptui.analysis.culprit import MATTERS
 from ddptui.analysis.disturbance import is_disturbed
@@ -23,11 +24,12 @@ from ddptui.analysis.results import (
 from ddptui.config.trial import Bottleneck, Trial
 from ddptui.config.trial_text import describe_bottleneck
 from ddptui.report import ranks, remedies
-from ddptui.text.units import MS, S, seconds
-from ddptui.text.words import count
+from ddptui.text.units import MS, S, seconds, time_range
+from ddptui.text.words import count, listed
 
 BETWEEN_STEPS = PARTS[BETWEEN]  # stands by itself in a sentence, where a phase has "in" before it
 MENTIONED = 0.2  # of a loss: phases with less of it are not named
+ALIKE = 0.9  # of the longest injected delay: ranks that slept at least as long were late alike
 MOST_RANKS = 8  # whose waiting one line lists
 
 
@@ -64,7 +66,10 @@ def _verdict(repeats: Sequence[RepeatResult], summary: Summary, trial: Trial) ->
 
 
 def _remedy(repeats: Sequence[RepeatResult], summary: Summary, idle: float, trial: Trial) -> str:
-    """What to try; empty where the lab itself injected what was found, and where little is lost."""
+    """What to try; empty where too few steps were measured, where the lab itself injected what was found, and where
+    little is lost."""
+    if Caution.TOO_FEW_STEPS in summary.warnings:
+        return ""
     if summary.culprit is None:
         return remedies.of_idling(summary.verdict, idle, trial)
     return "" if any(repeat.injected for repeat in repeats) else remedies.of_culprit(summary.culprit)
@@ -93,14 +98,14 @@ def _blame(repeats: Sequence[RepeatResult], summary: Summary) -> Iterator[str]:
         return
     if injected:
         measured = f"ddptui measured {interval(culprit.excess_s)} on rank {culprit.rank} {_where(culprit)}"
-        yield f"We injected {_injected(injected)}; {measured}"
+        yield f"We injected {_injected(injected)}; {measured}{_beside_others(injected, culprit.rank)}"
     else:
         yield f"Rank {culprit.rank} holds everyone up: {interval(culprit.excess_s)} {_where(culprit)}{_steps(culprit)}"
     caused = f"It caused {culprit.share:.0%} of the waiting{_steps(culprit)}"
     yield f"{caused}: {seconds(culprit.wait_caused_s)}, summed over ranks"
     if summary.what_if_s and summary.what_if_s.without_culprit is not None:
         measured_s = summary.train_time_s.median
-        yield f"Without the delay: about {_without(summary.what_if_s)} instead of {measured_s:.2f} s"
+        yield f"Without rank {culprit.rank}'s delay: about {_without(summary.what_if_s)} instead of {measured_s:.2f} s"
 
 
 def _without(what_if: WhatIf) -> str:
@@ -132,8 +137,27 @@ def _injected(repeats: Sequence[RepeatResult]) -> str:
     return ", ".join(f"{seconds(total / len(repeats))} on rank {rank} at {at}" for (rank, at), total in totals.items())
 
 
+def _beside_others(repeats: Sequence[RepeatResult], culprit: int) -> str:
+    """Why less was measured than injected, if other ranks slept, too."""
+    others = [rank for rank in _slept(repeats) if rank != culprit]
+    if not others:
+        return ""
+    ranks = f"{'rank' if len(others) == 1 else 'ranks'} {listed([str(rank) for rank in others])}"
+    return f" beyond the others, of which {ranks} slept, too"
+
+
+def _slept(repeats: Sequence[RepeatResult]) -> dict[int, float]:
+    """By rank, the delays injected into its steps, in s, the mean over repeats."""
+    slept_s: dict[int, float] = {}
+    for delay in (delay for repeat in repeats for delay in repeat.injected if delay.at != "start"):
+        slept_s[delay.rank] = slept_s.get(delay.rank, 0.0) + delay.s / len(repeats)
+    return slept_s
+
+
 def _without_culprit(repeats: Sequence[RepeatResult]) -> str:
-    if any(delay.at != "start" for repeat in repeats for delay in repeat.injected):
+    if slept_s := _slept(repeats):
+        if min(slept_s.get(rank.rank, 0.0) for rank in repeats[0].ranks) > ALIKE * max(slept_s.values()):
+            return "all ranks were late alike, so none waits for another"
         return "not attributed: too small or too uncertain"
     # A delay at the start is over before the first step: it is in no train time, and seen in the start itself.
     starts = {
@@ -146,8 +170,8 @@ def _without_culprit(repeats: Sequence[RepeatResult]) -> str:
 
 
 def interval(excess: ConfidenceInterval) -> str:
-    """1.23 s (95%: 1.2 s to 1.25 s); the lower bound is at least 0."""
-    return f"{seconds(excess.estimate)} (95%: {seconds(max(0.0, excess.low))} to {seconds(excess.high)})"
+    """1.23 s (95%: 1.20 to 1.25 s); the lower bound is at least 0."""
+    return time_range(max(0.0, excess.low), excess.high, of=excess.estimate)
 
 
 def _hidden_waits(repeats: Sequence[RepeatResult]) -> list[str]:
@@ -236,8 +260,3 @@ def failure(result: TrialResult) -> str:
     """Why a trial failed; the end of its log is indented below."""
     headline, *log = (result.error or "").splitlines()
     return "\n  ".join([f"{result.name} failed: {headline}", *log])
-
-
-def is_not_finite(repeat: RepeatResult) -> bool:
-    """Whether the loss ended as no finite number; False without instruments, which look at each step."""
-    return repeat.step_ms is not None and repeat.loss.last is None

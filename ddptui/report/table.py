@@ -1,7 +1,6 @@
 """The comparison as terminal text, Markdown, CSV and JSON."""
 
 from collections.abc import Callable, Iterator
-from textwrap import wrap
 from typing import NamedTuple
 
 import msgspec
@@ -20,6 +19,7 @@ from ddptui.report.rows import Row, is_stand_in, rows_of
 from ddptui.text import tables
 from ddptui.text.door import ascii_json
 from ddptui.text.tables import DIM, RED, Table, value_at
+from ddptui.text.words import paragraph
 from ddptui.wire.messages import PHASES
 
 WIDE = 100  # cells of matrices in Markdown, where no terminal gives the width
@@ -31,8 +31,8 @@ def text(results: Results, preset: Preset, width: int, *, color: bool = False) -
     if preset.kind == "primitives":
         return primitives.text(results, preset, width, color=color)
     blocks = [
-        [preset.title],
-        wrap(" ".join(answer(results, preset)), width),
+        paragraph(preset.title, width),
+        paragraph(" ".join(answer(results, preset)), width),
         tables.as_text(_table(results, preset), width, color=color),
         matrices(results, width),
         note_lines(results, preset),

@@ -21,21 +21,23 @@ def rest_of_time(repeats: Sequence[RepeatResult]) -> str:
         return ""
     who = f"repeat {repeats.index(repeat) + 1}: " if len(repeats) > 1 else ""
     steps = f"{who}{count(repeat.steps, 'median step')} of {repeat.step_ms.median:.2f} ms"
+    trained = seconds(repeat.train_time_s)
     if parts.median_s > repeat.train_time_s:
         shorter = f"a tenth of the steps took less than {repeat.step_ms.p10:.2f} ms"
-        return f"{steps} would make {parts.median_s:.2f} s, but training took {repeat.train_time_s:.2f} s: {shorter}"
-    rest = "; ".join(_rest(parts, repeat.train_time_s - parts.median_s))
-    return f"{steps} make {parts.median_s:.2f} s of {repeat.train_time_s:.2f} s. The rest: {rest}"
+        return f"{steps} would make {seconds(parts.median_s)}, but training took {trained}: {shorter}"
+    on = "on the slowest rank, " if len(repeat.ranks) > 1 else ""
+    rest = "; ".join(_rest(parts, repeat.train_time_s - parts.median_s, on))
+    return f"{steps} make {seconds(parts.median_s)} of {trained}. The rest: {rest}"
 
 
-def _rest(parts: TimeParts, rest_s: float) -> list[str]:
-    """The parts that tell, the largest first."""
+def _rest(parts: TimeParts, rest_s: float, on: str) -> list[str]:
+    """The parts that tell, the largest first. on: which rank's long steps are named."""
     named = ", ".join(f"step {long.step} took {seconds(long.ms * MS / S)}" for long in parts.longest)
     more = ", …" * (parts.long_steps > len(parts.longest))
     words = [
-        (parts.long_s, f"in {count(parts.long_steps, 'long step')} ({named}{more})"),
+        (parts.long_s, f"in {count(parts.long_steps, 'long step')} ({on}{named}{more})"),
         (parts.between_steps_s, "between steps"),
         (parts.between_epochs_s, "between epochs"),
         (parts.others_s, "in steps less than twice as long as the median"),
     ]
-    return [f"{part_s:.2f} s {where}" for part_s, where in sorted(words, reverse=True) if part_s > TELLS * rest_s]
+    return [f"{seconds(part_s)} {where}" for part_s, where in sorted(words, reverse=True) if part_s > TELLS * rest_s]

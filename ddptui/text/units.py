@@ -60,6 +60,16 @@ def _unit(seconds: float) -> tuple[float, str]:
     return next(((factor, unit) for factor, unit in TIMES if seconds >= 0.9995 * factor), TIMES[-1])
 
 
+def time_range(low: float, high: float, of: float | None = None) -> str:
+    """Two times with the same unit and digits: 1.00 to 1.05 s; one if both read the same. of: the estimate that they
+    are the confidence interval of: 1.02 s (95%: 1.00 to 1.05 s)."""
+    factor, unit = _unit(high)
+    places = len(digits(high / factor).partition(".")[2])
+    first, last, estimate = (f"{(value or 0.0) / factor:.{places}f}" for value in (low, high, of))
+    both = f"{last if first == last else f'{first} to {last}'} {unit}"
+    return both if of is None else f"{estimate} {unit} (95%: {both})"
+
+
 def seconds(value: float | None) -> str:
     """A time for sentences and ticks, with three digits and without zeros at the end: 1.5 s, 20 ms."""
     if value is None:

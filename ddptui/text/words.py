@@ -3,6 +3,7 @@
 import signal
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
+from textwrap import wrap
 
 from ddptui.text.door import spelled
 
@@ -18,6 +19,11 @@ def listed(names: Sequence[str], most: int = 6) -> str:
         return ""
     shown = [*names[:most], *([f"{len(names) - most} more"] if len(names) > most else [])]
     return " and ".join(filter(None, [", ".join(shown[:-1]), shown[-1]]))
+
+
+def paragraph(text: str, width: int) -> list[str]:
+    """The lines of a text, none of them wider than `width`, with every name whole: reduce-scatter is one word."""
+    return wrap(text, width, break_on_hyphens=False)
 
 
 def sentence(words: str) -> str:

@@ -254,15 +254,16 @@ def journal(
     *,
     ranks: int = 2,
     step_ms: float = 10,
+    steps: int = 3,
     launched_ms: int = LAUNCHED_MS,
     device: str = "cpu",
 ) -> list[Message]:
-    """One repeat that ended well: a warm-up step of 100 ms, then three steps of `step_ms`, 8 samples a rank each."""
+    """One repeat that ended well: a warm-up step of 100 ms, then steps of `step_ms`, 8 samples a rank each."""
     messages: list[Message] = [launched(trial, repeat, launched_ms)]
     messages += [hello(rank, world_size=ranks, device=device) for rank in range(ranks)]
     messages += [ready(rank) for rank in range(ranks)]
     messages += [step(rank, 0, end_ms=FIRST_STEP_MS + 100, warmup=True, loss=9.0) for rank in range(ranks)]
-    for number in (1, 2, 3):
+    for number in range(1, steps + 1):
         begin_ms = FIRST_STEP_MS + 100 + (number - 1) * step_ms
         messages += [
             step(rank, number, begin_ms=begin_ms, end_ms=begin_ms + step_ms, loss=2.0 / number) for rank in range(ranks)

@@ -112,7 +112,7 @@ def test_a_filter_leaves_what_fits_and_esc_goes_out_by_one_layer(three: Path) ->
         assert "1 of 3 runs" in seen(app)
         await pilot.press("slash", *"zz")
         await pilot.pause()
-        assert "No run matches «zz»." in seen(app)
+        assert 'No run matches "zz".' in seen(app)
         await pilot.press("escape")
         await pilot.pause()
         assert len(listed(screen)) == 3

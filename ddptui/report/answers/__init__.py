@@ -10,14 +10,16 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from ddptui.analysis.counted import none_counts, why_not
+from ddptui.analysis.cautions import Caution
+from ddptui.analysis.correctness import is_not_finite
+from ddptui.analysis.counted import counted, none_counts, why_not
 from ddptui.analysis.results import Results, TrialResult
 from ddptui.config.launch_modes import ONE_PROCESS
 from ddptui.config.preset import Preset
 from ddptui.report.answers.alone import alone
 from ddptui.report.answers.blame import blame
 from ddptui.report.answers.checks import checks, fails
-from ddptui.report.answers.delays import delays, injects
+from ddptui.report.answers.delays import delays, delays_some
 from ddptui.report.answers.faults import faults
 from ddptui.report.answers.fields import differ
 from ddptui.report.answers.grid import grid, is_grid
@@ -30,7 +32,7 @@ from ddptui.report.answers.scaling import alike, scaling
 from ddptui.report.answers.split import split
 from ddptui.text.words import count, listed, printable, sentence
 
-MOST = 3  # sentences, before what was published
+MOST = 4  # sentences, before what was published
 # Words that sentences begin with, although a trial may have their name.
 OPENINGS = {"a", "against", "cannot", "each", "no", "of", "once", "the", "under", "what", "with"}
 
@@ -69,18 +71,37 @@ def _gathered(results: Results, preset: Preset) -> Iterator[str]:
         yield f"cannot tell with {baseline.name}, the baseline: {_why_none([baseline])}"
     else:
         yield from islice(kind.sentences(results, preset), MOST)
+    broken = [trial.name for trial in results.trials if any(map(is_not_finite, trial.repeats))]
     said = {baseline.name} if has_none or is_spoilt else set()
     failed = [trial.name for trial in results.trials if trial.status == "failed" and trial.name not in said]
     if failed and kind.sentences is not faults:  # whose trials are meant to fail
         yield f"{listed(failed)} failed: {'the reason is' if len(failed) == 1 else 'the reasons are'} below"
+    if broken and kind.sentences is not faults:
+        yield f"the loss of {listed(broken)} is not finite: training diverged"
     yield from published_order(results, preset)
     unreliable = [trial for trial in results.trials if none_counts(trial.repeats) and trial.name not in said]
     if unreliable and kind.of_times and not has_none:
         yield f"the times of {listed([trial.name for trial in unreliable])} are not reliable: {_why_none(unreliable)}"
+    if kind.of_times and (few := _too_few_steps(results)):
+        yield few
     if results.status == "interrupted":
         done = sum(bool(trial.summary or trial.primitives) for trial in results.trials)
         have = "has" if done == 1 else "have"
         yield f"the run was interrupted: {done} of {count(len(results.trials), 'trial')} {have} figures"
+
+
+def _too_few_steps(results: Results) -> str:
+    """Which trials are too short to tell anything of; empty if none is."""
+    few = {
+        trial.name: min(repeat.steps for repeat in counted(trial.repeats))
+        for trial in results.trials
+        if trial.summary and Caution.TOO_FEW_STEPS in trial.summary.warnings and counted(trial.repeats)
+    }
+    if not few:
+        return ""
+    who = "" if len(few) == len(results.trials) else f" in {listed([*few])}"
+    measured = count(min(few.values()), "measured step")
+    return f"do not rely on these times: {measured}{who} are too few; raise `epochs` or `steps`"
 
 
 def _why_none(trials: Sequence[TrialResult]) -> str:
@@ -112,9 +133,7 @@ def _cuts(results: Results, preset: Preset) -> bool:
 
 
 def _same_delay(results: Results, preset: Preset) -> bool:
-    first = preset.trials[0]
-    late = {rank for delay in first.bottleneck for rank in delay.ranks}
-    return injects(first) and len(late) < first.world_size and "bottleneck" not in differ(preset)
+    return delays_some(preset.trials[0]) and "bottleneck" not in differ(preset)
 
 
 def _other_delays(results: Results, preset: Preset) -> bool:

@@ -1,10 +1,12 @@
-"""What a run of a single trial spent its time on."""
+"""What a run of a single trial spent its time on; and the rank that we made late, if there is one."""
 
 from collections.abc import Iterator
 
 from ddptui.analysis.breakdown import breakdown
 from ddptui.analysis.results import Results
 from ddptui.config.preset import Preset
+from ddptui.report.answers.blame import blame
+from ddptui.report.answers.delays import delays_some
 from ddptui.report.differences import parts
 from ddptui.text.units import seconds
 from ddptui.text.words import listed
@@ -13,7 +15,7 @@ TELLS = 0.02  # of the train time: parts with less are not named
 
 
 def alone(results: Results, preset: Preset) -> Iterator[str]:
-    """The parts of the train time, the largest first."""
+    """The parts of the train time, the largest first; then whether ddptui found the late rank."""
     for trial in results.trials:
         if (times := breakdown(trial)) is None:
             continue
@@ -23,3 +25,5 @@ def alone(results: Results, preset: Preset) -> Iterator[str]:
         who = "one process" if ranks == 1 else f"{ranks} ranks"
         trained = f"{who} trained for {seconds(times.total)}"
         yield f"{trained}: {listed(named)}" if len(named) > 1 else f"{trained}, all of it {by_size[0].name}"
+        if delays_some(preset.base):
+            yield from blame(results, preset)

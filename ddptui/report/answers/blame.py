@@ -6,8 +6,7 @@ from ddptui.analysis.results import Culprit, Results, TrialResult
 from ddptui.analysis.wait_matrix import wait_matrix
 from ddptui.config.preset import Preset
 from ddptui.report.answers.delays import described
-from ddptui.report.answers.words import between
-from ddptui.text.units import seconds
+from ddptui.text.units import time_range
 from ddptui.text.words import count, listed
 
 CHAIN = 0.5  # of a rank's waiting is for a rank that is not the culprit: it waits along a chain
@@ -21,14 +20,14 @@ def blame(results: Results, preset: Preset) -> Iterator[str]:
     right = [(trial, culprit) for trial, culprit in culprits if culprit and culprit.rank in late]
     missed = [trial.name for trial, culprit in culprits if culprit is None or culprit.rank not in late]
     if not right:
-        yield f"{described(delay)} was found in no trial"
+        yield f"{described(delay)} was not found{'' if len(culprits) == 1 else ' in any trial'}"
         return
-    every = {1: "the trial", 2: "both trials"}.get(len(culprits), f"all {len(culprits)} trials")
-    where = f"{len(right)} of {len(culprits)} trials" if missed else every
+    every = {1: "", 2: " in both trials"}.get(len(culprits), f" in all {len(culprits)} trials")
+    where = f" in {len(right)} of {len(culprits)} trials" if missed else every
     who = listed([f"rank {rank}" for rank in sorted(late)])
     cause = f"{who}, which has {described(delay, with_ranks=False)}"
     others = "the other rank waits" if preset.trials[0].world_size - len(late) == 1 else "the others wait"
-    yield f"{others} for {cause}: ddptui measured {_measured(right)} in {where}"
+    yield f"{others} for {cause}: ddptui measured {_measured(right)}{where}"
     direct, chains = [], []
     for trial, culprit in right:
         chain = _chain(trial, culprit.rank)
@@ -37,7 +36,7 @@ def blame(results: Results, preset: Preset) -> Iterator[str]:
         else:
             direct.append(trial.name)
     yield from chains
-    if direct:
+    if direct and len(culprits) > 1:
         yield f"under {listed(direct)}, {others} for it directly"
     if missed:
         yield f"not found in {listed(missed)}"
@@ -46,7 +45,7 @@ def blame(results: Results, preset: Preset) -> Iterator[str]:
 def _measured(found: Sequence[tuple[TrialResult, Culprit]]) -> str:
     """20.1 to 20.3 ms a step."""
     a_step = [culprit.excess_s.estimate / trial.repeats[-1].steps for trial, culprit in found]
-    return f"{between(seconds(min(a_step)), seconds(max(a_step)))} a step"
+    return f"{time_range(min(a_step), max(a_step))} a step"
 
 
 def _chain(trial: TrialResult, culprit: int) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from typing import Any
 
-from ddptui.analysis.correctness import names_text
+from ddptui.analysis.correctness import is_not_finite, names_text
 from ddptui.analysis.effect import effect_between
 from ddptui.analysis.results import RepeatResult, Results, TrialResult
 from ddptui.config.preset import Preset
@@ -12,7 +12,7 @@ from ddptui.text.words import count, listed
 
 CHECKS: dict[str, Callable[[RepeatResult], bool]] = {
     "in sync": lambda repeat: repeat.in_sync.parameters is False,
-    "average": lambda repeat: bool(repeat.averaging and repeat.averaging.why),
+    "average": lambda repeat: bool(not is_not_finite(repeat) and repeat.averaging and repeat.averaging.why),
     "order": lambda repeat: repeat.reshuffled is False,
 }
 
@@ -43,7 +43,7 @@ def _last(results: Results) -> dict[str, RepeatResult]:
 
 
 def _by_check(by_check: Mapping[str, Sequence[str]]) -> str:
-    return "; ".join(f"«{check}» fails in {listed(names)}" for check, names in by_check.items() if names)
+    return "; ".join(f'"{check}" fails in {listed(names)}' for check, names in by_check.items() if names)
 
 
 def _of_mistakes(results: Results, mistaken: Set[str], by_check: Mapping[str, Sequence[str]]) -> Iterator[str]:

@@ -35,9 +35,10 @@ def delays(results: Results, preset: Preset) -> Iterator[str]:
     yield from (_cost(effect, trials[effect.name].bottleneck) for effect in compared)
 
 
-def injects(trial: Trial) -> bool:
-    """Whether it injects delays; a slow link is none."""
-    return any(delay.at != "link" for delay in trial.bottleneck)
+def delays_some(trial: Trial) -> bool:
+    """Whether it injects delays into some of its ranks, but not into all; a slow link is none."""
+    late = {rank for delay in trial.bottleneck for rank in delay.ranks}
+    return any(delay.at != "link" for delay in trial.bottleneck) and len(late) < trial.world_size
 
 
 def described(bottlenecks: Sequence[Bottleneck], *, with_ranks: bool = True) -> str:

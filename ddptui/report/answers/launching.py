@@ -3,15 +3,14 @@
 from collections.abc import Iterator, Sequence
 from statistics import median
 
-from ddptui.analysis.cautions import WIDE
 from ddptui.analysis.counted import counted
-from ddptui.analysis.effect import effects, spread
+from ddptui.analysis.effect import effect_between, effects
 from ddptui.analysis.results import Results, TrialResult
 from ddptui.config.launch_modes import ONE_PROCESS
 from ddptui.config.preset import Preset
-from ddptui.report.answers.words import between, times, with_reason
-from ddptui.text.units import seconds
-from ddptui.text.words import listed
+from ddptui.report.answers.words import times, too_noisy, with_reason
+from ddptui.text.units import seconds, time_range
+from ddptui.text.words import count, listed
 
 
 def launching(results: Results, preset: Preset) -> Iterator[str]:
@@ -33,13 +32,16 @@ def _training(processes: Sequence[TrialResult]) -> str:
     """Whether trials whose ranks are processes of their own trained for the same time."""
     medians = {trial.name: trial.summary.train_time_s.median for trial in processes if trial.summary}
     slow, fast = (choose(medians, key=lambda name: medians[name]) for choose in (max, min))
-    trained = f"trained for {between(f'{medians[fast]:.2f}', f'{medians[slow]:.2f}')} s"
-    repeats = min(len(counted(trial.repeats)) for trial in processes)
-    if repeats < 2 and medians[slow] > medians[fast] * (1 + WIDE):
-        return f"{listed([*medians])} {trained}: one repeat each does not show whether that is a difference"
-    if medians[slow] <= medians[fast] * (1 + max(WIDE, *map(spread, processes))):
-        return f"once ranks run, it does not matter what started them: {listed([*medians])} {trained}"
-    return f"{slow} trained for {medians[slow]:.2f} s, {fast} for {medians[fast]:.2f} s, though their ranks work alike"
+    seen = f"{listed([*medians])} trained for {time_range(medians[fast], medians[slow])}"
+    by_name = {trial.name: trial for trial in processes}
+    effect = effect_between(by_name[slow], by_name[fast])
+    if effect is None or effect.outcome == "unclear":
+        why = f" ({too_noisy(effect)})" if effect else ""
+        return f"{seen}: whether what started them makes a difference, this run cannot tell{why}"
+    if effect.outcome == "alike":
+        shown = count(effect.repeats, "repeat")
+        return f"once ranks run, what started them made no difference that {shown} can show: {seen}"
+    return f"{seen}: {slow} was {times(effect)} than {fast}, though their ranks work alike"
 
 
 def _start_s(trial: TrialResult) -> float:

@@ -2,20 +2,18 @@
 
 from collections.abc import Sequence
 
+from ddptui.analysis.correctness import is_not_finite
 from ddptui.analysis.counted import counted
 from ddptui.analysis.results import TrialResult
 from ddptui.report.rows import loss_of
-from ddptui.report.sentences import is_not_finite
-from ddptui.text.words import listed
 
 NEARLY = 0.10  # losses that differ by less are nearly the same
 
 
 def losses(trials: Sequence[TrialResult]) -> str:
     """Whether the losses are the same, half a sentence; empty where that is not known."""
-    broken = [trial.name for trial in trials if any(map(is_not_finite, trial.repeats))]
-    if broken:
-        return f"the loss of {listed(broken)} is not finite"
+    if any(is_not_finite(repeat) for trial in trials for repeat in trial.repeats):  # said by itself
+        return ""
     seen = [trial for trial in trials if all(repeat.step_ms for repeat in counted(trial.repeats))]
     known = {trial.name: loss for trial in seen if (loss := loss_of(trial)) is not None}
     if len(known) < 2:

@@ -19,7 +19,6 @@ BECAUSE = {
     "SCHED_BATCH": "with it, a rank that a message wakes runs at once; without it, often only from the scheduler's next"
     " tick on"
 }
-MOST_AT_AN_END = 3  # trials that are named as the fastest, or as the slowest
 
 
 def ranking(results: Results, preset: Preset) -> Iterator[str]:
@@ -30,9 +29,8 @@ def ranking(results: Results, preset: Preset) -> Iterator[str]:
         for effect in compared:
             yield from _told(effect, preset)
     else:
-        yield from _ends(compared)
-    rest = _rest(compared) if len(compared) > FEW else []
-    if learned := [*rest, *filter(None, [_averages(results), losses(results.trials)])]:
+        yield from _all(compared)
+    if learned := [*filter(None, [_averages(results), losses(results.trials)])]:
         yield "; ".join(learned)
 
 
@@ -65,36 +63,51 @@ def _subject(effect: Effect, preset: Preset) -> str:
     return DOES[fields[0]] if len(preset.trials) == 2 and len(fields) == 1 else effect.name
 
 
-def _ends(compared: Sequence[Effect]) -> Iterator[str]:
-    """The fastest and the slowest trial, a sentence each, with those that cannot be told from it."""
+def _all(compared: Sequence[Effect]) -> Iterator[str]:
+    """The fastest and the slowest trials, a sentence each; then all that are at neither end."""
     by_ratio = sorted(compared, key=lambda effect: effect.ratio.median)
-    faster = [effect for effect in by_ratio if effect.outcome == "faster"]
-    slower = [effect for effect in by_ratio if effect.outcome == "slower"]
-    if faster:
-        yield _end("fastest", faster)
-    nothing_faster = "" if faster else f"no trial was seen to be faster than {compared[0].baseline.name}; "
-    if slower:
-        yield f"{nothing_faster}{_end('slowest', slower[::-1])}"
+    baseline = compared[0].baseline.name
+    said: set[str] = set()
+    for place, outcome, from_end in (("fastest", "faster", by_ratio), ("slowest", "slower", by_ratio[::-1])):
+        if at_end := _at_end([effect for effect in from_end if effect.outcome == outcome]):
+            yield _end(place, at_end)
+            said.update(effect.name for effect in at_end)
+        elif place == "fastest":
+            yield f"no trial was seen to be faster than {baseline}"
+    between = {
+        outcome: [effect for effect in compared if effect.outcome == outcome and effect.name not in said]
+        for outcome in ("faster", "slower", "alike", "unclear")
+    }
+    names = {outcome: listed([effect.name for effect in those]) for outcome, those in between.items() if those}
+    words = [
+        f"{names[outcome]} {_was(between[outcome])} {outcome}, too"
+        for outcome in ("faster", "slower")
+        if outcome in names
+    ]
+    if "alike" in names:
+        words.append(f"no difference from {baseline} was seen in {names['alike']}")
+    if "unclear" in names:
+        words.append(f"cannot tell for {names['unclear']}: {too_noisy(between['unclear'][0])}")
+    if words:
+        yield "; ".join(words)
 
 
-def _rest(compared: Sequence[Effect]) -> list[str]:
-    """The trials that do not differ from the baseline, and those of which that cannot be told."""
-    alike = [effect.name for effect in compared if effect.outcome == "alike"]
-    unclear = [effect for effect in compared if effect.outcome == "unclear"]
-    words = [f"no difference from {compared[0].baseline.name} was seen in {listed(alike)}"] if alike else []
-    names = listed([effect.name for effect in unclear])
-    return words + ([f"cannot tell for {names}: {too_noisy(unclear[0])}"] if unclear else [])
+def _was(effects: Sequence[Effect]) -> str:
+    return "was" if len(effects) == 1 else "were"
 
 
-def _end(place: str, effects: Sequence[Effect]) -> str:
-    """The trials at one end of the ranking. effects: the one at the very end first."""
-    first, *others = effects
-    tied = [other.name for other in others if _cannot_be_told_apart(other, first)]
-    if not tied:
+def _at_end(effects: Sequence[Effect]) -> list[Effect]:
+    """The first of the trials, and those that cannot be told from it."""
+    return [effect for effect in effects if effect is effects[0] or _cannot_be_told_apart(effect, effects[0])]
+
+
+def _end(place: str, at_end: Sequence[Effect]) -> str:
+    """The trials at one end of the ranking. at_end: the one at the very end first."""
+    first = at_end[0]
+    if len(at_end) == 1:
         return with_reason(f"{first.name} was the {place}, {times(first)} than {first.baseline.name}", first)
-    names = listed([first.name, *tied], MOST_AT_AN_END)
     beside = with_reason(f"{first.name} was {times(first)} than {first.baseline.name}", first)
-    return f"{names} were the {place}, too close to call; {beside}"
+    return f"{listed([effect.name for effect in at_end])} were the {place}, too close to call; {beside}"
 
 
 def _cannot_be_told_apart(one: Effect, other: Effect) -> bool:

@@ -69,8 +69,3 @@ def same_unit(part_s: float, whole_s: float) -> tuple[str, str]:
     scale = float(figure.replace(",", "")) / whole_s if whole_s else 1.0
     part = f"{min(part_s, whole_s) * scale:.{places}f}"
     return "all" if part == figure else part, whole
-
-
-def between(low: str, high: str) -> str:
-    """20 to 21 ms; one figure if both read the same."""
-    return high if low == high else f"{low} to {high}"

@@ -84,7 +84,7 @@ def _unexplained(both: Sequence[Pair], explained: Collection[str]) -> Iterator[s
         if times is None or pair.a.name in explained:
             continue
         if times.factor.median > 1 + WIDE if min(repeats) < 2 else times.finding != ALIKE:
-            a, b = (_train_time(time, number) for time, number in zip(times, repeats, strict=True))
+            a, b = (_train_time(time, number) for time, number in zip((times.a, times.b), repeats, strict=True))
             yield f"{pair.a.name}: {a} in A, {b} in B: nothing that was recorded explains it"
 
 

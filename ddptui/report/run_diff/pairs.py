@@ -7,6 +7,7 @@ made at different times: here every repeat of one run is compared with every rep
 from typing import Literal, NamedTuple
 
 from ddptui.analysis.counted import counted, none_counts, why_not
+from ddptui.analysis.effect import is_significant
 from ddptui.analysis.results import Ratio, Results, Spread, TrialResult
 
 Finding = Literal["slower", "faster", "no difference seen"]
@@ -26,6 +27,7 @@ class Times(NamedTuple):
 
     a: Spread
     b: Spread
+    can_be_chance: bool = False  # by Student's t-test of the repeats
 
     @property
     def ratio(self) -> Ratio:
@@ -39,7 +41,10 @@ class Times(NamedTuple):
 
     @property
     def finding(self) -> Finding:
-        """What B was, if both have several repeats: a difference is one where those of A and of B do not overlap."""
+        """What B was, if both have several repeats: a difference is one where those of A and of B do not overlap, and
+        differ by more than chance makes them."""
+        if self.can_be_chance:
+            return ALIKE
         if self.b.max < self.a.min:
             return "faster"
         return "slower" if self.b.min > self.a.max else ALIKE
@@ -63,7 +68,9 @@ def pairs(a: Results, b: Results) -> list[Pair]:
 def train_times(pair: Pair) -> Times | None:
     """The train times; None if the trial has none in one of the runs."""
     a, b = (trial.summary.train_time_s if trial.summary else None for trial in pair)
-    return times(a, b)
+    found = times(a, b)
+    have_several = all(len(counted(trial.repeats)) > 1 for trial in pair)
+    return found and found._replace(can_be_chance=have_several and not is_significant(*pair))
 
 
 def doubt(pair: Pair) -> str:

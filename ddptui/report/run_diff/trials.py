@@ -29,8 +29,8 @@ def answer(both: Sequence[Pair]) -> str:
             findings.setdefault(found.finding, []).append(pair)
     clauses = [_found(finding, findings[finding]) for finding in ("slower", "faster") if finding in findings]
     if alike := [pair.a.name for pair in findings.get(ALIKE, [])]:
-        overlap = "" if clauses else ": the repeats of both runs overlap"
-        clauses.append(f"no difference was seen in {listed(alike, MOST_NAMED)}{overlap}")
+        why = "" if clauses else ": what the repeats differ by can be chance"
+        clauses.append(f"no difference was seen in {listed(alike, MOST_NAMED)}{why}")
     sentences = ["; ".join(clauses)] if clauses else []
     if doubts:
         is_all = not clauses and len(doubts) == 1
@@ -113,7 +113,8 @@ COLUMNS: tuple[Column[Pair], ...] = (
         _verdict,
         96,
         left=True,
-        about="Faster or slower, if every repeat of B was; else no difference is seen, or what prevents a comparison.",
+        about="Faster or slower, if every repeat of B was, and by more than chance; else no difference is seen, or what"
+        " prevents a comparison.",
     ),
     Column("wait ms", _both("wait_ms", ".2f"), 92, about="Waiting a step in A → in B, as in each run's own table."),
     Column("transfer ms", _both("transfer_ms", ".2f"), 91, about="Transfer a step in A → in B."),

@@ -66,7 +66,7 @@ class Inject(Dialog[tuple[Bottleneck, ...] | None]):
     def compose(self) -> ComposeResult:
         possible = [site for site in sites() if not (self._trial.launch == "dp" and site == "backward")]
         with Vertical(classes="dialog"):
-            yield Static(f"In trial «{self._trial.name}», from the next step on", id="title", markup=False)
+            yield Static(f"In trial {self._trial.name}, from the next step on", id="title", markup=False)
             yield Static(f"now: {describe_bottleneck(self._delays)}", id="delays", markup=False)
             last_rank = str(self._trial.world_size - 1)
             for label, answer in (

@@ -124,7 +124,7 @@ class RunsScreen(LabScreen):
 
     def _why_empty(self) -> str:
         if self._known:
-            return f"No run matches «{self.query_one(Input).value}»."
+            return f'No run matches "{self.query_one(Input).value}".'
         if self._problem:
             return self._problem
         if not self._complete:

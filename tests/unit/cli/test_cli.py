@@ -266,7 +266,7 @@ def test_a_run_is_reopened_as_it_was_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]
 ) -> None:
     with_data(tmp_path / "data")
-    text = 'title = "T"\nrepeats = 3\nbaseline = "2"\n[matrix]\nworld_size = [1, 2]\n'
+    text = 'title = "T"\nrepeats = 3\nbaseline = "world_size-2"\n[matrix]\nworld_size = [1, 2]\n'
     path = write_preset(tmp_path, text)
     preset = preset_given_to_run(monkeypatch, "--preset", str(path), *arguments)
     again = Run.create(tmp_path / "runs", preset, {}).preset()
@@ -404,7 +404,7 @@ def test_a_run_that_is_spoilt_does_not_end_in_a_traceback(run: Run, spoilt: str)
 def two(tmp_path: Path) -> tuple[str, str]:
     """The names of two runs, of which the later one is three times as slow in `a`."""
     names = ("20260101-120000-made", "20260102-120000-made")
-    for name, lengths in zip(names, ((100, 200), (400, 500)), strict=True):
+    for name, lengths in zip(names, ((100, 120), (300, 360)), strict=True):
         journals = [journal("a", number, step_ms=ms) for number, ms in enumerate(lengths, 1)]
         run = write_run(tmp_path / "runs", two_trials(), *journals, journal("b"), journal("b", 2))
         run.folder.rename(tmp_path / "runs" / name)
@@ -415,11 +415,11 @@ def test_two_runs_are_compared_and_the_answer_comes_first(two: tuple[str, str]) 
     result = ddptui("compare", *two, "--runs", "runs")
     assert (result.exit_code, result.stderr) == (0, "")
     answer, _, a, b, *_ = result.stdout.splitlines()
-    assert answer == "B was 3.00 ± 2.00 times slower than A in a; no difference was seen in b."
+    assert answer == "B was 3.00 ± 0.60 times slower than A in a; no difference was seen in b."
     assert (a, b) == (f"A: {two[0]}", f"B: {two[1]}")
     for names in (("20260101", "last"), (f"runs/{two[0]}", f"runs/{two[1]}")):
         assert ddptui("--runs", "runs", "compare", *names).stdout == result.stdout
-    assert ddptui("compare", *reversed(two), "--runs", "runs").stdout.startswith("B was 3.00 ± 2.00 times faster")
+    assert ddptui("compare", *reversed(two), "--runs", "runs").stdout.startswith("B was 3.00 ± 0.60 times faster")
 
 
 def test_two_runs_are_compared_in_other_formats(two: tuple[str, str]) -> None:

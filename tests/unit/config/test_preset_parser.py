@@ -65,14 +65,16 @@ def test_the_matrix_is_a_product_and_names_its_trials() -> None:
 def test_a_switch_or_a_number_that_says_nothing_alone_is_named_with_its_field() -> None:
     preset = preset_of({"matrix": {"compile": [False, True], "num_workers": [0, 1], "world_size": [2]}})
     assert names(preset) == [
-        "compile-false-num_workers-0-2", "compile-false-num_workers-1-2",
-        "compile-true-num_workers-0-2", "compile-true-num_workers-1-2",
+        "compile-false-num_workers-0-world_size-2", "compile-false-num_workers-1-world_size-2",
+        "compile-true-num_workers-0-world_size-2", "compile-true-num_workers-1-world_size-2",
     ]  # fmt: skip
+    assert names(preset_of({"matrix": {"strategy": ["flat"], "world_size": [2]}})) == ["flat-2"]
+    assert names(preset_of({"matrix": {"seed": [1, 2]}})) == ["seed-1", "seed-2"]
 
 
 def test_trials_given_one_by_one_follow_the_matrix() -> None:
     preset = preset_of({"matrix": {"epochs": [5, 6]}, "trial": [{"name": "own"}, {"epochs": 7}]})
-    assert names(preset) == ["5", "6", "own", "2"]
+    assert names(preset) == ["epochs-5", "epochs-6", "own", "2"]
 
 
 def test_lists_in_the_matrix_make_names_that_a_folder_can_have() -> None:
@@ -164,7 +166,7 @@ def test_an_override_may_rename_the_baseline_and_drop_published_figures() -> Non
         "reference": [{"trial": "2", "train_time_s": 1}],
     }
     preset = preset_of(table, world_size=3)
-    assert (names(preset), preset.baseline, preset.references) == (["3"], "3", ())
+    assert (names(preset), preset.baseline, preset.references) == (["world_size-3"], "world_size-3", ())
 
 
 def test_an_override_that_is_false_or_zero_still_counts() -> None:

@@ -8,14 +8,26 @@ import pytest
 
 from ddptui.analysis.results import PhasesMs, RepeatResult, Results
 from ddptui.config.preset import Preset
-from ddptui.report.answers import KINDS, answer
+from ddptui.report import answers
+from ddptui.report.answers import KINDS
 from ddptui.store.presets import load
-from ddptui.wire.messages import Done
-from tests.support.builders import audit, beside, done, failure, journal, preset_of, results_for, with_done
+from ddptui.wire.messages import Done, Step
+from tests.support.builders import (
+    audit,
+    audit_without_numbers,
+    beside,
+    done,
+    failure,
+    journal,
+    preset_of,
+    results_for,
+    with_done,
+)
 from tests.support.launches import late_launch
 from tests.support.traces import all_reduce, gather_scatter
 
 Times = dict[str, Sequence[float]]  # of each trial's repeats: ms a step, of which there are three
+FEW = "Do not rely on these times: 3 measured steps"
 
 
 def run(times: Times, trials: Sequence[dict[str, Any]] = (), **fields: Any) -> tuple[Results, Preset]:
@@ -28,6 +40,11 @@ def run(times: Times, trials: Sequence[dict[str, Any]] = (), **fields: Any) -> t
         for number, ms in enumerate(of_trial, start=1)
     ]
     return results_for(preset, *journals), preset
+
+
+def answer(results: Results, preset: Preset) -> list[str]:
+    """The answer, without the word that three steps are too few, which is the same in most of these tests."""
+    return [line for line in answers.answer(results, preset) if not line.startswith(FEW)]
 
 
 def answered(times: Times, trials: Sequence[dict[str, Any]] = (), **fields: Any) -> list[str]:
@@ -65,17 +82,28 @@ def test_of_one_repeat_a_difference_is_about_so_large() -> None:
 
 def test_of_many_trials_the_ends_are_named_and_those_that_do_not_differ() -> None:
     times = {"a": (10, 10), "quick": (5, 5), "slow": (40, 40), "same": (10, 10), "wild": (8, 14)}
-    first, second, third = answered(times)
+    first, second, third, last = answered(times)
     assert first.startswith("quick was the fastest, 2.00 ± 0.00 times faster than a: ")
     assert second.startswith("slow was the slowest, 4.00 ± 0.00 times slower than a: ")
-    assert third == (
-        "No difference from a was seen in same; cannot tell for wild: 2 repeats of wild differ by 55%; "
-        "the loss is the same in all: 0.667."
-    )
+    assert third == "No difference from a was seen in same; cannot tell for wild: 2 repeats of wild differ by 55%."
+    assert last == "The loss is the same in all: 0.667."
+    assert answered({"a": (10, 10), "b": (20, 20), "c": (40, 40), "d": (15, 15)})[:3] == [
+        "No trial was seen to be faster than a.",
+        "c was the slowest, 4.00 ± 0.00 times slower than a: all of the extra 90.0 ms went into own work.",
+        "b and d were slower, too.",
+    ]
+
+
+@pytest.mark.parametrize(("a", "b", "wanted"), [(3, 30, f"{FEW} in a"), (3, 3, FEW), (30, 30, "")])
+def test_of_few_steps_nothing_is_to_be_relied_on(a: int, b: int, wanted: str) -> None:
+    preset = preset_of({"trial": [{"name": "a"}, {"name": "b"}]})
+    results = results_for(preset, journal("a", steps=a), journal("b", steps=b, step_ms=20))
+    said = [line for line in answers.answer(results, preset) if line.startswith("Do not rely")]
+    assert said == [f"{wanted} are too few; raise `epochs` or `steps`."] * bool(wanted)
 
 
 def test_trials_that_cannot_be_told_apart_share_the_place() -> None:
-    first, second, _ = answered({"a": (10, 10), "b": (5, 5.2), "c": (5.1, 5.1), "d": (20, 20), "e": (40, 40)})
+    first, second, *_ = answered({"a": (10, 10), "b": (5, 5.2), "c": (5.1, 5.1), "d": (20, 20), "e": (40, 40)})
     assert first.startswith("b and c were the fastest, too close to call; b was 1.96 ± 0.04 times faster than a: ")
     assert second.startswith("e was the slowest, 4.00 ± 0.00 times slower than a: ")
 
@@ -211,9 +239,18 @@ def with_checks(**of_b: Done) -> list[str]:
     return answer(results_for(preset, journal("a"), with_done(journal("b"), *of_b.values())), preset)
 
 
+def test_a_loss_that_is_not_finite_is_the_finding_and_no_failed_check() -> None:
+    preset = preset_of({"trial": [{"name": "a"}, {"name": "b"}]})
+    lost = with_done(journal("b"), *(done(rank, audit=audit_without_numbers()) for rank in (0, 1)))
+    lost = [msgspec.structs.replace(said, loss=None) if isinstance(said, Step) else said for said in lost]
+    said = answer(results_for(preset, journal("a"), lost), preset)
+    assert said[-1] == "The loss of b is not finite: training diverged."
+    assert not any("average" in line for line in said)
+
+
 def test_of_mistakes_it_is_said_which_check_finds_them() -> None:
     assert with_checks(wrong=done(1, audit=audit(error=0.7, scale=2.0)))[0] == (
-        "The checks found 1 of 1 mistake: «average» fails in b."
+        'The checks found 1 of 1 mistake: "average" fails in b.'
     )
     unseen = with_checks(fine=done(1))
     assert unseen[0] == "The checks found 0 of 1 mistake."
@@ -224,7 +261,7 @@ def test_training_that_fails_a_check_is_not_to_be_trusted() -> None:
     preset = preset_of({"trial": [{"name": "a"}, {"name": "b"}]})
     wrong = with_done(journal("b"), done(1, parameters={"weight": "x", "bias": "def"}))
     assert answer(results_for(preset, journal("a"), wrong), preset)[0] == (
-        "Do not trust what b learned: «in sync» fails in b."
+        'Do not trust what b learned: "in sync" fails in b.'
     )
 
 
@@ -240,6 +277,7 @@ def test_of_faults_it_is_said_whether_the_reason_names_the_rank() -> None:
         "1 of 3 faults ended the trial with a reason that names the rank.",
         "survived trained to the end in spite of its fault.",
         "The reason does not name the rank in wrong.",
+        "sound, without a fault, trained to the end.",
     ]
     alone = preset_of({"trial": trials[:2], "defaults": {"world_size": 2}})
     assert answer(results_for(alone, journal("sound"), failure("named")), alone) == [
@@ -369,8 +407,26 @@ def test_from_two_ranks_on_scaling_names_the_command_that_predicts_it() -> None:
 @pytest.mark.parametrize(
     ("spawn", "wanted"),
     [
-        ((10, 10), "Once ranks run, it does not matter what started them: process and spawn trained for 0.03 s."),
-        ((20, 20), "spawn trained for 0.06 s, process for 0.03 s, though their ranks work alike."),
+        (
+            (10, 10),
+            "Once ranks run, what started them made no difference that 2 repeats can show: process and spawn trained "
+            "for 30.0 ms.",
+        ),
+        (
+            (10, 10.5),
+            "Once ranks run, what started them made no difference that 2 repeats can show: process and spawn trained "
+            "for 30.0 to 30.8 ms.",
+        ),
+        (
+            (9, 15),
+            "process and spawn trained for 30.0 to 36.0 ms: whether what started them makes a difference, this run "
+            "cannot tell (2 repeats of spawn differ by 50%).",
+        ),
+        (
+            (20, 20),
+            "process and spawn trained for 30.0 to 60.0 ms: spawn was 2.00 ± 0.00 times slower "
+            "than process, though their ranks work alike.",
+        ),
     ],
 )
 def test_launch_modes_are_compared_by_training_and_by_start(spawn: Sequence[float], wanted: str) -> None:
@@ -378,6 +434,14 @@ def test_launch_modes_are_compared_by_training_and_by_start(spawn: Sequence[floa
     words = answered({"process": (10, 10), "spawn": spawn}, trials)
     assert words[0] == wanted
     assert words[1] == "The first step was reached after 2 s (process) to 2 s (process)."
+
+
+def test_of_one_repeat_it_is_not_said_that_launch_modes_do_not_matter() -> None:
+    trials = [{"name": name, "launch": name} for name in ("process", "spawn")]
+    assert answered({"process": (10,), "spawn": (11,)}, trials)[0] == (
+        "process and spawn trained for 30.0 to 33.0 ms: whether what started them makes a difference, this run cannot "
+        "tell (one repeat shows no difference below 25%)."
+    )
 
 
 def test_a_batch_that_data_parallel_cuts_is_shown_in_its_parts() -> None:

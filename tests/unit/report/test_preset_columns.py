@@ -9,7 +9,7 @@ def test_what_differs_comes_first_and_what_says_nothing_is_left_out() -> None:
     assert [fact.header for fact in shown] == [
         "trial", "ranks", "launch", "strategy", "model", "data", "batch", "length",
     ]  # fmt: skip
-    assert shown[0].cells == ("1", "2")
+    assert shown[0].cells == ("world_size-1", "world_size-2")
     assert [fact.header for fact in shown[1:] if fact.differs] == ["ranks"]
     assert {fact.header: fact.cells[0] for fact in shown}["model"] == "mlp 1×8"
 

@@ -81,8 +81,8 @@ def test_the_parts_make_the_train_time() -> None:
 def test_long_steps_are_named_with_their_length() -> None:
     preset = preset_of({"trial": [{"name": "a", "launch": "single"}]})
     assert (
-        "a: 100 median steps of 10.00 ms make 1.00 s of 1.70 s. "
-        "The rest: 0.70 s in 2 long steps (step 37 took 412 ms, step 90 took 310 ms)"
+        "a: 100 median steps of 10.00 ms make 1 s of 1.7 s. "
+        "The rest: 702 ms in 2 long steps (step 37 took 412 ms, step 90 took 310 ms)"
     ) in note_lines(results_for(preset, launch(some_long)), preset)
 
 
@@ -92,22 +92,22 @@ def test_of_many_long_steps_the_longest_are_named() -> None:
 
 
 def test_time_between_steps_and_between_epochs_is_told_apart() -> None:
-    assert rest_of_time([read(launch(gap_ms=lambda _: 5.0))]).endswith("The rest: 0.49 s between steps")
+    assert rest_of_time([read(launch(gap_ms=lambda _: 5.0))]).endswith("The rest: 490 ms between steps")
     line = rest_of_time([read(launch(gap_ms=lambda number: 500.0 if number == 51 else 0.0))])
-    assert line.endswith("The rest: 0.50 s between epochs")
+    assert line.endswith("The rest: 500 ms between epochs")
 
 
 def test_steps_that_are_mostly_longer_than_the_mean_are_said_too() -> None:
     line = rest_of_time([read(launch(lambda number: 1.0 if number <= 40 else USUAL_MS))])
     assert line == (
-        "100 median steps of 10.00 ms would make 1.00 s, but training took 0.64 s: "
+        "100 median steps of 10.00 ms would make 1 s, but training took 640 ms: "
         "a tenth of the steps took less than 1.00 ms"
     )
 
 
 def test_of_several_repeats_the_one_with_the_largest_rest_is_told_of() -> None:
     repeats = [read(launch()), read(launch(some_long, repeat=2))]
-    assert rest_of_time(repeats).startswith("repeat 2: 100 median steps of 10.00 ms make 1.00 s of 1.70 s")
+    assert rest_of_time(repeats).startswith("repeat 2: 100 median steps of 10.00 ms make 1 s of 1.7 s")
 
 
 def test_a_repeat_that_was_changed_by_hand_needs_no_such_words() -> None:
