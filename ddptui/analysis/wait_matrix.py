@@ -18,6 +18,19 @@ class WaitMatrix(NamedTuple):
         """The largest cell."""
         return max(max(row) for row in self.waited_s)
 
+    @property
+    def per_pair_s(self) -> tuple[tuple[float, ...], ...]:
+        """The same as means over the pairs of a waiting and a late rank: the last block may have fewer ranks."""
+        return tuple(
+            tuple(s / max(1, _pairs(waiting, late)) for late, s in zip(self.ranks, row, strict=True))
+            for waiting, row in zip(self.ranks, self.waited_s, strict=True)
+        )
+
+
+def _pairs(waiting: range, late: range) -> int:
+    """No rank waits for itself."""
+    return len(waiting) * len(late) - (len(waiting) if waiting == late else 0)
+
 
 def wait_matrix(trial: TrialResult, most: int | None = None) -> WaitMatrix | None:
     """The matrix of the repeat with the median train time, with at most so many rows. None: the trial has one rank, or

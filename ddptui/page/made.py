@@ -1,8 +1,8 @@
 """How a run was made: its preset, the commands of its trials, and the environment. All pages of runs end with it."""
 
 import shlex
-from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
 
 from ddptui.analysis.extent import extent
 from ddptui.analysis.results import Results
@@ -12,7 +12,15 @@ from ddptui.report.preset_columns import facts
 from ddptui.report.sentences import what_became
 from ddptui.store.presets import as_toml
 from ddptui.text.tables import Filled
+from ddptui.text.units import size
 from ddptui.text.words import count
+
+# Entries of the environment that would not explain themselves: their names, and how their values read.
+READABLE: dict[str, tuple[str, Callable[[Any], str]]] = {
+    "memory_bytes": ("memory", size),
+    "load_before": ("load average before the run, in cores", lambda load: f"{load:.2f}"),
+    "watched": ("watched in", str),
+}
 
 
 class Command(NamedTuple):
@@ -23,7 +31,7 @@ class Command(NamedTuple):
 
 
 class Fact(NamedTuple):
-    """An entry of the environment, by its path."""
+    """An entry of the environment: its path in words."""
 
     key: str
     value: str
@@ -58,7 +66,8 @@ def _flat(value: object, path: str = "") -> Iterator[Fact]:
         case list():
             children = dict(enumerate(value, start=1))
         case _:
-            yield Fact(path, "unknown" if value is None else str(value))
+            name, form = READABLE.get(path, (path.replace("_", " "), str))
+            yield Fact(name, "unknown" if value is None else form(value))
             return
     for key, child in children.items():
         yield from _flat(child, f"{path}.{key}" if path else str(key))

@@ -2,12 +2,13 @@
 
 import base64
 import hashlib
+import re
 from functools import cache
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markdown_it import MarkdownIt
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from ddptui.text.door import at_the_door
 
@@ -38,6 +39,7 @@ def _environment() -> Environment:
         keep_trailing_newline=True,
     )
     style, script = (Markup((TEMPLATES / name).read_text("utf-8")) for name in ("page.css", "page.js"))
+    environment.filters["with_code"] = _with_code
     environment.globals.update(
         style=style, style_hash=_hash(style), script=script, script_hash=_hash(script), prose=prose
     )
@@ -52,6 +54,11 @@ def _markdown() -> MarkdownIt:
 def _printable(value: object) -> object:
     """What an expression of a template shows: control characters and those that change the direction are spelled."""
     return at_the_door(value, is_terminal=False) if type(value) is str else value
+
+
+def _with_code(text: str) -> Markup:
+    """A sentence in which what stands between backticks is code."""
+    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(_printable(text)))))
 
 
 def _hash(text: str) -> str:

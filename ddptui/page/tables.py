@@ -42,7 +42,7 @@ def table_view(
     once: Collection[str] = (),
 ) -> TableView:
     """The columns that have a value and do not repeat the first one. kinds: of rows, by number. once: keys of columns
-    that are no column, but said once, if all of several rows have the same there."""
+    that are no column, but said once, if all rows have the same there."""
     first, *others = telling(columns)
     shown = [first, *(column for column in others if list(column.cells) != list(first.cells))]
     shared = [column for column in shown if column.key in once and _is_same(column)]
@@ -58,7 +58,7 @@ def table_view(
 
 
 def _is_same(column: Filled) -> bool:
-    return len(column.cells) > 1 and len(set(column.cells)) == 1
+    return len(set(column.cells)) == 1
 
 
 def _header(column: Filled) -> Header:

@@ -8,7 +8,7 @@ from ddptui.live.excerpts import excerpts
 from ddptui.page.recorded import Recorded
 from ddptui.page.steps import Arrivals, Timeline, arrivals, timeline
 from ddptui.page.tables import TableView, table_view
-from ddptui.report.matrix import span
+from ddptui.report.matrix import name, span
 from ddptui.report.ranks import RANK_COLUMNS
 from ddptui.text.tables import fill
 from ddptui.text.units import NOTHING, seconds
@@ -17,7 +17,10 @@ SHADES = 8  # of a matrix
 MOST_ROWS = 16  # of a matrix: more ranks are put together
 MOST_RANKS = 64  # in a table of ranks
 CAPTION = "How long the rank of a row waited for the rank of a column"
-CAPTION_OF_BLOCKS = "How long the ranks of a row waited for those of a column, summed over the ranks of both"
+CAPTION_OF_BLOCKS = (
+    "How long the ranks of a row waited for those of a column, summed over the ranks of both; shades are means over "
+    "their pairs"
+)
 
 
 class MatrixCell(NamedTuple):
@@ -28,8 +31,9 @@ class MatrixCell(NamedTuple):
 
 
 class MatrixRow(NamedTuple):
-    """The ranks of a row, and their cells."""
+    """The ranks of a row, as rows and columns name them, and their cells."""
 
+    name: str
     ranks: str
     cells: list[MatrixCell]
 
@@ -71,18 +75,28 @@ def panel(trial: TrialResult, recorded: Recorded, headline: str, *, prints: bool
 
 
 def _matrix(matrix: WaitMatrix) -> Matrix:
+    per_pair_s = matrix.per_pair_s
+    most_s = max(map(max, per_pair_s))
     rows = [
-        MatrixRow(span(ranks), [_cell(s, matrix.most_s, is_own=column == row) for column, s in enumerate(waited)])
-        for row, (ranks, waited) in enumerate(zip(matrix.ranks, matrix.waited_s, strict=True))
+        MatrixRow(
+            name(ranks),
+            span(ranks),
+            [
+                _cell(s, per_pair_s[row][column] / most_s, is_own=column == row)
+                for column, s in enumerate(matrix.waited_s[row])
+            ],
+        )
+        for row, ranks in enumerate(matrix.ranks)
     ]
     in_blocks = any(len(ranks) > 1 for ranks in matrix.ranks)
     return Matrix(CAPTION_OF_BLOCKS if in_blocks else CAPTION, rows)
 
 
-def _cell(s: float, most_s: float, *, is_own: bool) -> MatrixCell:
+def _cell(s: float, part: float, *, is_own: bool) -> MatrixCell:
+    """part: of the longest mean over pairs."""
     if not s:
         return MatrixCell("" if is_own else NOTHING, 0)
-    return MatrixCell(seconds(s), max(1, round(SHADES * s / most_s)))
+    return MatrixCell(seconds(s), max(1, round(SHADES * part)))
 
 
 def _ranks(trial: TrialResult) -> TableView | None:

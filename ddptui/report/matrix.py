@@ -14,7 +14,8 @@ IN_MS_BELOW_S = 0.1
 LEAST = 0.05  # of the longest wait, from which on one has a shade
 GAP = 2  # cells between two columns of numbers
 SHADE_CELLS = 2  # of a cell without a number: about as wide as it is high
-SUMMED = "summed over the ranks of a block"
+SUMMED = "sums over the ranks of a block"
+MEANS = "means over the pairs of ranks"  # what shades are of blocks
 
 
 class Grid(NamedTuple):
@@ -90,7 +91,7 @@ def _with_numbers(matrix: WaitMatrix) -> Grid:
     corner, labels = _labels([name(ranks) for ranks in matrix.ranks], f"waited, {'ms' if in_ms else 's'}")
     columns = corner + "".join(head.rjust(cell) for head in heads)
     return Grid(
-        [SUMMED, columns] if _has_blocks(matrix) else [columns],
+        [f"{SUMMED}; shades: {MEANS}", columns] if _has_blocks(matrix) else [columns],
         labels,
         [[text.rjust(cell) for text in line] for line in texts],
         GAP,
@@ -102,15 +103,18 @@ def _number(matrix: WaitMatrix, row: int, column: int, *, in_ms: bool) -> str:
     if not s:
         return ITSELF if row == column else NOTHING
     number = f"{s * MS_PER_S:.1f}" if in_ms else f"{s:.2f}"
-    return f"{shade(s, matrix.most_s)} {number}"
+    per_pair_s = matrix.per_pair_s
+    return f"{shade(per_pair_s[row][column], max(map(max, per_pair_s)))} {number}"
 
 
 def _with_shades(matrix: WaitMatrix, width: int) -> Grid:
     corner, labels = _labels([f"{span(ranks)} " for ranks in matrix.ranks], "for ")
     cell = SHADE_CELLS if len(corner) + SHADE_CELLS * len(labels) <= width else 1
-    unit = f"waited; {SHADES[-1]} up to {seconds(matrix.most_s)}" + f", {SUMMED}" * _has_blocks(matrix)
+    per_pair_s = matrix.per_pair_s
+    most_s = max(map(max, per_pair_s))
+    unit = f"waited; {SHADES[-1]} up to {seconds(most_s)}" + f", {MEANS}" * _has_blocks(matrix)
     columns = corner + _marked([str(ranks.start) for ranks in matrix.ranks], cell)
-    cells = [[shade(s, matrix.most_s) * cell for s in row] for row in matrix.waited_s]
+    cells = [[shade(s, most_s) * cell for s in row] for row in per_pair_s]
     for place, row in enumerate(cells):
         if len(matrix.ranks[place]) == 1:
             row[place] = ITSELF.ljust(cell)

@@ -45,6 +45,7 @@ class Zoom {
     keys.hidden = false;
     keys.addEventListener("click", (event) => this.press(event.target.dataset.zoom));
     this.view.setAttribute("tabindex", "0");
+    this.view.setAttribute("role", "group"); // an image takes no keys
     this.view.addEventListener("keydown", (event) => this.key(event));
     this.view.addEventListener("wheel", (event) => this.wheel(event), { passive: false });
     this.view.addEventListener("pointerdown", (event) => this.grab(event));

@@ -12,6 +12,7 @@ from click.testing import CliRunner
 from ddptui.cli import main
 from ddptui.page import formats
 from ddptui.page.comparison import comparison_page
+from ddptui.page.made import READABLE
 from ddptui.page.picture import MOST_TRIALS, PictureError
 from ddptui.report.run_diff import comparison
 from ddptui.store.outcomes import results_of
@@ -74,7 +75,10 @@ def test_all_of_the_environment_and_each_command_are_shown(page: str) -> None:
     run = Run(RECORDED)
     text = Found(page).text
     results = results_of(run, run.preset())
-    assert all(key in text for key in results.environment)
+    names = [READABLE.get(key, (key.replace("_", " "),))[0] for key in results.environment]
+    assert [name for name in names if name not in text] == []
+    assert "memory_bytes" not in text
+    assert f"ddptui presets {results.preset}" in text
     assert all(" ".join(trial.command[1:4]) in text for trial in results.trials)
 
 
@@ -83,6 +87,14 @@ def test_a_failed_trial_brings_the_end_of_its_log() -> None:
     run = Told(journal("a"))
     text = Found(formats.page(run, preset, results_for(preset, journal("a"), failure("b")))).text
     assert "b failed: rank 1 killed by SIGKILL\n  the log's end" in text
+
+
+def test_what_stands_between_backticks_is_code_and_nothing_else_is_markup() -> None:
+    preset = two_trials(repeats=1)
+    results = results_for(preset, journal("a"), failure("b", error="rank 0 died: `<b>` <i>"))
+    whole = formats.page(Told(journal("a")), preset, results)
+    assert "b failed: rank 0 died: <code>&lt;b&gt;</code> &lt;i&gt;" in whole
+    assert "raise <code>epochs</code> or <code>steps</code>" in whole
 
 
 def test_a_run_of_which_nothing_is_known_has_a_page() -> None:

@@ -21,9 +21,9 @@ def test_what_all_rows_have_is_said_once_if_it_may_be() -> None:
     assert len(table_view("All", [NAMES, same, TIMES]).headers) == 3
 
 
-def test_of_one_row_nothing_is_taken_out_and_nothing_sorted() -> None:
+def test_of_one_row_what_was_set_is_said_above_and_nothing_sorted() -> None:
     view = table_view("One", [Filled("trial", ["a"]), Filled("ranks", ["2"], key="ranks")], once=["ranks"])
-    assert not view.shared
+    assert view.shared == {"ranks": "2"}
     assert not view.can_be_sorted
     assert table_view("All", [NAMES, TIMES]).can_be_sorted
 

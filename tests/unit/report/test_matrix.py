@@ -33,7 +33,8 @@ def made(waited: dict[int, dict[int, float]], most: int | None = None) -> WaitMa
 
 # Rank 2 is late: rank 0 waits for it in the gather, and only then can it scatter to rank 1.
 GATHER_SCATTER = made({0: {2: 1.24, 1: 0.01}, 1: {0: 1.26}, 2: {0: 0.4}})
-MANY = made({rank: {(rank + 33) % 64: 0.5, 7: 2.0} for rank in range(64)}, MOST_ROWS)
+WAITS = {rank: {(rank + 33) % 64: 0.5, 7: 2.0} for rank in range(64) if rank != 7} | {7: {40: 0.5}}
+MANY = made(WAITS, MOST_ROWS)
 
 
 def test_a_few_ranks_have_numbers_beside_shades() -> None:
@@ -71,7 +72,7 @@ def test_where_no_rank_waited_there_is_no_shade() -> None:
 def test_many_ranks_are_shades_of_blocks() -> None:
     assert [len(ranks) for ranks in MANY.ranks] == [2] * 32
     unit, columns, *rows = lines(MANY, 80)
-    assert unit == "waited; █ up to 4.5 s, summed over the ranks of a block"
+    assert unit == f"waited; █ up to 1.13 s, {matrix.MEANS}"
     assert columns == "for   0   4   8   12  16  20  24  28  32  36  40  44  48  52  56  60"
     assert rows[0].startswith("0–1   ")
     assert {row[12:14] for row in rows if len(row) > 12} == {"██"}  # all wait for rank 7, which is in the fourth block
@@ -89,8 +90,19 @@ def test_ranks_without_room_for_numbers_have_shades_and_still_know_themselves() 
 
 def test_blocks_with_numbers_are_summed_too_and_say_so() -> None:
     shown = lines(made({rank: {(rank + 1) % 64: 0.5} for rank in range(64)}, 4), 80)
-    assert shown[:2] == [matrix.SUMMED, "waited, s     for 0–15  for 16–31  for 32–47  for 48–63"]
+    assert shown[:2] == [
+        f"{matrix.SUMMED}; shades: {matrix.MEANS}",
+        "waited, s     for 0–15  for 16–31  for 32–47  for 48–63",
+    ]
     assert shown[2] == "ranks 0–15      █ 7.50     ░ 0.50          –          –"
+
+
+def test_ranks_that_wait_alike_have_one_shade_although_the_last_block_is_smaller() -> None:
+    alike = made({rank: {other: 0.5 for other in range(5) if other != rank} for rank in range(5)}, 3)
+    assert [len(ranks) for ranks in alike.ranks] == [2, 2, 1]
+    assert alike.per_pair_s == ((0.5, 0.5, 0.5), (0.5, 0.5, 0.5), (0.5, 0.5, 0.0))
+    assert alike.waited_s[0] == (1.0, 2.0, 1.0)
+    assert {cell.strip()[0] for row in grid(alike, 80).cells for cell in row} == {"█", matrix.ITSELF}
 
 
 @pytest.mark.parametrize("ranks", [31, 32, 33, 64, 512, 1000])
