@@ -55,8 +55,10 @@ def test_a_pane_takes_the_whole_screen_and_gives_it_back(tmp_path: Path) -> None
     async def scenario() -> None:
         async with opened(tmp_path, CompareScreen(compared())) as (app, pilot):
             table = app.screen.query_one(LabTable)
+            height = table.size.height
             await pilot.press("z")
             assert app.screen.maximized is table
+            await until(pilot, lambda: table.size.height > 2 * height)  # all lines but the title and the keys
             await pilot.press("2")
             assert app.screen.maximized is app.screen.focused is app.screen.query_one("#differences")
             await pilot.press("z", "tab")
@@ -64,6 +66,17 @@ def test_a_pane_takes_the_whole_screen_and_gives_it_back(tmp_path: Path) -> None
             assert app.screen.focused is table
             await pilot.press("z")
             assert app.screen.maximized is table
+
+    asyncio.run(scenario())
+
+
+def test_each_format_says_what_a_file_of_a_comparison_holds(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with opened(tmp_path, CompareScreen(compared())) as (app, pilot):
+            await pilot.press("x")
+            await until(pilot, lambda: "both runs' names, the answer, every figure" in seen(app))
+            assert "CSV        one line per trial or primitive" in seen(app)
+            assert "results.json" not in seen(app)
 
     asyncio.run(scenario())
 

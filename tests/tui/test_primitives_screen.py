@@ -615,9 +615,33 @@ def test_names_are_shown_as_they_are() -> None:
         assert "[bold]\\x1b[2J" in seen(app)
         now = screen.query_one("#now", Static)
         await until(pilot, lambda: now.display)
-        assert str(now.content).startswith("11 primitives ran on 4 ranks over gloo")  # the answer, where there is room
+        question, said = "What does each primitive do, and how long does it take? ", "11 primitives ran on 4 ranks over"
+        assert str(now.content).startswith(question + said)
 
     play(scenario, PrimitivesScreen(replace(rude)))
+
+
+def test_with_few_lines_the_answer_is_its_first_sentence_and_buffers_have_all_of_them() -> None:
+    async def scenario(app: Console, pilot: Pilot[int], screen: PrimitivesScreen) -> None:
+        now = screen.query_one("#now", Static)
+        await pilot.press("2")
+        await until(pilot, lambda: now.display)
+        assert str(now.content).startswith("11 primitives ran on 4 ranks over gloo")
+        await pilot.press("1")
+        await until(pilot, lambda: not now.display)
+
+    play(scenario, PrimitivesScreen(over()), (80, 24))
+
+
+def test_what_was_only_shown_is_offered_no_picture() -> None:
+    async def scenario(app: Console, pilot: Pilot[int], screen: PrimitivesScreen) -> None:
+        assert "svg" in screen.forms
+        alone = EndedRun(
+            over().run, msgspec.structs.replace(over().preset, trials=over().preset.trials[:1]), over().results
+        )
+        assert [*PrimitivesScreen(alone).forms] == ["html", "markdown", "csv", "json"]
+
+    play(scenario, PrimitivesScreen(over()))
 
 
 def test_the_plot_is_of_the_run_that_is_looked_at() -> None:

@@ -425,6 +425,16 @@ def test_differences_to_the_baseline_are_drawn_and_taken_back(tmp_path: Path) ->
     play(with_waits(four_trials(tmp_path)), tmp_path, scenario)
 
 
+def test_where_the_bars_have_no_room_d_shows_them(tmp_path: Path) -> None:
+    async def scenario(app: Console, pilot: Pilot[int], screen: ResultScreen) -> None:
+        assert "Where the time went" not in seen(app).split("│")[-1]
+        await pilot.press("d")
+        await until(pilot, lambda: "2 Where the time went, against the baseline" in seen(app))
+        assert "▸ " in seen(app)
+
+    play(with_waits(four_trials(tmp_path)), tmp_path, scenario, (80, 24))
+
+
 def test_the_cursor_of_the_matrix_is_moved_and_clicked_and_its_cell_is_told(tmp_path: Path) -> None:
     async def scenario(app: Console, pilot: Pilot[int], screen: ResultScreen) -> None:
         waits = screen.query_one(WhoWaits)

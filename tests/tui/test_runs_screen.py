@@ -277,7 +277,7 @@ def test_the_marked_ones_or_the_chosen_one_are_compared_the_older_first(three: P
         await pilot.pause()
         assert "A 20260103-120000-made   B 20260104-120000-made" in seen(app)
         assert "all trials: epochs: 3 in A, 1 in B" in seen(app)
-        assert "No difference was seen in a and b: the repeats of both runs overlap." in seen(app)
+        assert "No difference was seen in a and b: what the repeats differ by can be chance." in seen(app)
         assert "no difference seen" in seen(app)
         for width, height in ((1, 1), (200, 3), (80, 24)):
             await pilot.resize_terminal(width, height)

@@ -20,12 +20,19 @@ from ddptui.tui.widgets.texts import TextPane
 PANES = {"both": "In both runs", "differences": ELSE}
 
 
+FORMS = {  # what a file of each holds
+    "html": "one file for a browser: the answer, the table, what else differs",
+    "markdown": "the table with all its columns, and what else differs",
+    "csv": "one line per trial or primitive, every figure in full",
+    "json": "both runs' names, the answer, every figure, what else differs",
+}
+
+
 class CompareScreen(Exportable):
     """Compares run B with run A."""
 
     CSS_PATH = "compare.tcss"
-    FORMS = ("html", *FORMATS)
-    PURPOSE = "Whether B was faster or slower than A. No difference is seen where the repeats of both overlap."
+    PURPOSE = "Whether B was faster or slower than A. No difference is seen where chance may explain it."
     BINDINGS: ClassVar[list[BindingType]] = [
         *(Binding(str(number), f"pane('{pane}')", PANES[pane], show=False) for number, pane in enumerate(PANES, 1)),
         Binding("x", "export", "Export"),
@@ -44,6 +51,10 @@ class CompareScreen(Exportable):
     @property
     def exported(self) -> str:
         return f"{self._compared.a}-and-{self._compared.b}"
+
+    @property
+    def forms(self) -> dict[str, str]:
+        return FORMS
 
     def text_in(self, form: str) -> list[str]:
         if form != "html":

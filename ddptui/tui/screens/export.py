@@ -1,10 +1,9 @@
 """Export of a run to a file: what is written, and the dialog that asks for format and path."""
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import ClassVar
 
 from textual import on, work
 from textual.app import ComposeResult
@@ -30,13 +29,14 @@ FORMATS = {  # with the suffix of its file
     "json": ".json",
     "trace": ".trace.json",
 }
-DESCRIPTIONS = {
-    "html": "HTML       one file for a browser: all of it, with pictures that zoom",
-    "svg": "SVG        one picture, for a paper or a README",
-    "markdown": "Markdown   the table with all its columns, and the findings",
-    "csv": "CSV        one line per repeat, every figure in full",
-    "json": "JSON       everything, as in results.json",
-    "trace": "Trace      the timeline, for ui.perfetto.dev",
+TITLES = {"html": "HTML", "svg": "SVG", "markdown": "Markdown", "csv": "CSV", "json": "JSON", "trace": "Trace"}
+OF_TRAINING = {  # what each file holds
+    "html": "one file for a browser: all of it, with pictures that zoom",
+    "svg": "one picture, for a paper or a README",
+    "markdown": "the table with all its columns, and the findings",
+    "csv": "one line per repeat, every figure in full",
+    "json": "everything, as in results.json",
+    "trace": "the timeline, for ui.perfetto.dev",
 }
 
 
@@ -78,15 +78,15 @@ def why(error: Exception) -> str:
 class ExportDialog(Dialog[tuple[str, Path] | None]):
     """Dismissed with format and path. Enter exports from either field; Tab goes between them."""
 
-    def __init__(self, name: str, form: str, forms: Iterable[str]) -> None:
-        """`name`: of what is exported. `forms`: those that are offered."""
+    def __init__(self, name: str, form: str, forms: Mapping[str, str]) -> None:
+        """`name`: of what is exported. `forms`: those that are offered, and what each holds."""
         super().__init__()
-        self._exported, self._form, self._forms = name, form, list(forms)
+        self._exported, self._form, self._forms = name, form, forms
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog") as dialog:
             dialog.border_title = "Export"
-            yield Chooser(*(Option(DESCRIPTIONS[form], form) for form in self._forms))
+            yield Chooser(*(Option(f"{TITLES[form]:10} {holds}", form) for form, holds in self._forms.items()))
             # Not selected: the first key would replace the whole path.
             yield Input(str(offered(self._exported, self._form)), compact=True, select_on_focus=False)
             with Horizontal(classes="buttons"):
@@ -94,7 +94,7 @@ class ExportDialog(Dialog[tuple[str, Path] | None]):
                 yield Button("Export (enter)", id="export", variant="primary", compact=True)
 
     def on_mount(self) -> None:
-        self.query_one(Chooser).highlighted = self._forms.index(self._form)
+        self.query_one(Chooser).highlighted = [*self._forms].index(self._form)
 
     @on(OptionList.OptionHighlighted)
     def _follow(self, event: OptionList.OptionHighlighted) -> None:
@@ -114,7 +114,10 @@ class ExportDialog(Dialog[tuple[str, Path] | None]):
 class Exportable(LabScreen):
     """The base of screens whose content can be exported."""
 
-    FORMS: ClassVar[Iterable[str]] = tuple(FORMATS)
+    @property
+    def forms(self) -> Mapping[str, str]:
+        """The FORMATS that are offered, and what a file of each holds."""
+        raise NotImplementedError
 
     @property
     def exported(self) -> str:
@@ -122,12 +125,12 @@ class Exportable(LabScreen):
         raise NotImplementedError
 
     def text_in(self, form: str) -> Iterable[str]:
-        """The content in one of the FORMS, in pieces; called in a thread. Raises ValueError if it cannot have it."""
+        """The content in one of its forms, in pieces; called in a thread. Raises ValueError if it cannot have it."""
         raise NotImplementedError
 
     @work(group="export")
     async def action_export(self, form: str = "html") -> None:
-        target = await self.app.push_screen_wait(ExportDialog(self.exported, form, self.FORMS))
+        target = await self.app.push_screen_wait(ExportDialog(self.exported, form, self.forms))
         if target is None:
             return
         form, path = target
@@ -154,6 +157,10 @@ class ExportableRun(Exportable):
     @property
     def exported(self) -> str:
         return self.ended.run.name
+
+    @property
+    def forms(self) -> Mapping[str, str]:
+        return OF_TRAINING
 
     def text_in(self, form: str) -> Iterable[str]:
         return pieces(*self.ended, form)

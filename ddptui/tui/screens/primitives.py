@@ -37,6 +37,15 @@ PLAY_EVERY_S = 1.0
 MOST_TRIALS = 9  # with a digit as their key
 
 
+FORMS = {  # what a file of each holds
+    "html": "one file for a browser: all of it, with plots that zoom",
+    "svg": "the plot, for a paper or a README",
+    "markdown": "all tables, and the findings",
+    "csv": "one line per time, or per buffer",
+    "json": "everything, as in results.json",
+}
+
+
 class PrimitivesScreen(Following, ExportableRun):
     """Follows a run of primitives, and shows its results. `after`: the chosen primitive is shown after its call."""
 
@@ -79,7 +88,7 @@ class PrimitivesScreen(Following, ExportableRun):
         self._marked: list[PrimitiveKey] = []
         self._what: What = "time"
         self._playing: Timer | None = None
-        self._answer: str | None = None  # of the run, once it is over; None: not looked for
+        self._answer: list[str] | None = None  # of the run, once it is over; None: not looked for
         self._sentence = ""  # what the line at the top shows
 
     @property
@@ -110,11 +119,10 @@ class PrimitivesScreen(Following, ExportableRun):
     def draw(self) -> None:
         self._lead()
         self._show_chosen()
-        has_room = self.has_class("-tall") or self.has_class("-high")
-        if self.is_over and has_room and self._answer is None:
-            self._answer = ""
+        if self.is_over and self._answer is None:
+            self._answer = []
             self._find_answer()
-        if (sentence := self._status() or self._why_incomplete() or self._answer or "") != self._sentence:
+        if (sentence := self._status() or self._why_incomplete() or self._answered()) != self._sentence:
             self._sentence = sentence
             self.set_class(bool(sentence), "-said")
             self.query_one("#now", Static).update(Content(printable(sentence)))
@@ -132,11 +140,19 @@ class PrimitivesScreen(Following, ExportableRun):
 
     @work
     async def _find_answer(self) -> None:
-        """Show the first sentence of the answer, as soon as it is known: its models take some tenths of a second."""
-        sentences = await in_background(partial(answer, self.feed.results, self.feed.preset))
-        self._answer = sentences[0] if sentences else ""
+        """Show the answer as soon as it is known: its models take some tenths of a second."""
+        self._answer = await in_background(partial(answer, self.feed.results, self.feed.preset))
         if self.is_current:
             self.draw()
+
+    def _answered(self) -> str:
+        """Return the question and its answer; where there is little room, the answer's first sentence, or nothing:
+        four ranks' buffers need all lines of a terminal of 24."""
+        if not self._answer:
+            return ""
+        if self.has_class("-tall") or self.has_class("-high"):
+            return " ".join([self.feed.preset.title, *self._answer])
+        return self._answer[0] if self.trial.primitives == "measure" else ""
 
     def _status(self) -> str:
         """Return what the title leaves out: that a run has not begun, has stalled, or has failed."""
@@ -259,6 +275,11 @@ class PrimitivesScreen(Following, ExportableRun):
             self._leads = False
             self._turn_to(trials[number - 1])
             self.draw()
+
+    @property
+    def forms(self) -> dict[str, str]:
+        has_times = any(trial.primitives == "measure" for trial in self.feed.preset.trials)
+        return {form: holds for form, holds in FORMS.items() if form != "svg" or has_times}
 
     @property
     def ended(self) -> EndedRun:

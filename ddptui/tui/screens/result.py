@@ -93,6 +93,8 @@ class ResultScreen(ExportableRun):
 
     def action_difference(self) -> None:
         self._panes.turn()
+        if not self._panes.pane("bars").is_on_screen:  # where there is no room for all panes
+            self.action_pane("bars")
 
     def action_sort(self) -> None:
         self._table.sort_by_next()

@@ -72,7 +72,7 @@ def test_where_no_rank_waited_there_is_no_shade() -> None:
 def test_many_ranks_are_shades_of_blocks() -> None:
     assert [len(ranks) for ranks in MANY.ranks] == [2] * 32
     unit, columns, *rows = lines(MANY, 80)
-    assert unit == f"waited; █ up to 1.13 s, {matrix.MEANS}"
+    assert unit == f"waited; █ up to 1.12 s, {matrix.MEANS}"
     assert columns == "for   0   4   8   12  16  20  24  28  32  36  40  44  48  52  56  60"
     assert rows[0].startswith("0–1   ")
     assert {row[12:14] for row in rows if len(row) > 12} == {"██"}  # all wait for rank 7, which is in the fourth block
