@@ -41,7 +41,7 @@ def load(path: str) -> dict[str, Tensor]:
         with open_plain(Path(path), MOST_BYTES) as file:
             size = os.fstat(file.fileno()).st_size
             if (unpacked := unpacked_size(file)) > size:
-                raise NoCheckpoint(f"{path}: is no checkpoint: {size:,} bytes that unpack to {unpacked:,}")
+                raise NoCheckpoint(f"{path}: not a checkpoint: {size:,} bytes that unpack to {unpacked:,}")
             with memory_limit(COPIES * size + ROOM):
                 state = torch.load(file, map_location="cpu", weights_only=True)
     except OSError as error:
@@ -49,9 +49,9 @@ def load(path: str) -> dict[str, Tensor]:
     except NoCheckpoint:
         raise
     except MemoryError:
-        raise NoCheckpoint(f"{path}: is no checkpoint, or memory is short: it takes more than its size") from None
+        raise NoCheckpoint(f"{path}: not a checkpoint, or memory is short: it takes more than its size") from None
     except Exception:  # a broken file can make the unpickler raise anything
-        what = "is no checkpoint of plain tensors, as torch.save writes one of a state_dict"
+        what = "not a checkpoint of tensors: write one with `torch.save(model.state_dict(), FILE)`"
         raise NoCheckpoint(f"{path}: {what}") from None
     if not isinstance(state, dict) or not all(isinstance(name, str) for name in state):
         raise NoCheckpoint(f"{path}: is no state_dict (tensors by name)")

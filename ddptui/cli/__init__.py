@@ -32,6 +32,7 @@ from ddptui.cli.common import (
 from ddptui.cli.inspect import columns, compare, presets, project, runs, show, verify
 from ddptui.cli.machine import doctor, join, manifest, place, selftest
 from ddptui.cli.trash import delete, restore
+from ddptui.text.words import did_you_mean
 
 if TYPE_CHECKING:
     from ddptui.config.preset import Preset
@@ -56,12 +57,35 @@ def start() -> None:
         sys.exit(USAGE_ERROR)
 
 
-@click.group(invoke_without_command=True, context_settings=SETTINGS)
+class Commands(click.Group):
+    """The commands; a word that is none may be a preset."""
+
+    def get_command(self, context: click.Context, name: str) -> click.Command | None:
+        """Raises Refusal for a word that is no command."""
+        found = super().get_command(context, name)
+        if found is None and not name.startswith("-"):
+            otherwise = f"to run a preset: `ddptui --preset {name}`; `ddptui --help` lists the commands"
+            raise Refusal(f"no command {name!r}; {did_you_mean(name, self.commands, otherwise)}")
+        return found
+
+
+class Whole(click.IntRange):
+    """A whole number between two bounds."""
+
+    def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> Any:
+        """Raises BadParameter."""
+        try:
+            return super().convert(value, parameter, context)
+        except click.BadParameter:
+            self.fail(f"expected a whole number from {self.min} to {self.max}, got {value}", parameter, context)
+
+
+@click.group(cls=Commands, invoke_without_command=True, context_settings=SETTINGS)
 @click.option("--preset", "preset", metavar="NAME_OR_FILE", help="The preset to run.")
 @click.option("--resume", metavar="RUN", help="Finish an interrupted run: launch what is missing.")
 @click.option("--no-ui", is_flag=True, help="Run headless: progress on stderr, the comparison on stdout.")
 @SET_OPTION
-@click.option("--repeats", type=click.IntRange(1, 1000), help="Launches of each trial.")
+@click.option("--repeats", type=Whole(1, 1000), help="Launches of each trial.")
 @click.option("--no-retry", is_flag=True, help="Launch no repeat again that other programs have disturbed.")
 @engine_options
 @RUNS_OPTION

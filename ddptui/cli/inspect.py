@@ -46,6 +46,8 @@ def presets(
     Nothing is started. With --nodes, prints the lines to type on each node; with --engine slurm, the scripts.
     """
     if fields:
+        if name:
+            raise Refusal(f"--fields lists all fields, of no preset: leave out {name}")
         from ddptui.config.fields import listing as list_fields
 
         return click.echo(list_fields(), nl=False)

@@ -201,7 +201,10 @@ def _nearest_choice(key: str, path: str, values: dict[str, Any]) -> str:
     if isinstance(value, dict):  # of a bottleneck, or a fault
         value = value.get(last)
     options = choices(last)
-    return f"; one of {', '.join(options)}{_nearest(value, options)}" if options and value not in options else ""
+    if not options or value in options:
+        return ""
+    without = "; a [[trial]] that leaves it out has none" if last == key and TRIAL_FIELDS[key].default is None else ""
+    return f"; one of {', '.join(options)}{_nearest(value, options)}{without}"
 
 
 def _baseline(table: dict[str, Any], names: list[str], overridden: bool) -> str:

@@ -33,7 +33,7 @@ def compare(child: Child, a: str | Path, b: str | Path) -> int:
         print(f"{a}, {b}: not compared: {why}", file=sys.stderr)
         return UNREADABLE
     if "refused" in answer:
-        print(printable(answer["refused"]), file=sys.stderr)
+        print(f"Error: {printable(answer['refused'])}", file=sys.stderr)
         return UNREADABLE
     print(*answer["lines"], sep="\n")
     return DIFFERENT if answer["differ"] else EQUAL

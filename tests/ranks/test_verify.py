@@ -49,13 +49,13 @@ def test_a_refused_file_is_said_and_the_next_pair_compared(tmp_path: Path, capsy
     with Child(verify_run.MODULE) as child:
         assert verify_run.compare(child, tmp_path / "a.pth", tmp_path / "broken.pth") == verify_run.UNREADABLE
         assert verify_run.compare(child, tmp_path / "a.pth", tmp_path / "a.pth") == verify_run.EQUAL
-    assert capsys.readouterr().err.startswith(f"{tmp_path}/broken.pth: is no checkpoint of plain tensors")
+    assert capsys.readouterr().err.startswith(f"Error: {tmp_path}/broken.pth: not a checkpoint of tensors: write one")
 
 
 def test_a_file_that_would_run_code_is_refused_unrun(tmp_path: Path) -> None:
     torch.save({"weight": Hostile(tmp_path / "run")}, tmp_path / "hostile.pth")
     found = verify(tmp_path / "hostile.pth", tmp_path / "hostile.pth")
-    assert "is no checkpoint of plain tensors" in found["refused"]
+    assert "not a checkpoint of tensors" in found["refused"]
     assert "Traceback" not in found["refused"]
     assert not (tmp_path / "run").exists()
 
@@ -97,7 +97,7 @@ def bomb(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_zip_bomb_is_refused_before_it_is_unpacked(bomb: Path) -> None:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     refused = verify(bomb, bomb)["refused"]
-    assert "is no checkpoint: " in refused
+    assert "not a checkpoint: " in refused
     assert "bytes that unpack to 1,610," in refused
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 2**18  # KB
 
@@ -120,7 +120,7 @@ def test_a_checkpoint_that_asks_for_more_than_it_holds_gets_no_memory(bomb: Path
     """
     done = subprocess.run([sys.executable, "-c", script, str(bomb)], capture_output=True, text=True, check=True)
     why, peak, restored = done.stdout.splitlines()
-    assert why.startswith(f"{bomb}: is no checkpoint")
+    assert why.startswith(f"{bomb}: not a checkpoint")
     assert (peak, restored) == ("0 GB", "True")
 
 
@@ -129,7 +129,7 @@ def test_a_checkpoint_that_was_cut_off_is_refused_in_one_line(tmp_path: Path, ke
     path = tmp_path / "cut.pth"
     torch.save({"weight": torch.ones(100)}, path)
     path.write_bytes(path.read_bytes()[:kept])
-    assert verify(path, path)["refused"].startswith(f"{path}: is no checkpoint of plain tensors")
+    assert verify(path, path)["refused"].startswith(f"{path}: not a checkpoint of tensors")
 
 
 @pytest.mark.parametrize(

@@ -73,6 +73,10 @@ def test_a_bad_preset_is_refused_in_one_line(tmp_path: Path, text: str) -> None:
     ("arguments", "fragment"),
     [
         ((), "which preset? `ddptui presets` lists them"),
+        (("quickstart",), "no command 'quickstart'; to run a preset: `ddptui --preset quickstart`; `ddptui --help`"),
+        (("shw", "last"), "no command 'shw'; did you mean 'show'?"),
+        (("presets", "--fields", "x"), "--fields lists all fields, of no preset: leave out x"),
+        (("--preset", "quickstart", "--set", "amp=off"), "one of bf16, fp16; a [[trial]] that leaves it out has none"),
         (("--preset", "quickstrat"), "no preset 'quickstrat'; did you mean 'quickstart'?"),
         (("--preset", "nowhere.toml"), "nowhere.toml: no such file"),
         (("--preset", "."), "no preset '.'"),
@@ -93,16 +97,16 @@ def test_a_bad_preset_is_refused_in_one_line(tmp_path: Path, text: str) -> None:
     ],
 )
 def test_bad_arguments_are_refused_in_one_line(arguments: tuple[str, ...], fragment: str) -> None:
-    assert_refused(ddptui(*arguments, "--no-ui"), fragment)
+    headless = () if arguments[:1] and not arguments[0].startswith("-") else ("--no-ui",)  # a command takes none
+    assert_refused(ddptui(*arguments, *headless), fragment)
 
 
 @pytest.mark.parametrize(
     ("arguments", "fragment"),
     [
-        (("--preset", "quickstart", "--repeats", "0"), "--repeats"),
-        (("--preset", "quickstart", "--repeats", "many"), "--repeats"),
+        (("--preset", "quickstart", "--repeats", "0"), "'--repeats': expected a whole number from 1 to 1000, got 0"),
+        (("--preset", "quickstart", "--repeats", "many"), "expected a whole number from 1 to 1000, got many"),
         (("--no-such-option",), "No such option"),
-        (("no-such-command",), "No such command"),
         (("show",), "Missing argument"),
         (("show", "last", "--format", "xml"), "--format"),
         (("verify",), "Missing argument"),
