@@ -218,7 +218,7 @@ FLAGS = {
     "a theme for no screen": run("--theme", "dracul", says="leave them out when running headless"),
     "JSON of a command": Case(("--json", "show", "last"), "they mean nothing to a command"),
     "no preset": Case(("--no-ui",), "which preset? `ddptui presets` lists them"),
-    "an unknown command": Case(("shwo",), "Did you mean 'show'?"),
+    "an unknown command": Case(("shwo",), "did you mean 'show'?"),
     "an unknown option": Case(("--no-iu",), "--no-ui"),
     "no repeats": run("--repeats", "0", says="--repeats"),
     "an unknown format": Case(("show", "last", "--format", "xml"), "--format"),
