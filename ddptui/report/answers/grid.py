@@ -36,8 +36,11 @@ def grid(results: Results, preset: Preset) -> Iterator[str]:
     if axes is None:
         return
     measured = {trial.name: trial for trial in results.trials if trial.summary}
+    trials = list(preset.trials)
+    if all(isinstance(getattr(trial, axes.amount), int | float) for trial in trials):
+        trials.sort(key=lambda trial: float(getattr(trial, axes.amount)))
     cells: Cells = {
-        (getattr(trial, axes.kind), getattr(trial, axes.amount)): measured.get(trial.name) for trial in preset.trials
+        (getattr(trial, axes.kind), getattr(trial, axes.amount)): measured.get(trial.name) for trial in trials
     }
     kind, amount = (getattr(preset.base, field) for field in axes)
     for other in dict.fromkeys(of_cell for of_cell, _ in cells if of_cell != kind):

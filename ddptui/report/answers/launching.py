@@ -36,8 +36,8 @@ def _training(processes: Sequence[TrialResult]) -> str:
     by_name = {trial.name: trial for trial in processes}
     effect = effect_between(by_name[slow], by_name[fast])
     if effect is None or effect.outcome == "unclear":
-        why = f" ({too_noisy(effect)})" if effect else ""
-        return f"{seen}: whether what started them makes a difference, this run cannot tell{why}"
+        why = f"{too_noisy(effect)}; " if effect else ""
+        return f"cannot tell whether it matters what started the ranks: {why}{seen}"
     if effect.outcome == "alike":
         shown = count(effect.repeats, "repeat")
         return f"once ranks run, what started them made no difference that {shown} can show: {seen}"

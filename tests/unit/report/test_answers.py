@@ -363,8 +363,16 @@ def test_strategies_with_several_numbers_of_ranks_are_compared_at_each() -> None
     ]
     times = {"all_reduce-2": (10, 10), "all_reduce-1": (20, 20), "flat-2": (15, 15), "flat-1": (20, 20)}
     words = answered(times, trials)
-    assert words[0] == "Against all_reduce, flat was 1.50 ± 0.00 times slower with 2 ranks and as fast with 1 rank."
+    assert words[0] == "Against all_reduce, flat was as fast with 1 rank and 1.50 ± 0.00 times slower with 2 ranks."
     assert words[1].startswith("With 1 rank, all_reduce trained 2.00 ± 0.00 times slower than with 2 ranks: ")
+
+
+def test_amounts_of_a_grid_are_told_in_their_order() -> None:
+    trials = [
+        {"name": f"{name}-{size}", "strategy": name, "world_size": size} for size in (2, 1) for name in ("flat", "ring")
+    ]
+    words = answered({trial["name"]: (10, 10) for trial in trials}, trials)
+    assert words[0] == "Against flat, ring was as fast with 1 and 2 ranks."
 
 
 def test_any_two_fields_make_a_grid_and_losses_that_differ_are_told() -> None:
@@ -419,8 +427,8 @@ def test_from_two_ranks_on_scaling_names_the_command_that_predicts_it() -> None:
         ),
         (
             (9, 15),
-            "process and spawn trained for 30.0 to 36.0 ms: whether what started them makes a difference, this run "
-            "cannot tell (2 repeats of spawn differ by 50%).",
+            "Cannot tell whether it matters what started the ranks: 2 repeats of spawn differ by 50%; process and "
+            "spawn trained for 30.0 to 36.0 ms.",
         ),
         (
             (20, 20),
@@ -439,8 +447,8 @@ def test_launch_modes_are_compared_by_training_and_by_start(spawn: Sequence[floa
 def test_of_one_repeat_it_is_not_said_that_launch_modes_do_not_matter() -> None:
     trials = [{"name": name, "launch": name} for name in ("process", "spawn")]
     assert answered({"process": (10,), "spawn": (11,)}, trials)[0] == (
-        "process and spawn trained for 30.0 to 33.0 ms: whether what started them makes a difference, this run cannot "
-        "tell (one repeat shows no difference below 25%)."
+        "Cannot tell whether it matters what started the ranks: one repeat shows no difference below 25%; process and "
+        "spawn trained for 30.0 to 33.0 ms."
     )
 
 
