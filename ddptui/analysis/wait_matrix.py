@@ -26,6 +26,11 @@ class WaitMatrix(NamedTuple):
             for waiting, row in zip(self.ranks, self.waited_s, strict=True)
         )
 
+    @property
+    def most_per_pair_s(self) -> float:
+        """The largest of these means."""
+        return max(map(max, self.per_pair_s))
+
 
 def _pairs(waiting: range, late: range) -> int:
     """No rank waits for itself."""

@@ -2,7 +2,7 @@
 
 import shlex
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ddptui.analysis.extent import extent
 from ddptui.analysis.results import Results
@@ -16,10 +16,9 @@ from ddptui.text.units import size
 from ddptui.text.words import count
 
 # Entries of the environment that would not explain themselves: their names, and how their values read.
-READABLE: dict[str, tuple[str, Callable[[Any], str]]] = {
+READABLE: dict[str, tuple[str, Callable[[float], str]]] = {
     "memory_bytes": ("memory", size),
-    "load_before": ("load average before the run, in cores", lambda load: f"{load:.2f}"),
-    "watched": ("watched in", str),
+    "load_before": ("load average before the run", lambda load: f"{load:.2f}"),
 }
 
 
@@ -67,7 +66,10 @@ def _flat(value: object, path: str = "") -> Iterator[Fact]:
             children = dict(enumerate(value, start=1))
         case _:
             name, form = READABLE.get(path, (path.replace("_", " "), str))
-            yield Fact(name, "unknown" if value is None else form(value))
+            if isinstance(value, int | float):  # in a file, anything may stand
+                yield Fact(name, form(value))
+            else:
+                yield Fact(name, "unknown" if value is None else str(value))
             return
     for key, child in children.items():
         yield from _flat(child, f"{path}.{key}" if path else str(key))

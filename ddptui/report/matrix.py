@@ -103,18 +103,16 @@ def _number(matrix: WaitMatrix, row: int, column: int, *, in_ms: bool) -> str:
     if not s:
         return ITSELF if row == column else NOTHING
     number = f"{s * MS_PER_S:.1f}" if in_ms else f"{s:.2f}"
-    per_pair_s = matrix.per_pair_s
-    return f"{shade(per_pair_s[row][column], max(map(max, per_pair_s)))} {number}"
+    return f"{shade(matrix.per_pair_s[row][column], matrix.most_per_pair_s)} {number}"
 
 
 def _with_shades(matrix: WaitMatrix, width: int) -> Grid:
     corner, labels = _labels([f"{span(ranks)} " for ranks in matrix.ranks], "for ")
     cell = SHADE_CELLS if len(corner) + SHADE_CELLS * len(labels) <= width else 1
-    per_pair_s = matrix.per_pair_s
-    most_s = max(map(max, per_pair_s))
+    most_s = matrix.most_per_pair_s
     unit = f"waited; {SHADES[-1]} up to {seconds(most_s)}" + f", {MEANS}" * _has_blocks(matrix)
     columns = corner + _marked([str(ranks.start) for ranks in matrix.ranks], cell)
-    cells = [[shade(s, most_s) * cell for s in row] for row in per_pair_s]
+    cells = [[shade(s, most_s) * cell for s in row] for row in matrix.per_pair_s]
     for place, row in enumerate(cells):
         if len(matrix.ranks[place]) == 1:
             row[place] = ITSELF.ljust(cell)

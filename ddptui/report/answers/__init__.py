@@ -32,7 +32,7 @@ from ddptui.report.answers.scaling import alike, scaling
 from ddptui.report.answers.split import split
 from ddptui.text.words import count, listed, printable, sentence
 
-MOST = 4  # sentences, before what was published
+MOST = 3  # sentences, before what was published
 # Words that sentences begin with, although a trial may have their name.
 OPENINGS = {"a", "against", "cannot", "each", "no", "of", "once", "the", "under", "what", "with"}
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from ddptui.analysis.effect import Effect, effect_between, effects
+from ddptui.analysis.effect import Effect, Outcome, effect_between, effects
 from ddptui.analysis.results import Results
 from ddptui.config.preset import Preset
 from ddptui.report.answers.losses import losses
@@ -23,14 +23,22 @@ BECAUSE = {
 
 def ranking(results: Results, preset: Preset) -> Iterator[str]:
     """The fastest and the slowest trial, or each of a few; then how true their averages are, and their losses."""
-    baseline = results.base
-    compared = effects(results.trials, baseline)
+    compared = effects(results.trials, results.base)
+    learned = [*filter(None, [_averages(results), losses(results.trials)])]
     if len(compared) <= FEW:
         for effect in compared:
             yield from _told(effect, preset)
     else:
-        yield from _all(compared)
-    if learned := [*filter(None, [_averages(results), losses(results.trials)])]:
+        faster, slower = (_sorted(compared, outcome) for outcome in ("faster", "slower"))
+        rest = _rest(compared)
+        if faster:
+            yield _end("fastest", faster)
+            learned = [*rest, *learned]
+        else:
+            yield "; ".join([f"no trial was seen to be faster than {results.base.name}", *rest])
+        if slower:
+            yield _end("slowest", slower[::-1])
+    if learned:
         yield "; ".join(learned)
 
 
@@ -63,51 +71,31 @@ def _subject(effect: Effect, preset: Preset) -> str:
     return DOES[fields[0]] if len(preset.trials) == 2 and len(fields) == 1 else effect.name
 
 
-def _all(compared: Sequence[Effect]) -> Iterator[str]:
-    """The fastest and the slowest trials, a sentence each; then all that are at neither end."""
-    by_ratio = sorted(compared, key=lambda effect: effect.ratio.median)
-    baseline = compared[0].baseline.name
-    said: set[str] = set()
-    for place, outcome, from_end in (("fastest", "faster", by_ratio), ("slowest", "slower", by_ratio[::-1])):
-        if at_end := _at_end([effect for effect in from_end if effect.outcome == outcome]):
-            yield _end(place, at_end)
-            said.update(effect.name for effect in at_end)
-        elif place == "fastest":
-            yield f"no trial was seen to be faster than {baseline}"
-    between = {
-        outcome: [effect for effect in compared if effect.outcome == outcome and effect.name not in said]
-        for outcome in ("faster", "slower", "alike", "unclear")
-    }
-    names = {outcome: listed([effect.name for effect in those]) for outcome, those in between.items() if those}
-    words = [
-        f"{names[outcome]} {_was(between[outcome])} {outcome}, too"
-        for outcome in ("faster", "slower")
-        if outcome in names
-    ]
-    if "alike" in names:
-        words.append(f"no difference from {baseline} was seen in {names['alike']}")
-    if "unclear" in names:
-        words.append(f"cannot tell for {names['unclear']}: {too_noisy(between['unclear'][0])}")
-    if words:
-        yield "; ".join(words)
+def _sorted(compared: Sequence[Effect], outcome: Outcome) -> list[Effect]:
+    return sorted((effect for effect in compared if effect.outcome == outcome), key=lambda effect: effect.ratio.median)
 
 
-def _was(effects: Sequence[Effect]) -> str:
-    return "was" if len(effects) == 1 else "were"
+def _rest(compared: Sequence[Effect]) -> list[str]:
+    """The trials that do not differ from the baseline, and those of which that cannot be told."""
+    alike = [effect.name for effect in compared if effect.outcome == "alike"]
+    unclear = [effect for effect in compared if effect.outcome == "unclear"]
+    words = [f"no difference from {compared[0].baseline.name} was seen in {listed(alike)}"] if alike else []
+    names = listed([effect.name for effect in unclear])
+    return words + ([f"cannot tell for {names}: {too_noisy(unclear[0])}"] if unclear else [])
 
 
-def _at_end(effects: Sequence[Effect]) -> list[Effect]:
-    """The first of the trials, and those that cannot be told from it."""
-    return [effect for effect in effects if effect is effects[0] or _cannot_be_told_apart(effect, effects[0])]
-
-
-def _end(place: str, at_end: Sequence[Effect]) -> str:
-    """The trials at one end of the ranking. at_end: the one at the very end first."""
-    first = at_end[0]
-    if len(at_end) == 1:
-        return with_reason(f"{first.name} was the {place}, {times(first)} than {first.baseline.name}", first)
-    beside = with_reason(f"{first.name} was {times(first)} than {first.baseline.name}", first)
-    return f"{listed([effect.name for effect in at_end])} were the {place}, too close to call; {beside}"
+def _end(place: str, effects: Sequence[Effect]) -> str:
+    """The trials at one end of the ranking, then those that were faster or slower, too. effects: the one at the very
+    end first."""
+    first, *others = effects
+    tied = [other.name for other in others if _cannot_be_told_apart(other, first)]
+    more = [other.name for other in others if other.name not in tied]
+    if tied:
+        beside = with_reason(f"{first.name} was {times(first)} than {first.baseline.name}", first)
+        told = f"{listed([first.name, *tied])} were the {place}, too close to call; {beside}"
+    else:
+        told = with_reason(f"{first.name} was the {place}, {times(first)} than {first.baseline.name}", first)
+    return told + (f"; {listed(more)} {'was' if len(more) == 1 else 'were'} {first.outcome}, too" if more else "")
 
 
 def _cannot_be_told_apart(one: Effect, other: Effect) -> bool:

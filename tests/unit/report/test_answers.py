@@ -82,15 +82,18 @@ def test_of_one_repeat_a_difference_is_about_so_large() -> None:
 
 def test_of_many_trials_the_ends_are_named_and_those_that_do_not_differ() -> None:
     times = {"a": (10, 10), "quick": (5, 5), "slow": (40, 40), "same": (10, 10), "wild": (8, 14)}
-    first, second, third, last = answered(times)
+    first, second, third = answered(times)
     assert first.startswith("quick was the fastest, 2.00 ± 0.00 times faster than a: ")
     assert second.startswith("slow was the slowest, 4.00 ± 0.00 times slower than a: ")
-    assert third == "No difference from a was seen in same; cannot tell for wild: 2 repeats of wild differ by 55%."
-    assert last == "The loss is the same in all: 0.667."
-    assert answered({"a": (10, 10), "b": (20, 20), "c": (40, 40), "d": (15, 15)})[:3] == [
-        "No trial was seen to be faster than a.",
-        "c was the slowest, 4.00 ± 0.00 times slower than a: all of the extra 90.0 ms went into own work.",
-        "b and d were slower, too.",
+    assert third == (
+        "No difference from a was seen in same; cannot tell for wild: 2 repeats of wild differ by 55%; "
+        "the loss is the same in all: 0.667."
+    )
+    assert answered({"a": (10, 10), "b": (20, 20), "c": (40, 40), "d": (10, 10)}) == [
+        "No trial was seen to be faster than a; no difference from a was seen in d.",
+        "c was the slowest, 4.00 ± 0.00 times slower than a: all of the extra 90.0 ms went into own work; b was "
+        "slower, too.",
+        "The loss is the same in all: 0.667.",
     ]
 
 
@@ -277,7 +280,6 @@ def test_of_faults_it_is_said_whether_the_reason_names_the_rank() -> None:
         "1 of 3 faults ended the trial with a reason that names the rank.",
         "survived trained to the end in spite of its fault.",
         "The reason does not name the rank in wrong.",
-        "sound, without a fault, trained to the end.",
     ]
     alone = preset_of({"trial": trials[:2], "defaults": {"world_size": 2}})
     assert answer(results_for(alone, journal("sound"), failure("named")), alone) == [
