@@ -65,7 +65,7 @@ def _flat(value: object, path: str = "") -> Iterator[Fact]:
         case list():
             children = dict(enumerate(value, start=1))
         case _:
-            name, form = READABLE.get(path, (path.replace("_", " "), str))
+            name, form = READABLE.get(path, (path.removeprefix("packages.").replace("_", " "), str))
             if isinstance(value, int | float):  # in a file, anything may stand
                 yield Fact(name, form(value))
             else:

@@ -6,8 +6,9 @@ from typing import NamedTuple
 from ddptui.analysis.breakdown import Breakdown
 from ddptui.analysis.counted import none_counts, why_not
 from ddptui.analysis.results import Culprit, Results, TrialResult
+from ddptui.text.units import MS_PER_S
 
-ZERO = "0.00"
+IN_MS_BELOW_S = 0.1  # the largest part: shorter ones would be lost in hundredths of a second
 
 
 class Part(NamedTuple):
@@ -58,8 +59,12 @@ def stacked(parts: Iterable[Part]) -> list[Stretch]:
 def as_sum(difference: Breakdown, trial: TrialResult) -> str:
     """As in "+1.74 s = +0.03 own work +1.69 waiting for rank 1 (aggregate) +0.02 transfer"; parts that would read 0.00
     are left out."""
-    told = [f"{figure} {part.name}" for part in parts(difference, trial) if (figure := signed(part.s)) != ZERO]
-    return f"{signed(difference.total)} s" + f" = {' '.join(told)}" * bool(told)
+    named = parts(difference, trial)
+    in_ms = max((abs(part.s) for part in named), default=0.0) < IN_MS_BELOW_S
+    unit, factor, places = ("ms", MS_PER_S, 1) if in_ms else ("s", 1.0, 2)
+    told = [(signed(part.s * factor, places), part.name) for part in named]
+    shown = " ".join(f"{figure} {name}" for figure, name in told if float(figure))
+    return f"{signed(difference.total * factor, places)} {unit}" + f" = {shown}" * bool(shown)
 
 
 def why_none(results: Results) -> str:
@@ -73,9 +78,10 @@ def why_none(results: Results) -> str:
     return ""
 
 
-def signed(s: float) -> str:
+def signed(figure: float, places: int = 2) -> str:
     """As in +1.74 or -0.05; 0.00 without a sign."""
-    return ZERO if f"{abs(s):.2f}" == ZERO else f"{s:+.2f}"
+    shown = f"{figure:+.{places}f}"
+    return shown if float(shown) else shown[1:]
 
 
 def _waiting_for(culprit: Culprit | None) -> str:

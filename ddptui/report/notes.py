@@ -18,10 +18,11 @@ from ddptui.config.launch_modes import LAUNCH_MODES
 from ddptui.config.preset import Preset, Reference
 from ddptui.report import ranks, sentences
 from ddptui.report.columns import IN_BACKWARD, IN_SOME_STEPS, aggregation
-from ddptui.report.differences import ZERO, as_sum, signed, why_none
+from ddptui.report.differences import as_sum, signed, why_none
 from ddptui.report.rows import DISTURBED, OFF_BY, Row, is_stand_in, rows_of
 from ddptui.report.sentences import BETWEEN_STEPS, what_became
 from ddptui.report.train_time import rest_of_time
+from ddptui.text.units import MS_PER_S
 from ddptui.text.words import count, printable
 
 # How to read the table; what came of a trial; why figures may deceive; what others have measured.
@@ -174,7 +175,7 @@ def _of_trial(row: Row, results: Results) -> Iterator[Note]:
 
 def _difference(row: Row) -> Iterator[str]:
     """By how much it took longer than the baseline, as a sum."""
-    if row.difference and any(signed(part) != ZERO for part in row.difference):
+    if row.difference and any(float(signed(part * MS_PER_S, 1)) for part in row.difference):
         yield as_sum(row.difference, row.result)
 
 

@@ -29,7 +29,7 @@ from ddptui.text.words import count, listed
 
 BETWEEN_STEPS = PARTS[BETWEEN]  # stands by itself in a sentence, where a phase has "in" before it
 MENTIONED = 0.2  # of a loss: phases with less of it are not named
-ALIKE = 0.9  # of the longest injected delay: ranks that slept at least as long were late alike
+ALIKE = 0.9  # of the longest injected delay: ranks that slept at least so long slept as long
 MOST_RANKS = 8  # whose waiting one line lists
 
 
@@ -66,13 +66,12 @@ def _verdict(repeats: Sequence[RepeatResult], summary: Summary, trial: Trial) ->
 
 
 def _remedy(repeats: Sequence[RepeatResult], summary: Summary, idle: float, trial: Trial) -> str:
-    """What to try; empty where too few steps were measured, where the lab itself injected what was found, and where
+    """What to try; empty where too few steps were measured, where the lab itself injected delays into them, and where
     little is lost."""
-    if Caution.TOO_FEW_STEPS in summary.warnings:
+    if Caution.TOO_FEW_STEPS in summary.warnings or _slept(repeats):
         return ""
-    if summary.culprit is None:
-        return remedies.of_idling(summary.verdict, idle, trial)
-    return "" if any(repeat.injected for repeat in repeats) else remedies.of_culprit(summary.culprit)
+    culprit = summary.culprit
+    return remedies.of_culprit(culprit) if culprit else remedies.of_idling(summary.verdict, idle, trial)
 
 
 def _idle(wait: float, transfer: float, verdict: Verdict, *, has_culprit: bool) -> str:
@@ -156,8 +155,15 @@ def _slept(repeats: Sequence[RepeatResult]) -> dict[int, float]:
 
 def _without_culprit(repeats: Sequence[RepeatResult]) -> str:
     if slept_s := _slept(repeats):
-        if min(slept_s.get(rank.rank, 0.0) for rank in repeats[0].ranks) > ALIKE * max(slept_s.values()):
-            return "all ranks were late alike, so none waits for another"
+        late = [str(rank) for rank, s in slept_s.items() if s > ALIKE * max(slept_s.values())]
+        waits = [repeat.wait_share for repeat in repeats if repeat.wait_share is not None]
+        if len(late) == len(repeats[0].ranks):
+            by_turns = waits and median(waits) > MATTERS
+            return f"all ranks slept as long, {'by turns' if by_turns else 'at once, so none waits for another'}"
+        if (steps := min(repeat.steps for repeat in repeats)) < FEWEST_STEPS:
+            return f"not attributed: {count(steps, 'step')}, too few"
+        if len(late) > 1:
+            return f"not attributed to one rank: ranks {listed(late)} slept as long"
         return "not attributed: too small or too uncertain"
     # A delay at the start is over before the first step: it is in no train time, and seen in the start itself.
     starts = {

@@ -25,9 +25,9 @@ def rest_of_time(repeats: Sequence[RepeatResult]) -> str:
     if parts.median_s > repeat.train_time_s:
         shorter = f"a tenth of the steps took less than {repeat.step_ms.p10:.2f} ms"
         return f"{steps} would make {seconds(parts.median_s)}, but training took {trained}: {shorter}"
-    on = "on the slowest rank, " if len(repeat.ranks) > 1 else ""
+    mean, on = (", a mean over ranks", "on the slowest rank, ") if len(repeat.ranks) > 1 else ("", "")
     rest = "; ".join(_rest(parts, repeat.train_time_s - parts.median_s, on))
-    return f"{steps} make {seconds(parts.median_s)} of {trained}. The rest: {rest}"
+    return f"{steps} make {seconds(parts.median_s)} of {trained}. The rest{mean}: {rest}"
 
 
 def _rest(parts: TimeParts, rest_s: float, on: str) -> list[str]:
@@ -35,9 +35,12 @@ def _rest(parts: TimeParts, rest_s: float, on: str) -> list[str]:
     named = ", ".join(f"step {long.step} took {seconds(long.ms * MS / S)}" for long in parts.longest)
     more = ", …" * (parts.long_steps > len(parts.longest))
     words = [
-        (parts.long_s, f"in {count(parts.long_steps, 'long step')} ({on}{named}{more})"),
+        (parts.long_s, f"in {count(parts.long_steps, 'long step')}, beyond the median ({on}{named}{more})"),
         (parts.between_steps_s, "between steps"),
         (parts.between_epochs_s, "between epochs"),
         (parts.others_s, "in steps less than twice as long as the median"),
     ]
-    return [f"{seconds(part_s)} {where}" for part_s, where in sorted(words, reverse=True) if part_s > TELLS * rest_s]
+    told = [f"{seconds(part_s)} {where}" for part_s, where in sorted(words, reverse=True) if part_s > TELLS * rest_s]
+    if -parts.others_s > TELLS * rest_s:
+        told.append(f"less {seconds(-parts.others_s)}, by which other steps were shorter than the median")
+    return told

@@ -63,6 +63,9 @@ def _gathered(results: Results, preset: Preset) -> Iterator[str]:
         return
     kind = next(kind for kind in KINDS if kind.asks(results, preset))
     baseline = results.base
+    broken = [trial.name for trial in results.trials if any(map(is_not_finite, trial.repeats))]
+    if broken and kind.sentences is not faults:
+        yield f"the loss of {listed(broken)} is not finite: training diverged"
     has_none = kind.needs != "nothing" and baseline.summary is None
     is_spoilt = kind.needs == "undisturbed" and none_counts(baseline.repeats)
     if has_none:
@@ -71,13 +74,10 @@ def _gathered(results: Results, preset: Preset) -> Iterator[str]:
         yield f"cannot tell with {baseline.name}, the baseline: {_why_none([baseline])}"
     else:
         yield from islice(kind.sentences(results, preset), MOST)
-    broken = [trial.name for trial in results.trials if any(map(is_not_finite, trial.repeats))]
     said = {baseline.name} if has_none or is_spoilt else set()
     failed = [trial.name for trial in results.trials if trial.status == "failed" and trial.name not in said]
     if failed and kind.sentences is not faults:  # whose trials are meant to fail
         yield f"{listed(failed)} failed: {'the reason is' if len(failed) == 1 else 'the reasons are'} below"
-    if broken and kind.sentences is not faults:
-        yield f"the loss of {listed(broken)} is not finite: training diverged"
     yield from published_order(results, preset)
     unreliable = [trial for trial in results.trials if none_counts(trial.repeats) and trial.name not in said]
     if unreliable and kind.of_times and not has_none:
@@ -119,7 +119,7 @@ def _why_no_baseline(baseline: TrialResult) -> str:
 def _sentence(words: str, names: list[str]) -> str:
     """The words as a sentence, with a capital unless they begin with the name of a trial."""
     first = words.split(" ", 1)[0].rstrip(":;,")
-    is_name = first in names and first not in OPENINGS
+    is_name = (first in names and first not in OPENINGS) or words.split(" ", 2)[1:2] == ["="]  # or a field: every = 4
     return words[:1] + sentence(words)[1:] if is_name else sentence(words)
 
 

@@ -2,10 +2,11 @@
 
 from collections.abc import Iterator, Sequence
 
+from ddptui.analysis.culprit import MATTERS
 from ddptui.analysis.results import Culprit, Results, TrialResult
 from ddptui.analysis.wait_matrix import wait_matrix
 from ddptui.config.preset import Preset
-from ddptui.report.answers.delays import described
+from ddptui.report.answers.delays import described, slept
 from ddptui.text.units import time_range
 from ddptui.text.words import count, listed
 
@@ -20,7 +21,9 @@ def blame(results: Results, preset: Preset) -> Iterator[str]:
     right = [(trial, culprit) for trial, culprit in culprits if culprit and culprit.rank in late]
     missed = [trial.name for trial, culprit in culprits if culprit is None or culprit.rank not in late]
     if not right:
-        yield f"{described(delay)} was not found{'' if len(culprits) == 1 else ' in any trial'}"
+        parts = [slept(trial) / trial.summary.train_time_s.median for trial in results.trials if trial.summary]
+        why = f": it is at most {max(parts):.0%} of a train time" if parts and max(parts) < MATTERS else ""
+        yield f"{described(delay)} was not found{'' if len(culprits) == 1 else ' in any trial'}{why}"
         return
     every = {1: "", 2: " in both trials"}.get(len(culprits), f" in all {len(culprits)} trials")
     where = f" in {len(right)} of {len(culprits)} trials" if missed else every

@@ -6,7 +6,7 @@ from statistics import fmean
 
 from ddptui.analysis.breakdown import middle
 from ddptui.analysis.counted import counted
-from ddptui.analysis.effect import Effect, effects, off
+from ddptui.analysis.effect import SHOWN_BY_ONE, Effect, effects, off
 from ddptui.analysis.results import Results, TrialResult
 from ddptui.config.preset import Preset
 from ddptui.config.trial import Bottleneck, Trial
@@ -52,7 +52,7 @@ def _described(bottleneck: Bottleneck, with_ranks: bool) -> str:
     if bottleneck.at == "link":
         return f"a link of {bottleneck.mbit:g} Mbit/s{ranks}"
     mean = "" if bottleneck.jitter == "none" else ", on average,"
-    steps = f", every {bottleneck.every} steps" if bottleneck.every > 1 else ""
+    steps = f", in one of {bottleneck.every} steps" if bottleneck.every > 1 else ""
     return f"a delay of {seconds(bottleneck.sleep_ms / MS_PER_S)}{mean}{ranks} {WHEN[bottleneck.at]}{steps}"
 
 
@@ -66,13 +66,15 @@ def _cost(effect: Effect, bottlenecks: Sequence[Bottleneck]) -> str:
     words = f"{delay} made training {times(effect)}"
     if not slept_s or longer_s <= 0:
         return words
+    on_one = " on one rank" if len({rank for delay in bottlenecks for rank in delay.ranks}) > 1 else ""
     if longer_s > slept_s:
         base = effect.baseline.summary  # what lies within the noise is not worth a word
-        noise_s = off(effect.ratio) * base.train_time_s.median if base and effect.repeats > 1 else slept_s
+        uncertain = off(effect.ratio) if effect.repeats > 1 else SHOWN_BY_ONE
+        noise_s = uncertain * base.train_time_s.median if base else slept_s
         more = f", and {seconds(longer_s - slept_s)} besides" if longer_s - slept_s > noise_s else ""
-        return f"{words}: all of the {seconds(slept_s)} slept came through{more}"
+        return f"{words}: all of the {seconds(slept_s)} slept{on_one} came through{more}"
     part, whole = same_unit(longer_s, slept_s)
-    return f"{words}: {part} of the {whole} slept came through"
+    return f"{words}: {part} of the {whole} slept{on_one} came through"
 
 
 def slept(trial: TrialResult) -> float:

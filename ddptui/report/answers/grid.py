@@ -11,7 +11,7 @@ from ddptui.report.answers.fields import differ, named, valued
 from ddptui.report.answers.losses import are_near
 from ddptui.report.answers.words import times, too_noisy, with_reason
 from ddptui.report.rows import loss_of
-from ddptui.text.words import listed
+from ddptui.text.words import count, listed
 
 Cells = dict[tuple[object, object], TrialResult | None]  # by kind and amount; None: not measured
 MOST_KINDS = 3
@@ -77,7 +77,8 @@ def _beside(axes: Axes, cells: Cells, kind: object, other: object) -> Iterator[s
         if effect and effect.outcome == "unclear":
             noisy[amount] = effect
         elif effect:
-            told.setdefault("as fast" if effect.outcome == "alike" else times(effect), []).append(amount)
+            alike = f"as fast, as far as {count(effect.repeats, 'repeat')} can tell,"
+            told.setdefault(alike if effect.outcome == "alike" else times(effect), []).append(amount)
     found = [f"{words} with {valued(axes.amount, amounts)}" for words, amounts in told.items()]
     clauses = [f"against {named(axes.kind, kind)}, {named(axes.kind, other)} was {listed(found)}"] if found else []
     if noisy:

@@ -17,7 +17,8 @@ def launching(results: Results, preset: Preset) -> Iterator[str]:
     """Whether ranks train alike however they were started; then what starting cost; then the modes in one process."""
     modes = {trial.name: trial.launch for trial in preset.trials}
     measured = [trial for trial in results.trials if trial.summary]
-    processes = [trial for trial in measured if modes[trial.name] not in ONE_PROCESS]
+    devices = {trial.name: trial.gpus_per_rank for trial in preset.trials}  # ranks with several work otherwise
+    processes = [trial for trial in measured if modes[trial.name] not in ONE_PROCESS and devices[trial.name] == 1]
     yield _training(processes)
     starts = {trial.name: _start_s(trial) for trial in measured}
     first, last = (choose(starts, key=lambda name: starts[name]) for choose in (min, max))

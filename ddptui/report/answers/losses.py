@@ -6,24 +6,25 @@ from ddptui.analysis.correctness import is_not_finite
 from ddptui.analysis.counted import counted
 from ddptui.analysis.results import TrialResult
 from ddptui.report.rows import loss_of
+from ddptui.text.words import listed
 
 NEARLY = 0.10  # losses that differ by less are nearly the same
 
 
 def losses(trials: Sequence[TrialResult]) -> str:
     """Whether the losses are the same, half a sentence; empty where that is not known."""
-    if any(is_not_finite(repeat) for trial in trials for repeat in trial.repeats):  # said by itself
-        return ""
+    broken = {trial.name for trial in trials if any(map(is_not_finite, trial.repeats))}  # said by itself
     seen = [trial for trial in trials if all(repeat.step_ms for repeat in counted(trial.repeats))]
-    known = {trial.name: loss for trial in seen if (loss := loss_of(trial)) is not None}
+    known = {trial.name: loss for trial in seen if trial.name not in broken and (loss := loss_of(trial)) is not None}
     if len(known) < 2:
         return ""
+    every = "all" if len(known) == len(trials) else listed([*known])
     least, most = (choose(known, key=lambda name: known[name]) for choose in (min, max))
     low, high = known[least], known[most]
     if f"{low:.3f}" == f"{high:.3f}":
-        return f"the loss is the same in all: {low:.3f}"
+        return f"the loss is the same in {every}: {low:.3f}"
     if are_near([low, high]):
-        return f"the loss is nearly the same in all: {low:.3f} to {high:.3f}"
+        return f"the loss is nearly the same in {every}: {low:.3f} to {high:.3f}"
     return f"the loss differs: from {low:.3f} ({least}) to {high:.3f} ({most})"
 
 

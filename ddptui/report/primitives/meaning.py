@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from ddptui.analysis.primitives.cells import PrimitiveKey
-from ddptui.analysis.primitives.crossover import fastest_spans, rivals
+from ddptui.analysis.primitives.crossover import CLEAR, fastest_spans, rivals
 from ddptui.analysis.primitives.fit import Fit, Times, half_performance_size
 from ddptui.config.primitives import Cadence
 from ddptui.text.units import duration, size
@@ -51,7 +51,7 @@ def _fastest(times: Mapping[PrimitiveKey, Times], ranks: int) -> str:
         figures = listed([f"{duration(times[span.way][bytes])} at {size(bytes)}" for bytes in at])
         where = _where(span.first, span.last, spans[0].first, last)
         parts.append(" ".join(filter(None, [str(span.way), where])) + (f" ({figures})" if figures else ""))
-    return f"on {ranks} ranks the fastest way to average is {listed(parts)}"
+    return f"on {ranks} ranks the fastest way to average, to within {CLEAR:.0%}, is {listed(parts)}"
 
 
 def _where(first: int, last: int, smallest: int, largest: int) -> str:

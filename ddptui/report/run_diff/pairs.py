@@ -7,7 +7,7 @@ made at different times: here every repeat of one run is compared with every rep
 from typing import Literal, NamedTuple
 
 from ddptui.analysis.counted import counted, none_counts, why_not
-from ddptui.analysis.effect import is_significant
+from ddptui.analysis.effect import exceeds, is_significant, off
 from ddptui.analysis.results import Ratio, Results, Spread, TrialResult
 
 Finding = Literal["slower", "faster", "no difference seen"]
@@ -27,7 +27,7 @@ class Times(NamedTuple):
 
     a: Spread
     b: Spread
-    can_be_chance: bool = False  # by Student's t-test of the repeats
+    can_be_chance: bool = False  # within its ±, or by Student's t-test of the repeats
 
     @property
     def ratio(self) -> Ratio:
@@ -69,8 +69,11 @@ def train_times(pair: Pair) -> Times | None:
     """The train times; None if the trial has none in one of the runs."""
     a, b = (trial.summary.train_time_s if trial.summary else None for trial in pair)
     found = times(a, b)
-    have_several = all(len(counted(trial.repeats)) > 1 for trial in pair)
-    return found and found._replace(can_be_chance=have_several and not is_significant(*pair))
+    of_a, of_b = ([repeat.train_time_s for repeat in counted(trial.repeats)] for trial in pair)
+    if found is None or min(len(of_a), len(of_b)) < 2:
+        return found
+    stands_out = exceeds(found.factor, off(found.factor)) and is_significant(of_a, of_b, are_pairs=False)
+    return found._replace(can_be_chance=not stands_out)
 
 
 def doubt(pair: Pair) -> str:

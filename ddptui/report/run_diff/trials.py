@@ -52,9 +52,7 @@ def _found(finding: str, found: Sequence[Pair]) -> str:
 
 
 def _off_by(ratio: Ratio) -> str:
-    """As in "1.29 ± 0.05", with a third decimal where the second would not tell the ratio from 1."""
-    decimals = 2 if ratio.median >= 1.005 else 3
-    return f"{ratio.median:.{decimals}f} {OFF_BY} {off(ratio):.{decimals}f}"
+    return f"{ratio.median:.2f} {OFF_BY} {off(ratio):.2f}"
 
 
 def notes(both: Sequence[Pair]) -> list[str]:

@@ -75,10 +75,11 @@ def test_all_of_the_environment_and_each_command_are_shown(page: str) -> None:
     run = Run(RECORDED)
     text = Found(page).text
     results = results_of(run, run.preset())
-    names = [READABLE.get(key, (key.replace("_", " "),))[0] for key in results.environment]
+    names = [READABLE.get(key, (key,))[0] for key in results.environment if key != "packages"]
+    names += results.environment["packages"]
     assert [name for name in names if name not in text] == []
     assert "memory_bytes" not in text
-    assert f"ddptui presets {results.preset}" in text
+    assert "ddptui presets, with the name or the file of the preset, prints it" in text
     assert all(" ".join(trial.command[1:4]) in text for trial in results.trials)
 
 
@@ -86,7 +87,7 @@ def test_a_failed_trial_brings_the_end_of_its_log() -> None:
     preset = two_trials(repeats=1)
     run = Told(journal("a"))
     text = Found(formats.page(run, preset, results_for(preset, journal("a"), failure("b")))).text
-    assert "b failed: rank 1 killed by SIGKILL\n  the log's end" in text
+    assert "b failed: rank 1 killed by SIGKILL  the log's end" in text
 
 
 def test_what_stands_between_backticks_is_code_and_nothing_else_is_markup() -> None:

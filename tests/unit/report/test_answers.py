@@ -247,8 +247,11 @@ def test_a_loss_that_is_not_finite_is_the_finding_and_no_failed_check() -> None:
     lost = with_done(journal("b"), *(done(rank, audit=audit_without_numbers()) for rank in (0, 1)))
     lost = [msgspec.structs.replace(said, loss=None) if isinstance(said, Step) else said for said in lost]
     said = answer(results_for(preset, journal("a"), lost), preset)
-    assert said[-1] == "The loss of b is not finite: training diverged."
+    assert said[0] == "The loss of b is not finite: training diverged."
     assert not any("average" in line for line in said)
+    three = preset_of({"trial": [{"name": "a"}, {"name": "b"}, {"name": "c"}]})
+    said = answer(results_for(three, journal("a"), lost, journal("c")), three)
+    assert said[-1] == "The loss is the same in a and c: 0.667."
 
 
 def test_of_mistakes_it_is_said_which_check_finds_them() -> None:
@@ -365,7 +368,10 @@ def test_strategies_with_several_numbers_of_ranks_are_compared_at_each() -> None
     ]
     times = {"all_reduce-2": (10, 10), "all_reduce-1": (20, 20), "flat-2": (15, 15), "flat-1": (20, 20)}
     words = answered(times, trials)
-    assert words[0] == "Against all_reduce, flat was as fast with 1 rank and 1.50 ± 0.00 times slower with 2 ranks."
+    assert words[0] == (
+        "Against all_reduce, flat was as fast, as far as 2 repeats can tell, with 1 rank and 1.50 ± 0.00 times slower "
+        "with 2 ranks."
+    )
     assert words[1].startswith("With 1 rank, all_reduce trained 2.00 ± 0.00 times slower than with 2 ranks: ")
 
 
@@ -374,7 +380,7 @@ def test_amounts_of_a_grid_are_told_in_their_order() -> None:
         {"name": f"{name}-{size}", "strategy": name, "world_size": size} for size in (2, 1) for name in ("flat", "ring")
     ]
     words = answered({trial["name"]: (10, 10) for trial in trials}, trials)
-    assert words[0] == "Against flat, ring was as fast with 1 and 2 ranks."
+    assert words[0] == "Against flat, ring was as fast, as far as 2 repeats can tell, with 1 and 2 ranks."
 
 
 def test_any_two_fields_make_a_grid_and_losses_that_differ_are_told() -> None:
@@ -385,7 +391,10 @@ def test_any_two_fields_make_a_grid_and_losses_that_differ_are_told() -> None:
     ]
     times = {trial["name"]: (10 / trial["every"], 10 / trial["every"]) for trial in trials}
     results, preset = run(times, trials, defaults={"strategy": "flat"})
-    against = "Against averaging gradients, averaging parameters was as fast with every = 1, 4 and 16."
+    against = (
+        "Against averaging gradients, averaging parameters was as fast, as far as 2 repeats can tell, with every = 1, "
+        "4 and 16."
+    )
     along = "With every = 16, averaging gradients trained 16.00 ± 0.00 times faster than with every = 1"
     first, second = answer(results, preset)
     assert (first, second[: len(along)]) == (against, along)
@@ -444,6 +453,12 @@ def test_launch_modes_are_compared_by_training_and_by_start(spawn: Sequence[floa
     words = answered({"process": (10, 10), "spawn": spawn}, trials)
     assert words[0] == wanted
     assert words[1] == "The first step was reached after 2 s (process) to 2 s (process)."
+
+
+def test_ranks_with_several_devices_are_not_compared_as_launch_modes() -> None:
+    trials = [{"name": "spawn"}, {"name": "launch", "launch": "launch"}, {"name": "two", "gpus_per_rank": 2}]
+    words = answered({"spawn": (10, 10), "launch": (10, 10), "two": (30, 30)}, trials)
+    assert words[0].endswith("can show: spawn and launch trained for 30.0 ms.")
 
 
 def test_of_one_repeat_it_is_not_said_that_launch_modes_do_not_matter() -> None:

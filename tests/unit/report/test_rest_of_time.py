@@ -82,13 +82,16 @@ def test_long_steps_are_named_with_their_length() -> None:
     preset = preset_of({"trial": [{"name": "a", "launch": "single"}]})
     assert (
         "a: 100 median steps of 10.00 ms make 1 s of 1.7 s. "
-        "The rest: 702 ms in 2 long steps (step 37 took 412 ms, step 90 took 310 ms)"
+        "The rest: 702 ms in 2 long steps, beyond the median (step 37 took 412 ms, step 90 took 310 ms)"
     ) in note_lines(results_for(preset, launch(some_long)), preset)
 
 
 def test_of_many_long_steps_the_longest_are_named() -> None:
     line = rest_of_time([read(launch(lambda number: 100.0 + number if number % 10 == 0 else USUAL_MS))])
-    assert "in 10 long steps (step 100 took 200 ms, step 90 took 190 ms, step 80 took 180 ms, …)" in line
+    assert (
+        "in 10 long steps, beyond the median (step 100 took 200 ms, step 90 took 190 ms, step 80 took 180 ms, …)"
+        in line
+    )
 
 
 def test_time_between_steps_and_between_epochs_is_told_apart() -> None:

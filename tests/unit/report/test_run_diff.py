@@ -120,7 +120,11 @@ def test_times_of_a_disturbed_run_are_marked_and_tell_nothing() -> None:
             dict.fromkeys("abcde", (10, 11)),
             "No difference was seen in a, b, c and 2 more: what the repeats differ by can be chance.",
         ),
-        ({"a": (1000, 1001)}, {"a": (1004, 1005)}, "B was 1.004 ± 0.001 times slower than A in a."),
+        (
+            {"a": (1000, 1001)},
+            {"a": (1004, 1005)},
+            "No difference was seen in a: what the repeats differ by can be chance.",
+        ),
         ({"a": (1,)}, {"a": (2,)}, "Cannot tell: one repeat each. Take more `--repeats`."),
         ({"a": (1, 1)}, {"a": (2,)}, "Cannot tell: one repeat in B. Take more `--repeats`."),
         (

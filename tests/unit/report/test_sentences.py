@@ -118,7 +118,27 @@ def test_a_delay_that_was_put_in_stands_beside_what_was_attributed() -> None:
 def test_ranks_that_are_late_alike_wait_for_nobody() -> None:
     [line] = foot(run_of(late_alike(2, of=2, ms=25)))
     injected = "We injected 2.5 s on rank 0 at forward, 2.5 s on rank 1 at forward; "
-    assert line.startswith(f"{injected}all ranks were late alike, so none waits for another. ")
+    assert line.startswith(f"{injected}all ranks slept as long, at once, so none waits for another. ")
+
+
+def test_ranks_that_sleep_as_long_by_turns_wait_for_each_other() -> None:
+    turns = [lambda step: 50.0 * (step % 2), lambda step: 50.0 * (1 - step % 2)]
+    works = works_of(3)
+    for rank, ms in enumerate(turns):
+        works, _ = delayed(works, rank, "forward", ms)
+    told = trace(works)
+    for rank, ms in enumerate(turns):
+        told = slept(told, rank, "forward", ms)
+    [line] = [line for line in foot(run_of(told)) if "We injected" in line]
+    assert "all ranks slept as long, by turns. Mostly waiting: " in line
+    assert "To try" not in line  # what was injected needs no remedy
+
+
+def test_what_is_attributed_to_no_rank_says_why() -> None:
+    [line] = foot(run_of(late_alike(2, of=3, ms=0.3)))
+    assert "not attributed to one rank: ranks 0 and 1 slept as long" in line
+    few = {rank: own[:19] for rank, own in late_alike(1, of=3, ms=0.3).items()}
+    assert "not attributed: 19 steps, too few" in foot(run_of(few))[0]
 
 
 def test_of_two_late_ranks_of_three_the_others_delay_is_named_beside_what_was_measured() -> None:
@@ -147,7 +167,7 @@ def test_a_delay_in_one_step_is_told_with_it() -> None:
     line, rest = foot(run_of(late(4, lambda step: 1500.0 if step == 33 else 0.0)))
     assert "We injected 1.5 s on rank 1 at forward; ddptui measured 1." in line
     assert "on rank 1 in forward, most of it in step 33" in line
-    assert "in 1 long step (on the slowest rank, step 33 took 1.5" in rest
+    assert "in 1 long step, beyond the median (on the slowest rank, step 33 took 1.5" in rest
     assert cell(results, preset, "culprit") == "rank 1: forward"
 
 
@@ -235,7 +255,7 @@ def test_a_loss_between_steps_is_not_in_them() -> None:
     works = [{0: step[0], 1: [*step[1][:5], step[1][5] + 25 * MS]} for step in works_of(2)]
     words, rest = foot(run_of(trace(works)))
     assert re.search(r"holds everyone up: 2\.\d+ s \(.*\) between steps\.", words)
-    assert re.search(r"The rest: \d\.\d+ s between steps$", rest)
+    assert re.search(r"The rest, a mean over ranks: \d\.\d+ s between steps$", rest)
 
 
 def test_without_instruments_that_is_all_there_is_to_say() -> None:
