@@ -172,7 +172,7 @@ def test_the_difference_of_the_chosen_trial_is_a_sum_in_words() -> None:
     late = blamed(sharing(more, wait=0.25, transfer=0.0))
     results = msgspec.structs.replace(results, trials=[base, late])
     lines = text_of(bars(results, "more", differences=True), 50, 9)
-    assert lines[-2:] == ["  +0.03 s = +0.01 own work +0.01 waiting for", "  rank 1 (aggregate)"]
+    assert lines[-2:] == ["  +30.0 ms = +15.0 own work +15.0 waiting for", "  rank 1 (aggregate)"]
     assert len(text_of(bars(results, "base", differences=True), 60, 9)) == 3  # the baseline has no difference
     assert not any("=" in line for line in text_of(bars(results, "more"), 60, 9))
 
