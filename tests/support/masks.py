@@ -35,11 +35,11 @@ MOODS = (
     r".* launched again, since ",
     r".*\bdisturbed\b",
     r".*\bno ratio: ",
-    r"[\w, -]+: no difference from \S+ seen",
+    r"[\w, -]+: no difference from \S+ that ",
     r"\S+: repeat \d+ is in no median ",
     r"\S+: Ranks waited for a core ",
     r"\S+: (?:repeat \d+: )?\d+ median steps? of",
-    r"\S+: (?:[+-]\d+\.\d+|0\.00) s(?: = .*)?$",  # by how much a trial took longer than the baseline
+    r"\S+: (?:[+-]\d+\.\d+|0\.0+) m?s(?: = .*)?$",  # by how much a trial took longer than the baseline
     r"all right$|wrong: the cells ",  # of the selftest
 )
 OF_A_MOOD = re.compile(rf"(?:- )?(?:{'|'.join(MOODS)})")
