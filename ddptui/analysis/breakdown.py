@@ -77,7 +77,7 @@ def _of_repeat(repeat: RepeatResult, culprit: int | None) -> Breakdown:
 
 def _of_rank(rank: RankResult, repeat: RepeatResult) -> Breakdown:
     """All waiting is other_wait here."""
-    delay = sum(slept.s for slept in repeat.injected if slept.rank == rank.rank and slept.at != "start")
+    delay = slept_in_steps(repeat).get(rank.rank, 0.0)
     idle = rank.exposed_s or 0.0
     known = Breakdown(
         work=max(0.0, sum(rank.work_s.values()) - delay),
@@ -87,3 +87,12 @@ def _of_rank(rank: RankResult, repeat: RepeatResult) -> Breakdown:
         hidden=idle if rank.wait_s is None else 0.0,
     )
     return known._replace(unexplained=repeat.train_time_s - known.total)
+
+
+def slept_in_steps(repeat: RepeatResult) -> dict[int, float]:
+    """By rank, the delays injected into its steps, in s; one at the start is in no train time."""
+    slept_s: dict[int, float] = {}
+    for delay in repeat.injected:
+        if delay.at != "start":
+            slept_s[delay.rank] = slept_s.get(delay.rank, 0.0) + delay.s
+    return slept_s

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import msgspec
 
-from ddptui.analysis.results import Averaging, Check, InSync, RepeatResult
+from ddptui.analysis.results import Averaging, Check, InSync, RepeatResult, TrialResult
 from ddptui.config import strategies
 from ddptui.config.trial import Trial
 from ddptui.wire.messages import Audit, Done, Fingerprint
@@ -88,8 +88,8 @@ def problems(trial: Trial, repeat: RepeatResult) -> Iterator[str]:
         yield f"the ranks differ in {names_text(in_sync.differing)}{since}"
     elif in_sync.buffers is False:
         yield f"parameters agree, but the ranks differ in their buffers: {names_text(in_sync.differing)}"
-    if not is_not_finite(repeat) and repeat.averaging and repeat.averaging.why:
-        yield repeat.averaging.why
+    if why := averaged_wrong(repeat):
+        yield why
     if repeat.reshuffled is False:
         yield "the samples came in the same order in every epoch: set_epoch was not called"
 
@@ -97,6 +97,16 @@ def problems(trial: Trial, repeat: RepeatResult) -> Iterator[str]:
 def is_not_finite(repeat: RepeatResult) -> bool:
     """Whether the loss ended as no finite number; False without instruments, which look at each step."""
     return repeat.step_ms is not None and repeat.loss.last is None
+
+
+def diverged(trial: TrialResult) -> bool:
+    """Whether the loss of any repeat ended as no finite number."""
+    return any(map(is_not_finite, trial.repeats))
+
+
+def averaged_wrong(repeat: RepeatResult) -> str | None:
+    """What the strategy left in place of the mean; None: the mean, or the training diverged, and there is none."""
+    return repeat.averaging.why if repeat.averaging and not is_not_finite(repeat) else None
 
 
 def names_text(names: list[str]) -> str:

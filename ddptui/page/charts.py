@@ -7,6 +7,7 @@ from typing import NamedTuple
 from ddptui.text.braille import Frame, Point, frame, is_finite
 
 UNITS = 1000
+FROM_THE_END = 95  # percent: labels beyond end at their tick
 ROOM = 0.02  # at each side of a chart, so that no mark is cut
 COLORS, DASHES = 6, 4  # of lines: then they look like an earlier one
 
@@ -39,6 +40,12 @@ class Tick(NamedTuple):
 
     at: str
     label: str
+
+    @property
+    def anchor(self) -> str:
+        """The class of a label below a horizontal axis that would be cut at an end of it; empty for the others."""
+        place = float(self.at.removesuffix("%"))
+        return "first" if place == 0 else "last" if place > FROM_THE_END else ""
 
 
 class Chart(NamedTuple):

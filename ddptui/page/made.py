@@ -64,12 +64,13 @@ def _flat(value: object, path: str = "") -> Iterator[Fact]:
             children = value
         case list():
             children = dict(enumerate(value, start=1))
+        case int() | float() if path in READABLE:
+            name, form = READABLE[path]
+            yield Fact(name, form(value))
+            return
         case _:
-            name, form = READABLE.get(path, (path.removeprefix("packages.").replace("_", " "), str))
-            if isinstance(value, int | float):  # in a file, anything may stand
-                yield Fact(name, form(value))
-            else:
-                yield Fact(name, "unknown" if value is None else str(value))
+            name = path.removeprefix("packages.").replace("_", " ")
+            yield Fact(name, "unknown" if value is None else str(value))
             return
     for key, child in children.items():
         yield from _flat(child, f"{path}.{key}" if path else str(key))

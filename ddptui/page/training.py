@@ -66,9 +66,8 @@ def _table(results: Results, preset: Preset) -> TableView:
         for row, trial in enumerate(results.trials)
         if trial.status != "ok" or trial.name == results.baseline
     }
-    first = {
-        key: place for place, key in enumerate(("trial", *preset.columns, "train", "ratio"))
-    }  # then all others in their order
+    leading = ("trial", *preset.columns, "train", "ratio")  # then all others in their order
+    first = {key: place for place, key in enumerate(leading)}
     columns = sorted(
         columns_of(rows_of(results, preset), preset.columns), key=lambda column: first.get(column.key, len(first))
     )

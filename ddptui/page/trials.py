@@ -75,13 +75,13 @@ def panel(trial: TrialResult, recorded: Recorded, headline: str, *, prints: bool
 
 
 def _matrix(matrix: WaitMatrix) -> Matrix:
-    per_pair_s = matrix.per_pair_s
+    per_pair_s, most_s = matrix.per_pair_s, matrix.most_per_pair_s
     rows = [
         MatrixRow(
             name(ranks),
             span(ranks),
             [
-                _cell(s, per_pair_s[row][column] / matrix.most_per_pair_s, is_own=column == row)
+                _cell(s, per_pair_s[row][column] / most_s, is_own=column == row)
                 for column, s in enumerate(matrix.waited_s[row])
             ],
         )

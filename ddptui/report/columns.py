@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from statistics import median
 
 from ddptui.analysis.breakdown import Breakdown
-from ddptui.analysis.correctness import is_multiple, is_not_finite, is_own
+from ddptui.analysis.correctness import diverged, is_multiple, is_own
 from ddptui.analysis.counted import counted
 from ddptui.analysis.results import RepeatResult
 from ddptui.config import strategies
@@ -68,7 +68,7 @@ def _factor(figure: Callable[[Row], float | None]) -> Callable[[Row], str]:
 
 def _loss(row: Row) -> str:
     """The loss at the end, or nan: steps were measured, and the last loss was not finite."""
-    if any(is_not_finite(repeat) for repeat in row.result.repeats):
+    if diverged(row.result):
         return "nan"  # results.json has null for it, as JSON knows no NaN
     loss = loss_of(row.result)
     return NOTHING if loss is None else f"{loss:.3f}"

@@ -86,7 +86,10 @@ def span(ranks: range) -> str:
 def _with_numbers(matrix: WaitMatrix) -> Grid:
     in_ms = matrix.most_s < IN_MS_BELOW_S
     heads = [f"for {span(ranks)}" for ranks in matrix.ranks]
-    texts = [[_number(matrix, row, column, in_ms=in_ms) for column in range(len(heads))] for row in range(len(heads))]
+    texts = [
+        [_number(matrix, row, column, shade, in_ms=in_ms) for column, shade in enumerate(shades)]
+        for row, shades in enumerate(_shades(matrix))
+    ]
     cell = GAP + max(len(text) for line in (heads, *texts) for text in line)
     corner, labels = _labels([name(ranks) for ranks in matrix.ranks], f"waited, {'ms' if in_ms else 's'}")
     columns = corner + "".join(head.rjust(cell) for head in heads)
@@ -98,25 +101,30 @@ def _with_numbers(matrix: WaitMatrix) -> Grid:
     )
 
 
-def _number(matrix: WaitMatrix, row: int, column: int, *, in_ms: bool) -> str:
+def _number(matrix: WaitMatrix, row: int, column: int, shade: str, *, in_ms: bool) -> str:
     s = matrix.waited_s[row][column]
     if not s:
         return ITSELF if row == column else NOTHING
     number = f"{s * MS_PER_S:.1f}" if in_ms else f"{s:.2f}"
-    return f"{shade(matrix.per_pair_s[row][column], matrix.most_per_pair_s)} {number}"
+    return f"{shade} {number}"
 
 
 def _with_shades(matrix: WaitMatrix, width: int) -> Grid:
     corner, labels = _labels([f"{span(ranks)} " for ranks in matrix.ranks], "for ")
     cell = SHADE_CELLS if len(corner) + SHADE_CELLS * len(labels) <= width else 1
-    most_s = matrix.most_per_pair_s
-    unit = f"waited; {SHADES[-1]} up to {seconds(most_s)}" + f", {MEANS}" * _has_blocks(matrix)
+    unit = f"waited; {SHADES[-1]} up to {seconds(matrix.most_per_pair_s)}" + f", {MEANS}" * _has_blocks(matrix)
     columns = corner + _marked([str(ranks.start) for ranks in matrix.ranks], cell)
-    cells = [[shade(s, most_s) * cell for s in row] for row in matrix.per_pair_s]
+    cells = [[shade * cell for shade in row] for row in _shades(matrix)]
     for place, row in enumerate(cells):
         if len(matrix.ranks[place]) == 1:
             row[place] = ITSELF.ljust(cell)
     return Grid([shorten(unit, width), columns], labels, cells)
+
+
+def _shades(matrix: WaitMatrix) -> list[list[str]]:
+    """The shade of each cell, by the mean over its pairs of ranks."""
+    most_s = matrix.most_per_pair_s
+    return [[shade(s, most_s) for s in row] for row in matrix.per_pair_s]
 
 
 def _marked(names: Sequence[str], cell: int) -> str:

@@ -1,12 +1,13 @@
 """The verdict of a trial in sentences: the finding first, then the evidence."""
 
 from collections.abc import Iterator, Sequence
-from statistics import median
+from statistics import fmean, median
 
 import msgspec
 
+from ddptui.analysis.breakdown import slept_in_steps
 from ddptui.analysis.cautions import FEWEST_STEPS, Caution
-from ddptui.analysis.correctness import is_not_finite
+from ddptui.analysis.correctness import diverged
 from ddptui.analysis.counted import counted, is_changed, why_left_out
 from ddptui.analysis.culprit import MATTERS
 from ddptui.analysis.disturbance import is_disturbed
@@ -24,7 +25,7 @@ from ddptui.analysis.results import (
 from ddptui.config.trial import Bottleneck, Trial
 from ddptui.config.trial_text import describe_bottleneck
 from ddptui.report import ranks, remedies
-from ddptui.text.units import MS, S, seconds, time_range
+from ddptui.text.units import MS, S, in_one_unit, seconds, time_range
 from ddptui.text.words import count, listed
 
 BETWEEN_STEPS = PARTS[BETWEEN]  # stands by itself in a sentence, where a phase has "in" before it
@@ -43,7 +44,7 @@ def of_trial(result: TrialResult, trial: Trial) -> list[str]:
     lines = changes * in_figures
     lines += [_verdict(repeats, result.summary, trial), *_hidden_waits(repeats)]
     lines += _without_core(repeats)
-    if any(is_not_finite(repeat) for repeat in result.repeats):
+    if diverged(result):
         lines.append("the loss is not finite")
     lines += _mismatches(result.repeats)
     lines += changes * (not in_figures)
@@ -147,10 +148,9 @@ def _beside_others(repeats: Sequence[RepeatResult], culprit: int) -> str:
 
 def _slept(repeats: Sequence[RepeatResult]) -> dict[int, float]:
     """By rank, the delays injected into its steps, in s, the mean over repeats."""
-    slept_s: dict[int, float] = {}
-    for delay in (delay for repeat in repeats for delay in repeat.injected if delay.at != "start"):
-        slept_s[delay.rank] = slept_s.get(delay.rank, 0.0) + delay.s / len(repeats)
-    return slept_s
+    by_rank = [slept_in_steps(repeat) for repeat in repeats]
+    ranks_of_any = dict.fromkeys(rank for slept_s in by_rank for rank in slept_s)
+    return {rank: fmean(slept_s.get(rank, 0.0) for slept_s in by_rank) for rank in ranks_of_any}
 
 
 def _without_culprit(repeats: Sequence[RepeatResult]) -> str:
@@ -177,7 +177,9 @@ def _without_culprit(repeats: Sequence[RepeatResult]) -> str:
 
 def interval(excess: ConfidenceInterval) -> str:
     """1.23 s (95%: 1.20 to 1.25 s); the lower bound is at least 0."""
-    return time_range(max(0.0, excess.low), excess.high, of=excess.estimate)
+    low, high = max(0.0, excess.low), excess.high
+    (estimate, _), unit = in_one_unit(excess.estimate, high)
+    return f"{estimate} {unit} (95%: {time_range(low, high)})"
 
 
 def _hidden_waits(repeats: Sequence[RepeatResult]) -> list[str]:

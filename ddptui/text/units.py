@@ -60,14 +60,17 @@ def _unit(seconds: float) -> tuple[float, str]:
     return next(((factor, unit) for factor, unit in TIMES if seconds >= 0.9995 * factor), TIMES[-1])
 
 
-def time_range(low: float, high: float, of: float | None = None) -> str:
-    """Two times with the same unit and digits: 1.00 to 1.05 s; one if both read the same. of: the estimate that they
-    are the confidence interval of: 1.02 s (95%: 1.00 to 1.05 s)."""
-    factor, unit = _unit(high)
-    places = len(digits(high / factor).partition(".")[2])
-    first, last, estimate = (f"{(value or 0.0) / factor:.{places}f}" for value in (low, high, of))
-    both = f"{last if first == last else f'{first} to {last}'} {unit}"
-    return both if of is None else f"{estimate} {unit} (95%: {both})"
+def in_one_unit(*times: float) -> tuple[list[str], str]:
+    """Times with the unit and the digits of the last one, and this unit, in which they are: 0.95, 1.00 and 1.05, s."""
+    factor, unit = _unit(times[-1])
+    places = len(digits(times[-1] / factor).partition(".")[2])
+    return [f"{time / factor:.{places}f}" for time in times], unit
+
+
+def time_range(low: float, high: float) -> str:
+    """Two times with the same unit and digits: 1.00 to 1.05 s; one if both read the same."""
+    (first, last), unit = in_one_unit(low, high)
+    return f"{last if first == last else f'{first} to {last}'} {unit}"
 
 
 def seconds(value: float | None) -> str:

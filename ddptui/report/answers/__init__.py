@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from ddptui.analysis.cautions import Caution
-from ddptui.analysis.correctness import is_not_finite
+from ddptui.analysis.correctness import diverged
 from ddptui.analysis.counted import counted, none_counts, why_not
 from ddptui.analysis.results import Results, TrialResult
 from ddptui.config.launch_modes import ONE_PROCESS
@@ -63,7 +63,7 @@ def _gathered(results: Results, preset: Preset) -> Iterator[str]:
         return
     kind = next(kind for kind in KINDS if kind.asks(results, preset))
     baseline = results.base
-    broken = [trial.name for trial in results.trials if any(map(is_not_finite, trial.repeats))]
+    broken = [trial.name for trial in results.trials if diverged(trial)]
     if broken and kind.sentences is not faults:
         yield f"the loss of {listed(broken)} is not finite: training diverged"
     has_none = kind.needs != "nothing" and baseline.summary is None

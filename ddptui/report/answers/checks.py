@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from typing import Any
 
-from ddptui.analysis.correctness import is_not_finite, names_text
+from ddptui.analysis.correctness import averaged_wrong, names_text
 from ddptui.analysis.effect import effect_between
 from ddptui.analysis.results import RepeatResult, Results, TrialResult
 from ddptui.config.preset import Preset
@@ -12,7 +12,7 @@ from ddptui.text.words import count, listed
 
 CHECKS: dict[str, Callable[[RepeatResult], bool]] = {
     "in sync": lambda repeat: repeat.in_sync.parameters is False,
-    "average": lambda repeat: bool(not is_not_finite(repeat) and repeat.averaging and repeat.averaging.why),
+    "average": lambda repeat: averaged_wrong(repeat) is not None,
     "order": lambda repeat: repeat.reshuffled is False,
 }
 

@@ -4,7 +4,7 @@ found."""
 from collections.abc import Iterator, Sequence
 from statistics import fmean
 
-from ddptui.analysis.breakdown import middle
+from ddptui.analysis.breakdown import middle, slept_in_steps
 from ddptui.analysis.counted import counted
 from ddptui.analysis.effect import SHOWN_BY_ONE, Effect, effects, off
 from ddptui.analysis.results import Results, TrialResult
@@ -79,12 +79,7 @@ def _cost(effect: Effect, bottlenecks: Sequence[Bottleneck]) -> str:
 
 def slept(trial: TrialResult) -> float:
     """The delays in the train time of the rank that slept longest, in s."""
-    totals = []
-    for repeat in middle(counted(trial.repeats)):
-        by_rank: dict[int, float] = {}
-        for delay in (delay for delay in repeat.injected if delay.at != "start"):
-            by_rank[delay.rank] = by_rank.get(delay.rank, 0.0) + delay.s
-        totals.append(max(by_rank.values(), default=0.0))
+    totals = [max(slept_in_steps(repeat).values(), default=0.0) for repeat in middle(counted(trial.repeats))]
     return fmean(totals) if totals else 0.0
 
 

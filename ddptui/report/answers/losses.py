@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from ddptui.analysis.correctness import is_not_finite
+from ddptui.analysis.correctness import diverged
 from ddptui.analysis.counted import counted
 from ddptui.analysis.results import TrialResult
 from ddptui.report.rows import loss_of
@@ -13,9 +13,11 @@ NEARLY = 0.10  # losses that differ by less are nearly the same
 
 def losses(trials: Sequence[TrialResult]) -> str:
     """Whether the losses are the same, half a sentence; empty where that is not known."""
-    broken = {trial.name for trial in trials if any(map(is_not_finite, trial.repeats))}  # said by itself
-    seen = [trial for trial in trials if all(repeat.step_ms for repeat in counted(trial.repeats))]
-    known = {trial.name: loss for trial in seen if trial.name not in broken and (loss := loss_of(trial)) is not None}
+    # One that diverged is named by itself.
+    seen = [
+        trial for trial in trials if all(repeat.step_ms for repeat in counted(trial.repeats)) and not diverged(trial)
+    ]
+    known = {trial.name: loss for trial in seen if (loss := loss_of(trial)) is not None}
     if len(known) < 2:
         return ""
     every = "all" if len(known) == len(trials) else listed([*known])

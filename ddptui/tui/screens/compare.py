@@ -32,6 +32,7 @@ class CompareScreen(Exportable):
     """Compares run B with run A."""
 
     CSS_PATH = "compare.tcss"
+    forms = FORMS
     PURPOSE = "Whether B was faster or slower than A. No difference is seen where chance may explain it."
     BINDINGS: ClassVar[list[BindingType]] = [
         *(Binding(str(number), f"pane('{pane}')", PANES[pane], show=False) for number, pane in enumerate(PANES, 1)),
@@ -51,10 +52,6 @@ class CompareScreen(Exportable):
     @property
     def exported(self) -> str:
         return f"{self._compared.a}-and-{self._compared.b}"
-
-    @property
-    def forms(self) -> dict[str, str]:
-        return FORMS
 
     def text_in(self, form: str) -> list[str]:
         if form != "html":

@@ -114,10 +114,7 @@ class ExportDialog(Dialog[tuple[str, Path] | None]):
 class Exportable(LabScreen):
     """The base of screens whose content can be exported."""
 
-    @property
-    def forms(self) -> Mapping[str, str]:
-        """The FORMATS that are offered, and what a file of each holds."""
-        raise NotImplementedError
+    forms: Mapping[str, str]  # the FORMATS that are offered, and what a file of each holds
 
     @property
     def exported(self) -> str:
@@ -149,6 +146,8 @@ class Exportable(LabScreen):
 class ExportableRun(Exportable):
     """The base of the screens that show the results of a run: they can be exported, and the run replayed."""
 
+    forms: Mapping[str, str] = OF_TRAINING
+
     @property
     def ended(self) -> EndedRun:
         """What there is to export."""
@@ -157,10 +156,6 @@ class ExportableRun(Exportable):
     @property
     def exported(self) -> str:
         return self.ended.run.name
-
-    @property
-    def forms(self) -> Mapping[str, str]:
-        return OF_TRAINING
 
     def text_in(self, form: str) -> Iterable[str]:
         return pieces(*self.ended, form)

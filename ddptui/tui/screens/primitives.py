@@ -81,6 +81,8 @@ class PrimitivesScreen(Following, ExportableRun):
         else:
             self.so_far = PrimitivesProgress(feed.finished_before)
         self.trial = feed.preset.trials[0]
+        has_times = any(trial.primitives == "measure" for trial in feed.preset.trials)
+        self.forms = {form: holds for form, holds in FORMS.items() if form != "svg" or has_times}
         self._set_classes(self.trial, restyle=False)  # Textual styles the screen as it opens
         self._chosen: str | None = None
         self._led_to: str | None = None  # the primitive under way; the screen follows the run to it
@@ -275,11 +277,6 @@ class PrimitivesScreen(Following, ExportableRun):
             self._leads = False
             self._turn_to(trials[number - 1])
             self.draw()
-
-    @property
-    def forms(self) -> dict[str, str]:
-        has_times = any(trial.primitives == "measure" for trial in self.feed.preset.trials)
-        return {form: holds for form, holds in FORMS.items() if form != "svg" or has_times}
 
     @property
     def ended(self) -> EndedRun:
